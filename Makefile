@@ -1,0 +1,79 @@
+# Everything a checkout needs, with python3 and make alone. The README shows the same as plain commands.
+#
+#   make test                     set up .venv and pass all tests          ARGS="-k promote -x" goes to pytest
+#   make demo [SECONDS=8]         the example project, until Ctrl-C or for so many seconds
+#   make lint                     formatting, style, import floors, types
+#   make clean                    remove what the targets above made
+#
+# PYTHON=python3.13 chooses the interpreter, DJANGO="django==6.1.*" the Django (both only when a venv is made),
+# UV=1 installs by uv instead of pip.
+
+PYTHON ?= python3
+DJANGO ?= django
+VENV ?= .venv
+DEMO_VENV ?= .venv-demo
+SECONDS ?=
+ARGS ?=
+
+bin = $(VENV)/bin
+install = $(if $(UV),uv pip install --python $(1)/bin/python,$(1)/bin/python -m pip install --quiet --disable-pip-version-check)
+code = django_delayq tests example_project $(wildcard benchmarks)
+
+.DEFAULT_GOAL := help
+.PHONY: help test unit machine chaos example-test lint format style floors types demo clean
+
+help:
+	@sed -n '/^#   make/s/^#  //p' Makefile
+
+# A venv is done when its stamp is there: one whose making was interrupted is completed by the next call.
+$(VENV)/.installed: pyproject.toml
+	@$(call make-venv,$(VENV),dev)
+
+$(DEMO_VENV)/.installed: pyproject.toml
+	@$(call make-venv,$(DEMO_VENV),demo)
+
+define make-venv
+set -e; \
+$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed, $(PYTHON) is " + sys.version.split()[0] \
+  if sys.version_info < (3, 11) else 0)'; \
+echo "Setting up $(1) (once; a minute at most) ..."; \
+$(PYTHON) -m venv $(1); \
+$(call install,$(1)) -e '.[$(2)]' '$(DJANGO)'; \
+touch $(1)/.installed
+endef
+
+test: $(VENV)/.installed
+	$(bin)/python -m pytest $(ARGS)
+	@$(MAKE) --no-print-directory example-test
+
+# The example project is a site of its own, with its own settings.
+example-test: $(VENV)/.installed
+	@if find example_project -name 'test_*.py' | grep -q .; then set -x; \
+	  $(bin)/python -m pytest example_project --ds=marketplace.settings $(ARGS); fi
+
+unit machine chaos: $(VENV)/.installed
+	$(bin)/python -m pytest tests/$@ $(ARGS)
+
+lint: style floors types
+
+style: $(VENV)/.installed
+	$(bin)/ruff format --check $(code)
+	$(bin)/ruff check $(code)
+
+floors: $(VENV)/.installed
+	$(bin)/lint-imports
+
+types: $(VENV)/.installed
+	$(bin)/mypy
+
+format: $(VENV)/.installed
+	$(bin)/ruff format $(code)
+	$(bin)/ruff check --fix $(code)
+
+# A venv of its own with the little that a first look needs: seconds instead of the minute for all the tools.
+demo: $(DEMO_VENV)/.installed
+	@exec $(DEMO_VENV)/bin/python example_project/demo.py $(if $(SECONDS),--seconds $(SECONDS))
+
+clean:
+	rm -rf $(VENV) $(DEMO_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,85 @@
+"""Attempts: the record of the ended attempts of a job that failed or crashed.
+
+Waiting jobs have none. A script reads the first three bytes only: how many attempts ended, and whether the last one ended
+in a crash or a lost lease (a *suspect*). The history behind them is JSON, written by whoever settles.
+"""
+
+import json
+import struct
+from dataclasses import dataclass, replace
+from typing import Any
+
+_HEAD = struct.Struct(">HB")
+_SUSPECT = 1
+#: Attempts told in full; older ones keep their number only.
+HISTORY = 20
+#: Longest error text stored of the last attempt, and of each earlier one.
+LAST_ERROR, EARLIER_ERROR = 8 * 1024, 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempts:
+    """Ended attempts; a lease is the running one."""
+
+    ended: int = 0
+    #: The last attempt ended in a crash or a lost lease.
+    suspect: bool = False
+    #: Oldest first: {"worker", "started_us", "ended_us", "ending", "error"}, at most HISTORY.
+    history: tuple[dict[str, Any], ...] = ()
+
+    def add(
+        self,
+        *,
+        worker: str,
+        started_us: int,
+        ended_us: int | None,
+        ending: str,
+        error: str,
+        suspect: bool = False,
+    ) -> "Attempts":
+        """Return the record with one more ended attempt; `ended_us` None: nobody saw it end."""
+        entry = {
+            "worker": worker,
+            "started_us": started_us,
+            "ended_us": ended_us,
+            "ending": ending,
+            "error": _cut(error, LAST_ERROR),
+        }
+        earlier = tuple(
+            {**old, "error": _cut(old.get("error", ""), EARLIER_ERROR)}
+            for old in self.history[-HISTORY + 1 :]
+        )
+        return replace(self, ended=self.ended + 1, suspect=suspect, history=(*earlier, entry))
+
+    @property
+    def last_error(self) -> str:
+        """Error text of the last ended attempt, empty where there is none."""
+        return str(self.history[-1].get("error", "")) if self.history else ""
+
+    def pack(self) -> bytes:
+        """Return the stored form."""
+        head = _HEAD.pack(min(self.ended, 0xFFFF), _SUSPECT if self.suspect else 0)
+        return head + json.dumps(self.history, separators=(",", ":")).encode() if self.history else head
+
+    @classmethod
+    def unpack(cls, record: bytes | None) -> "Attempts":
+        """Read the stored form; a damaged history is dropped, never the count."""
+        if not record or len(record) < _HEAD.size:
+            return NO_ATTEMPTS
+        ended, bits = _HEAD.unpack_from(record)
+        try:
+            history = tuple(
+                entry for entry in json.loads(record[_HEAD.size :] or b"[]") if isinstance(entry, dict)
+            )
+        except (ValueError, TypeError, RecursionError):
+            history = ()
+        return cls(ended=ended, suspect=bool(bits & _SUSPECT), history=history)
+
+
+NO_ATTEMPTS = Attempts()
+
+
+def _cut(text: str, limit: int) -> str:
+    """Keep the end of a text that is too long: in a traceback that is where the error stands."""
+    text = str(text)
+    return text if len(text) <= limit else "…" + text[-limit + 1 :]

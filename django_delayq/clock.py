@@ -1,0 +1,78 @@
+"""Clock: time as the engine counts it, in integer microseconds since the epoch.
+
+Redis decides what time it is; a script asks its own server. Only tests hand in a number instead. Durations and moments of
+users are turned into microseconds here and nowhere else.
+"""
+
+from datetime import UTC, datetime, timedelta
+from math import ceil, isfinite
+from numbers import Real
+from typing import Any, Protocol
+
+from django_delayq.exceptions import DelayTypeError, DelayValueError, InvalidMoment
+
+SECOND_US = 1_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Clock(Protocol):
+    """What a script is told about the time."""
+
+    def argument(self) -> bytes | int:
+        """Return the script's first argument: empty for Redis's own time, else µs since the epoch."""
+
+
+class ServerClock:
+    """Let the Redis server decide, as always in production."""
+
+    def argument(self) -> bytes:
+        """Return the empty argument."""
+        return b""
+
+
+def duration_us(value: Any, *, name: str = "delay") -> int:
+    """Convert seconds or a timedelta to µs, rounded up, so that nothing comes out early.
+
+    Raises `DelayTypeError` and `DelayValueError`, which name the argument. Never raises OverflowError.
+    """
+    if isinstance(value, timedelta):
+        microseconds = value // _MICROSECOND
+    elif isinstance(value, bool) or not isinstance(value, Real):
+        raise DelayTypeError(
+            f"{name} must be a number of seconds or a timedelta, got {type(value).__name__}; "
+            f"for a date and time use at(moment)"
+        )
+    elif not isfinite(value):
+        raise DelayValueError(f"{name} must be a finite number of seconds, got {value!r}")
+    elif isinstance(value, int):
+        microseconds = value * SECOND_US
+    else:
+        # A float of seconds holds about 15.9 digits: multiplying 0.1 by a million must not yield 100_000.00000000001
+        # rounded up to 100_001, so what is closer than a thousandth of a microsecond counts as whole.
+        exact = float(value) * SECOND_US
+        if not isfinite(exact):
+            raise DelayValueError(f"{name} must be a number of seconds that fits a calendar, got {value!r}")
+        microseconds = round(exact) if abs(exact - round(exact)) < 1e-3 else ceil(exact)
+    if microseconds < 0:
+        raise DelayValueError(f"{name} must not be negative, got {value!r}; 0 means as soon as possible")
+    return int(microseconds)
+
+
+def moment_us(value: Any, *, name: str = "at") -> int:
+    """Convert an aware datetime of any zone to µs since the epoch by its instant, exactly."""
+    if not isinstance(value, datetime):
+        raise InvalidMoment(f"{name} must be an aware datetime, got {type(value).__name__}")
+    if value.utcoffset() is None:
+        raise InvalidMoment(
+            f"{name} must be an aware datetime, got a naive one; use django.utils.timezone.make_aware(moment)"
+        )
+    return (value - _EPOCH) // _MICROSECOND
+
+
+def moment(us: int) -> datetime:
+    """Return the aware UTC datetime of µs since the epoch; beyond the calendar, its last moment."""
+    try:
+        return _EPOCH + timedelta(microseconds=us)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)

@@ -1,0 +1,62 @@
+"""CurrentJob: what a running task can ask about its job."""
+
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import datetime
+
+from django_delayq.clock import moment
+from django_delayq.exceptions import DelayQError
+from django_delayq.job import Claim
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentJob:
+    """The job that this code runs for."""
+
+    _claim: Claim
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self._claim.id
+
+    @property
+    def attempt(self) -> int:
+        """Number of this attempt: 1, 2, 3 …"""
+        return self._claim.attempt
+
+    @property
+    def recovered(self) -> bool:
+        """Whether the last attempt ended in a crash or a lost lease: part of its work may be done."""
+        return self._claim.attempts.suspect
+
+    @property
+    def due(self) -> datetime:
+        """When the job was due; aware, UTC, to the millisecond."""
+        return moment(self._claim.due_us)
+
+    @property
+    def queue(self) -> str:
+        """The queue it was taken from."""
+        return self._claim.queue
+
+    @property
+    def key(self) -> str | None:
+        """What the job is unique by, if anything."""
+        return self._claim.job.key if self._claim.job else None
+
+
+_current: ContextVar[CurrentJob | None] = ContextVar("django_delayq.current", default=None)
+
+
+def enter(claim: Claim) -> None:
+    """Make the claim the current one of this context."""
+    _current.set(CurrentJob(claim))
+
+
+def current_job() -> CurrentJob:
+    """Return the job this code runs for. Raises `DelayQError` outside a job."""
+    current = _current.get()
+    if current is None:
+        raise DelayQError("current_job() works inside a running task only")
+    return current

@@ -1,0 +1,105 @@
+"""Dispatcher: move due jobs to ready and judge lapsed leases, then sleep until the next due time.
+
+Any number may run on a shard: the steps are atomic, so a second one is harmless.
+"""
+
+import random
+from collections.abc import Sequence
+from time import monotonic
+
+from django_delayq import registry
+from django_delayq.clock import SECOND_US
+from django_delayq.exceptions import NewerBody
+from django_delayq.outcome import Decision, Ending, Outcome, Settle, decide
+from django_delayq.retry import RetryPolicy
+from django_delayq.signals import announce, job_dead_lettered, logger
+from django_delayq.store.promotion import Lapsed, Promoted, Promotion, Reclaim
+from django_delayq.store.shard import Shard
+
+
+class Dispatcher:
+    """The dispatcher of one shard."""
+
+    def __init__(self, shard: Shard, promotion: Promotion) -> None:
+        self._shard = shard
+        self._promotion = promotion
+        self._queues: Sequence[str] = ()
+        self._waker = shard.waker()
+        self._stopping = False
+
+    def step(self) -> float | None:
+        """Promote what is due, judge what lapsed; return the seconds until the next thing to do."""
+        if self._stopping:
+            return None
+        promoted = self.promote()
+        return promoted.sleep_us / SECOND_US
+
+    def promote(self) -> Promoted:
+        """Do one whole step, knowing every queue."""
+        promoted = self._promotion.promote(self._queues)
+        while promoted.queue_count > len(self._queues):
+            self._queues = self._shard.read_queues()
+            promoted = self._promotion.promote(self._queues)
+        if promoted.lapsed:
+            self._judge(promoted.lapsed)
+        if promoted.trimmed:
+            logger.warning("Dropped %d dead letters beyond DEAD_MAX_AGE or DEAD_MAX_COUNT", promoted.trimmed)
+        return promoted
+
+    def listen(self) -> int:
+        """Listen to the alarm."""
+        self._waker.listen([self._shard.keys("alarm")], now=monotonic())
+        return self._waker.fileno()
+
+    def heard(self) -> None:
+        """Take the alarm down; the step that follows finds why it rang."""
+        self._waker.take()
+
+    def stop(self) -> None:
+        """End before the next step; steps are short."""
+        self._stopping = True
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._waker.close()
+
+    def _judge(self, leases: Sequence[bytes]) -> None:
+        """Ask the same `decide` that workers ask; the policy travels in the job, so no user code is needed."""
+        lapsed = self._promotion.read_lapsed(leases)
+        judged = [(item, *_judgement(item)) for item in lapsed]
+        decided = [_reclaim(item, outcome, decision) for item, outcome, decision in judged]
+        self._promotion.reclaim(decided)
+        for (item, outcome, decision), reclaim in zip(judged, decided, strict=True):
+            job_id = item.job.id if item.job else item.lease[:12].hex()
+            logger.warning("Job %s: its lease lapsed on worker %s; %s", job_id, item.worker, decision.settle)
+            if decision.settle is Settle.DEAD_LETTER:
+                task = registry.find(item.job.task) if item.job else None
+                facts = {"job_id": job_id, "job": item.job, "attempt": reclaim.attempts.ended}
+                announce(job_dead_lettered, task, **facts, reason=outcome.error)
+
+
+def _judgement(item: Lapsed) -> tuple[Outcome, Decision]:
+    if item.job is not None:
+        ending, policy = Ending.LAPSED, item.job.retry
+        error = f"The worker {item.worker} did not finish and its lease lapsed: killed, frozen, or cut off."
+    else:
+        ending, policy = (
+            Ending.NEWER if isinstance(item.fault, NewerBody) else Ending.UNREADABLE,
+            RetryPolicy(),
+        )
+        error = str(item.fault)
+    outcome = Outcome(ending=ending, error=error)
+    return outcome, decide(outcome, policy, attempt=item.attempts.ended + 1, jitter=random.random())
+
+
+def _reclaim(item: Lapsed, outcome: Outcome, decision: Decision) -> Reclaim:
+    attempts = item.attempts.add(
+        worker=item.worker,
+        started_us=item.claimed_us,
+        ended_us=None,
+        ending=outcome.ending,
+        error=outcome.error,
+        suspect=decision.suspect,
+    )
+    queue = item.queue if decision.settle is Settle.RETRY else None
+    return Reclaim(lease=item.lease, attempts=attempts, queue=queue, delay_us=decision.delay_us)

@@ -1,0 +1,150 @@
+"""The error tree: every error of the package, one sentence each.
+
+The class docstring is the default message. Errors about a bad argument also derive from the builtin that Python
+programmers expect for it. Nothing here knows Redis.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+class DelayQError(Exception):
+    """Something went wrong in django_delayq."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message or type(self).__doc__)
+
+
+class InvalidDelay(DelayQError):
+    """A delay must be a non-negative number of seconds or a timedelta."""
+
+
+class DelayTypeError(InvalidDelay, TypeError):
+    """A delay must be a number of seconds or a timedelta."""
+
+
+class DelayValueError(InvalidDelay, ValueError):
+    """A delay must be finite, not negative, and at most MAX_DELAY."""
+
+
+class InvalidMoment(DelayQError, ValueError):
+    """A moment must be an aware datetime; make one with django.utils.timezone.make_aware()."""
+
+
+class PayloadNotSerializable(DelayQError, TypeError):
+    """Arguments must be JSON values: str, int, finite float, bool, None, list, dict with str keys."""
+
+
+class PayloadTooLarge(DelayQError, ValueError):
+    """The arguments are larger or nested deeper than allowed; store them elsewhere and pass a reference."""
+
+
+class UnknownTask(DelayQError, LookupError):
+    """No task of that name is registered in this process."""
+
+
+class UnknownQueue(DelayQError, ValueError):
+    """The queue is not declared in DELAYQ['QUEUES']."""
+
+
+class KeyHeld(DelayQError, ValueError):
+    """Another job of the task that has not ended holds the key."""
+
+    def __init__(self, message: str = "", *, holder: str = "", index: int = 0) -> None:
+        super().__init__(message)
+        #: Id of the job that holds the key.
+        self.holder = holder
+        #: Place in the batch of the job that was refused.
+        self.index = index
+        #: Jobs of the same call that were stored before.
+        self.accepted = 0
+
+
+class BadBody(DelayQError):
+    """The stored body of a job cannot be read."""
+
+
+class NewerBody(BadBody):
+    """The job was stored by a newer version of django_delayq."""
+
+
+class StoreError(DelayQError):
+    """Redis did not do what it was asked."""
+
+    #: Whether the jobs of the failed call may have been stored all the same.
+    maybe_accepted = False
+    #: Whether the same call can succeed later without anybody changing anything.
+    retryable = False
+
+    def __init__(self, message: str = "", *, maybe_accepted: bool | None = None) -> None:
+        super().__init__(message)
+        if maybe_accepted is not None:
+            self.maybe_accepted = maybe_accepted
+        #: Handles of the jobs that were not (surely) sent; filled by the enqueueing side.
+        self.unsent: Sequence[Any] = ()
+        #: Jobs of the same call that were stored before.
+        self.accepted = 0
+        self._resend: Callable[[], object] | None = None
+
+    def offer_resend(self, unsent: Sequence[Any], resend: Callable[[], object]) -> None:
+        """Remember which jobs were not sent and how to send the very same ids again."""
+        self.unsent, self._resend = unsent, resend
+
+    def resend(self) -> None:
+        """Send the unsent jobs again under their own ids, so that a job that did arrive is not doubled.
+
+        Raises the same kind of error if Redis still does not answer. Does nothing where nothing was left unsent.
+        """
+        if self._resend is not None:
+            self._resend()
+
+
+class StoreUnavailable(StoreError):
+    """Redis could not be reached, or did not answer in time."""
+
+    retryable = True
+
+
+class StoreRejected(StoreError):
+    """Redis answered that it cannot take the write now; nothing was stored."""
+
+    retryable = True
+
+    def __init__(self, message: str = "", *, code: str = "") -> None:
+        super().__init__(message, maybe_accepted=False)
+        #: Redis's own error word: OOM, READONLY, MISCONF, NOREPLICAS …
+        self.code = code
+
+
+class StoreAuthError(StoreError):
+    """Redis refused the user, the password, or a command the user may not run."""
+
+
+class ScriptFault(StoreError):
+    """A script failed in Redis; this is a bug, or somebody changed our keys by hand."""
+
+
+class StaleExchange(StoreError):
+    """A later exchange of this worker has already been carried out."""
+
+
+class TaskTimeout(DelayQError):
+    """The task ran longer than its timeout."""
+
+
+class RetryLater(DelayQError):
+    """Raise in a task to run it again after a delay (seconds or timedelta); the attempt counts.
+
+    Without a delay the retry policy's back-off decides. `max_attempts` is never exceeded.
+    """
+
+    def __init__(self, delay: Any = None, reason: str = "") -> None:
+        super().__init__(reason or "the task asked to run again later")
+        self.delay = delay
+
+
+class DeadLetterNow(DelayQError):
+    """Raise in a task to give up at once: the job becomes a dead letter with this reason."""
+
+    def __init__(self, reason: str = "the task gave up") -> None:
+        super().__init__(reason)

@@ -1,0 +1,122 @@
+"""Execution: run a claim's task; the only file that calls user code. An Outcome comes back, never an exception."""
+
+import asyncio
+import inspect
+import traceback
+from contextvars import Context
+from time import perf_counter_ns
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django.db import close_old_connections, connections, reset_queries
+
+from django_delayq import current, registry
+from django_delayq.clock import SECOND_US, duration_us
+from django_delayq.exceptions import DeadLetterNow, DelayQError, NewerBody, RetryLater, TaskTimeout
+from django_delayq.job import Claim, Job
+from django_delayq.outcome import Ending, Outcome
+from django_delayq.signals import announce, job_started
+from django_delayq.time_limit import TimeLimit
+
+#: Longest traceback handed on; what is stored is cut further.
+_MAX_ERROR = 64 * 1024
+
+
+def run(claim: Claim) -> Outcome:
+    """Run the claimed job's task in this thread and tell how it ended.
+
+    Each run has a context of its own, so language, time zone and context variables start fresh, and database connections that are
+    broken or too old are closed before and after.
+    """
+    job = claim.job
+    if job is None:
+        ending = Ending.NEWER if isinstance(claim.fault, NewerBody) else Ending.UNREADABLE
+        return Outcome(ending=ending, error=str(claim.fault))
+    task = registry.find(job.task)
+    if task is None:
+        return Outcome(
+            ending=Ending.UNKNOWN_TASK, error=f"No task is registered as {job.task!r} in this worker."
+        )
+    started = perf_counter_ns()
+    try:
+        outcome = Context().run(_run, task, claim, job)
+    except BaseException as error:
+        # A time limit that struck while its run was being wound up, or a broken receiver of a signal.
+        outcome = _failed(error)
+    return Outcome(
+        ending=outcome.ending,
+        error=outcome.error,
+        delay_us=outcome.delay_us,
+        run_us=(perf_counter_ns() - started) // 1_000,
+    )
+
+
+def _run(task: Any, claim: Claim, job: Job) -> Outcome:
+    current.enter(claim)
+    _clean_connections()
+    try:
+        announce(job_started, task, job=job, attempt=claim.attempt, recovered=claim.attempts.suspect)
+        if (
+            claim.attempts.suspect
+            and task.already_done is not None
+            and task.already_done(*job.args, **job.kwargs)
+        ):
+            return _SUCCEEDED
+        _call(task.func, job)
+        return _SUCCEEDED
+    except BaseException as error:
+        # BaseException: sys.exit() in a task ends the task, not the worker.
+        return _judge(task.func, job, error)
+    finally:
+        _clean_connections()
+
+
+def _call(func: Any, job: Job) -> None:
+    if inspect.iscoroutinefunction(func):
+        async_to_sync(_bounded)(func, job)
+    else:
+        with TimeLimit(job.timeout_us):
+            func(*job.args, **job.kwargs)
+
+
+async def _bounded(func: Any, job: Job) -> None:
+    limit = None if job.timeout_us is None else job.timeout_us / SECOND_US
+    try:
+        async with asyncio.timeout(limit) as scope:
+            await func(*job.args, **job.kwargs)
+    except TimeoutError as error:
+        if scope.expired():
+            raise TaskTimeout(f"The task ran longer than its timeout of {limit:g} s.") from error
+        raise
+
+
+def _judge(func: Any, job: Job, error: BaseException) -> Outcome:
+    if isinstance(error, RetryLater):
+        try:
+            delay_us = None if error.delay is None else duration_us(error.delay)
+        except DelayQError as wrong:
+            return _failed(wrong)
+        return Outcome(ending=Ending.ASKED_RETRY, error=str(error), delay_us=delay_us)
+    if isinstance(error, DeadLetterNow):
+        return Outcome(ending=Ending.ASKED_DEAD, error=str(error))
+    if isinstance(error, TypeError):
+        try:
+            inspect.signature(func).bind(*job.args, **job.kwargs)
+        except TypeError as unfit:
+            return Outcome(ending=Ending.UNFIT, error=f"The stored arguments do not fit {job.task}: {unfit}")
+    return _failed(error)
+
+
+def _failed(error: BaseException) -> Outcome:
+    text = "".join(traceback.format_exception(error))
+    return Outcome(ending=Ending.FAILED, error=text[-_MAX_ERROR:])
+
+
+def _clean_connections() -> None:
+    """Do what Django does around a request; nothing where no connection is open."""
+    if connections.all(initialized_only=True):
+        close_old_connections()
+        reset_queries()
+
+
+_SUCCEEDED = Outcome(ending=Ending.SUCCEEDED)

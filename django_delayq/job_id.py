@@ -1,0 +1,64 @@
+"""The job id: 12 bytes made by the client, and its text.
+
+48 bits of the client's milliseconds, then 48 bits that start at random and count on within one process: ids sort in enqueue
+order and ties stay first-in, first-out. The text carries the shard, so it leads to the job for ever.
+"""
+
+import os
+import re
+import threading
+import time
+from zlib import crc32
+
+_PATTERN = re.compile(r"([0-9a-f]{24})-(0|[1-9][0-9]{0,3})")
+_TAIL_BITS = 48
+
+
+class _Sequence:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.restart()
+
+    def restart(self) -> None:
+        """Draw the counting part anew: after a fork, two children counting on from one number make equal ids."""
+        self._last_ms = 0
+        # The top bit stays clear, so that counting cannot run over the end.
+        self._tail = int.from_bytes(os.urandom(6)) >> 1
+
+    def next(self) -> bytes:
+        with self._lock:
+            # Ids keep their order also when the host's clock is set back.
+            self._last_ms = max(self._last_ms, time.time_ns() // 1_000_000)
+            self._tail += 1
+            return (self._last_ms << _TAIL_BITS | self._tail).to_bytes(12)
+
+
+_sequence = _Sequence()
+
+
+def _after_fork() -> None:
+    _sequence.__init__()  # type: ignore[misc]  # a lock held by another thread at the fork would stay held for ever
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def next_id() -> bytes:
+    """Return a new id: 12 bytes, greater than all ids this process made before."""
+    return _sequence.next()
+
+
+def shard_of(routing: bytes, shards: int) -> int:
+    """Choose the shard for a routing value (key digest, else id), the same in every process."""
+    return crc32(routing) % shards if shards > 1 else 0
+
+
+def to_text(raw: bytes, shard: int) -> str:
+    """Return the id as users see it: 24 hexadecimal digits, a hyphen, the shard."""
+    return f"{raw.hex()}-{shard}"
+
+
+def from_text(text: object) -> tuple[bytes, int] | None:
+    """Return (12 bytes, shard) of an id's text, or None for anything that is not one."""
+    match = _PATTERN.fullmatch(text) if isinstance(text, str) else None
+    return (bytes.fromhex(match[1]), int(match[2])) if match else None

@@ -1,0 +1,92 @@
+"""Leases: heartbeats what a worker holds, from a thread of its own; tells which leases are lost."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from time import monotonic
+
+from django_delayq.clock import SECOND_US
+from django_delayq.exceptions import StoreError
+from django_delayq.job import Claim
+
+logger = logging.getLogger("django_delayq")
+
+#: Share of a lease after which the worker itself takes it for lost: clocks and answers take time.
+_TRUST = 0.9
+
+
+class Leases:
+    """The leases one worker holds on one shard."""
+
+    def __init__(self, heartbeat: Callable[[list[bytes]], frozenset[bytes]], *, lease_us: int) -> None:
+        self._heartbeat = heartbeat
+        self._lease = lease_us / SECOND_US
+        self._lock = threading.Lock()
+        #: lease -> (claim, monotonic moment until which it is trusted)
+        self._held: dict[bytes, tuple[Claim, float]] = {}
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="delayq-leases", daemon=True)
+
+    def start(self) -> None:
+        """Begin to send heartbeats."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Send no more heartbeats."""
+        self._stopped.set()
+
+    def add(self, claims: Iterable[Claim]) -> None:
+        """Hold these from now on; their leases count from before the claim was sent."""
+        with self._lock:
+            for claim in claims:
+                self._held[claim.lease] = (claim, claim.sent_at + self._lease * _TRUST)
+
+    def drop(self, leases: Iterable[bytes]) -> None:
+        """Hold these no longer."""
+        with self._lock:
+            for lease in leases:
+                self._held.pop(lease, None)
+
+    def beat(self) -> frozenset[bytes]:
+        """Push on the leases of jobs that are within their hard time limit; returns and drops those that are lost.
+
+        A job beyond its limit keeps running in its thread, but its lease is let go, so that it is tried again elsewhere.
+        """
+        with self._lock:
+            claims = [claim for claim, _ in self._held.values()]
+        now = monotonic()
+        due = [claim for claim in claims if not _given_up(claim, now)]
+        lost = self._heartbeat([claim.lease for claim in due]) if due else frozenset()
+        with self._lock:
+            for claim in due:
+                if claim.lease in self._held:
+                    self._held[claim.lease] = (claim, now + self._lease * _TRUST)
+        for claim in due:
+            if claim.lease in lost:
+                logger.warning(
+                    "Job %s: lease lost, it is tried again elsewhere while it still runs here", claim.id
+                )
+        self.drop(lost)
+        return lost
+
+    def trusted(self, lease: bytes) -> bool:
+        """Whether the lease is surely still held, by this process's own clock."""
+        with self._lock:
+            held = self._held.get(lease)
+        return held is not None and monotonic() < held[1]
+
+    def _run(self) -> None:
+        wait, failing = self._lease / 3, False
+        while not self._stopped.wait(wait):
+            try:
+                self.beat()
+                wait, failing = self._lease / 3, False
+            except StoreError as error:
+                if not failing:
+                    logger.warning("Heartbeat failed, trying on: %s", error)
+                wait, failing = min(1.0, self._lease / 10), True
+
+
+def _given_up(claim: Claim, now: float) -> bool:
+    limit_us = claim.job.give_up_us if claim.job else None
+    return limit_us is not None and now > claim.sent_at + limit_us / SECOND_US

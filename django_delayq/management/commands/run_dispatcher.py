@@ -1,0 +1,48 @@
+"""manage.py run_dispatcher: move due jobs to their queues on time, and take back what dead workers held."""
+
+import os
+import sys
+import threading
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from django_delayq.dispatcher import Dispatcher
+from django_delayq.management.starting import open_store, run_services, show_log
+from django_delayq.service import Service
+
+
+class Command(BaseCommand):
+    """Run the dispatcher until SIGTERM or SIGINT."""
+
+    help = "Moves delayed jobs to their queues when they are due. Any number may run."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Take the options."""
+        force = "Accept a changed SHARDS although keyed jobs still wait."
+        parser.add_argument("--force-shards", action="store_true", help=force)
+        parser.add_argument(
+            "--until-stdin-closes", action="store_true", help="End with the process that started this one."
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run."""
+        show_log(options["verbosity"])
+        config, store = open_store(force_shards=options["force_shards"])
+        services = [
+            Service(Dispatcher(shard, store.promotion(shard)), name=f"Dispatcher of {shard.place}")
+            for shard in store.shards
+        ]
+        if options["until_stdin_closes"]:
+            threading.Thread(target=_stop_at_end_of_input, args=(services,), daemon=True).start()
+        if options["verbosity"]:
+            self.stdout.write(
+                f"Dispatcher {os.getpid()} serves {config.redis.place}, prefix {config.prefix!r}."
+            )
+        run_services(services)
+
+
+def _stop_at_end_of_input(services: list[Service]) -> None:
+    sys.stdin.buffer.read()
+    for service in services:
+        service.stop()

@@ -1,0 +1,110 @@
+"""manage.py run_worker: run jobs that are ready."""
+
+import os
+from dataclasses import replace
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils import autoreload
+
+from django_delayq.conf import Config, WorkerConfig
+from django_delayq.dispatcher import Dispatcher
+from django_delayq.management.dispatcher_child import DispatcherChild
+from django_delayq.management.starting import end_process, open_store, run_services, show_log
+from django_delayq.pools.threads import ThreadPool
+from django_delayq.service import Service
+from django_delayq.store.store import Store
+from django_delayq.worker import Worker
+
+
+class Command(BaseCommand):
+    """Run a worker until SIGTERM or SIGINT, or until drained."""
+
+    help = "Runs jobs that are ready, several at once. Any number may run."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Take the options."""
+        parser.add_argument(
+            "--queues",
+            help="Names, comma-separated: only these, strictly in this order. Default: all, best first.",
+        )
+        parser.add_argument("--concurrency", type=int, help="Jobs at once. Default: DELAYQ['CONCURRENCY'].")
+        parser.add_argument(
+            "--with-dispatcher", action="store_true", help="Start a dispatcher as a child process."
+        )
+        parser.add_argument("--drain", action="store_true", help="Run what is due or ready, then exit.")
+        parser.add_argument(
+            "--reload", action="store_true", help="Start anew when code changes (development)."
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run."""
+        show_log(options["verbosity"])
+        config, store = open_store()
+        chosen = _chosen(config, options)
+        if options["reload"]:
+            autoreload.run_with_reloader(self._run, config, store, chosen, options)
+        else:
+            self._run(config, store, chosen, options)
+            end_process()
+
+    def _run(self, config: Config, store: Store, chosen: WorkerConfig, options: dict[str, Any]) -> None:
+        pool = ThreadPool(chosen.concurrency)
+        services = []
+        for shard in store.shards:
+            worker = Worker(
+                shard=shard,
+                door=lambda code, shard=shard: store.claims(shard, worker=code),  # type: ignore[misc]
+                config=chosen,
+                pool=pool,
+                dispatcher=Dispatcher(shard, store.promotion(shard)),
+                sweep_us=config.dispatcher.sweep_us,
+                drain=options["drain"],
+            )
+            service = Service(worker, name=f"Worker of {shard.place}")
+            worker.wake = service.wake
+            services.append(service)
+        if options["reload"]:
+            _stop_before_reload(services)
+        if options["verbosity"]:
+            queues = ", ".join(chosen.queues) or "all queues"
+            self.stdout.write(
+                f"Worker {os.getpid()} serves {queues} at {config.redis.place}, prefix {config.prefix!r}, "
+                f"{chosen.concurrency} at once."
+            )
+        child = DispatcherChild() if options["with_dispatcher"] else None
+        try:
+            run_services(services)
+        finally:
+            if child:
+                child.stop()
+
+
+def _chosen(config: Config, options: dict[str, Any]) -> WorkerConfig:
+    """Return the worker's Config with what the command line says. Raises CommandError."""
+    chosen = config.worker
+    if options["concurrency"] is not None:
+        if not 1 <= options["concurrency"] <= 10_000:
+            raise CommandError(f"--concurrency must be 1 to 10,000, got {options['concurrency']}")
+        chosen = replace(chosen, concurrency=options["concurrency"])
+    if options["queues"] is not None:
+        names = [name.strip() for name in options["queues"].split(",")]
+        try:
+            chosen = replace(
+                chosen, queues=tuple(dict.fromkeys(config.tasks.check_queue(name) for name in names))
+            )
+        except ValueError as error:
+            raise CommandError(f"--queues: {error}") from error
+    return chosen
+
+
+def _stop_before_reload(services: list[Service]) -> None:
+    """Let running jobs end before the reloader ends the process: a reload must not cost an attempt."""
+
+    def stop(**_: Any) -> None:
+        for service in services:
+            service.stop()
+        for service in services:
+            service.ended.wait()
+
+    autoreload.file_changed.connect(stop, weak=False)

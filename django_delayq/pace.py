@@ -1,0 +1,44 @@
+"""Pace: how many claims a worker asks for, from how long its jobs have taken lately.
+
+Enough for 50 ms of work, so that short jobs share round trips; never more than the free slots where jobs are long, so that none
+waits here while another worker is free.
+"""
+
+#: Seconds of work to hold.
+_AHEAD = 0.05
+#: Claims in one exchange, at most.
+MAX_CLAIMS = 64
+#: Weight of the newest run in the average.
+_NEWEST = 0.1
+
+
+class Pace:
+    """The measured pace of one worker."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        #: Average seconds of a run; None before the first.
+        self._average: float | None = None
+
+    def ran(self, run_us: int) -> None:
+        """Count a run in."""
+        seconds = run_us / 1_000_000
+        self._average = (
+            seconds if self._average is None else self._average + _NEWEST * (seconds - self._average)
+        )
+
+    @property
+    def target(self) -> int:
+        """Claims worth holding: what 50 ms of work take, 1 to 64."""
+        if self._average is None:
+            return self._size
+        return max(1, min(MAX_CLAIMS, int(self._size * _AHEAD / max(self._average, 1e-6))))
+
+    @property
+    def low(self) -> int:
+        """Claims left at which it is time to ask again, before the pool runs dry."""
+        return self.target // 4
+
+    def want(self, held: int) -> int:
+        """Return how many claims to ask for while `held` are held: 0 to 64."""
+        return min(MAX_CLAIMS, max(self._size - held, self.target - held, 0))

@@ -1,0 +1,1 @@
+"""The room that decides how jobs run in parallel."""

@@ -1,0 +1,93 @@
+"""Alone: run one claim in a process of its own.
+
+A suspect may kill the process it runs in. Alone in one, it can only kill itself: blame is exact, and no innocent job of the same
+worker dies of a neighbour. Spawned, not forked: a fork of a process with threads may hold somebody's lock for ever.
+"""
+
+import multiprocessing
+import os
+import threading
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from time import monotonic
+
+import django
+
+from django_delayq.clock import SECOND_US
+from django_delayq.execution import run
+from django_delayq.job import Claim
+from django_delayq.outcome import UNSTARTED, Ending, Outcome
+
+_context = multiprocessing.get_context("spawn")
+
+
+class Alone:
+    """Processes that run one claim each."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._processes: set[BaseProcess] = set()
+        self._closed = False
+
+    def run(self, claim: Claim) -> Outcome:
+        """Run the claim to its end, its process's end, or its hard time limit; takes about half a second more than the task."""
+        ours, theirs = _context.Pipe()
+        process = _context.Process(target=_child, args=(theirs, claim), name="delayq-suspect", daemon=True)
+        with self._lock:
+            if self._closed:
+                return UNSTARTED
+            process.start()
+            self._processes.add(process)
+        theirs.close()
+        started = monotonic()
+        limit_us = claim.job.give_up_us if claim.job else None
+        try:
+            wait([ours], None if limit_us is None else limit_us / SECOND_US)
+            outcome: Outcome | None = ours.recv() if ours.poll() else None
+        except (EOFError, OSError):
+            outcome = None
+            process.join()
+        finally:
+            # Open pipe, no answer: over its hard limit. Closed pipe: it ended without one.
+            process.kill()
+            process.join()
+            ours.close()
+            with self._lock:
+                self._processes.discard(process)
+        if outcome is not None:
+            return outcome
+        run_us = int((monotonic() - started) * SECOND_US)
+        return Outcome(ending=Ending.CRASHED, error=_how_it_ended(process, limit_us), run_us=run_us)
+
+    def close(self) -> None:
+        """Kill what runs: a job that is given back must not run on."""
+        with self._lock:
+            self._closed = True
+            for process in self._processes:
+                process.kill()
+
+
+def _how_it_ended(process: BaseProcess, limit_us: int | None) -> str:
+    code = process.exitcode
+    if code is not None and code < 0:
+        limit = (
+            f", or ran longer than its hard limit of {limit_us / SECOND_US:g} s"
+            if limit_us is not None
+            else ""
+        )
+        return f"The process running the task was killed by signal {-code}{limit}."
+    return f"The process running the task ended with exit code {code} before the task did."
+
+
+def _child(pipe: Connection, claim: Claim) -> None:
+    django.setup()
+    threading.Thread(target=_end_with_parent, args=(pipe,), daemon=True).start()
+    pipe.send(run(claim))
+
+
+def _end_with_parent(pipe: Connection) -> None:
+    """The worker never writes; the end of its side means that it is gone, and its lease with it."""
+    try:
+        pipe.recv_bytes()
+    except (EOFError, OSError):
+        os._exit(1)

@@ -1,0 +1,73 @@
+"""Registry: name -> task. Tasks enter themselves at decoration; a stored name can only select one of them.
+
+Nothing is ever imported because Redis says so.
+"""
+
+import difflib
+from importlib import import_module
+from typing import Any, Protocol
+
+from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import autodiscover_modules
+
+from django_delayq.exceptions import UnknownTask
+
+
+class RegisteredTask(Protocol):
+    """What the registry needs to know of a task."""
+
+    name: str
+    func: Any
+    aliases: tuple[str, ...]
+
+
+_tasks: dict[str, Any] = {}
+
+
+def register(task: RegisteredTask) -> None:
+    """Enter a task under its name and aliases. Raises ImproperlyConfigured where another function has one of them."""
+    for name in (task.name, *task.aliases):
+        other = _tasks.get(name)
+        # A module imported twice (a reload, a test) defines the same function again: same file, same line.
+        if other is not None and _place(other.func) != _place(task.func):
+            raise ImproperlyConfigured(
+                f"Two tasks have the name {name!r}: {_place(other.func)} and {_place(task.func)}. "
+                f"Rename one, or take the name out of its aliases."
+            )
+    for name in (task.name, *task.aliases):
+        _tasks[name] = task
+
+
+def find(name: str) -> Any | None:
+    """Return the task of that name or alias, or None."""
+    return _tasks.get(name)
+
+
+def get(name: str) -> Any:
+    """Return the task of that name or alias. Raises `UnknownTask`, which names the nearest one."""
+    task = _tasks.get(name) if isinstance(name, str) else None
+    if task is None:
+        close = difflib.get_close_matches(str(name), _tasks, n=1)
+        meant = f"; did you mean {close[0]!r}?" if close else ""
+        raise UnknownTask(
+            f"No task is registered as {name!r:.200}{meant} Tasks live in tasks.py of an installed app or in a module of "
+            f"DELAYQ['TASK_MODULES']."
+        )
+    return task
+
+
+def names() -> list[str]:
+    """Return all registered names and aliases, sorted."""
+    return sorted(_tasks)
+
+
+def autodiscover(modules: tuple[str, ...]) -> None:
+    """Import tasks.py of every installed app, and the named modules."""
+    autodiscover_modules("tasks")
+    for module in modules:
+        import_module(module)
+
+
+def _place(func: Any) -> str:
+    code = func.__code__
+    return f"{func.__module__}.{func.__qualname__} ({code.co_filename}:{code.co_firstlineno})"

@@ -1,0 +1,127 @@
+"""Service: run a part's step() until it ends; owns the loop, stopping, waking, and waiting.
+
+A part says how long it may sleep and which socket may end the sleep early. The timer is ours, precise to what select() gives.
+"""
+
+import contextlib
+import logging
+import os
+import random
+import select
+import threading
+from time import monotonic
+from typing import Protocol
+
+from django_delayq.exceptions import StoreError
+
+logger = logging.getLogger("django_delayq")
+
+#: Wait after the first failed step, and the longest, in seconds.
+_FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
+
+
+class Part(Protocol):
+    """What a Service runs."""
+
+    def step(self) -> float | None:
+        """Do what is to be done; return the seconds until the next step, or None when ended."""
+
+    def listen(self) -> int:
+        """Return the socket that may wake this part, or -1 for none."""
+
+    def heard(self) -> None:
+        """Read what came in on that socket."""
+
+    def stop(self) -> None:
+        """Begin to end; called once more to end at once."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+class Service:
+    """The loop around one part."""
+
+    def __init__(self, part: Part, *, name: str) -> None:
+        self.part = part
+        self.name = name
+        #: Set after each step, for tests that wait for one.
+        self.stepped = threading.Event()
+        #: Set when the loop is over.
+        self.ended = threading.Event()
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_write, False)
+        self._awake = False
+        self._failures = 0
+
+    def run(self) -> None:
+        """Run until the part has ended. Errors of the store are waited out; nothing else ends the loop either."""
+        try:
+            while True:
+                delay = self._step()
+                self.stepped.set()
+                if delay is None:
+                    return
+                if delay > 0:
+                    self._wait(delay)
+        finally:
+            self.part.close()
+            os.close(self._wake_read)
+            os.close(self._wake_write)
+            self.ended.set()
+
+    def stop(self) -> None:
+        """Ask the part to end; from any thread or a signal handler. A second time: at once."""
+        self.part.stop()
+        self.wake()
+
+    def wake(self) -> None:
+        """End the current sleep; from any thread or a signal handler. Costs nothing while already awake."""
+        if not self._awake:
+            self._awake = True
+            with contextlib.suppress(OSError):
+                os.write(self._wake_write, b"\0")
+
+    def _step(self) -> float | None:
+        try:
+            delay = self.part.step()
+        except StoreError as error:
+            return self._failed("%s waits for Redis: %s", error)
+        except Exception as error:
+            logger.exception("%s: a step failed; this is a bug, it goes on", self.name)
+            return self._failed("%s goes on after %r", error)
+        if self._failures:
+            logger.info("%s works again", self.name)
+            self._failures = 0
+        return delay
+
+    def _failed(self, sentence: str, error: Exception) -> float:
+        if not self._failures:
+            logger.warning(sentence, self.name, error)
+        self._failures += 1
+        ceiling = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(self._failures - 1, 10))
+        return ceiling * (0.5 + random.random() / 2)
+
+    def _wait(self, delay: float) -> None:
+        until = monotonic() + delay
+        while True:
+            try:
+                socket = self.part.listen() if not self._failures else -1
+            except StoreError as error:
+                until = monotonic() + self._failed("%s cannot listen: %s", error)
+                socket = -1
+            sources = [self._wake_read] if socket < 0 else [self._wake_read, socket]
+            # select(), not poll(): it counts in microseconds, poll() in whole milliseconds.
+            heard, _, _ = select.select(sources, [], [], max(0.0, until - monotonic()))
+            if self._wake_read in heard:
+                os.read(self._wake_read, 4096)
+                self._awake = False
+                return
+            if not heard:
+                return
+            try:
+                self.part.heard()
+            except StoreError as error:
+                until = monotonic() + self._failed("%s lost its bell: %s", error)
+                continue
+            return

@@ -1,0 +1,84 @@
+"""Signals of a job's life, and the log sentences, which are their receivers.
+
+Each signal's sender is the task (None where it is not registered in this process). Receivers must not raise: what they raise is
+logged and changes nothing.
+"""
+
+import logging
+from typing import Any
+
+from django.dispatch import Signal
+
+logger = logging.getLogger("django_delayq")
+
+#: Sent by the enqueueing process after Redis accepted the job: `job`.
+job_enqueued = Signal()
+#: Sent in the worker before the task's code: `job`, `attempt`, `recovered`.
+job_started = Signal()
+#: Sent in the worker after the attempt was settled: `job_id`, `job`, `attempt`, `outcome`, `decision`.
+job_finished = Signal()
+#: Sent by worker or dispatcher after a job became a dead letter: `job_id`, `job` (None where unreadable), `attempt`, `reason`.
+job_dead_lettered = Signal()
+
+
+def announce(signal: Signal, sender: Any, **facts: Any) -> None:
+    """Send a signal; receivers' errors are logged. Costs next to nothing where nobody listens."""
+    if not signal.has_listeners(sender):
+        return
+    for receiver, answer in signal.send_robust(sender, **facts):
+        if isinstance(answer, Exception):
+            logger.error("A receiver of a signal failed: %r", receiver, exc_info=answer)
+
+
+def _log_enqueued(sender: Any, job: Any, **_: Any) -> None:
+    if logger.isEnabledFor(logging.DEBUG):
+        logger.debug("Job %s of %r enqueued in %r", job.id, job.task, job.queue)
+
+
+def _log_started(sender: Any, job: Any, attempt: int, **_: Any) -> None:
+    if logger.isEnabledFor(logging.DEBUG):
+        logger.debug("Job %s of %r in %r started, attempt %d", job.id, job.task, job.queue, attempt)
+
+
+def _log_finished(
+    sender: Any, job_id: str, job: Any, attempt: int, outcome: Any, decision: Any, **_: Any
+) -> None:
+    if outcome.ending == "succeeded":
+        if logger.isEnabledFor(logging.INFO):
+            seconds = outcome.run_us / 1_000_000
+            logger.info(
+                "Job %s of %r in %r done in %.3f s, attempt %d", job_id, job.task, job.queue, seconds, attempt
+            )
+    elif decision.settle == "retry":
+        seconds = decision.delay_us / 1_000_000
+        logger.warning(
+            "Job %s of %r in %r %s, attempt %d; next in %.1f s: %s",
+            *(
+                job_id,
+                job and job.task,
+                job and job.queue,
+                outcome.ending,
+                attempt,
+                seconds,
+                last_line(outcome.error),
+            ),
+        )
+
+
+def _log_dead_lettered(sender: Any, job_id: str, job: Any, attempt: int, reason: str, **_: Any) -> None:
+    task, queue = (job.task, job.queue) if job else ("?", "?")
+    logger.error(
+        "Job %s of %r in %r is dead after attempt %d: %s", job_id, task, queue, attempt, last_line(reason)
+    )
+
+
+def last_line(text: str) -> str:
+    """Return the last line of an error, quoted so that no text of a user can forge a log line, and capped."""
+    lines = text.strip().splitlines()
+    return f"{lines[-1][:300] if lines else ''!r}"
+
+
+job_enqueued.connect(_log_enqueued, dispatch_uid="django_delayq.log")
+job_started.connect(_log_started, dispatch_uid="django_delayq.log")
+job_finished.connect(_log_finished, dispatch_uid="django_delayq.log")
+job_dead_lettered.connect(_log_dead_lettered, dispatch_uid="django_delayq.log")

@@ -1,0 +1,1 @@
+"""The room that speaks Redis; nothing outside it does."""

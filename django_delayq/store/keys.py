@@ -1,0 +1,73 @@
+"""Keys: every Redis key name, its type and its meaning. Only this file builds key names.
+
+`<prefix>:{<shard>}:<noun>`: the hash tag makes a shard one cluster slot; the prefix stays outside it, so that the ACL pattern
+`~<prefix>:*` covers everything.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from urllib.parse import quote
+
+#: noun -> (type, what it holds). A job that has not ended is in exactly one of schedule, ready, leases, dead_letters.
+CATALOGUE: dict[str, tuple[str, str]] = {
+    "schedule": (
+        "zset",
+        "per queue: member -> due (µs); enqueue, retry and reclaim write it; promote takes out",
+    ),
+    "ready": ("zset", "per queue: member -> rank; promote, enqueue and release write it; exchange takes out"),
+    "leases": ("zset", "member + token -> lease end (µs); exchange writes it; settling and reclaim take out"),
+    "running": (
+        "hash",
+        "id -> token, started (µs), rank, stop asked; beside each lease, which is right where they differ",
+    ),
+    "exchanges": (
+        "hash",
+        "worker -> number, lost leases, claims of its last exchange; goes with its entry in workers",
+    ),
+    "bodies": ("hash", "id -> body, opaque to every script; goes with the job"),
+    "attempts": ("hash", "id -> ended attempts, of jobs that failed or crashed; goes with the job"),
+    "extras": (
+        "hash",
+        "id -> what a noted job is bound to: a byte of bits, its key's digest; goes with the job",
+    ),
+    "dead_letters": ("zset", "id -> time of death (µs); requeue, discard and promote's trim take out"),
+    "dead_bodies": ("hash", "id -> member, attempts, extras and body of a dead letter"),
+    "holders": ("hash", "digest of a key -> member of the job that holds it; goes with the job"),
+    "queues": ("set", "names of all queues that ever had a job"),
+    "workers": ("zset", "worker -> last seen (µs); trimmed after an hour"),
+    "descriptions": ("hash", "worker -> host and process for people; goes with its entry in workers"),
+    "wake_at": ("string", "µs when the next promotion will come; only promote writes it"),
+    "alarm": ("list", "at most one: the dispatcher should look again"),
+    "bell": ("list", "at most one: work is ready; per queue, and one without a queue for new queues"),
+    "shards": ("string", "number of shards the keys in use were spread over; in shard 0 only"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The key names of one shard."""
+
+    prefix: str
+    shard: int
+
+    def __call__(self, noun: str) -> str:
+        """Return the key of a noun of the catalogue that is not per queue."""
+        return f"{self.prefix}:{{{self.shard}}}:{noun}"
+
+    def schedule(self, queue: str) -> str:
+        """Return the schedule of a queue."""
+        return self(f"schedule:{_encoded(queue)}")
+
+    def ready(self, queue: str) -> str:
+        """Return the ready set of a queue."""
+        return self(f"ready:{_encoded(queue)}")
+
+    def bell(self, queue: str) -> str:
+        """Return the bell of a queue."""
+        return self(f"bell:{_encoded(queue)}")
+
+
+@lru_cache(maxsize=4096)
+def _encoded(queue: str) -> str:
+    """Percent-encode a queue's name: every text is a legal name, and none can leave its place in the key."""
+    return quote(queue, safe="", errors="surrogatepass")

@@ -1,0 +1,60 @@
+-- Prelude: stands in front of every script. Owns the clock, the rank, the bells, and how a job enters or leaves a place.
+
+local function now_us(given)
+  if given ~= '' then return tonumber(given) end
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2]
+end
+
+-- Ranks are whole numbers below 2^53: priority byte * 2^45 + milliseconds; exact in a score.
+local PRIORITY_STEP = 35184372088832
+local NOTED, DELAYED, LARGE = 1, 2, 4
+
+local function has(member, flag)
+  return math.floor((string.byte(member, 14) or 0) / flag) % 2 == 1
+end
+
+-- Whatever was delayed by its caller gets a head start (ms): due first, yet nothing starves for longer than that.
+local function rank_of(member, time_us, head_start)
+  local rank = (string.byte(member, 13) or 0) * PRIORITY_STEP + math.floor(time_us / 1000)
+  if has(member, DELAYED) then rank = rank - head_start end
+  return rank
+end
+
+-- A bell is a list of at most one: a second ring before anybody listened says nothing new.
+local function ring(bell)
+  if redis.call('LLEN', bell) == 0 then redis.call('RPUSH', bell, 1) end
+end
+
+-- The only two ways into a waiting place; both ring. `entries` = score, member, score, member … (at most 500 pairs).
+local function put_ready(ready, bell, entries)
+  redis.call('ZADD', ready, unpack(entries))
+  ring(bell)
+end
+
+local function put_scheduled(schedule, wake_at, alarm, entries, earliest)
+  redis.call('ZADD', schedule, unpack(entries))
+  local wake = redis.call('GET', wake_at)
+  if not wake or earliest < tonumber(wake) then ring(alarm) end
+end
+
+-- A job that ends lets its key go, in the script that removes it: so no key can leak and none needs an expiry.
+local function take_extra(extras, holders, member)
+  if not has(member, NOTED) then return '' end
+  local id = string.sub(member, 1, 12)
+  local extra = redis.call('HGET', extras, id) or ''
+  local digest = string.sub(extra, 2, 17)
+  if redis.call('HGET', holders, digest) == member then redis.call('HDEL', holders, digest) end
+  redis.call('HDEL', extras, id)
+  return extra
+end
+
+-- The lengths first, the body last: a reader may cut a long one short.
+local function dead_letter(member, record, now, bodies, attempts, extras, holders, dead_letters, dead_bodies)
+  local id = string.sub(member, 1, 12)
+  local body, extra = redis.call('HGET', bodies, id) or '', take_extra(extras, holders, member)
+  redis.call('HDEL', bodies, id)
+  redis.call('HDEL', attempts, id)
+  redis.call('ZADD', dead_letters, now, id)
+  redis.call('HSET', dead_bodies, id, struct.pack('>I4I4', #record, #extra) .. member .. record .. extra .. body)
+end

@@ -1,0 +1,12 @@
+-- Discard: a dead letter is dropped for good.
+-- KEYS: the named ones. ARGV: now, id, time of death the caller saw (µs).
+-- Returns: 1 = dropped, 0 = not dead since then.
+-- Cost: O(log n).
+local dead_letters, dead_bodies = KEYS[1], KEYS[2]
+local now, id, died = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3])
+
+local score = redis.call('ZSCORE', dead_letters, id)
+if not score or tonumber(score) ~= died then return 0 end
+redis.call('ZREM', dead_letters, id)
+redis.call('HDEL', dead_bodies, id)
+return 1

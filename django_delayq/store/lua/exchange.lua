@@ -1,0 +1,149 @@
+-- Exchange: a worker hands in outcomes, each fenced by its lease, and takes its next claims under a lease; repeatable.
+-- KEYS: the named ones, then ready and bell of each served queue, then schedule, ready and bell of each outcome queue.
+-- ARGV: now, worker (8 bytes), exchange number, want, lease (µs), 1 = strict queue order, number of served queues,
+--   description ('' = known), acknowledged leases (30 bytes each, joined), number of dead letters and of retries, then
+--   dead letters: lease, attempts record; retries: lease, outcome queue, delay (µs), record; releases: lease, queue, rank.
+-- Returns: now (µs), lost leases (30 bytes each, joined), 1 = nobody promotes, number of queues there are, 1 = takeable
+--   work was left behind, then per claim: member, served queue, rank, body, attempts record (false = none).
+-- Errors: STALEEXCHANGE (a later one was carried out). An equal number gets the recorded answer and what is still held.
+-- Cost: O(k log n), and O(1) a served queue.
+local leases, running, exchanges, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, workers, descriptions, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local now, worker, number, want, lease_us = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local strict, served, description, acknowledged = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8], ARGV[9]
+
+local FIXED, OVERDUE = 14, 1000000
+local token = worker .. struct.pack('>I8', number)
+
+local function answer(lost, more, claims)
+  local wake, ids, bodies_found, records = redis.call('GET', wake_at), {}, {}, {}
+  local overdue = not wake or tonumber(wake) + OVERDUE < now
+  for i, claim in ipairs(claims) do ids[i] = string.sub(claim.member, 1, 12) end
+  if #ids > 0 then
+    bodies_found, records = redis.call('HMGET', bodies, unpack(ids)), redis.call('HMGET', attempts, unpack(ids))
+  end
+  local reply = {now, lost, overdue and 1 or 0, redis.call('SCARD', queues), more and 1 or 0}
+  for i, claim in ipairs(claims) do
+    local last = #reply
+    reply[last + 1], reply[last + 2], reply[last + 3] = claim.member, claim.queue, claim.rank
+    reply[last + 4], reply[last + 5] = bodies_found[i], records[i]
+  end
+  return reply
+end
+
+local last = redis.call('HGET', exchanges, worker)
+if last then
+  local last_number, lost_size, position = struct.unpack('>I8I2', last)
+  if number < last_number then return redis.error_reply('STALEEXCHANGE ' .. last_number) end
+  if number == last_number then
+    local held = {}
+    for i = position + lost_size, #last, 24 do
+      local member, rank, queue = struct.unpack('>c14I8I2', last, i)
+      if redis.call('ZSCORE', leases, member .. token) then held[#held + 1] = {member = member, rank = rank, queue = queue} end
+    end
+    return answer(string.sub(last, position, position + lost_size - 1), true, held)
+  end
+end
+
+-- Look first: which outcomes still hold their lease, and what is there to take.
+local settled, dead, retries, releases, at = {}, {}, {}, {}, 12
+for i = 1, #acknowledged, 30 do settled[#settled + 1] = string.sub(acknowledged, i, i + 29) end
+for _ = 1, tonumber(ARGV[10]) do
+  dead[ARGV[at]], settled[#settled + 1], at = ARGV[at + 1], ARGV[at], at + 2
+end
+for _ = 1, tonumber(ARGV[11]) do
+  retries[ARGV[at]] = {queue = tonumber(ARGV[at + 1]), due = now + tonumber(ARGV[at + 2]), record = ARGV[at + 3]}
+  settled[#settled + 1], at = ARGV[at], at + 4
+end
+while at <= #ARGV do
+  releases[ARGV[at]] = {queue = tonumber(ARGV[at + 1]), rank = tonumber(ARGV[at + 2])}
+  settled[#settled + 1], at = ARGV[at], at + 3
+end
+local alive, lost = {}, ''
+if #settled > 0 then
+  local ends = redis.call('ZMSCORE', leases, unpack(settled))
+  for i, lease in ipairs(settled) do
+    if ends[i] then alive[#alive + 1] = lease else lost = lost .. lease end
+  end
+end
+
+-- The fence. Also the first write, one that frees: with its memory full, Redis refuses a script that begins by growing.
+redis.call('ZREM', leases, '', unpack(alive))
+local ended = {}
+for i, lease in ipairs(alive) do
+  local member = string.sub(lease, 1, 14)
+  local id = string.sub(member, 1, 12)
+  ended[i] = id
+  if dead[lease] then
+    dead_letter(member, dead[lease], now, bodies, attempts, extras, holders, dead_letters, dead_bodies)
+  elseif retries[lease] then
+    local retry = retries[lease]
+    local base = FIXED + 2 * served + 3 * (retry.queue - 1)
+    redis.call('HSET', attempts, id, retry.record)
+    put_scheduled(KEYS[base + 1], wake_at, alarm, {retry.due, member}, retry.due)
+  elseif releases[lease] then
+    local release = releases[lease]
+    local base = FIXED + 2 * served + 3 * (release.queue - 1)
+    put_ready(KEYS[base + 2], KEYS[base + 3], {release.rank, member})
+  else
+    take_extra(extras, holders, member)
+  end
+end
+if #ended > 0 then redis.call('HDEL', running, unpack(ended)) end
+if #acknowledged > 0 then
+  local done = {}
+  for i, lease in ipairs(alive) do
+    if not (dead[lease] or retries[lease] or releases[lease]) then done[#done + 1] = ended[i] end
+  end
+  if #done > 0 then
+    redis.call('HDEL', bodies, unpack(done))
+    redis.call('HDEL', attempts, unpack(done))
+  end
+end
+
+local found, sources = {}, 0
+for queue = 1, want > 0 and served or 0 do
+  local most = strict and math.max(0, want - #found) or want
+  local heads = redis.call('ZRANGE', KEYS[FIXED + 2 * queue - 1], 0, most, 'WITHSCORES')
+  if #heads > 0 then sources = sources + 1 end
+  for i = 1, #heads, 2 do
+    found[#found + 1] = {member = heads[i], rank = tonumber(heads[i + 1]), queue = queue, order = #found}
+  end
+end
+if sources > 1 and not strict then
+  table.sort(found, function(a, b) return a.rank < b.rank or (a.rank == b.rank and a.order < b.order) end)
+end
+-- A large body or a suspect is taken only as the first and then alone: it would block Redis, or blame its neighbours.
+local claims, first = {}, {}
+for i = 1, math.min(want, #found) do first[i] = string.sub(found[i].member, 1, 12) end
+local records = #first > 0 and redis.call('HMGET', attempts, unpack(first)) or {}
+for i = 1, #first do
+  local record = records[i]
+  local alone = has(found[i].member, LARGE) or (record and (string.byte(record, 3) or 0) % 2 == 1)
+  if alone and i > 1 then break end
+  claims[i] = found[i]
+  if alone then break end
+end
+local taken, leased, noted, kept = {}, {}, {}, {}
+for i, claim in ipairs(claims) do
+  taken[claim.queue] = taken[claim.queue] or {}
+  table.insert(taken[claim.queue], claim.member)
+  leased[2 * i - 1], leased[2 * i] = now + lease_us, claim.member .. token
+  noted[2 * i - 1] = string.sub(claim.member, 1, 12)
+  noted[2 * i] = token .. struct.pack('>I8I8B', now, claim.rank, 0)
+  kept[i] = struct.pack('>c14I8I2', claim.member, claim.rank, claim.queue)
+end
+for queue, members in pairs(taken) do redis.call('ZREM', KEYS[FIXED + 2 * queue - 1], unpack(members)) end
+if #claims > 0 then
+  redis.call('ZADD', leases, unpack(leased))
+  redis.call('HSET', running, unpack(noted))
+end
+local rung = {}
+for i = #claims + 1, #found do
+  local queue = found[i].queue
+  if not rung[queue] then ring(KEYS[FIXED + 2 * queue]) end
+  rung[queue] = true
+end
+redis.call('HSET', exchanges, worker, struct.pack('>I8I2', number, #lost) .. lost .. table.concat(kept))
+redis.call('ZADD', workers, now, worker)
+if description ~= '' then redis.call('HSET', descriptions, worker, description) end
+return answer(lost, #found > #claims, claims)

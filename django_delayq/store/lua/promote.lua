@@ -1,0 +1,63 @@
+-- Promote: due jobs move from `schedule` to `ready`, the queue with the oldest first; trims; says when to come again.
+-- KEYS: the named ones, then schedule, ready and bell of each queue the caller knows.
+-- ARGV: now, most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs) and number of dead letters to keep.
+-- Returns: µs until the next thing to do, jobs moved, number of queues there are, dead letters trimmed, then the leases
+--   (30 bytes each, ≤ 500) whose end has passed, for the caller to judge.
+-- Cost: O(k log n), and O(1) a queue.
+local leases, queues, wake_at, workers, descriptions, exchanges, dead_letters, dead_bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local now, limit, head_start, sweep = now_us(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local dead_age, dead_count = tonumber(ARGV[5]), tonumber(ARGV[6])
+
+local FIXED, BITE, WORKER_KEPT = 8, 50, 3600000000
+
+-- A write that frees comes first: with its memory full, Redis refuses a script whose first write grows.
+redis.call('ZREM', leases, '')
+
+local due = {}
+for base = FIXED, #KEYS - 3, 3 do
+  local head = redis.call('ZRANGE', KEYS[base + 1], 0, 0, 'WITHSCORES')
+  if head[2] and tonumber(head[2]) <= now then due[#due + 1] = {base = base, at = tonumber(head[2])} end
+end
+table.sort(due, function(a, b) return a.at < b.at end)
+
+local moved, share = 0, math.max(1, math.floor(limit / math.max(1, #due)))
+for _, queue in ipairs(due) do
+  if moved >= limit then break end
+  local schedule, ready = KEYS[queue.base + 1], KEYS[queue.base + 2]
+  local found = redis.call('ZRANGE', schedule, '-inf', now, 'BYSCORE', 'LIMIT', 0, math.min(share, limit - moved), 'WITHSCORES')
+  local members, entries = {}, {}
+  for i = 1, #found, 2 do
+    members[#members + 1] = found[i]
+    entries[i], entries[i + 1] = rank_of(found[i], tonumber(found[i + 1]), head_start), found[i]
+  end
+  redis.call('ZREM', schedule, unpack(members))
+  put_ready(ready, KEYS[queue.base + 3], entries)
+  moved = moved + #members
+end
+
+local gone = redis.call('ZRANGE', workers, '-inf', now - WORKER_KEPT, 'BYSCORE', 'LIMIT', 0, BITE)
+if #gone > 0 then
+  redis.call('ZREM', workers, unpack(gone))
+  redis.call('HDEL', exchanges, unpack(gone))
+  redis.call('HDEL', descriptions, unpack(gone))
+end
+local trimmed = redis.call('ZRANGE', dead_letters, '-inf', now - dead_age, 'BYSCORE', 'LIMIT', 0, BITE)
+local over = redis.call('ZCARD', dead_letters) - dead_count
+if #trimmed == 0 and over > 0 then trimmed = redis.call('ZRANGE', dead_letters, 0, math.min(over, BITE) - 1) end
+if #trimmed > 0 then
+  redis.call('ZREM', dead_letters, unpack(trimmed))
+  redis.call('HDEL', dead_bodies, unpack(trimmed))
+end
+
+local lapsed = redis.call('ZRANGE', leases, '-inf', now, 'BYSCORE', 'LIMIT', 0, 500)
+local wake = now + sweep
+for base = FIXED, #KEYS - 3, 3 do
+  local head = redis.call('ZRANGE', KEYS[base + 1], 0, 0, 'WITHSCORES')
+  if head[2] then wake = math.min(wake, tonumber(head[2])) end
+end
+-- Leases told above are judged by the caller at once; were they counted here, one that cannot be judged would spin it.
+local lease = redis.call('ZRANGE', leases, #lapsed, #lapsed, 'WITHSCORES')
+if lease[2] then wake = math.min(wake, tonumber(lease[2])) end
+wake = math.max(wake, now)
+redis.call('SET', wake_at, wake)
+return {wake - now, moved, redis.call('SCARD', queues), #trimmed, unpack(lapsed)}

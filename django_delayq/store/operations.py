@@ -1,0 +1,115 @@
+"""Operations: what a handle or a person does to one job. Called by handles, commands and the admin.
+
+The caller knows an id; the job's queue stands in its body. So each operation reads the head, names that queue's keys, and asks
+the script to check; where the job moved meanwhile it reads again, once.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from django_delayq.codec import Head, decode_head, with_queue
+from django_delayq.exceptions import BadBody, KeyHeld
+from django_delayq.store.scripts import Script, asked
+from django_delayq.store.shard import Shard, queue_bytes
+
+_CANCEL, _RESCHEDULE, _MOVE = Script("cancel"), Script("reschedule"), Script("move")
+_REQUEUE, _DISCARD = Script("requeue"), Script("discard")
+T = TypeVar("T")
+
+
+class Operations:
+    """The door for changes to single jobs of one shard."""
+
+    def __init__(self, shard: Shard, *, due_first_us: int) -> None:
+        self._shard = shard
+        self._head_start_ms = due_first_us // 1_000
+
+    def cancel(self, raw_id: bytes) -> bool:
+        """Withdraw a job that waits. True: it never ran and never will. False: it runs, ended, or is dead. O(log n)."""
+
+        def step(head: Head, _: bytes) -> tuple[bytes, bool]:
+            word = self._shard.run(_CANCEL, [head.member(raw_id)], **self._places(head.queue))
+            return word, word == b"CANCELLED"
+
+        return self._on_waiting(raw_id, step, otherwise=False)
+
+    def reschedule(
+        self, raw_id: bytes, *, delay_us: int | None = None, due_us: int | None = None
+    ) -> int | None:
+        """Give a job that waits another due time; returns it in µs, or None where the job does not wait. O(log n)."""
+        due = f"+{delay_us}" if due_us is None else due_us
+
+        def step(head: Head, _: bytes) -> tuple[bytes, int | None]:
+            places = {**self._places(head.queue), "queue_bell": self._shard.keys.bell(head.queue)}
+            word, at = self._shard.run(_RESCHEDULE, [head.member(raw_id), due, self._head_start_ms], **places)
+            return word, at if word == b"RESCHEDULED" else None
+
+        return self._on_waiting(raw_id, step, otherwise=None)
+
+    def move(self, raw_id: bytes, queue: str) -> bool:
+        """Put a job that waits into another queue, with its due time or place. False: it does not wait. O(log n)."""
+        keys = self._shard.keys
+
+        def step(head: Head, body: bytes) -> tuple[bytes, bool]:
+            if head.queue == queue:
+                return b"", True
+            word = self._shard.run(
+                _MOVE,
+                [head.member(raw_id), body, with_queue(body, queue), queue_bytes(queue)],
+                **self._places(head.queue),
+                to_schedule=keys.schedule(queue),
+                to_ready=keys.ready(queue),
+                to_bell=keys.bell(queue),
+            )
+            return word, word == b"MOVED_ON"
+
+        return self._on_waiting(raw_id, step, otherwise=False)
+
+    def requeue(self, raw_id: bytes, *, died_us: int, delay_us: int = 0) -> int | None:
+        """Revive the dead letter that died at `died_us`: same id, attempts counted anew, history kept. O(log n).
+
+        Returns its due time in µs, or None where it is no longer that dead letter. Raises `KeyHeld` where its key is another
+        job's by now.
+        """
+        stored = asked(lambda: self._shard.client.hget(self._shard.keys("dead_bodies"), raw_id))
+        if stored is None:
+            return None
+        queue = _dead_head(stored).queue
+        places = {**self._places(queue), "queue_bell": self._shard.keys.bell(queue)}
+        args = [raw_id, died_us, delay_us, self._head_start_ms, queue_bytes(queue)]
+        word, due_us = self._shard.run(_REQUEUE, args, **places)
+        if word == b"HELD":
+            raise KeyHeld(
+                "the key of this dead letter is held by another job now; cancel that one first, or discard this one"
+            )
+        return due_us if word == b"REQUEUED" else None
+
+    def discard(self, raw_id: bytes, *, died_us: int) -> bool:
+        """Drop the dead letter that died at `died_us` for good. False: it is no longer that dead letter. O(log n)."""
+        return bool(self._shard.run(_DISCARD, [raw_id, died_us]))
+
+    def _places(self, queue: str) -> dict[str, str]:
+        keys = self._shard.keys
+        return {"schedule": keys.schedule(queue), "ready": keys.ready(queue)}
+
+    def _on_waiting(
+        self, raw_id: bytes, step: Callable[[Head, bytes], tuple[bytes, T]], *, otherwise: T
+    ) -> T:
+        for _ in range(2):
+            body = asked(lambda: self._shard.client.hget(self._shard.keys("bodies"), raw_id))
+            if body is None:
+                return otherwise
+            try:
+                head = decode_head(body)
+            except BadBody:
+                return otherwise
+            word, result = step(head, body)
+            if word != b"MOVED":
+                return result
+        return otherwise
+
+
+def _dead_head(stored: bytes) -> Head:
+    """Return the head of the body inside a dead letter."""
+    sizes = int.from_bytes(stored[:4]) + int.from_bytes(stored[4:8])
+    return decode_head(stored[22 + sizes :])

@@ -1,0 +1,143 @@
+"""Promotion: move due jobs to ready, and take back jobs whose lease lapsed. Called by the dispatcher."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django_delayq.attempts import Attempts
+from django_delayq.codec import decode, decode_head
+from django_delayq.conf import DispatcherConfig
+from django_delayq.exceptions import BadBody
+from django_delayq.job import Job
+from django_delayq.store.scripts import Script, asked
+from django_delayq.store.shard import Shard
+
+_PROMOTE = Script("promote")
+_RECLAIM = Script("reclaim")
+#: Jobs moved, and leases told, in one step at most.
+BATCH = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promoted:
+    """What one promotion did, and when to come again."""
+
+    #: µs until the next thing to do: 0 if more is due now.
+    sleep_us: int
+    moved: int
+    #: Number of queues there are; knowing fewer, the caller reads them and steps again at once.
+    queue_count: int
+    #: Dead letters dropped for their age or number.
+    trimmed: int
+    #: Leases whose end has passed, at most 500.
+    lapsed: list[bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lapsed:
+    """A job whose lease ran out, as it was read for judgement."""
+
+    lease: bytes
+    #: Read from the body's head; None where even that cannot be read.
+    queue: str | None
+    #: None where the body cannot be read; `fault` says why.
+    job: Job | None
+    fault: Exception | None
+    attempts: Attempts
+    #: µs since the epoch when it was claimed, or 0 where that is lost.
+    claimed_us: int
+    worker: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reclaim:
+    """What was decided of a lapsed job."""
+
+    lease: bytes
+    attempts: Attempts
+    #: Queue to go back to; None: it becomes a dead letter.
+    queue: str | None
+    delay_us: int = 0
+
+
+class Promotion:
+    """The dispatcher's door of one shard."""
+
+    def __init__(self, shard: Shard, config: DispatcherConfig) -> None:
+        self._shard = shard
+        self._config = config
+
+    def promote(self, queues: Sequence[str], *, limit: int = BATCH) -> Promoted:
+        """Move due jobs of the named queues to ready in one atomic step, and trim what is old. O(k log n)."""
+        keys, config = self._shard.keys, self._config
+        reply = self._shard.run(
+            _PROMOTE,
+            [
+                limit,
+                config.due_first_us // 1_000,
+                config.sweep_us,
+                config.dead_max_age_us,
+                config.dead_max_count,
+            ],
+            more_keys=[
+                key for queue in queues for key in (keys.schedule(queue), keys.ready(queue), keys.bell(queue))
+            ],
+        )
+        sleep_us, moved, queue_count, trimmed, *lapsed = reply
+        return Promoted(
+            sleep_us=sleep_us, moved=moved, queue_count=queue_count, trimmed=trimmed, lapsed=lapsed
+        )
+
+    def read_lapsed(self, leases: Sequence[bytes]) -> list[Lapsed]:
+        """Return what is needed to judge lapsed leases, in one round trip."""
+        keys, ids, workers = (
+            self._shard.keys,
+            [lease[:12] for lease in leases],
+            [lease[14:22] for lease in leases],
+        )
+
+        def read() -> list[list[bytes | None]]:
+            pipeline = self._shard.client.pipeline(transaction=False)
+            pipeline.hmget(keys("bodies"), ids)
+            pipeline.hmget(keys("attempts"), ids)
+            pipeline.hmget(keys("running"), ids)
+            pipeline.hmget(keys("descriptions"), workers)
+            found: list[list[bytes | None]] = pipeline.execute()
+            return found
+
+        rows = zip(leases, *asked(read), strict=True)
+        return [self._lapsed(*row) for row in rows]
+
+    def reclaim(self, decided: Sequence[Reclaim]) -> int:
+        """Carry out what was decided, where the lease is still the same and still lapsed. Returns for how many."""
+        queues = list(dict.fromkeys(item.queue for item in decided if item.queue is not None))
+        numbers = {queue: number for number, queue in enumerate(queues, 1)}
+        args: list[bytes | int] = []
+        for item in decided:
+            number = 0 if item.queue is None else numbers[item.queue]
+            args += (item.lease, item.attempts.pack(), number, item.delay_us)
+        more_keys = [self._shard.keys.schedule(queue) for queue in queues]
+        return sum(self._shard.run(_RECLAIM, args, more_keys=more_keys))
+
+    def _lapsed(
+        self,
+        lease: bytes,
+        body: bytes | None,
+        record: bytes | None,
+        running: bytes | None,
+        worker: bytes | None,
+    ) -> Lapsed:
+        job, fault, queue = None, None, None
+        try:
+            queue = decode_head(body or b"").queue
+            job = decode(body, raw_id=lease[:12], shard=self._shard.index)
+        except BadBody as error:
+            fault = error
+        return Lapsed(
+            lease=lease,
+            queue=queue,
+            job=job,
+            fault=fault,
+            attempts=Attempts.unpack(record),
+            claimed_us=int.from_bytes(running[16:24]) if running else 0,
+            worker=worker.decode(errors="replace") if worker else lease[14:22].hex(),
+        )

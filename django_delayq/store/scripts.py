@@ -1,0 +1,120 @@
+"""Script: one transition. Loads its Lua, passes keys by name, translates errors.
+
+The first code line of a script names its fixed keys; keys that depend on the call follow them.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from hashlib import sha1
+from importlib.resources import files
+from typing import Any, TypeVar
+
+from redis import exceptions as redis_errors
+
+from django_delayq.exceptions import (
+    KeyHeld,
+    ScriptFault,
+    StaleExchange,
+    StoreAuthError,
+    StoreError,
+    StoreRejected,
+    StoreUnavailable,
+)
+
+T = TypeVar("T")
+
+_FOLDER = files("django_delayq.store") / "lua"
+_PRELUDE = (_FOLDER / "_prelude.lua").read_text()
+_CONTRACT = re.compile(r"^local (?P<names>[\w, ]+) = KEYS\[1\]", re.MULTILINE)
+_LINE = re.compile(r"(user_script|@user_script): ?(\d+)")
+
+#: Redis's first words for "not now": the call may be repeated. LOADING, MASTERDOWN … arrive as plain errors too.
+_REJECTED = frozenset({"OOM", "READONLY", "MISCONF", "NOREPLICAS"})
+_UNAVAILABLE = frozenset({"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "UNBLOCKED"})
+_AUTH = frozenset({"WRONGPASS", "NOAUTH", "NOPERM"})
+#: Failures to connect: surely nothing was sent.
+_NOT_CONNECTED = (ConnectionRefusedError, FileNotFoundError, PermissionError)
+
+
+class Script:
+    """One Lua file behind the prelude; its keys by name."""
+
+    def __init__(self, name: str) -> None:
+        source = (_FOLDER / f"{name}.lua").read_text()
+        contract = _CONTRACT.search(source)
+        if contract is None:
+            raise ValueError(f"{name}.lua does not begin with its keys")
+        self.name = name
+        #: Names of the fixed keys, in order.
+        self.key_names: tuple[str, ...] = tuple(part.strip() for part in contract["names"].split(","))
+        self.text = _PRELUDE + source
+        self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+
+    def run(self, client: Any, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """Run the script in one round trip (two after a script flush).
+
+        Raises `StoreError`s only, and `KeyHeld`. Connection errors may leave the step done: steps are repeatable.
+        """
+        try:
+            try:
+                return client.execute_command("EVALSHA", self.sha, len(keys), *keys, *args)
+            except redis_errors.NoScriptError:
+                return client.execute_command("EVAL", self.text, len(keys), *keys, *args)
+        except redis_errors.RedisError as error:
+            raise translated(error, script=self) from error
+
+    def place(self, message: str) -> str:
+        """Return `name.lua:line` for a script error's text."""
+        match = _LINE.search(message)
+        line = int(match[2]) - _PRELUDE.count("\n") if match else 0
+        return (
+            f"{self.name}.lua:{line}"
+            if line > 0
+            else f"_prelude.lua:{match[2]}"
+            if match
+            else f"{self.name}.lua"
+        )
+
+
+def asked(question: Callable[[], T]) -> T:
+    """Run plain reading commands with errors translated as for scripts."""
+    try:
+        return question()
+    except redis_errors.RedisError as error:
+        raise translated(error) from error
+
+
+def translated(error: Exception, *, script: Script | None = None) -> StoreError | KeyHeld:
+    """Return our error for one of the client library's, told apart by its first word.
+
+    A wrong password is a ConnectionError in the library, and several passing conditions are plain ResponseErrors.
+    """
+    message = str(error)
+    word = message.split(" ", 1)[0].lstrip("-")
+    if isinstance(error, redis_errors.AuthenticationError | redis_errors.NoPermissionError) or word in _AUTH:
+        return StoreAuthError(f"Redis refused the user, password or command: {message}")
+    if word == "KEYHELD":
+        _, index, holder = message.split(" ")
+        return KeyHeld(holder=holder, index=int(index))
+    if word == "STALEEXCHANGE":
+        return StaleExchange(f"a later exchange of this worker was carried out already: {message}")
+    code = "READONLY" if isinstance(error, redis_errors.ReadOnlyError) else word
+    if isinstance(error, redis_errors.OutOfMemoryError):
+        code = "OOM"
+    if code in _REJECTED:
+        return StoreRejected(f"Redis takes no writes now, nothing was stored: {message}", code=code)
+    if isinstance(error, redis_errors.BusyLoadingError) or word in _UNAVAILABLE:
+        return StoreUnavailable(f"Redis is not ready: {message}", maybe_accepted=False)
+    if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError):
+        sent = not any(isinstance(cause, _NOT_CONNECTED) for cause in _causes(error))
+        return StoreUnavailable(f"Redis did not answer: {message}", maybe_accepted=sent)
+    where = f" at {script.place(message)}" if script else ""
+    return ScriptFault(f"Redis reported a fault{where}: {message}", maybe_accepted=True)
+
+
+def _causes(error: BaseException | None) -> Sequence[BaseException]:
+    chain: list[BaseException] = []
+    while error is not None and error not in chain:
+        chain.append(error)
+        error = error.__cause__ or error.__context__
+    return chain

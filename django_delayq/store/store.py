@@ -1,0 +1,152 @@
+"""Store: the shards, and the way from a job id to its shard's doors."""
+
+import os
+import threading
+from functools import cached_property
+
+from django.core.exceptions import ImproperlyConfigured
+
+from django_delayq.clock import Clock, ServerClock
+from django_delayq.conf import Config, get_config, on_config_dropped
+from django_delayq.store.claims import Claims
+from django_delayq.store.connection import COMMAND_TIMEOUT, Connections
+from django_delayq.store.inspection import Inspection
+from django_delayq.store.intake import Intake
+from django_delayq.store.keys import Keys
+from django_delayq.store.operations import Operations
+from django_delayq.store.promotion import Promotion
+from django_delayq.store.scripts import asked
+from django_delayq.store.shard import Shard
+
+
+class Store:
+    """Find the right door; there is no class that has them all."""
+
+    def __init__(self, config: Config, *, clock: Clock | None = None) -> None:
+        self.config = config
+        self._connections = Connections(config.redis)
+        self._clock = clock or ServerClock()
+        self._shards_checked = False
+
+    @cached_property
+    def shards(self) -> list[Shard]:
+        """The shards for workers and dispatchers, whose commands have 5 s."""
+        return self._shards(COMMAND_TIMEOUT)
+
+    @cached_property
+    def _producer_shards(self) -> list[Shard]:
+        return self._shards(self.config.enqueue_timeout)
+
+    def _shards(self, timeout: float) -> list[Shard]:
+        client = self._connections.client(timeout=timeout)
+        return [
+            Shard(
+                index=index,
+                client=client,
+                connections=self._connections,
+                keys=Keys(self.config.prefix, index),
+                clock=self._clock,
+            )
+            for index in range(self.config.shards)
+        ]
+
+    def intake(self, shard: int) -> Intake:
+        """Return the door for new jobs; its calls take at most ENQUEUE_TIMEOUT."""
+        return Intake(self._producer_shards[shard], due_first_us=self.config.dispatcher.due_first_us)
+
+    def operations(self, shard: int) -> Operations:
+        """Return the door for changes to single jobs."""
+        return Operations(self._producer_shards[shard], due_first_us=self.config.dispatcher.due_first_us)
+
+    def inspection(self, shard: int) -> Inspection:
+        """Return the reader's door."""
+        return Inspection(self._producer_shards[shard], due_first_us=self.config.dispatcher.due_first_us)
+
+    def promotion(self, shard: Shard) -> Promotion:
+        """Return the dispatcher's door."""
+        return Promotion(shard, self.config.dispatcher)
+
+    def claims(self, shard: Shard, *, worker: bytes) -> Claims:
+        """Return the door of the worker with that code (8 random bytes of its process)."""
+        due_first_us = self.config.dispatcher.due_first_us
+        return Claims(shard, worker=worker, lease_us=self.config.worker.lease_us, due_first_us=due_first_us)
+
+    def check_server(self) -> str:
+        """Look at the server's version and eviction policy; returns a warning, or nothing.
+
+        Raises ImproperlyConfigured below Redis 6.2, and for a policy that may evict jobs.
+        """
+        client = self.shards[0].client
+        info = asked(lambda: {**client.info("server"), **client.info("memory")})
+        version = str(info.get("redis_version", ""))
+        numbers = [int(part) for part in version.split(".")[:2] if part.isdigit()]
+        if numbers and numbers < [6, 2]:
+            raise ImproperlyConfigured(
+                f"Redis {version} is too old: django_delayq needs Redis 6.2 or later, or any Valkey."
+            )
+        policy = str(info.get("maxmemory_policy", ""))
+        if policy.startswith(("allkeys", "volatile")):
+            raise ImproperlyConfigured(
+                f"The Redis server's maxmemory-policy is {policy}, which may evict waiting jobs; set it to noeviction."
+            )
+        return (
+            ""
+            if policy
+            else "The Redis server does not tell its maxmemory-policy; make sure that it is noeviction."
+        )
+
+    def check_shards_once(self) -> None:
+        """Do `check_shards()` at the first call in this process: keys must not be looked for in another shard than before."""
+        if not self._shards_checked:
+            self.check_shards()
+
+    def check_shards(self, *, force: bool = False) -> None:
+        """Compare SHARDS with the number the waiting jobs were spread over, and take it down where nothing stands against it.
+
+        Raises ImproperlyConfigured where keyed jobs wait (a key would be looked for in another shard) or a dropped shard still
+        holds jobs, unless forced.
+        """
+        client, keys, shards = (
+            self._producer_shards[0].client,
+            Keys(self.config.prefix, 0),
+            self.config.shards,
+        )
+        known = int(asked(lambda: client.get(keys("shards"))) or 0)
+        self._shards_checked = True
+        if known == shards:
+            return
+        for index in range(known if not force else 0):
+            place = Keys(self.config.prefix, index)
+            keyed = asked(lambda place=place: client.hlen(place("holders")))  # type: ignore[misc]
+            left = asked(lambda place=place: client.hlen(place("bodies")) + client.hlen(place("dead_bodies")))  # type: ignore[misc]
+            if keyed or (left and index >= shards):
+                self._shards_checked = False
+                raise ImproperlyConfigured(
+                    f"DELAYQ['SHARDS'] changed from {known} to {shards} while shard {index} holds {left} jobs, {keyed} of them "
+                    f"keyed: set it back until they are done, or start run_dispatcher once with --force-shards."
+                )
+        asked(lambda: client.set(keys("shards"), shards))
+
+
+_lock = threading.Lock()
+_store: Store | None = None
+
+
+def get_store() -> Store:
+    """Return this process's store, built from DELAYQ at first use. Opens nothing."""
+    global _store
+    if _store is None:
+        with _lock:
+            if _store is None:
+                _store = Store(get_config())
+    return _store
+
+
+def _drop_store() -> None:
+    global _store, _lock
+    # Also after a fork: the parent's lock may be held by a thread that does not exist here, and its sockets are its own.
+    _lock, _store = threading.Lock(), None
+
+
+on_config_dropped.append(_drop_store)
+os.register_at_fork(after_in_child=_drop_store)

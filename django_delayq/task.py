@@ -1,0 +1,330 @@
+"""Task and @delayed_task: a function with the options its jobs get.
+
+Calling the task calls the function. `using()`, `after()`, `at()` return a copy with other options; `enqueue()` makes a job of it.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import WRAPPER_ASSIGNMENTS, lru_cache
+from time import monotonic
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+
+from asgiref.sync import sync_to_async
+from django.core.exceptions import ImproperlyConfigured
+
+from django_delayq import outbox, registry
+from django_delayq.clock import duration_us
+from django_delayq.codec import check_payload
+from django_delayq.conf import check_name, get_config
+from django_delayq.draft import Draft
+from django_delayq.exceptions import DelayValueError
+from django_delayq.handle import JobHandle, get_job
+from django_delayq.job import MAX_PRIORITY, MIN_PRIORITY, Job
+from django_delayq.job_id import next_id, shard_of
+from django_delayq.retry import RetryPolicy
+from django_delayq.store.intake import key_digest
+from django_delayq.store.store import get_store
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Unique = Literal["keep", "reject"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(Generic[P, R]):
+    """A registered function and how its jobs are to be run."""
+
+    func: Callable[P, R]
+    name: str
+    queue: str = "default"
+    priority: int = 0
+    retry: RetryPolicy | None = None
+    timeout_us: int | None = None
+    hard_timeout_us: int | None = None
+    aliases: tuple[str, ...] = ()
+    already_done: Callable[P, bool] | None = None
+    delay_us: int | None = None
+    due_us: int | None = None
+    key: str | None = None
+    unique: Unique = "keep"
+    on_commit: bool | None = None
+    database: str | None = None
+    #: The task as decorated: the sender of signals.
+    root: Any = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # What functools.update_wrapper does, past the frozen attributes.
+        self.__dict__.update(
+            {name: getattr(self.func, name) for name in WRAPPER_ASSIGNMENTS if hasattr(self.func, name)}
+        )
+        self.__dict__["__wrapped__"] = self.func
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function, here and now."""
+        return self.func(*args, **kwargs)
+
+    def using(
+        self,
+        *,
+        delay: Any = None,
+        at: Any = None,
+        run_after: Any = None,
+        queue: str | None = None,
+        queue_name: str | None = None,
+        priority: int | None = None,
+        key: str | None = None,
+        unique: Unique | None = None,
+        retry: RetryPolicy | None = None,
+        timeout: Any = None,
+        hard_timeout: Any = None,
+        on_commit: bool | None = None,
+        database: str | None = None,
+    ) -> "Task[P, R]":
+        """Return the task with other options; None leaves one as it is.
+
+        `delay`: seconds or timedelta from the call of enqueue. `at`, `run_after`: aware datetime. `priority`: −100 … 100, larger
+        first. `key`: what the job is unique by among the jobs of this task, with `unique` "keep" (the holder's handle comes back)
+        or "reject" (`KeyHeld`). `timeout`, `hard_timeout`: seconds or timedelta.
+        """
+        changes: dict[str, Any] = {}
+        if at is not None and run_after is not None:
+            raise TypeError("at and run_after mean the same; give one of them")
+        moment = at if at is not None else run_after
+        if delay is not None or moment is not None:
+            changes["delay_us"], changes["due_us"] = get_config().tasks.check_time(delay=delay, at=moment)
+        if queue is not None and queue_name is not None:
+            raise TypeError("queue and queue_name mean the same; give one of them")
+        if queue is not None or queue_name is not None:
+            changes["queue"] = get_config().tasks.check_queue(queue if queue is not None else queue_name)
+        options = {"key": key, "unique": unique, "retry": retry, "on_commit": on_commit, "database": database}
+        changes |= {name: value for name, value in options.items() if value is not None}
+        if priority is not None:
+            changes["priority"] = priority
+        changes |= {
+            f"{name}_us": duration_us(value, name=name)
+            for name, value in {"timeout": timeout, "hard_timeout": hard_timeout}.items()
+            if value is not None
+        }
+        changed = replace(self, **changes)
+        changed._check_options()
+        return changed
+
+    def after(self, delay: Any = None, **units: float) -> "Task[P, R]":
+        """Return the task with a delay: seconds, a timedelta, or timedelta's keywords (`minutes=10`)."""
+        if (delay is None) is (not units):
+            raise TypeError("after() takes seconds, a timedelta, or keywords such as minutes=10")
+        return self.using(delay=_timedelta(units) if units else delay)
+
+    def at(self, moment: Any) -> "Task[P, R]":
+        """Return the task for a moment: an aware datetime; one in the past means now."""
+        if moment is None:
+            raise TypeError("at() takes an aware datetime, got None")
+        return self.using(at=moment)
+
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+        """Make a job without sending it, for `enqueue_many()`.
+
+        Raises TypeError where the arguments do not fit the function, `PayloadNotSerializable`, `PayloadTooLarge`.
+        """
+        return self._draft(list(args), kwargs)
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+        """Accept one job: send it now, or after the commit of the transactions this thread is in. One round trip.
+
+        Raises as `job()`, and `StoreError`s within ENQUEUE_TIMEOUT, `KeyHeld` for a held key with unique="reject".
+        """
+        handle = self._draft(list(args), kwargs)
+        outbox.submit([handle])
+        return handle
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+        """Do as `enqueue()`, from async code; in the thread whose transaction the caller is in."""
+        return await sync_to_async(self.enqueue, thread_sensitive=True)(*args, **kwargs)
+
+    def enqueue_many(
+        self, arguments: Iterable[Sequence[Any]], *, on_progress: Callable[[int], Any] | None = None
+    ) -> list[JobHandle] | int:
+        """Accept one job per tuple of positional arguments; else as the function `enqueue_many`."""
+        return outbox.enqueue_many(
+            (self._draft(list(args), {}) for args in arguments), on_progress=on_progress
+        )
+
+    def get_job(self, job_id: str | None = None, *, key: str | None = None) -> JobHandle | None:
+        """Return the handle of a job by its id, or of the job of this task that holds `key`; None where there is none."""
+        if (job_id is None) is (key is None):
+            raise TypeError("get_job() takes a job id or key=")
+        if key is None:
+            return get_job(job_id)
+        store = get_store()
+        digest = key_digest(self.name, check_name(key, name="key"))
+        shard = shard_of(digest, store.config.shards)
+        raw_id = store.inspection(shard).holder(digest)
+        return JobHandle(raw_id=raw_id, shard=shard) if raw_id else None
+
+    def _draft(self, args: list[Any], kwargs: dict[str, Any]) -> JobHandle:
+        config = get_config()
+        _signature(self.func).bind(*args, **kwargs)
+        for index, value in enumerate(args):
+            check_payload(value, f"args[{index}]")
+        for name, value in kwargs.items():
+            check_payload(value, f"kwargs[{name!r}]")
+        raw_id = next_id()
+        routing = raw_id if self.key is None else key_digest(self.name, self.key)
+        shard = shard_of(routing, config.shards)
+        if self.key is not None:
+            get_store().check_shards_once()
+        job = Job(
+            raw_id=raw_id,
+            shard=shard,
+            task=self.name,
+            queue=config.tasks.check_queue(self.queue),
+            priority=self.priority,
+            args=args,
+            kwargs=kwargs,
+            retry=self.retry if self.retry is not None else config.tasks.retry,
+            timeout_us=self.timeout_us,
+            hard_timeout_us=self.hard_timeout_us,
+            key=self.key,
+        )
+        draft = Draft.of(
+            job,
+            max_payload=config.tasks.max_payload,
+            reject=self.unique == "reject",
+            on_commit=config.tasks.on_commit if self.on_commit is None else self.on_commit,
+            database=self.database,
+        ).timed(delay_us=self.delay_us, due_us=self.due_us, called_at=monotonic())
+        return JobHandle(raw_id=raw_id, shard=shard, draft=draft)
+
+    def _check_options(self) -> None:
+        """Raise for option values that could not work, naming the argument."""
+        number = self.priority
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise ValueError(f"priority must be a whole number, got {type(number).__name__}")
+        if not MIN_PRIORITY <= number <= MAX_PRIORITY:
+            raise ValueError(
+                f"priority must be {MIN_PRIORITY} to {MAX_PRIORITY} (larger runs first), got {number}"
+            )
+        if self.unique not in ("keep", "reject"):
+            raise ValueError(f"unique must be 'keep' or 'reject', got {self.unique!r:.80}")
+        if self.key is not None:
+            check_name(self.key, name="key")
+        if self.retry is not None and not isinstance(self.retry, RetryPolicy):
+            raise ValueError(f"retry must be a RetryPolicy, got {type(self.retry).__name__}")
+        for name in ("timeout", "hard_timeout"):
+            if getattr(self, f"{name}_us") == 0:
+                raise ValueError(f"{name} must be more than 0 seconds; leave it out for no limit")
+        if self.timeout_us and self.hard_timeout_us and self.hard_timeout_us < self.timeout_us:
+            raise ValueError("hard_timeout must not be shorter than timeout")
+        check_name(self.queue, name="queue")
+
+
+@lru_cache(maxsize=None)
+def _signature(func: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(func)
+
+
+def _timedelta(units: dict[str, float]) -> timedelta:
+    try:
+        return timedelta(**units)
+    except OverflowError as error:
+        raise DelayValueError(
+            f"after({', '.join(units)}) is longer than a timedelta can be; use a shorter delay"
+        ) from error
+
+
+@overload
+def delayed_task(func: Callable[P, R], /) -> Task[P, R]: ...
+
+
+@overload
+def delayed_task(
+    *,
+    queue: str = ...,
+    priority: int = ...,
+    retry: RetryPolicy | None = ...,
+    timeout: float | timedelta | None = ...,
+    hard_timeout: float | timedelta | None = ...,
+    name: str | None = ...,
+    aliases: Sequence[str] = ...,
+    already_done: Callable[..., bool] | None = ...,
+    on_commit: bool | None = ...,
+) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+
+def delayed_task(func: Any = None, /, **options: Any) -> Any:
+    """Register a function as a task, with the options its jobs get unless `using()` says otherwise.
+
+    `name`: what jobs call it, its import path by default; `aliases`: former names, so that waiting jobs survive a renaming.
+    `already_done`: asked with the job's arguments when it comes back from a crash or lost lease; true acknowledges it without
+    running it again. Raises ImproperlyConfigured for what a worker could not find or run, and where the name is taken.
+    """
+    if func is None:
+        return lambda func: _decorate(func, **options)
+    return _decorate(func, **options)
+
+
+def _decorate(
+    func: Any,
+    *,
+    queue: str = "default",
+    priority: int = 0,
+    retry: RetryPolicy | None = None,
+    timeout: Any = None,
+    hard_timeout: Any = None,
+    name: str | None = None,
+    aliases: Sequence[str] = (),
+    already_done: Callable[..., bool] | None = None,
+    on_commit: bool | None = None,
+) -> Task[Any, Any]:
+    _check_function(func)
+    if isinstance(aliases, str):
+        raise ValueError("aliases must be a list or tuple of names, got a string")
+    task: Task[Any, Any] = Task(
+        func=func,
+        name=name or f"{func.__module__}.{func.__qualname__}",
+        queue=queue,
+        priority=priority,
+        retry=retry,
+        timeout_us=None if timeout is None else duration_us(timeout, name="timeout"),
+        hard_timeout_us=None if hard_timeout is None else duration_us(hard_timeout, name="hard_timeout"),
+        aliases=tuple(aliases),
+        already_done=already_done,
+        on_commit=on_commit,
+    )
+    task._check_options()
+    object.__setattr__(task, "root", task)
+    registry.register(task)
+    return task
+
+
+def _check_function(func: Any) -> None:
+    """Raise ImproperlyConfigured for what a stored name could not lead back to."""
+    name = getattr(func, "__qualname__", repr(func))
+    if not inspect.isfunction(func):
+        raise ImproperlyConfigured(f"@delayed_task needs a plain function, got {type(func).__name__} {name}")
+    if func.__name__ == "<lambda>":
+        raise ImproperlyConfigured(
+            f"@delayed_task cannot take a lambda ({func.__module__}); define a function with a name"
+        )
+    if "." in name:
+        kind = "nested function" if "<locals>" in name else "method"
+        raise ImproperlyConfigured(
+            f"@delayed_task cannot take the {kind} {func.__module__}.{name}: a worker could not find it; move it to module level"
+        )
+    if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
+        raise ImproperlyConfigured(
+            f"@delayed_task cannot take the generator {func.__module__}.{name}: nobody would iterate it"
+        )
+
+
+def execute_later(queue: str, name: str, args: Iterable[Any] = (), delay: Any = 0) -> JobHandle:
+    """Enqueue a registered task by its name; same checks and same handle as `task.enqueue()`.
+
+    `args`: a list of positional arguments. `delay`: seconds or timedelta; 0: as soon as possible. Raises `UnknownTask`.
+    """
+    if isinstance(args, (str, bytes, dict)):
+        raise TypeError(f"args must be a list of positional arguments, got {type(args).__name__}")
+    task: Task[..., Any] = registry.get(name)
+    return task.using(queue=queue, delay=delay).enqueue(*args)

@@ -1,0 +1,84 @@
+"""TimeLimit: raise TaskTimeout in a thread whose task runs too long.
+
+CPython lets one thread set an exception for another (PyThreadState_SetAsyncExc); it arrives at the next bytecode, so not inside a
+blocking C call. One daemon thread watches all limits of the process; it starts with the first.
+"""
+
+import ctypes
+import heapq
+import threading
+from itertools import count
+from time import monotonic
+from types import TracebackType
+
+from django_delayq.clock import SECOND_US
+from django_delayq.exceptions import TaskTimeout
+
+_set_async_exc = ctypes.pythonapi.PyThreadState_SetAsyncExc
+_set_async_exc.argtypes = (ctypes.c_ulong, ctypes.py_object)
+
+
+class TimeLimit:
+    """Context manager around user code in the current thread; no limit where `limit_us` is None."""
+
+    def __init__(self, limit_us: int | None) -> None:
+        self._limit_us = limit_us
+        self._lock = threading.Lock()
+        self._thread = 0
+        self._armed = False
+
+    def __enter__(self) -> None:
+        if self._limit_us is not None:
+            self._thread, self._armed = threading.get_ident(), True
+            _watch.add(monotonic() + self._limit_us / SECOND_US, self)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._limit_us is None:
+            return
+        with self._lock:
+            if not self._armed:
+                # Sent, and perhaps not arrived: it must not hit what this thread does next.
+                _set_async_exc(self._thread, None)
+            self._armed = False
+
+    def expire(self) -> None:
+        """Raise TaskTimeout in the thread, unless its code has ended."""
+        with self._lock:
+            if self._armed:
+                self._armed = False
+                _set_async_exc(self._thread, TaskTimeout)
+
+
+class _Watch:
+    def __init__(self) -> None:
+        self._limits: list[tuple[float, int, TimeLimit]] = []
+        self._changed = threading.Condition()
+        self._order = count()
+        self._running = False
+
+    def add(self, at: float, limit: TimeLimit) -> None:
+        with self._changed:
+            heapq.heappush(self._limits, (at, next(self._order), limit))
+            if not self._running:
+                self._running = True
+                threading.Thread(target=self._run, name="delayq-time-limits", daemon=True).start()
+            elif self._limits[0][2] is limit:
+                self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if not self._limits:
+                    self._changed.wait()
+                    continue
+                wait = self._limits[0][0] - monotonic()
+                if wait > 0:
+                    self._changed.wait(wait)
+                    continue
+                _, _, limit = heapq.heappop(self._limits)
+            limit.expire()
+
+
+_watch = _Watch()

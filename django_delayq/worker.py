@@ -1,0 +1,267 @@
+"""Worker: exchange outcomes for claims with one shard, and keep a pool busy with them.
+
+One exchange is in flight at a time; one whose answer was lost is sent again word for word until it is answered.
+"""
+
+import os
+import random
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable
+from time import monotonic
+
+from django_delayq import registry
+from django_delayq.clock import SECOND_US
+from django_delayq.conf import WorkerConfig
+from django_delayq.dispatcher import Dispatcher
+from django_delayq.exceptions import StaleExchange
+from django_delayq.job import Claim
+from django_delayq.leases import Leases
+from django_delayq.outcome import Ending, Outcome, Settle, decide
+from django_delayq.pace import Pace
+from django_delayq.pools.pool import Pool
+from django_delayq.retry import RetryPolicy
+from django_delayq.signals import announce, job_dead_lettered, job_finished, logger
+from django_delayq.store.claims import Answer, Claims, Exchange, Settlement
+from django_delayq.store.shard import Shard
+
+#: Seconds an outcome may wait for company before it is handed in.
+_HAND_IN = 0.005
+#: Seconds a claim may wait in the pool before it is given back: short jobs must not wait behind a long one.
+_UNBEGUN = 0.1
+#: Outcomes in one exchange, at most.
+_OUTCOMES = 256
+#: Seconds after GRACE to hand in the last outcomes, where Redis is slow or away.
+_LAST_WORD = 5.0
+#: Dispatcher steps in a row that a worker takes over when nobody promotes.
+_TAKEN_OVER = 20
+
+_DEFAULT_RETRY = RetryPolicy()
+
+
+def describe_process() -> str:
+    """Return this process's name for people: host and process id."""
+    return f"{socket.gethostname()[:64]}:{os.getpid()}"
+
+
+class Worker:
+    """The worker of one shard; several may share a pool."""
+
+    def __init__(
+        self,
+        *,
+        shard: Shard,
+        door: Callable[[bytes], Claims],
+        config: WorkerConfig,
+        pool: Pool,
+        dispatcher: Dispatcher,
+        sweep_us: int,
+        drain: bool = False,
+    ) -> None:
+        self._shard = shard
+        self._config = config
+        self._pool = pool
+        self._dispatcher = dispatcher
+        self._sweep = sweep_us / SECOND_US
+        self._drain = drain
+        self._code = os.urandom(8)
+        self._name = describe_process()
+        self._claims = door(self._code)
+        self._leases = Leases(self._claims.heartbeat, lease_us=config.lease_us)
+        self._waker = shard.waker()
+        self._pace = Pace(pool.size)
+        #: Called by pool threads to end the loop's sleep; set by whoever runs this part.
+        self.wake: Callable[[], None] = lambda: None
+        self._queues: tuple[str, ...] = config.queues
+        self._new_queues = self._described = False
+        self._ended: deque[tuple[Claim, Outcome]] = deque()
+        self._running: dict[bytes, Claim] = {}
+        self._first_ended_at = 0.0
+        self._sent: tuple[Exchange, list[tuple[Settlement, Outcome]]] | None = None
+        #: There may be work to take: a bell rang, or the last exchange left some behind.
+        self._hungry = True
+        self._sweep_at = 0.0
+        self._stop_by: float | None = None
+        self._leases.start()
+
+    def step(self) -> float | None:
+        """Exchange if there is reason to; return the seconds until there may be one, or None when ended."""
+        if self._stop_by is not None and monotonic() > self._stop_by + _LAST_WORD:
+            logger.warning("%s could not hand in its last outcomes; their leases will lapse", self._name)
+            return None
+        if self._drain and self._stop_by is None:
+            self._promote()
+        if self._new_queues:
+            self._queues, self._new_queues = tuple(self._shard.read_queues()), False
+        self._release_unbegun()
+        if self._stop_by is not None:
+            self._give_back(self._stop_by)
+        if self._sent is None:
+            wait = self._wait()
+            if wait is not None:
+                return None if self._has_ended() else wait
+            self._sent = self._prepare()
+        exchange, settled = self._sent
+        try:
+            answer = self._claims.exchange(exchange)
+        except StaleExchange:
+            self._sent = None
+            raise
+        self._sent = None
+        self._take(answer)
+        self._tell(answer, settled)
+        if answer.overdue and not self._drain:
+            self._promote()
+        return 0.0
+
+    def listen(self) -> int:
+        """Listen to the bells while a slot is free and no work is known of."""
+        if self._stop_by is None and not self._hungry and self._pool.held < self._pool.size:
+            keys = self._shard.keys
+            bells = [keys.bell(queue) for queue in self._queues]
+            # The nameless bell tells of queues this worker has not heard of.
+            self._waker.listen(bells if self._config.queues else [*bells, keys("bell")], now=monotonic())
+        return self._waker.fileno()
+
+    def heard(self) -> None:
+        """Take a bell down, or ring it again for somebody who has a slot free."""
+        bell = self._waker.take()
+        if bell is None:
+            return
+        if self._stop_by is None and self._pool.held < self._pool.size:
+            self._hungry = True
+        else:
+            self._waker.ring(bell)
+
+    def stop(self) -> None:
+        """Claim no more and end when what runs has ended or GRACE is over; called again: give back at once."""
+        first = self._stop_by is None
+        self._stop_by = monotonic() + (self._config.grace_us / SECOND_US if first else 0.0)
+
+    def close(self) -> None:
+        """Let go of connections and threads."""
+        self._leases.stop()
+        self._waker.close()
+        self._dispatcher.close()
+
+    def _wait(self) -> float | None:
+        """Return the seconds until there may be reason for an exchange, or None where one is due now."""
+        now, held = monotonic(), self._pool.held
+        if self._ended and (self._stop_by is not None or now - self._first_ended_at >= _HAND_IN):
+            return None
+        if self._stop_by is not None:
+            # Nothing is claimed any more; a running job's end wakes us.
+            return max(0.0, self._stop_by - now)
+        # Ask when a slot would wait, else when there is room for a batch worth a round trip.
+        room = held < self._pool.size or held <= self._pace.low
+        if room and (self._hungry or now >= self._sweep_at):
+            return None
+        waits = [self._sweep_at - now] if room else [self._sweep]
+        if self._ended:
+            waits.append(self._first_ended_at + _HAND_IN - now)
+        if self._pool.unbegun:
+            waits.append(_UNBEGUN - self._pool.waited())
+        return max(0.0, min(waits))
+
+    def _prepare(self) -> tuple[Exchange, list[tuple[Settlement, Outcome]]]:
+        ended = [self._ended.popleft() for _ in range(min(len(self._ended), _OUTCOMES))]
+        if self._ended:
+            self._first_ended_at = monotonic()
+        settled = [(self._settle(claim, outcome), outcome) for claim, outcome in ended]
+        exchange = self._claims.prepare(
+            queues=self._queues,
+            want=0 if self._stop_by is not None else self._pace.want(self._pool.held),
+            settlements=[settlement for settlement, _ in settled],
+            strict=bool(self._config.queues),
+            description="" if self._described else self._name,
+        )
+        return exchange, settled
+
+    def _take(self, answer: Answer) -> None:
+        self._described = True
+        self._hungry = answer.more
+        self._sweep_at = monotonic() + self._sweep
+        if not self._config.queues and answer.queue_count > len(self._queues):
+            self._new_queues = self._hungry = True
+        self._leases.add(answer.claims)
+        for claim in answer.claims:
+            self._running[claim.lease] = claim
+        for claim in answer.claims:
+            self._pool.submit(claim, self._finished)
+
+    def _promote(self) -> None:
+        """Do the dispatcher's work where none is alive: things are late then, never stuck."""
+        for _ in range(_TAKEN_OVER):
+            promoted = self._dispatcher.promote()
+            self._hungry = self._hungry or promoted.moved > 0
+            if promoted.sleep_us > 0:
+                return
+
+    def _finished(self, claim: Claim, outcome: Outcome) -> None:
+        """Take an outcome down; called by threads of the pool."""
+        self._ended.append((claim, outcome))
+        if len(self._ended) == 1:
+            self._first_ended_at = monotonic()
+            self.wake()
+        elif self._hungry and self._pool.held <= self._pace.low:
+            self.wake()
+
+    def _settle(self, claim: Claim, outcome: Outcome) -> Settlement:
+        policy = claim.job.retry if claim.job else _DEFAULT_RETRY
+        decision = decide(outcome, policy, attempt=claim.attempt, jitter=random.random())
+        attempts = claim.attempts
+        if outcome.ending is not Ending.UNSTARTED:
+            self._pace.ran(outcome.run_us)
+        if decision.settle in (Settle.RETRY, Settle.DEAD_LETTER):
+            # Redis's clock at the claim, and this process's own from there on.
+            ended_us = claim.claimed_us + int((monotonic() - claim.sent_at) * SECOND_US)
+            attempts = attempts.add(
+                worker=self._name,
+                started_us=ended_us - outcome.run_us,
+                ended_us=ended_us,
+                ending=outcome.ending,
+                error=outcome.error,
+                suspect=decision.suspect,
+            )
+        return Settlement(claim=claim, decision=decision, attempts=attempts)
+
+    def _tell(self, answer: Answer, settled: Iterable[tuple[Settlement, Outcome]]) -> None:
+        """Send the signals of what was settled, and warn of what was refused."""
+        for settlement, outcome in settled:
+            claim, decision = settlement.claim, settlement.decision
+            self._running.pop(claim.lease, None)
+            if claim.lease in answer.lost:
+                logger.warning("Job %s: lease lost, its outcome (%s) was refused", claim.id, outcome.ending)
+                continue
+            if decision.settle is Settle.RELEASE:
+                continue
+            task = registry.find(claim.job.task) if claim.job else None
+            facts = {"job_id": claim.id, "job": claim.job, "attempt": claim.attempt}
+            announce(job_finished, task, **facts, outcome=outcome, decision=decision)
+            if decision.settle is Settle.DEAD_LETTER:
+                announce(job_dead_lettered, task, **facts, reason=f"{outcome.ending}\n{outcome.error}")
+        self._leases.drop(settlement.claim.lease for settlement, _ in settled)
+
+    def _release_unbegun(self) -> None:
+        if self._pool.unbegun and (self._stop_by is not None or self._pool.waited() >= _UNBEGUN):
+            self._pool.withdraw()
+
+    def _give_back(self, stop_by: float) -> None:
+        """Once GRACE is over, settle what still runs as interrupted; its code ends with the process."""
+        if monotonic() < stop_by:
+            return
+        ended = {claim.lease for claim, _ in list(self._ended)}
+        if self._sent is not None:
+            ended |= {settlement.claim.lease for settlement, _ in self._sent[1]}
+        self._pool.close()
+        error = "The worker was stopped before the task ended."
+        for lease, claim in list(self._running.items()):
+            if lease not in ended:
+                self._ended.append((claim, Outcome(ending=Ending.INTERRUPTED, error=error)))
+                del self._running[lease]
+
+    def _has_ended(self) -> bool:
+        idle = not self._ended and self._sent is None
+        if self._stop_by is not None:
+            return idle and (not self._running or monotonic() >= self._stop_by)
+        return self._drain and idle and not self._hungry and not self._pool.held

@@ -1,0 +1,72 @@
+"""The three tasks of a sale. Each looks at the row first and acts only if there is still something to do.
+
+That makes them safe to run twice, as a job does when its worker dies before it could acknowledge, and safe to
+run at a time that is no longer right: whoever moves a sale changes the row, and the job follows.
+"""
+
+from datetime import timedelta
+
+from django.db import transaction
+from django.utils import timezone
+
+from django_delayq import RetryLater, delayed_task
+from market.ledger import recorded
+from market.models import Notice, Sale, State
+
+#: Redis decides when a job is due, this host's clock whether the row agrees: they may differ by this much.
+SKEW = timedelta(seconds=1)
+
+
+@delayed_task(queue="sales", priority=10)
+def open_sale(sale_id: int) -> None:
+    """Open the sale, and plan its closing."""
+    with recorded("open_sale", sale_id=sale_id), transaction.atomic():
+        now = timezone.now()
+        waiting = Sale.objects.filter(pk=sale_id, state=State.UPCOMING)
+        waiting.filter(opens_at__lte=now + SKEW).update(state=State.OPEN, opened_at=now)
+        sale = Sale.objects.get(pk=sale_id)
+        if sale.state == State.OPEN:
+            # Also when an earlier run opened it: that run may have died before this line. The key makes a
+            # second job of one closing impossible. Sent when the transaction commits.
+            close_bids.at(sale.closes_at).using(key=sale.key).enqueue(sale.pk)
+        elif sale.state == State.UPCOMING:
+            raise RetryLater(sale.opens_at - now)
+
+
+@delayed_task(queue="sales", priority=10)
+def close_bids(sale_id: int) -> None:
+    """Close the sale; the best bid wins, and both sides are told."""
+    with recorded("close_bids", sale_id=sale_id), transaction.atomic():
+        sale = Sale.objects.select_for_update().filter(pk=sale_id, state=State.OPEN).first()
+        if sale is None:
+            return
+        sale.state, sale.closed_at, sale.winning_bid = State.CLOSED, timezone.now(), sale.best_bid
+        sale.save(update_fields=["state", "closed_at", "winning_bid"])
+        if sale.winning_bid is None:
+            tell(sale, Notice.Kind.UNSOLD, {sale.seller_id})
+        else:
+            tell(sale, Notice.Kind.SOLD, {sale.seller_id})
+            tell(sale, Notice.Kind.WON, {sale.winning_bid.bidder_id})
+
+
+@delayed_task(queue="letters")
+def send_reminder(sale_id: int) -> None:
+    """Tell the seller and everyone who asked for it that the sale opens soon."""
+    with recorded("send_reminder", sale_id=sale_id), transaction.atomic():
+        sale = Sale.objects.select_for_update().filter(pk=sale_id, state=State.UPCOMING).first()
+        if sale is None or sale.reminded_for == sale.opens_at:
+            return
+        early = sale.remind_at - timezone.now()
+        if early > SKEW:
+            raise RetryLater(early)
+        tell(sale, Notice.Kind.REMINDER, {sale.seller_id, *sale.watchers.values_list("pk", flat=True)})
+        sale.reminded_for = sale.opens_at
+        sale.save(update_fields=["reminded_for"])
+
+
+def tell(sale: Sale, kind: Notice.Kind, players: set[int]) -> None:
+    """Put one notice into each player's box, once an opening."""
+    Notice.objects.bulk_create(
+        [Notice(player_id=player, sale=sale, kind=kind, opening=sale.opens_at) for player in sorted(players)],
+        ignore_conflicts=True,
+    )

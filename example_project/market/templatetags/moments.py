@@ -1,0 +1,54 @@
+"""Template filters for time: a span in words, a lateness in milliseconds."""
+
+from datetime import datetime, timedelta
+
+from django import template
+from django.utils import timezone
+
+register = template.Library()
+
+STEPS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+@register.filter
+def span(value: timedelta) -> str:
+    """Say a duration in its two largest units: "2 h 5 min", "45 s"; nothing below a second but "0.4 s"."""
+    seconds = value.total_seconds()
+    if seconds < 1:
+        return f"{max(seconds, 0):.1g} s"
+    rest, words = round(seconds), []
+    for unit, size in STEPS:
+        count, rest = divmod(rest, size)
+        if count:
+            words.append(f"{count} {unit}")
+    return " ".join(words[:2])
+
+
+@register.filter
+def until(moment: datetime) -> str:
+    """Say how far a moment lies ahead, or behind: "in 12 min", "5 s ago"."""
+    distance = moment - timezone.now()
+    if distance < timedelta(0):
+        return f"{span(-distance)} ago" if distance < timedelta(seconds=-1) else "now"
+    return f"in {span(distance)}"
+
+
+@register.filter
+def late(value: timedelta) -> str:
+    """Say a lateness: "0.8 ms", "12.3 ms", "1.42 s"."""
+    ms = value.total_seconds() * 1000
+    if abs(ms) >= 1000:
+        return f"{ms / 1000:.2f} s"
+    return f"{ms:.1f} ms"
+
+
+@register.filter
+def since(moment: datetime, planned: datetime) -> str:
+    """Say how much later than planned something happened."""
+    return late(moment - planned)
+
+
+@register.filter
+def stamp(moment: datetime) -> str:
+    """Write a moment as JavaScript's Date reads it: milliseconds since 1970."""
+    return str(int(moment.timestamp() * 1000))

@@ -1,0 +1,8 @@
+"""The ASGI door, for any server that wants one."""
+
+import os
+
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "marketplace.settings")
+application = get_asgi_application()

@@ -1,0 +1,8 @@
+"""The WSGI door, for any server that wants one."""
+
+import os
+
+from django.core.wsgi import get_wsgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "marketplace.settings")
+application = get_wsgi_application()

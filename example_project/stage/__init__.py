@@ -1,0 +1,1 @@
+"""What `demo.py` needs: child processes, a scenario, the console, and the judge of what happened."""

