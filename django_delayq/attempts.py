@@ -1,7 +1,7 @@
 """Attempts: the record of the ended attempts of a job that failed or crashed.
 
-Waiting jobs have none. A script reads the first three bytes only: how many attempts ended, and whether the last one ended
-in a crash or a lost lease (a *suspect*). The history behind them is JSON, written by whoever settles.
+Waiting jobs have none. A script reads the first three bytes only: how many attempts ended, and whether the last one
+ended in a crash or a lost lease (a *suspect*). The history behind them is JSON, written by whoever settles.
 """
 
 import json
@@ -46,8 +46,7 @@ class Attempts:
             "error": _cut(error, LAST_ERROR),
         }
         earlier = tuple(
-            {**old, "error": _cut(old.get("error", ""), EARLIER_ERROR)}
-            for old in self.history[-HISTORY + 1 :]
+            {**old, "error": _cut(old.get("error", ""), EARLIER_ERROR)} for old in self.history[-HISTORY + 1 :]
         )
         return replace(self, ended=self.ended + 1, suspect=suspect, history=(*earlier, entry))
 
@@ -68,9 +67,7 @@ class Attempts:
             return NO_ATTEMPTS
         ended, bits = _HEAD.unpack_from(record)
         try:
-            history = tuple(
-                entry for entry in json.loads(record[_HEAD.size :] or b"[]") if isinstance(entry, dict)
-            )
+            history = tuple(entry for entry in json.loads(record[_HEAD.size :] or b"[]") if isinstance(entry, dict))
         except (ValueError, TypeError, RecursionError):
             history = ()
         return cls(ended=ended, suspect=bool(bits & _SUSPECT), history=history)

@@ -9,5 +9,5 @@ from django_delayq.conf import given, read_config
 
 def check_settings(**_: Any) -> list[CheckMessage]:
     """Report everything wrong with DELAYQ, each with its cure."""
-    _, problems = read_config(given())
+    problems = read_config(given())[1]
     return [Error(problem.message, hint=problem.hint, id=problem.id) for problem in problems]

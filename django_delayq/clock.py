@@ -1,12 +1,11 @@
 """Clock: time as the engine counts it, in integer microseconds since the epoch.
 
-Redis decides what time it is; a script asks its own server. Only tests hand in a number instead. Durations and moments of
-users are turned into microseconds here and nowhere else.
+Redis decides what time it is; a script asks its own server. Only tests hand in a number instead. Durations and moments
+of users are turned into microseconds here and nowhere else.
 """
 
 from datetime import UTC, datetime, timedelta
 from math import ceil, isfinite
-from numbers import Real
 from typing import Any, Protocol
 
 from django_delayq.exceptions import DelayTypeError, DelayValueError, InvalidMoment
@@ -38,19 +37,19 @@ def duration_us(value: Any, *, name: str = "delay") -> int:
     """
     if isinstance(value, timedelta):
         microseconds = value // _MICROSECOND
-    elif isinstance(value, bool) or not isinstance(value, Real):
+    elif isinstance(value, bool) or not isinstance(value, (int, float)):
         raise DelayTypeError(
             f"{name} must be a number of seconds or a timedelta, got {type(value).__name__}; "
             f"for a date and time use at(moment)"
         )
-    elif not isfinite(value):
-        raise DelayValueError(f"{name} must be a finite number of seconds, got {value!r}")
     elif isinstance(value, int):
         microseconds = value * SECOND_US
+    elif not isfinite(value):
+        raise DelayValueError(f"{name} must be a finite number of seconds, got {value!r}")
     else:
         # A float of seconds holds about 15.9 digits: multiplying 0.1 by a million must not yield 100_000.00000000001
         # rounded up to 100_001, so what is closer than a thousandth of a microsecond counts as whole.
-        exact = float(value) * SECOND_US
+        exact = value * SECOND_US
         if not isfinite(exact):
             raise DelayValueError(f"{name} must be a number of seconds that fits a calendar, got {value!r}")
         microseconds = round(exact) if abs(exact - round(exact)) < 1e-3 else ceil(exact)

@@ -1,7 +1,8 @@
 """Codec: a Job and the bytes stored in `bodies`.
 
-A fixed head (format, priority, flags, queue, task) that every version can read, then JSON: [args, kwargs, options], without
-what equals its default. JSON is written with ASCII escapes, so that lone surrogates and NUL come back as they were.
+A fixed head (format, priority, flags, queue, task) that every version can read, then JSON: [args, kwargs, options],
+without what equals its default. JSON is written with ASCII escapes, so that lone surrogates and NUL come back as they
+were.
 """
 
 import json
@@ -54,24 +55,18 @@ class Head:
 
 
 def check_payload(value: Any, path: str, *, depth: int = 0) -> None:
-    """Raise `PayloadNotSerializable` naming the path of what JSON cannot carry exactly, `PayloadTooLarge` beyond 64 levels."""
+    """Raise `PayloadNotSerializable`, naming its path, for what JSON cannot carry exactly; `PayloadTooLarge` if too deep."""
     kind = type(value)
     if kind in _SCALARS:
         if kind is int and value.bit_length() > _MAX_INTEGER_BITS:
-            raise PayloadTooLarge(
-                f"{path} is an integer of more than 4,000 digits; send it as hexadecimal text"
-            )
+            raise PayloadTooLarge(f"{path} is an integer of more than 4,000 digits; send it as hexadecimal text")
         return
     if kind is float:
         if not math.isfinite(value):
-            raise PayloadNotSerializable(
-                f"{path} is {value!r}, which JSON does not have; send None or a string"
-            )
+            raise PayloadNotSerializable(f"{path} is {value!r}, which JSON does not have; send None or a string")
         return
     if kind is not list and kind is not dict:
-        raise PayloadNotSerializable(
-            f"{path} is a {kind.__name__}, which JSON cannot carry unchanged; {_hint(value)}"
-        )
+        raise PayloadNotSerializable(f"{path} is a {kind.__name__}, which JSON cannot carry unchanged; {_hint(value)}")
     if depth >= MAX_DEPTH:
         raise PayloadTooLarge(
             f"{path} is nested deeper than {MAX_DEPTH} levels (or contains itself); send a flatter value or a reference"
@@ -133,12 +128,9 @@ def decode(body: bytes | None, *, raw_id: bytes, shard: int) -> Job:
         raise BadBody("the stored body is missing")
     head = decode_head(body)
     if body[0] > FORMAT:
-        raise NewerBody(
-            f"the job was stored in format {body[0]}, this process reads up to {FORMAT}; update it"
-        )
+        raise NewerBody(f"the job was stored in format {body[0]}, this process reads up to {FORMAT}; update it")
     try:
-        payload = json.loads(body[head.size :])
-        args, kwargs, options = (*payload, *([], {}, {})[len(payload) :])
+        args, kwargs, options = _completed(json.loads(body[head.size :]))
         if type(args) is not list or type(kwargs) is not dict:
             raise BadBody("the stored body is damaged: its arguments are no list and object")
         retry, timeout_us, hard_timeout_us, key = (
@@ -160,6 +152,12 @@ def decode(body: bytes | None, *, raw_id: bytes, shard: int) -> Job:
         key=key,
         flags=head.flags,
     )
+
+
+def _completed(payload: Any) -> tuple[Any, Any, Any]:
+    """Return args, kwargs and options with what was left out for being empty."""
+    args, kwargs, options = [*payload, *([], {}, {})[len(payload) :]]
+    return args, kwargs, options
 
 
 def with_queue(body: bytes, queue: str) -> bytes:

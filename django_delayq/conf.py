@@ -1,7 +1,7 @@
 """Config: the DELAYQ setting as one frozen value. Only this file reads settings.
 
-Settings accept seconds or timedelta; inside, durations are integer microseconds. Unknown keys are errors that name the nearest
-known one. Built lazily, dropped when a setting changes.
+Settings accept seconds or timedelta; inside, durations are integer microseconds. Unknown keys are errors that name the
+nearest known one. Built lazily, dropped when a setting changes.
 """
 
 import difflib
@@ -42,7 +42,8 @@ class TaskConfig:
         name = check_name(queue, name="queue")
         if self.queues and name not in self.queues:
             raise UnknownQueue(
-                f"queue {name!r} is not declared in DELAYQ['QUEUES']{nearest(name, self.queues)}; declare it or use one that is"
+                f"queue {name!r} is not declared in DELAYQ['QUEUES']{nearest(name, self.queues)}; "
+                f"declare it or use one that is"
             )
         return name
 
@@ -57,9 +58,7 @@ class TaskConfig:
         if at is not None:
             due_us = moment_us(at)
             if due_us - time_ns() // 1_000 > limit_us:
-                raise DelayValueError(
-                    f"at is more than MAX_DELAY ({_days(limit_us)}) ahead; use an earlier moment"
-                )
+                raise DelayValueError(f"at is more than MAX_DELAY ({_days(limit_us)}) ahead; use an earlier moment")
             return None, due_us
         if delay is None:
             return None, None
@@ -111,7 +110,7 @@ class Config:
 
 
 def check_name(value: Any, *, name: str) -> str:
-    """Return a queue's name or a key if it is non-empty text of at most 200 bytes. Raises ValueError naming the argument."""
+    """Return a queue's name or a key if it is text of 1 to 200 bytes. Raises ValueError naming the argument."""
     if not isinstance(value, str):
         raise ValueError(f"{name} must be a string, got {type(value).__name__}")
     size = len(value.encode("utf-8", "surrogatepass"))
@@ -172,9 +171,7 @@ def _truth(key: str, value: Any) -> bool:
 
 def _queues(key: str, value: Any) -> frozenset[str]:
     if not isinstance(value, Mapping):
-        raise ValueError(
-            f"{key} must be a dict of queue name to options (may be {{}}), got {type(value).__name__}"
-        )
+        raise ValueError(f"{key} must be a dict of queue name to options (may be {{}}), got {type(value).__name__}")
     for name, options in value.items():
         check_name(name, name=f"a name in {key}")
         if not isinstance(options, Mapping):
@@ -228,21 +225,15 @@ class Problem:
 def read_config(value: Any) -> tuple[Config | None, list[Problem]]:
     """Read a DELAYQ value; never connects. Returns no Config where there is a problem."""
     if value is None:
-        return None, [
-            Problem("delayq.E001", "The DELAYQ setting is missing.", "Set DELAYQ = {'REDIS': 'redis://…'}.")
-        ]
+        return None, [Problem("delayq.E001", "The DELAYQ setting is missing.", "Set DELAYQ = {'REDIS': 'redis://…'}.")]
     if not isinstance(value, Mapping):
         kind = type(value).__name__
         return None, [
-            Problem(
-                "delayq.E002", f"DELAYQ must be a dict, got {kind}.", "Set DELAYQ = {'REDIS': 'redis://…'}."
-            )
+            Problem("delayq.E002", f"DELAYQ must be a dict, got {kind}.", "Set DELAYQ = {'REDIS': 'redis://…'}.")
         ]
     problems: list[Problem] = []
     if "REDIS" not in value:
-        hint = (
-            "Give a URL, a CACHES alias of django-redis, keyword parameters, or a callable that returns one."
-        )
+        hint = "Give a URL, a CACHES alias of django-redis, keyword parameters, or a callable that returns one."
         problems.append(Problem("delayq.E003", "DELAYQ['REDIS'] is missing.", hint))
     values: dict[str, dict[str, Any]] = {"": {}, **{part: {} for part in _PARTS}}
     for key, entry in value.items():

@@ -26,9 +26,7 @@ class Draft:
     database: str | None = None
 
     @classmethod
-    def of(
-        cls, job: Job, *, max_payload: int, reject: bool, on_commit: bool, database: str | None
-    ) -> "Draft":
+    def of(cls, job: Job, *, max_payload: int, reject: bool, on_commit: bool, database: str | None) -> "Draft":
         """Encode a job whose arguments are checked. Raises `PayloadTooLarge`."""
         if job.key is not None:
             job = replace(job, flags=job.flags | Flag.NOTED)

@@ -25,8 +25,8 @@ _MAX_ERROR = 64 * 1024
 def run(claim: Claim) -> Outcome:
     """Run the claimed job's task in this thread and tell how it ended.
 
-    Each run has a context of its own, so language, time zone and context variables start fresh, and database connections that are
-    broken or too old are closed before and after.
+    Each run has a context of its own, so language, time zone and context variables start fresh, and database
+    connections that are broken or too old are closed before and after.
     """
     job = claim.job
     if job is None:
@@ -34,9 +34,7 @@ def run(claim: Claim) -> Outcome:
         return Outcome(ending=ending, error=str(claim.fault))
     task = registry.find(job.task)
     if task is None:
-        return Outcome(
-            ending=Ending.UNKNOWN_TASK, error=f"No task is registered as {job.task!r} in this worker."
-        )
+        return Outcome(ending=Ending.UNKNOWN_TASK, error=f"No task is registered as {job.task!r} in this worker.")
     started = perf_counter_ns()
     try:
         outcome = Context().run(_run, task, claim, job)
@@ -56,11 +54,7 @@ def _run(task: Any, claim: Claim, job: Job) -> Outcome:
     _clean_connections()
     try:
         announce(job_started, task, job=job, attempt=claim.attempt, recovered=claim.attempts.suspect)
-        if (
-            claim.attempts.suspect
-            and task.already_done is not None
-            and task.already_done(*job.args, **job.kwargs)
-        ):
+        if claim.attempts.suspect and task.already_done is not None and task.already_done(*job.args, **job.kwargs):
             return _SUCCEEDED
         _call(task.func, job)
         return _SUCCEEDED

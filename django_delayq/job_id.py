@@ -1,7 +1,7 @@
 """The job id: 12 bytes made by the client, and its text.
 
-48 bits of the client's milliseconds, then 48 bits that start at random and count on within one process: ids sort in enqueue
-order and ties stay first-in, first-out. The text carries the shard, so it leads to the job for ever.
+48 bits of the client's milliseconds, then 48 bits that start at random and count on within one process: ids sort in
+enqueue order and ties stay first-in, first-out. The text carries the shard, so it leads to the job for ever.
 """
 
 import os

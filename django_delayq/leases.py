@@ -50,7 +50,8 @@ class Leases:
     def beat(self) -> frozenset[bytes]:
         """Push on the leases of jobs that are within their hard time limit; returns and drops those that are lost.
 
-        A job beyond its limit keeps running in its thread, but its lease is let go, so that it is tried again elsewhere.
+        A job beyond its limit keeps running in its thread, but its lease is let go, so that it is tried again
+        elsewhere.
         """
         with self._lock:
             claims = [claim for claim, _ in self._held.values()]
@@ -63,9 +64,7 @@ class Leases:
                     self._held[claim.lease] = (claim, now + self._lease * _TRUST)
         for claim in due:
             if claim.lease in lost:
-                logger.warning(
-                    "Job %s: lease lost, it is tried again elsewhere while it still runs here", claim.id
-                )
+                logger.warning("Job %s: lease lost, it is tried again elsewhere while it still runs here", claim.id)
         self.drop(lost)
         return lost
 

@@ -1,12 +1,14 @@
 """Outbox: jobs wait here for the commit, and are sent from here in batches.
 
-A job enqueued inside transactions is sent when every connection of the thread that was in an atomic block has committed; if one
-of them rolls back, it is dropped with its handle. Outside atomic blocks it is sent at once, and no connection is opened.
+A job enqueued inside transactions is sent when every connection of the thread that was in an atomic block has
+committed; if one of them rolls back, it is dropped with its handle. Outside atomic blocks it is sent at once, and no
+connection is opened.
 """
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from time import monotonic
 from typing import Any
@@ -63,13 +65,11 @@ def _wait(aliases: tuple[str, ...], handles: Sequence[JobHandle]) -> None:
 
     for alias in aliases:
         connection = connections[alias]
-        connection.on_commit(lambda alias=alias: committed(alias))  # type: ignore[misc]
-        # All jobs of a commit go in one batch: the flush must come after the last of the hooks above that survives. Only an entry
-        # without savepoint ids outlives the rollback of a savepoint, and of those only the newest sends.
+        connection.on_commit(partial(committed, alias))
+        # All jobs of a commit go in one batch: the flush must come after the last of the hooks above that survives.
+        # Only an entry without savepoint ids outlives the rollback of a savepoint, and of those only the newest sends.
         newest = _waiting.newest[alias] = object()
-        connection.run_on_commit.append(
-            (set(), lambda alias=alias, newest=newest: _flush(alias, newest), False)
-        )
+        connection.run_on_commit.append((set(), partial(_flush, alias, newest), False))
 
 
 def open_transactions(database: str | None = None) -> tuple[str, ...]:
@@ -77,16 +77,15 @@ def open_transactions(database: str | None = None) -> tuple[str, ...]:
     if database is not None:
         return (database,) if connections[database].in_atomic_block else ()
     return tuple(
-        connection.alias
-        for connection in connections.all(initialized_only=True)
-        if connection.in_atomic_block
+        connection.alias for connection in connections.all(initialized_only=True) if connection.in_atomic_block
     )
 
 
 def send(handles: Sequence[JobHandle]) -> int:
     """Send jobs in chunks of up to 500 and 1 MiB, each atomic; returns how many were accepted.
 
-    Raises `StoreError`, which names the unsent jobs and offers `resend()`, and `KeyHeld`; both tell how many were accepted before.
+    Raises `StoreError`, which names the unsent jobs and offers `resend()`, and `KeyHeld`; both tell how many were
+    accepted before.
     """
     unsent = [handle for handle in handles if handle.draft is not None]
     accepted = 0
@@ -96,7 +95,7 @@ def send(handles: Sequence[JobHandle]) -> int:
         except StoreError as error:
             left = [handle for handle in unsent if handle.draft is not None]
             error.accepted = accepted
-            error.offer_resend(left, lambda left=left: send(left))  # type: ignore[misc]
+            error.offer_resend(left, partial(send, left))
             error.add_note(
                 f"Accepted before: {accepted}. Not (surely) sent: {_named(left)}; error.resend() sends the same ids."
             )
@@ -125,8 +124,9 @@ def enqueue_many(
     """Accept jobs made with `task.job()`, any tasks at any times, in chunks of up to 500 jobs and 1 MiB.
 
     Each chunk is stored whole or not at all, not the whole call. Delays count from this call. Returns the handles. With
-    `on_progress`, it is called with the number accepted so far after each chunk, one chunk is in memory at a time, jobs are sent at
-    once, and that number is returned; inside a transaction that is an error. An error tells how many were accepted (`accepted`).
+    `on_progress`, it is called with the number accepted so far after each chunk, one chunk is in memory at a time, jobs
+    are sent at once, and that number is returned; inside a transaction that is an error. An error tells how many were
+    accepted (`accepted`).
     """
     if on_progress is None:
         handles = [_from_now(handle) for handle in jobs]

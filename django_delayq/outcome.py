@@ -9,7 +9,8 @@ from enum import StrEnum
 from django_delayq.clock import SECOND_US
 from django_delayq.retry import RetryPolicy
 
-#: Wait of a job this worker's code does not fit (unknown task, other arguments, newer version): a deploy may be under way.
+#: Wait of a job this worker's code does not fit (unknown task, other arguments, newer version): a deploy may be under
+#: way.
 UNFIT_DELAY_US = 30 * SECOND_US
 
 

@@ -1,7 +1,7 @@
 """Pace: how many claims a worker asks for, from how long its jobs have taken lately.
 
-Enough for 50 ms of work, so that short jobs share round trips; never more than the free slots where jobs are long, so that none
-waits here while another worker is free.
+Enough for 50 ms of work, so that short jobs share round trips; never more than the free slots where jobs are long, so
+that none waits here while another worker is free.
 """
 
 #: Seconds of work to hold.
@@ -23,9 +23,7 @@ class Pace:
     def ran(self, run_us: int) -> None:
         """Count a run in."""
         seconds = run_us / 1_000_000
-        self._average = (
-            seconds if self._average is None else self._average + _NEWEST * (seconds - self._average)
-        )
+        self._average = seconds if self._average is None else self._average + _NEWEST * (seconds - self._average)
 
     @property
     def target(self) -> int:

@@ -77,9 +77,7 @@ def program_in_wheel(package: str, pattern: str) -> Path | None:
 def version_of(program: Path) -> tuple[int, int]:
     """Ask a server program for its version; (0, 0) if it does not run on this machine."""
     try:
-        answer = subprocess.run(
-            [program, "--version"], capture_output=True, text=True, timeout=10, check=False
-        )
+        answer = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return (0, 0)
     found = re.search(r"\bv=(\d+)\.(\d+)", answer.stdout)

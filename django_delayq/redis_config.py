@@ -1,7 +1,7 @@
 """RedisConfig: the DELAYQ["REDIS"] setting, in any of its forms, as one description of how to connect.
 
-A URL, the alias of a django-redis (or Django's own Redis) cache, keyword parameters, or a callable that returns one of these.
-Never connects, never shows a password.
+A URL, the alias of a django-redis (or Django's own Redis) cache, keyword parameters, or a callable that returns one of
+these. Never connects, never shows a password.
 """
 
 import difflib
@@ -16,9 +16,10 @@ from django.conf import settings
 #: URL schemes; Valkey's are Redis's under another name.
 _SCHEMES = {"redis": "redis", "rediss": "rediss", "unix": "unix", "valkey": "redis", "valkeys": "rediss"}
 _PARAMETERS = frozenset(
-    "url host port db username password unix_socket_path client_name socket_keepalive socket_keepalive_options "
-    "ssl ssl_keyfile ssl_certfile ssl_cert_reqs ssl_ca_certs ssl_ca_path ssl_ca_data ssl_check_hostname ssl_password "
-    "ssl_min_version ssl_ciphers max_connections credential_provider".split()
+    ("url", "host", "port", "db", "username", "password", "unix_socket_path", "client_name")
+    + ("socket_keepalive", "socket_keepalive_options", "max_connections", "credential_provider", "ssl")
+    + ("ssl_keyfile", "ssl_certfile", "ssl_password", "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_path", "ssl_ca_data")
+    + ("ssl_check_hostname", "ssl_min_version", "ssl_ciphers")
 )
 _CERTIFICATES = ("ssl_keyfile", "ssl_certfile", "ssl_ca_certs")
 _CACHE_BACKENDS = ("django_redis.cache.RedisCache", "django.core.cache.backends.redis.RedisCache")
@@ -54,9 +55,7 @@ class RedisConfig:
             return cls._from_parameters(value)
         if isinstance(value, str) and value:
             return cls._from_url(value, {}) if "://" in value else cls._from_cache(value)
-        raise SettingError(
-            f"DELAYQ['REDIS'] must be a URL, alias, dict or callable, got {type(value).__name__}."
-        )
+        raise SettingError(f"DELAYQ['REDIS'] must be a URL, alias, dict or callable, got {type(value).__name__}.")
 
     @classmethod
     def _from_url(cls, url: str, parameters: Mapping[str, Any]) -> "RedisConfig":
@@ -100,12 +99,8 @@ class RedisConfig:
         url = given.get("url")
         if url is None:
             if "unix_socket_path" in given and "host" in given:
-                raise SettingError(
-                    "DELAYQ['REDIS'] has both 'host' and 'unix_socket_path'.", "Give one of the two."
-                )
-            where = (
-                given.get("unix_socket_path") or f"{given.get('host', 'localhost')}:{given.get('port', 6379)}"
-            )
+                raise SettingError("DELAYQ['REDIS'] has both 'host' and 'unix_socket_path'.", "Give one of the two.")
+            where = given.get("unix_socket_path") or f"{given.get('host', 'localhost')}:{given.get('port', 6379)}"
             return cls(parameters=parameters, place=f"{where}/{given.get('db', 0)}")
         both = {"host", "port", "unix_socket_path"} & set(given)
         if both:
@@ -121,9 +116,7 @@ class RedisConfig:
         if alias not in caches:
             close = difflib.get_close_matches(alias, caches, n=1)
             meant = f" (did you mean {close[0]!r}?)" if close else ""
-            raise SettingError(
-                f"DELAYQ['REDIS'] names the cache {alias!r:.80}, which CACHES does not have{meant}."
-            )
+            raise SettingError(f"DELAYQ['REDIS'] names the cache {alias!r:.80}, which CACHES does not have{meant}.")
         cache = caches[alias]
         if cache.get("BACKEND") not in _CACHE_BACKENDS:
             raise SettingError(
@@ -137,9 +130,7 @@ class RedisConfig:
             location = location.split(",")[0].strip()
         if not isinstance(location, str) or "://" not in location:
             raise SettingError(f"CACHES[{alias!r}]['LOCATION'] is not a Redis URL.")
-        parameters = {
-            name.lower(): options[name] for name in ("USERNAME", "PASSWORD") if options.get(name) is not None
-        }
+        parameters = {name.lower(): options[name] for name in ("USERNAME", "PASSWORD") if options.get(name) is not None}
         kwargs = {**options, **options.get("CONNECTION_POOL_KWARGS", {})}
         parameters.update({name: kwargs[name] for name in sorted(_PARAMETERS - {"url"}) if name in kwargs})
         return cls._from_url(location, parameters)

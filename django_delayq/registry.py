@@ -16,9 +16,17 @@ from django_delayq.exceptions import UnknownTask
 class RegisteredTask(Protocol):
     """What the registry needs to know of a task."""
 
-    name: str
-    func: Any
-    aliases: tuple[str, ...]
+    @property
+    def name(self) -> str:
+        """What stored jobs call it."""
+
+    @property
+    def func(self) -> Any:
+        """The function."""
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Former names."""
 
 
 _tasks: dict[str, Any] = {}
@@ -50,8 +58,8 @@ def get(name: str) -> Any:
         close = difflib.get_close_matches(str(name), _tasks, n=1)
         meant = f"; did you mean {close[0]!r}?" if close else ""
         raise UnknownTask(
-            f"No task is registered as {name!r:.200}{meant} Tasks live in tasks.py of an installed app or in a module of "
-            f"DELAYQ['TASK_MODULES']."
+            f"No task is registered as {name!r:.200}{meant} Tasks live in tasks.py of an installed app "
+            f"or in a module of DELAYQ['TASK_MODULES']."
         )
     return task
 

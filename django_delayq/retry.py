@@ -1,7 +1,7 @@
 """RetryPolicy: how often a job may run, and how long it waits in between.
 
-Plain data that travels inside the job, so that whoever finds a failed attempt can judge it without the user's code, and an
-old job keeps the promise it was enqueued with.
+Plain data that travels inside the job, so that whoever finds a failed attempt can judge it without the user's code, and
+an old job keeps the promise it was enqueued with.
 """
 
 from dataclasses import dataclass

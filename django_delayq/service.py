@@ -1,6 +1,7 @@
 """Service: run a part's step() until it ends; owns the loop, stopping, waking, and waiting.
 
-A part says how long it may sleep and which socket may end the sleep early. The timer is ours, precise to what select() gives.
+A part says how long it may sleep and which socket may end the sleep early. The timer is ours, precise to what select()
+gives.
 """
 
 import contextlib
@@ -100,7 +101,7 @@ class Service:
             logger.warning(sentence, self.name, error)
         self._failures += 1
         ceiling = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(self._failures - 1, 10))
-        return ceiling * (0.5 + random.random() / 2)
+        return float(ceiling * (0.5 + random.random() / 2))
 
     def _wait(self, delay: float) -> None:
         until = monotonic() + delay

@@ -1,7 +1,7 @@
 """Signals of a job's life, and the log sentences, which are their receivers.
 
-Each signal's sender is the task (None where it is not registered in this process). Receivers must not raise: what they raise is
-logged and changes nothing.
+Each signal's sender is the task (None where it is not registered in this process). Receivers must not raise: what they
+raise is logged and changes nothing.
 """
 
 import logging
@@ -17,7 +17,8 @@ job_enqueued = Signal()
 job_started = Signal()
 #: Sent in the worker after the attempt was settled: `job_id`, `job`, `attempt`, `outcome`, `decision`.
 job_finished = Signal()
-#: Sent by worker or dispatcher after a job became a dead letter: `job_id`, `job` (None where unreadable), `attempt`, `reason`.
+#: Sent by worker or dispatcher after a job became a dead letter: `job_id`, `job` (None where unreadable), `attempt`,
+#: `reason`.
 job_dead_lettered = Signal()
 
 
@@ -40,15 +41,11 @@ def _log_started(sender: Any, job: Any, attempt: int, **_: Any) -> None:
         logger.debug("Job %s of %r in %r started, attempt %d", job.id, job.task, job.queue, attempt)
 
 
-def _log_finished(
-    sender: Any, job_id: str, job: Any, attempt: int, outcome: Any, decision: Any, **_: Any
-) -> None:
+def _log_finished(sender: Any, job_id: str, job: Any, attempt: int, outcome: Any, decision: Any, **_: Any) -> None:
     if outcome.ending == "succeeded":
         if logger.isEnabledFor(logging.INFO):
             seconds = outcome.run_us / 1_000_000
-            logger.info(
-                "Job %s of %r in %r done in %.3f s, attempt %d", job_id, job.task, job.queue, seconds, attempt
-            )
+            logger.info("Job %s of %r in %r done in %.3f s, attempt %d", job_id, job.task, job.queue, seconds, attempt)
     elif decision.settle == "retry":
         seconds = decision.delay_us / 1_000_000
         logger.warning(
@@ -67,9 +64,7 @@ def _log_finished(
 
 def _log_dead_lettered(sender: Any, job_id: str, job: Any, attempt: int, reason: str, **_: Any) -> None:
     task, queue = (job.task, job.queue) if job else ("?", "?")
-    logger.error(
-        "Job %s of %r in %r is dead after attempt %d: %s", job_id, task, queue, attempt, last_line(reason)
-    )
+    logger.error("Job %s of %r in %r is dead after attempt %d: %s", job_id, task, queue, attempt, last_line(reason))
 
 
 def last_line(text: str) -> str:

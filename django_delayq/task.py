@@ -1,13 +1,14 @@
 """Task and @delayed_task: a function with the options its jobs get.
 
-Calling the task calls the function. `using()`, `after()`, `at()` return a copy with other options; `enqueue()` makes a job of it.
+Calling the task calls the function. `using()`, `after()`, `at()` return a copy with other options; `enqueue()` makes a
+job of it.
 """
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import WRAPPER_ASSIGNMENTS, lru_cache
+from functools import WRAPPER_ASSIGNMENTS, cache
 from time import monotonic
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
@@ -84,9 +85,9 @@ class Task(Generic[P, R]):
     ) -> "Task[P, R]":
         """Return the task with other options; None leaves one as it is.
 
-        `delay`: seconds or timedelta from the call of enqueue. `at`, `run_after`: aware datetime. `priority`: −100 … 100, larger
-        first. `key`: what the job is unique by among the jobs of this task, with `unique` "keep" (the holder's handle comes back)
-        or "reject" (`KeyHeld`). `timeout`, `hard_timeout`: seconds or timedelta.
+        `delay`: seconds or timedelta from the call of enqueue. `at`, `run_after`: aware datetime. `priority`: −100 …
+        100, larger first. `key`: what the job is unique by among the jobs of this task, with `unique` "keep" (the
+        holder's handle comes back) or "reject" (`KeyHeld`). `timeout`, `hard_timeout`: seconds or timedelta.
         """
         changes: dict[str, Any] = {}
         if at is not None and run_after is not None:
@@ -147,12 +148,10 @@ class Task(Generic[P, R]):
         self, arguments: Iterable[Sequence[Any]], *, on_progress: Callable[[int], Any] | None = None
     ) -> list[JobHandle] | int:
         """Accept one job per tuple of positional arguments; else as the function `enqueue_many`."""
-        return outbox.enqueue_many(
-            (self._draft(list(args), {}) for args in arguments), on_progress=on_progress
-        )
+        return outbox.enqueue_many((self._draft(list(args), {}) for args in arguments), on_progress=on_progress)
 
     def get_job(self, job_id: str | None = None, *, key: str | None = None) -> JobHandle | None:
-        """Return the handle of a job by its id, or of the job of this task that holds `key`; None where there is none."""
+        """Return the handle of a job by its id, or of the job of this task that holds `key`; None for none."""
         if (job_id is None) is (key is None):
             raise TypeError("get_job() takes a job id or key=")
         if key is None:
@@ -203,9 +202,7 @@ class Task(Generic[P, R]):
         if isinstance(number, bool) or not isinstance(number, int):
             raise ValueError(f"priority must be a whole number, got {type(number).__name__}")
         if not MIN_PRIORITY <= number <= MAX_PRIORITY:
-            raise ValueError(
-                f"priority must be {MIN_PRIORITY} to {MAX_PRIORITY} (larger runs first), got {number}"
-            )
+            raise ValueError(f"priority must be {MIN_PRIORITY} to {MAX_PRIORITY} (larger runs first), got {number}")
         if self.unique not in ("keep", "reject"):
             raise ValueError(f"unique must be 'keep' or 'reject', got {self.unique!r:.80}")
         if self.key is not None:
@@ -220,7 +217,7 @@ class Task(Generic[P, R]):
         check_name(self.queue, name="queue")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _signature(func: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(func)
 
@@ -256,9 +253,11 @@ def delayed_task(
 def delayed_task(func: Any = None, /, **options: Any) -> Any:
     """Register a function as a task, with the options its jobs get unless `using()` says otherwise.
 
-    `name`: what jobs call it, its import path by default; `aliases`: former names, so that waiting jobs survive a renaming.
-    `already_done`: asked with the job's arguments when it comes back from a crash or lost lease; true acknowledges it without
-    running it again. Raises ImproperlyConfigured for what a worker could not find or run, and where the name is taken.
+    `name`: what jobs call it, its import path by default; `aliases`: former names, so that waiting jobs survive a
+    renaming.
+    `already_done`: asked with the job's arguments when it comes back from a crash or lost lease; true acknowledges it
+    without running it again. Raises ImproperlyConfigured for what a worker could not find or run, and where the name is
+    taken.
     """
     if func is None:
         return lambda func: _decorate(func, **options)
@@ -311,7 +310,8 @@ def _check_function(func: Any) -> None:
     if "." in name:
         kind = "nested function" if "<locals>" in name else "method"
         raise ImproperlyConfigured(
-            f"@delayed_task cannot take the {kind} {func.__module__}.{name}: a worker could not find it; move it to module level"
+            f"@delayed_task cannot take the {kind} {func.__module__}.{name}: a worker could not find it; "
+            f"move it to module level"
         )
     if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
         raise ImproperlyConfigured(

@@ -1,7 +1,7 @@
 """TimeLimit: raise TaskTimeout in a thread whose task runs too long.
 
-CPython lets one thread set an exception for another (PyThreadState_SetAsyncExc); it arrives at the next bytecode, so not inside a
-blocking C call. One daemon thread watches all limits of the process; it starts with the first.
+CPython lets one thread set an exception for another (PyThreadState_SetAsyncExc); it arrives at the next bytecode, so
+not inside a blocking C call. One daemon thread watches all limits of the process; it starts with the first.
 """
 
 import ctypes

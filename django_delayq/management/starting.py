@@ -1,4 +1,4 @@
-"""What both commands do before they run: check the server, set up logging, install signals, run services to their end."""
+"""What both commands share: check the server, set up logging, install signals, run services to their end."""
 
 import logging
 import os

@@ -1,7 +1,8 @@
 """Alone: run one claim in a process of its own.
 
-A suspect may kill the process it runs in. Alone in one, it can only kill itself: blame is exact, and no innocent job of the same
-worker dies of a neighbour. Spawned, not forked: a fork of a process with threads may hold somebody's lock for ever.
+A suspect may kill the process it runs in. Alone in one, it can only kill itself: blame is exact, and no innocent job of
+the same worker dies of a neighbour. Spawned, not forked: a fork of a process with threads may hold somebody's lock for
+ever.
 """
 
 import multiprocessing
@@ -30,7 +31,10 @@ class Alone:
         self._closed = False
 
     def run(self, claim: Claim) -> Outcome:
-        """Run the claim to its end, its process's end, or its hard time limit; takes about half a second more than the task."""
+        """Run the claim to its end, its process's end, or its hard time limit.
+
+        Takes about half a second more than the task.
+        """
         ours, theirs = _context.Pipe()
         process = _context.Process(target=_child, args=(theirs, claim), name="delayq-suspect", daemon=True)
         with self._lock:
@@ -70,11 +74,7 @@ class Alone:
 def _how_it_ended(process: BaseProcess, limit_us: int | None) -> str:
     code = process.exitcode
     if code is not None and code < 0:
-        limit = (
-            f", or ran longer than its hard limit of {limit_us / SECOND_US:g} s"
-            if limit_us is not None
-            else ""
-        )
+        limit = f", or ran longer than its hard limit of {limit_us / SECOND_US:g} s" if limit_us is not None else ""
         return f"The process running the task was killed by signal {-code}{limit}."
     return f"The process running the task ended with exit code {code} before the task did."
 

@@ -1,6 +1,7 @@
 """Threads: a pool of threads in this process; the default.
 
-Suspects (jobs whose last attempt ended in a crash) are run in a process of their own, with one of the threads waiting for it.
+Suspects (jobs whose last attempt ended in a crash) are run in a process of their own, with one of the threads waiting
+for it.
 """
 
 import queue
@@ -27,8 +28,7 @@ class ThreadPool:
         self._held = 0
         self._alone = Alone()
         self._threads = [
-            threading.Thread(target=self._work, name=f"delayq-{number}", daemon=True)
-            for number in range(size)
+            threading.Thread(target=self._work, name=f"delayq-{number}", daemon=True) for number in range(size)
         ]
         for thread in self._threads:
             thread.start()

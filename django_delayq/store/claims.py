@@ -121,8 +121,7 @@ class Claims:
         )
         token = self._worker + exchange.number.to_bytes(8)
         claims = [
-            self._claim(exchange, now_us, rows[at] + token, *rows[at + 1 : at + 5])
-            for at in range(0, len(rows), 5)
+            self._claim(exchange, now_us, rows[at] + token, *rows[at + 1 : at + 5]) for at in range(0, len(rows), 5)
         ]
         return Answer(
             now_us=now_us,

@@ -8,7 +8,6 @@ from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
-from redis.connection import AbstractConnection
 from redis.retry import Retry
 
 from django_delayq.redis_config import RedisConfig
@@ -29,7 +28,7 @@ class Connections:
         """Return a client with a pool of its own whose calls take at most `timeout` seconds, connecting included."""
         return redis.Redis(connection_pool=self._pool(timeout))
 
-    def blocked(self, *, timeout: float) -> AbstractConnection:
+    def blocked(self, *, timeout: float) -> Any:
         """Return a connection for blocking commands; the caller waits on its socket with a timer of its own."""
         return self._pool(timeout).make_connection()
 
@@ -54,9 +53,7 @@ class Connections:
             made = config.factory()
             if isinstance(made, redis.Redis):
                 theirs = made.connection_pool
-                return redis.ConnectionPool(
-                    connection_class=theirs.connection_class, **theirs.connection_kwargs
-                )
+                return redis.ConnectionPool(connection_class=theirs.connection_class, **theirs.connection_kwargs)
             config = RedisConfig.read(made)
         if config.url is not None:
             return redis.ConnectionPool.from_url(config.url, **config.parameters)

@@ -23,7 +23,8 @@ class Found:
     raw_id: bytes
     shard: int
     state: State
-    #: When it is, was, or became due: µs since the epoch, to the millisecond once it is ready; time of death of a dead one.
+    #: When it is, was, or became due: µs since the epoch, to the millisecond once it is ready; time of death of a dead
+    #: one.
     moment_us: int
     #: None where there is no body or it cannot be read.
     job: Job | None

@@ -1,6 +1,7 @@
 """Keys: every Redis key name, its type and its meaning. Only this file builds key names.
 
-`<prefix>:{<shard>}:<noun>`: the hash tag makes a shard one cluster slot; the prefix stays outside it, so that the ACL pattern
+`<prefix>:{<shard>}:<noun>`: the hash tag makes a shard one cluster slot; the prefix stays outside it, so that the ACL
+pattern
 `~<prefix>:*` covers everything.
 """
 

@@ -1,7 +1,7 @@
 """Operations: what a handle or a person does to one job. Called by handles, commands and the admin.
 
-The caller knows an id; the job's queue stands in its body. So each operation reads the head, names that queue's keys, and asks
-the script to check; where the job moved meanwhile it reads again, once.
+The caller knows an id; the job's queue stands in its body. So each operation reads the head, names that queue's keys,
+and asks the script to check; where the job moved meanwhile it reads again, once.
 """
 
 from collections.abc import Callable
@@ -33,9 +33,7 @@ class Operations:
 
         return self._on_waiting(raw_id, step, otherwise=False)
 
-    def reschedule(
-        self, raw_id: bytes, *, delay_us: int | None = None, due_us: int | None = None
-    ) -> int | None:
+    def reschedule(self, raw_id: bytes, *, delay_us: int | None = None, due_us: int | None = None) -> int | None:
         """Give a job that waits another due time; returns it in µs, or None where the job does not wait. O(log n)."""
         due = f"+{delay_us}" if due_us is None else due_us
 
@@ -68,8 +66,8 @@ class Operations:
     def requeue(self, raw_id: bytes, *, died_us: int, delay_us: int = 0) -> int | None:
         """Revive the dead letter that died at `died_us`: same id, attempts counted anew, history kept. O(log n).
 
-        Returns its due time in µs, or None where it is no longer that dead letter. Raises `KeyHeld` where its key is another
-        job's by now.
+        Returns its due time in µs, or None where it is no longer that dead letter. Raises `KeyHeld` where its key is
+        another job's by now.
         """
         stored = asked(lambda: self._shard.client.hget(self._shard.keys("dead_bodies"), raw_id))
         if stored is None:
@@ -92,9 +90,7 @@ class Operations:
         keys = self._shard.keys
         return {"schedule": keys.schedule(queue), "ready": keys.ready(queue)}
 
-    def _on_waiting(
-        self, raw_id: bytes, step: Callable[[Head, bytes], tuple[bytes, T]], *, otherwise: T
-    ) -> T:
+    def _on_waiting(self, raw_id: bytes, step: Callable[[Head, bytes], tuple[bytes, T]], *, otherwise: T) -> T:
         for _ in range(2):
             body = asked(lambda: self._shard.client.hget(self._shard.keys("bodies"), raw_id))
             if body is None:

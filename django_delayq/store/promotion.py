@@ -78,14 +78,10 @@ class Promotion:
                 config.dead_max_age_us,
                 config.dead_max_count,
             ],
-            more_keys=[
-                key for queue in queues for key in (keys.schedule(queue), keys.ready(queue), keys.bell(queue))
-            ],
+            more_keys=[key for queue in queues for key in (keys.schedule(queue), keys.ready(queue), keys.bell(queue))],
         )
         sleep_us, moved, queue_count, trimmed, *lapsed = reply
-        return Promoted(
-            sleep_us=sleep_us, moved=moved, queue_count=queue_count, trimmed=trimmed, lapsed=lapsed
-        )
+        return Promoted(sleep_us=sleep_us, moved=moved, queue_count=queue_count, trimmed=trimmed, lapsed=lapsed)
 
     def read_lapsed(self, leases: Sequence[bytes]) -> list[Lapsed]:
         """Return what is needed to judge lapsed leases, in one round trip."""

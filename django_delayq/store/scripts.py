@@ -67,13 +67,7 @@ class Script:
         """Return `name.lua:line` for a script error's text."""
         match = _LINE.search(message)
         line = int(match[2]) - _PRELUDE.count("\n") if match else 0
-        return (
-            f"{self.name}.lua:{line}"
-            if line > 0
-            else f"_prelude.lua:{match[2]}"
-            if match
-            else f"{self.name}.lua"
-        )
+        return f"{self.name}.lua:{line}" if line > 0 else f"_prelude.lua:{match[2]}" if match else f"{self.name}.lua"
 
 
 def asked(question: Callable[[], T]) -> T:

@@ -14,9 +14,7 @@ from django_delayq.store.waker import Waker
 class Shard:
     """Index, client, keys and clock of a share of the jobs."""
 
-    def __init__(
-        self, *, index: int, client: Any, connections: Connections, keys: Keys, clock: Clock
-    ) -> None:
+    def __init__(self, *, index: int, client: Any, connections: Connections, keys: Keys, clock: Clock) -> None:
         self.index = index
         self.client = client
         self.connections = connections
@@ -24,12 +22,11 @@ class Shard:
         self.clock = clock
         self._fixed_keys: dict[str, list[str]] = {}
 
-    def run(
-        self, script: Script, args: Sequence[Any], *, more_keys: Sequence[str] = (), **named_keys: str
-    ) -> Any:
+    def run(self, script: Script, args: Sequence[Any], *, more_keys: Sequence[str] = (), **named_keys: str) -> Any:
         """Run a script with the clock in front of `args`.
 
-        Keys it names come from the catalogue, or from `named_keys` where they depend on the call (a queue's); `more_keys` follow.
+        Keys it names come from the catalogue, or from `named_keys` where they depend on the call (a queue's);
+        `more_keys` follow.
         """
         if named_keys:
             keys = [named_keys[name] if name in named_keys else self.keys(name) for name in script.key_names]

@@ -89,22 +89,18 @@ class Store:
             raise ImproperlyConfigured(
                 f"The Redis server's maxmemory-policy is {policy}, which may evict waiting jobs; set it to noeviction."
             )
-        return (
-            ""
-            if policy
-            else "The Redis server does not tell its maxmemory-policy; make sure that it is noeviction."
-        )
+        return "" if policy else "The Redis server does not tell its maxmemory-policy; make sure that it is noeviction."
 
     def check_shards_once(self) -> None:
-        """Do `check_shards()` at the first call in this process: keys must not be looked for in another shard than before."""
+        """Do `check_shards()` at the first call: keys must not be looked for in another shard than before."""
         if not self._shards_checked:
             self.check_shards()
 
     def check_shards(self, *, force: bool = False) -> None:
-        """Compare SHARDS with the number the waiting jobs were spread over, and take it down where nothing stands against it.
+        """Compare SHARDS with the number the waiting jobs were spread over; take it down where nothing stands against it.
 
-        Raises ImproperlyConfigured where keyed jobs wait (a key would be looked for in another shard) or a dropped shard still
-        holds jobs, unless forced.
+        Raises ImproperlyConfigured where keyed jobs wait (a key would be looked for in another shard) or a dropped
+        shard still holds jobs, unless forced.
         """
         client, keys, shards = (
             self._producer_shards[0].client,
@@ -122,8 +118,8 @@ class Store:
             if keyed or (left and index >= shards):
                 self._shards_checked = False
                 raise ImproperlyConfigured(
-                    f"DELAYQ['SHARDS'] changed from {known} to {shards} while shard {index} holds {left} jobs, {keyed} of them "
-                    f"keyed: set it back until they are done, or start run_dispatcher once with --force-shards."
+                    f"DELAYQ['SHARDS'] changed from {known} to {shards} while shard {index} holds {left} jobs, "
+                    f"{keyed} of them keyed: set it back until they are done, or start run_dispatcher once with --force-shards."
                 )
         asked(lambda: client.set(keys("shards"), shards))
 
@@ -144,7 +140,8 @@ def get_store() -> Store:
 
 def _drop_store() -> None:
     global _store, _lock
-    # Also after a fork: the parent's lock may be held by a thread that does not exist here, and its sockets are its own.
+    # Also after a fork: the parent's lock may be held by a thread that does not exist here, and its sockets are its
+    # own.
     _lock, _store = threading.Lock(), None
 
 

@@ -1,7 +1,7 @@
 """Waker: one blocked connection that hears bells or the alarm; its owner waits on the socket with a timer of its own.
 
-A Redis block timeout is no timer: an idle server answered 24 to 94 ms late (measured at `hz 10`), a wait on the client's side
-0.1 to 0.6 ms. So BLPOP only listens, and select() decides when to get up.
+A Redis block timeout is no timer: an idle server answered 24 to 94 ms late (measured at `hz 10`), a wait on the
+client's side 0.1 to 0.6 ms. So BLPOP only listens, and select() decides when to get up.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,8 @@ from redis import exceptions as redis_errors
 from django_delayq.store.connection import COMMAND_TIMEOUT, Connections
 from django_delayq.store.scripts import translated
 
-#: Seconds a BLPOP stays outstanding before it is sent anew; silence beyond COMMAND_TIMEOUT more means a dead connection.
+#: Seconds a BLPOP stays outstanding before it is sent anew; silence beyond COMMAND_TIMEOUT more means a dead
+#: connection.
 BLOCK = 10
 
 

@@ -24,7 +24,9 @@ def open_sale(sale_id: int) -> None:
         now = timezone.now()
         waiting = Sale.objects.filter(pk=sale_id, state=State.UPCOMING)
         waiting.filter(opens_at__lte=now + SKEW).update(state=State.OPEN, opened_at=now)
-        sale = Sale.objects.get(pk=sale_id)
+        sale = Sale.objects.filter(pk=sale_id).first()
+        if sale is None:
+            return
         if sale.state == State.OPEN:
             # Also when an earlier run opened it: that run may have died before this line. The key makes a
             # second job of one closing impossible. Sent when the transaction commits.

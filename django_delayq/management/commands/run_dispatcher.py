@@ -36,9 +36,7 @@ class Command(BaseCommand):
         if options["until_stdin_closes"]:
             threading.Thread(target=_stop_at_end_of_input, args=(services,), daemon=True).start()
         if options["verbosity"]:
-            self.stdout.write(
-                f"Dispatcher {os.getpid()} serves {config.redis.place}, prefix {config.prefix!r}."
-            )
+            self.stdout.write(f"Dispatcher {os.getpid()} serves {config.redis.place}, prefix {config.prefix!r}.")
         run_services(services)
 
 

@@ -29,13 +29,9 @@ class Command(BaseCommand):
             help="Names, comma-separated: only these, strictly in this order. Default: all, best first.",
         )
         parser.add_argument("--concurrency", type=int, help="Jobs at once. Default: DELAYQ['CONCURRENCY'].")
-        parser.add_argument(
-            "--with-dispatcher", action="store_true", help="Start a dispatcher as a child process."
-        )
+        parser.add_argument("--with-dispatcher", action="store_true", help="Start a dispatcher as a child process.")
         parser.add_argument("--drain", action="store_true", help="Run what is due or ready, then exit.")
-        parser.add_argument(
-            "--reload", action="store_true", help="Start anew when code changes (development)."
-        )
+        parser.add_argument("--reload", action="store_true", help="Start anew when code changes (development).")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run."""
@@ -90,9 +86,7 @@ def _chosen(config: Config, options: dict[str, Any]) -> WorkerConfig:
     if options["queues"] is not None:
         names = [name.strip() for name in options["queues"].split(",")]
         try:
-            chosen = replace(
-                chosen, queues=tuple(dict.fromkeys(config.tasks.check_queue(name) for name in names))
-            )
+            chosen = replace(chosen, queues=tuple(dict.fromkeys(config.tasks.check_queue(name) for name in names)))
         except ValueError as error:
             raise CommandError(f"--queues: {error}") from error
     return chosen

@@ -1,0 +1,70 @@
+"""Fixtures of the example's tests: a Redis of their own, players, and sales in any state.
+
+They are a suite of their own, because they are about a site of its own:
+`pytest example_project --ds=marketplace.settings`.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.conf import settings as django_settings
+from django.contrib.auth import get_user_model
+
+from django_delayq.private_redis import PrivateRedis
+
+if getattr(django_settings, "ROOT_URLCONF", None) != "marketplace.urls":
+    # Run with other settings, as the package's own suite is, there is no market to test.
+    collect_ignore = ["tests"]
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[PrivateRedis]:
+    with PrivateRedis() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def market_settings(redis_server: PrivateRedis, settings: Any) -> Any:
+    """An empty Redis, and ten minutes between a reminder and its opening, whatever the environment says."""
+    with redis_server.client() as client:
+        client.flushall()
+    settings.DELAYQ = {**settings.DELAYQ, "REDIS": redis_server.url}
+    settings.MARKET_REMINDER_LEAD = 600.0
+    return settings
+
+
+@pytest.fixture
+def ann(db: None) -> Any:
+    return get_user_model().objects.create_user("ann", password="ann")
+
+
+@pytest.fixture
+def ben(db: None) -> Any:
+    return get_user_model().objects.create_user("ben", password="ben")
+
+
+@pytest.fixture
+def put_up(transactional_db: None, ann: Any) -> Callable[..., Any]:
+    """Put one of ann's items up; in transactions that really commit, so that the jobs are really sent."""
+    from market import sales  # needs the apps, which pytest-django loads after this file
+
+    def put_up(*, opens_in: timedelta = timedelta(hours=1), open_for: timedelta = timedelta(hours=1), **item: Any) -> Any:
+        return sales.put_up(seller=ann, opens_in=opens_in, open_for=open_for, **{"name": "Lamp", "kind": "lantern", **item})
+
+    return put_up
+
+
+@pytest.fixture
+def put_up_open(put_up: Callable[..., Any]) -> Callable[..., Any]:
+    """Put an item up and open it at once."""
+    from market import tasks
+
+    def put_up_open(**item: Any) -> Any:
+        sale = put_up(opens_in=timedelta(0), **item)
+        tasks.open_sale(sale.pk)
+        sale.refresh_from_db()
+        return sale
+
+    return put_up_open

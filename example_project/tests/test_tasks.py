@@ -1,0 +1,94 @@
+"""The tasks, called as the plain functions they are: twice, late, early, and for sales that are no more."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from django_delayq import RetryLater
+from market import sales
+from market.models import LedgerEntry, Notice, Sale, State
+from market.tasks import close_bids, open_sale, send_reminder
+
+
+def notices():
+    return sorted((notice.player.username, notice.kind) for notice in Notice.objects.select_related("player"))
+
+
+def test_opening_twice_opens_once_and_plans_one_closing(put_up_open):
+    sale = put_up_open()
+    job = close_bids.get_job(key=sale.key)
+    open_sale(sale.pk)
+    again = Sale.objects.get()
+    assert (again.state, again.opened_at) == (State.OPEN, sale.opened_at)
+    assert close_bids.get_job(key=sale.key).id == job.id
+
+
+def test_opening_again_plans_the_closing_that_a_crash_swallowed(put_up_open):
+    sale = put_up_open()
+    close_bids.get_job(key=sale.key).cancel()
+    open_sale(sale.pk)
+    assert close_bids.get_job(key=sale.key).due == sale.closes_at
+
+
+def test_a_job_that_missed_the_move_puts_itself_off(put_up):
+    sale = put_up(opens_in=timedelta(hours=2))
+    with pytest.raises(RetryLater) as later:
+        open_sale(sale.pk)
+    assert timedelta(hours=1, minutes=59) < later.value.delay <= timedelta(hours=2)
+    with pytest.raises(RetryLater):
+        send_reminder(sale.pk)
+    assert Sale.objects.get().state == State.UPCOMING
+    assert notices() == []
+
+
+def test_a_sale_called_off_is_neither_opened_nor_announced_nor_closed(put_up):
+    sale = sales.call_off(put_up(opens_in=timedelta(0)))
+    for task in (open_sale, send_reminder, close_bids):
+        task(sale.pk)
+    assert Sale.objects.get().state == State.CALLED_OFF
+    assert notices() == []
+
+
+def test_closing_twice_gives_the_item_once_to_the_best_bid(put_up_open, ben):
+    sale = put_up_open(starting_price=10)
+    for amount in (10, 20):
+        sales.bid(sale, bidder=ben, amount=amount)
+    close_bids(sale.pk)
+    closed_at = Sale.objects.get().closed_at
+    close_bids(sale.pk)
+    sale = Sale.objects.get()
+    assert (sale.state, sale.closed_at, sale.winning_bid.amount) == (State.CLOSED, closed_at, 20)
+    assert notices() == [("ann", "sold"), ("ben", "won")]
+
+
+def test_closing_without_a_bid_tells_the_seller(put_up_open):
+    close_bids(put_up_open().pk)
+    assert Sale.objects.get().winning_bid is None
+    assert notices() == [("ann", "unsold")]
+
+
+def test_a_reminder_goes_once_to_the_seller_and_to_those_who_asked(put_up, ben):
+    sale = put_up(opens_in=timedelta(minutes=10))
+    sale.watchers.add(ben)
+    send_reminder(sale.pk)
+    send_reminder(sale.pk)
+    assert notices() == [("ann", "reminder"), ("ben", "reminder")]
+
+
+def test_a_reminder_that_comes_after_the_opening_stays_away(put_up_open):
+    send_reminder(put_up_open().pk)
+    assert notices() == []
+
+
+def test_a_sale_that_was_deleted_is_no_error_for_its_jobs(put_up):
+    sale = put_up()
+    pk = sale.pk
+    sale.delete()
+    for task in (open_sale, send_reminder, close_bids):
+        task(pk)
+
+
+def test_the_ledger_is_for_workers_only(put_up_open):
+    assert put_up_open().opened_at <= timezone.now()
+    assert not LedgerEntry.objects.exists()

@@ -1,0 +1,72 @@
+"""The whole way, through a real worker: a sale is put up, opens, and closes."""
+
+from datetime import timedelta
+
+import pytest
+from django.core.management import call_command
+
+from django_delayq import get_job
+from market import sales
+from market.models import LedgerEntry, Notice, Sale, State
+from market.tasks import open_sale
+
+
+@pytest.fixture
+def drain(monkeypatch):
+    """Run whatever is due, in a worker that ends when nothing is left to do; the process goes on."""
+    monkeypatch.setattr("django_delayq.management.commands.run_worker.end_process", lambda: None)
+    return lambda: call_command("run_worker", "--drain", "--concurrency", "1", verbosity=0)
+
+
+def test_a_sale_opens_and_closes_by_its_jobs_and_the_ledger_tells(put_up, drain):
+    sale = put_up(opens_in=timedelta(0), open_for=timedelta(0))
+    drain()
+    sale.refresh_from_db()
+    assert sale.state == State.CLOSED
+    entries = LedgerEntry.objects.order_by("pk")
+    assert [(entry.task, entry.sale_id, entry.ending) for entry in entries] == [
+        ("open_sale", sale.pk, "done"),
+        ("close_bids", sale.pk, "done"),
+    ]
+    assert all(entry.started >= entry.due and entry.attempt == 1 for entry in entries)
+    assert sales.jobs(sale) == []
+
+
+def test_what_is_not_due_waits(put_up, drain):
+    sale = put_up(opens_in=timedelta(hours=1))
+    drain()
+    assert Sale.objects.get().state == State.UPCOMING
+    assert {job.state for _, job in sales.jobs(sale)} == {"scheduled"}
+
+
+def test_a_job_whose_sale_moved_behind_its_back_waits_for_the_new_opening(put_up, drain):
+    sale = put_up(opens_in=timedelta(0))
+    Sale.objects.update(opens_at=sale.opens_at + timedelta(hours=3))
+    drain()
+    assert Sale.objects.get().state == State.UPCOMING
+    assert LedgerEntry.objects.get().ending == "later"
+    due = open_sale.get_job(key=sale.key).due
+    assert abs(due - sale.opens_at - timedelta(hours=3)) < timedelta(minutes=5)
+
+
+def test_a_task_that_fails_is_in_the_ledger_with_its_error(put_up, drain):
+    from market import rehearsals
+
+    job = rehearsals.despair.enqueue("nobody")
+    drain()
+    entry = LedgerEntry.objects.get()
+    assert (entry.job_id, entry.ending, entry.attempt) == (job.id, "failed", 1)
+    assert entry.error == "Mishap: nobody lives at this address"
+    assert get_job(job.id).state == "scheduled"
+
+
+def test_reminders_reach_the_letter_box(put_up, drain, ben, settings):
+    settings.MARKET_REMINDER_LEAD = 3600.0
+    sale = put_up(opens_in=timedelta(hours=1, seconds=0))
+    sale.watchers.add(ben)
+    # The reminder's moment is just past: put_up leaves it out, planning it by hand sends it at once.
+    from market.tasks import send_reminder
+
+    send_reminder.at(sale.remind_at).enqueue(sale.pk)
+    drain()
+    assert set(Notice.objects.values_list("player__username", flat=True)) == {"ann", "ben"}
