@@ -54,7 +54,7 @@ def duration_us(value: Any, *, name: str = "delay") -> int:
             raise DelayValueError(f"{name} must be a number of seconds that fits a calendar, got {value!r}")
         microseconds = round(exact) if abs(exact - round(exact)) < 1e-3 else ceil(exact)
     if microseconds < 0:
-        raise DelayValueError(f"{name} must not be negative, got {value!r}; 0 means as soon as possible")
+        raise DelayValueError(f"{name} must not be negative; 0 means as soon as possible")
     return int(microseconds)
 
 

@@ -55,7 +55,7 @@ class Head:
 
 
 def check_payload(value: Any, path: str, *, depth: int = 0) -> None:
-    """Raise `PayloadNotSerializable`, naming its path, for what JSON cannot carry exactly; `PayloadTooLarge` if too deep."""
+    """Raise `PayloadNotSerializable`, naming its path, for what JSON cannot carry exactly; `PayloadTooLarge`."""
     kind = type(value)
     if kind in _SCALARS:
         if kind is int and value.bit_length() > _MAX_INTEGER_BITS:
@@ -156,7 +156,8 @@ def decode(body: bytes | None, *, raw_id: bytes, shard: int) -> Job:
 
 def _completed(payload: Any) -> tuple[Any, Any, Any]:
     """Return args, kwargs and options with what was left out for being empty."""
-    args, kwargs, options = [*payload, *([], {}, {})[len(payload) :]]
+    missing: list[Any] = [[], {}, {}][len(payload) :]
+    args, kwargs, options = list(payload) + missing
     return args, kwargs, options
 
 

@@ -97,7 +97,7 @@ class Store:
             self.check_shards()
 
     def check_shards(self, *, force: bool = False) -> None:
-        """Compare SHARDS with the number the waiting jobs were spread over; take it down where nothing stands against it.
+        """Compare SHARDS with the number the waiting jobs were spread over, and take it down.
 
         Raises ImproperlyConfigured where keyed jobs wait (a key would be looked for in another shard) or a dropped
         shard still holds jobs, unless forced.
@@ -119,7 +119,8 @@ class Store:
                 self._shards_checked = False
                 raise ImproperlyConfigured(
                     f"DELAYQ['SHARDS'] changed from {known} to {shards} while shard {index} holds {left} jobs, "
-                    f"{keyed} of them keyed: set it back until they are done, or start run_dispatcher once with --force-shards."
+                    f"{keyed} of them keyed: set it back until they are done, "
+                    f"or start run_dispatcher once with --force-shards."
                 )
         asked(lambda: client.set(keys("shards"), shards))
 

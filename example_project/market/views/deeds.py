@@ -18,15 +18,20 @@ from market.views.item import describe
 
 
 @contextmanager
-def told(request: HttpRequest, success: str) -> Iterator[None]:
-    """Tell the player how the block went: done, not now, or saved but with Redis away."""
+def told(request: HttpRequest, success: str, *, saved: bool = True) -> Iterator[None]:
+    """Tell the player how the block went: done, not now, or with Redis away.
+
+    `saved`: whether the row is saved for certain when Redis fails, because only then it is asked for anything.
+    """
     try:
         yield
     except sales.NotNow as refusal:
         messages.error(request, str(refusal))
     except StoreError as error:
-        # Raised after the commit: the row is saved, its job is not sent. "Plan again" on the page mends it.
-        messages.warning(request, f"Saved, but nothing will happen by itself yet: {error}")
+        # Jobs that are unsent were to be sent after the commit: the row is saved. "Plan it again" on its page
+        # sends them.
+        outcome = "Saved, but its jobs are not in line with it yet" if saved or error.unsent else "Nothing was saved"
+        messages.warning(request, f"{outcome}: {error}")
     else:
         messages.success(request, success)
 
@@ -42,7 +47,7 @@ def sell(request: HttpRequest) -> HttpResponse:
     """Put an item up for sale in the future."""
     form = SellForm(request.POST or None, initial={"opens_in": usual_wait(), "open_for": timedelta(hours=1)})
     if request.method == "POST" and form.is_valid():
-        with told(request, "Your item is up for sale."):
+        with told(request, "Your item is up for sale.", saved=False):
             return redirect(sales.put_up(seller=request.user, **form.cleaned_data))
         return redirect("shelf", "mine")
     return render(request, "market/sell.html", {"form": form})
