@@ -69,8 +69,8 @@ def _wait(aliases: tuple[str, ...], handles: Sequence[JobHandle]) -> None:
         # All jobs of a commit go in one batch: the flush must come after the last of the hooks above that survives.
         # Only an entry without savepoint ids outlives the rollback of a savepoint, and of those only the newest sends.
         newest = _waiting.newest[alias] = object()
-        savepoints: set[str] = set()
-        connection.run_on_commit.append((savepoints, partial(_flush, alias, newest), False))
+        hook: tuple[set[str], Callable[[], None], bool] = (set(), partial(_flush, alias, newest), False)
+        connection.run_on_commit.append(hook)
 
 
 def open_transactions(database: str | None = None) -> tuple[str, ...]:

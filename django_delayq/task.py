@@ -1,4 +1,4 @@
-"""Task and @delayed_task: a function with the options its jobs get.
+"""Task: a function with the options its jobs get.
 
 Calling the task calls the function. `using()`, `after()`, `at()` return a copy with other options; `enqueue()` makes a
 job of it.
@@ -10,15 +10,15 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import WRAPPER_ASSIGNMENTS, cache
 from time import monotonic
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 from asgiref.sync import sync_to_async
-from django.core.exceptions import ImproperlyConfigured
 
 from django_delayq import outbox, registry
 from django_delayq.clock import duration_us
 from django_delayq.codec import check_payload
-from django_delayq.conf import check_name, get_config
+from django_delayq.conf import get_config
+from django_delayq.config import check_name
 from django_delayq.draft import Draft
 from django_delayq.exceptions import DelayValueError
 from django_delayq.handle import JobHandle, get_job
@@ -229,94 +229,6 @@ def _timedelta(units: dict[str, float]) -> timedelta:
         raise DelayValueError(
             f"after({', '.join(units)}) is longer than a timedelta can be; use a shorter delay"
         ) from error
-
-
-@overload
-def delayed_task(func: Callable[P, R], /) -> Task[P, R]: ...
-
-
-@overload
-def delayed_task(
-    *,
-    queue: str = ...,
-    priority: int = ...,
-    retry: RetryPolicy | None = ...,
-    timeout: float | timedelta | None = ...,
-    hard_timeout: float | timedelta | None = ...,
-    name: str | None = ...,
-    aliases: Sequence[str] = ...,
-    already_done: Callable[..., bool] | None = ...,
-    on_commit: bool | None = ...,
-) -> Callable[[Callable[P, R]], Task[P, R]]: ...
-
-
-def delayed_task(func: Any = None, /, **options: Any) -> Any:
-    """Register a function as a task, with the options its jobs get unless `using()` says otherwise.
-
-    `name`: what jobs call it, its import path by default; `aliases`: former names, so that waiting jobs survive a
-    renaming.
-    `already_done`: asked with the job's arguments when it comes back from a crash or lost lease; true acknowledges it
-    without running it again. Raises ImproperlyConfigured for what a worker could not find or run, and where the name is
-    taken.
-    """
-    if func is None:
-        return lambda func: _decorate(func, **options)
-    return _decorate(func, **options)
-
-
-def _decorate(
-    func: Any,
-    *,
-    queue: str = "default",
-    priority: int = 0,
-    retry: RetryPolicy | None = None,
-    timeout: Any = None,
-    hard_timeout: Any = None,
-    name: str | None = None,
-    aliases: Sequence[str] = (),
-    already_done: Callable[..., bool] | None = None,
-    on_commit: bool | None = None,
-) -> Task[Any, Any]:
-    _check_function(func)
-    if isinstance(aliases, str):
-        raise ValueError("aliases must be a list or tuple of names, got a string")
-    task: Task[Any, Any] = Task(
-        func=func,
-        name=name or f"{func.__module__}.{func.__qualname__}",
-        queue=queue,
-        priority=priority,
-        retry=retry,
-        timeout_us=None if timeout is None else duration_us(timeout, name="timeout"),
-        hard_timeout_us=None if hard_timeout is None else duration_us(hard_timeout, name="hard_timeout"),
-        aliases=tuple(aliases),
-        already_done=already_done,
-        on_commit=on_commit,
-    )
-    task._check_options()
-    object.__setattr__(task, "root", task)
-    registry.register(task)
-    return task
-
-
-def _check_function(func: Any) -> None:
-    """Raise ImproperlyConfigured for what a stored name could not lead back to."""
-    name = getattr(func, "__qualname__", repr(func))
-    if not inspect.isfunction(func):
-        raise ImproperlyConfigured(f"@delayed_task needs a plain function, got {type(func).__name__} {name}")
-    if func.__name__ == "<lambda>":
-        raise ImproperlyConfigured(
-            f"@delayed_task cannot take a lambda ({func.__module__}); define a function with a name"
-        )
-    if "." in name:
-        kind = "nested function" if "<locals>" in name else "method"
-        raise ImproperlyConfigured(
-            f"@delayed_task cannot take the {kind} {func.__module__}.{name}: a worker could not find it; "
-            f"move it to module level"
-        )
-    if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
-        raise ImproperlyConfigured(
-            f"@delayed_task cannot take the generator {func.__module__}.{name}: nobody would iterate it"
-        )
 
 
 def execute_later(queue: str, name: str, args: Iterable[Any] = (), delay: Any = 0) -> JobHandle:

@@ -4,24 +4,22 @@ One exchange is in flight at a time; one whose answer was lost is sent again wor
 """
 
 import os
-import random
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from time import monotonic
 
-from django_delayq import registry
 from django_delayq.clock import SECOND_US
-from django_delayq.conf import WorkerConfig
+from django_delayq.config import WorkerConfig
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import StaleExchange
 from django_delayq.job import Claim
 from django_delayq.leases import Leases
-from django_delayq.outcome import Ending, Outcome, Settle, decide
+from django_delayq.outcome import Ending, Outcome
 from django_delayq.pace import Pace
 from django_delayq.pools.pool import Pool
-from django_delayq.retry import RetryPolicy
-from django_delayq.signals import announce, job_dead_lettered, job_finished, logger
+from django_delayq.settling import settle, tell
+from django_delayq.signals import logger
 from django_delayq.store.claims import Answer, Claims, Exchange, Settlement
 from django_delayq.store.shard import Shard
 
@@ -35,8 +33,6 @@ _OUTCOMES = 256
 _LAST_WORD = 5.0
 #: Dispatcher steps in a row that a worker takes over when nobody promotes.
 _TAKEN_OVER = 20
-
-_DEFAULT_RETRY = RetryPolicy()
 
 
 def describe_process() -> str:
@@ -109,7 +105,7 @@ class Worker:
             raise
         self._sent = None
         self._take(answer)
-        self._tell(answer, settled)
+        self._conclude(answer, settled)
         if answer.overdue and not self._drain:
             self._promote()
         return 0.0
@@ -167,7 +163,10 @@ class Worker:
         ended = [self._ended.popleft() for _ in range(min(len(self._ended), _OUTCOMES))]
         if self._ended:
             self._first_ended_at = monotonic()
-        settled = [(self._settle(claim, outcome), outcome) for claim, outcome in ended]
+        for _, outcome in ended:
+            if outcome.ending is not Ending.UNSTARTED:
+                self._pace.ran(outcome.run_us)
+        settled = [(settle(claim, outcome, worker=self._name), outcome) for claim, outcome in ended]
         exchange = self._claims.prepare(
             queues=self._queues,
             want=0 if self._stop_by is not None else self._pace.want(self._pool.held),
@@ -206,41 +205,11 @@ class Worker:
         elif self._hungry and self._pool.held <= self._pace.low:
             self.wake()
 
-    def _settle(self, claim: Claim, outcome: Outcome) -> Settlement:
-        policy = claim.job.retry if claim.job else _DEFAULT_RETRY
-        decision = decide(outcome, policy, attempt=claim.attempt, jitter=random.random())
-        attempts = claim.attempts
-        if outcome.ending is not Ending.UNSTARTED:
-            self._pace.ran(outcome.run_us)
-        if decision.settle in (Settle.RETRY, Settle.DEAD_LETTER):
-            # Redis's clock at the claim, and this process's own from there on.
-            ended_us = claim.claimed_us + int((monotonic() - claim.sent_at) * SECOND_US)
-            attempts = attempts.add(
-                worker=self._name,
-                started_us=ended_us - outcome.run_us,
-                ended_us=ended_us,
-                ending=outcome.ending,
-                error=outcome.error,
-                suspect=decision.suspect,
-            )
-        return Settlement(claim=claim, decision=decision, attempts=attempts)
-
-    def _tell(self, answer: Answer, settled: Iterable[tuple[Settlement, Outcome]]) -> None:
-        """Send the signals of what was settled, and warn of what was refused."""
-        for settlement, outcome in settled:
-            claim, decision = settlement.claim, settlement.decision
-            self._running.pop(claim.lease, None)
-            if claim.lease in answer.lost:
-                logger.warning("Job %s: lease lost, its outcome (%s) was refused", claim.id, outcome.ending)
-                continue
-            if decision.settle is Settle.RELEASE:
-                continue
-            task = registry.find(claim.job.task) if claim.job else None
-            facts = {"job_id": claim.id, "job": claim.job, "attempt": claim.attempt}
-            announce(job_finished, task, **facts, outcome=outcome, decision=decision)
-            if decision.settle is Settle.DEAD_LETTER:
-                announce(job_dead_lettered, task, **facts, reason=f"{outcome.ending}\n{outcome.error}")
+    def _conclude(self, answer: Answer, settled: Sequence[tuple[Settlement, Outcome]]) -> None:
         self._leases.drop(settlement.claim.lease for settlement, _ in settled)
+        for settlement, outcome in settled:
+            self._running.pop(settlement.claim.lease, None)
+            tell(settlement, outcome, lost=settlement.claim.lease in answer.lost)
 
     def _release_unbegun(self) -> None:
         if self._pool.unbegun and (self._stop_by is not None or self._pool.waited() >= _UNBEGUN):

@@ -50,8 +50,12 @@ def put_up(transactional_db: None, ann: Any) -> Callable[..., Any]:
     """Put one of ann's items up; in transactions that really commit, so that the jobs are really sent."""
     from market import sales  # needs the apps, which pytest-django loads after this file
 
-    def put_up(*, opens_in: timedelta = timedelta(hours=1), open_for: timedelta = timedelta(hours=1), **item: Any) -> Any:
-        return sales.put_up(seller=ann, opens_in=opens_in, open_for=open_for, **{"name": "Lamp", "kind": "lantern", **item})
+    def put_up(
+        *, opens_in: timedelta = timedelta(hours=1), open_for: timedelta = timedelta(hours=1), **item: Any
+    ) -> Any:
+        return sales.put_up(
+            seller=ann, opens_in=opens_in, open_for=open_for, **{"name": "Lamp", "kind": "lantern", **item}
+        )
 
     return put_up
 

@@ -42,9 +42,7 @@ START_LIMIT = 60.0
 def main() -> int:
     """Read the arguments, act, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--seconds", type=float, help="end by itself after an evening of this many seconds (4 or more)"
-    )
+    parser.add_argument("--seconds", type=float, help="end by itself after an evening of this many seconds (4 or more)")
     seconds = parser.parse_args().seconds
     if seconds is not None and seconds < 4:
         parser.error("--seconds must be 4 or more: a shorter evening has no room for a worker that dies")
@@ -137,9 +135,7 @@ def greet(processes: Any) -> None:
 def linger(scenario: Any, url: str) -> None:
     """Put up sales that open later, and report what happens, for as long as somebody looks."""
     console, unit = scenario.console, scenario.unit
-    console.say(
-        f"\n  The market stays open: {url}\n  Sell something, and watch here. Ctrl-C ends everything.\n"
-    )
+    console.say(f"\n  The market stays open: {url}\n  Sell something, and watch here. Ctrl-C ends everything.\n")
     for seller, name, kind, minutes in (
         (scenario.mira, "Tincture of second thoughts", "potion", 2),
         (scenario.demo, "Compass that points home", "gem", 12),

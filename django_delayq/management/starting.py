@@ -10,7 +10,8 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
 
-from django_delayq.conf import Config, get_config
+from django_delayq.conf import get_config
+from django_delayq.config import Config
 from django_delayq.exceptions import StoreError, StoreUnavailable
 from django_delayq.service import Service
 from django_delayq.store.store import Store, get_store

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from django_delayq.attempts import Attempts
 from django_delayq.codec import decode, decode_head
-from django_delayq.conf import DispatcherConfig
+from django_delayq.config import DispatcherConfig
 from django_delayq.exceptions import BadBody
 from django_delayq.job import Job
 from django_delayq.store.scripts import Script, asked

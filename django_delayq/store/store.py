@@ -7,7 +7,8 @@ from functools import cached_property
 from django.core.exceptions import ImproperlyConfigured
 
 from django_delayq.clock import Clock, ServerClock
-from django_delayq.conf import Config, get_config, on_config_dropped
+from django_delayq.conf import get_config, on_config_dropped
+from django_delayq.config import Config
 from django_delayq.store.claims import Claims
 from django_delayq.store.connection import COMMAND_TIMEOUT, Connections
 from django_delayq.store.inspection import Inspection

@@ -18,9 +18,7 @@ class SpanWidget(forms.MultiWidget):
     template_name = "market/widgets/span.html"
 
     def __init__(self) -> None:
-        number = forms.NumberInput(
-            attrs={"aria-label": "How many", "min": 1, "step": 1, "inputmode": "numeric"}
-        )
+        number = forms.NumberInput(attrs={"aria-label": "How many", "min": 1, "step": 1, "inputmode": "numeric"})
         super().__init__([number, forms.Select(attrs={"aria-label": "Unit"}, choices=UNITS)])
 
     def decompress(self, value: timedelta | None) -> list[Any]:
@@ -66,13 +64,9 @@ class SellForm(forms.ModelForm):
         model = Sale
         fields = ("name", "kind", "description", "starting_price")
         widgets = {
-            "name": forms.TextInput(
-                attrs={"placeholder": "Silver compass of the north", "autocomplete": "off"}
-            ),
+            "name": forms.TextInput(attrs={"placeholder": "Silver compass of the north", "autocomplete": "off"}),
             "kind": forms.RadioSelect,
-            "description": forms.Textarea(
-                attrs={"rows": 3, "placeholder": "Where it comes from, what it can do…"}
-            ),
+            "description": forms.Textarea(attrs={"rows": 3, "placeholder": "Where it comes from, what it can do…"}),
             "starting_price": forms.NumberInput(attrs={"min": 1, "max": 1_000_000, "inputmode": "numeric"}),
         }
         labels = {"starting_price": "Starting price, in gold", "kind": "What it is"}

@@ -25,9 +25,7 @@ class LedgerEntry(models.Model):
     job_id = models.CharField(max_length=64, db_index=True)
     task = models.CharField(max_length=60)
     #: No constraint in the database: what ran for a sale stays evidence when the sale is gone.
-    sale = models.ForeignKey(
-        "market.Sale", models.DO_NOTHING, null=True, db_constraint=False, related_name="+"
-    )
+    sale = models.ForeignKey("market.Sale", models.DO_NOTHING, null=True, db_constraint=False, related_name="+")
     subject = models.CharField(max_length=60, blank=True)
     attempt = models.PositiveSmallIntegerField()
     recovered = models.BooleanField(default=False, help_text="The attempt before ended in a crash.")

@@ -120,9 +120,7 @@ class Notice(models.Model):
     class Meta:
         ordering = ("-at", "-pk")
         constraints = (
-            models.UniqueConstraint(
-                fields=("player", "sale", "kind", "opening"), name="one_notice_an_opening"
-            ),
+            models.UniqueConstraint(fields=("player", "sale", "kind", "opening"), name="one_notice_an_opening"),
         )
 
     def __str__(self) -> str:

@@ -23,9 +23,7 @@ def parse_database_url(url: str) -> dict[str, Any]:
     """Read `scheme://user:password@host:port/name?option=value`; `sqlite:///relative` or `sqlite:////absolute`."""
     parts = urlsplit(url)
     if parts.scheme not in ENGINES:
-        raise ValueError(
-            f"DATABASE_URL: unknown scheme {parts.scheme!r}, expected one of {', '.join(ENGINES)}"
-        )
+        raise ValueError(f"DATABASE_URL: unknown scheme {parts.scheme!r}, expected one of {', '.join(ENGINES)}")
     database: dict[str, Any] = {"ENGINE": ENGINES[parts.scheme], "NAME": unquote(parts.path[1:])}
     options: dict[str, Any] = dict(parse_qsl(parts.query))
     if parts.scheme == "sqlite":

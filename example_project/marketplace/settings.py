@@ -44,9 +44,7 @@ MARKET_DEMO_PLAYERS = ["demo", "mira"] if os.environ.get("MARKET_DEMO") == "1" e
 
 # --- Django ----------------------------------------------------------------------------------------------
 
-DATABASES = {
-    "default": parse_database_url(os.environ.get("DATABASE_URL", f"sqlite:///{BASE_DIR}/db.sqlite3"))
-}
+DATABASES = {"default": parse_database_url(os.environ.get("DATABASE_URL", f"sqlite:///{BASE_DIR}/db.sqlite3"))}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 MIDDLEWARE = [

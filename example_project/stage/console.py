@@ -34,9 +34,7 @@ class Console:
     def event(self, word: str, what: str, note: str = "", colour: str = "bold") -> None:
         """One line of the log."""
         passed = self.paint("quiet", f"{time.monotonic() - self.began:8.2f} s")
-        self.say(
-            f"{passed}  {self.paint(colour, f'{word:<13}')}{what:<30}{self.paint('quiet', note)}".rstrip()
-        )
+        self.say(f"{passed}  {self.paint(colour, f'{word:<13}')}{what:<30}{self.paint('quiet', note)}".rstrip())
 
     def run(self, entry: LedgerEntry) -> None:
         """One run that has ended."""
@@ -90,9 +88,7 @@ class Console:
             median, most = map(late, usual)
             self.say(f"  First attempts began {median} after their time (median), {most} at the latest.")
         wrong = [
-            f"{finding.plan.task} for {finding.plan.subject} {fault}"
-            for finding in findings
-            for fault in finding.wrong
+            f"{finding.plan.task} for {finding.plan.subject} {fault}" for finding in findings for fault in finding.wrong
         ]
         for fault in [*wrong, *problems]:
             self.say(self.paint("bad", f"  ✗ {fault}"))

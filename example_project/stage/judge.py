@@ -23,20 +23,17 @@ class Finding:
     @property
     def settled(self) -> bool:
         """Whether nothing more is to come, as far as runs can tell."""
-        ended = sum(run.ending == Ending.FAILED for run in self.runs)
-        return {Fate.CALLED_OFF: True, Fate.DEAD: ended >= self.plan.attempts}.get(self.plan.fate, self.done)
-
-    @property
-    def done(self) -> bool:
+        if self.plan.fate is Fate.CALLED_OFF:
+            return True
+        if self.plan.fate is Fate.DEAD:
+            return any(run.ending == Ending.FAILED and run.attempt >= self.plan.attempts for run in self.runs)
         return any(run.ending == Ending.DONE for run in self.runs)
 
 
 def match(plans: Iterable[Plan], entries: Sequence[LedgerEntry]) -> list[Finding]:
     """Give each plan its runs."""
     return [
-        Finding(
-            plan, sorted((run for run in entries if about(run) == about(plan)), key=lambda run: run.attempt)
-        )
+        Finding(plan, sorted((run for run in entries if about(run) == about(plan)), key=lambda run: run.attempt))
         for plan in plans
     ]
 
@@ -63,33 +60,40 @@ def faults(finding: Finding) -> Iterable[str]:
     if not runs:
         yield "never ran"
         return
-    yield from (
-        f"attempt {run.attempt} began {plan.due - run.started} early"
-        for run in runs
-        if run.started < plan.due
-    )
+    yield from (f"attempt {run.attempt} began {plan.due - run.started} early" for run in runs if run.started < plan.due)
     yield from (f"attempt {run.attempt} began before its own time" for run in runs if run.started < run.due)
     if not timedelta(0) <= plan.due - runs[0].due < MILLISECOND:
         yield f"was due {runs[0].due - plan.due} from the time it was given"
     if len({run.job_id for run in runs}) != 1:
         yield "ran as more than one job"
-    if [run.attempt for run in runs] != list(range(1, len(runs) + 1)):
-        yield f"has attempts {[run.attempt for run in runs]}"
-    # A run that a dead worker left without an end explains itself; every other one has its place in the fate.
+    yield from order_faults(runs)
+    # What a dead worker took with it explains itself; every run that ended has its place in the fate.
     endings = [run.ending for run in runs if run.ending != Ending.NONE]
-    wanted = {
-        Fate.RETRIED: [Ending.FAILED, Ending.DONE],
-        Fate.DEAD: [Ending.FAILED] * plan.attempts,
-    }.get(plan.fate, [Ending.DONE])
-    lost = len(runs) - len(endings)
-    if plan.fate is Fate.RETRIED and lost:
-        wanted = wanted[-len(endings) :] if endings else wanted
-    if plan.fate is Fate.DEAD and lost:
-        wanted = wanted[lost:]
-    if endings != wanted:
+    lost = runs[-1].attempt - len(endings)
+    wanted = [Ending.DONE]
+    if plan.fate is Fate.RETRIED and not lost:
+        wanted = [Ending.FAILED, Ending.DONE]
+    elif plan.fate is Fate.DEAD:
+        wanted = [Ending.FAILED] * max(plan.attempts - lost, 0)
+    if endings != wanted and not (plan.fate is Fate.RETRIED and endings == [Ending.FAILED, Ending.DONE]):
         yield f"ended as {', '.join(run.get_ending_display().lower() for run in runs)}"
     if plan.fate is Fate.KILLED and not (lost and runs[-1].recovered):
         yield "was not seen to lose its worker and be recovered"
+
+
+def order_faults(runs: Sequence[LedgerEntry]) -> Iterable[str]:
+    """Say what is wrong with the numbers of the attempts.
+
+    One may be missing: a worker can die after it took the job and before the ledger heard of it. One without an
+    end must have been followed by a recovery, or nothing explains it.
+    """
+    for before, run in zip([None, *runs], runs, strict=False):
+        previous = before.attempt if before else 0
+        if run.attempt <= previous:
+            yield f"has attempt {run.attempt} twice"
+        unexplained = run.attempt > previous + 1 or (before is not None and before.ending == Ending.NONE)
+        if unexplained and not run.recovered:
+            yield f"has an attempt {run.attempt} that follows none, and is no recovery"
 
 
 def lateness(findings: Iterable[Finding]) -> tuple[timedelta, timedelta] | None:

@@ -53,9 +53,7 @@ class Processes:
         """Raise `ChildEnded` if one has ended by itself."""
         for name, child in self._running.items():
             if child.poll() is not None:
-                raise ChildEnded(
-                    f"{name} ended with code {child.returncode}; its log ends with:\n{self.tail(name)}"
-                )
+                raise ChildEnded(f"{name} ended with code {child.returncode}; its log ends with:\n{self.tail(name)}")
 
     def end(self) -> None:
         """End all in good order, and by force what does not listen. Safe to repeat."""
@@ -78,9 +76,7 @@ class Processes:
 
     def tail(self, name: str, lines: int = 12) -> str:
         """The last lines a child wrote."""
-        return "\n".join(
-            f"    {line}" for line in self.log(name).read_text(errors="replace").splitlines()[-lines:]
-        )
+        return "\n".join(f"    {line}" for line in self.log(name).read_text(errors="replace").splitlines()[-lines:])
 
     @staticmethod
     def _signal(child: subprocess.Popen[bytes], number: signal.Signals) -> None:

@@ -10,12 +10,13 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib.auth import get_user_model
-from django.db.models import Q
+from django.db.models import Max, Q
 
 from django_delayq import JobHandle
 from market import rehearsals, sales, tasks
 from market.ledger import Ending, LedgerEntry
 from market.models import Notice, Sale, State
+from market.templatetags.moments import span
 from stage.console import Console
 from stage.judge import Finding, judge, match
 from stage.plan import Fate, Plan
@@ -38,7 +39,10 @@ class Scenario:
         #: What players offer as soon as a sale is open.
         self.bids: dict[int, list[int]] = {}
         self._cues: list[tuple[float, Callable[[], None]]] = []
-        self._last, self._open, self._killed = 0, set[int](), False
+        #: The ledger as far as it was read, and the runs in it that had not ended then.
+        self._last = LedgerEntry.objects.aggregate(last=Max("pk"))["last"] or 0
+        self._open: set[int] = set()
+        self._killed = False
         players = get_user_model().objects
         self.demo, self.mira = players.get(username="demo"), players.get(username="mira")
 
@@ -82,11 +86,9 @@ class Scenario:
             # The job of the closing is made by the worker that opens the sale.
             if job := task.get_job(key=sale.key):
                 self.handles.append((plan, job))
-        self.console.event("put up", name, f"opens in {opens * self.unit:.1f} s")
+        self.console.event("put up", name, f"opens in {span(opens_in)}")
 
-    def rehearse(
-        self, task: Any, subject: str, *arguments: Any, after: float, fate: Fate, attempts: int = 1
-    ) -> None:
+    def rehearse(self, task: Any, subject: str, *arguments: Any, after: float, fate: Fate, attempts: int = 1) -> None:
         """Schedule a task that goes wrong."""
         job = task.after(after * self.unit).enqueue(subject, *arguments)
         plan = Plan(task.__name__, subject, job.due, fate, attempts=attempts)
@@ -159,11 +161,7 @@ class Scenario:
             self.watch()
             settled = not self._cues and all(finding.settled for finding in match(self.plans, self.entries()))
             # Also those that were called off get the chance to run, which they must not take.
-            if (
-                settled
-                and time.time() > max(plan.due for plan in self.plans).timestamp()
-                and not self.restless()
-            ):
+            if settled and time.time() > max(plan.due for plan in self.plans).timestamp() and not self.restless():
                 break
             if time.time() > ends:
                 break

@@ -41,6 +41,9 @@ FAILED = {"ending": Ending.FAILED}
         # Whatever runs beside the job that loses its worker loses it too.
         (Fate.DONE, [run(1, **LOST), run(2, recovered=True)]),
         (Fate.RETRIED, [run(1, **LOST), run(2, recovered=True)]),
+        (Fate.RETRIED, [run(1, **FAILED), run(2, **LOST), run(3, recovered=True)]),
+        # It died before the ledger heard of the run.
+        (Fate.DONE, [run(2, recovered=True)]),
         (Fate.DEAD, [run(1, **LOST), run(2, recovered=True, **FAILED), run(3, **FAILED)]),
     ],
 )
@@ -58,7 +61,9 @@ def test_what_happened_as_promised_passes(fate, runs):
         (Fate.DONE, [run(**FAILED)], "ended as failed"),
         (Fate.DONE, [run(), run(2)], "ended as done, done"),
         (Fate.DONE, [run(), run(2, job_id="b")], "more than one job"),
-        (Fate.DONE, [run(2)], "attempts"),
+        (Fate.DONE, [run(2)], "follows none"),
+        (Fate.DONE, [run(1, **LOST), run(2)], "follows none"),
+        (Fate.DEAD, [run(1, **FAILED), run(1, **FAILED), run(2, **FAILED)], "twice"),
         (Fate.DONE, [run(**LOST)], "ended as"),
         (Fate.CALLED_OFF, [run()], "called off"),
         (Fate.RETRIED, [run()], "ended as done"),

@@ -30,7 +30,9 @@ def test_an_empty_market_says_what_to_do(client):
     assert "Nothing has run yet" in client.get("/ledger/").content.decode()
 
 
-def test_the_market_shows_sales_on_their_shelves_in_a_few_queries(client, put_up, put_up_open, django_assert_max_num_queries):
+def test_the_market_shows_sales_on_their_shelves_in_a_few_queries(
+    client, put_up, put_up_open, django_assert_max_num_queries
+):
     for number in range(12):
         put_up(name=f"Later {number}")
     put_up_open(name="Open one")

@@ -62,7 +62,8 @@ def test_a_span_field_multiplies_its_parts(data, expected):
 
 
 @pytest.mark.parametrize(
-    "data", [["", "60"], ["0", "1"], ["-5", "60"], ["61", "86400"], ["9" * 30, "86400"], ["x", "1"], ["1", "7"], ["nan", "1"]]
+    "data",
+    [["", "60"], ["0", "1"], ["-5", "60"], ["61", "86400"], ["9" * 30, "86400"], ["x", "1"], ["1", "7"], ["nan", "1"]],
 )
 def test_a_span_field_refuses_what_is_no_span_within_bounds(data):
     from django.core.exceptions import ValidationError

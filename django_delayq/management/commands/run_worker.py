@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import autoreload
 
-from django_delayq.conf import Config, WorkerConfig
+from django_delayq.config import Config, WorkerConfig
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.management.dispatcher_child import DispatcherChild
 from django_delayq.management.starting import end_process, open_store, run_services, show_log

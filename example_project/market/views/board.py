@@ -74,9 +74,7 @@ def shelf(request: HttpRequest, which: str) -> HttpResponse:
     else:
         raise Http404(f"no shelf {which}")
     page = Paginator(found, 24).get_page(request.GET.get("page"))
-    return render(
-        request, "market/shelf.html", {"title": title, "page": page, "empty": empty, "which": which}
-    )
+    return render(request, "market/shelf.html", {"title": title, "page": page, "empty": empty, "which": which})
 
 
 @never_cache

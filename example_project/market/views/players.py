@@ -32,7 +32,5 @@ def play_as(request: HttpRequest) -> HttpResponse:
     player = get_object_or_404(get_user_model(), username=name)
     login(request, player, backend="django.contrib.auth.backends.ModelBackend")
     following = request.POST.get("next", "")
-    allowed = url_has_allowed_host_and_scheme(
-        following, {request.get_host()}, require_https=request.is_secure()
-    )
+    allowed = url_has_allowed_host_and_scheme(following, {request.get_host()}, require_https=request.is_secure())
     return redirect(following if allowed else resolve_url(settings.LOGIN_REDIRECT_URL))
