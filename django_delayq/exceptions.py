@@ -54,8 +54,9 @@ class KeyHeld(DelayQError, ValueError):
         super().__init__(message)
         #: Id of the job that holds the key.
         self.holder = holder
-        #: Place in the batch of the job that was refused.
+        #: Place in the batch of the job that was refused, and its handle.
         self.index = index
+        self.refused: Any = None
         #: Jobs of the same call that were stored before.
         self.accepted = 0
 

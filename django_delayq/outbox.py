@@ -69,8 +69,8 @@ def _wait(aliases: tuple[str, ...], handles: Sequence[JobHandle]) -> None:
         # All jobs of a commit go in one batch: the flush must come after the last of the hooks above that survives.
         # Only an entry without savepoint ids outlives the rollback of a savepoint, and of those only the newest sends.
         newest = _waiting.newest[alias] = object()
-        hook: tuple[set[str], Callable[[], None], bool] = (set(), partial(_flush, alias, newest), False)
-        connection.run_on_commit.append(hook)
+        hook: tuple[Any, ...] = (set(), partial(_flush, alias, newest), False)
+        connection.run_on_commit.append(hook)  # type: ignore[arg-type]  # the stubs know two of the three parts
 
 
 def open_transactions(database: str | None = None) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ def send(handles: Sequence[JobHandle]) -> int:
             held = KeyHeld(
                 f"key {key!r} is held by job {holder}, which has not ended", holder=holder, index=error.index
             )
-            held.accepted = accepted
+            held.accepted, held.refused = accepted, refused
             raise held from None
         for number, handle in enumerate(chunk):
             handle.mark_sent(receipt, number)
@@ -159,12 +159,22 @@ def _from_now(handle: JobHandle) -> JobHandle:
 
 
 def _flush(alias: str, flush: object) -> None:
+    """Send what has committed. A job refused for its key does not keep the others of the commit from being sent."""
     if _waiting.newest.get(alias) is not flush:
         return
     del _waiting.newest[alias]
     handles, _waiting.committed = _waiting.committed, []
-    if handles:
-        send(handles)
+    first_refused: KeyHeld | None = None
+    while handles:
+        try:
+            send(handles)
+            break
+        except KeyHeld as error:
+            first_refused = first_refused or error
+            error.refused.cancel()
+            handles = [handle for handle in handles if handle.draft is not None]
+    if first_refused is not None:
+        raise first_refused
 
 
 def _chunks(handles: Sequence[JobHandle]) -> Iterator[tuple[int, list[JobHandle]]]:

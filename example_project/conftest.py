@@ -32,6 +32,8 @@ def market_settings(redis_server: PrivateRedis, settings: Any) -> Any:
         client.flushall()
     settings.DELAYQ = {**settings.DELAYQ, "REDIS": redis_server.url}
     settings.MARKET_REMINDER_LEAD = 600.0
+    # The real one is slow on purpose.
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     return settings
 
 

@@ -102,7 +102,7 @@ class Scenario:
         moments = {"send_reminder": sale.remind_at, "open_sale": sale.opens_at, "close_bids": sale.closes_at}
         for plan in self.about(sale):
             plan.due, plan.fate = moments[plan.task], Fate.MOVED if plan.task != "close_bids" else Fate.DONE
-        self.console.event("moved", name, f"opens in {opens_in:.1f} s now", "warm")
+        self.console.event("moved", name, f"opens in {span(timedelta(seconds=opens_in))} now", "warm")
 
     def call_off(self, name: str) -> None:
         """Call a sale off; none of its jobs may run."""

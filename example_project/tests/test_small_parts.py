@@ -42,8 +42,10 @@ def test_an_unknown_database_is_an_error_that_names_the_known_ones():
 
 @pytest.mark.parametrize(
     "seconds, words",
-    [(0, "0 s"), (0.4, "0.4 s"), (45, "45 s"), (60, "1 min"), (61, "1 min 1 s"), (3600, "1 h"), (7500, "2 h 5 min"),
-     (86400 * 3 + 3600, "3 d 1 h"), (86400 + 5, "1 d 5 s")],
+    [
+        (0, "0 s"), (0.4, "0.4 s"), (1.24, "1.2 s"), (2, "2 s"), (9.99, "10 s"), (45, "45 s"), (60, "1 min"),
+        (61, "1 min 1 s"), (3600, "1 h"), (7500, "2 h 5 min"), (86400 * 3 + 3600, "3 d 1 h"), (86400 + 5, "1 d 5 s"),
+    ],
 )  # fmt: skip
 def test_a_span_is_said_in_its_two_largest_units(seconds, words):
     assert span(timedelta(seconds=seconds)) == words

@@ -5,12 +5,13 @@ What they do they write down in the file DELAYQ_TEST_LEDGER, one line each, appe
 
 import ctypes
 import json
+import multiprocessing
 import os
 import signal
 import time
 from typing import Any
 
-from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, current_job, delayed_task
+from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, current_job, delayed_task, get_store
 
 
 def note(word: str, **facts: Any) -> None:
@@ -94,3 +95,46 @@ def leave() -> None:
 async def record_async(value: int) -> None:
     """Write down that a coroutine ran."""
     note_run(value=value)
+
+
+@delayed_task(retry=RetryPolicy(max_attempts=3, base=0.01, cap=0.02))
+def fail_until(path: str) -> None:
+    """Fail as long as the file is missing."""
+    note_run()
+    if not os.path.exists(path):
+        raise ValueError("as asked")
+
+
+@delayed_task
+def nap(seconds: float) -> None:
+    """Keep a slot for a while."""
+    note_run()
+    time.sleep(seconds)
+
+
+@delayed_task
+def signal_worker(number: int, path: str) -> None:
+    """Write down how many claims the workers hold, send this process a signal, then wait until the file exists."""
+    shard = get_store().shards[0]
+    note_run(held=shard.client.zcard(shard.keys("leases")))
+    os.kill(os.getpid(), number)
+    while not os.path.exists(path):
+        time.sleep(0.01)
+    note("end", id=current_job().id)
+
+
+@delayed_task(retry=RetryPolicy(max_attempts=3, base=0.01, cap=0.02))
+def crash_then_fork(path: str) -> None:
+    """End the process at the first attempt; at the next, use processes as a task may."""
+    note_run()
+    if current_job().attempt == 1:
+        os._exit(9)
+    process = multiprocessing.get_context("fork").Process(target=open, args=(path, "w"))
+    process.start()
+    process.join()
+
+
+@delayed_task
+def say(text: str) -> None:
+    """Print, as user code does."""
+    print(text)

@@ -12,10 +12,10 @@ STEPS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 @register.filter
 def span(value: timedelta) -> str:
-    """Say a duration in its two largest units: "2 h 5 min", "45 s"; nothing below a second but "0.4 s"."""
-    seconds = value.total_seconds()
-    if seconds < 1:
-        return f"{max(seconds, 0):.1g} s"
+    """Say a duration in its two largest units: "2 h 5 min", "45 s"; below ten seconds with a tenth: "1.2 s"."""
+    seconds = max(value.total_seconds(), 0)
+    if seconds < 9.95:
+        return f"{seconds:.1f} s".replace(".0", "")
     rest, words = round(seconds), []
     for unit, size in STEPS:
         count, rest = divmod(rest, size)

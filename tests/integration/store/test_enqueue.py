@@ -1,0 +1,288 @@
+"""Enqueue: what is stored, where, in which order, and who is rung."""
+
+import random
+from typing import Any
+
+import pytest
+
+from django_delayq.exceptions import KeyHeld, StoreRejected
+from django_delayq.outcome import Settle
+from django_delayq.store import intake
+from tests.doors import DAY, HOUR, MS, SECOND, START, Doors, ids, settlement
+
+SPANS = pytest.mark.parametrize("span", [1, SECOND, DAY, 365 * DAY, 3_650 * DAY])
+
+
+@SPANS
+def test_due_moment_is_kept_to_the_microsecond(doors: Doors, span: int) -> None:
+    receipt = doors.enqueue(doors.draft(due=START + span))
+    assert list(doors.schedule().values()) == receipt.due_us == [START + span]
+
+
+@SPANS
+def test_delay_counts_from_the_servers_time_to_the_microsecond(
+    doors: Doors, span: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "monotonic", lambda: 0.0)
+    doors.enqueue(doors.draft().timed(delay_us=span, due_us=None, called_at=0.0))
+    assert list(doors.schedule().values()) == [START + span]
+
+
+def test_wait_for_the_commit_is_taken_off_the_delay(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "monotonic", lambda: 12.5)
+    receipt = doors.enqueue(doors.draft().timed(delay_us=10 * SECOND, due_us=None, called_at=10.0))
+    assert list(doors.schedule().values()) == receipt.due_us == [START + 7_500_000]
+
+
+@pytest.mark.parametrize("due", [START, START - 1, START - 3_650 * DAY, -62_135_596_800_000_000])
+def test_job_due_now_or_in_the_past_is_ready_and_ranks_from_now(doors: Doors, due: int) -> None:
+    late = doors.add(due=due)
+    now = doors.add(due=START)
+    assert doors.where(late) == ["ready:default"]
+    assert doors.ready()[late] == doors.ready()[now]
+
+
+def test_job_due_a_microsecond_ahead_waits(doors: Doors) -> None:
+    assert doors.where(doors.add(due=START + 1)) == ["schedule:default"]
+
+
+def test_job_without_a_time_is_ready_at_once(doors: Doors) -> None:
+    assert doors.where(doors.add()) == ["ready:default"]
+
+
+def test_every_priority_stands_strictly_before_the_next_one(doors: Doors) -> None:
+    priorities = list(range(-100, 101))
+    random.Random(7).shuffle(priorities)
+    made = {}
+    for priority in priorities:
+        # Each one later than the one before: time decides nothing between priorities.
+        made[priority] = doors.add(priority=priority)
+        doors.clock.turn(DAY)
+    assert list(doors.ready()) == [made[priority] for priority in range(100, -101, -1)]
+
+
+def test_due_job_does_not_overtake_a_higher_priority(doors: Doors) -> None:
+    due = doors.add(priority=0, due=START)
+    doors.clock.turn(100 * DAY)
+    urgent = doors.add(priority=1)
+    assert list(doors.ready()) == [urgent, due]
+
+
+def test_jobs_of_one_instant_stay_in_the_order_of_their_making(doors: Doors) -> None:
+    drafts = [doors.draft(number) for number in range(300)]
+    shuffled = random.Random(7).sample(drafts, len(drafts))
+    doors.enqueue(*shuffled[:150])
+    doors.enqueue(*shuffled[150:])
+    assert list(doors.ready()) == [draft.job.raw_id for draft in drafts]
+
+
+def test_batch_of_500_goes_to_all_its_queues(doors: Doors) -> None:
+    drafts = [doors.draft(queue=f"q{n % 7}", delay=n % 2 or None) for n in range(500)]
+    receipt = doors.enqueue(*drafts)
+    counts = doors.inspection.counts()
+    assert sum(counts.scheduled.values()) == sum(counts.ready.values()) == 250
+    assert set(counts.ready) == {f"q{n}" for n in range(7)}
+    assert receipt.due_us == [START + n % 2 for n in range(500)]
+
+
+@pytest.mark.parametrize("delay", [None, HOUR])
+def test_same_id_again_is_no_second_job_while_it_waits(doors: Doors, delay: int | None) -> None:
+    draft = doors.draft(delay=delay)
+    doors.enqueue(draft)
+    before = doors.schedule(), doors.ready()
+    doors.clock.turn(SECOND)
+    doors.enqueue(draft, draft)
+    assert (doors.schedule(), doors.ready()) == before
+
+
+def test_same_id_twice_in_one_batch_is_one_job(doors: Doors) -> None:
+    draft = doors.draft()
+    doors.enqueue(draft, draft)
+    assert doors.where(draft.job.raw_id) == ["ready:default"]
+    assert len(doors.worker().take(5).claims) == 1
+
+
+def test_same_id_again_is_no_second_job_while_it_runs(doors: Doors) -> None:
+    draft = doors.draft(key="k")
+    doors.enqueue(draft)
+    doors.worker().take()
+    assert not doors.enqueue(draft).held
+    assert doors.where(draft.job.raw_id) == ["leases"]
+
+
+def test_same_id_again_is_no_second_job_when_it_is_dead(doors: Doors) -> None:
+    draft = doors.draft(key="k")
+    doors.enqueue(draft)
+    doors.kill(draft.job.raw_id)
+    doors.enqueue(draft)
+    assert doors.where(draft.job.raw_id) == ["dead_letters"]
+    assert not doors.client.exists(doors.keys("holders"), doors.keys("bodies"))
+
+
+def test_key_of_a_waiting_job_gives_its_holder(doors: Doors) -> None:
+    first = doors.add(key="k", delay=HOUR)
+    receipt = doors.enqueue(doors.draft("other"), doors.draft(key="k"), doors.draft(key="l"))
+    assert receipt.held == {1: first}
+    assert len(doors.ready()) == 2
+    assert doors.client.hlen(doors.keys("bodies")) == 3
+
+
+def test_second_use_of_a_key_in_one_batch_gives_the_first_one(doors: Doors) -> None:
+    first, second = doors.draft(1, key="k"), doors.draft(2, key="k")
+    assert doors.enqueue(first, second).held == {1: first.job.raw_id}
+    assert list(doors.ready()) == [first.job.raw_id]
+
+
+def test_key_of_a_running_job_is_held(doors: Doors) -> None:
+    first = doors.add(key="k")
+    doors.worker().take()
+    assert doors.enqueue(doors.draft(key="k")).held == {0: first}
+
+
+def test_repeated_send_of_a_keyed_job_is_not_held_by_itself(doors: Doors) -> None:
+    draft = doors.draft(key="k", reject=True)
+    doors.enqueue(draft)
+    assert not doors.enqueue(draft).held
+
+
+@pytest.mark.parametrize("held_before", [True, False])
+def test_rejected_key_names_the_holder_and_stores_nothing_of_the_batch(doors: Doors, held_before: bool) -> None:
+    holder = doors.draft(key="k", reject=True)
+    batch = [doors.draft(), holder, doors.draft(key="k", reject=True), doors.draft()]
+    if held_before:
+        doors.enqueue(holder)
+        batch.remove(holder)
+    with pytest.raises(KeyHeld) as error:
+        doors.enqueue(*batch)
+    assert error.value.holder == holder.job.raw_id.hex()
+    assert error.value.index == (1 if held_before else 2)
+    assert doors.client.hlen(doors.keys("bodies")) == held_before
+    assert len(doors.ready()) == held_before
+
+
+def test_keys_of_different_tasks_do_not_meet(doors: Doors) -> None:
+    assert intake.key_digest("a.task", "k") != intake.key_digest("b.task", "k")
+
+
+@pytest.mark.parametrize("ending", [Settle.ACKNOWLEDGE, Settle.DEAD_LETTER])
+def test_key_is_free_again_when_its_job_has_ended(doors: Doors, ending: Settle) -> None:
+    doors.add(key="k")
+    worker = doors.worker()
+    worker.settle(worker.take().claims[0], ending)
+    assert not doors.enqueue(doors.draft(key="k", reject=True)).held
+
+
+@pytest.mark.parametrize("ending", [Settle.RETRY, Settle.RELEASE])
+def test_key_stays_held_while_its_job_is_tried_again(doors: Doors, ending: Settle) -> None:
+    first = doors.add(key="k")
+    worker = doors.worker()
+    worker.settle(worker.take().claims[0], ending)
+    assert doors.enqueue(doors.draft(key="k")).held == {0: first}
+
+
+def test_ready_job_rings_its_queues_bell_once(doors: Doors) -> None:
+    doors.add()
+    doors.add()
+    doors.add(queue="other", delay=HOUR)
+    bells = [doors.keys.bell("default"), doors.keys.bell("other")]
+    assert doors.rings(*bells) == [1, 0]
+
+
+def test_alarm_rings_while_nobody_promotes(doors: Doors) -> None:
+    doors.add(delay=HOUR)
+    assert doors.rings(doors.keys("alarm")) == [1]
+
+
+def test_alarm_rings_only_for_a_time_before_the_next_promotion(doors: Doors) -> None:
+    doors.add()
+    doors.promote()
+    wake_at = START + doors.config.dispatcher.sweep_us
+    assert int(doors.client.get(doors.keys("wake_at"))) == wake_at
+    doors.client.delete(doors.keys("alarm"))
+    rung = []
+    for due in (wake_at + HOUR, wake_at, wake_at - 1):
+        doors.add(due=due)
+        rung += doors.rings(doors.keys("alarm"))
+    assert rung == [0, 0, 1]
+
+
+def test_earliest_job_of_a_batch_decides_on_the_alarm(doors: Doors) -> None:
+    doors.add()
+    doors.promote()
+    soon = doors.draft(queue="b", delay=SECOND)
+    doors.enqueue(doors.draft(queue="a", delay=HOUR), soon, doors.draft(queue="c", delay=DAY))
+    assert doors.rings(doors.keys("alarm")) == [1]
+
+
+def test_first_job_of_a_new_queue_rings_the_nameless_bell(doors: Doors) -> None:
+    rung = []
+    for queue in ("a", "a", "b"):
+        doors.add(queue=queue, delay=HOUR)
+        rung += doors.rings(doors.keys("bell"))
+    assert rung == [1, 0, 1]
+    assert doors.shard.read_queues() == ["a", "b"]
+
+
+def test_full_memory_refuses_the_batch_as_a_whole(own_doors: Doors) -> None:
+    waiting = own_doors.add(delay=HOUR)
+    before = own_doors.client.dbsize()
+    own_doors.fill_memory()
+    with pytest.raises(StoreRejected) as error:
+        own_doors.enqueue(own_doors.draft(), own_doors.draft(key="k", delay=HOUR), own_doors.draft(queue="new"))
+    assert error.value.code == "OOM"
+    assert not error.value.maybe_accepted
+    assert own_doors.client.dbsize() == before
+    assert own_doors.client.hkeys(own_doors.keys("bodies")) == [waiting]
+    own_doors.free_memory()
+    own_doors.add()
+
+
+def test_flushed_scripts_are_loaded_again(doors: Doors) -> None:
+    doors.add()
+    doors.client.script_flush()
+    doors.add()
+    assert len(doors.ready()) == 2
+
+
+ODD_NAMES = {
+    "spaces": ("two words", b"two%20words"),
+    "colons": ("a:b::", b"a%3Ab%3A%3A"),
+    "braces": ("}{x}", b"%7D%7Bx%7D"),
+    "wildcards": ("*[a-z]?\\", b"%2A%5Ba-z%5D%3F%5C"),
+    "non-ASCII": ("Köln→東京", b"K%C3%B6ln%E2%86%92%E6%9D%B1%E4%BA%AC"),
+    "surrogate": ("a\ud800b", b"a%ED%A0%80b"),
+    "newline and NUL": ("\n\0", b"%0A%00"),
+    "percent": ("100%25", b"100%2525"),
+    "longest": ("q" * 200, b"q" * 200),
+}
+
+
+@pytest.mark.parametrize(("queue", "encoded"), ODD_NAMES.values(), ids=list(ODD_NAMES))
+def test_queue_of_any_name_serves_a_whole_life(doors: Doors, queue: str, encoded: bytes) -> None:
+    raw_id = doors.add(queue=queue, delay=SECOND)
+    assert doors.client.exists(b"delayq:{0}:schedule:" + encoded)
+    assert doors.shard.read_queues() == [queue]
+    doors.clock.turn(SECOND)
+    assert doors.promote().moved == 1
+    assert doors.client.exists(b"delayq:{0}:bell:" + encoded)
+    worker = doors.worker()
+    (claim,) = worker.take(1, queue).claims
+    assert (claim.queue, claim.job and claim.job.queue) == (queue, queue)
+    assert ids(worker.take(1, queue, settle=[settlement(claim, Settle.RETRY)]).claims) == []
+    doors.promote()
+    (claim,) = worker.take(1, queue).claims
+    worker.take(0, queue, settle=[settlement(claim, Settle.RELEASE)])
+    assert doors.inspection.find(raw_id).job == claim.job
+    assert doors.inspection.counts().ready == {queue: 1}
+    assert doors.operations.move(raw_id, f"{queue[:100]}!")
+    assert doors.operations.cancel(raw_id)
+    assert doors.traces(raw_id) == []
+
+
+@pytest.mark.parametrize("value", ["\0", "\ud800", 2**64, 1.5, [[]], {"": None}])
+def test_arguments_come_back_exactly(doors: Doors, value: Any) -> None:
+    doors.add(value)
+    (claim,) = doors.worker().take().claims
+    assert claim.job is not None
+    assert claim.job.args == [value]
+    assert claim.claimed_us // MS == START // MS
