@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _drafts(task: Any, number: int) -> list[Any]:
-    jobs = (task.using(delay=3600 + random.random() * 86_400).job("x" * 69) for _ in range(number))
+    jobs = (task.using(delay=3600 + random.random() * 86_400).job("x" * 60) for _ in range(number))
     return [job.draft for job in jobs]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from time import monotonic
 
 from django_delayq import registry
-from django_delayq.clock import SECOND_US
+from django_delayq.aim import Aim
 from django_delayq.exceptions import NewerBody
 from django_delayq.outcome import Decision, Ending, Outcome, Settle, decide
 from django_delayq.retry import RetryPolicy
@@ -25,6 +25,7 @@ class Dispatcher:
         self._promotion = promotion
         self._queues: Sequence[str] = ()
         self._waker = shard.waker()
+        self._aim = Aim()
         self._stopping = False
 
     def step(self) -> float | None:
@@ -32,12 +33,16 @@ class Dispatcher:
         if self._stopping:
             return None
         promoted = self.promote()
-        return promoted.sleep_us / SECOND_US
+        if promoted.moved:
+            self._aim.hit(promoted.late_us)
+        elif promoted.sleep_us <= self._aim.reach_us:
+            self._aim.early()
+        return self._aim.sleep(promoted.sleep_us)
 
     def promote(self) -> Promoted:
         """Do one whole step, knowing every queue."""
         promoted = self._promotion.promote(self._queues)
-        while promoted.queue_count > len(self._queues):
+        while promoted.queue_count != len(self._queues):
             self._queues = self._shard.read_queues()
             promoted = self._promotion.promote(self._queues)
         if promoted.lapsed:

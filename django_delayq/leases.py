@@ -68,7 +68,7 @@ class Leases:
         self.drop(lost)
         return lost
 
-    def trusted(self, lease: bytes) -> bool:
+    def trusts(self, lease: bytes) -> bool:
         """Whether the lease is surely still held, by this process's own clock."""
         with self._lock:
             held = self._held.get(lease)

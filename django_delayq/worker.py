@@ -15,7 +15,7 @@ from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import StaleExchange
 from django_delayq.job import Claim
 from django_delayq.leases import Leases
-from django_delayq.outcome import Ending, Outcome
+from django_delayq.outcome import UNSTARTED, Ending, Outcome
 from django_delayq.pace import Pace
 from django_delayq.pools.pool import Pool
 from django_delayq.settling import settle, tell
@@ -67,7 +67,7 @@ class Worker:
         self._waker = shard.waker()
         self._pace = Pace(pool.size)
         #: Called by pool threads to end the loop's sleep; set by whoever runs this part.
-        self.wake: Callable[[], None] = lambda: None
+        self.wake: Callable[[], object] = lambda: None
         self._queues: tuple[str, ...] = config.queues
         self._new_queues = self._described = False
         self._ended: deque[tuple[Claim, Outcome]] = deque()
@@ -126,6 +126,8 @@ class Worker:
             return
         if self._stop_by is None and self._pool.held < self._pool.size:
             self._hungry = True
+            # The nameless bell: there is a queue that had no job before.
+            self._new_queues = self._new_queues or bell == self._shard.keys("bell")
         else:
             self._waker.ring(bell)
 
@@ -180,13 +182,16 @@ class Worker:
         self._described = True
         self._hungry = answer.more
         self._sweep_at = monotonic() + self._sweep
-        if not self._config.queues and answer.queue_count > len(self._queues):
+        if not self._config.queues and answer.queue_count != len(self._queues):
             self._new_queues = self._hungry = True
         self._leases.add(answer.claims)
         for claim in answer.claims:
             self._running[claim.lease] = claim
         for claim in answer.claims:
-            self._pool.submit(claim, self._finished)
+            if self._stop_by is None:
+                self._pool.submit(claim, self)
+            else:
+                self.finished(claim, UNSTARTED)
 
     def _promote(self) -> None:
         """Do the dispatcher's work where none is alive: things are late then, never stuck."""
@@ -196,7 +201,11 @@ class Worker:
             if promoted.sleep_us > 0:
                 return
 
-    def _finished(self, claim: Claim, outcome: Outcome) -> None:
+    def may_begin(self, claim: Claim) -> bool:
+        """Whether the claim's lease is surely still held; asked by threads of the pool."""
+        return self._leases.trusts(claim.lease)
+
+    def finished(self, claim: Claim, outcome: Outcome) -> None:
         """Take an outcome down; called by threads of the pool."""
         self._ended.append((claim, outcome))
         if len(self._ended) == 1:

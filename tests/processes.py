@@ -103,7 +103,7 @@ class Processes:
     """Start commands for one test, whose project is tests.settings with DELAYQ as given."""
 
     def __init__(self, folder: Path, settings: Any) -> None:
-        self._folder, self._settings = folder, settings
+        self.folder, self._settings = folder, settings
         self._commands: list[Command] = []
         self._ledger = folder / "ledger"
         self.configure()
@@ -123,7 +123,7 @@ class Processes:
         """Change DELAYQ in this process and in those started from now on."""
         self._settings.DELAYQ = {**self._settings.DELAYQ, **delayq}
         text = f"from tests.settings import *\nDELAYQ = {self._settings.DELAYQ!r}\n"
-        (self._folder / "process_settings.py").write_text(text)
+        (self.folder / "process_settings.py").write_text(text)
 
     @property
     def keys(self) -> Keys:
@@ -142,11 +142,11 @@ class Processes:
         known = {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "process_settings",
-            "PYTHONPATH": os.pathsep.join([str(self._folder), str(ROOT)]),
+            "PYTHONPATH": os.pathsep.join([str(self.folder), str(ROOT)]),
             "PYTHONUNBUFFERED": "1",
             "DELAYQ_TEST_LEDGER": str(self._ledger),
         }
-        log = self._folder / f"command-{len(self._commands)}.log"
+        log = self.folder / f"command-{len(self._commands)}.log"
         self._commands.append(Command(arguments, environ={**known, **environ}, log=log, stdin=stdin))
         return self._commands[-1]
 

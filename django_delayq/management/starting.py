@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -69,4 +70,6 @@ def run_services(services: Sequence[Service]) -> None:
 def end_process() -> None:
     """End at once: a thread whose job was given back must not run on."""
     logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
     os._exit(0)

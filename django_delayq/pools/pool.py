@@ -1,13 +1,19 @@
 """Pool: what a worker needs of whatever runs its claims. Only plain values cross: a Claim in, an Outcome out."""
 
-from collections.abc import Callable
 from typing import Protocol
 
 from django_delayq.job import Claim
 from django_delayq.outcome import Outcome
 
-#: Called when a claim ended, in any thread.
-Finished = Callable[[Claim, Outcome], None]
+
+class Owner(Protocol):
+    """Who hands claims in; called in any thread."""
+
+    def may_begin(self, claim: Claim) -> bool:
+        """Whether the claim's lease is surely still held: a worker that was frozen must not begin what is another's now."""
+
+    def finished(self, claim: Claim, outcome: Outcome) -> None:
+        """Take the outcome of a claim; called once for each."""
 
 
 class Pool(Protocol):
@@ -24,8 +30,8 @@ class Pool(Protocol):
     def unbegun(self) -> int:
         """Claims taken in whose code has not begun."""
 
-    def submit(self, claim: Claim, finished: Finished) -> None:
-        """Take a claim in; `finished` is called once."""
+    def submit(self, claim: Claim, owner: Owner) -> None:
+        """Take a claim in; its owner is told when it has finished."""
 
     def waited(self) -> float:
         """Return for how many seconds the oldest claim has waited to begin."""

@@ -13,7 +13,7 @@ from django_delayq.execution import run
 from django_delayq.job import Claim
 from django_delayq.outcome import UNSTARTED, Outcome
 from django_delayq.pools.alone import Alone
-from django_delayq.pools.pool import Finished
+from django_delayq.pools.pool import Owner
 
 
 class ThreadPool:
@@ -21,7 +21,7 @@ class ThreadPool:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._inbox: queue.SimpleQueue[tuple[Claim, Finished]] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[tuple[Claim, Owner]] = queue.SimpleQueue()
         # When each claim in the inbox was submitted; a queue cannot be looked into.
         self._since: deque[float] = deque()
         self._lock = threading.Lock()
@@ -43,12 +43,12 @@ class ThreadPool:
         """Claims taken in whose code has not begun."""
         return self._inbox.qsize()
 
-    def submit(self, claim: Claim, finished: Finished) -> None:
-        """Take a claim in; `finished` is called once, in a thread of the pool or in `withdraw()`."""
+    def submit(self, claim: Claim, owner: Owner) -> None:
+        """Take a claim in; its owner is told when it has finished, by a thread of the pool or by `withdraw()`."""
         with self._lock:
             self._held += 1
         self._since.append(monotonic())
-        self._inbox.put((claim, finished))
+        self._inbox.put((claim, owner))
 
     def waited(self) -> float:
         """Return for how many seconds the oldest claim has waited to begin."""
@@ -61,9 +61,9 @@ class ThreadPool:
         """Finish all claims that have not begun as unstarted."""
         try:
             while True:
-                claim, finished = self._inbox.get_nowait()
+                claim, owner = self._inbox.get_nowait()
                 self._since.popleft()
-                self._end(claim, finished, UNSTARTED)
+                self._end(claim, owner, UNSTARTED)
         except queue.Empty:
             return
 
@@ -73,12 +73,14 @@ class ThreadPool:
 
     def _work(self) -> None:
         while True:
-            claim, finished = self._inbox.get()
+            claim, owner = self._inbox.get()
             self._since.popleft()
-            outcome: Outcome = self._alone.run(claim) if claim.attempts.suspect else run(claim)
-            self._end(claim, finished, outcome)
+            if owner.may_begin(claim):
+                self._end(claim, owner, self._alone.run(claim) if claim.attempts.suspect else run(claim))
+            else:
+                self._end(claim, owner, UNSTARTED)
 
-    def _end(self, claim: Claim, finished: Finished, outcome: Outcome) -> None:
+    def _end(self, claim: Claim, owner: Owner, outcome: Outcome) -> None:
         with self._lock:
             self._held -= 1
-        finished(claim, outcome)
+        owner.finished(claim, outcome)

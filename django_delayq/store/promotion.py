@@ -24,6 +24,8 @@ class Promoted:
     #: µs until the next thing to do: 0 if more is due now.
     sleep_us: int
     moved: int
+    #: µs that the oldest job moved was late.
+    late_us: int
     #: Number of queues there are; knowing fewer, the caller reads them and steps again at once.
     queue_count: int
     #: Dead letters dropped for their age or number.
@@ -80,8 +82,10 @@ class Promotion:
             ],
             more_keys=[key for queue in queues for key in (keys.schedule(queue), keys.ready(queue), keys.bell(queue))],
         )
-        sleep_us, moved, queue_count, trimmed, *lapsed = reply
-        return Promoted(sleep_us=sleep_us, moved=moved, queue_count=queue_count, trimmed=trimmed, lapsed=lapsed)
+        sleep_us, moved, late_us, queue_count, trimmed, *lapsed = reply
+        return Promoted(
+            sleep_us=sleep_us, moved=moved, late_us=late_us, queue_count=queue_count, trimmed=trimmed, lapsed=lapsed
+        )
 
     def read_lapsed(self, leases: Sequence[bytes]) -> list[Lapsed]:
         """Return what is needed to judge lapsed leases, in one round trip."""

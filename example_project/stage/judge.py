@@ -6,6 +6,7 @@ from datetime import timedelta
 from statistics import median
 
 from market.ledger import Ending, LedgerEntry
+from market.templatetags.moments import late
 from stage.plan import Fate, Plan
 
 #: A worker knows when its job was due to the millisecond; the plan knows it exactly.
@@ -60,10 +61,12 @@ def faults(finding: Finding) -> Iterable[str]:
     if not runs:
         yield "never ran"
         return
-    yield from (f"attempt {run.attempt} began {plan.due - run.started} early" for run in runs if run.started < plan.due)
+    yield from (
+        f"attempt {run.attempt} began {late(plan.due - run.started)} early" for run in runs if run.started < plan.due
+    )
     yield from (f"attempt {run.attempt} began before its own time" for run in runs if run.started < run.due)
     if not timedelta(0) <= plan.due - runs[0].due < MILLISECOND:
-        yield f"was due {runs[0].due - plan.due} from the time it was given"
+        yield f"was due {late(abs(runs[0].due - plan.due))} from the time it was given"
     if len({run.job_id for run in runs}) != 1:
         yield "ran as more than one job"
     yield from order_faults(runs)
@@ -98,5 +101,5 @@ def order_faults(runs: Sequence[LedgerEntry]) -> Iterable[str]:
 
 def lateness(findings: Iterable[Finding]) -> tuple[timedelta, timedelta] | None:
     """The median and the greatest lateness of first attempts."""
-    late = [finding.runs[0].started - finding.plan.due for finding in findings if finding.runs]
-    return (median(late), max(late)) if late else None
+    delays = [finding.runs[0].started - finding.plan.due for finding in findings if finding.runs]
+    return (median(delays), max(delays)) if delays else None

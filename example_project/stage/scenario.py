@@ -6,18 +6,19 @@ market take less than one.
 
 import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.db.models import Max, Q
+from django.utils import timezone
 
 from django_delayq import JobHandle
 from market import rehearsals, sales, tasks
 from market.ledger import Ending, LedgerEntry
 from market.models import Notice, Sale, State
 from market.templatetags.moments import span
-from stage.console import Console
+from stage.console import Console, name_of
 from stage.judge import Finding, judge, match
 from stage.plan import Fate, Plan
 from stage.processes import Processes
@@ -42,7 +43,7 @@ class Scenario:
         #: The ledger as far as it was read, and the runs in it that had not ended then.
         self._last = LedgerEntry.objects.aggregate(last=Max("pk"))["last"] or 0
         self._open: set[int] = set()
-        self._killed = False
+        self._killed_at: datetime | None = None
         players = get_user_model().objects
         self.demo, self.mira = players.get(username="demo"), players.get(username="mira")
 
@@ -130,11 +131,14 @@ class Scenario:
             self._last = max(self._last, entry.pk)
             if entry.ended is None:
                 self._open.add(entry.pk)
-                if entry.task == "ponder" and not self._killed:
+                if entry.task == "ponder" and self._killed_at is None:
                     self.kill_worker()
                 continue
             self._open.discard(entry.pk)
             self.console.run(entry)
+            if entry.recovered and self._killed_at:
+                after = span(entry.started - self._killed_at)
+                self.console.event("recovered", name_of(entry), f"began again {after} after the kill", "warm")
             if entry.task == "open_sale" and entry.ending == Ending.DONE:
                 self.offer(entry.sale_id)
 
@@ -148,8 +152,8 @@ class Scenario:
 
     def kill_worker(self) -> None:
         """End the worker by SIGKILL while it runs a job, and start another."""
-        self._killed = True
         self.processes.kill("worker")
+        self._killed_at = timezone.now()
         self.console.event("killed", "the worker", "kill -9, in the middle of a job", "bad")
         pid = self.processes.start("worker", "run_worker")
         self.console.event("started", "another worker", f"pid {pid}")

@@ -124,12 +124,12 @@ def signal_worker(number: int, path: str) -> None:
 
 
 @delayed_task(retry=RetryPolicy(max_attempts=3, base=0.01, cap=0.02))
-def crash_then_fork(path: str) -> None:
-    """End the process at the first attempt; at the next, use processes as a task may."""
+def crash_then_start_process(path: str) -> None:
+    """End the process at the first attempt; at the next, start a process as any task may."""
     note_run()
     if current_job().attempt == 1:
         os._exit(9)
-    process = multiprocessing.get_context("fork").Process(target=open, args=(path, "w"))
+    process = multiprocessing.get_context("spawn").Process(target=open, args=(path, "w"))
     process.start()
     process.join()
 

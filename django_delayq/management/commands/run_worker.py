@@ -46,7 +46,7 @@ class Command(BaseCommand):
 
     def _run(self, config: Config, store: Store, chosen: WorkerConfig, options: dict[str, Any]) -> None:
         pool = ThreadPool(chosen.concurrency)
-        services = []
+        services: list[Service] = []
         for shard in store.shards:
             worker = Worker(
                 shard=shard,
@@ -57,9 +57,9 @@ class Command(BaseCommand):
                 sweep_us=config.dispatcher.sweep_us,
                 drain=options["drain"],
             )
-            service = Service(worker, name=f"Worker of {shard.place}")
-            worker.wake = service.wake
-            services.append(service)
+            # A slot that one shard's job leaves is the next shard's chance: every part is woken.
+            worker.wake = lambda: [service.wake() for service in services]
+            services.append(Service(worker, name=f"Worker of {shard.place}"))
         if options["reload"]:
             _stop_before_reload(services)
         if options["verbosity"]:

@@ -13,7 +13,7 @@
 
   function remaining(ms) {
     if (ms <= 0) return "now";
-    if (ms < 10000) return `${(Math.ceil(ms / 100) / 10).toFixed(1)} s`;
+    if (ms < 9950) return `${(Math.ceil(ms / 100) / 10).toFixed(1)} s`;
     const seconds = Math.ceil(ms / 1000);
     const [days, hours] = [Math.floor(seconds / 86400), Math.floor(seconds / 3600) % 24];
     const minutes = Math.floor(seconds / 60) % 60;

@@ -1,0 +1,87 @@
+"""Invariants: what must be true of the whole of Redis after every step."""
+
+from collections import Counter
+from typing import Any
+
+from django_delayq.attempts import Attempts
+from django_delayq.codec import decode_head
+from django_delayq.store.keys import Keys
+from tests.machine.model import Model, Place
+from tests.machine.picture import foretold, noun_of, plain
+
+#: What a job may be in, and the key its records are in meanwhile.
+PLACES = {"schedule": "bodies", "ready": "bodies", "leases": "bodies", "dead_letters": "dead_bodies"}
+
+
+def check(model: Model, picture: dict[str, Any], keys: Keys) -> None:
+    """Check them all."""
+    check_each_job_is_in_one_place(picture, keys)
+    check_nothing_is_early(model, picture, keys)
+    check_redis_equals_the_model(model, picture, keys)
+    check_attempts_are_counted(model)
+    check_work_is_known_of(model, picture, keys)
+    check_the_next_promotion_is_in_time(model, picture, keys)
+
+
+def check_redis_equals_the_model(model: Model, picture: dict[str, Any], keys: Keys) -> None:
+    """Every key and value; said per key, since a difference of two large dicts cannot be read."""
+    found, told = plain(picture, keys), foretold(model, keys)
+    for name in sorted(found.keys() | told.keys()):
+        assert found.get(name) == told.get(name), (
+            f"{name}\n  holds     {found.get(name)!r}\n  must hold {told.get(name)!r}"
+        )
+
+
+def check_each_job_is_in_one_place(picture: dict[str, Any], keys: Keys) -> None:
+    """Whatever has a body is in exactly one place, and the other way round."""
+    places: dict[str, Counter[bytes]] = {"bodies": Counter(), "dead_bodies": Counter()}
+    for name, value in picture.items():
+        if (noun := noun_of(name, keys)) in PLACES:
+            places[PLACES[noun]].update(member[:12] for member in value)
+    for noun, found in places.items():
+        bodies = picture.get(keys(noun), {})
+        assert found == Counter(bodies.keys()), f"{noun} has {sorted(bodies)}, the places have {found}"
+    leased = {lease[:12] for lease in picture.get(keys("leases"), {})}
+    assert leased == set(picture.get(keys("running"), {})), "running differs from leases"
+
+
+def check_nothing_is_early(model: Model, picture: dict[str, Any], keys: Keys) -> None:
+    """What is ready or claimed was due."""
+    for job in model.jobs.values():
+        taken = job.member in picture.get(keys.ready(job.queue), {}) or job.lease in picture.get(keys("leases"), {})
+        assert not taken or job.due_us <= model.now, f"{job} was promoted early, at {model.now}"
+
+
+def check_attempts_are_counted(model: Model) -> None:
+    """The record tells as many attempts as ended, and the running one is within the policy."""
+    for job in model.jobs.values():
+        attempts = Attempts.unpack(job.record)
+        assert (attempts.ended, attempts.suspect) == (job.ended, job.suspect), f"{job} has the record {attempts}"
+        running = job.place is not Place.DEAD
+        assert job.ended + running <= job.max_attempts, f"{job} is tried more often than its policy says"
+        assert decode_head(job.body).member(job.raw_id) == job.member
+        assert decode_head(job.body).queue == job.queue
+
+
+def check_work_is_known_of(model: Model, picture: dict[str, Any], keys: Keys) -> None:
+    """Where something is ready a bell was rung, or who heard it has not looked yet."""
+    for name, value in picture.items():
+        if noun_of(name, keys) in ("bell", "alarm"):
+            assert value == 1, f"{name} was rung {value} times"
+    for job in model.at(Place.READY):
+        rung = keys.bell(job.queue) in picture
+        assert rung or job.queue in model.heard, f"nobody knows of {job}"
+    assert keys("bell") in picture or not model.unheard_queue, "nobody was told of a new queue"
+
+
+def check_the_next_promotion_is_in_time(model: Model, picture: dict[str, Any], keys: Keys) -> None:
+    """The dispatcher comes before anything is due, or the alarm was rung, or who heard it has not looked yet."""
+    if keys("alarm") in picture or model.alarm_heard:
+        return
+    for job in model.at(Place.SCHEDULED):
+        latest = max(job.score, model.promoted_at)
+        assert model.wake_at is not None and model.wake_at <= latest, f"the dispatcher oversleeps {job}"
+    for job in model.at(Place.CLAIMED):
+        # A lease that had lapsed at the last promotion was told to the dispatcher.
+        told = job.score <= model.promoted_at
+        assert model.wake_at is None or told or model.wake_at <= job.score, f"the dispatcher oversleeps {job}"

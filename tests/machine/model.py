@@ -1,0 +1,317 @@
+"""Model: what Redis must hold after each step, in plain Python; a job is in one place because it has one field for it."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from django_delayq.codec import with_queue
+from django_delayq.draft import Draft
+from django_delayq.job import Flag
+from django_delayq.outcome import Ending
+from django_delayq.store.intake import key_digest
+
+HOUR_US = 3_600_000_000
+
+
+class Place(StrEnum):
+    """Where a job that has not ended is."""
+
+    SCHEDULED = "scheduled"
+    READY = "ready"
+    CLAIMED = "claimed"
+    DEAD = "dead"
+
+
+class KeyTaken(Exception):
+    """The key is another job's: number in the batch, id of the holder."""
+
+
+@dataclass
+class ModelJob:
+    """One job."""
+
+    member: bytes
+    body: bytes
+    queue: str
+    digest: bytes | None
+    max_attempts: int
+    place: Place = Place.READY
+    #: Due time, rank, lease end or time of death (µs).
+    score: int = 0
+    #: Nothing may start it before (µs).
+    due_us: int = 0
+    token: bytes = b""
+    claimed_us: int = 0
+    rank: int = 0
+    #: Ended attempts, counted here and not read from the record.
+    ended: int = 0
+    suspect: bool = False
+    record: bytes = b""
+
+    @property
+    def raw_id(self) -> bytes:
+        return self.member[:12]
+
+    @property
+    def lease(self) -> bytes:
+        return self.member + self.token
+
+    @property
+    def waits(self) -> bool:
+        return self.place in (Place.SCHEDULED, Place.READY)
+
+    def has(self, flag: Flag) -> bool:
+        return bool(self.member[13] & flag)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """An attempt that ended: its lease, how, and what the one who settles wrote."""
+
+    lease: bytes
+    ending: Ending
+    delay_us: int
+    record: bytes
+
+
+@dataclass
+class Told:
+    """What a worker must be told by an exchange."""
+
+    lost: frozenset[bytes]
+    more: bool
+    claims: list[ModelJob]
+
+
+@dataclass
+class Model:
+    """All jobs, and who knows of them. `now` is turned by the machine."""
+
+    lease_us: int
+    head_start_ms: int
+    dead_max_count: int
+    dead_max_age_us: int
+    now: int = 0
+    jobs: dict[bytes, ModelJob] = field(default_factory=dict)
+    tally: Counter[str] = field(default_factory=Counter)
+    queues: set[str] = field(default_factory=set)
+    #: Worker -> last seen; and its last exchange: number, lost leases, claimed leases.
+    workers: dict[bytes, int] = field(default_factory=dict)
+    exchanges: dict[bytes, tuple[int, frozenset[bytes], list[bytes]]] = field(default_factory=dict)
+    described: set[bytes] = field(default_factory=set)
+    wake_at: int | None = None
+    promoted_at: int = 0
+    #: Queues whose bell somebody heard who has not looked since; the same for the alarm; a queue nobody heard of.
+    heard: set[str] = field(default_factory=set)
+    alarm_heard: bool = False
+    unheard_queue: bool = False
+
+    def holder(self, digest: bytes) -> bytes | None:
+        """Return the id of the living job with that key."""
+        alive = (job for job in self.jobs.values() if job.place is not Place.DEAD)
+        return next((job.raw_id for job in alive if job.digest == digest), None)
+
+    def leased(self, lease: bytes) -> ModelJob | None:
+        """Return the job that is claimed under exactly this lease."""
+        job = self.jobs.get(lease[:12])
+        return job if job and job.place is Place.CLAIMED and job.lease == lease else None
+
+    def enqueue(self, drafts: Sequence[Draft]) -> dict[int, bytes]:
+        """Accept a batch or, by `KeyTaken`, nothing; return who holds the keys of those not stored."""
+        fresh: dict[bytes, Draft] = {}
+        taken: dict[bytes, bytes] = {}
+        held: dict[int, bytes] = {}
+        for number, draft in enumerate(drafts):
+            raw_id, digest = draft.job.raw_id, _digest(draft)
+            holder = taken.get(digest) or self.holder(digest) if digest else None
+            if holder is not None and holder != raw_id:
+                if draft.reject:
+                    raise KeyTaken(number, holder)
+                held[number] = holder
+                continue
+            if digest:
+                taken[digest] = raw_id
+            if raw_id not in self.jobs:
+                fresh.setdefault(raw_id, draft)
+        for raw_id, draft in fresh.items():
+            job = ModelJob(
+                draft.job.member, draft.body, draft.job.queue, _digest(draft), draft.job.retry.max_attempts
+            )
+            self.jobs[raw_id] = job
+            self.tally["enqueued"] += 1
+            self._wait(job, self.now + (draft.delay_us or 0) if draft.due_us is None else draft.due_us)
+        return held
+
+    def promote(self, queues: Sequence[str], limit: int) -> tuple[int, int, set[bytes]]:
+        """Move what is due, drop what is old; return jobs moved, dead letters dropped, lapsed leases."""
+        due = sorted((jobs for queue in queues if (jobs := self.due(queue))), key=lambda jobs: jobs[0].score)
+        moved, share = 0, max(1, limit // max(1, len(due)))
+        for jobs in due:
+            for job in jobs[: min(share, limit - moved)]:
+                job.place, job.score = Place.READY, self.rank(job, job.score)
+                moved += 1
+        for worker in [worker for worker, seen in self.workers.items() if seen <= self.now - HOUR_US]:
+            del self.workers[worker]
+            self.exchanges.pop(worker, None)
+            self.described.discard(worker)
+        dead = sorted(self.at(Place.DEAD), key=lambda job: (job.score, job.raw_id))
+        old = [job for job in dead if job.score <= self.now - self.dead_max_age_us]
+        old = old or dead[: max(0, len(dead) - self.dead_max_count)]
+        for job in old:
+            self._end(job, "trimmed")
+        self.promoted_at, self.alarm_heard = self.now, False
+        lapsed = {job.lease for job in self.at(Place.CLAIMED) if job.score <= self.now}
+        return moved, len(old), lapsed
+
+    def exchange(
+        self, token: bytes, ended: Sequence[Ended], queues: Sequence[str], *, want: int, strict: bool
+    ) -> Told:
+        """Settle what still holds its lease, then claim."""
+        worker, number = token[:8], int.from_bytes(token[8:])
+        lost = frozenset(item.lease for item in ended if not self.leased(item.lease))
+        for item in ended:
+            if item.lease not in lost:
+                self._settle(self.jobs[item.lease[:12]], item)
+        claims = self._takeable(queues, strict)[:want]
+        for place, job in enumerate(claims):
+            if job.suspect or job.has(Flag.LARGE):
+                claims = claims[: place or 1]
+                break
+        for job in claims:
+            job.rank, job.place, job.score = job.score, Place.CLAIMED, self.now + self.lease_us
+            job.token, job.claimed_us = token, self.now
+        self.workers[worker] = self.now
+        self.described.add(worker)
+        self.exchanges[worker] = number, lost, [job.lease for job in claims]
+        if want:
+            self.heard -= set(queues)
+        return Told(lost, bool(want and self._takeable(queues, strict)), claims)
+
+    def repeat(self, worker: bytes) -> Told:
+        """Return what a worker is told that sends its last exchange again: what it still holds of it."""
+        _, lost, leases = self.exchanges[worker]
+        return Told(lost, True, [job for lease in leases if (job := self.leased(lease))])
+
+    def heartbeat(self, worker: bytes, leases: Sequence[bytes]) -> set[bytes]:
+        """Push lease ends on; return the lost ones."""
+        self.workers[worker] = self.now
+        for lease in leases:
+            if job := self.leased(lease):
+                job.score = self.now + self.lease_us
+        return {lease for lease in leases if not self.leased(lease)}
+
+    def reclaim(self, items: Sequence[Ended]) -> int:
+        """Take back what is still lapsed under the same lease; return for how many."""
+        carried_out = 0
+        for item in items:
+            job = self.leased(item.lease)
+            if job and job.score <= self.now:
+                self._settle(job, item)
+                carried_out += 1
+        return carried_out
+
+    def cancel(self, raw_id: bytes) -> bool:
+        """End a job that waits."""
+        job = self.jobs.get(raw_id)
+        if job is None or not job.waits:
+            return False
+        self._end(job, "cancelled")
+        return True
+
+    def reschedule(self, raw_id: bytes, due_us: int) -> int | None:
+        """Give a job that waits another time."""
+        job = self.jobs.get(raw_id)
+        if job is None or not job.waits:
+            return None
+        self._wait(job, due_us)
+        return job.due_us
+
+    def move(self, raw_id: bytes, queue: str) -> bool:
+        """Give a job that waits another queue."""
+        job = self.jobs.get(raw_id)
+        if job is None or not job.waits:
+            return False
+        job.queue, job.body = queue, with_queue(job.body, queue)
+        self._know(queue)
+        return True
+
+    def requeue(self, raw_id: bytes, died_us: int, delay_us: int) -> int | None:
+        """Revive a dead letter, unless its key is another's."""
+        job = self._dead(raw_id, died_us)
+        if job is None:
+            return None
+        if job.digest and (holder := self.holder(job.digest)):
+            raise KeyTaken(0, holder)
+        job.ended, job.suspect = 0, False
+        job.record = b"\0\0\0" + job.record[3:] if len(job.record) > 3 else b""
+        self._wait(job, self.now + delay_us)
+        return job.due_us
+
+    def discard(self, raw_id: bytes, died_us: int) -> bool:
+        """Drop a dead letter."""
+        job = self._dead(raw_id, died_us)
+        if job is not None:
+            self._end(job, "discarded")
+        return job is not None
+
+    def at(self, place: Place) -> list[ModelJob]:
+        """Return the jobs in one place."""
+        return [job for job in self.jobs.values() if job.place is place]
+
+    def rank(self, job: ModelJob, time_us: int) -> int:
+        """Priority first, then time; what its caller delayed has a head start."""
+        head_start = self.head_start_ms if job.has(Flag.DELAYED) else 0
+        return job.member[12] * 2**45 + time_us // 1_000 - head_start
+
+    def due(self, queue: str) -> list[ModelJob]:
+        """Return what is due in a queue, oldest first."""
+        due = [job for job in self.at(Place.SCHEDULED) if job.queue == queue and job.score <= self.now]
+        return sorted(due, key=lambda job: (job.score, job.member))
+
+    def _takeable(self, queues: Sequence[str], strict: bool) -> list[ModelJob]:
+        order = {queue: place for place, queue in enumerate(queues)}
+        ready = [job for job in self.at(Place.READY) if job.queue in order]
+        if strict:
+            return sorted(ready, key=lambda job: (order[job.queue], job.score, job.member))
+        return sorted(ready, key=lambda job: (job.score, order[job.queue], job.member))
+
+    def _settle(self, job: ModelJob, item: Ended) -> None:
+        if item.ending is Ending.SUCCEEDED:
+            return self._end(job, "done")
+        if item.ending is Ending.UNSTARTED:
+            job.place, job.score = Place.READY, job.rank
+            return None
+        job.ended += 1
+        job.suspect = item.ending in (Ending.CRASHED, Ending.LAPSED)
+        job.record = item.record
+        if item.ending is Ending.ASKED_DEAD or job.ended >= job.max_attempts:
+            job.place, job.score = Place.DEAD, self.now
+        else:
+            job.place, job.score = Place.SCHEDULED, self.now + item.delay_us
+            job.due_us = job.score
+        return None
+
+    def _dead(self, raw_id: bytes, died_us: int) -> ModelJob | None:
+        job = self.jobs.get(raw_id)
+        return job if job and job.place is Place.DEAD and job.score == died_us else None
+
+    def _wait(self, job: ModelJob, due_us: int) -> None:
+        job.due_us = max(self.now, due_us)
+        if due_us > self.now:
+            job.place, job.score = Place.SCHEDULED, due_us
+        else:
+            job.place, job.score = Place.READY, self.rank(job, self.now)
+        self._know(job.queue)
+
+    def _know(self, queue: str) -> None:
+        self.unheard_queue |= queue not in self.queues
+        self.queues.add(queue)
+
+    def _end(self, job: ModelJob, how: str) -> None:
+        del self.jobs[job.raw_id]
+        self.tally[how] += 1
+
+
+def _digest(draft: Draft) -> bytes | None:
+    return key_digest(draft.job.task, draft.job.key) if draft.job.key is not None else None

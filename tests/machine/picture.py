@@ -1,0 +1,90 @@
+"""Picture: the whole of Redis as it is, and as the model says it must be. The bells are looked at apart."""
+
+from collections import defaultdict
+from typing import Any
+from urllib.parse import unquote
+
+from redis import Redis
+
+from django_delayq.store.keys import CATALOGUE, Keys
+from tests.machine.model import Model, Place
+
+#: Lists of at most one that say "look": judged by what they promise, not by what is in them.
+HINTS = ("bell", "alarm")
+
+
+def read(client: Redis, keys: Keys) -> dict[str, Any]:
+    """Return every key with its value; all are in the catalogue, have its type, and none has a TTL."""
+    names = [name.decode() for name in client.keys("*")]
+    pipeline = client.pipeline(transaction=False)
+    for name in names:
+        noun = noun_of(name, keys)
+        assert noun in CATALOGUE, f"{name} is not in the catalogue"
+        pipeline.pttl(name)
+        match CATALOGUE[noun][0]:
+            case "zset":
+                pipeline.zrange(name, 0, -1, withscores=True)
+            case "hash":
+                pipeline.hgetall(name)
+            case "set":
+                pipeline.smembers(name)
+            case "list":
+                pipeline.llen(name)
+            case _:
+                pipeline.get(name)
+    answers = pipeline.execute()
+    for name, ttl in zip(names, answers[::2], strict=True):
+        assert ttl == -1, f"{name} has a TTL"
+    values = (dict(value) if isinstance(value, list) else value for value in answers[1::2])
+    return dict(zip(names, values, strict=True))
+
+
+def noun_of(name: str, keys: Keys) -> str:
+    """Return the catalogue's word for a key, which must be named as `Keys` names it."""
+    noun, _, queue = name.removeprefix(keys("")).partition(":")
+    if queue:
+        assert name == getattr(keys, noun)(unquote(queue)), f"{name} is not what Keys would build"
+    return noun
+
+
+def plain(picture: dict[str, Any], keys: Keys) -> dict[str, Any]:
+    """Return the part of a picture that the model foretells to the byte."""
+    told = {name: value for name, value in picture.items() if noun_of(name, keys) not in HINTS}
+    if keys("exchanges") in told:
+        # The answers kept in there are proved by repeating exchanges.
+        exchanges = told[keys("exchanges")]
+        told[keys("exchanges")] = {worker: int.from_bytes(kept[:8]) for worker, kept in exchanges.items()}
+    return told
+
+
+def foretold(model: Model, keys: Keys) -> dict[str, Any]:
+    """Return what `plain` must be."""
+    told: dict[str, Any] = defaultdict(dict)
+    for raw_id, job in model.jobs.items():
+        extra = b"\1" + job.digest if job.digest else b""
+        if job.place is Place.DEAD:
+            told[keys("dead_letters")][raw_id] = job.score
+            sizes = len(job.record).to_bytes(4) + len(extra).to_bytes(4)
+            told[keys("dead_bodies")][raw_id] = sizes + job.member + job.record + extra + job.body
+            continue
+        told[keys("bodies")][raw_id] = job.body
+        if job.record:
+            told[keys("attempts")][raw_id] = job.record
+        if job.digest:
+            told[keys("extras")][raw_id] = extra
+            told[keys("holders")][job.digest] = job.member
+        if job.place is Place.CLAIMED:
+            told[keys("leases")][job.lease] = job.score
+            run = job.token + job.claimed_us.to_bytes(8) + job.rank.to_bytes(8) + b"\0"
+            told[keys("running")][raw_id] = run
+        else:
+            key = keys.schedule(job.queue) if job.place is Place.SCHEDULED else keys.ready(job.queue)
+            told[key][job.member] = job.score
+    if model.queues:
+        told[keys("queues")] = {queue.encode() for queue in model.queues}
+    told[keys("workers")] = model.workers
+    told[keys("exchanges")] = {worker: number for worker, (number, _, _) in model.exchanges.items()}
+    told[keys("descriptions")] = {worker: b"driven" for worker in model.described}
+    if model.wake_at is not None:
+        told[keys("wake_at")] = str(model.wake_at).encode()
+    return {name: value for name, value in told.items() if value}

@@ -1,0 +1,174 @@
+"""Roads: rare orders of events as one rule each, for random steps seldom walk them."""
+
+
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from django_delayq.outcome import Ending
+from tests.machine.actors import DrivenWorker
+from tests.machine.model import Place
+from tests.machine.steps import ENDINGS, Ask, Steps, asks, endings, picks
+
+DAY_US = 86_400_000_000
+
+
+class Roads(Steps):
+    """All rules."""
+
+    @rule(ending=st.sampled_from(ENDINGS), again=st.sampled_from([0, 1]))
+    def lease_is_lost_then_claimed_again_then_the_first_worker_settles(self, ending: Ending, again: int) -> None:
+        """Also where it is the same process that claims it again: the token is another one."""
+        first = self.workers[0]
+        if not self.claimed(first):
+            return
+        second, late = self.workers[again], list(first.held)
+        self.lapse()
+        self.look()
+        second.exchange(8)
+        self.check()
+        first.held = late
+        first.exchange(0, endings=[ending] * len(late))
+        self.check()
+
+    @rule(ended=endings, most=st.integers(1, 3))
+    def worker_crashes_between_claim_and_settle(self, ended: list[Ending], most: int) -> None:
+        """Until its jobs are dead: each is tried as often as its policy says and no more, suspects one at a time."""
+        for _ in range(most):
+            if not self.claimed(self.workers[0]):
+                return
+            self.workers[0] = DrivenWorker(self.world)
+            self.lapse()
+            self.look()
+        self.workers[1].exchange(8, endings=ended)
+
+    @rule(batch=st.lists(asks, min_size=2, max_size=3), ended=endings, carried_out=st.integers(0, 2))
+    def reply_is_lost_and_the_exchange_repeated_late(
+        self, batch: list[Ask], ended: list[Ending], carried_out: int
+    ) -> None:
+        """Meanwhile some of what it claimed is taken back; the repeat brings what is still held, settled once."""
+        worker = self.worker(0)
+        self.enqueue(batch)
+        worker.exchange(8, endings=ended, reply_lost=True)
+        self.check()
+        self.turn_to_lease_end()
+        self.dispatchers[0].step()
+        self.dispatchers[0].carry_out(carried_out)
+        self.check()
+        if worker.code in self.world.model.exchanges:
+            worker.repeat()
+            self.check()
+            worker.exchange(1, endings=[Ending.SUCCEEDED] * len(worker.held))
+
+    @rule(first=st.sampled_from(["cancel", "claim"]), ask=asks)
+    def cancel_races_claim(self, first: str, ask: Ask) -> None:
+        """Whoever comes first wins; a job that was cancelled is never claimed."""
+        raw_id = self.enqueue([ask])[0]
+        actions = [lambda: self.workers[0].exchange(8), lambda: self.cancel_one(raw_id)]
+        for action in reversed(actions) if first == "cancel" else actions:
+            action()
+            self.check()
+
+    @rule(cure=st.sampled_from(["cancel", "finish"]), delay_us=st.sampled_from([0, 1]))
+    def dead_letter_is_requeued_while_its_key_is_taken(self, cure: str, delay_us: int) -> None:
+        """It is refused, and let back once the other job has let the key go."""
+        worker = self.fresh_worker()
+        dead = self.enqueue([Ask(key="m", max_attempts=1)])[0]
+        worker.exchange(9)
+        worker.exchange(0, endings=[Ending.ASKED_DEAD] * len(worker.held))
+        other = self.enqueue([Ask(key="m")])[0]
+        letter = self.world.model.jobs.get(dead)
+        if letter is None or letter.place is not Place.DEAD:
+            return
+        self.requeue_one(dead, letter.score, delay_us)
+        self.check()
+        if cure == "cancel":
+            self.cancel_one(other)
+        else:
+            worker.exchange(9)
+            worker.exchange(0, endings=[Ending.SUCCEEDED] * len(worker.held))
+        self.check()
+        self.requeue_one(dead, letter.score, delay_us)
+        # Who looked at the page before that presses the button too.
+        self.requeue_one(dead, letter.score, delay_us)
+
+    @rule(off=st.sampled_from([0, 1]), revived=st.integers(0, 4))
+    def late_heartbeat_revives_what_was_judged(self, off: int, revived: int) -> None:
+        """Two dispatchers read that leases lapsed; a heartbeat comes before they write."""
+        worker = self.workers[0]
+        if not self.claimed(worker):
+            return
+        self.turn_to_lease_end(off)
+        for dispatcher in self.dispatchers:
+            dispatcher.step()
+        worker.heartbeat(worker.held[:revived])
+        for dispatcher in self.dispatchers:
+            dispatcher.carry_out()
+            self.check()
+
+    @rule(ask=asks, off=st.sampled_from([-1, 0]))
+    def job_is_promoted_at_its_moment(self, ask: Ask, off: int) -> None:
+        """Not a microsecond before, and not one after."""
+        self.enqueue([ask])
+        self.turn_to_next(off)
+        self.dispatchers[1].step()
+        self.check()
+        self.workers[1].exchange(3)
+
+    @rule(endings=st.lists(st.sampled_from(ENDINGS[1:]), min_size=2, max_size=5), ask=asks)
+    def one_job_fails_again_and_again(self, endings: list[Ending], ask: Ask) -> None:
+        """Through back-offs, releases and crashes: its attempts are counted right."""
+        worker = self.fresh_worker()
+        raw_id = self.enqueue([ask])[0]
+        for ending in endings:
+            job = self.world.model.jobs.get(raw_id)
+            if job is None or job.place is not Place.SCHEDULED and job.place is not Place.READY:
+                return
+            self.world.turn_to(max(self.world.model.now, job.due_us))
+            self.dispatchers[0].step()
+            worker.exchange(1, queues=[job.queue])
+            worker.exchange(0, endings=[ending] * len(worker.held))
+            self.check()
+
+    @rule(by=st.sampled_from(["age", "number"]))
+    def dead_letters_are_trimmed(self, by: str) -> None:
+        """Those too old, else those too many; a key of theirs was let go before."""
+        worker = self.fresh_worker()
+        self.enqueue([Ask(key=None if by == "age" else "n", priority=100) for _ in range(2)])
+        self.enqueue([Ask(priority=100) for _ in range(4)])
+        worker.exchange(8)
+        worker.exchange(8, endings=[Ending.ASKED_DEAD] * len(worker.held))
+        if by == "age":
+            self.world.turn_to(self.world.model.now + DAY_US)
+        self.dispatchers[0].step()
+
+    def claimed(self, worker: DrivenWorker) -> bool:
+        """Have a worker hold something that it knows of."""
+        self.enqueue([Ask(), Ask(key="k")])
+        worker.exchange(8)
+        self.check()
+        return any(self.world.model.leased(claim.lease) for claim in worker.held)
+
+    def cancel_one(self, raw_id: bytes) -> None:
+        assert self.world.operations.cancel(raw_id) == self.world.model.cancel(raw_id)
+
+    def fresh_worker(self) -> DrivenWorker:
+        """Return a worker that holds nothing."""
+        self.workers[1] = DrivenWorker(self.world)
+        return self.workers[1]
+
+    def lapse(self) -> None:
+        """Have every lease lapse and be taken back."""
+        self.turn_to_lease_end(last=True)
+        self.look()
+        for dispatcher in self.dispatchers:
+            dispatcher.carry_out()
+        self.check()
+
+    def turn_to_lease_end(self, off: int = 0, *, last: bool = False) -> None:
+        ends = [job.score for job in self.world.model.at(Place.CLAIMED)]
+        if ends:
+            end = max(ends) if last else min(ends)
+            self.world.turn_to(max(self.world.model.now, end + off))
+
+    def look(self) -> None:
+        self.dispatchers[0].step()

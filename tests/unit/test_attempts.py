@@ -1,0 +1,82 @@
+"""Attempts: the record of ended attempts, capped, and readable whatever became of it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from django_delayq.attempts import EARLIER_ERROR, HISTORY, LAST_ERROR, NO_ATTEMPTS, Attempts
+
+
+def added(attempts: Attempts, number: int, *, error: str = "", suspect: bool = False) -> Attempts:
+    return attempts.add(
+        worker=f"w{number}", started_us=number, ended_us=number + 1, ending="failed", error=error, suspect=suspect
+    )
+
+
+def test_a_waiting_job_has_no_record() -> None:
+    assert Attempts.unpack(None) is NO_ATTEMPTS
+    assert (NO_ATTEMPTS.ended, NO_ATTEMPTS.suspect, NO_ATTEMPTS.last_error) == (0, False, "")
+
+
+def test_a_record_comes_back() -> None:
+    attempts = added(added(NO_ATTEMPTS, 1, error="first\n\0\ud800 ü"), 2, error="second", suspect=True)
+    assert Attempts.unpack(attempts.pack()) == attempts
+    assert (attempts.ended, attempts.suspect, attempts.last_error) == (2, True, "second")
+
+
+def test_only_the_last_attempt_makes_a_suspect() -> None:
+    assert not added(added(NO_ATTEMPTS, 1, suspect=True), 2).suspect
+
+
+def test_what_a_script_reads_stands_in_the_first_three_bytes() -> None:
+    attempts = added(added(NO_ATTEMPTS, 1), 2, suspect=True)
+    assert attempts.pack()[:3] == b"\0\2\1"
+    assert added(attempts, 3).pack()[:3] == b"\0\3\0"
+
+
+def test_history_is_capped_and_the_number_goes_on() -> None:
+    attempts = NO_ATTEMPTS
+    for number in range(1, 1_001):
+        attempts = added(attempts, number, error="x" * 100_000)
+    assert attempts.ended == 1_000
+    assert [entry["worker"] for entry in attempts.history] == [f"w{n}" for n in range(1_001 - HISTORY, 1_001)]
+    assert len(attempts.pack()) < LAST_ERROR + HISTORY * (EARLIER_ERROR + 200)
+
+
+def test_a_long_error_keeps_its_end() -> None:
+    attempts = added(NO_ATTEMPTS, 1, error="x" * 100_000 + "ValueError: the end")
+    assert len(attempts.last_error) == LAST_ERROR
+    assert attempts.last_error.startswith("…") and attempts.last_error.endswith("ValueError: the end")
+    earlier = added(attempts, 2).history[0]["error"]
+    assert len(earlier) == EARLIER_ERROR and earlier.endswith("ValueError: the end")
+
+
+def test_more_attempts_than_the_head_can_say_stay_at_its_end() -> None:
+    assert Attempts.unpack(Attempts(ended=70_000).pack()).ended == 65_535
+
+
+@pytest.mark.parametrize(
+    "tail", [b"", b"{", b"[", b"null", b"5", b'"text"', b'{"a":1}', b"[1,null,[]]", b"\xff\xfe", b"[" * 100_000]
+)
+def test_a_damaged_history_is_dropped_but_never_the_count(tail: bytes) -> None:
+    found = Attempts.unpack(b"\0\7\1" + tail)
+    assert (found.ended, found.suspect, found.history, found.last_error) == (7, True, (), "")
+    assert added(found, 8, error="new").ended == 8
+
+
+@pytest.mark.parametrize("record", [b"", b"\0", b"\0\1"])
+def test_a_record_without_its_head_is_none(record: bytes) -> None:
+    assert Attempts.unpack(record) == NO_ATTEMPTS
+
+
+def test_entries_of_another_shape_are_carried_on() -> None:
+    found = Attempts.unpack(b'\0\1\0[{"error":7,"new":true},{}]')
+    assert found.ended == 1 and found.last_error == ""
+    assert Attempts.unpack(added(found, 2, error="e").pack()).last_error == "e"
+
+
+@given(some.binary(max_size=200))
+def test_any_bytes_can_be_read(record: bytes) -> None:
+    found = Attempts.unpack(record)
+    assert found.ended >= 0
+    assert Attempts.unpack(added(found, 1, error="e").pack()).last_error == "e"

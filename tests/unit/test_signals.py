@@ -1,0 +1,146 @@
+"""Signals and log sentences: receivers cannot break a job, users cannot forge a line."""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.dispatch import Signal
+
+from django_delayq.job import Job
+from django_delayq.job_id import next_id
+from django_delayq.outcome import Decision, Ending, Outcome, Settle
+from django_delayq.signals import (
+    announce,
+    job_dead_lettered,
+    job_enqueued,
+    job_finished,
+    job_started,
+    last_line,
+)
+
+#: What a text would need to begin a line of its own, on a terminal or in a file.
+FORGERIES = ["\n", "\r\n", "\r", "\x0b", "\x0c", "\x1b[2K", "\x85", "\u2028", "\u2029", "\0"]
+EVIL = "".join(f"{sep}2030-01-01 ERROR Job forged" for sep in FORGERIES)
+
+EVIL_JOB = Job(raw_id=next_id(), shard=0, task=f"task{EVIL}", queue=f"queue{EVIL}", args=["secret"])
+FAILED = Outcome(ending=Ending.FAILED, error=f"Traceback …\nValueError: {EVIL}")
+LIVES: list[tuple[Signal, dict[str, Any]]] = [
+    (job_enqueued, {"job": EVIL_JOB}),
+    (job_started, {"job": EVIL_JOB, "attempt": 1, "recovered": False}),
+    (
+        job_finished,
+        {
+            "job_id": EVIL_JOB.id,
+            "job": EVIL_JOB,
+            "attempt": 1,
+            "outcome": Outcome(ending=Ending.SUCCEEDED),
+            "decision": Decision(settle=Settle.ACKNOWLEDGE),
+        },
+    ),
+    (
+        job_finished,
+        {
+            "job_id": EVIL_JOB.id,
+            "job": EVIL_JOB,
+            "attempt": 2,
+            "outcome": FAILED,
+            "decision": Decision(settle=Settle.RETRY, delay_us=5),
+        },
+    ),
+    (
+        job_finished,
+        {
+            "job_id": EVIL_JOB.id,
+            "job": None,
+            "attempt": 1,
+            "outcome": Outcome(ending=Ending.NEWER, error="stored in format 2"),
+            "decision": Decision(settle=Settle.RETRY, delay_us=5),
+        },
+    ),
+    (
+        job_dead_lettered,
+        {"job_id": EVIL_JOB.id, "job": EVIL_JOB, "attempt": 3, "reason": f"failed\n{FAILED.error}"},
+    ),
+    (job_dead_lettered, {"job_id": EVIL_JOB.id, "job": None, "attempt": 3, "reason": ""}),
+]
+
+
+@pytest.fixture
+def signal() -> Iterator[Signal]:
+    yield Signal()
+
+
+@pytest.mark.parametrize(("signal", "facts"), LIVES)
+def test_no_text_of_a_user_can_forge_a_log_line(
+    signal: Signal, facts: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="django_delayq")
+    announce(signal, None, **facts)
+    [record] = caplog.records
+    assert record.name == "django_delayq"
+    message = record.getMessage()
+    assert len(message.splitlines()) == 1 and message.isprintable()
+    assert EVIL_JOB.id in message
+    assert "secret" not in message
+
+
+def test_log_sentences_name_task_queue_and_attempt(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="django_delayq")
+    job = Job(raw_id=next_id(), shard=0, task="shop.remind", queue="mail")
+    outcome = Outcome(ending=Ending.FAILED, error="Traceback\n  File\nValueError: no money")
+    facts = {"job_id": job.id, "job": job, "attempt": 2}
+    announce(job_finished, None, **facts, outcome=outcome, decision=Decision(settle=Settle.RETRY, delay_us=1_500_000))
+    announce(job_dead_lettered, None, **facts, reason=outcome.error)
+    for record in caplog.records:
+        for word in (job.id, "shop.remind", "mail", "attempt 2", "ValueError: no money"):
+            assert word in record.getMessage()
+    assert [record.levelname for record in caplog.records] == ["WARNING", "ERROR"]
+
+
+def test_a_dead_letter_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    facts = {"job_id": EVIL_JOB.id, "job": EVIL_JOB, "attempt": 1}
+    announce(job_finished, None, **facts, outcome=FAILED, decision=Decision(settle=Settle.DEAD_LETTER))
+    announce(job_dead_lettered, None, **facts, reason="x")
+    assert len(caplog.records) == 1
+
+
+def test_what_a_receiver_raises_is_logged_and_the_others_hear_it(
+    signal: Signal, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[dict[str, Any]] = []
+
+    def broken(**_: Any) -> None:
+        raise RuntimeError("receiver broke")
+
+    def sound(**facts: Any) -> None:
+        heard.append(facts)
+
+    signal.connect(broken)
+    signal.connect(sound)
+    announce(signal, "sender", job="j")
+    assert [(facts["sender"], facts["job"]) for facts in heard] == [("sender", "j")]
+    ours = [record for record in caplog.records if record.name == "django_delayq"]
+    assert len(ours) == 1 and ours[0].levelname == "ERROR" and ours[0].exc_info
+    assert "receiver broke" in caplog.text
+
+
+def test_a_signal_can_be_heard_of_one_task_only(signal: Signal) -> None:
+    heard: list[Any] = []
+    task, other = object(), object()
+
+    def receiver(sender: Any, **_: Any) -> None:
+        heard.append(sender)
+
+    signal.connect(receiver, sender=task)
+    announce(signal, other)
+    announce(signal, task)
+    assert heard == [task]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("", "''"), ("\n \n", "''"), ("one", "'one'"), ("one\ntwo\n", "'two'"), ("x" * 1_000, "'" + "x" * 300 + "'")],
+)
+def test_the_last_line_of_an_error_is_quoted_and_capped(text: str, line: str) -> None:
+    assert last_line(text) == line

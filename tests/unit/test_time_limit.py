@@ -1,0 +1,189 @@
+"""TimeLimit: TaskTimeout in the thread that runs too long, and nowhere else."""
+
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from time import monotonic
+
+import pytest
+
+from django_delayq.exceptions import TaskTimeout
+from django_delayq.time_limit import TimeLimit
+
+#: Far more than any of these tests needs; nothing is concluded from how long it took.
+PATIENCE = 30.0
+SOON, NEVER = 1_000, 3_600_000_000
+
+
+def spin() -> None:
+    """Run bytecode until somebody raises."""
+    give_up = monotonic() + PATIENCE
+    while monotonic() < give_up:
+        pass
+
+
+def in_thread(work: Callable[[], None]) -> list[BaseException]:
+    """Run work in a thread of its own; return what it raised."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(2 * PATIENCE)
+    assert not thread.is_alive()
+    return raised
+
+
+def limited(limit_us: int | None, work: Callable[[], None]) -> Callable[[], None]:
+    def run() -> None:
+        with TimeLimit(limit_us):
+            work()
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def undisturbed() -> Iterator[None]:
+    """Fail the test in whose thread an exception arrives late."""
+    yield
+    for _ in range(1_000):
+        pass
+
+
+def test_a_task_over_its_limit_gets_a_timeout() -> None:
+    for run in (lambda work: work(), in_thread):
+        try:
+            raised = run(limited(SOON, spin)) or []
+        except TaskTimeout as error:
+            raised = [error]
+        assert [type(error) for error in raised] == [TaskTimeout]
+        assert "timeout" in str(raised[0])
+
+
+def test_no_limit_is_no_limit() -> None:
+    with TimeLimit(None):
+        pass
+
+
+def test_a_limit_not_reached_changes_nothing() -> None:
+    with TimeLimit(NEVER):
+        pass
+    with pytest.raises(ZeroDivisionError), TimeLimit(NEVER):
+        1 / 0  # noqa: B018
+
+
+def test_what_follows_a_task_is_never_hit() -> None:
+    # Limits that end just when their code does: each strikes inside or not at all.
+    struck = 0
+    for _ in range(300):
+        try:
+            with TimeLimit(SOON):
+                until = monotonic() + SOON / 1_000_000
+                while monotonic() < until:
+                    pass
+        except TaskTimeout:
+            struck += 1
+        # Nothing may arrive here.
+        for _ in range(200):
+            pass
+    assert 0 <= struck <= 300
+
+
+def test_a_timeout_that_has_not_arrived_when_the_code_ends_is_taken_back() -> None:
+    limit = TimeLimit(NEVER)
+
+    def work() -> None:
+        # Both lie between two checks of the interpreter at the earliest: expire() sends, the exit takes back.
+        with limit:
+            threading.Thread(target=limit.expire).start()
+            spin()
+
+    assert [type(error) for error in in_thread(work)] == [TaskTimeout]
+    limit.expire()
+    spin_a_little = sum(range(10_000))
+    assert spin_a_little
+
+
+def test_a_timeout_reaches_its_own_thread_only() -> None:
+    begun, may_end = threading.Event(), threading.Event()
+    others: list[BaseException] = []
+
+    def bystander() -> None:
+        with TimeLimit(NEVER):
+            begun.set()
+            while not may_end.is_set():
+                pass
+
+    thread = threading.Thread(target=lambda: others.extend(in_thread(bystander)))
+    thread.start()
+    assert begun.wait(PATIENCE)
+    assert [type(error) for error in in_thread(limited(SOON, spin))] == [TaskTimeout]
+    may_end.set()
+    thread.join(PATIENCE)
+    assert others == []
+
+
+def test_an_earlier_limit_set_later_is_kept() -> None:
+    entered, may_end = threading.Event(), threading.Event()
+
+    def late() -> None:
+        with TimeLimit(NEVER):
+            entered.set()
+            may_end.wait(PATIENCE)
+
+    thread = threading.Thread(target=late)
+    thread.start()
+    assert entered.wait(PATIENCE)
+    assert [type(error) for error in in_thread(limited(SOON, spin))] == [TaskTimeout]
+    may_end.set()
+    thread.join(PATIENCE)
+
+
+@pytest.mark.parametrize(("outer", "inner"), [(SOON, NEVER), (NEVER, SOON)])
+def test_of_nested_limits_the_shorter_strikes(outer: int, inner: int) -> None:
+    with pytest.raises(TaskTimeout), TimeLimit(outer), TimeLimit(inner):
+        spin()
+
+
+def test_an_outer_limit_still_holds_after_an_inner_one_struck() -> None:
+    with pytest.raises(TaskTimeout), TimeLimit(300_000):
+        with pytest.raises(TaskTimeout), TimeLimit(SOON):
+            spin()
+        spin()
+
+
+def test_a_thread_can_be_timed_out_again_and_again() -> None:
+    for _ in range(20):
+        with pytest.raises(TaskTimeout), TimeLimit(SOON):
+            spin()
+
+
+def test_code_that_swallows_the_timeout_is_not_struck_twice() -> None:
+    with TimeLimit(SOON):
+        with pytest.raises(TaskTimeout):
+            spin()
+        for _ in range(10_000):
+            pass
+
+
+@pytest.mark.parametrize("days", [110_000, 999_999_999])
+def test_a_limit_longer_than_a_lock_can_wait_does_not_end_the_others(days: int) -> None:
+    with TimeLimit(timedelta(days=days) // timedelta(microseconds=1)):
+        assert [type(error) for error in in_thread(limited(SOON, spin))] == [TaskTimeout]
+    assert [type(error) for error in in_thread(limited(SOON, spin))] == [TaskTimeout]
+
+
+def test_a_finished_limit_is_forgotten() -> None:
+    # A worker of short tasks with a timeout of an hour must not keep an hour of them.
+    for _ in range(10_000):
+        with TimeLimit(NEVER):
+            pass
+    gc.collect()
+    kept = sum(type(one) is TimeLimit for one in gc.get_objects())
+    assert kept < 5_000
