@@ -1,7 +1,7 @@
 """No-op jobs a second through one worker process with threads, beside a bare one-by-one loop: python -m benchmarks.drain
 
-The loop is what a minimal reliable queue does a job: move it to a list of its own, read it, remove it; three round trips.
-Runs are interleaved; the median and the ratio count.
+The loop is what a minimal reliable queue does a job: move it to a list of its own, read it, remove it; three round
+trips. Runs are interleaved; the median and the ratio count.
 """
 
 import json

@@ -70,7 +70,7 @@ def _wait(aliases: tuple[str, ...], handles: Sequence[JobHandle]) -> None:
         # Only an entry without savepoint ids outlives the rollback of a savepoint, and of those only the newest sends.
         newest = _waiting.newest[alias] = object()
         hook: tuple[Any, ...] = (set(), partial(_flush, alias, newest), False)
-        connection.run_on_commit.append(hook)  # type: ignore[arg-type]  # the stubs know two of the three parts
+        connection.run_on_commit.append(hook)
 
 
 def open_transactions(database: str | None = None) -> tuple[str, ...]:

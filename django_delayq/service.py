@@ -10,6 +10,7 @@ import os
 import random
 import select
 import threading
+import weakref
 from time import monotonic
 from typing import Protocol
 
@@ -52,6 +53,9 @@ class Service:
         self.ended = threading.Event()
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
+        # Not when the loop ends: a late wake() would write to whatever has the number by then.
+        for descriptor in (self._wake_read, self._wake_write):
+            weakref.finalize(self, os.close, descriptor)
         self._awake = False
         self._failures = 0
 
@@ -67,8 +71,6 @@ class Service:
                     self._wait(delay)
         finally:
             self.part.close()
-            os.close(self._wake_read)
-            os.close(self._wake_write)
             self.ended.set()
 
     def stop(self) -> None:

@@ -1,5 +1,6 @@
 """Doors: every door of one shard under a turned clock, with the drafts and settlements that tests hand in."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from django_delayq.outcome import Decision, Settle
 from django_delayq.store.claims import Answer, Exchange, Settlement
 from django_delayq.store.intake import Receipt
 from django_delayq.store.keys import CATALOGUE
+from django_delayq.store.promotion import Promoted, Reclaim
 from django_delayq.store.store import Store
 
 MS, SECOND, HOUR, DAY = 1_000, 1_000_000, 3_600_000_000, 86_400_000_000
@@ -104,17 +106,25 @@ class Doors:
 
     def kill(self, raw_id: bytes, *, queue: str = "default") -> None:
         """Let a ready job die now, claimed alone."""
-        worker = self.worker(b"killer--")
+        worker = self.worker()
         claims = worker.take(64, queue).claims
         ends = [settlement(c, Settle.DEAD_LETTER if c.raw_id == raw_id else Settle.RELEASE) for c in claims]
         assert not worker.take(0, settle=ends).lost
         assert self.where(raw_id) == ["dead_letters"]
 
-    def worker(self, code: bytes = b"worker-1") -> "OneWorker":
+    def worker(self, code: bytes | None = None) -> "OneWorker":
         """Return a new worker of this shard."""
-        return OneWorker(self, code)
+        return OneWorker(self, code or os.urandom(8))
 
-    def promote(self, *queues: str, limit: int = 500) -> Any:
+    def lapse(self) -> None:
+        """Let every lease lapse and take the jobs back, ready again, without counting an attempt."""
+        self.clock.turn(self.config.worker.lease_us)
+        lapsed = self.promotion.read_lapsed(self.promote().lapsed)
+        back = [Reclaim(lease=item.lease, attempts=item.attempts, queue=item.queue) for item in lapsed]
+        assert self.promotion.reclaim(back) == len(back)
+        self.promote()
+
+    def promote(self, *queues: str, limit: int = 500) -> Promoted:
         """Promote the named queues, all there are by default."""
         return self.promotion.promote(queues or self.shard.read_queues(), limit=limit)
 

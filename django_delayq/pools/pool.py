@@ -10,7 +10,7 @@ class Owner(Protocol):
     """Who hands claims in; called in any thread."""
 
     def may_begin(self, claim: Claim) -> bool:
-        """Whether the claim's lease is surely still held: a worker that was frozen must not begin what is another's now."""
+        """Whether the claim's lease is surely held: a worker that was frozen must not begin what is another's now."""
 
     def finished(self, claim: Claim, outcome: Outcome) -> None:
         """Take the outcome of a claim; called once for each."""

@@ -282,14 +282,13 @@ class Model:
         if item.ending is Ending.UNSTARTED:
             job.place, job.score = Place.READY, job.rank
             return None
-        job.ended += 1
-        job.suspect = item.ending in (Ending.CRASHED, Ending.LAPSED)
-        job.record = item.record
+        job.ended, job.record, job.suspect = job.ended + 1, item.record, False
         if item.ending is Ending.ASKED_DEAD or job.ended >= job.max_attempts:
             job.place, job.score = Place.DEAD, self.now
         else:
             job.place, job.score = Place.SCHEDULED, self.now + item.delay_us
             job.due_us = job.score
+            job.suspect = item.ending in (Ending.CRASHED, Ending.LAPSED)
         return None
 
     def _dead(self, raw_id: bytes, died_us: int) -> ModelJob | None:

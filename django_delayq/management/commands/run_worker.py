@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -58,7 +59,7 @@ class Command(BaseCommand):
                 drain=options["drain"],
             )
             # A slot that one shard's job leaves is the next shard's chance: every part is woken.
-            worker.wake = lambda: [service.wake() for service in services]
+            worker.wake = partial(_wake_all, services)
             services.append(Service(worker, name=f"Worker of {shard.place}"))
         if options["reload"]:
             _stop_before_reload(services)
@@ -74,6 +75,11 @@ class Command(BaseCommand):
         finally:
             if child:
                 child.stop()
+
+
+def _wake_all(services: list[Service]) -> None:
+    for service in services:
+        service.wake()
 
 
 def _chosen(config: Config, options: dict[str, Any]) -> WorkerConfig:

@@ -7,7 +7,7 @@ import pytest
 
 from django_delayq.exceptions import BadBody, NewerBody, StaleExchange
 from django_delayq.outcome import Settle
-from tests.doors import DAY, HOUR, LARGE_TEXT, MS, SECOND, START, Doors, OneWorker, ids, settlement
+from tests.doors import DAY, HOUR, LARGE_TEXT, MS, SECOND, START, Doors, ids, settlement
 
 LEASE = 30 * SECOND
 EVERY_OUTCOME = pytest.mark.parametrize("outcome", list(Settle))
@@ -16,7 +16,7 @@ EVERY_OUTCOME = pytest.mark.parametrize("outcome", list(Settle))
 def suspect(doors: Doors) -> bytes:
     """Add a job that came back from a crash, ready again."""
     raw_id = doors.add()
-    worker = doors.worker(b"crashed-")
+    worker = doors.worker()
     (claim,) = [claim for claim in worker.take(64).claims if claim.raw_id == raw_id]
     worker.settle(claim, Settle.RETRY, suspect=True)
     doors.promote()
@@ -42,7 +42,7 @@ def test_claim_tells_the_due_time_of_a_delayed_job(doors: Doors) -> None:
 def test_two_workers_never_hold_one_job(doors: Doors) -> None:
     drafts = [doors.draft(number) for number in range(50)]
     doors.enqueue(*drafts)
-    first, second = doors.worker(b"a" * 8).take(30).claims, doors.worker(b"b" * 8).take(30).claims
+    first, second = doors.worker().take(30).claims, doors.worker().take(30).claims
     assert ids(first) + ids(second) == [draft.job.raw_id for draft in drafts]
 
 
@@ -92,7 +92,7 @@ def test_acknowledge_leaves_nothing_of_a_job(doors: Doors) -> None:
     raw_id = doors.add(key="k")
     worker = doors.worker()
     assert not worker.settle(worker.take().claims[0], Settle.ACKNOWLEDGE).lost
-    assert doors.traces(raw_id) == ["exchanges"] or doors.traces(raw_id) == []
+    assert doors.traces(raw_id) == []
     assert doors.where(raw_id) == []
 
 
@@ -181,7 +181,6 @@ def test_one_exchange_settles_every_way_and_takes_the_next(doors: Doors) -> None
     made = [doors.add(queue=queue) for queue in ("a", "b", "a", "b", "a")]
     worker = doors.worker()
     claims = worker.take(4, "a", "b").claims
-    assert ids(claims) != made[:4] or True
     by_id = {claim.raw_id: claim for claim in claims}
     left = next(raw_id for raw_id in made if raw_id not in by_id)
     done, retried, dead, released = claims
@@ -208,9 +207,9 @@ def test_one_exchange_settles_every_way_and_takes_the_next(doors: Doors) -> None
 @EVERY_OUTCOME
 def test_worker_whose_lease_was_given_to_another_settles_nothing(doors: Doors, outcome: Settle) -> None:
     raw_id = doors.add()
-    late, next_one = doors.worker(b"late----"), doors.worker(b"next----")
+    late, next_one = doors.worker(), doors.worker()
     (old,) = late.take().claims
-    reclaim(doors)
+    doors.lapse()
     (new,) = next_one.take().claims
     answer = late.settle(old, outcome)
     assert answer.lost == {old.lease}
@@ -243,8 +242,8 @@ def test_lost_outcome_does_not_touch_those_beside_it(doors: Doors) -> None:
     doors.add()
     worker = doors.worker()
     (lost,) = worker.take().claims
-    reclaim(doors)
-    other = doors.worker(b"other---").take().claims
+    doors.lapse()
+    other = doors.worker().take().claims
     doors.add()
     (kept,) = worker.take().claims
     answer = worker.take(0, settle=[settlement(claim, Settle.ACKNOWLEDGE) for claim in (lost, kept)])
@@ -277,7 +276,7 @@ def test_exchange_sent_again_gives_only_what_is_still_held(doors: Doors) -> None
     lapsed = doors.add()
     worker = doors.worker()
     worker.take()
-    reclaim(doors)
+    doors.lapse()
     assert worker.again().claims == []
     assert doors.where(lapsed) == ["ready:default"]
 
@@ -296,8 +295,8 @@ def test_exchange_sent_again_tells_the_same_losses(doors: Doors) -> None:
     doors.add()
     worker = doors.worker()
     (claim,) = worker.take().claims
-    reclaim(doors)
-    doors.worker(b"other---").take()
+    doors.lapse()
+    doors.worker().take()
     doors.add()
     first = worker.take(1, settle=[settlement(claim, Settle.ACKNOWLEDGE)])
     second = worker.again()
@@ -326,7 +325,7 @@ def test_earlier_exchange_is_refused_and_changes_nothing(doors: Doors) -> None:
 
 
 def test_workers_do_not_disturb_one_anothers_numbers(doors: Doors) -> None:
-    first, second = doors.worker(b"1" * 8), doors.worker(b"2" * 8)
+    first, second = doors.worker(), doors.worker()
     for _ in range(3):
         first.take()
     raw_id = doors.add()
@@ -460,19 +459,3 @@ def test_lease_length_is_the_settings(make_doors: Callable[..., Doors]) -> None:
     raw_id = doors.add()
     doors.worker().take()
     assert doors.scores(doors.keys("leases")) == {raw_id: START + 90 * SECOND}
-
-
-def reclaim(doors: Doors) -> None:
-    """Let every lease lapse and take the jobs back, ready again."""
-    from django_delayq.store.promotion import Reclaim
-
-    doors.clock.turn(LEASE)
-    lapsed = doors.promotion.read_lapsed(doors.promote().lapsed)
-    doors.promotion.reclaim(
-        [Reclaim(lease=item.lease, attempts=item.attempts, queue=item.queue, delay_us=0) for item in lapsed]
-    )
-    doors.promote()
-
-
-def test_worker_type_is_public_to_other_tests() -> None:
-    assert OneWorker.__doc__

@@ -1,0 +1,190 @@
+"""Reclaim: what was decided of a lapsed lease is carried out, if it still is that lease and still lapsed."""
+
+import pytest
+
+from django_delayq.exceptions import BadBody, NewerBody
+from django_delayq.job import Claim
+from django_delayq.outcome import Settle
+from django_delayq.store.promotion import Lapsed, Reclaim
+from tests.doors import DAY, HOUR, SECOND, START, Doors, OneWorker, one_more
+
+LEASE = 30 * SECOND
+
+
+def claimed(doors: Doors, **options: object) -> tuple[OneWorker, Claim]:
+    """Add a job and claim it."""
+    doors.add(**options)
+    worker = doors.worker()
+    return worker, worker.take().claims[0]
+
+
+def lapsed(doors: Doors, *leases: bytes) -> list[Lapsed]:
+    """Let the leases lapse and read them as a dispatcher does."""
+    doors.clock.turn(LEASE)
+    assert sorted(doors.promote().lapsed) == sorted(leases)
+    return doors.promotion.read_lapsed(leases)
+
+
+def decided(item: Lapsed, *, dead: bool = False, delay_us: int = 0) -> Reclaim:
+    """Decide, with the attempt counted as a crash."""
+    attempts = one_more(item.attempts, suspect=not dead, error="lapsed")
+    return Reclaim(lease=item.lease, attempts=attempts, queue=None if dead else item.queue, delay_us=delay_us)
+
+
+def test_what_is_needed_to_judge_is_read_with_the_lease(doors: Doors) -> None:
+    raw_id = doors.add("argument", queue="mail")
+    worker = doors.worker()
+    (claim,) = worker.take(1, "mail", description="host/9").claims
+    (item,) = lapsed(doors, claim.lease)
+    assert (item.lease[:12], item.queue, item.worker, item.claimed_us) == (raw_id, "mail", "host/9", START)
+    assert item.job == claim.job
+
+
+@pytest.mark.parametrize("delay", [0, 1, SECOND, 365 * DAY])
+def test_lapsed_job_waits_again_with_its_attempt_counted(doors: Doors, delay: int) -> None:
+    _, claim = claimed(doors)
+    (item,) = lapsed(doors, claim.lease)
+    assert doors.promotion.reclaim([decided(item, delay_us=delay)]) == 1
+    assert doors.schedule() == {claim.raw_id: START + LEASE + delay}
+    assert doors.where(claim.raw_id) == ["schedule:default"]
+    doors.clock.turn(delay)
+    doors.promote()
+    (again,) = doors.worker().take().claims
+    assert (again.attempt, again.attempts.suspect, again.attempts.last_error) == (2, True, "lapsed")
+
+
+def test_lapsed_job_out_of_attempts_is_dead(doors: Doors) -> None:
+    _, claim = claimed(doors, key="k")
+    (item,) = lapsed(doors, claim.lease)
+    assert doors.promotion.reclaim([decided(item, dead=True)]) == 1
+    assert doors.traces(claim.raw_id) == ["dead_bodies", "dead_letters"]
+    letter = doors.inspection.dead_letter(claim.raw_id)
+    assert letter is not None
+    assert (letter.died_us, letter.attempts.last_error) == (START + LEASE, "lapsed")
+
+
+def test_lease_is_lapsed_at_its_end_and_not_a_microsecond_before(doors: Doors) -> None:
+    _, claim = claimed(doors)
+    (item,) = lapsed(doors, claim.lease)
+    doors.clock.turn(-1)
+    assert doors.promotion.reclaim([decided(item)]) == 0
+    assert doors.where(claim.raw_id) == ["leases"]
+    doors.clock.turn(1)
+    assert doors.promotion.reclaim([decided(item)]) == 1
+
+
+def test_lease_revived_by_a_late_heartbeat_is_left_alone(doors: Doors) -> None:
+    worker, claim = claimed(doors)
+    (item,) = lapsed(doors, claim.lease)
+    worker.door.heartbeat([claim.lease])
+    assert doors.promotion.reclaim([decided(item)]) == 0
+    assert not worker.settle(claim, Settle.ACKNOWLEDGE).lost
+    assert doors.traces(claim.raw_id) == []
+
+
+@pytest.mark.parametrize("outcome", list(Settle))
+@pytest.mark.parametrize("dead", [False, True])
+def test_job_settled_meanwhile_is_left_where_it_is(doors: Doors, outcome: Settle, dead: bool) -> None:
+    worker, claim = claimed(doors)
+    (item,) = lapsed(doors, claim.lease)
+    worker.settle(claim, outcome, delay=HOUR)
+    places = doors.where(claim.raw_id)
+    assert doors.promotion.reclaim([decided(item, dead=dead)]) == 0
+    assert doors.where(claim.raw_id) == places
+
+
+def test_second_dispatcher_reclaims_nothing_twice(doors: Doors) -> None:
+    _, claim = claimed(doors)
+    (item,) = lapsed(doors, claim.lease)
+    assert doors.promotion.reclaim([decided(item), decided(item, dead=True)]) == 1
+    assert doors.promotion.reclaim([decided(item, dead=True)]) == 0
+    assert doors.where(claim.raw_id) == ["schedule:default"]
+
+
+def test_later_lease_of_the_same_job_is_not_taken_for_the_lapsed_one(doors: Doors) -> None:
+    _, claim = claimed(doors)
+    (item,) = lapsed(doors, claim.lease)
+    doors.promotion.reclaim([decided(item)])
+    doors.promote()
+    doors.worker().take()
+    doors.clock.turn(HOUR)
+    assert doors.promotion.reclaim([decided(item)]) == 0
+    assert doors.where(claim.raw_id) == ["leases"]
+
+
+def test_batch_goes_back_to_the_queues_its_jobs_came_from(doors: Doors) -> None:
+    made = {doors.add(queue=queue): queue for queue in ("a", "b", "c", "a")}
+    claims = doors.worker().take(4, "c", "a", "b").claims
+    items = lapsed(doors, *(claim.lease for claim in claims))
+    assert doors.promotion.reclaim([decided(item) for item in items]) == 4
+    assert {raw_id: doors.where(raw_id) for raw_id in made} == {
+        raw_id: [f"schedule:{queue}"] for raw_id, queue in made.items()
+    }
+
+
+def test_batch_of_500_is_reclaimed_in_one_step(doors: Doors) -> None:
+    doors.enqueue(*[doors.draft(key=f"{number}") for number in range(500)])
+    worker = doors.worker()
+    claims = [claim for _ in range(10) for claim in worker.take(50).claims]
+    items = lapsed(doors, *(claim.lease for claim in claims))
+    assert doors.promotion.reclaim([decided(item, dead=n % 2 == 0) for n, item in enumerate(items)]) == 500
+    counts = doors.inspection.counts()
+    assert (counts.dead, counts.scheduled, counts.claimed) == (250, {"default": 250}, 0)
+    assert doors.client.hlen(doors.keys("holders")) == 250
+
+
+def test_reclaimed_job_keeps_its_key_and_rings_the_alarm(doors: Doors) -> None:
+    _, claim = claimed(doors, key="k")
+    (item,) = lapsed(doors, claim.lease)
+    doors.rings(doors.keys("alarm"))
+    doors.promotion.reclaim([decided(item)])
+    assert doors.rings(doors.keys("alarm")) == [1]
+    assert doors.enqueue(doors.draft(key="k")).held == {0: claim.raw_id}
+
+
+@pytest.mark.parametrize("body", [None, b"", b"\x01\x64\x00\xff", b"\x01\x64\x00\x01\xff\x00\x00"])
+def test_unreadable_body_is_told_and_can_be_dead_lettered(doors: Doors, body: bytes | None) -> None:
+    _, claim = claimed(doors)
+    doors.client.hdel(doors.keys("bodies"), claim.raw_id)
+    if body is not None:
+        doors.client.hset(doors.keys("bodies"), claim.raw_id, body)
+    (item,) = lapsed(doors, claim.lease)
+    assert (item.job, item.queue, type(item.fault)) == (None, None, BadBody)
+    assert doors.promotion.reclaim([decided(item, dead=True)]) == 1
+    assert doors.where(claim.raw_id) == ["dead_letters"]
+
+
+def test_body_of_a_newer_version_still_tells_its_queue(doors: Doors) -> None:
+    doors.add(queue="mail")
+    (claim,) = doors.worker().take(1, "mail").claims
+    body = doors.client.hget(doors.keys("bodies"), claim.raw_id)
+    doors.client.hset(doors.keys("bodies"), claim.raw_id, b"\x07" + body[1:])
+    (item,) = lapsed(doors, claim.lease)
+    assert (item.queue, type(item.fault)) == ("mail", NewerBody)
+    doors.promotion.reclaim([decided(item, delay_us=30 * SECOND)])
+    assert doors.schedule("mail") == {claim.raw_id: START + LEASE + 30 * SECOND}
+
+
+def test_lost_entry_in_running_does_not_stop_reclaim(doors: Doors) -> None:
+    _, claim = claimed(doors)
+    doors.client.delete(doors.keys("running"), doors.keys("descriptions"))
+    (item,) = lapsed(doors, claim.lease)
+    assert item.claimed_us == 0
+    assert doors.promotion.reclaim([decided(item)]) == 1
+
+
+def test_full_memory_does_not_stop_reclaim(own_doors: Doors) -> None:
+    own_doors.enqueue(*[own_doors.draft(number) for number in range(2)])
+    claims = own_doors.worker().take(2).claims
+    own_doors.fill_memory()
+    items = lapsed(own_doors, *(claim.lease for claim in claims))
+    assert own_doors.promotion.reclaim([decided(items[0]), decided(items[1], dead=True)]) == 2
+    assert own_doors.where(claims[0].raw_id) == ["schedule:default"]
+    assert own_doors.where(claims[1].raw_id) == ["dead_letters"]
+
+
+def test_flushed_scripts_are_loaded_again(doors: Doors) -> None:
+    _, claim = claimed(doors)
+    (item,) = lapsed(doors, claim.lease)
+    doors.client.script_flush()
+    assert doors.promotion.reclaim([decided(item)]) == 1
