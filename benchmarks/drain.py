@@ -1,4 +1,4 @@
-"""No-op jobs a second through one worker process with threads, beside a bare one-by-one loop: python -m benchmarks.drain
+"""No-op jobs a second by one worker process, beside a bare one-by-one loop: python -m benchmarks.drain
 
 The loop is what a minimal reliable queue does a job: move it to a list of its own, read it, remove it; three round
 trips. Runs are interleaved; the median and the ratio count.

@@ -1,4 +1,4 @@
-"""Requests a second that idle processes send, with jobs waiting an hour ahead: python -m benchmarks.idle [seconds] [jobs]
+"""Requests a second of idle processes, with jobs an hour ahead: python -m benchmarks.idle [seconds] [jobs]
 
 Counted as MONITOR shows them, without the lines marked `lua`: INFO also counts what runs inside scripts.
 """

@@ -1,8 +1,8 @@
 """Aim: get up so much before a due time that the promotion reaches Redis just when it comes.
 
 Between a timer's end and Redis lie the wake-up, our own code on cold caches, and the way there: 0.3 to 1 ms, whatever
-the machine does. The lead follows what is measured: a little more after each late arrival, a lot less after an early one,
-which moves nothing and costs one more step. Being early is never dangerous, since only Redis decides what is due.
+the machine does. The lead follows what is measured: a little more after each late arrival, a lot less after an early
+one, which moves nothing and costs one more step. Being early is never dangerous, since only Redis decides what is due.
 """
 
 from django_delayq.clock import SECOND_US

@@ -18,10 +18,10 @@ class Roads(Steps):
     @rule(ending=st.sampled_from(ENDINGS), again=st.sampled_from([0, 1]))
     def lease_is_lost_then_claimed_again_then_the_first_worker_settles(self, ending: Ending, again: int) -> None:
         """Also where it is the same process that claims it again: the token is another one."""
-        first = self.workers[0]
+        first = self.worker(0)
         if not self.claimed(first):
             return
-        second, late = self.workers[again], list(first.held)
+        second, late = self.worker(again), list(first.held)
         self.lapse()
         self.look()
         second.exchange(8)
@@ -34,12 +34,12 @@ class Roads(Steps):
     def worker_crashes_between_claim_and_settle(self, ended: list[Ending], most: int) -> None:
         """Until its jobs are dead: each is tried as often as its policy says and no more, suspects one at a time."""
         for _ in range(most):
-            if not self.claimed(self.workers[0]):
+            if not self.claimed(self.worker(0)):
                 return
             self.workers[0] = DrivenWorker(self.world)
             self.lapse()
             self.look()
-        self.workers[1].exchange(8, endings=ended)
+        self.worker(1).exchange(8, endings=ended)
 
     @rule(batch=st.lists(asks, min_size=2, max_size=3), ended=endings, carried_out=st.integers(0, 2))
     def reply_is_lost_and_the_exchange_repeated_late(
@@ -63,7 +63,7 @@ class Roads(Steps):
     def cancel_races_claim(self, first: str, ask: Ask) -> None:
         """Whoever comes first wins; a job that was cancelled is never claimed."""
         raw_id = self.enqueue([ask])[0]
-        actions = [lambda: self.workers[0].exchange(8), lambda: self.cancel_one(raw_id)]
+        actions = [lambda: self.worker(0).exchange(8), lambda: self.cancel_one(raw_id)]
         for action in reversed(actions) if first == "cancel" else actions:
             action()
             self.check()
@@ -94,7 +94,7 @@ class Roads(Steps):
     @rule(off=st.sampled_from([0, 1]), revived=st.integers(0, 4))
     def late_heartbeat_revives_what_was_judged(self, off: int, revived: int) -> None:
         """Two dispatchers read that leases lapsed; a heartbeat comes before they write."""
-        worker = self.workers[0]
+        worker = self.worker(0)
         if not self.claimed(worker):
             return
         self.turn_to_lease_end(off)
@@ -112,7 +112,7 @@ class Roads(Steps):
         self.turn_to_next(off)
         self.dispatchers[1].step()
         self.check()
-        self.workers[1].exchange(3)
+        self.worker(1).exchange(3)
 
     @rule(endings=st.lists(st.sampled_from(ENDINGS[1:]), min_size=2, max_size=5), ask=asks)
     def one_job_fails_again_and_again(self, endings: list[Ending], ask: Ask) -> None:
@@ -154,7 +154,7 @@ class Roads(Steps):
     def fresh_worker(self) -> DrivenWorker:
         """Return a worker that holds nothing."""
         self.workers[1] = DrivenWorker(self.world)
-        return self.workers[1]
+        return self.worker(1)
 
     def lapse(self) -> None:
         """Have every lease lapse and be taken back."""

@@ -272,12 +272,13 @@ class Steps(RuleBasedStateMachine):
             return
         worker, dispatcher, model = DrivenWorker(self.world), DrivenDispatcher(self.world), self.world.model
         for _ in range(2_000):
-            dispatcher.step()
-            dispatcher.carry_out()
-            worker.exchange(8, endings=[Ending.SUCCEEDED] * len(worker.held))
-            if not (worker.held or model.at(Place.READY) or self.turn_to_next()):
+            if len(model.at(Place.DEAD)) == len(model.jobs):
                 break
-        worker.exchange(0)
+            dispatcher.carry_out()
+            dispatcher.step()
+            worker.exchange(8, endings=[Ending.SUCCEEDED] * len(worker.held))
+            if not (worker.held or model.at(Place.READY) or dispatcher.judged):
+                self.turn_to_next()
         self.check()
         tally = model.tally
         ended = sum(tally[word] for word in ("done", "cancelled", "discarded", "trimmed"))
