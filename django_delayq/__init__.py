@@ -7,7 +7,7 @@ from django_delayq.handle import JobHandle, get_job
 from django_delayq.outbox import enqueue_many
 from django_delayq.retry import RetryPolicy
 from django_delayq.store.store import get_store
-from django_delayq.task import execute_later
+from django_delayq.task import Task, execute_later
 
 __version__ = "0.1.0"
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "JobHandle",
     "RetryLater",
     "RetryPolicy",
+    "Task",
     "current_job",
     "delayed_task",
     "enqueue_many",

@@ -92,6 +92,8 @@ def send(handles: Sequence[JobHandle]) -> int:
     accepted = 0
     for shard, chunk in _chunks(unsent):
         try:
+            if any(handle.draft and handle.draft.job.key is not None for handle in chunk):
+                get_store().check_shards_once()
             receipt = get_store().intake(shard).enqueue([handle.draft for handle in chunk if handle.draft])
         except StoreError as error:
             left = [handle for handle in unsent if handle.draft is not None]

@@ -172,8 +172,6 @@ class Task(Generic[P, R]):
         raw_id = next_id()
         routing = raw_id if self.key is None else key_digest(self.name, self.key)
         shard = shard_of(routing, config.shards)
-        if self.key is not None:
-            get_store().check_shards_once()
         job = Job(
             raw_id=raw_id,
             shard=shard,

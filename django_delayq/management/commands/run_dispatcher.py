@@ -41,6 +41,8 @@ class Command(BaseCommand):
 
 
 def _stop_at_end_of_input(services: list[Service]) -> None:
-    sys.stdin.buffer.read()
+    # Not through sys.stdin: its buffer would be locked by this thread when the interpreter ends, which is fatal there.
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
     for service in services:
         service.stop()
