@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django_delayq.clock import moment
-from django_delayq.exceptions import DelayQError
 from django_delayq.job import Claim
 
 
@@ -54,9 +53,6 @@ def enter(claim: Claim) -> None:
     _current.set(CurrentJob(claim))
 
 
-def current_job() -> CurrentJob:
-    """Return the job this code runs for. Raises `DelayQError` outside a job."""
-    current = _current.get()
-    if current is None:
-        raise DelayQError("current_job() works inside a running task only")
-    return current
+def current_job() -> CurrentJob | None:
+    """Return the job this code runs for, or None where the task was called as a plain function."""
+    return _current.get()
