@@ -51,8 +51,13 @@ example-test: $(VENV)/.installed
 	@if find example_project -name 'test_*.py' | grep -q .; then set -x; \
 	  $(bin)/python -m pytest example_project --ds=marketplace.settings $(ARGS); fi
 
-unit machine chaos: $(VENV)/.installed
+unit: $(VENV)/.installed
 	$(bin)/python -m pytest tests/$@ $(ARGS)
+
+# The long forms, with what the suite leaves out.
+machine chaos: export DELAYQ_MACHINE_EXAMPLES ?= 5000
+machine chaos: $(VENV)/.installed
+	$(bin)/python -m pytest tests/$@ -m "slow or not slow" $(ARGS)
 
 lint: style floors types
 

@@ -78,7 +78,6 @@ def _decorate(
         on_commit=on_commit,
     )
     task._check_options()
-    object.__setattr__(task, "root", task)
     registry.register(task)
     return task
 

@@ -6,7 +6,7 @@ job of it.
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import WRAPPER_ASSIGNMENTS, cache
 from time import monotonic
@@ -52,8 +52,6 @@ class Task(Generic[P, R]):
     unique: Unique = "keep"
     on_commit: bool | None = None
     database: str | None = None
-    #: The task as decorated: the sender of signals.
-    root: Any = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # What functools.update_wrapper does, past the frozen attributes.

@@ -91,6 +91,7 @@ class Worker:
             self._queues, self._new_queues = tuple(self._shard.read_queues()), False
         self._release_unbegun()
         if self._stop_by is not None:
+            self._pass_on()
             self._give_back(self._stop_by)
         if self._sent is None:
             wait = self._wait()
@@ -223,6 +224,13 @@ class Worker:
     def _release_unbegun(self) -> None:
         if self._pool.unbegun and (self._stop_by is not None or self._pool.waited() >= _UNBEGUN):
             self._pool.withdraw()
+
+    def _pass_on(self) -> None:
+        """Ring again for the work that this worker was about to take, or a heard bell would be lost with it."""
+        if self._hungry and self._sent is None:
+            self._hungry = False
+            for queue in self._queues:
+                self._waker.ring(self._shard.keys.bell(queue))
 
     def _give_back(self, stop_by: float) -> None:
         """Once GRACE is over, settle what still runs as interrupted; its code ends with the process."""

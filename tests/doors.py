@@ -4,8 +4,6 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from redis import Redis
-
 from django_delayq.attempts import Attempts
 from django_delayq.conf import read_config
 from django_delayq.draft import Draft
@@ -49,7 +47,7 @@ class Doors:
         self.config = config
         self.store = Store(config, clock=self.clock)
         self.shard = self.store.shards[shard]
-        self.client: Redis = self.shard.client
+        self.client: Any = self.shard.client
         self.keys = self.shard.keys
         self.intake = self.store.intake(shard)
         self.operations = self.store.operations(shard)
@@ -212,14 +210,14 @@ class OneWorker:
         return self.take(0, settle=[settlement(claim, how, **options)])
 
 
-def settlement(claim: Claim, how: Settle, *, delay: int = 0, suspect: bool = False, error: str = "as asked") -> Settlement:
+def settlement(
+    claim: Claim, how: Settle, *, delay: int = 0, suspect: bool = False, error: str = "as asked"
+) -> Settlement:
     """Make what a worker hands in; retries and dead letters count the attempt."""
     attempts = claim.attempts
     if how in (Settle.RETRY, Settle.DEAD_LETTER):
         attempts = one_more(attempts, suspect=suspect, error=error)
-    return Settlement(
-        claim=claim, decision=Decision(settle=how, delay_us=delay, suspect=suspect), attempts=attempts
-    )
+    return Settlement(claim=claim, decision=Decision(settle=how, delay_us=delay, suspect=suspect), attempts=attempts)
 
 
 def one_more(attempts: Attempts, *, suspect: bool = False, error: str = "as asked") -> Attempts:

@@ -165,11 +165,11 @@ class Processes:
                 what="the worker's first exchange",
             )
 
-    def dispatcher(self, *options: Any) -> Command:
+    def dispatcher(self, *options: Any, stdin: int | None = None) -> Command:
         """Start a dispatcher and return it once it listens to the alarm."""
         with self.client() as client:
             before = listeners(client)
-            dispatcher = self.start("run_dispatcher", *options)
+            dispatcher = self.start("run_dispatcher", *options, stdin=stdin)
             self.until(lambda: listeners(client) > before, what="the dispatcher to listen")
         return dispatcher
 

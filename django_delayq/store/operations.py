@@ -49,8 +49,6 @@ class Operations:
         keys = self._shard.keys
 
         def step(head: Head, body: bytes) -> tuple[bytes, bool]:
-            if head.queue == queue:
-                return b"", True
             word = self._shard.run(
                 _MOVE,
                 [head.member(raw_id), body, with_queue(body, queue), queue_bytes(queue)],

@@ -59,6 +59,12 @@ def test_it_ends_when_its_input_closes(processes: Processes) -> None:
     assert dispatcher.wait() == 0
 
 
+def test_a_signal_ends_it_with_code_0_also_while_its_input_is_open(processes: Processes) -> None:
+    dispatcher = processes.dispatcher("--until-stdin-closes", stdin=subprocess.PIPE)
+    assert dispatcher.end() == 0
+    assert "Fatal" not in dispatcher.output
+
+
 def test_an_unknown_option_is_refused_without_a_traceback(processes: Processes) -> None:
     dispatcher = processes.start("run_dispatcher", "--fast")
     assert dispatcher.wait() == 2

@@ -14,7 +14,8 @@ from django_delayq.settling import settle
 from django_delayq.store.claims import Answer, Exchange
 from django_delayq.store.promotion import Promoted, Promotion, Reclaim
 from django_delayq.store.store import Store
-from tests.machine.model import Ended, Model, Told
+from tests.machine.model import Model
+from tests.machine.values import Ended, Told
 
 QUEUES = ("default", "mail", "a:b/ü")
 #: Not a whole number of milliseconds.
@@ -112,8 +113,12 @@ class DrivenWorker:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.code = next(world.numbers).to_bytes(8)
-        self.door = world.store.claims(world.shard, worker=self.code)
+        self.restart()
+
+    def restart(self) -> None:
+        """Die, and start as another process that knows of nothing."""
+        self.code = next(self.world.numbers).to_bytes(8)
+        self.door = self.world.store.claims(self.world.shard, worker=self.code)
         #: What it believes to hold; it may be wrong.
         self.held: list[Claim] = []
         self.sent: list[Exchange] = []
@@ -129,8 +134,10 @@ class DrivenWorker:
         reply_lost: bool = False,
     ) -> None:
         """Settle the first claims held, one by each ending, and take others."""
-        if self.waits_for_answer:
+        if self.waits_for_answer and self.remembered:
             self.repeat()
+        elif self.waits_for_answer:
+            self.restart()
         claims, self.held = self.held[: len(endings)], self.held[len(endings) :]
         settled = [
             (settle(claim, _outcome(ending), worker="driven"), ending)
@@ -150,6 +157,11 @@ class DrivenWorker:
         self.sent.append(exchange)
         self.waits_for_answer = reply_lost
         self._send(exchange, told, take=not reply_lost)
+
+    @property
+    def remembered(self) -> bool:
+        """Redis still has its last exchange: it was seen within an hour."""
+        return self.code in self.world.model.exchanges
 
     def repeat(self) -> None:
         """Send the last exchange again: its reply was lost, or the network delivers a copy of it."""

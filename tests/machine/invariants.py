@@ -6,8 +6,9 @@ from typing import Any
 from django_delayq.attempts import Attempts
 from django_delayq.codec import decode_head
 from django_delayq.store.keys import Keys
-from tests.machine.model import Model, Place
+from tests.machine.model import Model
 from tests.machine.picture import foretold, noun_of, plain
+from tests.machine.values import Place
 
 #: What a job may be in, and the key its records are in meanwhile.
 PLACES = {"schedule": "bodies", "ready": "bodies", "leases": "bodies", "dead_letters": "dead_bodies"}

@@ -1,87 +1,17 @@
-"""Model: what Redis must hold after each step, in plain Python; a job is in one place because it has one field for it."""
+"""Model: every transition in plain Python, so that it can be told what Redis must hold after each step."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from django_delayq.codec import with_queue
 from django_delayq.draft import Draft
 from django_delayq.job import Flag
 from django_delayq.outcome import Ending
 from django_delayq.store.intake import key_digest
+from tests.machine.values import Ended, KeyTaken, ModelJob, Place, Told
 
 HOUR_US = 3_600_000_000
-
-
-class Place(StrEnum):
-    """Where a job that has not ended is."""
-
-    SCHEDULED = "scheduled"
-    READY = "ready"
-    CLAIMED = "claimed"
-    DEAD = "dead"
-
-
-class KeyTaken(Exception):
-    """The key is another job's: number in the batch, id of the holder."""
-
-
-@dataclass
-class ModelJob:
-    """One job."""
-
-    member: bytes
-    body: bytes
-    queue: str
-    digest: bytes | None
-    max_attempts: int
-    place: Place = Place.READY
-    #: Due time, rank, lease end or time of death (µs).
-    score: int = 0
-    #: Nothing may start it before (µs).
-    due_us: int = 0
-    token: bytes = b""
-    claimed_us: int = 0
-    rank: int = 0
-    #: Ended attempts, counted here and not read from the record.
-    ended: int = 0
-    suspect: bool = False
-    record: bytes = b""
-
-    @property
-    def raw_id(self) -> bytes:
-        return self.member[:12]
-
-    @property
-    def lease(self) -> bytes:
-        return self.member + self.token
-
-    @property
-    def waits(self) -> bool:
-        return self.place in (Place.SCHEDULED, Place.READY)
-
-    def has(self, flag: Flag) -> bool:
-        return bool(self.member[13] & flag)
-
-
-@dataclass(frozen=True)
-class Ended:
-    """An attempt that ended: its lease, how, and what the one who settles wrote."""
-
-    lease: bytes
-    ending: Ending
-    delay_us: int
-    record: bytes
-
-
-@dataclass
-class Told:
-    """What a worker must be told by an exchange."""
-
-    lost: frozenset[bytes]
-    more: bool
-    claims: list[ModelJob]
 
 
 @dataclass
@@ -135,9 +65,7 @@ class Model:
             if raw_id not in self.jobs:
                 fresh.setdefault(raw_id, draft)
         for raw_id, draft in fresh.items():
-            job = ModelJob(
-                draft.job.member, draft.body, draft.job.queue, _digest(draft), draft.job.retry.max_attempts
-            )
+            job = ModelJob(draft.job.member, draft.body, draft.job.queue, _digest(draft), draft.job.retry.max_attempts)
             self.jobs[raw_id] = job
             self.tally["enqueued"] += 1
             self._wait(job, self.now + (draft.delay_us or 0) if draft.due_us is None else draft.due_us)
@@ -164,9 +92,7 @@ class Model:
         lapsed = {job.lease for job in self.at(Place.CLAIMED) if job.score <= self.now}
         return moved, len(old), lapsed
 
-    def exchange(
-        self, token: bytes, ended: Sequence[Ended], queues: Sequence[str], *, want: int, strict: bool
-    ) -> Told:
+    def exchange(self, token: bytes, ended: Sequence[Ended], queues: Sequence[str], *, want: int, strict: bool) -> Told:
         """Settle what still holds its lease, then claim."""
         worker, number = token[:8], int.from_bytes(token[8:])
         lost = frozenset(item.lease for item in ended if not self.leased(item.lease))

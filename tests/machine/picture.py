@@ -7,7 +7,8 @@ from urllib.parse import unquote
 from redis import Redis
 
 from django_delayq.store.keys import CATALOGUE, Keys
-from tests.machine.model import Model, Place
+from tests.machine.model import Model
+from tests.machine.values import Place
 
 #: Lists of at most one that say "look": judged by what they promise, not by what is in them.
 HINTS = ("bell", "alarm")
@@ -84,7 +85,7 @@ def foretold(model: Model, keys: Keys) -> dict[str, Any]:
         told[keys("queues")] = {queue.encode() for queue in model.queues}
     told[keys("workers")] = model.workers
     told[keys("exchanges")] = {worker: number for worker, (number, _, _) in model.exchanges.items()}
-    told[keys("descriptions")] = {worker: b"driven" for worker in model.described}
+    told[keys("descriptions")] = dict.fromkeys(model.described, b"driven")
     if model.wake_at is not None:
         told[keys("wake_at")] = str(model.wake_at).encode()
     return {name: value for name, value in told.items() if value}

@@ -1,13 +1,15 @@
 """Roads: rare orders of events as one rule each, for random steps seldom walk them."""
 
+from dataclasses import replace
 
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from django_delayq.outcome import Ending
-from tests.machine.actors import DrivenWorker
-from tests.machine.model import Place
-from tests.machine.steps import ENDINGS, Ask, Steps, asks, endings, picks
+from tests.machine.actors import QUEUES, DrivenWorker
+from tests.machine.asks import ENDINGS, Ask, asks, endings, limits
+from tests.machine.steps import Steps
+from tests.machine.values import Place
 
 DAY_US = 86_400_000_000
 
@@ -18,15 +20,17 @@ class Roads(Steps):
     @rule(ending=st.sampled_from(ENDINGS), again=st.sampled_from([0, 1]))
     def lease_is_lost_then_claimed_again_then_the_first_worker_settles(self, ending: Ending, again: int) -> None:
         """Also where it is the same process that claims it again: the token is another one."""
-        first = self.worker(0)
+        first, second = self.worker(0), self.worker(again)
         if not self.claimed(first):
             return
-        second, late = self.worker(again), list(first.held)
+        late = list(first.held)
         self.lapse()
         self.look()
-        second.exchange(8)
-        self.check()
-        first.held = late
+        for _ in late:
+            # Suspects are claimed one at a time.
+            second.exchange(8)
+            self.check()
+        first.held = late + [claim for claim in first.held if claim not in late]
         first.exchange(0, endings=[ending] * len(late))
         self.check()
 
@@ -36,7 +40,7 @@ class Roads(Steps):
         for _ in range(most):
             if not self.claimed(self.worker(0)):
                 return
-            self.workers[0] = DrivenWorker(self.world)
+            self.worker(0).restart()
             self.lapse()
             self.look()
         self.worker(1).exchange(8, endings=ended)
@@ -54,17 +58,34 @@ class Roads(Steps):
         self.dispatchers[0].step()
         self.dispatchers[0].carry_out(carried_out)
         self.check()
-        if worker.code in self.world.model.exchanges:
+        if worker.remembered:
             worker.repeat()
             self.check()
             worker.exchange(1, endings=[Ending.SUCCEEDED] * len(worker.held))
 
-    @rule(first=st.sampled_from(["cancel", "claim"]), ask=asks)
-    def cancel_races_claim(self, first: str, ask: Ask) -> None:
-        """Whoever comes first wins; a job that was cancelled is never claimed."""
-        raw_id = self.enqueue([ask])[0]
-        actions = [lambda: self.worker(0).exchange(8), lambda: self.cancel_one(raw_id)]
-        for action in reversed(actions) if first == "cancel" else actions:
+    @rule(batch=st.lists(asks, min_size=1, max_size=4), ended=st.sampled_from(ENDINGS))
+    def reply_to_an_enqueue_is_lost(self, batch: list[Ask], ended: Ending) -> None:
+        """It is sent again when its jobs are claimed, and again when they failed or are dead: no second job of one."""
+        self.enqueue(batch)
+        drafts, worker = self.drafts[-len(batch) :], self.fresh_worker()
+        worker.exchange(8)
+        self.send(drafts)
+        self.check()
+        worker.exchange(0, endings=[ended] * len(worker.held))
+        self.send(drafts)
+
+    @rule(queues=st.permutations(QUEUES), strict=st.booleans(), want=st.integers(1, 4))
+    def queues_are_served_in_their_order(self, queues: list[str], strict: bool, want: int) -> None:
+        """Or, where no order is asked for, by the rank of their jobs."""
+        self.enqueue([Ask(queue=queue, priority=priority) for priority in (0, 1) for queue in queues])
+        self.worker(1).exchange(want, queues=queues, strict=strict)
+
+    @rule(first=st.booleans(), operation=st.sampled_from(["cancel", "reschedule", "move"]), ask=asks)
+    def operation_races_claim(self, first: bool, operation: str, ask: Ask) -> None:
+        """Whoever comes first wins; a job that was cancelled is never claimed, one that is claimed stays as it is."""
+        raw_id = self.enqueue([replace(ask, priority=100)])[0]
+        actions = [lambda: self.worker(0).exchange(8), lambda: self.change(operation, raw_id)]
+        for action in reversed(actions) if first else actions:
             action()
             self.check()
 
@@ -79,17 +100,37 @@ class Roads(Steps):
         letter = self.world.model.jobs.get(dead)
         if letter is None or letter.place is not Place.DEAD:
             return
+        self.send([draft for draft in self.drafts if draft.job.raw_id == dead])
         self.requeue_one(dead, letter.score, delay_us)
         self.check()
         if cure == "cancel":
-            self.cancel_one(other)
+            self.change("cancel", other)
         else:
             worker.exchange(9)
             worker.exchange(0, endings=[Ending.SUCCEEDED] * len(worker.held))
         self.check()
         self.requeue_one(dead, letter.score, delay_us)
-        # Who looked at the page before that presses the button too.
-        self.requeue_one(dead, letter.score, delay_us)
+
+    @rule(what=st.sampled_from(["requeue", "discard"]))
+    def dead_letter_dies_again_before_somebody_decides(self, what: str) -> None:
+        """Who saw the first death has not seen the second."""
+        worker = self.fresh_worker()
+        dead = self.enqueue([Ask(priority=100)])[0]
+        deaths = []
+        for _ in range(2):
+            worker.exchange(9)
+            worker.exchange(0, endings=[Ending.ASKED_DEAD] * len(worker.held))
+            letter = self.world.model.jobs.get(dead)
+            if letter is None or letter.place is not Place.DEAD:
+                return
+            deaths.append(letter.score)
+            if len(deaths) == 1:
+                self.requeue_one(dead, letter.score)
+                self.world.turn_to(self.world.model.now + 1)
+        if what == "requeue":
+            self.requeue_one(dead, deaths[0])
+        else:
+            self.discard_one(dead, deaths[0])
 
     @rule(off=st.sampled_from([0, 1]), revived=st.integers(0, 4))
     def late_heartbeat_revives_what_was_judged(self, off: int, revived: int) -> None:
@@ -105,13 +146,14 @@ class Roads(Steps):
             dispatcher.carry_out()
             self.check()
 
-    @rule(ask=asks, off=st.sampled_from([-1, 0]))
-    def job_is_promoted_at_its_moment(self, ask: Ask, off: int) -> None:
-        """Not a microsecond before, and not one after."""
-        self.enqueue([ask])
-        self.turn_to_next(off)
-        self.dispatchers[1].step()
-        self.check()
+    @rule(batch=st.lists(asks, min_size=1, max_size=4), off=st.sampled_from([-1, 0]), limit=limits)
+    def jobs_are_promoted_at_their_moments(self, batch: list[Ask], off: int, limit: int) -> None:
+        """Not a microsecond before, and not one after; where more is due than one step moves, in several."""
+        self.enqueue(batch)
+        for _ in batch:
+            self.turn_to_next(off)
+            self.dispatchers[1].step(limit=limit)
+            self.check()
         self.worker(1).exchange(3)
 
     @rule(endings=st.lists(st.sampled_from(ENDINGS[1:]), min_size=2, max_size=5), ask=asks)
@@ -128,6 +170,19 @@ class Roads(Steps):
             worker.exchange(1, queues=[job.queue])
             worker.exchange(0, endings=[ending] * len(worker.held))
             self.check()
+
+    @rule(batch=st.lists(asks, min_size=1, max_size=4), ended=st.sampled_from([Ending.UNSTARTED, Ending.INTERRUPTED]))
+    def what_is_given_back_is_known_of(self, batch: list[Ask], ended: Ending) -> None:
+        """Its bell was heard and answered before; it must ring again."""
+        worker = self.fresh_worker()
+        self.enqueue(batch)
+        self.hear(QUEUES)
+        self.hear_the_alarm()
+        self.look()
+        for _ in range(3):
+            self.hear(QUEUES)
+            worker.exchange(9)
+        worker.exchange(0, endings=[ended] * len(worker.held))
 
     @rule(by=st.sampled_from(["age", "number"]))
     def dead_letters_are_trimmed(self, by: str) -> None:
@@ -148,12 +203,9 @@ class Roads(Steps):
         self.check()
         return any(self.world.model.leased(claim.lease) for claim in worker.held)
 
-    def cancel_one(self, raw_id: bytes) -> None:
-        assert self.world.operations.cancel(raw_id) == self.world.model.cancel(raw_id)
-
     def fresh_worker(self) -> DrivenWorker:
         """Return a worker that holds nothing."""
-        self.workers[1] = DrivenWorker(self.world)
+        self.worker(1).restart()
         return self.worker(1)
 
     def lapse(self) -> None:

@@ -11,4 +11,4 @@ from tests.machine.walk import walk
 
 
 def test_every_walk_leaves_redis_as_the_model_says(client: Redis, redis_url: str) -> None:
-    walk(client, redis_url, examples=int(os.environ.get("DELAYQ_MACHINE_EXAMPLES", "120")))
+    walk(client, redis_url, examples=int(os.environ.get("DELAYQ_MACHINE_EXAMPLES", "250")))

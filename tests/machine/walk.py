@@ -20,9 +20,7 @@ STEPS = 40
 
 def walk(client: Redis, url: str, *, examples: int, derandomize: bool = False) -> None:
     """Walk `examples` times; raises the first failure, made small unless derandomized."""
-    config = Config(
-        redis=RedisConfig.read(url), dispatcher=DispatcherConfig(dead_max_count=4, dead_max_age_us=DAY_US)
-    )
+    config = Config(redis=RedisConfig.read(url), dispatcher=DispatcherConfig(dead_max_count=4, dead_max_age_us=DAY_US))
     profile = settings(
         max_examples=examples,
         stateful_step_count=STEPS,

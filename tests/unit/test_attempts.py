@@ -1,10 +1,13 @@
 """Attempts: the record of ended attempts, capped, and readable whatever became of it."""
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from django_delayq.attempts import EARLIER_ERROR, HISTORY, LAST_ERROR, NO_ATTEMPTS, Attempts
+
+#: No verdict from how long an example took: the machine may be busy.
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def added(attempts: Attempts, number: int, *, error: str = "", suspect: bool = False) -> Attempts:
@@ -75,6 +78,7 @@ def test_entries_of_another_shape_are_carried_on() -> None:
     assert Attempts.unpack(added(found, 2, error="e").pack()).last_error == "e"
 
 
+@patient
 @given(some.binary(max_size=200))
 def test_any_bytes_can_be_read(record: bytes) -> None:
     found = Attempts.unpack(record)

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 from django.utils.safestring import mark_safe
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from django_delayq import codec
@@ -25,6 +25,8 @@ from django_delayq.job_id import next_id
 from django_delayq.retry import RetryPolicy
 from django_delayq.time_limit import TimeLimit
 
+#: No verdict from how long an example took: the machine may be busy.
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 MEGABYTE = 1024 * 1024
 
 
@@ -134,6 +136,7 @@ json_values = some.recursive(
 )
 
 
+@patient
 @given(some.lists(json_values, max_size=4), some.dictionaries(surrogates_not_paired, json_values, max_size=4))
 def test_any_arguments_come_back_exactly(args: list[Any], kwargs: dict[str, Any]) -> None:
     before = copy.deepcopy((args, kwargs))
@@ -154,6 +157,7 @@ policies = some.builds(
 )
 
 
+@patient
 @given(
     task=names,
     queue=names,
@@ -284,10 +288,9 @@ def test_an_error_never_shows_the_payload() -> None:
 
 def test_a_payload_over_its_limit_is_refused_with_the_cure() -> None:
     job = job_of("x" * 1_000)
-    _, body = encode(job, max_payload=1_004 + 2)
-    assert body
-    with pytest.raises(PayloadTooLarge, match=r"1,004 bytes, more than MAX_PAYLOAD \(1,003\).*pass a reference"):
-        encode(job, max_payload=1_003)
+    encode(job, max_payload=1_006)
+    with pytest.raises(PayloadTooLarge, match=r"1,006 bytes, more than MAX_PAYLOAD \(1,005\).*pass a reference"):
+        encode(job, max_payload=1_005)
 
 
 def test_a_large_body_is_flagged() -> None:
@@ -305,6 +308,7 @@ def test_the_head_tells_the_member() -> None:
     assert decode_head(body[: head.size]) == head
 
 
+@patient
 @given(names, names)
 def test_a_body_can_be_moved_to_another_queue(queue: str, other: str) -> None:
     job, body = encode(job_of(1, queue=queue), max_payload=1_024)
@@ -378,11 +382,12 @@ def test_a_damaged_body_is_bad_and_nothing_else(tail: bytes) -> None:
         read(HEAD + tail)
 
 
-@settings(max_examples=300)
+@patient
 @given(some.data())
 def test_any_damage_is_bad_or_readable(data: some.DataObject) -> None:
     job, body = encode(
-        job_of([1, "ü"], kwargs={"a": None}, retry=RetryPolicy(max_attempts=2), key="k", timeout_us=5), max_payload=1_024
+        job_of([1, "ü"], kwargs={"a": None}, retry=RetryPolicy(max_attempts=2), key="k", timeout_us=5),
+        max_payload=1_024,
     )
     at = data.draw(some.integers(min_value=1, max_value=len(body) - 1))
     body = body[:at] + data.draw(some.binary(max_size=4)) + body[at + data.draw(some.integers(0, 4)) :]

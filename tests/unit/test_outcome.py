@@ -45,7 +45,8 @@ def test_an_attempt_before_the_last(ending: Ending, on_error: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ending", "on_error", "attempt", "delay_us"), list(product(Ending, (True, False), (LAST, LAST + 1, 1_000), (None, 5)))
+    ("ending", "on_error", "attempt", "delay_us"),
+    list(product(Ending, (True, False), (LAST, LAST + 1, 1_000), (None, 5))),
 )
 def test_max_attempts_is_never_exceeded(ending: Ending, on_error: bool, attempt: int, delay_us: int | None) -> None:
     policy = RetryPolicy(max_attempts=LAST, on_error=on_error)

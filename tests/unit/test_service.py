@@ -250,9 +250,7 @@ def test_a_bell_that_breaks_is_waited_out_and_the_part_steps_on(
 
 
 @pytest.mark.parametrize("where", ["on_listen", "on_heard"])
-def test_a_bug_in_listening_does_not_end_the_loop(
-    where: str, running: Callable[..., tuple[Part, Service]]
-) -> None:
+def test_a_bug_in_listening_does_not_end_the_loop(where: str, running: Callable[..., tuple[Part, Service]]) -> None:
     broken: list[int] = []
 
     def once() -> int:

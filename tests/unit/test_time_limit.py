@@ -8,6 +8,7 @@ from time import monotonic
 
 import pytest
 
+from django_delayq import time_limit
 from django_delayq.exceptions import TaskTimeout
 from django_delayq.time_limit import TimeLimit
 
@@ -122,10 +123,12 @@ def test_a_timeout_reaches_its_own_thread_only() -> None:
 
     thread = threading.Thread(target=lambda: others.extend(in_thread(bystander)))
     thread.start()
-    assert begun.wait(PATIENCE)
-    assert [type(error) for error in in_thread(limited(SOON, spin))] == [TaskTimeout]
-    may_end.set()
-    thread.join(PATIENCE)
+    try:
+        assert begun.wait(PATIENCE)
+        assert [type(error) for error in in_thread(limited(SOON, spin))] == [TaskTimeout]
+    finally:
+        may_end.set()
+        thread.join(PATIENCE)
     assert others == []
 
 
@@ -139,10 +142,12 @@ def test_an_earlier_limit_set_later_is_kept() -> None:
 
     thread = threading.Thread(target=late)
     thread.start()
-    assert entered.wait(PATIENCE)
-    assert [type(error) for error in in_thread(limited(SOON, spin))] == [TaskTimeout]
-    may_end.set()
-    thread.join(PATIENCE)
+    try:
+        assert entered.wait(PATIENCE)
+        assert [type(error) for error in in_thread(limited(SOON, spin))] == [TaskTimeout]
+    finally:
+        may_end.set()
+        thread.join(PATIENCE)
 
 
 @pytest.mark.parametrize(("outer", "inner"), [(SOON, NEVER), (NEVER, SOON)])
@@ -173,7 +178,11 @@ def test_code_that_swallows_the_timeout_is_not_struck_twice() -> None:
 
 
 @pytest.mark.parametrize("days", [110_000, 999_999_999])
-def test_a_limit_longer_than_a_lock_can_wait_does_not_end_the_others(days: int) -> None:
+def test_a_limit_longer_than_a_lock_can_wait_does_not_end_the_others(
+    days: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A watch of its own, so that a broken one is this test's alone.
+    monkeypatch.setattr(time_limit, "_watch", time_limit._Watch())
     with TimeLimit(timedelta(days=days) // timedelta(microseconds=1)):
         assert [type(error) for error in in_thread(limited(SOON, spin))] == [TaskTimeout]
     assert [type(error) for error in in_thread(limited(SOON, spin))] == [TaskTimeout]

@@ -1,16 +1,15 @@
-"""Exchange: claims are taken best first under a lease, outcomes are fenced, and the step may be sent again."""
+"""Exchange, claims: the best are taken first, under a lease, and what is left behind rings."""
 
 import random
 from collections.abc import Callable
 
 import pytest
 
-from django_delayq.exceptions import BadBody, NewerBody, StaleExchange
+from django_delayq.exceptions import BadBody, NewerBody
 from django_delayq.outcome import Settle
-from tests.doors import DAY, HOUR, LARGE_TEXT, MS, SECOND, START, Doors, ids, settlement
+from tests.doors import HOUR, LARGE_TEXT, MS, SECOND, START, Doors, ids, settlement
 
 LEASE = 30 * SECOND
-EVERY_OUTCOME = pytest.mark.parametrize("outcome", list(Settle))
 
 
 def suspect(doors: Doors) -> bytes:
@@ -49,9 +48,8 @@ def test_two_workers_never_hold_one_job(doors: Doors) -> None:
 def test_claims_come_in_the_order_of_priority_then_of_making(doors: Doors) -> None:
     drafts = [doors.draft(number, priority=number % 201 - 100) for number in range(402)]
     doors.enqueue(*random.Random(3).sample(drafts, len(drafts)))
-    worker, taken = doors.worker(), []
-    while claims := worker.take(64).claims:
-        taken += ids(claims)
+    worker = doors.worker()
+    taken = [raw_id for _ in range(7) for raw_id in ids(worker.take(64).claims)]
     assert taken == [draft.job.raw_id for draft in sorted(drafts, key=lambda draft: -draft.job.priority)]
 
 
@@ -86,250 +84,6 @@ def test_nothing_wanted_is_nothing_taken(doors: Doors) -> None:
     raw_id = doors.add()
     assert doors.worker().take(0).claims == []
     assert doors.where(raw_id) == ["ready:default"]
-
-
-def test_acknowledge_leaves_nothing_of_a_job(doors: Doors) -> None:
-    raw_id = doors.add(key="k")
-    worker = doors.worker()
-    assert not worker.settle(worker.take().claims[0], Settle.ACKNOWLEDGE).lost
-    assert doors.traces(raw_id) == []
-    assert doors.where(raw_id) == []
-
-
-def test_acknowledge_after_retries_leaves_nothing_of_a_job(doors: Doors) -> None:
-    raw_id = doors.add()
-    worker = doors.worker()
-    for _ in range(2):
-        worker.settle(worker.take().claims[0], Settle.RETRY)
-        doors.promote()
-    worker.settle(worker.take().claims[0], Settle.ACKNOWLEDGE)
-    assert doors.traces(raw_id) == []
-
-
-@pytest.mark.parametrize("delay", [1, SECOND, DAY, 365 * DAY, 3_650 * DAY])
-def test_retry_comes_back_at_the_exact_microsecond_with_its_attempt_counted(doors: Doors, delay: int) -> None:
-    raw_id = doors.add()
-    worker = doors.worker()
-    doors.clock.turn(11)
-    worker.settle(worker.take().claims[0], Settle.RETRY, delay=delay)
-    assert doors.schedule() == {raw_id: START + 11 + delay}
-    doors.clock.turn(delay)
-    doors.promote()
-    (claim,) = worker.take().claims
-    assert (claim.attempt, claim.attempts.last_error) == (2, "as asked")
-
-
-def test_retry_rings_the_alarm_when_it_is_the_next_thing_to_do(doors: Doors) -> None:
-    doors.add()
-    worker = doors.worker()
-    claim = worker.take().claims[0]
-    doors.promote()
-    doors.rings(doors.keys("alarm"))
-    worker.settle(claim, Settle.RETRY, delay=100 * MS)
-    assert doors.rings(doors.keys("alarm")) == [1]
-
-
-def test_retry_far_ahead_wakes_nobody(doors: Doors) -> None:
-    doors.add()
-    worker = doors.worker()
-    claim = worker.take().claims[0]
-    doors.promote()
-    doors.rings(doors.keys("alarm"))
-    worker.settle(claim, Settle.RETRY, delay=HOUR)
-    assert doors.rings(doors.keys("alarm")) == [0]
-
-
-def test_dead_letter_keeps_body_and_history_and_lets_the_key_go(doors: Doors) -> None:
-    raw_id = doors.add("argument", key="k")
-    worker = doors.worker()
-    doors.clock.turn(5)
-    worker.settle(worker.take().claims[0], Settle.DEAD_LETTER, error="the end")
-    assert doors.traces(raw_id) == ["dead_bodies", "dead_letters"]
-    letter = doors.inspection.dead_letter(raw_id)
-    assert letter is not None
-    assert letter.job is not None
-    assert (letter.died_us, letter.job.args) == (START + 5, ["argument"])
-    assert (letter.attempts.ended, letter.attempts.last_error) == (1, "the end")
-
-
-def test_released_job_is_back_in_its_old_place_and_its_attempt_is_uncounted(doors: Doors) -> None:
-    drafts = [doors.draft(number) for number in range(3)]
-    doors.enqueue(*drafts)
-    ranks = doors.ready()
-    worker = doors.worker()
-    claims = worker.take(2).claims
-    doors.clock.turn(HOUR)
-    doors.rings(doors.keys.bell("default"))
-    worker.take(0, settle=[settlement(claim, Settle.RELEASE) for claim in claims])
-    assert doors.ready() == ranks
-    assert doors.rings(doors.keys.bell("default")) == [1]
-    assert [claim.attempt for claim in worker.take(3).claims] == [1, 1, 1]
-
-
-def test_job_released_and_taken_in_one_exchange_has_a_new_lease(doors: Doors) -> None:
-    doors.add()
-    worker = doors.worker()
-    (old,) = worker.take().claims
-    (new,) = worker.take(1, settle=[settlement(old, Settle.RELEASE)]).claims
-    assert (new.raw_id, new.attempt) == (old.raw_id, 1)
-    assert new.lease != old.lease
-    assert worker.settle(old, Settle.ACKNOWLEDGE).lost == {old.lease}
-    assert not worker.settle(new, Settle.ACKNOWLEDGE).lost
-
-
-def test_one_exchange_settles_every_way_and_takes_the_next(doors: Doors) -> None:
-    made = [doors.add(queue=queue) for queue in ("a", "b", "a", "b", "a")]
-    worker = doors.worker()
-    claims = worker.take(4, "a", "b").claims
-    by_id = {claim.raw_id: claim for claim in claims}
-    left = next(raw_id for raw_id in made if raw_id not in by_id)
-    done, retried, dead, released = claims
-    answer = worker.take(
-        1,
-        "b",
-        "a",
-        settle=[
-            settlement(done, Settle.ACKNOWLEDGE),
-            settlement(retried, Settle.RETRY, delay=HOUR),
-            settlement(dead, Settle.DEAD_LETTER),
-            settlement(released, Settle.RELEASE),
-        ],
-    )
-    assert not answer.lost
-    assert len(answer.claims) == 1
-    assert doors.where(done.raw_id) == []
-    assert doors.where(retried.raw_id) == [f"schedule:{retried.queue}"]
-    assert doors.where(dead.raw_id) == ["dead_letters"]
-    places = [doors.where(released.raw_id), doors.where(left)]
-    assert sorted(place[0].split(":")[0] for place in places) == ["leases", "ready"]
-
-
-@EVERY_OUTCOME
-def test_worker_whose_lease_was_given_to_another_settles_nothing(doors: Doors, outcome: Settle) -> None:
-    raw_id = doors.add()
-    late, next_one = doors.worker(), doors.worker()
-    (old,) = late.take().claims
-    doors.lapse()
-    (new,) = next_one.take().claims
-    answer = late.settle(old, outcome)
-    assert answer.lost == {old.lease}
-    assert doors.where(raw_id) == ["leases"]
-    assert doors.scores(doors.keys("leases")) == {raw_id: doors.clock.now_us + LEASE}
-    assert not next_one.settle(new, Settle.ACKNOWLEDGE).lost
-
-
-@EVERY_OUTCOME
-def test_outcome_handed_in_twice_counts_once(doors: Doors, outcome: Settle) -> None:
-    doors.add()
-    worker = doors.worker()
-    (claim,) = worker.take().claims
-    assert not worker.settle(claim, outcome).lost
-    places = doors.where(claim.raw_id)
-    assert worker.settle(claim, Settle.DEAD_LETTER).lost == {claim.lease}
-    assert doors.where(claim.raw_id) == places
-
-
-@EVERY_OUTCOME
-def test_lease_past_its_end_still_settles_while_nobody_took_it_back(doors: Doors, outcome: Settle) -> None:
-    doors.add()
-    worker = doors.worker()
-    (claim,) = worker.take().claims
-    doors.clock.turn(2 * LEASE)
-    assert not worker.settle(claim, outcome).lost
-
-
-def test_lost_outcome_does_not_touch_those_beside_it(doors: Doors) -> None:
-    doors.add()
-    worker = doors.worker()
-    (lost,) = worker.take().claims
-    doors.lapse()
-    other = doors.worker().take().claims
-    doors.add()
-    (kept,) = worker.take().claims
-    answer = worker.take(0, settle=[settlement(claim, Settle.ACKNOWLEDGE) for claim in (lost, kept)])
-    assert answer.lost == {lost.lease}
-    assert doors.where(kept.raw_id) == []
-    assert doors.where(other[0].raw_id) == ["leases"]
-
-
-def test_exchange_sent_again_gets_the_same_claims(doors: Doors) -> None:
-    doors.enqueue(*[doors.draft(number) for number in range(5)])
-    worker = doors.worker()
-    first = worker.take(3)
-    doors.clock.turn(SECOND)
-    second = worker.again()
-    assert [claim.lease for claim in second.claims] == [claim.lease for claim in first.claims]
-    assert [claim.job for claim in second.claims] == [claim.job for claim in first.claims]
-    assert [claim.rank for claim in second.claims] == [claim.rank for claim in first.claims]
-    assert len(doors.ready()) == 2
-
-
-def test_exchange_sent_again_names_the_queues_of_its_claims(doors: Doors) -> None:
-    doors.add(queue="b")
-    doors.add(queue="a", priority=5)
-    worker = doors.worker()
-    first = worker.take(2, "a", "b")
-    assert [claim.queue for claim in worker.again().claims] == [claim.queue for claim in first.claims] == ["a", "b"]
-
-
-def test_exchange_sent_again_gives_only_what_is_still_held(doors: Doors) -> None:
-    lapsed = doors.add()
-    worker = doors.worker()
-    worker.take()
-    doors.lapse()
-    assert worker.again().claims == []
-    assert doors.where(lapsed) == ["ready:default"]
-
-
-def test_exchange_sent_again_does_not_settle_twice(doors: Doors) -> None:
-    raw_id = doors.add()
-    worker = doors.worker()
-    (claim,) = worker.take().claims
-    worker.settle(claim, Settle.RETRY, delay=SECOND)
-    doors.clock.turn(SECOND)
-    assert not worker.again().lost
-    assert doors.schedule() == {raw_id: START + SECOND}
-
-
-def test_exchange_sent_again_tells_the_same_losses(doors: Doors) -> None:
-    doors.add()
-    worker = doors.worker()
-    (claim,) = worker.take().claims
-    doors.lapse()
-    doors.worker().take()
-    doors.add()
-    first = worker.take(1, settle=[settlement(claim, Settle.ACKNOWLEDGE)])
-    second = worker.again()
-    assert second.lost == first.lost == {claim.lease}
-    assert ids(second.claims) == ids(first.claims) != []
-
-
-def test_exchange_sent_again_after_a_script_flush_is_still_the_same(doors: Doors) -> None:
-    doors.add()
-    worker = doors.worker()
-    first = worker.take()
-    doors.client.script_flush()
-    assert [claim.lease for claim in worker.again().claims] == [claim.lease for claim in first.claims]
-
-
-def test_earlier_exchange_is_refused_and_changes_nothing(doors: Doors) -> None:
-    worker = doors.worker()
-    worker.take()
-    delayed = worker.last
-    assert delayed is not None
-    worker.take()
-    raw_id = doors.add()
-    with pytest.raises(StaleExchange):
-        worker.door.exchange(delayed)
-    assert doors.where(raw_id) == ["ready:default"]
-
-
-def test_workers_do_not_disturb_one_anothers_numbers(doors: Doors) -> None:
-    first, second = doors.worker(), doors.worker()
-    for _ in range(3):
-        first.take()
-    raw_id = doors.add()
-    assert ids(second.take().claims) == [raw_id]
 
 
 def test_batch_ends_before_a_large_body_which_then_comes_alone(doors: Doors) -> None:

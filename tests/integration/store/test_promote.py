@@ -22,6 +22,14 @@ def test_job_is_never_early_and_ready_at_its_microsecond(doors: Doors, span: int
     assert doors.where(raw_id) == ["ready:default"]
 
 
+def test_job_a_microsecond_from_due_stays_behind_when_its_queue_is_promoted(doors: Doors) -> None:
+    due, early = doors.add(due=START + SECOND), doors.add(due=START + SECOND + 1)
+    doors.clock.turn(SECOND)
+    promoted = doors.promote()
+    assert (promoted.moved, promoted.sleep_us) == (1, 1)
+    assert (doors.where(due), doors.where(early)) == (["ready:default"], ["schedule:default"])
+
+
 def test_sleep_is_exact_and_never_longer_than_a_sweep(doors: Doors) -> None:
     assert doors.promote().sleep_us == SWEEP
     doors.add(delay=SWEEP + 1)
@@ -82,8 +90,7 @@ def test_jobs_due_at_one_instant_keep_the_order_of_their_making(doors: Doors) ->
     drafts = [doors.draft(number, delay=SECOND) for number in range(400)]
     doors.enqueue(*reversed(drafts))
     doors.clock.turn(DAY)
-    while doors.promote(limit=64).moved:
-        pass
+    assert [doors.promote(limit=64).moved for _ in range(8)] == [64] * 6 + [16, 0]
     assert list(doors.ready()) == [draft.job.raw_id for draft in drafts]
 
 

@@ -1,0 +1,329 @@
+"""Processes killed, frozen and cut off: every job runs again where it must, none is lost, none starts early.
+
+The judge reads the ledger, in which each job writes its runs, and Redis.
+"""
+
+import random
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from django_delayq import enqueue_many, get_store
+from django_delayq.exceptions import StoreError
+from django_delayq.private_redis import PrivateRedis
+from tests.app import tasks
+from tests.processes import Command, Processes
+
+
+@pytest.fixture
+def processes(tmp_path: Path, delayq_settings: Any) -> Iterator[Processes]:
+    with Processes(tmp_path, delayq_settings) as started:
+        yield started
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """A file that jobs wait for; missing at first."""
+    return tmp_path / "gate"
+
+
+def judge(processes: Processes, jobs: Sequence[Any], *, once: bool = True) -> None:
+    """Each job ran, once where asked, and none before its time."""
+    ran = Counter(run["id"] for run in processes.runs())
+    assert set(ran) == {job.id for job in jobs}
+    if once:
+        assert [job for job, runs in ran.items() if runs > 1] == []
+    # The handles know the due times to the µs, a job once it is ready to the ms.
+    due = {job.id: job.due.timestamp() for job in jobs if job.state != "gone"}
+    early = [run for run in processes.runs() if run["at"] < due.get(run["id"], run["due"])]
+    assert early == []
+
+
+def until_empty(processes: Processes) -> None:
+    """Wait until no job is left that has not ended; dead letters have."""
+    with processes.client() as client:
+        processes.until(lambda: not client.hlen(processes.keys("bodies")), what="all jobs to end")
+
+
+def many(count: int, *, within: float) -> list[Any]:
+    """Enqueue that many jobs, due evenly from now on."""
+    jobs = [tasks.record.using(delay=0.5 + within * n / count).job(n) for n in range(count)]
+    return list(enqueue_many(jobs))
+
+
+# Workers
+
+
+def test_a_job_whose_worker_is_killed_runs_again_in_a_process_of_its_own(
+    processes: Processes, client: Redis, gate: Path
+) -> None:
+    processes.configure(LEASE=2)
+    processes.dispatcher()
+    killed = processes.worker()
+    job = tasks.wait_for.enqueue(str(gate))
+    [first] = processes.until_runs(1)
+    killed.kill()
+    [(_, lease_end_us)] = client.zrange(processes.keys("leases"), 0, -1, withscores=True)
+    worker = processes.worker()
+    _, second = processes.until_runs(2)
+    assert second["at"] * 1_000_000 >= lease_end_us
+    assert (first["pid"], first["attempt"], first["recovered"]) == (killed.pid, 1, False)
+    assert (second["id"], second["attempt"], second["recovered"]) == (job.id, 2, True)
+    assert second["pid"] not in (killed.pid, worker.pid)
+    gate.touch()
+    processes.until_gone([job])
+    assert [event["word"] for event in processes.events()] == ["run", "run", "end"]
+
+
+def test_a_suspect_ends_with_its_worker(processes: Processes, client: Redis, gate: Path) -> None:
+    processes.configure(LEASE=2)
+    processes.dispatcher()
+    job = tasks.wait_for.enqueue(str(gate))
+    for attempt in (1, 2):
+        worker = processes.worker()
+        assert len(processes.until_runs(attempt)) == attempt
+        worker.kill()
+    # The suspect's process would have to see the gate if it still ran: it may not, its lease is another's.
+    worker = processes.worker()
+    processes.until_runs(3)
+    gate.touch()
+    processes.until_gone([job])
+    assert worker.end() == 0
+    assert [event["word"] for event in processes.events()] == ["run", "run", "run", "end"]
+
+
+def test_poison_dies_after_its_attempts_and_innocents_run(processes: Processes) -> None:
+    processes.configure(LEASE=2)
+    processes.dispatcher()
+    poison = [tasks.crash.job(how) for how in ("exit", "kill", "segfault")]
+    innocent = [tasks.record.job(n) for n in range(12)]
+    batch = [*innocent[:4], poison[0], *innocent[4:8], poison[1], poison[2], *innocent[8:]]
+    enqueue_many(batch)
+    worker: Command | None = None
+
+    def ended() -> bool:
+        # What a process supervisor does.
+        nonlocal worker
+        if worker is None or not worker.running:
+            worker = processes.start("run_worker", "--concurrency", 2)
+        states = {job.id: str(job.refresh().state) for job in batch}
+        return set(states.values()) <= {"gone", "dead"}
+
+    processes.until(ended, what="all to end", patience=90)
+    assert [job.refresh().state for job in poison] == ["dead"] * 3
+    assert [job.refresh().state for job in innocent] == ["gone"] * 12
+    for job in poison:
+        dead = get_store().inspection(0).dead_letter(bytes.fromhex(job.id.split("-")[0]))
+        assert dead is not None
+        assert dead.attempts.ended == 3
+        assert dead.attempts.history[-1]["ending"] == "crashed"
+        # Fewer than 3 where another's crash ended an attempt before its code began; never more, none twice.
+        attempts = [run["attempt"] for run in processes.runs(job.id)]
+        assert attempts == sorted(set(attempts))
+        assert attempts[-1] == 3
+    # An innocent runs to its end once; its attempt that a neighbour's crash cut off may have begun.
+    assert {run["id"] for run in processes.runs() if "args" in run} == {job.id for job in innocent}
+
+
+def test_a_frozen_worker_cannot_settle_what_it_lost(processes: Processes, client: Redis, gate: Path) -> None:
+    processes.configure(LEASE=2)
+    processes.dispatcher()
+    frozen = processes.worker()
+    job = tasks.wait_for.enqueue(str(gate))
+    processes.until_runs(1)
+    frozen.send(signal.SIGSTOP)
+    other = processes.worker()
+    _, second = processes.until_runs(2)
+    assert (second["attempt"], second["recovered"]) == (2, True)
+    # The frozen one's job ends first and is refused, while the second run still holds the lease.
+    other.send_all(signal.SIGSTOP)
+    gate.touch()
+    frozen.send(signal.SIGCONT)
+    processes.until(lambda: "lease lost, its outcome (succeeded) was refused" in frozen.output, what="the refusal")
+    other.send_all(signal.SIGCONT)
+    processes.until_gone([job])
+    attempts = [run["attempt"] for run in processes.runs()]
+    assert attempts[:2] == [1, 2]
+    assert attempts == sorted(set(attempts))
+    processes.until_gone([tasks.record.enqueue()])
+    assert (frozen.end(), other.end()) == (0, 0)
+
+
+# Dispatchers
+
+
+def test_jobs_run_once_while_dispatchers_are_killed(processes: Processes) -> None:
+    processes.worker()
+    dispatchers = [processes.start("run_dispatcher"), processes.start("run_dispatcher")]
+    jobs = many(2_000, within=4)
+    seed = random.randrange(1_000_000)
+    chance, kills = random.Random(seed), 0
+    while len(processes.runs()) < 2_000:
+        # One in turn, at any moment of its life: in its start, asleep, in mid-promotion.
+        pause = threading.Event()
+        pause.wait(chance.random() * 0.7)
+        dispatchers[kills % 2].kill()
+        dispatchers[kills % 2] = processes.start("run_dispatcher")
+        kills += 1
+        assert kills < 200, f"seed {seed}: {len(processes.runs())} runs of 2,000"
+    until_empty(processes)
+    judge(processes, jobs)
+    assert kills >= 3
+
+
+# Redis
+
+
+def test_cut_connections_are_made_anew(processes: Processes, client: Redis) -> None:
+    dispatcher, worker = processes.dispatcher(), processes.worker()
+    jobs = many(600, within=3)
+    while len(processes.runs()) < 600:
+        seen = len(processes.runs())
+        client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        processes.until(lambda seen=seen: len(processes.runs()) > min(seen + 30, 599), what="runs to go on")
+    until_empty(processes)
+    judge(processes, jobs)
+    assert dispatcher.running
+    assert worker.running
+    assert "Traceback" not in dispatcher.output + worker.output
+
+
+def test_processes_work_again_after_redis_was_away(
+    processes: Processes, start_redis: Callable[..., PrivateRedis], gate: Path
+) -> None:
+    server = start_redis(options={"appendonly": "yes", "appendfsync": "always"})
+    processes.configure(REDIS=server.url)
+    dispatcher, worker = processes.dispatcher(), processes.worker()
+    waiting = tasks.record.after(2).enqueue("waited")
+    running = tasks.wait_for.enqueue(str(gate))
+    processes.until_runs(1)
+    server.kill()
+    # An outcome that has nowhere to go is kept.
+    gate.touch()
+    processes.until(lambda: processes.events("end"), what="the job to end")
+    for command in (dispatcher, worker):
+        processes.until(lambda command=command: "Redis did not answer" in command.output, what="both to notice")
+    server.start()
+    new = enqueue_many([tasks.record.job("new"), tasks.record.after(0.2).job("new and delayed")])
+    processes.until_gone([waiting, running, *new])
+    judge(processes, [waiting, running, *new])
+    for command in (dispatcher, worker):
+        assert command.running
+        assert "works again" in command.output
+        assert "Traceback" not in command.output
+
+
+def test_processes_wait_for_a_redis_that_starts_after_them(
+    processes: Processes, start_redis: Callable[..., PrivateRedis]
+) -> None:
+    server = start_redis()
+    processes.configure(REDIS=server.url)
+    server.kill()
+    commands = [processes.start("run_dispatcher"), processes.start("run_worker")]
+    for command in commands:
+        processes.until(lambda command=command: "waits for Redis" in command.output, what="both to wait")
+    server.start()
+    job = tasks.record.after(0.2).enqueue()
+    processes.until_gone([job])
+    judge(processes, [job])
+    assert [command.end() for command in commands] == [0, 0]
+
+
+def test_a_worker_ends_while_redis_is_away(
+    processes: Processes, start_redis: Callable[..., PrivateRedis], gate: Path
+) -> None:
+    server = start_redis()
+    processes.configure(REDIS=server.url, GRACE=0)
+    dispatcher, worker = processes.dispatcher(), processes.worker()
+    tasks.wait_for.enqueue(str(gate))
+    processes.until_runs(1)
+    server.kill()
+    assert (dispatcher.end(), worker.end()) == (0, 0)
+    assert "Traceback" not in dispatcher.output + worker.output
+
+
+def test_flushed_scripts_are_loaded_anew(processes: Processes, client: Redis) -> None:
+    processes.dispatcher()
+    processes.worker()
+    jobs = many(1_000, within=2)
+
+    def flushed() -> bool:
+        client.script_flush()
+        return len(processes.runs()) >= 1_000
+
+    processes.until(flushed, what="1,000 runs")
+    until_empty(processes)
+    judge(processes, jobs)
+
+
+def test_an_emptied_redis_ends_no_process(processes: Processes, client: Redis, gate: Path) -> None:
+    processes.configure(LEASE=2)
+    dispatcher, worker = processes.dispatcher(), processes.worker()
+    lost = tasks.wait_for.enqueue(str(gate))
+    processes.until_runs(1)
+    client.flushall()
+    gate.touch()
+    processes.until(lambda: "lease lost" in worker.output, what="the refusal")
+    job = tasks.record.after(0.2).enqueue()
+    processes.until_gone([job])
+    assert lost.refresh().state == "gone"
+    assert dispatcher.running
+    assert "Traceback" not in dispatcher.output + worker.output
+
+
+# Many at once
+
+
+def test_each_job_runs_once_among_many_workers_and_dispatchers(processes: Processes) -> None:
+    for name in ("run_dispatcher", "run_worker") * 2:
+        processes.start(name)
+    now = [tasks.record.using(queue=f"queue {n % 3}").job(n) for n in range(1_000)]
+    jobs = [*enqueue_many(now), *many(1_000, within=2)]
+    processes.until_runs(2_000)
+    until_empty(processes)
+    judge(processes, jobs)
+
+
+def test_10_000_jobs_due_at_one_instant_all_start_and_none_twice(processes: Processes) -> None:
+    processes.dispatcher()
+    processes.worker()
+    due = tasks.record.at(datetime.now(UTC) + timedelta(seconds=3))
+    jobs = enqueue_many([due.job(n) for n in range(10_000)])
+    processes.until_runs(10_000, patience=120)
+    until_empty(processes)
+    judge(processes, jobs)
+
+
+def test_jobs_enqueued_while_redis_restarts_are_sent_or_refused(
+    processes: Processes, start_redis: Callable[..., PrivateRedis]
+) -> None:
+    server = start_redis(options={"appendonly": "yes", "appendfsync": "always"})
+    processes.configure(REDIS=server.url)
+    processes.dispatcher()
+    processes.worker()
+    accepted, doubtful = [], []
+    for round_number in range(3):
+        killer = threading.Timer(0.05, server.kill)
+        killer.start()
+        while server.pid is not None:
+            job = tasks.record.job(round_number)
+            try:
+                enqueue_many([job])
+                accepted.append(job)
+            except StoreError:
+                doubtful.append(job)
+        killer.join()
+        server.start()
+    processes.until_gone(accepted)
+    until_empty(processes)
+    ran = Counter(run["id"] for run in processes.runs())
+    assert accepted
+    assert {job.id for job in accepted} <= set(ran) <= {job.id for job in [*accepted, *doubtful]}
+    assert set(ran.values()) == {1}

@@ -1,0 +1,89 @@
+"""The house: floors, sizes, and who alone may do what."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import django_delayq
+
+PACKAGE = Path(django_delayq.__file__).parent
+ROOT = PACKAGE.parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
+LINES = 250
+
+
+def named(path: Path) -> str:
+    """Return a file's path inside the package."""
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def imports(path: Path) -> Iterator[tuple[str, str]]:
+    """Return (module, name) of everything a file imports."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{named(path)}:{node.lineno} imports relatively"
+            yield from ((node.module or "", alias.name) for alias in node.names)
+
+
+def importers(*modules: str) -> set[str]:
+    """Return the files that import one of these modules, or from inside it."""
+    return {
+        named(path)
+        for path in MODULES
+        for module, name in imports(path)
+        for wanted in modules
+        if f"{module}.{name}.".startswith(f"{wanted}.")
+    }
+
+
+def test_floors_hold() -> None:
+    command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert " 0 broken" in run.stdout
+
+
+@pytest.mark.parametrize("path", [*MODULES, *sorted(PACKAGE.rglob("*.lua"))], ids=named)
+def test_file_is_short_enough_to_hold_one_noun(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= LINES
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path.read_text().strip()], ids=named)
+def test_module_says_what_it_is_and_imports_absolutely(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text()))
+    # Walking them is the test: a relative one fails on the way.
+    list(imports(path))
+
+
+def test_only_the_store_speaks_redis() -> None:
+    outside = {name for name in importers("redis", "django_redis") if not name.startswith("store/")}
+    # It starts servers, and asks whether they are up.
+    assert outside == {"private_redis.py"}
+
+
+def test_only_the_configuration_reads_settings() -> None:
+    assert importers("django.conf.settings") == {"conf.py", "redis_config.py"}
+
+
+def test_nothing_is_unpickled_and_nothing_imported_by_a_stored_name() -> None:
+    assert importers("pickle", "marshal", "shelve", "yaml") == set()
+    assert importers("importlib.import_module", "django.utils.module_loading") <= {"registry.py"}
+
+
+def test_broad_excepts_stand_around_user_code_and_around_a_step_only() -> None:
+    found = set()
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.ExceptHandler):
+                continue
+            broad = node.type is None or ast.unparse(node.type) in ("Exception", "BaseException")
+            swallows = not (isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None)
+            if broad and swallows:
+                found.add(named(path))
+    assert found == {"execution.py", "service.py"}

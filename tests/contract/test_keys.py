@@ -1,0 +1,105 @@
+"""The key catalogue against a server on which every door was used."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from django_delayq.store.keys import CATALOGUE
+from django_delayq.store.scripts import Script
+from tests.doors import Doors
+from tests.every_door import go_through_every_door
+
+PER_QUEUE = {"schedule", "ready", "bell"}
+#: Names by which scripts know a key of another noun.
+OTHER_NAMES = {
+    "to_schedule": {"schedule"},
+    "to_ready": {"ready"},
+    "to_bell": {"bell"},
+    "queue_bell": {"bell"},
+    "place": {"schedule", "ready", "leases", "dead_letters"},
+    "contents": {"bodies", "dead_bodies"},
+}
+
+
+@pytest.fixture
+def doors(client: Redis, redis_url: str) -> Iterator[Doors]:
+    """The doors of shard 0."""
+    doors = Doors(redis_url, PREFIX="a-prefix")
+    yield doors
+    doors.close()
+
+
+def noun_of(key: bytes | str) -> tuple[str, str]:
+    """Return noun and queue of a key that is built as all keys are."""
+    text = key.decode() if isinstance(key, bytes) else key
+    parts = re.fullmatch(r"a-prefix:\{0\}:(?P<noun>\w+)(?::(?P<queue>[\w.~%-]+))?", text)
+    assert parts, f"{text} is not built like a key"
+    return parts["noun"], parts["queue"] or ""
+
+
+def test_every_key_is_in_the_catalogue_with_its_type(doors: Doors) -> None:
+    go_through_every_door(doors)
+    for key in doors.client.keys("*"):
+        noun, queue = noun_of(key)
+        assert noun in CATALOGUE
+        assert doors.client.type(key).decode() == CATALOGUE[noun][0], key
+        assert not queue or noun in PER_QUEUE
+        assert queue or noun not in PER_QUEUE or noun == "bell"
+
+
+def test_every_noun_of_the_catalogue_is_in_use(doors: Doors) -> None:
+    go_through_every_door(doors)
+    assert {noun_of(key)[0] for key in doors.client.keys("*")} == set(CATALOGUE)
+
+
+def test_no_key_expires(doors: Doors) -> None:
+    go_through_every_door(doors)
+    keys = doors.client.keys("*")
+    assert keys
+    assert {doors.client.ttl(key) for key in keys} == {-1}
+
+
+def test_bells_hold_at_most_one_ring(doors: Doors) -> None:
+    go_through_every_door(doors)
+    lists = [key for key in doors.client.keys("*") if doors.client.type(key) == b"list"]
+    assert lists
+    assert {doors.client.llen(key) for key in lists} == {1}
+
+
+def test_scripts_get_the_keys_they_name(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: dict[str, list[tuple[str, ...]]] = {}
+    run = Script.run
+
+    def recorded(script: Script, client: Any, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        calls.setdefault(script.name, []).append(tuple(keys))
+        return run(script, client, keys, args)
+
+    monkeypatch.setattr(Script, "run", recorded)
+    go_through_every_door(doors)
+    for name, batches in calls.items():
+        names = Script(name).key_names
+        for keys in batches:
+            for key_name, key in zip(names, keys, strict=False):
+                noun, queue = noun_of(key)
+                assert noun in OTHER_NAMES.get(key_name, {key_name}), f"{name}.lua: {key_name} is {key}"
+                assert bool(queue) == (noun in PER_QUEUE and key_name != "bell"), f"{name}.lua: {key_name} is {key}"
+            assert {noun_of(key)[0] for key in keys[len(names) :]} <= PER_QUEUE
+    assert set(calls) == {
+        *("enqueue", "promote", "exchange", "heartbeat", "reclaim", "cancel", "reschedule"),
+        *("move", "requeue", "discard", "find", "page"),
+    }
+
+
+def test_nothing_but_registries_is_left_when_all_jobs_have_ended(doors: Doors) -> None:
+    """What a job leaves behind for ever would fill the memory in the end."""
+    for number in range(3):
+        doors.operations.cancel(doors.add(key=f"{number}", delay=1))
+    letter = doors.inspection.dead_letter(doors.add_dead(key="k"))
+    assert letter is not None
+    doors.operations.discard(letter.raw_id, died_us=letter.died_us)
+    doors.promote()
+    left = {noun_of(key)[0] for key in doors.client.keys("*")}
+    assert left <= {"queues", "workers", "exchanges", "descriptions", "wake_at", "alarm", "bell", "shards"}

@@ -1,0 +1,118 @@
+"""Lua scripts against the Python that calls them: headers, contracts, and what no script may do."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from django_delayq.store import scripts
+from django_delayq.store.keys import CATALOGUE
+from django_delayq.store.scripts import Script
+
+STORE = Path(scripts.__file__).parent
+PRELUDE = STORE / "lua" / "_prelude.lua"
+FILES = sorted(set(STORE.glob("lua/*.lua")) - {PRELUDE})
+EACH = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+#: Nouns that are one key per queue: a script can only have them by name from its caller.
+PER_QUEUE = {"schedule", "ready"}
+
+
+def header(path: Path) -> str:
+    """Return the comment a script begins with."""
+    lines = path.read_text().splitlines()
+    return "\n".join(lines[: next(n for n, line in enumerate(lines) if not line.startswith("--"))])
+
+
+def code(path: Path) -> list[str]:
+    """Return a script's lines without comments and blank ones."""
+    bare = (re.sub(r"--.*", "", line).rstrip() for line in path.read_text().splitlines())
+    return [line for line in bare if line]
+
+
+def users(name: str) -> list[Path]:
+    """Return the modules that load a script."""
+    return [path for path in STORE.glob("*.py") if f'Script("{name}")' in path.read_text()]
+
+
+def commands(path: Path) -> set[str]:
+    """Return the Redis commands a script calls."""
+    return set(re.findall(r"redis\.p?call\(\s*'(\w+)'", "\n".join(code(path))))
+
+
+@EACH
+def test_header_tells_the_contract(path: Path) -> None:
+    text = header(path)
+    assert re.match(rf"-- {path.stem.capitalize()}\b.*: ", text), "the first line names the transition"
+    for part in ("KEYS: ", "ARGV: ", "Returns", "Cost: "):
+        assert part in text, f"{path.name} does not tell {part}"
+    assert re.search(r"Cost: .*O\(", text)
+
+
+@EACH
+def test_first_code_line_names_the_keys_in_order(path: Path) -> None:
+    line = re.fullmatch(r"local ([\w, ]+) = (KEYS\[\d+\](?:, KEYS\[\d+\])*)", code(path)[0])
+    assert line, code(path)[0]
+    names, keys = line[1].split(", "), line[2].split(", ")
+    assert keys == [f"KEYS[{number}]" for number in range(1, len(names) + 1)]
+    assert len(set(names)) == len(names)
+    assert list(Script(path.stem).key_names) == names
+
+
+@EACH
+def test_second_code_line_takes_the_arguments_and_now_is_the_first(path: Path) -> None:
+    line = re.fullmatch(r"local (now(?:, \w+)*) = (now_us\(ARGV\[1\]\).*)", code(path)[1])
+    assert line, code(path)[1]
+    numbers = [int(number) for number in re.findall(r"ARGV\[(\d+)\]", line[2])]
+    assert numbers == list(range(1, len(line[1].split(", ")) + 1))
+
+
+@EACH
+def test_number_of_fixed_keys_is_the_one_the_script_counts_from(path: Path) -> None:
+    fixed = re.search(r"\bFIXED\b[\w, ]* = (\d+)", "\n".join(code(path)))
+    assert not fixed or int(fixed[1]) == len(Script(path.stem).key_names)
+
+
+@EACH
+def test_every_key_is_in_the_catalogue_or_named_by_the_caller(path: Path) -> None:
+    (module,) = users(path.stem)
+    tree = ast.parse(module.read_text())
+    given = {keyword.arg for node in ast.walk(tree) if isinstance(node, ast.Call) for keyword in node.keywords}
+    given |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    by_name = {name for name in Script(path.stem).key_names if name not in CATALOGUE or name in PER_QUEUE}
+    assert by_name <= given
+
+
+@EACH
+def test_script_is_the_transition_of_one_door_method_of_its_name(path: Path) -> None:
+    (module,) = users(path.stem)
+    methods = {node.name for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.FunctionDef)}
+    assert path.stem in methods
+
+
+@pytest.mark.parametrize("path", [PRELUDE, *FILES], ids=lambda path: path.stem)
+def test_script_does_nothing_that_scripts_must_not(path: Path) -> None:
+    text = "\n".join(code(path))
+    # cjson shortens integers, a time as text loses digits, key names come by KEYS, nothing expires, a pop has no owner.
+    for word in ("cjson", "tostring", "loadstring", "string.format('%d", "{0}", "math.random"):
+        assert word not in text
+    assert not commands(path) & {"KEYS", "SCAN", "SSCAN", "HSCAN", "ZSCAN", "RANDOMKEY", "FLUSHALL", "FLUSHDB"}
+    assert not commands(path) & {"EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT", "SETEX", "PSETEX", "GETEX"}
+    assert not commands(path) & {"LPOP", "RPOP", "ZPOPMIN", "ZPOPMAX", "SPOP", "BLPOP", "EVAL", "PUBLISH"}
+    assert not re.search(r"redis\.p?call\((?!\s*')", text), "a command's name is written out"
+    assert not re.search(r"redis\.p?call\('\w+', ['\"]", text), "a key's name is never written out"
+
+
+def test_reading_scripts_only_read() -> None:
+    reads = {"ZCARD", "ZCOUNT", "ZRANGE", "ZSCORE", "ZRANK", "ZMSCORE", "HGET", "HMGET", "HLEN", "HEXISTS"}
+    assert commands(STORE / "lua" / "find.lua") | commands(STORE / "lua" / "page.lua") <= reads
+
+
+def test_prelude_is_short_and_there_is_no_other_include() -> None:
+    assert len(PRELUDE.read_text().splitlines()) <= 60
+    assert all("require" not in path.read_text() and "dofile" not in path.read_text() for path in FILES)
+
+
+def test_every_loaded_script_is_there_and_every_file_is_loaded() -> None:
+    loaded = {name for path in STORE.glob("*.py") for name in re.findall(r'Script\("(\w+)"\)', path.read_text())}
+    assert loaded == {path.stem for path in FILES}

@@ -1,0 +1,59 @@
+"""Every door, used once: what contract tests look at the server after."""
+
+import os
+
+from django_delayq.job import State
+from django_delayq.outcome import Settle
+from django_delayq.store.promotion import Reclaim
+from tests.doors import HOUR, SECOND, Doors, OneWorker, one_more, settlement
+
+
+def go_through_every_door(doors: Doors) -> None:
+    """Call each method of each door, and leave jobs in every place: nearly every key there is then exists."""
+    worker = doors.worker()
+    for _ in range(3):
+        doors.add(delay=SECOND, key=os.urandom(4).hex())
+        doors.add(queue="other")
+    doors.clock.turn(SECOND)
+    doors.promote()
+    claims = worker.take(4, "default", "other", description="host/1").claims
+    assert len(claims) == 4
+    assert not worker.door.heartbeat([claim.lease for claim in claims])
+    ends = [settlement(claim, how) for claim, how in zip(claims, Settle, strict=True)]
+    assert not worker.take(1, "other", settle=ends).lost
+    assert len(worker.again().claims) == 1
+    _lapse_through_dispatcher(doors, worker)
+
+    raw_id = doors.add("argument", queue="moving", delay=HOUR)
+    assert doors.operations.reschedule(raw_id, delay_us=2 * HOUR)
+    assert doors.operations.move(raw_id, "moved")
+    assert doors.inspection.find(raw_id).state is State.SCHEDULED
+    assert doors.operations.reschedule(raw_id, delay_us=0)
+    assert doors.operations.move(raw_id, "other")
+    assert doors.operations.cancel(raw_id)
+    for end in ("requeue", "discard"):
+        letter = doors.inspection.dead_letter(doors.add_dead(key=end, queue=end))
+        assert letter is not None
+        assert getattr(doors.operations, end)(letter.raw_id, died_us=letter.died_us)
+    for state in (State.SCHEDULED, State.READY, State.CLAIMED, State.DEAD):
+        doors.inspection.page(state, queue="other")
+    assert doors.inspection.counts().dead
+    assert doors.inspection.holder(bytes(16)) is None
+    doors.store.check_shards()
+    doors.store.check_server()
+
+    doors.add(key="waits", delay=HOUR)
+    doors.add(queue="new")
+    doors.worker().take(1, "new", description="host/2")
+    doors.add(queue="newer")
+
+
+def _lapse_through_dispatcher(doors: Doors, worker: OneWorker) -> None:
+    doors.add(queue="lapsing")
+    doors.add(queue="lapsing")
+    assert len(worker.take(2, "lapsing").claims) == 2
+    doors.clock.turn(doors.config.worker.lease_us)
+    items = doors.promotion.read_lapsed(doors.promote().lapsed)
+    dead = Reclaim(lease=items[0].lease, attempts=one_more(items[0].attempts), queue=None)
+    back = [Reclaim(lease=i.lease, attempts=one_more(i.attempts), queue=i.queue, delay_us=HOUR) for i in items[1:]]
+    assert doors.promotion.reclaim([dead, *back]) == len(items) == 3

@@ -1,0 +1,196 @@
+"""Page: rows of one place from a cursor on, with ties, rows that vanished, and jumps."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from django_delayq.job import State
+from django_delayq.outcome import Settle
+from django_delayq.store.inspection import Page
+from tests.doors import HOUR, LARGE_TEXT, SECOND, START, Doors, settlement
+
+
+def walk(doors: Doors, state: State = State.SCHEDULED, *, count: int, before: bool = False) -> Iterator[Page]:
+    """Follow the cursor from the first page to the last, or back from the last one."""
+    cursor = None
+    for _ in range(50):
+        page = doors.inspection.page(state, queue="default", cursor=cursor, before=before, count=count)
+        if not page.rows:
+            return
+        yield page
+        row = page.rows[0 if before else -1]
+        cursor = (row.score, row.member)
+    raise AssertionError("the pages do not end")
+
+
+def seen(page: Page) -> list[bytes]:
+    """Return the ids of a page's rows."""
+    return [row.member[:12] for row in page.rows]
+
+
+@pytest.fixture
+def tied(doors: Doors) -> list[bytes]:
+    """Twenty scheduled jobs, ten of them due at one instant in the middle."""
+    dues = [1, 2, 3, 4, 5, *[10] * 10, 11, 12, 13, 14, 15]
+    drafts = [doors.draft(number, delay=due * SECOND) for number, due in enumerate(dues)]
+    doors.enqueue(*drafts)
+    return [draft.job.raw_id for draft in drafts]
+
+
+@pytest.mark.parametrize("count", [1, 3, 7, 20, 50])
+def test_pages_forward_show_every_row_once_in_order(doors: Doors, tied: list[bytes], count: int) -> None:
+    pages = list(walk(doors, count=count))
+    assert [raw_id for page in pages for raw_id in seen(page)] == tied
+    assert [page.rank for page in pages] == list(range(0, 20, count))
+    assert {page.total for page in pages} == {20}
+
+
+@pytest.mark.parametrize("count", [1, 3, 7, 20, 50])
+def test_pages_backward_show_every_row_once_in_order(doors: Doors, tied: list[bytes], count: int) -> None:
+    pages = list(walk(doors, count=count, before=True))
+    assert [raw_id for page in reversed(pages) for raw_id in seen(page)] == tied
+    assert pages[-1].rank == 0
+
+
+def test_row_tells_the_job_its_due_time_and_its_attempts(doors: Doors) -> None:
+    raw_id = doors.add("argument")
+    worker = doors.worker()
+    worker.settle(worker.take().claims[0], Settle.RETRY, delay=HOUR, error="no luck")
+    (row,) = doors.inspection.page(State.SCHEDULED, queue="default").rows
+    assert (row.member[:12], row.score, row.queue) == (raw_id, START + HOUR, "default")
+    assert row.task == "tests.app.tasks.noop"
+    assert row.job is not None
+    assert (row.job.args, row.attempts.last_error) == (["argument"], "no luck")
+
+
+def test_jump_to_a_time_starts_at_the_first_row_not_before_it(doors: Doors, tied: list[bytes]) -> None:
+    at_ties = doors.inspection.page(State.SCHEDULED, queue="default", cursor=(START + 10 * SECOND, b""), count=3)
+    assert (seen(at_ties), at_ties.rank) == (tied[5:8], 5)
+    between = doors.inspection.page(State.SCHEDULED, queue="default", cursor=(START + 10 * SECOND + 1, b""), count=3)
+    assert (seen(between), between.rank) == (tied[15:18], 15)
+    after_all = doors.inspection.page(State.SCHEDULED, queue="default", cursor=(START + HOUR, b""))
+    assert (seen(after_all), after_all.rank) == ([], 20)
+
+
+def test_jump_back_ends_before_the_time(doors: Doors, tied: list[bytes]) -> None:
+    page = doors.inspection.page(
+        State.SCHEDULED, queue="default", cursor=(START + 10 * SECOND, b""), before=True, count=3
+    )
+    assert (seen(page), page.rank) == (tied[2:5], 2)
+
+
+def test_cursor_survives_that_its_row_vanished(doors: Doors, tied: list[bytes]) -> None:
+    first = doors.inspection.page(State.SCHEDULED, queue="default", count=3)
+    cursor = (first.rows[-1].score, first.rows[-1].member)
+    doors.operations.cancel(tied[2])
+    after = doors.inspection.page(State.SCHEDULED, queue="default", cursor=cursor, count=3)
+    assert (seen(after), after.rank) == (tied[3:6], 2)
+    before = doors.inspection.page(State.SCHEDULED, queue="default", cursor=cursor, before=True)
+    assert seen(before) == tied[:2]
+
+
+def test_rows_that_vanish_before_the_cursor_do_not_shift_it(doors: Doors, tied: list[bytes]) -> None:
+    first = doors.inspection.page(State.SCHEDULED, queue="default", count=8)
+    for raw_id in tied[:4]:
+        doors.operations.cancel(raw_id)
+    cursor = (first.rows[-1].score, first.rows[-1].member)
+    after = doors.inspection.page(State.SCHEDULED, queue="default", cursor=cursor, count=3)
+    assert (seen(after), after.rank) == (tied[8:11], 4)
+
+
+def test_vanished_row_among_ties_never_skips_one_ahead(doors: Doors, tied: list[bytes]) -> None:
+    first = doors.inspection.page(State.SCHEDULED, queue="default", count=8)
+    doors.operations.cancel(tied[7])
+    cursor = (first.rows[-1].score, first.rows[-1].member)
+    after = doors.inspection.page(State.SCHEDULED, queue="default", cursor=cursor, count=50)
+    assert [raw_id for raw_id in tied[8:] if raw_id not in seen(after)] == []
+
+
+def test_row_that_got_another_time_is_no_cursor_any_more(doors: Doors, tied: list[bytes]) -> None:
+    first = doors.inspection.page(State.SCHEDULED, queue="default", count=3)
+    doors.operations.reschedule(tied[2], delay_us=HOUR)
+    cursor = (first.rows[-1].score, first.rows[-1].member)
+    after = doors.inspection.page(State.SCHEDULED, queue="default", cursor=cursor, count=3)
+    assert seen(after) == tied[3:6]
+
+
+def test_rows_are_at_most_250_and_at_least_one(doors: Doors) -> None:
+    doors.enqueue(*[doors.draft(number, delay=HOUR) for number in range(300)])
+    for count, rows in ((10_000, 250), (0, 1), (-5, 1)):
+        assert len(doors.inspection.page(State.SCHEDULED, queue="default", count=count).rows) == rows
+
+
+def test_ready_jobs_are_shown_in_the_order_they_will_be_taken(doors: Doors) -> None:
+    doors.enqueue(*[doors.draft(number, priority=number % 5) for number in range(50)])
+    shown = [raw_id for page in walk(doors, State.READY, count=7) for raw_id in seen(page)]
+    assert shown == [claim.raw_id for claim in doors.worker().take(64).claims]
+
+
+def test_claimed_jobs_are_shown_by_the_end_of_their_lease(doors: Doors) -> None:
+    first = doors.add("argument")
+    doors.worker().take()
+    doors.clock.turn(SECOND)
+    second = doors.add(queue="other")
+    doors.worker().take(1, "other")
+    page = doors.inspection.page(State.CLAIMED)
+    assert seen(page) == [first, second]
+    assert [row.score for row in page.rows] == [START + 30 * SECOND, START + 31 * SECOND]
+    assert [row.queue for row in page.rows] == ["default", "other"]
+
+
+def test_dead_letters_are_shown_with_their_history_and_ties(doors: Doors) -> None:
+    drafts = [doors.draft(number, key=f"{number}") for number in range(9)]
+    doors.enqueue(*drafts)
+    worker = doors.worker()
+    claims = worker.take(9).claims
+    worker.take(0, settle=[settlement(claim, Settle.DEAD_LETTER, error=claim.id) for claim in claims])
+    shown = [row for page in walk(doors, State.DEAD, count=4) for row in page.rows]
+    assert [row.member for row in shown] == [draft.job.raw_id for draft in drafts]
+    assert [row.attempts.last_error for row in shown] == [draft.job.id for draft in drafts]
+    assert [row.job.args for row in shown if row.job] == [[number] for number in range(9)]
+    assert {row.score for row in shown} == {START}
+
+
+@pytest.mark.parametrize("dead", [False, True])
+def test_row_with_a_large_body_tells_its_task_and_queue(doors: Doors, dead: bool) -> None:
+    raw_id = doors.add(LARGE_TEXT, queue="mail", key="k")
+    if dead:
+        doors.kill(raw_id, queue="mail")
+    (row,) = doors.inspection.page(State.DEAD if dead else State.READY, queue="mail").rows
+    assert (row.job, row.task, row.queue) == (None, "tests.app.tasks.noop", "mail")
+
+
+@pytest.mark.parametrize("body", [None, b"", b"\xff" * 40])
+def test_row_with_a_damaged_body_is_shown(doors: Doors, body: bytes | None) -> None:
+    raw_id = doors.add()
+    doors.client.hdel(doors.keys("bodies"), raw_id)
+    if body is not None:
+        doors.client.hset(doors.keys("bodies"), raw_id, body)
+    (row,) = doors.inspection.page(State.READY, queue="default").rows
+    assert (row.member[:12], row.job, row.queue) == (raw_id, None, "")
+
+
+def test_empty_place_has_an_empty_page(doors: Doors) -> None:
+    for state in (State.SCHEDULED, State.READY, State.CLAIMED, State.DEAD):
+        for before in (False, True):
+            page = doors.inspection.page(state, queue="nobody", before=before)
+            assert (page.rows, page.total, page.rank) == ([], 0, 0)
+
+
+def test_looking_changes_nothing(doors: Doors, tied: list[bytes]) -> None:
+    before = {key: doors.client.dump(key) for key in doors.client.keys("*")}
+    list(walk(doors, count=3))
+    assert {key: doors.client.dump(key) for key in doors.client.keys("*")} == before
+
+
+def test_full_memory_does_not_stop_pages(own_doors: Doors) -> None:
+    raw_id = own_doors.add()
+    own_doors.fill_memory()
+    assert seen(own_doors.inspection.page(State.READY, queue="default")) == [raw_id]
+
+
+def test_flushed_scripts_are_loaded_again(doors: Doors, tied: list[bytes]) -> None:
+    pages = walk(doors, count=10)
+    next(pages)
+    doors.client.script_flush()
+    assert seen(next(pages)) == tied[10:]

@@ -1,0 +1,149 @@
+"""A cluster of one node: every key a script touches is in the slot of its shard, or the server refuses the call."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from django_delayq.conf import drop_config
+from django_delayq.exceptions import ScriptFault, StoreUnavailable
+from django_delayq.handle import JobHandle
+from django_delayq.job import State
+from django_delayq.outbox import enqueue_many
+from django_delayq.private_redis import PrivateRedis
+from django_delayq.store.scripts import Script
+from django_delayq.store.store import get_store
+from tests.app import tasks
+from tests.doors import HOUR, Doors
+from tests.every_door import go_through_every_door
+
+SHARDS = 3
+
+
+@pytest.fixture(scope="module")
+def cluster_url(server_program: Path) -> Iterator[str]:
+    """The URL of a node that serves all 16,384 slots."""
+    # A cluster node needs a port, also where it is asked through its socket.
+    with PrivateRedis(server=server_program, port=0, options={"cluster-enabled": "yes"}) as server:
+        with server.client() as client:
+            client.execute_command("CLUSTER", "ADDSLOTS", *range(16_384))
+            # A node waits two seconds before it believes itself.
+            give_up = time.monotonic() + 20
+            while b"cluster_state:ok" not in client.execute_command("CLUSTER", "INFO"):
+                assert time.monotonic() < give_up, client.execute_command("CLUSTER", "INFO")
+                time.sleep(0.02)
+        yield server.url
+
+
+@pytest.fixture
+def emptied_url(cluster_url: str) -> Iterator[str]:
+    """The URL of the emptied cluster."""
+    doors = Doors(cluster_url)
+    doors.client.flushall()
+    yield cluster_url
+    doors.close()
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_every_door_works_on_every_shard_of_a_cluster(emptied_url: str, shard: int) -> None:
+    doors = Doors(emptied_url, shard=shard, SHARDS=SHARDS)
+    go_through_every_door(doors)
+    slots = {doors.client.execute_command("CLUSTER", "KEYSLOT", key) for key in doors.client.keys("*}:*")}
+    assert len(slots) <= 2  # its own, and that of shard 0 with the number of shards
+    doors.close()
+
+
+def test_shards_are_slots_of_their_own(emptied_url: str) -> None:
+    doors = Doors(emptied_url, SHARDS=SHARDS)
+    keys = [shard.keys("bodies") for shard in doors.store.shards]
+    assert len({doors.client.execute_command("CLUSTER", "KEYSLOT", key) for key in keys}) == SHARDS
+    doors.close()
+
+
+def test_script_that_names_another_shards_key_is_refused(emptied_url: str) -> None:
+    """What the tests above rely on: this server does refuse it."""
+    doors = Doors(emptied_url, SHARDS=SHARDS)
+    foreign = doors.store.shards[1].keys
+    raw_id = doors.add(delay=HOUR)
+    with pytest.raises(ScriptFault, match="same slot"):
+        args = [raw_id + b"\x64\x02"]
+        doors.shard.run(Script("cancel"), args, schedule=foreign.schedule("default"), ready=foreign.ready("default"))
+    assert doors.where(raw_id) == ["schedule:default"]
+    doors.close()
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_bells_of_one_shard_can_be_waited_for_together(emptied_url: str, shard: int) -> None:
+    doors = Doors(emptied_url, shard=shard, SHARDS=SHARDS)
+    waker = doors.shard.waker()
+    waker.listen([doors.keys.bell("a"), doors.keys.bell("b"), doors.keys("bell")], now=0.0)
+    doors.add(queue="b")
+    assert waker.take() in (doors.keys.bell("b"), doors.keys("bell"))
+    waker.close()
+    doors.close()
+
+
+def test_handles_lead_to_jobs_on_all_shards(emptied_url: str, settings: Any) -> None:
+    settings.DELAYQ = {"REDIS": emptied_url, "SHARDS": SHARDS, "ON_COMMIT": False}
+    handles = enqueue_many([tasks.noop.after(hours=1).job(number) for number in range(60)])
+    assert isinstance(handles, list)
+    assert {handle.id[-1] for handle in handles} == {"0", "1", "2"}
+    assert all(fresh(handle).state is State.SCHEDULED for handle in handles)
+    assert all(handle.reschedule(delay=0) for handle in handles)
+    assert all(fresh(handle).state is State.READY for handle in handles)
+    assert all(fresh(handle).cancel() for handle in handles)
+    keyed = [tasks.noop.using(delay=5, key=f"{number}").enqueue() for number in range(12)]
+    again = [tasks.noop.using(delay=5, key=f"{number}").enqueue() for number in range(12)]
+    assert [handle.id for handle in again] == [handle.id for handle in keyed]
+    for shard in get_store().shards:
+        shard.client.connection_pool.disconnect()
+    drop_config()
+
+
+def test_cluster_that_is_down_is_waited_for(start_redis: Callable[..., PrivateRedis]) -> None:
+    # No slot is served: the node answers CLUSTERDOWN.
+    doors = Doors(start_redis(port=0, options={"cluster-enabled": "yes"}).url)
+    with pytest.raises(StoreUnavailable) as error:
+        doors.add()
+    assert error.value.retryable
+    assert not error.value.maybe_accepted
+    doors.close()
+
+
+def test_replica_without_its_primary_is_waited_for(start_redis: Callable[..., PrivateRedis]) -> None:
+    doors = Doors(start_redis().url)
+    doors.client.config_set("replica-serve-stale-data", "no")
+    doors.client.replicaof("127.0.0.1", "1")
+    # The replica answers MASTERDOWN.
+    with pytest.raises(StoreUnavailable) as error:
+        doors.shard.read_queues()
+    assert error.value.retryable
+    doors.close()
+
+
+def test_jobs_of_every_shard_run(emptied_url: str, tmp_path: Path) -> None:
+    (tmp_path / "cluster_settings.py").write_text(
+        "from tests.settings import *\n"
+        f"DELAYQ = {{'REDIS': {emptied_url!r}, 'SHARDS': {SHARDS}, 'TASK_MODULES': ['tests.app.tasks']}}\n"
+    )
+    ledger, root = tmp_path / "ledger", Path(__file__).parents[2]
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "cluster_settings", "DELAYQ_TEST_LEDGER": str(ledger)}
+    environment["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{root}"
+    send = "import django; django.setup(); from tests.app.tasks import record"
+    send += "; record.enqueue_many([(n,) for n in range(40)])"
+    for command in (["-c", send], ["-m", "django", "run_worker", "--drain"]):
+        subprocess.run([sys.executable, *command], env=environment, cwd=root, check=True, timeout=60)
+    runs = [json.loads(line) for line in ledger.read_text().splitlines()]
+    assert sorted(run["args"] for run in runs) == [[number] for number in range(40)]
+    assert {run["id"][-1] for run in runs} == {"0", "1", "2"}
+
+
+def fresh(handle: JobHandle) -> JobHandle:
+    """Return a handle that knows the id alone."""
+    return JobHandle(raw_id=bytes.fromhex(handle.id[:24]), shard=int(handle.id[25:]))

@@ -1,0 +1,157 @@
+"""Shards: an id leads to its job for ever, and SHARDS does not change over the heads of waiting jobs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import CommandError, call_command
+
+from django_delayq.handle import JobHandle, get_job
+from django_delayq.job import State
+from django_delayq.job_id import from_text
+from django_delayq.store.store import Store, get_store
+from tests.app.tasks import noop
+
+HOUR = 3_600
+
+
+@pytest.fixture(autouse=True)
+def _closed_connections() -> Iterator[None]:
+    yield
+    disconnect(get_store())
+
+
+def disconnect(store: Store) -> None:
+    """Close a store's connections."""
+    for shard in (*store.shards, *store._producer_shards):
+        shard.client.connection_pool.disconnect()
+
+
+def use_shards(settings: Any, number: int) -> None:
+    """Run with so many shards from now on, as after a restart."""
+    disconnect(get_store())
+    settings.DELAYQ = {**settings.DELAYQ, "SHARDS": number, "ON_COMMIT": False}
+
+
+def enqueued(number: int, **options: Any) -> list[JobHandle]:
+    """Enqueue jobs due in an hour."""
+    return [noop.using(delay=HOUR, **options).enqueue(n) for n in range(number)]
+
+
+def test_id_carries_the_shard_its_job_is_in(delayq_settings: Any) -> None:
+    use_shards(delayq_settings, 4)
+    handles = enqueued(64)
+    assert {handle.id.split("-")[1] for handle in handles} == {"0", "1", "2", "3"}
+    for handle in handles:
+        place = from_text(handle.id)
+        assert place is not None
+        raw_id, shard = place
+        assert get_store().inspection(shard).find(raw_id).state is State.SCHEDULED
+        others = [number for number in range(4) if number != shard]
+        assert {get_store().inspection(number).find(raw_id).state for number in others} == {State.GONE}
+
+
+def test_old_ids_lead_to_their_jobs_after_shards_were_added(delayq_settings: Any) -> None:
+    use_shards(delayq_settings, 2)
+    old = [handle.id for handle in enqueued(20)]
+    use_shards(delayq_settings, 5)
+    get_store().check_shards()
+    new = [handle.id for handle in enqueued(20)]
+    for job_id in old + new:
+        found = get_job(job_id)
+        assert found is not None
+        assert found.state is State.SCHEDULED
+        assert found.cancel()
+    assert {job_id.split("-")[1] for job_id in old} == {"0", "1"}
+    assert len({job_id.split("-")[1] for job_id in new}) > 2
+
+
+def test_id_of_a_shard_that_is_no_more_leads_nowhere(delayq_settings: Any) -> None:
+    use_shards(delayq_settings, 1)
+    assert get_job(f"{'0' * 24}-7") is None
+    handle = JobHandle(raw_id=bytes(12), shard=7)
+    assert handle.state is State.GONE
+    assert not handle.cancel()
+    assert not handle.reschedule(delay=1)
+
+
+def test_key_leads_to_one_shard_whatever_the_id(delayq_settings: Any) -> None:
+    use_shards(delayq_settings, 8)
+    for number in range(20):
+        first = noop.using(delay=HOUR, key=f"{number}").enqueue()
+        second = noop.using(delay=HOUR, key=f"{number}").enqueue()
+        assert (second.id, second.created) == (first.id, False)
+        found = noop.get_job(key=f"{number}")
+        assert found is not None
+        assert found.id == first.id
+
+
+@pytest.mark.parametrize("shards", [2, 4])
+def test_changed_number_is_refused_while_keyed_jobs_wait(delayq_settings: Any, shards: int) -> None:
+    use_shards(delayq_settings, 3)
+    keyed = noop.using(delay=HOUR, key="k").enqueue()
+    use_shards(delayq_settings, shards)
+    with pytest.raises(ImproperlyConfigured, match=rf"changed from 3 to {shards} .* --force-shards"):
+        get_store().check_shards()
+    # A second try is refused too, and so is the producer whose key would be looked for in another shard.
+    with pytest.raises(ImproperlyConfigured):
+        noop.using(delay=HOUR, key="k").enqueue()
+    with pytest.raises(CommandError, match="SHARDS"):
+        call_command("run_dispatcher")
+    use_shards(delayq_settings, 3)
+    get_store().check_shards()
+    assert noop.using(delay=HOUR, key="k").enqueue().id == keyed.id
+
+
+def test_changed_number_is_accepted_when_it_is_forced(delayq_settings: Any) -> None:
+    use_shards(delayq_settings, 1)
+    noop.using(delay=HOUR, key="k").enqueue()
+    use_shards(delayq_settings, 3)
+    get_store().check_shards(force=True)
+    get_store().check_shards()
+    use_shards(delayq_settings, 3)
+    assert noop.using(delay=HOUR, key="another").enqueue().created
+
+
+def test_changed_number_is_accepted_once_the_keyed_jobs_are_done(delayq_settings: Any) -> None:
+    use_shards(delayq_settings, 1)
+    keyed = noop.using(delay=HOUR, key="k").enqueue()
+    enqueued(5)
+    keyed.cancel()
+    use_shards(delayq_settings, 3)
+    get_store().check_shards()
+    assert noop.using(delay=HOUR, key="k").enqueue().created
+
+
+def test_dropping_a_shard_with_jobs_is_refused(delayq_settings: Any) -> None:
+    use_shards(delayq_settings, 3)
+    get_store().check_shards()
+    handles = enqueued(30)
+    use_shards(delayq_settings, 2)
+    with pytest.raises(ImproperlyConfigured, match="changed from 3 to 2 while shard 2 holds"):
+        get_store().check_shards()
+    use_shards(delayq_settings, 3)
+    for handle in handles:
+        if handle.id.endswith("-2"):
+            handle.cancel()
+    use_shards(delayq_settings, 2)
+    get_store().check_shards()
+
+
+def test_dropping_a_shard_with_dead_letters_is_refused(delayq_settings: Any) -> None:
+    use_shards(delayq_settings, 2)
+    get_store().check_shards()
+    shard = get_store().shards[1]
+    shard.client.hset(shard.keys("dead_bodies"), bytes(12), b"a dead letter")
+    use_shards(delayq_settings, 1)
+    with pytest.raises(ImproperlyConfigured, match="shard 1 holds 1 jobs"):
+        get_store().check_shards()
+
+
+def test_dropping_a_shard_with_jobs_is_refused_where_nothing_but_producers_ever_ran(delayq_settings: Any) -> None:
+    use_shards(delayq_settings, 2)
+    enqueued(20)
+    use_shards(delayq_settings, 1)
+    with pytest.raises(ImproperlyConfigured, match="SHARDS"):
+        get_store().check_shards()

@@ -1,0 +1,103 @@
+"""The walk: one delayed job from enqueue to done through real processes, seen in each of its places on the way."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from django_delayq import get_job, get_store
+from django_delayq.store.inspection import Found
+from tests.app import tasks
+from tests.processes import Processes
+
+
+@pytest.fixture
+def processes(tmp_path: Path, delayq_settings: Any) -> Iterator[Processes]:
+    with Processes(tmp_path, delayq_settings) as started:
+        yield started
+
+
+def raw(job: Any) -> bytes:
+    return bytes.fromhex(job.id.split("-")[0])
+
+
+def found(job: Any) -> Found:
+    return get_store().inspection(0).find(raw(job), queue="mail")
+
+
+def places(client: Redis, processes: Processes, job: Any) -> list[str]:
+    """Return every place that holds the job, looked at past all our own reading code."""
+    keys, member = processes.keys, raw(job)
+    zsets = {
+        "scheduled": keys.schedule("mail"),
+        "ready": keys.ready("mail"),
+        "claimed": keys("leases"),
+        "dead": keys("dead_letters"),
+    }
+    return [name for name, key in zsets.items() for entry in client.zrange(key, 0, -1) if entry.startswith(member)]
+
+
+def test_a_job_is_scheduled_ready_claimed_and_done(processes: Processes, client: Redis, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    job = tasks.wait_for.using(queue="mail", delay=0.5).enqueue(str(gate))
+    assert job.state == "scheduled"
+    assert places(client, processes, job) == ["scheduled"]
+    [(_, due_us)] = client.zrange(processes.keys.schedule("mail"), 0, -1, withscores=True)
+
+    dispatcher = processes.dispatcher()
+    processes.until_state(job, "ready")
+    assert places(client, processes, job) == ["ready"]
+    assert not processes.events()
+
+    worker = processes.worker("--queues", "mail")
+    [run] = processes.until_runs(1)
+    assert (run["attempt"], run["recovered"], run["pid"]) == (1, False, worker.pid)
+    assert run["at"] * 1_000_000 >= due_us
+    assert job.refresh().state == "claimed"
+    assert places(client, processes, job) == ["claimed"]
+    claimed = found(job)
+    assert claimed.claimed_us is not None
+    assert claimed.claimed_us >= due_us
+    assert (claimed.attempts.ended, claimed.job and claimed.job.queue) == (0, "mail")
+    assert not job.cancel()
+
+    gate.touch()
+    processes.until_gone([job])
+    assert places(client, processes, job) == []
+    assert get_job(job.id) is None
+    assert [event["word"] for event in processes.events()] == ["run", "end"]
+    assert (worker.end(), dispatcher.end()) == (0, 0)
+    # Nothing of the job is left: only what tells of queues, processes and the next step.
+    left = {key.decode().split(":")[2] for key in client.scan_iter("delayq:*")}
+    assert left <= {"queues", "workers", "descriptions", "exchanges", "wake_at", "shards", "bell", "alarm"}
+
+
+def test_a_failing_job_is_retried_dies_is_requeued_and_done(
+    processes: Processes, client: Redis, tmp_path: Path
+) -> None:
+    cure = tmp_path / "cure"
+    processes.dispatcher()
+    worker = processes.worker()
+    job = tasks.fail_until.using(queue="mail", delay=0.1).enqueue(str(cure))
+
+    processes.until_state(job, "dead")
+    assert places(client, processes, job) == ["dead"]
+    assert [run["attempt"] for run in processes.runs()] == [1, 2, 3]
+    assert {run["recovered"] for run in processes.runs()} == {False}
+    dead = get_store().inspection(0).dead_letter(raw(job))
+    assert dead is not None
+    assert dead.attempts.ended == 3
+    assert [entry["ending"] for entry in dead.attempts.history] == ["failed"] * 3
+    assert {entry["worker"].rsplit(":", 1)[1] for entry in dead.attempts.history} == {str(worker.pid)}
+    assert "ValueError: as asked" in dead.attempts.last_error
+
+    cure.touch()
+    assert get_store().operations(0).requeue(raw(job), died_us=dead.died_us) is not None
+    processes.until_gone([job])
+    assert places(client, processes, job) == []
+    # Counted anew, under the same id.
+    assert [run["attempt"] for run in processes.runs(job.id)] == [1, 2, 3, 1]
+    assert get_store().operations(0).requeue(raw(job), died_us=dead.died_us) is None
+    assert worker.end() == 0

@@ -1,0 +1,155 @@
+"""Planted bugs: wrong versions of the package that the machine must catch, each as exact replacements in its files."""
+
+from dataclasses import dataclass
+
+EXCHANGE, PROMOTE, RECLAIM = "store/lua/exchange.lua", "store/lua/promote.lua", "store/lua/reclaim.lua"
+ENQUEUE, REQUEUE, PRELUDE = "store/lua/enqueue.lua", "store/lua/requeue.lua", "store/lua/_prelude.lua"
+
+
+@dataclass(frozen=True)
+class PlantedBug:
+    """One bug: what it does, and (file, text that is there once, its replacement) for each place."""
+
+    name: str
+    edits: tuple[tuple[str, str, str], ...]
+
+    @classmethod
+    def at(cls, name: str, file: str, text: str, replacement: str = "") -> "PlantedBug":
+        """Return a bug of one place."""
+        return cls(name, ((file, text, replacement),))
+
+
+at = PlantedBug.at
+
+#: Those every run plants: one for each promise the engine stands on.
+FIRST = [
+    at(
+        "a claim leaves the job in ready",
+        EXCHANGE,
+        "for queue, members in pairs(taken) do redis.call('ZREM', KEYS[FIXED + 2 * queue - 1], unpack(members)) end",
+    ),
+    at(
+        "a job is acknowledged by its id, whoever holds its lease",
+        EXCHANGE,
+        "settled[#settled + 1] = string.sub(acknowledged, i, i + 29) end",
+        "local lease = string.sub(acknowledged, i, i + 29) "
+        "local run = redis.call('HGET', running, string.sub(lease, 1, 12)) "
+        "settled[#settled + 1] = run and string.sub(lease, 1, 14) .. string.sub(run, 1, 16) or lease end",
+    ),
+    PlantedBug(
+        "a worker's next claim has the same token",
+        (
+            (EXCHANGE, "worker .. struct.pack('>I8', number)", "worker .. struct.pack('>I8', 1)"),
+            ("store/claims.py", "self._worker + exchange.number.to_bytes(8)", "self._worker + (1).to_bytes(8)"),
+        ),
+    ),
+    PlantedBug(
+        "a job is promoted a microsecond early",
+        (
+            (PROMOTE, "tonumber(head[2]) <= now then", "tonumber(head[2]) <= now + 1 then"),
+            (PROMOTE, "schedule, '-inf', now,", "schedule, '-inf', now + 1,"),
+        ),
+    ),
+    at(
+        "reclaim takes back what a late heartbeat revived",
+        RECLAIM,
+        "lease_end and tonumber(lease_end) <= now",
+        "lease_end",
+    ),
+    at("an acknowledged job keeps its key", EXCHANGE, "  else\n    take_extra(extras, holders, member)\n", ""),
+    at("a repeated exchange claims anew", EXCHANGE, "if number == last_number then", "if false then"),
+    at(
+        "a dead letter is requeued by somebody who saw another death",
+        REQUEUE,
+        " or tonumber(score) ~= died",
+    ),
+    at(
+        "a suspect is claimed among others",
+        EXCHANGE,
+        "(record and (string.byte(record, 3) or 0) % 2 == 1)",
+        "false",
+    ),
+    at("promote forgets to write wake_at", PROMOTE, "redis.call('SET', wake_at, wake)\n"),
+]
+
+#: Those of the long form.
+MORE = [
+    at(
+        "a job is promoted a microsecond late", PROMOTE, "tonumber(head[2]) <= now then", "tonumber(head[2]) < now then"
+    ),
+    at(
+        "promoted jobs stand in the order of promotion",
+        PROMOTE,
+        "tonumber(found[i + 1]), head_start",
+        "now, head_start",
+    ),
+    at("a promoted job stays scheduled", PROMOTE, "redis.call('ZREM', schedule, unpack(members))"),
+    at("a lease's end does not wake the dispatcher", PROMOTE, "if lease[2] then wake", "if false then wake"),
+    at("lapsed leases are told a microsecond late", PROMOTE, "leases, '-inf', now,", "leases, '-inf', now - 1,"),
+    at("dead letters are dropped and their bodies kept", PROMOTE, "redis.call('HDEL', dead_bodies, unpack(trimmed))"),
+    at("exchanges outlive their worker", PROMOTE, "redis.call('HDEL', exchanges, unpack(gone))"),
+    at("reclaim is a microsecond late", RECLAIM, "tonumber(lease_end) <= now", "tonumber(lease_end) < now"),
+    at("a lapsed lease is not counted", RECLAIM, "redis.call('HSET', attempts, string.sub(lease, 1, 12), record)"),
+    at("reclaim forgets that it runs", RECLAIM, "redis.call('HDEL', running, string.sub(lease, 1, 12))"),
+    at("a failed attempt is not counted", EXCHANGE, "redis.call('HSET', attempts, id, retry.record)"),
+    at(
+        "a release is counted",
+        EXCHANGE,
+        "put_ready(KEYS[base + 2]",
+        "redis.call('HSET', attempts, id, '\\0\\1\\0') put_ready(KEYS[base + 2]",
+    ),
+    at(
+        "a retry does not ring",
+        EXCHANGE,
+        "put_scheduled(KEYS[base + 1], wake_at, alarm, {retry.due, member}, retry.due)",
+        "redis.call('ZADD', KEYS[base + 1], retry.due, member)",
+    ),
+    at(
+        "a release does not ring",
+        EXCHANGE,
+        "put_ready(KEYS[base + 2], KEYS[base + 3], {release.rank, member})",
+        "redis.call('ZADD', KEYS[base + 2], release.rank, member)",
+    ),
+    at("a retry's moment loses digits", EXCHANGE, "{retry.due, member}", "{retry.due .. '', member}"),
+    at("work left behind does not ring", EXCHANGE, "if not rung[queue] then ring(", "if false then ring("),
+    at("a stale exchange is carried out", EXCHANGE, "if number < last_number then", "if false then"),
+    at(
+        "a repeat hands out what was lost since",
+        EXCHANGE,
+        "if redis.call('ZSCORE', leases, member .. token) then held",
+        "if true then held",
+    ),
+    at("a large job is claimed among others", EXCHANGE, "has(found[i].member, LARGE) or"),
+    at("strict order is that of rank", EXCHANGE, "if sources > 1 and not strict then", "if sources > 1 then"),
+    at("an ended job stays running", EXCHANGE, "if #ended > 0 then redis.call('HDEL', running, unpack(ended)) end"),
+    at("an acknowledged job keeps its attempts", EXCHANGE, "redis.call('HDEL', attempts, unpack(done))"),
+    at("the id of a dead letter is a new job", ENQUEUE, " and redis.call('HEXISTS', dead_bodies, id) == 0"),
+    at("one batch holds a key twice", ENQUEUE, "taken[job.digest] or redis.call", "redis.call"),
+    at("a known id is stored again", ENQUEUE, "redis.call('HEXISTS', bodies, id) == 0 and "),
+    at("a new queue is not told", ENQUEUE, "== 1 then ring(bell) end", "== 1 then end"),
+    at("requeue takes a key that is another's", REQUEUE, "redis.call('HEXISTS', holders, digest) == 1", "false"),
+    at("requeue leaves the key free", REQUEUE, "redis.call('HSET', holders, digest, member)"),
+    at("requeue goes on counting", REQUEUE, "'\\0\\0\\0' .. string.sub(record, 4)", "record"),
+    at("discard does not ask which death", "store/lua/discard.lua", " or tonumber(score) ~= died"),
+    at("a cancelled job keeps its key", "store/lua/cancel.lua", "take_extra(extras, holders, member)"),
+    at("a running job can be cancelled", "store/lua/cancel.lua", "return 'LATE'", "return 'CANCELLED'"),
+    at("a moved job keeps its body", "store/lua/move.lua", "redis.call('HSET', bodies, id, new_body)"),
+    PlantedBug(
+        "a late heartbeat takes a lost lease back",
+        (
+            ("store/lua/heartbeat.lua", "if score then", "if true then"),
+            ("store/lua/heartbeat.lua", "leases, 'XX', unpack(ends)", "leases, unpack(ends)"),
+        ),
+    ),
+    at("the head start is for everybody", PRELUDE, "if has(member, DELAYED) then rank", "if true then rank"),
+    at("an earlier due time does not ring", PRELUDE, "earliest < tonumber(wake)", "earliest > tonumber(wake)"),
+    at("a dead letter keeps its attempts", PRELUDE, "  redis.call('HDEL', attempts, id)\n"),
+    at(
+        "a crash is no suspicion",
+        "outcome.py",
+        "suspect = ending in (Ending.CRASHED, Ending.LAPSED)",
+        "suspect = False",
+    ),
+    at("one attempt too many", "outcome.py", "attempt >= policy.max_attempts", "attempt > policy.max_attempts"),
+    at("the dispatcher counts late", "dispatcher.py", "attempt=item.attempts.ended + 1", "attempt=item.attempts.ended"),
+]

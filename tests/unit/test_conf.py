@@ -1,0 +1,282 @@
+"""Config: every key of DELAYQ with its default, what it takes, and what it says of what it does not take."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as some
+
+from django_delayq import checks, conf
+from django_delayq.conf import drop_config, get_config, on_config_dropped, read_config
+from django_delayq.config import DAY_US, Config, check_name
+from django_delayq.exceptions import UnknownQueue
+from django_delayq.redis_config import RedisConfig
+from django_delayq.retry import RetryPolicy
+
+#: No verdict from how long an example took: the machine may be busy.
+patient = hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+URL = "redis://127.0.0.1:1/0"
+SECOND = 1_000_000
+
+#: key -> where it lies in Config, and its default.
+DEFAULTS: dict[str, tuple[str, Any]] = {
+    "PREFIX": ("prefix", "delayq"),
+    "SHARDS": ("shards", 1),
+    "ENQUEUE_TIMEOUT": ("enqueue_timeout", 5.0),
+    "QUEUES": ("tasks.queues", frozenset()),
+    "TASK_MODULES": ("tasks.task_modules", ()),
+    "ON_COMMIT": ("tasks.on_commit", True),
+    "RETRY": ("tasks.retry", RetryPolicy()),
+    "MAX_DELAY": ("tasks.max_delay_us", 3_650 * DAY_US),
+    "MAX_PAYLOAD": ("tasks.max_payload", 256 * 1024),
+    "LEASE": ("worker.lease_us", 30 * SECOND),
+    "GRACE": ("worker.grace_us", 25 * SECOND),
+    "CONCURRENCY": ("worker.concurrency", 8),
+    "DUE_FIRST": ("dispatcher.due_first_us", 3_600 * SECOND),
+    "DEAD_MAX_AGE": ("dispatcher.dead_max_age_us", 30 * DAY_US),
+    "DEAD_MAX_COUNT": ("dispatcher.dead_max_count", 100_000),
+}
+
+
+def value_at(config: Config, path: str) -> Any:
+    found: Any = config
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def test_the_table_of_this_test_is_complete() -> None:
+    assert {"REDIS", *DEFAULTS} == set(conf._KEYS)
+
+
+@pytest.mark.parametrize("key", DEFAULTS)
+def test_a_key_left_out_has_its_default(key: str) -> None:
+    config, problems = read_config({"REDIS": URL})
+    assert config and not problems
+    path, default = DEFAULTS[key]
+    assert value_at(config, path) == default
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "kept"),
+    [
+        ("PREFIX", "shop:jobs", "shop:jobs"),
+        ("PREFIX", "läden", "läden"),
+        ("SHARDS", 1_000, 1_000),
+        ("ENQUEUE_TIMEOUT", 0.5, 0.5),
+        ("ENQUEUE_TIMEOUT", timedelta(milliseconds=10), 0.01),
+        ("QUEUES", {"mail": {}, "näher dran/1": {}}, frozenset({"mail", "näher dran/1"})),
+        ("QUEUES", {}, frozenset()),
+        ("TASK_MODULES", ["shop.jobs"], ("shop.jobs",)),
+        ("TASK_MODULES", (), ()),
+        ("ON_COMMIT", False, False),
+        ("RETRY", RetryPolicy(max_attempts=1), RetryPolicy(max_attempts=1)),
+        ("MAX_DELAY", timedelta(days=1), DAY_US),
+        ("MAX_DELAY", 60, 60 * SECOND),
+        ("MAX_PAYLOAD", 1_024, 1_024),
+        ("MAX_PAYLOAD", 8 * 1024 * 1024, 8 * 1024 * 1024),
+        ("LEASE", 1, SECOND),
+        ("LEASE", timedelta(minutes=5), 300 * SECOND),
+        ("GRACE", 0, 0),
+        ("GRACE", 0.1, 100_000),
+        ("CONCURRENCY", 1, 1),
+        ("CONCURRENCY", 10_000, 10_000),
+        ("DUE_FIRST", 0, 0),
+        ("DUE_FIRST", timedelta(hours=2), 7_200 * SECOND),
+        ("DEAD_MAX_AGE", timedelta(days=1), DAY_US),
+        ("DEAD_MAX_COUNT", 0, 0),
+    ],
+)
+def test_a_legal_value_is_kept(key: str, given: Any, kept: Any) -> None:
+    config, problems = read_config({"REDIS": URL, key: given})
+    assert problems == [] and config
+    assert value_at(config, DEFAULTS[key][0]) == kept
+
+
+def test_the_lease_is_the_same_for_worker_and_dispatcher() -> None:
+    config, _ = read_config({"REDIS": URL, "LEASE": 4})
+    assert config and config.worker.lease_us == config.dispatcher.lease_us == 4 * SECOND
+    assert config.dispatcher.sweep_us == 2 * SECOND
+    config, _ = read_config({"REDIS": URL})
+    assert config and config.dispatcher.sweep_us == 5 * SECOND
+
+
+SPANS = ("ENQUEUE_TIMEOUT", "MAX_DELAY", "LEASE", "GRACE", "DUE_FIRST", "DEAD_MAX_AGE")
+NUMBERS = ("SHARDS", "MAX_PAYLOAD", "CONCURRENCY", "DEAD_MAX_COUNT")
+NO_SPANS = ["5", b"5", None, True, -1, float("nan"), float("inf"), 1e308, timedelta(-1), [1]]
+NO_NUMBERS = ["5", None, True, -1, 1.0, 10**12, timedelta(1)]
+
+
+@pytest.mark.parametrize(
+    ("key", "given"),
+    [
+        *((key, given) for key in SPANS for given in NO_SPANS),
+        *((key, given) for key in NUMBERS for given in NO_NUMBERS),
+        *((key, given) for key in ("PREFIX",) for given in ("", None, 5, b"x", "x" * 201)),
+        *(("PREFIX", f"a{character}b") for character in "{}*?[]\\ \r\n\0\x1b\u2028"),
+        ("SHARDS", 0),
+        ("SHARDS", 1_001),
+        ("ENQUEUE_TIMEOUT", 0),
+        ("ENQUEUE_TIMEOUT", 0.009),
+        ("QUEUES", None),
+        ("QUEUES", ["mail"]),
+        ("QUEUES", "mail"),
+        ("QUEUES", {"": {}}),
+        ("QUEUES", {"x" * 201: {}}),
+        ("QUEUES", {5: {}}),
+        ("QUEUES", {"mail": None}),
+        ("QUEUES", {"mail": {"fiar": True}}),
+        ("TASK_MODULES", "shop.jobs"),
+        ("TASK_MODULES", None),
+        ("TASK_MODULES", 5),
+        ("TASK_MODULES", [5]),
+        *(("ON_COMMIT", given) for given in (0, 1, None, "yes")),
+        *(("RETRY", given) for given in (3, None, {"max_attempts": 3}, RetryPolicy)),
+        ("MAX_DELAY", 0),
+        ("MAX_PAYLOAD", 1_023),
+        ("MAX_PAYLOAD", 8 * 1024 * 1024 + 1),
+        ("LEASE", 0.999_999),
+        ("LEASE", 0),
+        ("CONCURRENCY", 0),
+        ("CONCURRENCY", 10_001),
+        ("DEAD_MAX_AGE", 0),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+def test_an_illegal_value_is_one_problem_that_names_its_key(key: str, given: Any) -> None:
+    config, problems = read_config({"REDIS": URL, key: given})
+    assert config is None
+    [problem] = problems
+    assert problem.id == "delayq.E006" and problem.hint
+    assert key in problem.message and len(problem.message) < 400
+    assert problem.message.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("LAESE", "LEASE"),
+        ("lease", None),
+        ("CONCURENCY", "CONCURRENCY"),
+        ("QUEUE", "QUEUES"),
+        ("MAX_DELAYS", "MAX_DELAY"),
+        ("TASKS_MODULE", "TASK_MODULES"),
+        ("xyzzy", None),
+        (5, None),
+        (None, None),
+        ("LIMITS", None),
+        ("WAIT_REPLICAS", None),
+        ("SIGN", None),
+        ("RESULT_TTL", None),
+        ("ADMIN", None),
+    ],
+)
+def test_an_unknown_key_is_a_problem_with_the_nearest_known_one(wrong: Any, right: str | None) -> None:
+    config, problems = read_config({"REDIS": URL, wrong: 1})
+    assert config is None
+    [problem] = problems
+    assert problem.id == "delayq.E004" and repr(wrong) in problem.message
+    assert "CONCURRENCY" in problem.hint
+    if right:
+        assert f"did you mean {right!r}" in problem.message
+
+
+@pytest.mark.parametrize("given", ["redis://x", ["REDIS"], 5, True, b"x"])
+def test_a_setting_that_is_no_dict_is_a_problem(given: Any) -> None:
+    config, [problem] = read_config(given)
+    assert config is None and problem.id == "delayq.E002" and type(given).__name__ in problem.message
+
+
+def test_a_missing_setting_is_a_problem(settings: Any) -> None:
+    del settings.DELAYQ
+    [error] = checks.check_settings()
+    assert error.id == "delayq.E001" and error.hint and "DELAYQ" in error.msg
+    with pytest.raises(ImproperlyConfigured, match=r"DELAYQ setting is missing.*DELAYQ = \{'REDIS'"):
+        get_config()
+
+
+def test_redis_is_required() -> None:
+    config, [problem] = read_config({})
+    assert config is None and problem.id == "delayq.E003" and "URL" in problem.hint
+
+
+def test_everything_wrong_is_told_at_once(settings: Any) -> None:
+    settings.DELAYQ = {"LEASE": 0, "SHARDS": "2", "LAESE": 5, "PREFIX": ""}
+    errors = checks.check_settings()
+    assert sorted(str(error.id) for error in errors) == ["delayq.E003", "delayq.E004", *["delayq.E006"] * 3]
+    assert all(error.hint for error in errors)
+    with pytest.raises(ImproperlyConfigured, match=r"DELAYQ"):
+        get_config()
+
+
+def test_a_sound_setting_has_no_check_errors(settings: Any) -> None:
+    settings.DELAYQ = {"REDIS": URL}
+    assert checks.check_settings() == []
+
+
+def test_a_changed_setting_is_read_again(settings: Any) -> None:
+    settings.DELAYQ = {"REDIS": URL}
+    first = get_config()
+    assert get_config() is first
+    settings.DELAYQ = {"REDIS": URL, "LEASE": 5}
+    assert get_config().worker.lease_us == 5 * SECOND
+
+
+def test_what_was_built_from_a_config_goes_with_it(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    dropped: list[int] = []
+    monkeypatch.setattr(conf, "on_config_dropped", [*on_config_dropped, lambda: dropped.append(1)])
+    settings.DELAYQ = {"REDIS": URL}
+    settings.LANGUAGE_CODE = "de"
+    assert dropped == [1]
+    drop_config()
+    assert dropped == [1, 1]
+
+
+def test_a_config_is_frozen_and_shows_no_secret() -> None:
+    config, _ = read_config({"REDIS": "redis://user:canary@127.0.0.1:1/0"})
+    assert config and isinstance(config.redis, RedisConfig)
+    assert "canary" not in repr(config) and "user" not in repr(config)
+    with pytest.raises(AttributeError):
+        config.shards = 2  # type: ignore[misc]
+
+
+@pytest.fixture
+def queues(settings: Any) -> Iterator[Config]:
+    settings.DELAYQ = {"REDIS": URL, "QUEUES": {"mail": {}, "bulk": {}}}
+    yield get_config()
+
+
+def test_an_undeclared_queue_is_refused_with_the_nearest(queues: Config) -> None:
+    assert queues.tasks.check_queue("mail") == "mail"
+    with pytest.raises(UnknownQueue, match=r"'mial' is not declared .*did you mean 'mail'.*declare") as caught:
+        queues.tasks.check_queue("mial")
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize("value", ["x", "a/b:c{d}*", "\0", "\ud800", " ", "%2F", "é" * 100, "x" * 200])
+def test_any_text_up_to_200_bytes_is_a_name(value: str) -> None:
+    assert check_name(value, name="queue") == value
+
+
+@pytest.mark.parametrize("value", ["", "x" * 201, "é" * 101, b"x", None, 5, ["mail"], True])
+def test_other_values_are_no_names(value: Any) -> None:
+    with pytest.raises(ValueError, match="queue must be"):
+        check_name(value, name="queue")
+
+
+json_like = some.none() | some.booleans() | some.integers() | some.floats() | some.text() | some.binary()
+
+
+@patient
+@given(
+    some.dictionaries(
+        some.sampled_from([*DEFAULTS, "OTHER"]), json_like | some.lists(json_like) | some.timedeltas(), max_size=4
+    )
+)
+def test_no_value_breaks_the_reading(given: dict[str, Any]) -> None:
+    config, problems = read_config({"REDIS": URL, **given})
+    assert (config is None) == bool(problems)

@@ -1,0 +1,232 @@
+"""RedisConfig: every form of the setting, read without connecting; nothing it says shows a secret."""
+
+import pickle
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from django_delayq import checks
+from django_delayq.conf import get_config, read_config
+from django_delayq.redis_config import RedisConfig, SettingError
+
+CANARY = "s3cret-canary"
+
+
+@pytest.mark.parametrize(
+    ("url", "kept", "place"),
+    [
+        ("redis://", "redis://", "redis://localhost:6379/0"),
+        ("redis://h", "redis://h", "redis://h:6379/0"),
+        ("redis://h:7000/3", "redis://h:7000/3", "redis://h:7000/3"),
+        ("REDIS://h", "redis://h", "redis://h:6379/0"),
+        ("rediss://u:p@h:7000/3?ssl_cert_reqs=none", "rediss://u:p@h:7000/3?ssl_cert_reqs=none", "rediss://h:7000/3"),
+        ("valkey://u:p@h", "redis://u:p@h", "redis://h:6379/0"),
+        ("valkeys://h", "rediss://h", "rediss://h:6379/0"),
+        ("unix:///run/redis.sock?db=1", "unix:///run/redis.sock?db=1", "unix:///run/redis.sock"),
+        ("unix://u:p@/run/redis.sock", "unix://u:p@/run/redis.sock", "unix:///run/redis.sock"),
+        ("redis://[::1]:7000/0", "redis://[::1]:7000/0", "redis://::1:7000/0"),
+    ],
+)
+def test_a_url_is_kept_and_its_place_told(url: str, kept: str, place: str) -> None:
+    for form in (url, {"url": url}):
+        config = RedisConfig.read(form)
+        assert (config.url, config.place) == (kept, place)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "place"),
+    [
+        ({}, "localhost:6379/0"),
+        ({"host": "h", "port": 7000, "db": 3, "username": "u", "password": "p"}, "h:7000/3"),
+        ({"unix_socket_path": "/run/redis.sock"}, "/run/redis.sock/0"),
+        ({"host": "h", "ssl": True, "ssl_cert_reqs": "none"}, "h:6379/0"),
+    ],
+)
+def test_parameters_are_kept_and_their_place_told(parameters: dict[str, Any], place: str) -> None:
+    config = RedisConfig.read(parameters)
+    assert (config.url, config.parameters, config.place) == (None, parameters, place)
+
+
+def test_a_url_takes_further_parameters() -> None:
+    config = RedisConfig.read({"url": "redis://h", "password": "p", "max_connections": 5})
+    assert config.url == "redis://h" and config.parameters == {"password": "p", "max_connections": 5}
+
+
+def test_a_callable_is_called_at_connect_time_only() -> None:
+    def connect() -> str:
+        raise AssertionError("called while reading")
+
+    config = RedisConfig.read(connect)
+    assert config.factory is connect and "connect" in config.place
+
+
+def cache(location: Any, backend: str = "django_redis.cache.RedisCache", **options: Any) -> dict[str, Any]:
+    return {"jobs": {"BACKEND": backend, "LOCATION": location, "OPTIONS": options}}
+
+
+@pytest.mark.parametrize(
+    ("caches", "url", "parameters"),
+    [
+        (cache("redis://h:7000/1"), "redis://h:7000/1", {}),
+        (cache(["redis://main", "redis://replica"]), "redis://main", {}),
+        (cache("redis://main, redis://replica"), "redis://main", {}),
+        (cache("unix:///run/r.sock"), "unix:///run/r.sock", {}),
+        (
+            cache("redis://h", USERNAME="u", PASSWORD="p", SOCKET_TIMEOUT=5),
+            "redis://h",
+            {"username": "u", "password": "p"},
+        ),
+        (
+            cache("rediss://h", CONNECTION_POOL_KWARGS={"ssl_cert_reqs": None, "max_connections": 9, "retry": 1}),
+            "rediss://h",
+            {"ssl_cert_reqs": None, "max_connections": 9},
+        ),
+        (cache("redis://h", "django.core.cache.backends.redis.RedisCache", db=4), "redis://h", {"db": 4}),
+    ],
+)
+def test_a_cache_lends_its_description(
+    caches: dict[str, Any], url: str, parameters: dict[str, Any], settings: Any
+) -> None:
+    settings.CACHES = caches
+    config = RedisConfig.read("jobs")
+    assert (config.url, config.parameters) == (url, parameters)
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        (None, "NoneType"),
+        ("", "str"),
+        (5, "int"),
+        (True, "bool"),
+        (b"redis://h", "bytes"),
+        (["redis://h"], "list"),
+        (RedisConfig, "type"),
+        ("redes://h", "redes.*did you mean redis://"),
+        ("http://h", "unknown scheme"),
+        ("://h", "unknown scheme"),
+        ("redis://h:port/0", "well-formed"),
+        ("redis://h:99999/0", "well-formed"),
+        ("redis://[::1", "well-formed"),
+        ("redis://h/zero", "database must be a number"),
+        ("redis://h/0/1", "database must be a number"),
+        ("unix://", "path of a socket"),
+        ({"hots": "h"}, "unknown parameter 'hots'.*did you mean 'host'"),
+        ({"HOST": "h"}, "unknown parameter 'HOST'.*did you mean 'host'"),
+        ({5: "h"}, "unknown parameter 5"),
+        ({"socket_timeout": 1}, "unknown parameter 'socket_timeout'"),
+        ({"decode_responses": True}, "unknown parameter"),
+        ({"url": "redis://h", "host": "h"}, "both 'url' and 'host'"),
+        ({"url": "redis://h", "unix_socket_path": "/s"}, "both 'url' and 'unix_socket_path'"),
+        ({"host": "h", "unix_socket_path": "/s"}, "both 'host' and 'unix_socket_path'"),
+        ({"url": 5}, "not a URL"),
+        ({"url": "nowhere"}, "not a URL"),
+        ({"url": "ftp://h"}, "unknown scheme"),
+        ({"ssl_ca_certs": "/nonexistent/ca.pem"}, "'ssl_ca_certs'.*not a readable file"),
+        ({"ssl_keyfile": 5}, "'ssl_keyfile'.*not a readable file"),
+        ({"ssl_certfile": Path("/nonexistent")}, "'ssl_certfile'.*not a readable file"),
+        ({"port": "abc"}, "'port'"),
+        ({"port": True}, "'port'"),
+        ({"port": 70_000}, "'port'"),
+        ({"db": "first"}, "'db'"),
+        ({"db": -1}, "'db'"),
+        ({"host": 5}, "'host'"),
+        ({"unix_socket_path": 5}, "'unix_socket_path'"),
+        ("jobs_", "CACHES does not have.*did you mean 'jobs'"),
+        ("nowhere", "CACHES does not have"),
+        ("local", "is not Redis"),
+        ("empty", "LOCATION.*not a Redis URL"),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+def test_what_cannot_lead_to_redis_is_a_problem_with_a_cure(form: Any, words: str, settings: Any) -> None:
+    settings.CACHES = {
+        **cache("redis://h"),
+        "local": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
+        "empty": {"BACKEND": "django_redis.cache.RedisCache"},
+    }
+    with pytest.raises(SettingError, match=words) as caught:
+        RedisConfig.read(form)
+    assert caught.value.hint and "REDIS" in str(caught.value) or "CACHES" in str(caught.value)
+    config, [problem] = read_config({"REDIS": form})
+    assert config is None and problem.id == "delayq.E005" and problem.hint
+
+
+def test_a_parameter_given_as_text_is_taken_where_it_is_a_number() -> None:
+    # As it comes from an environment variable.
+    assert RedisConfig.read({"host": "h", "port": "7000", "db": "1"}).place == "h:7000/1"
+
+
+#: Forms that hold the canary, sound and broken: the password of a setting must not be shown in either case.
+SECRETIVE: list[Any] = [
+    f"redis://user:{CANARY}@h:7000/0",
+    f"redis://:{CANARY}@h",
+    f"rediss://h?password={CANARY}",
+    f"unix://user:{CANARY}@/run/redis.sock",
+    f"unix:///run/redis.sock?password={CANARY}",
+    f"valkey://user:{CANARY}@h",
+    f"redes://user:{CANARY}@h",
+    f"http://:{CANARY}@h",
+    f"redis://user:{CANARY}@h:port/0",
+    f"redis://user:{CANARY}@h/zero",
+    f"redis://user:{CANARY}@[::1",
+    f"redis://:pass/{CANARY}@h/0",
+    f"redis://:12/{CANARY}@h:7000/0",
+    f"redis://:12#{CANARY}@h:7000/0",
+    f"redis://:12?{CANARY}@h:7000/0",
+    f"user:{CANARY}@h:6379/0",
+    f":{CANARY}@h",
+    f"redis:/:{CANARY}@h",
+    f"redis:user:{CANARY}@h:6379",
+    f"unix://:{CANARY}@",
+    {"host": "h", "password": CANARY},
+    {"hots": "h", "password": CANARY},
+    {"url": f"redis://:{CANARY}@h"},
+    {"url": f"redis://:{CANARY}@h", "host": "h"},
+    {"url": f":{CANARY}@h"},
+    {"url": f"redis://:12/{CANARY}@h/0"},
+    {"host": "h", "unix_socket_path": "/s", "password": CANARY},
+    {"password": CANARY, "ssl_keyfile": "/nonexistent"},
+    {"ssl_password": CANARY, "host": "h"},
+    [f"redis://:{CANARY}@h"],
+    f"redis://:{CANARY}@h".encode(),
+]
+
+
+def shown(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error)) + repr(error) + str(error)
+
+
+@pytest.mark.parametrize("form", SECRETIVE, ids=lambda form: f"{type(form).__name__}-{str(form)[:24]}")
+def test_a_password_is_never_shown(form: Any, settings: Any) -> None:
+    settings.DELAYQ = {"REDIS": form}
+    try:
+        config = RedisConfig.read(form)
+    except SettingError as error:
+        # What a traceback of ours shows beyond the error itself is source code, not values.
+        assert CANARY not in str(error) + error.hint
+    else:
+        assert CANARY not in repr(config) + str(config) + config.place
+        assert CANARY not in repr(get_config())
+    assert CANARY not in repr(checks.check_settings())
+    try:
+        get_config()
+    except ImproperlyConfigured as error:
+        assert CANARY not in shown(error)
+
+
+def test_a_cache_password_is_never_shown(settings: Any) -> None:
+    settings.CACHES = cache(f"redis://:{CANARY}@h", PASSWORD=CANARY)
+    assert CANARY not in repr(RedisConfig.read("jobs"))
+    settings.CACHES = cache(f":{CANARY}@h", PASSWORD=CANARY)
+    with pytest.raises(SettingError) as caught:
+        RedisConfig.read("jobs")
+    assert CANARY not in str(caught.value) + caught.value.hint
+
+
+def test_a_description_is_a_plain_value() -> None:
+    config = RedisConfig.read({"url": "redis://h", "password": "p"})
+    assert pickle.loads(pickle.dumps(config)) == config
