@@ -92,7 +92,8 @@ def send(handles: Sequence[JobHandle]) -> int:
     accepted = 0
     for shard, chunk in _chunks(unsent):
         try:
-            if any(handle.draft and handle.draft.job.key is not None for handle in chunk):
+            keyed = any(handle.draft and handle.draft.job.key is not None for handle in chunk)
+            if keyed or get_store().config.shards > 1:
                 get_store().check_shards_once()
             receipt = get_store().intake(shard).enqueue([handle.draft for handle in chunk if handle.draft])
         except StoreError as error:

@@ -6,9 +6,11 @@ gives.
 
 import contextlib
 import logging
+import math
 import os
 import random
 import select
+import socket
 import threading
 import weakref
 from time import monotonic
@@ -18,8 +20,26 @@ from django_delayq.exceptions import StoreError
 
 logger = logging.getLogger("django_delayq")
 
+#: Descriptors that select() can take: a process with more open files waits a little less precisely.
+_SELECT_LIMIT = 1024
 #: Wait after the first failed step, and the longest, in seconds.
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
+
+
+def process_name() -> str:
+    """Return this process's name for people: host and process id."""
+    return f"{socket.gethostname()[:64]}:{os.getpid()}"
+
+
+def _readable(descriptors: list[int], seconds: float) -> list[int]:
+    """Return which of the descriptors can be read, after at most so many seconds."""
+    if max(descriptors) < _SELECT_LIMIT:
+        # select(), not poll(): it counts in microseconds, poll() in whole milliseconds.
+        return select.select(descriptors, [], [], seconds)[0]
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in poll.poll(math.ceil(seconds * 1_000))]
 
 
 class Part(Protocol):
@@ -109,13 +129,12 @@ class Service:
         until = monotonic() + delay
         while True:
             try:
-                socket = self.part.listen() if not self._failures else -1
+                bell = self.part.listen() if not self._failures else -1
             except StoreError as error:
                 until = monotonic() + self._failed("%s cannot listen: %s", error)
-                socket = -1
-            sources = [self._wake_read] if socket < 0 else [self._wake_read, socket]
-            # select(), not poll(): it counts in microseconds, poll() in whole milliseconds.
-            heard, _, _ = select.select(sources, [], [], max(0.0, until - monotonic()))
+                bell = -1
+            sources = [self._wake_read] if bell < 0 else [self._wake_read, bell]
+            heard = _readable(sources, max(0.0, until - monotonic()))
             if self._wake_read in heard:
                 os.read(self._wake_read, 4096)
                 self._awake = False

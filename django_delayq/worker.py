@@ -4,7 +4,6 @@ One exchange is in flight at a time; one whose answer was lost is sent again wor
 """
 
 import os
-import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from time import monotonic
@@ -18,6 +17,7 @@ from django_delayq.leases import Leases
 from django_delayq.outcome import UNSTARTED, Ending, Outcome
 from django_delayq.pace import Pace
 from django_delayq.pools.pool import Pool
+from django_delayq.service import process_name
 from django_delayq.settling import settle, tell
 from django_delayq.signals import logger
 from django_delayq.store.claims import Answer, Claims, Exchange, Settlement
@@ -33,11 +33,6 @@ _OUTCOMES = 256
 _LAST_WORD = 5.0
 #: Dispatcher steps in a row that a worker takes over when nobody promotes.
 _TAKEN_OVER = 20
-
-
-def describe_process() -> str:
-    """Return this process's name for people: host and process id."""
-    return f"{socket.gethostname()[:64]}:{os.getpid()}"
 
 
 class Worker:
@@ -61,7 +56,7 @@ class Worker:
         self._sweep = sweep_us / SECOND_US
         self._drain = drain
         self._code = os.urandom(8)
-        self._name = describe_process()
+        self._name = process_name()
         self._claims = door(self._code)
         self._leases = Leases(self._claims.heartbeat, lease_us=config.lease_us)
         self._waker = shard.waker()

@@ -27,9 +27,7 @@ def chosen_server() -> Path:
     }
     program = known.get(choice, lambda: shutil.which(choice))()
     if program is None:
-        raise pytest.UsageError(
-            f"DELAYQ_TEST_SERVER={choice}: there is no such server program on this machine"
-        )
+        raise pytest.UsageError(f"DELAYQ_TEST_SERVER={choice}: there is no such server program on this machine")
     return Path(program)
 
 

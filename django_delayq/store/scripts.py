@@ -31,6 +31,10 @@ _LINE = re.compile(r"(user_script|@user_script): ?(\d+)")
 #: Redis's first words for "not now": the call may be repeated. LOADING, MASTERDOWN … arrive as plain errors too.
 _REJECTED = frozenset({"OOM", "READONLY", "MISCONF", "NOREPLICAS"})
 _UNAVAILABLE = frozenset({"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "UNBLOCKED"})
+#: Redis 6.2 wraps what a command answers inside a script: "Error running script (…): @user_script: 9: -OOM command …".
+_WRAPPED = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
+#: The library takes the first word off those it knows. (MASTERDOWN is a kind of CLUSTERDOWN there.)
+_WAITED_FOR = (redis_errors.BusyLoadingError, redis_errors.ClusterDownError, redis_errors.TryAgainError)
 _AUTH = frozenset({"WRONGPASS", "NOAUTH", "NOPERM"})
 #: Failures to connect: surely nothing was sent.
 _NOT_CONNECTED = (ConnectionRefusedError, FileNotFoundError, PermissionError)
@@ -84,7 +88,8 @@ def translated(error: Exception, *, script: Script | None = None) -> StoreError 
     A wrong password is a ConnectionError in the library, and several passing conditions are plain ResponseErrors.
     """
     message = str(error)
-    word = message.split(" ", 1)[0].lstrip("-")
+    wrapped = _WRAPPED.search(message)
+    word = wrapped[1] if wrapped else message.split(" ", 1)[0].lstrip("-")
     if isinstance(error, redis_errors.AuthenticationError | redis_errors.NoPermissionError) or word in _AUTH:
         return StoreAuthError(f"Redis refused the user, password or command: {message}")
     if word == "KEYHELD":
@@ -97,7 +102,7 @@ def translated(error: Exception, *, script: Script | None = None) -> StoreError 
         code = "OOM"
     if code in _REJECTED:
         return StoreRejected(f"Redis takes no writes now, nothing was stored: {message}", code=code)
-    if isinstance(error, redis_errors.BusyLoadingError) or word in _UNAVAILABLE:
+    if isinstance(error, _WAITED_FOR) or word in _UNAVAILABLE:
         return StoreUnavailable(f"Redis is not ready: {message}", maybe_accepted=False)
     if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError):
         sent = not any(isinstance(cause, _NOT_CONNECTED) for cause in _causes(error))

@@ -1,5 +1,6 @@
 """Codec: arguments come back exactly as they were sent, or are refused before they are."""
 
+import contextlib
 import copy
 import enum
 import json
@@ -391,10 +392,8 @@ def test_any_damage_is_bad_or_readable(data: some.DataObject) -> None:
     )
     at = data.draw(some.integers(min_value=1, max_value=len(body) - 1))
     body = body[:at] + data.draw(some.binary(max_size=4)) + body[at + data.draw(some.integers(0, 4)) :]
-    try:
+    with contextlib.suppress(BadBody):
         read(body)
-    except BadBody:
-        pass
 
 
 def test_a_body_of_a_later_release_is_told_apart() -> None:

@@ -14,18 +14,18 @@ RETRY, DEAD = Settle.RETRY, Settle.DEAD_LETTER
 
 #: ending -> on_error -> what an attempt before the last leads to: settle, delay, suspect.
 EARLIER_ATTEMPT: dict[Ending, dict[bool, tuple[Settle, int, bool]]] = {
-    Ending.SUCCEEDED: {on: (Settle.ACKNOWLEDGE, 0, False) for on in (True, False)},
-    Ending.UNSTARTED: {on: (Settle.RELEASE, 0, False) for on in (True, False)},
+    Ending.SUCCEEDED: dict.fromkeys((True, False), (Settle.ACKNOWLEDGE, 0, False)),
+    Ending.UNSTARTED: dict.fromkeys((True, False), (Settle.RELEASE, 0, False)),
     Ending.FAILED: {True: (RETRY, BACKOFF, False), False: (DEAD, 0, False)},
-    Ending.ASKED_RETRY: {on: (RETRY, BACKOFF, False) for on in (True, False)},
-    Ending.ASKED_DEAD: {on: (DEAD, 0, False) for on in (True, False)},
-    Ending.CRASHED: {on: (RETRY, BACKOFF, True) for on in (True, False)},
-    Ending.LAPSED: {on: (RETRY, 0, True) for on in (True, False)},
-    Ending.INTERRUPTED: {on: (RETRY, 0, False) for on in (True, False)},
-    Ending.UNKNOWN_TASK: {on: (RETRY, UNFIT_DELAY_US, False) for on in (True, False)},
-    Ending.UNFIT: {on: (RETRY, UNFIT_DELAY_US, False) for on in (True, False)},
-    Ending.NEWER: {on: (RETRY, UNFIT_DELAY_US, False) for on in (True, False)},
-    Ending.UNREADABLE: {on: (DEAD, 0, False) for on in (True, False)},
+    Ending.ASKED_RETRY: dict.fromkeys((True, False), (RETRY, BACKOFF, False)),
+    Ending.ASKED_DEAD: dict.fromkeys((True, False), (DEAD, 0, False)),
+    Ending.CRASHED: dict.fromkeys((True, False), (RETRY, BACKOFF, True)),
+    Ending.LAPSED: dict.fromkeys((True, False), (RETRY, 0, True)),
+    Ending.INTERRUPTED: dict.fromkeys((True, False), (RETRY, 0, False)),
+    Ending.UNKNOWN_TASK: dict.fromkeys((True, False), (RETRY, UNFIT_DELAY_US, False)),
+    Ending.UNFIT: dict.fromkeys((True, False), (RETRY, UNFIT_DELAY_US, False)),
+    Ending.NEWER: dict.fromkeys((True, False), (RETRY, UNFIT_DELAY_US, False)),
+    Ending.UNREADABLE: dict.fromkeys((True, False), (DEAD, 0, False)),
 }
 #: What the last attempt leads to, where it is not a dead letter.
 LAST_ATTEMPT = {Ending.SUCCEEDED: Settle.ACKNOWLEDGE, Ending.UNSTARTED: Settle.RELEASE}

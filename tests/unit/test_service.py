@@ -60,6 +60,10 @@ class Part:
     def close(self) -> None:
         self.closed += 1
 
+    def shut(self) -> None:
+        self.bell.close()
+        self.ringer.close()
+
 
 @pytest.fixture
 def running() -> Iterator[Callable[..., tuple[Part, Service]]]:
@@ -80,8 +84,7 @@ def running() -> Iterator[Callable[..., tuple[Part, Service]]]:
         if not service.ended.is_set():
             service.stop()
         thread.join(PATIENCE)
-        part.bell.close()
-        part.ringer.close()
+        part.shut()
         assert not thread.is_alive()
 
 
@@ -93,8 +96,7 @@ def played(*steps: Any) -> Part:
         service.run()
         assert service.ended.is_set() and service.stepped.is_set()
     finally:
-        part.bell.close()
-        part.ringer.close()
+        part.shut()
     return part
 
 
@@ -130,7 +132,7 @@ def test_failures_wait_longer_and_longer_up_to_a_limit() -> None:
     waits = [service._failed("%s: %s", StoreUnavailable()) for _ in range(2_000)]
     part.stop()
     service.run()
-    part.bell.close(), part.ringer.close()
+    part.shut()
     for number, wait in enumerate(waits):
         ceiling = min(5.0, 0.1 * 2 ** min(number, 20))
         assert ceiling / 2 <= wait <= ceiling
@@ -204,7 +206,7 @@ def test_stop_before_the_first_step() -> None:
     service = Service(part, name="Stub")
     service.stop()
     service.run()
-    part.bell.close(), part.ringer.close()
+    part.shut()
     assert part.closed == 1
 
 
@@ -220,7 +222,7 @@ def test_a_part_without_a_bell_sleeps_by_the_timer_alone() -> None:
     part = Part(0.001, None)
     part.on_listen = lambda: -1
     Service(part, name="Stub").run()
-    part.bell.close(), part.ringer.close()
+    part.shut()
     assert part.taken == 2
 
 
@@ -270,7 +272,7 @@ def test_a_wake_after_the_end_writes_into_nobody_elses_pipe() -> None:
     part = Part(None)
     service = Service(part, name="Stub")
     service.run()
-    part.bell.close(), part.ringer.close()
+    part.shut()
     # The numbers of the closed pipe go to whatever is opened next: here our own.
     pipes = [os.pipe() for _ in range(4)]
     try:

@@ -1,0 +1,217 @@
+"""Handles: one job as its enqueuer sees it, in every state, before and after it is sent."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from django_delayq import enqueue_many, get_job, get_store
+from django_delayq.conf import get_config
+from django_delayq.exceptions import DelayTypeError, DelayValueError, InvalidMoment, StoreUnavailable
+from django_delayq.handle import JobHandle
+from django_delayq.job import State
+from django_delayq.job_id import from_text
+from django_delayq.outcome import Settle
+from tests.app.tasks import noop
+from tests.doors import Doors, settlement
+
+pytestmark = pytest.mark.usefixtures("delayq_settings")
+HOUR = timedelta(hours=1)
+
+
+class RealTime:
+    """The clock that handles live by, beside doors that could turn theirs."""
+
+    def argument(self) -> bytes:
+        return b""
+
+
+@pytest.fixture
+def doors(redis_url: str, client: Redis) -> Any:
+    """The other side: a worker of the same shard."""
+    made = Doors(redis_url, clock=RealTime())
+    yield made
+    made.close()
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def in_state(state: State, doors: Doors) -> JobHandle:
+    """Enqueue a job and bring it into a state, behind its handle's back."""
+    if state is State.UNSENT:
+        return noop.job(7)
+    handle = noop.using(delay=3_600 if state is State.SCHEDULED else None, key="k").enqueue(7)
+    place = from_text(handle.id)
+    assert place
+    worker = doors.worker()
+    if state in (State.CLAIMED, State.DEAD):
+        [claim] = worker.take(1).claims
+        if state is State.DEAD:
+            worker.settle(claim, Settle.DEAD_LETTER)
+    if state is State.GONE:
+        [claim] = worker.take(1).claims
+        assert not worker.take(0, settle=[settlement(claim, Settle.ACKNOWLEDGE)]).lost
+    return handle
+
+
+SENT = [state for state in State if state is not State.UNSENT]
+
+
+@pytest.mark.parametrize("state", SENT)
+def test_refresh_sees_the_state(state: State, doors: Doors) -> None:
+    handle = in_state(state, doors)
+    assert handle.refresh() is handle
+    assert handle.state is state
+    assert repr(handle) == f"<JobHandle {handle.id} {state}>"
+    assert handle.job and handle.job.args == [7]
+    waits = state in (State.SCHEDULED, State.READY, State.CLAIMED)
+    assert (handle.due is not None) == waits
+    if handle.due:
+        expected = now() + (HOUR if state is State.SCHEDULED else timedelta(0))
+        assert abs(handle.due - expected) < timedelta(minutes=1) and handle.due.tzinfo is UTC
+
+
+@pytest.mark.parametrize("state", SENT)
+def test_a_job_is_found_by_its_id_in_every_state_but_gone(state: State, doors: Doors) -> None:
+    handle = in_state(state, doors)
+    found = get_job(handle.id)
+    if state is State.GONE:
+        assert found is None
+    else:
+        assert found and found.id == handle.id and found.state is state
+        assert found.job and (found.job.args, found.job.key) == ([7], "k")
+
+
+@pytest.mark.parametrize("text", [None, "", "nonsense", "0" * 24, f"{'0' * 24}-0", f"{'0' * 24}-999", f"{'0' * 24}-1"])
+def test_no_job_is_none(text: str | None) -> None:
+    assert get_job(text) is None
+
+
+@pytest.mark.parametrize("state", SENT)
+def test_cancel_is_too_late_for_what_does_not_wait(state: State, doors: Doors, client: Redis) -> None:
+    handle = in_state(state, doors)
+    waits = state in (State.SCHEDULED, State.READY)
+    assert handle.cancel() is waits
+    assert handle.state is (State.GONE if waits else state)
+    assert handle.cancel() is False
+    if waits:
+        assert handle.due is None
+        place = from_text(handle.id)
+        assert place and doors.traces(place[0]) == []
+
+
+@pytest.mark.parametrize("state", SENT)
+def test_reschedule_is_too_late_for_what_does_not_wait(state: State, doors: Doors) -> None:
+    handle = in_state(state, doors)
+    waits = state in (State.SCHEDULED, State.READY)
+    moment = now() + 5 * HOUR
+    assert handle.reschedule(at=moment) is waits
+    assert handle.state is (State.SCHEDULED if waits else state)
+    if waits:
+        assert handle.due == moment
+        assert handle.reschedule(delay=60) and handle.due and handle.due < now() + HOUR
+        assert handle.reschedule(delay=0) and handle.state is State.READY
+        assert handle.reschedule(at=datetime(2000, 1, 1, tzinfo=UTC)) and handle.state is State.READY
+
+
+def test_reschedule_without_a_time_or_with_two_is_refused() -> None:
+    for handle in (noop.job(), noop.enqueue()):
+        with pytest.raises(TypeError, match="delay=.*at="):
+            handle.reschedule()
+        with pytest.raises(TypeError, match="not both"):
+            handle.reschedule(delay=1, at=now())
+        with pytest.raises(DelayTypeError):
+            handle.reschedule(delay="60")
+        with pytest.raises(DelayValueError):
+            handle.reschedule(delay=-1)
+        with pytest.raises(DelayValueError, match="MAX_DELAY"):
+            handle.reschedule(delay=timedelta.max)
+        with pytest.raises(InvalidMoment):
+            handle.reschedule(at=datetime(2030, 1, 1))
+
+
+def test_an_unsent_job_lives_in_its_handle_alone(client: Redis) -> None:
+    handle = noop.after(60).job(7)
+    assert (handle.state, handle.due, handle.created) == (State.UNSENT, None, True)
+    assert handle.refresh().state is State.UNSENT
+    assert handle.job and handle.job.args == [7]
+    assert from_text(handle.id) and get_job(handle.id) is None
+    assert client.dbsize() == 0
+
+
+def test_what_is_cancelled_before_it_is_sent_is_never_sent(client: Redis) -> None:
+    kept, dropped = noop.using(queue="kept").job(), noop.using(queue="dropped").job()
+    assert dropped.cancel() and dropped.state is State.GONE
+    assert dropped.cancel() is False and dropped.reschedule(delay=5) is False
+    with pytest.raises(TypeError, match="task.job"):
+        enqueue_many([kept, dropped])
+    assert client.dbsize() == 0
+
+
+def test_what_is_rescheduled_before_it_is_sent_is_sent_for_that_time() -> None:
+    moment = now() + 2 * HOUR
+    later, sooner, back = noop.job(1), noop.after(60).job(2), noop.job(3)
+    assert later.reschedule(at=moment) and sooner.reschedule(delay=0)
+    assert back.reschedule(delay=60) and back.reschedule(delay=7_200)
+    assert later.state is State.UNSENT
+    enqueue_many([later, sooner, back])
+    assert (later.refresh().state, later.due) == (State.SCHEDULED, moment)
+    assert sooner.refresh().state is State.READY
+    assert back.refresh().due and back.due and abs(back.due - moment) < timedelta(minutes=1)
+    assert later.cancel() and sooner.cancel() and back.cancel(), "a changed time left a wrong member behind"
+
+
+def test_a_sent_job_cannot_be_sent_again() -> None:
+    handle = noop.enqueue()
+    with pytest.raises(TypeError, match=r"task\.job"):
+        enqueue_many([handle])
+
+
+@pytest.mark.parametrize("job", [None, 5, noop, "id", noop.func])
+def test_only_jobs_can_be_sent(job: Any, client: Redis) -> None:
+    with pytest.raises(TypeError, match=r"task\.job"):
+        enqueue_many([noop.job(), job])
+    assert client.dbsize() == 0
+
+
+def test_a_moved_job_is_still_found(doors: Doors) -> None:
+    handle = noop.after(60).enqueue()
+    place = from_text(handle.id)
+    assert place and doors.operations.move(place[0], "other")
+    assert handle.refresh().state is State.SCHEDULED and handle.job and handle.job.queue == "other"
+    assert handle.reschedule(delay=30) and handle.cancel()
+
+
+def test_a_job_of_a_shard_that_is_gone_is_gone(delayq_settings: Any) -> None:
+    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": 4}
+    handles = noop.enqueue_many([(number,) for number in range(50)])
+    assert isinstance(handles, list)
+    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": 1}
+    [far, *_] = [handle for handle in handles if handle.id.endswith("-3")]
+    assert far.refresh().state is State.GONE
+    assert far.cancel() is False and far.reschedule(delay=5) is False
+    assert get_job(far.id) is None
+
+
+def test_a_handle_tells_of_an_outage(start_redis: Any, delayq_settings: Any) -> None:
+    server = start_redis()
+    delayq_settings.DELAYQ = {"REDIS": server.url}
+    handle = noop.after(60).enqueue()
+    server.kill()
+    for look in (handle.refresh, handle.cancel, lambda: handle.reschedule(delay=5), lambda: get_job(handle.id)):
+        with pytest.raises(StoreUnavailable):
+            look()
+
+
+def test_the_ready_due_time_is_the_due_time_to_the_millisecond(doors: Doors) -> None:
+    handle = noop.after(0.001).enqueue()
+    due = handle.due
+    assert due is not None
+    while not doors.promote("default").moved:
+        pass
+    assert handle.refresh().state is State.READY and handle.due
+    assert timedelta(0) <= due - handle.due < timedelta(milliseconds=1)
+    assert get_store().config is get_config()
