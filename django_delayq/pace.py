@@ -25,6 +25,10 @@ class Pace:
         seconds = run_us / 1_000_000
         self._average = seconds if self._average is None else self._average + _NEWEST * (seconds - self._average)
 
+    def stalled(self) -> None:
+        """Ask for no more than the free slots for now: what was asked for ahead waited too long and was given back."""
+        self._average = max(self._average or 0.0, _AHEAD)
+
     @property
     def target(self) -> int:
         """Claims worth holding: what 50 ms of work take, 1 to 64."""

@@ -79,6 +79,11 @@ class Service:
         self._awake = False
         self._failures = 0
 
+    @property
+    def wake_descriptor(self) -> int:
+        """Where one written byte ends the current sleep, for the interpreter's signal handler."""
+        return self._wake_write
+
     def run(self) -> None:
         """Run until the part has ended. Errors of the store are waited out; nothing else ends the loop either."""
         try:

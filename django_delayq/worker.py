@@ -17,6 +17,7 @@ from django_delayq.leases import Leases
 from django_delayq.outcome import UNSTARTED, Ending, Outcome
 from django_delayq.pace import Pace
 from django_delayq.pools.pool import Pool
+from django_delayq.served import Served
 from django_delayq.service import process_name
 from django_delayq.settling import settle, tell
 from django_delayq.signals import logger
@@ -49,7 +50,6 @@ class Worker:
         sweep_us: int,
         drain: bool = False,
     ) -> None:
-        self._shard = shard
         self._config = config
         self._pool = pool
         self._dispatcher = dispatcher
@@ -63,8 +63,8 @@ class Worker:
         self._pace = Pace(pool.size)
         #: Called by pool threads to end the loop's sleep; set by whoever runs this part.
         self.wake: Callable[[], object] = lambda: None
-        self._queues: tuple[str, ...] = config.queues
-        self._new_queues = self._described = False
+        self._served = Served(shard, self._waker, config.queues)
+        self._described = False
         self._ended: deque[tuple[Claim, Outcome]] = deque()
         self._running: dict[bytes, Claim] = {}
         self._first_ended_at = 0.0
@@ -82,11 +82,12 @@ class Worker:
             return None
         if self._drain and self._stop_by is None:
             self._promote()
-        if self._new_queues:
-            self._queues, self._new_queues = tuple(self._shard.read_queues()), False
+        self._served.refresh()
         self._release_unbegun()
         if self._stop_by is not None:
-            self._pass_on()
+            if self._hungry and self._sent is None:
+                self._hungry = False
+                self._served.pass_on()
             self._give_back(self._stop_by)
         if self._sent is None:
             wait = self._wait()
@@ -109,10 +110,7 @@ class Worker:
     def listen(self) -> int:
         """Listen to the bells while a slot is free and no work is known of."""
         if self._stop_by is None and not self._hungry and self._pool.held < self._pool.size:
-            keys = self._shard.keys
-            bells = [keys.bell(queue) for queue in self._queues]
-            # The nameless bell tells of queues this worker has not heard of.
-            self._waker.listen(bells if self._config.queues else [*bells, keys("bell")], now=monotonic())
+            self._waker.listen(self._served.bells, now=monotonic())
         return self._waker.fileno()
 
     def heard(self) -> None:
@@ -122,8 +120,7 @@ class Worker:
             return
         if self._stop_by is None and self._pool.held < self._pool.size:
             self._hungry = True
-            # The nameless bell: there is a queue that had no job before.
-            self._new_queues = self._new_queues or bell == self._shard.keys("bell")
+            self._served.heard(bell)
         else:
             self._waker.ring(bell)
 
@@ -166,10 +163,10 @@ class Worker:
                 self._pace.ran(outcome.run_us)
         settled = [(settle(claim, outcome, worker=self._name), outcome) for claim, outcome in ended]
         exchange = self._claims.prepare(
-            queues=self._queues,
+            queues=self._served.queues,
             want=0 if self._stop_by is not None else self._pace.want(self._pool.held),
             settlements=[settlement for settlement, _ in settled],
-            strict=bool(self._config.queues),
+            strict=self._served.strict,
             description="" if self._described else self._name,
         )
         return exchange, settled
@@ -178,8 +175,8 @@ class Worker:
         self._described = True
         self._hungry = answer.more
         self._sweep_at = monotonic() + self._sweep
-        if not self._config.queues and answer.queue_count != len(self._queues):
-            self._new_queues = self._hungry = True
+        if self._served.counted(answer.queue_count):
+            self._hungry = True
         self._leases.add(answer.claims)
         for claim in answer.claims:
             self._running[claim.lease] = claim
@@ -218,14 +215,9 @@ class Worker:
 
     def _release_unbegun(self) -> None:
         if self._pool.unbegun and (self._stop_by is not None or self._pool.waited() >= _UNBEGUN):
+            # Before they are handed in: the same exchange would take them again.
+            self._pace.stalled()
             self._pool.withdraw()
-
-    def _pass_on(self) -> None:
-        """Ring again for the work that this worker was about to take, or a heard bell would be lost with it."""
-        if self._hungry and self._sent is None:
-            self._hungry = False
-            for queue in self._queues:
-                self._waker.ring(self._shard.keys.bell(queue))
 
     def _give_back(self, stop_by: float) -> None:
         """Once GRACE is over, settle what still runs as interrupted; its code ends with the process."""

@@ -1,15 +1,17 @@
 """What both commands share: check the server, set up logging, install signals, run services to their end."""
 
+import contextlib
 import logging
 import os
+import select
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import CommandError
+from django.core.management.base import BaseCommand, CommandError
 
 from django_delayq.conf import get_config
 from django_delayq.config import Config
@@ -47,24 +49,59 @@ def show_log(verbosity: int) -> None:
             logger.setLevel({0: logging.ERROR, 1: logging.INFO}.get(verbosity, logging.DEBUG))
 
 
-def run_services(services: Sequence[Service]) -> None:
-    """Run each service, one in this thread or all in threads of their own, until they end or a signal stops them."""
+def say(command: BaseCommand, sentence: str, options: dict[str, Any]) -> None:
+    """Print what the command does now, also into a pipe or file at once."""
+    if options["verbosity"]:
+        command.stdout.write(sentence)
+        command.stdout.flush()
+
+
+def run_services(services: Sequence[Service], *, ready: Callable[[], object] = lambda: None) -> None:
+    """Run each service, one in this thread or all in threads of their own, until they end or a signal stops them.
+
+    `ready` is called once signals are heard.
+    """
 
     def stop(*_: Any) -> None:
         for service in services:
             service.stop()
 
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, stop)
     if len(services) == 1:
-        services[0].run()
+        with _signals(stop, services[0].wake_descriptor):
+            ready()
+            services[0].run()
         return
     threads = [threading.Thread(target=service.run, name=service.name, daemon=True) for service in services]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    heard, wake = os.pipe()
+    os.set_blocking(wake, False)
+    with _signals(stop, wake):
+        ready()
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            # Not join(): see _signals(). A thread's own end is noticed within the second.
+            if select.select([heard], [], [], 1.0)[0]:
+                os.read(heard, 4096)
+
+
+@contextlib.contextmanager
+def _signals(stop: Callable[..., None], wake: int) -> Iterator[None]:
+    """Let SIGTERM and SIGINT stop the services; elsewhere than in the main thread (the reloader's) nothing is changed.
+
+    Python runs a handler between bytecodes: a signal that arrives just before select() would not end it, and the stop
+    would wait for a whole sweep. The descriptor is written to by the interpreter's own C handler, so select() returns.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    descriptor = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(descriptor)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def end_process() -> None:

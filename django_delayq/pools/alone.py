@@ -7,6 +7,7 @@ ever.
 
 import multiprocessing
 import os
+import signal
 import threading
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -28,7 +29,7 @@ class Alone:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._processes: set[BaseProcess] = set()
-        self._closed = False
+        self._closed = threading.Event()
 
     def run(self, claim: Claim) -> Outcome:
         """Run the claim to its end, its process's end, or its hard time limit.
@@ -36,9 +37,9 @@ class Alone:
         Takes about half a second more than the task.
         """
         ours, theirs = _context.Pipe()
-        process = _context.Process(target=_child, args=(theirs, claim), name="delayq-suspect", daemon=True)
+        process = _context.Process(target=_child, args=(theirs, claim), name="delayq-suspect")
         with self._lock:
-            if self._closed:
+            if self._closed.is_set():
                 return UNSTARTED
             process.start()
             self._processes.add(process)
@@ -61,12 +62,15 @@ class Alone:
         if outcome is not None:
             return outcome
         run_us = int((monotonic() - started) * SECOND_US)
+        if self._closed.is_set():
+            error = "The worker was stopped before the task ended."
+            return Outcome(ending=Ending.INTERRUPTED, error=error, run_us=run_us)
         return Outcome(ending=Ending.CRASHED, error=_how_it_ended(process, limit_us), run_us=run_us)
 
     def close(self) -> None:
         """Kill what runs: a job that is given back must not run on."""
         with self._lock:
-            self._closed = True
+            self._closed.set()
             for process in self._processes:
                 process.kill()
 
@@ -80,6 +84,10 @@ def _how_it_ended(process: BaseProcess, limit_us: int | None) -> str:
 
 
 def _child(pipe: Connection, claim: Claim) -> None:
+    # A terminal and systemd signal the whole group; when the job has to end is the worker's decision. Not SIG_IGN:
+    # programs that the task starts would inherit that.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
     django.setup()
     threading.Thread(target=_end_with_parent, args=(pipe,), daemon=True).start()
     pipe.send(run(claim))

@@ -3,12 +3,13 @@
 import os
 import sys
 import threading
+from functools import partial
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
 from django_delayq.dispatcher import Dispatcher
-from django_delayq.management.starting import open_store, run_services, show_log
+from django_delayq.management.starting import open_store, run_services, say, show_log
 from django_delayq.service import Service
 
 
@@ -35,9 +36,8 @@ class Command(BaseCommand):
         ]
         if options["until_stdin_closes"]:
             threading.Thread(target=_stop_at_end_of_input, args=(services,), daemon=True).start()
-        if options["verbosity"]:
-            self.stdout.write(f"Dispatcher {os.getpid()} serves {config.redis.place}, prefix {config.prefix!r}.")
-        run_services(services)
+        sentence = f"Dispatcher {os.getpid()} serves {config.redis.place}, prefix {config.prefix!r}."
+        run_services(services, ready=partial(say, self, sentence, options))
 
 
 def _stop_at_end_of_input(services: list[Service]) -> None:

@@ -11,7 +11,7 @@ from django.utils import autoreload
 from django_delayq.config import Config, WorkerConfig
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.management.dispatcher_child import DispatcherChild
-from django_delayq.management.starting import end_process, open_store, run_services, show_log
+from django_delayq.management.starting import end_process, open_store, run_services, say, show_log
 from django_delayq.pools.threads import ThreadPool
 from django_delayq.service import Service
 from django_delayq.store.store import Store
@@ -63,15 +63,13 @@ class Command(BaseCommand):
             services.append(Service(worker, name=f"Worker of {shard.place}"))
         if options["reload"]:
             _stop_before_reload(services)
-        if options["verbosity"]:
-            queues = ", ".join(chosen.queues) or "all queues"
-            self.stdout.write(
-                f"Worker {os.getpid()} serves {queues} at {config.redis.place}, prefix {config.prefix!r}, "
-                f"{chosen.concurrency} at once."
-            )
+        sentence = (
+            f"Worker {os.getpid()} serves {', '.join(chosen.queues) or 'all queues'} at {config.redis.place}, "
+            f"prefix {config.prefix!r}, {chosen.concurrency} at once."
+        )
         child = DispatcherChild() if options["with_dispatcher"] else None
         try:
-            run_services(services)
+            run_services(services, ready=partial(say, self, sentence, options))
         finally:
             if child:
                 child.stop()

@@ -1,0 +1,47 @@
+"""Served: the queues one worker serves on one shard, and their bells."""
+
+from django_delayq.store.shard import Shard
+from django_delayq.store.waker import Waker
+
+
+class Served:
+    """Named queues in strict order, or all there are."""
+
+    def __init__(self, shard: Shard, waker: Waker, chosen: tuple[str, ...]) -> None:
+        self._shard = shard
+        self._waker = waker
+        #: Strictly in this order; else the best rank of all first.
+        self.strict = bool(chosen)
+        self.queues = chosen
+        self._outdated = False
+
+    @property
+    def bells(self) -> list[str]:
+        """The keys to listen to."""
+        bells = [self._shard.keys.bell(queue) for queue in self.queues]
+        # The nameless bell tells of queues this worker has not heard of.
+        return bells if self.strict else [*bells, self._shard.keys("bell")]
+
+    def heard(self, bell: str) -> None:
+        """Take down which bell rang: the nameless one says that a queue has its first job."""
+        self._outdated = self._outdated or (not self.strict and bell == self._shard.keys("bell"))
+
+    def counted(self, number: int) -> bool:
+        """Compare with the number of queues there are; true where this worker knows others."""
+        self._outdated = self._outdated or (not self.strict and number != len(self.queues))
+        return self._outdated
+
+    def refresh(self) -> None:
+        """Read the names again where they are outdated. One round trip then."""
+        if not self._outdated:
+            return
+        known = len(self.queues)
+        self.queues, self._outdated = tuple(self._shard.read_queues()), False
+        if len(self.queues) > known:
+            # The bell woke one worker; it tells the next, who waits longest. Who learns nothing new tells nobody.
+            self._waker.ring(self._shard.keys("bell"))
+
+    def pass_on(self) -> None:
+        """Ring for the work that this worker was about to take, or a heard bell would be lost with it."""
+        for queue in self.queues:
+            self._waker.ring(self._shard.keys.bell(queue))
