@@ -53,7 +53,8 @@ def duration_us(value: Any, *, name: str = "delay") -> int:
         if not isfinite(exact):
             raise DelayValueError(f"{name} must be a number of seconds that fits a calendar, got {value!r}")
         microseconds = round(exact) if abs(exact - round(exact)) < 1e-3 else ceil(exact)
-    if microseconds < 0:
+    # A float may be negative by less than rounding leaves.
+    if microseconds < 0 or (isinstance(value, float) and value < 0):
         raise DelayValueError(f"{name} must not be negative; 0 means as soon as possible")
     return int(microseconds)
 

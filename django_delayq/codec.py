@@ -7,6 +7,7 @@ were.
 
 import json
 import math
+import re
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -21,6 +22,9 @@ MAX_DEPTH = 64
 _DEFAULT_RETRY = RetryPolicy()
 #: Python refuses to print or read integers of more than 4,300 digits.
 _MAX_INTEGER_BITS = 13_000
+#: Values in the largest payload there can be: each takes two bytes.
+_MAX_VALUES = 4 * 1024 * 1024
+_SURROGATE_PAIR = re.compile("[\\ud800-\\udbff][\\udc00-\\udfff]")
 _SCALARS = (str, int, bool, type(None))
 #: What people try to send, and what to send instead.
 _HINTS = {
@@ -54,10 +58,19 @@ class Head:
         return raw_id + bytes((MAX_PRIORITY - self.priority, self.flags))
 
 
-def check_payload(value: Any, path: str, *, depth: int = 0) -> None:
+def check_payload(value: Any, path: str, *, depth: int = 0, above: Any = None, budget: list[int] | None = None) -> None:
     """Raise `PayloadNotSerializable`, naming its path, for what JSON cannot carry exactly; `PayloadTooLarge`."""
     kind = type(value)
+    # A few lists that hold one another can stand for more values than there is memory.
+    budget = [_MAX_VALUES] if budget is None else budget
+    budget[0] -= 1
+    if budget[0] < 0:
+        raise PayloadTooLarge(
+            f"{path:.200} has more than {_MAX_VALUES:,} values; store them elsewhere and pass a reference"
+        )
     if kind in _SCALARS:
+        if kind is str and not value.isascii() and _SURROGATE_PAIR.search(value):
+            raise PayloadNotSerializable(f"{path} has a surrogate pair, which JSON would join; decode the text first")
         if kind is int and value.bit_length() > _MAX_INTEGER_BITS:
             raise PayloadTooLarge(f"{path} is an integer of more than 4,000 digits; send it as hexadecimal text")
         return
@@ -68,19 +81,26 @@ def check_payload(value: Any, path: str, *, depth: int = 0) -> None:
     if kind is not list and kind is not dict:
         raise PayloadNotSerializable(f"{path} is a {kind.__name__}, which JSON cannot carry unchanged; {_hint(value)}")
     if depth >= MAX_DEPTH:
+        while above is not None:
+            above, other = above
+            if other is value:
+                raise PayloadNotSerializable(
+                    f"{path:.200} … contains itself, which JSON cannot carry; send a copy or a reference"
+                )
         raise PayloadTooLarge(
-            f"{path} is nested deeper than {MAX_DEPTH} levels (or contains itself); send a flatter value or a reference"
+            f"{path:.200} … is nested deeper than {MAX_DEPTH} levels; send a flatter value or a reference"
         )
+    above = (above, value)
     if kind is list:
         for index, item in enumerate(value):
-            check_payload(item, f"{path}[{index}]", depth=depth + 1)
+            check_payload(item, f"{path}[{index}]", depth=depth + 1, above=above, budget=budget)
         return
     for key, item in value.items():
         if type(key) is not str:
             raise PayloadNotSerializable(
                 f"{path} has a key of type {type(key).__name__}; JSON objects have str keys: convert it with str()"
             )
-        check_payload(item, f"{path}[{key!r:.80}]", depth=depth + 1)
+        check_payload(item, f"{path}[{key!r:.80}]", depth=depth + 1, above=above, budget=budget)
 
 
 def encode(job: Job, *, max_payload: int) -> tuple[Job, bytes]:
@@ -130,13 +150,16 @@ def decode(body: bytes | None, *, raw_id: bytes, shard: int) -> Job:
     if body[0] > FORMAT:
         raise NewerBody(f"the job was stored in format {body[0]}, this process reads up to {FORMAT}; update it")
     try:
-        args, kwargs, options = _completed(json.loads(body[head.size :]))
+        payload = json.loads(body[head.size :])
+        if type(payload) is not list:
+            raise BadBody("the stored body is damaged: its arguments are no list")
+        args, kwargs, options = _completed(payload)
         if type(args) is not list or type(kwargs) is not dict:
             raise BadBody("the stored body is damaged: its arguments are no list and object")
         retry, timeout_us, hard_timeout_us, key = (
             _read_options(options) if options else (_DEFAULT_RETRY, None, None, None)
         )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise BadBody("the stored body is damaged: its arguments cannot be read") from error
     return Job(
         raw_id=raw_id,
@@ -200,11 +223,13 @@ def _read_options(options: dict[str, Any]) -> tuple[RetryPolicy, int | None, int
     for number in (timeout_us, hard_timeout_us):
         if number is not None and type(number) is not int:
             raise ValueError("a time limit must be whole microseconds")
+    if key is not None and type(key) is not str:
+        raise ValueError("a key must be text")
     return retry, timeout_us, hard_timeout_us, key
 
 
 def _whole_us(span: Any) -> int:
-    return int(span / timedelta(microseconds=1))
+    return int(span // timedelta(microseconds=1))
 
 
 def _hint(value: Any) -> str:

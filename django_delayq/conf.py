@@ -13,20 +13,26 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
 from django_delayq.clock import SECOND_US, duration_us
-from django_delayq.config import Config, DispatcherConfig, TaskConfig, WorkerConfig, check_name, nearest
+from django_delayq.config import DAY_US, Config, DispatcherConfig, TaskConfig, WorkerConfig, check_name, nearest
 from django_delayq.exceptions import DelayQError
 from django_delayq.redis_config import RedisConfig, SettingError
 from django_delayq.retry import RetryPolicy
 
 
-def _span(*, minimum_us: int = 0) -> Callable[[str, Any], int]:
+def _span(*, minimum_us: int = 0, maximum_us: int = 3_650 * DAY_US) -> Callable[[str, Any], int]:
     def read(key: str, value: Any) -> int:
         us = duration_us(value, name=key)
         if us < minimum_us:
             raise ValueError(f"{key} must be at least {minimum_us / SECOND_US:g} s, got {us / SECOND_US:g} s")
+        if us > maximum_us:
+            raise ValueError(f"{key} must be at most {maximum_us / SECOND_US:g} s")
         return us
 
     return read
+
+
+def _timeout(key: str, value: Any) -> float:
+    return _span(minimum_us=10_000, maximum_us=DAY_US)(key, value) / SECOND_US
 
 
 def _number(minimum: int, maximum: int) -> Callable[[str, Any], int]:
@@ -48,7 +54,7 @@ def _prefix(key: str, value: Any) -> str:
 
 
 def _modules(key: str, value: Any) -> tuple[str, ...]:
-    if isinstance(value, str) or not all(isinstance(part, str) for part in value):
+    if not isinstance(value, list | tuple) or not all(isinstance(part, str) for part in value):
         raise ValueError(f"{key} must be a list of dotted module paths, got {value!r:.80}")
     return tuple(value)
 
@@ -82,21 +88,17 @@ _KEYS: dict[str, tuple[str, str, Callable[[str, Any], Any]]] = {
     "REDIS": ("", "redis", lambda key, value: RedisConfig.read(value)),
     "PREFIX": ("", "prefix", _prefix),
     "SHARDS": ("", "shards", _number(1, 1000)),
-    "ENQUEUE_TIMEOUT": (
-        "",
-        "enqueue_timeout",
-        lambda key, value: _span(minimum_us=10_000)(key, value) / SECOND_US,
-    ),
+    "ENQUEUE_TIMEOUT": ("", "enqueue_timeout", _timeout),
     "QUEUES": ("tasks", "queues", _queues),
     "TASK_MODULES": ("tasks", "task_modules", _modules),
     "ON_COMMIT": ("tasks", "on_commit", _truth),
     "RETRY": ("tasks", "retry", _retry),
     "MAX_DELAY": ("tasks", "max_delay_us", _span(minimum_us=SECOND_US)),
     "MAX_PAYLOAD": ("tasks", "max_payload", _number(1_024, 8 * 1024 * 1024)),
-    "LEASE": ("worker dispatcher", "lease_us", _span(minimum_us=SECOND_US)),
-    "GRACE": ("worker", "grace_us", _span()),
+    "LEASE": ("worker dispatcher", "lease_us", _span(minimum_us=SECOND_US, maximum_us=DAY_US)),
+    "GRACE": ("worker", "grace_us", _span(maximum_us=DAY_US)),
     "CONCURRENCY": ("worker", "concurrency", _number(1, 10_000)),
-    "DUE_FIRST": ("dispatcher", "due_first_us", _span()),
+    "DUE_FIRST": ("dispatcher", "due_first_us", _span(maximum_us=365 * DAY_US)),
     "DEAD_MAX_AGE": ("dispatcher", "dead_max_age_us", _span(minimum_us=SECOND_US)),
     "DEAD_MAX_COUNT": ("dispatcher", "dead_max_count", _number(0, 100_000_000)),
 }

@@ -11,7 +11,8 @@ from asgiref.sync import async_to_sync
 from django.db import close_old_connections, connections, reset_queries
 
 from django_delayq import current, registry
-from django_delayq.clock import SECOND_US, duration_us
+from django_delayq.clock import SECOND_US
+from django_delayq.conf import get_config
 from django_delayq.exceptions import DeadLetterNow, DelayQError, NewerBody, RetryLater, TaskTimeout
 from django_delayq.job import Claim, Job
 from django_delayq.outcome import Ending, Outcome
@@ -87,7 +88,8 @@ async def _bounded(func: Any, job: Job) -> None:
 def _judge(func: Any, job: Job, error: BaseException) -> Outcome:
     if isinstance(error, RetryLater):
         try:
-            delay_us = None if error.delay is None else duration_us(error.delay)
+            asked_us = get_config().tasks.check_time(delay=error.delay)[0] or 0
+            delay_us = None if error.delay is None else asked_us
         except DelayQError as wrong:
             return _failed(wrong)
         return Outcome(ending=Ending.ASKED_RETRY, error=str(error), delay_us=delay_us)

@@ -19,7 +19,7 @@ from django_delayq import registry
 from django_delayq.exceptions import DelayQError, KeyHeld, StoreError
 from django_delayq.handle import JobHandle
 from django_delayq.job_id import to_text
-from django_delayq.signals import announce, job_enqueued
+from django_delayq.signals import announce, job_enqueued, logger
 from django_delayq.store.intake import BATCH
 from django_delayq.store.store import get_store
 
@@ -32,7 +32,7 @@ class _Waiting(threading.local):
 
     def __init__(self) -> None:
         self.committed: list[JobHandle] = []
-        self.newest: dict[str, object] = {}
+        self.newest: dict[str, _Flush] = {}
 
 
 _waiting = _Waiting()
@@ -65,11 +65,16 @@ def _wait(aliases: tuple[str, ...], handles: Sequence[JobHandle]) -> None:
 
     for alias in aliases:
         connection = connections[alias]
+        before = _waiting.newest.get(alias)
+        if before is not None:
+            before.last = False
+            # All jobs of a commit go in one batch, so of neighbours only the last sends. But a hook of the project in
+            # between may raise, and Django runs none after it: what stands before such a hook must be sent before it.
+            before.superseded = bool(connection.run_on_commit) and connection.run_on_commit[-1][1] is before
+        flush = _waiting.newest[alias] = _Flush()
         connection.on_commit(partial(committed, alias))
-        # All jobs of a commit go in one batch: the flush must come after the last of the hooks above that survives.
-        # Only an entry without savepoint ids outlives the rollback of a savepoint, and of those only the newest sends.
-        newest = _waiting.newest[alias] = object()
-        hook: tuple[Any, ...] = (set(), partial(_flush, alias, newest), False)
+        # Without savepoint ids, or the rollback of a savepoint would take the flush of others' jobs with it.
+        hook: tuple[Any, ...] = (set(), flush, False)
         connection.run_on_commit.append(hook)
 
 
@@ -161,12 +166,28 @@ def _from_now(handle: JobHandle) -> JobHandle:
     return handle
 
 
-def _flush(alias: str, flush: object) -> None:
-    """Send what has committed. A job refused for its key does not keep the others of the commit from being sent."""
-    if _waiting.newest.get(alias) is not flush:
-        return
-    del _waiting.newest[alias]
-    handles, _waiting.committed = _waiting.committed, []
+class _Flush:
+    """The hook that sends what has committed; one per wait, of which those superseded do nothing."""
+
+    superseded = False
+    last = True
+
+    def __call__(self) -> None:
+        if self.superseded:
+            return
+        handles, _waiting.committed = _waiting.committed, []
+        try:
+            _send_committed(handles)
+        except StoreError as error:
+            if self.last:
+                raise
+            # The last flush of this commit tries again, and its error names the jobs of all.
+            logger.warning("%d jobs could not be sent yet after a commit: %s", len(error.unsent), error)
+            _waiting.committed = list(error.unsent)
+
+
+def _send_committed(handles: list[JobHandle]) -> None:
+    """Send the jobs of a commit. One refused for its key does not keep the others from being sent."""
     first_refused: KeyHeld | None = None
     while handles:
         try:

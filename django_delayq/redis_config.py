@@ -72,7 +72,10 @@ class RedisConfig:
             raise SettingError("DELAYQ['REDIS'] is a unix:// URL without the path of a socket.")
         database = parts.path.strip("/")
         if scheme != "unix" and database and not database.isdigit():
-            raise SettingError(f"DELAYQ['REDIS'] ends in {database!r:.40}; the database must be a number.")
+            # Not shown: what a password with a slash in it leaves behind looks like a database.
+            raise SettingError(
+                "DELAYQ['REDIS'] has a path that is no number; the database must be a number (/ in a password is %2F)."
+            )
         place = parts.path if scheme == "unix" else f"{host or 'localhost'}:{port or 6379}/{database or 0}"
         return cls(
             url=_SCHEMES[scheme] + url[len(parts.scheme) :],
@@ -88,6 +91,13 @@ class RedisConfig:
                 meant = f" (did you mean {close[0]!r}?)" if close else ""
                 hint = f"Known parameters: {', '.join(sorted(_PARAMETERS))}."
                 raise SettingError(f"DELAYQ['REDIS'] has the unknown parameter {name!r:.80}{meant}.", hint)
+        for name in ("port", "db"):
+            number = given.get(name, 0)
+            if isinstance(number, bool) or not str(number).isdecimal() or (name == "port" and int(number) > 65_535):
+                raise SettingError(f"DELAYQ['REDIS'][{name!r}] must be a number, got {type(number).__name__}.")
+        for name in ("host", "unix_socket_path"):
+            if name in given and not isinstance(given[name], str):
+                raise SettingError(f"DELAYQ['REDIS'][{name!r}] must be text, got {type(given[name]).__name__}.")
         for name in _CERTIFICATES:
             path = given.get(name)
             if path is not None and not (isinstance(path, (str, os.PathLike)) and os.access(path, os.R_OK)):
@@ -113,6 +123,9 @@ class RedisConfig:
     def _from_cache(cls, alias: str) -> "RedisConfig":
         """Take over the description of a cache, never its live pool: ours needs timeouts and retries of its own."""
         caches = getattr(settings, "CACHES", {})
+        if alias not in caches and set(alias) & set(":@/"):
+            # Not shown: a URL without its scheme, perhaps with a password.
+            raise SettingError("DELAYQ['REDIS'] is neither a URL with its scheme nor an alias of CACHES.")
         if alias not in caches:
             close = difflib.get_close_matches(alias, caches, n=1)
             meant = f" (did you mean {close[0]!r}?)" if close else ""

@@ -56,9 +56,9 @@ def get(name: str) -> Any:
     task = _tasks.get(name) if isinstance(name, str) else None
     if task is None:
         close = difflib.get_close_matches(str(name), _tasks, n=1)
-        meant = f"; did you mean {close[0]!r}?" if close else ""
+        meant = f" (did you mean {close[0]!r}?)" if close else ""
         raise UnknownTask(
-            f"No task is registered as {name!r:.200}{meant} Tasks live in tasks.py of an installed app "
+            f"No task is registered as {name!r:.200}{meant}. Tasks live in tasks.py of an installed app "
             f"or in a module of DELAYQ['TASK_MODULES']."
         )
     return task

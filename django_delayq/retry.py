@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from django_delayq.clock import duration_us
+from django_delayq.exceptions import DelayValueError
 
 MAX_ATTEMPTS = 1_000
 
@@ -39,7 +40,11 @@ class RetryPolicy:
             raise ValueError(f"on_error must be True or False, got {type(self.on_error).__name__}")
         for name in ("base", "cap"):
             us = duration_us(getattr(self, name), name=name)
-            object.__setattr__(self, name, timedelta(microseconds=us))
+            try:
+                span = timedelta(microseconds=us)
+            except OverflowError as error:
+                raise DelayValueError(f"{name} is longer than a timedelta can be; use a shorter one") from error
+            object.__setattr__(self, name, span)
 
     def delay_us(self, ended: int, jitter: float) -> int:
         """Return the wait in µs after `ended` attempts (≥ 1); `jitter` is drawn from [0, 1)."""

@@ -130,13 +130,18 @@ class Service:
         ceiling = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(self._failures - 1, 10))
         return float(ceiling * (0.5 + random.random() / 2))
 
+    def _unheard(self, sentence: str, error: Exception) -> float:
+        if not isinstance(error, StoreError):
+            logger.exception("%s: listening failed; this is a bug, it goes on", self.name)
+        return self._failed(sentence, error)
+
     def _wait(self, delay: float) -> None:
         until = monotonic() + delay
         while True:
             try:
                 bell = self.part.listen() if not self._failures else -1
-            except StoreError as error:
-                until = monotonic() + self._failed("%s cannot listen: %s", error)
+            except Exception as error:
+                until = monotonic() + self._unheard("%s cannot listen: %s", error)
                 bell = -1
             sources = [self._wake_read] if bell < 0 else [self._wake_read, bell]
             heard = _readable(sources, max(0.0, until - monotonic()))
@@ -148,7 +153,7 @@ class Service:
                 return
             try:
                 self.part.heard()
-            except StoreError as error:
-                until = monotonic() + self._failed("%s lost its bell: %s", error)
+            except Exception as error:
+                until = monotonic() + self._unheard("%s lost its bell: %s", error)
                 continue
             return

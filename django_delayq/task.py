@@ -20,7 +20,7 @@ from django_delayq.codec import check_payload
 from django_delayq.conf import get_config
 from django_delayq.config import check_name
 from django_delayq.draft import Draft
-from django_delayq.exceptions import DelayValueError
+from django_delayq.exceptions import DelayTypeError, DelayValueError
 from django_delayq.handle import JobHandle, get_job
 from django_delayq.job import MAX_PRIORITY, MIN_PRIORITY, Job
 from django_delayq.job_id import next_id, shard_of
@@ -112,8 +112,10 @@ class Task(Generic[P, R]):
 
     def after(self, delay: Any = None, **units: float) -> "Task[P, R]":
         """Return the task with a delay: seconds, a timedelta, or timedelta's keywords (`minutes=10`)."""
-        if (delay is None) is (not units):
-            raise TypeError("after() takes seconds, a timedelta, or keywords such as minutes=10")
+        if delay is None and not units:
+            raise DelayTypeError("after() takes seconds, a timedelta, or keywords such as minutes=10, got None")
+        if delay is not None and units:
+            raise TypeError("after() takes seconds, a timedelta, or keywords such as minutes=10, not both")
         return self.using(delay=_timedelta(units) if units else delay)
 
     def at(self, moment: Any) -> "Task[P, R]":
@@ -219,6 +221,11 @@ def _signature(func: Callable[..., Any]) -> inspect.Signature:
 
 
 def _timedelta(units: dict[str, float]) -> timedelta:
+    for name, value in units.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise DelayTypeError(f"after({name}=…) must be a number, got {type(value).__name__}")
+        if value != value:
+            raise DelayValueError(f"after({name}=…) must be a finite number, got {value!r}")
     try:
         return timedelta(**units)
     except OverflowError as error:
@@ -235,4 +242,7 @@ def execute_later(queue: str, name: str, args: Iterable[Any] = (), delay: Any = 
     if isinstance(args, (str, bytes, dict)):
         raise TypeError(f"args must be a list of positional arguments, got {type(args).__name__}")
     task: Task[..., Any] = registry.get(name)
+    check_name(queue, name="queue")
+    if delay is None:
+        raise DelayTypeError("delay must be a number of seconds or a timedelta, got None; 0 means as soon as possible")
     return task.using(queue=queue, delay=delay).enqueue(*args)

@@ -6,6 +6,7 @@ not inside a blocking C call. One daemon thread watches all limits of the proces
 
 import ctypes
 import heapq
+import os
 import threading
 from itertools import count
 from time import monotonic
@@ -16,6 +17,11 @@ from django_delayq.exceptions import TaskTimeout
 
 _set_async_exc = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _set_async_exc.argtypes = (ctypes.c_ulong, ctypes.py_object)
+
+#: The null pointer takes a pending exception back; None would be raised, and fail as no exception.
+_NO_EXCEPTION = ctypes.py_object()
+#: Ended limits kept at most before they are swept out: a limit of an hour must not be remembered for an hour.
+_KEPT = 1_000
 
 
 class TimeLimit:
@@ -40,8 +46,13 @@ class TimeLimit:
         with self._lock:
             if not self._armed:
                 # Sent, and perhaps not arrived: it must not hit what this thread does next.
-                _set_async_exc(self._thread, None)
+                _set_async_exc(self._thread, _NO_EXCEPTION)
             self._armed = False
+
+    @property
+    def armed(self) -> bool:
+        """Whether its code is still running within the limit."""
+        return self._armed
 
     def expire(self) -> None:
         """Raise TaskTimeout in the thread, unless its code has ended."""
@@ -57,9 +68,14 @@ class _Watch:
         self._changed = threading.Condition()
         self._order = count()
         self._running = False
+        self._sweep_at = _KEPT
 
     def add(self, at: float, limit: TimeLimit) -> None:
         with self._changed:
+            if len(self._limits) >= self._sweep_at:
+                self._limits = [entry for entry in self._limits if entry[2].armed]
+                heapq.heapify(self._limits)
+                self._sweep_at = _KEPT + 2 * len(self._limits)
             heapq.heappush(self._limits, (at, next(self._order), limit))
             if not self._running:
                 self._running = True
@@ -75,10 +91,19 @@ class _Watch:
                     continue
                 wait = self._limits[0][0] - monotonic()
                 if wait > 0:
-                    self._changed.wait(wait)
+                    self._changed.wait(min(wait, threading.TIMEOUT_MAX))
                     continue
                 _, _, limit = heapq.heappop(self._limits)
             limit.expire()
 
 
 _watch = _Watch()
+
+
+def _after_fork() -> None:
+    """Start anew: the parent's watching thread does not exist here."""
+    global _watch
+    _watch = _Watch()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -20,6 +20,14 @@ from django_delayq.service import Service
 from django_delayq.store.store import Store, get_store
 
 
+def read_settings() -> Config:
+    """Return Config. Raises CommandError for settings that cannot work."""
+    try:
+        return get_config()
+    except ImproperlyConfigured as error:
+        raise CommandError(str(error)) from error
+
+
 def open_store(*, force_shards: bool = False) -> tuple[Config, Store]:
     """Return Config and Store, with the server's version, eviction policy and shards checked.
 

@@ -41,7 +41,10 @@ class Alone:
         with self._lock:
             if self._closed.is_set():
                 return UNSTARTED
-            process.start()
+            try:
+                process.start()
+            except OSError as error:
+                return Outcome(ending=Ending.FAILED, error=f"No process could be started for the task: {error}")
             self._processes.add(process)
         theirs.close()
         started = monotonic()
@@ -63,8 +66,8 @@ class Alone:
             return outcome
         run_us = int((monotonic() - started) * SECOND_US)
         if self._closed.is_set():
-            error = "The worker was stopped before the task ended."
-            return Outcome(ending=Ending.INTERRUPTED, error=error, run_us=run_us)
+            reason = "The worker was stopped before the task ended."
+            return Outcome(ending=Ending.INTERRUPTED, error=reason, run_us=run_us)
         return Outcome(ending=Ending.CRASHED, error=_how_it_ended(process, limit_us), run_us=run_us)
 
     def close(self) -> None:

@@ -65,7 +65,7 @@ class Script:
             except redis_errors.NoScriptError:
                 return client.execute_command("EVAL", self.text, len(keys), *keys, *args)
         except redis_errors.RedisError as error:
-            raise translated(error, script=self) from error
+            raise translated(error, script=self, client=client) from error
 
     def place(self, message: str) -> str:
         """Return `name.lua:line` for a script error's text."""
@@ -82,7 +82,7 @@ def asked(question: Callable[[], T]) -> T:
         raise translated(error) from error
 
 
-def translated(error: Exception, *, script: Script | None = None) -> StoreError | KeyHeld:
+def translated(error: Exception, *, script: Script | None = None, client: Any = None) -> StoreError | KeyHeld:
     """Return our error for one of the client library's, told apart by its first word.
 
     A wrong password is a ConnectionError in the library, and several passing conditions are plain ResponseErrors.
@@ -90,8 +90,12 @@ def translated(error: Exception, *, script: Script | None = None) -> StoreError 
     message = str(error)
     wrapped = _WRAPPED.search(message)
     word = wrapped[1] if wrapped else message.split(" ", 1)[0].lstrip("-")
-    if isinstance(error, redis_errors.AuthenticationError | redis_errors.NoPermissionError) or word in _AUTH:
-        return StoreAuthError(f"Redis refused the user, password or command: {message}")
+    # An EVALSHA before AUTH has too many arguments for Redis 7 to say NOAUTH.
+    unknown = "unauthenticated" in message
+    if isinstance(error, redis_errors.AuthenticationError | redis_errors.NoPermissionError) or word in _AUTH or unknown:
+        given = client.connection_pool.connection_kwargs.get("username") if client else None
+        of = f" of user {given or 'default'!r}" if client else ""
+        return StoreAuthError(f"Redis refused the password or a command{of}: {message}")
     if word == "KEYHELD":
         _, index, holder = message.split(" ")
         return KeyHeld(holder=holder, index=int(index))

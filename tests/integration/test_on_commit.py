@@ -325,6 +325,25 @@ def test_a_hook_of_the_project_that_fails_does_not_leave_jobs_for_a_stranger() -
 
 
 @real_commits
+def test_with_a_hook_of_the_project_in_between_the_error_names_the_jobs_of_all(
+    start_redis: Any, delayq_settings: Any
+) -> None:
+    server = start_redis()
+    delayq_settings.DELAYQ = {"REDIS": server.url}
+    ran: list[str] = []
+    with pytest.raises(StoreUnavailable) as raised, transaction.atomic():
+        first = noop.enqueue(1)
+        transaction.on_commit(lambda: ran.append("theirs"))
+        second = noop.enqueue(2)
+        server.kill()
+    assert ran == ["theirs"]
+    assert [handle.id for handle in raised.value.unsent] == [first.id, second.id]
+    server.restart()
+    raised.value.resend()
+    assert (first.refresh().state, second.refresh().state) == (State.READY, State.READY)
+
+
+@real_commits
 def test_jobs_enqueued_in_a_hook_are_sent_at_once() -> None:
     made: list[JobHandle] = []
     with transaction.atomic():

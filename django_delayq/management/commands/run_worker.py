@@ -11,7 +11,7 @@ from django.utils import autoreload
 from django_delayq.config import Config, WorkerConfig
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.management.dispatcher_child import DispatcherChild
-from django_delayq.management.starting import end_process, open_store, run_services, say, show_log
+from django_delayq.management.starting import end_process, open_store, read_settings, run_services, say, show_log
 from django_delayq.pools.threads import ThreadPool
 from django_delayq.service import Service
 from django_delayq.store.store import Store
@@ -37,8 +37,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Run."""
         show_log(options["verbosity"])
+        chosen = _chosen(read_settings(), options)
         config, store = open_store()
-        chosen = _chosen(config, options)
         if options["reload"]:
             autoreload.run_with_reloader(self._run, config, store, chosen, options)
         else:
