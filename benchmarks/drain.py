@@ -34,7 +34,6 @@ def _ours(place: Site) -> float:
     tasks.noop.enqueue_many([(number, "text", {"a": 1}) for number in range(JOBS)])
     before = place.client.hlen("delayq:{0}:bodies")
     assert before == JOBS, before
-    started = time.perf_counter()
     worker = subprocess.Popen([sys.executable, "-u", "-m", "django", "run_worker"], stdout=subprocess.PIPE)
     assert worker.stdout is not None
     # From the moment it serves, not from the start of the interpreter.

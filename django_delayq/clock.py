@@ -6,13 +6,15 @@ of users are turned into microseconds here and nowhere else.
 
 from datetime import UTC, datetime, timedelta
 from math import ceil, isfinite
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 from django_delayq.exceptions import DelayTypeError, DelayValueError, InvalidMoment
 
 SECOND_US = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+#: What else the caller may have meant.
+_AT, _NOW = "; for a date and time use at(moment)", "; 0 means as soon as possible"
 
 
 class Clock(Protocol):
@@ -39,8 +41,8 @@ def duration_us(value: Any, *, name: str = "delay") -> int:
         microseconds = value // _MICROSECOND
     elif isinstance(value, bool) or not isinstance(value, (int, float)):
         raise DelayTypeError(
-            f"{name} must be a number of seconds or a timedelta, got {type(value).__name__}; "
-            f"for a date and time use at(moment)"
+            f"{name} must be a number of seconds or a timedelta, got {type(value).__name__}"
+            f"{_AT if name == 'delay' else ''}"
         )
     elif isinstance(value, int):
         microseconds = value * SECOND_US
@@ -55,8 +57,37 @@ def duration_us(value: Any, *, name: str = "delay") -> int:
         microseconds = round(exact) if abs(exact - round(exact)) < 1e-3 else ceil(exact)
     # A float may be negative by less than rounding leaves.
     if microseconds < 0 or (isinstance(value, float) and value < 0):
-        raise DelayValueError(f"{name} must not be negative; 0 means as soon as possible")
+        raise DelayValueError(f"{name} must not be negative{_NOW if name == 'delay' else ''}")
     return int(microseconds)
+
+
+class Units(TypedDict, total=False):
+    """The keywords of a timedelta."""
+
+    weeks: float
+    days: float
+    hours: float
+    minutes: float
+    seconds: float
+    milliseconds: float
+    microseconds: float
+
+
+def timedelta_of(units: Units) -> timedelta:
+    """Return the timedelta of `after(minutes=10)`'s keywords. Raises `DelayTypeError`, `DelayValueError`, TypeError."""
+    for name, value in units.items():
+        if name not in Units.__annotations__:
+            raise TypeError(f"after() has no keyword {name!r}; it takes {', '.join(Units.__annotations__)}")
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise DelayTypeError(f"after({name}=…) must be a number, got {type(value).__name__}")
+        if value != value:
+            raise DelayValueError(f"after({name}=…) must be a finite number, got {value!r}")
+    try:
+        return timedelta(**units)
+    except OverflowError as error:
+        raise DelayValueError(
+            f"after({', '.join(units)}) is longer than a timedelta can be; use a shorter one"
+        ) from error
 
 
 def moment_us(value: Any, *, name: str = "at") -> int:

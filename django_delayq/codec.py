@@ -19,7 +19,8 @@ from django_delayq.retry import RetryPolicy
 FORMAT = 1
 #: Containers within containers that arguments may have.
 MAX_DEPTH = 64
-_DEFAULT_RETRY = RetryPolicy()
+#: What format 1 leaves out; it stays what it is when the default of new jobs changes.
+_DEFAULT_RETRY = RetryPolicy(max_attempts=5, base=2, cap=3_600, on_error=True)
 #: Python refuses to print or read integers of more than 4,300 digits.
 _MAX_INTEGER_BITS = 13_000
 #: Values in the largest payload there can be: each takes two bytes.
@@ -37,7 +38,7 @@ _HINTS = {
     "Decimal": "send str(value)",
     "UUID": "send str(value)",
     "bytes": "send base64 text",
-    "SafeString": "send str(value + '')",
+    "SafeString": "send value + ''",
 }
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False, allow_nan=False).encode
 
@@ -236,6 +237,8 @@ def _hint(value: Any) -> str:
     name = type(value).__name__
     if hasattr(value, "_meta") and hasattr(value, "pk"):
         return "send its primary key (value.pk)"
+    if name in _HINTS:
+        return _HINTS[name]
     if isinstance(value, (str, int)):
         return "convert it with str() or int(), or send value.value of an enum"
-    return _HINTS.get(name, "convert it to str, int, float, bool, None, list or dict")
+    return "convert it to str, int, float, bool, None, list or dict"

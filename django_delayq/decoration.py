@@ -35,54 +35,66 @@ def delayed_task(
 ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
 
-def delayed_task(func: Any = None, /, **options: Any) -> Any:
-    """Register a function as a task, with the options its jobs get unless `using()` says otherwise.
-
-    `name`: what jobs call it, its import path by default; `aliases`: former names, so that waiting jobs survive a
-    renaming.
-    `already_done`: asked with the job's arguments when it comes back from a crash or lost lease; true acknowledges it
-    without running it again. Raises ImproperlyConfigured for what a worker could not find or run, and where the name is
-    taken.
-    """
-    if func is None:
-        return lambda func: _decorate(func, **options)
-    return _decorate(func, **options)
-
-
-def _decorate(
-    func: Any,
+def delayed_task(
+    func: Any = None,
+    /,
     *,
     queue: str = "default",
     priority: int = 0,
     retry: RetryPolicy | None = None,
-    timeout: Any = None,
-    hard_timeout: Any = None,
+    timeout: float | timedelta | None = None,
+    hard_timeout: float | timedelta | None = None,
     name: str | None = None,
     aliases: Sequence[str] = (),
     already_done: Callable[..., bool] | None = None,
     on_commit: bool | None = None,
-) -> Task[Any, Any]:
-    _check_function(func)
-    if isinstance(aliases, str):
-        raise ValueError("aliases must be a list or tuple of names, got a string")
-    task: Task[Any, Any] = Task(
-        func=func,
-        name=name or f"{func.__module__}.{func.__qualname__}",
-        queue=queue,
-        priority=priority,
-        retry=retry,
-        timeout_us=None if timeout is None else duration_us(timeout, name="timeout"),
-        hard_timeout_us=None if hard_timeout is None else duration_us(hard_timeout, name="hard_timeout"),
-        aliases=tuple(aliases),
-        already_done=already_done,
-        on_commit=on_commit,
-    )
-    task._check_options()
-    registry.register(task)
-    return task
+) -> Any:
+    """Register a function as a task, with the options its jobs get unless `using()` says otherwise.
+
+    `name`: what jobs call it, its import path by default; `aliases`: former names, so that waiting jobs survive a
+    renaming. `already_done`: asked with the job's arguments when it comes back from a crash or lost lease; true
+    acknowledges it without running it again. Raises ImproperlyConfigured for what a worker could not find or run, and
+    where the name is taken; ValueError and TypeError for options that could not work.
+    """
+
+    def decorate(func: Callable[P, R]) -> Task[P, R]:
+        _check_function(func, named=name is not None)
+        _check_names(name, aliases)
+        _check_already_done(already_done)
+        task = Task(
+            func=func,
+            name=name or f"{func.__module__}.{func.__qualname__}",
+            queue=queue,
+            priority=priority,
+            retry=retry,
+            timeout_us=None if timeout is None else duration_us(timeout, name="timeout"),
+            hard_timeout_us=None if hard_timeout is None else duration_us(hard_timeout, name="hard_timeout"),
+            aliases=tuple(aliases),
+            already_done=already_done,
+            on_commit=on_commit,
+        )
+        registry.register(task)
+        return task
+
+    return decorate if func is None else decorate(func)
 
 
-def _check_function(func: Any) -> None:
+def _check_names(name: Any, aliases: Any) -> None:
+    if name is not None and (not isinstance(name, str) or not name):
+        raise ValueError(f"name must be a non-empty string, got {type(name).__name__}")
+    if not isinstance(aliases, (list, tuple)) or not all(isinstance(alias, str) and alias for alias in aliases):
+        raise ValueError(f"aliases must be a list or tuple of names, got {aliases!r:.80}")
+
+
+def _check_already_done(asked: Any) -> None:
+    if asked is not None and not callable(asked):
+        raise TypeError(f"already_done must be a function, got {type(asked).__name__}")
+    if inspect.iscoroutinefunction(asked):
+        # Its coroutine is true whatever it would answer, and the job would be acknowledged without having run.
+        raise TypeError("already_done must be a plain function, not async def; wrap it with asgiref's async_to_sync")
+
+
+def _check_function(func: Any, *, named: bool) -> None:
     """Raise ImproperlyConfigured for what a stored name could not lead back to."""
     name = getattr(func, "__qualname__", repr(func))
     if not inspect.isfunction(func):
@@ -96,6 +108,11 @@ def _check_function(func: Any) -> None:
         raise ImproperlyConfigured(
             f"@delayed_task cannot take the {kind} {func.__module__}.{name}: a worker could not find it; "
             f"move it to module level"
+        )
+    if func.__module__ == "__main__" and not named:
+        raise ImproperlyConfigured(
+            f"@delayed_task cannot take {name} of the module __main__: a worker could not find it by that name; "
+            f"move it to tasks.py of an app, or give name="
         )
     if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
         raise ImproperlyConfigured(

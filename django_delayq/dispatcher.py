@@ -73,14 +73,27 @@ class Dispatcher:
         lapsed = self._promotion.read_lapsed(leases)
         judged = [(item, *_judgement(item)) for item in lapsed]
         decided = [_reclaim(item, outcome, decision) for item, outcome, decision in judged]
-        self._promotion.reclaim(decided)
-        for (item, outcome, decision), reclaim in zip(judged, decided, strict=True):
-            job_id = item.job.id if item.job else item.lease[:12].hex()
-            logger.warning("Job %s: its lease lapsed on worker %s; %s", job_id, item.worker, decision.settle)
-            if decision.settle is Settle.DEAD_LETTER:
-                task = registry.find(item.job.task) if item.job else None
-                facts = {"job_id": job_id, "job": item.job, "attempt": reclaim.attempts.ended}
-                announce(job_dead_lettered, task, **facts, reason=outcome.error)
+        done = self._promotion.reclaim(decided)
+        for (item, outcome, decision), reclaim, carried_out in zip(judged, decided, done, strict=True):
+            # Else it was settled, revived, or judged by another dispatcher meanwhile, and that one tells.
+            if carried_out:
+                _tell(item, outcome, decision, reclaim)
+
+
+def _tell(item: Lapsed, outcome: Outcome, decision: Decision, reclaim: Reclaim) -> None:
+    task, queue, attempt = item.job and item.job.task, item.queue, reclaim.attempts.ended
+    logger.warning(
+        "Job %s of %r in %r: its lease lapsed on worker %s, attempt %d; %s",
+        item.id,
+        task,
+        queue,
+        item.worker,
+        attempt,
+        decision.settle,
+    )
+    if decision.settle is Settle.DEAD_LETTER:
+        sender = registry.find(item.job.task) if item.job else None
+        announce(job_dead_lettered, sender, job_id=item.id, job=item.job, attempt=attempt, reason=outcome.error)
 
 
 def _judgement(item: Lapsed) -> tuple[Outcome, Decision]:

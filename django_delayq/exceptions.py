@@ -1,4 +1,4 @@
-"""The error tree: every error of the package, one sentence each.
+"""The error tree: what callers of the package may meet, one sentence each.
 
 The class docstring is the default message. Errors about a bad argument also derive from the builtin that Python
 programmers expect for it. Nothing here knows Redis.

@@ -1,8 +1,7 @@
 """JobHandle: one job as its enqueuer sees it, before and after it is sent."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from time import monotonic
-from typing import Any
 
 from django_delayq.clock import moment
 from django_delayq.conf import get_config
@@ -14,7 +13,7 @@ from django_delayq.store.intake import Receipt
 from django_delayq.store.operations import Operations
 from django_delayq.store.store import get_store
 
-_WAITING = (State.SCHEDULED, State.READY, State.CLAIMED)
+_HAS_DUE = (State.SCHEDULED, State.READY, State.CLAIMED)
 
 
 class JobHandle:
@@ -68,7 +67,7 @@ class JobHandle:
             self._raw_id, queue=known.queue if known else "default", member=known.member if known else b""
         )
         self._state, self._job = found.state, found.job or known
-        self._due_us = found.moment_us if found.state in _WAITING else None
+        self._due_us = found.moment_us if found.state in _HAS_DUE else None
         return self
 
     def cancel(self) -> bool:
@@ -80,7 +79,7 @@ class JobHandle:
         self._state, self._due_us = (State.GONE, None) if cancelled else (None, None)
         return cancelled
 
-    def reschedule(self, *, delay: Any = None, at: Any = None) -> bool:
+    def reschedule(self, *, delay: float | timedelta | None = None, at: datetime | None = None) -> bool:
         """Give the job another time: seconds or timedelta from now, or an aware datetime. False: too late.
 
         Raises `InvalidDelay`, `InvalidMoment`; TypeError unless exactly one is given.

@@ -76,11 +76,6 @@ class Job:
         return self.raw_id + bytes((MAX_PRIORITY - self.priority, self.flags))
 
     @property
-    def enqueued_us(self) -> int:
-        """When the id was made, by the client's clock, to the millisecond."""
-        return int.from_bytes(self.raw_id[:6]) * 1_000
-
-    @property
     def give_up_us(self) -> int | None:
         """The hard limit in force."""
         if self.hard_timeout_us is not None or self.timeout_us is None:

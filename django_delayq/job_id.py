@@ -37,7 +37,9 @@ _sequence = _Sequence()
 
 
 def _after_fork() -> None:
-    _sequence.__init__()  # type: ignore[misc]  # a lock held by another thread at the fork would stay held for ever
+    """Start a new sequence, with a lock of its own: one held by another thread at the fork would stay held for ever."""
+    global _sequence
+    _sequence = _Sequence()
 
 
 os.register_at_fork(after_in_child=_after_fork)

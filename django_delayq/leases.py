@@ -1,4 +1,4 @@
-"""Leases: heartbeats what a worker holds, from a thread of its own; tells which leases are lost."""
+"""Leases: heartbeats what a worker holds, as a part run by a service of its own; tells which leases are lost."""
 
 import logging
 import threading
@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 
 from django_delayq.clock import SECOND_US
-from django_delayq.exceptions import StoreError
 from django_delayq.job import Claim
 
 logger = logging.getLogger("django_delayq")
@@ -24,16 +23,28 @@ class Leases:
         self._lock = threading.Lock()
         #: lease -> (claim, monotonic moment until which it is trusted)
         self._held: dict[bytes, tuple[Claim, float]] = {}
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="delayq-leases", daemon=True)
+        self._stopped = False
 
-    def start(self) -> None:
-        """Begin to send heartbeats."""
-        self._thread.start()
+    def step(self) -> float | None:
+        """Send a heartbeat for what is held; return the seconds until the next, a third of a lease."""
+        if self._stopped:
+            return None
+        self.beat()
+        return self._lease / 3
+
+    def listen(self) -> int:
+        """Nothing wakes a heartbeat."""
+        return -1
+
+    def heard(self) -> None:
+        """Nothing is heard."""
 
     def stop(self) -> None:
         """Send no more heartbeats."""
-        self._stopped.set()
+        self._stopped = True
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
 
     def add(self, claims: Iterable[Claim]) -> None:
         """Hold these from now on; their leases count from before the claim was sent."""
@@ -73,17 +84,6 @@ class Leases:
         with self._lock:
             held = self._held.get(lease)
         return held is not None and monotonic() < held[1]
-
-    def _run(self) -> None:
-        wait, failing = self._lease / 3, False
-        while not self._stopped.wait(wait):
-            try:
-                self.beat()
-                wait, failing = self._lease / 3, False
-            except StoreError as error:
-                if not failing:
-                    logger.warning("Heartbeat failed, trying on: %s", error)
-                wait, failing = min(1.0, self._lease / 10), True
 
 
 def _given_up(claim: Claim, now: float) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from time import monotonic
-from typing import Any
+from typing import Any, overload
 
 from django.db import connections
 
@@ -38,7 +38,7 @@ class _Waiting(threading.local):
 _waiting = _Waiting()
 
 
-def submit(handles: Sequence[JobHandle]) -> None:
+def accept(handles: Sequence[JobHandle]) -> None:
     """Send each job now, or after the commit of the transactions its caller is in.
 
     Raises `StoreError`, `KeyHeld` where jobs are sent now.
@@ -127,6 +127,14 @@ def send(handles: Sequence[JobHandle]) -> int:
     return accepted
 
 
+@overload
+def enqueue_many(jobs: Iterable[JobHandle], *, on_progress: None = None) -> list[JobHandle]: ...
+
+
+@overload
+def enqueue_many(jobs: Iterable[JobHandle], *, on_progress: Callable[[int], Any]) -> int: ...
+
+
 def enqueue_many(
     jobs: Iterable[JobHandle], *, on_progress: Callable[[int], Any] | None = None
 ) -> list[JobHandle] | int:
@@ -139,7 +147,7 @@ def enqueue_many(
     """
     if on_progress is None:
         handles = [_from_now(handle) for handle in jobs]
-        submit(handles)
+        accept(handles)
         return handles
     if inside := open_transactions():
         raise DelayQError(

@@ -13,7 +13,7 @@ from django_delayq.exceptions import DelayValueError
 MAX_ATTEMPTS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
     """Say how failed attempts are repeated.
 

@@ -7,20 +7,20 @@ job of it.
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import WRAPPER_ASSIGNMENTS, cache
 from time import monotonic
-from typing import Any, Generic, Literal, ParamSpec, TypeVar
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from asgiref.sync import sync_to_async
 
 from django_delayq import outbox, registry
-from django_delayq.clock import duration_us
+from django_delayq.clock import Units, duration_us, timedelta_of
 from django_delayq.codec import check_payload
 from django_delayq.conf import get_config
 from django_delayq.config import check_name
 from django_delayq.draft import Draft
-from django_delayq.exceptions import DelayTypeError, DelayValueError
+from django_delayq.exceptions import DelayTypeError
 from django_delayq.handle import JobHandle, get_job
 from django_delayq.job import MAX_PRIORITY, MIN_PRIORITY, Job
 from django_delayq.job_id import next_id, shard_of
@@ -59,6 +59,7 @@ class Task(Generic[P, R]):
             {name: getattr(self.func, name) for name in WRAPPER_ASSIGNMENTS if hasattr(self.func, name)}
         )
         self.__dict__["__wrapped__"] = self.func
+        self._check_options()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function, here and now."""
@@ -67,17 +68,17 @@ class Task(Generic[P, R]):
     def using(
         self,
         *,
-        delay: Any = None,
-        at: Any = None,
-        run_after: Any = None,
+        delay: float | timedelta | None = None,
+        at: datetime | None = None,
+        run_after: datetime | None = None,
         queue: str | None = None,
         queue_name: str | None = None,
         priority: int | None = None,
         key: str | None = None,
         unique: Unique | None = None,
         retry: RetryPolicy | None = None,
-        timeout: Any = None,
-        hard_timeout: Any = None,
+        timeout: float | timedelta | None = None,
+        hard_timeout: float | timedelta | None = None,
         on_commit: bool | None = None,
         database: str | None = None,
     ) -> "Task[P, R]":
@@ -106,19 +107,17 @@ class Task(Generic[P, R]):
             for name, value in {"timeout": timeout, "hard_timeout": hard_timeout}.items()
             if value is not None
         }
-        changed = replace(self, **changes)
-        changed._check_options()
-        return changed
+        return replace(self, **changes)
 
-    def after(self, delay: Any = None, **units: float) -> "Task[P, R]":
+    def after(self, delay: float | timedelta | None = None, **units: Unpack[Units]) -> "Task[P, R]":
         """Return the task with a delay: seconds, a timedelta, or timedelta's keywords (`minutes=10`)."""
         if delay is None and not units:
             raise DelayTypeError("after() takes seconds, a timedelta, or keywords such as minutes=10, got None")
         if delay is not None and units:
             raise TypeError("after() takes seconds, a timedelta, or keywords such as minutes=10, not both")
-        return self.using(delay=_timedelta(units) if units else delay)
+        return self.using(delay=timedelta_of(units) if delay is None else delay)
 
-    def at(self, moment: Any) -> "Task[P, R]":
+    def at(self, moment: datetime) -> "Task[P, R]":
         """Return the task for a moment: an aware datetime; one in the past means now."""
         if moment is None:
             raise TypeError("at() takes an aware datetime, got None")
@@ -137,18 +136,25 @@ class Task(Generic[P, R]):
         Raises as `job()`, and `StoreError`s within ENQUEUE_TIMEOUT, `KeyHeld` for a held key with unique="reject".
         """
         handle = self._draft(list(args), kwargs)
-        outbox.submit([handle])
+        outbox.accept([handle])
         return handle
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Do as `enqueue()`, from async code; in the thread whose transaction the caller is in."""
         return await sync_to_async(self.enqueue, thread_sensitive=True)(*args, **kwargs)
 
+    @overload
+    def enqueue_many(self, arguments: Iterable[Sequence[Any]], *, on_progress: None = None) -> list[JobHandle]: ...
+
+    @overload
+    def enqueue_many(self, arguments: Iterable[Sequence[Any]], *, on_progress: Callable[[int], Any]) -> int: ...
+
     def enqueue_many(
         self, arguments: Iterable[Sequence[Any]], *, on_progress: Callable[[int], Any] | None = None
     ) -> list[JobHandle] | int:
         """Accept one job per tuple of positional arguments; else as the function `enqueue_many`."""
-        return outbox.enqueue_many((self._draft(list(args), {}) for args in arguments), on_progress=on_progress)
+        jobs = (self._draft(list(args), {}) for args in arguments)
+        return outbox.enqueue_many(jobs) if on_progress is None else outbox.enqueue_many(jobs, on_progress=on_progress)
 
     def get_job(self, job_id: str | None = None, *, key: str | None = None) -> JobHandle | None:
         """Return the handle of a job by its id, or of the job of this task that holds `key`; None for none."""
@@ -220,21 +226,7 @@ def _signature(func: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(func)
 
 
-def _timedelta(units: dict[str, float]) -> timedelta:
-    for name, value in units.items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise DelayTypeError(f"after({name}=…) must be a number, got {type(value).__name__}")
-        if value != value:
-            raise DelayValueError(f"after({name}=…) must be a finite number, got {value!r}")
-    try:
-        return timedelta(**units)
-    except OverflowError as error:
-        raise DelayValueError(
-            f"after({', '.join(units)}) is longer than a timedelta can be; use a shorter delay"
-        ) from error
-
-
-def execute_later(queue: str, name: str, args: Iterable[Any] = (), delay: Any = 0) -> JobHandle:
+def execute_later(queue: str, name: str, args: Iterable[Any] = (), delay: float | timedelta = 0) -> JobHandle:
     """Enqueue a registered task by its name; same checks and same handle as `task.enqueue()`.
 
     `args`: a list of positional arguments. `delay`: seconds or timedelta; 0: as soon as possible. Raises `UnknownTask`.

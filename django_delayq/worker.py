@@ -4,6 +4,7 @@ One exchange is in flight at a time; one whose answer was lost is sent again wor
 """
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from time import monotonic
@@ -18,7 +19,7 @@ from django_delayq.outcome import UNSTARTED, Ending, Outcome
 from django_delayq.pace import Pace
 from django_delayq.pools.pool import Pool
 from django_delayq.served import Served
-from django_delayq.service import process_name
+from django_delayq.service import Service, process_name
 from django_delayq.settling import settle, tell
 from django_delayq.signals import logger
 from django_delayq.store.claims import Answer, Claims, Exchange, Settlement
@@ -73,7 +74,9 @@ class Worker:
         self._hungry = True
         self._sweep_at = 0.0
         self._stop_by: float | None = None
-        self._leases.start()
+        # In a thread of its own: heartbeats must not wait for an exchange, nor for user code.
+        self._heartbeats = Service(self._leases, name=f"Heartbeats of {self._name}")
+        threading.Thread(target=self._heartbeats.run, name="delayq-heartbeats", daemon=True).start()
 
     def step(self) -> float | None:
         """Exchange if there is reason to; return the seconds until there may be one, or None when ended."""
@@ -131,7 +134,7 @@ class Worker:
 
     def close(self) -> None:
         """Let go of connections and threads."""
-        self._leases.stop()
+        self._heartbeats.stop()
         self._waker.close()
         self._dispatcher.close()
 

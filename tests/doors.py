@@ -119,7 +119,7 @@ class Doors:
         self.clock.turn(self.config.worker.lease_us)
         lapsed = self.promotion.read_lapsed(self.promote().lapsed)
         back = [Reclaim(lease=item.lease, attempts=item.attempts, queue=item.queue) for item in lapsed]
-        assert self.promotion.reclaim(back) == len(back)
+        assert sum(self.promotion.reclaim(back)) == len(back)
         self.promote()
 
     def promote(self, *queues: str, limit: int = 500) -> Promoted:

@@ -7,15 +7,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import redis
+from django.core.exceptions import ImproperlyConfigured
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from django_delayq.redis_config import RedisConfig
+from django_delayq.redis_config import RedisConfig, SettingError
 
 #: Seconds a Redis command of a worker or dispatcher may take.
 COMMAND_TIMEOUT = 5.0
 #: Part of a caller's time that connecting may take; the rest is for the answer.
 _CONNECT_SHARE = 0.4
+#: What is taken over of a description: where the server is and who we are. Timeouts, retries, protocol, decoding and
+#: caching are ours, whatever a URL's query or somebody else's client says.
+_DESCRIPTION = frozenset(
+    ("host", "port", "path", "db", "username", "password", "credential_provider", "client_name")
+    + ("socket_keepalive", "socket_keepalive_options", "socket_type")
+)
+#: Connections of one pool: as many as there are threads that ask.
+_ANY_NUMBER = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +42,29 @@ class Connections:
         return self._pool(timeout).make_connection()
 
     def _pool(self, timeout: float) -> redis.ConnectionPool:
-        settings = {
-            "protocol": 2,
-            "decode_responses": False,
-            "socket_connect_timeout": timeout * _CONNECT_SHARE,
-            "socket_timeout": timeout * (1 - _CONNECT_SHARE),
-            # One try: a script that ran and was repeated by the library could not be told from one that ran once.
-            "retry": Retry(NoBackoff(), 0),
-            "retry_on_error": [],
+        """Raises ImproperlyConfigured for what the client library does not understand."""
+        try:
+            described = self._described()
+        except (ValueError, TypeError) as error:
+            hint = getattr(error, "hint", "")
+            raise ImproperlyConfigured(f"DELAYQ['REDIS'] cannot be used: {error} {hint}".rstrip()) from None
+        kwargs = {
+            name: value
+            for name, value in described.connection_kwargs.items()
+            if name in _DESCRIPTION or name.startswith("ssl_")
         }
-        pool = self._described()
-        # Last, since a URL's query or a description of somebody else's may say otherwise.
-        pool.connection_kwargs.update(settings)
-        return pool
+        return redis.ConnectionPool(
+            connection_class=described.connection_class,
+            max_connections=self.config.parameters.get("max_connections", _ANY_NUMBER),
+            protocol=2,
+            decode_responses=False,
+            socket_connect_timeout=timeout * _CONNECT_SHARE,
+            socket_timeout=timeout * (1 - _CONNECT_SHARE),
+            # One try: a script that ran and was repeated by the library could not be told from one that ran once.
+            retry=Retry(NoBackoff(), 0),
+            retry_on_error=[],
+            **kwargs,
+        )
 
     def _described(self) -> redis.ConnectionPool:
         config = self.config
@@ -55,6 +74,8 @@ class Connections:
                 theirs = made.connection_pool
                 return redis.ConnectionPool(connection_class=theirs.connection_class, **theirs.connection_kwargs)
             config = RedisConfig.read(made)
+            if config.factory is not None:
+                raise SettingError("DELAYQ['REDIS'] is a callable that returns a callable.")
         if config.url is not None:
             return redis.ConnectionPool.from_url(config.url, **config.parameters)
         # The client's constructor knows which connection class unix sockets and TLS need.

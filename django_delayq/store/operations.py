@@ -57,7 +57,7 @@ class Operations:
                 to_ready=keys.ready(queue),
                 to_bell=keys.bell(queue),
             )
-            return word, word == b"MOVED_ON"
+            return word, word == b"MOVED"
 
         return self._on_waiting(raw_id, step, otherwise=False)
 
@@ -98,7 +98,7 @@ class Operations:
             except BadBody:
                 return otherwise
             word, result = step(head, body)
-            if word != b"MOVED":
+            if word != b"ELSEWHERE":
                 return result
         return otherwise
 

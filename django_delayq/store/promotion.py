@@ -8,6 +8,7 @@ from django_delayq.codec import decode, decode_head
 from django_delayq.config import DispatcherConfig
 from django_delayq.exceptions import BadBody
 from django_delayq.job import Job
+from django_delayq.job_id import to_text
 from django_delayq.store.scripts import Script, asked
 from django_delayq.store.shard import Shard
 
@@ -39,6 +40,7 @@ class Lapsed:
     """A job whose lease ran out, as it was read for judgement."""
 
     lease: bytes
+    shard: int
     #: Read from the body's head; None where even that cannot be read.
     queue: str | None
     #: None where the body cannot be read; `fault` says why.
@@ -48,6 +50,11 @@ class Lapsed:
     #: µs since the epoch when it was claimed, or 0 where that is lost.
     claimed_us: int
     worker: str
+
+    @property
+    def id(self) -> str:
+        """The job's id as users see it."""
+        return to_text(self.lease[:12], self.shard)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +114,8 @@ class Promotion:
         rows = zip(leases, *asked(read), strict=True)
         return [self._lapsed(*row) for row in rows]
 
-    def reclaim(self, decided: Sequence[Reclaim]) -> int:
-        """Carry out what was decided, where the lease is still the same and still lapsed. Returns for how many."""
+    def reclaim(self, decided: Sequence[Reclaim]) -> list[bool]:
+        """Carry out what was decided where the lease is still the same and still lapsed; tells for each whether."""
         queues = list(dict.fromkeys(item.queue for item in decided if item.queue is not None))
         numbers = {queue: number for number, queue in enumerate(queues, 1)}
         args: list[bytes | int] = []
@@ -116,7 +123,7 @@ class Promotion:
             number = 0 if item.queue is None else numbers[item.queue]
             args += (item.lease, item.attempts.pack(), number, item.delay_us)
         more_keys = [self._shard.keys.schedule(queue) for queue in queues]
-        return sum(self._shard.run(_RECLAIM, args, more_keys=more_keys))
+        return [bool(done) for done in self._shard.run(_RECLAIM, args, more_keys=more_keys)]
 
     def _lapsed(
         self,
@@ -134,6 +141,7 @@ class Promotion:
             fault = error
         return Lapsed(
             lease=lease,
+            shard=self._shard.index,
             queue=queue,
             job=job,
             fault=fault,

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from functools import cached_property
+from functools import cached_property, partial
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -108,14 +108,14 @@ class Store:
             Keys(self.config.prefix, 0),
             self.config.shards,
         )
-        known = int(asked(lambda: client.get(keys("shards"))) or 0)
+        known = int(asked(partial(client.get, keys("shards"))) or 0)
         self._shards_checked = True
         if known == shards:
             return
         for index in range(known if not force else 0):
             place = Keys(self.config.prefix, index)
-            keyed = asked(lambda place=place: client.hlen(place("holders")))  # type: ignore[misc]
-            left = asked(lambda place=place: client.hlen(place("bodies")) + client.hlen(place("dead_bodies")))  # type: ignore[misc]
+            keyed = asked(partial(client.hlen, place("holders")))
+            left = sum(asked(partial(client.hlen, place(noun))) for noun in ("bodies", "dead_bodies"))
             if keyed or (left and index >= shards):
                 self._shards_checked = False
                 raise ImproperlyConfigured(
@@ -123,7 +123,7 @@ class Store:
                     f"{keyed} of them keyed: set it back until they are done, "
                     f"or start run_dispatcher once with --force-shards."
                 )
-        asked(lambda: client.set(keys("shards"), shards))
+        asked(partial(client.set, keys("shards"), shards))
 
 
 _lock = threading.Lock()

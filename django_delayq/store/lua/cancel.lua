@@ -1,7 +1,7 @@
 -- Cancel: a job that waits is removed with all that belongs to it; it never ran and never will.
 -- KEYS: the named ones; schedule and ready are those of the queue the caller read in the job's body.
 -- ARGV: now, member.
--- Returns: CANCELLED, LATE (it is running), GONE (no such job waits), MOVED (it waits in another queue: read again).
+-- Returns: CANCELLED, LATE (it is running), GONE (no such job waits), ELSEWHERE (it waits in another queue: read again).
 -- Cost: O(log n).
 local schedule, ready, running, bodies, attempts, extras, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local now, member = now_us(ARGV[1]), ARGV[2]
@@ -14,4 +14,4 @@ if redis.call('ZREM', schedule, member) + redis.call('ZREM', ready, member) > 0 
   return 'CANCELLED'
 end
 if redis.call('HEXISTS', running, id) == 1 then return 'LATE' end
-return redis.call('HEXISTS', bodies, id) == 1 and 'MOVED' or 'GONE'
+return redis.call('HEXISTS', bodies, id) == 1 and 'ELSEWHERE' or 'GONE'

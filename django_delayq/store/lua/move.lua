@@ -1,7 +1,7 @@
 -- Move: a job that waits changes its queue and keeps its due time or rank.
 -- KEYS: the named ones; schedule and ready are those of its queue, the others named to_… those of the new one.
 -- ARGV: now, member, the body the caller read, the body to write, name of the new queue.
--- Returns: MOVED_ON, LATE, GONE, or MOVED (it is elsewhere, or its body is another by now: read again).
+-- Returns: MOVED, LATE, GONE, or ELSEWHERE (in another queue, or its body is another by now: read again).
 -- Cost: O(log n).
 local schedule, ready, to_schedule, to_ready, to_bell, running, bodies, queues, bell, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local now, member, old_body, new_body, queue = now_us(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -11,9 +11,9 @@ local due, rank = redis.call('ZSCORE', schedule, member), redis.call('ZSCORE', r
 local body = redis.call('HGET', bodies, id)
 if not (due or rank) then
   if redis.call('HEXISTS', running, id) == 1 then return 'LATE' end
-  return body and 'MOVED' or 'GONE'
+  return body and 'ELSEWHERE' or 'GONE'
 end
-if body ~= old_body then return 'MOVED' end
+if body ~= old_body then return 'ELSEWHERE' end
 redis.call('ZREM', schedule, member)
 redis.call('ZREM', ready, member)
 redis.call('HSET', bodies, id, new_body)
@@ -23,4 +23,4 @@ else
   put_ready(to_ready, to_bell, {tonumber(rank), member})
 end
 if redis.call('SADD', queues, queue) == 1 then ring(bell) end
-return 'MOVED_ON'
+return 'MOVED'

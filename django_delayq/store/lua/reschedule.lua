@@ -1,7 +1,7 @@
 -- Reschedule: a job that waits gets another due time; one that is due at once goes to `ready`.
 -- KEYS: the named ones; schedule, ready and its bell are those of the queue the caller read in the job's body.
 -- ARGV: now, member, due ('+n' = n µs from now, n = µs since the epoch), head start (ms).
--- Returns: RESCHEDULED and the new due time (µs); LATE, GONE or MOVED (as cancel) and 0.
+-- Returns: RESCHEDULED and the new due time (µs); LATE, GONE or ELSEWHERE (as cancel) and 0.
 -- Cost: O(log n).
 local schedule, ready, queue_bell, running, bodies, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local now, member, due, head_start = now_us(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
@@ -9,7 +9,7 @@ local now, member, due, head_start = now_us(ARGV[1]), ARGV[2], ARGV[3], tonumber
 local id = string.sub(member, 1, 12)
 if redis.call('ZREM', schedule, member) + redis.call('ZREM', ready, member) == 0 then
   if redis.call('HEXISTS', running, id) == 1 then return {'LATE', 0} end
-  return {redis.call('HEXISTS', bodies, id) == 1 and 'MOVED' or 'GONE', 0}
+  return {redis.call('HEXISTS', bodies, id) == 1 and 'ELSEWHERE' or 'GONE', 0}
 end
 if string.byte(due) == 43 then due = now + tonumber(string.sub(due, 2)) else due = math.max(now, tonumber(due)) end
 if due > now then

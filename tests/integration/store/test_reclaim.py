@@ -44,7 +44,7 @@ def test_what_is_needed_to_judge_is_read_with_the_lease(doors: Doors) -> None:
 def test_lapsed_job_waits_again_with_its_attempt_counted(doors: Doors, delay: int) -> None:
     _, claim = claimed(doors)
     (item,) = lapsed(doors, claim.lease)
-    assert doors.promotion.reclaim([decided(item, delay_us=delay)]) == 1
+    assert sum(doors.promotion.reclaim([decided(item, delay_us=delay)])) == 1
     assert doors.schedule() == {claim.raw_id: START + LEASE + delay}
     assert doors.where(claim.raw_id) == ["schedule:default"]
     doors.clock.turn(delay)
@@ -56,7 +56,7 @@ def test_lapsed_job_waits_again_with_its_attempt_counted(doors: Doors, delay: in
 def test_lapsed_job_out_of_attempts_is_dead(doors: Doors) -> None:
     _, claim = claimed(doors, key="k")
     (item,) = lapsed(doors, claim.lease)
-    assert doors.promotion.reclaim([decided(item, dead=True)]) == 1
+    assert sum(doors.promotion.reclaim([decided(item, dead=True)])) == 1
     assert doors.traces(claim.raw_id) == ["dead_bodies", "dead_letters"]
     letter = doors.inspection.dead_letter(claim.raw_id)
     assert letter is not None
@@ -67,17 +67,17 @@ def test_lease_is_lapsed_at_its_end_and_not_a_microsecond_before(doors: Doors) -
     _, claim = claimed(doors)
     (item,) = lapsed(doors, claim.lease)
     doors.clock.turn(-1)
-    assert doors.promotion.reclaim([decided(item)]) == 0
+    assert sum(doors.promotion.reclaim([decided(item)])) == 0
     assert doors.where(claim.raw_id) == ["leases"]
     doors.clock.turn(1)
-    assert doors.promotion.reclaim([decided(item)]) == 1
+    assert sum(doors.promotion.reclaim([decided(item)])) == 1
 
 
 def test_lease_revived_by_a_late_heartbeat_is_left_alone(doors: Doors) -> None:
     worker, claim = claimed(doors)
     (item,) = lapsed(doors, claim.lease)
     worker.door.heartbeat([claim.lease])
-    assert doors.promotion.reclaim([decided(item)]) == 0
+    assert sum(doors.promotion.reclaim([decided(item)])) == 0
     assert not worker.settle(claim, Settle.ACKNOWLEDGE).lost
     assert doors.traces(claim.raw_id) == []
 
@@ -89,15 +89,15 @@ def test_job_settled_meanwhile_is_left_where_it_is(doors: Doors, outcome: Settle
     (item,) = lapsed(doors, claim.lease)
     worker.settle(claim, outcome, delay=HOUR)
     places = doors.where(claim.raw_id)
-    assert doors.promotion.reclaim([decided(item, dead=dead)]) == 0
+    assert sum(doors.promotion.reclaim([decided(item, dead=dead)])) == 0
     assert doors.where(claim.raw_id) == places
 
 
 def test_second_dispatcher_reclaims_nothing_twice(doors: Doors) -> None:
     _, claim = claimed(doors)
     (item,) = lapsed(doors, claim.lease)
-    assert doors.promotion.reclaim([decided(item), decided(item, dead=True)]) == 1
-    assert doors.promotion.reclaim([decided(item, dead=True)]) == 0
+    assert sum(doors.promotion.reclaim([decided(item), decided(item, dead=True)])) == 1
+    assert sum(doors.promotion.reclaim([decided(item, dead=True)])) == 0
     assert doors.where(claim.raw_id) == ["schedule:default"]
 
 
@@ -108,7 +108,7 @@ def test_later_lease_of_the_same_job_is_not_taken_for_the_lapsed_one(doors: Door
     doors.promote()
     doors.worker().take()
     doors.clock.turn(HOUR)
-    assert doors.promotion.reclaim([decided(item)]) == 0
+    assert sum(doors.promotion.reclaim([decided(item)])) == 0
     assert doors.where(claim.raw_id) == ["leases"]
 
 
@@ -116,7 +116,7 @@ def test_batch_goes_back_to_the_queues_its_jobs_came_from(doors: Doors) -> None:
     made = {doors.add(queue=queue): queue for queue in ("a", "b", "c", "a")}
     claims = doors.worker().take(4, "c", "a", "b").claims
     items = lapsed(doors, *(claim.lease for claim in claims))
-    assert doors.promotion.reclaim([decided(item) for item in items]) == 4
+    assert sum(doors.promotion.reclaim([decided(item) for item in items])) == 4
     assert {raw_id: doors.where(raw_id) for raw_id in made} == {
         raw_id: [f"schedule:{queue}"] for raw_id, queue in made.items()
     }
@@ -127,7 +127,7 @@ def test_batch_of_500_is_reclaimed_in_one_step(doors: Doors) -> None:
     worker = doors.worker()
     claims = [claim for _ in range(10) for claim in worker.take(50).claims]
     items = lapsed(doors, *(claim.lease for claim in claims))
-    assert doors.promotion.reclaim([decided(item, dead=n % 2 == 0) for n, item in enumerate(items)]) == 500
+    assert sum(doors.promotion.reclaim([decided(item, dead=n % 2 == 0) for n, item in enumerate(items)])) == 500
     counts = doors.inspection.counts()
     assert (counts.dead, counts.scheduled, counts.claimed) == (250, {"default": 250}, 0)
     assert doors.client.hlen(doors.keys("holders")) == 250
@@ -150,7 +150,7 @@ def test_unreadable_body_is_told_and_can_be_dead_lettered(doors: Doors, body: by
         doors.client.hset(doors.keys("bodies"), claim.raw_id, body)
     (item,) = lapsed(doors, claim.lease)
     assert (item.job, item.queue, type(item.fault)) == (None, None, BadBody)
-    assert doors.promotion.reclaim([decided(item, dead=True)]) == 1
+    assert sum(doors.promotion.reclaim([decided(item, dead=True)])) == 1
     assert doors.where(claim.raw_id) == ["dead_letters"]
 
 
@@ -170,7 +170,7 @@ def test_lost_entry_in_running_does_not_stop_reclaim(doors: Doors) -> None:
     doors.client.delete(doors.keys("running"), doors.keys("descriptions"))
     (item,) = lapsed(doors, claim.lease)
     assert item.claimed_us == 0
-    assert doors.promotion.reclaim([decided(item)]) == 1
+    assert sum(doors.promotion.reclaim([decided(item)])) == 1
 
 
 def test_full_memory_does_not_stop_reclaim(own_doors: Doors) -> None:
@@ -178,7 +178,7 @@ def test_full_memory_does_not_stop_reclaim(own_doors: Doors) -> None:
     claims = own_doors.worker().take(2).claims
     own_doors.fill_memory()
     items = lapsed(own_doors, *(claim.lease for claim in claims))
-    assert own_doors.promotion.reclaim([decided(items[0]), decided(items[1], dead=True)]) == 2
+    assert sum(own_doors.promotion.reclaim([decided(items[0]), decided(items[1], dead=True)])) == 2
     assert own_doors.where(claims[0].raw_id) == ["schedule:default"]
     assert own_doors.where(claims[1].raw_id) == ["dead_letters"]
 
@@ -187,4 +187,4 @@ def test_flushed_scripts_are_loaded_again(doors: Doors) -> None:
     _, claim = claimed(doors)
     (item,) = lapsed(doors, claim.lease)
     doors.client.script_flush()
-    assert doors.promotion.reclaim([decided(item)]) == 1
+    assert sum(doors.promotion.reclaim([decided(item)])) == 1
