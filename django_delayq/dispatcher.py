@@ -42,8 +42,10 @@ class Dispatcher:
     def promote(self) -> Promoted:
         """Do one whole step, knowing every queue."""
         promoted = self._promotion.promote(self._queues)
-        while promoted.queue_count != len(self._queues):
-            self._queues = self._shard.read_queues()
+        # Their number alone does not tell where the server was flushed or replaced, and others came in their place.
+        outdated = promoted.first
+        while outdated or promoted.queue_count != len(self._queues):
+            self._queues, outdated = self._shard.read_queues(), False
             promoted = self._promotion.promote(self._queues)
         if promoted.lapsed:
             self._judge(promoted.lapsed)

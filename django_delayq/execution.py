@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import traceback
 from contextvars import Context
+from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any
 
@@ -71,7 +72,14 @@ def _call(func: Any, job: Job) -> None:
         async_to_sync(_bounded)(func, job)
     else:
         with TimeLimit(job.timeout_us):
-            func(*job.args, **job.kwargs)
+            result = func(*job.args, **job.kwargs)
+        if inspect.iscoroutine(result):
+            # A decorator hid that the function is a coroutine function.
+            async_to_sync(_bounded)(_given(result), replace(job, args=[], kwargs={}))
+
+
+def _given(coroutine: Any) -> Any:
+    return lambda: coroutine
 
 
 async def _bounded(func: Any, job: Job) -> None:
@@ -104,7 +112,10 @@ def _judge(func: Any, job: Job, error: BaseException) -> Outcome:
 
 
 def _failed(error: BaseException) -> Outcome:
-    text = "".join(traceback.format_exception(error))
+    try:
+        text = "".join(traceback.format_exception(error))
+    except Exception as unprintable:
+        text = f"{type(error).__name__} (its traceback cannot be printed: {type(unprintable).__name__})"
     return Outcome(ending=Ending.FAILED, error=text[-_MAX_ERROR:])
 
 

@@ -6,8 +6,8 @@ enqueue order and ties stay first-in, first-out. The text carries the shard, so 
 
 import os
 import re
-import threading
 import time
+from itertools import count
 from zlib import crc32
 
 _PATTERN = re.compile(r"([0-9a-f]{24})-(0|[1-9][0-9]{0,3})")
@@ -16,28 +16,22 @@ _TAIL_BITS = 48
 
 class _Sequence:
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.restart()
-
-    def restart(self) -> None:
-        """Draw the counting part anew: after a fork, two children counting on from one number make equal ids."""
         self._last_ms = 0
         # The top bit stays clear, so that counting cannot run over the end.
-        self._tail = int.from_bytes(os.urandom(6)) >> 1
+        self._tails = count(int.from_bytes(os.urandom(6)) >> 1)
 
     def next(self) -> bytes:
-        with self._lock:
-            # Ids keep their order also when the host's clock is set back.
-            self._last_ms = max(self._last_ms, time.time_ns() // 1_000_000)
-            self._tail += 1
-            return (self._last_ms << _TAIL_BITS | self._tail).to_bytes(12)
+        # No lock: a signal handler that enqueues may interrupt this very line. count() is one step.
+        # Ids keep their order also when the host's clock is set back.
+        self._last_ms = ms = max(self._last_ms, time.time_ns() // 1_000_000)
+        return (ms << _TAIL_BITS | next(self._tails)).to_bytes(12)
 
 
 _sequence = _Sequence()
 
 
 def _after_fork() -> None:
-    """Start a new sequence, with a lock of its own: one held by another thread at the fork would stay held for ever."""
+    """Draw the counting part anew: two children counting on from one number make equal ids."""
     global _sequence
     _sequence = _Sequence()
 

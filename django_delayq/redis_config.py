@@ -62,12 +62,13 @@ class RedisConfig:
         try:
             parts = urlsplit(url)
             scheme, host, port = parts.scheme.lower(), parts.hostname, parts.port
-        except ValueError as error:
-            raise SettingError("DELAYQ['REDIS'] is not a well-formed URL.") from error
+        except ValueError:
+            raise SettingError("DELAYQ['REDIS'] is not a well-formed URL.") from None
         if scheme not in _SCHEMES:
             close = difflib.get_close_matches(scheme, _SCHEMES, n=1)
             meant = f" (did you mean {close[0]}://?)" if close else ""
-            raise SettingError(f"DELAYQ['REDIS'] has the unknown scheme {scheme!r:.40}{meant}.")
+            # Not shown: where the scheme was forgotten, a password may stand in its place.
+            raise SettingError(f"DELAYQ['REDIS'] is a URL of an unknown scheme{meant}.")
         if scheme == "unix" and not parts.path:
             raise SettingError("DELAYQ['REDIS'] is a unix:// URL without the path of a socket.")
         database = parts.path.strip("/")

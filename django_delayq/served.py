@@ -26,9 +26,12 @@ class Served:
         """Take down which bell rang: the nameless one says that a queue has its first job."""
         self._outdated = self._outdated or (not self.strict and bell == self._shard.keys("bell"))
 
-    def counted(self, number: int) -> bool:
-        """Compare with the number of queues there are; true where this worker knows others."""
-        self._outdated = self._outdated or (not self.strict and number != len(self.queues))
+    def counted(self, number: int, *, flushed: bool) -> bool:
+        """Compare with the number of queues there are; true where this worker may know others.
+
+        Their number alone does not tell where the server was flushed or replaced, and other queues came in their place.
+        """
+        self._outdated = self._outdated or (not self.strict and (flushed or number != len(self.queues)))
         return self._outdated
 
     def refresh(self) -> None:

@@ -78,6 +78,7 @@ class Service:
             weakref.finalize(self, os.close, descriptor)
         self._awake = False
         self._failures = 0
+        self.stopped = False
 
     @property
     def wake_descriptor(self) -> int:
@@ -100,6 +101,7 @@ class Service:
 
     def stop(self) -> None:
         """Ask the part to end; from any thread or a signal handler. A second time: at once."""
+        self.stopped = True
         self.part.stop()
         self.wake()
 

@@ -159,6 +159,9 @@ class Worker:
 
     def _prepare(self) -> tuple[Exchange, list[tuple[Settlement, Outcome]]]:
         ended = [self._ended.popleft() for _ in range(min(len(self._ended), _OUTCOMES))]
+        # A job given back may end after all, before that is told: one outcome a lease, the task's own first.
+        ended.sort(key=lambda item: item[1].ending is not Ending.INTERRUPTED)
+        ended = list({claim.lease: (claim, outcome) for claim, outcome in ended}.values())
         if self._ended:
             self._first_ended_at = monotonic()
         for _, outcome in ended:
@@ -175,10 +178,11 @@ class Worker:
         return exchange, settled
 
     def _take(self, answer: Answer) -> None:
-        self._described = True
+        # Told with the first exchange; a server that forgot this worker is told again.
+        self._described = not answer.first or not self._described
         self._hungry = answer.more
         self._sweep_at = monotonic() + self._sweep
-        if self._served.counted(answer.queue_count):
+        if self._served.counted(answer.queue_count, flushed=answer.first):
             self._hungry = True
         self._leases.add(answer.claims)
         for claim in answer.claims:

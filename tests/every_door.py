@@ -56,4 +56,4 @@ def _lapse_through_dispatcher(doors: Doors, worker: OneWorker) -> None:
     items = doors.promotion.read_lapsed(doors.promote().lapsed)
     dead = Reclaim(lease=items[0].lease, attempts=one_more(items[0].attempts), queue=None)
     back = [Reclaim(lease=i.lease, attempts=one_more(i.attempts), queue=i.queue, delay_us=HOUR) for i in items[1:]]
-    assert sum(doors.promotion.reclaim([dead, *back]) == len(items)) == 3
+    assert sum(doors.promotion.reclaim([dead, *back])) == len(items) == 3

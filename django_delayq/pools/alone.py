@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import signal
 import threading
+from math import inf
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from time import monotonic
@@ -20,6 +21,7 @@ from django_delayq.execution import run
 from django_delayq.job import Claim
 from django_delayq.outcome import UNSTARTED, Ending, Outcome
 
+_DAY = 86_400.0
 _context = multiprocessing.get_context("spawn")
 
 
@@ -50,7 +52,9 @@ class Alone:
         started = monotonic()
         limit_us = claim.job.give_up_us if claim.job else None
         try:
-            wait([ours], None if limit_us is None else limit_us / SECOND_US)
+            # poll() takes at most 24 days at once.
+            while not wait([ours], min(_DAY, _left(started, limit_us))) and _left(started, limit_us) > 0:
+                pass
             outcome: Outcome | None = ours.recv() if ours.poll() else None
         except (EOFError, OSError):
             outcome = None
@@ -76,6 +80,10 @@ class Alone:
             self._closed.set()
             for process in self._processes:
                 process.kill()
+
+
+def _left(started: float, limit_us: int | None) -> float:
+    return inf if limit_us is None else started + limit_us / SECOND_US - monotonic()
 
 
 def _how_it_ended(process: BaseProcess, limit_us: int | None) -> str:

@@ -26,6 +26,8 @@ class ThreadPool:
         self._since: deque[float] = deque()
         self._lock = threading.Lock()
         self._held = 0
+        #: Claims finished so far.
+        self.ended = 0
         self._alone = Alone()
         self._threads = [
             threading.Thread(target=self._work, name=f"delayq-{number}", daemon=True) for number in range(size)
@@ -83,4 +85,5 @@ class ThreadPool:
     def _end(self, claim: Claim, owner: Owner, outcome: Outcome) -> None:
         with self._lock:
             self._held -= 1
+            self.ended += 1
         owner.finished(claim, outcome)

@@ -56,6 +56,8 @@ class Answer:
     queue_count: int
     #: Takeable work was left behind.
     more: bool
+    #: The server knows no earlier exchange of this worker: the first one, or the server was flushed or replaced.
+    first: bool
     claims: list[Claim]
 
 
@@ -116,7 +118,7 @@ class Claims:
 
         Raises `StoreError`s, and `StaleExchange` when a later exchange was carried out.
         """
-        now_us, lost, overdue, queue_count, more, *rows = self._shard.run(
+        now_us, lost, overdue, queue_count, more, first, *rows = self._shard.run(
             _EXCHANGE, exchange.args, more_keys=exchange.keys
         )
         token = self._worker + exchange.number.to_bytes(8)
@@ -129,6 +131,7 @@ class Claims:
             overdue=bool(overdue),
             queue_count=queue_count,
             more=bool(more),
+            first=bool(first),
             claims=claims,
         )
 

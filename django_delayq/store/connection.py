@@ -3,25 +3,33 @@
 The library's defaults are not ours: it repeats commands silently, and its timeouts know nothing of a blocking pop.
 """
 
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
 import redis
 from django.core.exceptions import ImproperlyConfigured
 from redis.backoff import NoBackoff
+from redis.connection import AbstractConnection
 from redis.retry import Retry
 
 from django_delayq.redis_config import RedisConfig, SettingError
 
 #: Seconds a Redis command of a worker or dispatcher may take.
 COMMAND_TIMEOUT = 5.0
-#: Part of a caller's time that connecting may take; the rest is for the answer.
-_CONNECT_SHARE = 0.4
+#: Parts of a producer's time: to connect, and for each of two answers, the greeting's and its own.
+_CONNECT_SHARE, _ANSWER_SHARE = 0.3, 0.35
 #: What is taken over of a description: where the server is and who we are. Timeouts, retries, protocol, decoding and
 #: caching are ours, whatever a URL's query or somebody else's client says.
 _DESCRIPTION = frozenset(
     ("host", "port", "path", "db", "username", "password", "credential_provider", "client_name")
     + ("socket_keepalive", "socket_keepalive_options", "socket_type")
+)
+#: Not to say which library we are: that takes two answers more before the first command. Its parameter was renamed.
+_NO_INTRODUCTION: dict[str, Any] = (
+    {"driver_info": None}
+    if "driver_info" in inspect.signature(AbstractConnection.__init__).parameters
+    else {"lib_name": None, "lib_version": None}
 )
 #: Connections of one pool: as many as there are threads that ask.
 _ANY_NUMBER = 2**31
@@ -33,15 +41,19 @@ class Connections:
 
     config: RedisConfig
 
-    def client(self, *, timeout: float) -> Any:
-        """Return a client with a pool of its own whose calls take at most `timeout` seconds, connecting included."""
-        return redis.Redis(connection_pool=self._pool(timeout))
+    def client(self) -> Any:
+        """Return a client for workers and dispatchers, with a pool of its own; each answer has 5 s."""
+        return redis.Redis(connection_pool=self._pool(connect=COMMAND_TIMEOUT, answer=COMMAND_TIMEOUT))
 
-    def blocked(self, *, timeout: float) -> Any:
+    def producer(self, *, timeout: float) -> Any:
+        """Return a client with a pool of its own whose calls take at most `timeout` seconds: connect, greet, ask."""
+        return redis.Redis(connection_pool=self._pool(connect=timeout * _CONNECT_SHARE, answer=timeout * _ANSWER_SHARE))
+
+    def blocked(self) -> Any:
         """Return a connection for blocking commands; the caller waits on its socket with a timer of its own."""
-        return self._pool(timeout).make_connection()
+        return self._pool(connect=COMMAND_TIMEOUT, answer=COMMAND_TIMEOUT).make_connection()
 
-    def _pool(self, timeout: float) -> redis.ConnectionPool:
+    def _pool(self, *, connect: float, answer: float) -> redis.ConnectionPool:
         """Raises ImproperlyConfigured for what the client library does not understand."""
         try:
             described = self._described()
@@ -58,8 +70,9 @@ class Connections:
             max_connections=self.config.parameters.get("max_connections", _ANY_NUMBER),
             protocol=2,
             decode_responses=False,
-            socket_connect_timeout=timeout * _CONNECT_SHARE,
-            socket_timeout=timeout * (1 - _CONNECT_SHARE),
+            socket_connect_timeout=connect,
+            socket_timeout=answer,
+            **_NO_INTRODUCTION,
             # One try: a script that ran and was repeated by the library could not be told from one that ran once.
             retry=Retry(NoBackoff(), 0),
             retry_on_error=[],

@@ -29,6 +29,8 @@ class Promoted:
     late_us: int
     #: Number of queues there are; knowing fewer, the caller reads them and steps again at once.
     queue_count: int
+    #: Nobody promoted before on this server: new, flushed, or another one. Names of queues known before mean nothing.
+    first: bool
     #: Dead letters dropped for their age or number.
     trimmed: int
     #: Leases whose end has passed, at most 500.
@@ -89,9 +91,15 @@ class Promotion:
             ],
             more_keys=[key for queue in queues for key in (keys.schedule(queue), keys.ready(queue), keys.bell(queue))],
         )
-        sleep_us, moved, late_us, queue_count, trimmed, *lapsed = reply
+        sleep_us, moved, late_us, queue_count, first, trimmed, *lapsed = reply
         return Promoted(
-            sleep_us=sleep_us, moved=moved, late_us=late_us, queue_count=queue_count, trimmed=trimmed, lapsed=lapsed
+            sleep_us=sleep_us,
+            moved=moved,
+            late_us=late_us,
+            queue_count=queue_count,
+            first=bool(first),
+            trimmed=trimmed,
+            lapsed=lapsed,
         )
 
     def read_lapsed(self, leases: Sequence[bytes]) -> list[Lapsed]:

@@ -65,7 +65,11 @@ class Script:
             except redis_errors.NoScriptError:
                 return client.execute_command("EVAL", self.text, len(keys), *keys, *args)
         except redis_errors.RedisError as error:
-            raise translated(error, script=self, client=client) from error
+            told = translated(error, script=self, client=client)
+            if isinstance(told, StoreRejected) and told.code == "READONLY":
+                # Its name may lead to another primary by now; the open connections never will.
+                client.connection_pool.disconnect(inuse_connections=False)
+            raise told from error
 
     def place(self, message: str) -> str:
         """Return `name.lua:line` for a script error's text."""

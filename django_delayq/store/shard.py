@@ -43,12 +43,20 @@ class Shard:
     def read_queues(self) -> list[str]:
         """Return the names of all queues that ever had a job, sorted."""
         found = asked(lambda: self.client.smembers(self.keys("queues")))
-        return sorted(name.decode("utf-8", "surrogatepass") for name in found)
+        return sorted(_name(name) for name in found)
 
     @cached_property
     def place(self) -> str:
         """Where the shard is, for people."""
         return f"{self.connections.config.place} shard {self.index}"
+
+
+def _name(stored: bytes) -> str:
+    try:
+        return stored.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        # Nobody of ours wrote that; it still counts.
+        return stored.decode("utf-8", "backslashreplace")
 
 
 def queue_bytes(queue: str) -> bytes:

@@ -3,6 +3,7 @@
 import os
 import threading
 from functools import cached_property, partial
+from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -10,7 +11,7 @@ from django_delayq.clock import Clock, ServerClock
 from django_delayq.conf import get_config, on_config_dropped
 from django_delayq.config import Config
 from django_delayq.store.claims import Claims
-from django_delayq.store.connection import COMMAND_TIMEOUT, Connections
+from django_delayq.store.connection import Connections
 from django_delayq.store.inspection import Inspection
 from django_delayq.store.intake import Intake
 from django_delayq.store.keys import Keys
@@ -32,14 +33,13 @@ class Store:
     @cached_property
     def shards(self) -> list[Shard]:
         """The shards for workers and dispatchers, whose commands have 5 s."""
-        return self._shards(COMMAND_TIMEOUT)
+        return self._shards(self._connections.client())
 
     @cached_property
     def _producer_shards(self) -> list[Shard]:
-        return self._shards(self.config.enqueue_timeout)
+        return self._shards(self._connections.producer(timeout=self.config.enqueue_timeout))
 
-    def _shards(self, timeout: float) -> list[Shard]:
-        client = self._connections.client(timeout=timeout)
+    def _shards(self, client: Any) -> list[Shard]:
         return [
             Shard(
                 index=index,
@@ -126,7 +126,8 @@ class Store:
         asked(partial(client.set, keys("shards"), shards))
 
 
-_lock = threading.Lock()
+# Reentrant: a signal handler that enqueues may interrupt the first use.
+_lock = threading.RLock()
 _store: Store | None = None
 
 
@@ -144,7 +145,7 @@ def _drop_store() -> None:
     global _store, _lock
     # Also after a fork: the parent's lock may be held by a thread that does not exist here, and its sockets are its
     # own.
-    _lock, _store = threading.Lock(), None
+    _lock, _store = threading.RLock(), None
 
 
 on_config_dropped.append(_drop_store)

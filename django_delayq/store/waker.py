@@ -39,7 +39,7 @@ class Waker:
             return
         try:
             if self._connection is None:
-                self._connection = self._connections.blocked(timeout=COMMAND_TIMEOUT)
+                self._connection = self._connections.blocked()
                 self._connection.connect()
             self._connection.send_command("BLPOP", *keys, BLOCK)
         except (redis_errors.RedisError, OSError) as error:

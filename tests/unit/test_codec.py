@@ -220,7 +220,7 @@ Pair = namedtuple("Pair", "a b")
         (1j, "complex", "convert"),
         (Colour.RED, "Colour", "value"),
         (Word.YES, "Word", "value"),
-        (mark_safe("x"), "SafeString", "str"),
+        (mark_safe("x"), "SafeString", "value + ''"),
         (OrderedDict(a=1), "OrderedDict", "convert"),
         (UserDict(a=1), "UserDict", "convert"),
         (len, "builtin_function_or_method", "convert"),

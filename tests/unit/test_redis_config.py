@@ -105,7 +105,7 @@ def test_a_cache_lends_its_description(
         (b"redis://h", "bytes"),
         (["redis://h"], "list"),
         (RedisConfig, "type"),
-        ("redes://h", "redes.*did you mean redis://"),
+        ("redes://h", "unknown scheme.*did you mean redis://"),
         ("http://h", "unknown scheme"),
         ("://h", "unknown scheme"),
         ("redis://h:port/0", "well-formed"),

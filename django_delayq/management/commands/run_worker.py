@@ -47,7 +47,15 @@ class Command(BaseCommand):
 
     def _run(self, config: Config, store: Store, chosen: WorkerConfig, options: dict[str, Any]) -> None:
         pool = ThreadPool(chosen.concurrency)
+        while self._serve(pool, config, store, chosen, options):
+            pass
+
+    def _serve(
+        self, pool: ThreadPool, config: Config, store: Store, chosen: WorkerConfig, options: dict[str, Any]
+    ) -> bool:
+        """Run one worker a shard to their ends; true where that has to be done again."""
         services: list[Service] = []
+        ended = pool.ended
         for shard in store.shards:
             worker = Worker(
                 shard=shard,
@@ -73,6 +81,8 @@ class Command(BaseCommand):
         finally:
             if child:
                 child.stop()
+        # A drained shard's worker has ended when another shard's job enqueues into it: drained is a pass without jobs.
+        return bool(options["drain"]) and pool.ended > ended and not any(service.stopped for service in services)
 
 
 def _wake_all(services: list[Service]) -> None:

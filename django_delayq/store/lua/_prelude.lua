@@ -23,7 +23,15 @@ end
 
 -- A bell is a list of at most one: a second ring before anybody listened says nothing new.
 local function ring(bell)
-  if redis.call('LLEN', bell) == 0 then redis.call('RPUSH', bell, 1) end
+  local length = redis.pcall('LLEN', bell)
+  if type(length) == 'table' then length = redis.call('DEL', bell) - 1 end
+  if length == 0 then redis.call('RPUSH', bell, 1) end
+end
+
+-- The lowest of a place; of a key that is something else (written by hand), nothing.
+local function lowest(place, last)
+  local found = redis.pcall('ZRANGE', place, 0, last, 'WITHSCORES')
+  return found.err and {} or found
 end
 
 -- The only two ways into a waiting place; both ring. `entries` = score, member, score, member … (at most 500 pairs).
@@ -35,7 +43,7 @@ end
 local function put_scheduled(schedule, wake_at, alarm, entries, earliest)
   redis.call('ZADD', schedule, unpack(entries))
   local wake = redis.call('GET', wake_at)
-  if not wake or earliest < tonumber(wake) then ring(alarm) end
+  if earliest < (tonumber(wake or '') or math.huge) then ring(alarm) end
 end
 
 -- A job that ends lets its key go, in the script that removes it: so no key can leak and none needs an expiry.

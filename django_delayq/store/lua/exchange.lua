@@ -4,7 +4,7 @@
 --   description ('' = known), acknowledged leases (30 bytes each, joined), number of dead letters and of retries, then
 --   dead letters: lease, attempts record; retries: lease, outcome queue, delay (µs), record; releases: lease, queue, rank.
 -- Returns: now (µs), lost leases (30 bytes each, joined), 1 = nobody promotes, number of queues there are, 1 = takeable
---   work was left behind, then per claim: member, served queue, rank, body, attempts record (false = none).
+--   work was left behind, 1 = this worker's last exchange is not known here, then per claim: member, served queue, rank, body, attempts record (false = none).
 -- Errors: STALEEXCHANGE (a later one was carried out). An equal number gets the recorded answer and what is still held.
 -- Cost: O(k log n), and O(1) a served queue.
 local leases, running, exchanges, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, workers, descriptions, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
@@ -14,23 +14,23 @@ local strict, served, description, acknowledged = ARGV[6] == '1', tonumber(ARGV[
 local FIXED, OVERDUE = 14, 1000000
 local token = worker .. struct.pack('>I8', number)
 
+local last = redis.call('HGET', exchanges, worker)
 local function answer(lost, more, claims)
   local wake, ids, bodies_found, records = redis.call('GET', wake_at), {}, {}, {}
-  local overdue = not wake or tonumber(wake) + OVERDUE < now
+  local overdue = (tonumber(wake or '') or 0) + OVERDUE < now
   for i, claim in ipairs(claims) do ids[i] = string.sub(claim.member, 1, 12) end
   if #ids > 0 then
     bodies_found, records = redis.call('HMGET', bodies, unpack(ids)), redis.call('HMGET', attempts, unpack(ids))
   end
-  local reply = {now, lost, overdue and 1 or 0, redis.call('SCARD', queues), more and 1 or 0}
+  local reply = {now, lost, overdue and 1 or 0, redis.call('SCARD', queues), more and 1 or 0, last and 0 or 1}
   for i, claim in ipairs(claims) do
-    local last = #reply
-    reply[last + 1], reply[last + 2], reply[last + 3] = claim.member, claim.queue, claim.rank
-    reply[last + 4], reply[last + 5] = bodies_found[i], records[i]
+    local size = #reply
+    reply[size + 1], reply[size + 2], reply[size + 3] = claim.member, claim.queue, claim.rank
+    reply[size + 4], reply[size + 5] = bodies_found[i], records[i]
   end
   return reply
 end
 
-local last = redis.call('HGET', exchanges, worker)
 if last then
   local last_number, lost_size, position = struct.unpack('>I8I2', last)
   if number < last_number then return redis.error_reply('STALEEXCHANGE ' .. last_number) end
@@ -58,11 +58,12 @@ while at <= #ARGV do
   releases[ARGV[at]] = {queue = tonumber(ARGV[at + 1]), rank = tonumber(ARGV[at + 2])}
   settled[#settled + 1], at = ARGV[at], at + 3
 end
-local alive, lost = {}, ''
+local alive, lost, seen = {}, '', {}
 if #settled > 0 then
   local ends = redis.call('ZMSCORE', leases, unpack(settled))
   for i, lease in ipairs(settled) do
-    if ends[i] then alive[#alive + 1] = lease else lost = lost .. lease end
+    if not ends[i] then lost = lost .. lease elseif not seen[lease] then alive[#alive + 1] = lease end
+    seen[lease] = true
   end
 end
 
@@ -100,16 +101,31 @@ if #acknowledged > 0 then
   end
 end
 
-local found, sources = {}, 0
+-- The best of each queue first: the k-th best queue can give at most want + 2 - k of the want + 1 best jobs.
+local found, sources, left = {}, {}, {}
 for queue = 1, want > 0 and served or 0 do
-  local most = strict and math.max(0, want - #found) or want
-  local heads = redis.call('ZRANGE', KEYS[FIXED + 2 * queue - 1], 0, most, 'WITHSCORES')
-  if #heads > 0 then sources = sources + 1 end
-  for i = 1, #heads, 2 do
-    found[#found + 1] = {member = heads[i], rank = tonumber(heads[i + 1]), queue = queue, order = #found}
+  local head = lowest(KEYS[FIXED + 2 * queue - 1], 0)
+  if head[1] then sources[#sources + 1] = {queue = queue, rank = tonumber(head[2])} end
+end
+if #sources > 1 and not strict then
+  table.sort(sources, function(a, b) return a.rank < b.rank or (a.rank == b.rank and a.queue < b.queue) end)
+end
+for k, source in ipairs(sources) do
+  local queue, most = source.queue, strict and want - #found or want + 1 - k
+  if most < 0 then
+    left[#left + 1] = queue
+  else
+    local heads = lowest(KEYS[FIXED + 2 * queue - 1], most)
+    for i = 1, #heads, 2 do
+      if #heads[i] == 14 then
+        found[#found + 1] = {member = heads[i], rank = tonumber(heads[i + 1]), queue = queue, order = queue * 1000 + i}
+      else
+        redis.call('ZREM', KEYS[FIXED + 2 * queue - 1], heads[i])
+      end
+    end
   end
 end
-if sources > 1 and not strict then
+if #sources > 1 and not strict then
   table.sort(found, function(a, b) return a.rank < b.rank or (a.rank == b.rank and a.order < b.order) end)
 end
 -- A large body or a suspect is taken only as the first and then alone: it would block Redis, or blame its neighbours.
@@ -143,7 +159,8 @@ for i = #claims + 1, #found do
   if not rung[queue] then ring(KEYS[FIXED + 2 * queue]) end
   rung[queue] = true
 end
+for _, queue in ipairs(left) do ring(KEYS[FIXED + 2 * queue]) end
 redis.call('HSET', exchanges, worker, struct.pack('>I8I2', number, #lost) .. lost .. table.concat(kept))
 redis.call('ZADD', workers, now, worker)
 if description ~= '' then redis.call('HSET', descriptions, worker, description) end
-return answer(lost, #found > #claims, claims)
+return answer(lost, #found > #claims or #left > 0, claims)

@@ -1,8 +1,8 @@
 -- Promote: due jobs move from `schedule` to `ready`, the queue with the oldest first; trims; says when to come again.
 -- KEYS: the named ones, then schedule, ready and bell of each queue the caller knows.
 -- ARGV: now, most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs) and number of dead letters to keep.
--- Returns: µs until the next thing to do, jobs moved, µs the oldest of them was late, number of queues there are, dead
---   letters trimmed, then the leases (30 bytes each, ≤ 500) whose end has passed, for the caller to judge.
+-- Returns: µs until the next thing to do, jobs moved, µs the oldest of them was late, number of queues there are, 1 = nobody
+--   promoted before on this server, dead letters trimmed, then the leases (30 bytes each, ≤ 500) whose end has passed, for the caller to judge.
 -- Cost: O(k log n), and O(1) a queue.
 local leases, queues, wake_at, workers, descriptions, exchanges, dead_letters, dead_bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local now, limit, head_start, sweep = now_us(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -15,7 +15,7 @@ redis.call('ZREM', leases, '')
 
 local due = {}
 for base = FIXED, #KEYS - 3, 3 do
-  local head = redis.call('ZRANGE', KEYS[base + 1], 0, 0, 'WITHSCORES')
+  local head = lowest(KEYS[base + 1], 0)
   if head[2] and tonumber(head[2]) <= now then due[#due + 1] = {base = base, at = tonumber(head[2])} end
 end
 table.sort(due, function(a, b) return a.at < b.at end)
@@ -52,12 +52,13 @@ end
 local lapsed = redis.call('ZRANGE', leases, '-inf', now, 'BYSCORE', 'LIMIT', 0, 500)
 local wake = now + sweep
 for base = FIXED, #KEYS - 3, 3 do
-  local head = redis.call('ZRANGE', KEYS[base + 1], 0, 0, 'WITHSCORES')
+  local head = lowest(KEYS[base + 1], 0)
   if head[2] then wake = math.min(wake, tonumber(head[2])) end
 end
 -- Leases told above are judged by the caller at once; were they counted here, one that cannot be judged would spin it.
 local lease = redis.call('ZRANGE', leases, #lapsed, #lapsed, 'WITHSCORES')
 if lease[2] then wake = math.min(wake, tonumber(lease[2])) end
 wake = math.max(wake, now)
+local first = redis.call('EXISTS', wake_at) == 0
 redis.call('SET', wake_at, wake)
-return {wake - now, moved, due[1] and now - due[1].at or 0, redis.call('SCARD', queues), #trimmed, unpack(lapsed)}
+return {wake - now, moved, due[1] and now - due[1].at or 0, redis.call('SCARD', queues), first and 1 or 0, #trimmed, unpack(lapsed)}
