@@ -221,9 +221,3 @@ class Processes:
 def listeners(client: Redis) -> int:
     """Return how many connections are blocked on a bell or alarm."""
     return int(client.info("clients")["blocked_clients"])
-
-
-def strangers(client: Redis) -> int:
-    """Return how many connections there are besides those of this process."""
-    ours = client.client_id()
-    return sum(int(entry["id"]) != ours for entry in client.client_list())

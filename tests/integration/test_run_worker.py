@@ -14,7 +14,7 @@ from redis import Redis
 from django_delayq import enqueue_many, get_store
 from django_delayq.attempts import Attempts
 from tests.app import tasks
-from tests.processes import Command, Processes, listeners, strangers
+from tests.processes import Command, Processes, listeners
 
 
 @pytest.fixture
@@ -235,7 +235,7 @@ def test_a_child_dispatcher_ends_with_a_killed_worker(processes: Processes, clie
     worker = processes.worker("--with-dispatcher")
     processes.until(lambda: listeners(client) == 2, what="both to listen")
     worker.kill()
-    processes.until(lambda: strangers(client) == 0, what="the dispatcher's end")
+    processes.until(lambda: listeners(client) == 0, what="the dispatcher's end")
 
 
 def test_a_terminal_s_interrupt_ends_both(processes: Processes, client: Redis) -> None:
@@ -243,7 +243,7 @@ def test_a_terminal_s_interrupt_ends_both(processes: Processes, client: Redis) -
     processes.until(lambda: listeners(client) == 2, what="both to listen")
     worker.send_all(signal.SIGINT)
     assert worker.wait() == 0
-    processes.until(lambda: strangers(client) == 0, what="the dispatcher's end")
+    processes.until(lambda: listeners(client) == 0, what="the dispatcher's end")
     assert "Traceback" not in worker.output
     assert "Fatal" not in worker.output
 

@@ -4,7 +4,8 @@
 --   description ('' = known), acknowledged leases (30 bytes each, joined), number of dead letters and of retries, then
 --   dead letters: lease, attempts record; retries: lease, outcome queue, delay (µs), record; releases: lease, queue, rank.
 -- Returns: now (µs), lost leases (30 bytes each, joined), 1 = nobody promotes, number of queues there are, 1 = takeable
---   work was left behind, 1 = this worker's last exchange is not known here, then per claim: member, served queue, rank, body, attempts record (false = none).
+--   work was left behind, 1 = this worker's last exchange is not known here, then per claim: member, served queue, rank,
+--   body, attempts record (false = none).
 -- Errors: STALEEXCHANGE (a later one was carried out). An equal number gets the recorded answer and what is still held.
 -- Cost: O(k log n), and O(1) a served queue.
 local leases, running, exchanges, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, workers, descriptions, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]

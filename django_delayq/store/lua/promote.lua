@@ -1,8 +1,9 @@
 -- Promote: due jobs move from `schedule` to `ready`, the queue with the oldest first; trims; says when to come again.
 -- KEYS: the named ones, then schedule, ready and bell of each queue the caller knows.
 -- ARGV: now, most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs) and number of dead letters to keep.
--- Returns: µs until the next thing to do, jobs moved, µs the oldest of them was late, number of queues there are, 1 = nobody
---   promoted before on this server, dead letters trimmed, then the leases (30 bytes each, ≤ 500) whose end has passed, for the caller to judge.
+-- Returns: µs until the next thing to do, jobs moved, µs the oldest of them was late, number of queues there are,
+--   1 = nobody promoted before on this server, dead letters trimmed, then the leases (30 bytes each, ≤ 500) whose end has
+--   passed, for the caller to judge.
 -- Cost: O(k log n), and O(1) a queue.
 local leases, queues, wake_at, workers, descriptions, exchanges, dead_letters, dead_bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local now, limit, head_start, sweep = now_us(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
