@@ -5,6 +5,7 @@ raise is logged and changes nothing.
 """
 
 import logging
+import threading
 from typing import Any
 
 from django.dispatch import Signal
@@ -20,6 +21,11 @@ job_finished = Signal()
 #: Sent by worker or dispatcher after a job became a dead letter: `job_id`, `job` (None where unreadable), `attempt`,
 #: `reason`.
 job_dead_lettered = Signal()
+
+# Django's own lock is not reentrant: a signal handler of the process that enqueues while its thread does would wait for
+# ever.
+for _signal in (job_enqueued, job_started, job_finished, job_dead_lettered):
+    _signal.lock = threading.RLock()  # type: ignore[assignment]
 
 
 def announce(signal: Signal, sender: Any, **facts: Any) -> None:

@@ -3,12 +3,15 @@
 What they do they write down in the file DELAYQ_TEST_LEDGER, one line each, appended in one write: the judge reads it.
 """
 
+import asyncio
 import ctypes
+import functools
 import json
 import multiprocessing
 import os
 import signal
 import time
+from collections.abc import Callable
 from typing import Any
 
 from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, current_job, delayed_task, get_store
@@ -138,3 +141,46 @@ def crash_then_start_process(path: str) -> None:
 def say(text: str) -> None:
     """Print, as user code does."""
     print(text)
+
+
+class Unprintable(Exception):
+    """Says nothing of itself, not even to `traceback`."""
+
+    @property
+    def __notes__(self) -> list[str]:
+        raise ValueError("no notes")
+
+
+@delayed_task(retry=RetryPolicy(max_attempts=1))
+def fail_unprintably(how: str) -> None:
+    """Fail by an error whose traceback cannot be written down (on some Pythons)."""
+    note_run()
+    if how == "notes":
+        raise Unprintable
+    raise SyntaxError("as asked", ("f.py", 1, 2, b"bytes"))  # type: ignore[arg-type]
+
+
+def wrapped(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate as many do: by a plain function, also where the decorated one is a coroutine function."""
+
+    @functools.wraps(func)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return func(*args, **kwargs)
+
+    return call
+
+
+@delayed_task
+@wrapped
+async def record_wrapped(value: int) -> None:
+    """Write down that a coroutine ran to its end."""
+    await asyncio.sleep(0)
+    note_run(value=value)
+
+
+@delayed_task
+def chain(length: int) -> None:
+    """Enqueue the next one, so many times."""
+    note_run(left=length)
+    if length:
+        chain.enqueue(length - 1)

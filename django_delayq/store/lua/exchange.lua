@@ -121,7 +121,9 @@ for k, source in ipairs(sources) do
       if #heads[i] == 14 then
         found[#found + 1] = {member = heads[i], rank = tonumber(heads[i + 1]), queue = queue, order = queue * 1000 + i}
       else
+        -- Written by hand; behind it there may be sound ones.
         redis.call('ZREM', KEYS[FIXED + 2 * queue - 1], heads[i])
+        left[#left + 1] = queue
       end
     end
   end

@@ -1,0 +1,92 @@
+"""Keys damaged by hand: what is broken harms itself alone; jobs beside it run, and the commands end in good order."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from django_delayq.store.keys import Keys
+from tests.app import tasks
+from tests.processes import Processes
+
+Damage = Callable[[Redis, Keys], Any]
+
+
+def short_member(client: Redis, keys: Keys) -> None:
+    client.zadd(keys.ready("default"), {b"x": 1, b"": 2})
+
+
+def long_member(client: Redis, keys: Keys) -> None:
+    client.zadd(keys.ready("default"), {b"y" * 20: 1})
+
+
+def ready_of_another_type(client: Redis, keys: Keys) -> None:
+    client.sadd(keys("queues"), "odd")
+    client.set(keys.ready("odd"), "x")
+
+
+def schedule_of_another_type(client: Redis, keys: Keys) -> None:
+    client.sadd(keys("queues"), "odd")
+    client.set(keys.schedule("odd"), "x")
+
+
+def bell_of_another_type(client: Redis, keys: Keys) -> None:
+    client.delete(keys.bell("default"))
+    client.set(keys.bell("default"), "x")
+
+
+def wake_time_of_another_kind(client: Redis, keys: Keys) -> None:
+    client.set(keys("wake_at"), "soon")
+
+
+def unreadable_queue_name(client: Redis, keys: Keys) -> None:
+    client.sadd(keys("queues"), b"\xff")
+
+
+DAMAGES: list[Damage] = [
+    short_member,
+    long_member,
+    ready_of_another_type,
+    schedule_of_another_type,
+    bell_of_another_type,
+    wake_time_of_another_kind,
+    unreadable_queue_name,
+]
+
+
+@pytest.fixture
+def processes(tmp_path: Path, delayq_settings: Any) -> Iterator[Processes]:
+    with Processes(tmp_path, delayq_settings) as started:
+        # A sweep a second: where a bell is broken, nothing else tells of work.
+        started.configure(LEASE=2)
+        yield started
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_a_drain_runs_what_is_sound_and_ends(damage: Damage, processes: Processes, client: Redis) -> None:
+    jobs = [tasks.record.using(queue=queue).enqueue() for queue in ("default", "mail", "zoo") for _ in range(3)]
+    damage(client, processes.keys)
+    # What was there before the damage, and what comes after it.
+    jobs += [tasks.record.using(queue=queue, delay=0.001).enqueue() for queue in ("default", "mail")]
+    assert processes.worker("--drain").wait() == 0
+    due = jobs[:9]
+    assert {run["id"] for run in processes.runs()} >= {job.id for job in due}
+    processes.until_gone(due)
+    assert len(processes.runs()) == len({run["id"] for run in processes.runs()})
+
+
+def test_commands_go_on_amid_all_damage_and_end(processes: Processes, client: Redis) -> None:
+    for damage in DAMAGES:
+        damage(client, processes.keys)
+    dispatcher, worker = processes.dispatcher(), processes.worker()
+    jobs = [tasks.record.using(queue=queue, delay=0.01).enqueue() for queue in ("default", "mail", "mail")]
+    jobs.append(tasks.record.using(queue="zoo").enqueue())
+    processes.until_gone(jobs)
+    for damage in DAMAGES:
+        damage(client, processes.keys)
+    jobs.append(tasks.record.using(queue="mail", delay=0.01).enqueue())
+    processes.until_gone(jobs)
+    assert sorted(run["id"] for run in processes.runs()) == sorted(job.id for job in jobs)
+    assert (dispatcher.end(), worker.end()) == (0, 0)

@@ -1,0 +1,172 @@
+"""One outcome a lease: however often an end is told, by a worker or by dispatchers, the job ends once and whole."""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+
+import django_delayq.worker
+from django_delayq import RetryPolicy, get_job, get_store
+from django_delayq.dispatcher import Dispatcher
+from django_delayq.exceptions import StoreUnavailable
+from django_delayq.outcome import Settle
+from django_delayq.pools.threads import ThreadPool
+from django_delayq.signals import job_dead_lettered
+from django_delayq.store.promotion import Promotion, Reclaim
+from django_delayq.worker import Worker
+from tests.app import tasks
+from tests.doors import Doors, settlement
+from tests.processes import Processes, until
+
+ONE = RetryPolicy(max_attempts=1)
+
+
+@pytest.fixture
+def doors(delayq_settings: Any, redis_url: str) -> Iterator[Doors]:
+    opened = Doors(redis_url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def told() -> Iterator[list[str]]:
+    """The ids of which it was told that they are dead."""
+    ids: list[str] = []
+
+    def tell(sender: Any, job_id: str, **_: Any) -> None:
+        ids.append(job_id)
+
+    job_dead_lettered.connect(tell)
+    yield ids
+    job_dead_lettered.disconnect(tell)
+
+
+# In one exchange
+
+
+@pytest.mark.parametrize("ends", list(itertools.product(Settle, repeat=2)), ids=lambda ends: " and ".join(ends))
+def test_a_lease_told_twice_in_one_exchange_is_settled_once(ends: Sequence[Settle], doors: Doors) -> None:
+    raw_id = doors.add("argument", key="held")
+    worker = doors.worker()
+    (claim,) = worker.take().claims
+    # Retried in an hour: it is not taken back by this exchange, which asks for nothing.
+    assert not worker.take(0, settle=[settlement(claim, how, delay=3_600_000_000) for how in ends]).lost
+    places = doors.where(raw_id)
+    if not places:
+        assert doors.traces(raw_id) == []
+        return
+    assert len(places) == 1 and set(ends) != {Settle.ACKNOWLEDGE}
+    letter = doors.inspection.dead_letter(raw_id)
+    job = letter.job if letter else doors.inspection.find(raw_id).job
+    assert job is not None and job.args == ["argument"] and job.key == "held"
+    assert doors.client.hlen(doors.keys("running")) == 0
+
+
+# By a worker
+
+
+@pytest.fixture
+def link(tmp_path: Path, delayq_settings: Any, redis_url: str) -> Path:
+    """The server's socket under a name that can be taken away."""
+    name = tmp_path / "name.sock"
+    name.symlink_to(redis_url.removeprefix("unix://").split("?")[0])
+    delayq_settings.DELAYQ = {"REDIS": f"unix://{name}"}
+    return name
+
+
+@pytest.fixture
+def processes(tmp_path: Path, delayq_settings: Any, link: Path, monkeypatch: pytest.MonkeyPatch) -> Processes:
+    """Nothing is started: it reads the ledger of what this process runs."""
+    monkeypatch.setenv("DELAYQ_TEST_LEDGER", str(tmp_path / "ledger"))
+    return Processes(tmp_path, delayq_settings)
+
+
+@pytest.fixture
+def worker(link: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
+    """A worker of this process, stepped by hand."""
+    monkeypatch.setattr(django_delayq.worker, "_LAST_WORD", 3_600.0)
+    store = get_store()
+    shard = store.shards[0]
+    made = Worker(
+        shard=shard,
+        door=lambda code: store.claims(shard, worker=code),
+        config=store.config.worker,
+        pool=ThreadPool(2),
+        dispatcher=Dispatcher(shard, store.promotion(shard)),
+        sweep_us=3_600_000_000,
+    )
+    yield made
+    made.close()
+    for each in (*store.shards, *store._producer_shards):
+        each.client.connection_pool.disconnect()
+
+
+def test_a_task_that_ends_after_it_was_given_back_but_before_that_was_told_has_ended(
+    worker: Worker, processes: Processes, link: Path, tmp_path: Path, client: Redis, told: list[str]
+) -> None:
+    gates = [tmp_path / "first", tmp_path / "second"]
+    jobs = [tasks.wait_for.using(retry=ONE).enqueue(str(gate)) for gate in gates]
+    until(lambda: worker.step() is not None and len(processes.runs()) == 2, what="both jobs to run")
+
+    away = link.rename(tmp_path / "away.sock")
+    client.client_kill_filter(_type="normal", skipme=True)
+    gates[0].touch()
+    with pytest.raises(StoreUnavailable):
+        until(lambda: worker.step() is None, what="the first outcome to be handed in")
+    # GRACE is over at the second call: the second job is given back, behind an exchange that waits for Redis.
+    worker.stop()
+    worker.stop()
+    with pytest.raises(StoreUnavailable):
+        worker.step()
+    gates[1].touch()
+    until(lambda: len(worker._ended) == 2, what="the second job's own end")
+
+    away.rename(link)
+    until(lambda: worker.step() is None, what="the worker's end")
+    assert [job.refresh().state for job in jobs] == ["gone", "gone"]
+    assert told == []
+    assert client.hlen("delayq:{0}:bodies") == client.hlen("delayq:{0}:dead_bodies") == 0
+
+
+# By dispatchers
+
+
+class Overtaken(Promotion):
+    """A dispatcher's door; between its look at lapsed leases and its verdict, something else happens."""
+
+    meanwhile: Callable[[], object]
+
+    def reclaim(self, decided: Sequence[Reclaim]) -> list[bool]:
+        self.meanwhile()
+        return super().reclaim(decided)
+
+
+@pytest.mark.parametrize("body", ["sound", "damaged"])
+def test_of_two_dispatchers_that_judge_a_lease_one_tells(body: str, doors: Doors, told: list[str]) -> None:
+    job = tasks.noop.using(retry=ONE).enqueue()
+    (claim,) = doors.worker().take().claims
+    if body == "damaged":
+        doors.client.hset(doors.keys("bodies"), claim.raw_id, b"\x01damaged")
+    doors.clock.turn(doors.config.worker.lease_us)
+    slow = Overtaken(doors.shard, doors.config.dispatcher)
+    quick = Dispatcher(doors.shard, doors.promotion)
+    slow.meanwhile = quick.promote
+    Dispatcher(doors.shard, slow).promote()
+    assert told == [job.id]
+    found = get_job(told[0])
+    assert found is not None and found.state == "dead"
+
+
+def test_a_dispatcher_that_finds_a_lease_settled_tells_nothing(doors: Doors, told: list[str]) -> None:
+    job = tasks.noop.using(retry=ONE).enqueue()
+    worker = doors.worker()
+    (claim,) = worker.take().claims
+    doors.clock.turn(doors.config.worker.lease_us)
+    slow = Overtaken(doors.shard, doors.config.dispatcher)
+    slow.meanwhile = lambda: worker.settle(claim, Settle.ACKNOWLEDGE)
+    Dispatcher(doors.shard, slow).promote()
+    assert told == []
+    assert job.refresh().state == "gone"

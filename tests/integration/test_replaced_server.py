@@ -1,0 +1,151 @@
+"""A server that is demoted, replaced, flushed or reached by TCP: producers and commands go on with what is there now.
+
+The server's name is a symbolic link to its socket: changing it is what a failover does to a host name, while
+connections that are open stay with the old server.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from django_delayq.exceptions import StoreRejected
+from django_delayq.private_redis import PrivateRedis
+from tests.app import tasks
+from tests.doors import SECOND, Doors
+from tests.processes import Processes
+
+
+class Name:
+    """A name that leads to one of several servers."""
+
+    def __init__(self, link: Path) -> None:
+        self._link = link
+        self.url = f"unix://{link}"
+
+    def lead_to(self, server: PrivateRedis) -> None:
+        """Lead there from now on, in one step."""
+        new = self._link.with_suffix(".new")
+        new.symlink_to(server.socket)
+        new.replace(self._link)
+
+
+def demote(server: PrivateRedis) -> None:
+    """Make it a replica of nobody there: it stays reachable and takes no writes."""
+    with server.client() as client:
+        client.replicaof("127.0.0.1", 1)
+
+
+@pytest.fixture
+def name(tmp_path: Path) -> Name:
+    return Name(tmp_path / "name.sock")
+
+
+@pytest.fixture
+def two(start_redis: Callable[..., PrivateRedis], name: Name) -> tuple[PrivateRedis, PrivateRedis]:
+    """Two servers; the name leads to the first."""
+    old, new = start_redis(), start_redis()
+    name.lead_to(old)
+    return old, new
+
+
+@pytest.fixture
+def doors(two: Any, name: Name) -> Iterator[Doors]:
+    opened = Doors(name.url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def processes(tmp_path: Path, delayq_settings: Any) -> Iterator[Processes]:
+    with Processes(tmp_path, delayq_settings) as started:
+        yield started
+
+
+# Demoted
+
+
+def test_a_producer_refused_by_a_demoted_server_looks_for_the_new_one(
+    doors: Doors, two: tuple[PrivateRedis, PrivateRedis], name: Name
+) -> None:
+    old, new = two
+    doors.add()
+    demote(old)
+    name.lead_to(new)
+    with pytest.raises(StoreRejected) as caught:
+        doors.add()
+    assert caught.value.code == "READONLY" and not caught.value.maybe_accepted
+    raw_id = doors.add()
+    with new.client() as client:
+        assert client.hkeys(doors.keys("bodies")) == [raw_id]
+
+
+def test_a_worker_and_a_dispatcher_refused_by_a_demoted_server_look_for_the_new_one(
+    doors: Doors, two: tuple[PrivateRedis, PrivateRedis], name: Name
+) -> None:
+    old, new = two
+    worker = doors.worker()
+    assert not worker.take().claims
+    demote(old)
+    name.lead_to(new)
+    with pytest.raises(StoreRejected):
+        worker.take()
+    raw_id = doors.add(delay=SECOND)
+    doors.clock.turn(SECOND)
+    assert doors.promote().moved == 1
+    # The dispatcher shares the worker's pool here; in a process of its own it is refused first.
+    assert [claim.raw_id for claim in worker.take().claims] == [raw_id]
+    with new.client() as client:
+        client.replicaof("127.0.0.1", 1)
+    with pytest.raises(StoreRejected):
+        doors.promote("default")
+
+
+def test_commands_find_the_new_server(two: tuple[PrivateRedis, PrivateRedis], name: Name, processes: Processes) -> None:
+    old, new = two
+    processes.configure(REDIS=name.url, LEASE=2)
+    processes.dispatcher()
+    processes.worker()
+    tasks.record.after(0.01).enqueue("old")
+    processes.until_runs(1)
+    demote(old)
+    name.lead_to(new)
+    with pytest.raises(StoreRejected):
+        tasks.record.enqueue("refused")
+    tasks.record.after(0.01).enqueue("new")
+    processes.until(lambda: [run["args"] for run in processes.runs()] == [["old"], ["new"]], what="the second run")
+
+
+# Flushed
+
+
+def test_a_queue_that_is_new_after_a_flush_is_served(processes: Processes, client: Redis) -> None:
+    dispatcher, worker = processes.dispatcher(), processes.worker()
+    # Both know one queue then; after the flush there is one again, another.
+    tasks.record.after(0.01).enqueue("before")
+    processes.until_runs(1)
+    client.flushall()
+    job = tasks.record.using(queue="mail", delay=0.01).enqueue("after")
+    [run] = processes.until_runs(1, job.id)
+    assert run["queue"] == "mail"
+    assert (dispatcher.end(), worker.end()) == (0, 0)
+
+
+# By TCP
+
+
+@pytest.mark.parametrize("form", ["url", "parameters"])
+def test_a_worker_drains_by_tcp_without_the_fast_parser(
+    form: str, start_redis: Callable[..., PrivateRedis], processes: Processes
+) -> None:
+    # Where hiredis is installed, it cannot be imported by the worker: found first, and broken.
+    (processes.folder / "hiredis.py").write_text("raise ImportError('hidden')\n")
+    port = start_redis(port=0).port
+    tcp = {"url": f"redis://127.0.0.1:{port}/0", "parameters": {"host": "127.0.0.1", "port": port}}
+    processes.configure(REDIS=tcp[form])
+    job = tasks.record.enqueue(1)
+    assert processes.start("run_worker", "--drain").wait() == 0
+    assert [run["id"] for run in processes.runs()] == [job.id]
+    assert job.refresh().state == "gone"
