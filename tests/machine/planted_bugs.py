@@ -120,7 +120,12 @@ MORE = [
         "if true then held",
     ),
     at("a large job is claimed among others", EXCHANGE, "has(found[i].member, LARGE) or"),
-    at("strict order is that of rank", EXCHANGE, "if sources > 1 and not strict then", "if sources > 1 then"),
+    at(
+        "strict order is that of rank",
+        EXCHANGE,
+        "if #sources > 1 and not strict then\n  table.sort(found",
+        "if #sources > 1 then\n  table.sort(found",
+    ),
     at("an ended job stays running", EXCHANGE, "if #ended > 0 then redis.call('HDEL', running, unpack(ended)) end"),
     at("an acknowledged job keeps its attempts", EXCHANGE, "redis.call('HDEL', attempts, unpack(done))"),
     at("the id of a dead letter is a new job", ENQUEUE, " and redis.call('HEXISTS', dead_bodies, id) == 0"),
@@ -142,7 +147,7 @@ MORE = [
         ),
     ),
     at("the head start is for everybody", PRELUDE, "if has(member, DELAYED) then rank", "if true then rank"),
-    at("an earlier due time does not ring", PRELUDE, "earliest < tonumber(wake)", "earliest > tonumber(wake)"),
+    at("an earlier due time does not ring", PRELUDE, "if earliest < (tonumber", "if earliest > (tonumber"),
     at("a dead letter keeps its attempts", PRELUDE, "  redis.call('HDEL', attempts, id)\n"),
     at(
         "a crash is no suspicion",
