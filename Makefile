@@ -2,6 +2,7 @@
 #
 #   make test                     set up .venv and pass all tests          ARGS="-k promote -x" goes to pytest
 #   make demo [SECONDS=8]         the example project, until Ctrl-C or for so many seconds
+#   make chaos                    the long storms, about 3 hours           ARGS="-k kills" is one of them
 #   make lint                     formatting, style, import floors, types
 #   make clean                    remove what the targets above made
 #
@@ -54,7 +55,8 @@ example-test: $(VENV)/.installed
 unit: $(VENV)/.installed
 	$(bin)/python -m pytest tests/$@ $(ARGS)
 
-# The long forms, with what the suite leaves out.
+# The long forms, with what the suite leaves out. Storms print their seed; DELAYQ_CHAOS_SEED repeats one. Sizes, and so
+# parts, by DELAYQ_CHAOS_KILLS and _JOBS, _RESTARTS, _MINUTES (of mixed faults), _POISON (of each kind), _SOAK (minutes).
 machine chaos: export DELAYQ_MACHINE_EXAMPLES ?= 5000
 machine chaos: $(VENV)/.installed
 	$(bin)/python -m pytest tests/$@ -m "slow or not slow" $(ARGS)

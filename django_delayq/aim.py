@@ -30,7 +30,7 @@ class Aim:
 
     def hit(self, late_us: int) -> None:
         """Learn from a promotion that found a job due."""
-        self._lead_us = min(_LONGEST_US, self._lead_us + _MORE * min(late_us, _LONGEST_US))
+        self._lead_us = min(_LONGEST_US, self._lead_us + _MORE * min(max(0, late_us), _LONGEST_US))
 
     def early(self) -> None:
         """Learn from a promotion that came before its time."""

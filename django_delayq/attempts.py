@@ -13,7 +13,7 @@ _HEAD = struct.Struct(">HB")
 _SUSPECT = 1
 #: Attempts told in full; older ones keep their number only.
 HISTORY = 20
-#: Longest error text stored of the last attempt, and of each earlier one.
+#: Longest error text stored of the last attempt, and of each earlier one, in bytes as they are stored.
 LAST_ERROR, EARLIER_ERROR = 8 * 1024, 1024
 
 
@@ -67,16 +67,28 @@ class Attempts:
             return NO_ATTEMPTS
         ended, bits = _HEAD.unpack_from(record)
         try:
-            history = tuple(entry for entry in json.loads(record[_HEAD.size :] or b"[]") if isinstance(entry, dict))
-        except (ValueError, TypeError, RecursionError):
+            history = tuple(map(_known, json.loads(record[_HEAD.size :] or b"[]")))
+        except (ValueError, TypeError, AttributeError, RecursionError):
             history = ()
         return cls(ended=ended, suspect=bool(bits & _SUSPECT), history=history)
 
 
+#: What an entry of the history holds.
+_ENTRY: dict[str, Any] = {"worker": str, "started_us": int, "ended_us": int | None, "ending": str, "error": str}
 NO_ATTEMPTS = Attempts()
+
+
+def _known(entry: Any) -> dict[str, Any]:
+    """Return what `add` writes of an entry; what else somebody put there, however deep, is dropped."""
+    return {name: value for name, value in entry.items() if name in _ENTRY and isinstance(value, _ENTRY[name])}
 
 
 def _cut(text: str, limit: int) -> str:
     """Keep the end of a text that is too long: in a traceback that is where the error stands."""
     text = str(text)
-    return text if len(text) <= limit else "…" + text[-limit + 1 :]
+    # Far more than fits is never encoded; "…" and its like take six bytes each.
+    if len(text) > limit:
+        text = "…" + text[-limit + 6 :]
+    while (size := len(json.dumps(text)) - 2) > limit:
+        text = "…" + text[len(text) - len(text) * limit // size + 6 :]
+    return text

@@ -2,44 +2,25 @@
 
 A fixed head (format, priority, flags, queue, task) that every version can read, then JSON: [args, kwargs, options],
 without what equals its default. JSON is written with ASCII escapes, so that lone surrogates and NUL come back as they
-were.
+were. A signed body has the top bit of its format set and a signature behind the JSON (`seal.py`).
 """
 
 import json
-import math
-import re
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from django_delayq.exceptions import BadBody, NewerBody, PayloadNotSerializable, PayloadTooLarge
+from django_delayq.exceptions import BadBody, NewerBody, PayloadTooLarge
 from django_delayq.job import LARGE_BODY, MAX_PRIORITY, Flag, Job
 from django_delayq.retry import RetryPolicy
 
 FORMAT = 1
-#: Containers within containers that arguments may have.
-MAX_DEPTH = 64
+#: Containers within containers: what `payload` let through when it was enqueued has no more.
+_MAX_DEPTH = 64
+#: Bit of the format byte that says: a signature of so many bytes follows. Not a flag: members do not change by it.
+SIGNED, SIGNATURE = 0x80, 32
 #: What format 1 leaves out; it stays what it is when the default of new jobs changes.
 _DEFAULT_RETRY = RetryPolicy(max_attempts=5, base=2, cap=3_600, on_error=True)
-#: Python refuses to print or read integers of more than 4,300 digits.
-_MAX_INTEGER_BITS = 13_000
-#: Values in the largest payload there can be: each takes two bytes.
-_MAX_VALUES = 4 * 1024 * 1024
-_SURROGATE_PAIR = re.compile("[\\ud800-\\udbff][\\udc00-\\udfff]")
-_SCALARS = (str, int, bool, type(None))
-#: What people try to send, and what to send instead.
-_HINTS = {
-    "tuple": "use a list",
-    "set": "use a list",
-    "frozenset": "use a list",
-    "datetime": "send value.isoformat()",
-    "date": "send value.isoformat()",
-    "timedelta": "send value.total_seconds()",
-    "Decimal": "send str(value)",
-    "UUID": "send str(value)",
-    "bytes": "send base64 text",
-    "SafeString": "send value + ''",
-}
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False, allow_nan=False).encode
 
 
@@ -59,55 +40,10 @@ class Head:
         return raw_id + bytes((MAX_PRIORITY - self.priority, self.flags))
 
 
-def check_payload(value: Any, path: str, *, depth: int = 0, above: Any = None, budget: list[int] | None = None) -> None:
-    """Raise `PayloadNotSerializable`, naming its path, for what JSON cannot carry exactly; `PayloadTooLarge`."""
-    kind = type(value)
-    # A few lists that hold one another can stand for more values than there is memory.
-    budget = [_MAX_VALUES] if budget is None else budget
-    budget[0] -= 1
-    if budget[0] < 0:
-        raise PayloadTooLarge(
-            f"{path:.200} has more than {_MAX_VALUES:,} values; store them elsewhere and pass a reference"
-        )
-    if kind in _SCALARS:
-        if kind is str and not value.isascii() and _SURROGATE_PAIR.search(value):
-            raise PayloadNotSerializable(f"{path} has a surrogate pair, which JSON would join; decode the text first")
-        if kind is int and value.bit_length() > _MAX_INTEGER_BITS:
-            raise PayloadTooLarge(f"{path} is an integer of more than 4,000 digits; send it as hexadecimal text")
-        return
-    if kind is float:
-        if not math.isfinite(value):
-            raise PayloadNotSerializable(f"{path} is {value!r}, which JSON does not have; send None or a string")
-        return
-    if kind is not list and kind is not dict:
-        raise PayloadNotSerializable(f"{path} is a {kind.__name__}, which JSON cannot carry unchanged; {_hint(value)}")
-    if depth >= MAX_DEPTH:
-        while above is not None:
-            above, other = above
-            if other is value:
-                raise PayloadNotSerializable(
-                    f"{path:.200} … contains itself, which JSON cannot carry; send a copy or a reference"
-                )
-        raise PayloadTooLarge(
-            f"{path:.200} … is nested deeper than {MAX_DEPTH} levels; send a flatter value or a reference"
-        )
-    above = (above, value)
-    if kind is list:
-        for index, item in enumerate(value):
-            check_payload(item, f"{path}[{index}]", depth=depth + 1, above=above, budget=budget)
-        return
-    for key, item in value.items():
-        if type(key) is not str:
-            raise PayloadNotSerializable(
-                f"{path} has a key of type {type(key).__name__}; JSON objects have str keys: convert it with str()"
-            )
-        check_payload(item, f"{path}[{key!r:.80}]", depth=depth + 1, above=above, budget=budget)
-
-
 def encode(job: Job, *, max_payload: int) -> tuple[Job, bytes]:
     """Return the job with its flags completed, and its body.
 
-    Arguments are checked by `check_payload` before. Raises `PayloadTooLarge` above `max_payload` bytes.
+    Arguments are checked by `payload.check_payload` before. Raises `PayloadTooLarge` above `max_payload` bytes.
     """
     payload: list[Any] = [job.args, job.kwargs, _options(job)]
     while payload and not payload[-1]:
@@ -148,10 +84,15 @@ def decode(body: bytes | None, *, raw_id: bytes, shard: int) -> Job:
     if body is None:
         raise BadBody("the stored body is missing")
     head = decode_head(body)
-    if body[0] > FORMAT:
-        raise NewerBody(f"the job was stored in format {body[0]}, this process reads up to {FORMAT}; update it")
+    if is_newer(body):
+        number = body[0] & ~SIGNED
+        raise NewerBody(f"the job was stored in format {number}, this process reads up to {FORMAT}; update it")
     try:
-        payload = json.loads(body[head.size :])
+        text = body[head.size : -SIGNATURE] if body[0] & SIGNED else body[head.size :]
+        payload = json.loads(text)
+        # Counted first: few payloads have so many brackets, and none that was checked when enqueued is so deep.
+        if text.count(b"[") + text.count(b"{") > _MAX_DEPTH:
+            _check_depth(payload, _MAX_DEPTH + 2)
         if type(payload) is not list:
             raise BadBody("the stored body is damaged: its arguments are no list")
         args, kwargs, options = _completed(payload)
@@ -178,6 +119,15 @@ def decode(body: bytes | None, *, raw_id: bytes, shard: int) -> Job:
     )
 
 
+def _check_depth(value: Any, left: int) -> None:
+    """Raise ValueError for what is nested deeper: pickling it for a process of its own, or printing it, would fail."""
+    if isinstance(value, list | dict):
+        if not left:
+            raise ValueError("nested too deep")
+        for item in value if isinstance(value, list) else value.values():
+            _check_depth(item, left - 1)
+
+
 def _completed(payload: Any) -> tuple[Any, Any, Any]:
     """Return args, kwargs and options with what was left out for being empty."""
     missing: list[Any] = [[], {}, {}][len(payload) :]
@@ -185,8 +135,18 @@ def _completed(payload: Any) -> tuple[Any, Any, Any]:
     return args, kwargs, options
 
 
+def is_newer(body: bytes) -> bool:
+    """Whether a body is of a format that a later release made."""
+    return bool(body) and body[0] & ~SIGNED > FORMAT
+
+
+def unsigned(body: bytes) -> bytes:
+    """Return the same body without its signature, if it has one."""
+    return bytes((body[0] & ~SIGNED,)) + body[1:-SIGNATURE] if body and body[0] & SIGNED else body
+
+
 def with_queue(body: bytes, queue: str) -> bytes:
-    """Return the same body for another queue."""
+    """Return the same body for another queue. One that is signed goes through `Seal.rewritten`."""
     name = queue.encode("utf-8", "surrogatepass")
     return b"".join((body[:3], bytes((len(name),)), name, body[4 + body[3] :]))
 
@@ -222,7 +182,8 @@ def _read_options(options: dict[str, Any]) -> tuple[RetryPolicy, int | None, int
         )
     timeout_us, hard_timeout_us, key = options.get("t"), options.get("h"), options.get("k")
     for number in (timeout_us, hard_timeout_us):
-        if number is not None and type(number) is not int:
+        # As a float of seconds it has to be a number, in the worker's heartbeats too.
+        if number is not None and (type(number) is not int or not 0 <= number < 2**1000):
             raise ValueError("a time limit must be whole microseconds")
     if key is not None and type(key) is not str:
         raise ValueError("a key must be text")
@@ -231,14 +192,3 @@ def _read_options(options: dict[str, Any]) -> tuple[RetryPolicy, int | None, int
 
 def _whole_us(span: Any) -> int:
     return int(span // timedelta(microseconds=1))
-
-
-def _hint(value: Any) -> str:
-    name = type(value).__name__
-    if hasattr(value, "_meta") and hasattr(value, "pk"):
-        return "send its primary key (value.pk)"
-    if name in _HINTS:
-        return _HINTS[name]
-    if isinstance(value, (str, int)):
-        return "convert it with str() or int(), or send value.value of an enum"
-    return "convert it to str, int, float, bool, None, list or dict"

@@ -89,6 +89,7 @@ _KEYS: dict[str, tuple[str, str, Callable[[str, Any], Any]]] = {
     "PREFIX": ("", "prefix", _prefix),
     "SHARDS": ("", "shards", _number(1, 1000)),
     "ENQUEUE_TIMEOUT": ("", "enqueue_timeout", _timeout),
+    "SIGN": ("", "sign", _truth),
     "QUEUES": ("tasks", "queues", _queues),
     "TASK_MODULES": ("tasks", "task_modules", _modules),
     "ON_COMMIT": ("tasks", "on_commit", _truth),
@@ -179,7 +180,8 @@ def drop_config() -> None:
 
 
 def _setting_changed(*, setting: str, **_: Any) -> None:
-    if setting in ("DELAYQ", "CACHES"):
+    # Keys are derived from the secrets once.
+    if setting in ("DELAYQ", "CACHES", "SECRET_KEY", "SECRET_KEY_FALLBACKS"):
         drop_config()
 
 

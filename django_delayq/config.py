@@ -99,6 +99,8 @@ class Config:
     shards: int = 1
     #: Seconds a producer's call may take in all.
     enqueue_timeout: float = 5.0
+    #: Sign bodies, and run none that is not signed.
+    sign: bool = False
     tasks: TaskConfig = field(default_factory=TaskConfig)
     dispatcher: DispatcherConfig = field(default_factory=DispatcherConfig)
     worker: WorkerConfig = field(default_factory=WorkerConfig)

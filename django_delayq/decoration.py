@@ -3,17 +3,43 @@
 import inspect
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, ParamSpec, TypeVar, overload
 
 from django.core.exceptions import ImproperlyConfigured
+from django.views.decorators.debug import sensitive_variables
 
 from django_delayq import registry
 from django_delayq.clock import duration_us
+from django_delayq.redaction import Sensitive, check_sensitive
 from django_delayq.retry import RetryPolicy
 from django_delayq.task import Task
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class SensitiveTask(Task[P, R]):
+    """A task whose arguments stay out of Django's error reports: frames below these methods show no variables.
+
+    A class of its own, so that other tasks pay nothing for it.
+    """
+
+    @sensitive_variables()
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function, here and now."""
+        return self.code(*args, **kwargs)
+
+    @cached_property
+    def code(self) -> Callable[P, R]:
+        """What a worker calls: of the function's own frames, reports hide the sensitive parameters only."""
+        return sensitive_variables(*(() if isinstance(self.sensitive, bool) else self.sensitive))(self.func)
+
+    job = sensitive_variables()(Task.job)
+    enqueue = sensitive_variables()(Task.enqueue)
+    aenqueue = sensitive_variables()(Task.aenqueue)
+    enqueue_many = sensitive_variables()(Task.enqueue_many)
+    _draft = sensitive_variables()(Task._draft)
 
 
 @overload
@@ -32,6 +58,7 @@ def delayed_task(
     aliases: Sequence[str] = ...,
     already_done: Callable[..., bool] | None = ...,
     on_commit: bool | None = ...,
+    sensitive: Sensitive | Sequence[str] = ...,
 ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
 
@@ -48,20 +75,24 @@ def delayed_task(
     aliases: Sequence[str] = (),
     already_done: Callable[..., bool] | None = None,
     on_commit: bool | None = None,
+    sensitive: Sensitive | Sequence[str] = (),
 ) -> Any:
     """Register a function as a task, with the options its jobs get unless `using()` says otherwise.
 
     `name`: what jobs call it, its import path by default; `aliases`: former names, so that waiting jobs survive a
     renaming. `already_done`: asked with the job's arguments when it comes back from a crash or lost lease; true
-    acknowledges it without running it again. Raises ImproperlyConfigured for what a worker could not find or run, and
-    where the name is taken; ValueError and TypeError for options that could not work.
+    acknowledges it without running it again. `sensitive`: names of parameters whose values nobody is shown, True for
+    all: not in the admin, logs, reprs, and Django's error reports. (They stand in Redis as they are, and what your code
+    writes into an exception's message is stored and logged as it is.) Raises ImproperlyConfigured for what a worker
+    could not find or run, and where the name is taken; ValueError and TypeError for options that could not work.
     """
 
     def decorate(func: Callable[P, R]) -> Task[P, R]:
         _check_function(func, named=name is not None)
         _check_names(name, aliases)
         _check_already_done(already_done)
-        task = Task(
+        hidden = check_sensitive(func, sensitive)
+        task = (SensitiveTask if hidden else Task)(
             func=func,
             name=name or f"{func.__module__}.{func.__qualname__}",
             queue=queue,
@@ -72,6 +103,7 @@ def delayed_task(
             aliases=tuple(aliases),
             already_done=already_done,
             on_commit=on_commit,
+            sensitive=hidden,
         )
         registry.register(task)
         return task

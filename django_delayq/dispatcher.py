@@ -9,8 +9,7 @@ from time import monotonic
 
 from django_delayq import registry
 from django_delayq.aim import Aim
-from django_delayq.exceptions import NewerBody
-from django_delayq.outcome import Decision, Ending, Outcome, Settle, decide
+from django_delayq.outcome import Decision, Ending, Outcome, Settle, decide, ending_of
 from django_delayq.retry import RetryPolicy
 from django_delayq.signals import announce, job_dead_lettered, logger
 from django_delayq.store.promotion import Lapsed, Promoted, Promotion, Reclaim
@@ -103,10 +102,7 @@ def _judgement(item: Lapsed) -> tuple[Outcome, Decision]:
         ending, policy = Ending.LAPSED, item.job.retry
         error = f"The worker {item.worker} did not finish and its lease lapsed: killed, frozen, or cut off."
     else:
-        ending, policy = (
-            Ending.NEWER if isinstance(item.fault, NewerBody) else Ending.UNREADABLE,
-            RetryPolicy(),
-        )
+        ending, policy = ending_of(item.fault), RetryPolicy()
         error = str(item.fault)
     outcome = Outcome(ending=ending, error=error)
     return outcome, decide(outcome, policy, attempt=item.attempts.ended + 1, jitter=random.random())

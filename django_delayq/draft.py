@@ -1,6 +1,6 @@
 """Draft: a job that is not sent yet, with the time it asks for."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from django_delayq.codec import encode, with_flags
 from django_delayq.job import Flag, Job
@@ -11,7 +11,7 @@ class Draft:
     """A job and its body as they will be sent."""
 
     job: Job
-    body: bytes
+    body: bytes = field(repr=False)
     #: µs after the call; None: no delay asked for.
     delay_us: int | None = None
     #: µs since the epoch; None: no moment asked for.

@@ -65,6 +65,10 @@ class BadBody(DelayQError):
     """The stored body of a job cannot be read."""
 
 
+class BadSignature(BadBody):
+    """The stored body of a job is not signed, or not by this project for this job."""
+
+
 class NewerBody(BadBody):
     """The job was stored by a newer version of django_delayq."""
 

@@ -14,9 +14,9 @@ from django.db import close_old_connections, connections, reset_queries
 from django_delayq import current, registry
 from django_delayq.clock import SECOND_US
 from django_delayq.conf import get_config
-from django_delayq.exceptions import DeadLetterNow, DelayQError, NewerBody, RetryLater, TaskTimeout
+from django_delayq.exceptions import DeadLetterNow, DelayQError, RetryLater, TaskTimeout
 from django_delayq.job import Claim, Job
-from django_delayq.outcome import Ending, Outcome
+from django_delayq.outcome import Ending, Outcome, ending_of
 from django_delayq.signals import announce, job_started
 from django_delayq.time_limit import TimeLimit
 
@@ -32,8 +32,7 @@ def run(claim: Claim) -> Outcome:
     """
     job = claim.job
     if job is None:
-        ending = Ending.NEWER if isinstance(claim.fault, NewerBody) else Ending.UNREADABLE
-        return Outcome(ending=ending, error=str(claim.fault))
+        return Outcome(ending=ending_of(claim.fault), error=str(claim.fault))
     task = registry.find(job.task)
     if task is None:
         return Outcome(ending=Ending.UNKNOWN_TASK, error=f"No task is registered as {job.task!r} in this worker.")
@@ -58,7 +57,7 @@ def _run(task: Any, claim: Claim, job: Job) -> Outcome:
         announce(job_started, task, job=job, attempt=claim.attempt, recovered=claim.attempts.suspect)
         if claim.attempts.suspect and task.already_done is not None and task.already_done(*job.args, **job.kwargs):
             return _SUCCEEDED
-        _call(task.func, job)
+        _call(task.code, job)
         return _SUCCEEDED
     except BaseException as error:
         # BaseException: sys.exit() in a task ends the task, not the worker.

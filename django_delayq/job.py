@@ -54,8 +54,9 @@ class Job:
     task: str
     queue: str
     priority: int = 0
-    args: list[Any] = field(default_factory=list)
-    kwargs: dict[str, Any] = field(default_factory=dict)
+    # Not in the repr: jobs are logged and shown in error reports.
+    args: list[Any] = field(default_factory=list, repr=False)
+    kwargs: dict[str, Any] = field(default_factory=dict, repr=False)
     retry: RetryPolicy = RetryPolicy()
     #: Seconds as µs after which TaskTimeout is raised in the task; None: no limit.
     timeout_us: int | None = None

@@ -23,6 +23,8 @@ class Leases:
         self._lock = threading.Lock()
         #: lease -> (claim, monotonic moment until which it is trusted)
         self._held: dict[bytes, tuple[Claim, float]] = {}
+        #: Leases whose outcome is on its way: the exchange tells whether they were lost.
+        self._settling: set[bytes] = set()
         self._stopped = False
 
     def step(self) -> float | None:
@@ -52,11 +54,17 @@ class Leases:
             for claim in claims:
                 self._held[claim.lease] = (claim, claim.sent_at + self._lease * _TRUST)
 
+    def settling(self, leases: Iterable[bytes]) -> None:
+        """Hand the outcomes of these in: a heartbeat that arrives after them finds no lease, and nothing is lost."""
+        with self._lock:
+            self._settling.update(leases)
+
     def drop(self, leases: Iterable[bytes]) -> None:
         """Hold these no longer."""
         with self._lock:
             for lease in leases:
                 self._held.pop(lease, None)
+                self._settling.discard(lease)
 
     def beat(self) -> frozenset[bytes]:
         """Push on the leases of jobs that are within their hard time limit; returns and drops those that are lost.
@@ -73,6 +81,7 @@ class Leases:
             for claim in due:
                 if claim.lease in self._held:
                     self._held[claim.lease] = (claim, now + self._lease * _TRUST)
+            lost = frozenset(lease for lease in lost if lease in self._held and lease not in self._settling)
         for claim in due:
             if claim.lease in lost:
                 logger.warning("Job %s: lease lost, it is tried again elsewhere while it still runs here", claim.id)

@@ -169,7 +169,7 @@ def enqueue_many(
 def _from_now(handle: JobHandle) -> JobHandle:
     """Let the delay of a draft count from the call that enqueues it."""
     if not isinstance(handle, JobHandle) or handle.draft is None:
-        raise TypeError(f"enqueue_many() takes jobs made with task.job(…), got {handle!r:.100}")
+        raise TypeError(f"enqueue_many() takes jobs made with task.job(…), got {type(handle).__name__}")
     handle.draft = replace(handle.draft, called_at=monotonic())
     return handle
 

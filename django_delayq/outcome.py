@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from django_delayq.clock import SECOND_US
+from django_delayq.exceptions import BadSignature, NewerBody
 from django_delayq.retry import RetryPolicy
 
 #: Wait of a job this worker's code does not fit (unknown task, other arguments, newer version): a deploy may be under
@@ -28,7 +29,15 @@ class Ending(StrEnum):
     UNFIT = "arguments do not fit"
     NEWER = "newer version"
     UNREADABLE = "unreadable"
+    BAD_SIGNATURE = "bad_signature"
     UNSTARTED = "unstarted"
+
+
+def ending_of(fault: Exception | None) -> Ending:
+    """Return how an attempt ends whose body could not be read."""
+    if isinstance(fault, NewerBody):
+        return Ending.NEWER
+    return Ending.BAD_SIGNATURE if isinstance(fault, BadSignature) else Ending.UNREADABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +76,8 @@ class Decision:
     suspect: bool = False
 
 
+#: What no further attempt would mend.
+_FINAL = frozenset({Ending.ASKED_DEAD, Ending.UNREADABLE, Ending.BAD_SIGNATURE})
 _ACKNOWLEDGE = Decision(settle=Settle.ACKNOWLEDGE)
 _DEAD_LETTER = Decision(settle=Settle.DEAD_LETTER)
 _RELEASE = Decision(settle=Settle.RELEASE)
@@ -79,7 +90,7 @@ def decide(outcome: Outcome, policy: RetryPolicy, *, attempt: int, jitter: float
         return _ACKNOWLEDGE
     if ending is Ending.UNSTARTED:
         return _RELEASE
-    if ending in (Ending.ASKED_DEAD, Ending.UNREADABLE) or attempt >= policy.max_attempts:
+    if ending in _FINAL or attempt >= policy.max_attempts:
         return _DEAD_LETTER
     suspect = ending in (Ending.CRASHED, Ending.LAPSED)
     match ending:

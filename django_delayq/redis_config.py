@@ -42,7 +42,7 @@ class RedisConfig:
     #: Parameters of the client library's connection.
     parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
     #: Called at connect time; returns any form of the setting.
-    factory: Callable[[], Any] | None = None
+    factory: Callable[[], Any] | None = field(default=None, repr=False)
     #: Where it leads, for people: no user, no password.
     place: str = ""
 

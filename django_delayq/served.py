@@ -1,19 +1,25 @@
 """Served: the queues one worker serves on one shard, and their bells."""
 
+import contextlib
+from collections.abc import Iterator
+from time import monotonic
+
+from django_delayq.exceptions import StoreError
 from django_delayq.store.shard import Shard
-from django_delayq.store.waker import Waker
 
 
 class Served:
     """Named queues in strict order, or all there are."""
 
-    def __init__(self, shard: Shard, waker: Waker, chosen: tuple[str, ...]) -> None:
+    def __init__(self, shard: Shard, chosen: tuple[str, ...]) -> None:
         self._shard = shard
-        self._waker = waker
+        self._waker = shard.waker()
         #: Strictly in this order; else the best rank of all first.
         self.strict = bool(chosen)
         self.queues = chosen
         self._outdated = False
+        #: A bell may have rung unheard: the worker asks. Only an answer shows that Redis is back, too.
+        self.missed = False
 
     @property
     def bells(self) -> list[str]:
@@ -22,9 +28,37 @@ class Served:
         # The nameless bell tells of queues this worker has not heard of.
         return bells if self.strict else [*bells, self._shard.keys("bell")]
 
-    def heard(self, bell: str) -> None:
-        """Take down which bell rang: the nameless one says that a queue has its first job."""
+    def listen(self, *, wanted: bool) -> int:
+        """Have the bells listened to where that is wanted; returns the socket to wait on, or -1."""
+        if wanted:
+            with self._unless_missed():
+                self._waker.listen(self.bells, now=monotonic())
+        return self._waker.fileno()
+
+    def hear(self, *, wanted: bool) -> bool:
+        """Take a bell down and return whether it tells of work; one that is not wanted is rung again for others."""
+        with self._unless_missed():
+            bell = self._waker.take()
+        if bell is None:
+            return False
+        if not wanted:
+            self._waker.ring(bell)
+            return False
+        # The nameless one says that a queue has its first job.
         self._outdated = self._outdated or (not self.strict and bell == self._shard.keys("bell"))
+        return True
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._waker.close()
+
+    @contextlib.contextmanager
+    def _unless_missed(self) -> Iterator[None]:
+        try:
+            yield
+        except StoreError:
+            self.missed = True
+            raise
 
     def counted(self, number: int, *, flushed: bool) -> bool:
         """Compare with the number of queues there are; true where this worker may know others.

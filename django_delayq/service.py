@@ -24,6 +24,8 @@ logger = logging.getLogger("django_delayq")
 _SELECT_LIMIT = 1024
 #: Wait after the first failed step, and the longest, in seconds.
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
+#: Seconds of one sleep at most: what a part says may come from Redis, and select() raises beyond its own limit.
+_LONGEST_SLEEP = 3_600.0
 
 
 def process_name() -> str:
@@ -64,9 +66,10 @@ class Part(Protocol):
 class Service:
     """The loop around one part."""
 
-    def __init__(self, part: Part, *, name: str) -> None:
+    def __init__(self, part: Part, *, name: str, longest_wait: float = _LONGEST_WAIT) -> None:
         self.part = part
         self.name = name
+        self._longest_wait = min(_LONGEST_WAIT, longest_wait)
         #: Set after each step, for tests that wait for one.
         self.stepped = threading.Event()
         #: Set when the loop is over.
@@ -129,7 +132,7 @@ class Service:
         if not self._failures:
             logger.warning(sentence, self.name, error)
         self._failures += 1
-        ceiling = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(self._failures - 1, 10))
+        ceiling = min(self._longest_wait, _FIRST_WAIT * 2 ** min(self._failures - 1, 10))
         return float(ceiling * (0.5 + random.random() / 2))
 
     def _unheard(self, sentence: str, error: Exception) -> float:
@@ -138,7 +141,7 @@ class Service:
         return self._failed(sentence, error)
 
     def _wait(self, delay: float) -> None:
-        until = monotonic() + delay
+        until = monotonic() + min(delay, _LONGEST_SLEEP)
         while True:
             try:
                 bell = self.part.listen() if not self._failures else -1

@@ -11,6 +11,8 @@ from typing import Any
 from django.dispatch import Signal
 
 logger = logging.getLogger("django_delayq")
+#: Longest text that one argument puts into a log line, and longest line.
+_LONGEST_ARGUMENT, _LONGEST_LINE = 1_000, 4_000
 
 #: Sent by the enqueueing process after Redis accepted the job: `job`.
 job_enqueued = Signal()
@@ -34,7 +36,8 @@ def announce(signal: Signal, sender: Any, **facts: Any) -> None:
         return
     for receiver, answer in signal.send_robust(sender, **facts):
         if isinstance(answer, Exception):
-            logger.error("A receiver of a signal failed: %r", receiver, exc_info=answer)
+            name = getattr(receiver, "__qualname__", type(receiver).__qualname__)
+            logger.error("A receiver of a signal failed: %s", name, exc_info=answer)
 
 
 def _log_enqueued(sender: Any, job: Any, **_: Any) -> None:
@@ -79,6 +82,40 @@ def last_line(text: str) -> str:
     return f"{lines[-1][:300] if lines else ''!r}"
 
 
+def keep_to_one_line(record: logging.LogRecord) -> bool:
+    """Write out the control characters of a record's message and cap it; for every record of the package's logger.
+
+    Names of tasks, queues and workers come from Redis, texts of errors from servers and users: none may begin a line of
+    its own, or move a terminal's cursor.
+    """
+    if isinstance(record.args, tuple):
+        record.args = tuple(_capped(argument) for argument in record.args)
+    message = record.getMessage()
+    if not message.isprintable() or len(message) > _LONGEST_LINE:
+        record.msg, record.args = _printable(message)[:_LONGEST_LINE], None
+    return True
+
+
+class LogFormatter(logging.Formatter):
+    """Format as ever, but indent tracebacks: none of their lines can pass for a record."""
+
+    def formatException(self, ei: Any) -> str:
+        """Return the traceback with each line indented and its control characters written out."""
+        return "\n".join(f"    {_printable(line)}" for line in super().formatException(ei).split("\n"))
+
+
+def _capped(argument: Any) -> Any:
+    text = str(argument) if isinstance(argument, str | Exception) else ""
+    return text[:_LONGEST_ARGUMENT] + "…" if len(text) > _LONGEST_ARGUMENT else argument
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+logger.addFilter(keep_to_one_line)
 job_enqueued.connect(_log_enqueued, dispatch_uid="django_delayq.log")
 job_started.connect(_log_started, dispatch_uid="django_delayq.log")
 job_finished.connect(_log_finished, dispatch_uid="django_delayq.log")

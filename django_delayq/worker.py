@@ -60,11 +60,10 @@ class Worker:
         self._name = process_name()
         self._claims = door(self._code)
         self._leases = Leases(self._claims.heartbeat, lease_us=config.lease_us)
-        self._waker = shard.waker()
         self._pace = Pace(pool.size)
         #: Called by pool threads to end the loop's sleep; set by whoever runs this part.
         self.wake: Callable[[], object] = lambda: None
-        self._served = Served(shard, self._waker, config.queues)
+        self._served = Served(shard, config.queues)
         self._described = False
         self._ended: deque[tuple[Claim, Outcome]] = deque()
         self._running: dict[bytes, Claim] = {}
@@ -75,7 +74,9 @@ class Worker:
         self._sweep_at = 0.0
         self._stop_by: float | None = None
         # In a thread of its own: heartbeats must not wait for an exchange, nor for user code.
-        self._heartbeats = Service(self._leases, name=f"Heartbeats of {self._name}")
+        # Nor may they sleep off an outage for longer than the lease of what is claimed right after it.
+        longest_wait = config.lease_us / SECOND_US / 3
+        self._heartbeats = Service(self._leases, name=f"Heartbeats of {self._name}", longest_wait=longest_wait)
         threading.Thread(target=self._heartbeats.run, name="delayq-heartbeats", daemon=True).start()
 
     def step(self) -> float | None:
@@ -101,6 +102,8 @@ class Worker:
         try:
             answer = self._claims.exchange(exchange)
         except StaleExchange:
+            # What jobs ended by is handed in again, by another exchange.
+            self._ended.extend((settlement.claim, outcome) for settlement, outcome in settled)
             self._sent = None
             raise
         self._sent = None
@@ -112,20 +115,14 @@ class Worker:
 
     def listen(self) -> int:
         """Listen to the bells while a slot is free and no work is known of."""
-        if self._stop_by is None and not self._hungry and self._pool.held < self._pool.size:
-            self._waker.listen(self._served.bells, now=monotonic())
-        return self._waker.fileno()
+        return self._served.listen(wanted=not self._hungry and self._may_take())
 
     def heard(self) -> None:
         """Take a bell down, or ring it again for somebody who has a slot free."""
-        bell = self._waker.take()
-        if bell is None:
-            return
-        if self._stop_by is None and self._pool.held < self._pool.size:
-            self._hungry = True
-            self._served.heard(bell)
-        else:
-            self._waker.ring(bell)
+        self._hungry = self._served.hear(wanted=self._may_take()) or self._hungry
+
+    def _may_take(self) -> bool:
+        return self._stop_by is None and self._pool.held < self._pool.size
 
     def stop(self) -> None:
         """Claim no more and end when what runs has ended or GRACE is over; called again: give back at once."""
@@ -135,7 +132,7 @@ class Worker:
     def close(self) -> None:
         """Let go of connections and threads."""
         self._heartbeats.stop()
-        self._waker.close()
+        self._served.close()
         self._dispatcher.close()
 
     def _wait(self) -> float | None:
@@ -148,7 +145,7 @@ class Worker:
             return max(0.0, self._stop_by - now)
         # Ask when a slot would wait, else when there is room for a batch worth a round trip.
         room = held < self._pool.size or held <= self._pace.low
-        if room and (self._hungry or now >= self._sweep_at):
+        if room and (self._hungry or self._served.missed or now >= self._sweep_at):
             return None
         waits = [self._sweep_at - now] if room else [self._sweep]
         if self._ended:
@@ -168,6 +165,7 @@ class Worker:
             if outcome.ending is not Ending.UNSTARTED:
                 self._pace.ran(outcome.run_us)
         settled = [(settle(claim, outcome, worker=self._name), outcome) for claim, outcome in ended]
+        self._leases.settling(settlement.claim.lease for settlement, _ in settled)
         exchange = self._claims.prepare(
             queues=self._served.queues,
             want=0 if self._stop_by is not None else self._pace.want(self._pool.held),
@@ -180,7 +178,7 @@ class Worker:
     def _take(self, answer: Answer) -> None:
         # Told with the first exchange; a server that forgot this worker is told again.
         self._described = not answer.first or not self._described
-        self._hungry = answer.more
+        self._hungry, self._served.missed = answer.more, False
         self._sweep_at = monotonic() + self._sweep
         if self._served.counted(answer.queue_count, flushed=answer.first):
             self._hungry = True

@@ -14,6 +14,7 @@ import pytest
 from redis import Redis
 
 from django_delayq.private_redis import PrivateRedis, ServerNotFound, find_server, program_in_wheel
+from tests.processes import Processes
 
 
 def chosen_server() -> Path:
@@ -97,3 +98,16 @@ def delayq_settings(client: Redis, redis_url: str, settings: Any, monkeypatch: p
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "tests.settings")
     settings.DELAYQ = {"REDIS": redis_url}
     return settings
+
+
+@pytest.fixture
+def processes(tmp_path: Path, delayq_settings: Any) -> Iterator[Processes]:
+    """The commands as processes of this test, on the session's emptied server."""
+    with Processes(tmp_path, delayq_settings) as started:
+        yield started
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """A file that jobs wait for; missing at first."""
+    return tmp_path / "gate"

@@ -105,7 +105,11 @@ class Processes:
     def __init__(self, folder: Path, settings: Any) -> None:
         self.folder, self._settings = folder, settings
         self._commands: list[Command] = []
+        self._started = 0
         self._ledger = folder / "ledger"
+        #: The ledger as far as it was read: reading all of it at every look would cost the square of its length.
+        self._events: list[dict[str, Any]] = []
+        self._read_to = 0
         self.configure()
 
     def __enter__(self) -> Self:
@@ -139,14 +143,17 @@ class Processes:
     def start(self, name: str, *options: Any, stdin: int | None = None, **environ: str) -> Command:
         """Start a management command; returns at once."""
         arguments = [name, *map(str, options)]
+        # A copy of the package that this run is about comes before the one beside the tests.
+        given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
         known = {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "process_settings",
-            "PYTHONPATH": os.pathsep.join([str(self.folder), str(ROOT)]),
+            "PYTHONPATH": os.pathsep.join([str(self.folder), *given, str(ROOT)]),
             "PYTHONUNBUFFERED": "1",
             "DELAYQ_TEST_LEDGER": str(self._ledger),
         }
-        log = self.folder / f"command-{len(self._commands)}.log"
+        log = self.folder / f"command-{self._started}.log"
+        self._started += 1
         self._commands.append(Command(arguments, environ={**known, **environ}, log=log, stdin=stdin))
         return self._commands[-1]
 
@@ -173,17 +180,25 @@ class Processes:
             self.until(lambda: listeners(client) > before, what="the dispatcher to listen")
         return dispatcher
 
+    def forget(self, command: Command) -> None:
+        """Leave a command that has ended to itself: its process id may be somebody else's by now."""
+        self._commands.remove(command)
+
     # Watching
 
     def until(self, look: Callable[[], T], *, what: str, patience: float = PATIENCE) -> T:
         """Look until there is something true to see; on failure tell what ledger and processes say."""
         return until(look, what=what, patience=patience, told=self._told)
 
-    def events(self, word: str = "") -> list[dict[str, Any]]:
-        """Return the ledger's lines so far, those with this word."""
-        lines = self._ledger.read_text().splitlines(keepends=True) if self._ledger.exists() else []
-        events = [json.loads(line) for line in lines if line.endswith("\n")]
-        return [event for event in events if not word or event["word"] == word]
+    def events(self, word: str = "", *, start: int = 0) -> list[dict[str, Any]]:
+        """Return the ledger's lines so far, from number `start` on, those with this word."""
+        if self._ledger.exists():
+            with open(self._ledger, "rb") as ledger:
+                ledger.seek(self._read_to)
+                whole, _, _ = ledger.read().rpartition(b"\n")
+            self._events += map(json.loads, whole.splitlines())
+            self._read_to += len(whole) + bool(whole)
+        return [event for event in self._events[start:] if not word or event["word"] == word]
 
     def runs(self, job_id: str = "") -> list[dict[str, Any]]:
         """Return the begun runs, in order; of one job where its id is given."""

@@ -17,6 +17,7 @@ from django_delayq.conf import get_config
 from django_delayq.config import Config
 from django_delayq.exceptions import StoreError, StoreUnavailable
 from django_delayq.service import Service
+from django_delayq.signals import LogFormatter
 from django_delayq.store.store import Store, get_store
 
 
@@ -51,7 +52,7 @@ def show_log(verbosity: int) -> None:
     logger = logging.getLogger("django_delayq")
     if not logger.hasHandlers():
         handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
         logger.addHandler(handler)
         if logger.level == logging.NOTSET:
             logger.setLevel({0: logging.ERROR, 1: logging.INFO}.get(verbosity, logging.DEBUG))

@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Callable
 from math import inf
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -33,13 +34,14 @@ class Alone:
         self._processes: set[BaseProcess] = set()
         self._closed = threading.Event()
 
-    def run(self, claim: Claim) -> Outcome:
+    def run(self, claim: Claim, may_begin: Callable[[], bool]) -> Outcome:
         """Run the claim to its end, its process's end, or its hard time limit.
 
-        Takes about half a second more than the task.
+        Takes about half a second more than the task. `may_begin` is asked once the process is up: in that time the
+        lease may be lost, or this process end, and then nobody answers it.
         """
         ours, theirs = _context.Pipe()
-        process = _context.Process(target=_child, args=(theirs, claim), name="delayq-suspect")
+        process = _context.Process(target=_child, args=(theirs,), name="delayq-suspect")
         with self._lock:
             if self._closed.is_set():
                 return UNSTARTED
@@ -51,13 +53,16 @@ class Alone:
         theirs.close()
         started = monotonic()
         limit_us = claim.job.give_up_us if claim.job else None
+        outcome: Outcome | None = None
         try:
-            # poll() takes at most 24 days at once.
-            while not wait([ours], min(_DAY, _left(started, limit_us))) and _left(started, limit_us) > 0:
-                pass
-            outcome: Outcome | None = ours.recv() if ours.poll() else None
+            if _answered(ours, started, limit_us):
+                ours.recv()
+                if not may_begin():
+                    return UNSTARTED
+                ours.send(claim)
+                if _answered(ours, started, limit_us):
+                    outcome = ours.recv()
         except (EOFError, OSError):
-            outcome = None
             process.join()
         finally:
             # Open pipe, no answer: over its hard limit. Closed pipe: it ended without one.
@@ -82,6 +87,14 @@ class Alone:
                 process.kill()
 
 
+def _answered(pipe: Connection, started: float, limit_us: int | None) -> bool:
+    # wait() takes at most 24 days at once.
+    while not wait([pipe], min(_DAY, _left(started, limit_us))):
+        if _left(started, limit_us) <= 0:
+            return False
+    return True
+
+
 def _left(started: float, limit_us: int | None) -> float:
     return inf if limit_us is None else started + limit_us / SECOND_US - monotonic()
 
@@ -94,18 +107,23 @@ def _how_it_ended(process: BaseProcess, limit_us: int | None) -> str:
     return f"The process running the task ended with exit code {code} before the task did."
 
 
-def _child(pipe: Connection, claim: Claim) -> None:
+def _child(pipe: Connection) -> None:
     # A terminal and systemd signal the whole group; when the job has to end is the worker's decision. Not SIG_IGN:
     # programs that the task starts would inherit that.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     django.setup()
+    pipe.send(None)
+    try:
+        claim = pipe.recv()
+    except (EOFError, OSError):
+        os._exit(1)
     threading.Thread(target=_end_with_parent, args=(pipe,), daemon=True).start()
     pipe.send(run(claim))
 
 
 def _end_with_parent(pipe: Connection) -> None:
-    """The worker never writes; the end of its side means that it is gone, and its lease with it."""
+    """The worker writes no more; the end of its side means that it is gone, and its lease with it."""
     try:
         pipe.recv_bytes()
     except (EOFError, OSError):

@@ -7,6 +7,7 @@ for it.
 import queue
 import threading
 from collections import deque
+from functools import partial
 from time import monotonic
 
 from django_delayq.execution import run
@@ -78,7 +79,10 @@ class ThreadPool:
             claim, owner = self._inbox.get()
             self._since.popleft()
             if owner.may_begin(claim):
-                self._end(claim, owner, self._alone.run(claim) if claim.attempts.suspect else run(claim))
+                outcome = (
+                    self._alone.run(claim, partial(owner.may_begin, claim)) if claim.attempts.suspect else run(claim)
+                )
+                self._end(claim, owner, outcome)
             else:
                 self._end(claim, owner, UNSTARTED)
 

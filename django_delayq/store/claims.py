@@ -1,15 +1,19 @@
 """Claims: a worker's exchange with the store, and its heartbeat. Called by workers."""
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
+from django.views.decorators.debug import sensitive_variables
+
 from django_delayq.attempts import Attempts
 from django_delayq.codec import decode
-from django_delayq.exceptions import BadBody
+from django_delayq.exceptions import BadBody, StaleExchange
 from django_delayq.job import Claim, due_of_rank
 from django_delayq.outcome import Decision, Settle
+from django_delayq.seal import Seal
 from django_delayq.store.scripts import Script
 from django_delayq.store.shard import Shard
 
@@ -37,8 +41,8 @@ class Exchange:
 
     number: int
     queues: tuple[str, ...]
-    args: list[Any]
-    keys: list[str]
+    args: list[Any] = field(repr=False)
+    keys: list[str] = field(repr=False)
     #: time.monotonic() before it was sent first: leases count from here.
     sent_at: float
 
@@ -64,8 +68,9 @@ class Answer:
 class Claims:
     """The door of one worker to one shard."""
 
-    def __init__(self, shard: Shard, *, worker: bytes, lease_us: int, due_first_us: int) -> None:
+    def __init__(self, shard: Shard, *, worker: bytes, lease_us: int, due_first_us: int, seal: Seal) -> None:
         self._shard = shard
+        self._seal = seal
         self._due_first_us = due_first_us
         self._worker = worker
         self._lease_us = lease_us
@@ -113,14 +118,19 @@ class Claims:
             sent_at=monotonic(),
         )
 
+    @sensitive_variables()
     def exchange(self, exchange: Exchange) -> Answer:
         """Hand in outcomes and take claims in one atomic step; safe to repeat until it is answered. O(k log n).
 
-        Raises `StoreError`s, and `StaleExchange` when a later exchange was carried out.
+        Raises `StoreError`s, and `StaleExchange` when a later exchange was carried out; the next is a new worker's.
         """
-        now_us, lost, overdue, queue_count, more, first, *rows = self._shard.run(
-            _EXCHANGE, exchange.args, more_keys=exchange.keys
-        )
+        try:
+            reply = self._shard.run(_EXCHANGE, exchange.args, more_keys=exchange.keys)
+        except StaleExchange:
+            # Only a number written by hand can be later than ours: under this code it might refuse us for ever.
+            self._worker, self._number = os.urandom(8), 0
+            raise
+        now_us, lost, overdue, queue_count, more, first, *rows = reply
         token = self._worker + exchange.number.to_bytes(8)
         claims = [
             self._claim(exchange, now_us, rows[at] + token, *rows[at + 1 : at + 5]) for at in range(0, len(rows), 5)
@@ -158,14 +168,17 @@ class Claims:
         record: bytes | None,
     ) -> Claim:
         job, fault = None, None
+        name = exchange.queues[queue - 1]
         try:
+            # First, so that nothing but the head of a forged body is ever parsed.
+            self._seal.check(lease[:12], body, queue=name)
             job = decode(body, raw_id=lease[:12], shard=self._shard.index)
         except BadBody as error:
             fault = error
         return Claim(
             lease=lease,
             shard=self._shard.index,
-            queue=exchange.queues[queue - 1],
+            queue=name,
             rank=rank,
             due_us=due_of_rank(rank, lease[13], due_first_us=self._due_first_us),
             job=job,

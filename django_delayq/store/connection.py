@@ -17,8 +17,8 @@ from django_delayq.redis_config import RedisConfig, SettingError
 
 #: Seconds a Redis command of a worker or dispatcher may take.
 COMMAND_TIMEOUT = 5.0
-#: Parts of a producer's time: to connect, and for each of two answers, the greeting's and its own.
-_CONNECT_SHARE, _ANSWER_SHARE = 0.3, 0.35
+#: Part of a producer's time for each of the four steps there can be: connect, password, database, its own answer.
+_STEP_SHARE = 0.25
 #: What is taken over of a description: where the server is and who we are. Timeouts, retries, protocol, decoding and
 #: caching are ours, whatever a URL's query or somebody else's client says.
 _DESCRIPTION = frozenset(
@@ -47,7 +47,7 @@ class Connections:
 
     def producer(self, *, timeout: float) -> Any:
         """Return a client with a pool of its own whose calls take at most `timeout` seconds: connect, greet, ask."""
-        return redis.Redis(connection_pool=self._pool(connect=timeout * _CONNECT_SHARE, answer=timeout * _ANSWER_SHARE))
+        return redis.Redis(connection_pool=self._pool(connect=timeout * _STEP_SHARE, answer=timeout * _STEP_SHARE))
 
     def blocked(self) -> Any:
         """Return a connection for blocking commands; the caller waits on its socket with a timer of its own."""

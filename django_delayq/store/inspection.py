@@ -8,10 +8,13 @@ from django_delayq.attempts import Attempts
 from django_delayq.codec import decode, decode_head
 from django_delayq.exceptions import BadBody
 from django_delayq.job import LARGE_BODY, DeadLetter, Job, State, due_of_rank
+from django_delayq.store.records import DeadBody, Running
 from django_delayq.store.scripts import Script, asked
 from django_delayq.store.shard import Shard
 
 _FIND, _PAGE = Script("find"), Script("page")
+#: No score of ours is as large.
+_END = 2.0**53
 #: Rows of one page, at most.
 MAX_ROWS = 250
 
@@ -92,7 +95,7 @@ class Inspection:
 
     def holder(self, digest: bytes) -> bytes | None:
         """Return the id of the job that holds a key, or None."""
-        member = asked(lambda: self._shard.client.hget(self._shard.keys("holders"), digest))
+        member = asked(lambda: self._shard.client.hget(self._shard.keys("holders"), digest), self._shard.client)
         return member[:12] if member else None
 
     def counts(self) -> Counts:
@@ -109,7 +112,7 @@ class Inspection:
             found: list[int] = pipeline.execute()
             return found
 
-        *waiting, claimed, dead = asked(read)
+        *waiting, claimed, dead = asked(read, self._shard.client)
         return Counts(
             scheduled=dict(zip(queues, waiting[::2], strict=True)),
             ready=dict(zip(queues, waiting[1::2], strict=True)),
@@ -164,14 +167,14 @@ class Inspection:
         running: bytes | None,
     ) -> Found:
         where = State(state.decode()) if state != b"elsewhere" else State.GONE
-        moment_us, claimed_us = int(float(score)), None
+        moment_us, claimed_us = _whole(score), None
         if where is State.DEAD:
-            record, stored = _open_dead(stored)
+            record, stored = DeadBody.unpack(stored)
         elif where is State.READY:
             moment_us = self._due_us(moment_us, stored)
         elif where is State.CLAIMED and running:
-            claimed_us = int.from_bytes(running[16:24])
-            moment_us = self._due_us(int.from_bytes(running[24:32]), stored)
+            claimed_us, rank = Running.unpack(running)
+            moment_us = self._due_us(rank, stored)
         return Found(
             raw_id=raw_id,
             shard=self._shard.index,
@@ -185,7 +188,7 @@ class Inspection:
     def _row(self, cells: Sequence[Any], *, dead: bool) -> Row:
         member, score, stored, record = cells
         if dead:
-            record, stored = _open_dead(stored)
+            record, stored = DeadBody.unpack(stored)
         task = queue = ""
         try:
             head = decode_head(stored or b"")
@@ -194,7 +197,7 @@ class Inspection:
             pass
         return Row(
             member=member,
-            score=int(float(score)),
+            score=_whole(score),
             job=self._job(member[:12], stored),
             task=task,
             queue=queue,
@@ -208,11 +211,9 @@ class Inspection:
             return None
 
     def _due_us(self, rank: int, body: bytes | None) -> int:
-        return due_of_rank(rank, body[2] if body else 0, due_first_us=self._due_first_us)
+        return due_of_rank(rank, int.from_bytes((body or b"")[2:3]), due_first_us=self._due_first_us)
 
 
-def _open_dead(stored: bytes | None) -> tuple[bytes, bytes]:
-    """Return attempts record and body of a dead letter."""
-    stored = stored or bytes(22)
-    record_size, extra_size = int.from_bytes(stored[:4]), int.from_bytes(stored[4:8])
-    return stored[22 : 22 + record_size], stored[22 + record_size + extra_size :]
+def _whole(score: Any) -> int:
+    """Return a score as a whole number; one beyond all of ours, written by hand, as the nearest that is not."""
+    return int(min(max(float(score), -_END), _END))

@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from time import monotonic
 
+from django.views.decorators.debug import sensitive_variables
+
 from django_delayq.clock import SECOND_US
 from django_delayq.draft import Draft
+from django_delayq.seal import Seal
 from django_delayq.store.scripts import Script
 from django_delayq.store.shard import Shard, queue_bytes
 
@@ -37,10 +40,13 @@ def key_digest(task: str, key: str) -> bytes:
 class Intake:
     """The door for new jobs of one shard."""
 
-    def __init__(self, shard: Shard, *, due_first_us: int) -> None:
+    def __init__(self, shard: Shard, *, due_first_us: int, seal: Seal) -> None:
         self._shard = shard
+        self._seal = seal
         self._head_start_ms = due_first_us // 1_000
 
+    # Bodies stay out of error reports, also where they wait for the commit: redis-py's frames would show them.
+    @sensitive_variables()
     def enqueue(self, drafts: Sequence[Draft]) -> Receipt:
         """Store up to 500 jobs, all or none; those whose id is known already are left as they are.
 
@@ -56,7 +62,8 @@ class Intake:
         for draft, left in zip(drafts, remaining, strict=True):
             job = draft.job
             due: int | str = draft.due_us if draft.due_us is not None else "" if left is None else f"+{left}"
-            args += (job.member, numbers[job.queue], due, draft.body)
+            # Signed here and nowhere before: until it is sent, a draft may get other flags.
+            args += (job.member, numbers[job.queue], due, self._seal.signed(job.raw_id, draft.body))
             if job.key is not None:
                 digest = key_digest(job.task, job.key)
                 args += (bytes((_HAS_KEY,)) + digest, digest, 1 if draft.reject else 0)

@@ -9,6 +9,8 @@ from typing import TypeVar
 
 from django_delayq.codec import Head, decode_head, with_queue
 from django_delayq.exceptions import BadBody, KeyHeld
+from django_delayq.seal import Seal
+from django_delayq.store.records import DeadBody
 from django_delayq.store.scripts import Script, asked
 from django_delayq.store.shard import Shard, queue_bytes
 
@@ -20,8 +22,9 @@ T = TypeVar("T")
 class Operations:
     """The door for changes to single jobs of one shard."""
 
-    def __init__(self, shard: Shard, *, due_first_us: int) -> None:
+    def __init__(self, shard: Shard, *, due_first_us: int, seal: Seal) -> None:
         self._shard = shard
+        self._seal = seal
         self._head_start_ms = due_first_us // 1_000
 
     def cancel(self, raw_id: bytes) -> bool:
@@ -45,13 +48,17 @@ class Operations:
         return self._on_waiting(raw_id, step, otherwise=None)
 
     def move(self, raw_id: bytes, queue: str) -> bool:
-        """Put a job that waits into another queue, with its due time or place. False: it does not wait. O(log n)."""
+        """Put a job that waits into another queue, with its due time or place. False: it does not wait. O(log n).
+
+        Raises `BadSignature` where bodies are signed and this one is not, or not by us.
+        """
         keys = self._shard.keys
 
         def step(head: Head, body: bytes) -> tuple[bytes, bool]:
+            moved = self._seal.rewritten(raw_id, body, lambda unsigned: with_queue(unsigned, queue))
             word = self._shard.run(
                 _MOVE,
-                [head.member(raw_id), body, with_queue(body, queue), queue_bytes(queue)],
+                [head.member(raw_id), body, moved, queue_bytes(queue)],
                 **self._places(head.queue),
                 to_schedule=keys.schedule(queue),
                 to_ready=keys.ready(queue),
@@ -67,10 +74,10 @@ class Operations:
         Returns its due time in µs, or None where it is no longer that dead letter. Raises `KeyHeld` where its key is
         another job's by now.
         """
-        stored = asked(lambda: self._shard.client.hget(self._shard.keys("dead_bodies"), raw_id))
+        stored = asked(lambda: self._shard.client.hget(self._shard.keys("dead_bodies"), raw_id), self._shard.client)
         if stored is None:
             return None
-        queue = _dead_head(stored).queue
+        queue = decode_head(DeadBody.unpack(stored).body).queue
         places = {**self._places(queue), "queue_bell": self._shard.keys.bell(queue)}
         args = [raw_id, died_us, delay_us, self._head_start_ms, queue_bytes(queue)]
         word, due_us = self._shard.run(_REQUEUE, args, **places)
@@ -90,7 +97,7 @@ class Operations:
 
     def _on_waiting(self, raw_id: bytes, step: Callable[[Head, bytes], tuple[bytes, T]], *, otherwise: T) -> T:
         for _ in range(2):
-            body = asked(lambda: self._shard.client.hget(self._shard.keys("bodies"), raw_id))
+            body = asked(lambda: self._shard.client.hget(self._shard.keys("bodies"), raw_id), self._shard.client)
             if body is None:
                 return otherwise
             try:
@@ -101,9 +108,3 @@ class Operations:
             if word != b"ELSEWHERE":
                 return result
         return otherwise
-
-
-def _dead_head(stored: bytes) -> Head:
-    """Return the head of the body inside a dead letter."""
-    sizes = int.from_bytes(stored[:4]) + int.from_bytes(stored[4:8])
-    return decode_head(stored[22 + sizes :])

@@ -9,6 +9,7 @@ from django_delayq.config import DispatcherConfig
 from django_delayq.exceptions import BadBody
 from django_delayq.job import Job
 from django_delayq.job_id import to_text
+from django_delayq.store.records import Running, worker_of
 from django_delayq.store.scripts import Script, asked
 from django_delayq.store.shard import Shard
 
@@ -104,10 +105,12 @@ class Promotion:
 
     def read_lapsed(self, leases: Sequence[bytes]) -> list[Lapsed]:
         """Return what is needed to judge lapsed leases, in one round trip."""
+        if not leases:
+            return []
         keys, ids, workers = (
             self._shard.keys,
             [lease[:12] for lease in leases],
-            [lease[14:22] for lease in leases],
+            [worker_of(lease) for lease in leases],
         )
 
         def read() -> list[list[bytes | None]]:
@@ -119,7 +122,7 @@ class Promotion:
             found: list[list[bytes | None]] = pipeline.execute()
             return found
 
-        rows = zip(leases, *asked(read), strict=True)
+        rows = zip(leases, *asked(read, self._shard.client), strict=True)
         return [self._lapsed(*row) for row in rows]
 
     def reclaim(self, decided: Sequence[Reclaim]) -> list[bool]:
@@ -154,6 +157,6 @@ class Promotion:
             job=job,
             fault=fault,
             attempts=Attempts.unpack(record),
-            claimed_us=int.from_bytes(running[16:24]) if running else 0,
-            worker=worker.decode(errors="replace") if worker else lease[14:22].hex(),
+            claimed_us=Running.unpack(running).claimed_us,
+            worker=worker.decode(errors="replace") if worker else worker_of(lease).hex(),
         )

@@ -36,6 +36,8 @@ _WRAPPED = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
 #: The library takes the first word off those it knows. (MASTERDOWN is a kind of CLUSTERDOWN there.)
 _WAITED_FOR = (redis_errors.BusyLoadingError, redis_errors.ClusterDownError, redis_errors.TryAgainError)
 _AUTH = frozenset({"WRONGPASS", "NOAUTH", "NOPERM"})
+#: What a user may not do inside a script comes without its word: Redis 6.2 and 7, then Valkey 9.
+_REFUSED = re.compile(r"The user executing the script can't|ACL failure in script")
 #: Failures to connect: surely nothing was sent.
 _NOT_CONNECTED = (ConnectionRefusedError, FileNotFoundError, PermissionError)
 
@@ -78,12 +80,12 @@ class Script:
         return f"{self.name}.lua:{line}" if line > 0 else f"_prelude.lua:{match[2]}" if match else f"{self.name}.lua"
 
 
-def asked(question: Callable[[], T]) -> T:
-    """Run plain reading commands with errors translated as for scripts."""
+def asked(question: Callable[[], T], client: Any) -> T:
+    """Run plain commands of a client with errors translated as for scripts."""
     try:
         return question()
     except redis_errors.RedisError as error:
-        raise translated(error) from error
+        raise translated(error, client=client) from error
 
 
 def translated(error: Exception, *, script: Script | None = None, client: Any = None) -> StoreError | KeyHeld:
@@ -96,10 +98,16 @@ def translated(error: Exception, *, script: Script | None = None, client: Any = 
     word = wrapped[1] if wrapped else message.split(" ", 1)[0].lstrip("-")
     # An EVALSHA before AUTH has too many arguments for Redis 7 to say NOAUTH.
     unknown = "unauthenticated" in message
-    if isinstance(error, redis_errors.AuthenticationError | redis_errors.NoPermissionError) or word in _AUTH or unknown:
+    if (
+        isinstance(error, redis_errors.AuthenticationError | redis_errors.NoPermissionError)
+        or word in _AUTH
+        or unknown
+        or _REFUSED.search(message)
+    ):
         given = client.connection_pool.connection_kwargs.get("username") if client else None
         of = f" of user {given or 'default'!r}" if client else ""
-        return StoreAuthError(f"Redis refused the password or a command{of}: {message}")
+        where = f" at {script.place(message)}" if script else ""
+        return StoreAuthError(f"Redis refused the password or a command{of}{where}: {message}")
     if word == "KEYHELD":
         _, index, holder = message.split(" ")
         return KeyHeld(holder=holder, index=int(index))

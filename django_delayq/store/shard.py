@@ -42,7 +42,7 @@ class Shard:
 
     def read_queues(self) -> list[str]:
         """Return the names of all queues that ever had a job, sorted."""
-        found = asked(lambda: self.client.smembers(self.keys("queues")))
+        found = asked(lambda: self.client.smembers(self.keys("queues")), self.client)
         return sorted(_name(name) for name in found)
 
     @cached_property

@@ -10,6 +10,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django_delayq.clock import Clock, ServerClock
 from django_delayq.conf import get_config, on_config_dropped
 from django_delayq.config import Config
+from django_delayq.seal import Seal
+from django_delayq.store.audit import Audit
 from django_delayq.store.claims import Claims
 from django_delayq.store.connection import Connections
 from django_delayq.store.inspection import Inspection
@@ -18,6 +20,7 @@ from django_delayq.store.keys import Keys
 from django_delayq.store.operations import Operations
 from django_delayq.store.promotion import Promotion
 from django_delayq.store.scripts import asked
+from django_delayq.store.server import Server
 from django_delayq.store.shard import Shard
 
 
@@ -26,6 +29,8 @@ class Store:
 
     def __init__(self, config: Config, *, clock: Clock | None = None) -> None:
         self.config = config
+        #: Signs and verifies bodies, or does nothing; here, so that a missing SECRET_KEY ends a command at its start.
+        self.seal = Seal(on=config.sign)
         self._connections = Connections(config.redis)
         self._clock = clock or ServerClock()
         self._shards_checked = False
@@ -53,15 +58,21 @@ class Store:
 
     def intake(self, shard: int) -> Intake:
         """Return the door for new jobs; its calls take at most ENQUEUE_TIMEOUT."""
-        return Intake(self._producer_shards[shard], due_first_us=self.config.dispatcher.due_first_us)
+        due_first_us = self.config.dispatcher.due_first_us
+        return Intake(self._producer_shards[shard], due_first_us=due_first_us, seal=self.seal)
 
     def operations(self, shard: int) -> Operations:
         """Return the door for changes to single jobs."""
-        return Operations(self._producer_shards[shard], due_first_us=self.config.dispatcher.due_first_us)
+        due_first_us = self.config.dispatcher.due_first_us
+        return Operations(self._producer_shards[shard], due_first_us=due_first_us, seal=self.seal)
 
     def inspection(self, shard: int) -> Inspection:
         """Return the reader's door."""
         return Inspection(self._producer_shards[shard], due_first_us=self.config.dispatcher.due_first_us)
+
+    def audit(self, shard: Shard) -> Audit:
+        """Return the door of whoever checks a shard."""
+        return Audit(shard, due_first_us=self.config.dispatcher.due_first_us)
 
     def promotion(self, shard: Shard) -> Promotion:
         """Return the dispatcher's door."""
@@ -69,28 +80,24 @@ class Store:
 
     def claims(self, shard: Shard, *, worker: bytes) -> Claims:
         """Return the door of the worker with that code (8 random bytes of its process)."""
-        due_first_us = self.config.dispatcher.due_first_us
-        return Claims(shard, worker=worker, lease_us=self.config.worker.lease_us, due_first_us=due_first_us)
+        config = self.config
+        return Claims(
+            shard,
+            worker=worker,
+            lease_us=config.worker.lease_us,
+            due_first_us=config.dispatcher.due_first_us,
+            seal=self.seal,
+        )
 
     def check_server(self) -> str:
         """Look at the server's version and eviction policy; returns a warning, or nothing.
 
         Raises ImproperlyConfigured below Redis 6.2, and for a policy that may evict jobs.
         """
-        client = self.shards[0].client
-        info = asked(lambda: {**client.info("server"), **client.info("memory")})
-        version = str(info.get("redis_version", ""))
-        numbers = [int(part) for part in version.split(".")[:2] if part.isdigit()]
-        if numbers and numbers < [6, 2]:
-            raise ImproperlyConfigured(
-                f"Redis {version} is too old: django_delayq needs Redis 6.2 or later, or any Valkey."
-            )
-        policy = str(info.get("maxmemory_policy", ""))
-        if policy.startswith(("allkeys", "volatile")):
-            raise ImproperlyConfigured(
-                f"The Redis server's maxmemory-policy is {policy}, which may evict waiting jobs; set it to noeviction."
-            )
-        return "" if policy else "The Redis server does not tell its maxmemory-policy; make sure that it is noeviction."
+        server = Server.look(self.shards[0].client)
+        for refusal in server.refusals():
+            raise ImproperlyConfigured(refusal)
+        return "" if server.policy else next(server.warnings())
 
     def check_shards_once(self) -> None:
         """Do `check_shards()` at the first call: keys must not be looked for in another shard than before."""
@@ -108,14 +115,14 @@ class Store:
             Keys(self.config.prefix, 0),
             self.config.shards,
         )
-        known = int(asked(partial(client.get, keys("shards"))) or 0)
+        known = int(asked(partial(client.get, keys("shards")), client) or 0)
         self._shards_checked = True
         if known == shards:
             return
         for index in range(known if not force else 0):
             place = Keys(self.config.prefix, index)
-            keyed = asked(partial(client.hlen, place("holders")))
-            left = sum(asked(partial(client.hlen, place(noun))) for noun in ("bodies", "dead_bodies"))
+            keyed = asked(partial(client.hlen, place("holders")), client)
+            left = sum(asked(partial(client.hlen, place(noun)), client) for noun in ("bodies", "dead_bodies"))
             if keyed or (left and index >= shards):
                 self._shards_checked = False
                 raise ImproperlyConfigured(
@@ -123,7 +130,7 @@ class Store:
                     f"{keyed} of them keyed: set it back until they are done, "
                     f"or start run_dispatcher once with --force-shards."
                 )
-        asked(partial(client.set, keys("shards"), shards))
+        asked(partial(client.set, keys("shards"), shards), client)
 
 
 # Reentrant: a signal handler that enqueues may interrupt the first use.

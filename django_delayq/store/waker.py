@@ -44,7 +44,7 @@ class Waker:
             self._connection.send_command("BLPOP", *keys, BLOCK)
         except (redis_errors.RedisError, OSError) as error:
             self.close()
-            raise translated(error) from error
+            raise translated(error, client=self._client) from error
         self._listening, self._sent_at = tuple(keys), now
 
     def fileno(self) -> int:
@@ -59,7 +59,7 @@ class Waker:
             answer = self._connection.read_response()
         except (redis_errors.RedisError, OSError) as error:
             self.close()
-            raise translated(error) from error
+            raise translated(error, client=self._client) from error
         self._listening = ()
         return answer[0].decode() if answer else None
 
@@ -69,7 +69,7 @@ class Waker:
             self._client.rpush(key, 1)
             self._client.ltrim(key, 0, 0)
         except redis_errors.RedisError as error:
-            raise translated(error) from error
+            raise translated(error, client=self._client) from error
 
     def close(self) -> None:
         """Drop the connection; a bell on its way in is lost, which costs one sweep."""

@@ -9,9 +9,11 @@ import functools
 import json
 import multiprocessing
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, current_job, delayed_task, get_store
@@ -32,6 +34,12 @@ def note_run(**facts: Any) -> None:
     job = current_job()
     due = job.due.timestamp()
     note("run", id=job.id, attempt=job.attempt, recovered=job.recovered, due=due, queue=job.queue, **facts)
+
+
+def parent() -> int:
+    """Return the worker that started this process for one job, dead or alive; 0 in a worker itself."""
+    starter = multiprocessing.parent_process()
+    return starter.pid or 0 if starter else 0
 
 
 @delayed_task
@@ -55,14 +63,39 @@ def fail(times: int = 1_000) -> None:
 
 @delayed_task(retry=RetryPolicy(max_attempts=3, base=0.01, cap=0.02))
 def crash(how: str = "exit") -> None:
-    """End the process that runs this."""
-    note_run()
+    """End the process that runs this; leaving is only tried."""
+    note_run(parent=parent(), how=how)
     if how == "exit":
         os._exit(9)
     elif how == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    elif how == "leave":
+        raise SystemExit(3)
+    elif how == "memory":
+        exhaust_memory()
     else:
         ctypes.string_at(0)
+
+
+def exhaust_memory() -> None:
+    """Use all the memory there may be, and die as native code does that was refused more."""
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + 64 * 1024**2,) * 2)
+    while True:
+        ctypes.memset(libc.malloc(ctypes.c_size_t(8 * 1024**2)), 1, 8 * 1024**2)
+
+
+@delayed_task(retry=RetryPolicy(max_attempts=25, base=0.01, cap=0.05))
+def work(seconds: float, fails: int = 0) -> None:
+    """Write down its start and its end, with some time in between; fail the first attempts where asked."""
+    job = current_job()
+    note_run(parent=parent(), claimed=job._claim.claimed_us / 1_000_000)
+    time.sleep(seconds)
+    note("end", id=job.id, attempt=job.attempt, failed=job.attempt <= fails)
+    if job.attempt <= fails:
+        raise ValueError("as asked")
 
 
 @delayed_task(retry=RetryPolicy(max_attempts=5, base=0.01, cap=0.02))

@@ -7,31 +7,18 @@ import random
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
 from redis import Redis
 
-from django_delayq import enqueue_many, get_store
+from django_delayq import enqueue_many
 from django_delayq.exceptions import StoreError
 from django_delayq.private_redis import PrivateRedis
 from tests.app import tasks
-from tests.processes import Command, Processes
-
-
-@pytest.fixture
-def processes(tmp_path: Path, delayq_settings: Any) -> Iterator[Processes]:
-    with Processes(tmp_path, delayq_settings) as started:
-        yield started
-
-
-@pytest.fixture
-def gate(tmp_path: Path) -> Path:
-    """A file that jobs wait for; missing at first."""
-    return tmp_path / "gate"
+from tests.processes import Processes
 
 
 def judge(processes: Processes, jobs: Sequence[Any], *, once: bool = True) -> None:
@@ -97,39 +84,6 @@ def test_a_suspect_ends_with_its_worker(processes: Processes, client: Redis, gat
     processes.until_gone([job])
     assert worker.end() == 0
     assert [event["word"] for event in processes.events()] == ["run", "run", "run", "end"]
-
-
-def test_poison_dies_after_its_attempts_and_innocents_run(processes: Processes) -> None:
-    processes.configure(LEASE=2)
-    processes.dispatcher()
-    poison = [tasks.crash.job(how) for how in ("exit", "kill", "segfault")]
-    innocent = [tasks.record.job(n) for n in range(12)]
-    batch = [*innocent[:4], poison[0], *innocent[4:8], poison[1], poison[2], *innocent[8:]]
-    enqueue_many(batch)
-    worker: Command | None = None
-
-    def ended() -> bool:
-        # What a process supervisor does.
-        nonlocal worker
-        if worker is None or not worker.running:
-            worker = processes.start("run_worker", "--concurrency", 2)
-        states = {job.id: str(job.refresh().state) for job in batch}
-        return set(states.values()) <= {"gone", "dead"}
-
-    processes.until(ended, what="all to end", patience=90)
-    assert [job.refresh().state for job in poison] == ["dead"] * 3
-    assert [job.refresh().state for job in innocent] == ["gone"] * 12
-    for job in poison:
-        dead = get_store().inspection(0).dead_letter(bytes.fromhex(job.id.split("-")[0]))
-        assert dead is not None
-        assert dead.attempts.ended == 3
-        assert dead.attempts.history[-1]["ending"] == "crashed"
-        # Fewer than 3 where another's crash ended an attempt before its code began; never more, none twice.
-        attempts = [run["attempt"] for run in processes.runs(job.id)]
-        assert attempts == sorted(set(attempts))
-        assert attempts[-1] == 3
-    # An innocent runs to its end once; its attempt that a neighbour's crash cut off may have begun.
-    assert {run["id"] for run in processes.runs() if "args" in run} == {job.id for job in innocent}
 
 
 def test_a_frozen_worker_cannot_settle_what_it_lost(processes: Processes, client: Redis, gate: Path) -> None:

@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from django.core.management.base import BaseCommand
 
 from django_delayq.conf import _KEYS
-from django_delayq.management.commands import run_worker
+from django_delayq.management.commands import delayq_check, run_worker
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -69,12 +70,23 @@ def test_the_settings_table_names_every_key_and_no_other():
     assert {key for row in rows for key in re.findall(r"`([A-Z_]+)`", row)} == set(_KEYS)
 
 
-def test_the_command_table_names_every_option_of_the_worker():
+def test_the_command_table_names_every_option_of_a_command():
     table = README.split("## Commands")[1].split("\n## ")[0]
-    parser = run_worker.Command().create_parser("manage.py", "run_worker")
-    ours = {option for action in parser._actions for option in action.option_strings if option.startswith("--")}
-    django = {option for action in _plain_parser()._actions for option in action.option_strings}
-    assert ours - django == set(re.findall(r"--[a-z][a-z-]*", table))
+    django = options(BaseCommand())
+    for command in (run_worker, delayq_check):
+        name = command.__name__.rpartition(".")[2]
+        rows = "\n".join(line for line in table.splitlines() if line.startswith(f"| `{name}"))
+        assert options(command.Command()) - django == set(re.findall(r"--[a-z][a-z-]*", rows))
+
+
+def test_the_command_table_names_every_command():
+    commands = {path.stem for path in (ROOT / "django_delayq" / "management" / "commands").glob("[!_]*.py")}
+    assert set(re.findall(r"^\| `(\w+)", README.split("## Commands")[1].split("\n## ")[0], re.MULTILINE)) == commands
+
+
+def options(command):
+    actions = command.create_parser("manage.py", "command")._actions
+    return {option for action in actions for option in action.option_strings if option.startswith("--")}
 
 
 def test_every_module_of_the_walk_exists():
@@ -83,9 +95,3 @@ def test_every_module_of_the_walk_exists():
     for name in re.findall(r"`((?:\w+/)*\w+\.(?:py|lua))`", walk):
         if name != "tasks.py":
             assert (package / name).exists() or (package / "store" / name).exists(), name
-
-
-def _plain_parser():
-    from django.core.management.base import BaseCommand
-
-    return BaseCommand().create_parser("manage.py", "plain")

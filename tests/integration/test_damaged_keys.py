@@ -1,7 +1,6 @@
 """Keys damaged by hand: what is broken harms itself alone; jobs beside it run, and the commands end in good order."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -57,11 +56,10 @@ DAMAGES: list[Damage] = [
 
 
 @pytest.fixture
-def processes(tmp_path: Path, delayq_settings: Any) -> Iterator[Processes]:
-    with Processes(tmp_path, delayq_settings) as started:
-        # A sweep a second: where a bell is broken, nothing else tells of work.
-        started.configure(LEASE=2)
-        yield started
+def processes(processes: Processes) -> Processes:
+    # A sweep a second: where a bell is broken, nothing else tells of work.
+    processes.configure(LEASE=2)
+    return processes
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)

@@ -17,18 +17,6 @@ from tests.app import tasks
 from tests.processes import Command, Processes, listeners
 
 
-@pytest.fixture
-def processes(tmp_path: Path, delayq_settings: Any) -> Iterator[Processes]:
-    with Processes(tmp_path, delayq_settings) as started:
-        yield started
-
-
-@pytest.fixture
-def gate(tmp_path: Path) -> Path:
-    """A file that jobs wait for; missing at first."""
-    return tmp_path / "gate"
-
-
 def attempts_of(job: Any) -> Attempts:
     raw_id = bytes.fromhex(job.id.split("-")[0])
     return get_store().inspection(0).find(raw_id, queue=job.job.queue).attempts

@@ -134,6 +134,9 @@ class Ground(RuleBasedStateMachine):
         # After a failure there is nothing to prove any more.
         if sys.exc_info()[0] is not None:
             return
+        # Wherever the walk ended, an audit that would mend finds nothing, and so changes nothing.
+        assert list(self.world.store.audit(self.world.shard).walk(mend=True)) == []
+        self.check()
         worker, dispatcher, model = DrivenWorker(self.world), DrivenDispatcher(self.world), self.world.model
         for _ in range(2_000):
             if len(model.at(Place.DEAD)) == len(model.jobs):

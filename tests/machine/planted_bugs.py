@@ -46,7 +46,7 @@ FIRST = [
     PlantedBug(
         "a job is promoted a microsecond early",
         (
-            (PROMOTE, "tonumber(head[2]) <= now then", "tonumber(head[2]) <= now + 1 then"),
+            (PROMOTE, "tonumber(head[2]) <= now and", "tonumber(head[2]) <= now + 1 and"),
             (PROMOTE, "schedule, '-inf', now,", "schedule, '-inf', now + 1,"),
         ),
     ),
@@ -74,9 +74,7 @@ FIRST = [
 
 #: Those of the long form.
 MORE = [
-    at(
-        "a job is promoted a microsecond late", PROMOTE, "tonumber(head[2]) <= now then", "tonumber(head[2]) < now then"
-    ),
+    at("a job is promoted a microsecond late", PROMOTE, "tonumber(head[2]) <= now and", "tonumber(head[2]) < now and"),
     at(
         "promoted jobs stand in the order of promotion",
         PROMOTE,

@@ -1,7 +1,5 @@
 """The machine catches bugs: each planted alone, in a copy of the package that a process of its own walks with."""
 
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,25 +7,17 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-import django_delayq
 from tests.machine.planted_bugs import FIRST, MORE, PlantedBug
 from tests.machine.planted_process import SAW_IT, SAW_NOTHING
+from tests.machine.planting import plant
 
-PACKAGE, ROOT = Path(str(django_delayq.__file__)).parent, Path(__file__).parents[2]
 #: Walks a bug may take to be seen; the order of steps is the same in every run.
 EXAMPLES = 100
 
 
 def walk_with(bug: PlantedBug | None, folder: Path, url: str, examples: int) -> subprocess.CompletedProcess[str]:
-    copy = folder / PACKAGE.name
-    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    for file, text, replacement in bug.edits if bug else ():
-        source = (copy / file).read_text()
-        assert source.count(text) == 1, f"{file} holds {text!r} {source.count(text)} times: plant the bug anew"
-        (copy / file).write_text(source.replace(text, replacement))
-    # -P: what comes first on sys.path is the copy, not the folder we are in.
-    command = [sys.executable, "-P", "-m", "tests.machine.planted_process", str(folder), url, str(examples)]
-    environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "PYTHONHASHSEED": "0"}
+    environment = plant(bug, folder)
+    command = [sys.executable, "-m", "tests.machine.planted_process", str(folder), url, str(examples)]
     return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
 
 

@@ -1,5 +1,7 @@
 """Attempts: the record of ended attempts, capped, and readable whatever became of it."""
 
+import json
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
@@ -48,10 +50,25 @@ def test_history_is_capped_and_the_number_goes_on() -> None:
 
 def test_a_long_error_keeps_its_end() -> None:
     attempts = added(NO_ATTEMPTS, 1, error="x" * 100_000 + "ValueError: the end")
-    assert len(attempts.last_error) == LAST_ERROR
+    assert stored(attempts.last_error) == LAST_ERROR
     assert attempts.last_error.startswith("…") and attempts.last_error.endswith("ValueError: the end")
     earlier = added(attempts, 2).history[0]["error"]
-    assert len(earlier) == EARLIER_ERROR and earlier.endswith("ValueError: the end")
+    assert stored(earlier) == EARLIER_ERROR and earlier.endswith("ValueError: the end")
+
+
+@pytest.mark.parametrize("letter", ["é", "😀", "\0", "\ud800", '"', "\\", "\n"])
+def test_an_error_takes_8_kib_in_redis_whatever_it_is_written_in(letter: str) -> None:
+    for length in (1_360, 1_370, 8_192, 100_000):
+        attempts = added(NO_ATTEMPTS, 1, error=letter * length + "end")
+        assert stored(attempts.last_error) <= LAST_ERROR and attempts.last_error.endswith(f"{letter}end")
+        assert len(attempts.pack()) < LAST_ERROR + 200
+    short = added(NO_ATTEMPTS, 1, error=letter * 600)
+    assert short.last_error == letter * 600
+
+
+def stored(text: str) -> int:
+    """Return how many bytes a text takes in a record."""
+    return len(json.dumps(text)) - 2
 
 
 def test_more_attempts_than_the_head_can_say_stay_at_its_end() -> None:

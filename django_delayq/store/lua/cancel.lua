@@ -7,6 +7,9 @@ local schedule, ready, running, bodies, attempts, extras, holders = KEYS[1], KEY
 local now, member = now_us(ARGV[1]), ARGV[2]
 
 local id = string.sub(member, 1, 12)
+-- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
+redis.call('HLEN', bodies); redis.call('HLEN', attempts); redis.call('HLEN', extras); redis.call('HLEN', holders)
+redis.call('ZCARD', ready)
 if redis.call('ZREM', schedule, member) + redis.call('ZREM', ready, member) > 0 then
   take_extra(extras, holders, member)
   redis.call('HDEL', bodies, id)

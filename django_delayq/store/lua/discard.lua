@@ -7,6 +7,8 @@ local now, id, died = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 
 local score = redis.call('ZSCORE', dead_letters, id)
 if not score or tonumber(score) ~= died then return 0 end
+-- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
+redis.call('HLEN', dead_bodies)
 redis.call('ZREM', dead_letters, id)
 redis.call('HDEL', dead_bodies, id)
 return 1

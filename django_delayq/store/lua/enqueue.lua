@@ -36,6 +36,14 @@ while at <= #ARGV do
   number = number + 1
 end
 
+-- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
+if #jobs > 0 then
+  redis.call('SCARD', queues)
+  redis.call('HLEN', extras); redis.call('HLEN', holders)
+  redis.call('GET', wake_at)
+  for queue = 1, queue_count do redis.call('ZCARD', KEYS[FIXED + 3 * queue - 2]); redis.call('ZCARD', KEYS[FIXED + 3 * queue - 1]) end
+end
+
 -- First a growing command: with its memory full, Redis refuses the batch as a whole.
 local scheduled, ready, earliest, stored = {}, {}, nil, {}
 for _, job in ipairs(jobs) do

@@ -16,14 +16,19 @@ local FIXED, OVERDUE = 14, 1000000
 local token = worker .. struct.pack('>I8', number)
 
 local last = redis.call('HGET', exchanges, worker)
+-- Shorter than any we write: it was written by hand, and says nothing.
+if last and #last < 10 then last = false end
+local wake, queue_count = redis.call('GET', wake_at), redis.call('SCARD', queues)
 local function answer(lost, more, claims)
-  local wake, ids, bodies_found, records = redis.call('GET', wake_at), {}, {}, {}
-  local overdue = (tonumber(wake or '') or 0) + OVERDUE < now
+  local ids, bodies_found, records = {}, {}, {}
+  -- Nor is a dispatcher alive that wrote no number, or one farther ahead than any sweep.
+  local at = tonumber(wake or '') or 0
+  local overdue = not (at + OVERDUE >= now and at - now < 3600 * OVERDUE)
   for i, claim in ipairs(claims) do ids[i] = string.sub(claim.member, 1, 12) end
   if #ids > 0 then
     bodies_found, records = redis.call('HMGET', bodies, unpack(ids)), redis.call('HMGET', attempts, unpack(ids))
   end
-  local reply = {now, lost, overdue and 1 or 0, redis.call('SCARD', queues), more and 1 or 0, last and 0 or 1}
+  local reply = {now, lost, overdue and 1 or 0, queue_count, more and 1 or 0, last and 0 or 1}
   for i, claim in ipairs(claims) do
     local size = #reply
     reply[size + 1], reply[size + 2], reply[size + 3] = claim.member, claim.queue, claim.rank
@@ -37,13 +42,23 @@ if last then
   if number < last_number then return redis.error_reply('STALEEXCHANGE ' .. last_number) end
   if number == last_number then
     local held = {}
-    for i = position + lost_size, #last, 24 do
+    for i = position + lost_size, #last - 23, 24 do
       local member, rank, queue = struct.unpack('>c14I8I2', last, i)
       if redis.call('ZSCORE', leases, member .. token) then held[#held + 1] = {member = member, rank = rank, queue = queue} end
     end
     return answer(string.sub(last, position, position + lost_size - 1), true, held)
   end
 end
+
+-- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
+redis.call('HLEN', running); redis.call('HLEN', bodies); redis.call('HLEN', attempts)
+redis.call('ZCARD', workers)
+if description ~= '' then redis.call('HLEN', descriptions) end
+if tonumber(ARGV[10]) > 0 then
+  redis.call('HLEN', dead_bodies)
+  redis.call('ZCARD', dead_letters)
+end
+for base = FIXED + 2 * served + 1, #KEYS, 3 do redis.call('ZCARD', KEYS[base]); redis.call('ZCARD', KEYS[base + 1]) end
 
 -- Look first: which outcomes still hold their lease, and what is there to take.
 local settled, dead, retries, releases, at = {}, {}, {}, {}, 12
@@ -59,14 +74,16 @@ while at <= #ARGV do
   releases[ARGV[at]] = {queue = tonumber(ARGV[at + 1]), rank = tonumber(ARGV[at + 2])}
   settled[#settled + 1], at = ARGV[at], at + 3
 end
-local alive, lost, seen = {}, '', {}
+local alive, lost, seen, noted = {}, '', {}, false
 if #settled > 0 then
   local ends = redis.call('ZMSCORE', leases, unpack(settled))
   for i, lease in ipairs(settled) do
     if not ends[i] then lost = lost .. lease elseif not seen[lease] then alive[#alive + 1] = lease end
-    seen[lease] = true
+    seen[lease], noted = true, noted or has(lease, NOTED)
   end
 end
+
+if noted then redis.call('HLEN', extras); redis.call('HLEN', holders) end
 
 -- The fence. Also the first write, one that frees: with its memory full, Redis refuses a script that begins by growing.
 redis.call('ZREM', leases, '', unpack(alive))
@@ -142,19 +159,19 @@ for i = 1, #first do
   claims[i] = found[i]
   if alone then break end
 end
-local taken, leased, noted, kept = {}, {}, {}, {}
+local taken, leased, runs, kept = {}, {}, {}, {}
 for i, claim in ipairs(claims) do
   taken[claim.queue] = taken[claim.queue] or {}
   table.insert(taken[claim.queue], claim.member)
   leased[2 * i - 1], leased[2 * i] = now + lease_us, claim.member .. token
-  noted[2 * i - 1] = string.sub(claim.member, 1, 12)
-  noted[2 * i] = token .. struct.pack('>I8I8B', now, claim.rank, 0)
+  runs[2 * i - 1] = string.sub(claim.member, 1, 12)
+  runs[2 * i] = token .. struct.pack('>I8I8B', now, claim.rank, 0)
   kept[i] = struct.pack('>c14I8I2', claim.member, claim.rank, claim.queue)
 end
 for queue, members in pairs(taken) do redis.call('ZREM', KEYS[FIXED + 2 * queue - 1], unpack(members)) end
 if #claims > 0 then
   redis.call('ZADD', leases, unpack(leased))
-  redis.call('HSET', running, unpack(noted))
+  redis.call('HSET', running, unpack(runs))
 end
 local rung = {}
 for i = #claims + 1, #found do

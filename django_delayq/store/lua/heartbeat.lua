@@ -7,6 +7,8 @@ local now, worker, lease_us, held = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]),
 
 local named, ends, lost = {}, {}, ''
 for i = 1, #held, 30 do named[#named + 1] = string.sub(held, i, i + 29) end
+-- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
+redis.call('ZCARD', workers)
 -- A write that frees comes first: with its memory full, Redis refuses a ZADD as the first, and every lease would lapse.
 redis.call('ZREM', leases, '')
 if #named > 0 then

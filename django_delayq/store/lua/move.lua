@@ -14,6 +14,10 @@ if not (due or rank) then
   return body and 'ELSEWHERE' or 'GONE'
 end
 if body ~= old_body then return 'ELSEWHERE' end
+-- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
+redis.call('ZCARD', to_schedule); redis.call('ZCARD', to_ready)
+redis.call('GET', wake_at)
+redis.call('SCARD', queues)
 redis.call('ZREM', schedule, member)
 redis.call('ZREM', ready, member)
 redis.call('HSET', bodies, id, new_body)

@@ -11,16 +11,26 @@ local dead_age, dead_count = tonumber(ARGV[5]), tonumber(ARGV[6])
 
 local FIXED, BITE, WORKER_KEPT = 8, 50, 3600000000
 
+-- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
+redis.call('ZCARD', workers); redis.call('ZCARD', dead_letters)
+redis.call('HLEN', descriptions); redis.call('HLEN', exchanges); redis.call('HLEN', dead_bodies)
+local queue_count = redis.call('SCARD', queues)
+
 -- A write that frees comes first: with its memory full, Redis refuses a script whose first write grows.
 redis.call('ZREM', leases, '')
 
-local due = {}
+local due, stuck = {}, {}
 for base = FIXED, #KEYS - 3, 3 do
   local head = lowest(KEYS[base + 1], 0)
-  if head[2] and tonumber(head[2]) <= now then due[#due + 1] = {base = base, at = tonumber(head[2])} end
+  -- Where `ready` is something else (written by hand) its jobs stay, and may not keep the dispatcher awake.
+  local into = head[2] and tonumber(head[2]) <= now and redis.pcall('ZCARD', KEYS[base + 2])
+  stuck[base] = type(into) == 'table'
+  if type(into) == 'number' then due[#due + 1] = {base = base, at = tonumber(head[2])} end
 end
 table.sort(due, function(a, b) return a.at < b.at end)
 
+-- The score of a job written by hand may be anything.
+local late = due[1] and math.min(now - due[1].at, 2 ^ 53) or 0
 local moved, share = 0, math.max(1, math.floor(limit / math.max(1, #due)))
 for _, queue in ipairs(due) do
   if moved >= limit then break end
@@ -54,7 +64,7 @@ local lapsed = redis.call('ZRANGE', leases, '-inf', now, 'BYSCORE', 'LIMIT', 0, 
 local wake = now + sweep
 for base = FIXED, #KEYS - 3, 3 do
   local head = lowest(KEYS[base + 1], 0)
-  if head[2] then wake = math.min(wake, tonumber(head[2])) end
+  if head[2] and not stuck[base] then wake = math.min(wake, tonumber(head[2])) end
 end
 -- Leases told above are judged by the caller at once; were they counted here, one that cannot be judged would spin it.
 local lease = redis.call('ZRANGE', leases, #lapsed, #lapsed, 'WITHSCORES')
@@ -62,4 +72,4 @@ if lease[2] then wake = math.min(wake, tonumber(lease[2])) end
 wake = math.max(wake, now)
 local first = redis.call('EXISTS', wake_at) == 0
 redis.call('SET', wake_at, wake)
-return {wake - now, moved, due[1] and now - due[1].at or 0, redis.call('SCARD', queues), first and 1 or 0, #trimmed, unpack(lapsed)}
+return {wake - now, moved, late, queue_count, first and 1 or 0, #trimmed, unpack(lapsed)}

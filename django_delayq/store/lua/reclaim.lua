@@ -7,6 +7,11 @@ local leases, running, bodies, attempts, extras, holders, dead_letters, dead_bod
 local now = now_us(ARGV[1])
 
 local FIXED, done = 10, {}
+-- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
+redis.call('HLEN', running); redis.call('HLEN', bodies); redis.call('HLEN', attempts); redis.call('HLEN', extras); redis.call('HLEN', holders); redis.call('HLEN', dead_bodies)
+redis.call('ZCARD', dead_letters)
+redis.call('GET', wake_at)
+for queue = FIXED + 1, #KEYS do redis.call('ZCARD', KEYS[queue]) end
 for at = 2, #ARGV, 4 do
   local lease, record, queue, delay = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local member, lease_end = string.sub(lease, 1, 14), redis.call('ZSCORE', leases, lease)

@@ -14,6 +14,11 @@ local extra = string.sub(stored, 23 + record_size, 22 + record_size + extra_size
 local digest = string.sub(extra, 2, 17)
 if has(member, NOTED) and redis.call('HEXISTS', holders, digest) == 1 then return {'HELD', 0} end
 
+-- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
+redis.call('HLEN', attempts); redis.call('HLEN', extras); redis.call('HLEN', holders)
+redis.call('ZCARD', schedule); redis.call('ZCARD', ready)
+redis.call('GET', wake_at)
+redis.call('SCARD', queues)
 redis.call('ZREM', dead_letters, id)
 redis.call('HDEL', dead_bodies, id)
 redis.call('HSET', bodies, id, string.sub(stored, 23 + record_size + extra_size))

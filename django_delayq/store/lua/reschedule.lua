@@ -7,6 +7,9 @@ local schedule, ready, queue_bell, running, bodies, wake_at, alarm = KEYS[1], KE
 local now, member, due, head_start = now_us(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
 
 local id = string.sub(member, 1, 12)
+-- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
+redis.call('ZCARD', ready)
+redis.call('GET', wake_at)
 if redis.call('ZREM', schedule, member) + redis.call('ZREM', ready, member) == 0 then
   if redis.call('HEXISTS', running, id) == 1 then return {'LATE', 0} end
   return {redis.call('HEXISTS', bodies, id) == 1 and 'ELSEWHERE' or 'GONE', 0}

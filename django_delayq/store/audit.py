@@ -1,0 +1,190 @@
+"""Audit: hold every key of a shard against every other, in slices; mend what no step could have left behind.
+
+Safe while the system works: what a slice shows is judged, and mended, by one script in Redis. It finds what hands, lost
+writes and broken disks do; a shard that only our scripts wrote to has nothing to find.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from django_delayq.attempts import NO_ATTEMPTS
+from django_delayq.codec import Head, decode_head
+from django_delayq.exceptions import BadBody
+from django_delayq.outcome import Ending
+from django_delayq.store.keys import CATALOGUE
+from django_delayq.store.scripts import Script, asked
+from django_delayq.store.shard import Shard, queue_bytes
+
+_TYPES, _PLACES, _RECORDS = Script("audit_types"), Script("audit_places"), Script("audit_records")
+#: Entries of one slice: they bring their bodies, which may be large.
+_SLICE = 100
+#: The hashes that are walked, each after what its judgement rests on.
+_RECORD_NOUNS = ("bodies", "running", "attempts", "extras", "holders", "dead_bodies")
+#: The history of a dead letter made here.
+_EPITAPH = NO_ATTEMPTS.add(
+    worker="", started_us=0, ended_us=None, ending=Ending.UNREADABLE, error="The stored body cannot be read."
+).pack()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is not as any step leaves it."""
+
+    #: What is wrong: the words of the scripts, and MISTYPED for a key of another type than ours.
+    word: str
+    key: str
+    #: The entry or field; of a mistyped key its type.
+    entry: bytes
+
+
+class Audit:
+    """The door of whoever checks one shard."""
+
+    def __init__(self, shard: Shard, *, due_first_us: int) -> None:
+        self._shard = shard
+        self._head_start_ms = due_first_us // 1_000
+
+    def walk(self, *, mend: bool = False) -> Iterator[Finding]:
+        """Yield what is wrong, and with `mend` put it right; O(n log n) in slices of 100, with bounded memory.
+
+        A mended shard has nothing for the next walk to find. Without `mend` one fault may show in several records, and
+        a key of another type ends the walk: no script could read it.
+        """
+        mistyped = self._mistyped(mend=mend)
+        yield from mistyped
+        if mistyped and not mend:
+            return
+        #: Ids in a place whose body names no queue: only their entry tells where they are.
+        unreadable: set[bytes] = set()
+        keys, queues = self._shard.keys, self._shard.read_queues()
+        places = [(noun, keys(noun)) for noun in ("dead_letters", "leases")]
+        # A job on its way goes from schedule to ready: it is not missed in both.
+        places += [("schedule", keys.schedule(queue)) for queue in queues]
+        places += [("ready", keys.ready(queue)) for queue in queues]
+        for noun, place in places:
+            for entries, bodies in self._entries(place):
+                unreadable.update(
+                    entry[:12]
+                    for entry, body in zip(entries, bodies, strict=True)
+                    if body is not None and _head(body) is None
+                )
+                words = self.audit_places(noun, place, entries, bodies, mend=mend)
+                yield from _findings(words, place, entries)
+        for noun in _RECORD_NOUNS:
+            for fields, bodies in self._fields(noun, skip=unreadable):
+                words = self.audit_records(noun, fields, bodies, mend=mend)
+                yield from _findings(words, keys(noun), fields)
+
+    def bodies(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield id and body of every job that has not ended, in no order; one that moves meanwhile may come twice."""
+        for found in self._slices("hscan", self._shard.keys("bodies")):
+            yield from found
+
+    def audit_types(self, expected: Mapping[str, str], *, mend: bool) -> list[bytes]:
+        """Return for each key its type where that is not the expected one, else nothing; with `mend` it is deleted.
+
+        The first key is that of the queues. One atomic step.
+        """
+        first, *others = expected
+        found: list[bytes] = self._shard.run(_TYPES, [int(mend), *expected.values()], queues=first, more_keys=others)
+        return found
+
+    def audit_places(
+        self, noun: str, place: str, entries: Sequence[bytes], bodies: Sequence[bytes | None], *, mend: bool
+    ) -> list[bytes]:
+        """Judge up to 500 entries of one place, with `mend` put them right; one atomic step, a word for each."""
+        _, keys, rows = self._rows(entries, bodies)
+        words: list[bytes] = self._shard.run(
+            _PLACES, [noun, self._head_start_ms, int(mend), *rows], place=place, more_keys=keys
+        )
+        return words
+
+    def audit_records(
+        self, noun: str, fields: Sequence[bytes], bodies: Sequence[bytes | None], *, mend: bool
+    ) -> list[bytes]:
+        """Judge up to 500 records, with `mend` put them right; one atomic step, a word for each."""
+        queues, keys, rows = self._rows(fields, bodies)
+        args = [noun, self._head_start_ms, int(mend), _EPITAPH, len(queues), *map(queue_bytes, queues), *rows]
+        words: list[bytes] = self._shard.run(_RECORDS, args, records=self._shard.keys(noun), more_keys=keys)
+        return words
+
+    def _mistyped(self, *, mend: bool) -> list[Finding]:
+        keys = self._shard.keys
+        fixed = {keys("queues"): "set"} | {keys(noun): kind for noun, (kind, _) in CATALOGUE.items()}
+        found = self._of_another_type(fixed, mend=mend)
+        if not found or mend:
+            for queue in self._shard.read_queues():
+                per_queue = {keys.schedule(queue): "zset", keys.ready(queue): "zset", keys.bell(queue): "list"}
+                found += self._of_another_type(per_queue, mend=mend)
+        return found
+
+    def _of_another_type(self, expected: Mapping[str, str], *, mend: bool) -> list[Finding]:
+        kinds = self.audit_types(expected, mend=mend)
+        return [
+            Finding(word="MISTYPED", key=key, entry=kind) for key, kind in zip(expected, kinds, strict=True) if kind
+        ]
+
+    def _entries(self, place: str) -> Iterator[tuple[list[bytes], list[bytes | None]]]:
+        for found in self._slices("zscan", place):
+            entries = [entry for entry, _ in found]
+            yield entries, self._read_bodies([entry[:12] for entry in entries])
+
+    def _fields(self, noun: str, *, skip: set[bytes]) -> Iterator[tuple[list[bytes], list[bytes | None]]]:
+        for found in self._slices("hscan", self._shard.keys(noun)):
+            if noun == "holders":
+                # The script looks at the value itself.
+                yield [field for field, _ in found], [None] * len(found)
+            elif noun == "bodies":
+                sound = [(field, body) for field, body in found if field not in skip]
+                yield [field for field, _ in sound], [body for _, body in sound]
+            else:
+                fields = [field for field, _ in found]
+                yield fields, self._read_bodies(fields)
+
+    def _read_bodies(self, ids: Sequence[bytes]) -> list[bytes | None]:
+        found: list[bytes | None] = asked(
+            partial(self._shard.client.hmget, self._shard.keys("bodies"), ids), self._shard.client
+        )
+        return found
+
+    def _rows(self, entries: Sequence[bytes], bodies: Sequence[bytes | None]) -> tuple[list[str], list[str], list[Any]]:
+        """Return the queues of the bodies, their keys, and for each entry: itself, head, member, queue number."""
+        numbers: dict[str, int] = {}
+        rows: list[Any] = []
+        for entry, body in zip(entries, bodies, strict=True):
+            head = _head(body)
+            if body is None or head is None:
+                rows += (entry, b"", b"", 0)
+            else:
+                number = numbers.setdefault(head.queue, len(numbers) + 1)
+                rows += (entry, body[: head.size], head.member(entry[:12]), number)
+        keys = self._shard.keys
+        places = [key for queue in numbers for key in (keys.schedule(queue), keys.ready(queue), keys.bell(queue))]
+        return list(numbers), places, rows
+
+    def _slices(self, scan: str, key: str) -> Iterator[list[tuple[bytes, Any]]]:
+        """Yield the entries of a key; those that are there all the while come at least once."""
+        cursor, read = 0, getattr(self._shard.client, scan)
+        while True:
+            cursor, found = asked(partial(read, key, cursor, count=_SLICE), self._shard.client)
+            rows = list(found.items() if isinstance(found, dict) else found)
+            # A small key is told whole, whatever was asked.
+            for at in range(0, len(rows), _SLICE):
+                yield rows[at : at + _SLICE]
+            if cursor == 0:
+                return
+
+
+def _head(body: bytes | None) -> Head | None:
+    try:
+        return decode_head(body or b"")
+    except BadBody:
+        return None
+
+
+def _findings(words: Sequence[bytes], key: str, entries: Sequence[bytes]) -> Iterator[Finding]:
+    for word, entry in zip(words, entries, strict=True):
+        if word != b"OK":
+            yield Finding(word=word.decode(), key=key, entry=entry)

@@ -1,0 +1,84 @@
+-- Audit_records: records by id against the places of their jobs; mends what no step could have left behind.
+-- KEYS: the named ones: `records` is bodies, attempts, extras, running, holders or dead_bodies; then schedule and ready of
+--   each queue that the bodies name, with its bell.
+-- ARGV: now, noun of the records, head start (ms), 1 = mend, attempts record of a dead letter made here, number of queues,
+--   their names, then per record (≤ 500): its field, head of the body as the caller read it, member that head makes,
+--   number of its queue (0 = there is no body, or it cannot be read).
+-- Returns: per record a word: OK (or changed since it was read); MALFORMED, MISSING (its job is not there) and TWICE (its
+--   job is dead) are dropped; LOST (in no place) becomes ready, or dead again; LAPSED (in no place, but `running`) gets a
+--   lease that has ended, for the dispatcher to judge; UNREADABLE (without a queue it can be in no place) becomes a dead
+--   letter; UNLISTED names its queue in `queues`; UNHELD holds its key again.
+-- Cost: O(log n) a record.
+local records, leases, running, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, bell, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
+local now, noun, head_start, mend, epitaph, queue_count = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1', ARGV[5], tonumber(ARGV[6])
+
+local FIXED = 13
+
+local function is_placed(member, known, queue)
+  local base = FIXED + 3 * (queue - 1)
+  return known and redis.call('ZSCORE', leases, member .. string.sub(known, 1, 16))
+    or redis.call('ZSCORE', KEYS[base + 1], member) or redis.call('ZSCORE', KEYS[base + 2], member)
+end
+
+local judge = {}
+function judge.bodies(id, head, member, queue, body)
+  if redis.call('ZSCORE', dead_letters, id) then return 'TWICE' end
+  if queue == 0 then return 'UNREADABLE' end
+  if string.sub(body, 1, #head) ~= head then return 'OK' end
+  local known = redis.call('HGET', running, id)
+  if not is_placed(member, known, queue) then return known and 'LAPSED' or 'LOST' end
+  return redis.call('SISMEMBER', queues, ARGV[6 + queue]) == 1 and 'OK' or 'UNLISTED'
+end
+function judge.attempts(id)
+  return redis.call('HEXISTS', bodies, id) == 1 and 'OK' or 'MISSING'
+end
+function judge.extras(id, head, member, queue, extra)
+  if redis.call('HEXISTS', bodies, id) == 0 or (queue > 0 and not has(member, NOTED)) then return 'MISSING' end
+  return (queue == 0 or redis.call('HEXISTS', holders, string.sub(extra, 2, 17)) == 1) and 'OK' or 'UNHELD'
+end
+function judge.running(id, head, member, queue, known)
+  if redis.call('HEXISTS', bodies, id) == 0 then return 'MISSING' end
+  if queue == 0 or redis.call('ZSCORE', leases, member .. string.sub(known, 1, 16)) then return 'OK' end
+  -- In no place at all: told of its body.
+  return is_placed(member, known, queue) and 'MISSING' or 'OK'
+end
+function judge.holders(digest, head, member, queue, holder)
+  if #holder ~= 14 then return 'MALFORMED' end
+  local extra = redis.call('HGET', extras, string.sub(holder, 1, 12))
+  return extra and string.sub(extra, 2, 17) == digest and 'OK' or 'MISSING'
+end
+function judge.dead_bodies(id)
+  return redis.call('ZSCORE', dead_letters, id) and 'OK' or 'LOST'
+end
+
+local words = {}
+for at = 7 + queue_count, #ARGV, 4 do
+  local field, member, queue = ARGV[at], ARGV[at + 2], tonumber(ARGV[at + 3])
+  local value, base = redis.call('HGET', records, field), FIXED + 3 * (queue - 1)
+  local word = 'OK'
+  if value then
+    local sound = #field == (noun == 'holders' and 16 or 12)
+    word = sound and judge[noun](field, ARGV[at + 1], member, queue, value) or 'MALFORMED'
+  end
+  if mend and word ~= 'OK' then
+    -- A write that frees comes first: with its memory full, Redis refuses a script whose first write grows.
+    redis.call('ZREM', leases, '')
+    if word == 'LOST' and noun == 'bodies' then
+      put_ready(KEYS[base + 2], KEYS[base + 3], {rank_of(member, now, head_start), member})
+    elseif word == 'LOST' then
+      redis.call('ZADD', dead_letters, now, field)
+    elseif word == 'LAPSED' then
+      redis.call('ZADD', leases, now, member .. string.sub(redis.call('HGET', running, field), 1, 16))
+      ring(alarm)
+    elseif word == 'UNREADABLE' then
+      dead_letter(field .. '\0\0', epitaph, now, bodies, attempts, extras, holders, dead_letters, dead_bodies)
+    elseif word == 'UNHELD' then
+      redis.call('HSET', holders, string.sub(value, 2, 17), member)
+    elseif word ~= 'UNLISTED' then
+      redis.call('HDEL', records, field)
+    end
+    if queue > 0 and redis.call('SADD', queues, ARGV[6 + queue]) == 1 then ring(bell) end
+  end
+  words[#words + 1] = word
+end
+return words

@@ -1,0 +1,36 @@
+"""Records: how scripts lay out what Python reads of them; short or foreign ones read as empty, never as an error."""
+
+from typing import NamedTuple, Self
+
+
+class Running(NamedTuple):
+    """What `running` holds of a claimed job: its token (16 bytes), then this."""
+
+    #: µs since the epoch when it was claimed; 0 where that is lost.
+    claimed_us: int
+    rank: int
+
+    @classmethod
+    def unpack(cls, record: bytes | None) -> Self:
+        """Read a field of `running`."""
+        record = record or b""
+        return cls(claimed_us=int.from_bytes(record[16:24]), rank=int.from_bytes(record[24:32]))
+
+
+class DeadBody(NamedTuple):
+    """What `dead_bodies` holds of a dead letter: two lengths, its member, its attempts and extras records, its body."""
+
+    attempts: bytes
+    body: bytes
+
+    @classmethod
+    def unpack(cls, stored: bytes | None) -> Self:
+        """Read a field of `dead_bodies`, also of one cut short in its body."""
+        stored = stored or b""
+        after = 22 + int.from_bytes(stored[:4])
+        return cls(attempts=stored[22:after], body=stored[after + int.from_bytes(stored[4:8]) :])
+
+
+def worker_of(lease: bytes) -> bytes:
+    """Return the code of the worker that holds a lease: member (14 bytes), then its token, which begins with it."""
+    return lease[14:22]

@@ -1,0 +1,326 @@
+"""Hostile: what somebody who can write to Redis might put there, drawn from a seed; and the code it must never reach.
+
+Half of it is made, kind by kind; half is sound bodies with bits flipped, pieces cut out, doubled or swapped.
+"""
+
+import json
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from redis import Redis
+
+from django_delayq.store.keys import Keys
+
+#: A module that can be imported, with a function that is no task; both write a line if ever they are reached.
+CANARY = "canary_payload"
+RECORD = "tests.app.tasks.record"
+QUEUES = ("default", "mail", "zoo")
+LARGE = 4
+#: Names that stand for code somewhere.
+NAMES = (
+    *("os.system", "subprocess.Popen", "builtins.eval", "builtins.exec", "posix.system", "pty.spawn", "__class__"),
+    *(CANARY, f"{CANARY}.fire", f"{CANARY}:fire", "django_delayq.task.Task", "django_delayq.registry.autodiscover"),
+    *("tests.app.tasks.note", "tests.app.tasks.record.func", "tests.app.tasks", "antigravity", "", ".", "..", "\0"),
+    *(
+        "tests.app.tasks.record\0",
+        " tests.app.tasks.record",
+        "tests.app.tasks.RECORD",
+        "\ud800",
+        "\x1b[2J\r\nFORGED ok",
+    ),
+    *("x" * 65_000, "../../etc/passwd", "{0.__class__}", "%s%s%s%n", "lambda: 0", "tests.app.tasks.crash.func"),
+)
+#: What is no JSON, or JSON of the wrong shape, or more than anybody sends.
+TEXTS: tuple[bytes, ...] = (
+    *(b"", b"[", b"]", b"{}", b"null", b"NaN", b"[[NaN]]", b"[[1e400,-1e400]]", b"[[Infinity]]", b'"x"', b"[[1],[2]]"),
+    *(b"[" * 100_000, b"[" * 100_000 + b"]" * 100_000, b"[[" + b'{"a":' * 5_000 + b"1" + b"}" * 5_000 + b"]]"),
+    *(b"[[" + b"9" * 5_000 + b"]]", b"[[-" + b"9" * 4_300 + b"]]", b'[[1,1],{"a":1,"a":2}]', b"[[],{},{},{}]"),
+    *(b"\xff\xfe[\0]\0", b"\xef\xbb\xbf[[1]]", b"[[\xff]]", b'[["\xed\xa0\x80"]]', b'[["\\ud800\\udc00\\ud800"]]'),
+    *(b'[[],{"self":1,"func":2,"claim":3}]', b'[[],{"":1}]', b'[[],{"1 2":3,"\\u0000":4}]', b'[["\\u001b[2J\\r\\nX"]]'),
+    *(b"[[]] []", b"[[],[],[]]", b'[{"__class__":"os.system"}]', b"!!python/object/apply:os.system ['x']", b"\0" * 300),
+    b'[[{"py/reduce":[{"py/type":"canary_payload.Fire"},{"py/tuple":[]}]}]]',
+    b'[["' + b"x" * 262_000 + b'"]]',
+)
+NUMBERS = (
+    *("-1", "0", "1", "2.5", "1e3", "1e400", "NaN", "null", "true", '"5"', "[]", "{}", "[5]", '"\\u0000"', str(2**63)),
+    *(
+        str(-(2**63)),
+        str(2**80),
+        "1" + "0" * 300,
+        "1" + "0" * 400,
+        "9" * 4_299,
+        "-" + "9" * 4_299,
+        "9" * 5_000,
+        "1e-400",
+    ),
+)
+
+
+class Fire:
+    """A pickle of this calls the canary when it is read."""
+
+    def __reduce__(self) -> Any:
+        return (__import__, (CANARY,))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payload:
+    """One entry, and the records that belong to it."""
+
+    number: int
+    kind: str
+    #: Noun of the place it is put into, and the score there.
+    place: str
+    member: bytes
+    score: float
+    queue: str = "default"
+    body: bytes | None = None
+    attempts: bytes | None = None
+    extra: bytes | None = None
+    running: bytes | None = None
+    dead_body: bytes | None = None
+
+    @property
+    def raw_id(self) -> bytes:
+        """The id as the engine sees it."""
+        return self.member[:12]
+
+    def write(self, client: Any, keys: Keys) -> None:
+        """Put it into Redis by plain commands."""
+        queued = {"ready": keys.ready, "schedule": keys.schedule}
+        client.sadd(keys("queues"), self.queue)
+        key = queued[self.place](self.queue) if self.place in queued else keys(self.place)
+        client.zadd(key, {self.member: self.score})
+        records = {"bodies": self.body, "attempts": self.attempts, "extras": self.extra, "running": self.running}
+        for noun, record in {**records, "dead_bodies": self.dead_body}.items():
+            if record is not None:
+                client.hset(keys(noun), self.raw_id, record)  # type: ignore[arg-type]
+
+
+def body(task: str | bytes = RECORD, text: bytes = b"[[1]]", *, queue: str = "default", flags: int = 0) -> bytes:
+    """Return a body as the codec writes one, of anything."""
+    name = task if isinstance(task, bytes) else task.encode("utf-8", "surrogatepass")
+    place = queue.encode("utf-8", "surrogatepass")
+    return bytes((1, 100, flags, len(place))) + place + len(name).to_bytes(2) + name + text
+
+
+def payloads(seed: int, count: int) -> Iterator[Payload]:
+    """Draw that many; the same from the same seed."""
+    chance = Random(seed)
+    for number in range(count):
+        kind = chance.choice(KINDS) if number % 2 else _mutated
+        made: dict[str, Any] = {"body": None, "flags": 0, "place": "ready", "score": float(number), **kind(chance)}
+        queue = made.pop("queue", chance.choice(QUEUES))
+        flags, tail = made.pop("flags"), made.pop("tail", None)
+        if made["body"] and len(made["body"]) > 32_000:
+            flags |= LARGE
+        member = b"\xfe" + number.to_bytes(11) + (bytes((100, flags)) if tail is None else tail)
+        # Not one that would rightly wait there for centuries.
+        if made["place"] == "ready" and made["score"] < 2**53 and chance.random() < 0.3:
+            made["place"] = "schedule"
+        yield Payload(number=number, kind=kind.__name__.strip("_"), queue=queue, member=member, **made)
+
+
+def _name(chance: Random) -> dict[str, Any]:
+    return {"body": body(chance.choice(NAMES))}
+
+
+def _text(chance: Random) -> dict[str, Any]:
+    # The large ones seldom: they take a claim each.
+    text = chance.choice(TEXTS)
+    return {"body": body(text=text if len(text) < 10_000 or chance.random() < 0.3 else chance.choice(TEXTS[:12]))}
+
+
+def _pickled(chance: Random) -> dict[str, Any]:
+    text = pickle.dumps(Fire(), protocol=chance.randrange(6))
+    return {"body": chance.choice([text, body(text=text), body(text)])}
+
+
+def _head(chance: Random) -> dict[str, Any]:
+    whole = body()
+    choices = [
+        whole[: chance.randrange(len(whole))],
+        whole[:4] + b"\xff" * 2 + whole[6:],
+        whole[:3] + b"\xff" + whole[4:],
+        bytes((chance.randrange(256), chance.randrange(256), chance.randrange(256), chance.randrange(256))) + whole[4:],
+        bytes((chance.randrange(2, 256),)) + whole[1:],
+        whole.replace(b"default", b"\xff\xfe\0\r\n\x1b["),
+        chance.randbytes(chance.randrange(400)),
+    ]
+    return {"body": chance.choice(choices)}
+
+
+def _option(chance: Random) -> dict[str, Any]:
+    one = lambda: chance.choice(NUMBERS)  # noqa: E731
+    options = chance.choice(
+        [
+            f'{{"r":[{one()},{one()},{one()},{one()}]}}',
+            f'{{"r":{one()}}}',
+            f'{{"t":{one()}}}',
+            f'{{"h":{one()}}}',
+            f'{{"t":{one()},"h":{one()}}}',
+            f'{{"k":{one()}}}',
+            f'{{"r":[3,{one()},{one()},1],"t":{one()},"h":{one()},"k":"k","x":1}}',
+            one(),
+        ]
+    )
+    return {"body": body(text=f"[[1],{{}},{options}]".encode())}
+
+
+def _deep(chance: Random) -> dict[str, Any]:
+    # Around the interpreter's own limit: what one reader bears may be too deep for the next.
+    depth = chance.choice([60, 200, 330, 500, chance.randrange(880, 1_000)])
+    nested = b"[" * depth + b"]" * depth
+    if chance.random() < 0.5:
+        return {"body": body(text=b"[[" + nested + b"]]")}
+    where = chance.choice([b'"error"', b'"worker"', b'"x"'])
+    return {"body": body("unknown"), "attempts": b"\0\1\0[{" + where + b":" + nested + b"}]"}
+
+
+def _attempts(chance: Random) -> dict[str, Any]:
+    head = chance.choice([b"", b"\0", b"\0\1", b"\0\1\0", b"\xff\xff\0", b"\0\4\0", b"\0\0\xfe", b"\x7f\xff\0"])
+    history = chance.choice([*TEXTS[:30], b'[{"error":5}]', b'[{"error":null,"ending":[]}]', b"[1,2,3]", b"[{}]" * 3])
+    if history and len(history) > 10_000:
+        history = history[:10_000]
+    return {"body": body(chance.choice([RECORD, "unknown"])), "attempts": head + history}
+
+
+def _suspect(chance: Random) -> dict[str, Any]:
+    # Each takes a process of its own, half a second.
+    if chance.random() < 0.9:
+        return _attempts(chance)
+    return {**_deep(chance), "attempts": b"\0\1\1[]"}
+
+
+def _extra(chance: Random) -> dict[str, Any]:
+    extra = chance.choice([None, b"", b"\1", b"\1" + b"k" * 16, chance.randbytes(40), b"\xff" * 5_000])
+    return {"body": body(flags=1), "flags": chance.randrange(256) & ~LARGE | 1, "extra": extra}
+
+
+def _member(chance: Random) -> dict[str, Any]:
+    tail = chance.choice([b"", b"\0", b"\xff\xff", b"\0\0", b"\xff" * 3, b"x" * 500])
+    return {"body": chance.choice([None, body()]), "tail": tail, "score": chance.choice(SCORES)}
+
+
+def _score(chance: Random) -> dict[str, Any]:
+    return {"body": body(), "score": chance.choice(SCORES)}
+
+
+def _queue(chance: Random) -> dict[str, Any]:
+    names = ["\0", "\r\nFORGED\x1b[31m", "a" * 255, "{0}", "*", "\ud800", "%00", "../..", "{1}:bodies", " "]
+    inside, outside = chance.choice(names), chance.choice([*names, "default"])
+    # The server would not take a lone surrogate as text.
+    return {"body": body(queue=inside[:80]), "queue": outside.replace("\ud800", "?")}
+
+
+def _lease(chance: Random) -> dict[str, Any]:
+    # Lapsed long ago, of a worker that never was.
+    tail = chance.choice([b"\x64\0" + b"w" * 16, b"", b"\0", b"w" * 15, b"w" * 900])
+    started = chance.choice([None, b"", b"w", b"w" * 16 + b"\xff" * 17, b"w" * 33, chance.randbytes(60)])
+    inside = chance.choice([_head, _text, _name, _option, _attempts, _deep])(chance)
+    return {**inside, "place": "leases", "tail": tail, "score": chance.choice([0, 1, -5.5]), "running": started}
+
+
+def _dead(chance: Random) -> dict[str, Any]:
+    stored = chance.choice(
+        [None, b"", b"\0" * 8, b"\xff" * 8, chance.randbytes(100), bytes(8) + b"m" * 14 + body(), b"\xff" * 22 + body()]
+    )
+    return {"place": "dead_letters", "tail": b"", "score": chance.choice([4e15, 4.1e15, 1.5]), "dead_body": stored}
+
+
+def _mutated(chance: Random) -> dict[str, Any]:
+    sound = bytearray(
+        body(text=b'[["a",1,{"b":[true,null]}],{"c":2.5},{"r":[3,2000000,60000000,1],"t":9000000,"k":"k"}]')
+    )
+    for _ in range(chance.choice([1, 1, 2, 4, 16])):
+        at, end = sorted((chance.randrange(len(sound) + 1), chance.randrange(len(sound) + 1)))
+        how = chance.randrange(5)
+        if how < 2 and at < len(sound):
+            sound[at] ^= 1 << chance.randrange(8)
+        elif how == 2:
+            del sound[at : min(end, at + 9)]
+        elif how == 3:
+            sound[at:at] = sound[at:end]
+        else:
+            sound[at:at] = chance.randbytes(chance.randrange(5))
+    return {"body": bytes(sound)}
+
+
+SCORES: tuple[float, ...] = (float("-inf"), -1e308, -1, 0, 0.5, 2.0**53, 1e15)
+KINDS: tuple[Callable[[Random], dict[str, Any]], ...] = (
+    *(
+        _name,
+        _text,
+        _pickled,
+        _head,
+        _option,
+        _deep,
+        _attempts,
+        _suspect,
+        _extra,
+        _member,
+        _score,
+        _queue,
+        _lease,
+        _dead,
+    ),
+)
+
+
+def vandalise(client: Redis, keys: Keys, chance: Random) -> None:
+    """Put what nobody of ours writes into the records that belong to no job."""
+    for noun in ("descriptions", "exchanges", "holders"):
+        client.hset(keys(noun), chance.randbytes(8), chance.choice([b"", b"x\r\nFORGED\x1b[31m", b"\xff" * 3_000]))  # type: ignore[arg-type]
+    client.zadd(keys("workers"), {chance.randbytes(chance.randrange(1, 20)): chance.choice([0, 1e308, -1])})
+    client.sadd(keys("queues"), chance.randbytes(20), b"\xff\r\n", b"q" * 5_000, b"")
+    client.set(keys("wake_at"), chance.choice([b"", b"nan", b"soon", b"-1", b"0x10", b"1e15", b"\0"]))
+
+
+def lay_canary(folder: Path) -> str:
+    """Write the canary, and a module that watches the interpreter for it once a file `armed` is there; its name."""
+    (folder / f"{CANARY}.py").write_text(
+        "from tests.app.tasks import note\nnote('canary', what='imported')\n\n"
+        "def fire(*args, **kwargs):\n    note('canary', what='called')\n"
+    )
+    (folder / "canary_watch.py").write_text(_WATCH.format(names=json.dumps([CANARY, "antigravity", "pty"])))
+    return "canary_watch"
+
+
+#: Audit hooks see what no test of results can: an import, a shell, text run as code, a class unpickled.
+_WATCH = """
+import os, sys, threading, time
+from tests.app.tasks import note
+
+NAMES = {names}
+STARTS = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "pty.spawn", "subprocess.Popen", "webbrowser.open")
+PICKLED = ("django_delayq.", "multiprocessing.", "builtins", "datetime", "_codecs", "copyreg", "collections")
+armed, inside = False, threading.local()
+
+def arm():
+    global armed
+    while not os.path.exists("armed"):
+        time.sleep(0.01)
+    armed = True
+    note("armed")
+
+def hook(event, args):
+    if not armed or getattr(inside, "busy", False):
+        return
+    bad = event in STARTS
+    bad = bad or event == "import" and args[0].split(".")[0] in NAMES
+    code = getattr(args[0], "co_filename", "") if event == "exec" else ""
+    bad = bad or code in ("<string>", "<stdin>") or code.endswith(tuple("/" + name + ".py" for name in NAMES))
+    bad = bad or event == "pickle.find_class" and not args[0].startswith(PICKLED)
+    if bad:
+        inside.busy = True
+        note("foreign", event=event, about=repr(args)[:300])
+        inside.busy = False
+
+os.chdir(os.path.dirname(__file__))
+sys.addaudithook(hook)
+threading.Thread(target=arm, daemon=True).start()
+"""

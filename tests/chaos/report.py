@@ -1,0 +1,105 @@
+"""Report: a trial's ledger, dead letters and remains as values for the judge, and its one line of figures."""
+
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any
+
+from redis import Redis
+
+from django_delayq import get_store
+from django_delayq.store.keys import Keys
+from tests.chaos.case import Dead, Run
+from tests.chaos.judge import Verdict
+from tests.machine.picture import noun_of
+
+#: Keys that stay when all jobs have ended.
+STAY = frozenset(
+    ("queues", "workers", "descriptions", "exchanges", "wake_at", "alarm", "bell", "shards", "dead_letters")
+    + ("dead_bodies",)
+)
+
+
+@dataclass(kw_only=True)
+class Report:
+    """What a storm was, and what the judge says."""
+
+    name: str
+    seed: int
+    verdict: Verdict
+    kills: int
+    restarts: int
+    faults: Counter[str]
+    #: Name, begin and end of each fault.
+    log: list[tuple[str, float, float]]
+    refused: int
+    resume: float
+    seconds: float
+
+    @property
+    def told(self) -> str:
+        """What is wrong, and what was done when."""
+        log = "\n".join(f"{begin:.3f} to {end:.3f} {name}" for name, begin, end in self.log)
+        return f"seed {self.seed}\n{self.verdict}\n{log}"
+
+    def __str__(self) -> str:
+        verdict = self.verdict
+        found = ", ".join(f"{len(found)} {name}" for name, found in verdict.faults.items())
+        return (
+            f"storm {self.name!r}: {verdict.accepted} jobs, {verdict.deliveries} deliveries "
+            f"({verdict.cut_short} cut short, {verdict.repeated} repeated), {verdict.dead} dead, "
+            f"{self.faults.total()} faults ({', '.join(f'{n} {name}' for name, n in self.faults.most_common())}), "
+            f"{self.kills} kills, {self.restarts} restarts, {self.refused} calls refused, "
+            f"resume {self.resume:.1f} s, {self.seconds:.0f} s, seed {self.seed}: {found or 'all kept'}"
+        )
+
+
+def read_runs(events: list[dict[str, Any]]) -> list[Run]:
+    """Join the starts and ends of a ledger to runs."""
+    runs: list[Run] = []
+    # A job that was stored again after it had run may have the same attempt in the same process again, later.
+    begun: dict[tuple[str, int, int], int] = {}
+    for event in events:
+        if event["word"] not in ("run", "end"):
+            continue
+        name = (event["id"], event["attempt"], event["pid"])
+        if event["word"] == "end":
+            at = begun[name]
+            runs[at] = replace(runs[at], end=event["at"], how="failed" if event["failed"] else "done")
+            continue
+        begun[name] = len(runs)
+        facts = {fact: event.get(fact) for fact in ("id", "attempt", "pid", "parent", "claimed")}
+        if "how" in event:
+            how = "failed" if event["how"] == "leave" else "crashed"
+            runs.append(Run(**facts, start=event["at"], end=event["at"], how=how))
+        else:
+            runs.append(Run(**facts, start=event["at"]))
+    return runs
+
+
+def longest_pause(ends: list[float], starts: list[float]) -> float:
+    """Return the longest time from the end of a fault to the next start of a job."""
+    ordered = sorted(starts)
+    places = ((end, bisect_left(ordered, end)) for end in ends)
+    return max((ordered[at] - end for end, at in places if at < len(ordered)), default=0.0)
+
+
+def read_dead(client: Redis, keys: Keys) -> list[Dead]:
+    """Return all dead letters there are."""
+    inspection = get_store().inspection(keys.shard)
+    letters = [inspection.dead_letter(raw_id) for raw_id in client.zrange(keys("dead_letters"), 0, -1)]
+    return [
+        Dead(
+            id=letter.id,
+            ended=letter.attempts.ended,
+            endings=tuple(str(entry["ending"]) for entry in letter.attempts.history),
+        )
+        for letter in letters
+        if letter is not None
+    ]
+
+
+def left_over(client: Redis, keys: Keys) -> list[str]:
+    """Return the keys that should be gone when all jobs have ended."""
+    names = [key.decode() for key in client.scan_iter("*", 1_000)]
+    return [f"{name} ({client.type(name).decode()})" for name in names if noun_of(name, keys) not in STAY]

@@ -1,0 +1,161 @@
+"""Clocks: those of the hosts decide nothing; that of Redis may jump, and nothing is lost, doubled or early by it."""
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from django_delayq.dispatcher import Dispatcher
+from django_delayq.outcome import Settle
+from tests.doors import HOUR, SECOND, Doors, settlement
+from tests.machine import invariants, picture
+from tests.processes import ROOT, Processes
+
+# What Python runs first in a process: the clock is wrong before anybody has read it. Monotonic time is left alone.
+SHIFTED = """
+import datetime, itertools, os, time
+time.unshifted, unshifted_ns = time.time, time.time_ns
+how = os.environ.get("DELAYQ_TEST_CLOCK", "0")
+shifts = itertools.cycle([3600, 0, -3600] if how == "jumping" else [int(how)])
+time.time = lambda: time.unshifted() + next(shifts)
+time.time_ns = lambda: unshifted_ns() + next(shifts) * 10**9
+real = datetime.datetime
+
+class Kind(type):
+    def __instancecheck__(cls, value):
+        return isinstance(value, real)
+
+class Shifted(real, metaclass=Kind):
+    @classmethod
+    def now(cls, tz=None):
+        return real.fromtimestamp(time.time(), tz)
+
+    @classmethod
+    def utcnow(cls):
+        return real.fromtimestamp(time.time(), datetime.timezone.utc).replace(tzinfo=None)
+
+datetime.datetime = Shifted
+"""
+PRODUCER = """
+import datetime, sys, time, django
+django.setup()
+from tests.app.clock_tasks import tell
+before = time.unshifted()
+delayed = tell.after(1).enqueue()
+after = time.unshifted()
+at = tell.at(datetime.datetime.fromtimestamp(float(sys.argv[1]), datetime.timezone.utc)).enqueue()
+past = tell.at(datetime.datetime.fromtimestamp(float(sys.argv[1]) - 600, datetime.timezone.utc)).enqueue()
+long = tell.enqueue(1.6)
+print(before, after, time.unshifted(), delayed.id, at.id, past.id, long.id)
+"""
+CLOCKS = ["3600", "-3600", "jumping"]
+
+
+def test_wrong_clocks_of_hosts_change_neither_due_times_nor_leases(processes: Processes) -> None:
+    (processes.folder / "sitecustomize.py").write_text(SHIFTED)
+    processes.configure(TASK_MODULES=("tests.app.clock_tasks",), LEASE=1)
+    commands = [processes.start("run_dispatcher", DELAYQ_TEST_CLOCK=clock) for clock in CLOCKS]
+    commands += [processes.worker("--concurrency", 2, DELAYQ_TEST_CLOCK=clock) for clock in CLOCKS]
+    moment = time.time() + 4
+    due: dict[str, tuple[float, float]] = {}
+    for clock in CLOCKS:
+        before, after, last, delayed, at, past, long = enqueue(processes, clock, moment)
+        # A delay counts from the call, by the true time; a moment is what it is; one that is over is now.
+        due[delayed] = (float(before) + 1, float(after) + 1)
+        due[at] = (moment, max(moment, float(last)))
+        due[past] = due[long] = (float(before), float(after) + 60)
+    processes.until_runs(len(due))
+    processes.until(lambda: held(processes) == 0, what="all to end")
+    runs = processes.runs()
+    assert Counter(run["id"] for run in runs) == dict.fromkeys(due, 1)
+    for run in runs:
+        earliest, latest = due[run["id"]]
+        assert earliest <= run["truly"]
+        # A rank tells the due time to the millisecond.
+        assert earliest - 0.001 <= run["due"] <= latest
+        assert abs(run["believed"] - run["truly"]) > 3_000 or run["pid"] == commands[-1].pid
+    output = "".join(command.output for command in commands)
+    assert "lease" not in output
+    assert "Traceback" not in output
+    assert [command.end() for command in commands] == [0] * 6
+
+
+def enqueue(processes: Processes, clock: str, moment: float) -> list[str]:
+    """Enqueue in a process with that clock; return what it printed."""
+    path = os.pathsep.join([str(processes.folder), str(ROOT)])
+    environ = {**os.environ, "DJANGO_SETTINGS_MODULE": "process_settings", "PYTHONPATH": path}
+    ended = subprocess.run(
+        [sys.executable, "-c", PRODUCER, str(moment)],
+        env={**environ, "DELAYQ_TEST_CLOCK": clock},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.split()
+
+
+def held(processes: Processes) -> int:
+    """Return how many jobs have not ended."""
+    with processes.client() as client:
+        return int(client.hlen(processes.keys("bodies")))
+
+
+# The clock of Redis
+
+
+@pytest.mark.parametrize("round_number", range(3))
+def test_a_jumping_clock_of_redis_loses_doubles_and_hastens_nothing(
+    round_number: int, redis_url: str, client: Any
+) -> None:
+    seed = random.randrange(1_000_000)
+    print(f"seed {seed}")
+    chance, doors = random.Random(seed), Doors(redis_url)
+    due = {}
+    for number in range(60):
+        delay = chance.choice([0, SECOND, 40 * SECOND, HOUR])
+        due[doors.add(number, delay=delay)] = doors.clock.now_us + delay
+    dispatcher, workers = Dispatcher(doors.shard, doors.promotion), [doors.worker() for _ in range(3)]
+    held: list[list[Any]] = [[], [], []]
+    acknowledged: Counter[bytes] = Counter()
+    refused = back = 0
+
+    def step(number: int) -> None:
+        nonlocal refused
+        before = doors.ready()
+        waiting = doors.schedule()
+        dispatcher.step()
+        for raw_id in doors.ready().keys() - before.keys():
+            assert waiting[raw_id] <= doors.clock.now_us, "early"
+        settled = [settlement(claim, Settle.ACKNOWLEDGE) for claim in held[number]]
+        answer = workers[number].take(chance.randint(1, 5), settle=settled)
+        for item in settled:
+            refused += item.claim.lease in answer.lost
+            acknowledged[item.claim.raw_id] += item.claim.lease not in answer.lost
+        held[number] = list(answer.claims)
+        invariants.check_each_job_is_in_one_place(picture.read(client, doors.keys), doors.keys)
+
+    for _ in range(150):
+        jump = chance.choice([0, 1_000, SECOND, 31 * SECOND, HOUR, -SECOND, -31 * SECOND, -HOUR])
+        back += jump < 0
+        doors.clock.turn(jump)
+        step(chance.randrange(3))
+    # And it is right again, later than it ever was.
+    doors.clock.now_us = max(due.values()) + 400 * HOUR
+    for number in range(400):
+        if not client.hlen(doors.keys("bodies")):
+            break
+        doors.clock.turn(HOUR)
+        step(number % 3)
+    dead = set(doors.scores(doors.keys("dead_letters")))
+    doors.close()
+    assert back and refused, "nothing happened in this round"
+    assert max(acknowledged.values()) == 1
+    assert {job for job, count in acknowledged.items() if count} | dead == due.keys()
+    assert not dead & {job for job, count in acknowledged.items() if count}

@@ -1,0 +1,66 @@
+"""Databases that fail inside a task: the attempt fails and is tried again, and the worker lives."""
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from django_delayq import get_store
+from tests.app import database_tasks
+from tests.processes import Processes
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A database with one empty table."""
+    path = tmp_path / "db.sqlite3"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE seen (attempt INTEGER)")
+    connection.close()
+    return path
+
+
+def test_a_dead_connection_fails_one_attempt_and_the_next_has_a_new_one(processes: Processes, file: Path) -> None:
+    processes.configure(TASK_MODULES=("tests.app.database_tasks",))
+    processes.dispatcher()
+    # One thread: the second attempt meets what the first one left behind.
+    worker = processes.worker("--concurrency", 1, DELAYQ_TEST_DB_DEFAULT=str(file))
+    job = database_tasks.lose_connection.enqueue()
+    processes.until_gone([job])
+    assert [run["attempt"] for run in processes.runs(job.id)] == [1, 2]
+    assert "Cannot operate on a closed database" in worker.output
+    with sqlite3.connect(file) as connection:
+        assert connection.execute("SELECT attempt FROM seen").fetchall() == [(2,)]
+    connection.close()
+    assert worker.end() == 0
+    assert "this is a bug" not in worker.output
+
+
+def test_a_database_that_is_away_fails_attempts_until_it_is_back_or_they_are_used_up(
+    processes: Processes, file: Path, tmp_path: Path
+) -> None:
+    processes.configure(TASK_MODULES=("tests.app.database_tasks",))
+    processes.dispatcher()
+    worker = processes.worker("--concurrency", 2, DELAYQ_TEST_DB_DEFAULT=str(file))
+    away = tmp_path / "away"
+    # A folder in its place cannot be opened, whoever asks.
+    os.rename(file, away)
+    file.mkdir()
+    doomed = [database_tasks.see.using(retry=database_tasks.TWICE).enqueue() for _ in range(2)]
+    patient = [database_tasks.see.enqueue() for _ in range(4)]
+    for job in doomed:
+        processes.until_state(job, "dead")
+    processes.until(lambda: len(processes.runs(patient[0].id)) >= 2, what="attempts without a database")
+    file.rmdir()
+    os.rename(away, file)
+    processes.until_gone(patient)
+    for job in doomed:
+        dead = get_store().inspection(0).dead_letter(bytes.fromhex(job.id.split("-")[0]))
+        assert dead is not None and dead.attempts.ended == 2
+        assert "unable to open database file" in dead.attempts.last_error
+    with sqlite3.connect(file) as connection:
+        assert len(connection.execute("SELECT attempt FROM seen").fetchall()) == 4
+    connection.close()
+    assert worker.end() == 0
+    assert "this is a bug" not in worker.output

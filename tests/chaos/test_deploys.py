@@ -1,0 +1,105 @@
+"""Deploys: a producer of a newer release and a worker of an older one; its jobs wait for a worker they fit.
+
+A job that does not fit comes back in 30 s, counted. Nobody waits for that here: the due time is moved by hand.
+"""
+
+from typing import Any
+
+from redis import Redis
+
+from django_delayq import get_store
+from django_delayq.attempts import Attempts
+from tests.app import changing, tasks
+from tests.processes import Command, Processes
+
+#: Seconds that a job waits for a worker it fits.
+WAIT = 30
+
+
+def start(processes: Processes) -> Command:
+    processes.configure(TASK_MODULES=("tests.app.changing",))
+    processes.dispatcher()
+    return processes.worker(DELAYQ_TEST_RELEASE="older")
+
+
+def in_newer_format(client: Redis, processes: Processes) -> Any:
+    """Enqueue a job whose body only a newer release can read."""
+    job = tasks.record.after(hours=1).enqueue("newer")
+    rewrite(client, processes, job, 2)
+    assert job.reschedule(delay=0)
+    return job
+
+
+def rewrite(client: Redis, processes: Processes, job: Any, version: int) -> None:
+    """Write the number of another format into a body."""
+    body = client.hget(processes.keys("bodies"), raw_id(job))
+    client.hset(processes.keys("bodies"), raw_id(job), bytes([version]) + body[1:])
+
+
+def raw_id(job: Any) -> bytes:
+    return bytes.fromhex(job.id.split("-")[0])
+
+
+def put_back(client: Redis, processes: Processes, job: Any, ended: int) -> None:
+    """Wait until so many attempts were counted and the job waits again, for about as long as it should."""
+
+    def waits() -> int:
+        record = client.hget(processes.keys("attempts"), raw_id(job))
+        waiting = client.zrange(processes.keys.schedule("default"), 0, -1, withscores=True)
+        due = [score for member, score in waiting if member.startswith(raw_id(job))]
+        return int(due[0]) if due and Attempts.unpack(record).ended == ended else 0
+
+    due_us = processes.until(waits, what=f"{job.id} to be put back the {ended}. time")
+    seconds, us = client.time()
+    left = due_us / 1_000_000 - seconds - us / 1_000_000
+    # What was waited for above is over already.
+    assert 0 < left <= WAIT
+    [entry] = Attempts.unpack(client.hget(processes.keys("attempts"), raw_id(job))).history[-1:]
+    # The start is by the worker's own clock.
+    assert (WAIT - 1) * 1_000_000 < due_us - entry["started_us"] < (WAIT + 20) * 1_000_000
+
+
+def test_jobs_of_a_newer_release_wait_for_a_newer_worker(processes: Processes, client: Redis) -> None:
+    older = start(processes)
+    unknown, unfit = changing.brand_new.enqueue(1), changing.greet.enqueue("Ada", "Countess")
+    newer = in_newer_format(client, processes)
+    fits = tasks.record.enqueue()
+    for job in (unknown, unfit, newer):
+        put_back(client, processes, job, 1)
+    processes.until_gone([fits])
+    assert [run["id"] for run in processes.runs()] == [fits.id]
+    assert older.end() == 0
+    assert "Traceback" not in older.output
+    processes.worker(DELAYQ_TEST_RELEASE="newer")
+    # As a release would that reads it.
+    rewrite(client, processes, newer, 1)
+    for job in (unknown, unfit, newer):
+        assert job.reschedule(delay=0)
+    processes.until_gone([unknown, unfit, newer])
+    runs = {run["id"]: (run["attempt"], run["recovered"], run["args"]) for run in processes.runs()}
+    assert runs[unknown.id] == (2, False, [1])
+    assert runs[unfit.id] == (2, False, ["Ada", "Countess"])
+    assert runs[newer.id] == (2, False, ["newer"])
+    assert len(processes.runs()) == 4
+
+
+def test_jobs_that_nobody_can_run_are_dead_with_their_reason_once_their_attempts_are_used_up(
+    processes: Processes, client: Redis
+) -> None:
+    worker = start(processes)
+    unknown = changing.brand_new.using(retry=changing.TWICE).enqueue(1)
+    unfit = changing.greet.using(retry=changing.TWICE).enqueue("Ada", "Countess")
+    # The policy of a body that cannot be read is the default one.
+    newer = in_newer_format(client, processes)
+    for job, attempts in ((unknown, 2), (unfit, 2), (newer, 5)):
+        for ended in range(1, attempts):
+            put_back(client, processes, job, ended)
+            assert job.reschedule(delay=0)
+        processes.until(lambda job=job: client.zscore(processes.keys("dead_letters"), raw_id(job)), what="its death")
+        dead = get_store().inspection(0).dead_letter(raw_id(job))
+        assert dead is not None and dead.attempts.ended == attempts
+        told = {unknown.id: "unknown_task", unfit.id: "arguments do not fit", newer.id: "newer version"}
+        assert [entry["ending"] for entry in dead.attempts.history] == [told[job.id]] * attempts
+    assert processes.runs() == []
+    assert worker.end() == 0
+    assert "Traceback" not in worker.output

@@ -1,0 +1,86 @@
+"""Forks: processes forked after the store was used share no socket and no id, and a fork inside a task harms nobody."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from tests.app import forking_tasks
+from tests.machine import invariants, picture
+from tests.processes import ROOT, Processes
+
+# In a process of its own: a fork of this one, with its threads, is what Python warns of.
+PRODUCERS = """
+import os, sys, threading, django
+django.setup()
+from django_delayq import get_store
+from tests.app.tasks import noop
+jobs, children, threads = (int(word) for word in sys.argv[1:])
+
+def produce(name):
+    made = [noop.using(delay=3600).enqueue(name, n).id for n in range(jobs // threads)]
+    # One write: lines of others do not come between.
+    os.write(1, "".join(f"{job}\\n" for job in made).encode())
+
+def in_threads(name):
+    many = [threading.Thread(target=produce, args=(f"{name}.{n}",)) for n in range(threads)]
+    for thread in many:
+        thread.start()
+    for thread in many:
+        thread.join()
+
+# As gunicorn --preload: the parent has used the store, and goes on using it beside its children.
+noop.using(delay=3600).enqueue("parent")
+mine = get_store()._producer_shards[0].client.client_id()
+pids = []
+for child in range(children):
+    pid = os.fork()
+    if pid == 0:
+        in_threads(child)
+        assert get_store()._producer_shards[0].client.client_id() != mine
+        os._exit(0)
+    pids.append(pid)
+in_threads("parent")
+codes = [os.waitpid(pid, 0)[1] for pid in pids]
+assert codes == [0] * children, codes
+"""
+
+
+def produce(jobs: int, children: int, threads: int) -> list[str]:
+    """Fork so many children that enqueue so many jobs each, as the parent does; return all ids they were told."""
+    command = [sys.executable, "-c", PRODUCERS, *map(str, (jobs, children, threads))]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr == ""
+    return ended.stdout.split()
+
+
+@pytest.mark.parametrize(("jobs", "children", "threads"), [(1_000, 8, 1), (200, 3, 4)])
+def test_forked_producers_make_distinct_jobs(
+    jobs: int, children: int, threads: int, client: Redis, delayq_settings: Any, processes: Processes
+) -> None:
+    told = produce(jobs, children, threads)
+    assert len(told) == len(set(told)) == jobs * (children + 1)
+    stored = {raw_id.hex() for raw_id in client.hkeys(processes.keys("bodies"))}
+    # And the one that the parent enqueued before it forked.
+    assert len(stored) == len(told) + 1
+    assert {job.split("-")[0] for job in told} <= stored
+    invariants.check_each_job_is_in_one_place(picture.read(client, processes.keys), processes.keys)
+
+
+def test_forks_inside_tasks_neither_double_nor_end_them(processes: Processes) -> None:
+    processes.configure(TASK_MODULES=("tests.app.forking_tasks",), LEASE=1)
+    dispatcher, worker = processes.dispatcher(), processes.worker()
+    beside = [forking_tasks.slow.enqueue() for _ in range(4)]
+    jobs = [forking_tasks.fork.enqueue(how) for how in ("exit", "enqueue", "kill")]
+    processes.until_gone([*jobs, *beside])
+    runs = processes.until_runs(8)
+    # The one that a child enqueued is a job like any other.
+    [born] = [run for run in runs if run.get("how") == "from a child"]
+    assert sorted(run["id"] for run in runs if run != born) == sorted(job.id for job in [*jobs, *beside])
+    assert {run["attempt"] for run in runs} == {1}
+    assert sorted(event["id"] for event in processes.events("end")) == sorted(job.id for job in jobs)
+    assert worker.end() == dispatcher.end() == 0
+    assert "lease" not in worker.output + dispatcher.output

@@ -1,0 +1,163 @@
+"""Memory full: new jobs are refused whole, all that there is runs to its end, and with that memory falls again.
+
+Redis looks at its memory once, before a script; so none is refused between two of its writes. The second half of this
+file drives the memory to that edge, a few bytes at a time.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from django_delayq import enqueue_many
+from django_delayq.dispatcher import Dispatcher
+from django_delayq.exceptions import StoreRejected
+from django_delayq.outcome import Settle
+from django_delayq.private_redis import PrivateRedis
+from tests.app import tasks
+from tests.doors import SECOND, Doors, settlement
+from tests.machine import invariants, picture
+from tests.processes import Processes
+
+FULL = {"maxmemory-policy": "noeviction"}
+TEXT = "x" * 10_000
+
+
+def test_on_a_full_server_everything_goes_on_until_there_is_room_again(
+    processes: Processes, start_redis: Callable[..., PrivateRedis], gate: Path
+) -> None:
+    server = start_redis(options=FULL)
+    # A lease shorter than the time it is full: only heartbeats keep the claims.
+    processes.configure(REDIS=server.url, LEASE=1)
+    dispatcher, worker = processes.dispatcher(), processes.worker("--queues", "default", "--concurrency", 4)
+    held = [tasks.wait_for.enqueue(str(gate)) for _ in range(2)]
+    processes.until_runs(2)
+    lapsing = processes.worker("--queues", "lapsing")
+    lost = tasks.wait_for.using(queue="lapsing").enqueue(str(gate))
+    processes.until_runs(1, lost.id)
+    waiting: list[Any] = []
+    with server.client() as client:
+        client.config_set("maxmemory", client.info("memory")["used_memory"] + 1_000_000)
+        with pytest.raises(StoreRejected) as caught:
+            while len(waiting) < 1_000:
+                task = [tasks.record, tasks.fail, tasks.record, tasks.give_up][len(waiting) % 4]
+                text = [TEXT] if task is tasks.record else [1] if task is tasks.fail else []
+                job = task.using(key=f"key {len(waiting)}", delay=3_600).job(*text)
+                enqueue_many([job])
+                waiting.append(job)
+        assert (caught.value.code, caught.value.maybe_accepted) == ("OOM", False)
+        assert 50 < len(waiting) < 1_000
+        jobs = client.hlen(processes.keys("bodies"))
+        batch = [tasks.record.job(TEXT) for _ in range(3)]
+        with pytest.raises(StoreRejected):
+            enqueue_many(batch)
+        assert client.hlen(processes.keys("bodies")) == jobs == len(waiting) + len(held) + 1
+        # Reclaim and heartbeats, while nothing else frees memory.
+        lapsing.kill()
+        # A worker can also start there.
+        lapsing = processes.worker("--queues", "lapsing")
+        assert processes.until_runs(2, lost.id)[1]["recovered"]
+        assert [run["attempt"] for run in processes.runs(held[0].id)] == [1]
+        # What waits may be cancelled, or run sooner: neither needs room.
+        cancelled = waiting.pop(2)
+        assert cancelled.cancel()
+        assert all(job.reschedule(delay=0.1) for job in waiting)
+        gate.touch()
+        processes.until(
+            lambda: client.hlen(processes.keys("bodies")) == 0,
+            what="all to end on a full server",
+        )
+        # Without anybody's help.
+        caught.value.resend()
+        [unsent] = caught.value.unsent
+        assert unsent.reschedule(delay=0)
+        processes.until(lambda: unsent.refresh().state in ("gone", "dead"), what="the refused job to end")
+    runs = [(run["id"], run["attempt"]) for run in processes.runs()]
+    assert len(set(runs)) == len(runs)
+    gave_up = {job.id for job in waiting if job.refresh().state == "dead"}
+    assert len(gave_up) >= len(waiting) // 4 - 1
+    assert {job.id for job in waiting} - gave_up == {job for job, _ in runs} - {job.id for job in (*held, lost, unsent)}
+    assert (waiting[1].id, 2) in runs
+    assert (dispatcher.end(), worker.end(), lapsing.end()) == (0, 0, 0)
+    assert "Traceback" not in dispatcher.output
+    assert "waits for Redis" not in dispatcher.output + worker.output
+
+
+# At the edge
+
+
+@pytest.fixture
+def doors(start_redis: Callable[..., PrivateRedis]) -> Iterator[Doors]:
+    opened = Doors(start_redis(options=FULL).url)
+    yield opened
+    opened.close()
+
+
+def whole(doors: Doors) -> dict[str, Any]:
+    """Return all that Redis holds, once it was seen to be whole."""
+    found = picture.read(doors.client, doors.keys)
+    invariants.check_each_job_is_in_one_place(found, doors.keys)
+    return found
+
+
+def edge(doors: Doors, room: int) -> None:
+    """Leave so many bytes until memory is full."""
+    doors.client.config_set("maxmemory", doors.client.info("memory")["used_memory"] + room)
+
+
+def test_a_batch_is_stored_or_refused_as_a_whole_at_any_edge(doors: Doors) -> None:
+    stored = refused = 0
+    # From far too little to more than the batch takes.
+    for room in range(-10_000, 30_000, 400):
+        doors.free_memory()
+        doors.client.flushall()
+        doors.add()
+        before = whole(doors)
+        drafts = [doors.draft("x" * 200, key=f"k{n}", delay=(n % 2) * SECOND, queue=f"q{n % 3}") for n in range(20)]
+        edge(doors, room)
+        try:
+            doors.enqueue(*drafts)
+            stored += 1
+            assert len(whole(doors)[doors.keys("bodies")]) == 21
+        except StoreRejected as error:
+            refused += 1
+            assert error.code == "OOM" and whole(doors) == before
+    assert stored > 10 < refused
+
+
+def test_no_other_step_is_refused_or_half_done_at_any_edge(doors: Doors) -> None:
+    for room in range(-500, 2_500, 100):
+        doors.free_memory()
+        doors.client.flushall()
+        for step in prepared(doors, room):
+            step()
+            whole(doors)
+        # Six, the one that waited and the dead one; less the acknowledged, the dead and the cancelled one.
+        assert len(whole(doors)[doors.keys("bodies")]) == 5
+
+
+def prepared(doors: Doors, room: int) -> list[Callable[[], Any]]:
+    """Make six jobs to claim, one that waits and a dead one, leave that room, and return what can be done with them."""
+    worker, other = doors.worker(), doors.worker()
+    for number in range(6):
+        doors.add("x" * 500, key=f"k{number}")
+    waits, dead = doors.add(delay=SECOND), doors.add_dead(queue="dead")
+    claims = worker.take(4).claims
+    died_us = doors.scores(doors.keys("dead_letters"))[dead]
+    edge(doors, room)
+    return [
+        lambda: doors.operations.reschedule(waits, delay_us=2 * SECOND),
+        lambda: doors.operations.move(waits, "another"),
+        lambda: doors.operations.requeue(dead, died_us=died_us),
+        lambda: other.take(2),
+        lambda: worker.door.heartbeat([claim.lease for claim in claims]),
+        lambda: worker.settle(claims[0], Settle.RETRY, error="e" * 2_000),
+        lambda: worker.settle(claims[1], Settle.DEAD_LETTER, error="e" * 2_000),
+        lambda: worker.take(1, settle=[settlement(claims[2], Settle.RELEASE)]),
+        lambda: worker.settle(claims[3], Settle.ACKNOWLEDGE),
+        lambda: doors.clock.turn(doors.config.worker.lease_us),
+        doors.promote,
+        Dispatcher(doors.shard, doors.promotion).step,
+        lambda: doors.operations.cancel(waits),
+    ]

@@ -1,0 +1,280 @@
+"""The network between our processes and Redis: cut, silent, slow, or ending in the middle of a reply.
+
+Workers and dispatchers are behind one proxy, the producer (this process) is behind another, the judge behind none.
+"""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from django_delayq import enqueue_many
+from django_delayq.exceptions import StoreUnavailable
+from django_delayq.store.scripts import Script
+from tests.app import tasks
+from tests.chaos.proxy import Proxy
+from tests.processes import Processes
+
+EXCHANGE, PROMOTE, ENQUEUE = (f"EVALSHA {Script(name).sha}" for name in ("exchange", "promote", "enqueue"))
+#: Bytes of a reply that arrive before the cut. The shortest, of an enqueue, has 23.
+SIZES = range(21)
+
+
+@pytest.fixture
+def network(processes: Processes, redis_url: str) -> Iterator[Proxy]:
+    """What stands between Redis and the processes that are started from now on."""
+    with Proxy(redis_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def uplink(redis_url: str) -> Iterator[Proxy]:
+    """What stands between Redis and the producer."""
+    with Proxy(redis_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def connect(processes: Processes, delayq_settings: Any, redis_url: str) -> Any:
+    """Set who speaks through what: `connect(network, LEASE=2)`, `connect(network, producer=uplink)`."""
+
+    def connected(behind: Proxy | None, *, producer: Proxy | None = None, **delayq: Any) -> None:
+        processes.configure(REDIS=behind.url if behind else redis_url, **delayq)
+        ours = producer.url if producer else redis_url
+        delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "REDIS": ours}
+
+    return connected
+
+
+def many(count: int, *, within: float) -> list[Any]:
+    """Enqueue that many jobs, due evenly from now on."""
+    return list(enqueue_many([tasks.record.using(delay=within * n / count).job(n) for n in range(count)]))
+
+
+def judge(processes: Processes, client: Redis, jobs: list[Any]) -> None:
+    """Wait until no job is left: each ran once, as its first attempt, not early, and nothing is left of it."""
+    processes.until(lambda: not client.hlen(processes.keys("bodies")), what="all jobs to end")
+    runs = processes.runs()
+    assert sorted(run["id"] for run in runs) == sorted(job.id for job in jobs)
+    assert {run["attempt"] for run in runs} == {1}
+    assert [run for run in runs if run["at"] < run["due"]] == []
+    left = [
+        noun
+        for noun in ("bodies", "leases", "running", "attempts", "dead_letters")
+        if client.exists(processes.keys(noun))
+    ]
+    assert left == []
+
+
+# Cuts
+
+
+def test_jobs_run_once_while_all_connections_are_cut_and_refused(
+    processes: Processes, client: Redis, network: Proxy, connect: Any
+) -> None:
+    connect(network)
+    commands = [processes.dispatcher(), processes.worker()]
+    jobs = many(600, within=3)
+    cuts = 0
+    while (seen := len(processes.runs())) < 600:
+        network.cut()
+        if cuts % 4 == 1:
+            client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        if cuts % 4 == 3:
+            network.refuse()
+            network.cut()
+            network.accept()
+        cuts += 1
+        processes.until(lambda seen=seen: len(processes.runs()) > min(seen + 20, 599), what="runs to go on")
+    judge(processes, client, jobs)
+    assert cuts >= 5
+    for command in commands:
+        assert command.running
+        assert "Traceback" not in command.output
+
+
+def test_processes_refused_for_a_while_say_so_once_and_work_again(
+    processes: Processes, client: Redis, network: Proxy, connect: Any
+) -> None:
+    connect(network)
+    commands = [processes.dispatcher(), processes.worker()]
+    jobs: list[Any] = []
+    for _ in range(2):
+        begun = [len(command.output) for command in commands]
+        network.refuse()
+        network.cut()
+        for command, at in zip(commands, begun, strict=True):
+            processes.until(lambda command=command, at=at: "Redis did not answer" in command.output[at:], what="notice")
+        # How long the network is away: long enough for many tries.
+        threading.Event().wait(1.5)
+        jobs += many(10, within=0.1)
+        said = [command.output[at:] for command, at in zip(commands, begun, strict=True)]
+        network.accept()
+        judge(processes, client, jobs)
+        for command, at, words in zip(commands, begun, said, strict=True):
+            assert "works again" not in words
+            assert words.count("WARNING") <= 2
+            processes.until(lambda command=command, at=at: "works again" in command.output[at:], what="both to be back")
+    assert all("Traceback" not in command.output for command in commands)
+
+
+# Replies
+
+
+def test_a_worker_and_a_dispatcher_whose_replies_are_cut_at_any_byte_run_each_job_once(
+    processes: Processes, client: Redis, network: Proxy, connect: Any, gate: Any
+) -> None:
+    connect(network)
+    commands = [processes.dispatcher(), processes.worker()]
+    jobs: list[Any] = []
+
+    def until_cut() -> None:
+        lost = len(jobs)
+        processes.until(lambda: network.lost_replies == lost, what="the cut")
+        # One trouble at a time: who goes on failing waits longer and longer.
+        judge(processes, client, jobs)
+
+    for size in SIZES:
+        # A reply that brings claims.
+        network.cut_reply_after(size, of=EXCHANGE)
+        jobs.append(tasks.record.enqueue(size))
+        until_cut()
+        # One that answers an outcome.
+        opened = gate.with_name(f"gate {size}")
+        jobs.append(tasks.wait_for.enqueue(str(opened)))
+        processes.until_runs(1, jobs[-1].id)
+        network.cut_reply_after(size, of=EXCHANGE)
+        opened.touch()
+        until_cut()
+        # One that tells what was promoted.
+        network.cut_reply_after(size, of=PROMOTE)
+        jobs.append(tasks.record.after(0.01).enqueue(size))
+        until_cut()
+    for command in commands:
+        assert command.running
+        assert "a bug" not in command.output
+
+
+def test_a_worker_whose_replies_are_swallowed_repeats_its_exchange(
+    processes: Processes, client: Redis, network: Proxy, connect: Any
+) -> None:
+    connect(network)
+    commands = [processes.dispatcher(), processes.worker()]
+    jobs: list[Any] = []
+    for _ in range(5):
+        lost = network.lost_replies
+        network.drop_replies()
+        jobs += many(5, within=0.02)
+        processes.until(lambda lost=lost: network.lost_replies > lost + 1, what="replies to be lost")
+        network.cut()
+        network.mend()
+        judge(processes, client, jobs)
+    assert all(command.running and "Traceback" not in command.output for command in commands)
+
+
+def test_a_producer_whose_reply_is_cut_at_any_byte_may_send_again_and_has_one_job(
+    processes: Processes, client: Redis, uplink: Proxy, connect: Any
+) -> None:
+    connect(None, producer=uplink)
+    jobs: list[Any] = []
+    for size in SIZES:
+        new = [
+            tasks.record.job(size),
+            tasks.record.using(key=f"key {size}").job(size),
+            tasks.record.after(0.01).job(size),
+        ]
+        jobs += new
+        uplink.cut_reply_after(size, of=ENQUEUE)
+        with pytest.raises(StoreUnavailable) as caught:
+            enqueue_many(new)
+        assert caught.value.maybe_accepted
+        assert list(caught.value.unsent) == new
+        # It had run, all of it, when its reply was lost.
+        assert client.hlen(processes.keys("bodies")) == len(jobs)
+        caught.value.resend()
+        assert client.hlen(processes.keys("bodies")) == len(jobs)
+        # The next one meets a sound connection, not the rest of the last reply.
+        jobs.append(tasks.record.enqueue("next"))
+        assert jobs[-1].state == "ready"
+    assert [job.state for job in jobs if job.state == "unsent"] == []
+    processes.dispatcher()
+    processes.worker()
+    judge(processes, client, jobs)
+
+
+def test_a_producer_that_is_refused_knows_that_nothing_was_sent(
+    processes: Processes, client: Redis, uplink: Proxy, connect: Any
+) -> None:
+    connect(None, producer=uplink)
+    uplink.refuse()
+    with pytest.raises(StoreUnavailable) as caught:
+        tasks.record.enqueue()
+    assert not caught.value.maybe_accepted
+    assert client.dbsize() == 0
+    uplink.accept()
+    caught.value.resend()
+    assert client.hlen(processes.keys("bodies")) == 1
+
+
+# Silence
+
+
+def test_a_silent_network_is_given_up_and_what_was_lost_meanwhile_is_fenced(
+    processes: Processes, client: Redis, network: Proxy, uplink: Proxy, connect: Any, gate: Any
+) -> None:
+    connect(network, producer=uplink, LEASE=2, ENQUEUE_TIMEOUT=1)
+    silenced = [processes.dispatcher(), processes.worker("--queues", "default")]
+    job = tasks.wait_for.enqueue(str(gate))
+    processes.until_runs(1)
+    network.hold()
+    uplink.hold()
+    # Both on the connection there was and on a new one.
+    kept = [tasks.record.using(queue="kept").job(n) for n in range(2)]
+    for handle in kept:
+        with pytest.raises(StoreUnavailable) as caught:
+            enqueue_many([handle])
+        assert caught.value.maybe_accepted
+        assert client.zcard(processes.keys.ready("kept")) == 0
+    connect(None, LEASE=2)
+    others = [processes.start("run_dispatcher"), processes.start("run_worker")]
+    _, second = processes.until_runs(2, job.id)
+    assert (second["attempt"], second["recovered"]) == (2, True)
+    gate.touch()
+    processes.until_gone([job])
+    for command in silenced:
+        processes.until(lambda command=command: "Redis did not answer" in command.output, what="both to give up")
+    for command in others:
+        assert command.end() == 0
+    uplink.release()
+    network.release()
+    processes.until(lambda: "lease lost, its outcome (succeeded) was refused" in silenced[1].output, what="the refusal")
+    # Those that waited in the silent network arrive after all, and sent again they are no second jobs.
+    processes.until(lambda: client.zcard(processes.keys.ready("kept")) == 2, what="the late requests")
+    enqueue_many(kept)
+    assert client.zcard(processes.keys.ready("kept")) == client.hlen(processes.keys("bodies")) == 2
+    after = tasks.record.after(0.1).enqueue("after")
+    processes.until_gone([after])
+    assert [run["attempt"] for run in processes.runs(job.id)] == [1, 2]
+    assert [run["attempt"] for run in processes.runs(after.id)] == [1]
+    assert not client.exists(processes.keys("leases"), processes.keys("running"), processes.keys("dead_letters"))
+    for command in silenced:
+        assert "works again" in command.output
+        assert "Traceback" not in command.output
+
+
+# Delay
+
+
+def test_a_slow_network_loses_no_lease(processes: Processes, client: Redis, network: Proxy, connect: Any) -> None:
+    connect(network, LEASE=5)
+    commands = [processes.dispatcher(), processes.worker()]
+    network.delay(0.2, 0.15)
+    # Longer than a lease: only heartbeats through the slow network keep it.
+    jobs = [tasks.nap.enqueue(6), *many(100, within=4)]
+    judge(processes, client, jobs)
+    for command in commands:
+        assert command.end() == 0
+        for word in ("lease lost", "lapsed", "waits for Redis", "Traceback"):
+            assert word not in command.output

@@ -1,0 +1,115 @@
+"""Named points: a process kills itself inside, where no request to Redis stands; another finishes its work."""
+
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from django_delayq import RetryPolicy, enqueue_many
+from django_delayq.clock import ServerClock
+from tests.app import tasks
+from tests.app.points import POINTS, install
+from tests.doors import Doors
+from tests.processes import Processes
+
+LEASE = 2
+POLICY = RetryPolicy(max_attempts=5, base=0.01, cap=0.02)
+
+
+@pytest.fixture
+def doors(redis_url: str, processes: Processes) -> Iterator[Doors]:
+    processes.configure(LEASE=LEASE, TASK_MODULES=["tests.app.points"])
+    opened = Doors(redis_url, clock=ServerClock(), LEASE=LEASE)
+    yield opened
+    opened.close()
+
+
+def raw(job: Any) -> bytes:
+    """Return a job's id as Redis has it."""
+    return bytes.fromhex(job.id.split("-")[0])
+
+
+def test_a_worker_killed_at_any_point_inside_loses_nothing_and_counts_each_lease(
+    processes: Processes, client: Redis, doors: Doors
+) -> None:
+    record, fail = tasks.record, tasks.fail.using(retry=POLICY)
+    # The point, the task; what it left behind: begun runs, the lease; and the attempts that run in the end.
+    cases: list[tuple[str, Any, int, bool, list[int]]] = [
+        ("after claim", record, 0, True, [2]),
+        ("before user code", record, 0, True, [2]),
+        ("after user code", record, 1, True, [1, 2]),
+        ("before hand-in", record, 1, True, [1, 2]),
+        ("after hand-in", record, 1, False, [1]),
+        ("before hand-in", fail, 1, True, [1, 2]),
+        ("after hand-in", fail, 1, False, [1, 2]),
+        ("heartbeat", tasks.nap, 1, True, [1, 2]),
+    ]
+    jobs = [task.using(queue=f"queue {number}").job(1) for number, (_, task, *_) in enumerate(cases)]
+    enqueue_many(jobs)
+    workers = [
+        processes.start("run_worker", "--queues", f"queue {number}", DELAYQ_TEST_KILL_AT=point)
+        for number, (point, *_) in enumerate(cases)
+    ]
+    ends = {}
+    for worker, job, (point, _, begun, leased, _) in zip(workers, jobs, cases, strict=True):
+        assert worker.wait() == -signal.SIGKILL, worker.output
+        assert [run["attempt"] for run in processes.runs(job.id)] == [1] * begun, point
+        held = [
+            end for lease, end in client.zrange(doors.keys("leases"), 0, -1, withscores=True) if lease[:12] == raw(job)
+        ]
+        assert len(held) == leased, point
+        ends[job.id] = held[0] / 1_000_000 if held else 0.0
+        if point == "heartbeat":
+            [run] = processes.runs(job.id)
+            assert ends[job.id] > run["at"] + LEASE, "the lease was not pushed on"
+    processes.dispatcher()
+    processes.worker()
+    processes.until_gone(jobs)
+    for job, (point, _, begun, leased, attempts) in zip(jobs, cases, strict=True):
+        runs = processes.runs(job.id)
+        assert [run["attempt"] for run in runs] == attempts, point
+        assert all(run["recovered"] == leased and run["at"] >= ends[job.id] for run in runs[begun:]), point
+    for noun in ("leases", "running", "bodies", "attempts"):
+        assert not client.exists(doors.keys(noun)), noun
+
+
+@pytest.mark.parametrize(
+    ("point", "reclaimed"), [("between promote and reclaim", 0), ("before reclaim", 0), ("after reclaim", 1)]
+)
+def test_a_dispatcher_killed_around_a_reclaim_counts_the_lease_once(
+    processes: Processes, client: Redis, doors: Doors, point: str, reclaimed: int
+) -> None:
+    job, doomed = (
+        tasks.record.using(retry=POLICY).enqueue(),
+        tasks.noop.using(retry=RetryPolicy(max_attempts=1)).enqueue(),
+    )
+    leases = [claim.lease for claim in doors.worker().take(2).claims]
+    client.zadd(doors.keys("leases"), dict.fromkeys(leases, 1))
+    due = tasks.record.using(delay=0.001, queue="due").enqueue()
+    killed = processes.start("run_dispatcher", DELAYQ_TEST_KILL_AT=point)
+    assert killed.wait() == -signal.SIGKILL, killed.output
+    # What the same step had promoted stays promoted.
+    assert doors.where(raw(due)) == ["ready:due"]
+    places = [["leases"], ["leases"]] if not reclaimed else [["schedule:default"], ["dead_letters"]]
+    assert [doors.where(raw(handle)) for handle in (job, doomed)] == places
+    processes.dispatcher()
+    processes.until(lambda: client.zcard(doors.keys.ready("default")), what="the job to be ready again")
+    letter = doors.inspection.dead_letter(raw(doomed))
+    assert letter is not None
+    assert letter.attempts.ended == 1
+    assert [doors.where(raw(handle)) for handle in (job, due)] == [["ready:default"], ["ready:due"]]
+    [again] = doors.worker().take().claims
+    assert (again.raw_id, again.attempt, again.attempts.suspect) == (raw(job), 2, True)
+
+
+def test_a_point_that_is_not_known_is_refused() -> None:
+    with pytest.raises(ValueError, match="'nowhere'.*no such point; known are after claim"):
+        install("nowhere")
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_every_point_is_a_function_of_the_real_code(point: str) -> None:
+    place, attribute, *_ = POINTS[point]
+    assert callable(getattr(place, attribute))

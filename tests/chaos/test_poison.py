@@ -1,0 +1,76 @@
+"""Poison: jobs that end the process that runs them die after exactly `max_attempts`; innocents beside them run."""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from django_delayq import RetryPolicy, enqueue_many
+from tests.app import tasks
+from tests.chaos.case import Case, Promise
+from tests.chaos.crew import Crew
+from tests.chaos.judge import judge
+from tests.chaos.report import left_over, read_dead, read_runs
+from tests.processes import Processes
+
+#: How a job ends its process -> how its last attempt ended; one that only tries to leave just fails.
+KINDS = {"exit": "crashed", "kill": "crashed", "segfault": "crashed", "memory": "crashed", "leave": "failed"}
+ATTEMPTS = 3
+#: Innocent jobs beside each one of poison. Their attempts are few enough to be used up, were neighbours to use them.
+INNOCENTS = 5
+LEASE = 2.0
+#: Seconds of a run with so many of each kind.
+PATIENCE = 120.0
+
+
+def poison_many(processes: Processes, count: int, *, patience: float) -> str:
+    """Let so many jobs of each kind do their worst among innocents; return the figures."""
+    processes.configure(LEASE=LEASE)
+    crew = Crew(processes, workers=2, dispatchers=1)
+    crew.poisoned = True
+    began = time.monotonic()
+    drafts = []
+    for number in range(count):
+        for how in KINDS:
+            drafts.append((tasks.crash.job(how), how))
+            innocent = tasks.work.using(retry=RetryPolicy(max_attempts=5, base=0.01, cap=0.02))
+            drafts += [(innocent.job(0.001 * number % 0.02), "") for _ in range(INNOCENTS)]
+    enqueue_many([job for job, _ in drafts])
+    promises = [
+        Promise(id=job.id, due=job.due.timestamp(), max_attempts=ATTEMPTS if how else 5, poison=how in KINDS)
+        for job, how in drafts
+    ]
+
+    with processes.client() as client:
+
+        def ended() -> bool:
+            crew.tend()
+            return not client.hlen(processes.keys("bodies"))
+
+        processes.until(ended, what="all to end", patience=patience)
+        crew.finish()
+        dead, left = read_dead(client, processes.keys), left_over(client, processes.keys)
+    runs = read_runs(processes.events())
+    verdict = judge(Case(promises=promises, runs=runs, dead=dead, deaths=crew.deaths, lease=LEASE))
+    verdict.left += [*crew.complaints, *left]
+    assert not verdict.faults, str(verdict)
+    kinds = {job.id: how for job, how in drafts}
+    last = Counter((kinds[letter.id], letter.endings[-1]) for letter in dead)
+    assert last == dict.fromkeys(KINDS.items(), count)
+    most = max(run.attempt for run in runs if not kinds[run.id])
+    return (
+        f"poison: {len(KINDS)} x {count} dead after {ATTEMPTS} attempts, {len(promises) - len(dead)} innocents ran, at "
+        f"most as attempt {most}; {crew.restarts} workers ended, {time.monotonic() - began:.0f} s"
+    )
+
+
+def test_poison_dies_after_its_attempts_and_innocents_run(processes: Processes, tell: Callable[[str], None]) -> None:
+    tell(poison_many(processes, 1, patience=PATIENCE))
+
+
+@pytest.mark.slow
+def test_poison_in_great_numbers_harms_no_innocent(processes: Processes, tell: Callable[[str], None]) -> None:
+    count = int(os.environ.get("DELAYQ_CHAOS_POISON") or 200)
+    tell(poison_many(processes, count, patience=PATIENCE * count))

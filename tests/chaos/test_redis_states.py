@@ -1,0 +1,282 @@
+"""Redis in states in which it takes no writes or no commands: everybody waits, says so once, and works again by itself.
+
+Each state is brought about in a real server, under load; nothing is lost, doubled or early.
+"""
+
+import re
+import resource
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from django_delayq.exceptions import StoreAuthError, StoreError, StoreRejected, StoreUnavailable
+from django_delayq.private_redis import PrivateRedis
+from tests.app import tasks
+from tests.chaos.outages import lasts, met, until_over, warnings
+from tests.chaos.trickle import Trickle
+from tests.machine import invariants, picture
+from tests.processes import Processes, until
+
+OLD, NEW = "canary-old", "canary-new"
+
+State = Callable[[PrivateRedis], Any]
+
+
+# Refused writes
+
+
+@contextmanager
+def demoted(server: PrivateRedis) -> Iterator[None]:
+    """A replica of nobody there: READONLY."""
+    with server.client() as client:
+        client.replicaof("127.0.0.1", 1)
+        yield
+        client.replicaof("no", "one")
+
+
+@contextmanager
+def disk_full(server: PrivateRedis) -> Iterator[None]:
+    """No file may grow beyond what the append-only file has by now: MISCONF, as a full disk gives."""
+    with server.client() as client:
+        size = client.info("persistence")["aof_current_size"]
+    assert server.pid is not None
+    _, hard = resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    yield
+    resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (hard, hard))
+
+
+@contextmanager
+def lonely(server: PrivateRedis) -> Iterator[None]:
+    """Fewer replicas than asked for: NOREPLICAS."""
+    with server.client() as client:
+        client.config_set("min-replicas-to-write", 1)
+        yield
+        client.config_set("min-replicas-to-write", 0)
+
+
+@pytest.fixture
+def limited(server_program: Path, tmp_path: Path) -> Iterator[PrivateRedis]:
+    """A server that is told of a file at its limit, not ended by a signal; its append-only file is large."""
+    program = tmp_path / "limited-server"
+    program.write_text(f"#!/bin/sh\ntrap '' 25\nexec {server_program} \"$@\"\n")
+    program.chmod(0o700)
+    with PrivateRedis(server=program, options={"appendonly": "yes", "appendfsync": "everysec"}) as server:
+        with server.client() as client:
+            client.set("somebody else's", b"x" * 1_000_000)
+        yield server
+
+
+def test_refused_writes_are_waited_out(processes: Processes, limited: PrivateRedis) -> None:
+    processes.configure(REDIS=limited.url, LEASE=2)
+    commands = [processes.dispatcher(), processes.worker()]
+    states: list[tuple[str, State]] = [("READONLY", demoted), ("MISCONF", disk_full), ("NOREPLICAS", lonely)]
+    with Trickle() as trickle:
+        for code, state in states:
+            trickle.until_accepted()
+            with met(processes, commands):
+                before = warnings(commands)
+                with state(limited):
+                    error = trickle.until_error()
+                    assert isinstance(error, StoreRejected)
+                    assert (error.code, error.maybe_accepted) == (code, False)
+                    lasts(processes, commands, since=before)
+        trickle.until_accepted()
+    until_over(processes)
+    trickle.judge(processes, commands)
+    assert {error.code for error in trickle.errors if isinstance(error, StoreRejected)} == {code for code, _ in states}
+
+
+def test_an_idle_worker_says_once_that_redis_takes_no_writes(processes: Processes, limited: PrivateRedis) -> None:
+    # Between two sweeps it has nothing to ask, and that is no sign that all is well.
+    processes.configure(REDIS=limited.url, LEASE=4)
+    commands = [processes.dispatcher(), processes.worker()]
+    processes.until_gone([tasks.record.enqueue()])
+    with met(processes, commands):
+        before = warnings(commands)
+        with demoted(limited):
+            lasts(processes, commands, since=before)
+    processes.until_gone([tasks.record.enqueue()])
+
+
+# Not ready
+
+
+def test_a_server_that_loads_is_waited_for(processes: Processes, start_redis: Callable[..., PrivateRedis]) -> None:
+    # While it loads, a server answers once every 2 MB.
+    options = {"appendonly": "yes", "appendfsync": "always", "key-load-delay": "800", "rdbcompression": "no"}
+    server = start_redis(options=options)
+    processes.configure(REDIS=server.url, LEASE=2)
+    commands = [processes.dispatcher(), processes.worker()]
+    with server.client() as client:
+        client.eval("for i = 1, 2000 do redis.call('SET', 'other:' .. i, string.rep('x', 8000)) end", 0)
+        client.bgrewriteaof()
+        until(lambda: client.info("persistence")["aof_rewrite_in_progress"] == 0, what="a short file")
+    with Trickle() as trickle:
+        trickle.until_accepted()
+        with met(processes, commands):
+            server.kill()
+            starter = threading.Thread(target=server.start)
+            starter.start()
+            loading: list[StoreError] = []
+            while starter.is_alive():
+                loading += [
+                    error for error in trickle.errors[-1:] if "LOADING" in str(error) or "loading" in str(error)
+                ]
+                starter.join(0.01)
+            assert loading
+        trickle.until_accepted()
+    assert all(isinstance(error, StoreUnavailable) and not error.maybe_accepted for error in loading)
+    until_over(processes)
+    trickle.judge(processes, commands)
+
+
+def test_a_busy_server_is_waited_for_and_what_lapsed_meanwhile_is_fenced(
+    processes: Processes, start_redis: Callable[..., PrivateRedis], gate: Path
+) -> None:
+    server = start_redis(options={"lua-time-limit": "20"})
+    processes.configure(REDIS=server.url, LEASE=1)
+    commands = [processes.dispatcher(), processes.worker()]
+    slow = tasks.wait_for.enqueue(str(gate))
+    processes.until_runs(1)
+    with Trickle() as trickle, server.client(socket_timeout=None) as foreign, server.client() as killer:
+        trickle.until_accepted()
+        with met(processes, commands):
+            before = warnings(commands)
+            script = threading.Thread(target=_run_until_killed, args=(foreign,), daemon=True)
+            script.start()
+            error = trickle.until_error()
+            assert isinstance(error, StoreUnavailable) and not error.maybe_accepted
+            lasts(processes, commands, since=before)
+            killer.script_kill()
+            script.join()
+        trickle.until_accepted()
+    # Its lease is renewed by a late heartbeat, or it runs again elsewhere, and this run's outcome is refused.
+    gate.touch()
+    processes.until_gone([slow])
+    until_over(processes)
+    trickle.accepted[slow.id] = 0
+    trickle.judge(processes, commands)
+
+
+def _run_until_killed(client: Redis) -> None:
+    with pytest.raises(Exception, match="killed"):
+        client.eval("while true do end", 0)
+
+
+# Passwords
+
+
+def test_a_password_changed_in_mid_run_is_waited_out_and_never_shown(
+    processes: Processes, start_redis: Callable[..., PrivateRedis]
+) -> None:
+    server = start_redis(port=0, options={"requirepass": OLD})
+    processes.configure(REDIS=f"redis://:{OLD}@127.0.0.1:{server.port}/0", LEASE=2)
+    commands = [processes.dispatcher(), processes.worker()]
+    with Trickle() as trickle, server.client(password=OLD) as admin:
+        trickle.until_accepted()
+        with met(processes, commands):
+            before = warnings(commands)
+            admin.config_set("requirepass", NEW)
+            admin.client_kill_filter(_type="normal", skipme=True)
+            until(lambda: any(isinstance(error, StoreAuthError) for error in trickle.errors), what="the refusal")
+            lasts(processes, commands, since=before)
+            # A process that is started now ends: what is wrong will not mend itself.
+            refused = [processes.start("run_dispatcher"), processes.start("run_worker")]
+            assert [command.wait() for command in refused] == [1, 1]
+            admin.config_set("requirepass", OLD)
+        trickle.until_accepted()
+    until_over(processes)
+    trickle.judge(processes, commands)
+    for command in [*commands, *refused]:
+        assert not re.search(f"{OLD}|{NEW}|Traceback", command.output)
+    assert not re.search(f"{OLD}|{NEW}", "".join(map(str, trickle.errors)))
+    for command in refused:
+        assert [line for line in command.output.splitlines() if "refused the password" in line]
+        assert len(command.output.splitlines()) == 1
+
+
+def test_commands_without_the_password_end_at_once(
+    processes: Processes, start_redis: Callable[..., PrivateRedis]
+) -> None:
+    server = start_redis(port=0, options={"requirepass": OLD})
+    processes.configure(REDIS=f"redis://127.0.0.1:{server.port}/0")
+    commands = [processes.start("run_dispatcher"), processes.start("run_worker")]
+    assert [command.wait() for command in commands] == [1, 1]
+    for command in commands:
+        assert re.fullmatch(r"CommandError: .*NOAUTH.*\n|CommandError: .*Authentication required.*\n", command.output)
+
+
+# Flushed
+
+
+def test_scripts_flushed_all_the_time_lose_nothing(processes: Processes, client: Redis) -> None:
+    processes.configure(LEASE=1)
+    commands = [processes.dispatcher(), processes.worker()]
+    kinds: list[Callable[[int], Any]] = [
+        lambda n: tasks.record.using(delay=0.05).job(n),
+        lambda n: tasks.nap.using(key=f"k{n}").job(0.4),
+        lambda n: tasks.fail.job(n % 3),
+    ]
+    with Trickle(lambda n: kinds[n % 3](n)) as trickle:
+
+        def flushed() -> bool:
+            client.script_flush()
+            return len(trickle.accepted) > 150
+
+        processes.until(flushed, what="150 jobs")
+    processes.until(lambda: client.script_flush() and not client.hlen(processes.keys("bodies")), what="all jobs to end")
+    assert trickle.errors == trickle.faults == []
+    attempts: dict[str, list[int]] = {}
+    for run in processes.runs():
+        attempts.setdefault(run["id"], []).append(run["attempt"])
+    assert attempts.keys() == trickle.accepted.keys()
+    # Each attempt ran once, also those of jobs that failed before.
+    assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in attempts.values())
+    assert not warnings(commands)
+    check_whole(client, processes)
+
+
+def test_flushed_under_load_leaves_no_ghosts(processes: Processes, client: Redis, gate: Path) -> None:
+    processes.configure(LEASE=1)
+    commands = [processes.dispatcher(), processes.worker("--concurrency", 12)]
+    kinds: list[Callable[[int], Any]] = [
+        lambda n: tasks.record.using(delay=0.2).job(n),
+        lambda n: tasks.nap.using(key=f"k{n}").job(0.1),
+        lambda n: tasks.fail.job(1),
+        lambda n: tasks.give_up.job(),
+    ]
+    held = [tasks.wait_for.enqueue(str(gate)) for _ in range(4)]
+    processes.until_runs(4)
+    with Trickle(lambda n: kinds[n % 4](n)) as trickle:
+        for _ in range(6):
+            trickle.until_accepted(15)
+            client.flushall()
+        trickle.until_accepted(15)
+    gate.touch()
+    processes.until(lambda: not client.hlen(processes.keys("bodies")), what="all that is left to end")
+    processes.until(lambda: len(processes.events("end")) == 4, what="the held jobs to end")
+    last = tasks.record.after(0.2).enqueue("last")
+    processes.until_gone([last])
+    assert trickle.faults == []
+    assert {job.refresh().state for job in held} == {"gone"}
+    assert commands[1].output.count("lease lost") >= 4
+    runs = Counter((run["id"], run["attempt"]) for run in processes.runs())
+    assert max(runs.values()) == 1
+    check_whole(client, processes)
+    assert [command.end() for command in commands] == [0, 0]
+    assert "Traceback" not in commands[0].output + commands[1].output
+
+
+def check_whole(client: Redis, processes: Processes) -> None:
+    """Nothing is left of jobs that ended, but dead letters with their bodies."""
+    keys = processes.keys
+    found = picture.read(client, keys)
+    invariants.check_each_job_is_in_one_place(found, keys)
+    known = {"queues", "workers", "exchanges", "descriptions", "wake_at", "alarm", "bell", "shards"}
+    assert {picture.noun_of(name, keys) for name in found} <= known | {"dead_letters", "dead_bodies"}

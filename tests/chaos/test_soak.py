@@ -1,0 +1,93 @@
+"""Soak: under full load for long, memory and keys come back to what they were whenever all jobs have ended."""
+
+import os
+import resource
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from django_delayq import enqueue_many
+from django_delayq.private_redis import PrivateRedis
+from tests.app import tasks
+from tests.chaos.report import STAY
+from tests.machine.picture import noun_of
+from tests.processes import Command, Processes
+
+#: Jobs of one round, and rounds until all is warm: code loaded, tables grown, the allocator's arenas in use.
+ROUND, WARM = 20_000, 5
+#: Rounds whose median is compared.
+COMPARED = 5
+GROWTH = 1.05
+#: Bells that happen to ring or not.
+HINTS = frozenset(("bell", "alarm"))
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Bytes in use with no job left."""
+
+    worker: int
+    dispatcher: int
+    redis: int
+
+
+def resident(command: Command) -> int:
+    """Return the bytes of memory a process has in use."""
+    return int(Path(f"/proc/{command.pid}/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def load(number: int) -> Iterator[Any]:
+    """Make a round of jobs of many kinds."""
+    for n in range(ROUND):
+        if n % 500 == 0:
+            yield tasks.fail.job(1)
+        elif n % 100 == 0:
+            yield tasks.noop.using(key=f"key {number} {n}").job(n)
+        else:
+            yield tasks.noop.using(delay=n % 4 * 0.3, queue=f"queue {n % 5}").job(n, text="x" * (n % 300))
+
+
+@pytest.mark.slow
+def test_memory_and_keys_come_back_to_what_they_were(
+    processes: Processes, start_redis: Callable[..., PrivateRedis], tell: Callable[[str], None]
+) -> None:
+    minutes = float(os.environ.get("DELAYQ_CHAOS_SOAK") or 60)
+    server = start_redis()
+    processes.configure(REDIS=server.url)
+    dispatcher, worker = processes.dispatcher("--verbosity", 0), processes.worker("--verbosity", 0)
+    rounds: list[Figures] = []
+    nouns: set[frozenset[str]] = set()
+    over = time.monotonic() + 60 * minutes
+    with server.client(protocol=2) as client:
+        while time.monotonic() < over or len(rounds) < WARM + 2 * COMPARED:
+            enqueue_many(load(len(rounds)), on_progress=lambda _: None)
+            processes.until(lambda: not client.hlen(processes.keys("bodies")), what="all to end", patience=300)
+            client.memory_purge()
+            rounds.append(Figures(resident(worker), resident(dispatcher), client.info("memory")["used_memory"]))
+            if len(rounds) >= WARM:
+                nouns.add(kept(client, processes))
+    assert len(nouns) == 1, nouns
+    growth = {}
+    for name in Figures.__slots__:
+        first, last = (
+            median(getattr(figures, name) for figures in part)
+            for part in (rounds[WARM : WARM + COMPARED], rounds[-COMPARED:])
+        )
+        growth[name] = (first, last)
+    told = ", ".join(f"{name} {first:,.0f} -> {last:,.0f}" for name, (first, last) in growth.items())
+    tell(f"soak: {len(rounds) * ROUND:,} jobs in {len(rounds)} rounds, {minutes:g} min; bytes: {told}")
+    assert {name for name, (first, last) in growth.items() if last > first * GROWTH} == set(), told
+
+
+def kept(client: Redis, processes: Processes) -> frozenset[str]:
+    """Return the keys there are with no job left, but for hints."""
+    names = {key.decode() for key in client.scan_iter("*", 1_000)}
+    nouns = {noun_of(name, processes.keys) for name in names}
+    assert nouns <= STAY
+    return frozenset(name for name in names if noun_of(name, processes.keys) not in HINTS)

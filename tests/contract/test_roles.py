@@ -1,0 +1,124 @@
+"""Roles against the scripts: the ACL rules follow what scripts call, and no role gets what none may have."""
+
+from pathlib import Path
+
+import pytest
+
+from django_delayq.store import roles
+from django_delayq.store.roles import ROLES, calls_of
+from django_delayq.store.scripts import Script
+
+FOLDER = Path(roles.__file__).parent / "lua"
+SCRIPTS = sorted({path.stem for path in FOLDER.glob("*.lua")} - {"_prelude"})
+READS = {
+    *("GET", "HEXISTS", "HGET", "HLEN", "HMGET", "INFO", "SMEMBERS"),
+    *("TIME", "ZCARD", "ZCOUNT", "ZRANGE", "ZRANK", "ZSCORE"),
+}
+CONNECTION = {"CLIENT|SETNAME", "EVAL", "EVALSHA", "SELECT"}
+#: What each script needs to be allowed. A new redis.call() shows up here, and in the rule of every role that runs it.
+ENTER = "DEL GET LLEN RPUSH TIME ZADD "
+CALLS = {
+    "enqueue": ENTER + "HEXISTS HGET HLEN HSET SADD SCARD ZCARD",
+    "promote": "DEL EXISTS HDEL HLEN LLEN RPUSH SCARD SET TIME ZADD ZCARD ZRANGE ZREM",
+    "exchange": ENTER + "HDEL HGET HLEN HMGET HSET SCARD ZCARD ZMSCORE ZRANGE ZREM ZSCORE",
+    "heartbeat": "TIME ZADD ZCARD ZMSCORE ZREM",
+    "reclaim": ENTER + "HDEL HGET HLEN HSET ZCARD ZREM ZSCORE",
+    "cancel": "HDEL HEXISTS HGET HLEN TIME ZCARD ZREM",
+    "reschedule": ENTER + "HEXISTS ZCARD ZREM",
+    "move": ENTER + "HEXISTS HGET HSET SADD SCARD ZCARD ZREM ZSCORE",
+    "requeue": ENTER + "HDEL HEXISTS HGET HLEN HSET SADD SCARD ZCARD ZREM ZSCORE",
+    "discard": "HDEL HLEN TIME ZREM ZSCORE",
+    "find": "HGET TIME ZSCORE",
+    "page": "HGET TIME ZCARD ZCOUNT ZRANGE ZRANK ZSCORE",
+    "audit_types": "DEL TIME TYPE",
+    "audit_places": ENTER + "HEXISTS HGET HSET ZREM ZSCORE",
+    "audit_records": "DEL HDEL HEXISTS HGET HSET LLEN RPUSH SADD SISMEMBER TIME ZADD ZREM ZSCORE",
+}
+#: What no role may do, whatever its scripts would need.
+FORBIDDEN = {
+    *(
+        "KEYS",
+        "SCAN",
+        "FLUSHALL",
+        "FLUSHDB",
+        "CONFIG",
+        "DEBUG",
+        "SCRIPT",
+        "SHUTDOWN",
+        "REPLICAOF",
+        "SLAVEOF",
+        "MONITOR",
+    ),
+    *(
+        "CLIENT",
+        "CLIENT|KILL",
+        "CLIENT|PAUSE",
+        "CLIENT|LIST",
+        "SAVE",
+        "BGSAVE",
+        "BGREWRITEAOF",
+        "ACL",
+        "MODULE",
+        "SORT",
+    ),
+    *("RESTORE", "MIGRATE", "RENAME", "SWAPDB", "FUNCTION", "FCALL", "PUBLISH", "SUBSCRIBE", "PSUBSCRIBE", "CLUSTER"),
+    *("MULTI", "EXEC", "BLMOVE", "LPOP", "RPOP", "GETDEL", "EXPIRE", "OBJECT", "DUMP", "COPY", "MEMORY", "LATENCY"),
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_each_script_calls_what_is_written_here(name: str) -> None:
+    assert calls_of(Script(name).text) == set(CALLS[name].split())
+
+
+def test_each_script_is_run_by_some_role() -> None:
+    assert {script for role in ROLES.values() for script in role.scripts} == set(SCRIPTS) == set(CALLS)
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_a_role_is_allowed_what_its_scripts_and_doors_need_and_no_more(name: str) -> None:
+    role = ROLES[name]
+    needed = {call for script in role.scripts for call in CALLS[script].split()} | role.plain | CONNECTION
+    assert set(role.commands) == needed
+    assert list(role.commands) == sorted(needed)
+    assert not needed & FORBIDDEN
+
+
+def test_a_rule_names_the_keys_of_the_prefix_no_channel_and_single_commands() -> None:
+    for role in ROLES.values():
+        keys, channels, nothing, *allowed = role.rule("shop").split(" ")
+        assert (keys, channels, nothing) == ("~shop:*", "resetchannels", "-@all")
+        assert allowed == [f"+{command.lower()}" for command in role.commands]
+        assert "@" not in "".join(allowed)
+
+
+def test_who_only_looks_may_call_nothing_that_writes() -> None:
+    assert set(ROLES["view"].commands) <= READS | CONNECTION
+
+
+def test_a_worker_may_do_what_the_dispatcher_and_producers_do() -> None:
+    for name in ("dispatcher", "producer"):
+        assert set(ROLES[name].commands) < set(ROLES["worker"].commands)
+
+
+PRELUDE = """
+-- redis.call('KEYS') in a comment is none
+local function used(key)
+  return inner(redis.pcall( 'LLEN', key))
+end
+local function inner(key)
+  if key then redis.call('DEL', key) end
+end
+local function unused(key) -- inner(key)
+  return redis.call('FLUSHALL')
+end
+"""
+
+
+def test_calls_are_found_through_functions_that_are_used_and_in_no_others() -> None:
+    assert calls_of(PRELUDE + "return 1") == set()
+    assert calls_of(PRELUDE + "return redis.call('GET', KEYS[1]) -- used()") == {"GET"}
+    assert calls_of(PRELUDE + "for _ = 1, 2 do used(KEYS[1]) end\nreturn redis.call('GET', KEYS[1])") == {
+        *("GET", "LLEN", "DEL")
+    }
+    assert calls_of(PRELUDE + "local later = inner\nreturn later(KEYS[1])") == {"DEL"}

@@ -1,0 +1,467 @@
+"""ACL rules on a real server: each role does its own steps under its own user, and everything else is refused."""
+
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+from redis import Redis
+from redis.exceptions import NoPermissionError, ResponseError
+
+from django_delayq.exceptions import StoreAuthError
+from django_delayq.job import State
+from django_delayq.outcome import Settle
+from django_delayq.private_redis import PrivateRedis
+from django_delayq.store.promotion import Reclaim
+from django_delayq.store.roles import ROLES
+from tests.app import tasks
+from tests.doors import HOUR, SECOND, Doors, settlement
+from tests.processes import Processes
+
+PASSWORD = "s3cret-of-the-role"
+PREFIX = "acl-test"
+Step = Callable[[Doors, Doors], Any]
+
+
+class Ground:
+    """A server with one user a role, and the doors of each."""
+
+    def __init__(self, server: PrivateRedis) -> None:
+        self.server = server
+        self.every = Doors(server.url, PREFIX=PREFIX)
+        self._doors: dict[str, Doors] = {}
+        for name in ROLES:
+            self.allow(name, "")
+
+    def allow(self, name: str, change: str) -> None:
+        """Make a role's user anew, with a change to its rule."""
+        rule = f"reset on #{sha256(PASSWORD.encode()).hexdigest()} {ROLES[name].rule(PREFIX)} {change}"
+        self.every.client.execute_command("ACL", "SETUSER", name, *rule.split())
+
+    def url(self, name: str) -> str:
+        return self.server.url.replace("redis://", f"redis://{name}:{PASSWORD}@")
+
+    def doors(self, name: str) -> Doors:
+        if name not in self._doors:
+            self._doors[name] = Doors(self.url(name), PREFIX=PREFIX, clock=self.every.clock)
+        return self._doors[name]
+
+    def user(self, name: str) -> Redis:
+        return Redis.from_url(self.url(name), protocol=2)
+
+    def refused(self) -> list[str]:
+        """Return what the server refused since the last call, also inside scripts that went on after it."""
+        log = self.every.client.acl_log()
+        self.every.client.acl_log_reset()
+        return [f"{entry['username']}: {entry['object']} {entry['context']}" for entry in log]
+
+    def close(self) -> None:
+        for doors in (self.every, *self._doors.values()):
+            doors.close()
+
+
+@pytest.fixture(scope="module")
+def ground(server_program: Path) -> Iterator[Ground]:
+    with PrivateRedis(server=server_program, port=0) as server:
+        made = Ground(server)
+        yield made
+        made.close()
+
+
+def claimed(every: Doors, count: int = 1) -> tuple[Any, list[Any]]:
+    """Return a worker of everybody's, and its claims on a queue of their own."""
+    queue = every.add().hex()
+    for _ in range(count):
+        every.add(queue=queue)
+    worker = every.worker()
+    return worker, worker.take(count, queue).claims
+
+
+def dead(every: Doors) -> Any:
+    return every.inspection.dead_letter(every.add_dead(queue="dying"))
+
+
+def lapsed(every: Doors) -> Any:
+    """Let a lease lapse and return it, for judgement."""
+    claimed(every)
+    every.clock.turn(every.config.worker.lease_us)
+    return every.promotion.read_lapsed(every.promote().lapsed)
+
+
+def enqueue(role: Doors, every: Doors) -> Any:
+    return role.add(delay=HOUR, key=every.add().hex()) and role.add(queue=every.add().hex())
+
+
+def cancel(role: Doors, every: Doors) -> Any:
+    return role.operations.cancel(every.add(delay=HOUR, key=every.add().hex()))
+
+
+def reschedule(role: Doors, every: Doors) -> Any:
+    raw_id = every.add(delay=HOUR)
+    return role.operations.reschedule(raw_id, delay_us=SECOND) and role.operations.reschedule(raw_id, delay_us=0)
+
+
+def move(role: Doors, every: Doors) -> Any:
+    return role.operations.move(every.add(delay=HOUR), every.add().hex())
+
+
+def find(role: Doors, every: Doors) -> Any:
+    return role.inspection.find(every.add()).state is State.READY
+
+
+def holder(role: Doors, every: Doors) -> Any:
+    return role.inspection.holder(bytes(16)) is None
+
+
+def page(role: Doors, every: Doors) -> Any:
+    raw_id = every.add(queue="pages")
+    cursor = (every.ready("pages")[raw_id], every.client.zrange(every.keys.ready("pages"), 0, 0)[0])
+    role.inspection.page(State.READY, queue="pages", cursor=cursor)
+    role.inspection.page(State.READY, queue="pages", cursor=(1, b""))
+    return [role.inspection.page(state, queue="pages") for state in (State.SCHEDULED, State.CLAIMED, State.DEAD)]
+
+
+def counts(role: Doors, every: Doors) -> Any:
+    every.add()
+    return role.inspection.counts().ready
+
+
+def requeue(role: Doors, every: Doors) -> Any:
+    letter, later = dead(every), dead(every)
+    assert role.operations.requeue(letter.raw_id, died_us=letter.died_us)
+    return role.operations.requeue(later.raw_id, died_us=later.died_us, delay_us=HOUR)
+
+
+def discard(role: Doors, every: Doors) -> Any:
+    letter = dead(every)
+    return role.operations.discard(letter.raw_id, died_us=letter.died_us)
+
+
+def promote(role: Doors, every: Doors) -> Any:
+    every.add(delay=SECOND)
+    every.clock.turn(SECOND)
+    return role.promotion.promote(["default"]).moved
+
+
+def read_lapsed(role: Doors, every: Doors) -> Any:
+    _, claims = claimed(every)
+    return role.promotion.read_lapsed([claim.lease for claim in claims])[0].job
+
+
+def reclaim(role: Doors, every: Doors) -> Any:
+    back = [Reclaim(lease=item.lease, attempts=item.attempts, queue=item.queue) for item in lapsed(every)]
+    assert all(role.promotion.reclaim(back))
+    return all(role.promotion.reclaim([Reclaim(lease=i.lease, attempts=i.attempts, queue=None) for i in lapsed(every)]))
+
+
+def exchange(role: Doors, every: Doors) -> Any:
+    queue = every.add().hex()
+    for _ in range(4):
+        every.add(queue=queue, key=every.add().hex())
+    worker = role.worker()
+    claims = worker.take(4, queue, description="host/1").claims
+    assert len(worker.again().claims) == 4
+    ends = [settlement(claim, how) for claim, how in zip(claims, Settle, strict=True)]
+    return not worker.take(0, queue, settle=ends).lost
+
+
+def heartbeat(role: Doors, every: Doors) -> Any:
+    worker, claims = claimed(every)
+    door = role.store.claims(role.shard, worker=worker.code)
+    return not door.heartbeat([claim.lease for claim in claims])
+
+
+def read_queues(role: Doors, every: Doors) -> Any:
+    every.add()
+    return role.shard.read_queues()
+
+
+def listen(role: Doors, every: Doors) -> Any:
+    waker = role.shard.waker()
+    waker.listen([every.keys("alarm")], now=monotonic())
+    every.client.rpush(every.keys("alarm"), 1)
+    heard = waker.take()
+    waker.close()
+    return heard
+
+
+def ring(role: Doors, every: Doors) -> Any:
+    waker = role.shard.waker()
+    waker.ring(every.keys.bell("default"))
+    return True
+
+
+def check_server(role: Doors, every: Doors) -> Any:
+    role.store.check_server()
+    return True
+
+
+def check_shards(role: Doors, every: Doors) -> Any:
+    every.client.set(every.keys("shards"), 2)
+    role.store.check_shards(force=True)
+    every.client.set(every.keys("shards"), 3)
+    every.client.delete(every.keys("holders"))
+    role.store.check_shards()
+    return True
+
+
+def audit(role: Doors, every: Doors) -> Any:
+    """Mend what is wrong in each place and record, and look at the rest."""
+    claimed(every)
+    dead(every)
+    lost = [every.add(delay=HOUR, queue=f"lost {n}", key=f"{every.add().hex()}") for n in range(3)]
+    every.client.delete(every.keys.schedule("lost 0"), every.keys.bell("lost 1"))
+    every.client.set(every.keys.bell("lost 1"), "x")
+    every.client.hdel(every.keys("bodies"), lost[2])
+    every.client.hset(every.keys("bodies"), b"orphan-12345", b"?")
+    every.client.delete(every.keys("running"))
+    door = role.store.audit(role.shard)
+    found = list(door.walk(mend=True))
+    assert list(door.bodies())
+    return found
+
+
+STEPS: dict[str, Step] = {
+    step.__name__: step
+    for step in (
+        *(
+            enqueue,
+            cancel,
+            reschedule,
+            move,
+            find,
+            holder,
+            page,
+            counts,
+            requeue,
+            discard,
+            promote,
+            read_lapsed,
+            reclaim,
+        ),
+        *(exchange, heartbeat, read_queues, listen, ring, check_server, check_shards, audit),
+    )
+}
+_PRODUCER = "enqueue cancel reschedule find check_shards"
+_DISPATCHER = "promote read_lapsed reclaim read_queues listen check_server check_shards"
+_VIEW = "find holder page counts read_queues"
+OWN = {
+    "producer": _PRODUCER,
+    "dispatcher": _DISPATCHER,
+    "worker": f"{_PRODUCER} {_DISPATCHER} exchange heartbeat ring",
+    "view": _VIEW,
+    "action": f"{_VIEW} cancel reschedule move requeue discard",
+    "check": "audit read_queues check_server",
+}
+#: Redis judges commands, not scripts: these steps of others use nothing but a role's own commands.
+BORROWED = {
+    "producer": "move holder requeue discard reclaim",
+    "dispatcher": "cancel reschedule find holder counts discard",
+    "worker": "move holder counts requeue discard",
+    "view": "",
+    "action": "enqueue reclaim",
+    "check": "enqueue cancel reschedule move find holder requeue discard read_lapsed reclaim",
+}
+PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_a_role_does_its_own_steps_and_is_refused_nothing(name: str, ground: Ground) -> None:
+    ground.refused()
+    ground.every.client.script_flush()
+    for step in OWN[name].split():
+        assert STEPS[step](ground.doors(name), ground.every), step
+    assert ground.refused() == []
+
+
+@pytest.mark.parametrize(("name", "step"), PAIRS, ids=lambda part: part)
+def test_a_step_of_another_role_is_refused(name: str, step: str, ground: Ground) -> None:
+    if step in BORROWED[name].split():
+        assert STEPS[step](ground.doors(name), ground.every)
+    else:
+        with pytest.raises(StoreAuthError) as refused:
+            STEPS[step](ground.doors(name), ground.every)
+        assert name in str(refused.value)
+        assert PASSWORD not in f"{refused.value} {refused.value!r} {refused.value.__cause__!r}"
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_a_role_needs_each_command_that_its_doors_send(name: str, ground: Ground) -> None:
+    """Those inside scripts are read from them; what is declared beside them must not outlive its use."""
+    try:
+        for command in sorted(ROLES[name].plain):
+            ground.allow(name, f"-{command.lower()}")
+            ground.refused()
+            for step in OWN[name].split():
+                try:
+                    STEPS[step](ground.doors(name), ground.every)
+                except StoreAuthError:
+                    break
+            assert ground.refused(), f"{name} does without {command}"
+    finally:
+        ground.allow(name, "")
+
+
+FORBIDDEN = [
+    *("KEYS *", "SCAN 0", "FLUSHALL", "FLUSHDB", "CONFIG GET *", "CONFIG SET maxmemory 1", "CONFIG REWRITE"),
+    *(
+        "DEBUG SLEEP 0",
+        "SCRIPT FLUSH",
+        "SCRIPT KILL",
+        "SCRIPT LOAD x",
+        "SHUTDOWN NOSAVE",
+        "REPLICAOF NO ONE",
+        "MONITOR",
+    ),
+    *(
+        "CLIENT KILL TYPE normal",
+        "CLIENT PAUSE 1",
+        "CLIENT LIST",
+        "CLIENT NO-EVICT on",
+        "SAVE",
+        "BGSAVE",
+        "BGREWRITEAOF",
+    ),
+    *("ACL LIST", "ACL SETUSER x", "ACL WHOAMI", "MODULE LIST", "PUBLISH a b", "SUBSCRIBE a", "SLOWLOG GET", "DBSIZE"),
+    *("RANDOMKEY", "SWAPDB 0 1", "WAIT 0 0", "MULTI", "CLUSTER INFO", "COMMAND", "MEMORY DOCTOR", "OBJECT HELP"),
+]
+
+
+@pytest.mark.parametrize("command", FORBIDDEN)
+def test_no_role_may_run_what_rules_the_server(command: str, ground: Ground) -> None:
+    for name in ROLES:
+        with ground.user(name) as user, pytest.raises(ResponseError, match="(?i)no permissions|not allowed") as refused:
+            user.execute_command(*command.split())
+        # Where a server lets nobody use DEBUG, it says so first.
+        assert isinstance(refused.value, NoPermissionError) or command.startswith("DEBUG")
+        # Nor inside a script of its own.
+        script = f"return redis.call({', '.join(map(repr, command.split()))})"
+        with ground.user(name) as user, pytest.raises(ResponseError):
+            user.execute_command("EVAL", script, 0)
+    assert ground.every.client.ping()
+
+
+def test_no_role_reaches_a_key_outside_its_prefix(ground: Ground) -> None:
+    ground.every.client.hset("other:{0}:bodies", "x", "y")
+    for name, role in ROLES.items():
+        for key in ("other:{0}:bodies", PREFIX, f"x{PREFIX}:a", f"{PREFIX}-2:{{0}}:bodies"):
+            calls = [call for call in role.commands if call in ("HGET", "HSET", "HDEL", "DEL", "ZADD", "ZREM")]
+            assert calls
+            for call in calls:
+                arguments = {"HGET": ["x"], "HSET": ["x", 1], "HDEL": ["x"], "ZADD": [1, "x"], "ZREM": ["x"]}.get(
+                    call, []
+                )
+                with ground.user(name) as user, pytest.raises(NoPermissionError):
+                    user.execute_command(call, key, *arguments)
+                words = ", ".join(f"'{word}'" for word in (call, key, *arguments))
+                with ground.user(name) as user, pytest.raises(ResponseError):
+                    user.execute_command("EVAL", f"return redis.call({words})", 0)
+    assert ground.every.client.hgetall("other:{0}:bodies") == {b"x": b"y"}
+    assert not ground.every.client.exists(PREFIX, f"x{PREFIX}:a", f"{PREFIX}-2:{{0}}:bodies")
+
+
+WRITES = [
+    *(("SET", "1"), ("HSET", "f", "1"), ("HDEL", "f"), ("ZADD", "1", "m"), ("ZREM", "m"), ("RPUSH", "1"), ("LPOP",)),
+    *(("DEL",), ("UNLINK",), ("SADD", "m"), ("EXPIRE", "1"), ("HINCRBY", "f", "1"), ("RENAME", f"{PREFIX}:b")),
+]
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_a_script_of_ones_own_writes_no_more_than_the_rule_allows(name: str, ground: Ground) -> None:
+    for command, *arguments in WRITES:
+        key = f"{PREFIX}:{{0}}:{name}-{command}"
+        text = f"return redis.call({', '.join(map(repr, (command, key, *arguments)))})"
+        with ground.user(name) as user:
+            if command in ROLES[name].commands:
+                user.execute_command("EVAL", text, 0)
+            else:
+                with pytest.raises(ResponseError):
+                    user.execute_command("EVAL", text, 0)
+    if name == "view":
+        assert not ground.every.client.keys(f"{PREFIX}:{{0}}:view-*")
+
+
+def test_a_rule_serves_another_database_and_a_client_name(ground: Ground) -> None:
+    named: Any = {"url": ground.url("producer").replace("/0", "/3"), "client_name": "shop"}
+    doors = Doors(named, PREFIX=PREFIX)
+    try:
+        assert doors.add()
+        known = [(one["user"], one["db"], one["name"]) for one in ground.every.client.client_list()]
+        assert ("producer", "3", "shop") in known
+    finally:
+        doors.close()
+
+
+# The commands themselves
+
+
+SENT = """
+from tests.app import tasks
+tasks.chain.enqueue(2)
+tasks.fail.enqueue(1)
+tasks.record.after(0.2).enqueue("delayed")
+tasks.record.using(key="k", queue="new", delay=0.3).enqueue("keyed")
+job = tasks.record.after(900).enqueue("never")
+assert job.refresh().state == "scheduled"
+assert job.reschedule(delay=800) and job.cancel()
+tasks.crash.after(0.5).enqueue("exit")
+"""
+
+
+def test_the_commands_do_a_days_work_each_under_its_own_user(ground: Ground, processes: Processes) -> None:
+    """Jobs that enqueue, fail and crash; a lease that lapses; a worker that brings its own dispatcher."""
+    prefix = f"{PREFIX}:day"
+    bodies, dead_letters = (f"{prefix}:{{0}}:{noun}" for noun in ("bodies", "dead_letters"))
+    ground.refused()
+
+    def under(name: str, command: str, *options: str) -> Any:
+        # Settings of its own: each process reads them when it has got so far.
+        delayq = {"REDIS": ground.url(name), "PREFIX": prefix, "LEASE": 2}
+        (processes.folder / f"{name}_settings.py").write_text(f"from tests.settings import *\nDELAYQ = {delayq!r}\n")
+        return processes.start(command, *options, DJANGO_SETTINGS_MODULE=f"{name}_settings")
+
+    dispatcher, first = under("dispatcher", "run_dispatcher"), under("worker", "run_worker")
+    sent = under("producer", "shell", "-c", SENT)
+    assert sent.wait() == 0, sent.output
+    processes.until(lambda: not first.running, what="the job that ends its worker")
+    second = under("worker", "run_worker", "--with-dispatcher")
+    client = ground.every.client
+    processes.until(lambda: client.zcard(dead_letters) and not client.hlen(bodies), what="all jobs to end")
+    assert (dispatcher.end(), second.end()) == (0, 0)
+    assert ground.refused() == []
+    checked = under("check", "delayq_check", "--repair")
+    assert checked.wait() == 0, checked.output
+    # Whether Redis forces its file to disk it then does not know, and says so.
+    assert {entry.lower() for entry in ground.refused()} <= {"check: config|get toplevel", "check: config toplevel"}
+    for command in (dispatcher, first, sent, second, checked):
+        assert "Traceback" not in command.output
+        assert PASSWORD not in command.output
+    ran = [run["args"][0] for run in processes.runs() if run.get("args")]
+    assert sorted(ran) == ["delayed", "keyed"]
+    assert sum("left" in run for run in processes.runs()) == 3
+
+
+def test_a_worker_alone_promotes_under_its_user(ground: Ground, processes: Processes) -> None:
+    processes.configure(REDIS=ground.url("worker"), PREFIX=f"{PREFIX}:alone")
+    ground.refused()
+    worker = processes.start("run_worker")
+    tasks.record.after(0.2).enqueue("alone")
+    processes.until_runs(1)
+    assert worker.end() == 0
+    assert ground.refused() == []
+
+
+@pytest.mark.parametrize(
+    ("command", "name"), [("run_worker", "producer"), ("run_worker", "view"), ("run_dispatcher", "producer")]
+)
+def test_a_command_under_anothers_user_says_so_and_never_the_password(
+    command: str, name: str, ground: Ground, processes: Processes
+) -> None:
+    processes.configure(REDIS=ground.url(name), PREFIX=f"{PREFIX}:wrong")
+    started = processes.start(command)
+    processes.until(lambda: f"user '{name}'" in started.output, what="the refusal")
+    assert "Redis refused" in started.output
+    assert PASSWORD not in started.output
+    assert "Traceback" not in started.output

@@ -1,0 +1,166 @@
+"""manage.py delayq_check: what it says of the server, of every key, and of what waits; and when it exits with 1."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from redis import Redis
+
+from django_delayq import enqueue_many, registry
+from django_delayq.private_redis import PrivateRedis
+from tests.app import tasks
+from tests.processes import Processes
+
+
+def check(*options: str) -> tuple[int, str]:
+    """Run the command; returns its exit code and what it printed."""
+    out = StringIO()
+    try:
+        call_command("delayq_check", *options, stdout=out)
+    except SystemExit as end:
+        return int(end.code or 0), out.getvalue()
+    return 0, out.getvalue()
+
+
+def report(*options: str) -> dict[str, Any]:
+    code, text = check("--json", *options)
+    told: dict[str, Any] = json.loads(text)
+    assert code == (1 if told["wrong"] else 0)
+    return told
+
+
+@pytest.fixture
+def kept(start_redis: Callable[..., PrivateRedis], delayq_settings: Any) -> Redis:
+    """A client of a server that keeps its data as the manual asks, which DELAYQ leads to."""
+    server = start_redis(options={"appendonly": "yes", "appendfsync": "everysec"})
+    delayq_settings.DELAYQ = {"REDIS": server.url}
+    return server.client(protocol=2)
+
+
+def test_all_is_well(kept: Redis) -> None:
+    enqueue_many([tasks.noop.job(), tasks.noop.after(hours=1).job(1, a=2), tasks.record.job()])
+    told = report()
+    assert (told["faults"], told["drift"], told["will_not_run"], told["waiting"]) == ([], {}, [], 3)
+    assert told["server"]["persistence"] == "append-only file, fsync everysec"
+    assert abs(told["server"]["clock_ahead_us"]) < 1_000_000
+    code, text = check()
+    assert code == 0
+    assert "every job is in exactly one place" in text
+    assert "3 have not ended" in text
+
+
+def test_a_server_without_a_file_is_warned_of_and_not_wrong(delayq_settings: Any) -> None:
+    code, text = check()
+    assert code == 0
+    assert "Warning: The Redis server keeps no append-only file" in text
+
+
+def test_a_policy_that_evicts_and_a_replica_are_wrong(kept: Redis) -> None:
+    kept.config_set("maxmemory-policy", "volatile-lru")
+    kept.execute_command("REPLICAOF", "127.0.0.1", "1")
+    faults = " ".join(report()["faults"])
+    assert "set it to noeviction" in faults
+    assert "is a replica" in faults
+
+
+def test_a_nearly_full_server_is_warned_of(kept: Redis) -> None:
+    kept.config_set("maxmemory", int(kept.info("memory")["used_memory"] * 1.02))
+    assert any("% full" in warning for warning in report()["warnings"])
+
+
+def test_clocks_apart_are_warned_of(kept: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    from django_delayq.store import server
+
+    before = server.time_ns
+    monkeypatch.setattr(server, "time_ns", lambda: before() - 3_600_000_000_000)
+    assert any("+3600.0 s" in warning for warning in report()["warnings"])
+
+
+def test_a_job_in_no_place_is_told_with_its_key_and_repaired(kept: Redis) -> None:
+    job = tasks.noop.enqueue()
+    kept.delete("delayq:{0}:ready:default")
+    code, text = check()
+    assert code == 1
+    assert "WRONG: 1 LOST" in text
+    assert job.id.split("-")[0] in text
+    assert job.refresh().state == "gone"
+    told = report("--repair")
+    assert told["drift"]["LOST"]["count"] == 1
+    assert not told["wrong"]
+    assert job.refresh().state == "ready"
+    assert report()["drift"] == {}
+
+
+def test_a_key_of_another_type_is_repaired_before_jobs_are_looked_at(kept: Redis) -> None:
+    job = tasks.noop.after(60).enqueue()
+    kept.set("delayq:{0}:attempts", "x")
+    told = report()
+    assert set(told["drift"]) == {"MISTYPED"}
+    assert told["waiting"] is None
+    assert "repair the keys first" in check()[1]
+    assert report("--repair")["waiting"] == 1
+    assert job.refresh().state == "scheduled"
+
+
+def test_jobs_that_this_code_could_not_run_are_told_by_task(kept: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    enqueue_many([tasks.nap.after(60).job(1.0) for _ in range(7)])
+    unknown, newer, torn = enqueue_many([tasks.record.after(60).job(), tasks.say.job("x"), tasks.later.job(1.0)])
+    bodies = "delayq:{0}:bodies"
+    raw = {job.id: bytes.fromhex(job.id.split("-")[0]) for job in (unknown, newer, torn)}
+    body = kept.hget(bodies, raw[newer.id])
+    kept.hset(bodies, raw[newer.id], bytes((body[0] + 1,)) + body[1:])
+    kept.hset(bodies, raw[torn.id], kept.hget(bodies, raw[torn.id])[:-1])
+    known = dict(registry._tasks)
+    known.pop("tests.app.tasks.record")
+    monkeypatch.setattr(registry, "_tasks", known)
+
+    def nap(seconds: float, why: str) -> None:
+        """As after a deploy that gave it a parameter without a default."""
+
+    known["tests.app.tasks.nap"] = replace(tasks.nap, func=nap)
+    doubts = {(doubt["ending"], doubt["task"]): doubt for doubt in report()["will_not_run"]}
+    assert {key: doubt["count"] for key, doubt in doubts.items()} == {
+        ("arguments do not fit", "tests.app.tasks.nap"): 7,
+        ("unknown_task", "tests.app.tasks.record"): 1,
+        ("newer version", "tests.app.tasks.say"): 1,
+        ("unreadable", "tests.app.tasks.later"): 1,
+    }
+    assert doubts["unknown_task", "tests.app.tasks.record"]["examples"] == [unknown.id]
+    code, text = check()
+    assert code == 1
+    assert "7 jobs of 'tests.app.tasks.nap' would end 'arguments do not fit'" in text
+
+
+def test_repair_beside_working_processes_loses_and_doubles_nothing(processes: Processes) -> None:
+    processes.dispatcher()
+    processes.worker()
+    jobs = enqueue_many([tasks.record.using(delay=n / 400, key=str(n)).job(n) for n in range(600)])
+    while len(processes.runs()) < 600:
+        assert report("--repair")["drift"] == {}
+    processes.until_gone(jobs)
+    assert sorted(run["id"] for run in processes.runs()) == sorted(job.id for job in jobs)
+
+
+def test_redis_away_is_one_line_and_code_1(processes: Processes, tmp_path: Path) -> None:
+    processes.configure(REDIS=f"unix://{tmp_path}/nobody")
+    command = processes.start("delayq_check")
+    assert command.wait() == 1
+    assert command.output.startswith("CommandError: Redis did not answer")
+    assert len(command.output.splitlines()) == 1
+
+
+def test_redis_away_is_a_command_error(delayq_settings: Any, tmp_path: Path) -> None:
+    delayq_settings.DELAYQ = {"REDIS": f"unix://{tmp_path}/nobody"}
+    with pytest.raises(CommandError, match="did not answer"):
+        check()
+
+
+def test_no_argument_of_a_job_is_printed(kept: Redis) -> None:
+    tasks.noop.enqueue("canary-in-arguments")
+    kept.delete("delayq:{0}:ready:default")
+    assert "canary-in-arguments" not in check()[1] + check("--json")[1] + check("--repair")[1]

@@ -1,0 +1,102 @@
+"""Records that nobody of ours wrote: each reads as damage or as nothing, and stops neither process nor page."""
+
+import functools
+from typing import Any
+
+import pytest
+from redis import exceptions as redis_errors
+
+from django_delayq import get_store
+from django_delayq.aim import Aim
+from django_delayq.attempts import Attempts
+from django_delayq.codec import decode
+from django_delayq.exceptions import BadBody, StaleExchange, StoreAuthError
+from django_delayq.job import State
+from django_delayq.outcome import Settle
+from django_delayq.redis_config import RedisConfig
+from django_delayq.store.scripts import translated
+from tests.chaos.hostile import body
+from tests.doors import Doors, settlement
+
+
+def test_a_score_before_all_time_does_not_put_a_dispatcher_to_sleep_for_ever() -> None:
+    aim = Aim()
+    aim.hit(-(2**63))
+    assert aim.sleep(1_000_000) <= 1
+
+
+@pytest.mark.parametrize("name", ["t", "h"])
+def test_a_time_limit_that_is_no_float_is_damage(name: str) -> None:
+    with pytest.raises(BadBody):
+        decode(body(text=b'[[1],{},{"%s":1%s}]' % (name.encode(), b"0" * 400)), raw_id=bytes(12), shard=0)
+
+
+def test_arguments_deeper_than_any_enqueued_are_damage() -> None:
+    with pytest.raises(BadBody):
+        decode(body(text=b"[" * 400 + b"]" * 400), raw_id=bytes(12), shard=0)
+
+
+def test_a_history_is_what_we_write_and_nothing_deeper() -> None:
+    deep = b"[" * 900 + b"]" * 900
+    record = b'\0\1\1[{"worker":%s,"error":%s,"x":1,"ending":"failed"}]' % (deep, deep)
+    assert Attempts.unpack(record).history == ({"ending": "failed"},)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Error running script (call to f_a): @user_script:1: @user_script: 1: "
+        "The user executing the script can't run this command or subcommand",
+        "The user executing the script can't access at least one of the keys mentioned in the command arguments",
+        "ACL failure in script: User t2 has no permissions to run the 'get' command script: on @user_script:1.",
+    ],
+)
+def test_a_refusal_inside_a_script_is_a_refusal(message: str) -> None:
+    assert isinstance(translated(redis_errors.ResponseError(message)), StoreAuthError)
+
+
+def test_a_callable_that_holds_a_password_is_not_shown() -> None:
+    assert "s3cret" not in repr(RedisConfig.read(functools.partial(str, "redis://:s3cret@host")))
+
+
+@pytest.mark.parametrize("score", ["-inf", "inf", "1e308"])
+def test_an_endless_score_can_be_looked_at(score: str, client: Any, delayq_settings: Any) -> None:
+    inspection = get_store().inspection(0)
+    keys = inspection._shard.keys
+    client.execute_command("ZADD", keys.ready("default"), score, b"i" * 14)
+    assert inspection.find(b"i" * 12, member=b"i" * 14).state is State.READY
+    assert inspection.page(State.READY, queue="default").rows
+
+
+def test_a_worker_whose_exchange_record_was_damaged_is_answered(client: Any, redis_url: str) -> None:
+    doors = Doors(redis_url)
+    worker = doors.worker()
+    for record in (b"", b"x", b"\0" * 9):
+        doors.add()
+        client.hset(doors.keys("exchanges"), worker.code, record)
+        assert len(worker.take(1).claims) == 1
+    doors.close()
+
+
+@pytest.mark.parametrize("wake_at", [b"nan", b"inf", b"1e300", b"9e15"])
+def test_a_wake_time_that_nobody_wrote_does_not_stop_workers_from_promoting(
+    wake_at: bytes, client: Any, redis_url: str
+) -> None:
+    doors = Doors(redis_url)
+    client.set(doors.keys("wake_at"), wake_at)
+    assert doors.worker().take(1).overdue
+    doors.close()
+
+
+def test_a_later_number_that_nobody_gave_costs_a_worker_one_exchange(client: Any, redis_url: str) -> None:
+    doors = Doors(redis_url)
+    worker = doors.worker()
+    doors.add()
+    (claim,) = worker.take(1).claims
+    client.hset(doors.keys("exchanges"), worker.code, b"\xff" * 20)
+    with pytest.raises(StaleExchange):
+        worker.take(0)
+    answer = worker.take(0, settle=[settlement(claim, Settle.ACKNOWLEDGE)])
+    assert (answer.first, answer.lost) == (True, frozenset())
+    assert not client.exists(doors.keys("bodies"))
+    doors.close()

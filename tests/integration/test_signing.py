@@ -1,0 +1,323 @@
+"""Signing: with SIGN on, a worker runs what this project signed for that very job, and nothing else."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from django_delayq import delayed_task, get_store, registry
+from django_delayq.codec import SIGNED, encode, with_queue
+from django_delayq.dispatcher import Dispatcher
+from django_delayq.draft import Draft
+from django_delayq.exceptions import BadSignature
+from django_delayq.execution import run
+from django_delayq.job import Claim, Job
+from django_delayq.job_id import next_id
+from django_delayq.outcome import Ending, Outcome, Settle
+from django_delayq.retry import RetryPolicy
+from django_delayq.settling import settle
+from tests.app import tasks
+from tests.doors import DAY, HOUR, Doors
+from tests.processes import Processes
+
+#: Other tests may have opened connections, which a run closes.
+pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
+ran: list[Any] = []
+
+
+def work(*args: Any) -> None:
+    ran.append(args)
+
+
+def ask(*args: Any) -> bool:
+    ran.append(("asked", *args))
+    return True
+
+
+@pytest.fixture(autouse=True)
+def own_task(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    """Enqueue by `Doors` what writes down that it ran."""
+    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "first", []
+    monkeypatch.setattr(registry, "_tasks", {})
+    ran.clear()
+    delayed_task(name="tests.app.tasks.noop", already_done=ask)(work)
+
+
+@pytest.fixture
+def make(client: Redis, redis_url: str) -> Iterator[Callable[..., Doors]]:
+    made: list[Doors] = []
+
+    def make_doors(**delayq: Any) -> Doors:
+        made.append(Doors(redis_url, **{"SIGN": True, **delayq}))
+        return made[-1]
+
+    yield make_doors
+    for doors in made:
+        doors.close()
+
+
+def take(doors: Doors, queue: str = "default") -> tuple[Claim, Outcome]:
+    """Claim one job, run it, and hand in what the worker would decide."""
+    worker = doors.worker()
+    [claim] = worker.take(1, queue).claims
+    outcome = run(claim)
+    assert not worker.take(0, queue, settle=[settle(claim, outcome, worker="w")]).lost
+    return claim, outcome
+
+
+def assert_refused(doors: Doors, raw_id: bytes, queue: str = "default") -> None:
+    """Take the job and find it dead at once, for its signature, with nothing run or asked."""
+    claim, outcome = take(doors, queue)
+    assert (claim.raw_id, claim.job, outcome.ending) == (raw_id, None, Ending.BAD_SIGNATURE)
+    assert isinstance(claim.fault, BadSignature)
+    assert doors.where(raw_id) == ["dead_letters"]
+    letter = doors.inspection.dead_letter(raw_id)
+    assert letter is not None and letter.attempts.history[-1]["ending"] == "bad_signature"
+    assert ran == []
+
+
+def body_of(doors: Doors, raw_id: bytes) -> bytes:
+    body: bytes = doors.client.hget(doors.keys("bodies"), raw_id)
+    return body
+
+
+def test_a_signed_job_runs(make: Callable[..., Doors]) -> None:
+    doors = make()
+    raw_id = doors.add(1, "x", key="k")
+    assert body_of(doors, raw_id)[0] & SIGNED
+    assert take(doors)[1].ending is Ending.SUCCEEDED
+    assert ran == [(1, "x")]
+    assert doors.traces(raw_id) == []
+
+
+@pytest.mark.parametrize("options", [{"delay": HOUR}, {"priority": 9}, {"key": "k", "delay": 1}], ids=str)
+def test_signing_takes_nothing_from_a_job(options: dict[str, Any], make: Callable[..., Doors]) -> None:
+    doors = make()
+    raw_id = doors.add(1, **options)
+    found = doors.inspection.find(raw_id)
+    assert found.job is not None and found.job.args == [1]
+    assert doors.operations.reschedule(raw_id, delay_us=0)
+    assert take(doors)[1].ending is Ending.SUCCEEDED
+
+
+def test_off_nothing_is_signed(make: Callable[..., Doors]) -> None:
+    doors = make(SIGN=False)
+    draft = doors.draft(1)
+    doors.enqueue(draft)
+    assert body_of(doors, draft.job.raw_id) == draft.body
+
+
+def test_an_unsigned_job_is_dead_and_never_runs(make: Callable[..., Doors]) -> None:
+    doors, off = make(), make(SIGN=False)
+    raw_id = off.add(1)
+    assert_refused(doors, raw_id)
+    # A person may bring it back, which mends nothing.
+    letter = doors.inspection.dead_letter(raw_id)
+    assert letter is not None
+    doors.operations.requeue(raw_id, died_us=letter.died_us)
+    doors.promote()
+    assert_refused(doors, raw_id)
+
+
+FORGERIES: dict[str, Callable[[bytes, bytes], bytes]] = {
+    "other arguments": lambda body, _: body.replace(b"[1]", b"[2]"),
+    "other task": lambda body, _: body.replace(b"noop", b"nope"),
+    "other priority": lambda body, _: body[:1] + bytes((body[1] ^ 1,)) + body[2:],
+    "other flags": lambda body, _: body[:2] + bytes((body[2] ^ 2,)) + body[3:],
+    "another job's body": lambda _, other: other,
+    "another job's signature": lambda body, other: body[:-32] + other[-32:],
+    "cut": lambda body, _: body[:-1],
+    "signature taken off": lambda body, _: bytes((body[0] & ~SIGNED,)) + body[1:-32],
+    "unsigned behind its mark": lambda body, _: body[:-32],
+    "garbage": lambda *_: b"\x01garbage",
+    "nothing": lambda *_: b"",
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_job_changed_in_redis_is_dead_and_never_runs(forgery: str, make: Callable[..., Doors]) -> None:
+    doors = make()
+    raw_id, other = doors.add(1), doors.add(1)
+    forged = FORGERIES[forgery](body_of(doors, raw_id), body_of(doors, other))
+    assert forged != body_of(doors, raw_id)
+    doors.client.hset(doors.keys("bodies"), raw_id, forged)
+    assert_refused(doors, raw_id)
+
+
+@pytest.mark.parametrize(("top", "size"), [(0x02, 500), (0x82, 500), (0xFF, 3), (0x7F, 1)])
+def test_what_claims_to_be_of_a_later_release_does_not_run_either(
+    top: int, size: int, make: Callable[..., Doors]
+) -> None:
+    doors = make()
+    raw_id = doors.add(1)
+    forged = bytes((top,)) + body_of(doors, raw_id)[1:size]
+    doors.client.hset(doors.keys("bodies"), raw_id, forged)
+    claim, outcome = take(doors)
+    assert (claim.job, ran) == (None, [])
+    assert outcome.ending is (Ending.NEWER if size == 500 else Ending.UNREADABLE)
+
+
+def test_a_job_put_into_another_queue_is_dead_and_never_runs(make: Callable[..., Doors]) -> None:
+    doors = make()
+    raw_id = doors.add(1)
+    doors.client.rename(doors.keys.ready("default"), doors.keys.ready("other"))
+    assert_refused(doors, raw_id, "other")
+
+
+def test_a_suspect_is_not_even_asked_about(make: Callable[..., Doors]) -> None:
+    doors, off = make(), make(SIGN=False)
+    for first, expected in ((doors, [("asked", 1)]), (off, [])):
+        ran.clear()
+        raw_id = first.add(1)
+        worker = doors.worker()
+        worker.settle(worker.take().claims[0], Settle.RETRY, suspect=True, delay=1)
+        doors.clock.turn(1)
+        doors.promote()
+        if first is off:
+            assert_refused(doors, raw_id)
+        else:
+            assert take(doors)[1].ending is Ending.SUCCEEDED
+        assert ran == expected
+
+
+def test_a_lapsed_lease_brings_a_forged_job_back_to_its_end(make: Callable[..., Doors]) -> None:
+    # The dispatcher judges by the policy in the body, and verifies nothing.
+    doors = make()
+    job = Job(
+        raw_id=next_id(),
+        shard=0,
+        task="tests.app.tasks.noop",
+        queue="default",
+        retry=RetryPolicy(max_attempts=1_000),
+    )
+    make(SIGN=False).enqueue(Draft.of(job, max_payload=1_000, reject=False, on_commit=False, database=None))
+    assert doors.worker().take().claims[0].job is None
+    doors.clock.turn(DAY)
+    dispatcher = Dispatcher(doors.shard, doors.promotion)
+    dispatcher.promote()
+    dispatcher.promote()
+    assert_refused(doors, job.raw_id)
+
+
+def test_retry_and_requeue_leave_the_body_as_it_is(make: Callable[..., Doors]) -> None:
+    doors = make()
+    raw_id = doors.add(1)
+    body = body_of(doors, raw_id)
+    worker = doors.worker()
+    worker.settle(worker.take().claims[0], Settle.RETRY)
+    doors.promote()
+    assert body_of(doors, raw_id) == body
+    doors.kill(raw_id)
+    letter = doors.inspection.dead_letter(raw_id)
+    assert letter is not None and letter.job is not None
+    doors.operations.requeue(raw_id, died_us=letter.died_us)
+    doors.promote()
+    assert body_of(doors, raw_id) == body
+    assert take(doors)[1].ending is Ending.SUCCEEDED
+
+
+def test_an_old_key_runs_jobs_as_long_as_it_is_a_fallback(make: Callable[..., Doors], settings: Any) -> None:
+    doors = make()
+    early, late = doors.add("early"), doors.add("late")
+    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "second", ["first"]
+    rotated = make()
+    new = rotated.add("new")
+    assert take(rotated)[0].raw_id == early
+    settings.SECRET_KEY_FALLBACKS = []
+    forgetful = make()
+    assert ran == [("early",)]
+    ran.clear()
+    assert_refused(forgetful, late)
+    assert take(forgetful)[0].raw_id == new
+    assert ran == [("new",)]
+
+
+def test_switched_off_signed_jobs_run_whatever_their_signature(make: Callable[..., Doors]) -> None:
+    doors, off = make(), make(SIGN=False)
+    raw_id = doors.add(1)
+    doors.client.hset(doors.keys("bodies"), raw_id, body_of(doors, raw_id)[:-32] + bytes(32))
+    assert take(off)[1].ending is Ending.SUCCEEDED
+    assert ran == [(1,)]
+
+
+def test_a_moved_job_can_be_signed_anew(make: Callable[..., Doors]) -> None:
+    doors = make()
+    raw_id = doors.add(1)
+    moved = doors.store.seal.rewritten(raw_id, body_of(doors, raw_id), lambda body: with_queue(body, "other"))
+    doors.client.hset(doors.keys("bodies"), raw_id, moved)
+    doors.client.rename(doors.keys.ready("default"), doors.keys.ready("other"))
+    assert take(doors, "other")[1].ending is Ending.SUCCEEDED
+
+
+def test_resend_signs_the_same_job_as_it_is_by_then(make: Callable[..., Doors]) -> None:
+    doors = make()
+    draft = doors.draft(1)
+    doors.enqueue(draft)
+    first = body_of(doors, draft.job.raw_id)
+    assert doors.enqueue(draft).held == {}
+    assert body_of(doors, draft.job.raw_id) == first
+    assert len(doors.ready()) == 1
+
+
+def test_real_workers_run_what_is_signed_and_bury_the_rest(
+    processes: Processes, client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(registry, "_tasks", {task.name: task for task in (tasks.record, tasks.fail)})
+    processes._settings.SECRET_KEY = "only-for-tests"
+    processes.configure(SIGN=False)
+    forged = [tasks.record.enqueue("forged"), tasks.record.after(0.05).enqueue("forged, delayed")]
+    processes.configure(SIGN=True)
+    fair = [tasks.record.enqueue("fair"), tasks.record.after(0.1).enqueue("fair, delayed")]
+    twice = tasks.fail.enqueue(1)
+    worker = processes.worker("--with-dispatcher")
+    processes.until_gone([*fair, twice])
+    for job in forged:
+        processes.until_state(job, "dead")
+    runs = processes.runs()
+    assert sorted(run["args"][0] for run in runs if "args" in run) == ["fair", "fair, delayed"]
+    assert len(processes.runs(twice.id)) == 2
+    inspection = get_store().inspection(0)
+    for job in forged:
+        letter = inspection.dead_letter(bytes.fromhex(job.id.split("-")[0]))
+        assert letter is not None and letter.attempts.ended == 1
+        assert letter.attempts.history[-1]["ending"] == "bad_signature"
+    assert worker.running
+    assert worker.output.count("the job is not signed") == 2
+
+
+def test_a_command_without_a_secret_key_ends_at_its_start(processes: Processes) -> None:
+    processes.configure(SIGN=True)
+    with open(processes.folder / "process_settings.py", "a") as project:
+        project.write("SECRET_KEY = ''\n")
+    for name in ("run_worker", "run_dispatcher"):
+        command = processes.start(name)
+        assert command.wait() == 1
+        assert "SECRET_KEY" in command.output and "Traceback" not in command.output
+
+
+def test_encode_is_the_same_with_and_without(make: Callable[..., Doors]) -> None:
+    # What drafts hold is never signed: a draft may get other flags until it is sent.
+    doors = make()
+    draft = doors.draft(1)
+    assert encode(draft.job, max_payload=1_000)[1] == draft.body
+    later = draft.timed(delay_us=1, due_us=None, called_at=0.0)
+    doors.enqueue(later)
+    doors.clock.turn(HOUR)
+    doors.promote()
+    assert take(doors)[1].ending is Ending.SUCCEEDED
+
+
+def test_move_verifies_and_signs_anew(make: Callable[..., Doors]) -> None:
+    doors, off = make(), make(SIGN=False)
+    raw_id, forged = doors.add(1), off.add(2)
+    assert doors.operations.move(raw_id, "other")
+    assert take(doors, "other")[1].ending is Ending.SUCCEEDED
+    with pytest.raises(BadSignature):
+        doors.operations.move(forged, "other")
+    assert doors.where(forged) == ["ready:default"]
+    # With signing off a moved job loses the signature that would be wrong.
+    signed = doors.add(3)
+    assert off.operations.move(signed, "other")
+    assert not body_of(doors, signed)[0] & SIGNED

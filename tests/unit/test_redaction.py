@@ -1,0 +1,245 @@
+"""Redaction: nobody is shown a sensitive argument, however it was passed, in whatever is printed or reported."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from inspect import signature
+from typing import Any
+
+import pytest
+from django.views.debug import ExceptionReporter
+
+from django_delayq import delayed_task, execute_later, outbox, registry
+from django_delayq.attempts import NO_ATTEMPTS
+from django_delayq.decoration import SensitiveTask
+from django_delayq.draft import Draft
+from django_delayq.exceptions import PayloadNotSerializable, PayloadTooLarge, StoreUnavailable
+from django_delayq.handle import JobHandle
+from django_delayq.job import Claim, DeadLetter, Job, State
+from django_delayq.job_id import next_id
+from django_delayq.outcome import Decision, Ending, Outcome, Settle
+from django_delayq.redaction import HIDDEN, check_sensitive, redact, shown
+from django_delayq.seal import Seal
+from django_delayq.settling import settle
+from django_delayq.store.claims import Answer, Claims, Exchange, Settlement
+from django_delayq.store.inspection import Found, Row
+from django_delayq.task import Task
+
+CANARY = "4111-canary"
+H = HIDDEN
+
+
+def pay(user: int, card: str, /, amount: int = 0, *rest: int, note: str = "", **options: Any) -> None: ...
+
+
+def plain(user: int, card: str = "", note: str = "") -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+
+
+@pytest.mark.parametrize(
+    ("func", "sensitive", "args", "kwargs", "seen", "seen_named"),
+    [
+        (plain, (), [1, "c"], {"note": "n"}, [1, "c"], {"note": "n"}),
+        (plain, False, [1, "c"], {}, [1, "c"], {}),
+        (plain, ("card",), [1, "c"], {"note": "n"}, [1, H], {"note": "n"}),
+        (plain, ("card",), [1], {"card": "c"}, [1], {"card": H}),
+        (plain, ("card", "note"), [1], {"card": ["c"], "note": {}}, [1], {"card": H, "note": H}),
+        (plain, True, [1, None], {"note": ""}, [H, H], {"note": H}),
+        # Positional-only, *rest, keyword-only, **options.
+        (pay, ("card",), [1, "c", 5, 6], {"x": 1}, [1, H, 5, 6], {"x": 1}),
+        (pay, ("rest",), [1, "c", 5, 6, 7], {}, [1, "c", 5, H, H], {}),
+        (pay, ("note",), [1, "c"], {"note": "n", "x": 1}, [1, "c"], {"note": H, "x": 1}),
+        (pay, ("options",), [1, "c"], {"note": "n", "x": 1, "y": 2}, [1, "c"], {"note": "n", "x": H, "y": H}),
+        (pay, ("card",), [1, "c"], {"card": "in options"}, [1, H], {"card": H}),
+        (pay, ("options",), [1, "c"], {"card": "in options"}, [1, "c"], {"card": H}),
+        (pay, ("x",), [1, "c"], {"x": 1, "y": 2}, [1, "c"], {"x": H, "y": 2}),
+        # What no longer binds: too few, too many, a name there is none of, one twice.
+        (plain, ("card",), [], {"note": "n"}, [], {"note": H}),
+        (plain, ("card",), [1, "c", "n", "more"], {}, [H, H, H, H], {}),
+        (plain, ("card",), [1], {"kard": "c"}, [H], {"kard": H}),
+        (plain, ("card",), [1, "c"], {"card": "c"}, [H, H], {"card": H}),
+    ],
+)
+def test_sensitive_arguments_are_hidden_however_they_were_passed(
+    func: Any, sensitive: Any, args: list[Any], kwargs: dict[str, Any], seen: list[Any], seen_named: dict[str, Any]
+) -> None:
+    before = (list(args), dict(kwargs))
+    assert redact(signature(func), sensitive, args, kwargs) == (seen, seen_named)
+    assert (args, kwargs) == before
+    task = delayed_task(sensitive=sensitive)(func)
+    assert task.redacted(args, kwargs) == (seen, seen_named)
+    assert task.after(60).redacted(args, kwargs) == (seen, seen_named)
+
+
+def test_of_a_task_that_is_not_registered_here_nothing_is_shown() -> None:
+    job = Job(raw_id=next_id(), shard=0, task="t", queue="q", args=[1, [2]], kwargs={"a": 3})
+    assert shown(job, None) == ([H, H], {"a": H})
+    assert shown(job, delayed_task(name="t")(pay)) == ([1, [2]], {"a": 3})
+
+
+@pytest.mark.parametrize("wrong", ["card", b"card", 1, {"card"}, ("card", 1), None])
+def test_sensitive_must_be_true_or_names(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="sensitive must be True or a tuple of parameter names"):
+        delayed_task(sensitive=wrong)(plain)
+
+
+def test_a_misspelt_name_is_an_error_at_decoration_that_tells_the_nearest() -> None:
+    with pytest.raises(ValueError, match=r"'crad', which is no parameter of the task \(did you mean 'card'\?\)"):
+        delayed_task(sensitive=("note", "crad"))(plain)
+    assert check_sensitive(pay, ["in_options"]) == ("in_options",)
+
+
+def test_only_sensitive_tasks_pay_for_it() -> None:
+    assert type(delayed_task(plain)) is type(delayed_task(sensitive=False)(plain)) is Task
+    task = delayed_task(sensitive=True)(plain)
+    assert type(task) is type(task.after(60).using(queue="q")) is SensitiveTask
+    assert task.func is plain
+
+
+def canary_job(**facts: Any) -> Job:
+    return Job(
+        raw_id=next_id(), shard=0, task="t", queue="q", args=[CANARY, [CANARY]], kwargs={"card": CANARY}, **facts
+    )
+
+
+def test_no_repr_shows_arguments_or_bodies() -> None:
+    job = canary_job()
+    draft = Draft.of(job, max_payload=1_000, reject=False, on_commit=False, database=None)
+    assert CANARY.encode() in draft.body
+    facts: dict[str, Any] = {"attempts": NO_ATTEMPTS, "shard": 0}
+    claim = Claim(
+        lease=job.member + bytes(16), queue="q", rank=1, due_us=1, job=job, claimed_us=1, sent_at=0.0, **facts
+    )
+    exchange = Exchange(number=1, queues=("q",), args=[draft.body], keys=[CANARY], sent_at=0.0)
+    answer = Answer(now_us=1, lost=frozenset(), overdue=False, queue_count=1, more=False, first=False, claims=[claim])
+    values: list[Any] = [
+        job,
+        draft,
+        claim,
+        exchange,
+        answer,
+        settle(claim, Outcome(ending=Ending.FAILED), worker="w"),
+        Settlement(claim=claim, decision=Decision(settle=Settle.RETRY), attempts=NO_ATTEMPTS),
+        DeadLetter(raw_id=job.raw_id, died_us=1, job=job, **facts),
+        Found(raw_id=job.raw_id, state=State.DEAD, moment_us=1, job=job, **facts),
+        Row(member=job.member, score=1, job=job, task="t", queue="q", attempts=NO_ATTEMPTS),
+        JobHandle(raw_id=job.raw_id, shard=0, draft=draft),
+    ]
+    for value in values:
+        assert CANARY not in f"{value!r} {value!s} {[value]!r}", type(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{CANARY: {1}}, [{CANARY: {CANARY: (1,)}}], {CANARY: {1: 2}}, {CANARY: "\ud83d\ude00"}, {CANARY: 10**5_000}],
+)
+def test_errors_about_sensitive_arguments_quote_nothing_of_them(value: Any) -> None:
+    for task in (delayed_task(sensitive=("card",))(plain), delayed_task(sensitive=True)(plain)):
+        for call in (lambda: task.enqueue(1, value), lambda: task.job(1, card=value)):  # noqa: B023
+            with pytest.raises(
+                (PayloadNotSerializable, PayloadTooLarge), match=r"args\[1\]|kwargs\['card'\]"
+            ) as caught:
+                call()
+            assert CANARY not in f"{caught.value!r}"
+    with pytest.raises((PayloadNotSerializable, PayloadTooLarge), match=CANARY):
+        delayed_task(plain).enqueue(1, value)
+
+
+def test_arguments_given_in_place_of_jobs_are_not_quoted() -> None:
+    with pytest.raises(TypeError, match="got tuple") as caught:
+        outbox.enqueue_many([(CANARY,)])  # type: ignore[list-item]
+    assert CANARY not in str(caught.value)
+
+
+def report(call: Callable[[], Any], expected: type[BaseException]) -> str:
+    """Return what Django mails to the admins about an error, this test's own frame left out."""
+    try:
+        call()
+    except expected:
+        kind, error, trace = sys.exc_info()
+    else:
+        raise AssertionError("no error to report")
+    assert trace is not None
+    text = ExceptionReporter(None, kind, error, trace.tb_next, is_email=True).get_traceback_html()
+    assert "sensitive_variables_wrapper" in text or "checked_by_django" in text
+    return text
+
+
+def secret() -> str:
+    """Return the canary; no frame of the test has it in a local variable."""
+    return CANARY
+
+
+def checking(user: int, card: str = "", note: str = "") -> None:
+    copy = len(card)
+    raise RuntimeError(f"checked_by_django {copy} {user}")
+
+
+@pytest.fixture
+def no_redis(settings: Any) -> None:
+    settings.DEBUG = False
+    settings.DELAYQ = {"REDIS": "unix:///nonexistent/redis.sock", "ENQUEUE_TIMEOUT": 0.05}
+
+
+ENQUEUES: dict[str, Callable[[Any], Any]] = {
+    "enqueue": lambda task: task.enqueue(1, secret()),
+    "by name": lambda task: task.enqueue(1, card=secret()),
+    "after": lambda task: task.after(60).enqueue(1, secret()),
+    "aenqueue": lambda task: asyncio.run(task.aenqueue(1, secret())),
+    "enqueue_many": lambda task: task.enqueue_many([(1, secret())]),
+    "jobs": lambda task: outbox.enqueue_many([task.job(1, secret())]),
+    "execute_later": lambda task: execute_later("q", task.name, [1, secret()]),
+}
+
+
+@pytest.mark.parametrize("door", ENQUEUES)
+def test_error_reports_of_an_enqueue_do_not_show_what_is_sensitive(door: str, no_redis: None) -> None:
+    task = delayed_task(sensitive=("card",))(plain)
+    assert CANARY not in report(lambda: ENQUEUES[door](task), StoreUnavailable)
+
+
+@pytest.mark.parametrize("door", ["enqueue", "by name", "aenqueue", "enqueue_many", "execute_later"])
+def test_nor_do_those_of_arguments_that_are_refused(door: str, no_redis: None) -> None:
+    task = delayed_task(sensitive=("user", "card"))(plain).using(queue="x" * 200)
+    tasks: dict[str, Callable[[], Any]] = {
+        "enqueue": lambda: task.enqueue(1, [secret(), {1}]),  # type: ignore[list-item]
+        "by name": lambda: task.enqueue(1, card=secret(), nobody=1),
+        "aenqueue": lambda: asyncio.run(task.aenqueue(1, [secret(), {1}])),  # type: ignore[list-item]
+        "enqueue_many": lambda: task.enqueue_many([(1, [secret(), {1}])]),
+        "execute_later": lambda: execute_later("q", task.name, [1, [secret(), {1}]]),
+    }
+    assert CANARY not in report(tasks[door], TypeError)
+
+
+def test_nor_does_that_of_a_plain_call_or_a_worker(no_redis: None) -> None:
+    task = delayed_task(sensitive=("card",))(checking)
+    for call in (lambda: task(77, secret()), lambda: task.code(77, secret())):
+        text = report(call, RuntimeError)
+        assert CANARY not in text
+    # Of the function's own frame a worker's report shows what is not sensitive.
+    assert "77" in text
+
+
+def test_bodies_are_in_no_report_of_a_task_that_hides_nothing_either(no_redis: None) -> None:
+    handles = [delayed_task(plain).job(1, CANARY)]
+    text = report(lambda: outbox.send(handles), StoreUnavailable)
+    assert CANARY not in text
+    assert "outbox.py" in text and "redis/connection.py" in text
+
+
+def test_a_worker_that_fails_in_an_exchange_reports_no_bodies(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    settings.DEBUG = False
+
+    class BrokenShard:
+        index = 0
+
+        def run(self, *_: Any, **__: Any) -> Any:
+            return [1, b"", 0, 1, 0, 0, b"member", 1, 1, CANARY.encode() * 2, b"", "one too many"]
+
+    claims = Claims(BrokenShard(), worker=bytes(8), lease_us=1, due_first_us=1, seal=Seal(on=False))  # type: ignore[arg-type]
+    exchange = Exchange(number=1, queues=("q",), args=[], keys=[], sent_at=0.0)
+    assert CANARY not in report(lambda: claims.exchange(exchange), Exception)
