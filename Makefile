@@ -3,6 +3,7 @@
 #   make test                     set up .venv and pass all tests          ARGS="-k promote -x" goes to pytest
 #   make demo [SECONDS=8]         the example project, until Ctrl-C or for so many seconds
 #   make chaos                    the long storms, about 3 hours           ARGS="-k kills" is one of them
+#   make mutants                  plant known bugs, show what kills them   ARGS="signature" takes those of that name
 #   make lint                     formatting, style, import floors, types
 #   make clean                    remove what the targets above made
 #
@@ -21,7 +22,7 @@ install = $(if $(UV),uv pip install --python $(1)/bin/python,$(1)/bin/python -m 
 code = django_delayq tests example_project $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help test unit machine chaos example-test lint format style floors types demo clean
+.PHONY: help test unit machine chaos mutants example-test lint format style floors types demo clean
 
 help:
 	@sed -n '/^#   make/s/^#  //p' Makefile
@@ -60,6 +61,9 @@ unit: $(VENV)/.installed
 machine chaos: export DELAYQ_MACHINE_EXAMPLES ?= 5000
 machine chaos: $(VENV)/.installed
 	$(bin)/python -m pytest tests/$@ -m "slow or not slow" $(ARGS)
+
+mutants: $(VENV)/.installed
+	$(bin)/python -m tests.mutants $(ARGS)
 
 lint: style floors types
 

@@ -262,7 +262,7 @@ BORROWED = {
     "worker": "move holder counts requeue discard",
     "view": "",
     "action": "enqueue reclaim",
-    "check": "enqueue cancel reschedule move find holder requeue discard read_lapsed reclaim",
+    "check": "find holder read_lapsed",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]
 

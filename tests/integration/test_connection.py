@@ -164,7 +164,7 @@ def test_our_connections_have_timeouts_and_no_silent_repeats(tcp: PrivateRedis, 
     for shards, seconds in ((store.shards, 5.0), (store._producer_shards, 0.5)):
         given = shards[0].client.connection_pool.connection_kwargs
         # A producer connects, is greeted (password, database) and answered within its time; others have it for each.
-        answers = 2 if shards is store._producer_shards else 0
+        answers = 3 if shards is store._producer_shards else 0
         assert given["socket_connect_timeout"] + answers * given["socket_timeout"] == pytest.approx(seconds)
         assert given["retry"]._retries == 0 and given["protocol"] == 2
 

@@ -31,6 +31,8 @@ end
 -- The lowest of a place; of a key that is something else (written by hand), nothing.
 local function lowest(place, last)
   local found = redis.pcall('ZRANGE', place, 0, last, 'WITHSCORES')
+  -- Nothing else is forgiven: a user who may not read would wait for ever.
+  if found.err and not string.find(found.err, 'WRONGTYPE', 1, true) then error(found.err) end
   return found.err and {} or found
 end
 

@@ -23,9 +23,9 @@ local due, stuck = {}, {}
 for base = FIXED, #KEYS - 3, 3 do
   local head = lowest(KEYS[base + 1], 0)
   -- Where `ready` is something else (written by hand) its jobs stay, and may not keep the dispatcher awake.
-  local into = head[2] and tonumber(head[2]) <= now and redis.pcall('ZCARD', KEYS[base + 2])
-  stuck[base] = type(into) == 'table'
-  if type(into) == 'number' then due[#due + 1] = {base = base, at = tonumber(head[2])} end
+  local into = head[2] and tonumber(head[2]) <= now and redis.call('TYPE', KEYS[base + 2]).ok
+  stuck[base] = into and into ~= 'zset' and into ~= 'none'
+  if into and not stuck[base] then due[#due + 1] = {base = base, at = tonumber(head[2])} end
 end
 table.sort(due, function(a, b) return a.at < b.at end)
 
