@@ -22,6 +22,7 @@ from django_delayq.served import Served
 from django_delayq.service import Service, process_name
 from django_delayq.settling import settle, tell
 from django_delayq.signals import logger
+from django_delayq.stand_in import StandIn
 from django_delayq.store.claims import Answer, Claims, Exchange, Settlement
 from django_delayq.store.shard import Shard
 
@@ -33,8 +34,6 @@ _UNBEGUN = 0.1
 _OUTCOMES = 256
 #: Seconds after GRACE to hand in the last outcomes, where Redis is slow or away.
 _LAST_WORD = 5.0
-#: Dispatcher steps in a row that a worker takes over when nobody promotes.
-_TAKEN_OVER = 20
 
 
 class Worker:
@@ -53,7 +52,7 @@ class Worker:
     ) -> None:
         self._config = config
         self._pool = pool
-        self._dispatcher = dispatcher
+        self._stand_in = StandIn(dispatcher)
         self._sweep = sweep_us / SECOND_US
         self._drain = drain
         self._code = os.urandom(8)
@@ -85,7 +84,7 @@ class Worker:
             logger.warning("%s could not hand in its last outcomes; their leases will lapse", self._name)
             return None
         if self._drain and self._stop_by is None:
-            self._promote()
+            self._hungry = self._stand_in.promote() or self._hungry
         self._served.refresh()
         self._release_unbegun()
         if self._stop_by is not None:
@@ -110,7 +109,7 @@ class Worker:
         self._take(answer)
         self._conclude(answer, settled)
         if answer.overdue and not self._drain:
-            self._promote()
+            self._hungry = self._stand_in.promote() or self._hungry
         return 0.0
 
     def listen(self) -> int:
@@ -133,7 +132,7 @@ class Worker:
         """Let go of connections and threads."""
         self._heartbeats.stop()
         self._served.close()
-        self._dispatcher.close()
+        self._stand_in.close()
 
     def _wait(self) -> float | None:
         """Return the seconds until there may be reason for an exchange, or None where one is due now."""
@@ -145,9 +144,10 @@ class Worker:
             return max(0.0, self._stop_by - now)
         # Ask when a slot would wait, else when there is room for a batch worth a round trip.
         room = held < self._pool.size or held <= self._pace.low
-        if room and (self._hungry or self._served.missed or now >= self._sweep_at):
+        ask_at = min(self._sweep_at, self._stand_in.ask_at)
+        if room and (self._hungry or self._served.missed or now >= ask_at):
             return None
-        waits = [self._sweep_at - now] if room else [self._sweep]
+        waits = [ask_at - now] if room else [self._sweep]
         if self._ended:
             waits.append(self._first_ended_at + _HAND_IN - now)
         if self._pool.unbegun:
@@ -180,6 +180,7 @@ class Worker:
         self._described = not answer.first or not self._described
         self._hungry, self._served.missed = answer.more, False
         self._sweep_at = monotonic() + self._sweep
+        self._stand_in.asked()
         if self._served.counted(answer.queue_count, flushed=answer.first):
             self._hungry = True
         self._leases.add(answer.claims)
@@ -190,14 +191,6 @@ class Worker:
                 self._pool.submit(claim, self)
             else:
                 self.finished(claim, UNSTARTED)
-
-    def _promote(self) -> None:
-        """Do the dispatcher's work where none is alive: things are late then, never stuck."""
-        for _ in range(_TAKEN_OVER):
-            promoted = self._dispatcher.promote()
-            self._hungry = self._hungry or promoted.moved > 0
-            if promoted.sleep_us > 0:
-                return
 
     def may_begin(self, claim: Claim) -> bool:
         """Whether the claim's lease is surely still held; asked by threads of the pool."""

@@ -1,7 +1,7 @@
-"""Audit: hold every key of a shard against every other, in slices; mend what no step could have left behind.
+"""Audit: hold every key of a shard against every other, in slices; repair what no step could have left behind.
 
-Safe while the system works: what a slice shows is judged, and mended, by one script in Redis. It finds what hands, lost
-writes and broken disks do; a shard that only our scripts wrote to has nothing to find.
+Safe while the system works: what a slice shows is judged, and repaired, by one script in Redis. It finds what hands,
+lost writes and broken disks do; a shard that only our scripts wrote to has nothing to find.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,15 +46,15 @@ class Audit:
         self._shard = shard
         self._head_start_ms = due_first_us // 1_000
 
-    def walk(self, *, mend: bool = False) -> Iterator[Finding]:
-        """Yield what is wrong, and with `mend` put it right; O(n log n) in slices of 100, with bounded memory.
+    def walk(self, *, repair: bool = False) -> Iterator[Finding]:
+        """Yield what is wrong, and with `repair` put it right; O(n log n) in slices of 100, with bounded memory.
 
-        A mended shard has nothing for the next walk to find. Without `mend` one fault may show in several records, and
-        a key of another type ends the walk: no script could read it.
+        A repaired shard has nothing for the next walk to find. Without `repair` one fault may show in several records,
+        and a key of another type ends the walk: no script could read it.
         """
-        mistyped = self._mistyped(mend=mend)
+        mistyped = self._mistyped(repair=repair)
         yield from mistyped
-        if mistyped and not mend:
+        if mistyped and not repair:
             return
         #: Ids in a place whose body names no queue: only their entry tells where they are.
         unreadable: set[bytes] = set()
@@ -70,11 +70,11 @@ class Audit:
                     for entry, body in zip(entries, bodies, strict=True)
                     if body is not None and _head(body) is None
                 )
-                words = self.audit_places(noun, place, entries, bodies, mend=mend)
+                words = self.audit_places(noun, place, entries, bodies, repair=repair)
                 yield from _findings(words, place, entries)
         for noun in _RECORD_NOUNS:
             for fields, bodies in self._fields(noun, skip=unreadable):
-                words = self.audit_records(noun, fields, bodies, mend=mend)
+                words = self.audit_records(noun, fields, bodies, repair=repair)
                 yield from _findings(words, keys(noun), fields)
 
     def bodies(self) -> Iterator[tuple[bytes, bytes]]:
@@ -82,46 +82,46 @@ class Audit:
         for found in self._slices("hscan", self._shard.keys("bodies")):
             yield from found
 
-    def audit_types(self, expected: Mapping[str, str], *, mend: bool) -> list[bytes]:
-        """Return for each key its type where that is not the expected one, else nothing; with `mend` it is deleted.
+    def audit_types(self, expected: Mapping[str, str], *, repair: bool) -> list[bytes]:
+        """Return for each key its type where that is not the expected one, else nothing; with `repair` it is deleted.
 
         The first key is that of the queues. One atomic step.
         """
         first, *others = expected
-        found: list[bytes] = self._shard.run(_TYPES, [int(mend), *expected.values()], queues=first, more_keys=others)
+        found: list[bytes] = self._shard.run(_TYPES, [int(repair), *expected.values()], queues=first, more_keys=others)
         return found
 
     def audit_places(
-        self, noun: str, place: str, entries: Sequence[bytes], bodies: Sequence[bytes | None], *, mend: bool
+        self, noun: str, place: str, entries: Sequence[bytes], bodies: Sequence[bytes | None], *, repair: bool
     ) -> list[bytes]:
-        """Judge up to 500 entries of one place, with `mend` put them right; one atomic step, a word for each."""
+        """Judge up to 500 entries of one place, with `repair` put them right; one atomic step, a word for each."""
         _, keys, rows = self._rows(entries, bodies)
         words: list[bytes] = self._shard.run(
-            _PLACES, [noun, self._head_start_ms, int(mend), *rows], place=place, more_keys=keys
+            _PLACES, [noun, self._head_start_ms, int(repair), *rows], place=place, more_keys=keys
         )
         return words
 
     def audit_records(
-        self, noun: str, fields: Sequence[bytes], bodies: Sequence[bytes | None], *, mend: bool
+        self, noun: str, fields: Sequence[bytes], bodies: Sequence[bytes | None], *, repair: bool
     ) -> list[bytes]:
-        """Judge up to 500 records, with `mend` put them right; one atomic step, a word for each."""
+        """Judge up to 500 records, with `repair` put them right; one atomic step, a word for each."""
         queues, keys, rows = self._rows(fields, bodies)
-        args = [noun, self._head_start_ms, int(mend), _EPITAPH, len(queues), *map(queue_bytes, queues), *rows]
+        args = [noun, self._head_start_ms, int(repair), _EPITAPH, len(queues), *map(queue_bytes, queues), *rows]
         words: list[bytes] = self._shard.run(_RECORDS, args, records=self._shard.keys(noun), more_keys=keys)
         return words
 
-    def _mistyped(self, *, mend: bool) -> list[Finding]:
+    def _mistyped(self, *, repair: bool) -> list[Finding]:
         keys = self._shard.keys
         fixed = {keys("queues"): "set"} | {keys(noun): kind for noun, (kind, _) in CATALOGUE.items()}
-        found = self._of_another_type(fixed, mend=mend)
-        if not found or mend:
+        found = self._of_another_type(fixed, repair=repair)
+        if not found or repair:
             for queue in self._shard.read_queues():
                 per_queue = {keys.schedule(queue): "zset", keys.ready(queue): "zset", keys.bell(queue): "list"}
-                found += self._of_another_type(per_queue, mend=mend)
+                found += self._of_another_type(per_queue, repair=repair)
         return found
 
-    def _of_another_type(self, expected: Mapping[str, str], *, mend: bool) -> list[Finding]:
-        kinds = self.audit_types(expected, mend=mend)
+    def _of_another_type(self, expected: Mapping[str, str], *, repair: bool) -> list[Finding]:
+        kinds = self.audit_types(expected, repair=repair)
         return [
             Finding(word="MISTYPED", key=key, entry=kind) for key, kind in zip(expected, kinds, strict=True) if kind
         ]

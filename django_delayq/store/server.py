@@ -8,7 +8,7 @@ from typing import Any
 
 from django_delayq.clock import SECOND_US
 from django_delayq.exceptions import ScriptFault, StoreAuthError
-from django_delayq.store.releases import advice
+from django_delayq.store.patched_versions import advice
 from django_delayq.store.scripts import asked
 
 #: The oldest with every command that our scripts call.

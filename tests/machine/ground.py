@@ -134,8 +134,8 @@ class Ground(RuleBasedStateMachine):
         # After a failure there is nothing to prove any more.
         if sys.exc_info()[0] is not None:
             return
-        # Wherever the walk ended, an audit that would mend finds nothing, and so changes nothing.
-        assert list(self.world.store.audit(self.world.shard).walk(mend=True)) == []
+        # Wherever the walk ended, an audit that would repair finds nothing, and so changes nothing.
+        assert list(self.world.store.audit(self.world.shard).walk(repair=True)) == []
         self.check()
         worker, dispatcher, model = DrivenWorker(self.world), DrivenDispatcher(self.world), self.world.model
         for _ in range(2_000):

@@ -20,12 +20,6 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "return Reclaim(lease=item.lease, attempts=attempts,",
         "return Reclaim(lease=item.lease, attempts=item.attempts,",
     ): ("tests/chaos/test_points.py", KILLS),
-    at(
-        "an attempt is counted once too late",
-        "outcome.py",
-        "attempt >= policy.max_attempts",
-        "attempt > policy.max_attempts",
-    ): ("tests/unit/test_outcome.py",),
     at("leases are not renewed", "leases.py", "        self.beat()\n", ""): ("tests/chaos/test_every_step.py",),
     at(
         "a suspect runs among the others",

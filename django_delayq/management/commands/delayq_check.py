@@ -41,7 +41,7 @@ _EXAMPLES = 5
 
 
 class Command(BaseCommand):
-    """Check, and with --repair mend, what DELAYQ points to."""
+    """Check, and with --repair repair, what DELAYQ points to."""
 
     help = (
         "Checks the Redis server, every key, and whether what waits will still run; exits with 1 if anything is wrong."
@@ -70,7 +70,7 @@ def _look(store: Store, *, repair: bool) -> dict[str, Any]:
     faults = [*server.refusals(), *server.faults()]
     drift: dict[str, dict[str, Any]] = {}
     for shard in store.shards:
-        for finding in store.audit(shard).walk(mend=repair):
+        for finding in store.audit(shard).walk(repair=repair):
             kind = drift.setdefault(finding.word, {"count": 0, "means": _DRIFT[finding.word][0], "examples": []})
             kind["count"] += 1
             if len(kind["examples"]) < _EXAMPLES:

@@ -1,13 +1,13 @@
--- Audit_places: entries of one place against the jobs they stand for; mends what no step could have left behind.
+-- Audit_places: entries of one place against the jobs they stand for; repairs what no step could have left behind.
 -- KEYS: the named ones: `place` is a schedule, a ready set, leases or dead_letters; then schedule, ready and bell of each
 --   queue that the entries' bodies name.
--- ARGV: now, noun of the place, head start (ms), 1 = mend, then per entry (≤ 500): entry, head of its body as the caller
+-- ARGV: now, noun of the place, head start (ms), 1 = repair, then per entry (≤ 500): entry, head of its body as the caller
 --   read it, member that head makes, number of its queue (0 = there is no body, or it cannot be read).
 -- Returns: per entry a word: OK (or changed since it was read); MALFORMED, MISSING (no body) and TWICE (also in a later
 --   state) are dropped from here; MISPLACED is put where its body says; UNKNOWN is a lease, written into `running`.
 -- Cost: O(log n) an entry.
 local place, leases, running, bodies, dead_letters, dead_bodies, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local now, noun, head_start, mend = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
+local now, noun, head_start, repair = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
 
 local FIXED = 8
 local SIZE = {schedule = 14, ready = 14, leases = 30, dead_letters = 12}
@@ -40,10 +40,10 @@ for at = 5, #ARGV, 4 do
   local entry, member, queue = ARGV[at], ARGV[at + 2], tonumber(ARGV[at + 3])
   local score, base = redis.call('ZSCORE', place, entry), FIXED + 3 * (queue - 1)
   local word = score and judge(entry, ARGV[at + 1], member, queue) or 'OK'
-  if mend and word == 'UNKNOWN' then
+  if repair and word == 'UNKNOWN' then
     local rank = rank_of(entry, now, head_start)
     redis.call('HSET', running, string.sub(entry, 1, 12), string.sub(entry, 15) .. struct.pack('>I8I8B', now, rank, 0))
-  elseif mend and word ~= 'OK' then
+  elseif repair and word ~= 'OK' then
     redis.call('ZREM', place, entry)
     if word == 'MISPLACED' and noun == 'schedule' then
       put_scheduled(KEYS[base + 1], wake_at, alarm, {tonumber(score), member}, tonumber(score))

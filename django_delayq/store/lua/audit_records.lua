@@ -1,7 +1,7 @@
--- Audit_records: records by id against the places of their jobs; mends what no step could have left behind.
+-- Audit_records: records by id against the places of their jobs; repairs what no step could have left behind.
 -- KEYS: the named ones: `records` is bodies, attempts, extras, running, holders or dead_bodies; then schedule and ready of
 --   each queue that the bodies name, with its bell.
--- ARGV: now, noun of the records, head start (ms), 1 = mend, attempts record of a dead letter made here, number of queues,
+-- ARGV: now, noun of the records, head start (ms), 1 = repair, attempts record of a dead letter made here, number of queues,
 --   their names, then per record (≤ 500): its field, head of the body as the caller read it, member that head makes,
 --   number of its queue (0 = there is no body, or it cannot be read).
 -- Returns: per record a word: OK (or changed since it was read); MALFORMED, MISSING (its job is not there) and TWICE (its
@@ -10,7 +10,7 @@
 --   letter; UNLISTED names its queue in `queues`; UNHELD holds its key again.
 -- Cost: O(log n) a record.
 local records, leases, running, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, bell, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
-local now, noun, head_start, mend, epitaph, queue_count = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1', ARGV[5], tonumber(ARGV[6])
+local now, noun, head_start, repair, epitaph, queue_count = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1', ARGV[5], tonumber(ARGV[6])
 
 local FIXED = 13
 
@@ -23,7 +23,8 @@ end
 local judge = {}
 function judge.bodies(id, head, member, queue, body)
   if redis.call('ZSCORE', dead_letters, id) then return 'TWICE' end
-  if queue == 0 then return 'UNREADABLE' end
+  -- One that runs is told by its worker.
+  if queue == 0 then return redis.call('HEXISTS', running, id) == 1 and 'OK' or 'UNREADABLE' end
   if string.sub(body, 1, #head) ~= head then return 'OK' end
   local known = redis.call('HGET', running, id)
   if not is_placed(member, known, queue) then return known and 'LAPSED' or 'LOST' end
@@ -60,7 +61,7 @@ for at = 7 + queue_count, #ARGV, 4 do
     local sound = #field == (noun == 'holders' and 16 or 12)
     word = sound and judge[noun](field, ARGV[at + 1], member, queue, value) or 'MALFORMED'
   end
-  if mend and word ~= 'OK' then
+  if repair and word ~= 'OK' then
     -- A write that frees comes first: with its memory full, Redis refuses a script whose first write grows.
     redis.call('ZREM', leases, '')
     if word == 'LOST' and noun == 'bodies' then

@@ -1,16 +1,16 @@
 -- Audit_types: each key has the type that the catalogue gives it, or is not there.
 -- KEYS: the named one, then further keys.
--- ARGV: now, 1 = mend (a key of another type holds nothing of ours: it is deleted), the type of every key in order.
+-- ARGV: now, 1 = repair (a key of another type holds nothing of ours: it is deleted), the type of every key in order.
 -- Returns: per key its type where that is another one, else ''.
 -- Cost: O(1) a key.
 local queues = KEYS[1]
-local now, mend = now_us(ARGV[1]), ARGV[2] == '1'
+local now, repair = now_us(ARGV[1]), ARGV[2] == '1'
 
 local found = {}
 for i, key in ipairs(KEYS) do
   local kind = redis.call('TYPE', key).ok
   local wrong = kind ~= 'none' and kind ~= ARGV[2 + i]
-  if wrong and mend then redis.call('DEL', key) end
+  if wrong and repair then redis.call('DEL', key) end
   found[i] = wrong and kind or ''
 end
 return found

@@ -1,4 +1,4 @@
-"""Audit: damage by hand is found, told in one word, mended, and then there is nothing left to find."""
+"""Audit: damage by hand is found, told in one word, repaired, and then there is nothing left to find."""
 
 import random
 from collections.abc import Callable
@@ -19,7 +19,7 @@ Jobs = dict[str, bytes]
 
 @dataclass(frozen=True)
 class Damage:
-    """What a hand did, what the audit calls it, and where the job is once it is mended."""
+    """What a hand did, what the audit calls it, and where the job is once it is repaired."""
 
     name: str
     do: Callable[[Doors, Jobs], Any]
@@ -45,8 +45,8 @@ def audit_of(doors: Doors) -> Audit:
     return doors.store.audit(doors.shard)
 
 
-def words(doors: Doors, *, mend: bool = False) -> list[str]:
-    return [finding.word for finding in audit_of(doors).walk(mend=mend)]
+def words(doors: Doors, *, repair: bool = False) -> list[str]:
+    return [finding.word for finding in audit_of(doors).walk(repair=repair)]
 
 
 def dumped(doors: Doors) -> dict[bytes, Any]:
@@ -235,7 +235,7 @@ def test_damage_is_told_and_mended(damage: Damage, doors: Doors) -> None:
     before = dumped(doors)
     assert set(words(doors)) >= damage.words
     assert dumped(doors) == before, "looking changes nothing"
-    assert words(doors, mend=True)
+    assert words(doors, repair=True)
     assert words(doors) == []
     assert not damage.job or doors.where(jobs[damage.job]) == list(damage.then)
 
@@ -243,7 +243,7 @@ def test_damage_is_told_and_mended(damage: Damage, doors: Doors) -> None:
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
 def test_what_was_mended_runs_to_its_end_and_leaves_no_trace(damage: Damage, doors: Doors) -> None:
     damage.do(doors, jobs_everywhere(doors))
-    assert words(doors, mend=True)
+    assert words(doors, repair=True)
     doors.clock.turn(2 * DAY)
     doors.lapse()
     worker = doors.worker()
@@ -264,7 +264,7 @@ def test_a_scheduled_job_keeps_its_due_time_when_it_is_put_back(doors: Doors) ->
     due = doors.schedule()[raw_id]
     doors.client.rename(doors.keys.schedule("default"), doors.keys.schedule("other"))
     doors.client.sadd(doors.keys("queues"), "other")
-    assert words(doors, mend=True) == ["MISPLACED"]
+    assert words(doors, repair=True) == ["MISPLACED"]
     assert doors.schedule() == {raw_id: due}
 
 
@@ -272,7 +272,7 @@ def test_a_job_that_was_running_is_judged_by_the_dispatcher(doors: Doors) -> Non
     raw_id = doors.add()
     (claim,) = doors.worker().take().claims
     doors.client.delete(doors.keys("leases"))
-    assert words(doors, mend=True) == ["LAPSED"]
+    assert words(doors, repair=True) == ["LAPSED"]
     assert doors.rings(doors.keys("alarm")) == [1]
     assert doors.promote().lapsed == [claim.lease]
     assert doors.where(raw_id) == ["leases"]
@@ -281,13 +281,13 @@ def test_a_job_that_was_running_is_judged_by_the_dispatcher(doors: Doors) -> Non
 def test_an_unreadable_body_that_waits_is_left_to_whoever_claims_it(doors: Doors) -> None:
     raw_id = doors.add()
     doors.client.hset(doors.keys("bodies"), raw_id, b"\xff")
-    assert words(doors, mend=True) == []
+    assert words(doors, repair=True) == []
     assert doors.worker().take().claims[0].fault
 
 
 def test_an_unreadable_body_in_no_place_becomes_a_dead_letter_that_can_be_looked_at(doors: Doors) -> None:
     doors.client.hset(doors.keys("bodies"), b"i" * 12, b"\xff")
-    assert words(doors, mend=True) == ["UNREADABLE"]
+    assert words(doors, repair=True) == ["UNREADABLE"]
     letter = doors.inspection.dead_letter(b"i" * 12)
     assert letter is not None
     assert letter.attempts.last_error == "The stored body cannot be read."
@@ -298,7 +298,7 @@ def test_every_slice_of_many_is_walked(doors: Doors) -> None:
         doors.enqueue(*(doors.draft(queue=f"q{n % 3}", delay=HOUR * (n % 2)) for n in range(at, at + 500)))
     removed = doors.client.zpopmin(doors.keys.ready("q0"), 200) + doors.client.zpopmax(doors.keys.schedule("q1"), 100)
     assert words(doors) == ["LOST"] * len(removed)
-    assert words(doors, mend=True) == ["LOST"] * len(removed)
+    assert words(doors, repair=True) == ["LOST"] * len(removed)
     assert words(doors) == []
     assert len({raw_id for raw_id, _ in audit_of(doors).bodies()}) == 2_000
 
@@ -306,12 +306,12 @@ def test_every_slice_of_many_is_walked(doors: Doors) -> None:
 def test_nothing_is_found_or_changed_where_only_our_steps_were(doors: Doors) -> None:
     go_through_every_door(doors)
     before = dumped(doors)
-    assert words(doors, mend=True) == []
+    assert words(doors, repair=True) == []
     assert dumped(doors) == before
 
 
 def test_an_audit_beside_a_working_system_finds_nothing(make_doors: Callable[..., Doors]) -> None:
-    """Jobs go through every place while the walk mends what it believes to see: it must believe nothing."""
+    """Jobs go through every place while the walk repairs what it believes to see: it must believe nothing."""
     clock = ServerClock()
     watched = make_doors(clock=clock)
 
@@ -332,7 +332,7 @@ def test_an_audit_beside_a_working_system_finds_nothing(make_doors: Callable[...
         working = [threads.submit(work, seed) for seed in range(2)]
         walks = found = 0
         while not all(work.done() for work in working):
-            found += len(list(audit_of(watched).walk(mend=True)))
+            found += len(list(audit_of(watched).walk(repair=True)))
             walks += 1
     for ended in working:
         ended.result()

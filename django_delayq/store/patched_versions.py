@@ -1,4 +1,4 @@
-"""Releases: the first release of each line of Redis and Valkey without the known memory bugs of what we use.
+"""Patched versions: the first release of each line of Redis and Valkey without the known memory bugs of what we use.
 
 We run Lua and wait in blocking commands, and the pattern bug lies open to every user that may log in. What is counted:
 

@@ -1,0 +1,54 @@
+"""StandIn: a worker in a dispatcher's place knows when to come again, and stops knowing once it has asked."""
+
+from collections import deque
+from math import inf
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from django_delayq import stand_in
+from django_delayq.stand_in import StandIn
+
+
+class Steps:
+    """A dispatcher that moved and sleeps as it is told."""
+
+    def __init__(self, *steps: tuple[int, int]) -> None:
+        self.left = deque(steps)
+
+    def promote(self) -> Any:
+        moved, sleep_us = self.left.popleft()
+        return SimpleNamespace(moved=moved, sleep_us=sleep_us)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
+    now = SimpleNamespace(at=100.0)
+    monkeypatch.setattr(stand_in, "monotonic", lambda: now.at)
+    return now
+
+
+def test_it_steps_until_nothing_more_is_due(clock: Any) -> None:
+    steps = Steps((500, 0), (500, 0), (3, 2_000_000), (9, 0))
+    assert StandIn(steps).promote() is True  # type: ignore[arg-type]
+    assert list(steps.left) == [(9, 0)]
+
+
+def test_it_leaves_a_long_backlog_to_its_next_turn(clock: Any) -> None:
+    steps = Steps(*[(500, 0)] * 30)
+    assert StandIn(steps).promote() is True  # type: ignore[arg-type]
+    assert len(steps.left) == 10
+
+
+def test_it_asks_again_once_the_next_promotion_is_overdue(clock: Any) -> None:
+    held = StandIn(Steps((0, 2_000_000)))  # type: ignore[arg-type]
+    assert held.promote() is False
+    # `exchange` calls it overdue a second past its time.
+    assert 103.0 < held.ask_at < 103.2
+    clock.at = 102.9
+    held.asked()
+    assert held.ask_at < 103.2
+    clock.at = 103.2
+    held.asked()
+    assert held.ask_at == inf
