@@ -56,8 +56,9 @@ example-test: $(VENV)/.installed
 unit: $(VENV)/.installed
 	$(bin)/python -m pytest tests/$@ $(ARGS)
 
-# The long forms, with what the suite leaves out. Storms print their seed; DELAYQ_CHAOS_SEED repeats one. Sizes, and so
-# parts, by DELAYQ_CHAOS_KILLS and _JOBS, _RESTARTS, _MINUTES (of mixed faults), _POISON (of each kind), _SOAK (minutes).
+# The long forms, with what the suite leaves out. What draws prints its seed; DELAYQ_CHAOS_SEED repeats it. Sizes, and
+# so parts, by DELAYQ_CHAOS_KILLS and _JOBS, _RESTARTS, _MINUTES (of mixed faults), _POISON (of each kind), _SOAK
+# (minutes), _AOF_CUTS (bytes).
 machine chaos: export DELAYQ_MACHINE_EXAMPLES ?= 5000
 machine chaos: $(VENV)/.installed
 	$(bin)/python -m pytest tests/$@ -m "slow or not slow" $(ARGS)

@@ -80,7 +80,9 @@ class Service:
         for descriptor in (self._wake_read, self._wake_write):
             weakref.finalize(self, os.close, descriptor)
         self._awake = False
-        self._failures = 0
+        #: Failures in a row: of steps, and of listening, which is tried again only at its own time. A step may ask
+        #: nothing of Redis, so that its success says nothing of the bell.
+        self._failures, self._deaf, self._listen_at = 0, 0, 0.0
         self.stopped = False
 
     @property
@@ -123,42 +125,52 @@ class Service:
         except Exception as error:
             logger.exception("%s: a step failed; this is a bug, it goes on", self.name)
             return self._failed("%s goes on after %r", error)
-        if self._failures:
-            logger.info("%s works again", self.name)
-            self._failures = 0
+        self._recovered(failures=0, deaf=self._deaf)
         return delay
 
+    def _recovered(self, *, failures: int, deaf: int) -> None:
+        if (self._failures or self._deaf) and not (failures or deaf):
+            logger.info("%s works again", self.name)
+        self._failures, self._deaf = failures, deaf
+
     def _failed(self, sentence: str, error: Exception) -> float:
-        if not self._failures:
+        if not self._failures and not self._deaf:
             logger.warning(sentence, self.name, error)
         self._failures += 1
-        ceiling = min(self._longest_wait, _FIRST_WAIT * 2 ** min(self._failures - 1, 10))
-        return float(ceiling * (0.5 + random.random() / 2))
+        return self._pause(self._failures)
 
-    def _unheard(self, sentence: str, error: Exception) -> float:
+    def _unheard(self, sentence: str, error: Exception) -> None:
         if not isinstance(error, StoreError):
             logger.exception("%s: listening failed; this is a bug, it goes on", self.name)
-        return self._failed(sentence, error)
+        if not self._failures and not self._deaf:
+            logger.warning(sentence, self.name, error)
+        self._deaf += 1
+        self._listen_at = monotonic() + self._pause(self._deaf)
+
+    def _pause(self, failures: int) -> float:
+        ceiling = min(self._longest_wait, _FIRST_WAIT * 2 ** min(failures - 1, 10))
+        return float(ceiling * (0.5 + random.random() / 2))
 
     def _wait(self, delay: float) -> None:
-        until = monotonic() + min(delay, _LONGEST_SLEEP)
-        while True:
+        until, bell = monotonic() + min(delay, _LONGEST_SLEEP), -1
+        if not self._failures and monotonic() >= self._listen_at:
             try:
-                bell = self.part.listen() if not self._failures else -1
+                bell = self.part.listen()
             except Exception as error:
-                until = monotonic() + self._unheard("%s cannot listen: %s", error)
-                bell = -1
-            sources = [self._wake_read] if bell < 0 else [self._wake_read, bell]
-            heard = _readable(sources, max(0.0, until - monotonic()))
-            if self._wake_read in heard:
-                os.read(self._wake_read, 4096)
-                self._awake = False
-                return
-            if not heard:
-                return
+                self._unheard("%s cannot listen: %s", error)
+        if self._deaf and bell < 0:
+            until = min(until, max(self._listen_at, monotonic()))
+        sources = [self._wake_read] if bell < 0 else [self._wake_read, bell]
+        heard = _readable(sources, max(0.0, until - monotonic()))
+        if self._wake_read in heard:
+            os.read(self._wake_read, 4096)
+            self._awake = False
+        elif bell in heard:
             try:
                 self.part.heard()
             except Exception as error:
-                until = monotonic() + self._unheard("%s lost its bell: %s", error)
-                continue
-            return
+                self._unheard("%s lost its bell: %s", error)
+                return
+        if bell >= 0 and self._wake_read not in heard:
+            # It rang, or nothing was said against listening all the while.
+            self._recovered(failures=self._failures, deaf=0)

@@ -227,6 +227,11 @@ class Processes:
         for job in jobs:
             self.until_state(job, "gone")
 
+    def until_empty(self, *, patience: float = PATIENCE) -> None:
+        """Wait until no job is left that has not ended; dead letters have."""
+        with self.client() as client:
+            self.until(lambda: not client.hlen(self.keys("bodies")), what="all jobs to end", patience=patience)
+
     def _told(self) -> str:
         ledger = "\n".join(map(str, self.events()[-20:]))
         logs = "\n".join(f"-- {' '.join(c.process.args[3:])}: {c.output[-2000:]}" for c in self._commands)

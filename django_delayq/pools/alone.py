@@ -22,7 +22,8 @@ from django_delayq.execution import run
 from django_delayq.job import Claim
 from django_delayq.outcome import UNSTARTED, Ending, Outcome
 
-_DAY = 86_400.0
+#: Seconds between two looks whether the process still lives; and those it may take to come up.
+_TURN, _BOOT = 0.5, 60.0
 _context = multiprocessing.get_context("spawn")
 
 
@@ -40,7 +41,10 @@ class Alone:
         Takes about half a second more than the task. `may_begin` is asked once the process is up: in that time the
         lease may be lost, or this process end, and then nobody answers it.
         """
-        ours, theirs = _context.Pipe()
+        try:
+            ours, theirs = _context.Pipe()
+        except OSError as error:
+            return _not_started(error)
         process = _context.Process(target=_child, args=(theirs,), name="delayq-suspect")
         with self._lock:
             if self._closed.is_set():
@@ -48,19 +52,20 @@ class Alone:
             try:
                 process.start()
             except OSError as error:
-                return Outcome(ending=Ending.FAILED, error=f"No process could be started for the task: {error}")
+                return _not_started(error)
             self._processes.add(process)
         theirs.close()
         started = monotonic()
         limit_us = claim.job.give_up_us if claim.job else None
         outcome: Outcome | None = None
         try:
-            if _answered(ours, started, limit_us):
+            if _answered(process, ours, started + _BOOT):
                 ours.recv()
                 if not may_begin():
                     return UNSTARTED
                 ours.send(claim)
-                if _answered(ours, started, limit_us):
+                started = monotonic()
+                if _answered(process, ours, inf if limit_us is None else started + limit_us / SECOND_US):
                     outcome = ours.recv()
         except (EOFError, OSError):
             process.join()
@@ -87,16 +92,17 @@ class Alone:
                 process.kill()
 
 
-def _answered(pipe: Connection, started: float, limit_us: int | None) -> bool:
-    # wait() takes at most 24 days at once.
-    while not wait([pipe], min(_DAY, _left(started, limit_us))):
-        if _left(started, limit_us) <= 0:
+def _not_started(error: OSError) -> Outcome:
+    return Outcome(ending=Ending.FAILED, error=f"No process could be started for the task: {error}")
+
+
+def _answered(process: BaseProcess, pipe: Connection, until: float) -> bool:
+    """Wait for an answer, the process's end, or the time; true for an answer or a closed pipe."""
+    # In turns: what the task forked holds the pipe open too, so its end alone does not tell of the process's.
+    while not wait([pipe], max(0.0, min(_TURN, until - monotonic()))):
+        if monotonic() >= until or not (process.is_alive() or pipe.poll()):
             return False
     return True
-
-
-def _left(started: float, limit_us: int | None) -> float:
-    return inf if limit_us is None else started + limit_us / SECOND_US - monotonic()
 
 
 def _how_it_ended(process: BaseProcess, limit_us: int | None) -> str:

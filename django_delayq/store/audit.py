@@ -18,10 +18,10 @@ from django_delayq.store.scripts import Script, asked
 from django_delayq.store.shard import Shard, queue_bytes
 
 _TYPES, _PLACES, _RECORDS = Script("audit_types"), Script("audit_places"), Script("audit_records")
-#: Entries of one slice: they bring their bodies, which may be large.
-_SLICE = 100
+#: Entries of one slice, and bytes that their bodies may have in all.
+_SLICE, _SLICE_BYTES = 100, 8 * 1024 * 1024
 #: The hashes that are walked, each after what its judgement rests on.
-_RECORD_NOUNS = ("bodies", "running", "attempts", "extras", "holders", "dead_bodies")
+_RECORD_NOUNS = ("bodies", "running", "attempts", "holders", "extras", "dead_bodies")
 #: The history of a dead letter made here.
 _EPITAPH = NO_ATTEMPTS.add(
     worker="", started_us=0, ended_us=None, ending=Ending.UNREADABLE, error="The stored body cannot be read."
@@ -42,15 +42,16 @@ class Finding:
 class Audit:
     """The door of whoever checks one shard."""
 
-    def __init__(self, shard: Shard, *, due_first_us: int) -> None:
+    def __init__(self, shard: Shard, *, due_first_us: int, max_payload: int) -> None:
         self._shard = shard
+        self._slice = max(1, min(_SLICE, _SLICE_BYTES // max_payload))
         self._head_start_ms = due_first_us // 1_000
 
     def walk(self, *, repair: bool = False) -> Iterator[Finding]:
-        """Yield what is wrong, and with `repair` put it right; O(n log n) in slices of 100, with bounded memory.
+        """Yield what is wrong, and with `repair` put it right; O(n log n) in slices of up to 100, with bounded memory.
 
-        A repaired shard has nothing for the next walk to find. Without `repair` one fault may show in several records,
-        and a key of another type ends the walk: no script could read it.
+        One repair can uncover the next fault: repaired is what a walk finds nothing in. Without `repair` one fault may
+        show in several records, and a key of another type ends the walk: no script could read it.
         """
         mistyped = self._mistyped(repair=repair)
         yield from mistyped
@@ -73,8 +74,8 @@ class Audit:
                 words = self.audit_places(noun, place, entries, bodies, repair=repair)
                 yield from _findings(words, place, entries)
         for noun in _RECORD_NOUNS:
-            for fields, bodies in self._fields(noun, skip=unreadable):
-                words = self.audit_records(noun, fields, bodies, repair=repair)
+            for fields, bodies, ids in self._fields(noun, skip=unreadable):
+                words = self.audit_records(noun, fields, bodies, ids, repair=repair)
                 yield from _findings(words, keys(noun), fields)
 
     def bodies(self) -> Iterator[tuple[bytes, bytes]]:
@@ -95,17 +96,23 @@ class Audit:
         self, noun: str, place: str, entries: Sequence[bytes], bodies: Sequence[bytes | None], *, repair: bool
     ) -> list[bytes]:
         """Judge up to 500 entries of one place, with `repair` put them right; one atomic step, a word for each."""
-        _, keys, rows = self._rows(entries, bodies)
+        _, keys, rows = self._rows(entries, bodies, [entry[:12] for entry in entries])
         words: list[bytes] = self._shard.run(
             _PLACES, [noun, self._head_start_ms, int(repair), *rows], place=place, more_keys=keys
         )
         return words
 
     def audit_records(
-        self, noun: str, fields: Sequence[bytes], bodies: Sequence[bytes | None], *, repair: bool
+        self,
+        noun: str,
+        fields: Sequence[bytes],
+        bodies: Sequence[bytes | None],
+        ids: Sequence[bytes],
+        *,
+        repair: bool,
     ) -> list[bytes]:
         """Judge up to 500 records, with `repair` put them right; one atomic step, a word for each."""
-        queues, keys, rows = self._rows(fields, bodies)
+        queues, keys, rows = self._rows(fields, bodies, ids)
         args = [noun, self._head_start_ms, int(repair), _EPITAPH, len(queues), *map(queue_bytes, queues), *rows]
         words: list[bytes] = self._shard.run(_RECORDS, args, records=self._shard.keys(noun), more_keys=keys)
         return words
@@ -131,17 +138,19 @@ class Audit:
             entries = [entry for entry, _ in found]
             yield entries, self._read_bodies([entry[:12] for entry in entries])
 
-    def _fields(self, noun: str, *, skip: set[bytes]) -> Iterator[tuple[list[bytes], list[bytes | None]]]:
+    def _fields(self, noun: str, *, skip: set[bytes]) -> Iterator[tuple[list[bytes], list[bytes | None], list[bytes]]]:
+        """Yield fields, the bodies of their jobs, and the ids of these."""
         for found in self._slices("hscan", self._shard.keys(noun)):
             if noun == "holders":
-                # The script looks at the value itself.
-                yield [field for field, _ in found], [None] * len(found)
+                ids = [value[:12] for _, value in found]
+                yield [field for field, _ in found], self._read_bodies(ids), ids
             elif noun == "bodies":
                 sound = [(field, body) for field, body in found if field not in skip]
-                yield [field for field, _ in sound], [body for _, body in sound]
+                fields = [field for field, _ in sound]
+                yield fields, list[bytes | None](body for _, body in sound), fields
             else:
                 fields = [field for field, _ in found]
-                yield fields, self._read_bodies(fields)
+                yield fields, self._read_bodies(fields), fields
 
     def _read_bodies(self, ids: Sequence[bytes]) -> list[bytes | None]:
         found: list[bytes | None] = asked(
@@ -149,17 +158,19 @@ class Audit:
         )
         return found
 
-    def _rows(self, entries: Sequence[bytes], bodies: Sequence[bytes | None]) -> tuple[list[str], list[str], list[Any]]:
+    def _rows(
+        self, entries: Sequence[bytes], bodies: Sequence[bytes | None], ids: Sequence[bytes]
+    ) -> tuple[list[str], list[str], list[Any]]:
         """Return the queues of the bodies, their keys, and for each entry: itself, head, member, queue number."""
         numbers: dict[str, int] = {}
         rows: list[Any] = []
-        for entry, body in zip(entries, bodies, strict=True):
+        for entry, body, raw_id in zip(entries, bodies, ids, strict=True):
             head = _head(body)
             if body is None or head is None:
                 rows += (entry, b"", b"", 0)
             else:
                 number = numbers.setdefault(head.queue, len(numbers) + 1)
-                rows += (entry, body[: head.size], head.member(entry[:12]), number)
+                rows += (entry, body[: head.size], head.member(raw_id), number)
         keys = self._shard.keys
         places = [key for queue in numbers for key in (keys.schedule(queue), keys.ready(queue), keys.bell(queue))]
         return list(numbers), places, rows
@@ -168,11 +179,11 @@ class Audit:
         """Yield the entries of a key; those that are there all the while come at least once."""
         cursor, read = 0, getattr(self._shard.client, scan)
         while True:
-            cursor, found = asked(partial(read, key, cursor, count=_SLICE), self._shard.client)
+            cursor, found = asked(partial(read, key, cursor, count=self._slice), self._shard.client)
             rows = list(found.items() if isinstance(found, dict) else found)
             # A small key is told whole, whatever was asked.
-            for at in range(0, len(rows), _SLICE):
-                yield rows[at : at + _SLICE]
+            for at in range(0, len(rows), self._slice):
+                yield rows[at : at + self._slice]
             if cursor == 0:
                 return
 

@@ -24,7 +24,7 @@ from django_delayq.exceptions import (
 T = TypeVar("T")
 
 _FOLDER = files("django_delayq.store") / "lua"
-_PRELUDE = (_FOLDER / "_prelude.lua").read_text()
+_PRELUDE = (_FOLDER / "_prelude.lua").read_text(encoding="utf-8")
 _CONTRACT = re.compile(r"^local (?P<names>[\w, ]+) = KEYS\[1\]", re.MULTILINE)
 _LINE = re.compile(r"(user_script|@user_script): ?(\d+)")
 
@@ -46,7 +46,7 @@ class Script:
     """One Lua file behind the prelude; its keys by name."""
 
     def __init__(self, name: str) -> None:
-        source = (_FOLDER / f"{name}.lua").read_text()
+        source = (_FOLDER / f"{name}.lua").read_text(encoding="utf-8")
         contract = _CONTRACT.search(source)
         if contract is None:
             raise ValueError(f"{name}.lua does not begin with its keys")

@@ -72,7 +72,8 @@ class Store:
 
     def audit(self, shard: Shard) -> Audit:
         """Return the door of whoever checks a shard."""
-        return Audit(shard, due_first_us=self.config.dispatcher.due_first_us)
+        config = self.config
+        return Audit(shard, due_first_us=config.dispatcher.due_first_us, max_payload=config.tasks.max_payload)
 
     def promotion(self, shard: Shard) -> Promotion:
         """Return the dispatcher's door."""
@@ -104,6 +105,11 @@ class Store:
         if not self._shards_checked:
             self.check_shards()
 
+    def known_shards(self) -> int:
+        """Return the number of shards that the keys in use were spread over; 0 where nobody took it down."""
+        client = self._producer_shards[0].client
+        return int(asked(partial(client.get, Keys(self.config.prefix, 0)("shards")), client) or 0)
+
     def check_shards(self, *, force: bool = False) -> None:
         """Compare SHARDS with the number the waiting jobs were spread over, and take it down.
 
@@ -115,7 +121,7 @@ class Store:
             Keys(self.config.prefix, 0),
             self.config.shards,
         )
-        known = int(asked(partial(client.get, keys("shards")), client) or 0)
+        known = self.known_shards()
         self._shards_checked = True
         if known == shards:
             return

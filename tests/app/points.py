@@ -11,7 +11,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from django_delayq import execution
+from django_delayq import execution, outbox
 from django_delayq.pools.threads import ThreadPool
 from django_delayq.store.claims import Claims
 from django_delayq.store.promotion import Promotion
@@ -55,6 +55,8 @@ def _hands_in(_: Any, exchange: Any) -> bool:
 
 #: Name -> where the function is, its name, whether the process ends before it (else after it), which calls count.
 POINTS: dict[str, tuple[Any, str, bool, Callable[..., bool]]] = {
+    # The database has the transaction; what waited for it is sent next.
+    "between commit and send": (outbox, "_send_committed", True, _always),
     # The answer is in, and the claim is on its way into the pool.
     "after claim": (ThreadPool, "submit", True, _always),
     "before user code": (execution, "_call", True, _always),

@@ -217,3 +217,14 @@ def chain(length: int) -> None:
     note_run(left=length)
     if length:
         chain.enqueue(length - 1)
+
+
+@delayed_task
+def fork_and_exit(seconds: float) -> None:
+    """End the process that runs this, and leave a child that holds on to whatever it inherited."""
+    child = os.fork()
+    if not child:
+        time.sleep(seconds)
+        os._exit(0)
+    Path(os.environ["DELAYQ_TEST_LEDGER"]).write_text(str(child))
+    os._exit(9)

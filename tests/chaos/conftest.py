@@ -1,33 +1,45 @@
-"""What chaos tests share: a storm that prints its line whether or not it passes."""
+"""What chaos tests share: a seed, and a storm, that print their lines whether or not the test passes."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.chaos.storm import Plan, Report, Storm, drawn_seed
+from tests.chaos.chosen import drawn_seed
+from tests.chaos.storm import Plan, Report, Storm
 from tests.processes import Processes
 
 
 @pytest.fixture
 def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Print a line at once, also while pytest keeps what tests print."""
-    terminal = request.config.pluginmanager.getplugin("terminalreporter")
+    plugins = request.config.pluginmanager
+    terminal, capture = plugins.getplugin("terminalreporter"), plugins.getplugin("capturemanager")
 
     def tell(line: str) -> None:
-        terminal.ensure_newline()
-        terminal.write_line(line)
+        with capture.global_and_fixture_disabled():
+            terminal.ensure_newline()
+            terminal.write_line(line)
 
     return tell
 
 
 @pytest.fixture
-def storm(processes: Processes, server_program: Path, tell: Callable[[str], None]) -> Callable[[Plan], Report]:
+def seed(request: pytest.FixtureRequest, tell: Callable[[str], None]) -> int:
+    """What the test draws from; told at once, and again where it fails."""
+    drawn = drawn_seed()
+    tell(f"{request.node.name}: DELAYQ_CHAOS_SEED={drawn}")
+    request.node.add_report_section("setup", "seed", f"DELAYQ_CHAOS_SEED={drawn}")
+    return drawn
+
+
+@pytest.fixture
+def storm(
+    processes: Processes, server_program: Path, seed: int, tell: Callable[[str], None]
+) -> Callable[[Plan], Report]:
     """Let a storm of this plan blow, and fail with its seed unless all promises were kept."""
 
     def blow(plan: Plan) -> Report:
-        seed = drawn_seed()
-        tell(f"storm {plan.name!r} begins: DELAYQ_CHAOS_SEED={seed}")
         try:
             report = Storm(plan, seed=seed, processes=processes, server_program=server_program).run()
         except BaseException as error:

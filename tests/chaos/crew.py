@@ -50,7 +50,7 @@ class Crew:
             if post.command.running:
                 continue
             code = post.command.process.returncode
-            if not (self.poisoned and code in POISONED):
+            if not self._by_poison(post, code):
                 self.complaints.append(f"{post.role} ended by itself, code {code}: {post.command.output[-800:]}")
             self._replace(post, died=time.time())
         while self._buried and self._buried[0][1] < time.time() - LINGER:
@@ -75,9 +75,13 @@ class Crew:
             post.command.send(signal.SIGTERM)
         for post in self.posts:
             code = post.command.wait()
-            if code and not (self.poisoned and code in POISONED):
+            if code and not self._by_poison(post, code):
                 self.complaints.append(f"{post.role} ended with code {code} on SIGTERM: {post.command.output[-800:]}")
             self._bury(post)
+
+    def _by_poison(self, post: Post, code: int | None) -> bool:
+        # Dispatchers run no task: whatever ends one is a fault.
+        return self.poisoned and post.role == WORKER and code in POISONED
 
     def _post(self, role: str, options: tuple[str, ...]) -> Post:
         born = time.time()

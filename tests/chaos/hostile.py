@@ -252,22 +252,20 @@ def _mutated(chance: Random) -> dict[str, Any]:
 
 SCORES: tuple[float, ...] = (float("-inf"), -1e308, -1, 0, 0.5, 2.0**53, 1e15)
 KINDS: tuple[Callable[[Random], dict[str, Any]], ...] = (
-    *(
-        _name,
-        _text,
-        _pickled,
-        _head,
-        _option,
-        _deep,
-        _attempts,
-        _suspect,
-        _extra,
-        _member,
-        _score,
-        _queue,
-        _lease,
-        _dead,
-    ),
+    _name,
+    _text,
+    _pickled,
+    _head,
+    _option,
+    _deep,
+    _attempts,
+    _suspect,
+    _extra,
+    _member,
+    _score,
+    _queue,
+    _lease,
+    _dead,
 )
 
 

@@ -49,9 +49,3 @@ def lasts(processes: Processes, commands: Sequence[Command], *, since: Counter[s
     """Wait until worker and dispatcher have met the state, and then for as long as it lasts."""
     processes.until(lambda: len((warnings(commands) - since).keys() - {"Heartbeats"}) == 2, what="all to meet it")
     threading.Event().wait(LASTS)
-
-
-def until_over(processes: Processes) -> None:
-    """Wait until no job is left that has not ended."""
-    with processes.client() as client:
-        processes.until(lambda: not client.hlen(processes.keys("bodies")), what="all jobs to end")

@@ -5,6 +5,7 @@ when the call returns.
 """
 
 import asyncio
+import contextlib
 import random
 import socket
 import struct
@@ -50,12 +51,12 @@ class Proxy:
         self._thread = threading.Thread(target=self._loop.run_forever, name="chaos-proxy", daemon=True)
         self._links: set[_Link] = set()
         self._tasks: set[Any] = set()
-        self._listening: asyncio.Server | None = None
+        self._door: socket.socket | None = None
         self._port = 0
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._delay, self._jitter = 0.0, 0.0
-        self._dropping = False
+        self._dropping = self._closing = False
         self._cut: tuple[int, str] | None = None
         #: Set once `kill` of `kill_at` has returned.
         self.killed = threading.Event()
@@ -158,31 +159,45 @@ class Proxy:
             link.cut()
 
     async def _listen(self, wanted: bool) -> None:
-        if wanted and self._listening is None:
-            self._listening = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
-            self._port = self._listening.sockets[0].getsockname()[1]
-        elif not wanted and self._listening is not None:
-            self._listening.close()
-            self._listening = None
+        if wanted and self._door is None:
+            self._door = socket.create_server(("127.0.0.1", self._port))
+            self._door.setblocking(False)
+            self._port = self._door.getsockname()[1]
+            self._loop.add_reader(self._door, self._accept, self._door)
+        elif not wanted and self._door is not None:
+            self._loop.remove_reader(self._door)
+            self._door.close()
+            self._door = None
+
+    def _accept(self, door: socket.socket) -> None:
+        # Not asyncio's server or sock_accept(): ended in the middle of an accept, they forget the connection unclosed.
+        with contextlib.suppress(BlockingIOError):
+            connection, _ = door.accept()
+            connection.setblocking(False)
+            self._tasks.add(self._loop.create_task(self._serve(connection)))
 
     async def _close(self) -> None:
         await self._listen(False)
-        self._cut_all()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._closing, self._delay = True, 0.0
+        self._flowing.set()
+        # Not cancelled: a task that has not begun yet would never close its connection.
+        until = self._loop.time() + _PATIENCE / 2
+        while (others := asyncio.all_tasks() - {asyncio.current_task()}) and self._loop.time() < until:
+            self._cut_all()
+            await asyncio.wait(others, timeout=0.01)
         # An aborted connection gives its socket back in a later round of the loop.
         for _ in range(3):
             await asyncio.sleep(0)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        self._tasks.add(task)
+    async def _serve(self, connection: socket.socket) -> None:
+        reader, writer = await asyncio.open_connection(sock=connection)
         link = None
         try:
             answers, server = await self._connect()
             link = _Link(writer, server, deque())
             self._links.add(link)
+            if self._closing:
+                raise ConnectionAbortedError
             async with asyncio.TaskGroup() as pumps:
                 pumps.create_task(self._ask(reader, link))
                 pumps.create_task(self._answer(answers, link))
@@ -194,7 +209,7 @@ class Proxy:
                 self._links.discard(link)
                 link.server.close()
             writer.close()
-            self._tasks.discard(task)
+            self._tasks.discard(asyncio.current_task())
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._upstream.scheme == "unix":

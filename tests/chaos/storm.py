@@ -4,7 +4,6 @@ A plan says how many jobs, which faults, how many or how long. At the end faults
 may be left over.
 """
 
-import os
 import random
 import threading
 import time
@@ -59,11 +58,6 @@ class Plan:
     #: Whether processes reach Redis through a network that can fail.
     network: bool = False
     redis: Mapping[str, str] = field(default_factory=dict)
-
-
-def drawn_seed() -> int:
-    """Return DELAYQ_CHAOS_SEED, or a seed of today."""
-    return int(os.environ.get("DELAYQ_CHAOS_SEED") or random.randrange(1_000_000))
 
 
 class Storm:
@@ -137,7 +131,6 @@ class Storm:
         return len(self._done) + sum(producer.unfinished for producer in self._producers)
 
     def _blow(self) -> None:
-        names, weights = list(self.plan.faults), list(self.plan.faults.values())
         # The first jobs run before the first fault: a storm on an empty sea shows nothing.
         self._wait(lambda: len(self._done) > 0, what="the first job to end")
         while self._progress < 1.0:
@@ -145,7 +138,9 @@ class Storm:
             if self.plan.count:
                 goal = self.plan.jobs * (self._progress - 0.1)
                 self._wait(lambda goal=goal: self._over >= goal * 0.8, what="jobs to keep up with the faults")
-            [name] = self._chance.choices(names, weights)
+            # Each kind once before any comes again: a short storm meets many, a long one all.
+            names = [name for name in self.plan.faults if not self._faults[name]] or list(self.plan.faults)
+            [name] = self._chance.choices(names, [self.plan.faults[name] for name in names])
             begin = time.time()
             FAULTS[name](self._ground)
             self._faults[name] += 1

@@ -4,7 +4,6 @@ Redis writes all that one script writes as one transaction (MULTI … EXEC) and 
 file: this is what makes a step whole there too. The long form cuts at every byte of the last steps.
 """
 
-import os
 import random
 import shutil
 from bisect import bisect_right
@@ -25,6 +24,8 @@ from django_delayq.redis_config import RedisConfig
 from django_delayq.store import intake
 from django_delayq.store.keys import Keys
 from django_delayq.store.scripts import Script
+from tests.chaos.chosen import sized
+from tests.doors import Doors
 from tests.machine import invariants, picture
 from tests.machine.actors import World
 from tests.machine.asks import ENDINGS, SECOND, TIMES, Ask
@@ -149,13 +150,17 @@ class Written:
 
     def _load(self, loader: PrivateRedis, cuts: Sequence[int]) -> list[str]:
         whole, faults = (self.server.folder / self.file).read_bytes(), []
+        doors = Doors(loader.url)
         for cut in cuts:
             (loader.folder / self.file).write_bytes(whole[:cut])
             loader.start()
             with loader.client(protocol=2) as client:
                 found = picture.read(client, self.keys)
+            findings = list(doors.store.audit(doors.shard).walk())
+            doors.close()
             loader.kill()
             invariants.check_each_job_is_in_one_place(found, self.keys)
+            assert findings == [], f"cut at {cut}"
             number = self.diary.at(cut)
             if found != self.diary.pictures[number]:
                 faults.append(f"cut at {cut}: not what it was after {self.diary.scripts[number]}, script {number}")
@@ -191,9 +196,7 @@ def write(
     return written
 
 
-def test_a_cut_file_loads_as_a_moment_that_was(write: Callable[[random.Random, int], Written]) -> None:
-    seed = random.randrange(1_000_000)
-    print(f"seed {seed}")
+def test_a_cut_file_loads_as_a_moment_that_was(write: Callable[[random.Random, int], Written], seed: int) -> None:
     chance = random.Random(seed)
     written = write(chance, 300)
     diary = written.diary
@@ -205,11 +208,11 @@ def test_a_cut_file_loads_as_a_moment_that_was(write: Callable[[random.Random, i
 
 
 @pytest.mark.slow
-def test_every_cut_of_the_file_loads_as_a_moment_that_was(write: Callable[[random.Random, int], Written]) -> None:
-    seed = int(os.environ.get("DELAYQ_CHAOS_SEED") or random.randrange(1_000_000))
-    print(f"seed {seed}")
+def test_every_cut_of_the_file_loads_as_a_moment_that_was(
+    write: Callable[[random.Random, int], Written], seed: int
+) -> None:
     written = write(random.Random(seed), 1_000)
     sizes = written.diary.sizes
     # Every byte takes hours: by default those of the last steps.
-    count = int(os.environ.get("DELAYQ_AOF_CUTS") or 20_000)
+    count = sized("AOF_CUTS", 20_000)
     assert written.wrong_cuts(range(max(0, sizes[-1] - count), sizes[-1] + 1)) == []

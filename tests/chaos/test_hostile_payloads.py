@@ -1,8 +1,7 @@
 """Hostile payloads written straight into Redis: no process ends, no foreign code runs, all finds its end."""
 
-import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
 import pytest
@@ -18,8 +17,6 @@ from django_delayq.store.store import get_store
 from tests.app import tasks
 from tests.chaos.hostile import CANARY, Payload, body, lay_canary, payloads, vandalise
 from tests.processes import Command, Processes
-
-SEED = int(os.environ.get("DELAYQ_CHAOS_SEED", "20251"))
 
 
 def write_all(client: Redis, keys: Keys, written: Iterable[Payload]) -> None:
@@ -110,7 +107,7 @@ def drained(processes: Processes, client: Redis, written: Sequence[Payload], *, 
     try:
         processes.until(look, what="all of it to find its end", patience=patience)
     except AssertionError as error:
-        error.add_note(f"seed {SEED}: {dict(seen)}")
+        error.add_note(f"{dict(seen)}")
         raise
     return seen
 
@@ -122,8 +119,8 @@ def unhurt(*commands: Command) -> None:
             assert word not in command.output, command.output[max(0, command.output.index(word) - 3_000) :][:6_000]
 
 
-def trial(processes: Processes, client: Redis, count: int, *, patience: float) -> Counter[str]:
-    written = list(payloads(SEED, count))
+def trial(processes: Processes, client: Redis, seed: int, count: int, *, patience: float) -> Counter[str]:
+    written = list(payloads(seed, count))
     assert {payload.kind for payload in written} >= {"name", "text", "pickled", "option", "lease", "dead", "mutated"}
     write_all(client, processes.keys, written)
     look_at_all(written)
@@ -135,7 +132,7 @@ def trial(processes: Processes, client: Redis, count: int, *, patience: float) -
     innocent = []
     for at in range(0, count, 100):
         write_all(client, processes.keys, written[at : at + 100])
-        vandalise(client, processes.keys, Random(SEED + at))
+        vandalise(client, processes.keys, Random(seed + at))
         innocent += enqueue_many([tasks.record.job("innocent"), tasks.record.after(0.1).job("innocent")])
     found = drained(processes, client, written, patience=patience)
     processes.until_gone(innocent)
@@ -152,16 +149,17 @@ def trial(processes: Processes, client: Redis, count: int, *, patience: float) -
     return found
 
 
-def test_1_000_hostile_payloads_all_find_their_end(processes: Processes, client: Redis) -> None:
-    found = trial(processes, client, 1_000, patience=400)
+def test_1_000_hostile_payloads_all_find_their_end(processes: Processes, client: Redis, seed: int) -> None:
+    found = trial(processes, client, seed, 1_000, patience=400)
     assert found["dead"] > 300
     assert found["put back"] > 100
 
 
 @pytest.mark.slow
-def test_10_000_hostile_payloads_all_find_their_end(processes: Processes, client: Redis) -> None:
-    found = trial(processes, client, 10_000, patience=2_000)
-    print(f"seed {SEED}: {dict(found)}")
+def test_10_000_hostile_payloads_all_find_their_end(
+    processes: Processes, client: Redis, seed: int, tell: Callable[[str], None]
+) -> None:
+    tell(str(dict(trial(processes, client, seed, 10_000, patience=2_000))))
 
 
 def test_the_watch_sees_what_it_is_there_for(processes: Processes, client: Redis) -> None:

@@ -33,12 +33,6 @@ def judge(processes: Processes, jobs: Sequence[Any], *, once: bool = True) -> No
     assert early == []
 
 
-def until_empty(processes: Processes) -> None:
-    """Wait until no job is left that has not ended; dead letters have."""
-    with processes.client() as client:
-        processes.until(lambda: not client.hlen(processes.keys("bodies")), what="all jobs to end")
-
-
 def many(count: int, *, within: float) -> list[Any]:
     """Enqueue that many jobs, due evenly from now on."""
     jobs = [tasks.record.using(delay=0.5 + within * n / count).job(n) for n in range(count)]
@@ -113,11 +107,10 @@ def test_a_frozen_worker_cannot_settle_what_it_lost(processes: Processes, client
 # Dispatchers
 
 
-def test_jobs_run_once_while_dispatchers_are_killed(processes: Processes) -> None:
+def test_jobs_run_once_while_dispatchers_are_killed(processes: Processes, seed: int) -> None:
     processes.worker()
     dispatchers = [processes.start("run_dispatcher"), processes.start("run_dispatcher")]
     jobs = many(2_000, within=4)
-    seed = random.randrange(1_000_000)
     chance, kills = random.Random(seed), 0
     while len(processes.runs()) < 2_000:
         # One in turn, at any moment of its life: in its start, asleep, in mid-promotion.
@@ -126,8 +119,8 @@ def test_jobs_run_once_while_dispatchers_are_killed(processes: Processes) -> Non
         dispatchers[kills % 2].kill()
         dispatchers[kills % 2] = processes.start("run_dispatcher")
         kills += 1
-        assert kills < 200, f"seed {seed}: {len(processes.runs())} runs of 2,000"
-    until_empty(processes)
+        assert kills < 200, f"{len(processes.runs())} runs of 2,000"
+    processes.until_empty()
     judge(processes, jobs)
     assert kills >= 3
 
@@ -142,7 +135,7 @@ def test_cut_connections_are_made_anew(processes: Processes, client: Redis) -> N
         seen = len(processes.runs())
         client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         processes.until(lambda seen=seen: len(processes.runs()) > min(seen + 30, 599), what="runs to go on")
-    until_empty(processes)
+    processes.until_empty()
     judge(processes, jobs)
     assert dispatcher.running
     assert worker.running
@@ -213,7 +206,7 @@ def test_flushed_scripts_are_loaded_anew(processes: Processes, client: Redis) ->
         return len(processes.runs()) >= 1_000
 
     processes.until(flushed, what="1,000 runs")
-    until_empty(processes)
+    processes.until_empty()
     judge(processes, jobs)
 
 
@@ -241,7 +234,7 @@ def test_each_job_runs_once_among_many_workers_and_dispatchers(processes: Proces
     now = [tasks.record.using(queue=f"queue {n % 3}").job(n) for n in range(1_000)]
     jobs = [*enqueue_many(now), *many(1_000, within=2)]
     processes.until_runs(2_000)
-    until_empty(processes)
+    processes.until_empty()
     judge(processes, jobs)
 
 
@@ -251,7 +244,7 @@ def test_10_000_jobs_due_at_one_instant_all_start_and_none_twice(processes: Proc
     due = tasks.record.at(datetime.now(UTC) + timedelta(seconds=3))
     jobs = enqueue_many([due.job(n) for n in range(10_000)])
     processes.until_runs(10_000, patience=120)
-    until_empty(processes)
+    processes.until_empty()
     judge(processes, jobs)
 
 
@@ -276,7 +269,7 @@ def test_jobs_enqueued_while_redis_restarts_are_sent_or_refused(
         killer.join()
         server.start()
     processes.until_gone(accepted)
-    until_empty(processes)
+    processes.until_empty()
     ran = Counter(run["id"] for run in processes.runs())
     assert accepted
     assert {job.id for job in accepted} <= set(ran) <= {job.id for job in [*accepted, *doubtful]}

@@ -64,10 +64,7 @@ def test_on_a_full_server_everything_goes_on_until_there_is_room_again(
         assert cancelled.cancel()
         assert all(job.reschedule(delay=0.1) for job in waiting)
         gate.touch()
-        processes.until(
-            lambda: client.hlen(processes.keys("bodies")) == 0,
-            what="all to end on a full server",
-        )
+        processes.until_empty()
         # Without anybody's help.
         caught.value.resend()
         [unsent] = caught.value.unsent

@@ -1,13 +1,16 @@
 """Named points: a process kills itself inside, where no request to Redis stands; another finishes its work."""
 
+import re
 import signal
+import sqlite3
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from redis import Redis
 
-from django_delayq import RetryPolicy, enqueue_many
+from django_delayq import RetryPolicy, enqueue_many, get_job
 from django_delayq.clock import ServerClock
 from tests.app import tasks
 from tests.app.points import POINTS, install
@@ -15,6 +18,15 @@ from tests.doors import Doors
 from tests.processes import Processes
 
 LEASE = 2
+#: What a web process does: a row and a job in one transaction.
+COMMIT = """
+from django.db import connection, transaction
+import tests.app.points
+from tests.app.tasks import record
+with transaction.atomic():
+    connection.cursor().execute("INSERT INTO seen VALUES (1)")
+    print("job", record.using(key="one").enqueue().id)
+"""
 POLICY = RetryPolicy(max_attempts=5, base=0.01, cap=0.02)
 
 
@@ -104,8 +116,30 @@ def test_a_dispatcher_killed_around_a_reclaim_counts_the_lease_once(
     assert (again.raw_id, again.attempt, again.attempts.suspect) == (raw(job), 2, True)
 
 
+def test_a_producer_killed_between_commit_and_send_leaves_its_row_and_nothing_of_the_job(
+    processes: Processes, client: Redis, doors: Doors, tmp_path: Path
+) -> None:
+    database = tmp_path / "db.sqlite3"
+    with sqlite3.connect(database) as connection:
+        connection.execute("CREATE TABLE seen (attempt INTEGER)")
+    environ = {"DELAYQ_TEST_DB_DEFAULT": str(database)}
+    killed = processes.start("shell", "--command", COMMIT, DELAYQ_TEST_KILL_AT="between commit and send", **environ)
+    assert killed.wait() == -signal.SIGKILL, killed.output
+    assert client.keys("*") == []
+    # Its key is free for the next one, who is not killed; of both the database has the row.
+    whole = processes.start("shell", "--command", COMMIT, **environ)
+    assert whole.wait() == 0, whole.output
+    with sqlite3.connect(database) as connection:
+        assert connection.execute("SELECT attempt FROM seen").fetchall() == [(1,), (1,)]
+    [first, second] = (re.findall("job (\\S+)", command.output)[-1] for command in (killed, whole))
+    assert (get_job(first), list(doors.store.audit(doors.shard).walk())) == (None, [])
+    processes.worker()
+    processes.until_runs(1, second)
+    assert len(processes.runs()) == 1
+
+
 def test_a_point_that_is_not_known_is_refused() -> None:
-    with pytest.raises(ValueError, match="'nowhere'.*no such point; known are after claim"):
+    with pytest.raises(ValueError, match="'nowhere'.*no such point; known are between commit and send, after claim"):
         install("nowhere")
 
 

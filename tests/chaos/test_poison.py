@@ -1,6 +1,5 @@
 """Poison: jobs that end the process that runs them die after exactly `max_attempts`; innocents beside them run."""
 
-import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -10,6 +9,7 @@ import pytest
 from django_delayq import RetryPolicy, enqueue_many
 from tests.app import tasks
 from tests.chaos.case import Case, Promise
+from tests.chaos.chosen import sized
 from tests.chaos.crew import Crew
 from tests.chaos.judge import judge
 from tests.chaos.report import left_over, read_dead, read_runs
@@ -72,5 +72,5 @@ def test_poison_dies_after_its_attempts_and_innocents_run(processes: Processes, 
 
 @pytest.mark.slow
 def test_poison_in_great_numbers_harms_no_innocent(processes: Processes, tell: Callable[[str], None]) -> None:
-    count = int(os.environ.get("DELAYQ_CHAOS_POISON") or 200)
+    count = sized("POISON", 200)
     tell(poison_many(processes, count, patience=PATIENCE * count))

@@ -18,7 +18,7 @@ from redis import Redis
 from django_delayq.exceptions import StoreAuthError, StoreError, StoreRejected, StoreUnavailable
 from django_delayq.private_redis import PrivateRedis
 from tests.app import tasks
-from tests.chaos.outages import lasts, met, until_over, warnings
+from tests.chaos.outages import lasts, met, warnings
 from tests.chaos.trickle import Trickle
 from tests.machine import invariants, picture
 from tests.processes import Processes, until
@@ -87,7 +87,7 @@ def test_refused_writes_are_waited_out(processes: Processes, limited: PrivateRed
                     assert (error.code, error.maybe_accepted) == (code, False)
                     lasts(processes, commands, since=before)
         trickle.until_accepted()
-    until_over(processes)
+    processes.until_empty()
     trickle.judge(processes, commands)
     assert {error.code for error in trickle.errors if isinstance(error, StoreRejected)} == {code for code, _ in states}
 
@@ -132,7 +132,7 @@ def test_a_server_that_loads_is_waited_for(processes: Processes, start_redis: Ca
             assert loading
         trickle.until_accepted()
     assert all(isinstance(error, StoreUnavailable) and not error.maybe_accepted for error in loading)
-    until_over(processes)
+    processes.until_empty()
     trickle.judge(processes, commands)
 
 
@@ -159,7 +159,7 @@ def test_a_busy_server_is_waited_for_and_what_lapsed_meanwhile_is_fenced(
     # Its lease is renewed by a late heartbeat, or it runs again elsewhere, and this run's outcome is refused.
     gate.touch()
     processes.until_gone([slow])
-    until_over(processes)
+    processes.until_empty()
     trickle.accepted[slow.id] = 0
     trickle.judge(processes, commands)
 
@@ -191,7 +191,7 @@ def test_a_password_changed_in_mid_run_is_waited_out_and_never_shown(
             assert [command.wait() for command in refused] == [1, 1]
             admin.config_set("requirepass", OLD)
         trickle.until_accepted()
-    until_over(processes)
+    processes.until_empty()
     trickle.judge(processes, commands)
     for command in [*commands, *refused]:
         assert not re.search(f"{OLD}|{NEW}|Traceback", command.output)
@@ -259,7 +259,7 @@ def test_flushed_under_load_leaves_no_ghosts(processes: Processes, client: Redis
             client.flushall()
         trickle.until_accepted(15)
     gate.touch()
-    processes.until(lambda: not client.hlen(processes.keys("bodies")), what="all that is left to end")
+    processes.until_empty()
     processes.until(lambda: len(processes.events("end")) == 4, what="the held jobs to end")
     last = tasks.record.after(0.2).enqueue("last")
     processes.until_gone([last])

@@ -1,6 +1,5 @@
 """Soak: under full load for long, memory and keys come back to what they were whenever all jobs have ended."""
 
-import os
 import resource
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from redis import Redis
 from django_delayq import enqueue_many
 from django_delayq.private_redis import PrivateRedis
 from tests.app import tasks
+from tests.chaos.chosen import sized
 from tests.chaos.report import STAY
 from tests.machine.picture import noun_of
 from tests.processes import Command, Processes
@@ -57,7 +57,7 @@ def load(number: int) -> Iterator[Any]:
 def test_memory_and_keys_come_back_to_what_they_were(
     processes: Processes, start_redis: Callable[..., PrivateRedis], tell: Callable[[str], None]
 ) -> None:
-    minutes = float(os.environ.get("DELAYQ_CHAOS_SOAK") or 60)
+    minutes = sized("SOAK", 60.0)
     server = start_redis()
     processes.configure(REDIS=server.url)
     dispatcher, worker = processes.dispatcher("--verbosity", 0), processes.worker("--verbosity", 0)
@@ -67,7 +67,7 @@ def test_memory_and_keys_come_back_to_what_they_were(
     with server.client(protocol=2) as client:
         while time.monotonic() < over or len(rounds) < WARM + 2 * COMPARED:
             enqueue_many(load(len(rounds)), on_progress=lambda _: None)
-            processes.until(lambda: not client.hlen(processes.keys("bodies")), what="all to end", patience=300)
+            processes.until_empty(patience=300)
             client.memory_purge()
             rounds.append(Figures(resident(worker), resident(dispatcher), client.info("memory")["used_memory"]))
             if len(rounds) >= WARM:

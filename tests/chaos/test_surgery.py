@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from django_delayq import get_store
 from django_delayq.exceptions import ScriptFault
 from django_delayq.outcome import Settle
 from django_delayq.store.keys import CATALOGUE, Keys
@@ -128,7 +129,7 @@ def test_keys_of_another_type_are_waited_out_and_nothing_is_lost(processes: Proc
         client.rename(kept, key)
     last = tasks.record.after(0.1).enqueue("last")
     processes.until_gone([last])
-    processes.until(lambda: not client.hlen(processes.keys("bodies")), what="all to end")
+    processes.until_empty()
     trickle.accepted[last.id] = 0
     trickle.judge(processes, commands)
     assert all("works again" in command.output and "Traceback" not in command.output for command in commands)
@@ -183,9 +184,7 @@ class Surgeon:
         self.harmed.add(bytes(field)[:12].hex())
 
 
-def test_random_surgery_on_records_harms_nobody_else(processes: Processes, client: Redis) -> None:
-    seed = random.randrange(1_000_000)
-    print(f"seed {seed}")
+def test_random_surgery_on_records_harms_nobody_else(processes: Processes, client: Redis, seed: int) -> None:
     processes.configure(LEASE=1)
     commands = [processes.dispatcher(), processes.worker()]
     surgeon = Surgeon(client, processes.keys, random.Random(seed))
@@ -203,8 +202,14 @@ def test_random_surgery_on_records_harms_nobody_else(processes: Processes, clien
     assert trickle.faults == []
     unharmed = {job for job in trickle.accepted if job.split("-")[0] not in surgeon.harmed}
     assert len(unharmed) > 50 < len(surgeon.harmed)
-    # Whoever was not harmed has run, and all goes on for those who come now.
+    # Whoever was not harmed has run, what is wrong is put right beside running processes, and all goes on for those
+    # who come now.
     processes.until(lambda: unharmed <= {run["id"] for run in processes.runs()}, what="the unharmed to run")
+    audit = get_store().audit(get_store().shards[0])
+    assert list(audit.walk(repair=True)), "surgery that leaves no trace shows nothing"
+    # One repair can uncover the next fault.
+    processes.until(lambda: not list(audit.walk(repair=True)), what="a walk that finds nothing to repair")
+    assert list(audit.walk()) == []
     sound = [tasks.record.using(delay=0.1, queue=queue).enqueue() for queue in ("default", "new")]
     processes.until_gone(sound)
     runs = Counter((run["id"], run["attempt"]) for run in processes.runs() if run["id"] in unharmed)

@@ -80,7 +80,7 @@ class Trickle:
         runs = processes.runs()
         ran = Counter(run["id"] for run in runs)
         assert self.faults == []
-        assert len(self.accepted) > 50 < len(ran)
+        assert len(self.accepted) > 10 < len(ran), "too little happened"
         assert self.accepted.keys() - ran.keys() == set(), "lost"
         assert self.refused.keys() & ran.keys() == set(), "refused, and yet ran"
         assert ran.keys() - self.accepted.keys() - self.doubtful.keys() == set(), "never enqueued"

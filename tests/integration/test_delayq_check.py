@@ -13,6 +13,7 @@ from redis import Redis
 
 from django_delayq import enqueue_many, registry
 from django_delayq.private_redis import PrivateRedis
+from django_delayq.store.server import Server
 from tests.app import tasks
 from tests.processes import Processes
 
@@ -71,6 +72,21 @@ def test_a_policy_that_evicts_and_a_replica_are_wrong(kept: Redis) -> None:
 def test_a_nearly_full_server_is_warned_of(kept: Redis) -> None:
     kept.config_set("maxmemory", int(kept.info("memory")["used_memory"] * 1.02))
     assert any("% full" in warning for warning in report()["warnings"])
+
+
+def test_a_server_that_is_too_old_is_refused_by_its_redis_version(kept: Redis) -> None:
+    server = Server.look(kept)
+    [refusal] = replace(server, redis_version="6.0.16").refusals()
+    assert refusal.startswith("Redis 6.0.16 is too old") and "6.2 or later" in refusal
+    # Of Valkey it is the Redis version that counts, which is never below 7.2; who tells none is not refused.
+    sound = [
+        ("redis", "6.2.0", "6.2.0"),
+        ("redis", "10.0.1", "10.0.1"),
+        ("valkey", "9.0.4", "7.2.4"),
+        ("redis", "", ""),
+    ]
+    for kind, version, redis_version in sound:
+        assert list(replace(server, kind=kind, version=version, redis_version=redis_version).refusals()) == []
 
 
 def test_clocks_apart_are_warned_of(kept: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,3 +180,20 @@ def test_no_argument_of_a_job_is_printed(kept: Redis) -> None:
     tasks.noop.enqueue("canary-in-arguments")
     kept.delete("delayq:{0}:ready:default")
     assert "canary-in-arguments" not in check()[1] + check("--json")[1] + check("--repair")[1]
+
+
+def test_keys_spread_over_another_number_of_shards_are_wrong(kept: Redis, delayq_settings: Any) -> None:
+    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": 2}
+    tasks.noop.enqueue()
+    assert report()["faults"] == []
+    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": 1}
+    assert "spread over 2" in report()["faults"][0]
+
+
+def test_a_fault_that_a_repair_uncovers_is_repaired_too(kept: Redis) -> None:
+    job = tasks.noop.after(60).enqueue()
+    # In a queue whose name nobody knows, and in no place there.
+    kept.delete("delayq:{0}:queues", "delayq:{0}:schedule:default")
+    assert not report("--repair")["wrong"]
+    assert report()["drift"] == {}
+    assert job.refresh().state == "ready"

@@ -15,9 +15,10 @@ from django_delayq.service import Service
 PATIENCE = 30.0
 
 
-def claim() -> Claim:
-    """Return a claim made just now."""
-    job = Job(raw_id=b"i" * 12, shard=0, task="shop.remind", queue="mail")
+def claim(*, age: float = 0.0, hard_timeout_us: int | None = None) -> Claim:
+    """Return a claim made so many seconds ago, of a job with this hard limit."""
+    raw_id = b"i" * 12 if hard_timeout_us is None else b"l" * 12
+    job = Job(raw_id=raw_id, shard=0, task="shop.remind", queue="mail", hard_timeout_us=hard_timeout_us)
     return Claim(
         lease=job.member + bytes(16),
         shard=0,
@@ -27,7 +28,7 @@ def claim() -> Claim:
         job=job,
         attempts=Attempts(),
         claimed_us=1,
-        sent_at=monotonic(),
+        sent_at=monotonic() - age,
     )
 
 
@@ -72,3 +73,24 @@ def test_a_lost_lease_is_held_no_longer() -> None:
     assert leases.beat() == {held.lease}
     assert not leases.trusts(held.lease)
     assert leases.beat() == frozenset()
+
+
+def test_a_claim_beyond_its_hard_limit_is_beaten_no_more() -> None:
+    asked: list[list[bytes]] = []
+    within, without, beyond = claim(age=5, hard_timeout_us=6_000_000_000), claim(age=5), claim(age=5, hard_timeout_us=1)
+    for held in ([without, beyond], [within], [beyond]):
+        leases = Leases(lambda leases: asked.append(leases) or frozenset(), lease_us=30_000_000)
+        leases.add(held)
+        leases.beat()
+    # With nothing else to push on, Redis is not even asked.
+    assert asked == [[without.lease], [within.lease]]
+
+
+def test_the_trust_in_a_claim_beyond_its_hard_limit_ends() -> None:
+    # Both leases are nearly over; a heartbeat makes one of them new.
+    beyond, renewed = claim(age=28, hard_timeout_us=1_000_000), claim(age=28)
+    leases = Leases(lambda _: frozenset(), lease_us=30_000_000)
+    leases.add([beyond, renewed])
+    assert leases.beat() == frozenset()
+    assert leases.trusts(renewed.lease)
+    assert not leases.trusts(beyond.lease)

@@ -312,3 +312,26 @@ def test_a_process_with_thousands_of_open_files_still_hears(
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for copy in copies:
             os.close(copy)
+
+
+def test_what_cannot_listen_is_told_once_and_tried_more_and_more_seldom(
+    running: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    tries: list[int] = []
+
+    def refuse(part: Part) -> None:
+        def listen() -> int:
+            tries.append(part.taken)
+            raise StoreUnavailable("full")
+
+        part.on_listen = listen
+
+    # Each step succeeds, since it asks nothing of Redis, and is ready for the next at once.
+    part, service = running(*[0.001] * 200, change=refuse)
+    assert service.ended.wait(PATIENCE)
+    assert part.taken == 201
+    assert caplog.text.count("cannot listen") == 1
+    assert "works again" not in caplog.text
+    # Doubled from 0.1 s on, whatever the machine: 200 steps are over long before the 20th try is due.
+    assert 1 <= len(tries) < 20

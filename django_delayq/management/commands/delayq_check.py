@@ -38,6 +38,8 @@ _DOUBTS = {
 
 #: Examples told of each kind.
 _EXAMPLES = 5
+#: Walks until a shard that is repaired must have nothing left to find.
+_WALKS = 5
 
 
 class Command(BaseCommand):
@@ -68,13 +70,24 @@ class Command(BaseCommand):
 def _look(store: Store, *, repair: bool) -> dict[str, Any]:
     server = Server.look(store.shards[0].client, closely=True)
     faults = [*server.refusals(), *server.faults()]
+    if (known := store.known_shards()) not in (0, store.config.shards):
+        faults.append(
+            f"DELAYQ['SHARDS'] is {store.config.shards}, but the keys are spread over {known}: "
+            f"what is in the others is neither looked at here nor run."
+        )
     drift: dict[str, dict[str, Any]] = {}
-    for shard in store.shards:
-        for finding in store.audit(shard).walk(repair=repair):
+    left = 0
+    # One repair can uncover the next fault.
+    for _ in range(_WALKS if repair else 1):
+        left = 0
+        for finding in (finding for shard in store.shards for finding in store.audit(shard).walk(repair=repair)):
+            left += 1
             kind = drift.setdefault(finding.word, {"count": 0, "means": _DRIFT[finding.word][0], "examples": []})
             kind["count"] += 1
             if len(kind["examples"]) < _EXAMPLES:
                 kind["examples"].append(f"{finding.key} {finding.entry[:32].hex()}")
+        if not left:
+            break
     # A key of another type, which only --repair takes away, would stop this too.
     readable = repair or "MISTYPED" not in drift
     forecast = Forecast.of(store) if readable else Forecast()
@@ -101,10 +114,10 @@ def _look(store: Store, *, repair: bool) -> dict[str, Any]:
         "faults": faults,
         "warnings": list(server.warnings()),
         "drift": drift,
-        "repaired": repair,
+        "repaired": repair and not left,
         "waiting": forecast.jobs if readable else None,
         "will_not_run": doubts,
-        "wrong": bool(faults or doubts or (drift and not repair)),
+        "wrong": bool(faults or doubts or left),
     }
 
 
@@ -113,7 +126,7 @@ def _sentences(report: dict[str, Any]) -> Iterator[str]:
     yield (
         f"{server['kind'].capitalize()} {server['version']} at {server['place']}; on disk: {server['persistence']}; "
         f"eviction: {server['maxmemory_policy'] or 'unknown'}; clock {server['clock_ahead_us'] / 1_000:+.1f} ms "
-        f"(± {server['clock_within_us'] / 1_000:.1f}) from this host's."
+        f"(+/- {server['clock_within_us'] / 1_000:.1f}) from this host's."
     )
     yield from (f"WRONG: {fault}" for fault in report["faults"])
     yield from (f"Warning: {warning}" for warning in report["warnings"])

@@ -26,15 +26,18 @@ local function judge(entry, head, member, queue)
   if redis.call('ZSCORE', dead_letters, id) then return 'TWICE' end
   local body = redis.call('HGET', bodies, id)
   if not body then return 'MISSING' end
-  local lease = lease_of(entry)
+  local lease, same = lease_of(entry), queue > 0 and string.sub(body, 1, #head) == head
+  if noun == 'leases' and same and string.sub(entry, 1, 14) ~= member then return 'MISPLACED' end
   if noun == 'leases' then return lease == entry and 'OK' or lease and 'TWICE' or 'UNKNOWN' end
   if lease then return 'TWICE' end
-  if queue == 0 or string.sub(body, 1, #head) ~= head then return 'OK' end
+  if not same then return 'OK' end
   local base = FIXED + 3 * (queue - 1)
   if noun == 'schedule' and redis.call('ZSCORE', KEYS[base + 2], member) then return 'TWICE' end
   return entry == member and place == KEYS[base + (noun == 'schedule' and 1 or 2)] and 'OK' or 'MISPLACED'
 end
 
+-- A write that frees comes first: with its memory full, Redis refuses a script whose first write grows.
+if repair then redis.call('ZREM', place, '') end
 local words = {}
 for at = 5, #ARGV, 4 do
   local entry, member, queue = ARGV[at], ARGV[at + 2], tonumber(ARGV[at + 3])
@@ -45,7 +48,10 @@ for at = 5, #ARGV, 4 do
     redis.call('HSET', running, string.sub(entry, 1, 12), string.sub(entry, 15) .. struct.pack('>I8I8B', now, rank, 0))
   elseif repair and word ~= 'OK' then
     redis.call('ZREM', place, entry)
-    if word == 'MISPLACED' and noun == 'schedule' then
+    if word == 'MISPLACED' and noun == 'leases' then
+      -- It stays the only lease until its end; whoever holds it under the other member is refused.
+      redis.call('ZADD', place, score, member .. string.sub(entry, 15))
+    elseif word == 'MISPLACED' and noun == 'schedule' then
       put_scheduled(KEYS[base + 1], wake_at, alarm, {tonumber(score), member}, tonumber(score))
     elseif word == 'MISPLACED' then
       put_ready(KEYS[base + 2], KEYS[base + 3], {tonumber(score), member})

@@ -7,7 +7,7 @@
 -- Returns: per record a word: OK (or changed since it was read); MALFORMED, MISSING (its job is not there) and TWICE (its
 --   job is dead) are dropped; LOST (in no place) becomes ready, or dead again; LAPSED (in no place, but `running`) gets a
 --   lease that has ended, for the dispatcher to judge; UNREADABLE (without a queue it can be in no place) becomes a dead
---   letter; UNLISTED names its queue in `queues`; UNHELD holds its key again.
+--   letter; UNLISTED names its queue in `queues`; UNHELD holds its key again, or notes it to be let go.
 -- Cost: O(log n) a record.
 local records, leases, running, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, bell, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 local now, noun, head_start, repair, epitaph, queue_count = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1', ARGV[5], tonumber(ARGV[6])
@@ -45,10 +45,14 @@ function judge.running(id, head, member, queue, known)
 end
 function judge.holders(digest, head, member, queue, holder)
   if #holder ~= 14 then return 'MALFORMED' end
-  local extra = redis.call('HGET', extras, string.sub(holder, 1, 12))
-  return extra and string.sub(extra, 2, 17) == digest and 'OK' or 'MISSING'
+  local id = string.sub(holder, 1, 12)
+  local extra = redis.call('HEXISTS', bodies, id) == 1 and redis.call('HGET', extras, id)
+  if extra and string.sub(extra, 2, 17) ~= digest then return 'MISSING' end
+  if extra and (queue == 0 or holder == member) then return 'OK' end
+  return queue > 0 and has(member, NOTED) and 'UNHELD' or 'MISSING'
 end
 function judge.dead_bodies(id)
+  if redis.call('HEXISTS', bodies, id) == 1 and not redis.call('ZSCORE', dead_letters, id) then return 'MISSING' end
   return redis.call('ZSCORE', dead_letters, id) and 'OK' or 'LOST'
 end
 
@@ -73,6 +77,10 @@ for at = 7 + queue_count, #ARGV, 4 do
       ring(alarm)
     elseif word == 'UNREADABLE' then
       dead_letter(field .. '\0\0', epitaph, now, bodies, attempts, extras, holders, dead_letters, dead_bodies)
+    elseif word == 'UNHELD' and noun == 'holders' then
+      -- Its key is held, but would not be let go at the job's end.
+      redis.call('HSET', extras, string.sub(value, 1, 12), '\1' .. field)
+      redis.call('HSET', holders, field, member)
     elseif word == 'UNHELD' then
       redis.call('HSET', holders, string.sub(value, 2, 17), member)
     elseif word ~= 'UNLISTED' then

@@ -73,6 +73,11 @@ def other_member(doors: Doors, raw_id: bytes) -> None:
     doors.client.zadd(name, {raw_id + b"\x00\x00": rank})
 
 
+def other_priority(doors: Doors, raw_id: bytes) -> None:
+    body = doors.client.hget(doors.keys("bodies"), raw_id)
+    doors.client.hset(doors.keys("bodies"), raw_id, body[:1] + bytes((body[1] ^ 1,)) + body[2:])
+
+
 def second_lease(doors: Doors, raw_id: bytes) -> None:
     doors.client.zadd(doors.keys("leases"), {member(doors, raw_id) + bytes(16): doors.clock.now_us + HOUR})
 
@@ -224,6 +229,34 @@ DAMAGES = [
         "plain",
         ("ready:plain",),
     ),
+    Damage(
+        "a claimed job's priority changed in its body",
+        lambda d, j: other_priority(d, j["claimed"]),
+        {"MISPLACED"},
+        "claimed",
+        ("leases",),
+    ),
+    Damage(
+        "a dead letter's record of a job that waits",
+        lambda d, j: d.client.hset(d.keys("dead_bodies"), j["plain"], bytes(22)),
+        {"MISSING"},
+        "plain",
+        ("ready:plain",),
+    ),
+    Damage(
+        "what lets a key go deleted",
+        lambda d, j: d.client.delete(d.keys("extras")),
+        {"UNHELD"},
+        "ready",
+        ("ready:default",),
+    ),
+    Damage(
+        "a key's holder damaged",
+        lambda d, j: [d.client.hset(d.keys("holders"), digest, b"x") for digest in d.client.hkeys(d.keys("holders"))],
+        {"MALFORMED"},
+        "ready",
+        ("ready:default",),
+    ),
 ]
 
 
@@ -236,6 +269,8 @@ def test_damage_is_told_and_mended(damage: Damage, doors: Doors) -> None:
     assert set(words(doors)) >= damage.words
     assert dumped(doors) == before, "looking changes nothing"
     assert words(doors, repair=True)
+    # One repair can uncover the next fault.
+    words(doors, repair=True)
     assert words(doors) == []
     assert not damage.job or doors.where(jobs[damage.job]) == list(damage.then)
 
@@ -257,6 +292,29 @@ def test_what_was_mended_runs_to_its_end_and_leaves_no_trace(damage: Damage, doo
         if doors.client.exists(doors.keys(noun))
     }
     assert not left
+
+
+def test_a_running_job_whose_body_changed_is_never_leased_twice(doors: Doors) -> None:
+    raw_id = doors.add()
+    worker = doors.worker()
+    (claim,) = worker.take().claims
+    other_priority(doors, raw_id)
+    words(doors, repair=True)
+    words(doors, repair=True)
+    assert doors.client.zcard(doors.keys("leases")) == 1
+    assert worker.door.heartbeat([claim.lease]) == {claim.lease}
+    assert doors.promote().lapsed == []
+
+
+def test_a_key_is_still_unique_after_a_repair(doors: Doors) -> None:
+    raw_id = doors.add(key="k", delay=HOUR)
+    for lost in ("extras", "holders"):
+        doors.client.delete(doors.keys(lost))
+        words(doors, repair=True)
+        receipt = doors.enqueue(doors.draft(key="k"))
+        assert receipt.held == {0: raw_id}
+    assert doors.operations.cancel(raw_id)
+    assert not doors.client.exists(doors.keys("holders"), doors.keys("extras"))
 
 
 def test_a_scheduled_job_keeps_its_due_time_when_it_is_put_back(doors: Doors) -> None:

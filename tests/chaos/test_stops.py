@@ -1,0 +1,90 @@
+"""Ends and starts in good order: under load all are stopped and replaced in turn, and a dispatcher may come late."""
+
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from redis import Redis
+
+from django_delayq import enqueue_many
+from django_delayq.store.records import worker_of
+from tests.app import tasks
+from tests.chaos.trickle import Trickle
+from tests.processes import Command, Processes
+
+#: Rounds in which each of four is stopped once.
+ROUNDS = 2
+
+
+def started(processes: Processes, role: str) -> Command:
+    """Start a worker or dispatcher and return it once it heeds signals."""
+    if role == "worker":
+        return processes.worker("--concurrency", 2)
+    command = processes.start("run_dispatcher")
+    processes.until(lambda: f"Dispatcher {command.pid} serves" in command.output, what="its first line")
+    return command
+
+
+def held(client: Redis, processes: Processes, worker: Command) -> set[str]:
+    """Return the ids of the jobs that a worker has under lease."""
+    names = client.hgetall(processes.keys("descriptions"))
+    [code] = [code for code, name in names.items() if name.endswith(b":%d" % worker.pid)]
+    leases: Sequence[Any] = client.zrange(processes.keys("leases"), 0, -1)
+    return {lease[:12].hex() for lease in leases if worker_of(lease) == code}
+
+
+def test_under_load_all_are_stopped_and_replaced_and_each_job_is_tried_once(
+    processes: Processes, client: Redis
+) -> None:
+    posts = [(role, started(processes, role)) for role in ("worker", "dispatcher") * 2]
+    commands = [command for _, command in posts]
+    leased: dict[int, set[str]] = defaultdict(set)
+    with Trickle(lambda n: tasks.nap.using(delay=0.2 if n % 2 else None).job(0.03)) as trickle:
+        for number in range(ROUNDS * len(posts)):
+            trickle.until_accepted(20)
+            role, command = posts[number % len(posts)]
+            if role == "worker":
+                processes.until(
+                    lambda command=command: len(held(client, processes, command)) > 2, what="more than runs"
+                )
+                leased[command.pid] = held(client, processes, command)
+            command.send(signal.SIGINT if number % 3 == 0 else signal.SIGTERM)
+            assert command.wait() == 0, command.output
+            posts[number % len(posts)] = (role, started(processes, role))
+            commands.append(posts[number % len(posts)][1])
+    processes.until_empty()
+    trickle.judge(processes, commands)
+    assert [command.end() for _, command in posts] == [0, 0, 0, 0]
+    assert {run["attempt"] for run in processes.runs()} == {1}
+    assert len(processes.runs()) == len(trickle.accepted)
+    # Some had been claimed by a worker that was stopped before they began: another ran them, as their first attempt.
+    ran_by = {run["id"].split("-")[0]: run["pid"] for run in processes.runs()}
+    assert [job for pid, jobs in leased.items() for job in jobs if ran_by[job] != pid]
+    assert all("Traceback" not in command.output for command in commands)
+
+
+def test_what_fell_due_before_anybody_came_runs_in_due_order(processes: Processes, client: Redis) -> None:
+    begin = datetime.now(UTC) + timedelta(seconds=2)
+    drafts = []
+    for number in range(300):
+        options: dict[str, Any] = {"queue": ("mail", "bulk")[number % 2], "priority": (0, 50)[number // 2 % 2]}
+        drafts.append(tasks.record.using(at=begin + timedelta(seconds=number / 100), **options).job(number))
+    jobs = enqueue_many(drafts)
+    due = {job.id: job.due.timestamp() for job in jobs}
+    processes.until(lambda: time.time() > max(due.values()), what="all to be due")
+    assert client.zcard(processes.keys.schedule("mail")) == client.zcard(processes.keys.schedule("bulk")) == 150
+    processes.start("run_dispatcher")
+    processes.start("run_worker", "--concurrency", 1)
+    runs = processes.until_runs(300)
+    processes.until_gone(jobs)
+    lanes = defaultdict(list)
+    priorities = {job.id: draft.job.priority for job, draft in zip(jobs, drafts, strict=True)}
+    for run in processes.runs():
+        lanes[run["queue"], priorities[run["id"]]].append(run["args"][0])
+    assert [len(lane) for lane in lanes.values()] == [75] * 4
+    assert all(lane == sorted(lane) for lane in lanes.values())
+    assert [run for run in runs if run["at"] < due[run["id"]]] == []
+    assert len(processes.runs()) == 300

@@ -1,0 +1,77 @@
+"""Alone: a suspect's process that ends in odd ways is noticed, and one that may not begin does not."""
+
+import os
+import resource
+from typing import Any
+
+import pytest
+
+from django_delayq.attempts import Attempts
+from django_delayq.job import Claim, Job
+from django_delayq.outcome import Ending
+from django_delayq.pools.alone import Alone
+from tests.app import tasks
+
+TASKS = "tests.app.tasks."
+
+
+@pytest.fixture
+def ledger(tmp_path: Any, monkeypatch: pytest.MonkeyPatch, delayq_settings: Any) -> Any:
+    monkeypatch.setenv("DELAYQ_TEST_LEDGER", str(tmp_path / "ledger"))
+    return tmp_path / "ledger"
+
+
+def suspect(task: Any, *args: Any, **job: Any) -> Claim:
+    """Make a claim of a job whose last attempt crashed."""
+    made = Job(raw_id=bytes(12), shard=0, task=task.name, queue="default", args=list(args), **job)
+    return Claim(
+        lease=bytes(30),
+        shard=0,
+        queue="default",
+        rank=0,
+        due_us=0,
+        job=made,
+        fault=None,
+        attempts=Attempts(ended=1, suspect=True),
+        claimed_us=0,
+        sent_at=0.0,
+    )
+
+
+def test_what_a_suspect_forked_does_not_hide_its_end(ledger: Any) -> None:
+    # The grandchild holds the pipe open for an hour, or until it is killed.
+    outcome = Alone().run(suspect(tasks.fork_and_exit, 3_600), lambda: True)
+    assert outcome.ending is Ending.CRASHED
+    os.kill(int(ledger.read_text()), 9)
+
+
+def test_a_suspect_whose_lease_was_lost_meanwhile_does_not_begin(ledger: Any) -> None:
+    assert Alone().run(suspect(tasks.record), lambda: False).ending is Ending.UNSTARTED
+    assert not ledger.exists()
+
+
+def test_a_suspect_over_its_hard_limit_is_killed(ledger: Any) -> None:
+    outcome = Alone().run(suspect(tasks.nap, 3_600, hard_timeout_us=300_000), lambda: True)
+    assert outcome.ending is Ending.CRASHED
+    assert "hard limit of 0.3 s" in outcome.error
+
+
+def test_a_process_without_a_descriptor_left_fails_the_attempt(ledger: Any) -> None:
+    alone = Alone()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+    taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(highest + 1 - len(os.listdir("/proc/self/fd")) + 1)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
+    try:
+        while True:
+            try:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+            except OSError:
+                break
+        outcome = alone.run(suspect(tasks.record), lambda: True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for descriptor in taken:
+            os.close(descriptor)
+    assert outcome.ending is Ending.FAILED
+    assert "No process could be started" in outcome.error

@@ -1,0 +1,37 @@
+"""Hard limits: a suspect that outlasts its own is killed, and the attempt counts; whoever else runs goes on."""
+
+import os
+
+import pytest
+from redis import Redis
+
+from django_delayq import RetryPolicy, get_store
+from tests.app import tasks
+from tests.processes import Processes
+
+
+def test_a_suspect_beyond_its_hard_limit_is_killed_and_counted(processes: Processes, client: Redis) -> None:
+    # Longer than a process takes to start on a busy machine: the limit counts from there.
+    endless = tasks.wait_for.using(hard_timeout=3, retry=RetryPolicy(max_attempts=2))
+    killed = processes.worker()
+    job = endless.enqueue("/nonexistent")
+    processes.until_runs(1)
+    killed.kill()
+    # What the dead worker held lapses at once.
+    [lease] = client.zrange(processes.keys("leases"), 0, -1)
+    client.zadd(processes.keys("leases"), {lease: 1})
+    processes.dispatcher()
+    worker = processes.worker()
+    _, suspect = processes.until_runs(2)
+    assert suspect["pid"] != worker.pid
+    processes.until_gone([tasks.record.enqueue()])
+    os.kill(suspect["pid"], 0)
+    processes.until_state(job, "dead")
+    with pytest.raises(ProcessLookupError):
+        os.kill(suspect["pid"], 0)
+    letter = get_store().inspection(0).dead_letter(bytes.fromhex(job.id.split("-")[0]))
+    assert letter is not None
+    assert (letter.attempts.ended, letter.attempts.history[-1]["ending"]) == (2, "crashed")
+    assert "ran longer than its hard limit of 3 s" in letter.attempts.last_error
+    assert worker.end() == 0
+    assert [event["word"] for event in processes.events()] == ["run", "run", "run"]
