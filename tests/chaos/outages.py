@@ -10,8 +10,6 @@ from tests.processes import Command, Processes
 
 #: Seconds a state lasts once everybody has met it: several tries of everybody.
 LASTS = 0.7
-#: Seconds in which everybody must work again once the state is over.
-RESUME = 10.0
 _SAID = re.compile(
     r"WARNING (?P<who>Worker|Dispatcher|Heartbeats) of .* (?:waits for Redis|lost its bell|cannot listen)"
 )
@@ -30,13 +28,12 @@ def resumed(commands: Sequence[Command]) -> Counter[str]:
 
 @contextmanager
 def met(processes: Processes, commands: Sequence[Command]) -> Iterator[None]:
-    """Inside, all meet a state: each says so once, however long it lasts, and that it works again, in time."""
+    """Inside, all meet a state: each says so once, however long it lasts, and then that it works again."""
     said, back = warnings(commands), resumed(commands)
     yield
     processes.until(
         lambda: (resumed(commands) - back).keys() >= {"Worker", "Dispatcher"},
         what="all to work again",
-        patience=RESUME,
     )
     told = warnings(commands) - said
     # An answer to a blocking pop that was still on its way when the state ended may be told as well.

@@ -20,6 +20,10 @@ STAY = frozenset(
 )
 
 
+#: Faults told of a storm that failed; its seed brings the others back.
+_TOLD = 30
+
+
 @dataclass(kw_only=True)
 class Report:
     """What a storm was, and what the judge says."""
@@ -33,13 +37,14 @@ class Report:
     #: Name, begin and end of each fault.
     log: list[tuple[str, float, float]]
     refused: int
+    #: Seconds from the end of a fault to the next begin of a job, at most: a figure, since it is the machine's too.
     resume: float
     seconds: float
 
     @property
     def told(self) -> str:
-        """What is wrong, and what was done when."""
-        log = "\n".join(f"{begin:.3f} to {end:.3f} {name}" for name, begin, end in self.log)
+        """What is wrong, and what was done last."""
+        log = "\n".join(f"{begin:.3f} to {end:.3f} {name}" for name, begin, end in self.log[-_TOLD:])
         return f"seed {self.seed}\n{self.verdict}\n{log}"
 
     def __str__(self) -> str:

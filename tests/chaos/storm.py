@@ -28,8 +28,6 @@ LEASE = 2.0
 PRODUCERS = 2
 #: Jobs accepted and not finished, at most: faults are to meet work under way, not a mountain of it.
 BACKLOG = 600
-#: Seconds in which a job must start after a fault, as promised.
-RESUME = 10.0
 #: Seconds without anything happening after which a storm is given up.
 PATIENCE = 90.0
 #: Seconds in which all must have ended, once faults are over and all is accepted.
@@ -204,8 +202,6 @@ class Storm:
         )
         resume = longest_pause([end for _, _, end in self._log], [run.start for run in runs])
         verdict.left += [*self._crew.complaints, *left]
-        if resume > RESUME:
-            verdict.left.append(f"after a fault it took {resume:.1f} s until a job began")
         return Report(
             name=self.plan.name,
             seed=self.seed,
