@@ -177,6 +177,10 @@ class Storm:
     # Draining
 
     def _drain(self) -> None:
+        if self.plan.seconds:
+            # What a loaded machine did not get to in its time is not caught up on.
+            for producer in self._producers:
+                producer.give_up()
         self._wait(lambda: not any(producer.is_alive() for producer in self._producers), what="the producers to end")
         with self._server.client(protocol=2) as client:
             self._wait(lambda: not client.hlen(self._processes.keys("bodies")), what="all jobs to end")
