@@ -15,6 +15,9 @@ from django_delayq.signals import announce, job_dead_lettered, logger
 from django_delayq.store.promotion import Lapsed, Promoted, Promotion, Reclaim
 from django_delayq.store.shard import Shard
 
+#: Seconds after which the names of the queues are read again, whatever their number.
+_READ_AGAIN = 30.0
+
 
 class Dispatcher:
     """The dispatcher of one shard."""
@@ -23,6 +26,7 @@ class Dispatcher:
         self._shard = shard
         self._promotion = promotion
         self._queues: Sequence[str] = ()
+        self._read_at = monotonic()
         self._waker = shard.waker()
         self._aim = Aim()
         self._stopping = False
@@ -41,10 +45,11 @@ class Dispatcher:
     def promote(self) -> Promoted:
         """Do one whole step, knowing every queue."""
         promoted = self._promotion.promote(self._queues)
-        # Their number alone does not tell where the server was flushed or replaced, and others came in their place.
-        outdated = promoted.first
+        # Their number alone does not tell where the server was flushed or replaced, and others came in their place; who
+        # promotes first after that is told so, and nobody else.
+        outdated = promoted.first or monotonic() - self._read_at > _READ_AGAIN
         while outdated or promoted.queue_count != len(self._queues):
-            self._queues, outdated = self._shard.read_queues(), False
+            self._queues, outdated, self._read_at = self._shard.read_queues(), False, monotonic()
             promoted = self._promotion.promote(self._queues)
         if promoted.lapsed:
             self._judge(promoted.lapsed)

@@ -127,8 +127,9 @@ class Claims:
         try:
             reply = self._shard.run(_EXCHANGE, exchange.args, more_keys=exchange.keys)
         except StaleExchange:
-            # Only a number written by hand can be later than ours: under this code it might refuse us for ever.
-            self._worker, self._number = os.urandom(8), 0
+            if exchange.number == self._number:
+                # Only a number written by hand is later than our last: under this code it might refuse us for ever.
+                self._worker, self._number = os.urandom(8), 0
             raise
         now_us, lost, overdue, queue_count, more, first, *rows = reply
         token = self._worker + exchange.number.to_bytes(8)

@@ -218,7 +218,7 @@ def audit(role: Doors, every: Doors) -> Any:
     every.client.hset(every.keys("bodies"), b"orphan-12345", b"?")
     every.client.delete(every.keys("running"))
     door = role.store.audit(role.shard)
-    found = list(door.walk(mend=True))
+    found = list(door.walk(repair=True))
     assert list(door.bodies())
     return found
 
