@@ -6,15 +6,17 @@ connections that are open stay with the old server.
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
 from redis import Redis
 
+from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import StoreRejected
 from django_delayq.private_redis import PrivateRedis
 from tests.app import tasks
-from tests.doors import SECOND, Doors
+from tests.doors import MS, SECOND, Doors
 from tests.processes import Processes
 
 
@@ -131,6 +133,30 @@ def test_a_queue_that_is_new_after_a_flush_is_served(processes: Processes, clien
     [run] = processes.until_runs(1, job.id)
     assert run["queue"] == "mail"
     assert (dispatcher.end(), worker.end()) == (0, 0)
+
+
+def test_a_dispatcher_that_was_not_told_of_a_flush_reads_the_queues_again_in_time(
+    redis_url: str, client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = monotonic()
+    monkeypatch.setattr("django_delayq.dispatcher.monotonic", lambda: now)
+    doors = Doors(redis_url)
+    doors.add(delay=MS)
+    known, other = (Dispatcher(doors.shard, doors.promotion) for _ in range(2))
+    known.promote()
+    client.flushall()
+    # Another promotes first, while there is no queue at all; then there is one again, another.
+    other.promote()
+    raw_id = doors.add(queue="mail", delay=MS)
+    doors.clock.turn(MS)
+    known.promote()
+    assert doors.where(raw_id) == ["schedule:mail"]
+    now += 31.0
+    known.promote()
+    assert doors.where(raw_id) == ["ready:mail"]
+    for dispatcher in (known, other):
+        dispatcher.close()
+    doors.close()
 
 
 # By TCP
