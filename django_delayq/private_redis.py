@@ -228,7 +228,7 @@ def answers(path: Path) -> bool:
 def free_port() -> int:
     """Return a free TCP port: below those of outgoing connections, with room for a cluster bus 10,000 up."""
     while True:
-        port = 20000 + randbelow(12000)
+        port = 20000 + randbelow(2700)
         with closing(socket.socket()) as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port

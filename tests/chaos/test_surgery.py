@@ -114,19 +114,24 @@ def test_keys_of_another_type_are_waited_out_and_nothing_is_lost(processes: Proc
     commands = [processes.dispatcher(), processes.worker()]
     with Trickle() as trickle:
         trickle.until_accepted(60)
-    aside = {}
-    for noun in FIXED:
-        key = processes.keys(noun)
-        # wake_at is mended by the next promotion, and with it the sign that somebody promotes.
-        if noun != "wake_at" and client.exists(key):
-            aside[key] = f"aside:{noun}"
-            client.rename(key, aside[key])
-            of_another_type(client, key)
+    # wake_at is mended by the next promotion, and with it the sign that somebody promotes.
+    nouns = [noun for noun in FIXED if noun != "wake_at" and client.exists(processes.keys(noun))]
+    aside = {processes.keys(noun): f"aside:{noun}" for noun in nouns}
+    # All at once: a step between two of these would see keys that are not there, and do its work without them.
+    with client.pipeline() as surgery:
+        for key, kept in aside.items():
+            surgery.copy(key, kept)
+            of_another_type(surgery, key)
+        surgery.execute()
     assert len(aside) >= 5
     for command in commands:
         processes.until(lambda command=command: "waits for Redis" in command.output, what="all to wait")
-    for key, kept in aside.items():
-        client.rename(kept, key)
+    with client.pipeline() as surgery:
+        for key, kept in aside.items():
+            surgery.delete(key)
+            surgery.copy(kept, key)
+            surgery.delete(kept)
+        surgery.execute()
     last = tasks.record.after(0.1).enqueue("last")
     processes.until_gone([last])
     processes.until_empty()
