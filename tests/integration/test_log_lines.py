@@ -1,13 +1,14 @@
 """Log lines: no name and no error, from a user or from Redis, can begin a line of its own in what processes print."""
 
-import importlib
 import logging
 import re
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from django_delayq import delayed_task, get_store, registry
+from django_delayq import delayed_task, get_store
 from django_delayq.retry import RetryPolicy
 from django_delayq.signals import LogFormatter, keep_to_one_line
 from tests.processes import Processes
@@ -60,14 +61,9 @@ LOGGING = {
 
 
 @pytest.fixture
-def evil_tasks(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> Any:
+def evil_tasks(task_module: Callable[[str, str], ModuleType]) -> ModuleType:
     """Tasks whose names and errors try to forge lines, here and in the processes."""
-    (processes.folder / "evil_tasks.py").write_text(MODULE)
-    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
-    monkeypatch.syspath_prepend(processes.folder)
-    monkeypatch.delitem(importlib.sys.modules, "evil_tasks", raising=False)  # type: ignore[attr-defined]
-    processes.configure(TASK_MODULES=["evil_tasks"], LEASE=1)
-    return importlib.import_module("evil_tasks")
+    return task_module("evil_tasks", MODULE)
 
 
 def enqueue_all(tasks: Any) -> tuple[list[Any], Any]:

@@ -1,6 +1,6 @@
 """Sensitive arguments: no process of ours prints, stores or mails them outside the job's body."""
 
-import importlib
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -62,14 +62,9 @@ LOGGING = {{
 
 
 @pytest.fixture
-def card_tasks(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def card_tasks(task_module: Callable[[str, str], ModuleType]) -> ModuleType:
     """Tasks with sensitive arguments, here and in the processes."""
-    (processes.folder / "card_tasks.py").write_text(MODULE)
-    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
-    monkeypatch.syspath_prepend(processes.folder)
-    monkeypatch.delitem(importlib.sys.modules, "card_tasks", raising=False)  # type: ignore[attr-defined]
-    processes.configure(TASK_MODULES=["card_tasks"], LEASE=1)
-    return importlib.import_module("card_tasks")
+    return task_module("card_tasks", MODULE)
 
 
 def test_what_is_sensitive_stands_in_the_body_and_nowhere_else(
