@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
+from django.template import Context, Engine
 
 from django_delayq import delayed_task, registry
 
@@ -65,3 +66,20 @@ def test_a_function_of_main_needs_a_name() -> None:
 def test_what_is_right_is_taken() -> None:
     task = delayed_task(name="shop.remind", aliases=("shop.old",), already_done=lambda number=0: True)(remind)
     assert registry.get("shop.old") is registry.get("shop.remind") is task
+
+
+RAN: list[str] = []
+
+
+def leave_a_trace() -> str:
+    RAN.append("ran")
+    return "what it returned"
+
+
+def test_a_template_that_names_a_task_does_not_run_it() -> None:
+    RAN.clear()
+    template = Engine().from_string("{{ task.name }} {{ task }}{% if task %} is there{% endif %}")
+    text = template.render(Context({"task": delayed_task(leave_a_trace)}))
+    assert "leave_a_trace" in text
+    assert text.endswith("is there")
+    assert RAN == []
