@@ -5,7 +5,8 @@ Any number may run on a shard: the steps are atomic, so a second one is harmless
 
 import random
 from collections.abc import Sequence
-from time import monotonic
+from time import monotonic, time_ns
+from typing import Any
 
 from django_delayq import registry
 from django_delayq.aim import Aim
@@ -14,6 +15,7 @@ from django_delayq.retry import RetryPolicy
 from django_delayq.signals import announce, job_dead_lettered, logger
 from django_delayq.store.promotion import Lapsed, Promoted, Promotion, Reclaim
 from django_delayq.store.shard import Shard
+from django_delayq.tally import LastHour, Tally
 
 #: Seconds after which the names of the queues are read again, whatever their number.
 _READ_AGAIN = 30.0
@@ -22,7 +24,9 @@ _READ_AGAIN = 30.0
 class Dispatcher:
     """The dispatcher of one shard."""
 
-    def __init__(self, shard: Shard, promotion: Promotion) -> None:
+    kind = "dispatcher"
+
+    def __init__(self, shard: Shard, promotion: Promotion, *, tally: Tally | None = None) -> None:
         self._shard = shard
         self._promotion = promotion
         self._queues: Sequence[str] = ()
@@ -30,6 +34,9 @@ class Dispatcher:
         self._waker = shard.waker()
         self._aim = Aim()
         self._stopping = False
+        #: A stand-in adds to its worker's.
+        self.tally = tally or Tally()
+        self._last_hour = LastHour()
 
     def step(self) -> float | None:
         """Promote what is due, judge what lapsed; return the seconds until the next thing to do."""
@@ -46,16 +53,32 @@ class Dispatcher:
         """Do one whole step, knowing every queue."""
         promoted = self._promotion.promote(self._queues)
         # Their number alone does not tell where the server was flushed or replaced, and others came in their place; who
-        # promotes first after that is told so, and nobody else.
+        # promotes there for the first time is told so.
         outdated = promoted.first or monotonic() - self._read_at > _READ_AGAIN
         while outdated or promoted.queue_count != len(self._queues):
             self._queues, outdated, self._read_at = self._shard.read_queues(), False, monotonic()
             promoted = self._promotion.promote(self._queues)
+        if promoted.moved:
+            self.tally.moved(promoted.moved)
+            self._last_hour.promoted(promoted.moved, late_us=promoted.late_us, now_us=time_ns() // 1_000)
         if promoted.lapsed:
             self._judge(promoted.lapsed)
         if promoted.trimmed:
             logger.warning("Dropped %d dead letters beyond DEAD_MAX_AGE or DEAD_MAX_COUNT", promoted.trimmed)
         return promoted
+
+    @property
+    def code(self) -> bytes:
+        """How Redis knows this dispatcher."""
+        return self._promotion.code
+
+    def says(self) -> dict[str, Any]:
+        """Return what the dashboard shows of this dispatcher besides its process."""
+        hour = self._last_hour.figures(time_ns() // 1_000)
+        return {"moved": hour.moved, "lag_p95_us": hour.lag_us(0.95)}
+
+    def quiet(self, asked: bool) -> None:
+        """Dispatchers take no jobs."""
 
     def listen(self) -> int:
         """Listen to the alarm."""
@@ -83,6 +106,8 @@ class Dispatcher:
         for (item, outcome, decision), reclaim, carried_out in zip(judged, decided, done, strict=True):
             # Else it was settled, revived, or judged by another dispatcher meanwhile, and that one tells.
             if carried_out:
+                counted = "retried" if reclaim.queue is not None else "dead"
+                self.tally.ended(counted, queue=item.queue or "", task=item.job.task if item.job else "")
                 _tell(item, outcome, decision, reclaim)
 
 

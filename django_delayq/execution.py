@@ -5,7 +5,7 @@ import inspect
 import traceback
 from contextvars import Context
 from dataclasses import replace
-from time import perf_counter_ns
+from time import monotonic, perf_counter_ns
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -36,7 +36,7 @@ def run(claim: Claim) -> Outcome:
     task = registry.find(job.task)
     if task is None:
         return Outcome(ending=Ending.UNKNOWN_TASK, error=f"No task is registered as {job.task!r} in this worker.")
-    started = perf_counter_ns()
+    began, started = monotonic(), perf_counter_ns()
     try:
         outcome = Context().run(_run, task, claim, job)
     except BaseException as error:
@@ -47,6 +47,7 @@ def run(claim: Claim) -> Outcome:
         error=outcome.error,
         delay_us=outcome.delay_us,
         run_us=(perf_counter_ns() - started) // 1_000,
+        began=began,
     )
 
 

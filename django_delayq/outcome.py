@@ -51,6 +51,8 @@ class Outcome:
     delay_us: int | None = None
     #: µs spent in user code.
     run_us: int = 0
+    #: time.monotonic() of this host when user code began; None where it did not.
+    began: float | None = None
 
 
 UNSTARTED = Outcome(ending=Ending.UNSTARTED)

@@ -5,19 +5,21 @@ One exchange is in flight at a time; one whose answer was lost is sent again wor
 
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from time import monotonic
+from typing import Any
 
 from django_delayq.clock import SECOND_US
 from django_delayq.config import WorkerConfig
 from django_delayq.dispatcher import Dispatcher
+from django_delayq.endings import Endings
 from django_delayq.exceptions import StaleExchange
 from django_delayq.job import Claim
 from django_delayq.leases import Leases
 from django_delayq.outcome import UNSTARTED, Ending, Outcome
 from django_delayq.pace import Pace
 from django_delayq.pools.pool import Pool
+from django_delayq.presence import told_of
 from django_delayq.served import Served
 from django_delayq.service import Service, process_name
 from django_delayq.settling import settle, tell
@@ -25,19 +27,18 @@ from django_delayq.signals import logger
 from django_delayq.stand_in import StandIn
 from django_delayq.store.claims import Answer, Claims, Exchange, Settlement
 from django_delayq.store.shard import Shard
+from django_delayq.tally import Tally
 
-#: Seconds an outcome may wait for company before it is handed in.
-_HAND_IN = 0.005
 #: Seconds a claim may wait in the pool before it is given back: short jobs must not wait behind a long one.
 _UNBEGUN = 0.1
-#: Outcomes in one exchange, at most.
-_OUTCOMES = 256
 #: Seconds after GRACE to hand in the last outcomes, where Redis is slow or away.
 _LAST_WORD = 5.0
 
 
 class Worker:
     """The worker of one shard; several may share a pool."""
+
+    kind = "worker"
 
     def __init__(
         self,
@@ -47,6 +48,7 @@ class Worker:
         config: WorkerConfig,
         pool: Pool,
         dispatcher: Dispatcher,
+        tally: Tally,
         sweep_us: int,
         drain: bool = False,
     ) -> None:
@@ -55,23 +57,23 @@ class Worker:
         self._stand_in = StandIn(dispatcher)
         self._sweep = sweep_us / SECOND_US
         self._drain = drain
-        self._code = os.urandom(8)
         self._name = process_name()
-        self._claims = door(self._code)
+        self._claims = door(os.urandom(8))
+        self.tally = tally
         self._leases = Leases(self._claims.heartbeat, lease_us=config.lease_us)
         self._pace = Pace(pool.size)
         #: Called by pool threads to end the loop's sleep; set by whoever runs this part.
         self.wake: Callable[[], object] = lambda: None
         self._served = Served(shard, config.queues)
         self._described = False
-        self._ended: deque[tuple[Claim, Outcome]] = deque()
+        self._ended = Endings()
         self._running: dict[bytes, Claim] = {}
-        self._first_ended_at = 0.0
         self._sent: tuple[Exchange, list[tuple[Settlement, Outcome]]] | None = None
         #: There may be work to take: a bell rang, or the last exchange left some behind.
         self._hungry = True
         self._sweep_at = 0.0
         self._stop_by: float | None = None
+        self._quiet = False
         # In a thread of its own: heartbeats must not wait for an exchange, nor for user code.
         # Nor may they sleep off an outage for longer than the lease of what is claimed right after it.
         longest_wait = config.lease_us / SECOND_US / 3
@@ -87,10 +89,10 @@ class Worker:
             self._hungry = self._stand_in.promote() or self._hungry
         self._served.refresh()
         self._release_unbegun()
+        if self._hungry and self._sent is None and not self._takes:
+            self._hungry = False
+            self._served.pass_on()
         if self._stop_by is not None:
-            if self._hungry and self._sent is None:
-                self._hungry = False
-                self._served.pass_on()
             self._give_back(self._stop_by)
         if self._sent is None:
             wait = self._wait()
@@ -102,7 +104,7 @@ class Worker:
             answer = self._claims.exchange(exchange)
         except StaleExchange:
             # What jobs ended by is handed in again, by another exchange.
-            self._ended.extend((settlement.claim, outcome) for settlement, outcome in settled)
+            self._ended.put_back((settlement.claim, outcome) for settlement, outcome in settled)
             self._sent = None
             raise
         self._sent = None
@@ -120,8 +122,29 @@ class Worker:
         """Take a bell down, or ring it again for somebody who has a slot free."""
         self._hungry = self._served.hear(wanted=self._may_take()) or self._hungry
 
+    @property
+    def code(self) -> bytes:
+        """How Redis knows this worker."""
+        return self._claims.worker
+
+    def says(self) -> dict[str, Any]:
+        """Return what the dashboard shows of this worker besides its process; called by another thread."""
+        claims = list(self._running.values())
+        return {"slots": self._pool.size, **told_of(claims, queues=self._config.queues), "quiet": self._quiet}
+
+    def quiet(self, asked: bool) -> None:
+        """Take no more jobs, or take them again; called by another thread."""
+        if asked != self._quiet:
+            logger.info("%s %s", self._name, "was asked to take no more jobs" if asked else "takes jobs again")
+            self._quiet, self._hungry = asked, True
+            self.wake()
+
+    @property
+    def _takes(self) -> bool:
+        return self._stop_by is None and not self._quiet
+
     def _may_take(self) -> bool:
-        return self._stop_by is None and self._pool.held < self._pool.size
+        return self._takes and self._pool.held < self._pool.size
 
     def stop(self) -> None:
         """Claim no more and end when what runs has ended or GRACE is over; called again: give back at once."""
@@ -137,30 +160,23 @@ class Worker:
     def _wait(self) -> float | None:
         """Return the seconds until there may be reason for an exchange, or None where one is due now."""
         now, held = monotonic(), self._pool.held
-        if self._ended and (self._stop_by is not None or now - self._first_ended_at >= _HAND_IN):
+        if self._ended and (self._stop_by is not None or self._ended.wait <= 0):
             return None
         if self._stop_by is not None:
             # Nothing is claimed any more; a running job's end wakes us.
             return max(0.0, self._stop_by - now)
         # Ask when a slot would wait, else when there is room for a batch worth a round trip.
-        room = held < self._pool.size or held <= self._pace.low
+        room = not self._quiet and (held < self._pool.size or held <= self._pace.low)
         ask_at = min(self._sweep_at, self._stand_in.ask_at)
         if room and (self._hungry or self._served.missed or now >= ask_at):
             return None
-        waits = [ask_at - now] if room else [self._sweep]
-        if self._ended:
-            waits.append(self._first_ended_at + _HAND_IN - now)
+        waits = [ask_at - now if room else self._sweep, *([self._ended.wait] if self._ended else [])]
         if self._pool.unbegun:
             waits.append(_UNBEGUN - self._pool.waited())
         return max(0.0, min(waits))
 
     def _prepare(self) -> tuple[Exchange, list[tuple[Settlement, Outcome]]]:
-        ended = [self._ended.popleft() for _ in range(min(len(self._ended), _OUTCOMES))]
-        # A job given back may end after all, before that is told: one outcome a lease, the task's own first.
-        ended.sort(key=lambda item: item[1].ending is not Ending.INTERRUPTED)
-        ended = list({claim.lease: (claim, outcome) for claim, outcome in ended}.values())
-        if self._ended:
-            self._first_ended_at = monotonic()
+        ended = self._ended.take()
         for _, outcome in ended:
             if outcome.ending is not Ending.UNSTARTED:
                 self._pace.ran(outcome.run_us)
@@ -168,7 +184,7 @@ class Worker:
         self._leases.settling(settlement.claim.lease for settlement, _ in settled)
         exchange = self._claims.prepare(
             queues=self._served.queues,
-            want=0 if self._stop_by is not None else self._pace.want(self._pool.held),
+            want=self._pace.want(self._pool.held) if self._takes else 0,
             settlements=[settlement for settlement, _ in settled],
             strict=self._served.strict,
             description="" if self._described else self._name,
@@ -198,18 +214,14 @@ class Worker:
 
     def finished(self, claim: Claim, outcome: Outcome) -> None:
         """Take an outcome down; called by threads of the pool."""
-        self._ended.append((claim, outcome))
-        if len(self._ended) == 1:
-            self._first_ended_at = monotonic()
-            self.wake()
-        elif self._hungry and self._pool.held <= self._pace.low:
+        if self._ended.add(claim, outcome) or (self._hungry and self._pool.held <= self._pace.low):
             self.wake()
 
     def _conclude(self, answer: Answer, settled: Sequence[tuple[Settlement, Outcome]]) -> None:
         self._leases.drop(settlement.claim.lease for settlement, _ in settled)
         for settlement, outcome in settled:
             self._running.pop(settlement.claim.lease, None)
-            tell(settlement, outcome, lost=settlement.claim.lease in answer.lost)
+            tell(settlement, outcome, lost=settlement.claim.lease in answer.lost, tally=self.tally)
 
     def _release_unbegun(self) -> None:
         if self._pool.unbegun and (self._stop_by is not None or self._pool.waited() >= _UNBEGUN):
@@ -221,14 +233,14 @@ class Worker:
         """Once GRACE is over, settle what still runs as interrupted; its code ends with the process."""
         if monotonic() < stop_by:
             return
-        ended = {claim.lease for claim, _ in list(self._ended)}
+        ended = self._ended.leases()
         if self._sent is not None:
             ended |= {settlement.claim.lease for settlement, _ in self._sent[1]}
         self._pool.close()
         error = "The worker was stopped before the task ended."
         for lease, claim in list(self._running.items()):
             if lease not in ended:
-                self._ended.append((claim, Outcome(ending=Ending.INTERRUPTED, error=error)))
+                self._ended.add(claim, Outcome(ending=Ending.INTERRUPTED, error=error))
                 del self._running[lease]
 
     def _has_ended(self) -> bool:

@@ -5,6 +5,7 @@ import os
 from django_delayq.job import State
 from django_delayq.outcome import Settle
 from django_delayq.store.promotion import Reclaim
+from django_delayq.tally import Tally, packed
 from tests.doors import HOUR, SECOND, Doors, OneWorker, one_more, settlement
 
 
@@ -36,16 +37,36 @@ def go_through_every_door(doors: Doors) -> None:
         assert letter is not None
         assert getattr(doors.operations, end)(letter.raw_id, died_us=letter.died_us)
     for state in (State.SCHEDULED, State.READY, State.CLAIMED, State.DEAD):
-        doors.inspection.page(state, queue="other")
+        doors.inspection.page(state, queues=["other"])
     assert doors.inspection.counts().dead
     assert doors.inspection.holder(bytes(16)) is None
     doors.store.check_shards()
     doors.store.check_server()
+    _look_and_tell(doors)
 
     doors.add(key="waits", delay=HOUR)
     doors.add(queue="new")
     doors.worker().take(1, "new", description="host/2")
     doors.add(queue="newer")
+
+
+def _look_and_tell(doors: Doors) -> None:
+    tally, worker, reports = Tally(), doors.worker(), doors.store.reports(doors.shard)
+    worker.take(0, description="host/3")
+    tally.ended("done", queue="default", task="shop.remind", lag_us=1, run_us=1)
+    assert doors.operations.quiet(worker.code, by="ann")
+    assert reports.report(worker.code, "worker", {"name": "host:3"}, packed(tally.take()))
+    assert doors.operations.unquiet(worker.code)
+    assert doors.operations.quiet(worker.code, by="ann")
+    leaving = os.urandom(8)
+    assert not reports.report(leaving, "dispatcher", {}, {})
+    reports.leave(leaving, {})
+    for queue in ("default", "moved"):
+        assert doors.operations.pause(queue, by="ann")
+    assert doors.operations.resume("default")
+    survey = doors.store.survey(doors.shard.index)
+    assert survey.snapshot(tasks=["shop.remind"]).dead
+    assert len(survey.coming([0, 1, 2], queues=["default"])) == 2
 
 
 def _lapse_through_dispatcher(doors: Doors, worker: OneWorker) -> None:

@@ -72,7 +72,8 @@ class Claims:
         self._shard = shard
         self._seal = seal
         self._due_first_us = due_first_us
-        self._worker = worker
+        #: The worker's code, as Redis knows it; another one after a stale exchange.
+        self.worker = worker
         self._lease_us = lease_us
         self._number = 0
 
@@ -108,7 +109,7 @@ class Claims:
             number=self._number,
             queues=tuple(queues),
             args=[
-                *(self._worker, self._number, want, self._lease_us, int(strict), len(queues), description),
+                *(self.worker, self._number, want, self._lease_us, int(strict), len(queues), description),
                 *(b"".join(acknowledged), *counts, *dead, *retries, *releases),
             ],
             keys=[
@@ -129,10 +130,10 @@ class Claims:
         except StaleExchange:
             if exchange.number == self._number:
                 # Only a number written by hand is later than our last: under this code it might refuse us for ever.
-                self._worker, self._number = os.urandom(8), 0
+                self.worker, self._number = os.urandom(8), 0
             raise
         now_us, lost, overdue, queue_count, more, first, *rows = reply
-        token = self._worker + exchange.number.to_bytes(8)
+        token = self.worker + exchange.number.to_bytes(8)
         claims = [
             self._claim(exchange, now_us, rows[at] + token, *rows[at + 1 : at + 5]) for at in range(0, len(rows), 5)
         ]
@@ -151,7 +152,7 @@ class Claims:
         lost: set[bytes] = set()
         for at in range(0, len(leases), _HEARTBEATS):
             held = b"".join(leases[at : at + _HEARTBEATS])
-            lost |= _leases(self._shard.run(_HEARTBEAT, [self._worker, self._lease_us, held]))
+            lost |= _leases(self._shard.run(_HEARTBEAT, [self.worker, self._lease_us, held]))
         return frozenset(lost)
 
     def _places(self, queue: str) -> tuple[str, str, str]:

@@ -1,7 +1,7 @@
 """Inspection: look at jobs; reads only. Called by handles, the admin and health checks."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from django_delayq.attempts import Attempts
@@ -9,14 +9,14 @@ from django_delayq.codec import decode, decode_head
 from django_delayq.exceptions import BadBody
 from django_delayq.job import LARGE_BODY, DeadLetter, Job, State, due_of_rank
 from django_delayq.store.records import DeadBody, Running
+from django_delayq.store.rows import Page, Row, read_page, whole
 from django_delayq.store.scripts import Script, asked
 from django_delayq.store.shard import Shard
 
 _FIND, _PAGE = Script("find"), Script("page")
-#: No score of ours is as large.
-_END = 2.0**53
-#: Rows of one page, at most.
-MAX_ROWS = 250
+#: Rows of one page, at most; rows looked at for those that match, over few queues; bytes of bodies read for a page.
+MAX_ROWS, _SCANNED, _PAGE_BYTES = 250, 2_000, 1024 * 1024
+_PLACES = {State.CLAIMED: "leases", State.DEAD: "dead_letters"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,32 +32,13 @@ class Found:
     #: None where there is no body or it cannot be read.
     job: Job | None
     attempts: Attempts
+    #: The body, as far as there is one.
+    stored: bytes | None = field(default=None, repr=False)
     #: µs since the epoch when the running attempt was claimed.
     claimed_us: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One row of a page."""
-
-    member: bytes
-    #: Due time, rank, lease end or time of death: with `member`, the cursor of this row.
-    score: int
-    job: Job | None
-    #: Task and queue as far as the body can be read, also where it was cut.
-    task: str
-    queue: str
-    attempts: Attempts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """Rows of one place, lowest score first."""
-
-    #: Rank of the first row in the place.
-    rank: int
-    total: int
-    rows: list[Row]
+    #: When its lease ends, where that was asked for; who runs it.
+    lease_end_us: int | None = None
+    worker: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,21 +58,23 @@ class Inspection:
         self._shard = shard
         self._due_first_us = due_first_us
 
-    def find(self, raw_id: bytes, *, queue: str = "default", member: bytes = b"") -> Found:
-        """Return one job in any state. One round trip where the guessed queue and member are right, else two."""
+    def find(self, raw_id: bytes, *, queue: str = "default", member: bytes = b"", closely: bool = False) -> Found:
+        """Return one job in any state. One round trip where the guessed queue and member are right, else two.
+
+        Closely: also the lease's end of a claimed one; then it is always two.
+        """
         for _ in range(3):
             keys = self._shard.keys
-            state, score, stored, record, running = self._shard.run(
-                _FIND, [raw_id, member], schedule=keys.schedule(queue), ready=keys.ready(queue)
-            )
-            if state != b"elsewhere":
-                break
+            reply = self._shard.run(_FIND, [raw_id, member], schedule=keys.schedule(queue), ready=keys.ready(queue))
+            again = reply[0] == b"elsewhere" or (closely and not member and reply[0] == b"claimed")
             try:
-                head = decode_head(stored)
-            except BadBody:
+                head = decode_head(reply[2]) if again else None
+            except (BadBody, TypeError):
+                break
+            if head is None:
                 break
             queue, member = head.queue, head.member(raw_id)
-        return self._found(raw_id, state, score, stored, record, running)
+        return self._found(raw_id, *reply)
 
     def holder(self, digest: bytes) -> bytes | None:
         """Return the id of the job that holds a key, or None."""
@@ -124,29 +107,41 @@ class Inspection:
         self,
         state: State,
         *,
-        queue: str = "",
+        queues: Sequence[str] = (),
         cursor: tuple[int, bytes] | None = None,
         before: bool = False,
         count: int = 50,
+        from_us: int | None = None,
+        to_us: int | None = None,
+        match: Callable[[Row], bool] | None = None,
     ) -> Page:
-        """Return up to 250 rows after (or before) a cursor, or from the start (end).
+        """Return up to 250 rows after (or before) a cursor, or from the start (end); waiting ones of the named queues.
 
         A cursor is the (score, member) of a row; (score, b"") jumps to a score. Rows that vanished do not shift it.
-        One round trip, O(log n + rows).
+        `from_us` and `to_us` bound due times or times of death. With `match`, up to 2,000 rows are looked at, for up to
+        0.1 s. One round trip, O(queues x (log n + rows)); a page of more than 1 MiB ends early.
         """
-        keys, dead = self._shard.keys, state is State.DEAD
-        places = {State.SCHEDULED: keys.schedule(queue), State.READY: keys.ready(queue)}
-        places |= {State.CLAIMED: keys("leases"), State.DEAD: keys("dead_letters")}
+        keys = self._shard.keys
+        of_queue = {State.SCHEDULED: keys.schedule, State.READY: keys.ready}.get(state)
+        places = [of_queue(queue) for queue in queues] if of_queue else [keys(_PLACES[state])]
+        count = min(max(1, count), MAX_ROWS)
         score, member = cursor if cursor else ("", b"")
+        bounds = ("" if bound is None else bound for bound in (from_us, to_us))
+        rows = _SCANNED // max(1, len(places) // 20) if match else count
         reply = self._shard.run(
             _PAGE,
-            [score, member, min(max(1, count), MAX_ROWS), int(before), LARGE_BODY],
-            place=places[state],
-            contents=keys("dead_bodies" if dead else "bodies"),
+            [score, member, max(rows, count), int(before), LARGE_BODY, _PAGE_BYTES, *bounds],
+            more_keys=places,
         )
-        cells = reply[2:]
-        rows = [self._row(cells[at : at + 4], dead=dead) for at in range(0, len(cells), 4)]
-        return Page(rank=reply[0], total=reply[1], rows=rows)
+        return read_page(
+            reply,
+            shard=self._shard.index,
+            state=state,
+            due_first_us=self._due_first_us,
+            before=before,
+            count=count,
+            match=match,
+        )
 
     def dead_letter(self, raw_id: bytes) -> DeadLetter | None:
         """Return a dead letter with its history, or None."""
@@ -165,14 +160,16 @@ class Inspection:
         stored: bytes | None,
         record: bytes | None,
         running: bytes | None,
+        worker: bytes | None,
     ) -> Found:
         where = State(state.decode()) if state != b"elsewhere" else State.GONE
-        moment_us, claimed_us = _whole(score), None
+        moment_us, claimed_us, lease_end_us = whole(score), None, None
         if where is State.DEAD:
             record, stored = DeadBody.unpack(stored)
         elif where is State.READY:
             moment_us = self._due_us(moment_us, stored)
         elif where is State.CLAIMED and running:
+            lease_end_us = moment_us or None
             claimed_us, rank = Running.unpack(running)
             moment_us = self._due_us(rank, stored)
         return Found(
@@ -182,26 +179,10 @@ class Inspection:
             moment_us=moment_us,
             job=self._job(raw_id, stored),
             attempts=Attempts.unpack(record),
+            stored=stored,
             claimed_us=claimed_us,
-        )
-
-    def _row(self, cells: Sequence[Any], *, dead: bool) -> Row:
-        member, score, stored, record = cells
-        if dead:
-            record, stored = DeadBody.unpack(stored)
-        task = queue = ""
-        try:
-            head = decode_head(stored or b"")
-            task, queue = head.task, head.queue
-        except BadBody:
-            pass
-        return Row(
-            member=member,
-            score=_whole(score),
-            job=self._job(member[:12], stored),
-            task=task,
-            queue=queue,
-            attempts=Attempts.unpack(record),
+            lease_end_us=lease_end_us,
+            worker=worker.decode(errors="replace") if worker else "",
         )
 
     def _job(self, raw_id: bytes, body: bytes | None) -> Job | None:
@@ -212,8 +193,3 @@ class Inspection:
 
     def _due_us(self, rank: int, body: bytes | None) -> int:
         return due_of_rank(rank, int.from_bytes((body or b"")[2:3]), due_first_us=self._due_first_us)
-
-
-def _whole(score: Any) -> int:
-    """Return a score as a whole number; one beyond all of ours, written by hand, as the nearest that is not."""
-    return int(min(max(float(score), -_END), _END))

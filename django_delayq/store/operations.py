@@ -1,14 +1,16 @@
-"""Operations: what a handle or a person does to one job. Called by handles, commands and the admin.
+"""Operations: what a handle or a person does to one job, a queue, or a worker; for handles, commands and the admin.
 
 The caller knows an id; the job's queue stands in its body. So each operation reads the head, names that queue's keys,
 and asks the script to check; where the job moved meanwhile it reads again, once.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
-from django_delayq.codec import Head, decode_head, with_queue
+from django_delayq.codec import Head, decode, decode_head, encode, with_queue
 from django_delayq.exceptions import BadBody, KeyHeld
+from django_delayq.job import Flag, Job
 from django_delayq.seal import Seal
 from django_delayq.store.records import DeadBody
 from django_delayq.store.scripts import Script, asked
@@ -16,15 +18,19 @@ from django_delayq.store.shard import Shard, queue_bytes
 
 _CANCEL, _RESCHEDULE, _MOVE = Script("cancel"), Script("reschedule"), Script("move")
 _REQUEUE, _DISCARD = Script("requeue"), Script("discard")
+_PAUSE, _RESUME, _QUIET = Script("pause"), Script("resume"), Script("quiet")
+#: Longest name of who paused something, in bytes.
+_WHO = 200
 T = TypeVar("T")
 
 
 class Operations:
     """The door for changes to single jobs of one shard."""
 
-    def __init__(self, shard: Shard, *, due_first_us: int, seal: Seal) -> None:
+    def __init__(self, shard: Shard, *, due_first_us: int, max_payload: int, seal: Seal) -> None:
         self._shard = shard
         self._seal = seal
+        self._max_payload = max_payload
         self._head_start_ms = due_first_us // 1_000
 
     def cancel(self, raw_id: bytes) -> bool:
@@ -68,18 +74,27 @@ class Operations:
 
         return self._on_waiting(raw_id, step, otherwise=False)
 
-    def requeue(self, raw_id: bytes, *, died_us: int, delay_us: int = 0) -> int | None:
+    def requeue(
+        self, raw_id: bytes, *, died_us: int, delay_us: int = 0, change: Callable[[Job], Job] | None = None
+    ) -> int | None:
         """Revive the dead letter that died at `died_us`: same id, attempts counted anew, history kept. O(log n).
 
-        Returns its due time in µs, or None where it is no longer that dead letter. Raises `KeyHeld` where its key is
-        another job's by now.
+        `change` may give it other arguments; the caller has checked that they fit. Returns its due time in µs, or None
+        where it is no longer that dead letter. Raises `KeyHeld` where its key is another job's by now, `BadBody` where
+        it cannot be read, and with `change` `PayloadTooLarge`.
         """
         stored = asked(lambda: self._shard.client.hget(self._shard.keys("dead_bodies"), raw_id), self._shard.client)
         if stored is None:
             return None
-        queue = decode_head(DeadBody.unpack(stored).body).queue
+        body = DeadBody.unpack(stored).body
+        queue, changed = decode_head(body).queue, [b"", b"", b""]
+        if change is not None:
+            self._seal.check(raw_id, body)
+            job = change(decode(body, raw_id=raw_id, shard=self._shard.index))
+            job, new = encode(replace(job, flags=job.flags & ~Flag.LARGE), max_payload=self._max_payload)
+            changed = [body, job.member, self._seal.signed(raw_id, new)]
         places = {**self._places(queue), "queue_bell": self._shard.keys.bell(queue)}
-        args = [raw_id, died_us, delay_us, self._head_start_ms, queue_bytes(queue)]
+        args = [raw_id, died_us, delay_us, self._head_start_ms, queue_bytes(queue), *changed]
         word, due_us = self._shard.run(_REQUEUE, args, **places)
         if word == b"HELD":
             raise KeyHeld(
@@ -90,6 +105,24 @@ class Operations:
     def discard(self, raw_id: bytes, *, died_us: int) -> bool:
         """Drop the dead letter that died at `died_us` for good. False: it is no longer that dead letter. O(log n)."""
         return bool(self._shard.run(_DISCARD, [raw_id, died_us]))
+
+    def pause(self, queue: str, *, by: str) -> bool:
+        """Let no worker take this queue's jobs until it is resumed; they still become ready. False: it was so. O(1)."""
+        ready = self._shard.keys.ready(queue)
+        return bool(self._shard.run(_PAUSE, [by.encode("utf-8", "replace")[:_WHO]], ready=ready))
+
+    def resume(self, queue: str) -> bool:
+        """Let workers take this queue's jobs again. False: it was not paused. O(1)."""
+        keys = self._shard.keys
+        return bool(self._shard.run(_RESUME, [], ready=keys.ready(queue), queue_bell=keys.bell(queue)))
+
+    def quiet(self, code: bytes, *, by: str) -> bool:
+        """Ask the worker of that code to take no more jobs; it hears within 10 s. False: unknown, or asked already."""
+        return bool(self._shard.run(_QUIET, [code, by.encode("utf-8", "replace")[:_WHO] or b"?"]))
+
+    def unquiet(self, code: bytes) -> bool:
+        """Let that worker take jobs again; it hears within 10 s. False: it was not asked to be quiet."""
+        return bool(self._shard.run(_QUIET, [code, b""]))
 
     def _places(self, queue: str) -> dict[str, str]:
         keys = self._shard.keys

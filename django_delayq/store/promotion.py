@@ -1,5 +1,6 @@
 """Promotion: move due jobs to ready, and take back jobs whose lease lapsed. Called by the dispatcher."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,7 +31,8 @@ class Promoted:
     late_us: int
     #: Number of queues there are; knowing fewer, the caller reads them and steps again at once.
     queue_count: int
-    #: Nobody promoted before on this server: new, flushed, or another one. Names of queues known before mean nothing.
+    #: This dispatcher never promoted on this server: it is new here, or the server was flushed or replaced. Names of
+    #: queues known before mean nothing.
     first: bool
     #: Dead letters dropped for their age or number.
     trimmed: int
@@ -72,11 +74,13 @@ class Reclaim:
 
 
 class Promotion:
-    """The dispatcher's door of one shard."""
+    """The door of one dispatcher to one shard."""
 
     def __init__(self, shard: Shard, config: DispatcherConfig) -> None:
         self._shard = shard
         self._config = config
+        #: The dispatcher's, as Redis knows it: 8 random bytes.
+        self.code = os.urandom(8)
 
     def promote(self, queues: Sequence[str], *, limit: int = BATCH) -> Promoted:
         """Move due jobs of the named queues to ready in one atomic step, and trim what is old. O(k log n)."""
@@ -84,6 +88,7 @@ class Promotion:
         reply = self._shard.run(
             _PROMOTE,
             [
+                self.code,
                 limit,
                 config.due_first_us // 1_000,
                 config.sweep_us,

@@ -80,7 +80,7 @@ PRODUCER = _joined(
 DISPATCHER = _joined(
     "dispatcher",
     "run_dispatcher",
-    scripts=("promote", "reclaim"),
+    scripts=("promote", "reclaim", "report"),
     plain=("BLPOP", "HMGET", "INFO", "SMEMBERS", *_SHARDS),
 )
 #: A worker promotes where no dispatcher lives, may start one as its child, and its tasks may enqueue: all of them use
@@ -96,14 +96,14 @@ WORKER = _joined(
 VIEW = _joined(
     "view",
     "who looks at jobs: its commands only read, so it cannot write by a script either",
-    scripts=("find", "page"),
-    plain=("HGET", "SMEMBERS", "ZCARD"),
+    scripts=("find", "page", "snapshot", "coming"),
+    plain=("HGET", "INFO", "SMEMBERS", "ZCARD"),
 )
 ACTION = _joined(
     "action",
-    "who also acts on jobs: cancel, reschedule, move, requeue, discard",
+    "who also acts: cancel, reschedule, move, requeue and discard jobs, pause queues, quiet workers",
     VIEW,
-    scripts=("cancel", "reschedule", "move", "requeue", "discard"),
+    scripts=("cancel", "reschedule", "move", "requeue", "discard", "pause", "resume", "quiet"),
 )
 CHECK = _joined(
     "check",

@@ -43,7 +43,7 @@ class Shard:
     def read_queues(self) -> list[str]:
         """Return the names of all queues that ever had a job, sorted."""
         found = asked(lambda: self.client.smembers(self.keys("queues")), self.client)
-        return sorted(_name(name) for name in found)
+        return sorted(queue_name(name) for name in found)
 
     @cached_property
     def place(self) -> str:
@@ -51,7 +51,8 @@ class Shard:
         return f"{self.connections.config.place} shard {self.index}"
 
 
-def _name(stored: bytes) -> str:
+def queue_name(stored: bytes) -> str:
+    """Return a queue's name from what scripts store."""
     try:
         return stored.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:

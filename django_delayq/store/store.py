@@ -19,9 +19,11 @@ from django_delayq.store.intake import Intake
 from django_delayq.store.keys import Keys
 from django_delayq.store.operations import Operations
 from django_delayq.store.promotion import Promotion
+from django_delayq.store.reports import Reports
 from django_delayq.store.scripts import asked
 from django_delayq.store.server import Server
 from django_delayq.store.shard import Shard
+from django_delayq.store.survey import Survey
 
 
 class Store:
@@ -34,6 +36,7 @@ class Store:
         self._connections = Connections(config.redis)
         self._clock = clock or ServerClock()
         self._shards_checked = False
+        self._surveys: dict[int, Survey] = {}
 
     @cached_property
     def shards(self) -> list[Shard]:
@@ -64,11 +67,21 @@ class Store:
     def operations(self, shard: int) -> Operations:
         """Return the door for changes to single jobs."""
         due_first_us = self.config.dispatcher.due_first_us
-        return Operations(self._producer_shards[shard], due_first_us=due_first_us, seal=self.seal)
+        max_payload = self.config.tasks.max_payload
+        return Operations(
+            self._producer_shards[shard], due_first_us=due_first_us, max_payload=max_payload, seal=self.seal
+        )
 
     def inspection(self, shard: int) -> Inspection:
         """Return the reader's door."""
         return Inspection(self._producer_shards[shard], due_first_us=self.config.dispatcher.due_first_us)
+
+    def survey(self, shard: int) -> Survey:
+        """Return the watcher's door; the same one each time, since it knows the queues from the last."""
+        if shard not in self._surveys:
+            due_first_us = self.config.dispatcher.due_first_us
+            self._surveys[shard] = Survey(self._producer_shards[shard], due_first_us=due_first_us)
+        return self._surveys[shard]
 
     def audit(self, shard: Shard) -> Audit:
         """Return the door of whoever checks a shard."""
@@ -78,6 +91,10 @@ class Store:
     def promotion(self, shard: Shard) -> Promotion:
         """Return the dispatcher's door."""
         return Promotion(shard, self.config.dispatcher)
+
+    def reports(self, shard: Shard) -> Reports:
+        """Return the door by which dispatchers and workers tell of themselves."""
+        return Reports(shard)
 
     def claims(self, shard: Shard, *, worker: bytes) -> Claims:
         """Return the door of the worker with that code (8 random bytes of its process)."""

@@ -15,8 +15,8 @@ from tests.machine.picture import noun_of
 
 #: Keys that stay when all jobs have ended.
 STAY = frozenset(
-    ("queues", "workers", "descriptions", "exchanges", "wake_at", "alarm", "bell", "shards", "dead_letters")
-    + ("dead_bodies",)
+    ("queues", "workers", "dispatchers", "descriptions", "reports", "counters", "exchanges", "wake_at", "alarm", "bell")
+    + ("shards", "dead_letters", "dead_bodies")
 )
 
 

@@ -41,7 +41,7 @@ def look_at_all(written: Sequence[Payload]) -> Counter[State]:
     for state in (State.SCHEDULED, State.READY, State.CLAIMED, State.DEAD):
         for queue in queues if state in (State.SCHEDULED, State.READY) else [""]:
             cursor, rows = None, 0
-            while (page := inspection.page(state, queue=queue, cursor=cursor, count=250)).rows:
+            while (page := inspection.page(state, queues=[queue], cursor=cursor, count=250)).rows:
                 cursor, rows = (page.rows[-1].score, page.rows[-1].member), rows + len(page.rows)
                 repr(page)
                 assert rows <= 4 * page.total + 1_000, f"{state} {queue!r} has no end"

@@ -19,6 +19,7 @@ from django_delayq.exceptions import StoreAuthError, StoreError, StoreRejected, 
 from django_delayq.private_redis import PrivateRedis
 from tests.app import tasks
 from tests.chaos.outages import lasts, met, warnings
+from tests.chaos.report import STAY
 from tests.chaos.trickle import Trickle
 from tests.machine import invariants, picture
 from tests.processes import Processes, until
@@ -278,5 +279,4 @@ def check_whole(client: Redis, processes: Processes) -> None:
     keys = processes.keys
     found = picture.read(client, keys)
     invariants.check_each_job_is_in_one_place(found, keys)
-    known = {"queues", "workers", "exchanges", "descriptions", "wake_at", "alarm", "bell", "shards"}
-    assert {picture.noun_of(name, keys) for name in found} <= known | {"dead_letters", "dead_bodies"}
+    assert {picture.noun_of(name, keys) for name in found} <= STAY

@@ -19,8 +19,6 @@ OTHER_NAMES = {
     "to_ready": {"ready"},
     "to_bell": {"bell"},
     "queue_bell": {"bell"},
-    "place": {"schedule", "ready", "leases", "dead_letters"},
-    "contents": {"bodies", "dead_bodies"},
 }
 
 
@@ -86,10 +84,12 @@ def test_scripts_get_the_keys_they_name(doors: Doors, monkeypatch: pytest.Monkey
                 noun, queue = noun_of(key)
                 assert noun in OTHER_NAMES.get(key_name, {key_name}), f"{name}.lua: {key_name} is {key}"
                 assert bool(queue) == (noun in PER_QUEUE and key_name != "bell"), f"{name}.lua: {key_name} is {key}"
-            assert {noun_of(key)[0] for key in keys[len(names) :]} <= PER_QUEUE
+            # A page is of any place.
+            others = {"leases", "dead_letters"} if name == "page" else set()
+            assert {noun_of(key)[0] for key in keys[len(names) :]} <= PER_QUEUE | others
     assert set(calls) == {
         *("enqueue", "promote", "exchange", "heartbeat", "reclaim", "cancel", "reschedule"),
-        *("move", "requeue", "discard", "find", "page"),
+        *("move", "requeue", "discard", "find", "page", "snapshot", "coming", "report", "pause", "resume", "quiet"),
     }
 
 
@@ -102,4 +102,6 @@ def test_nothing_but_registries_is_left_when_all_jobs_have_ended(doors: Doors) -
     doors.operations.discard(letter.raw_id, died_us=letter.died_us)
     doors.promote()
     left = {noun_of(key)[0] for key in doors.client.keys("*")}
-    assert left <= {"queues", "workers", "exchanges", "descriptions", "wake_at", "alarm", "bell", "shards"}
+    assert left <= {
+        *("queues", "workers", "dispatchers", "exchanges", "descriptions", "wake_at", "alarm", "bell", "shards"),
+    }

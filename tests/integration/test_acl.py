@@ -16,6 +16,7 @@ from django_delayq.outcome import Settle
 from django_delayq.private_redis import PrivateRedis
 from django_delayq.store.promotion import Reclaim
 from django_delayq.store.roles import ROLES
+from django_delayq.tally import Tally, packed
 from tests.app import tasks
 from tests.doors import HOUR, SECOND, Doors, settlement
 from tests.processes import Processes
@@ -118,9 +119,9 @@ def holder(role: Doors, every: Doors) -> Any:
 def page(role: Doors, every: Doors) -> Any:
     raw_id = every.add(queue="pages")
     cursor = (every.ready("pages")[raw_id], every.client.zrange(every.keys.ready("pages"), 0, 0)[0])
-    role.inspection.page(State.READY, queue="pages", cursor=cursor)
-    role.inspection.page(State.READY, queue="pages", cursor=(1, b""))
-    return [role.inspection.page(state, queue="pages") for state in (State.SCHEDULED, State.CLAIMED, State.DEAD)]
+    role.inspection.page(State.READY, queues=["pages"], cursor=cursor)
+    role.inspection.page(State.READY, queues=["pages"], cursor=(1, b""))
+    return [role.inspection.page(state, queues=["pages"]) for state in (State.SCHEDULED, State.CLAIMED, State.DEAD)]
 
 
 def counts(role: Doors, every: Doors) -> Any:
@@ -207,6 +208,39 @@ def check_shards(role: Doors, every: Doors) -> Any:
     return True
 
 
+def survey(role: Doors, every: Doors) -> Any:
+    every.add(delay=HOUR)
+    look = role.store.survey(role.shard.index)
+    assert look.coming([0, 2 * every.clock.now_us], queues=["default"])[0]
+    return look.snapshot(tasks=["t"]).queues["default"].scheduled
+
+
+def server(role: Doors, every: Doors) -> Any:
+    return role.store.survey(role.shard.index).server().version
+
+
+def report(role: Doors, every: Doors) -> Any:
+    reports, code = role.store.reports(role.shard), bytes(8)
+    tally = Tally()
+    tally.ended("done", queue="default", task="t", lag_us=1, run_us=1)
+    for _ in range(2):
+        assert not reports.report(code, "worker", {}, packed(tally.take()))
+    reports.leave(code, {})
+    return True
+
+
+def pause(role: Doors, every: Doors) -> Any:
+    every.add()
+    assert role.operations.pause("default", by="ann")
+    return role.operations.resume("default")
+
+
+def quiet(role: Doors, every: Doors) -> Any:
+    worker, _ = claimed(every)
+    assert role.operations.quiet(worker.code, by="ann")
+    return role.operations.unquiet(worker.code)
+
+
 def audit(role: Doors, every: Doors) -> Any:
     """Mend what is wrong in each place and record, and look at the rest."""
     claimed(every)
@@ -242,27 +276,28 @@ STEPS: dict[str, Step] = {
             reclaim,
         ),
         *(exchange, heartbeat, read_queues, listen, ring, check_server, check_shards, audit),
+        *(survey, server, report, pause, quiet),
     )
 }
 _PRODUCER = "enqueue cancel reschedule find check_shards"
-_DISPATCHER = "promote read_lapsed reclaim read_queues listen check_server check_shards"
-_VIEW = "find holder page counts read_queues"
+_DISPATCHER = "report promote read_lapsed reclaim read_queues listen check_server check_shards"
+_VIEW = "find holder page counts read_queues survey server"
 OWN = {
     "producer": _PRODUCER,
     "dispatcher": _DISPATCHER,
     "worker": f"{_PRODUCER} {_DISPATCHER} exchange heartbeat ring",
     "view": _VIEW,
-    "action": f"{_VIEW} cancel reschedule move requeue discard",
+    "action": f"{_VIEW} cancel reschedule move requeue discard pause quiet",
     "check": "audit read_queues check_server",
 }
 #: Redis judges commands, not scripts: these steps of others use nothing but a role's own commands.
 BORROWED = {
     "producer": "move holder requeue discard reclaim",
-    "dispatcher": "cancel reschedule find holder counts discard",
-    "worker": "move holder counts requeue discard",
-    "view": "",
-    "action": "enqueue reclaim",
-    "check": "find holder read_lapsed",
+    "dispatcher": "cancel reschedule find holder counts discard server",
+    "worker": "move holder counts requeue discard server",
+    "view": "read_lapsed check_server",
+    "action": "enqueue reclaim read_lapsed check_server",
+    "check": "find holder read_lapsed server",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]
 

@@ -65,7 +65,7 @@ def test_an_endless_score_can_be_looked_at(score: str, client: Any, delayq_setti
     keys = inspection._shard.keys
     client.execute_command("ZADD", keys.ready("default"), score, b"i" * 14)
     assert inspection.find(b"i" * 12, member=b"i" * 14).state is State.READY
-    assert inspection.page(State.READY, queue="default").rows
+    assert inspection.page(State.READY, queues=["default"]).rows
 
 
 def test_a_worker_whose_exchange_record_was_damaged_is_answered(client: Any, redis_url: str) -> None:

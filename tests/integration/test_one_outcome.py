@@ -16,6 +16,7 @@ from django_delayq.outcome import Settle
 from django_delayq.pools.threads import ThreadPool
 from django_delayq.signals import job_dead_lettered
 from django_delayq.store.promotion import Promotion, Reclaim
+from django_delayq.tally import Tally
 from django_delayq.worker import Worker
 from tests.app import tasks
 from tests.doors import Doors, settlement
@@ -96,6 +97,7 @@ def worker(link: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
         config=store.config.worker,
         pool=ThreadPool(2),
         dispatcher=Dispatcher(shard, store.promotion(shard)),
+        tally=Tally(),
         sweep_us=3_600_000_000,
     )
     yield made

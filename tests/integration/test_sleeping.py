@@ -36,15 +36,12 @@ def sleep_afresh(client: Redis, processes: Processes) -> float:
 
 def sweep_afresh(client: Redis, processes: Processes, *, bell: str) -> float:
     """Ring a bell of an idle worker; return its exchange's moment, in seconds since the epoch."""
-    key = processes.keys("workers")
-    [(_, before)] = client.zrange(key, 0, -1, withscores=True)
+    key = processes.keys("exchanges")
+    before = client.hvals(key)
     client.rpush(bell, 1)
-
-    def seen() -> float:
-        [(_, after)] = client.zrange(key, 0, -1, withscores=True)
-        return float(after) if after != before else 0.0
-
-    return processes.until(seen, what="an exchange") / 1_000_000
+    processes.until(lambda: client.hvals(key) != before, what="an exchange")
+    [(_, seen)] = client.zrange(processes.keys("workers"), 0, -1, withscores=True)
+    return float(seen) / 1_000_000
 
 
 class Muffled:

@@ -84,7 +84,7 @@ class DrivenDispatcher(Promotion):
         # Of queues whose heads are equally old any may be the first: then there must be room for all.
         limit = self.limit if len(set(heads)) == len(heads) else 500
         promoted = super().promote(queues, limit=limit)
-        moved, trimmed, lapsed = model.promote(queues, limit)
+        moved, trimmed, lapsed = model.promote(self.code, queues, limit)
         assert (promoted.moved, promoted.trimmed) == (moved, trimmed)
         assert set(promoted.lapsed) == lapsed
         assert promoted.queue_count == len(model.queues)

@@ -138,6 +138,9 @@ class Ground(RuleBasedStateMachine):
         assert list(self.world.store.audit(self.world.shard).walk(repair=True)) == []
         self.check()
         worker, dispatcher, model = DrivenWorker(self.world), DrivenDispatcher(self.world), self.world.model
+        for queue in list(model.paused):
+            assert self.world.operations.resume(queue) == model.resume(queue)
+        self.check()
         for _ in range(2_000):
             if len(model.at(Place.DEAD)) == len(model.jobs):
                 break

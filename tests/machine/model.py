@@ -28,8 +28,11 @@ class Model:
     queues: set[str] = field(default_factory=set)
     #: Worker -> last seen; and its last exchange: number, lost leases, claimed leases.
     workers: dict[bytes, int] = field(default_factory=dict)
+    dispatchers: dict[bytes, int] = field(default_factory=dict)
     exchanges: dict[bytes, tuple[int, frozenset[bytes], list[bytes]]] = field(default_factory=dict)
     described: set[bytes] = field(default_factory=set)
+    #: Queue -> when it was paused.
+    paused: dict[str, int] = field(default_factory=dict)
     wake_at: int | None = None
     promoted_at: int = 0
     #: Queues whose bell somebody heard who has not looked since; the same for the alarm; a queue nobody heard of.
@@ -71,7 +74,7 @@ class Model:
             self._wait(job, self.now + (draft.delay_us or 0) if draft.due_us is None else draft.due_us)
         return held
 
-    def promote(self, queues: Sequence[str], limit: int) -> tuple[int, int, set[bytes]]:
+    def promote(self, dispatcher: bytes, queues: Sequence[str], limit: int) -> tuple[int, int, set[bytes]]:
         """Move what is due, drop what is old; return jobs moved, dead letters dropped, lapsed leases."""
         due = sorted((jobs for queue in queues if (jobs := self.due(queue))), key=lambda jobs: jobs[0].score)
         moved, share = 0, max(1, limit // max(1, len(due)))
@@ -83,6 +86,8 @@ class Model:
             del self.workers[worker]
             self.exchanges.pop(worker, None)
             self.described.discard(worker)
+        seen = {code: at for code, at in self.dispatchers.items() if at > self.now - HOUR_US}
+        self.dispatchers = {**seen, dispatcher: self.now}
         dead = sorted(self.at(Place.DEAD), key=lambda job: (job.score, job.raw_id))
         old = [job for job in dead if job.score <= self.now - self.dead_max_age_us]
         old = old or dead[: max(0, len(dead) - self.dead_max_count)]
@@ -181,6 +186,16 @@ class Model:
             self._end(job, "discarded")
         return job is not None
 
+    def pause(self, queue: str) -> bool:
+        """Let nobody take a queue's jobs."""
+        fresh = queue not in self.paused
+        self.paused.setdefault(queue, self.now)
+        return fresh
+
+    def resume(self, queue: str) -> bool:
+        """Let them be taken again."""
+        return self.paused.pop(queue, None) is not None
+
     def at(self, place: Place) -> list[ModelJob]:
         """Return the jobs in one place."""
         return [job for job in self.jobs.values() if job.place is place]
@@ -197,7 +212,7 @@ class Model:
 
     def _takeable(self, queues: Sequence[str], strict: bool) -> list[ModelJob]:
         order = {queue: place for place, queue in enumerate(queues)}
-        ready = [job for job in self.at(Place.READY) if job.queue in order]
+        ready = [job for job in self.at(Place.READY) if job.queue in order and job.queue not in self.paused]
         if strict:
             return sorted(ready, key=lambda job: (order[job.queue], job.score, job.member))
         return sorted(ready, key=lambda job: (job.score, order[job.queue], job.member))

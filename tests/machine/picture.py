@@ -84,6 +84,8 @@ def foretold(model: Model, keys: Keys) -> dict[str, Any]:
     if model.queues:
         told[keys("queues")] = {queue.encode() for queue in model.queues}
     told[keys("workers")] = model.workers
+    told[keys("dispatchers")] = model.dispatchers
+    told[keys("paused")] = {keys.ready(queue).encode(): at.to_bytes(8) + b"ann" for queue, at in model.paused.items()}
     told[keys("exchanges")] = {worker: number for worker, (number, _, _) in model.exchanges.items()}
     told[keys("descriptions")] = dict.fromkeys(model.described, b"driven")
     if model.wake_at is not None:

@@ -40,7 +40,7 @@ FIRST = [
         "a worker's next claim has the same token",
         (
             (EXCHANGE, "worker .. struct.pack('>I8', number)", "worker .. struct.pack('>I8', 1)"),
-            ("store/claims.py", "self._worker + exchange.number.to_bytes(8)", "self._worker + (1).to_bytes(8)"),
+            ("store/claims.py", "self.worker + exchange.number.to_bytes(8)", "self.worker + (1).to_bytes(8)"),
         ),
     ),
     PlantedBug(
@@ -85,7 +85,12 @@ MORE = [
     at("a lease's end does not wake the dispatcher", PROMOTE, "if lease[2] then wake", "if false then wake"),
     at("lapsed leases are told a microsecond late", PROMOTE, "leases, '-inf', now,", "leases, '-inf', now - 1,"),
     at("dead letters are dropped and their bodies kept", PROMOTE, "redis.call('HDEL', dead_bodies, unpack(trimmed))"),
-    at("exchanges outlive their worker", PROMOTE, "redis.call('HDEL', exchanges, unpack(gone))"),
+    at(
+        "exchanges outlive their worker",
+        PROMOTE,
+        "for _, key in ipairs({descriptions, exchanges, reports, quieted}) do",
+        "for _, key in ipairs({descriptions}) do",
+    ),
     at("reclaim is a microsecond late", RECLAIM, "tonumber(lease_end) <= now", "tonumber(lease_end) < now"),
     at("a lapsed lease is not counted", RECLAIM, "redis.call('HSET', attempts, string.sub(lease, 1, 12), record)"),
     at("reclaim forgets that it runs", RECLAIM, "redis.call('HDEL', running, string.sub(lease, 1, 12))"),

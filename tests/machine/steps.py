@@ -60,6 +60,16 @@ class Steps(Ground):
         job = self.pick_at(Place.DEAD, pick)
         self.discard_one(job.raw_id, job.score - late)
 
+    # -- people with queues
+
+    @rule(queue=st.sampled_from(QUEUES), pause=st.booleans())
+    def pause_or_resume(self, queue: str, pause: bool) -> None:
+        operations, model = self.world.operations, self.world.model
+        if pause:
+            assert operations.pause(queue, by="ann") == model.pause(queue)
+        else:
+            assert operations.resume(queue) == model.resume(queue)
+
     # -- workers
 
     @rule(

@@ -11,7 +11,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "a job is acknowledged before it runs",
         WORKER,
         "                self._pool.submit(claim, self)\n",
-        "                self._ended.append((claim, Outcome(ending=Ending.SUCCEEDED)))\n"
+        "                self._ended.add(claim, Outcome(ending=Ending.SUCCEEDED))\n"
         "                self._pool.submit(claim, self)\n",
     ): (KILLS,),
     at(

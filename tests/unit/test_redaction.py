@@ -126,7 +126,7 @@ def test_no_repr_shows_arguments_or_bodies() -> None:
         Settlement(claim=claim, decision=Decision(settle=Settle.RETRY), attempts=NO_ATTEMPTS),
         DeadLetter(raw_id=job.raw_id, died_us=1, job=job, **facts),
         Found(raw_id=job.raw_id, state=State.DEAD, moment_us=1, job=job, **facts),
-        Row(member=job.member, score=1, job=job, task="t", queue="q", attempts=NO_ATTEMPTS),
+        Row(member=job.member, shard=0, state=State.READY, score=1, stored=draft.body, size=1, attempts=NO_ATTEMPTS),
         JobHandle(raw_id=job.raw_id, shard=0, draft=draft),
     ]
     for value in values:

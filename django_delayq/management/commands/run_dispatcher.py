@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.management.starting import open_store, run_services, say, show_log
+from django_delayq.presence import Presence
 from django_delayq.service import Service
 
 
@@ -30,14 +32,15 @@ class Command(BaseCommand):
         """Run."""
         show_log(options["verbosity"])
         config, store = open_store(force_shards=options["force_shards"])
-        services = [
-            Service(Dispatcher(shard, store.promotion(shard)), name=f"Dispatcher of {shard.place}")
-            for shard in store.shards
-        ]
+        dispatchers = {shard: Dispatcher(shard, store.promotion(shard)) for shard in store.shards}
+        services = [Service(part, name=f"Dispatcher of {shard.place}") for shard, part in dispatchers.items()]
         if options["until_stdin_closes"]:
             threading.Thread(target=_stop_at_end_of_input, args=(services,), daemon=True).start()
         sentence = f"Dispatcher {os.getpid()} serves {config.redis.place}, prefix {config.prefix!r}."
-        run_services(services, ready=partial(say, self, sentence, options))
+        with ExitStack() as presences:
+            for shard, dispatcher in dispatchers.items():
+                presences.enter_context(Presence(store.reports(shard), dispatcher))
+            run_services(services, ready=partial(say, self, sentence, options))
 
 
 def _stop_at_end_of_input(services: list[Service]) -> None:

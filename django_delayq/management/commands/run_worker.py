@@ -1,6 +1,7 @@
 """manage.py run_worker: run jobs that are ready."""
 
 import os
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,8 +14,10 @@ from django_delayq.dispatcher import Dispatcher
 from django_delayq.management.dispatcher_child import DispatcherChild
 from django_delayq.management.starting import end_process, open_store, read_settings, run_services, say, show_log
 from django_delayq.pools.threads import ThreadPool
+from django_delayq.presence import Presence
 from django_delayq.service import Service
 from django_delayq.store.store import Store
+from django_delayq.tally import Tally
 from django_delayq.worker import Worker
 
 
@@ -55,20 +58,24 @@ class Command(BaseCommand):
     ) -> bool:
         """Run one worker a shard to their ends; true where that has to be done again."""
         services: list[Service] = []
+        presences = ExitStack()
         ended = pool.ended
         for shard in store.shards:
+            tally = Tally()
             worker = Worker(
                 shard=shard,
                 door=lambda code, shard=shard: store.claims(shard, worker=code),  # type: ignore[misc]
                 config=chosen,
                 pool=pool,
-                dispatcher=Dispatcher(shard, store.promotion(shard)),
+                dispatcher=Dispatcher(shard, store.promotion(shard), tally=tally),
+                tally=tally,
                 sweep_us=config.dispatcher.sweep_us,
                 drain=options["drain"],
             )
             # A slot that one shard's job leaves is the next shard's chance: every part is woken.
             worker.wake = partial(_wake_all, services)
             services.append(Service(worker, name=f"Worker of {shard.place}"))
+            presences.enter_context(Presence(store.reports(shard), worker))
         if options["reload"]:
             _stop_before_reload(services)
         sentence = (
@@ -76,11 +83,12 @@ class Command(BaseCommand):
             f"prefix {config.prefix!r}, {chosen.concurrency} at once."
         )
         child = DispatcherChild() if options["with_dispatcher"] else None
-        try:
-            run_services(services, ready=partial(say, self, sentence, options))
-        finally:
-            if child:
-                child.stop()
+        with presences:
+            try:
+                run_services(services, ready=partial(say, self, sentence, options))
+            finally:
+                if child:
+                    child.stop()
         # A drained shard's worker has ended when another shard's job enqueues into it: drained is a pass without jobs.
         return bool(options["drain"]) and pool.ended > ended and not any(service.stopped for service in services)
 

@@ -8,11 +8,11 @@
 --   body, attempts record (false = none).
 -- Errors: STALEEXCHANGE (a later one was carried out). An equal number gets the recorded answer and what is still held.
 -- Cost: O(k log n), and O(1) a served queue.
-local leases, running, exchanges, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, workers, descriptions, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local leases, running, exchanges, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, workers, descriptions, paused, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local now, worker, number, want, lease_us = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local strict, served, description, acknowledged = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8], ARGV[9]
 
-local FIXED, OVERDUE = 14, 1000000
+local FIXED, OVERDUE = 15, 1000000
 local token = worker .. struct.pack('>I8', number)
 
 local last = redis.call('HGET', exchanges, worker)
@@ -53,6 +53,7 @@ end
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
 redis.call('HLEN', running); redis.call('HLEN', bodies); redis.call('HLEN', attempts)
 redis.call('ZCARD', workers)
+local pauses = redis.call('HLEN', paused) > 0
 if description ~= '' then redis.call('HLEN', descriptions) end
 if tonumber(ARGV[10]) > 0 then
   redis.call('HLEN', dead_bodies)
@@ -122,7 +123,9 @@ end
 -- The best of each queue first: the k-th best queue can give at most want + 2 - k of the want + 1 best jobs.
 local found, sources, left = {}, {}, {}
 for queue = 1, want > 0 and served or 0 do
-  local head = lowest(KEYS[FIXED + 2 * queue - 1], 0)
+  local ready = KEYS[FIXED + 2 * queue - 1]
+  -- Of a paused one not even a bell is rung: its work would keep the worker awake.
+  local head = pauses and redis.call('HEXISTS', paused, ready) == 1 and {} or lowest(ready, 0)
   if head[1] then sources[#sources + 1] = {queue = queue, rank = tonumber(head[2])} end
 end
 if #sources > 1 and not strict then

@@ -2,17 +2,21 @@
 -- KEYS: the named ones; schedule and ready are those of the queue the caller believes the job to be in.
 -- ARGV: now, id, member as the caller knows it ('' = unknown).
 -- Returns: state (scheduled, ready, claimed, dead, gone; elsewhere = it waits, but not there: ask again with what its body
---   says), its score, its body or dead letter (false = none), its attempts record, its record in `running`.
+--   says), its score (lease end of a claimed one whose member is known), its body or dead letter (false = none), its
+--   attempts record, its record in `running`, its worker's name.
 -- Cost: O(1).
-local schedule, ready, bodies, attempts, running, dead_letters, dead_bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local schedule, ready, bodies, attempts, leases, running, descriptions, dead_letters, dead_bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local now, id, member = now_us(ARGV[1]), ARGV[2], ARGV[3]
 
 local died = redis.call('ZSCORE', dead_letters, id)
-if died then return {'dead', died, redis.call('HGET', dead_bodies, id), false, false} end
+if died then return {'dead', died, redis.call('HGET', dead_bodies, id), false, false, false} end
 local body, record = redis.call('HGET', bodies, id), redis.call('HGET', attempts, id)
 local run = redis.call('HGET', running, id)
-if run then return {'claimed', 0, body, record, run} end
+if run then
+  local lease_end = redis.call('ZSCORE', leases, member .. string.sub(run, 1, 16))
+  return {'claimed', lease_end or 0, body, record, run, redis.call('HGET', descriptions, string.sub(run, 1, 8))}
+end
 local due, rank = redis.call('ZSCORE', schedule, member), redis.call('ZSCORE', ready, member)
-if due then return {'scheduled', due, body, record, false} end
-if rank then return {'ready', rank, body, record, false} end
-return {body and 'elsewhere' or 'gone', 0, body, record, false}
+if due then return {'scheduled', due, body, record, false, false} end
+if rank then return {'ready', rank, body, record, false, false} end
+return {body and 'elsewhere' or 'gone', 0, body, record, false, false}

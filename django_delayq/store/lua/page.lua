@@ -1,36 +1,109 @@
--- Page: rows of one place from a cursor on, by rank. Reads only.
--- KEYS: the named ones: `place` is a schedule, a ready, leases or dead_letters; `contents` its bodies or dead_bodies.
--- ARGV: now, cursor's score ('' = from the start; for before: from the end), cursor's member ('' = none), rows (≤ 250),
---   1 = the rows before the cursor, bytes of a body to return.
--- Returns: rank of the first row, rows in the place, then per row: member, score, contents, attempts record.
+-- Page: rows of one place, or of several merged, from a cursor on, lowest score first, ties by member. Reads only.
+-- KEYS: the named ones, then the places: schedules or readies of queues, or leases, or dead_letters.
+-- ARGV: now, cursor's score ('' = from the start; for before: from the end), cursor's member ('' = none), rows (≤ 2,000),
+--   1 = the rows before the cursor, bytes of a body to return, bytes of bodies in all after which the page ends early,
+--   lowest score to look at ('' = any), first score not to.
+-- Returns: rank of the first row within those scores, rows within them, 1 = it ended with rows left, then per row: member,
+--   number of its place, score, body or dead letter, bytes of that, attempts record, record in running, worker's name.
 --   Contents are cut behind their records, so a cut body still tells its queue and task.
--- Cost: O(log n + rows).
-local place, contents, attempts, dead_letters = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local now, score, member, count, before, preview = now_us(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1', tonumber(ARGV[6])
+-- Cost: O(places x (log n + rows)).
+local bodies, dead_bodies, attempts, running, descriptions, leases, dead_letters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local now, score, member, count, before = now_us(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
+local preview, budget, from, to = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8], ARGV[9]
 
-local total = redis.call('ZCARD', place)
-local start = before and total or 0
-if score ~= '' then
+local FIXED = 7
+local step, chunk = before and -1 or 1, math.max(16, math.ceil(2 * count / math.max(1, #KEYS - FIXED)))
+
+-- Not Lua's `<`: that follows the server's locale, Redis compares bytes.
+local function is_less(a, b)
+  for i = 1, math.min(#a, #b) do
+    local x, y = string.byte(a, i), string.byte(b, i)
+    if x ~= y then return x < y end
+  end
+  return #a < #b
+end
+
+-- Rows of a place in front of the cursor; where the cursor's own row is elsewhere or gone, its place among ties.
+local function rows_before(place)
   local found = member ~= '' and redis.call('ZSCORE', place, member)
-  if found and tonumber(found) == tonumber(score) then
-    start = redis.call('ZRANK', place, member) + (before and 0 or 1)
+  if found and tonumber(found) == tonumber(score) then return redis.call('ZRANK', place, member), true end
+  local low, high = redis.call('ZCOUNT', place, '-inf', '(' .. score), redis.call('ZCOUNT', place, '-inf', score)
+  if member == '' then high = low end
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if is_less(redis.call('ZRANGE', place, middle, middle)[1], member) then low = middle + 1 else high = middle end
+  end
+  return low, false
+end
+
+local rank, total, sources = 0, 0, {}
+for number = 1, #KEYS - FIXED do
+  local place = KEYS[FIXED + number]
+  local low = from == '' and 0 or redis.call('ZCOUNT', place, '-inf', '(' .. from)
+  local high = to == '' and redis.call('ZCARD', place) or redis.call('ZCOUNT', place, '-inf', '(' .. to)
+  local at = before and high - 1 or low
+  if score ~= '' then
+    local passed, here = rows_before(place)
+    if before then at = math.min(high, passed) - 1 else at = math.max(low, passed + (here and 1 or 0)) end
+  end
+  total = total + math.max(0, high - low)
+  rank = rank + math.max(0, (before and at + 1 or at) - low)
+  sources[number] = {place = place, number = number, at = at, last = before and low or high - 1, buffer = {}, next = 1}
+end
+
+-- The next row of a place: (member, score) or nothing; read a chunk at a time.
+local function head(source)
+  if source.next > #source.buffer then
+    if (source.last - source.at) * step < 0 then return nil end
+    local stop = source.at + step * (chunk - 1)
+    if (source.last - stop) * step < 0 then stop = source.last end
+    local found = redis.call('ZRANGE', source.place, math.min(source.at, stop), math.max(source.at, stop), 'WITHSCORES')
+    source.buffer, source.next, source.at = {}, 1, stop + step
+    for i = 1, #found, 2 do
+      local entry = {member = found[i], score = found[i + 1], value = tonumber(found[i + 1]), number = source.number}
+      table.insert(source.buffer, before and 1 or #source.buffer + 1, entry)
+    end
+  end
+  return source.buffer[source.next]
+end
+
+local reply, rows, spent, ended = {0, total, 0}, {}, 0, false
+while not ended and #rows < count and spent < budget do
+  local best, of
+  for _, source in ipairs(sources) do
+    local entry = head(source)
+    if entry then
+      local less = best and (entry.value < best.value or (entry.value == best.value and is_less(entry.member, best.member)))
+      if not best or less ~= before then best, of = entry, source end
+    end
+  end
+  if best then
+    of.next = of.next + 1
+    local id, dead = string.sub(best.member, 1, 12), of.place == dead_letters
+    local stored, cut = redis.call('HGET', dead and dead_bodies or bodies, id), preview
+    if stored and dead and #stored > 22 then
+      local record_size, extra_size = struct.unpack('>I4I4', stored)
+      cut = cut + 22 + record_size + extra_size
+    end
+    best.stored, best.size = stored and string.sub(stored, 1, cut), stored and #stored or 0
+    best.record = redis.call('HGET', attempts, id)
+    if of.place == leases then
+      best.run = redis.call('HGET', running, id)
+      best.worker = redis.call('HGET', descriptions, string.sub(best.member, 15, 22))
+    end
+    spent = spent + (best.stored and #best.stored or 0) + 1
+    rows[#rows + 1] = best
   else
-    start = redis.call('ZCOUNT', place, '-inf', '(' .. score)
+    ended = true
   end
 end
-local stop = start + count - 1
-if before then start, stop = math.max(0, start - count), start - 1 end
-local reply, rows = {start, total}, {}
-if stop >= start then rows = redis.call('ZRANGE', place, start, stop, 'WITHSCORES') end
-for i = 1, #rows, 2 do
-  local id = string.sub(rows[i], 1, 12)
-  local stored, cut = redis.call('HGET', contents, id), preview
-  if stored and place == dead_letters and #stored > 22 then
-    local record_size, extra_size = struct.unpack('>I4I4', stored)
-    cut = cut + 22 + record_size + extra_size
-  end
-  local last = #reply
-  reply[last + 1], reply[last + 2], reply[last + 3] = rows[i], rows[i + 1], stored and string.sub(stored, 1, cut)
-  reply[last + 4] = redis.call('HGET', attempts, id)
+local more = false
+for _, source in ipairs(sources) do more = more or head(source) ~= nil end
+
+reply[1], reply[3] = before and rank - #rows or rank, more and 1 or 0
+for i = before and #rows or 1, before and 1 or #rows, step do
+  local row, last = rows[i], #reply
+  reply[last + 1], reply[last + 2], reply[last + 3], reply[last + 4] = row.member, row.number, row.score, row.stored
+  reply[last + 5], reply[last + 6], reply[last + 7], reply[last + 8] = row.size, row.record, row.run or false, row.worker or false
 end
 return reply

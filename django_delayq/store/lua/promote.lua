@@ -1,19 +1,20 @@
 -- Promote: due jobs move from `schedule` to `ready`, the queue with the oldest first; trims; says when to come again.
 -- KEYS: the named ones, then schedule, ready and bell of each queue the caller knows.
--- ARGV: now, most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs) and number of dead letters to keep.
+-- ARGV: now, the dispatcher's code (8 bytes), most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs) and number of dead letters to keep.
 -- Returns: µs until the next thing to do, jobs moved, µs the oldest of them was late, number of queues there are,
---   1 = nobody promoted before on this server, dead letters trimmed, then the leases (30 bytes each, ≤ 500) whose end has
+--   1 = this dispatcher never promoted on this server, dead letters trimmed, then the leases (30 bytes each, ≤ 500) whose end has
 --   passed, for the caller to judge.
 -- Cost: O(k log n), and O(1) a queue.
-local leases, queues, wake_at, workers, descriptions, exchanges, dead_letters, dead_bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local now, limit, head_start, sweep = now_us(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local dead_age, dead_count = tonumber(ARGV[5]), tonumber(ARGV[6])
+local leases, queues, wake_at, workers, dispatchers, descriptions, exchanges, reports, quieted, dead_letters, dead_bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local now, code, limit, head_start, sweep = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local dead_age, dead_count = tonumber(ARGV[6]), tonumber(ARGV[7])
 
-local FIXED, BITE, WORKER_KEPT = 8, 50, 3600000000
+local FIXED, BITE, PROCESS_KEPT = 11, 50, 3600000000
 
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
 redis.call('ZCARD', workers); redis.call('ZCARD', dead_letters)
-redis.call('HLEN', descriptions); redis.call('HLEN', exchanges); redis.call('HLEN', dead_bodies)
+for _, key in ipairs({descriptions, exchanges, reports, quieted, dead_bodies}) do redis.call('HLEN', key) end
+local known = redis.call('ZSCORE', dispatchers, code)
 local queue_count = redis.call('SCARD', queues)
 
 -- A write that frees comes first: with its memory full, Redis refuses a script whose first write grows.
@@ -46,12 +47,14 @@ for _, queue in ipairs(due) do
   moved = moved + #members
 end
 
-local gone = redis.call('ZRANGE', workers, '-inf', now - WORKER_KEPT, 'BYSCORE', 'LIMIT', 0, BITE)
-if #gone > 0 then
-  redis.call('ZREM', workers, unpack(gone))
-  redis.call('HDEL', exchanges, unpack(gone))
-  redis.call('HDEL', descriptions, unpack(gone))
+for _, processes in ipairs({workers, dispatchers}) do
+  local gone = redis.call('ZRANGE', processes, '-inf', now - PROCESS_KEPT, 'BYSCORE', 'LIMIT', 0, BITE)
+  if #gone > 0 then
+    redis.call('ZREM', processes, unpack(gone))
+    for _, key in ipairs({descriptions, exchanges, reports, quieted}) do redis.call('HDEL', key, unpack(gone)) end
+  end
 end
+redis.call('ZADD', dispatchers, now, code)
 local trimmed = redis.call('ZRANGE', dead_letters, '-inf', now - dead_age, 'BYSCORE', 'LIMIT', 0, BITE)
 local over = redis.call('ZCARD', dead_letters) - dead_count
 if #trimmed == 0 and over > 0 then trimmed = redis.call('ZRANGE', dead_letters, 0, math.min(over, BITE) - 1) end
@@ -70,6 +73,5 @@ end
 local lease = redis.call('ZRANGE', leases, #lapsed, #lapsed, 'WITHSCORES')
 if lease[2] then wake = math.min(wake, tonumber(lease[2])) end
 wake = math.max(wake, now)
-local first = redis.call('EXISTS', wake_at) == 0
 redis.call('SET', wake_at, wake)
-return {wake - now, moved, late, queue_count, first and 1 or 0, #trimmed, unpack(lapsed)}
+return {wake - now, moved, late, queue_count, known and 0 or 1, #trimmed, unpack(lapsed)}

@@ -1,10 +1,12 @@
 -- Requeue: a dead letter becomes a waiting job again, under its id, its attempts counted anew, its history kept.
 -- KEYS: the named ones; schedule, ready and its bell are those of the queue the caller read in the job's body.
--- ARGV: now, id, time of death the caller saw (µs), delay (µs), head start (ms), name of the queue.
--- Returns: REQUEUED and its due time (µs); GONE (not dead since then) or HELD (its key is another job's now) and 0.
+-- ARGV: now, id, time of death the caller saw (µs), delay (µs), head start (ms), name of the queue, then '' thrice, or
+--   the body the caller read, and the member and body to come in its place.
+-- Returns: REQUEUED and its due time (µs); GONE (not dead since then, or not with that body) or HELD (its key is another job's now) and 0.
 -- Cost: O(log n).
 local dead_letters, dead_bodies, bodies, attempts, extras, holders, queues, bell, schedule, ready, queue_bell, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 local now, id, died, delay, head_start, queue = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+local seen, new_member, new_body = ARGV[7], ARGV[8], ARGV[9]
 
 local score, stored = redis.call('ZSCORE', dead_letters, id), redis.call('HGET', dead_bodies, id)
 if not score or tonumber(score) ~= died or not stored or redis.call('HEXISTS', bodies, id) == 1 then return {'GONE', 0} end
@@ -12,6 +14,11 @@ local record_size, extra_size = struct.unpack('>I4I4', stored)
 local member, record = string.sub(stored, 9, 22), string.sub(stored, 23, 22 + record_size)
 local extra = string.sub(stored, 23 + record_size, 22 + record_size + extra_size)
 local digest = string.sub(extra, 2, 17)
+local body = string.sub(stored, 23 + record_size + extra_size)
+if seen ~= '' then
+  if body ~= seen then return {'GONE', 0} end
+  member, body = new_member, new_body
+end
 if has(member, NOTED) and redis.call('HEXISTS', holders, digest) == 1 then return {'HELD', 0} end
 
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
@@ -21,7 +28,7 @@ redis.call('GET', wake_at)
 redis.call('SCARD', queues)
 redis.call('ZREM', dead_letters, id)
 redis.call('HDEL', dead_bodies, id)
-redis.call('HSET', bodies, id, string.sub(stored, 23 + record_size + extra_size))
+redis.call('HSET', bodies, id, body)
 if record_size > 3 then redis.call('HSET', attempts, id, '\0\0\0' .. string.sub(record, 4)) end
 if has(member, NOTED) then
   redis.call('HSET', extras, id, extra)

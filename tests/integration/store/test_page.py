@@ -1,6 +1,7 @@
 """Page: rows of one place from a cursor on, with ties, rows that vanished, and jumps."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ def walk(doors: Doors, state: State = State.SCHEDULED, *, count: int, before: bo
     """Follow the cursor from the first page to the last, or back from the last one."""
     cursor = None
     for _ in range(50):
-        page = doors.inspection.page(state, queue="default", cursor=cursor, before=before, count=count)
+        page = doors.inspection.page(state, queues=["default"], cursor=cursor, before=before, count=count)
         if not page.rows:
             return
         yield page
@@ -56,7 +57,7 @@ def test_row_tells_the_job_its_due_time_and_its_attempts(doors: Doors) -> None:
     raw_id = doors.add("argument")
     worker = doors.worker()
     worker.settle(worker.take().claims[0], Settle.RETRY, delay=HOUR, error="no luck")
-    (row,) = doors.inspection.page(State.SCHEDULED, queue="default").rows
+    (row,) = doors.inspection.page(State.SCHEDULED, queues=["default"]).rows
     assert (row.member[:12], row.score, row.queue) == (raw_id, START + HOUR, "default")
     assert row.task == "tests.app.tasks.noop"
     assert row.job is not None
@@ -64,60 +65,60 @@ def test_row_tells_the_job_its_due_time_and_its_attempts(doors: Doors) -> None:
 
 
 def test_jump_to_a_time_starts_at_the_first_row_not_before_it(doors: Doors, tied: list[bytes]) -> None:
-    at_ties = doors.inspection.page(State.SCHEDULED, queue="default", cursor=(START + 10 * SECOND, b""), count=3)
+    at_ties = doors.inspection.page(State.SCHEDULED, queues=["default"], cursor=(START + 10 * SECOND, b""), count=3)
     assert (seen(at_ties), at_ties.rank) == (tied[5:8], 5)
-    between = doors.inspection.page(State.SCHEDULED, queue="default", cursor=(START + 10 * SECOND + 1, b""), count=3)
+    between = doors.inspection.page(State.SCHEDULED, queues=["default"], cursor=(START + 10 * SECOND + 1, b""), count=3)
     assert (seen(between), between.rank) == (tied[15:18], 15)
-    after_all = doors.inspection.page(State.SCHEDULED, queue="default", cursor=(START + HOUR, b""))
+    after_all = doors.inspection.page(State.SCHEDULED, queues=["default"], cursor=(START + HOUR, b""))
     assert (seen(after_all), after_all.rank) == ([], 20)
 
 
 def test_jump_back_ends_before_the_time(doors: Doors, tied: list[bytes]) -> None:
     page = doors.inspection.page(
-        State.SCHEDULED, queue="default", cursor=(START + 10 * SECOND, b""), before=True, count=3
+        State.SCHEDULED, queues=["default"], cursor=(START + 10 * SECOND, b""), before=True, count=3
     )
     assert (seen(page), page.rank) == (tied[2:5], 2)
 
 
 def test_cursor_survives_that_its_row_vanished(doors: Doors, tied: list[bytes]) -> None:
-    first = doors.inspection.page(State.SCHEDULED, queue="default", count=3)
+    first = doors.inspection.page(State.SCHEDULED, queues=["default"], count=3)
     cursor = (first.rows[-1].score, first.rows[-1].member)
     doors.operations.cancel(tied[2])
-    after = doors.inspection.page(State.SCHEDULED, queue="default", cursor=cursor, count=3)
+    after = doors.inspection.page(State.SCHEDULED, queues=["default"], cursor=cursor, count=3)
     assert (seen(after), after.rank) == (tied[3:6], 2)
-    before = doors.inspection.page(State.SCHEDULED, queue="default", cursor=cursor, before=True)
+    before = doors.inspection.page(State.SCHEDULED, queues=["default"], cursor=cursor, before=True)
     assert seen(before) == tied[:2]
 
 
 def test_rows_that_vanish_before_the_cursor_do_not_shift_it(doors: Doors, tied: list[bytes]) -> None:
-    first = doors.inspection.page(State.SCHEDULED, queue="default", count=8)
+    first = doors.inspection.page(State.SCHEDULED, queues=["default"], count=8)
     for raw_id in tied[:4]:
         doors.operations.cancel(raw_id)
     cursor = (first.rows[-1].score, first.rows[-1].member)
-    after = doors.inspection.page(State.SCHEDULED, queue="default", cursor=cursor, count=3)
+    after = doors.inspection.page(State.SCHEDULED, queues=["default"], cursor=cursor, count=3)
     assert (seen(after), after.rank) == (tied[8:11], 4)
 
 
 def test_vanished_row_among_ties_never_skips_one_ahead(doors: Doors, tied: list[bytes]) -> None:
-    first = doors.inspection.page(State.SCHEDULED, queue="default", count=8)
+    first = doors.inspection.page(State.SCHEDULED, queues=["default"], count=8)
     doors.operations.cancel(tied[7])
     cursor = (first.rows[-1].score, first.rows[-1].member)
-    after = doors.inspection.page(State.SCHEDULED, queue="default", cursor=cursor, count=50)
+    after = doors.inspection.page(State.SCHEDULED, queues=["default"], cursor=cursor, count=50)
     assert [raw_id for raw_id in tied[8:] if raw_id not in seen(after)] == []
 
 
 def test_row_that_got_another_time_is_no_cursor_any_more(doors: Doors, tied: list[bytes]) -> None:
-    first = doors.inspection.page(State.SCHEDULED, queue="default", count=3)
+    first = doors.inspection.page(State.SCHEDULED, queues=["default"], count=3)
     doors.operations.reschedule(tied[2], delay_us=HOUR)
     cursor = (first.rows[-1].score, first.rows[-1].member)
-    after = doors.inspection.page(State.SCHEDULED, queue="default", cursor=cursor, count=3)
+    after = doors.inspection.page(State.SCHEDULED, queues=["default"], cursor=cursor, count=3)
     assert seen(after) == tied[3:6]
 
 
 def test_rows_are_at_most_250_and_at_least_one(doors: Doors) -> None:
     doors.enqueue(*[doors.draft(number, delay=HOUR) for number in range(300)])
     for count, rows in ((10_000, 250), (0, 1), (-5, 1)):
-        assert len(doors.inspection.page(State.SCHEDULED, queue="default", count=count).rows) == rows
+        assert len(doors.inspection.page(State.SCHEDULED, queues=["default"], count=count).rows) == rows
 
 
 def test_ready_jobs_are_shown_in_the_order_they_will_be_taken(doors: Doors) -> None:
@@ -156,7 +157,7 @@ def test_row_with_a_large_body_tells_its_task_and_queue(doors: Doors, dead: bool
     raw_id = doors.add(LARGE_TEXT, queue="mail", key="k")
     if dead:
         doors.kill(raw_id, queue="mail")
-    (row,) = doors.inspection.page(State.DEAD if dead else State.READY, queue="mail").rows
+    (row,) = doors.inspection.page(State.DEAD if dead else State.READY, queues=["mail"]).rows
     assert (row.job, row.task, row.queue) == (None, "tests.app.tasks.noop", "mail")
 
 
@@ -166,14 +167,14 @@ def test_row_with_a_damaged_body_is_shown(doors: Doors, body: bytes | None) -> N
     doors.client.hdel(doors.keys("bodies"), raw_id)
     if body is not None:
         doors.client.hset(doors.keys("bodies"), raw_id, body)
-    (row,) = doors.inspection.page(State.READY, queue="default").rows
+    (row,) = doors.inspection.page(State.READY, queues=["default"]).rows
     assert (row.member[:12], row.job, row.queue) == (raw_id, None, "")
 
 
 def test_empty_place_has_an_empty_page(doors: Doors) -> None:
     for state in (State.SCHEDULED, State.READY, State.CLAIMED, State.DEAD):
         for before in (False, True):
-            page = doors.inspection.page(state, queue="nobody", before=before)
+            page = doors.inspection.page(state, queues=["nobody"], before=before)
             assert (page.rows, page.total, page.rank) == ([], 0, 0)
 
 
@@ -186,7 +187,7 @@ def test_looking_changes_nothing(doors: Doors, tied: list[bytes]) -> None:
 def test_full_memory_does_not_stop_pages(own_doors: Doors) -> None:
     raw_id = own_doors.add()
     own_doors.fill_memory()
-    assert seen(own_doors.inspection.page(State.READY, queue="default")) == [raw_id]
+    assert seen(own_doors.inspection.page(State.READY, queues=["default"])) == [raw_id]
 
 
 def test_flushed_scripts_are_loaded_again(doors: Doors, tied: list[bytes]) -> None:
@@ -194,3 +195,116 @@ def test_flushed_scripts_are_loaded_again(doors: Doors, tied: list[bytes]) -> No
     next(pages)
     doors.client.script_flush()
     assert seen(next(pages)) == tied[10:]
+
+
+def test_several_queues_are_one_list_in_order_of_score_then_member(doors: Doors) -> None:
+    drafts = [doors.draft(queue=f"q{number % 3}", delay=(number // 4) * SECOND + 1) for number in range(40)]
+    doors.enqueue(*drafts)
+    expected = [draft.job.raw_id for draft in drafts]
+    queues = ["q0", "q1", "q2"]
+    for count in (1, 3, 7, 250):
+        cursor, seen_ids, ranks = None, [], []
+        for _ in range(50):
+            page = doors.inspection.page(State.SCHEDULED, queues=queues, cursor=cursor, count=count)
+            seen_ids += seen(page)
+            ranks.append(page.rank)
+            cursor = page.end
+            if cursor is None:
+                break
+        assert seen_ids == expected
+        assert ranks == list(range(0, 40, count))
+        cursor, seen_ids = None, []
+        for _ in range(50):
+            page = doors.inspection.page(State.SCHEDULED, queues=queues, cursor=cursor, before=True, count=count)
+            seen_ids = seen(page) + seen_ids
+            assert page.rank == 40 - len(seen_ids)
+            cursor = page.end
+            if cursor is None:
+                break
+        assert seen_ids == expected
+
+
+def test_a_cursor_whose_row_vanished_among_ties_skips_and_repeats_nothing(doors: Doors) -> None:
+    drafts = [doors.draft(queue=f"q{number % 2}", delay=SECOND) for number in range(30)]
+    doors.enqueue(*drafts)
+    expected, queues = [draft.job.raw_id for draft in drafts], ["q0", "q1"]
+    first = doors.inspection.page(State.SCHEDULED, queues=queues, count=10)
+    assert seen(first) == expected[:10]
+    assert doors.operations.cancel(expected[9])
+    after = doors.inspection.page(State.SCHEDULED, queues=queues, cursor=first.end, count=50)
+    assert (seen(after), after.rank, after.total) == (expected[10:], 9, 29)
+    before = doors.inspection.page(State.SCHEDULED, queues=queues, cursor=first.end, before=True, count=50)
+    assert seen(before) == expected[:9]
+
+
+def test_bounds_of_time_move_the_start_and_the_stop(doors: Doors, tied: list[bytes]) -> None:
+    def page(**options: Any) -> Page:
+        return doors.inspection.page(State.SCHEDULED, queues=["default"], **options)
+
+    inside = page(from_us=START + 3 * SECOND, to_us=START + 10 * SECOND)
+    assert (seen(inside), inside.rank, inside.total, inside.end) == (tied[2:5], 0, 3, None)
+    first = page(from_us=START + 3 * SECOND, to_us=START + 10 * SECOND, count=2)
+    rest = page(from_us=START + 3 * SECOND, to_us=START + 10 * SECOND, count=2, cursor=first.end)
+    assert (seen(rest), rest.rank, rest.end) == (tied[4:5], 2, None)
+    last = page(from_us=START + 3 * SECOND, to_us=START + 10 * SECOND, count=2, before=True)
+    assert (seen(last), last.rank) == (tied[3:5], 1)
+    outside = page(from_us=START + 3 * SECOND, cursor=(START, b""), count=1)
+    assert (seen(outside), outside.rank) == (tied[2:3], 0)
+    assert seen(page(from_us=START + HOUR)) == []
+
+
+def test_rows_that_match_are_looked_for_within_a_budget_that_is_told(doors: Doors) -> None:
+    drafts = [doors.draft(number, queue="many", delay=number * SECOND + 1) for number in range(2_300)]
+    for at in range(0, len(drafts), 500):
+        doors.enqueue(*drafts[at : at + 500])
+    ids_of = {draft.job.raw_id: number for number, draft in enumerate(drafts)}
+
+    def page(match: Any, **options: Any) -> Page:
+        return doors.inspection.page(State.SCHEDULED, queues=["many"], match=match, **options)
+
+    few = page(lambda row: ids_of[row.raw_id] % 10 == 9, count=3)
+    assert ([ids_of[raw_id] for raw_id in seen(few)], few.scanned, few.total) == ([9, 19, 29], 30, 2_300)
+    more = page(lambda row: ids_of[row.raw_id] % 10 == 9, count=3, cursor=few.end)
+    assert ([ids_of[raw_id] for raw_id in seen(more)], more.rank) == ([39, 49, 59], 30)
+    back = page(lambda row: ids_of[row.raw_id] % 10 == 9, count=2, before=True)
+    assert ([ids_of[raw_id] for raw_id in seen(back)], back.scanned) == ([2289, 2299], 11)
+    scanned, cursor = 0, None
+    for _ in range(100):
+        none = page(lambda row: False, cursor=cursor)
+        assert none.rows == []
+        assert 0 < none.scanned <= 2_000
+        scanned, cursor = scanned + none.scanned, none.end
+        if cursor is None:
+            break
+    assert scanned == 2_300
+
+
+def test_large_bodies_end_a_page_early_and_lose_no_row(doors: Doors) -> None:
+    drafts = [doors.draft(LARGE_TEXT, queue="large", delay=number * SECOND + 1) for number in range(70)]
+    for draft in drafts:
+        doors.enqueue(draft)
+    cursor, found = None, []
+    for _ in range(20):
+        page = doors.inspection.page(State.SCHEDULED, queues=["large"], cursor=cursor, count=100)
+        assert len(page.rows) < 70
+        found += seen(page)
+        cursor = page.end
+        if cursor is None:
+            break
+    assert found == [draft.job.raw_id for draft in drafts]
+    assert all(row.is_cut and row.job is None and "too long" in row.fault and row.queue == "large" for row in page.rows)
+
+
+def test_a_running_row_tells_its_worker_its_start_and_when_it_was_due(doors: Doors) -> None:
+    doors.add(delay=SECOND)
+    doors.clock.turn(2 * SECOND)
+    doors.promote()
+    doors.worker().take(1, description="web1:4411")
+    (row,) = doors.inspection.page(State.CLAIMED).rows
+    assert (row.worker, row.running.claimed_us, row.score) == (
+        *("web1:4411", doors.clock.now_us, doors.clock.now_us + doors.config.worker.lease_us),
+    )
+    assert row.due_us == (START + SECOND) // 1_000 * 1_000
+    found = doors.inspection.find(row.raw_id, closely=True)
+    assert (found.worker, found.lease_end_us) == ("web1:4411", row.score)
+    assert doors.inspection.find(row.raw_id).lease_end_us is None

@@ -1,10 +1,15 @@
 """Requeue: a dead letter waits again, as itself."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from django_delayq.exceptions import KeyHeld
+from django_delayq.exceptions import KeyHeld, PayloadTooLarge
+from django_delayq.job import Flag, Job
 from django_delayq.outcome import Settle
-from tests.doors import DAY, HOUR, SECOND, START, Doors
+from tests.doors import DAY, HOUR, LARGE_TEXT, SECOND, START, Doors
 
 
 def test_dead_letter_is_ready_again_with_its_body_and_priority(doors: Doors) -> None:
@@ -115,3 +120,53 @@ def test_flushed_scripts_are_loaded_again(doors: Doors) -> None:
     doors.operations.requeue(first, died_us=START)
     doors.client.script_flush()
     assert doors.operations.requeue(second, died_us=START) == START
+
+
+def with_args(*args: Any) -> Callable[[Job], Job]:
+    """Give a job these arguments."""
+    return lambda job: replace(job, args=list(args))
+
+
+@pytest.mark.parametrize("before", ["small", LARGE_TEXT], ids=["small", "large"])
+@pytest.mark.parametrize("after", ["other", LARGE_TEXT], ids=["to-small", "to-large"])
+@pytest.mark.parametrize("sign", [True, False], ids=["signed", "unsigned"])
+def test_other_arguments_can_be_given_and_all_else_stays(
+    make_doors: Callable[..., Doors], before: str, after: str, sign: bool
+) -> None:
+    doors = make_doors(SIGN=sign)
+    raw_id = doors.add_dead(priority=-7, key="k") if before == "small" else None
+    if raw_id is None:
+        raw_id = doors.add(before, priority=-7, key="k")
+        doors.kill(raw_id)
+    assert doors.operations.requeue(raw_id, died_us=START, change=with_args(after)) == START
+    (claim,) = doors.worker().take(1).claims
+    assert claim.job is not None, claim.fault
+    assert (claim.raw_id, claim.job.args, claim.job.priority, claim.job.key) == (raw_id, [after], -7, "k")
+    assert bool(claim.job.flags & Flag.LARGE) == (after == LARGE_TEXT)
+    assert claim.job.member == claim.lease[:14]
+    assert len(claim.attempts.history) == 1
+    doors.worker().settle(claim, Settle.ACKNOWLEDGE)
+    assert doors.traces(raw_id) == []
+
+
+def test_arguments_that_somebody_else_changed_meanwhile_are_left_as_they_are(doors: Doors) -> None:
+    raw_id = doors.add_dead()
+
+    def late(job: Job) -> Job:
+        assert doors.operations.requeue(raw_id, died_us=START, change=with_args("first"))
+        doors.kill(raw_id)
+        return replace(job, args=["second"])
+
+    assert doors.operations.requeue(raw_id, died_us=START, change=late) is None
+    job = doors.inspection.find(raw_id).job
+    assert job is not None
+    assert job.args == ["first"]
+    assert doors.where(raw_id) == ["dead_letters"]
+
+
+def test_arguments_that_are_too_large_leave_the_dead_letter_as_it_was(doors: Doors) -> None:
+    raw_id = doors.add_dead()
+    before = doors.client.hgetall(doors.keys("dead_bodies"))
+    with pytest.raises(PayloadTooLarge):
+        doors.operations.requeue(raw_id, died_us=START, change=with_args("x" * 300_000))
+    assert doors.client.hgetall(doors.keys("dead_bodies")) == before

@@ -1,0 +1,31 @@
+-- Snapshot: what a dashboard's head shows of one shard, as of one moment. Reads only.
+-- KEYS: the named ones, then schedule and ready of each queue the caller knows.
+-- ARGV: now, then the scopes whose counters are asked for.
+-- Returns: now (µs), claimed jobs, dead letters, those of the last hour, newest death ('' = none), names of all queues;
+--   then, flat: paused; workers and dispatchers with their scores; reports; quieted; a ring per scope (false = none); then
+--   per queue: waiting in schedule, ready, overdue, due time of the oldest overdue ('' = none) and of the first that is
+--   not due yet, member and rank of the first ready one.
+-- Cost: O(log n) a queue, O(1) a process and scope.
+local leases, dead_letters, queues, paused, workers, dispatchers, reports, quieted, counters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local now = now_us(ARGV[1])
+
+local FIXED, HOUR, PROCESSES = 9, 3600000000, 1000
+local newest = redis.call('ZRANGE', dead_letters, -1, -1, 'WITHSCORES')
+local rings = #ARGV > 1 and redis.call('HMGET', counters, unpack(ARGV, 2)) or {}
+local reply = {
+  now, redis.call('ZCARD', leases), redis.call('ZCARD', dead_letters), redis.call('ZCOUNT', dead_letters, now - HOUR, '+inf'),
+  newest[2] or '', redis.call('SMEMBERS', queues), redis.call('HGETALL', paused),
+  redis.call('ZRANGE', workers, -PROCESSES, -1, 'WITHSCORES'), redis.call('ZRANGE', dispatchers, -PROCESSES, -1, 'WITHSCORES'),
+  redis.call('HGETALL', reports), redis.call('HKEYS', quieted), rings,
+}
+for base = FIXED, #KEYS - 2, 2 do
+  local schedule, ready, size = KEYS[base + 1], KEYS[base + 2], #reply
+  local oldest, first = lowest(schedule, 0), lowest(ready, 0)
+  local waiting = oldest[1] and redis.call('ZCARD', schedule) or 0
+  local overdue = waiting > 0 and redis.call('ZCOUNT', schedule, '-inf', now) or 0
+  local following = overdue < waiting and redis.call('ZRANGE', schedule, overdue, overdue, 'WITHSCORES') or {}
+  reply[size + 1], reply[size + 2], reply[size + 3] = waiting, first[1] and redis.call('ZCARD', ready) or 0, overdue
+  reply[size + 4], reply[size + 5] = overdue > 0 and oldest[2] or '', following[2] or ''
+  reply[size + 6], reply[size + 7] = first[1] or '', first[2] or ''
+end
+return reply
