@@ -20,7 +20,7 @@ from django_delayq.store.reports import Reports
 from django_delayq.tally import Tally, packed
 
 #: Seconds between two reports. Idle, a process asks Redis for little else.
-_EVERY = 10.0
+_EVERY = 15.0
 #: Seconds that taking leave may hold up the end of a process.
 _LEAVE = 1.0
 #: Queues named, at most.

@@ -117,11 +117,11 @@ class Operations:
         return bool(self._shard.run(_RESUME, [], ready=keys.ready(queue), queue_bell=keys.bell(queue)))
 
     def quiet(self, code: bytes, *, by: str) -> bool:
-        """Ask the worker of that code to take no more jobs; it hears within 10 s. False: unknown, or asked already."""
+        """Ask the worker of that code to take no more jobs; it hears within 15 s. False: unknown, or asked already."""
         return bool(self._shard.run(_QUIET, [code, by.encode("utf-8", "replace")[:_WHO] or b"?"]))
 
     def unquiet(self, code: bytes) -> bool:
-        """Let that worker take jobs again; it hears within 10 s. False: it was not asked to be quiet."""
+        """Let that worker take jobs again; it hears within 15 s. False: it was not asked to be quiet."""
         return bool(self._shard.run(_QUIET, [code, b""]))
 
     def _places(self, queue: str) -> dict[str, str]:

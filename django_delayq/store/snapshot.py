@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from django_delayq.tally import NO_HISTORY, Figures, History
 
-#: Twice the time between two reports.
+#: Whoever lives is seen several times within it: by its steps, and by its reports.
 _SILENCE_US = 20_000_000
 
 
@@ -80,7 +80,7 @@ class Process:
         return self.kind == "worker" and (not self.queues or queue in self.queues)
 
     def is_lost(self, now_us: int, *, lease_us: int) -> bool:
-        """Whether it was silent for longer than any that lives: twice the time between reports, and a lease."""
+        """Whether it was silent for longer than any that lives, however slow: a lease and 20 s."""
         return now_us - self.seen_us > lease_us + _SILENCE_US
 
     def asked(self, quiet: bool) -> Self:

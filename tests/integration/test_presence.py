@@ -145,7 +145,7 @@ def test_figures_that_could_not_be_told_are_told_the_next_time() -> None:
     with pytest.raises(StoreUnavailable):
         presence.step()
     reporter.tally.ended("done", queue="q", task="t")
-    assert presence.step() == 10.0
+    assert presence.step() == 15.0
     assert reporter.asked
     [rows] = door.rows
     assert Figures.of(rows[ALL][3::4]).done == 2

@@ -48,62 +48,62 @@ for number = 1, #KEYS - FIXED do
   end
   total = total + math.max(0, high - low)
   rank = rank + math.max(0, (before and at + 1 or at) - low)
-  sources[number] = {place = place, number = number, at = at, last = before and low or high - 1, buffer = {}, next = 1}
+  sources[number] = {place = place, number = number, at = at, last = before and low or high - 1, buffer = {}, next = 0}
 end
 
--- The next row of a place: (member, score) or nothing; read a chunk at a time.
-local function head(source)
-  if source.next > #source.buffer then
-    if (source.last - source.at) * step < 0 then return nil end
+-- Go on to the next row of a place: `entry` is it, or nil; read a chunk at a time.
+local function advance(source)
+  source.next = source.next + 1
+  if source.next > #source.buffer and (source.last - source.at) * step >= 0 then
     local stop = source.at + step * (chunk - 1)
     if (source.last - stop) * step < 0 then stop = source.last end
     local found = redis.call('ZRANGE', source.place, math.min(source.at, stop), math.max(source.at, stop), 'WITHSCORES')
     source.buffer, source.next, source.at = {}, 1, stop + step
-    for i = 1, #found, 2 do
-      local entry = {member = found[i], score = found[i + 1], value = tonumber(found[i + 1]), number = source.number}
-      table.insert(source.buffer, before and 1 or #source.buffer + 1, entry)
+    for i = before and #found - 1 or 1, before and 1 or #found, 2 * step do
+      source.buffer[#source.buffer + 1] = {member = found[i], score = found[i + 1], value = tonumber(found[i + 1]), of = source}
     end
   end
-  return source.buffer[source.next]
+  source.entry = source.buffer[source.next]
 end
 
-local reply, rows, spent, ended = {0, total, 0}, {}, 0, false
-while not ended and #rows < count and spent < budget do
-  local best, of
+local function precedes(a, b)
+  if a.value ~= b.value then return (a.value < b.value) ~= before end
+  return is_less(a.member, b.member) ~= before
+end
+
+for _, source in ipairs(sources) do advance(source) end
+local reply, rows, spent, best = {0, total, 0}, {}, 0, nil
+repeat
+  best = nil
   for _, source in ipairs(sources) do
-    local entry = head(source)
-    if entry then
-      local less = best and (entry.value < best.value or (entry.value == best.value and is_less(entry.member, best.member)))
-      if not best or less ~= before then best, of = entry, source end
-    end
+    local entry = source.entry
+    if entry and (not best or precedes(entry, best)) then best = entry end
   end
-  if best then
-    of.next = of.next + 1
-    local id, dead = string.sub(best.member, 1, 12), of.place == dead_letters
+  if best and #rows < count and spent < budget then
+    advance(best.of)
+    local id, dead = string.sub(best.member, 1, 12), best.of.place == dead_letters
     local stored, cut = redis.call('HGET', dead and dead_bodies or bodies, id), preview
     if stored and dead and #stored > 22 then
       local record_size, extra_size = struct.unpack('>I4I4', stored)
       cut = cut + 22 + record_size + extra_size
     end
     best.stored, best.size = stored and string.sub(stored, 1, cut), stored and #stored or 0
-    best.record = redis.call('HGET', attempts, id)
-    if of.place == leases then
+    if not dead then best.record = redis.call('HGET', attempts, id) end
+    if best.of.place == leases then
       best.run = redis.call('HGET', running, id)
       best.worker = redis.call('HGET', descriptions, string.sub(best.member, 15, 22))
     end
     spent = spent + (best.stored and #best.stored or 0) + 1
     rows[#rows + 1] = best
-  else
-    ended = true
   end
-end
+until not best or #rows == count or spent >= budget
 local more = false
-for _, source in ipairs(sources) do more = more or head(source) ~= nil end
+for _, source in ipairs(sources) do more = more or source.entry ~= nil end
 
 reply[1], reply[3] = before and rank - #rows or rank, more and 1 or 0
 for i = before and #rows or 1, before and 1 or #rows, step do
   local row, last = rows[i], #reply
-  reply[last + 1], reply[last + 2], reply[last + 3], reply[last + 4] = row.member, row.number, row.score, row.stored
-  reply[last + 5], reply[last + 6], reply[last + 7], reply[last + 8] = row.size, row.record, row.run or false, row.worker or false
+  reply[last + 1], reply[last + 2], reply[last + 3], reply[last + 4] = row.member, row.of.number, row.score, row.stored
+  reply[last + 5], reply[last + 6], reply[last + 7], reply[last + 8] = row.size, row.record or false, row.run or false, row.worker or false
 end
 return reply
