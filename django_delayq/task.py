@@ -58,9 +58,9 @@ class Task(Generic[P, R]):
 
     def __post_init__(self) -> None:
         # What functools.update_wrapper does, past the frozen attributes.
-        copied = {name: getattr(self.func, name) for name in WRAPPER_ASSIGNMENTS if hasattr(self.func, name)}
+        self.__dict__.update({name: getattr(self.func, name, None) for name in WRAPPER_ASSIGNMENTS})
         # A template calls whatever it names that does not forbid it, and would run the task's code.
-        self.__dict__.update(copied, __wrapped__=self.func, do_not_call_in_templates=True)
+        self.__dict__.update(__wrapped__=self.func, do_not_call_in_templates=True)
         self._check_options()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
