@@ -4,6 +4,7 @@ Settings accept seconds or timedelta. Unknown keys are errors that name the near
 when a setting changes.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,16 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
 from django_delayq.clock import SECOND_US, duration_us
-from django_delayq.config import DAY_US, Config, DispatcherConfig, TaskConfig, WorkerConfig, check_name, nearest
+from django_delayq.config import (
+    DAY_US,
+    AdminConfig,
+    Config,
+    DispatcherConfig,
+    TaskConfig,
+    WorkerConfig,
+    check_name,
+    nearest,
+)
 from django_delayq.exceptions import DelayQError
 from django_delayq.redis_config import RedisConfig, SettingError
 from django_delayq.retry import RetryPolicy
@@ -83,6 +93,44 @@ def _retry(key: str, value: Any) -> RetryPolicy:
     return value
 
 
+def _permission(key: str, value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[^\s.]+(\.[^\s.]+)+", value):
+        raise ValueError(
+            f"{key} must be 'app_label.codename' or a dotted path to f(request) -> bool, got {value!r:.80}"
+        )
+    return value
+
+
+def _pattern(key: str, value: Any) -> re.Pattern[str]:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{key} must be a regular expression as text, got {value!r:.80}")
+    try:
+        return re.compile(value, re.IGNORECASE)
+    except re.error as error:
+        raise ValueError(f"{key} is no regular expression ({error}): {value!r:.80}") from error
+
+
+#: DELAYQ["ADMIN"] key -> reader; the fields are the keys in lower case.
+_ADMIN_KEYS: dict[str, Callable[[str, Any], Any]] = {
+    "VIEW_PERMISSION": _permission,
+    "MANAGE_PERMISSION": _permission,
+    "PAYLOAD_PERMISSION": _permission,
+    "READ_ONLY": _truth,
+    "AUTOREGISTER": _truth,
+    "CREATE_PERMISSIONS": _truth,
+    "REDACT": _pattern,
+}
+
+
+def _admin(key: str, value: Any) -> AdminConfig:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{key} must be a dict of {', '.join(_ADMIN_KEYS)}, got {type(value).__name__}")
+    for name in value:
+        if name not in _ADMIN_KEYS:
+            raise ValueError(f"{key} has the unknown key {name!r:.80}{nearest(str(name), _ADMIN_KEYS)}")
+    return AdminConfig(**{name.lower(): _ADMIN_KEYS[name](f"{key}[{name!r}]", each) for name, each in value.items()})
+
+
 #: DELAYQ key -> (part of Config, field, reader). The defaults are those of the fields.
 _KEYS: dict[str, tuple[str, str, Callable[[str, Any], Any]]] = {
     "REDIS": ("", "redis", lambda key, value: RedisConfig.read(value)),
@@ -90,6 +138,7 @@ _KEYS: dict[str, tuple[str, str, Callable[[str, Any], Any]]] = {
     "SHARDS": ("", "shards", _number(1, 1000)),
     "ENQUEUE_TIMEOUT": ("", "enqueue_timeout", _timeout),
     "SIGN": ("", "sign", _truth),
+    "ADMIN": ("", "admin", _admin),
     "QUEUES": ("tasks", "queues", _queues),
     "TASK_MODULES": ("tasks", "task_modules", _modules),
     "ON_COMMIT": ("tasks", "on_commit", _truth),

@@ -4,6 +4,7 @@ Durations are integer microseconds. Values check what they are asked about; read
 """
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from time import time_ns
@@ -91,6 +92,23 @@ class WorkerConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdminConfig:
+    """What the admin's pages need. A permission is its name, or the dotted path of `f(request) -> bool`."""
+
+    view_permission: str = "admin.view_delayq"
+    manage_permission: str = "admin.manage_delayq"
+    payload_permission: str = "admin.view_delayq_payload"
+    #: No buttons, and no actions.
+    read_only: bool = False
+    #: Put the pages on `django.contrib.admin.site`.
+    autoregister: bool = True
+    #: Make rows of the permissions above after `migrate`.
+    create_permissions: bool = True
+    #: What names of hidden values contain.
+    redact: re.Pattern[str] = re.compile("api|token|key|secret|pass|sign|auth|cookie|session|card", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """The whole of DELAYQ."""
 
@@ -104,6 +122,7 @@ class Config:
     tasks: TaskConfig = field(default_factory=TaskConfig)
     dispatcher: DispatcherConfig = field(default_factory=DispatcherConfig)
     worker: WorkerConfig = field(default_factory=WorkerConfig)
+    admin: AdminConfig = field(default_factory=AdminConfig)
 
 
 def check_name(value: Any, *, name: str) -> str:

@@ -97,7 +97,7 @@ VIEW = _joined(
     "view",
     "who looks at jobs: its commands only read, so it cannot write by a script either",
     scripts=("find", "page", "snapshot", "coming"),
-    plain=("HGET", "INFO", "SMEMBERS", "ZCARD"),
+    plain=("HGET", "SMEMBERS", "ZCARD"),
 )
 ACTION = _joined(
     "action",

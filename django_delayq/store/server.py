@@ -1,7 +1,7 @@
 """Server: what a Redis server says of itself, and what of that is a danger to jobs."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from time import time_ns
 from typing import Any
@@ -31,17 +31,17 @@ class Server:
     policy: str
     #: Whether it writes an append-only file, and how often that is forced to disk ("" = it does not tell).
     appends: bool
-    fsync: str
+    fsync: str = ""
     #: Whether it saves snapshots, as far as it tells.
-    snapshots: bool
+    snapshots: bool = False
     #: What its last writes to disk ended with.
     disk_ok: bool
     replica: bool
     used_memory: int
     maxmemory: int
     #: µs its clock is ahead of this host's, and how far that can be off.
-    ahead_us: int
-    within_us: int
+    ahead_us: int = 0
+    within_us: int = 0
 
     @classmethod
     def look(cls, client: Any, *, closely: bool = False) -> "Server":
@@ -50,21 +50,28 @@ class Server:
         before = time_ns()
         seconds, microseconds = asked(client.time, client)
         after = time_ns()
+        return replace(
+            cls.of(info),
+            fsync=_configured(client, "appendfsync") if closely else "",
+            snapshots=bool(closely and _configured(client, "save")),
+            ahead_us=seconds * SECOND_US + microseconds - (before + after) // 2_000,
+            within_us=(after - before) // 2_000,
+        )
+
+    @classmethod
+    def of(cls, info: Mapping[str, Any]) -> "Server":
+        """Read what INFO answered."""
         valkey = "valkey_version" in info
         return cls(
             kind="valkey" if valkey else "redis",
             version=str(info.get("valkey_version" if valkey else "redis_version", "")),
             redis_version=str(info.get("redis_version", "")),
             policy=str(info.get("maxmemory_policy", "")),
-            appends=bool(info.get("aof_enabled")),
-            fsync=_configured(client, "appendfsync") if closely else "",
-            snapshots=bool(closely and _configured(client, "save")),
+            appends=bool(int(info.get("aof_enabled", 0))),
             disk_ok={str(info.get(key, "ok")) for key in ("aof_last_write_status", "rdb_last_bgsave_status")} == {"ok"},
             replica=info.get("role") == "slave",
             used_memory=int(info.get("used_memory", 0)),
             maxmemory=int(info.get("maxmemory", 0)),
-            ahead_us=seconds * SECOND_US + microseconds - (before + after) // 2_000,
-            within_us=(after - before) // 2_000,
         )
 
     @property

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from django_delayq.store.server import Server
 from django_delayq.tally import NO_HISTORY, Figures, History
 
 #: Whoever lives is seen several times within it: by its steps, and by its reports.
@@ -37,6 +38,8 @@ class QueueState:
     oldest_overdue_us: int | None = None
     #: When the next job that is not due yet will be.
     next_due_us: int | None = None
+    #: The task of that one; empty where there is none, or its body cannot be read.
+    next_task: str = ""
     #: When the job that will be taken first was due.
     oldest_ready_us: int | None = None
     paused: Pause | None = None
@@ -129,6 +132,8 @@ class Snapshot:
     processes: list[Process]
     #: Scope (see `tally`) -> its last hour.
     history: dict[bytes, History]
+    #: What the server says of itself; None where it was not asked, or does not tell.
+    server: Server | None = None
 
     @property
     def scheduled(self) -> int:
@@ -167,6 +172,7 @@ def combined(snapshots: Sequence[Snapshot]) -> Snapshot:
         dead=sum(each.dead for each in snapshots),
         died_last_hour=sum(each.died_last_hour for each in snapshots),
         newest_death_us=_of(max, (each.newest_death_us for each in snapshots)),
+        server=snapshots[0].server,
         processes=[process for each in snapshots for process in each.processes],
         history={
             scope: History.added([each.history[scope] for each in snapshots if scope in each.history])
@@ -182,6 +188,7 @@ def _queue(states: Sequence[QueueState]) -> QueueState:
         overdue=sum(state.overdue for state in states),
         oldest_overdue_us=_of(min, (state.oldest_overdue_us for state in states)),
         next_due_us=_of(min, (state.next_due_us for state in states)),
+        next_task=next((state.next_task for state in states if state.next_task), ""),
         oldest_ready_us=_of(min, (state.oldest_ready_us for state in states)),
         # Paused is what is paused on every shard.
         paused=next((state.paused for state in states), None) if all(state.paused for state in states) else None,

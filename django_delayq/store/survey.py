@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from django_delayq.codec import decode_head
+from django_delayq.exceptions import BadBody
 from django_delayq.job import due_of_rank
 from django_delayq.store.rows import whole
 from django_delayq.store.scripts import Script
@@ -13,7 +15,7 @@ from django_delayq.tally import ALL, History, queue_scope, task_scope
 
 _SNAPSHOT, _COMING = Script("snapshot"), Script("coming")
 #: What `snapshot.lua` returns before its queues, and of each of them.
-_FIXED, _CELLS = 12, 7
+_FIXED, _CELLS = 13, 8
 
 
 class Survey:
@@ -25,17 +27,18 @@ class Survey:
         # Names of queues seldom change: knowing them from the last time saves a round trip.
         self._queues: list[str] = []
 
-    def snapshot(self, *, tasks: Sequence[str] = ()) -> Snapshot:
+    def snapshot(self, *, tasks: Sequence[str] = (), facts: bool = False) -> Snapshot:
         """Return one moment's picture, with the last hour of all jobs, each queue and the named tasks.
 
-        One round trip, two where a queue is new. O(log n) a queue, O(1) a process and task.
+        With `facts`, also with what the server says of itself, where this user may ask. One round trip, two where a
+        queue is new. O(log n) a queue, O(1) a process and task.
         """
         queues = self._queues
-        reply, scopes = self._ask(queues, tasks)
+        reply, scopes = self._ask(queues, tasks, facts)
         named = sorted(queue_name(name) for name in reply[5])
         if named != queues:
             self._queues = queues = named
-            reply, scopes = self._ask(queues, tasks)
+            reply, scopes = self._ask(queues, tasks, facts)
         return self._made(reply, queues, scopes)
 
     def coming(self, edges_us: Sequence[int], *, queues: Sequence[str]) -> list[int]:
@@ -46,20 +49,15 @@ class Survey:
         places = [self._shard.keys.schedule(queue) for queue in queues]
         return [int(count) for count in self._shard.run(_COMING, list(edges_us), more_keys=places)]
 
-    def server(self) -> Server:
-        """Return what the server says of itself; empty where this user may not ask. Up to three round trips."""
-        return Server.look(self._shard.client)
-
-    def _ask(self, queues: Sequence[str], tasks: Sequence[str]) -> tuple[list[Any], list[bytes]]:
+    def _ask(self, queues: Sequence[str], tasks: Sequence[str], facts: bool) -> tuple[list[Any], list[bytes]]:
         keys = self._shard.keys
         scopes = [ALL, *map(queue_scope, queues), *map(task_scope, tasks)]
         places = [key for queue in queues for key in (keys.schedule(queue), keys.ready(queue))]
-        return self._shard.run(_SNAPSHOT, scopes, more_keys=places), scopes
+        return self._shard.run(_SNAPSHOT, [int(facts), *scopes], more_keys=places), scopes
 
     def _made(self, reply: list[Any], queues: Sequence[str], scopes: Sequence[bytes]) -> Snapshot:
-        now_us, claimed, dead, died_last_hour, newest, _, paused, workers, dispatchers, reports, quieted, rings = reply[
-            :12
-        ]
+        now_us, claimed, dead, died_last_hour, newest, _, paused, *others = reply[:_FIXED]
+        workers, dispatchers, reports, quieted, rings, info = others
         said, pauses = dict(_pairs(reports)), dict(_pairs(paused))
         seen = [("dispatcher", dispatchers), ("worker", workers)]
         processes = [
@@ -81,11 +79,12 @@ class Survey:
             died_last_hour=died_last_hour,
             newest_death_us=_moment(newest),
             processes=[process.asked(process.code in quieted) for process in processes],
+            server=Server.of(_told(info)) if info else None,
             history={scope: History.unpack(ring) for scope, ring in zip(scopes, rings, strict=True)},
         )
 
     def _queue(self, cells: Sequence[Any], pause: Pause | None) -> QueueState:
-        scheduled, ready, overdue, oldest, following, member, rank = cells
+        scheduled, ready, overdue, oldest, following, front, member, rank = cells
         oldest_ready_us = None
         if member:
             oldest_ready_us = due_of_rank(
@@ -97,6 +96,7 @@ class Survey:
             overdue=overdue,
             oldest_overdue_us=_moment(oldest),
             next_due_us=_moment(following),
+            next_task=_task(front),
             oldest_ready_us=oldest_ready_us,
             paused=pause,
         )
@@ -104,6 +104,18 @@ class Survey:
 
 def _pairs(flat: Sequence[Any]) -> Iterable[tuple[Any, Any]]:
     return zip(flat[::2], flat[1::2], strict=True)
+
+
+def _task(front: bytes | None) -> str:
+    try:
+        return decode_head(front or b"").task
+    except BadBody:
+        return ""
+
+
+def _told(info: bytes) -> dict[str, str]:
+    lines = (line.partition(":") for line in info.decode(errors="replace").splitlines())
+    return {name: value for name, colon, value in lines if colon}
 
 
 def _moment(score: bytes) -> int | None:

@@ -216,7 +216,8 @@ def survey(role: Doors, every: Doors) -> Any:
 
 
 def server(role: Doors, every: Doors) -> Any:
-    return role.store.survey(role.shard.index).server().version
+    facts = role.store.survey(role.shard.index).snapshot(facts=True).server
+    return facts and facts.version
 
 
 def report(role: Doors, every: Doors) -> Any:
@@ -293,11 +294,11 @@ OWN = {
 #: Redis judges commands, not scripts: these steps of others use nothing but a role's own commands.
 BORROWED = {
     "producer": "move holder requeue discard reclaim",
-    "dispatcher": "cancel reschedule find holder counts discard server",
-    "worker": "move holder counts requeue discard server",
+    "dispatcher": "cancel reschedule find holder counts discard",
+    "worker": "move holder counts requeue discard",
     "view": "read_lapsed check_server",
     "action": "enqueue reclaim read_lapsed check_server",
-    "check": "find holder read_lapsed server",
+    "check": "find holder read_lapsed",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]
 

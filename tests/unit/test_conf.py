@@ -1,5 +1,6 @@
 """Config: every key of DELAYQ with its default, what it takes, and what it says of what it does not take."""
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import strategies as some
 
 from django_delayq import checks, conf
 from django_delayq.conf import drop_config, get_config, on_config_dropped, read_config
-from django_delayq.config import DAY_US, Config, check_name
+from django_delayq.config import DAY_US, AdminConfig, Config, check_name
 from django_delayq.exceptions import UnknownQueue
 from django_delayq.redis_config import RedisConfig
 from django_delayq.retry import RetryPolicy
@@ -40,6 +41,7 @@ DEFAULTS: dict[str, tuple[str, Any]] = {
     "DUE_FIRST": ("dispatcher.due_first_us", 3_600 * SECOND),
     "DEAD_MAX_AGE": ("dispatcher.dead_max_age_us", 30 * DAY_US),
     "DEAD_MAX_COUNT": ("dispatcher.dead_max_count", 100_000),
+    "ADMIN": ("admin", AdminConfig()),
 }
 
 
@@ -72,6 +74,8 @@ def test_a_key_left_out_has_its_default(key: str) -> None:
         ("ENQUEUE_TIMEOUT", timedelta(milliseconds=10), 0.01),
         ("QUEUES", {"mail": {}, "näher dran/1": {}}, frozenset({"mail", "näher dran/1"})),
         ("QUEUES", {}, frozenset()),
+        ("ADMIN", {"READ_ONLY": True, "VIEW_PERMISSION": "a.b"}, AdminConfig(read_only=True, view_permission="a.b")),
+        ("ADMIN", {"REDACT": "iban"}, AdminConfig(redact=re.compile("iban", re.IGNORECASE))),
         ("TASK_MODULES", ["shop.jobs"], ("shop.jobs",)),
         ("TASK_MODULES", (), ()),
         ("ON_COMMIT", False, False),
@@ -174,7 +178,7 @@ def test_an_illegal_value_is_one_problem_that_names_its_key(key: str, given: Any
         ("WAIT_REPLICAS", None),
         ("SIGNS", "SIGN"),
         ("RESULT_TTL", None),
-        ("ADMIN", None),
+        ("ADMINS", "ADMIN"),
     ],
 )
 def test_an_unknown_key_is_a_problem_with_the_nearest_known_one(wrong: Any, right: str | None) -> None:

@@ -1,22 +1,25 @@
 -- Snapshot: what a dashboard's head shows of one shard, as of one moment. Reads only.
 -- KEYS: the named ones, then schedule and ready of each queue the caller knows.
--- ARGV: now, then the scopes whose counters are asked for.
+-- ARGV: now, 1 = also what the server says of itself, then the scopes whose counters are asked for.
 -- Returns: now (µs), claimed jobs, dead letters, those of the last hour, newest death ('' = none), names of all queues;
---   then, flat: paused; workers and dispatchers with their scores; reports; quieted; a ring per scope (false = none); then
---   per queue: waiting in schedule, ready, overdue, due time of the oldest overdue ('' = none) and of the first that is
---   not due yet, member and rank of the first ready one.
+--   then, flat: paused; workers and dispatchers with their scores; reports; quieted; a ring per scope (false = none); INFO
+--   ('' = not asked for, or not allowed); then per queue: waiting in schedule, ready, overdue, due time of the oldest
+--   overdue ('' = none) and of the first that is not due yet, the front of its body (false = none), member and rank of the
+--   first ready one.
 -- Cost: O(log n) a queue, O(1) a process and scope.
-local leases, dead_letters, queues, paused, workers, dispatchers, reports, quieted, counters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local now = now_us(ARGV[1])
+local leases, bodies, dead_letters, queues, paused, workers, dispatchers, reports, quieted, counters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local now, asked = now_us(ARGV[1]), ARGV[2] == '1'
 
-local FIXED, HOUR, PROCESSES = 9, 3600000000, 1000
+-- The front of a body holds the names of its queue and task, in 1,030 bytes at most.
+local FIXED, HOUR, PROCESSES, FRONT = 10, 3600000000, 1000, 1030
 local newest = redis.call('ZRANGE', dead_letters, -1, -1, 'WITHSCORES')
-local rings = #ARGV > 1 and redis.call('HMGET', counters, unpack(ARGV, 2)) or {}
+local rings = #ARGV > 2 and redis.call('HMGET', counters, unpack(ARGV, 3)) or {}
+local info = asked and redis.pcall('INFO') or ''
 local reply = {
   now, redis.call('ZCARD', leases), redis.call('ZCARD', dead_letters), redis.call('ZCOUNT', dead_letters, now - HOUR, '+inf'),
   newest[2] or '', redis.call('SMEMBERS', queues), redis.call('HGETALL', paused),
   redis.call('ZRANGE', workers, -PROCESSES, -1, 'WITHSCORES'), redis.call('ZRANGE', dispatchers, -PROCESSES, -1, 'WITHSCORES'),
-  redis.call('HGETALL', reports), redis.call('HKEYS', quieted), rings,
+  redis.call('HGETALL', reports), redis.call('HKEYS', quieted), rings, type(info) == 'string' and info or '',
 }
 for base = FIXED, #KEYS - 2, 2 do
   local schedule, ready, size = KEYS[base + 1], KEYS[base + 2], #reply
@@ -26,6 +29,8 @@ for base = FIXED, #KEYS - 2, 2 do
   local following = overdue < waiting and redis.call('ZRANGE', schedule, overdue, overdue, 'WITHSCORES') or {}
   reply[size + 1], reply[size + 2], reply[size + 3] = waiting, first[1] and redis.call('ZCARD', ready) or 0, overdue
   reply[size + 4], reply[size + 5] = overdue > 0 and oldest[2] or '', following[2] or ''
-  reply[size + 6], reply[size + 7] = first[1] or '', first[2] or ''
+  local body = following[1] and redis.call('HGET', bodies, string.sub(following[1], 1, 12))
+  reply[size + 6] = body and string.sub(body, 1, FRONT) or false
+  reply[size + 7], reply[size + 8] = first[1] or '', first[2] or ''
 end
 return reply

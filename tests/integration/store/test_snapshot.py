@@ -1,8 +1,11 @@
 """Snapshot and coming: one moment's numbers, per queue and in all, and what becomes due when."""
 
+from dataclasses import replace
+
 import pytest
 
 from django_delayq.exceptions import StoreError
+from django_delayq.store.server import Server
 from django_delayq.store.snapshot import combined
 from tests.doors import DAY, HOUR, SECOND, START, Doors
 
@@ -101,3 +104,24 @@ def test_snapshots_of_several_shards_are_one_picture(doors: Doors) -> None:
     mail = whole.queues["mail"]
     assert (mail.scheduled, mail.next_due_us, mail.paused) == (2, START + SECOND, None)
     assert combined([one]) is one
+
+
+def test_what_the_server_says_of_itself_is_in_it_where_that_is_asked_for(doors: Doors) -> None:
+    assert doors.store.survey(0).snapshot().server is None
+    server = doors.store.survey(0).snapshot(facts=True).server
+    assert server is not None
+    assert server == replace(Server.look(doors.client), ahead_us=0, within_us=0, used_memory=server.used_memory)
+    assert (server.policy, server.disk_ok, server.used_memory > 100_000) == ("noeviction", True, True)
+
+
+def test_the_task_of_the_next_job_of_each_queue_is_told(doors: Doors) -> None:
+    doors.add(queue="mail", delay=SECOND)
+    damaged = doors.add(queue="damaged", delay=SECOND)
+    doors.client.hset(doors.keys("bodies"), damaged, b"\xff")
+    gone = doors.add(queue="gone", delay=SECOND)
+    doors.client.hdel(doors.keys("bodies"), gone)
+    doors.add(queue="ready")
+    queues = doors.store.survey(0).snapshot().queues
+    assert {name: queue.next_task for name, queue in queues.items()} == {
+        **{"mail": "tests.app.tasks.noop", "damaged": "", "gone": "", "ready": ""},
+    }

@@ -1,0 +1,82 @@
+"""Dead letters: the jobs that will not be tried again, newest first, or by what they died of."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.http import HttpResponse
+from django.utils.translation import gettext as _
+
+from django_delayq.admin import lists, places
+from django_delayq.admin.failures import Failure
+from django_delayq.admin.filters import Filter
+from django_delayq.admin.payloads import short, visible
+from django_delayq.admin.places import DEAD
+from django_delayq.admin.visit import Visit
+from django_delayq.store.rows import Row
+
+
+@dataclass(slots=True, kw_only=True)
+class Group:
+    """Dead letters alike."""
+
+    error: str
+    task: str
+    #: The list of them, and what a form says of them.
+    url: str
+    order: str
+    count: int = 0
+    first_us: int
+    last_us: int
+
+    @property
+    def title(self) -> str:
+        """What they have in common."""
+        facts = {"error": visible(short(self.error)), "function": visible(short(self.task)) or "?"}
+        return _("%(error)s in %(function)s") % facts if self.error else facts["function"]
+
+
+def show(visit: Visit) -> HttpResponse:
+    """Draw the list, or the groups."""
+    spans = {"15m": _("last 15 min"), "1h": _("last hour"), "24h": _("last 24 h"), "7d": _("last 7 days")}
+    config = visit.store.config.dispatcher
+    asked = lists.asked_of(visit)
+    kinds = [
+        (label, DEAD.address(visit, "", replace(asked, group=group).page()), group == asked.group)
+        for group, label in (("", _("none")), ("error", _("error")), ("function", _("function")))
+    ]
+    more: dict[str, Any] = {
+        "kinds": kinds,
+        "kept_us": config.dead_max_age_us,
+        "kept": config.dead_max_count,
+        "spans": spans,
+        "span_label": _("Died"),
+    }
+    if not asked.group:
+        return lists.show(visit, DEAD, title=_("Dead letters"), **more)
+    listing = places.read(visit, DEAD, asked, gather=True)
+    more["groups"] = groups(visit, asked, listing.gathered)
+    more |= lists.context(visit, DEAD, asked, listing)
+    return visit.render("dead.html", tab="dead", title=_("Dead letters"), **more)
+
+
+def groups(visit: Visit, asked: Filter, rows: Iterable[Row]) -> list[Group]:
+    """Return dead letters by error and function, or by function alone, the most frequent first."""
+    found: dict[tuple[str, str], Group] = {}
+    for row in rows:
+        key = Failure.of(row.attempts).error if asked.group == "error" else "", row.task
+        group = found.get(key)
+        if group is None:
+            only = replace(asked, group="", function=key[1] or asked.function, error=key[0] or asked.error)
+            order = only.page()
+            found[key] = group = Group(
+                error=key[0],
+                task=key[1],
+                url=DEAD.address(visit, "", order),
+                order=order,
+                first_us=row.score,
+                last_us=row.score,
+            )
+        group.count += 1
+        group.first_us, group.last_us = min(group.first_us, row.score), max(group.last_us, row.score)
+    return sorted(found.values(), key=lambda group: (-group.count, -group.last_us))

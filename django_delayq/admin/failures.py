@@ -1,0 +1,47 @@
+"""Failures: what the error of an attempt says in a few words, out of the text that was stored of it."""
+
+import re
+from typing import NamedTuple, Self
+
+from django_delayq.admin.payloads import short, visible
+from django_delayq.attempts import Attempts
+
+#: `module.Class: message`, as Python ends a traceback.
+_LAST = re.compile(r"([A-Za-z_][\w.]{0,199})(?:: (.*))?")
+_FRAME = '  File "'
+#: Characters of a message in a list.
+_LINE = 200
+
+
+class Failure(NamedTuple):
+    """What went wrong with an attempt."""
+
+    #: The exception's dotted class, or the word for what ended it ("crashed", "gave up").
+    error: str
+    message: str
+
+    @classmethod
+    def of(cls, attempts: Attempts) -> Self:
+        """Read the last attempt; empty where there is none."""
+        return cls.read(**attempts.history[-1]) if attempts.history else cls("", "")
+
+    @classmethod
+    def read(cls, ending: str = "", error: str = "", **_: object) -> Self:
+        """Read one attempt of a history."""
+        lines = error.rstrip().split("\n")
+        if ending == "failed":
+            frames = [number for number, line in enumerate(lines) if line.startswith(_FRAME)]
+            after = lines[frames[-1] + 1 :] if frames else lines[-1:]
+            # A message may go on for lines; the class stands at the beginning of the first.
+            last = next((line for line in after if line[:1] not in ("", " ", "\t")), "")
+            if found := _LAST.fullmatch(last):
+                return cls(found[1], visible(found[2] or "")[:_LINE])
+        return cls(visible(ending), visible(lines[-1].strip())[:_LINE])
+
+    @property
+    def name(self) -> str:
+        """The class without its module."""
+        return short(self.error)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.message}" if self.message else self.name

@@ -1,0 +1,80 @@
+"""Permissions: who may see the pages, act on them, and see what is hidden there.
+
+They are rows of `django.contrib.auth` on the content type of the admin's log entries: one of our own would belong to no
+model, and `remove_stale_contenttypes` would delete it with every grant.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from django.apps import apps as global_apps
+from django.core.exceptions import ImproperlyConfigured
+from django.db import router
+from django.http import HttpRequest
+from django.utils.module_loading import import_string
+
+from django_delayq.conf import get_config
+from django_delayq.config import AdminConfig
+
+#: Default name -> what it says in the list of permissions. Stored as it is here, like Django's own.
+_ROWS = {
+    "admin.view_delayq": "Can view delayed tasks",
+    "admin.manage_delayq": "Can manage delayed tasks",
+    "admin.view_delayq_payload": "Can view hidden values of delayed tasks",
+}
+
+
+def allowed(request: HttpRequest, permission: str) -> bool:
+    """Say whether whoever asks has a permission, given by name or by the dotted path of a function."""
+    if permission.count(".") > 1:
+        return bool(_function(permission)(request))
+    return request.user.is_active and request.user.has_perm(permission)
+
+
+def may_view(request: HttpRequest) -> bool:
+    """Say whether whoever asks may see any page at all. Asks Redis nothing."""
+    return allowed(request, get_config().admin.view_permission)
+
+
+def problems(config: AdminConfig) -> list[str]:
+    """Return what is wrong with the functions named as permissions."""
+    found = []
+    for permission in (config.view_permission, config.manage_permission, config.payload_permission):
+        try:
+            if permission.count(".") > 1:
+                _function(permission)
+        except ImproperlyConfigured as error:
+            found.append(str(error))
+    return found
+
+
+@cache
+def _function(path: str) -> Callable[[HttpRequest], Any]:
+    try:
+        function = import_string(path)
+    except ImportError as error:
+        raise ImproperlyConfigured(f"DELAYQ['ADMIN'] names {path!r}, which cannot be imported: {error}") from error
+    if not callable(function):
+        raise ImproperlyConfigured(f"DELAYQ['ADMIN'] names {path!r}, which is not a function of a request")
+    return function  # type: ignore[no-any-return]
+
+
+def create_permissions(*, using: str, apps: Any = global_apps, **_: Any) -> None:
+    """Make the rows that the settings name; the receiver of post_migrate."""
+    config = get_config().admin
+    if not config.create_permissions:
+        return
+    try:
+        permission, content_type = apps.get_model("auth", "Permission"), apps.get_model("contenttypes", "ContentType")
+    except LookupError:
+        # Migrated backwards, to before there were any.
+        return
+    if not router.allow_migrate_model(using, permission):
+        return
+    kind, _made = content_type.objects.using(using).get_or_create(app_label="admin", model="logentry")
+    for name in (config.view_permission, config.manage_permission, config.payload_permission):
+        if name in _ROWS:
+            permission.objects.using(using).get_or_create(
+                content_type=kind, codename=name.partition(".")[2], defaults={"name": _ROWS[name]}
+            )

@@ -1,0 +1,25 @@
+"""Queue: one queue's ready jobs, in the order in which they will be taken."""
+
+from django.http import HttpResponse
+from django.utils.translation import gettext as _
+
+from django_delayq.admin import lists
+from django_delayq.admin.payloads import visible
+from django_delayq.admin.places import READY
+from django_delayq.admin.visit import Visit
+from django_delayq.store.snapshot import QueueState
+
+
+def show(visit: Visit, queue: str) -> HttpResponse:
+    """Draw the list, also of a queue that has no job yet."""
+    return lists.show(
+        visit,
+        READY,
+        title=_("Queue %s") % visible(queue),
+        tab="queues",
+        fixed={"queue": queue},
+        state=visit.snapshot.queues.get(queue, QueueState()),
+        known=queue in visit.snapshot.queues,
+        crumb=_("Queues"),
+        crumb_url=visit.url("queues"),
+    )

@@ -1,0 +1,20 @@
+"""Running: the jobs that workers hold, with how long they are still theirs."""
+
+from django.http import HttpResponse
+from django.utils.translation import gettext as _
+
+from django_delayq.admin import lists
+from django_delayq.admin.places import RUNNING
+from django_delayq.admin.visit import Visit
+
+
+def show(visit: Visit) -> HttpResponse:
+    """Draw the list."""
+    config = visit.store.config
+    return lists.show(
+        visit,
+        RUNNING,
+        title=_("Running tasks"),
+        lease_us=config.worker.lease_us,
+        sweep_us=config.dispatcher.sweep_us,
+    )

@@ -1,0 +1,50 @@
+"""Zone: by which clock times are shown: a choice kept in a cookie, so that it needs neither script nor session."""
+
+import re
+from datetime import UTC, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils import timezone
+from django.utils.http import urlencode
+
+LOCAL, UTC_NAME = "local", "utc"
+_COOKIE = "delayq_zone"
+_YEAR = 365 * 86_400
+#: A name of the time zone database, as browsers tell theirs.
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+-]{0,30}(/[A-Za-z0-9_+-]{1,30}){0,2}")
+
+
+def zone_of(request: HttpRequest) -> tuple[str, tzinfo]:
+    """Return the choice and the time zone it means: `local` is Django's current one, `utc`, or a zone by its name."""
+    name = request.COOKIES.get(_COOKIE, "")
+    if name == UTC_NAME:
+        return name, UTC
+    found = _named(name)
+    return (name, found) if found else (LOCAL, timezone.get_current_timezone())
+
+
+def is_chosen(request: HttpRequest) -> bool:
+    """Say whether a link of the switch was followed."""
+    name = request.GET.get("zone", "")
+    return name in (LOCAL, UTC_NAME) or _named(name) is not None
+
+
+def remember(request: HttpRequest) -> HttpResponse:
+    """Go back to the same page with the choice in the cookie."""
+    query = request.GET.copy()
+    chosen = str(query.pop("zone")[-1])
+    address = f"{request.path}?{urlencode(query, doseq=True)}" if query else request.path
+    response = HttpResponseRedirect(address)
+    response.set_cookie(_COOKIE, chosen, max_age=_YEAR, httponly=True, samesite="Lax", secure=request.is_secure())
+    return response
+
+
+def _named(name: str) -> tzinfo | None:
+    if not _NAME.fullmatch(name):
+        return None
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        # OSError: a folder of the database, such as "Europe".
+        return None

@@ -1,0 +1,126 @@
+"""Tags and filters of every page: moments, durations, numbers, our addresses, and the nonce."""
+
+from datetime import UTC, datetime, tzinfo
+from typing import Any
+
+import django
+from django import template
+from django.template import Context
+from django.utils.formats import number_format
+from django.utils.html import format_html
+from django.utils.translation import gettext as _
+
+from django_delayq.clock import SECOND_US, moment
+
+register = template.Library()
+
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+#: What stands where there is nothing to tell.
+NOTHING = "–"
+#: Seconds around now that are now.
+_NOW = 1
+
+
+@register.filter
+def grouped(number: Any, places: int = 0) -> str:
+    """Return a number as the reader's language groups it; nothing for None."""
+    # Rounded here: what number_format leaves out it cuts off.
+    return NOTHING if number is None else number_format(round(number, places), places, force_grouping=True)
+
+
+@register.filter
+def percent(share: float | None) -> str:
+    """Return a share as a percentage that says 100 only where it is all of it."""
+    if share is None:
+        return NOTHING
+    whole = share in (0, 1)
+    # 99.97 % is not all of it.
+    shown = share * 100 if whole else min(max(share * 100, 0.1), 99.9)
+    return _("%s%%") % grouped(shown, 0 if whole else 1)
+
+
+def duration_text(us: int | None) -> str:
+    """Return a span of time in its largest unit: `38 ms`, `1.4 s`, `3 min`."""
+    if us is None:
+        return NOTHING
+    seconds = abs(us) / SECOND_US
+    if seconds < 0.9995:
+        return _("%s ms") % grouped(seconds * 1_000, 0 if seconds >= 0.00095 or not us else 2)
+    if seconds < 9.95:
+        return _("%s s") % grouped(seconds, 1)
+    if seconds < 99.5:
+        return _("%s s") % round(seconds)
+    if seconds < 99.5 * _MINUTE:
+        return _("%s min") % round(seconds / _MINUTE)
+    if seconds < 47.5 * _HOUR:
+        return _("%s h") % round(seconds / _HOUR)
+    return _("%s d") % grouped(seconds / _DAY)
+
+
+@register.filter
+def duration(us: int | None) -> str:
+    """Return a span of time in µs as people say it."""
+    return duration_text(us)
+
+
+def away_text(us: int) -> str:
+    """Return how far a moment is away, given in µs from now: `in 3 min`, `3 min ago`."""
+    if abs(us) < _NOW * SECOND_US:
+        return _("now")
+    # Whole seconds: these are read beside a clock, and the script counts them on.
+    seconds = abs(us) // SECOND_US
+    span = _("%s s") % seconds if seconds < 100 else duration_text(seconds * SECOND_US)
+    return (_("in %s") if us > 0 else _("%s ago")) % span
+
+
+def zoned(us: int, tz: tzinfo) -> datetime:
+    """Return the moment in a time zone; at the ends of the calendar in UTC."""
+    at = moment(us)
+    try:
+        return at.astimezone(tz)
+    except (OverflowError, ValueError):
+        return at
+
+
+def clock_text(us: int, now_us: int, tz: tzinfo) -> str:
+    """Return the time of day, and the date where that is not today's."""
+    at, now = zoned(us, tz), zoned(now_us, tz)
+    return f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at.date().isoformat()} {at:%H:%M:%S}"
+
+
+@register.simple_tag(name="moment", takes_context=True)
+def moment_tag(context: Context, us: int | None, words: str = "both") -> str:
+    """Show a moment as people count from now and as a clock shows it; `words="clock"`: the clock alone."""
+    if us is None:
+        return NOTHING
+    visit = context["visit"]
+    now_us = visit.now_us
+    utc = zoned(us, UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
+    away = format_html('<span class="delayq-away">{}</span> ', away_text(us - now_us)) if words == "both" else ""
+    return format_html(
+        '<time datetime="{0}Z" title="{1} UTC">{2}<span class="delayq-clock">{3}</span></time>',
+        *(utc, utc.replace("T", " "), away, clock_text(us, now_us, visit.tz)),
+    )
+
+
+@register.simple_tag(takes_context=True)
+def delayq_url(context: Context, name: str, *args: object, **query: object) -> str:
+    """Return the address of one of our pages on this site; empty values are left out of the query."""
+    return str(context["visit"].url(name, *args, **query))
+
+
+@register.simple_tag(takes_context=True)
+def delayq_nonce(context: Context) -> str:
+    """Return the nonce attribute of a link or script, where a Content-Security-Policy asks for one."""
+    # Django's own tag for it exists from 6.1 on only; django-csp puts it on the request.
+    nonce = context.get("csp_nonce")
+    if nonce is None:
+        nonce = getattr(context.get("request"), "csp_nonce", None)
+    text = "" if nonce is None else str(nonce)
+    return format_html(' nonce="{}"', text) if text else ""
+
+
+@register.simple_tag
+def delayq_listed_crumbs() -> bool:
+    """Say whether the admin's breadcrumbs are a list, as from Django 6.1 on."""
+    return django.VERSION >= (6, 1)

@@ -1,0 +1,94 @@
+"""The fixtures of the admin's tests: five kinds of user on two sites, in front of the session's server, empty at first.
+
+`visitor("viewer").get(page("dead"))`; `stock` is the store behind the pages, under Redis's own clock.
+"""
+
+from collections.abc import Callable, Iterator
+from time import time_ns
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import AnonymousUser, Permission, User
+from django.test import Client
+from django.urls import reverse
+
+from django_delayq.clock import ServerClock
+from tests.doors import Doors
+
+#: Kind of user -> permissions; None: no account at all.
+KINDS: dict[str, tuple[str, ...] | None] = {
+    "superuser": (),
+    "manager": ("view_delayq", "manage_delayq"),
+    "viewer": ("view_delayq",),
+    "staff": (),
+    "anonymous": None,
+}
+SITES = ("admin", "second")
+
+
+@pytest.fixture(autouse=True)
+def _project(db: None, delayq_settings: Any) -> None:
+    """Give every test here a database and the emptied server."""
+
+
+@pytest.fixture
+def account() -> Callable[..., User | AnonymousUser]:
+    """Make the user of a kind, with further permissions: `account("viewer", "view_delayq_payload")`."""
+
+    def make(kind: str, *more: str) -> User | AnonymousUser:
+        names = KINDS[kind]
+        if names is None:
+            return AnonymousUser()
+        user, _ = User.objects.get_or_create(username=kind, is_staff=True, is_superuser=kind == "superuser")
+        user.user_permissions.set(Permission.objects.filter(codename__in=[*names, *more]))
+        # A fresh one: permissions are cached on the object.
+        return User.objects.get(pk=user.pk)
+
+    return make
+
+
+@pytest.fixture
+def visitor(account: Callable[..., User | AnonymousUser]) -> Callable[..., Client]:
+    """Return a browser of a kind of user: `visitor("viewer").get(…)`."""
+
+    def make(kind: str = "superuser", *more: str) -> Client:
+        browser, user = Client(), account(kind, *more)
+        if isinstance(user, User):
+            browser.force_login(user)
+        return browser
+
+    return make
+
+
+@pytest.fixture
+def browser(visitor: Callable[..., Client]) -> Client:
+    """A superuser's browser."""
+    return visitor("superuser")
+
+
+def page(name: str, *args: object, site: str = "admin", **query: object) -> str:
+    """Return the address of a page: `page("dead", site="second", queue="mail")`."""
+    full = "queue_changelist" if name == "overview" else name
+    return reverse(
+        f"admin:django_delayq_{full}",
+        args=args,
+        current_app=site,
+        query={key: str(value) for key, value in query.items()} or None,
+    )
+
+
+class RedisClock(ServerClock):
+    """Redis's own time; on one machine, this process's as well."""
+
+    @property
+    def now_us(self) -> int:
+        """The time by which tests say when something is due."""
+        return time_ns() // 1_000
+
+
+@pytest.fixture
+def stock(redis_url: str) -> Iterator[Doors]:
+    """The doors behind the pages, under Redis's own clock."""
+    doors = Doors(redis_url, clock=RedisClock())
+    yield doors
+    doors.close()

@@ -1,0 +1,90 @@
+"""Forms: what a browser without scripts would post from a page, so that tests press the buttons that are drawn."""
+
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from typing import Any
+
+from django.test import Client
+
+
+@dataclass
+class Form:
+    """One form of a page."""
+
+    action: str
+    method: str
+    #: (name, value) of what is filled in, in the order of the page.
+    fields: list[tuple[str, str]] = field(default_factory=list)
+    #: (name, value) of what may be ticked, or pressed.
+    boxes: list[tuple[str, str]] = field(default_factory=list)
+    buttons: list[tuple[str, str]] = field(default_factory=list)
+
+    def post(self, browser: Client, *more: tuple[str, str], **fields: Any) -> Any:
+        """Post it with other values, ticked boxes and a pressed button; returns the answer."""
+        data: dict[str, list[str]] = {}
+        for name, value in [*self.fields, *more]:
+            data.setdefault(name, []).append(value)
+        return browser.post(self.action, {**data, **fields})
+
+    def offers(self, value: str) -> bool:
+        """Say whether it has a button or choice of that value."""
+        return value in [each for _, each in self.buttons]
+
+
+class _Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.forms: list[Form] = []
+        self._open: Form | None = None
+        self._select = self._area = ""
+        self._text: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: Any) -> None:
+        given = dict(attributes)
+        if tag == "form":
+            assert self._open is None, "a form within a form"
+            self._open = Form(given.get("action", ""), given.get("method", "get").lower())
+            self.forms.append(self._open)
+        if self._open is None:
+            return
+        name, value = given.get("name", ""), given.get("value", "")
+        if tag == "input" and name:
+            ticks = given.get("type") in ("checkbox", "radio")
+            (self._open.boxes if ticks and "checked" not in given else self._open.fields).append((name, value))
+        elif tag == "button":
+            self._open.buttons.append((name, value))
+        elif tag == "select":
+            self._select = name
+        elif tag == "option" and self._select:
+            self._open.buttons.append((self._select, value))
+            if "selected" in given:
+                self._open.fields.append((self._select, value))
+        elif tag == "textarea":
+            self._area, self._text = name, []
+
+    def handle_data(self, data: str) -> None:
+        if self._area:
+            self._text.append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "form":
+            self._open = None
+        elif tag == "select":
+            self._select = ""
+        elif tag == "textarea" and self._open is not None:
+            self._open.fields.append((self._area, "".join(self._text).removeprefix("\n")))
+            self._area = ""
+
+
+def forms(response: Any) -> list[Form]:
+    """Return the forms of a page."""
+    reader = _Reader()
+    reader.feed(response.content.decode())
+    return reader.forms
+
+
+def form_to(response: Any, action: str, *, button: str = "") -> Form:
+    """Return the form of a page that leads to an address, and has a button or choice of that value."""
+    found = [form for form in forms(response) if form.action.split("?")[0].endswith(action)]
+    (form,) = [each for each in found if not button or each.offers(button)]
+    return form

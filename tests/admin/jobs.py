@@ -1,0 +1,77 @@
+"""Jobs in the states that the admin's tests look at: of any task, with any arguments, dead of any error."""
+
+from time import monotonic
+from typing import Any
+
+from django_delayq.draft import Draft
+from django_delayq.job import Job
+from django_delayq.job_id import from_text, next_id, to_text
+from django_delayq.outcome import Settle
+from django_delayq.retry import RetryPolicy
+from tests.doors import Doors, settlement
+
+HOUR = 3_600_000_000
+NOOP = "tests.app.tasks.noop"
+#: Text that breaks pages which are careless with it.
+HOSTILE = "<script>alert(1)</script> \"'& ../../ \x00\x1b[31m \u202e \ud800 {{ x }} {% x %} %s %(n)s"
+#: The same as a browser would post it.
+POSTED = HOSTILE.encode("utf-8", "replace").decode()
+TRACEBACK = (
+    'Traceback (most recent call last):\n  File "/srv/tasks.py", line 5, in send\n    raise Broken("x")\n'
+    "shop.errors.Broken: could not send\nthe second line: of the message\n"
+)
+
+
+def add(
+    doors: Doors,
+    *args: Any,
+    task: str = NOOP,
+    queue: str = "default",
+    delay: int | None = HOUR,
+    unique_by: str | None = None,
+    **kwargs: Any,
+) -> str:
+    """Send one job and return its id as text; `delay` in µs, None: ready at once."""
+    job = Job(
+        raw_id=next_id(),
+        shard=doors.shard.index,
+        task=task,
+        queue=queue,
+        args=list(args),
+        kwargs=kwargs,
+        retry=RetryPolicy(max_attempts=3),
+        key=unique_by,
+    )
+    draft = Draft.of(job, max_payload=4_000_000, reject=False, on_commit=False, database=None)
+    doors.enqueue(draft.timed(delay_us=delay, due_us=None, called_at=monotonic()))
+    return job.id
+
+
+def claim(doors: Doors, text_id: str, *, queue: str = "default") -> Any:
+    """Let a worker take a ready job, and keep it; returns the worker and its claim."""
+    worker = doors.worker()
+    claims = worker.take(64, queue, description="web1:4411").claims
+    (mine,) = [one for one in claims if to_text(one.raw_id, doors.shard.index) == text_id]
+    others = [settlement(one, Settle.RELEASE) for one in claims if one is not mine]
+    worker.take(0, settle=others)
+    return worker, mine
+
+
+def add_dead(doors: Doors, *args: Any, error: str = TRACEBACK, queue: str = "default", **kwargs: Any) -> str:
+    """Send one job and let it die of an error; returns its id as text."""
+    text_id = add(doors, *args, queue=queue, delay=None, **kwargs)
+    worker, mine = claim(doors, text_id, queue=queue)
+    worker.settle(mine, Settle.DEAD_LETTER, error=error)
+    return text_id
+
+
+def state(doors: Doors, text_id: str) -> str:
+    """Return where a job is: "scheduled", "ready", "claimed", "dead" or "gone"."""
+    raw_id, _ = from_text(text_id) or (b"", 0)
+    return str(doors.inspection.find(raw_id).state)
+
+
+def due_us(doors: Doors, text_id: str) -> int:
+    """Return when a job is due, or died."""
+    raw_id, _ = from_text(text_id) or (b"", 0)
+    return int(doors.inspection.find(raw_id).moment_us)

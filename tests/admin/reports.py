@@ -1,0 +1,28 @@
+"""Reports: what dispatchers and workers would tell, told by hand."""
+
+from typing import Any
+
+from django_delayq.tally import Tally, packed
+from tests.doors import Doors
+
+
+def tell(
+    stock: Doors,
+    *,
+    kind: str = "worker",
+    code: bytes = b"W" * 8,
+    queue: str = "default",
+    task: str = "tests.app.tasks.noop",
+    done: int = 0,
+    retried: int = 0,
+    dead: int = 0,
+    lag_us: int = 5_000,
+    run_us: int = 200_000,
+    **said: Any,
+) -> None:
+    """Report of one process: what it says of itself, and attempts that ended since the last time."""
+    tally = Tally()
+    for name, number in (("done", done), ("retried", retried), ("dead", dead)):
+        for _ in range(number):
+            tally.ended(name, queue=queue, task=task, lag_us=lag_us, run_us=run_us)
+    stock.store.reports(stock.shard).report(code, kind, {"name": "web1:4411", **said}, packed(tally.take()))

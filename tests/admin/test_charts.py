@@ -1,0 +1,149 @@
+"""Charts: what is drawn is what was counted."""
+
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import translation
+
+from django_delayq.admin.charts import HEIGHT, WIDTH, Series, bars, lines
+from django_delayq.templatetags.delayq import grouped
+from tests.admin.conftest import page
+from tests.admin.reports import tell
+from tests.doors import Doors
+
+LABELS = ["one", "two", "three", "four"]
+HEADS = ["Number", "Done", "Dead"]
+
+
+def drawn(*values: tuple[int, ...], **options: Any) -> Any:
+    """Draw stacked bars of what was done and what died."""
+    series = [Series(kind=kind, title=kind, values=each) for kind, each in zip(("done", "dead"), values, strict=False)]
+    return bars("test", "Test", "All of it.", series, heads=HEADS, labels=LABELS, axis=LABELS, text=grouped, **options)
+
+
+def boxes(chart: Any, kind: str = "done") -> list[tuple[int, ...]]:
+    """Return left, top, width and height of a series' bars."""
+    (path,) = [shape.path for shape in chart.shapes if shape.kind == kind]
+    found = re.findall(r"M(\d+) (\d+)h(\d+)v(\d+)h-(\d+)z", path)
+    assert "".join("M{} {}h{}v{}h-{}z".format(*numbers) for numbers in found) == path
+    assert all(there == back for _, _, there, _, back in found)
+    return [tuple(map(int, numbers[:4])) for numbers in found]
+
+
+def test_bars_are_as_high_as_their_numbers() -> None:
+    chart = drawn((10, 5, 0, 20))
+    assert [height for *_, height in boxes(chart)] == [HEIGHT // 2, HEIGHT // 4, HEIGHT]
+    assert all(top + height == HEIGHT for _, top, _, height in boxes(chart))
+    assert chart.top == "20"
+
+
+def test_bars_stand_in_their_columns() -> None:
+    chart = drawn((10, 5, 0, 20))
+    wide = WIDTH // 4
+    for at, (left, _, width, _) in zip((0, 1, 3), boxes(chart), strict=True):
+        assert at * wide < left < left + width < (at + 1) * wide
+
+
+def test_parts_of_a_bar_stand_on_one_another() -> None:
+    chart = drawn((10, 0, 0, 0), (10, 5, 0, 0))
+    ((_, below, _, _),) = boxes(chart, "done")
+    (_, above, _, height), _ = boxes(chart, "dead")
+    assert (above, above + height) == (0, below)
+
+
+def test_one_among_a_million_is_seen() -> None:
+    chart = drawn((1_000_000, 1, 0, 0))
+    assert [height > 0 for *_, height in boxes(chart)] == [True, True]
+
+
+def test_no_bar_leaves_the_box() -> None:
+    chart = drawn((1_000_000, 1, 0, 0), (1, 1_000_000, 0, 0))
+    assert all(top >= 0 for kind in ("done", "dead") for _, top, _, _ in boxes(chart, kind))
+
+
+def test_columns_fill_the_width_without_a_gap() -> None:
+    for count in (1, 7, 60, 61):
+        chart = bars(
+            "test",
+            "Test",
+            "",
+            [Series(kind="done", title="", values=[1] * count)],
+            heads=HEADS,
+            labels=["x"] * count,
+            axis=[],
+            text=grouped,
+        )
+        edges = [(column.x, column.x + column.width) for column in chart.columns]
+        assert edges[0][0] == 0
+        assert edges[-1][1] == WIDTH
+        assert all(a[1] == b[0] for a, b in zip(edges, edges[1:], strict=False))
+        assert all(width > 0 for _, _, width, _ in boxes(chart))
+
+
+def test_table_has_the_numbers_of_the_bars() -> None:
+    chart = drawn((1000, 5, 0, 7), (0, 1, 0, 2), urls=["/1", "/2", "/3", "/4"])
+    assert [column.url for column in chart.columns] == ["/1", "/2", "", "/4"]
+    assert chart.rows == [
+        ("one", "/1", ["1,000", "0"]),
+        ("two", "/2", ["5", "1"]),
+        ("three", "/3", ["0", "0"]),
+        ("four", "/4", ["7", "2"]),
+    ]
+    assert [column.label for column in chart.columns] == [
+        "one: 1,000 done",
+        "two: 5 done, 1 dead",
+        "three: 0",
+        "four: 7 done, 2 dead",
+    ]
+
+
+def test_line_breaks_where_there_was_nothing() -> None:
+    series = [Series(kind="most", title="p95", values=[10, None, 20, 0])]
+    chart = lines("test", "Test", "", series, heads=HEADS, labels=LABELS, axis=LABELS, text=grouped)
+    assert [shape.path for shape in chart.shapes] == ["M0 51H250M500 2H750L750 98H1000"]
+    assert [cells for _, _, cells in chart.rows] == [["10"], ["–"], ["20"], ["0"]]
+
+
+def test_nothing_at_all_can_be_drawn() -> None:
+    chart = drawn((0, 0, 0, 0))
+    assert chart.shapes == []
+    assert chart.top == ""
+    nothing = [Series(kind="most", title="p95", values=[None] * 4)]
+    chart = lines("t", "T", "", nothing, heads=HEADS, labels=LABELS, axis=LABELS, text=grouped)
+    assert [shape.path for shape in chart.shapes] == [""]
+
+
+@pytest.mark.parametrize("language", ["de", "fr", "ar"])
+def test_numbers_of_the_drawing_are_not_written_as_the_language_does(
+    language: str, browser: Client, stock: Doors, settings: Any
+) -> None:
+    settings.USE_THOUSAND_SEPARATOR = True
+    tell(stock, done=2_000, queue="mail")
+    with translation.override(language):
+        text = browser.get(page("overview"), headers={"Accept-Language": language}).content.decode()
+    assert f'lang="{language}"' in text
+    for svg in re.findall(r"<svg viewBox.*?</svg>", text, re.DOTALL):
+        numbers = re.findall(r'\s(?:x|y|width|height)="([^"]*)"', svg)
+        assert len(numbers) > 20
+        assert all(re.fullmatch("[0-9]+", number) for number in numbers)
+        assert all(re.fullmatch("[MLHhv0-9 z-]*", path) for path in re.findall(r'\sd="([^"]*)"', svg))
+
+
+def test_every_chart_says_what_it_shows_and_has_its_numbers_beside_it(browser: Client, stock: Doors) -> None:
+    tell(stock, done=3, retried=2, dead=1, queue="mail")
+    stock.add(delay=60_000_000)
+    text = browser.get(page("overview")).content.decode()
+    figures = re.findall(r"<figure.*?</figure>", text, re.DOTALL)
+    assert len(figures) == 6
+    for figure in figures:
+        assert re.search(r'role="(img|group)"', figure)
+        name = re.search(r'aria-labelledby="([^"]*)"', figure)
+        assert name
+        assert f'<title id="{name[1]}">' in figure
+        assert "<desc id=" in figure
+        assert "<details" in figure
+        assert "<caption" in figure
+    ids = re.findall(r'\sid="([^"]*)"', text)
+    assert len(ids) == len(set(ids))

@@ -1,0 +1,105 @@
+"""Dead letters: rows, errors, groups."""
+
+import pytest
+from django.test import Client
+
+from django_delayq.job_id import from_text
+from tests.admin.conftest import page
+from tests.admin.forms import form_to, forms
+from tests.admin.jobs import HOSTILE, add_dead, due_us, state
+from tests.admin.test_pending import ids, link, text
+from tests.doors import Doors
+
+OTHER = '  File "x.py", line 1, in f\nsmtplib.Refused: no\n'
+
+
+def test_the_dead_are_listed_newest_first_with_their_error(browser: Client, stock: Doors) -> None:
+    first, second = add_dead(stock, 1), add_dead(stock, 2, error=OTHER)
+    answer = browser.get(page("dead"))
+    assert ids(answer) == [second, first]
+    assert "Refused no" in text(answer)
+    assert "Broken could not send" in text(answer)
+    assert "1/3" in text(answer)
+    assert "Kept 30 d or 100,000 (2 now)" in text(answer)
+
+
+def test_an_empty_list_says_what_would_be_here(browser: Client) -> None:
+    assert "No task has died." in text(browser.get(page("dead")))
+    assert "No dead letters here." in text(browser.get(page("dead", group="error")))
+
+
+def test_the_dead_are_filtered_by_what_they_died_of(browser: Client, stock: Doors) -> None:
+    broken, refused = add_dead(stock, 1, queue="mail"), add_dead(stock, 2, error=OTHER)
+    assert ids(browser.get(page("dead", error="Refused"))) == [refused]
+    assert ids(browser.get(page("dead", error="smtplib.Refused"))) == [refused]
+    assert ids(browser.get(page("dead", queue="mail"))) == [broken]
+    assert ids(browser.get(page("dead", q="COULD NOT"))) == [broken]
+    assert ids(browser.get(page("dead", within="1h"))) == [refused, broken]
+    assert ids(browser.get(page("dead", to=due_us(stock, refused)))) == [broken]
+    assert ids(browser.get(page("dead", at=due_us(stock, broken)))) == [broken]
+
+
+def test_every_dead_letter_is_met_once_on_the_way_through_the_pages(browser: Client, stock: Doors) -> None:
+    made = [add_dead(stock, number) for number in range(30)]
+    first = browser.get(page("dead", n=25))
+    rest = browser.get(link(first, "After"))
+    assert ids(first) + ids(rest) == made[::-1]
+    assert "Rows 26–30 of 30" in text(rest)
+    assert ids(browser.get(link(rest, "Before"))) == ids(first)
+
+
+def test_groups_tell_error_function_number_and_times(browser: Client, stock: Doors) -> None:
+    for _ in range(3):
+        add_dead(stock)
+    add_dead(stock, error=OTHER)
+    add_dead(stock, task="shop.tasks.send")
+    said = text(browser.get(page("dead", group="error")))
+    assert said.index("Broken in noop 3") < said.index("Refused in noop 1")
+    assert "Broken in send 1" in said
+    assert "5 matches in 5 of 5 rows" in said
+    said = text(browser.get(page("dead", group="function")))
+    assert "noop 4" in said
+    assert "send 1" in said
+
+
+def test_a_group_leads_to_its_dead_letters_and_retries_them(browser: Client, stock: Doors) -> None:
+    broken, refused = [add_dead(stock) for _ in range(2)], add_dead(stock, error=OTHER)
+    answer = browser.get(page("dead", group="error"))
+    assert set(ids(browser.get(link(answer, "Show")))) == set(broken)
+    form = next(form for form in forms(answer) if form.offers("retry"))
+    confirm = form.post(browser, deed="retry")
+    assert "Retry 2 dead letters?" in text(confirm)
+    form_to(confirm, "/action/").post(browser)
+    assert {state(stock, each) for each in broken} == {"ready"}
+    assert state(stock, refused) == "dead"
+
+
+def test_groups_of_more_than_one_scan_go_on(browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("django_delayq.store.inspection._SCANNED", 50)
+    for number in range(60):
+        add_dead(stock, number)
+    answer = browser.get(page("dead", group="error"))
+    assert "Broken in noop 50" in text(answer)
+    assert "Broken in noop 10" in text(browser.get(link(answer, "Continue")))
+
+
+def test_hostile_errors_and_functions_are_text(browser: Client, stock: Doors) -> None:
+    mine = add_dead(
+        stock, HOSTILE, task=HOSTILE, queue=HOSTILE, error=f'  File "x"\nBad: {HOSTILE}', **{HOSTILE: HOSTILE}
+    )
+    raw_id, _ = from_text(mine) or (b"", 0)
+    for address in (
+        page("dead"),
+        page("dead", group="error"),
+        page("dead", group="function"),
+        page("task_detail", mine),
+    ):
+        body = browser.get(address).content.decode()
+        assert "<script>alert" not in body
+        assert "\x00" not in body
+        assert "\x1b" not in body
+    shown = browser.get(page("dead", group="error"))
+    assert ids(browser.get(link(shown, "Show"))) == [mine]
+    stock.client.hset(stock.keys("dead_bodies"), raw_id, b"\xff" * 10)
+    for address in (page("dead"), page("dead", group="error"), page("task_detail", mine)):
+        assert browser.get(address).status_code == 200

@@ -1,0 +1,101 @@
+"""Export: a list as JSON, a line a job, with what is hidden hidden."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.test import Client
+
+from django_delayq.exceptions import StoreUnavailable
+from django_delayq.store.inspection import Inspection
+from tests.admin.conftest import SITES, page
+from tests.admin.jobs import HOSTILE, HOUR, add, add_dead, claim
+from tests.doors import Doors
+
+
+def lines(answer: Any) -> list[dict[str, Any]]:
+    """Return what a download holds."""
+    assert answer.status_code == 200
+    return [json.loads(line) for line in b"".join(answer.streaming_content).decode().splitlines()]
+
+
+def test_every_row_that_matches_is_sent(browser: Client, stock: Doors) -> None:
+    made = [add(stock, number, queue="mail", delay=HOUR + number) for number in range(300)]
+    add(stock, queue="other")
+    answer = browser.get(page("export", "pending", queue="mail"))
+    assert answer.headers["Content-Type"] == "application/x-ndjson"
+    assert "attachment" in answer.headers["Content-Disposition"]
+    found = lines(answer)
+    assert [each["id"] for each in found] == made
+    assert found[5]["args"] == [5]
+    assert found[5]["state"] == "scheduled"
+    assert len(lines(browser.get(page("export", "pending", q="noop(29")))) == 11
+
+
+def test_each_list_can_be_sent(browser: Client, stock: Doors) -> None:
+    dead, ready, running = add_dead(stock, 1), add(stock, queue="r", delay=None), add(stock, queue="c", delay=None)
+    claim(stock, running, queue="c")
+    (one,) = lines(browser.get(page("export", "dead", error="Broken")))
+    assert one["id"] == dead
+    assert one["history"][0]["error"].endswith("the second line: of the message\n")
+    assert [each["id"] for each in lines(browser.get(page("export", "running")))] == [running]
+    assert [each["id"] for each in lines(browser.get(page("export", "ready", queue="r")))] == [ready]
+    for place in ("ready", "none"):
+        assert browser.get(page("export", place)).status_code == 404
+
+
+def test_what_is_hidden_is_sent_only_to_whom_may_see_it_and_that_is_written_down(
+    visitor: Callable[..., Client], stock: Doors
+) -> None:
+    add(stock, token="hidden-value")
+    add(stock, "all", task="old.removed")
+    address, reveal = page("export", "pending"), page("export", "pending", reveal="yes")
+    for kind in ("viewer", "manager", "superuser"):
+        assert [each["kwargs"] for each in lines(visitor(kind).get(address))] == [{"token": "•••"}, {}]
+    assert not LogEntry.objects.exists()
+    for kind in ("viewer", "manager"):
+        assert visitor(kind).get(reveal).status_code == 403
+    (one, other) = lines(visitor("viewer", "view_delayq_payload").get(reveal))
+    assert one["kwargs"] == {"token": "hidden-value"}
+    assert other["args"] == ["all"]
+    assert LogEntry.objects.get().change_message.startswith("Exported with what is hidden: pending")
+
+
+def test_hostile_text_and_bytes_are_lines_too(browser: Client, stock: Doors) -> None:
+    mine = add(stock, HOSTILE, queue=HOSTILE, task=HOSTILE)
+    stock.client.hset(stock.keys("bodies"), bytes.fromhex(mine[:24]), b"\xff")
+    add(stock, HOSTILE)
+    damaged, whole = lines(browser.get(page("export", "pending")))
+    assert damaged["args"] is None
+    assert "damaged" in damaged["unreadable"]
+    assert whole["args"] == [HOSTILE]
+
+
+def test_a_download_that_redis_ended_says_that_it_is_not_whole(
+    browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(251):
+        add(stock, number)
+    answer, read = browser.get(page("export", "pending")), Inspection.page
+
+    def fails(self: Inspection, *args: Any, **options: Any) -> Any:
+        if options["cursor"]:
+            raise StoreUnavailable("gone away")
+        return read(self, *args, **options)
+
+    monkeypatch.setattr(Inspection, "page", fails)
+    found = lines(answer)
+    assert len(found) == 251
+    assert found[-1] == {"incomplete": "gone away"}
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_only_who_may_look_may_download(visitor: Callable[..., Client], site: str) -> None:
+    for kind, status in (("superuser", 200), ("manager", 200), ("viewer", 200), ("staff", 403), ("anonymous", 302)):
+        for place in ("pending", "running", "dead"):
+            answer = visitor(kind).get(page("export", place, site=site))
+            assert answer.status_code == status
+            if status == 200:
+                assert lines(answer) == []

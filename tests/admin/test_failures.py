@@ -1,0 +1,57 @@
+"""Failures: what the text of an error says in a few words."""
+
+import pytest
+
+from django_delayq.admin.failures import Failure
+from django_delayq.attempts import NO_ATTEMPTS
+from tests.admin.jobs import HOSTILE, TRACEBACK
+
+
+def failed(error: str) -> Failure:
+    return Failure.read(ending="failed", error=error)
+
+
+def test_a_traceback_tells_its_class_and_the_first_line_of_its_message() -> None:
+    failure = failed(TRACEBACK)
+    assert (failure.error, failure.name, failure.message) == ("shop.errors.Broken", "Broken", "could not send")
+    assert str(failure) == "Broken: could not send"
+
+
+def test_the_last_of_chained_errors_counts() -> None:
+    chained = (
+        TRACEBACK
+        + "\nDuring handling of the above exception, another exception occurred:\n\n"
+        + (
+            'Traceback (most recent call last):\n  File "/srv/x.py", line 1, in f\n    d["id"]\n    ~^^^^^^\n'
+            "KeyError: 'id'\n"
+        )
+    )
+    assert str(failed(chained)) == "KeyError: 'id'"
+
+
+def test_an_error_without_a_message_is_its_class() -> None:
+    assert str(failed('  File "x", line 1, in f\n    raise Stop\nStop\n')) == "Stop"
+
+
+def test_a_traceback_whose_beginning_was_cut_off_still_tells() -> None:
+    assert failed("…nd(x)\n" + TRACEBACK.split("\n", 1)[1]).error == "shop.errors.Broken"
+
+
+@pytest.mark.parametrize("ending", ["crashed", "lease lapsed", "gave up", "unknown_task"])
+def test_what_is_no_exception_is_called_by_its_ending(ending: str) -> None:
+    failure = Failure.read(ending=ending, error="No use: at all")
+    assert (failure.error, failure.message) == (ending, "No use: at all")
+
+
+@pytest.mark.parametrize(
+    "error", ["", "\n\n", HOSTILE, "x" * 100_000, '  File "', '  File "\n\n   \n', "no use\nat all"]
+)
+def test_any_text_is_read(error: str) -> None:
+    failure = failed(error)
+    assert failure.error == "failed"
+    assert str(failure).isprintable()
+    assert len(failure.message) <= 200
+
+
+def test_no_attempt_is_no_failure() -> None:
+    assert str(Failure.of(NO_ATTEMPTS)) == ""

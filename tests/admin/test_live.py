@@ -1,0 +1,79 @@
+"""Live: the part of a page that changes, and nothing where nothing changed."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from django_delayq.config import DAY_US
+from tests.admin.conftest import SITES, page
+from tests.admin.reports import tell
+from tests.doors import Doors
+
+PANELS = ("overview", "pending", "queues", "running", "dead", "functions", "processes")
+
+
+@pytest.mark.parametrize("site", SITES)
+@pytest.mark.parametrize("panel", PANELS)
+def test_fragment_is_the_part_of_its_page(panel: str, site: str, browser: Client, stock: Doors) -> None:
+    tell(stock, queue="mail", done=3)
+    stock.add(queue="mail", delay=DAY_US)
+    stock.add_dead(queue="mail")
+    fragment = browser.get(page("live", panel, site=site)).content.decode()
+    assert "<html" not in fragment
+    assert '<div id="delayq-live">' in fragment
+    assert 'data-count="pending">1<' in fragment
+    assert f"/{site}/django_delayq/queue/" in fragment
+    assert "/live/" not in fragment
+    full = browser.get(page(panel, site=site)).content.decode()
+    assert f'data-url="{page("live", panel, site=site)}"' in full
+
+
+def twice(browser: Client, panel: str) -> tuple[Any, Any]:
+    """Return an answer, and that to whoever has the first."""
+    first = browser.get(page("live", panel))
+    return first, browser.get(page("live", panel), headers={"If-None-Match": first["ETag"]})
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_nothing_is_sent_again_while_nothing_changed(panel: str, browser: Client, stock: Doors) -> None:
+    stock.add(queue="mail", delay=10 * DAY_US)
+    first, again = twice(browser, panel)
+    if again.status_code == 200:
+        # A minute ended in between, and the charts moved on.
+        first, again = twice(browser, panel)
+    assert (again.status_code, again.content, again["ETag"]) == (304, b"", first["ETag"])
+    stock.add(queue="mail", delay=10 * DAY_US)
+    changed = browser.get(page("live", panel), headers={"If-None-Match": first["ETag"]})
+    assert changed.status_code == 200
+    assert changed["ETag"] != first["ETag"]
+
+
+def test_filter_is_kept(browser: Client, stock: Doors) -> None:
+    ids = {queue: f"{stock.add(queue=queue, delay=DAY_US).hex()}-0" for queue in ("mail", "reports")}
+    text = browser.get(page("pending", queue="mail")).content.decode()
+    assert f'data-url="{page("live", "pending", queue="mail")}"' in text
+    fragment = browser.get(page("live", "pending", queue="mail")).content.decode()
+    assert ids["mail"] in fragment
+    assert ids["reports"] not in fragment
+
+
+def test_unknown_panel_is_not_found(browser: Client) -> None:
+    assert browser.get(page("live", "nothing")).status_code == 404
+
+
+def test_pages_without_a_list_are_not_updated(browser: Client, stock: Doors) -> None:
+    raw_id = stock.add(queue="mail")
+    for address in (page("queue_detail", "mail"), page("task_detail", f"{raw_id.hex()}-0")):
+        assert "data-url" not in browser.get(address).content.decode()
+
+
+def test_overview_updates_itself_and_lists_do_not(browser: Client) -> None:
+    assert 'aria-pressed="true"' in browser.get(page("overview")).content.decode()
+    for name in PANELS[1:]:
+        assert 'class="delayq-live-button" aria-pressed="false"' in browser.get(page(name)).content.decode()
+
+
+def test_summary_for_the_ear_names_the_numbers(browser: Client, stock: Doors) -> None:
+    stock.add(delay=DAY_US)
+    assert 'data-say="Pending 1, Overdue 0,' in browser.get(page("live", "overview")).content.decode()

@@ -1,0 +1,303 @@
+"""Overview: how everything stands, what is wrong, what was, and what comes."""
+
+import re
+from dataclasses import replace
+from html import unescape
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from django.test import Client
+from redis import Redis
+
+from django_delayq.admin import visit
+from django_delayq.clock import SECOND_US, moment
+from django_delayq.config import DAY_US, HOUR_US
+from django_delayq.store.store import Store
+from tests.admin.conftest import page
+from tests.admin.reports import tell
+from tests.doors import Doors, FakeClock
+
+MINUTE_US = 60 * SECOND_US
+
+
+def shown(browser: Client, **query: object) -> str:
+    """Return the page's text without tags."""
+    return words(browser.get(page("overview", **query)).content.decode())
+
+
+def words(html: str) -> str:
+    """Return what a reader sees of some HTML."""
+    inner = html.split('<div id="delayq"', 1)[-1]
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", inner)).split())
+
+
+def alerts(browser: Client) -> list[str]:
+    """Return what the page says is wrong."""
+    html = browser.get(page("overview")).content.decode()
+    return [words(text) for text in re.findall(r'<li class="delayq-note [^>]*>.*?</li>', html, re.DOTALL)]
+
+
+def both_at_work(stock: Doors, **worker: Any) -> None:
+    """Let a dispatcher and a worker of all queues report."""
+    tell(stock, kind="dispatcher", code=b"D" * 8, name="web1:4410")
+    tell(stock, **worker)
+
+
+def age(stock: Doors, key: str, code: bytes, us: int) -> None:
+    """Let a process have been silent for so long."""
+    stock.client.zincrby(stock.keys(key), -us, code)
+
+
+def test_empty_store_says_what_to_do_next(browser: Client) -> None:
+    text = shown(browser)
+    assert "Pending 0 none to come" in text
+    assert "send_report.after(minutes=1).enqueue()" in text
+    assert "No task has died." in text
+    assert "Nothing ran within the last hour." in text
+
+
+def test_tiles_tell_how_many_are_where(browser: Client, stock: Doors) -> None:
+    both_at_work(stock, done=995, dead=5, slots=8, busy={"default": 1}, oldest_us=stock.clock.now_us - 12 * SECOND_US)
+    for _ in range(1_200):
+        stock.add(delay=DAY_US, queue="mail")
+    stock.add_dead()
+    stock.add()
+    claimed = stock.add()
+    assert claimed
+    stock.worker().take(1)
+    text = shown(browser)
+    assert "Pending 1,200 next in 24 h" in text
+    assert "Overdue 0 oldest –" in text
+    assert re.search(r"Ready 1 oldest \d+", text)
+    assert re.search(r"Running 1 of 8 slots longest 1[23] s", text)
+    assert re.search(r"Dead 1 \+1/h newest \d+", text)
+    assert "Done, 1 h 995 99.5% p95" in text
+
+
+def test_nearly_all_is_not_all(browser: Client, stock: Doors) -> None:
+    tell(stock, done=9_999, dead=1)
+    assert "99.9%" in shown(browser)
+    stock.client.flushall()
+    tell(stock, done=3)
+    assert "100%" in shown(browser)
+
+
+def test_tabs_count_and_lead(browser: Client, stock: Doors) -> None:
+    stock.add(delay=DAY_US)
+    stock.add_dead()
+    html = browser.get(page("overview")).content.decode()
+    assert re.search(rf'<a href="{page("overview")}" aria-current="page">Overview', html)
+    assert re.search(r'data-count="pending">1<', html)
+    assert re.search(r'class="delayq-count bad" data-count="dead">1<', html)
+
+
+def test_server_and_clocks_are_told_at_the_foot(browser: Client) -> None:
+    text = shown(browser)
+    assert re.search(r"Server \d\d:\d\d:\d\d Redis \d\d:\d\d:\d\d \(skew [\d.]+ ms\)", text)
+    assert re.search(r"(Redis|Valkey) \d+\.\d+\.\d+ policy noeviction ✓ memory [\d.]+", text)
+    assert "prefix delayq" in text
+
+
+# Alerts
+
+
+def test_no_dispatcher_at_all(browser: Client) -> None:
+    (alert,) = alerts(browser)
+    assert alert == "Problem: No dispatcher is running. Pending tasks are not moving. Processes"
+
+
+def test_dispatcher_that_was_seen_long_ago(browser: Client, stock: Doors) -> None:
+    tell(stock, kind="dispatcher", code=b"D" * 8)
+    assert alerts(browser) == []
+    age(stock, "dispatchers", b"D" * 8, 2 * MINUTE_US)
+    assert alerts(browser) == [
+        "Problem: No dispatcher has been seen for 2 min. Pending tasks are not moving. Processes"
+    ]
+
+
+def test_workers_stand_in_for_a_dispatcher(browser: Client, stock: Doors) -> None:
+    tell(stock)
+    assert alerts(browser) == [
+        "Note: No dispatcher is running. Workers move pending tasks in its place, later than it would. Processes"
+    ]
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_no_worker_for_a_queue_where_tasks_are_ready(silent: bool, browser: Client, stock: Doors) -> None:
+    both_at_work(stock, queues=["mail"])
+    stock.add(queue="mail")
+    assert alerts(browser) == []
+    if silent:
+        age(stock, "workers", b"W" * 8, 2 * MINUTE_US)
+    else:
+        stock.add(queue="reports")
+    (alert,) = alerts(browser)
+    name = "mail" if silent else "reports"
+    assert alert == f"Problem: No worker takes tasks from queue {name}, where tasks are ready. Processes"
+
+
+def test_quiet_workers_take_nothing(browser: Client, stock: Doors) -> None:
+    stock.add()
+    both_at_work(stock, quiet=True)
+    assert "No worker takes tasks from queue default" in alerts(browser)[0]
+
+
+def test_paused_queue_with_work(browser: Client, stock: Doors) -> None:
+    both_at_work(stock)
+    stock.add(queue="mail")
+    stock.operations.pause("mail", by="ann")
+    stock.operations.pause("empty", by="ann")
+    assert alerts(browser) == ["Note: Queue mail is paused by ann, and 1 task waits in it. Queues"]
+
+
+def test_oldest_overdue(browser: Client, stock: Doors) -> None:
+    both_at_work(stock)
+    raw_id = stock.add(delay=HOUR_US)
+    member = stock.client.zrange(stock.keys.schedule("default"), 0, -1)[0]
+    assert member.startswith(raw_id)
+    stock.client.zadd(stock.keys.schedule("default"), {member: stock.clock.now_us - 30 * SECOND_US})
+    assert alerts(browser) == []
+    stock.client.zadd(stock.keys.schedule("default"), {member: stock.clock.now_us - 5 * MINUTE_US})
+    assert alerts(browser) == ["Problem: The oldest overdue task should have been moved 5 min ago. Overdue tasks"]
+    assert "Overdue 1 oldest 5 min" in shown(browser)
+
+
+def test_policy_that_may_throw_tasks_away(browser: Client, stock: Doors, start_redis: Any, settings: Any) -> None:
+    server = start_redis(options={"maxmemory-policy": "allkeys-lru"})
+    settings.DELAYQ = {"REDIS": server.url}
+    assert "its maxmemory-policy is allkeys-lru, not noeviction" in alerts(browser)[1]
+
+
+def test_what_the_server_may_not_tell_is_left_out(browser: Client, start_redis: Any, settings: Any) -> None:
+    server = start_redis(options={"maxmemory-policy": "allkeys-lru"})
+    with server.client() as plain:
+        plain.execute_command("ACL", "SETUSER", "default", "-info", "-config")
+    settings.DELAYQ = {"REDIS": server.url}
+    text = shown(browser)
+    assert "prefix delayq" in text
+    assert "policy" not in text
+    assert "memory" not in text
+
+
+@pytest.mark.parametrize("apart", [-5 * SECOND_US, 5 * SECOND_US])
+def test_clocks_that_differ(apart: int, browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    both_at_work(stock)
+    config = replace(stock.config, enqueue_timeout=8.0)
+    monkeypatch.setattr(visit, "_store", Store(config, clock=FakeClock(stock.clock.now_us + apart)))
+    (alert,) = alerts(browser)
+    assert re.match(r"Note: Redis's clock and this server's are \d\.\d s apart", alert)
+    assert "too much" in shown(browser)
+
+
+@pytest.mark.parametrize("place", ["bodies", "dead_bodies"])
+def test_functions_that_nobody_knows(place: str, browser: Client, stock: Doors, client: Redis, settings: Any) -> None:
+    both_at_work(stock)
+    if place == "bodies":
+        stock.add(delay=HOUR_US)
+    else:
+        stock.add_dead()
+    assert alerts(browser) == []
+    key = f"delayq:{{0}}:{place}"
+    for raw_id, stored in client.hgetall(key).items():
+        client.hset(key, raw_id, stored.replace(b"tests.app.tasks.noop", b"tests.app.tasks.gone"))
+    # Pending tasks are looked at once a minute; another configuration is a new beginning.
+    settings.DELAYQ = {**settings.DELAYQ}
+    assert alerts(browser) == [
+        "Note: Tasks wait or died whose function is not registered in this process: tests.app.tasks.gone. Functions"
+    ]
+
+
+def test_alerts_come_worst_first(browser: Client, stock: Doors) -> None:
+    stock.add(queue="mail")
+    stock.operations.pause("mail", by="ann")
+    found = alerts(browser)
+    assert [alert.split()[1] for alert in found] == ["No", "No", "Queue"]
+
+
+# What comes
+
+
+def coming(browser: Client, **query: object) -> list[tuple[str, str, int]]:
+    """Return the rows of the table beside the chart of what comes: label, address, number."""
+    html = browser.get(page("overview", **query)).content.decode()
+    figure = re.search(r'<figure class="delayq-chart coming".*?</figure>', html, re.DOTALL)
+    assert figure
+    rows = re.findall(r'<th scope="row"><a href="([^"]*)">([^<]*)</a></th><td class="num">([^<]*)</td>', figure[0])
+    return [(label, unescape(url), int(number)) for url, label, number in rows]
+
+
+@pytest.mark.parametrize(
+    ("due", "inside", "outside", "bars"),
+    [
+        ("hour", 59 * MINUTE_US, 2 * HOUR_US, 30),
+        ("day", 23 * HOUR_US, 25 * HOUR_US, 48),
+        ("month", 28 * DAY_US, 32 * DAY_US, 30),
+    ],
+)
+def test_future_is_counted_within_its_span(
+    due: str, inside: int, outside: int, bars: int, browser: Client, stock: Doors
+) -> None:
+    now_us = stock.clock.now_us
+    for delay in (10 * SECOND_US, inside, inside, outside):
+        stock.add(due=now_us + delay)
+    rows = coming(browser, due=due)
+    # The first and the last one are parts where the clock is between two steps.
+    assert len(rows) in (bars, bars + 1)
+    assert sum(number for _, _, number in rows) == 3
+    assert sum(number for _, _, number in rows[:2]) == 1
+    assert max(number for _, _, number in rows) == 2
+    assert "3 due within the next" in shown(browser, due=due)
+    assert ", 1 later." in shown(browser, due=due)
+
+
+@pytest.mark.parametrize("due", ["hour", "day", "month"])
+def test_bars_lead_to_the_tasks_they_count(due: str, browser: Client, stock: Doors) -> None:
+    for hours in range(1, 24):
+        stock.add(delay=hours * HOUR_US - 30 * MINUTE_US, queue="mail" if hours % 2 else "default")
+    for _, url, number in coming(browser, due=due):
+        if number:
+            listed = browser.get(url).content.decode()
+            assert len(set(re.findall(r"task/([0-9a-f]{24}-0)/", listed))) == number, url
+
+
+def test_bars_of_a_month_begin_at_midnight_where_the_reader_is(browser: Client, stock: Doors, settings: Any) -> None:
+    settings.TIME_ZONE = "America/New_York"
+    rows = coming(browser, due="month")
+    edges = [int(url.split("from=")[1].split("&")[0]) for _, url, _ in rows[1:]]
+    assert {f"{moment(us).astimezone(ZoneInfo('America/New_York')):%H:%M:%S.%f}" for us in edges} == {"00:00:00.000000"}
+
+
+def test_unknown_span_is_a_day(browser: Client) -> None:
+    assert len(coming(browser, due="<script>")) in (48, 49)
+
+
+# What was
+
+
+def test_last_hour_is_told_in_figures(browser: Client, stock: Doors) -> None:
+    tell(stock, done=90, retried=7, dead=3, lag_us=6_000, run_us=300_000)
+    text = shown(browser)
+    assert "Last hour: 90 done, 7 failed and tried again, 3 dead." in text
+    assert "Last hour: 100 runs, most often 4 ms–8 ms." in text
+    assert "Last hour: 100 runs, most often 256 ms–512 ms." in text
+    assert "Last hour: half within 6 ms, 95% within 8 ms." in text
+
+
+def test_queues_and_newest_dead_letters_are_listed(browser: Client, stock: Doors) -> None:
+    tell(stock, queue="mail", done=4, dead=1)
+    stock.add(queue="mail")
+    raw_id = stock.add_dead()
+    html = browser.get(page("overview")).content.decode()
+    assert page("task_detail", f"{raw_id.hex()}-0") in html
+    assert page("queue_detail", "mail") in html
+    assert "as asked" in html
+
+
+def test_hostile_names_and_errors_stay_text(browser: Client, stock: Doors) -> None:
+    evil = "<script>alert(1)</script>\"'&"
+    tell(stock, queue=evil, done=1, name=evil, version=evil, queues=[evil])
+    stock.add(queue=evil)
+    stock.operations.pause(evil, by=evil)
+    for name in ("overview", "queues", "processes", "functions"):
+        assert "<script>alert" not in browser.get(page(name)).content.decode()

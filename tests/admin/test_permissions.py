@@ -1,0 +1,201 @@
+"""Who may do what, on which site."""
+
+import ast
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission
+from django.core.checks import run_checks
+from django.core.management import call_command
+from django.http import HttpRequest
+from django.test import Client
+from django.urls import reverse
+
+from django_delayq.conf import _ADMIN_KEYS
+from django_delayq.config import AdminConfig
+from tests.admin.conftest import KINDS, SITES, page
+from tests.doors import Doors
+
+CODES = {"view_delayq", "manage_delayq", "view_delayq_payload"}
+PANELS = ("overview", "pending", "queues", "running", "dead", "functions", "processes")
+Visitor = Callable[..., Client]
+
+
+def rows() -> set[str]:
+    """Return the codenames of our permissions."""
+    return set(Permission.objects.filter(codename__contains="delayq").values_list("codename", flat=True))
+
+
+def addresses(site: str, stock: Doors) -> list[str]:
+    """Return every address that is looked at, with something behind each."""
+    stock.add(queue="mail", delay=60_000_000)
+    job_id = f"{stock.add_dead().hex()}-0"
+    return [
+        *(page(name, site=site) for name in PANELS),
+        *(page("live", name, site=site) for name in PANELS),
+        page("queue_detail", "mail", site=site),
+        page("task_detail", job_id, site=site),
+        *(page("export", name, site=site) for name in ("pending", "dead")),
+    ]
+
+
+@pytest.mark.parametrize("site", SITES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_walk_over_every_page(kind: str, site: str, visitor: Visitor, stock: Doors) -> None:
+    browser = visitor(kind)
+    for address in addresses(site, stock):
+        answer = browser.get(address)
+        if kind == "anonymous":
+            assert (answer.status_code, answer["Location"].split("?")[0]) == (302, f"/{site}/login/"), address
+        else:
+            assert answer.status_code == (403 if kind == "staff" else 200), address
+
+
+@pytest.mark.parametrize("site", SITES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_walk_to_the_actions(kind: str, site: str, visitor: Visitor, stock: Doors) -> None:
+    stock.add(queue="mail")
+    browser, address = visitor(kind), page("action", site=site)
+    looked = browser.get(address).status_code
+    acted = browser.post(address, {"deed": "pause", "queue": "mail", "list": "queues"})
+    if kind == "anonymous":
+        assert (looked, acted.status_code, acted["Location"].split("?")[0]) == (302, 302, f"/{site}/login/")
+    elif kind == "staff":
+        assert (looked, acted.status_code) == (403, 403)
+    else:
+        # Whoever may look is told that looking is not how it is done.
+        assert looked == 405
+        assert (acted.status_code == 403) == (kind == "viewer")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_index_shows_the_entry_to_those_who_may_look(kind: str, visitor: Visitor) -> None:
+    answer = visitor(kind).get(reverse("admin:index"))
+    assert ("/admin/django_delayq/" in answer.content.decode()) == (kind not in ("staff", "anonymous"))
+
+
+def test_user_without_the_staff_flag_comes_to_the_login(account: Any) -> None:
+    user = account("viewer")
+    user.is_staff = False
+    user.save()
+    browser = Client()
+    browser.force_login(user)
+    assert browser.get(page("overview")).status_code == 302
+
+
+def test_pages_take_no_posts(browser: Client) -> None:
+    for name in PANELS:
+        assert browser.post(page(name)).status_code == 405
+
+
+def test_action_needs_the_token_of_its_form(account: Any) -> None:
+    browser = Client(enforce_csrf_checks=True)
+    browser.force_login(account("superuser"))
+    assert browser.post(page("action"), {"deed": "pause", "queue": "mail"}).status_code == 403
+
+
+def test_read_only_draws_no_buttons_and_refuses_actions(browser: Client, stock: Doors, settings: Any) -> None:
+    stock.add(queue="mail")
+    assert 'value="pause"' in browser.get(page("queues")).content.decode()
+    settings.DELAYQ = {**settings.DELAYQ, "ADMIN": {"READ_ONLY": True}}
+    for name in PANELS:
+        assert page("action") not in browser.get(page(name)).content.decode()
+    assert browser.post(page("action"), {"deed": "pause", "queue": "mail"}).status_code == 403
+    assert not stock.store.survey(0).snapshot().queues["mail"].paused
+
+
+def test_viewer_sees_no_buttons(visitor: Visitor, stock: Doors) -> None:
+    stock.add(queue="mail")
+    for name in PANELS:
+        assert page("action") not in visitor("viewer").get(page(name)).content.decode()
+
+
+# Rows of permissions
+
+
+def test_rows_are_made_once_and_hang_on_the_admins_own_log() -> None:
+    call_command("migrate", verbosity=0)
+    call_command("migrate", verbosity=0)
+    found = Permission.objects.filter(codename__contains="delayq").select_related("content_type")
+    assert sorted(row.codename for row in found) == sorted(CODES)
+    assert {row.content_type.natural_key() for row in found} == {("admin", "logentry")}
+    assert all(row.name.startswith("Can ") for row in found)
+
+
+def test_rows_and_grants_outlive_the_removal_of_stale_content_types(account: Any) -> None:
+    call_command("remove_stale_contenttypes", interactive=False, include_stale_apps=True, verbosity=0)
+    assert rows() == CODES
+    assert account("viewer").has_perm("admin.view_delayq")
+
+
+def test_rows_are_not_made_where_nobody_wants_them(settings: Any) -> None:
+    Permission.objects.filter(codename__in=CODES).delete()
+    settings.DELAYQ = {**settings.DELAYQ, "ADMIN": {"CREATE_PERMISSIONS": False}}
+    call_command("migrate", verbosity=0)
+    assert rows() == set()
+    settings.DELAYQ = {**settings.DELAYQ, "ADMIN": {"VIEW_PERMISSION": "auth.view_user"}}
+    call_command("migrate", verbosity=0)
+    assert rows() == CODES - {"view_delayq"}
+
+
+# Settings
+
+
+def test_another_permission_may_stand_in_its_place(visitor: Visitor, settings: Any) -> None:
+    settings.DELAYQ = {**settings.DELAYQ, "ADMIN": {"VIEW_PERMISSION": "auth.view_user"}}
+    assert visitor("viewer").get(page("overview")).status_code == 403
+    assert visitor("staff", "view_user").get(page("overview")).status_code == 200
+
+
+def asked_with_the_word(request: HttpRequest) -> bool:
+    """Let in whoever knows the word."""
+    return request.headers.get("X-Word") == "please"
+
+
+def test_function_decides_alone_also_about_superusers(visitor: Visitor, settings: Any) -> None:
+    settings.DELAYQ = {
+        **settings.DELAYQ,
+        "ADMIN": {"VIEW_PERMISSION": "tests.admin.test_permissions.asked_with_the_word"},
+    }
+    assert run_checks() == []
+    for kind in ("superuser", "staff"):
+        assert visitor(kind).get(page("overview")).status_code == 403
+        assert visitor(kind).get(page("overview"), headers={"X-Word": "please"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["tests.admin.nowhere.f", "tests.admin.test_permissions.g", "tests.admin.conftest.KINDS"]
+)
+def test_function_that_cannot_be_called_is_reported_by_the_checks(path: str, settings: Any) -> None:
+    settings.DELAYQ = {**settings.DELAYQ, "ADMIN": {"MANAGE_PERMISSION": path}}
+    told = {(problem.id, path in problem.msg) for problem in run_checks()}
+    assert told == {("delayq.E007", True)}
+
+
+@pytest.mark.parametrize(
+    ("admin", "words"),
+    [
+        ({"READONLY": True}, "unknown key 'READONLY' (did you mean 'READ_ONLY'?)"),
+        ({"READ_ONLY": 1}, "DELAYQ['ADMIN']['READ_ONLY'] must be True or False"),
+        ({"VIEW_PERMISSION": "view"}, "must be 'app_label.codename' or a dotted path"),
+        ({"REDACT": "("}, "is no regular expression"),
+        ({"REDACT": ""}, "must be a regular expression"),
+        ([], "must be a dict of VIEW_PERMISSION"),
+    ],
+)
+def test_settings_that_make_no_sense_are_reported(admin: Any, words: str, settings: Any) -> None:
+    settings.DELAYQ = {**settings.DELAYQ, "ADMIN": admin}
+    (problem,) = run_checks()
+    assert words in problem.msg
+
+
+def test_readme_names_every_setting_and_its_default() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    table = readme.split("## The admin")[1].split("\n## ")[0]
+    told = dict(re.findall(r"^\| `([A-Z_]+)` \| `(.*?)` \|", table, re.MULTILINE))
+    defaults = {key: getattr(AdminConfig(), key.lower()) for key in _ADMIN_KEYS}
+    shown = {key: getattr(value, "pattern", value) for key, value in defaults.items()}
+    assert {key: ast.literal_eval(value.replace("\\|", "|")) for key, value in told.items()} == shown

@@ -1,0 +1,96 @@
+"""Processes: who is at work, and who is lost."""
+
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from django_delayq.config import DAY_US
+from tests.admin.conftest import page
+from tests.admin.forms import form_to
+from tests.admin.reports import tell
+from tests.admin.test_overview import words
+from tests.doors import Doors
+
+
+def listed(browser: Client) -> str:
+    """Return what a reader sees of the page."""
+    return words(browser.get(page("processes")).content.decode())
+
+
+def test_nobody_is_there(browser: Client) -> None:
+    text = listed(browser)
+    assert "Start one: manage.py run_dispatcher" in text
+    assert "Start one: manage.py run_worker" in text
+
+
+def test_dispatcher_tells_of_itself(browser: Client, stock: Doors) -> None:
+    tell(
+        stock,
+        kind="dispatcher",
+        code=b"D" * 8,
+        name="web1:4410",
+        version="1.2.3",
+        started_us=stock.clock.now_us - 2 * DAY_US,
+        rss=84 << 20,
+        moved=18_210,
+        lag_p95_us=38_000,
+    )
+    assert re.search(
+        r"web1:4410 active (now|\d s ago) \d\d:\d\d:\d\d 2 d ago [\d-]{10} \d\d:\d\d:\d\d "
+        r"18,210 38 ms 84\.0.MB 1\.2\.3",
+        listed(browser),
+    )
+
+
+def test_worker_tells_of_itself(browser: Client, stock: Doors) -> None:
+    tell(stock, queues=["mail", "default"], slots=4, busy={"mail": 1, "default": 1}, rss=84 << 20)
+    assert re.search(
+        r"web1:4411 active Quiet web1:4411 mail , default 2 of 4 (now|\d s ago) \d\d:\d\d:\d\d – 84", listed(browser)
+    )
+
+
+def test_worker_of_all_queues_says_so(browser: Client, stock: Doors) -> None:
+    tell(stock, slots=4)
+    assert "web1:4411 active Quiet web1:4411 all 0 of 4" in listed(browser)
+
+
+def test_lost_worker_says_when_its_tasks_are_tried_again(browser: Client, stock: Doors) -> None:
+    tell(stock, slots=4, busy={"mail": 1})
+    stock.client.zincrby(stock.keys("workers"), -65_000_000, b"W" * 8)
+    html = browser.get(page("processes")).content.decode()
+    assert re.search(r"web1:4411 lost its 1 task is tried again after \d\d:\d\d:\d\d", words(html))
+    assert "Quiet" not in html
+
+
+def test_button_quiets_a_worker_and_wakes_it_again(browser: Client, stock: Doors) -> None:
+    tell(stock)
+    for deed, quiet in (("quiet", True), ("unquiet", False)):
+        asked = form_to(browser.get(page("processes")), "action/", button=deed).post(browser, deed=deed)
+        answer = form_to(asked, "action/").post(browser)
+        assert (answer.status_code, answer["Location"]) == (302, page("processes"))
+        (worker,) = stock.store.survey(0).snapshot().processes
+        assert worker.asked_quiet == quiet
+    tell(stock, quiet=True)
+    assert "web1:4411 quiet Take tasks again web1:4411 all" in listed(browser)
+
+
+@pytest.mark.parametrize("said", [{"queues": 7}, {"busy": [1]}, {"slots": "x"}, {"name": ["a"]}, {"started_us": 1e400}])
+def test_nonsense_that_a_process_told_does_no_harm(said: Any, browser: Client, stock: Doors) -> None:
+    tell(stock, **said)
+    for name in ("processes", "overview", "queues"):
+        assert browser.get(page(name)).status_code == 200
+
+
+def test_moments_beyond_the_calendar_are_shown(browser: Client, stock: Doors) -> None:
+    tell(stock, started_us=2**62, oldest_us=-(2**62))
+    tell(stock, code=b"V" * 8, started_us=-(2**62))
+    assert browser.get(page("processes")).status_code == 200
+
+
+def test_shards_are_told_where_there_are_several(browser: Client, stock: Doors, settings: Any) -> None:
+    tell(stock)
+    assert "Shard" not in listed(browser)
+    settings.DELAYQ = {**settings.DELAYQ, "SHARDS": 2}
+    assert "Process Shard State" in listed(browser)

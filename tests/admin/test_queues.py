@@ -1,0 +1,77 @@
+"""Queues: the list of them."""
+
+import re
+from html import unescape
+
+from django.test import Client
+
+from django_delayq.config import DAY_US
+from tests.admin.conftest import page
+from tests.admin.forms import form_to
+from tests.admin.reports import tell
+from tests.doors import Doors
+
+
+def rows(browser: Client, name: str = "queues") -> dict[str, list[str]]:
+    """Return the rows of the page's table: first cell -> the others, as text."""
+    html = browser.get(page(name)).content.decode().replace("<wbr>", "")
+    body = html.split("<tbody>")[1].split("</tbody>")[0]
+    cells = [
+        [
+            " ".join(unescape(re.sub(r"<[^>]*>", " ", cell)).split())
+            for cell in re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)
+        ]
+        for row in re.findall(r"<tr>.*?</tr>", body, re.DOTALL)
+    ]
+    return {first: rest for first, *rest in cells}
+
+
+def test_no_queue_yet(browser: Client) -> None:
+    assert "There is no queue yet" in browser.get(page("queues")).content.decode()
+
+
+def test_each_queue_stands_in_its_row(browser: Client, stock: Doors) -> None:
+    tell(stock, queue="mail", done=1_200, retried=3, dead=1, busy={"mail": 2}, queues=["mail"])
+    tell(stock, code=b"V" * 8, queues=["mail", "reports"])
+    for _ in range(3):
+        stock.add(queue="mail")
+    stock.add(queue="reports", delay=DAY_US)
+    stock.add(queue="other")
+    found = rows(browser)
+    assert list(found) == ["mail", "other", "reports"]
+    pending, ready, oldest, running, workers, done, failed, state, _ = found["mail"]
+    assert [pending, ready, running, workers, done, failed, state] == ["0", "3", "2", "2", "1,200", "4", "running"]
+    assert re.fullmatch(r"\d+(\.\d)? m?s", oldest)
+    assert found["reports"][:5] == ["1", "0", "–", "0", "1"]
+    assert found["other"][4:8] == ["0", "0", "0", "no worker"]
+
+
+def test_idle_queue_is_not_called_broken(browser: Client, stock: Doors) -> None:
+    stock.add(delay=DAY_US)
+    assert rows(browser)["default"][7] == "idle"
+
+
+def test_paused_queue_says_by_whom_and_when(browser: Client, stock: Doors) -> None:
+    stock.add(queue="mail")
+    stock.operations.pause("mail", by="ann")
+    *_, state, action = rows(browser)["mail"]
+    assert re.fullmatch(r"paused by ann (now|\d s ago) \d\d:\d\d:\d\d", state)
+    assert action == "Resume mail"
+
+
+def test_button_pauses_and_resumes(browser: Client, stock: Doors) -> None:
+    stock.add(queue="a/b")
+    for deed, paused in (("pause", True), ("resume", False)):
+        asked = form_to(browser.get(page("queues")), "action/", button=deed).post(browser, deed=deed)
+        assert bool(stock.store.survey(0).snapshot().queues["a/b"].paused) != paused
+        answer = form_to(asked, "action/").post(browser)
+        assert (answer.status_code, answer["Location"]) == (302, page("queues"))
+        assert bool(stock.store.survey(0).snapshot().queues["a/b"].paused) == paused
+
+
+def test_numbers_lead_to_their_tasks(browser: Client, stock: Doors) -> None:
+    stock.add(queue="mail", delay=DAY_US)
+    tell(stock, queue="mail", dead=1, busy={"mail": 1})
+    html = browser.get(page("queues")).content.decode()
+    for name in ("pending", "running", "dead"):
+        assert page(name, queue="mail") in html

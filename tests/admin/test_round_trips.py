@@ -1,0 +1,79 @@
+"""Round trips: no page asks Redis more than three times, whatever it shows."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.test import Client
+from redis.connection import AbstractConnection
+
+from django_delayq.job_id import to_text
+from tests.admin.conftest import page
+from tests.doors import HOUR, SECOND, Doors
+
+PAGES: dict[str, tuple[str, dict[str, str]]] = {
+    "overview": ("queue_changelist", {}),
+    "overview, a month ahead": ("queue_changelist", {"due": "month"}),
+    "pending": ("pending", {}),
+    "pending, filtered": ("pending", {"function": "nobody", "within": "24h"}),
+    "pending, one queue": ("pending", {"queue": "mail"}),
+    "queues": ("queues", {}),
+    "running": ("running", {}),
+    "dead": ("dead", {}),
+    "dead, by error": ("dead", {"group": "error"}),
+    "dead, by function": ("dead", {"group": "function"}),
+    "dead, text": ("dead", {"q": "nothing like it"}),
+    "functions": ("functions", {}),
+    "processes": ("processes", {}),
+}
+
+
+@contextmanager
+def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """Collect what this process sends to Redis, packet by packet."""
+    sent: list[Any] = []
+    send = AbstractConnection.send_packed_command
+
+    def noted(self: Any, command: Any, check_health: bool = True) -> None:
+        sent.append(command)
+        send(self, command, check_health)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(AbstractConnection, "send_packed_command", noted)
+        yield sent
+
+
+@pytest.fixture
+def full(stock: Doors) -> bytes:
+    """Jobs in every place; returns the id of one that waits."""
+    stock.add(queue="mail")
+    stock.worker().take(1, "mail", description="host:1")
+    stock.add(queue="mail")
+    stock.add_dead(queue="bulk")
+    stock.add(queue="bulk", delay=SECOND)
+    return stock.add(queue="mail", delay=HOUR)
+
+
+def trips(client: Client, url: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return how often a page asks Redis once its connection stands and its queues are known."""
+    assert client.get(url).status_code == 200
+    with counted(monkeypatch) as sent:
+        assert client.get(url).status_code == 200
+    return len(sent)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_takes_at_most_three_round_trips(
+    name: str, full: bytes, browser: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, query = PAGES[name]
+    assert 1 <= trips(browser, page(address, **query), monkeypatch) <= 3
+
+
+@pytest.mark.parametrize("name", ["queue_detail", "task_detail"])
+def test_a_page_of_one_queue_or_task_takes_at_most_three_round_trips(
+    name: str, full: bytes, browser: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = to_text(full, 0) if name == "task_detail" else "mail"
+    assert 1 <= trips(browser, page(name, of), monkeypatch) <= 3

@@ -1,0 +1,67 @@
+"""Running: who holds a job, and for how long still."""
+
+from typing import Any
+
+from django.test import Client
+
+from django_delayq.outcome import Settle
+from tests.admin.conftest import page
+from tests.admin.forms import forms
+from tests.admin.jobs import NOOP, add, claim
+from tests.admin.test_pending import ids, text
+from tests.doors import Doors
+
+OTHER = '  File "x.py", line 1, in f\nsmtplib.Refused: no\n'
+
+
+def test_an_empty_list_says_whether_work_waits(browser: Client, stock: Doors) -> None:
+    assert "Nothing is running." in text(browser.get(page("running")))
+    assert "is a worker there?" not in text(browser.get(page("running")))
+    add(stock, delay=None)
+    assert "is a worker there?" in text(browser.get(page("running")))
+
+
+def test_running_jobs_tell_their_worker_and_lease(browser: Client, stock: Doors) -> None:
+    mine = add(stock, 42, token="t", delay=None)
+    claim(stock, mine)
+    answer = browser.get(page("running"))
+    said = text(answer)
+    assert "42, token=•••" in said
+    assert "web1:4411" in said
+    assert "left" in said
+    assert mine in answer.content.decode()
+    assert not any(form.offers("cancel") for form in forms(answer))
+    assert "Running" in text(browser.get(page("task_detail", mine)))
+
+
+def test_a_lease_past_its_end_is_marked(browser: Client, stock: Doors) -> None:
+    mine = add(stock, delay=None)
+    claim(stock, mine)
+    (lease,) = stock.client.zrange(stock.keys("leases"), 0, -1)
+    stock.client.zadd(stock.keys("leases"), {lease: 1_000})
+    assert "lost will be tried again within 5.0 s" in text(browser.get(page("running")))
+    assert "lost will be tried again" in text(browser.get(page("task_detail", mine)))
+
+
+def test_running_jobs_are_filtered(browser: Client, stock: Doors) -> None:
+    mine, other = add(stock, "needle", delay=None), add(stock, queue="mail", delay=None)
+    claim(stock, mine)
+    claim(stock, other, queue="mail")
+
+    def found(**query: Any) -> set[str]:
+        body = browser.get(page("running", **query)).content.decode()
+        return {each for each in (mine, other) if each in body}
+
+    assert found() == {mine, other}
+    assert found(queue="mail") == {other}
+    assert found(q="needle") == {mine}
+    assert found(function=NOOP) == {mine, other}
+    assert found(function="none") == set()
+
+
+def test_a_job_that_ran_out_of_its_list_is_not_in_two(browser: Client, stock: Doors) -> None:
+    mine = add(stock, delay=None)
+    worker, claimed = claim(stock, mine)
+    worker.settle(claimed, Settle.DEAD_LETTER, error=OTHER)
+    assert mine not in browser.get(page("running")).content.decode()
+    assert ids(browser.get(page("dead"))) == [mine]

@@ -1,0 +1,82 @@
+"""Unavailable: Redis is down, slow, or refuses; the pages say so and the rest of the admin goes on."""
+
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from django_delayq.private_redis import PrivateRedis
+from tests.admin.conftest import page
+
+PANELS = ("overview", "pending", "queues", "running", "dead", "functions", "processes")
+ADDRESSES = (
+    *(page("overview") + path for path in ("", *(f"{name}/" for name in PANELS[1:]))),
+    *(page("overview") + f"live/{name}/" for name in PANELS),
+    page("overview") + "queues/mail/",
+    page("overview") + "task/0123456789abcdef01234567-0/",
+)
+
+
+@pytest.fixture
+def nobody(settings: Any) -> None:
+    """Point the project at a server that is not there."""
+    settings.DELAYQ = {"REDIS": "redis://:hunter2@127.0.0.1:1/3"}
+
+
+@pytest.fixture
+def mute() -> Iterator[str]:
+    """A server that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"redis://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_every_page_says_that_redis_is_down(address: str, browser: Client, nobody: None) -> None:
+    answer = browser.get(address)
+    text = answer.content.decode()
+    assert answer.status_code == 503
+    assert 'role="alert"' in text
+    assert "Redis does not answer, so nothing can be shown or changed here." in text
+    assert "127.0.0.1:1/3" in text
+    assert "hunter2" not in text
+
+
+def test_action_says_it_too(browser: Client, nobody: None) -> None:
+    answer = browser.post(page("action"), {"deed": "pause", "queue": "mail", "list": "queues"})
+    assert answer.status_code == 503
+    assert f'href="{page("overview")}"' in answer.content.decode()
+
+
+def test_rest_of_the_admin_goes_on(browser: Client, nobody: None) -> None:
+    index = browser.get(reverse("admin:index"))
+    assert index.status_code == 200
+    assert page("overview") in index.content.decode()
+
+
+def test_tabs_lead_on_without_counts(browser: Client, nobody: None) -> None:
+    text = browser.get(page("dead")).content.decode()
+    assert page("pending") in text
+    assert "data-count" not in text
+    assert "data-url" not in text
+
+
+def test_server_that_does_not_answer_is_given_up(browser: Client, settings: Any, mute: str) -> None:
+    settings.DELAYQ = {"REDIS": mute}
+    assert browser.get(page("overview")).status_code == 503
+
+
+def test_refusal_is_told_as_one(browser: Client, settings: Any, start_redis: Callable[..., PrivateRedis]) -> None:
+    server = start_redis(options={"requirepass": "hunter2"})
+    settings.DELAYQ = {"REDIS": server.url}
+    answer = browser.get(page("overview"))
+    assert answer.status_code == 503
+    assert "Redis refused to answer." in answer.content.decode()
+
+
+def test_pages_are_back_with_redis(browser: Client, settings: Any, redis_url: str, nobody: None) -> None:
+    assert browser.get(page("overview")).status_code == 503
+    settings.DELAYQ = {"REDIS": redis_url}
+    assert browser.get(page("overview")).status_code == 200
