@@ -44,6 +44,11 @@ def next_id() -> bytes:
     return _sequence.next()
 
 
+def created_us(raw_id: bytes) -> int:
+    """Return when an id was made, in µs since the epoch, to the millisecond, by its maker's clock."""
+    return int.from_bytes(raw_id[:6]) * 1_000
+
+
 def shard_of(routing: bytes, shards: int) -> int:
     """Choose the shard for a routing value (key digest, else id), the same in every process."""
     return crc32(routing) % shards if shards > 1 else 0

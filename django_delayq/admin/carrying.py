@@ -9,8 +9,8 @@ from typing import Any
 from django_delayq.admin.deeds import Fate, Target
 from django_delayq.admin.orders import Order, Progress, Token
 from django_delayq.admin.places import DEAD, READY, walk
-from django_delayq.admin.rows import created_us
 from django_delayq.admin.visit import Visit
+from django_delayq.job_id import created_us
 from django_delayq.store.rows import Row
 
 #: Seconds of one request.

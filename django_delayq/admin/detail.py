@@ -10,11 +10,10 @@ from django.utils.translation import gettext as _
 from django_delayq.admin import journal
 from django_delayq.admin.filters import Filter, name_of, read_cursor
 from django_delayq.admin.places import DEAD, PENDING, PLACES, READY
-from django_delayq.admin.rows import created_us
 from django_delayq.admin.sheet import Sheet
 from django_delayq.admin.visit import Visit
 from django_delayq.job import State
-from django_delayq.job_id import from_text
+from django_delayq.job_id import created_us, from_text
 from django_delayq.store.inspection import Found
 
 

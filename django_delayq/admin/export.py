@@ -13,10 +13,10 @@ from django_delayq.admin import journal
 from django_delayq.admin.filters import Filter
 from django_delayq.admin.payloads import Payload
 from django_delayq.admin.places import PLACES, READY, Place, walk
-from django_delayq.admin.rows import created_us
 from django_delayq.admin.visit import Visit
 from django_delayq.clock import moment
 from django_delayq.exceptions import StoreError
+from django_delayq.job_id import created_us
 from django_delayq.store.rows import Row
 
 

@@ -10,13 +10,9 @@ from django.utils.translation import gettext
 from django_delayq.admin.failures import Failure
 from django_delayq.admin.payloads import Payload, short, visible
 from django_delayq.job import State
+from django_delayq.job_id import created_us
 from django_delayq.store.inspection import Found
 from django_delayq.store.rows import Row
-
-
-def created_us(raw_id: bytes) -> int:
-    """Return when a job was enqueued, by its enqueuer's clock: its id begins with that."""
-    return int.from_bytes(raw_id[:6]) * 1_000
 
 
 @dataclass(frozen=True)
