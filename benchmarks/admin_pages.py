@@ -26,9 +26,9 @@ SENT = ("evalsha", "eval", "hget", "hmget", "info", "config|get", "get")
 URL = "/admin/django_delayq/queue/"
 PAGES = {
     "Overview": "",
-    "Overview, 30 days ahead": "?ahead=month",
+    "Overview, 30 days ahead": "?due=month",
     "Pending": "pending/",
-    "Pending, 250 rows, last": "pending/?n=250&sort=latest",
+    "Pending, 250 rows, last": "pending/?n=250&sort=turned",
     "Pending, by function": "pending/?function=nothing.of.that.name",
     "Queues": "queues/",
     "One queue": f"queues/{QUEUES[0]}/",

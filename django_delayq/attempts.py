@@ -75,12 +75,18 @@ class Attempts:
 
 #: What an entry of the history holds.
 _ENTRY: dict[str, Any] = {"worker": str, "started_us": int, "ended_us": int | None, "ending": str, "error": str}
+#: No moment of ours is as far.
+_LARGEST = 2**63
 NO_ATTEMPTS = Attempts()
 
 
 def _known(entry: Any) -> dict[str, Any]:
     """Return what `add` writes of an entry; what else somebody put there, however deep, is dropped."""
-    return {name: value for name, value in entry.items() if name in _ENTRY and isinstance(value, _ENTRY[name])}
+    return {
+        name: value
+        for name, value in entry.items()
+        if name in _ENTRY and isinstance(value, _ENTRY[name]) and not (isinstance(value, int) and abs(value) > _LARGEST)
+    }
 
 
 def _cut(text: str, limit: int) -> str:

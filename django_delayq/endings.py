@@ -30,11 +30,12 @@ class Endings:
 
     def add(self, claim: Claim, outcome: Outcome) -> bool:
         """Take an outcome down; true for the first that waits."""
-        self._ended.append((claim, outcome))
-        if len(self._ended) == 1:
+        # Looked at before: of two threads that come at once at least one finds it empty, and one too many only wakes.
+        first = not self._ended
+        if first:
             self._first_at = monotonic()
-            return True
-        return False
+        self._ended.append((claim, outcome))
+        return first
 
     def put_back(self, ended: Iterable[tuple[Claim, Outcome]]) -> None:
         """Let outcomes wait again that could not be handed in."""

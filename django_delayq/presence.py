@@ -6,11 +6,11 @@ Run by a service of its own, so that nothing it waits for makes a job wait.
 import os
 import threading
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from time import time_ns
-from typing import Any, Protocol, Self
+from time import monotonic, time_ns
+from typing import Any, Protocol
 
 import django_delayq
 from django_delayq.exceptions import StoreError
@@ -46,7 +46,7 @@ class Present(Protocol):
 
 
 class Presence:
-    """What the dashboard is told of one dispatcher or worker of one shard, for as long as the `with` block lasts."""
+    """What the dashboard is told of one dispatcher or worker of one shard."""
 
     def __init__(self, reports: Reports, of: Present) -> None:
         self._reports = reports
@@ -54,16 +54,9 @@ class Presence:
         self._stopped = False
         self._service = Service(self, name=f"Presence of {process_name()}")
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Report from a thread of its own."""
         threading.Thread(target=self._service.run, name="delayq-presence", daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        # In another thread, and not waited for: a Redis that does not answer may not keep the process from ending, and
-        # who does not take its leave is seen to be lost.
-        leave = threading.Thread(target=self._leave, name="delayq-leave", daemon=True)
-        leave.start()
-        leave.join(_LEAVE)
 
     def step(self) -> float | None:
         """Report once; return the seconds until the next time."""
@@ -91,7 +84,8 @@ class Presence:
     def close(self) -> None:
         """There is nothing to let go of."""
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Hand the last figures in and be forgotten; who cannot is seen to be lost."""
         self._service.stop()
         self._service.ended.wait()
         with suppress(StoreError):
@@ -107,10 +101,28 @@ class Presence:
         }
 
 
+@contextmanager
+def present(presences: Sequence[Presence]) -> Iterator[None]:
+    """Let these report for as long as the `with` block lasts, and take their leave within a second, all together."""
+    for presence in presences:
+        presence.start()
+    try:
+        yield
+    finally:
+        # In other threads, and not waited for longer: a Redis that does not answer may not keep a process from ending.
+        leaves = [threading.Thread(target=each.leave, name="delayq-leave", daemon=True) for each in presences]
+        until = monotonic() + _LEAVE
+        for leave in leaves:
+            leave.start()
+        for leave in leaves:
+            leave.join(max(0.0, until - monotonic()))
+
+
 def told_of(claims: Sequence[Claim], *, queues: Sequence[str]) -> dict[str, Any]:
     """Return what is told of the jobs and queues of a worker: no more than fits into one short record."""
     return {
         "queues": queues[:_QUEUES],
+        "more_queues": len(queues) > _QUEUES,
         "busy": dict(Counter(claim.queue for claim in claims).most_common(_QUEUES)),
         "oldest_us": min((claim.claimed_us for claim in claims), default=None),
     }

@@ -158,7 +158,8 @@ class Service:
                 bell = self.part.listen()
             except Exception as error:
                 self._unheard("%s cannot listen: %s", error)
-        if self._deaf and bell < 0:
+        # Not while steps fail too: the moment to listen again may be long past, and steps would follow without a wait.
+        if self._deaf and bell < 0 and not self._failures:
             until = min(until, max(self._listen_at, monotonic()))
         sources = [self._wake_read] if bell < 0 else [self._wake_read, bell]
         heard = _readable(sources, max(0.0, until - monotonic()))

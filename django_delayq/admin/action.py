@@ -10,6 +10,7 @@ from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils import timezone
+from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
 from django_delayq.admin import counting, journal, switches
@@ -20,13 +21,15 @@ from django_delayq.admin.payloads import Payload, visible
 from django_delayq.admin.places import PLACES, READY, counted
 from django_delayq.admin.visit import Visit
 from django_delayq.admin.wishes import Wish
-from django_delayq.admin.words import about, fates_text, note_text
+from django_delayq.admin.words import about, fates_text, note_text, wish_text
 from django_delayq.exceptions import StoreError
 from django_delayq.job import State
 from django_delayq.job_id import to_text
 
 #: Rows that may be destroyed without their number typed.
 _FREELY = 100
+#: Where the session keeps the steps that may be done once, and how many.
+_STEPS, _STEPS_KEPT = "django_delayq.steps", 500
 
 
 def show(visit: Visit) -> HttpResponse:
@@ -88,9 +91,12 @@ def _do(visit: Visit, order: Order, progress: Progress) -> HttpResponse:
             _("That is not it. Nothing was done yet.") if _typed(post.get("typed", "")) != _typed(_asked(order)) else ""
         )
         if wrong or (form and not form.is_valid()):
-            return _confirm(visit, order, form=form, rows=[], wrong=wrong)
+            rows = counting.counted_order(visit, order)[1]
+            return _confirm(visit, order, form=form, rows=rows, wrong=wrong)
         order = replace(order, confirmed=True, wish=form.meant if form else {})
-    carrying = Carrying(visit, order, progress)
+    if order.is_for_once and not _first_time(visit.request, f"{order.nonce}.{progress.requests}"):
+        return _back(visit, order, messages.WARNING, _("This was done already, and is not done twice."))
+    carrying = Carrying(visit, order, replace(progress, requests=progress.requests + 1))
     try:
         carrying.run()
     except StoreError:
@@ -102,7 +108,8 @@ def _do(visit: Visit, order: Order, progress: Progress) -> HttpResponse:
         progress = _write_down(visit.request, carrying, order)
     if progress.finished:
         level = messages.SUCCESS if set(progress.fates) <= {Fate.DONE} else messages.WARNING
-        return _back(visit, order, level, fates_text(order.deed, progress.fates) + ".")
+        said = (fates_text(order.deed, progress.fates), wish_text(order.wish, visit.tz))
+        return _back(visit, order, level, ", ".join(filter(None, said)) + ".")
     return visit.render(
         "progress.html",
         tab=_tab(order),
@@ -113,6 +120,20 @@ def _do(visit: Visit, order: Order, progress: Progress) -> HttpResponse:
         whole=order.count,
         cancel_url=_address(visit, order),
     ).render()
+
+
+def _first_time(request: HttpRequest, step: str) -> bool:
+    """Take a step of an order down in the session, at once: a second press of its button comes soon after."""
+    session = getattr(request, "session", None)
+    if session is None:
+        return True
+    # Read again: this request's own was read before another press may have written it.
+    done = type(session)(session.session_key).get(_STEPS, [])
+    if step in done:
+        return False
+    session[_STEPS] = [*done[-_STEPS_KEPT:], step]
+    session.save()
+    return True
 
 
 def _write_down(request: HttpRequest, carrying: Carrying, order: Order) -> Progress:
@@ -139,10 +160,10 @@ def _confirm(visit: Visit, order: Order, *, form: Wish | None, rows: list[str], 
     return visit.render(
         "confirm.html",
         tab=_tab(order),
-        title=_("%s?") % counted(order.deed.order, order.count),
-        button=counted(order.deed.order, order.count),
+        title=_("%s?") % _said(order),
+        button=_said(order),
         at_least=not order.counted,
-        about=about(order),
+        about=about(order, visit.tz),
         rows=rows,
         is_whole=order.count <= len(rows),
         destroys=order.deed.destroys,
@@ -157,11 +178,18 @@ def _confirm(visit: Visit, order: Order, *, form: Wish | None, rows: list[str], 
     ).render()
 
 
+def _said(order: Order) -> str:
+    number = number_format(order.count, force_grouping=True)
+    more = {} if order.counted else {"count": _("at least %s") % number}
+    return counted(order.deed.order, order.count, **more)
+
+
 def _asked(order: Order) -> str:
     """Return what has to be typed: the queue's name, or the number of what cannot be brought back."""
     if order.deed.name == "purge":
         return visible(order.asked.queue)
-    return str(order.count) if order.deed.destroys and order.count > _FREELY else ""
+    many = order.count > _FREELY or not order.counted
+    return str(order.count) if order.deed.destroys and many else ""
 
 
 def _typed(text: str) -> str:

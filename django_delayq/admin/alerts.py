@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
@@ -38,7 +39,7 @@ def alerts(visit: Visit, rows: Sequence[Row] = ()) -> list[Alert]:
 
 def _processes(visit: Visit) -> Iterator[Alert]:
     now = visit.snapshot
-    link = {"url": visit.url("processes"), "link": _("Processes")}
+    link: dict[str, Any] = {"url": visit.url("processes"), "link": _("Processes")}
     dispatchers = [each for each in now.processes if each.kind == "dispatcher"]
     if not any(each.kind == "dispatcher" for each in visit.alive):
         seen_us = max((each.seen_us for each in dispatchers), default=None)
@@ -54,6 +55,19 @@ def _processes(visit: Visit) -> Iterator[Alert]:
             else _("Pending tasks are not moving.")
         )
         yield Alert(text=f"{what} {so}", severe=not helped, **link)
+    lost = [each for each in now.processes if each.kind == "worker" and each.busy and each not in visit.alive]
+    for each in lost:
+        text = ngettext(
+            "Worker %(name)s has been silent for %(time)s and holds %(count)s task.",
+            "Worker %(name)s has been silent for %(time)s and holds %(count)s tasks.",
+            each.busy,
+        )
+        facts = {
+            "name": visible(each.name) or each.code.hex(),
+            "time": duration_text(now.now_us - each.seen_us),
+            "count": grouped(each.busy),
+        }
+        yield Alert(text=text % facts, **link)
     unserved = [name for name, queue in now.queues.items() if queue.ready and not visit.workers_of(name)]
     if unserved:
         text = ngettext(
@@ -67,12 +81,13 @@ def _processes(visit: Visit) -> Iterator[Alert]:
 def _queues(visit: Visit) -> Iterator[Alert]:
     now = visit.snapshot
     for name, queue in now.queues.items():
-        if queue.paused and queue.ready:
-            facts = {"queue": visible(name), "by": visible(queue.paused.by), "count": grouped(queue.ready)}
+        waiting = queue.ready + queue.overdue
+        if queue.paused and waiting:
+            facts = {"queue": visible(name), "by": visible(queue.paused.by), "count": grouped(waiting)}
             text = ngettext(
                 "Queue %(queue)s is paused by %(by)s, and %(count)s task waits in it.",
                 "Queue %(queue)s is paused by %(by)s, and %(count)s tasks wait in it.",
-                queue.ready,
+                waiting,
             )
             yield Alert(text=text % facts, url=visit.url("queues"), link=_("Queues"))
     oldest = min((q.oldest_overdue_us for q in now.queues.values() if q.oldest_overdue_us is not None), default=None)
@@ -87,12 +102,16 @@ def _server(visit: Visit) -> Iterator[Alert]:
         yield Alert(
             text=_("Redis may throw away tasks when its memory is full: its maxmemory-policy is %s, not noeviction.")
             % server.policy,
+            url=visit.url("processes"),
+            link=_("Processes"),
             severe=True,
         )
     if visit.skewed:
         yield Alert(
             text=_("Redis's clock and this server's are %s apart: moments given by the server come that much off.")
-            % duration_text(visit.skew_us)
+            % duration_text(visit.skew_us),
+            url=visit.url("processes"),
+            link=_("Processes"),
         )
 
 

@@ -32,10 +32,17 @@ class Carrying:
         """Go on for two seconds, or to the end. Where Redis fails, `progress` tells of all that is surely done."""
         until = monotonic() + SECONDS
         for step in self._ticked() if self._order.ticked else self._all():
+            if self._destroyed_all_counted():
+                break
             step()
             if monotonic() > until:
                 return
         self.progress = replace(self.progress, finished=True)
+
+    def _destroyed_all_counted(self) -> bool:
+        """Whether as many are destroyed as the person was told: what came since may not be among them."""
+        order = self._order
+        return order.deed.destroys and order.counted and self.progress.fates.get(Fate.DONE, 0) >= order.count
 
     def _ticked(self) -> Iterator[Callable[[], None]]:
         for token in list(self._order.tokens)[self.progress.passed :]:
@@ -101,7 +108,16 @@ def meant(visit: Visit, order: Order) -> Callable[[Row], bool] | None:
             and (place is not READY or (row.due_us or 0) <= seen_us + _MS_US)
             and row.due_us != moved_to[0]
             and row.queue != moved_to[1]
+            and _back_since(row) <= seen_us
             and (match is None or match(row))
         )
 
     return is_meant
+
+
+def _back_since(row: Row) -> int:
+    """Return when a job that ran came back to wait; of a lapsed lease nobody saw the end, and it was due at once."""
+    if not row.attempts.history:
+        return 0
+    ended_us = row.attempts.history[-1].get("ended_us")
+    return int((row.due_us or 0) if ended_us is None else ended_us)

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django.http import HttpResponse
+from django.http import HttpResponse, QueryDict
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from django_delayq.admin import lists, places
 from django_delayq.admin.failures import Failure
@@ -13,7 +14,9 @@ from django_delayq.admin.filters import Filter
 from django_delayq.admin.payloads import short, visible
 from django_delayq.admin.places import DEAD
 from django_delayq.admin.visit import Visit
+from django_delayq.config import DAY_US, DispatcherConfig
 from django_delayq.store.rows import Row
+from django_delayq.templatetags.delayq import duration_text, grouped
 
 
 @dataclass(slots=True, kw_only=True)
@@ -22,7 +25,7 @@ class Group:
 
     error: str
     task: str
-    #: The list of them, and what a form says of them.
+    #: The list of them, and what a form says of them; empty where no filter means them alone.
     url: str
     order: str
     count: int = 0
@@ -32,7 +35,7 @@ class Group:
     @property
     def title(self) -> str:
         """What they have in common."""
-        facts = {"error": visible(short(self.error)), "function": visible(short(self.task)) or "?"}
+        facts = {"error": Failure(self.error, "").name, "function": visible(short(self.task)) or "?"}
         return _("%(error)s in %(function)s") % facts if self.error else facts["function"]
 
 
@@ -47,8 +50,7 @@ def show(visit: Visit) -> HttpResponse:
     ]
     more: dict[str, Any] = {
         "kinds": kinds,
-        "kept_us": config.dead_max_age_us,
-        "kept": config.dead_max_count,
+        "kept": _kept(config),
         "spans": spans,
         "span_label": _("Died"),
     }
@@ -60,6 +62,14 @@ def show(visit: Visit) -> HttpResponse:
     return visit.render("dead.html", tab="dead", title=_("Dead letters"), **more)
 
 
+def _kept(config: DispatcherConfig) -> str:
+    """Return for how long dead letters are kept, and how many."""
+    age_us, most = config.dead_max_age_us, grouped(config.dead_max_count)
+    days, rest_us = divmod(age_us, DAY_US)
+    age = duration_text(age_us) if rest_us else ngettext("%s day", "%s days", days) % grouped(days)
+    return _("Kept for %(age)s, at most %(most)s") % {"age": age, "most": most}
+
+
 def groups(visit: Visit, asked: Filter, rows: Iterable[Row]) -> list[Group]:
     """Return dead letters by error and function, or by function alone, the most frequent first."""
     found: dict[tuple[str, str], Group] = {}
@@ -67,12 +77,16 @@ def groups(visit: Visit, asked: Filter, rows: Iterable[Row]) -> list[Group]:
         key = Failure.of(row.attempts).error if asked.group == "error" else "", row.task
         group = found.get(key)
         if group is None:
-            only = replace(asked, group="", function=key[1] or asked.function, error=key[0] or asked.error)
+            function, error = (f"={name}" if name else "" for name in (key[1], key[0]))
+            only = replace(asked, group="", function=function or asked.function, error=error or asked.error)
             order = only.page()
+            # What has no name, or one that no filter can hold, cannot be asked for: that would mean others too.
+            if not (key[1] and (key[0] or asked.group != "error")) or Filter.read(QueryDict(order)) != only.plain():
+                order = ""
             found[key] = group = Group(
                 error=key[0],
                 task=key[1],
-                url=DEAD.address(visit, "", order),
+                url=order and DEAD.address(visit, "", order),
                 order=order,
                 first_us=row.score,
                 last_us=row.score,

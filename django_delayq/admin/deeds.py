@@ -151,9 +151,9 @@ DEEDS = {
         Deed(
             name="cancel",
             places=_WAITING,
-            label=_("Cancel (delete)"),
+            label=_("Cancel"),
             past=_("Cancelled"),
-            order=ngettext_lazy("Delete %(count)s waiting task", "Delete %(count)s waiting tasks", "n"),
+            order=ngettext_lazy("Cancel %(count)s waiting task", "Cancel %(count)s waiting tasks", "n"),
             done=_CANCELLED,
             missed=_LATE,
             act=_cancel,

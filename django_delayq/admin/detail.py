@@ -46,8 +46,6 @@ def show(visit: Visit, text_id: str) -> HttpResponse:
         entries=journal.entries(text_id),
         here=f"{here}?{query.urlencode()}" if query else here,
         all_url=f"{here}?{urlencode({**query.dict(), 'all': 'yes'})}",
-        lease_us=visit.store.config.worker.lease_us,
-        sweep_us=visit.store.config.dispatcher.sweep_us,
         **_way_back(visit, sheet),
     )
 

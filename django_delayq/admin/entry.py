@@ -98,13 +98,13 @@ _PAGES: tuple[tuple[str, str, Show, tuple[str, ...]], ...] = (
     ("queues/<delayq_queue:queue>/", "queue_detail", queue_detail.show, _LOOK),
     ("running/", "running", running.show, _LOOK),
     ("dead/", "dead", dead.show, _LOOK),
-    # Posting to it reveals what is hidden.
+    # Posting to this, and to an export, reveals what is hidden.
     ("task/<str:text_id>/", "task_detail", detail.show, _LOOK + _ACT),
     ("functions/", "functions", functions.show, _LOOK),
     ("processes/", "processes", processes.show, _LOOK),
     ("action/", "action", action.show, _ACT),
     ("live/<slug:panel>/", "live", partial(live.show, _PANELS), _LOOK),
-    ("export/<slug:place>/", "export", export.show, _LOOK),
+    ("export/<slug:place>/", "export", export.show, _LOOK + _ACT),
 )
 
 

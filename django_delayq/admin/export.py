@@ -21,19 +21,20 @@ from django_delayq.store.rows import Row
 
 
 def show(visit: Visit, place: str) -> HttpResponseBase:
-    """Send the rows that match; `?reveal=yes`: with what is hidden, to whom may see it, and that is written down."""
+    """Send the rows that match; posted to, with what is hidden, to whom may see it, and that is written down."""
     there = PLACES.get(place)
     with timezone.override(visit.tz):
         asked = Filter.read(visit.request.GET)
     if there is None or (there is READY and not asked.queue):
         raise Http404
-    reveal = "reveal" in visit.request.GET
+    reveal = visit.request.method == "POST"
     if reveal and not visit.may_reveal:
         raise PermissionDenied
     # Redis fails here, while there still is a page to say so.
     asked = asked.fixed(visit.now_us, ahead=there.ahead)
     if reveal:
-        journal.note(visit.request, "export", _("Exported with what is hidden: %s") % f"{place}?{asked.page()}")
+        what = f"{place}?{asked.page()}"
+        journal.note(visit.request, "export", _("Exported with what is hidden: %s") % what, object_id=what)
     name = f"{place}-{moment(visit.now_us):%Y%m%dT%H%M%SZ}.ndjson"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     rows = _rows(visit, there, asked)

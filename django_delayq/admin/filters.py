@@ -28,8 +28,8 @@ SIZES = (25, 50, 100, 250)
 SPANS = {"15m": HOUR_US // 4, "1h": HOUR_US, "24h": DAY_US, "7d": 7 * DAY_US}
 OVERDUE = "overdue"
 GROUPS = ("error", "function")
-#: Characters of a value that are looked at; names are shorter.
-_LONGEST = 500
+#: Characters of a name, two for a byte where it is written as digits; of text to look for.
+_LONGEST, _TEXT = 3_000, 500
 #: µs from the epoch: the year 2255.
 _FARTHEST = 2**53
 _MOMENT, _CURSOR = re.compile(r"-?[0-9]{1,18}"), re.compile(r"(-?[0-9]{1,16})\.((?:[0-9a-f]{2}){0,64})")
@@ -51,6 +51,9 @@ def url_name(name: str) -> str:
 
 def name_of(text: str) -> str:
     """Read what `url_name` wrote. Raises ValueError for what it cannot have written."""
+    if len(text) > _LONGEST:
+        # Cut, it would be another name, and mean other rows.
+        raise ValueError("longer than any name")
     if not text.startswith("~"):
         return text
     found = _HEX.fullmatch(text)
@@ -64,7 +67,7 @@ class Filter:
     """What is asked of a list."""
 
     queue: str = ""
-    #: A task function's name, or the end of it from a dot on; an error's class likewise.
+    #: A task function's name, or the end of it from a dot on, or "=" and the whole; an error's class likewise.
     function: str = ""
     error: str = ""
     text: str = ""
@@ -91,7 +94,7 @@ class Filter:
         def given(name: str, read: Callable[[str], Any], otherwise: Any = "") -> Any:
             text = str(query.get(name, "")).strip()
             try:
-                return read(text[:_LONGEST]) if text else otherwise
+                return read(text) if text else otherwise
             except (ValueError, OverflowError):
                 facts = {"name": name, "value": visible(text[:40])}
                 complaints.append(gettext("“%(name)s” is not understood: %(value)s") % facts)
@@ -102,7 +105,7 @@ class Filter:
             queue=given("queue", name_of),
             function=given("function", name_of),
             error=given("error", name_of),
-            text=given("q", str),
+            text=given("q", _text),
             within=given("within", _one_of(*SPANS, OVERDUE)),
             from_us=given("from", read_moment, None),
             to_us=given("to", read_moment, None),
@@ -140,6 +143,10 @@ class Filter:
     def page(self, cursor: Cursor | None = None, *, before: bool = False) -> str:
         """Return the query string of another page of the same list."""
         return self.query(cursor=cursor, before=before, at_us=None)
+
+    def plain(self) -> Self:
+        """Return what an address can say: of a list's beginning, without what was not understood."""
+        return replace(self, cursor=None, before=False, at_us=None, complaints=())
 
     @property
     def is_set(self) -> bool:
@@ -209,6 +216,10 @@ def read_moment(text: str) -> int:
     return us
 
 
+def _text(text: str) -> str:
+    return text[:_TEXT]
+
+
 def _one_of(*words: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text not in words:
@@ -219,9 +230,12 @@ def _one_of(*words: str) -> Callable[[str], str]:
 
 
 def _ends(name: str, wanted: str) -> bool:
+    if wanted.startswith("="):
+        # As groups ask: that name, and none that ends alike.
+        return name == wanted[1:]
     return name == wanted or name.endswith(f".{wanted}")
 
 
 def _searched(row: Row, hide: Pattern[str]) -> str:
     line = Payload.of(row.job, hide).line(None) if row.job else ""
-    return f"{row.id} {row.task} {line} {row.attempts.last_error}"
+    return f"{row.id} {row.task} {line} {visible(row.worker)} {row.attempts.last_error}"

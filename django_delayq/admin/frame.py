@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from django_delayq.admin.zone import LOCAL, UTC_NAME
@@ -40,12 +41,13 @@ def around(visit: "Visit", tab: str, *, down: bool) -> dict[str, Any]:
     }
 
 
-def _zones(chosen: str, query: str) -> list[tuple[str, str, bool]]:
-    """Return the choices: title, address, whether it is this one. What the browser has the script knows."""
+def _zones(chosen: str, query: str) -> list[tuple[str, str, str, bool]]:
+    """Return the choices: title, zone, address, whether it is this one. What the browser has the script knows."""
     browsers = "" if chosen in (LOCAL, UTC_NAME) else chosen
-    titles = {LOCAL: _("Local"), UTC_NAME: _("UTC"), browsers: _("Browser")}
+    here = timezone.get_current_timezone_name()
+    titles = {LOCAL: (_("Local"), here), UTC_NAME: (_("UTC"), ""), browsers: (_("Browser"), browsers)}
     given = f"{query}&" if query else ""
-    return [(title, f"?{given}zone={name}", name == chosen) for name, title in titles.items()]
+    return [(*titles[name], f"?{given}zone={name}", name == chosen) for name in titles]
 
 
 def _tabs(visit: "Visit", *, down: bool) -> list[Tab]:

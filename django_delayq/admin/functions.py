@@ -1,4 +1,4 @@
-"""Functions: every task function that this process knows or that died, with its options and its last hour."""
+"""Functions: every task function that this process knows, and those met pending or dead, with their last hour."""
 
 import re
 from dataclasses import dataclass

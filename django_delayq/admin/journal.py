@@ -4,11 +4,13 @@ import logging
 from collections.abc import Sequence
 
 from django.contrib.admin.models import CHANGE, DELETION, LogEntry
-from django.db.models import QuerySet
 from django.dispatch import Signal
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
 
 from django_delayq.admin.payloads import visible
+from django_delayq.clock import moment
+from django_delayq.job_id import created_us, from_text
 from django_delayq.signals import announce, keep_to_one_line
 
 logger = logging.getLogger("django_delayq.audit")
@@ -20,6 +22,8 @@ admin_action = Signal()
 #: Jobs that get a row each.
 MOST_ROWS = 100
 _REPR = 200
+#: Rows told of a job: of those that name it, and of those about many.
+_TOLD, _TOLD_OF_MANY = 50, 10
 
 
 def note(
@@ -35,7 +39,7 @@ def note(
 ) -> int | None:
     """Write down what was done; a row for each job named, else one about the whole. Returns the latter's number.
 
-    `entry` is that of a long action's first request: its row is written anew.
+    `entry` is that of a long action's first request: its row is written anew. `object_id` names what is no job.
     """
     sentence = visible(sentence)
     logger.info("%s by %s: %s%s", action, _who(request), sentence, f" ({', '.join(job_ids)})" if job_ids else "")
@@ -61,14 +65,17 @@ def note(
     return int(row.pk)
 
 
-def entries(job_id: str) -> QuerySet[LogEntry]:
-    """Return the rows that name a job, newest first, at most 50."""
+def entries(job_id: str) -> list[LogEntry]:
+    """Return the rows about a job, newest first: those that name it, and what was done to many since it was made."""
     # Few rows have no content type, and that column has an index; the id's has none.
-    return (
-        LogEntry.objects.filter(content_type=None, object_id=job_id)
-        .select_related("user")
-        .order_by("-action_time")[:50]
-    )
+    ours = LogEntry.objects.filter(content_type=None).select_related("user").order_by("-action_time")
+    found, place = list(ours.filter(object_id=job_id)[:_TOLD]), from_text(job_id)
+    if place is not None:
+        since = moment(created_us(place[0]))
+        for row in ours.filter(object_id=None, action_time__gte=since)[:_TOLD_OF_MANY]:
+            row.change_message = _("To many tasks at once: %s") % row.change_message
+            found.append(row)
+    return sorted(found, key=lambda row: row.action_time, reverse=True)
 
 
 def _about(row: LogEntry, job_id: str) -> LogEntry:

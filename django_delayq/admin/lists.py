@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from django_delayq import registry
 from django_delayq.admin import places
 from django_delayq.admin.deeds import offered
+from django_delayq.admin.failures import Failure
 from django_delayq.admin.filters import SIZES, Filter, url_name, write_cursor
 from django_delayq.admin.payloads import visible
 from django_delayq.admin.places import READY, Listing, Place
@@ -19,6 +20,9 @@ from django_delayq.admin.visit import Visit
 from django_delayq.job_id import from_text
 from django_delayq.store.rows import Row
 from django_delayq.templatetags.delayq import zoned
+
+#: Characters of a name that is offered.
+_LONGEST = 200
 
 
 def show(visit: Visit, place: Place, *, title: str, tab: str = "", **more: Any) -> HttpResponse:
@@ -50,7 +54,7 @@ def context(visit: Visit, place: Place, asked: Filter, listing: Listing) -> dict
     def address(query: str) -> str:
         return place.address(visit, asked.queue, query)
 
-    onward, back = listing.onward, listing.back
+    onward, back, met = listing.onward, listing.back, listing.rows or listing.gathered
     # The page of one queue says so in its path.
     shared = replace(asked, queue="") if place is READY else asked
     return {
@@ -73,11 +77,13 @@ def context(visit: Visit, place: Place, asked: Filter, listing: Listing) -> dict
         "found": len(listing.rows) + len(listing.gathered),
         "sizes": SIZES,
         "queues": _choices(visit.snapshot.queues, asked.queue),
-        "functions": [name for name in registry.names() if name.isprintable()],
+        "functions": _offered({name: visible(name) for name in (*registry.names(), *(row.task for row in met))}),
+        "errors": _offered({each.error: each.name for each in (Failure.of(row.attempts) for row in met)}),
         "function_text": url_name(asked.function) if asked.function else "",
         "error_text": url_name(asked.error) if asked.error else "",
         "queue_text": url_name(asked.queue) if asked.queue else "",
-        "jump": list(shared.pairs(cursor=None, before=False, at_us=None).items()),
+        # As text: a template groups the digits of numbers.
+        "jump": [(name, str(value)) for name, value in shared.pairs(cursor=None, before=False, at_us=None).items()],
         "order": asked.page(),
         "everything": Filter(queue=asked.queue).query(),
         "page": shared.query(),
@@ -107,6 +113,11 @@ def _choices(names: Any, chosen: str) -> list[tuple[str, str, bool]]:
     """Return the queues to choose from: as addresses call them, as people do, and whether it is chosen."""
     there = sorted({*names, chosen} - {""})
     return [(url_name(name), visible(name), name == chosen) for name in there]
+
+
+def _offered(names: dict[str, str]) -> dict[str, str]:
+    """Return names to choose from while typing: as addresses call them, and as people do."""
+    return {url_name(name): words for name, words in sorted(names.items()) if 0 < len(name) <= _LONGEST}
 
 
 def _local(visit: Visit, us: int | None) -> str:

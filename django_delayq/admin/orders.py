@@ -1,10 +1,11 @@
 """Orders: what a person asked to be done to which jobs, and how far that came; both travel in the forms, signed.
 
-Nothing is kept on the server, so no request needs to find the process that the one before it met.
+The server keeps of them no more than that a step was done, in the session: any process can go on.
 """
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
+from secrets import token_hex
 from typing import Any, NamedTuple, Self
 
 from django.core import signing
@@ -58,6 +59,8 @@ class Order:
     #: Set once the person has confirmed.
     confirmed: bool = False
     wish: dict[str, Any] = field(default_factory=dict)
+    #: Tells it from others like it.
+    nonce: str = ""
     #: The job whose own page it was asked for on; and its task.
     job: str = ""
     task: str = ""
@@ -75,6 +78,9 @@ class Order:
         elif not ticked:
             return None
         asked = Filter.read(QueryDict(post.get("filter", "")))
+        if asked.complaints:
+            # Without what was not understood it would mean more.
+            return None
         job = post.get("job", "") if from_text(post.get("job")) else ""
         # Each ready list is one queue's.
         if not seen.isdecimal() or len(seen) > 16 or (place is READY and not asked.queue and not (ticked and job)):
@@ -87,8 +93,14 @@ class Order:
             seen_us=int(seen),
             ticked=ticked,
             count=len(ticked),
+            nonce=token_hex(8),
             job=job,
         )
+
+    @property
+    def is_for_once(self) -> bool:
+        """Whether doing it again would change jobs again: of a shift, no job remembers that it had it."""
+        return "shift_us" in self.wish and not self.ticked
 
     @property
     def deed(self) -> Deed:
@@ -119,6 +131,8 @@ class Order:
 class Progress:
     """How far an order came."""
 
+    #: Requests it took so far.
+    requests: int = 0
     #: Ticked rows: how many are behind. All: the shard, and the last row there that is behind.
     passed: int = 0
     shard: int = 0

@@ -71,7 +71,7 @@ def _tiles(visit: Visit, now: Snapshot) -> list[Tile]:
     overdue_us = min((queue.oldest_overdue_us for queue in queues if queue.oldest_overdue_us is not None), default=None)
     ready_us = min((queue.oldest_ready_us for queue in queues if queue.oldest_ready_us is not None), default=None)
     run_us = min((each.oldest_us for each in visit.alive if each.oldest_us is not None), default=None)
-    slots = sum(each.slots for each in visit.alive)
+    slots = sum({each.name or each.code: each.slots for each in visit.alive}.values())
 
     def since(us: int | None) -> str:
         return duration_text(max(0, now.now_us - us) if us is not None else None)
@@ -117,7 +117,7 @@ def _tiles(visit: Visit, now: Snapshot) -> list[Tile]:
             title=_("Done, 1 h"),
             number=grouped(hour.done),
             aside=percent(hour.success_share),
-            detail=_("p95 %s") % duration_text(hour.run_us(_MOST)),
+            detail=_("run time p95 %s") % duration_text(hour.run_us(_MOST)),
             url=visit.url("functions"),
         ),
     ]

@@ -47,7 +47,7 @@ class Line:
 
     @property
     def again_us(self) -> int:
-        """When what a lost worker held is tried again at the latest."""
+        """When what a lost worker held became free to be tried again."""
         return self.process.seen_us + self.lease_us
 
 

@@ -10,11 +10,4 @@ from django_delayq.admin.visit import Visit
 
 def show(visit: Visit) -> HttpResponse:
     """Draw the list."""
-    config = visit.store.config
-    return lists.show(
-        visit,
-        RUNNING,
-        title=_("Running tasks"),
-        lease_us=config.worker.lease_us,
-        sweep_us=config.dispatcher.sweep_us,
-    )
+    return lists.show(visit, RUNNING, title=_("Running tasks"))

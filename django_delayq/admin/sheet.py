@@ -47,6 +47,8 @@ class Sheet:
         self.reveals, self._whole = reveal, whole
         self.place = _PLACES[found.state]
         self.state, self.look, self.moment_label = _STATES[found.state]
+        if found.lease_end_us is not None and found.lease_end_us <= visit.now_us:
+            self.state, self.look = _("Lost"), "bad"
         self.line = Line.of(found, visit.config.redact)
         self.token = f"{self.line.id}.{found.moment_us}"
         self.is_known = registry.find(self.line.row.task) is not None

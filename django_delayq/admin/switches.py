@@ -57,7 +57,7 @@ SWITCHES = {
         of="worker",
         tab="processes",
         question=_("Quiet worker %s?"),
-        explained=_("It takes no more tasks, and ends what it runs. It hears of it within 10 seconds."),
+        explained=_("It takes no more tasks, and ends what it runs. It hears of it within 15 seconds."),
         button=_("Quiet it"),
         done=_("Asked worker %s to take no more tasks"),
         already=_("Worker %s was asked already"),
@@ -67,7 +67,7 @@ SWITCHES = {
         of="worker",
         tab="processes",
         question=_("Let worker %s take tasks again?"),
-        explained=_("It hears of it within 10 seconds."),
+        explained=_("It hears of it within 15 seconds."),
         button=_("Let it work"),
         done=_("Let worker %s take tasks again"),
         already=_("Worker %s was not asked to be quiet"),
@@ -99,9 +99,14 @@ def show(visit: Visit) -> HttpResponse:
         ).render()
     by = visit.request.user.get_username()
     shards = range(visit.store.config.shards)
-    turned = [switch.turn(visit.store.operations(shard), of, by) for shard in shards]
-    if any(turned):
-        journal.note(visit.request, name, str(switch.done % shown))
+    turned: list[bool] = []
+    try:
+        for shard in shards:
+            turned.append(bool(switch.turn(visit.store.operations(shard), of, by)))
+    finally:
+        # Also where Redis failed on the way: what is done is done.
+        if any(turned):
+            journal.note(visit.request, name, str(switch.done % shown), object_id=shown)
     told, level = (switch.done, messages.SUCCESS) if any(turned) else (switch.already, messages.WARNING)
     messages.add_message(visit.request, level, told % shown + ".")
     return HttpResponseRedirect(visit.url(switch.tab))

@@ -146,7 +146,7 @@ class Visit:
     def url(self, name: str, *args: object, **query: object) -> str:
         """Return the address of one of our pages on this site: `url("dead", queue="mail")`; empty values are left out.
 
-        Queues' names in a query go through `names.to_text`.
+        Queues' names in a query go through `filters.url_name`.
         """
         full = "queue_changelist" if name == "overview" else name
         path = reverse(f"admin:django_delayq_{full}", args=args, current_app=self.site.name)

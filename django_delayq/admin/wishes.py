@@ -86,10 +86,8 @@ class LaterTime(_Timed):
     """When dead letters shall be tried again."""
 
     other = "minutes"
-    moment = _moment_field(_("All at"))
-    minutes = forms.IntegerField(
-        label=_("or spread at random over so many minutes"), required=False, min_value=1, max_value=1_000_000
-    )
+    moment = _moment_field(_("Retry all at"))
+    minutes = forms.IntegerField(label=_("or spread over (minutes)"), required=False, min_value=1, max_value=1_000_000)
 
     def of_number(self, cleaned: dict[str, Any]) -> dict[str, Any]:
         """Return the span to spread them over."""

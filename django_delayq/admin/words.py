@@ -1,12 +1,14 @@
 """Words: what an order means, and what became of it, in sentences for pages, messages and the journal."""
 
 from collections.abc import Mapping
+from datetime import UTC, tzinfo
 from typing import Any
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext_lazy
 
 from django_delayq.admin.deeds import Deed, Fate
+from django_delayq.admin.failures import Failure
 from django_delayq.admin.orders import Order
 from django_delayq.admin.payloads import visible
 from django_delayq.admin.places import DEAD, counted
@@ -23,9 +25,9 @@ _REFUSED = ngettext_lazy(
 )
 
 
-def moment_text(us: int) -> str:
+def moment_text(us: int, zone: tzinfo = UTC) -> str:
     """Return a moment that means the same wherever it is read."""
-    return f"{moment(us):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{moment(us).astimezone(zone):%Y-%m-%d %H:%M:%S %Z}"
 
 
 def fates_text(deed: Deed, fates: Mapping[str, int]) -> str:
@@ -35,23 +37,26 @@ def fates_text(deed: Deed, fates: Mapping[str, int]) -> str:
     return "; ".join([done, *(counted(words, fates[fate]) for fate, words in others.items() if fates.get(fate))])
 
 
-def about(order: Order) -> str:
+def about(order: Order, zone: tzinfo = UTC) -> str:
     """Return which jobs are meant: "queue email, error SMTPTimeout, died up to 14:02:11 UTC"."""
     if order.ticked:
         return ""
     asked, dead = order.asked, order.place is DEAD
     parts = [
         (_("queue %s"), asked.queue),
-        (_("function %s"), asked.function),
-        (_("error %s"), asked.error),
+        (_("function %s"), asked.function.removeprefix("=")),
+        (_("error %s"), Failure(asked.error.removeprefix("="), "").name),
         (_("with the text “%s”"), asked.text),
-        (_("died from %s on") if dead else _("due from %s on"), moment_text(asked.from_us) if asked.from_us else ""),
-        (_("died up to %s") if dead else _("due before %s"), moment_text(asked.to_us) if asked.to_us else ""),
+        (
+            _("died from %s on") if dead else _("due from %s on"),
+            moment_text(asked.from_us, zone) if asked.from_us else "",
+        ),
+        (_("died up to %s") if dead else _("due before %s"), moment_text(asked.to_us, zone) if asked.to_us else ""),
     ]
     return ", ".join(words % visible(value) for words, value in parts if value)
 
 
-def wish_text(wish: Mapping[str, Any]) -> str:
+def wish_text(wish: Mapping[str, Any], zone: tzinfo = UTC) -> str:
     """Return what was wished besides: "by +10 min"."""
     if "shift_us" in wish:
         sign = "−" if wish["shift_us"] < 0 else "+"
@@ -59,7 +64,7 @@ def wish_text(wish: Mapping[str, Any]) -> str:
     if "spread_us" in wish:
         return _("spread over %s") % duration_text(wish["spread_us"])
     if "due_us" in wish:
-        return _("at %s") % moment_text(wish["due_us"])
+        return _("at %s") % moment_text(wish["due_us"], zone)
     return _("to queue %s") % visible(wish["queue"]) if "queue" in wish else ""
 
 

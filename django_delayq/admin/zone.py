@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils import timezone
+from django.utils.encoding import escape_uri_path
 from django.utils.http import urlencode
 
 LOCAL, UTC_NAME = "local", "utc"
@@ -34,7 +35,8 @@ def remember(request: HttpRequest) -> HttpResponse:
     """Go back to the same page with the choice in the cookie."""
     query = request.GET.copy()
     chosen = str(query.pop("zone")[-1])
-    address = f"{request.path}?{urlencode(query, doseq=True)}" if query else request.path
+    path = escape_uri_path(request.path)
+    address = f"{path}?{urlencode(query, doseq=True)}" if query else path
     response = HttpResponseRedirect(address)
     response.set_cookie(_COOKIE, chosen, max_age=_YEAR, httponly=True, samesite="Lax", secure=request.is_secure())
     return response

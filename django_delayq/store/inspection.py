@@ -138,6 +138,7 @@ class Inspection:
             shard=self._shard.index,
             state=state,
             due_first_us=self._due_first_us,
+            queues=queues,
             before=before,
             count=count,
             match=match,

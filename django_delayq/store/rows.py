@@ -40,6 +40,8 @@ class Row:
     running: Running = Running(0, 0)
     worker: str = ""
     due_first_us: int = 0
+    #: The queue it was found in; empty for running and dead ones.
+    found_in: str = ""
 
     @property
     def raw_id(self) -> bytes:
@@ -71,8 +73,8 @@ class Row:
 
     @property
     def queue(self) -> str:
-        """The queue's name as far as the body can be read."""
-        return self.head.queue
+        """The queue it waits in; of others, the name that their bodies tell, as far as they can be read."""
+        return self.found_in or self.head.queue
 
     @cached_property
     def job(self) -> Job | None:
@@ -135,6 +137,7 @@ def read_page(
     shard: int,
     state: State,
     due_first_us: int,
+    queues: Sequence[str],
     before: bool,
     count: int,
     match: Callable[[Row], bool] | None,
@@ -142,7 +145,7 @@ def read_page(
     """Make a page of what `page.lua` found: as many rows as were asked for, of those that match."""
     rank, total, more = reply[:3]
     found = [
-        _row(reply[at : at + _CELLS], shard=shard, state=state, due_first_us=due_first_us)
+        _row(reply[at : at + _CELLS], shard=shard, state=state, due_first_us=due_first_us, queues=queues)
         for at in range(3, len(reply), _CELLS)
     ]
     looked = list(_looked(reversed(found) if before else found, count, match))
@@ -169,8 +172,8 @@ def _looked(found: Any, count: int, match: Callable[[Row], bool] | None) -> Iter
             return
 
 
-def _row(cells: Sequence[Any], *, shard: int, state: State, due_first_us: int) -> Row:
-    member, _, score, stored, size, record, running, worker = cells
+def _row(cells: Sequence[Any], *, shard: int, state: State, due_first_us: int, queues: Sequence[str]) -> Row:
+    member, place, score, stored, size, record, running, worker = cells
     if state is State.DEAD:
         record, body = DeadBody.unpack(stored)
         size, stored = size - (len(stored or b"") - len(body)), body
@@ -185,6 +188,7 @@ def _row(cells: Sequence[Any], *, shard: int, state: State, due_first_us: int) -
         running=Running.unpack(running),
         worker=worker.decode(errors="replace") if worker else "",
         due_first_us=due_first_us,
+        found_in=queues[place - 1] if state in (State.SCHEDULED, State.READY) else "",
     )
 
 

@@ -8,6 +8,8 @@ from typing import Any, Self
 from django_delayq.store.server import Server
 from django_delayq.tally import NO_HISTORY, Figures, History
 
+#: No number of ours is as large.
+_LARGEST = 2**63
 #: Whoever lives is seen several times within it: by its steps, and by its reports.
 _SILENCE_US = 20_000_000
 
@@ -63,6 +65,8 @@ class Process:
     rss: int = 0
     #: A worker's: queues in the order it serves them (none: all), jobs at once, jobs by queue, start of the oldest.
     queues: tuple[str, ...] = ()
+    #: Whether it serves more than it named.
+    more_queues: bool = False
     slots: int = 0
     running: dict[str, int] = field(default_factory=dict)
     oldest_us: int | None = None
@@ -80,7 +84,7 @@ class Process:
 
     def serves(self, queue: str) -> bool:
         """Whether it is a worker of that queue."""
-        return self.kind == "worker" and (not self.queues or queue in self.queues)
+        return self.kind == "worker" and (not self.queues or self.more_queues or queue in self.queues)
 
     def is_lost(self, now_us: int, *, lease_us: int) -> bool:
         """Whether it was silent for longer than any that lives, however slow: a lease and 20 s."""
@@ -95,7 +99,7 @@ class Process:
         """Read a field of `reports`; what is not as it should be there is left out."""
         try:
             told = json.loads(said or b"{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             told = {}
         told = told if isinstance(told, dict) else {}
         queues, running = told.get("queues"), told.get("busy")
@@ -109,8 +113,11 @@ class Process:
             started_us=_told(told, "started_us", int),
             rss=_told(told, "rss", int) or 0,
             queues=tuple(map(str, queues)) if isinstance(queues, list) else (),
+            more_queues=bool(told.get("more_queues")),
             slots=_told(told, "slots", int) or 0,
-            running={key: n for key, n in running.items() if type(n) is int} if isinstance(running, dict) else {},
+            running={str(key): n for key in running if (n := _told(running, key, int))}
+            if isinstance(running, dict)
+            else {},
             oldest_us=_told(told, "oldest_us", int),
             quiet=bool(told.get("quiet")),
             moved_hour=_told(told, "moved", int) or 0,
@@ -190,8 +197,8 @@ def _queue(states: Sequence[QueueState]) -> QueueState:
         next_due_us=_of(min, (state.next_due_us for state in states)),
         next_task=next((state.next_task for state in states if state.next_task), ""),
         oldest_ready_us=_of(min, (state.oldest_ready_us for state in states)),
-        # Paused is what is paused on every shard.
-        paused=next((state.paused for state in states), None) if all(state.paused for state in states) else None,
+        # Also where only some shards are: to resume it mends that.
+        paused=next((state.paused for state in states if state.paused), None),
     )
 
 
@@ -201,5 +208,7 @@ def _of(choose: Any, moments: Any) -> int | None:
 
 
 def _told(told: dict[str, Any], name: str, kind: type) -> Any:
-    value = told.get(name)
+    value: Any = told.get(name)
+    if kind is int and type(value) is int:
+        return value if -_LARGEST <= value <= _LARGEST else None
     return value if type(value) is kind else None

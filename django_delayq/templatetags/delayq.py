@@ -6,11 +6,12 @@ from typing import Any
 import django
 from django import template
 from django.template import Context
+from django.utils import timezone
 from django.utils.formats import number_format
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _
 
-from django_delayq.clock import SECOND_US, moment
+from django_delayq.clock import SECOND_US, moment, moment_us
 
 register = template.Library()
 
@@ -73,6 +74,12 @@ def away_text(us: int) -> str:
     return (_("in %s") if us > 0 else _("%s ago")) % span
 
 
+@register.filter
+def us(at: datetime) -> int:
+    """Return a moment of the database in µs since the epoch."""
+    return moment_us(at if timezone.is_aware(at) else timezone.make_aware(at))
+
+
 def zoned(us: int, tz: tzinfo) -> datetime:
     """Return the moment in a time zone; at the ends of the calendar in UTC."""
     at = moment(us)
@@ -90,17 +97,25 @@ def clock_text(us: int, now_us: int, tz: tzinfo) -> str:
 
 @register.simple_tag(name="moment", takes_context=True)
 def moment_tag(context: Context, us: int | None, words: str = "both") -> str:
-    """Show a moment as people count from now and as a clock shows it; `words="clock"`: the clock alone."""
+    """Show a moment as people count from now and as a clock shows it; `words` "away" or "clock": one of them alone."""
     if us is None:
         return NOTHING
     visit = context["visit"]
     now_us = visit.now_us
     utc = zoned(us, UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
-    away = format_html('<span class="delayq-away">{}</span> ', away_text(us - now_us)) if words == "both" else ""
+    shown = {"away": away_text(us - now_us), "clock": clock_text(us, now_us, visit.tz)}
+    parts = [(name, text) for name, text in shown.items() if words in (name, "both")]
     return format_html(
-        '<time datetime="{0}Z" title="{1} UTC">{2}<span class="delayq-clock">{3}</span></time>',
-        *(utc, utc.replace("T", " "), away, clock_text(us, now_us, visit.tz)),
+        '<time datetime="{}Z" title="{} UTC">{}</time>',
+        *(utc, utc.replace("T", " "), format_html_join(" ", '<span class="delayq-{}">{}</span>', parts)),
     )
+
+
+@register.simple_tag(takes_context=True)
+def renewed_us(context: Context, end_us: int) -> int:
+    """Return when a lease that ends at a moment was renewed, in µs; now at the latest: a worker's own may be longer."""
+    visit = context["visit"]
+    return int(min(visit.now_us, end_us - visit.store.config.worker.lease_us))
 
 
 @register.simple_tag(takes_context=True)

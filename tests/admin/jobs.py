@@ -6,8 +6,9 @@ from typing import Any
 from django_delayq.draft import Draft
 from django_delayq.job import Job
 from django_delayq.job_id import from_text, next_id, to_text
-from django_delayq.outcome import Settle
+from django_delayq.outcome import Decision, Settle
 from django_delayq.retry import RetryPolicy
+from django_delayq.store.claims import Settlement
 from tests.doors import Doors, settlement
 
 HOUR = 3_600_000_000
@@ -57,11 +58,15 @@ def claim(doors: Doors, text_id: str, *, queue: str = "default") -> Any:
     return worker, mine
 
 
-def add_dead(doors: Doors, *args: Any, error: str = TRACEBACK, queue: str = "default", **kwargs: Any) -> str:
+def add_dead(
+    doors: Doors, *args: Any, error: str = TRACEBACK, ending: str = "failed", queue: str = "default", **kwargs: Any
+) -> str:
     """Send one job and let it die of an error; returns its id as text."""
     text_id = add(doors, *args, queue=queue, delay=None, **kwargs)
     worker, mine = claim(doors, text_id, queue=queue)
-    worker.settle(mine, Settle.DEAD_LETTER, error=error)
+    attempts = mine.attempts.add(worker="w", started_us=1, ended_us=2, ending=ending, error=error)
+    decision = Decision(settle=Settle.DEAD_LETTER, delay_us=0, suspect=False)
+    worker.take(0, settle=[Settlement(claim=mine, decision=decision, attempts=attempts)])
     return text_id
 
 

@@ -87,7 +87,7 @@ def test_the_list_is_as_it_was_after_an_action(browser: Client, stock: Doors) ->
     address = link(first, "After")
     answer = confirm(browser, ask(browser, address, "delete", mine[-1]))
     assert answer.url == address
-    assert link(ask(browser, address, "delete", mine[-2]), "Cancel") == address
+    assert link(ask(browser, address, "delete", mine[-2]), "Go back") == address
 
 
 def test_all_that_match_up_to_now_and_none_that_came_later(browser: Client, stock: Doors) -> None:
@@ -152,7 +152,7 @@ def test_long_work_goes_on_from_form_to_form(browser: Client, stock: Doors, monk
     mine = [add_dead(stock, number) for number in range(12)]
     answer = confirm(browser, ask(browser, page("dead", within="1h"), "retry", all="yes"))
     for steps in range(1, 20):
-        assert f"Retried {min(steps, 12)}. {min(steps, 12)} of 12 are behind." in text(answer)
+        assert f"Retried {min(steps, 12)}. {min(steps, 12)} of 12 done." in text(answer)
         assert "data-continue" in answer.content.decode()
         assert stock.inspection.counts().dead == 12 - min(steps, 12)
         assert LogEntry.objects.get().change_message.startswith(f"Retried {min(steps, 12)},")
@@ -188,7 +188,7 @@ def test_all_are_shifted_once_though_they_stay_in_the_list(
     dues = [due_us(stock, each) for each in mine]
     answer = confirm(browser, ask(browser, page("pending"), "reschedule", all="yes"), shift=shift, unit=unit)
     answer = go_on(browser, answer)
-    assert "Rescheduled 6." in done(browser, answer)
+    assert "Rescheduled 6, by " in done(browser, answer)
     assert [due_us(stock, each) - due for each, due in zip(mine, dues, strict=True)] == [us] * 6
 
 
@@ -242,7 +242,7 @@ def test_jobs_move_to_another_queue_once(browser: Client, stock: Doors) -> None:
     answer = ask(browser, page("pending"), "move", all="yes")
     assert "q1" in answer.content.decode()
     # One is there already, and so not touched.
-    assert "Moved 3." in done(browser, confirm(browser, answer, queue="q2"))
+    assert "Moved 3, to queue " in done(browser, confirm(browser, answer, queue="q2"))
     assert ids(browser.get(page("pending", queue="q2"))) == mine
 
 
@@ -269,7 +269,7 @@ def test_dead_letters_are_spread_at_random_over_minutes(browser: Client, stock: 
     mine = [add_dead(stock, number) for number in range(20)]
     answer = ask(browser, page("dead"), "retry_later", all="yes")
     now_us = stock.store.survey(0).snapshot().now_us
-    assert "Set 20 to be retried." in done(browser, confirm(browser, answer, minutes="60"))
+    assert "Set 20 to be retried, spread over " in done(browser, confirm(browser, answer, minutes="60"))
     dues = [due_us(stock, each) - now_us for each in mine]
     assert all(0 <= due <= HOUR + MINUTE for due in dues)
     assert max(dues) - min(dues) > MINUTE

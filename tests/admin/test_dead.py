@@ -1,9 +1,12 @@
 """Dead letters: rows, errors, groups."""
 
+from typing import Any
+
 import pytest
 from django.test import Client
 
 from django_delayq.job_id import from_text
+from django_delayq.outcome import Ending
 from tests.admin.conftest import page
 from tests.admin.forms import form_to, forms
 from tests.admin.jobs import HOSTILE, add_dead, due_us, state
@@ -20,7 +23,55 @@ def test_the_dead_are_listed_newest_first_with_their_error(browser: Client, stoc
     assert "Refused no" in text(answer)
     assert "Broken could not send" in text(answer)
     assert "1/3" in text(answer)
-    assert "Kept 30 d or 100,000 (2 now)" in text(answer)
+    assert "Kept for 30 days, at most 100,000 " in text(answer)
+
+
+@pytest.mark.parametrize(("hours", "said"), [(24, "1 day"), (36, "36 h"), (48, "2 days")])
+def test_how_long_the_dead_are_kept_is_told_in_days(
+    hours: int, said: str, browser: Client, delayq_settings: Any
+) -> None:
+    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "DEAD_MAX_AGE": hours * 3_600}
+    assert f"Kept for {said}, at most" in text(browser.get(page("dead")))
+
+
+def test_the_function_leads_to_the_task_as_the_id_does(browser: Client, stock: Doors) -> None:
+    mine = add_dead(stock)
+    answer = browser.get(page("dead"))
+    assert link(answer, "noop") == link(answer, f"…{mine[18:]}")
+    assert f"/{mine}/" in link(answer, "noop")
+
+
+@pytest.mark.parametrize(
+    ("ending", "words"),
+    [
+        (Ending.UNKNOWN_TASK, "function not known"),
+        (Ending.BAD_SIGNATURE, "signature wrong"),
+        (Ending.UNREADABLE, "could not be read"),
+    ],
+)
+def test_an_ending_is_told_in_words_and_asked_for_as_it_is_stored(
+    ending: Ending, words: str, browser: Client, stock: Doors
+) -> None:
+    mine, _ = add_dead(stock, error="Why", ending=ending), add_dead(stock)
+    answer = browser.get(page("dead"))
+    assert f"{words} Why" in text(answer)
+    assert f'<option value="{ending}">{words}</option>' in answer.content.decode()
+    assert ids(browser.get(page("dead", error=ending))) == [mine]
+    groups = browser.get(page("dead", group="error", error=ending))
+    assert f"{words} in noop 1" in text(groups)
+    assert ids(browser.get(link(groups, "Show"))) == [mine]
+    assert f"{words}: Why" in text(browser.get(page("task_detail", mine)))
+
+
+def test_errors_and_functions_of_the_page_are_offered(browser: Client, stock: Doors) -> None:
+    add_dead(stock, task="old.removed"), add_dead(stock, task="x" * 300, error=OTHER)
+    for group in ("", "error"):
+        html = browser.get(page("dead", group=group)).content.decode()
+        assert '<option value="shop.errors.Broken">Broken</option>' in html
+        assert '<option value="smtplib.Refused">Refused</option>' in html
+        assert '<option value="old.removed">old.removed</option>' in html
+        assert '<option value="tests.app.tasks.noop">' in html
+        assert f'<option value="{"x" * 300}">' not in html
 
 
 def test_an_empty_list_says_what_would_be_here(browser: Client) -> None:
@@ -72,6 +123,27 @@ def test_a_group_leads_to_its_dead_letters_and_retries_them(browser: Client, sto
     form_to(confirm, "/action/").post(browser)
     assert {state(stock, each) for each in broken} == {"ready"}
     assert state(stock, refused) == "dead"
+
+
+def test_a_group_is_retried_later(browser: Client, stock: Doors) -> None:
+    broken, refused = [add_dead(stock) for _ in range(2)], add_dead(stock, error=OTHER)
+    form = next(form for form in forms(browser.get(page("dead", group="error"))) if form.offers("retry_later"))
+    confirm = form.post(browser, deed="retry_later")
+    assert "Retry 2 dead letters later?" in text(confirm)
+    assert "Retry all at" in text(confirm)
+    form_to(confirm, "/action/").post(browser, minutes="30")
+    assert {state(stock, each) for each in broken} == {"scheduled"}
+    assert state(stock, refused) == "dead"
+
+
+def test_a_scan_that_found_no_group_yet_goes_on(browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("django_delayq.store.inspection._SCANNED", 50)
+    for number in range(60):
+        add_dead(stock, "hay" if number else "needle")
+    answer = browser.get(page("dead", group="error", q="needle"))
+    assert "Nothing so far." in text(answer)
+    assert "Broken in noop 1" in text(browser.get(link(answer, "Continue")))
+    assert "No dead letters here." in text(browser.get(page("dead", group="error", q="none", n=25, after="1.00")))
 
 
 def test_groups_of_more_than_one_scan_go_on(browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch) -> None:

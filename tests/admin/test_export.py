@@ -12,6 +12,7 @@ from django_delayq.exceptions import StoreUnavailable
 from django_delayq.store.inspection import Inspection
 from tests.admin.conftest import SITES, page
 from tests.admin.jobs import HOSTILE, HOUR, add, add_dead, claim
+from tests.admin.test_pending import text
 from tests.doors import Doors
 
 
@@ -51,13 +52,13 @@ def test_what_is_hidden_is_sent_only_to_whom_may_see_it_and_that_is_written_down
 ) -> None:
     add(stock, token="hidden-value")
     add(stock, "all", task="old.removed")
-    address, reveal = page("export", "pending"), page("export", "pending", reveal="yes")
+    address = page("export", "pending")
     for kind in ("viewer", "manager", "superuser"):
         assert [each["kwargs"] for each in lines(visitor(kind).get(address))] == [{"token": "•••"}, {}]
     assert not LogEntry.objects.exists()
     for kind in ("viewer", "manager"):
-        assert visitor(kind).get(reveal).status_code == 403
-    (one, other) = lines(visitor("viewer", "view_delayq_payload").get(reveal))
+        assert visitor(kind).post(address).status_code == 403
+    (one, other) = lines(visitor("viewer", "view_delayq_payload").post(address))
     assert one["kwargs"] == {"token": "hidden-value"}
     assert other["args"] == ["all"]
     assert LogEntry.objects.get().change_message.startswith("Exported with what is hidden: pending")
@@ -99,3 +100,12 @@ def test_only_who_may_look_may_download(visitor: Callable[..., Client], site: st
             assert answer.status_code == status
             if status == 200:
                 assert lines(answer) == []
+
+
+def test_only_who_may_see_what_is_hidden_is_offered_it(visitor: Callable[..., Client], stock: Doors) -> None:
+    add(stock, token="hidden-value")
+    offer = "Export with hidden values"
+    assert offer not in text(visitor("viewer").get(page("pending")))
+    shown = visitor("viewer", "view_delayq_payload").get(page("pending"))
+    assert offer in text(shown)
+    assert f'<form method="post" action="{page("export", "pending")}"' in shown.content.decode()

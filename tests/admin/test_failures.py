@@ -1,9 +1,12 @@
 """Failures: what the text of an error says in a few words."""
 
 import pytest
+from django.utils.translation import override
 
+from django_delayq.admin import failures
 from django_delayq.admin.failures import Failure
 from django_delayq.attempts import NO_ATTEMPTS
+from django_delayq.outcome import Ending
 from tests.admin.jobs import HOSTILE, TRACEBACK
 
 
@@ -37,10 +40,22 @@ def test_a_traceback_whose_beginning_was_cut_off_still_tells() -> None:
     assert failed("…nd(x)\n" + TRACEBACK.split("\n", 1)[1]).error == "shop.errors.Broken"
 
 
-@pytest.mark.parametrize("ending", ["crashed", "lease lapsed", "gave up", "unknown_task"])
+@pytest.mark.parametrize("ending", ["crashed", "lease lapsed", "gave up", "unknown_task", "of a newer release"])
 def test_what_is_no_exception_is_called_by_its_ending(ending: str) -> None:
     failure = Failure.read(ending=ending, error="No use: at all")
     assert (failure.error, failure.message) == (ending, "No use: at all")
+
+
+@pytest.mark.parametrize("ending", set(Ending) - {Ending.SUCCEEDED, Ending.UNSTARTED})
+def test_every_ending_that_is_written_down_has_words(ending: Ending) -> None:
+    with override("de"):
+        assert Failure.read(ending=ending).name
+    assert ending in failures._WORDS
+
+
+def test_words_of_an_ending_stand_before_its_sentence() -> None:
+    assert str(Failure.read(ending="unknown_task", error="No task")) == "function not known: No task"
+    assert str(Failure.read(ending="of a newer release", error="x")) == "of a newer release: x"
 
 
 @pytest.mark.parametrize(

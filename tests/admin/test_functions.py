@@ -1,6 +1,7 @@
 """Functions: what can run, how it fares, and what nobody knows."""
 
 import re
+from html import escape
 from typing import Any
 
 import pytest
@@ -62,10 +63,17 @@ def test_function_that_nobody_knows_comes_first(place: str, browser: Client, sto
     assert first == "tests.app.tasks.<b>! not registered"
 
 
-def test_cells_lead_to_the_tasks_of_the_function(browser: Client, only_ours: str) -> None:
+def test_cells_lead_to_the_tasks_of_the_function(browser: Client, stock: Doors, only_ours: str) -> None:
     html = browser.get(page("functions")).content.decode()
     for name in ("pending", "dead"):
-        assert page(name, function=only_ours) in html
+        assert f'href="{page(name, function=only_ours)}"' in html
+    failed = f'href="{escape(page("dead", function=only_ours, within="1h"))}"'
+    assert failed not in html
+    tell(stock, task=only_ours, done=1, retried=2)
+    assert (
+        f'{failed} title="tries that failed; dead ones are listed">2<'
+        in browser.get(page("functions")).content.decode()
+    )
 
 
 def test_no_function_at_all(browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ def test_tiles_tell_how_many_are_where(browser: Client, stock: Doors) -> None:
     assert re.search(r"Ready 1 oldest \d+", text)
     assert re.search(r"Running 1 of 8 slots longest 1[23] s", text)
     assert re.search(r"Dead 1 \+1/h newest \d+", text)
-    assert "Done, 1 h 995 99.5% p95" in text
+    assert "Done, 1 h 995 99.5% run time p95" in text
 
 
 def test_nearly_all_is_not_all(browser: Client, stock: Doors) -> None:

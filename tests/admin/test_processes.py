@@ -56,11 +56,11 @@ def test_worker_of_all_queues_says_so(browser: Client, stock: Doors) -> None:
     assert "web1:4411 active Quiet web1:4411 all 0 of 4" in listed(browser)
 
 
-def test_lost_worker_says_when_its_tasks_are_tried_again(browser: Client, stock: Doors) -> None:
+def test_lost_worker_says_since_when_its_tasks_may_be_tried_again(browser: Client, stock: Doors) -> None:
     tell(stock, slots=4, busy={"mail": 1})
     stock.client.zincrby(stock.keys("workers"), -65_000_000, b"W" * 8)
     html = browser.get(page("processes")).content.decode()
-    assert re.search(r"web1:4411 lost its 1 task is tried again after \d\d:\d\d:\d\d", words(html))
+    assert re.search(r"web1:4411 lost its 1 task was free to be tried again at \d\d:\d\d:\d\d", words(html))
     assert "Quiet" not in html
 
 

@@ -1,7 +1,7 @@
 """Queues: the list of them."""
 
 import re
-from html import unescape
+from html import escape, unescape
 
 from django.test import Client
 
@@ -73,5 +73,7 @@ def test_numbers_lead_to_their_tasks(browser: Client, stock: Doors) -> None:
     stock.add(queue="mail", delay=DAY_US)
     tell(stock, queue="mail", dead=1, busy={"mail": 1})
     html = browser.get(page("queues")).content.decode()
-    for name in ("pending", "running", "dead"):
-        assert page(name, queue="mail") in html
+    for name in ("pending", "running"):
+        assert f'href="{page(name, queue="mail")}"' in html
+    failed = escape(page("dead", queue="mail", within="1h"))
+    assert f'href="{failed}" title="tries that failed; dead ones are listed"' in html

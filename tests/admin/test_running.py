@@ -1,5 +1,6 @@
 """Running: who holds a job, and for how long still."""
 
+import re
 from typing import Any
 
 from django.test import Client
@@ -7,7 +8,7 @@ from django.test import Client
 from django_delayq.outcome import Settle
 from tests.admin.conftest import page
 from tests.admin.forms import forms
-from tests.admin.jobs import NOOP, add, claim
+from tests.admin.jobs import HOUR, NOOP, add, claim
 from tests.admin.test_pending import ids, text
 from tests.doors import Doors
 
@@ -28,10 +29,12 @@ def test_running_jobs_tell_their_worker_and_lease(browser: Client, stock: Doors)
     said = text(answer)
     assert "42, token=•••" in said
     assert "web1:4411" in said
-    assert "left" in said
+    assert re.search(r"in (\d\d s|[\d.]+ min) \d\d:\d\d:\d\d renewed (now|\d s ago)", said)
     assert mine in answer.content.decode()
     assert not any(form.offers("cancel") for form in forms(answer))
-    assert "Running" in text(browser.get(page("task_detail", mine)))
+    said = text(browser.get(page("task_detail", mine)))
+    assert f"Running {mine}" in said
+    assert "renewed" in said
 
 
 def test_a_lease_past_its_end_is_marked(browser: Client, stock: Doors) -> None:
@@ -39,8 +42,18 @@ def test_a_lease_past_its_end_is_marked(browser: Client, stock: Doors) -> None:
     claim(stock, mine)
     (lease,) = stock.client.zrange(stock.keys("leases"), 0, -1)
     stock.client.zadd(stock.keys("leases"), {lease: 1_000})
-    assert "lost will be tried again within 5.0 s" in text(browser.get(page("running")))
-    assert "lost will be tried again" in text(browser.get(page("task_detail", mine)))
+    ended = r"lease ended [\d,]+ d ago 1970-01-01 \d\d:00:00 ?; a dispatcher takes it back"
+    assert re.search(f"lost {ended}", text(browser.get(page("running"))))
+    answer = browser.get(page("task_detail", mine))
+    assert re.search(f"Lost {mine}.*{ended}", text(answer))
+    assert '<span class="delayq-chip bad">Lost</span>' in answer.content.decode()
+
+
+def test_a_lease_longer_than_this_settings_was_not_renewed_in_the_future(browser: Client, stock: Doors) -> None:
+    claim(stock, add(stock, delay=None))
+    (lease,) = stock.client.zrange(stock.keys("leases"), 0, -1)
+    stock.client.zincrby(stock.keys("leases"), HOUR, lease)
+    assert "renewed now" in text(browser.get(page("running")))
 
 
 def test_running_jobs_are_filtered(browser: Client, stock: Doors) -> None:

@@ -14,7 +14,8 @@ from tests.processes import Processes
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """A database with one empty table."""
-    path = tmp_path / "db.sqlite3"
+    path = tmp_path / "database" / "db.sqlite3"
+    path.parent.mkdir()
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE seen (attempt INTEGER)")
     connection.close()
@@ -43,24 +44,22 @@ def test_a_database_that_is_away_fails_attempts_until_it_is_back_or_they_are_use
     processes.configure(TASK_MODULES=("tests.app.database_tasks",))
     processes.dispatcher()
     worker = processes.worker("--concurrency", 2, DELAYQ_TEST_DB_DEFAULT=str(file))
+    # Its folder: so it goes and comes in one step, and nobody finds half of it, or an empty one of his own making.
     away = tmp_path / "away"
-    # A folder in its place cannot be opened, whoever asks.
-    os.rename(file, away)
-    file.mkdir()
+    os.rename(file.parent, away)
     doomed = [database_tasks.see.using(retry=database_tasks.TWICE).enqueue() for _ in range(2)]
     patient = [database_tasks.see.enqueue() for _ in range(4)]
     for job in doomed:
         processes.until_state(job, "dead")
     processes.until(lambda: len(processes.runs(patient[0].id)) >= 2, what="attempts without a database")
-    file.rmdir()
-    os.rename(away, file)
+    os.rename(away, file.parent)
     processes.until_gone(patient)
     for job in doomed:
         dead = get_store().inspection(0).dead_letter(bytes.fromhex(job.id.split("-")[0]))
         assert dead is not None and dead.attempts.ended == 2
         assert "unable to open database file" in dead.attempts.last_error
     with sqlite3.connect(file) as connection:
-        assert len(connection.execute("SELECT attempt FROM seen").fetchall()) == 4
+        assert len(connection.execute("SELECT attempt FROM seen").fetchall()) == 4, worker.output
     connection.close()
     assert worker.end() == 0
     assert "this is a bug" not in worker.output

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from django_delayq import service as service_module
 from django_delayq.exceptions import ScriptFault, StoreUnavailable
 from django_delayq.service import Service
 
@@ -335,3 +336,31 @@ def test_what_cannot_listen_is_told_once_and_tried_more_and_more_seldom(
     assert "works again" not in caplog.text
     # Doubled from 0.1 s on, whatever the machine: 200 steps are over long before the 20th try is due.
     assert 1 <= len(tries) < 20
+
+
+def test_a_part_that_lost_its_bell_and_then_redis_waits_between_its_steps(
+    running: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its bell would be listened to again by now, were steps not failing: that may not cut their waits to nothing."""
+    waits: list[float] = []
+    real = service_module._readable
+
+    def noted(descriptors: list[int], seconds: float) -> list[int]:
+        waits.append(seconds)
+        return real(descriptors, min(seconds, 0.001))
+
+    def lose(part: Part) -> None:
+        def heard() -> None:
+            raise StoreUnavailable("connection lost")
+
+        part.on_heard = heard
+
+    monkeypatch.setattr(service_module, "_readable", noted)
+    part, service = running(LONG, *[StoreUnavailable("away")] * 12, None, change=lose)
+    assert part.sleeps.wait(PATIENCE)
+    part.ringer.send(b"x")
+    assert service.ended.wait(PATIENCE)
+    assert part.taken == 14
+    # The last of twelve failures in a row: the longest wait, give or take its half.
+    assert waits[-1] >= 2.5
+    assert min(waits[-12:]) >= 0.05

@@ -3,7 +3,6 @@
 import os
 import sys
 import threading
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -11,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.management.starting import open_store, run_services, say, show_log
-from django_delayq.presence import Presence
+from django_delayq.presence import Presence, present
 from django_delayq.service import Service
 
 
@@ -37,9 +36,7 @@ class Command(BaseCommand):
         if options["until_stdin_closes"]:
             threading.Thread(target=_stop_at_end_of_input, args=(services,), daemon=True).start()
         sentence = f"Dispatcher {os.getpid()} serves {config.redis.place}, prefix {config.prefix!r}."
-        with ExitStack() as presences:
-            for shard, dispatcher in dispatchers.items():
-                presences.enter_context(Presence(store.reports(shard), dispatcher))
+        with present([Presence(store.reports(shard), dispatcher) for shard, dispatcher in dispatchers.items()]):
             run_services(services, ready=partial(say, self, sentence, options))
 
 

@@ -1,7 +1,6 @@
 """manage.py run_worker: run jobs that are ready."""
 
 import os
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,7 +13,7 @@ from django_delayq.dispatcher import Dispatcher
 from django_delayq.management.dispatcher_child import DispatcherChild
 from django_delayq.management.starting import end_process, open_store, read_settings, run_services, say, show_log
 from django_delayq.pools.threads import ThreadPool
-from django_delayq.presence import Presence
+from django_delayq.presence import Presence, present
 from django_delayq.service import Service
 from django_delayq.store.store import Store
 from django_delayq.tally import Tally
@@ -58,7 +57,7 @@ class Command(BaseCommand):
     ) -> bool:
         """Run one worker a shard to their ends; true where that has to be done again."""
         services: list[Service] = []
-        presences = ExitStack()
+        presences: list[Presence] = []
         ended = pool.ended
         for shard in store.shards:
             tally = Tally()
@@ -75,7 +74,7 @@ class Command(BaseCommand):
             # A slot that one shard's job leaves is the next shard's chance: every part is woken.
             worker.wake = partial(_wake_all, services)
             services.append(Service(worker, name=f"Worker of {shard.place}"))
-            presences.enter_context(Presence(store.reports(shard), worker))
+            presences.append(Presence(store.reports(shard), worker))
         if options["reload"]:
             _stop_before_reload(services)
         sentence = (
@@ -83,7 +82,7 @@ class Command(BaseCommand):
             f"prefix {config.prefix!r}, {chosen.concurrency} at once."
         )
         child = DispatcherChild() if options["with_dispatcher"] else None
-        with presences:
+        with present(presences):
             try:
                 run_services(services, ready=partial(say, self, sentence, options))
             finally:

@@ -93,7 +93,7 @@ repeat
       best.run = redis.call('HGET', running, id)
       best.worker = redis.call('HGET', descriptions, string.sub(best.member, 15, 22))
     end
-    spent = spent + (best.stored and #best.stored or 0) + 1
+    spent = spent + (best.stored and #best.stored or 0) + (best.record and #best.record or 0) + 1
     rows[#rows + 1] = best
   end
 until not best or #rows == count or spent >= budget

@@ -11,9 +11,14 @@ local leases, bodies, dead_letters, queues, paused, workers, dispatchers, report
 local now, asked = now_us(ARGV[1]), ARGV[2] == '1'
 
 -- The front of a body holds the names of its queue and task, in 1,030 bytes at most.
-local FIXED, HOUR, PROCESSES, FRONT = 10, 3600000000, 1000, 1030
+local FIXED, HOUR, PROCESSES, FRONT, SLICE = 10, 3600000000, 1000, 1030, 1000
 local newest = redis.call('ZRANGE', dead_letters, -1, -1, 'WITHSCORES')
-local rings = #ARGV > 2 and redis.call('HMGET', counters, unpack(ARGV, 3)) or {}
+local rings = {}
+-- In slices: Lua takes no more than some thousand arguments at once.
+for from = 3, #ARGV, SLICE do
+  local found = redis.call('HMGET', counters, unpack(ARGV, from, math.min(from + SLICE - 1, #ARGV)))
+  for i = 1, math.min(SLICE, #ARGV - from + 1) do rings[#rings + 1] = found[i] or false end
+end
 local info = asked and redis.pcall('INFO') or ''
 local reply = {
   now, redis.call('ZCARD', leases), redis.call('ZCARD', dead_letters), redis.call('ZCOUNT', dead_letters, now - HOUR, '+inf'),

@@ -168,7 +168,7 @@ def test_row_with_a_damaged_body_is_shown(doors: Doors, body: bytes | None) -> N
     if body is not None:
         doors.client.hset(doors.keys("bodies"), raw_id, body)
     (row,) = doors.inspection.page(State.READY, queues=["default"]).rows
-    assert (row.member[:12], row.job, row.queue) == (raw_id, None, "")
+    assert (row.member[:12], row.job, row.task, row.queue) == (raw_id, None, "", "default")
 
 
 def test_empty_place_has_an_empty_page(doors: Doors) -> None:

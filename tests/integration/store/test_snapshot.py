@@ -102,7 +102,9 @@ def test_snapshots_of_several_shards_are_one_picture(doors: Doors) -> None:
     assert (whole.scheduled, whole.ready, whole.dead) == (2, 1, 1)
     assert list(whole.queues) == ["bulk", "mail"]
     mail = whole.queues["mail"]
-    assert (mail.scheduled, mail.next_due_us, mail.paused) == (2, START + SECOND, None)
+    assert (mail.scheduled, mail.next_due_us) == (2, START + SECOND)
+    # Paused on one of them: its jobs there wait, and who resumes it mends that.
+    assert mail.paused is not None
     assert combined([one]) is one
 
 

@@ -1,0 +1,267 @@
+"""Hostile: what somebody who can write to Redis, presses twice, or has odd settings found out about the pages."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from time import time_ns
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.test import Client
+
+from django_delayq.admin.wishes import NewTime
+from django_delayq.attempts import HISTORY, NO_ATTEMPTS
+from django_delayq.exceptions import StoreUnavailable
+from django_delayq.job import State
+from django_delayq.job_id import from_text
+from django_delayq.presence import told_of
+from django_delayq.store.operations import Operations
+from django_delayq.store.snapshot import combined
+from tests.admin.conftest import RedisClock, page
+from tests.admin.forms import Form, form_to, forms
+from tests.admin.jobs import HOUR, add, add_dead, due_us, state
+from tests.admin.reports import tell
+from tests.admin.test_action import ask, confirm, done
+from tests.admin.test_pending import text
+from tests.doors import Doors
+
+PAGES = ("overview", "pending", "queues", "running", "dead", "functions", "processes")
+#: A whole number that no float holds.
+HUGE = 10**400
+
+
+@pytest.fixture
+def shards(delayq_settings: Any, redis_url: str) -> Iterator[list[Doors]]:
+    """The doors of each of three shards."""
+    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": 3}
+    doors = [Doors(redis_url, shard=number, SHARDS=3, clock=RedisClock()) for number in range(3)]
+    yield doors
+    for each in doors:
+        each.close()
+
+
+def raw(text_id: str) -> bytes:
+    """Return an id's bytes."""
+    raw_id, _ = from_text(text_id) or (b"", 0)
+    return raw_id
+
+
+def orders(answer: Any) -> list[Form]:
+    """Return the forms that order something."""
+    return [form for form in forms(answer) if form.action.endswith("/action/")]
+
+
+def counted(answer: Any) -> str:
+    """Return what a confirm page asks."""
+    found = re.search(r"(Retry|Delete|Cancel) [0-9,]+ (dead letter|waiting task)s?", text(answer))
+    assert found, text(answer)
+    return found[0]
+
+
+# Orders: never more than was said.
+
+
+def test_a_group_of_what_no_address_can_carry_orders_nothing_else(browser: Client, stock: Doors) -> None:
+    add_dead(stock, 1)
+    odd = raw(add_dead(stock, 2))
+    cell = stock.client.hget(stock.keys("dead_bodies"), odd)
+    record = b"\0\1\0" + json.dumps([{"ending": "~" + "x" * 300, "error": "e"}]).encode()
+    rest = cell[22 + int.from_bytes(cell[:4]) :]
+    stock.client.hset(stock.keys("dead_bodies"), odd, len(record).to_bytes(4) + cell[4:22] + record + rest)
+    for form in orders(browser.get(page("dead", group="error"))):
+        answer = form.post(browser, deed="retry")
+        assert answer.status_code == 302 or counted(answer) == "Retry 1 dead letter"
+
+
+@pytest.mark.parametrize("group", ["error", "function"])
+def test_a_group_without_a_name_orders_nothing_else(group: str, browser: Client, stock: Doors) -> None:
+    add_dead(stock, 1)
+    unreadable = raw(add_dead(stock, 2))
+    stock.client.hset(stock.keys("dead_bodies"), unreadable, b"\0" * 22)
+    for form in orders(browser.get(page("dead", group=group))):
+        answer = form.post(browser, deed="retry")
+        assert answer.status_code == 302 or counted(answer) == "Retry 1 dead letter"
+
+
+def test_a_group_is_not_of_errors_whose_name_ends_alike(browser: Client, stock: Doors) -> None:
+    for error in ("ValueError: x", "shop.ValueError: x"):
+        add_dead(stock, error=f'Traceback (most recent call last):\n  File "x.py", line 1, in x\n{error}\n')
+    for form in orders(browser.get(page("dead", group="error"))):
+        assert counted(form.post(browser, deed="retry")) == "Retry 1 dead letter"
+
+
+def test_all_are_shifted_once_though_the_button_was_pressed_twice(browser: Client, stock: Doors) -> None:
+    mine = add(stock)
+    before_us = due_us(stock, mine)
+    answer = ask(browser, page("pending"), "reschedule", all="yes")
+    for _ in range(2):
+        confirm(browser, answer, shift="10", unit="60")
+    assert due_us(stock, mine) == before_us + HOUR // 6
+
+
+def test_two_presses_at_the_same_moment_shift_once(
+    browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = add(stock)
+    before_us = due_us(stock, mine)
+    answer = ask(browser, page("pending"), "reschedule", all="yes")
+    is_valid, other = NewTime.is_valid, Client()
+    other.cookies = browser.cookies
+
+    def second_press(self: NewTime) -> bool:
+        monkeypatch.setattr(NewTime, "is_valid", is_valid)
+        confirm(other, answer, shift="10", unit="60")
+        return is_valid(self)
+
+    # By now the first request has read the session.
+    monkeypatch.setattr(NewTime, "is_valid", second_press)
+    confirm(browser, answer, shift="10", unit="60")
+    assert due_us(stock, mine) == before_us + HOUR // 6
+
+
+def test_all_that_wait_are_not_those_retried_after_somebody_looked(browser: Client, stock: Doors) -> None:
+    add(stock)
+    retried = add_dead(stock)
+    answer = ask(browser, page("pending"), "cancel", all="yes")
+    assert counted(answer) == "Cancel 1 waiting task"
+    stock.operations.requeue(raw(retried), died_us=due_us(stock, retried), delay_us=2 * HOUR)
+    assert "Cancelled 1" in done(browser, confirm(browser, answer))
+    assert state(stock, retried) == "scheduled"
+
+
+# What stands in Redis.
+
+
+@pytest.mark.parametrize("kind", ["worker", "dispatcher"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "[" * 100_000,
+        f'{{"rss": {HUGE}}}',
+        f'{{"oldest_us": -{HUGE}}}',
+        f'{{"started_us": {HUGE}}}',
+        f'{{"lag_p95_us": {HUGE}, "moved": {HUGE}, "slots": {HUGE}, "busy": {{"default": {HUGE}}}}}',
+    ],
+    ids=["deep", "rss", "oldest", "started", "rest"],
+)
+def test_no_report_breaks_a_page(kind: str, said: str, browser: Client, stock: Doors) -> None:
+    add(stock, delay=None)
+    tell(stock, kind=kind)
+    stock.client.hset(stock.keys("reports"), b"W" * 8, said)
+    for name in PAGES:
+        assert browser.get(page(name)).status_code == 200, name
+
+
+@pytest.mark.parametrize("name", ["started_us", "ended_us"])
+@pytest.mark.parametrize("number", [HUGE, -HUGE, 2**62])
+def test_no_moment_of_a_history_breaks_a_page(name: str, number: int, browser: Client, stock: Doors) -> None:
+    mine = add(stock)
+    history = [{"started_us": 1, "ended_us": 2, name: number}]
+    stock.client.hset(stock.keys("attempts"), raw(mine), b"\0\1\0" + json.dumps(history).encode())
+    for address in (page("pending"), page("task_detail", mine)):
+        assert browser.get(address).status_code == 200
+
+
+def test_ten_thousand_queues_have_pages(browser: Client, stock: Doors) -> None:
+    stock.client.sadd(stock.keys("queues"), *(f"q{number}" for number in range(10_000)))
+    for name in ("dead", "running"):
+        assert browser.get(page(name)).status_code == 200
+
+
+@pytest.mark.parametrize("place", ["schedule", "ready", "leases", "dead_letters"])
+@pytest.mark.parametrize("member", [b"", b"x", b"<script>", b"\xff" * 14, b"z" * 200])
+@pytest.mark.parametrize("score", ["inf", "-inf", "1.5", "9007199254740993"])
+def test_no_row_breaks_a_page(place: str, member: bytes, score: str, browser: Client, stock: Doors) -> None:
+    keys = stock.keys
+    stock.client.sadd(keys("queues"), "default")
+    by_queue = {"schedule": keys.schedule, "ready": keys.ready}.get(place)
+    stock.client.zadd(by_queue("default") if by_queue else keys(place), {member: score})
+    found = {"schedule": "pending", "leases": "running", "dead_letters": "dead"}.get(place)
+    address = page(found) if found else page("queue_detail", "default")
+    answer = browser.get(address)
+    assert answer.status_code == 200
+    assert b"<script>" not in answer.content
+    assert browser.get(f"{address}?q=x").status_code == 200
+    assert browser.get(page("overview")).status_code == 200
+    for link in re.findall(r'href="([^"]*/task/[^"]*)"', answer.content.decode()):
+        assert browser.get(link.replace("&amp;", "&")).status_code in (200, 404)
+
+
+def test_a_scan_reads_no_more_than_a_megabyte_of_errors_either(stock: Doors) -> None:
+    error = ("x" * 79 + "\n") * 120
+    attempts = NO_ATTEMPTS
+    for _ in range(HISTORY):
+        attempts = attempts.add(worker="w", started_us=1, ended_us=2, ending="failed", error=error)
+    record = attempts.pack()
+    most = 2 * 1024 * 1024 // len(record)
+    for number in range(most):
+        stock.client.hset(stock.keys("attempts"), raw(add(stock, number)), record)
+    page_of_them = stock.inspection.page(State.SCHEDULED, queues=["default"], match=lambda _: False)
+    assert page_of_them.scanned * len(record) <= 1024 * 1024 + len(record)
+
+
+# Addresses and settings.
+
+
+@pytest.mark.parametrize("queue", ["a?b", "a#b", "a%2Fb", "%", "a&b=c", "//evil.example", "..", "a\r\nX: y", "\u202e"])
+def test_the_zone_is_chosen_on_the_page_of_any_queue(queue: str, browser: Client, stock: Doors) -> None:
+    add(stock, queue=queue, delay=None)
+    address = page("queue_detail", queue)
+    assert browser.get(address).status_code == 200
+    back = browser.get(f"{address}?zone=utc").headers["Location"]
+    assert unquote(back) == unquote(address)
+    assert browser.get(back).status_code == 200
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_grouped_numbers_stay_out_of_forms(language: str, browser: Client, stock: Doors, settings: Any) -> None:
+    settings.USE_THOUSAND_SEPARATOR, settings.LANGUAGE_CODE = True, language
+    add(stock, "x")
+    now_us = time_ns() // 1_000
+    shown = page("pending", **{"from": now_us, "to": now_us + 2 * HOUR, "n": 250, "q": "x"})
+    for form in forms(browser.get(shown)):
+        for name, value in form.fields:
+            assert not re.fullmatch(r"[0-9]{1,3}([.,\s][0-9]{3})+", value), name
+
+
+# Several shards, many queues.
+
+
+def test_slots_are_counted_once_a_process(browser: Client, shards: list[Doors]) -> None:
+    for number, doors in enumerate(shards):
+        tell(doors, code=bytes([number]) * 8, name="web1:4411", slots=8)
+    assert "of 8 slots" in text(browser.get(page("overview")))
+
+
+def test_a_worker_of_many_queues_serves_all_of_them(browser: Client, stock: Doors) -> None:
+    names = tuple(f"q{number:03}" for number in range(60))
+    add(stock, queue=names[-1], delay=None)
+    tell(stock, **told_of([], queues=names))
+    assert "No worker takes tasks" not in text(browser.get(page("overview")))
+
+
+def test_a_queue_paused_on_one_shard_is_not_shown_as_running(browser: Client, shards: list[Doors]) -> None:
+    for doors in shards:
+        add(doors, delay=None)
+    shards[0].operations.pause("default", by="ann")
+    seen = combined([shards[0].store.survey(number).snapshot() for number in range(3)])
+    assert seen.queues["default"].paused is not None
+
+
+def test_a_pause_that_redis_ended_half_done_is_written_down(
+    browser: Client, shards: list[Doors], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pause: Callable[..., bool] = Operations.pause
+
+    def half(self: Any, queue: str, *, by: str) -> bool:
+        if self._shard.index:
+            raise StoreUnavailable("away")
+        return pause(self, queue, by=by)
+
+    add(shards[0], delay=None)
+    asked = form_to(browser.get(page("queues")), "/action/", button="pause").post(browser, deed="pause")
+    monkeypatch.setattr(Operations, "pause", half)
+    assert confirm(browser, asked).status_code == 503
+    assert LogEntry.objects.filter(change_message__contains="Paused queue default").count() == 1

@@ -1,0 +1,75 @@
+"""The fixtures of the tests in a real browser: one Chromium, one server and one login for all, a window for each.
+
+Where there is no browser they are skipped, or fail where one is demanded: by CI=true or DELAYQ_TEST_BROWSER=1.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext
+
+from django_delayq.private_redis import PrivateRedis
+from tests.browser import chromium
+from tests.browser.served import Site, served
+from tests.browser.stock import Stock
+from tests.browser.window import Window
+
+_HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run these tests last and in one go: while Playwright runs, its event loop is that of the whole thread."""
+    items.sort(key=lambda item: _HERE in item.path.parents)
+
+
+@pytest.fixture(scope="package")
+def site(redis_url: str, django_db_setup: None, django_db_blocker: Any) -> Iterator[Site]:
+    """The project behind a server, with one database for all tests here: what they look at is in Redis."""
+    with django_db_blocker.unblock(), served(redis_url) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def browser(site: Site) -> Iterator[Browser]:
+    """The browser. The database is of no use to tests from here on: beside an event loop Django takes another one."""
+    program = chromium.find()
+    if program is None:
+        told = f"there is no browser on PATH (looked for {', '.join(chromium.NAMES)})"
+        (pytest.fail if chromium.is_demanded() else pytest.skip)(f"{told}; on Debian: apt install chromium")
+    with chromium.launched(program) as started:
+        yield started
+
+
+@pytest.fixture
+def new_window(browser: Browser, site: Site) -> Iterator[Callable[..., Window]]:
+    """Open windows: `new_window(java_script_enabled=False)`; the options are those of Playwright's `new_context`."""
+    contexts: list[BrowserContext] = []
+
+    def make(**options: Any) -> Window:
+        options = {"viewport": {"width": 1280, "height": 900}, "locale": "en-GB", **options}
+        contexts.append(browser.new_context(**options))
+        contexts[-1].add_cookies([site.cookie])
+        return Window(contexts[-1], site.url)
+
+    yield make
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture
+def window(new_window: Callable[..., Window]) -> Window:
+    """One window as most people have it."""
+    return new_window()
+
+
+@pytest.fixture
+def stock(redis_server: PrivateRedis, redis_url: str) -> Iterator[Stock]:
+    """An emptied store, and what fills it."""
+    with redis_server.client() as client:
+        client.flushall()
+    filled = Stock(redis_url)
+    yield filled
+    filled.close()

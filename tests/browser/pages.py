@@ -1,0 +1,28 @@
+"""Pages: the address of each, by its name."""
+
+from collections.abc import Callable
+
+from tests.admin.conftest import page
+
+GONE = "0123456789abcdef01234567-0"
+#: Name -> address, given the ids of some jobs.
+PAGES: dict[str, Callable[[dict[str, str]], str]] = {
+    "overview": lambda ids: page("overview"),
+    "pending": lambda ids: page("pending"),
+    "pending, filtered": lambda ids: page("pending", queue="email", within="24h", q="invoice", n=25),
+    "pending, nothing found": lambda ids: page("pending", q="nothing of the kind", to="never"),
+    "queues": lambda ids: page("queues"),
+    "queue": lambda ids: page("queue_detail", "default"),
+    "paused queue": lambda ids: page("queue_detail", "reports"),
+    "running": lambda ids: page("running"),
+    "dead": lambda ids: page("dead"),
+    "dead by error": lambda ids: page("dead", group="error"),
+    "dead by function": lambda ids: page("dead", group="function"),
+    "functions": lambda ids: page("functions"),
+    "processes": lambda ids: page("processes"),
+    **{
+        f"task, {state}": lambda ids, state=state: page("task_detail", ids[state])  # type: ignore[misc]
+        for state in ("scheduled", "retried", "ready", "claimed", "lost", "dead", "unknown")
+    },
+}
+TABS = ("overview", "pending", "queues", "running", "dead", "functions", "processes")

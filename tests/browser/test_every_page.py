@@ -1,0 +1,88 @@
+"""Every page, light and dark, wide and narrow, from left and from right: calm, accessible and tidy."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.admin.conftest import page
+from tests.browser.pages import GONE, PAGES, TABS
+from tests.browser.stock import Stock
+from tests.browser.window import Window
+
+WIDTHS = (1280, 390)
+
+
+def look_over(window: Window) -> None:
+    """Pass all that a page has to pass, light and dark."""
+    window.assert_calm()
+    window.assert_accessible()
+    window.darken()
+    window.assert_accessible(only_colours=True)
+    window.assert_tidy(*WIDTHS)
+    window.assert_calm()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_of_a_busy_shop(name: str, window: Window, stock: Stock) -> None:
+    window.open(PAGES[name](stock.fill().ids))
+    look_over(window)
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_page_with_nothing_on_it(tab: str, window: Window, stock: Stock) -> None:
+    window.open(page(tab))
+    look_over(window)
+
+
+def test_page_of_a_task_that_is_gone(window: Window, stock: Stock) -> None:
+    window.open(page("task_detail", GONE), status=404)
+    look_over(window)
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_page_without_redis(tab: str, window: Window, settings: Any) -> None:
+    settings.DELAYQ = {"REDIS": "redis://:secret@127.0.0.1:1"}
+    window.open(page(tab), status=503)
+    look_over(window)
+
+
+@pytest.mark.parametrize(
+    ("place", "deed"),
+    [
+        ("pending", "run_now"),
+        ("pending", "reschedule"),
+        ("pending", "move"),
+        ("dead", "retry_later"),
+        ("dead", "delete"),
+    ],
+)
+def test_page_that_asks_and_page_that_tells_how_far_it_came(
+    place: str, deed: str, window: Window, stock: Stock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("django_delayq.admin.carrying.SECONDS", -1.0)
+    stock.fill(pending=200)
+    # Keeps the page that tells from going on by itself.
+    window.page.add_init_script("HTMLFormElement.prototype.requestSubmit = () => null")
+    window.open(page(place))
+    window.page.locator("input[name=all]").check()
+    window.page.locator("select[name=deed]").select_option(deed)
+    window.page.get_by_role("button", name="Go").first.click()
+    expect(window.page.get_by_role("link", name="Go back", exact=True)).to_be_focused()
+    look_over(window)
+    for name, value in {"shift": "5", "queue": "email", "minutes": "30"}.items():
+        for field in window.page.locator(f".delayq-form [name={name}]").all():
+            field.fill(value)
+    window.page.locator(".delayq-confirm button[type=submit]").click()
+    expect(window.page.get_by_role("button", name="Continue")).to_be_visible()
+    look_over(window)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_from_right_to_left(name: str, new_window: Callable[..., Window], stock: Stock) -> None:
+    window = new_window(locale="ar")
+    window.open(PAGES[name](stock.fill(pending=60).ids))
+    assert window.page.evaluate("() => getComputedStyle(document.querySelector('#delayq')).direction") == "rtl"
+    window.assert_tidy(*WIDTHS)
+    window.assert_calm()

@@ -1,0 +1,161 @@
+"""Hostile text in every place that text can come from: it stays text, and the pages keep their shape."""
+
+import json
+
+import pytest
+
+from django_delayq.job_id import from_text
+from tests.admin.conftest import page
+from tests.admin.jobs import add, add_dead, claim
+from tests.admin.reports import tell
+from tests.browser.pages import GONE, TABS
+from tests.browser.stock import Stock
+from tests.browser.window import Window
+
+MARK = "boo"
+HOSTILE = (
+    f"</pre></title></textarea><script>document.body.dataset.{MARK}=1;alert(1)</script>"
+    f"<img src=x onerror=document.body.dataset.{MARK}=1>\"'`&lt;javascript:alert(1) ../../ \x00\x1b[31m\u202e\ud800"
+    "{{ 7*7 }}{% x %}%s%(n)s\u2028\ufeff"
+)
+LONG = "w" * 1_000_000
+# Whatever the text could have become: elements of its own, or attributes of ours.
+INJECTED = f"""() => [...document.querySelectorAll(
+    "#delayq script, #delayq img, #delayq iframe, #delayq style, #delayq [onerror], #delayq [style], [data-{MARK}]"
+)].map((each) => each.outerHTML.slice(0, 200))
+    .concat([...document.querySelectorAll("#delayq a[href]")].map((each) => each.getAttribute("href"))
+        .filter((href) => !/^[/?#]/.test(href)))"""
+
+
+def look_over(window: Window) -> None:
+    """Assert that nothing ran, nothing came in, and nothing sticks out."""
+    assert window.page.evaluate(INJECTED) == []
+    window.assert_tidy(1280, 390)
+    window.assert_calm()
+
+
+@pytest.fixture
+def hostile(stock: Stock) -> dict[str, str]:
+    """Put the text everywhere; returns the ids of jobs in every state."""
+    doors = stock.doors
+    doors.clock.now_us = stock.now_us
+    error = f'Traceback\n  File "{HOSTILE}", line 1\n{HOSTILE}: {HOSTILE}\n'
+
+    def kwargs() -> dict[str, str]:
+        return {HOSTILE: HOSTILE, "token": HOSTILE}
+
+    ids = {"dead": add_dead(doors, HOSTILE, task=HOSTILE, queue=HOSTILE, error=error, **kwargs())}
+    ids["running"] = add(doors, HOSTILE, task=HOSTILE, queue=HOSTILE, delay=None, **kwargs())
+    worker, _ = claim(doors, ids["running"], queue=HOSTILE)
+    worker.take(0, HOSTILE, description=HOSTILE.encode("utf-8", "replace").decode())
+    ids["ready"] = add(doors, HOSTILE, task=HOSTILE, queue=HOSTILE, delay=None, **kwargs())
+    ids["pending"] = add(doors, HOSTILE, task=HOSTILE, queue=HOSTILE, **kwargs())
+    ids["long"] = add(doors, LONG, queue="q" * 200, text=LONG)
+    ids["long name"] = add(doors, task="w" * 1_000)
+    ids["long, dead"] = add_dead(doors, LONG, queue="q" * 200, error=f"{'E' * 4_000}: {LONG}")
+    for kind in ("dispatcher", "worker"):
+        tell(
+            doors,
+            kind=kind,
+            code=kind.encode()[:8],
+            queue=HOSTILE,
+            task=HOSTILE,
+            done=2,
+            dead=1,
+            name=HOSTILE,
+            version=HOSTILE,
+            queues=[HOSTILE, "q" * 200],
+            slots=4,
+            busy={HOSTILE: 1},
+            rss=10**15,
+            oldest_us=1,
+        )
+    doors.operations.pause(HOSTILE, by=HOSTILE)
+    return ids
+
+
+@pytest.fixture
+def noise(stock: Stock) -> list[str]:
+    """Bytes that are no text and no job, written straight into Redis; returns the ids of such jobs."""
+    doors = stock.doors
+    made = [add(doors, number) for number in range(4)] + [add_dead(doors, number) for number in range(4)]
+    bodies = (b"\xff\xfe" * 40, b"", b"\x00" * 300_000, json.dumps({"args": "<img src=x>"}).encode())
+    for number, text_id in enumerate(made):
+        raw_id, _ = from_text(text_id) or (b"", 0)
+        doors.client.hset(doors.keys("bodies" if number < 4 else "dead_bodies"), raw_id, bodies[number % 4])
+        doors.client.hset(doors.keys("attempts"), raw_id, b"\x00\x05\x01\xff<script>")
+    for noun in ("descriptions", "reports", "paused"):
+        doors.client.hset(doors.keys(noun), b"\xff<script>alert(1)</script>", b"\xfe\x00<script>alert(1)</script>")
+    return made
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_tabs_show_hostile_text_as_text(tab: str, window: Window, hostile: dict[str, str]) -> None:
+    window.open(page(tab))
+    look_over(window)
+
+
+def test_pages_of_one_thing_show_hostile_text_as_text(window: Window, hostile: dict[str, str]) -> None:
+    for address in (
+        page("queue_detail", HOSTILE),
+        page("dead", group="error"),
+        page("dead", group="function"),
+        *(page("task_detail", text_id) for text_id in hostile.values()),
+    ):
+        window.open(address)
+        look_over(window)
+
+
+def test_hostile_questions_and_answers_are_text(window: Window, hostile: dict[str, str]) -> None:
+    for place, deed in (("pending", "cancel"), ("dead", "delete")):
+        window.open(page(place))
+        for row in window.page.locator("[data-row]").all():
+            row.check()
+        window.page.locator("select[name=deed]").select_option(deed)
+        window.page.get_by_role("button", name="Go").first.click()
+        window.page.locator(".delayq-confirm").wait_for()
+        look_over(window)
+        window.page.locator(".delayq-confirm button[type=submit]").click()
+        window.page.locator(".messagelist").wait_for()
+        look_over(window)
+    # Who did what, on the page of what is gone.
+    window.open(page("task_detail", hostile["pending"]), status=404)
+    look_over(window)
+
+
+def test_hostile_addresses_are_text(window: Window, stock: Stock) -> None:
+    query = dict.fromkeys(
+        ("queue", "function", "error", "q", "within", "from", "to", "at", "n", "sort", "group", "after")
+    )
+    for name in ("pending", "dead", "running"):
+        window.open(page(name, **{key: HOSTILE.replace("\ud800", "") for key in query}))
+        look_over(window)
+    for text_id in (GONE, "%3Cscript%3Ealert(1)%3C%2Fscript%3E", "w" * 2_000):
+        window.open(page("overview") + f"task/{text_id}/", status=404)
+        look_over(window)
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_tabs_bear_bytes_that_are_no_text(tab: str, window: Window, noise: list[str]) -> None:
+    window.open(page(tab))
+    look_over(window)
+
+
+def test_tasks_that_are_no_jobs_have_pages(window: Window, noise: list[str]) -> None:
+    addresses = []
+    for place in ("pending", "dead"):
+        window.open(page(place))
+        links = window.page.locator("#delayq tbody a[href*='/task/']")
+        addresses += [(link.get_attribute("href") or "").partition("#")[0] for link in links.all()]
+    assert {text_id for text_id in noise for address in addresses if text_id in address} == set(noise)
+    for address in dict.fromkeys(addresses):
+        window.open(address)
+        look_over(window)
+
+
+def test_a_megabyte_can_be_shown_whole(window: Window, hostile: dict[str, str]) -> None:
+    window.open(page("task_detail", hostile["long"]))
+    assert len(window.page.content()) < 200_000
+    window.page.locator("#delayq").get_by_text("Show all").first.click()
+    window.page.wait_for_function("() => document.querySelector('#delayq').textContent.length > 1000000")
+    look_over(window)

@@ -1,0 +1,96 @@
+"""The keyboard alone: everything is reached by Tab, seen to be reached, and done by Space and Enter."""
+
+from playwright.sync_api import expect
+
+from tests.admin.conftest import page
+from tests.admin.jobs import state
+from tests.browser.stock import Stock
+from tests.browser.window import Window
+
+#: Presses of Tab until something is given up as out of reach.
+REACH = 80
+# What has the focus must show it, and must not lie under something else or outside of the window.
+UNSEEN = """() => {
+    const each = document.activeElement;
+    if (each === document.body) return "nothing has the focus";
+    const style = getComputedStyle(each), box = each.getBoundingClientRect();
+    const ringed = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1;
+    const at = `${each.tagName} ${each.type} ${each.name} ${each.className} ${each.textContent.trim().slice(0, 30)}`;
+    if (!ringed && style.boxShadow === "none") return `${at}: no ring`;
+    if (box.bottom < 0 || box.top > innerHeight) return `${at}: outside of the window`;
+    return "";
+}"""
+
+
+def tab_to(window: Window, selector: str) -> None:
+    """Press Tab until something that fits has the focus; all of ours on the way show theirs."""
+    for _ in range(REACH):
+        window.page.keyboard.press("Tab")
+        if window.page.evaluate("() => !!document.activeElement.closest('#delayq')"):
+            unseen = window.page.evaluate(UNSEEN)
+            assert not unseen, unseen
+        if window.page.evaluate("(wanted) => document.activeElement.matches(wanted)", selector):
+            return
+    raise AssertionError(
+        f"{selector} is out of reach: {window.page.evaluate('() => document.activeElement.outerHTML')}"
+    )
+
+
+def test_dead_letters_are_reached_filtered_ticked_and_retried(window: Window, stock: Stock) -> None:
+    stock.fill(pending=0)
+    window.open(page("overview"))
+    keys = window.page.keyboard
+    tab_to(window, ".delayq-tabs a[href$='/dead/']")
+    keys.press("Enter")
+    window.page.wait_for_url("**/dead/")
+    tab_to(window, "#delayq [name=function]")
+    keys.type("send_invoice")
+    keys.press("Enter")
+    window.page.wait_for_url("**function=send_invoice**")
+    tab_to(window, "select[name=deed]")
+    keys.type("Retry now")
+    tab_to(window, "[data-row]")
+    keys.press("Space")
+    text_id = window.page.evaluate("() => document.activeElement.value").split(".")[0]
+    expect(window.page.locator("[data-ticked]")).to_have_text("1")
+    # Enter in a form presses its first button.
+    keys.press("Enter")
+    back = window.page.get_by_role("link", name="Go back", exact=True)
+    expect(back).to_be_focused()
+    assert not window.page.evaluate(UNSEEN)
+    tab_to(window, "form.delayq-confirm button[type=submit]")
+    keys.press("Enter")
+    expect(window.page.locator(".messagelist .success")).to_contain_text("Retried 1")
+    assert state(stock.doors, text_id) == "ready"
+    window.assert_calm()
+
+
+def test_enter_on_a_question_that_was_not_read_does_nothing(window: Window, stock: Stock) -> None:
+    stock.fill(pending=3)
+    window.open(page("task_detail", stock.ids["scheduled"]))
+    tab_to(window, "button[value=cancel]")
+    window.page.keyboard.press("Enter")
+    expect(window.page.get_by_role("link", name="Go back", exact=True)).to_be_focused()
+    window.page.keyboard.press("Enter")
+    window.page.wait_for_url(f"**/task/{stock.ids['scheduled']}/**")
+    assert state(stock.doors, stock.ids["scheduled"]) == "scheduled"
+
+
+def test_every_stop_of_every_tab_shows_the_focus(window: Window, stock: Stock) -> None:
+    stock.fill(pending=2)
+    for tab in ("overview", "queues", "running", "functions", "processes"):
+        window.open(page(tab))
+        # Behind the last stop the browser's own begin.
+        stops = 0
+        for _ in range(REACH):
+            window.page.keyboard.press("Tab")
+            where = window.page.evaluate(
+                "() => document.activeElement.closest('#delayq') ? 'ours' : document.activeElement.tagName"
+            )
+            if where == "ours":
+                stops += 1
+                unseen = window.page.evaluate(UNSEEN)
+                assert not unseen, f"{tab}: {unseen}"
+            elif stops:
+                break
+        assert stops >= 10, tab

@@ -1,0 +1,158 @@
+"""Live update: news without loading the page anew, and never under somebody's hand."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Request, expect
+
+from tests.admin.conftest import page
+from tests.browser.stock import Stock
+from tests.browser.window import Window
+
+#: Milliseconds between two updates.
+EVERY = 5_000
+
+
+class Watched:
+    """A window whose page's time passes only when told, and how often the page asks for news."""
+
+    def __init__(self, window: Window, address: str) -> None:
+        self.page, self._window, self._asked = window.page, window, 0
+        self.page.on("request", self._seen)
+        self.page.clock.install()
+        window.open(address)
+        self.page.clock.pause_at(datetime.now(UTC) + timedelta(seconds=2))
+        self.button = self.page.get_by_role("button", name="Live")
+        self.pending = self.page.locator("[data-count=pending]")
+
+    def asks_within(self, ms: int) -> int:
+        """Let so much time pass on the page, and return how often it asked within it."""
+        before = self._asked
+        self.page.clock.run_for(ms)
+        # By the time the page has this answer, whatever it asked for earlier is known here.
+        self.page.evaluate("() => fetch(document.querySelector('link[rel=stylesheet]').href).then(() => null)")
+        return self._asked - before
+
+    def assert_on(self, on: bool) -> None:
+        """Assert what the button says."""
+        expect(self.button).to_have_attribute("aria-pressed", "true" if on else "false")
+
+    def calm(self) -> None:
+        """Assert that the browser has nothing to complain of."""
+        self._window.assert_calm()
+
+    def _seen(self, request: Request) -> None:
+        self._asked += "/live/" in request.url
+
+
+@pytest.fixture
+def overview(window: Window, stock: Stock) -> Watched:
+    """The overview of a busy shop."""
+    stock.fill(pending=10)
+    return Watched(window, page("overview"))
+
+
+def tile(watched: Watched) -> Locator:
+    """The number in the panel."""
+    return watched.page.locator(".delayq-tiles li", has_text="Pending").locator("strong")
+
+
+def test_numbers_change_without_a_reload(overview: Watched, stock: Stock) -> None:
+    overview.assert_on(True)
+    overview.page.evaluate("() => { document.body.dataset.mine = 'still here'; }")
+    expect(overview.pending).to_have_text("12")
+    stock.add()
+    overview.page.clock.run_for(EVERY)
+    expect(overview.pending).to_have_text("13")
+    expect(tile(overview)).to_have_text("13")
+    expect(overview.page.locator("body")).to_have_attribute("data-mine", "still here")
+    overview.calm()
+
+
+def test_summary_is_spoken_politely_and_seldom(overview: Watched, stock: Stock) -> None:
+    said = overview.page.locator("#delayq-said[role=status]")
+    stock.add()
+    overview.page.clock.run_for(EVERY)
+    expect(tile(overview)).to_have_text("13")
+    expect(said).to_have_text("")
+    stock.add()
+    overview.page.clock.run_for(25_000)
+    expect(tile(overview)).to_have_text("14")
+    overview.page.clock.run_for(EVERY)
+    stock.add()
+    overview.page.clock.run_for(EVERY)
+    expect(said).to_contain_text("Pending 1")
+
+
+def test_nothing_new_is_no_fault(window: Window, stock: Stock) -> None:
+    watched = Watched(window, page("overview"))
+    for _ in range(3):
+        with window.page.expect_response(lambda response: "/live/" in response.url):
+            window.page.clock.run_for(EVERY)
+    watched.calm()
+
+
+def test_switched_off_it_asks_no_more_also_after_a_reload(overview: Watched) -> None:
+    assert overview.asks_within(EVERY)
+    overview.button.click()
+    overview.assert_on(False)
+    assert overview.asks_within(120_000) == 0
+    overview.page.reload()
+    overview.assert_on(False)
+    assert overview.asks_within(120_000) == 0
+    overview.button.click()
+    overview.assert_on(True)
+    assert overview.asks_within(EVERY)
+
+
+def test_it_waits_while_something_in_the_panel_has_the_focus(overview: Watched, stock: Stock) -> None:
+    overview.page.locator(".delayq-tiles a").first.focus()
+    stock.add()
+    assert overview.asks_within(60_000) == 0
+    overview.button.focus()
+    overview.page.clock.run_for(EVERY)
+    expect(overview.pending).to_have_text("13")
+
+
+def test_lists_stand_still_until_asked_and_while_a_row_is_ticked(window: Window, stock: Stock) -> None:
+    stock.fill(pending=10)
+    watched = Watched(window, page("pending"))
+    watched.assert_on(False)
+    assert watched.asks_within(60_000) == 0
+    watched.button.click()
+    row = watched.page.locator("[data-row]").first
+    row.check()
+    watched.button.focus()
+    stock.add()
+    assert watched.asks_within(60_000) == 0
+    row.uncheck()
+    watched.button.focus()
+    watched.page.clock.run_for(EVERY)
+    expect(watched.pending).to_have_text("13")
+    expect(watched.page.locator("[data-row]")).to_have_count(13)
+    watched.calm()
+
+
+def test_without_redis_it_asks_less_often_and_says_since_when(overview: Watched, stock: Stock, settings: Any) -> None:
+    told, known = overview.page.locator("[data-failed]"), settings.DELAYQ
+    settings.DELAYQ = {"REDIS": "redis://127.0.0.1:1"}
+    overview.page.clock.run_for(EVERY)
+    expect(told).to_have_text(re.compile(r"Not updating since \d\d:\d\d:\d\d"))
+    assert overview.asks_within(EVERY) == 0
+    settings.DELAYQ = known
+    stock.add()
+    overview.page.clock.run_for(EVERY)
+    expect(overview.pending).to_have_text("13")
+    expect(told).to_have_text("")
+
+
+def test_open_tables_of_numbers_stay_open(overview: Watched, stock: Stock) -> None:
+    details = overview.page.locator("#delayq-data-due, .delayq-chart details").first
+    details.locator("summary").click()
+    overview.button.focus()
+    stock.add()
+    overview.page.clock.run_for(EVERY)
+    expect(overview.pending).to_have_text("13")
+    expect(details).to_have_attribute("open", "")

@@ -1,0 +1,133 @@
+"""The script: times that count on, ticking, copying, long actions that go on by themselves, and nothing by surprise."""
+
+import string
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.admin.conftest import page
+from tests.browser.stock import Stock
+from tests.browser.window import Window
+
+# The contrast of what is drawn to what it is drawn on, as WCAG reckons it.
+CONTRASTS = """() => {
+    const light = (colour) => {
+        const [r, g, b] = colour.match(/[0-9.]+/g).map(Number).map((c) => c / 255)
+            .map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const drawn = { ".delayq-bar.done": "fill", ".delayq-bar.dead": "fill", ".delayq-bar.due": "fill",
+        ".delayq-hatch": "stroke", ".delayq-line": "stroke", ".delayq-line.half": "stroke" };
+    return Object.entries(drawn).map(([which, how]) => {
+        const each = document.querySelector(`.delayq-plot ${which}`);
+        const ground = light(getComputedStyle(each.closest(".delayq-plot")).backgroundColor);
+        const mark = light(getComputedStyle(each)[how]);
+        return [which, (Math.max(mark, ground) + 0.05) / (Math.min(mark, ground) + 0.05)];
+    });
+}"""
+
+
+def test_relative_times_count_on(window: Window, stock: Stock) -> None:
+    stock.fill(pending=0)
+    window.page.clock.install()
+    window.open(page("task_detail", stock.ids["scheduled"]))
+    due = window.page.locator("dt", has_text="Due").locator("+ dd time .delayq-away")
+    expect(due).to_contain_text("in ")
+    window.page.clock.pause_at(datetime.fromtimestamp(stock.now_us // 1_000_000, UTC) + timedelta(minutes=61))
+    expect(due).to_have_text("60 min ago")
+
+
+def test_times_are_shown_in_the_zone_that_is_chosen(new_window: Callable[..., Window], stock: Stock) -> None:
+    stock.fill(pending=0)
+    window = new_window(timezone_id="Asia/Tokyo")
+    window.open(page("dead"))
+    times = window.page.locator("#delayq table time").first
+    when = datetime.fromisoformat(times.get_attribute("datetime") or "")
+    hours = {}
+    for zone in ("Local", "UTC", "Browser"):
+        window.page.get_by_role("link", name=zone, exact=True).click()
+        expect(window.page.get_by_role("link", name=zone, exact=True)).to_have_attribute("aria-current", "true")
+        hours[zone] = (times.locator(".delayq-clock").text_content() or "")[-8:-6]
+    assert int(hours["UTC"]) == when.astimezone(UTC).hour
+    assert int(hours["Local"]) == (when.astimezone(UTC).hour + 1) % 24
+    assert int(hours["Browser"]) == (when.astimezone(UTC).hour + 9) % 24
+    window.assert_calm()
+
+
+def test_all_rows_are_ticked_at_once_and_counted(window: Window, stock: Stock) -> None:
+    stock.fill(pending=0)
+    window.open(page("dead"))
+    every, rows = window.page.locator("[data-select-all]"), window.page.locator("[data-row]")
+    ticked = window.page.locator("[data-ticked]")
+    expect(ticked).to_have_text("0")
+    every.check()
+    expect(window.page.locator("[data-row]:checked")).to_have_count(rows.count())
+    expect(ticked).to_have_text(str(rows.count()))
+    rows.first.uncheck()
+    expect(ticked).to_have_text(str(rows.count() - 1))
+    assert every.evaluate("(box) => box.indeterminate && !box.checked")
+    rows.first.check()
+    expect(every).to_be_checked()
+    every.uncheck()
+    expect(window.page.locator("[data-row]:checked")).to_have_count(0)
+
+
+def test_what_is_shown_can_be_copied(new_window: Callable[..., Window], stock: Stock) -> None:
+    stock.fill(pending=0)
+    window = new_window(permissions=["clipboard-read", "clipboard-write"])
+    window.open(page("task_detail", stock.ids["dead"]))
+    shown = "() => navigator.clipboard.readText()"
+    window.page.get_by_role("button", name="Copy id").click()
+    expect(window.page.locator("#delayq-said")).not_to_have_text("")
+    assert window.page.evaluate(shown) == stock.ids["dead"]
+    for name, source in (("Copy JSON", "#delayq-json"), ("Copy", "#delayq-traceback")):
+        window.page.get_by_role("button", name=name, exact=True).click()
+        text = window.page.locator(source).text_content()
+        window.page.wait_for_function(
+            "(text) => navigator.clipboard.readText().then((copied) => copied === text)", arg=text
+        )
+    window.assert_calm()
+
+
+def test_long_actions_go_on_by_themselves(window: Window, stock: Stock, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A request does one row, and leaves the rest to the next.
+    monkeypatch.setattr("django_delayq.admin.carrying.SECONDS", -1.0)
+    stock.fill(pending=4)
+    window.open(page("pending"))
+    window.page.locator("[data-select-all]").check()
+    window.page.locator("select[name=deed]").select_option("run_now")
+    window.page.get_by_role("button", name="Go").first.click()
+    posts: list[str] = []
+    window.page.on("request", lambda request: posts.append(request.url) if request.method == "POST" else None)
+    window.page.get_by_role("button", name="Run 6 tasks now").click()
+    expect(window.page.locator(".messagelist")).to_contain_text("Made 6 run now")
+    assert len(posts) >= 6
+    window.assert_calm()
+
+
+def test_no_key_alone_does_anything(window: Window, stock: Stock) -> None:
+    stock.fill(pending=0)
+    window.open(page("dead"))
+    # What changes by itself is left out.
+    shown = "() => [location.href, document.activeElement.tagName, document.querySelectorAll(':checked').length].join()"
+    before = window.page.evaluate(shown)
+    requests: list[str] = []
+    window.page.on("request", lambda request: requests.append(request.url))
+    for key in (*string.ascii_letters, *string.digits, *"/?.,-+*#!", "Escape", "Delete", "Enter", "Backspace"):
+        window.page.keyboard.press(key)
+    assert window.page.evaluate(shown) == before
+    assert not requests
+
+
+def test_charts_are_legible_in_every_theme(window: Window, stock: Stock) -> None:
+    stock.fill(pending=50)
+    window.open(page("overview"))
+    for _ in range(3):
+        window.page.locator(".theme-toggle:visible").click()
+        window.settle()
+        pale = [(which, ratio) for which, ratio in window.page.evaluate(CONTRASTS) if ratio < 3]
+        assert not pale, (window.page.locator("html").get_attribute("data-theme"), pale)
+        window.assert_accessible(only_colours=True)
+    window.assert_calm()

@@ -1,0 +1,122 @@
+"""JavaScript off: every page is there, and every action runs to its end."""
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.admin.conftest import page
+from tests.admin.jobs import state
+from tests.browser.pages import PAGES
+from tests.browser.stock import Stock
+from tests.browser.window import Window
+
+#: What only the script can do.
+FOR_SCRIPTS = "[data-copy]:visible, [data-select-all]:visible, [data-ticked]:visible, #delayq-updating:visible"
+
+
+@pytest.fixture
+def plain(new_window: Callable[..., Window], stock: Stock) -> Window:
+    """A window without JavaScript before a busy shop."""
+    stock.fill(pending=10)
+    return new_window(java_script_enabled=False)
+
+
+def test_every_page_is_there_and_offers_nothing_that_does_nothing(plain: Window, stock: Stock) -> None:
+    for address in PAGES.values():
+        plain.open(address(stock.ids))
+        expect(plain.page.locator("#delayq h1")).to_be_visible()
+        expect(plain.page.locator(FOR_SCRIPTS)).to_have_count(0)
+    plain.assert_calm()
+
+
+def test_rows_are_ticked_confirmed_and_done(plain: Window, stock: Stock) -> None:
+    dead = stock.ids["dead"]
+    plain.open(page("dead", queue="email"))
+    plain.page.locator(f"[data-row][value^='{dead}']").check()
+    plain.page.get_by_label("Action").select_option(label="Retry now")
+    plain.page.get_by_role("button", name="Go").first.click()
+    plain.page.get_by_role("button", name="Retry 1 dead letter").click()
+    expect(plain.page.locator(".messagelist .success")).to_contain_text("Retried 1")
+    assert "queue=email" in plain.page.url
+    assert state(stock.doors, dead) == "ready"
+    plain.assert_calm()
+
+
+def test_what_needs_more_is_asked_for_on_the_way(plain: Window, stock: Stock) -> None:
+    before = stock.doors.inspection.counts().dead
+    plain.open(page("dead"))
+    plain.page.get_by_label("Action").select_option(label="Retry later…")
+    plain.page.locator("input[name=all]").check()
+    plain.page.get_by_role("button", name="Go").first.click()
+    button = plain.page.get_by_role("button", name=f"Retry {before} dead letters later")
+    button.click()
+    expect(button).to_be_visible()
+    assert stock.doors.inspection.counts().dead == before
+    plain.page.get_by_label("spread").fill("30")
+    button.click()
+    expect(plain.page.locator(".messagelist .success")).to_contain_text(f"Set {before} to be retried")
+    assert stock.doors.inspection.counts().dead == 0
+
+
+def test_cancel_leads_back_and_does_nothing(plain: Window, stock: Stock) -> None:
+    plain.open(page("pending", n=25))
+    plain.page.locator("[data-row]").first.check()
+    plain.page.get_by_label("Action").select_option(label="Cancel")
+    plain.page.get_by_role("button", name="Go").first.click()
+    expect(plain.page.get_by_text("This cannot be undone.")).to_be_visible()
+    plain.page.get_by_role("link", name="Go back", exact=True).click()
+    assert plain.page.url.endswith(page("pending", n=25))
+    expect(plain.page.locator("[data-row]")).to_have_count(12)
+
+
+def test_a_long_action_goes_on_by_its_button(plain: Window, stock: Stock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("django_delayq.admin.carrying.SECONDS", -1.0)
+    plain.open(page("dead", queue="reports"))
+    rows = plain.page.locator("[data-row]")
+    number = rows.count()
+    assert number > 1
+    for row in rows.all():
+        row.check()
+    plain.page.get_by_label("Action").select_option(label="Delete")
+    plain.page.get_by_role("button", name="Go").first.click()
+    plain.page.get_by_role("button", name=f"Delete {number} dead letters").click()
+    pressed, ended = 0, plain.page.locator(".messagelist")
+    while not ended.count():
+        plain.page.get_by_role("button", name="Continue").click()
+        pressed += 1
+        assert pressed <= 2 * number
+    expect(ended).to_contain_text(f"Deleted {number}")
+    assert pressed >= number - 1
+    plain.assert_calm()
+
+
+def test_queues_are_paused_and_resumed(plain: Window, stock: Stock) -> None:
+    plain.open(page("queues"))
+    row = plain.page.get_by_role("row", name="email")
+    row.get_by_role("button", name="Pause").click()
+    plain.page.locator(".delayq-confirm button[type=submit]").click()
+    expect(row).to_contain_text("paused")
+    row.get_by_role("button", name="Resume").click()
+    plain.page.locator(".delayq-confirm button[type=submit]").click()
+    expect(row).to_contain_text("running")
+
+
+def test_hidden_values_are_revealed(plain: Window, stock: Stock) -> None:
+    plain.open(page("task_detail", stock.ids["scheduled"]))
+    expect(plain.page.locator("#delayq")).not_to_contain_text("secret")
+    plain.page.get_by_role("button", name="Reveal").click()
+    expect(plain.page.locator("#delayq")).to_contain_text("secret")
+    plain.assert_calm()
+
+
+def test_bars_of_the_future_lead_to_their_tasks(plain: Window, stock: Stock) -> None:
+    plain.open(page("overview"))
+    chart = plain.page.locator("figure", has_text="Coming due")
+    chart.locator("summary").click()
+    link = chart.locator("tbody a").first
+    expect(link).to_be_visible()
+    link.click()
+    expect(plain.page.locator("h1").last).to_have_text("Pending tasks")
+    assert "from=" in plain.page.url
+    plain.assert_calm()
