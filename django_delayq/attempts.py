@@ -24,7 +24,7 @@ class Attempts:
     ended: int = 0
     #: The last attempt ended in a crash or a lost lease.
     suspect: bool = False
-    #: Oldest first: {"worker", "started_us", "ended_us", "ending", "error"}, at most HISTORY.
+    #: Oldest first: {"due_us", "worker", "started_us", "ended_us", "ending", "error"}, at most HISTORY.
     history: tuple[dict[str, Any], ...] = ()
 
     def add(
@@ -36,9 +36,11 @@ class Attempts:
         ending: str,
         error: str,
         suspect: bool = False,
+        due_us: int | None = None,
     ) -> "Attempts":
-        """Return the record with one more ended attempt; `ended_us` None: nobody saw it end."""
+        """Return the record with one more ended attempt; `ended_us` None: nobody saw it end; `due_us`: it was due."""
         entry = {
+            **({} if due_us is None else {"due_us": due_us}),
             "worker": worker,
             "started_us": started_us,
             "ended_us": ended_us,
@@ -74,7 +76,9 @@ class Attempts:
 
 
 #: What an entry of the history holds.
-_ENTRY: dict[str, Any] = {"worker": str, "started_us": int, "ended_us": int | None, "ending": str, "error": str}
+_ENTRY: dict[str, Any] = {
+    **{"due_us": int, "worker": str, "started_us": int, "ended_us": int | None, "ending": str, "error": str},
+}
 #: No moment of ours is as far.
 _LARGEST = 2**63
 NO_ATTEMPTS = Attempts()

@@ -31,6 +31,7 @@ def settle(claim: Claim, outcome: Outcome, *, worker: str) -> Settlement:
             ending=outcome.ending,
             error=outcome.error,
             suspect=decision.suspect,
+            due_us=claim.due_us,
         )
     return Settlement(claim=claim, decision=decision, attempts=attempts)
 

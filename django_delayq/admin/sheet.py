@@ -33,6 +33,8 @@ class Attempt(NamedTuple):
 
     number: int
     started_us: int | None
+    #: µs from when it was due to its start, where that is known.
+    lag_us: int | None
     #: µs it took, where somebody saw it end.
     took_us: int | None
     worker: str
@@ -99,7 +101,9 @@ class Sheet:
         for number, entry in enumerate(history, first):
             started_us, ended_us = entry.get("started_us"), entry.get("ended_us")
             took_us = ended_us - started_us if started_us is not None and ended_us is not None else None
-            yield Attempt(number, started_us, took_us, visible(entry.get("worker", "")), Failure.read(**entry))
+            due_us = entry.get("due_us")
+            lag_us = max(0, started_us - due_us) if started_us and due_us else None
+            yield Attempt(number, started_us, lag_us, took_us, visible(entry.get("worker", "")), Failure.read(**entry))
 
     @property
     def traceback(self) -> str:

@@ -13,7 +13,8 @@ from django_delayq.admin import carrying, journal
 from django_delayq.clock import ServerClock
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job_id import from_text
-from django_delayq.outcome import Settle
+from django_delayq.outcome import Decision, Settle
+from django_delayq.store.claims import Settlement
 from django_delayq.store.operations import Operations
 from tests.admin.conftest import SITES, page
 from tests.admin.forms import form_to, forms
@@ -569,3 +570,16 @@ def test_every_form_can_be_sent_without_a_script(browser: Client, stock: Doors) 
         for form in posts:
             assert "csrfmiddlewaretoken" in dict(form.fields)
             assert "deed" in dict(form.buttons)
+
+
+def test_a_job_that_ran_when_the_page_was_drawn_and_came_back_is_not_meant(browser: Client, stock: Doors) -> None:
+    back = add(stock, "ran", queue="runs", delay=None)
+    worker, running = claim(stock, back, queue="runs")
+    mine = add(stock, "waits", delay=HOUR)
+    asked = ask(browser, page("pending"), "cancel", all="yes")
+    now_us = stock.clock.now_us
+    attempts = running.attempts.add(worker="w", started_us=now_us, ended_us=now_us, ending="failed", error="x")
+    again = Settlement(claim=running, decision=Decision(settle=Settle.RETRY, delay_us=HOUR // 2), attempts=attempts)
+    assert not worker.take(0, settle=[again]).lost
+    assert "Cancelled 1." in done(browser, confirm(browser, asked))
+    assert (state(stock, mine), state(stock, back)) == ("gone", "scheduled")

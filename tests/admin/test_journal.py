@@ -1,7 +1,9 @@
 """Journal: each action is rows of the admin's log, a line of the audit log, and a signal."""
 
 import logging
+from datetime import UTC
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.contrib.admin.models import CHANGE, DELETION, LogEntry
@@ -10,7 +12,7 @@ from django.test import Client, RequestFactory
 
 from django_delayq.admin import journal
 from tests.admin.conftest import page
-from tests.admin.jobs import HOSTILE, add, add_dead
+from tests.admin.jobs import HOSTILE, HOUR, add, add_dead
 from tests.admin.test_action import ask, confirm
 from tests.admin.test_pending import text
 from tests.doors import Doors
@@ -114,3 +116,30 @@ def test_who_has_no_account_is_still_in_the_log(caplog: pytest.LogCaptureFixture
         assert journal.note(request, "retry", "Retried", job_ids=["a"]) is None
     assert not LogEntry.objects.exists()
     assert "retry by ''" in caplog.text
+
+
+def test_what_was_done_to_many_is_told_on_the_page_of_each(
+    browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "MOST_ROWS", 1)
+    mine = [add(stock, number, delay=HOUR) for number in range(3)]
+    confirm(browser, ask(browser, page("pending"), "cancel", all="yes"))
+    browser.post(page("action"), {"deed": "pause", "queue": "default", "sure": "yes"})
+    # The messages of both go to the first page that is drawn.
+    browser.get(page("pending"))
+    gone = browser.get(page("task_detail", mine[1]))
+    assert gone.status_code == 404
+    assert "superuser To many tasks at once: Cancelled 3" in text(gone)
+    assert "Paused" not in text(gone)
+    later = add(stock, "after")
+    assert "many tasks" not in text(browser.get(page("task_detail", later)))
+
+
+def test_moments_of_the_journal_are_in_the_zone_that_is_shown(browser: Client, stock: Doors) -> None:
+    mine = add(stock, delay=HOUR)
+    confirm(browser, ask(browser, page("pending"), "run_now", mine))
+    at = LogEntry.objects.get().action_time
+    for zone, name in (("utc", UTC), ("local", ZoneInfo("Europe/Berlin"))):
+        browser.get(page("overview", zone=zone))
+        said = text(browser.get(page("task_detail", mine)))
+        assert f"{at.astimezone(name):%H:%M:%S} superuser Made to run now" in said

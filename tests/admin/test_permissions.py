@@ -71,6 +71,19 @@ def test_walk_to_the_actions(kind: str, site: str, visitor: Visitor, stock: Door
         assert (acted.status_code == 403) == (kind == "viewer")
 
 
+@pytest.mark.parametrize("site", SITES)
+@pytest.mark.parametrize("kind", [*KINDS, "revealer"])
+def test_walk_to_what_is_hidden(kind: str, site: str, visitor: Visitor, stock: Doors) -> None:
+    browser = visitor("viewer", "view_delayq_payload") if kind == "revealer" else visitor(kind)
+    job_id = f"{stock.add_dead().hex()}-0"
+    for address in (page("task_detail", job_id, site=site), page("export", "dead", site=site)):
+        answer = browser.post(address)
+        if kind == "anonymous":
+            assert (answer.status_code, answer["Location"].split("?")[0]) == (302, f"/{site}/login/")
+        else:
+            assert answer.status_code == (200 if kind in ("superuser", "revealer") else 403), address
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_index_shows_the_entry_to_those_who_may_look(kind: str, visitor: Visitor) -> None:
     answer = visitor(kind).get(reverse("admin:index"))

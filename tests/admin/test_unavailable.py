@@ -17,6 +17,7 @@ ADDRESSES = (
     *(page("overview") + f"live/{name}/" for name in PANELS),
     page("overview") + "queues/mail/",
     page("overview") + "task/0123456789abcdef01234567-0/",
+    page("overview") + "export/pending/",
 )
 
 
