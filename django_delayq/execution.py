@@ -3,12 +3,13 @@
 import asyncio
 import inspect
 import traceback
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
 from dataclasses import replace
 from time import monotonic, perf_counter_ns
 from typing import Any
 
-from asgiref.sync import async_to_sync
+from asgiref.sync import SyncToAsync, ThreadSensitiveContext, async_to_sync, sync_to_async
 from django.db import close_old_connections, connections, reset_queries
 
 from django_delayq import current, registry
@@ -20,6 +21,9 @@ from django_delayq.outcome import Ending, Outcome, ending_of
 from django_delayq.signals import announce, job_started
 from django_delayq.time_limit import TimeLimit
 
+#: How user code is called, and what is done around it: the same words for threads and for a loop.
+Call = Callable[[Any, Job], Awaitable[None]]
+Clean = Callable[[], Awaitable[None]]
 #: Longest traceback handed on; what is stored is cut further.
 _MAX_ERROR = 64 * 1024
 
@@ -30,6 +34,56 @@ def run(claim: Claim) -> Outcome:
     Each run has a context of its own, so language, time zone and context variables start fresh, and database
     connections that are broken or too old are closed before and after.
     """
+    return Context().run(_to_the_end, _attempt(claim, _call_here, _clean_here))
+
+
+async def run_async(claim: Claim) -> Outcome:
+    """Do as `run()` in this loop, in a context that the caller made for it; a plain function runs in another thread.
+
+    What the task does through `sync_to_async` happens in a thread of its own, as in a request of Django's.
+    """
+    task = registry.find(claim.job.task) if claim.job else None
+    if task is not None and not inspect.iscoroutinefunction(task.code):
+        return await asyncio.get_running_loop().run_in_executor(None, run, claim)
+    async with ThreadSensitiveContext() as context:
+
+        async def clean() -> None:
+            if context in SyncToAsync.context_to_thread_executor:
+                await sync_to_async(connections.close_all)()
+
+        return await _attempt(claim, _bounded, clean)
+
+
+def hand_over(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outcome:
+    """Give the claimed job to another system by a user's function; what that raises is a failed attempt.
+
+    The task need not be registered here: {"id", "task", "queue", "priority", "args", "kwargs", "attempt", "due_us"}.
+    """
+    job = claim.job
+    if job is None:
+        return Outcome(ending=ending_of(claim.fault), error=str(claim.fault))
+    told = {
+        **{"id": job.id, "task": job.task, "queue": claim.queue, "priority": job.priority},
+        **{"args": job.args, "kwargs": job.kwargs, "attempt": claim.attempt, "due_us": claim.due_us},
+    }
+    began, outcome = monotonic(), _SUCCEEDED
+    try:
+        Context().run(accept, told)
+    except BaseException as error:
+        outcome = _judge(None, job, error)
+    return replace(outcome, run_us=int((monotonic() - began) * SECOND_US), began=began)
+
+
+def _to_the_end(coroutine: Coroutine[Any, Any, Outcome]) -> Outcome:
+    """Run a coroutine that never waits for anything: one text serves threads and loops."""
+    try:
+        coroutine.send(None)
+    except StopIteration as ended:
+        return ended.value  # type: ignore[no-any-return]
+    raise RuntimeError("a step that threads take waited for a loop")
+
+
+async def _attempt(claim: Claim, call: Call, clean: Clean) -> Outcome:
     job = claim.job
     if job is None:
         return Outcome(ending=ending_of(claim.fault), error=str(claim.fault))
@@ -38,7 +92,7 @@ def run(claim: Claim) -> Outcome:
         return Outcome(ending=Ending.UNKNOWN_TASK, error=f"No task is registered as {job.task!r} in this worker.")
     began, started = monotonic(), perf_counter_ns()
     try:
-        outcome = Context().run(_run, task, claim, job)
+        outcome = await _run(task, claim, job, call, clean)
     except BaseException as error:
         # A time limit that struck while its run was being wound up, or a broken receiver of a signal.
         outcome = _failed(error)
@@ -51,23 +105,23 @@ def run(claim: Claim) -> Outcome:
     )
 
 
-def _run(task: Any, claim: Claim, job: Job) -> Outcome:
+async def _run(task: Any, claim: Claim, job: Job, call: Call, clean: Clean) -> Outcome:
     current.enter(claim)
-    _clean_connections()
+    await clean()
     try:
         announce(job_started, task, job=job, attempt=claim.attempt, recovered=claim.attempts.suspect)
         if claim.attempts.suspect and task.already_done is not None and task.already_done(*job.args, **job.kwargs):
             return _SUCCEEDED
-        _call(task.code, job)
+        await call(task.code, job)
         return _SUCCEEDED
     except BaseException as error:
         # BaseException: sys.exit() in a task ends the task, not the worker.
         return _judge(task.func, job, error)
     finally:
-        _clean_connections()
+        await clean()
 
 
-def _call(func: Any, job: Job) -> None:
+async def _call_here(func: Any, job: Job) -> None:
     if inspect.iscoroutinefunction(func):
         async_to_sync(_bounded)(func, job)
     else:
@@ -103,7 +157,7 @@ def _judge(func: Any, job: Job, error: BaseException) -> Outcome:
         return Outcome(ending=Ending.ASKED_RETRY, error=str(error), delay_us=delay_us)
     if isinstance(error, DeadLetterNow):
         return Outcome(ending=Ending.ASKED_DEAD, error=str(error))
-    if isinstance(error, TypeError):
+    if func is not None and isinstance(error, TypeError):
         try:
             inspect.signature(func).bind(*job.args, **job.kwargs)
         except TypeError as unfit:
@@ -119,7 +173,7 @@ def _failed(error: BaseException) -> Outcome:
     return Outcome(ending=Ending.FAILED, error=text[-_MAX_ERROR:])
 
 
-def _clean_connections() -> None:
+async def _clean_here() -> None:
     """Do what Django does around a request; nothing where no connection is open."""
     if connections.all(initialized_only=True):
         close_old_connections()

@@ -3,18 +3,17 @@
 Run by a service of its own, so that nothing it waits for makes a job wait.
 """
 
-import os
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from time import monotonic, time_ns
 from typing import Any, Protocol
 
 import django_delayq
 from django_delayq.exceptions import StoreError
 from django_delayq.job import Claim
+from django_delayq.resident import resident
 from django_delayq.service import Service, process_name
 from django_delayq.store.reports import Reports
 from django_delayq.tally import Tally, packed
@@ -96,7 +95,7 @@ class Presence:
             "name": process_name(),
             "version": django_delayq.__version__,
             "started_us": _STARTED_US,
-            "rss": _resident(),
+            "rss": resident(),
             **self._of.says(),
         }
 
@@ -126,11 +125,3 @@ def told_of(claims: Sequence[Claim], *, queues: Sequence[str]) -> dict[str, Any]
         "busy": dict(Counter(claim.queue for claim in claims).most_common(_QUEUES)),
         "oldest_us": min((claim.claimed_us for claim in claims), default=None),
     }
-
-
-def _resident() -> int:
-    """Return the bytes of memory this process has in RAM; 0 where the system does not tell."""
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return 0

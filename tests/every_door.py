@@ -64,6 +64,7 @@ def _look_and_tell(doors: Doors) -> None:
     for queue in ("default", "moved"):
         assert doors.operations.pause(queue, by="ann")
     assert doors.operations.resume("default")
+    doors.store.stream(doors.shard).add({"id": "an id"})
     survey = doors.store.survey(doors.shard.index)
     assert survey.snapshot(tasks=["shop.remind"]).dead
     assert len(survey.coming([0, 1, 2], queues=["default"])) == 2

@@ -113,6 +113,19 @@ def _signals(stop: Callable[..., None], wake: int) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def stop_with_parent(services: Sequence[Service]) -> None:
+    """Stop the services when the process that started this one has ended, which standard input tells."""
+
+    def watch() -> None:
+        # Not sys.stdin: its buffer would be locked by this thread when the interpreter ends, which is fatal there.
+        while os.read(sys.stdin.fileno(), 4096):
+            pass
+        for service in services:
+            service.stop()
+
+    threading.Thread(target=watch, name="delayq-parent", daemon=True).start()
+
+
 def end_process() -> None:
     """End at once: a thread whose job was given back must not run on."""
     logging.shutdown()

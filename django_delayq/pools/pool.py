@@ -19,8 +19,9 @@ class Owner(Protocol):
 class Pool(Protocol):
     """Run claims, some at once."""
 
-    #: Claims that run at once.
+    #: Claims that run at once; claims finished so far.
     size: int
+    ended: int
 
     @property
     def held(self) -> int:

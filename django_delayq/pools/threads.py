@@ -1,27 +1,60 @@
-"""Threads: a pool of threads in this process; the default.
+"""Threads: a pool of threads, each with one claim at a time, and what a thread does with it.
 
-Suspects (jobs whose last attempt ended in a crash) are run in a process of their own, with one of the threads waiting
-for it.
+By default it runs the task's code itself; other runners hand the claim to a process, or to another system.
 """
 
 import queue
 import threading
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from time import monotonic
+from typing import Protocol
 
 from django_delayq.execution import run
 from django_delayq.job import Claim
 from django_delayq.outcome import UNSTARTED, Outcome
-from django_delayq.pools.alone import Alone
+from django_delayq.pools.children import Children
 from django_delayq.pools.pool import Owner
+
+
+class Runner(Protocol):
+    """What a thread does with a claim; called by several at once."""
+
+    def prepare(self) -> None:
+        """Get ready ahead of a thread's first claim."""
+
+    def run(self, claim: Claim, may_begin: Callable[[], bool]) -> Outcome:
+        """Run a claim to its end; where that takes preparation, `may_begin` is asked after it."""
+
+    def close(self) -> None:
+        """End what can be ended."""
+
+
+class Here:
+    """Run claims in the thread itself; a suspect, whose last attempt ended in a crash, in a process of its own."""
+
+    def __init__(self) -> None:
+        self._alone = Children(max_jobs=1)
+
+    def prepare(self) -> None:
+        """There is nothing to prepare."""
+
+    def run(self, claim: Claim, may_begin: Callable[[], bool]) -> Outcome:
+        """Run the claim; a suspect's process takes about half a second more than the task."""
+        return self._alone.run(claim, may_begin) if claim.attempts.suspect else run(claim)
+
+    def close(self) -> None:
+        """Kill the processes that run suspects; threads end with the process."""
+        self._alone.close()
 
 
 class ThreadPool:
     """Run claims in `size` threads, in the order they were submitted."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, runner: Runner | None = None) -> None:
         self.size = size
+        self._runner = runner or Here()
         self._inbox: queue.SimpleQueue[tuple[Claim, Owner]] = queue.SimpleQueue()
         # When each claim in the inbox was submitted; a queue cannot be looked into.
         self._since: deque[float] = deque()
@@ -29,7 +62,6 @@ class ThreadPool:
         self._held = 0
         #: Claims finished so far.
         self.ended = 0
-        self._alone = Alone()
         self._threads = [
             threading.Thread(target=self._work, name=f"delayq-{number}", daemon=True) for number in range(size)
         ]
@@ -71,18 +103,16 @@ class ThreadPool:
             return
 
     def close(self) -> None:
-        """Kill the processes that run suspects; threads end with the process."""
-        self._alone.close()
+        """End what can be ended; threads end with the process."""
+        self._runner.close()
 
     def _work(self) -> None:
+        self._runner.prepare()
         while True:
             claim, owner = self._inbox.get()
             self._since.popleft()
             if owner.may_begin(claim):
-                outcome = (
-                    self._alone.run(claim, partial(owner.may_begin, claim)) if claim.attempts.suspect else run(claim)
-                )
-                self._end(claim, owner, outcome)
+                self._end(claim, owner, self._runner.run(claim, partial(owner.may_begin, claim)))
             else:
                 self._end(claim, owner, UNSTARTED)
 

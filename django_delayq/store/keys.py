@@ -48,6 +48,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "wake_at": ("string", "µs when the next promotion will come; only promote writes it"),
     "alarm": ("list", "at most one: the dispatcher should look again"),
     "bell": ("list", "at most one: work is ready; per queue, and one without a queue for new queues"),
+    "forwarded": ("stream", "jobs that a forwarder handed on; its readers trim it"),
     "shards": ("string", "number of shards the keys in use were spread over; in shard 0 only"),
 }
 

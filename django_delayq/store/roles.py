@@ -91,7 +91,7 @@ WORKER = _joined(
     DISPATCHER,
     PRODUCER,
     scripts=("exchange", "heartbeat"),
-    plain=("LTRIM", "RPUSH"),
+    plain=("LTRIM", "RPUSH", "XADD"),
 )
 VIEW = _joined(
     "view",

@@ -23,6 +23,7 @@ from django_delayq.store.reports import Reports
 from django_delayq.store.scripts import asked
 from django_delayq.store.server import Server
 from django_delayq.store.shard import Shard
+from django_delayq.store.stream import Stream
 from django_delayq.store.survey import Survey
 
 
@@ -95,6 +96,10 @@ class Store:
     def reports(self, shard: Shard) -> Reports:
         """Return the door by which dispatchers and workers tell of themselves."""
         return Reports(shard)
+
+    def stream(self, shard: Shard) -> Stream:
+        """Return the forwarder's door."""
+        return Stream(shard)
 
     def claims(self, shard: Shard, *, worker: bytes) -> Claims:
         """Return the door of the worker with that code (8 random bytes of its process)."""

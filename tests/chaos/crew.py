@@ -31,7 +31,9 @@ class Post:
 class Crew:
     """So many workers and dispatchers, always."""
 
-    def __init__(self, processes: Processes, *, workers: int, dispatchers: int, concurrency: int = 4) -> None:
+    def __init__(
+        self, processes: Processes, *, workers: int, dispatchers: int, concurrency: int = 4, pool: str = "threads"
+    ) -> None:
         self._processes = processes
         #: Whether jobs end the workers that run them.
         self.poisoned = False
@@ -41,7 +43,8 @@ class Crew:
         #: Ends that nobody ordered, errors that are bugs, processes that outlived their worker.
         self.complaints: list[str] = []
         self._buried: list[tuple[int, float]] = []
-        roles = [(WORKER, ("--concurrency", str(concurrency)))] * workers + [(DISPATCHER, ())] * dispatchers
+        options = ("--concurrency", str(concurrency), "--pool", pool)
+        roles = [(WORKER, options)] * workers + [(DISPATCHER, ())] * dispatchers
         self.posts = [self._post(role, options) for role, options in roles]
 
     def tend(self) -> None:

@@ -25,10 +25,10 @@ LEASE = 2.0
 PATIENCE = 120.0
 
 
-def poison_many(processes: Processes, count: int, *, patience: float) -> str:
+def poison_many(processes: Processes, count: int, *, patience: float, pool: str = "threads") -> str:
     """Let so many jobs of each kind do their worst among innocents; return the figures."""
     processes.configure(LEASE=LEASE)
-    crew = Crew(processes, workers=2, dispatchers=1)
+    crew = Crew(processes, workers=2, dispatchers=1, pool=pool)
     crew.poisoned = True
     began = time.monotonic()
     drafts = []
@@ -60,6 +60,8 @@ def poison_many(processes: Processes, count: int, *, patience: float) -> str:
     last = Counter((kinds[letter.id], letter.endings[-1]) for letter in dead)
     assert last == dict.fromkeys(KINDS.items(), count)
     most = max(run.attempt for run in runs if not kinds[run.id])
+    if pool == "processes":
+        assert (most, crew.restarts) == (1, 0), "a child's end cost others an attempt, or the worker itself"
     return (
         f"poison: {len(KINDS)} x {count} dead after {ATTEMPTS} attempts, {len(promises) - len(dead)} innocents ran, at "
         f"most as attempt {most}; {crew.restarts} workers ended, {time.monotonic() - began:.0f} s"
@@ -68,6 +70,10 @@ def poison_many(processes: Processes, count: int, *, patience: float) -> str:
 
 def test_poison_dies_after_its_attempts_and_innocents_run(processes: Processes, tell: Callable[[str], None]) -> None:
     tell(poison_many(processes, 1, patience=PATIENCE))
+
+
+def test_poison_in_processes_costs_nobody_else_an_attempt(processes: Processes, tell: Callable[[str], None]) -> None:
+    tell(poison_many(processes, 1, patience=PATIENCE, pool="processes"))
 
 
 @pytest.mark.slow

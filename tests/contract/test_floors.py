@@ -73,9 +73,10 @@ def test_only_the_configuration_reads_settings() -> None:
 
 def test_nothing_is_unpickled_and_nothing_imported_by_a_stored_name() -> None:
     assert importers("pickle", "marshal", "shelve", "yaml") == set()
-    # Both import what the settings name: modules of tasks, and functions that stand for permissions.
+    # They import what settings and the command line name: modules of tasks, functions that are permissions or take jobs
+    # over.
     assert importers("importlib.import_module", "django.utils.module_loading") == {
-        *("registry.py", "admin/permissions.py"),
+        *("registry.py", "admin/permissions.py", "management/pool_options.py"),
     }
 
 

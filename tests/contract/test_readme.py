@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from argparse import SUPPRESS
 from pathlib import Path
 
 import pytest
@@ -85,7 +86,7 @@ def test_the_command_table_names_every_command():
 
 
 def options(command):
-    actions = command.create_parser("manage.py", "command")._actions
+    actions = [action for action in command.create_parser("manage.py", "command")._actions if action.help != SUPPRESS]
     return {option for action in actions for option in action.option_strings if option.startswith("--")}
 
 

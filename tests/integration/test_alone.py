@@ -9,7 +9,7 @@ import pytest
 from django_delayq.attempts import Attempts
 from django_delayq.job import Claim, Job
 from django_delayq.outcome import Ending
-from django_delayq.pools.alone import Alone
+from django_delayq.pools.children import Children
 from tests.app import tasks
 
 TASKS = "tests.app.tasks."
@@ -40,24 +40,24 @@ def suspect(task: Any, *args: Any, **job: Any) -> Claim:
 
 def test_what_a_suspect_forked_does_not_hide_its_end(ledger: Any) -> None:
     # The grandchild holds the pipe open for an hour, or until it is killed.
-    outcome = Alone().run(suspect(tasks.fork_and_exit, 3_600), lambda: True)
+    outcome = Children(max_jobs=1).run(suspect(tasks.fork_and_exit, 3_600), lambda: True)
     assert outcome.ending is Ending.CRASHED
     os.kill(int(ledger.read_text()), 9)
 
 
 def test_a_suspect_whose_lease_was_lost_meanwhile_does_not_begin(ledger: Any) -> None:
-    assert Alone().run(suspect(tasks.record), lambda: False).ending is Ending.UNSTARTED
+    assert Children(max_jobs=1).run(suspect(tasks.record), lambda: False).ending is Ending.UNSTARTED
     assert not ledger.exists()
 
 
 def test_a_suspect_over_its_hard_limit_is_killed(ledger: Any) -> None:
-    outcome = Alone().run(suspect(tasks.nap, 3_600, hard_timeout_us=300_000), lambda: True)
+    outcome = Children(max_jobs=1).run(suspect(tasks.nap, 3_600, hard_timeout_us=300_000), lambda: True)
     assert outcome.ending is Ending.CRASHED
     assert "hard limit of 0.3 s" in outcome.error
 
 
 def test_a_process_without_a_descriptor_left_fails_the_attempt(ledger: Any) -> None:
-    alone = Alone()
+    alone = Children(max_jobs=1)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(name) for name in os.listdir("/proc/self/fd"))
     taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(highest + 1 - len(os.listdir("/proc/self/fd")) + 1)]

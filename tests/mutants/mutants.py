@@ -24,7 +24,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a suspect runs among the others",
         "pools/threads.py",
-        "self._alone.run(claim, partial(owner.may_begin, claim)) if claim.attempts.suspect else run(claim)",
+        "self._alone.run(claim, may_begin) if claim.attempts.suspect else run(claim)",
         "run(claim)",
     ): ("tests/chaos/test_poison.py", KILLS),
     at(

@@ -1,15 +1,14 @@
 """manage.py run_dispatcher: move due jobs to their queues on time, and take back what dead workers held."""
 
+import argparse
 import os
-import sys
-import threading
 from functools import partial
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
 from django_delayq.dispatcher import Dispatcher
-from django_delayq.management.starting import open_store, run_services, say, show_log
+from django_delayq.management.starting import open_store, run_services, say, show_log, stop_with_parent
 from django_delayq.presence import Presence, present
 from django_delayq.service import Service
 
@@ -23,9 +22,8 @@ class Command(BaseCommand):
         """Take the options."""
         force = "Accept a changed SHARDS although keyed jobs still wait."
         parser.add_argument("--force-shards", action="store_true", help=force)
-        parser.add_argument(
-            "--until-stdin-closes", action="store_true", help="End with the process that started this one."
-        )
+        # For our own child processes: they end with the one that started them.
+        parser.add_argument("--until-stdin-closes", action="store_true", help=argparse.SUPPRESS)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run."""
@@ -34,15 +32,7 @@ class Command(BaseCommand):
         dispatchers = {shard: Dispatcher(shard, store.promotion(shard)) for shard in store.shards}
         services = [Service(part, name=f"Dispatcher of {shard.place}") for shard, part in dispatchers.items()]
         if options["until_stdin_closes"]:
-            threading.Thread(target=_stop_at_end_of_input, args=(services,), daemon=True).start()
+            stop_with_parent(services)
         sentence = f"Dispatcher {os.getpid()} serves {config.redis.place}, prefix {config.prefix!r}."
         with present([Presence(store.reports(shard), dispatcher) for shard, dispatcher in dispatchers.items()]):
             run_services(services, ready=partial(say, self, sentence, options))
-
-
-def _stop_at_end_of_input(services: list[Service]) -> None:
-    # Not through sys.stdin: its buffer would be locked by this thread when the interpreter ends, which is fatal there.
-    while os.read(sys.stdin.fileno(), 4096):
-        pass
-    for service in services:
-        service.stop()

@@ -1,5 +1,6 @@
 """manage.py run_worker: run jobs that are ready."""
 
+import argparse
 import os
 from dataclasses import replace
 from functools import partial
@@ -10,9 +11,19 @@ from django.utils import autoreload
 
 from django_delayq.config import Config, WorkerConfig
 from django_delayq.dispatcher import Dispatcher
-from django_delayq.management.dispatcher_child import DispatcherChild
-from django_delayq.management.starting import end_process, open_store, read_settings, run_services, say, show_log
-from django_delayq.pools.threads import ThreadPool
+from django_delayq.management.kept_command import KeptCommand
+from django_delayq.management.pool_options import POOLS, check_pool, make_pool
+from django_delayq.management.several import keep_workers
+from django_delayq.management.starting import (
+    end_process,
+    open_store,
+    read_settings,
+    run_services,
+    say,
+    show_log,
+    stop_with_parent,
+)
+from django_delayq.pools.pool import Pool
 from django_delayq.presence import Presence, present
 from django_delayq.service import Service
 from django_delayq.store.store import Store
@@ -32,29 +43,38 @@ class Command(BaseCommand):
             help="Names, comma-separated: only these, strictly in this order. Default: all, best first.",
         )
         parser.add_argument("--concurrency", type=int, help="Jobs at once. Default: DELAYQ['CONCURRENCY'].")
+        parser.add_argument("--pool", choices=POOLS, default=POOLS[0], help="What runs them. Default: %(default)s.")
+        parser.add_argument("--forward-to", help="For --pool forwarder: a function's dotted path, or 'stream'.")
+        parser.add_argument("--max-jobs", type=int, help="Jobs after which a process of the pool is replaced.")
+        parser.add_argument("--max-memory", type=int, help="MiB in RAM after which a process of the pool is replaced.")
+        parser.add_argument("--processes", type=int, default=1, help="Whole workers, as children of this process.")
         parser.add_argument("--with-dispatcher", action="store_true", help="Start a dispatcher as a child process.")
         parser.add_argument("--drain", action="store_true", help="Run what is due or ready, then exit.")
         parser.add_argument("--reload", action="store_true", help="Start anew when code changes (development).")
+        # For our own child processes: they end with the one that started them.
+        parser.add_argument("--until-stdin-closes", action="store_true", help=argparse.SUPPRESS)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run."""
         show_log(options["verbosity"])
         chosen = _chosen(read_settings(), options)
+        check_pool(options)
+        if options["processes"] > 1:
+            return keep_workers(options)
         config, store = open_store()
         if options["reload"]:
             autoreload.run_with_reloader(self._run, config, store, chosen, options)
         else:
             self._run(config, store, chosen, options)
             end_process()
+        return None
 
     def _run(self, config: Config, store: Store, chosen: WorkerConfig, options: dict[str, Any]) -> None:
-        pool = ThreadPool(chosen.concurrency)
+        pool = make_pool(options, store, size=chosen.concurrency)
         while self._serve(pool, config, store, chosen, options):
             pass
 
-    def _serve(
-        self, pool: ThreadPool, config: Config, store: Store, chosen: WorkerConfig, options: dict[str, Any]
-    ) -> bool:
+    def _serve(self, pool: Pool, config: Config, store: Store, chosen: WorkerConfig, options: dict[str, Any]) -> bool:
         """Run one worker a shard to their ends; true where that has to be done again."""
         services: list[Service] = []
         presences: list[Presence] = []
@@ -77,11 +97,13 @@ class Command(BaseCommand):
             presences.append(Presence(store.reports(shard), worker))
         if options["reload"]:
             _stop_before_reload(services)
+        if options["until_stdin_closes"]:
+            stop_with_parent(services)
         sentence = (
             f"Worker {os.getpid()} serves {', '.join(chosen.queues) or 'all queues'} at {config.redis.place}, "
             f"prefix {config.prefix!r}, {chosen.concurrency} at once."
         )
-        child = DispatcherChild() if options["with_dispatcher"] else None
+        child = KeptCommand("run_dispatcher") if options["with_dispatcher"] else None
         with present(presences):
             try:
                 run_services(services, ready=partial(say, self, sentence, options))

@@ -1,0 +1,64 @@
+"""Pool options: what `run_worker --pool` and its companions mean."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.utils.module_loading import import_string
+
+from django_delayq.pools.children import Children
+from django_delayq.pools.forwarding import Forwarding
+from django_delayq.pools.loop import LoopPool
+from django_delayq.pools.pool import Pool
+from django_delayq.pools.threads import ThreadPool
+from django_delayq.store.store import Store
+
+POOLS = ("threads", "processes", "asyncio", "forwarder")
+#: What `--forward-to` takes for the stream of our own Redis.
+STREAM = "stream"
+_MIB = 1024 * 1024
+
+
+def check_pool(options: dict[str, Any]) -> None:
+    """Raise CommandError for options that do not go together or could not work."""
+    if options["processes"] < 1:
+        raise CommandError(f"--processes must be at least 1, got {options['processes']}")
+    for name in ("drain", "reload"):
+        if options["processes"] > 1 and options[name]:
+            raise CommandError(f"--{name} is for one process: leave --processes out")
+    if (options["pool"] == "forwarder") is (options["forward_to"] is None):
+        raise CommandError("--pool forwarder and --forward-to go together: a dotted path, or 'stream'")
+    for name in ("max_jobs", "max_memory"):
+        option, value = f"--{name.replace('_', '-')}", options[name]
+        if value is None:
+            continue
+        if options["pool"] != "processes":
+            raise CommandError(f"{option} is for --pool processes: {options['pool']} have no process to replace")
+        if value < 1:
+            raise CommandError(f"{option} must be at least 1, got {value}")
+
+
+def _accept(options: dict[str, Any], store: Store) -> Callable[[dict[str, Any]], object]:
+    if options["forward_to"] == STREAM:
+        # Any shard's stream would do: its readers read them all. The job's own keeps the load even.
+        doors = [store.stream(shard) for shard in store.shards]
+        return lambda job: doors[int(job["id"].rpartition("-")[2]) % len(doors)].add(job)
+    try:
+        accept = import_string(options["forward_to"])
+    except ImportError as error:
+        raise CommandError(f"--forward-to {options['forward_to']} cannot be imported: {error}") from error
+    if not callable(accept):
+        raise CommandError(f"--forward-to {options['forward_to']} is no function")
+    return accept  # type: ignore[no-any-return]
+
+
+def make_pool(options: dict[str, Any], store: Store, *, size: int) -> Pool:
+    """Return the pool that the options ask for."""
+    if options["pool"] == "threads":
+        return ThreadPool(size)
+    if options["pool"] == "asyncio":
+        return LoopPool(size)
+    if options["pool"] == "forwarder":
+        return ThreadPool(size, Forwarding(_accept(options, store)))
+    max_memory = options["max_memory"] and options["max_memory"] * _MIB
+    return ThreadPool(size, Children(max_jobs=options["max_jobs"], max_memory=max_memory))

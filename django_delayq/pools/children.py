@@ -1,0 +1,111 @@
+"""Children: processes that run claims one after another, each replaced when it dies or is worn.
+
+A task that kills its process costs one attempt of one job; a hard time limit is enforced by killing.
+"""
+
+import logging
+import multiprocessing
+import threading
+from collections.abc import Callable
+
+from django_delayq.job import Claim
+from django_delayq.outcome import UNSTARTED, Ending, Outcome
+from django_delayq.pools.child import Child
+
+logger = logging.getLogger("django_delayq")
+
+#: Seconds to wait after a child that did not come up: after the first, and at most.
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0
+# Spawned: a fork of this process, which has threads, may hold somebody's lock for ever.
+_context = multiprocessing.get_context("spawn")
+
+
+class Children:
+    """As many processes as there are callers at once; those that are idle are used again."""
+
+    def __init__(self, *, max_jobs: int | None = None, max_memory: int | None = None) -> None:
+        """`max_jobs` is the number of claims after which a child is replaced, `max_memory` its bytes in RAM."""
+        self._max_jobs, self._max_memory = max_jobs, max_memory
+        self._lock = threading.Lock()
+        self._idle: list[Child] = []
+        self._busy: set[Child] = set()
+        self._failures = 0
+        self._closed = threading.Event()
+
+    def run(self, claim: Claim, may_begin: Callable[[], bool]) -> Outcome:
+        """Run the claim to its end, its process's end, or its hard time limit.
+
+        `may_begin` is asked once a process is up: in that time the lease may be lost, or this process end, and then
+        nobody answers it. The claim is unstarted where no process comes up.
+        """
+        try:
+            child = self._take()
+        except OSError as error:
+            return Outcome(ending=Ending.FAILED, error=f"No process could be started for the task: {error}")
+        if child is None:
+            return UNSTARTED
+        try:
+            if not self._is_up(child) or not may_begin():
+                return UNSTARTED
+            outcome = child.run(claim)
+        finally:
+            self._put_back(child)
+        if outcome.ending is Ending.CRASHED and self._closed.is_set():
+            reason = "The worker was stopped before the task ended."
+            return Outcome(ending=Ending.INTERRUPTED, error=reason, run_us=outcome.run_us, began=outcome.began)
+        return outcome
+
+    def prepare(self) -> None:
+        """Start a process ahead of the first claim; called by each thread that will run claims."""
+        try:
+            child = self._take()
+        except OSError:
+            # The first claim tells.
+            return
+        if child is not None:
+            self._is_up(child)
+            self._put_back(child)
+
+    def close(self) -> None:
+        """Kill what runs: a job that is given back must not run on."""
+        self._closed.set()
+        with self._lock:
+            for child in (*self._busy, *self._idle):
+                child.strike()
+
+    def _take(self) -> Child | None:
+        with self._lock:
+            # The last one used: its caches are warm, and the others can be swapped out.
+            while self._idle:
+                child = self._idle.pop()
+                if child.alive:
+                    self._busy.add(child)
+                    return child
+                child.kill()
+            if self._closed.is_set():
+                return None
+            child = Child(_context)
+            self._busy.add(child)
+            return child
+
+    def _put_back(self, child: Child) -> None:
+        worn = (self._max_jobs is not None and child.ran >= self._max_jobs) or (
+            self._max_memory is not None and child.rss > self._max_memory
+        )
+        with self._lock:
+            self._busy.discard(child)
+            if child.alive and not worn and not self._closed.is_set():
+                self._idle.append(child)
+                return
+        child.kill()
+
+    def _is_up(self, child: Child) -> bool:
+        if child.is_up():
+            self._failures = 0
+            return True
+        if not self._closed.is_set():
+            self._failures += 1
+            wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(self._failures - 1, 10))
+            logger.error("A process for tasks ended before it could begin, or took too long; the next in %.0f s", wait)
+            self._closed.wait(wait)
+        return False

@@ -1,0 +1,89 @@
+"""The asyncio pool: thousands of `async def` jobs wait at once in one loop, and none can hold or hurt the others."""
+
+from pathlib import Path
+
+import pytest
+
+from django_delayq import enqueue_many, get_store
+from django_delayq.retry import RetryPolicy
+from tests.app import async_tasks, tasks
+from tests.processes import Processes
+
+ONCE = RetryPolicy(max_attempts=1)
+
+
+@pytest.fixture(autouse=True)
+def known(processes: Processes) -> None:
+    """Let the processes know these tasks."""
+    processes.configure(TASK_MODULES=["tests.app.async_tasks"])
+
+
+def test_a_thousand_jobs_wait_at_once_in_one_process(processes: Processes, gate: Path) -> None:
+    jobs = enqueue_many([async_tasks.wait_for.job(str(gate)) for _ in range(1_000)])
+    worker = processes.worker("--pool=asyncio", "--concurrency=1000")
+    runs = processes.until_runs(1_000)
+    assert {run["pid"] for run in runs} == {worker.pid}
+    gate.touch()
+    processes.until_empty()
+    assert len(jobs) == len(processes.runs())
+    assert worker.end() == 0
+
+
+def test_plain_functions_run_beside_the_loop(processes: Processes, gate: Path) -> None:
+    waiting = tasks.wait_for.enqueue(str(gate))
+    processes.worker("--pool=asyncio", "--concurrency=10")
+    processes.until_state(waiting, "claimed")
+    processes.until_gone([tasks.record_async.enqueue(1), tasks.record.enqueue(2), tasks.record_wrapped.enqueue(3)])
+    gate.touch()
+    processes.until_gone([waiting])
+
+
+@pytest.mark.parametrize("task", [async_tasks.fail, async_tasks.exit_loop], ids=["error", "SystemExit"])
+def test_a_task_that_fails_dies_alone(processes: Processes, gate: Path, task: object) -> None:
+    waiting = async_tasks.wait_for.enqueue(str(gate))
+    worker = processes.worker("--pool=asyncio")
+    failing = task.using(retry=ONCE).enqueue()  # type: ignore[attr-defined]
+    processes.until_state(failing, "dead")
+    gate.touch()
+    processes.until_gone([waiting])
+    assert worker.end() == 0
+
+
+def test_soft_and_hard_limits_end_a_coroutine(processes: Processes) -> None:
+    processes.worker("--pool=asyncio")
+    soft = async_tasks.nap.using(timeout=0.1, retry=ONCE).enqueue(3_600)
+    hard = async_tasks.nap_stubbornly.using(timeout=0.1, hard_timeout=0.3, retry=ONCE).enqueue(3_600)
+    for job, told in ((soft, "TaskTimeout"), (hard, "hard limit of 0.3 s")):
+        processes.until_state(job, "dead")
+        letter = get_store().inspection(0).dead_letter(bytes.fromhex(job.id[:24]))
+        assert letter is not None
+        assert told in letter.attempts.last_error
+
+
+def test_each_job_has_a_context_of_its_own_and_connections_are_closed(processes: Processes) -> None:
+    jobs = [async_tasks.set_and_tell.enqueue(number) for number in range(20)]
+    processes.worker("--pool=asyncio", "--concurrency=20")
+    processes.until_gone(jobs)
+    assert {event["before"] for event in processes.events("context")} == {None}
+
+
+def test_a_stopped_worker_cancels_what_runs_and_gives_it_back(processes: Processes, gate: Path) -> None:
+    processes.configure(TASK_MODULES=["tests.app.async_tasks"], GRACE=0)
+    waiting = async_tasks.wait_for.enqueue(str(gate))
+    worker = processes.worker("--pool=asyncio")
+    processes.until_runs(1)
+    assert worker.end() == 0
+    assert waiting.refresh().state in ("ready", "scheduled")
+
+
+def test_a_suspect_runs_in_a_process_of_its_own(processes: Processes, gate: Path) -> None:
+    processes.configure(TASK_MODULES=["tests.app.async_tasks"], LEASE=1)
+    job = async_tasks.wait_for.enqueue(str(gate))
+    first = processes.worker("--pool=asyncio")
+    processes.until_runs(1)
+    first.kill()
+    second = processes.worker("--pool=asyncio")
+    runs = processes.until_runs(2, job.id)
+    assert runs[1]["pid"] not in (first.pid, second.pid)
+    gate.touch()
+    processes.until_gone([job])

@@ -1,0 +1,100 @@
+"""The process pool: tasks run in children that are used again, replaced when worn, and die alone."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from django_delayq.retry import RetryPolicy
+from tests.app import tasks
+from tests.processes import Processes
+
+
+def pids(processes: Processes) -> list[int]:
+    return [run["pid"] for run in processes.runs()]
+
+
+def has_ended(pid: int) -> bool:
+    """Tell whether a process is gone, or waits for nothing but its parent's notice."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_jobs_run_in_children_that_are_used_again(processes: Processes) -> None:
+    jobs = [tasks.record.enqueue(number) for number in range(20)]
+    worker = processes.worker("--pool=processes", "--concurrency=2")
+    processes.until_gone(jobs)
+    used = set(pids(processes))
+    assert worker.pid not in used
+    assert 1 <= len(used) <= 2
+    assert worker.end() == 0
+    processes.until(lambda: all(map(has_ended, used)), what="the children to end")
+
+
+def test_a_child_is_replaced_after_its_number_of_jobs(processes: Processes) -> None:
+    jobs = [tasks.record.enqueue(number) for number in range(9)]
+    processes.worker("--pool=processes", "--concurrency=1", "--max-jobs=3")
+    processes.until_gone(jobs)
+    used = pids(processes)
+    assert [used.count(pid) for pid in dict.fromkeys(used)] == [3, 3, 3]
+
+
+def test_a_child_is_replaced_when_it_has_grown(processes: Processes) -> None:
+    jobs = [tasks.record.enqueue(number) for number in range(3)]
+    processes.worker("--pool=processes", "--concurrency=1", "--max-memory=1")
+    processes.until_gone(jobs)
+    assert len(set(pids(processes))) == 3
+
+
+@pytest.mark.parametrize("how", ["exit", "kill", "segfault"])
+def test_a_task_that_kills_its_process_costs_one_attempt_of_one_job(processes: Processes, how: str, gate: Path) -> None:
+    retry = RetryPolicy(max_attempts=2, base=0.01)
+    worker = processes.worker("--pool=processes", "--concurrency=3")
+    waiting = tasks.wait_for.enqueue(str(gate))
+    processes.until_state(waiting, "claimed")
+    deadly = tasks.crash.using(retry=retry).enqueue(how)
+    others = [tasks.record.enqueue(number) for number in range(5)]
+    processes.until_state(deadly, "dead")
+    gate.touch()
+    processes.until_gone([waiting, *others])
+    attempts = [run["attempt"] for run in processes.runs()]
+    assert sorted(attempts) == [1] * 7 + [2]
+    assert worker.end() == 0
+
+
+def test_a_task_over_its_hard_limit_is_killed_and_its_neighbour_is_not(processes: Processes, gate: Path) -> None:
+    once = RetryPolicy(max_attempts=1)
+    processes.worker("--pool=processes", "--concurrency=2")
+    waiting = tasks.wait_for.enqueue(str(gate))
+    endless = tasks.nap.using(hard_timeout=0.3, timeout=0.3, retry=once).enqueue(3_600)
+    processes.until_state(endless, "dead")
+    gate.touch()
+    processes.until_gone([waiting])
+    assert [run["attempt"] for run in processes.runs(waiting.id)] == [1]
+
+
+def test_children_end_with_a_worker_that_is_killed(processes: Processes, gate: Path) -> None:
+    worker = processes.worker("--pool=processes", "--concurrency=1")
+    tasks.wait_for.enqueue(str(gate))
+    [run] = processes.until_runs(1)
+    os.kill(worker.pid, signal.SIGKILL)
+
+    processes.until(lambda: has_ended(run["pid"]), what="the child to end")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--max-jobs=3"], "--max-jobs is for --pool processes"),
+        (["--pool=processes", "--max-jobs=0"], "--max-jobs must be at least 1, got 0"),
+        (["--pool=processes", "--max-memory=-1"], "--max-memory must be at least 1, got -1"),
+        (["--pool=fibres"], "invalid choice: 'fibres'"),
+    ],
+)
+def test_options_that_could_not_work_are_refused(delayq_settings: object, options: list[str], told: str) -> None:
+    with pytest.raises(CommandError, match=told):
+        call_command("run_worker", *options)
