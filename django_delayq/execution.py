@@ -45,13 +45,17 @@ async def run_async(claim: Claim) -> Outcome:
     task = registry.find(claim.job.task) if claim.job else None
     if task is not None and not inspect.iscoroutinefunction(task.code):
         return await asyncio.get_running_loop().run_in_executor(None, run, claim)
-    async with ThreadSensitiveContext() as context:
+    try:
+        async with ThreadSensitiveContext() as context:
 
-        async def clean() -> None:
-            if context in SyncToAsync.context_to_thread_executor:
-                await sync_to_async(connections.close_all)()
+            async def clean() -> None:
+                if context in SyncToAsync.context_to_thread_executor:
+                    await sync_to_async(connections.close_all)()
 
-        return await _attempt(claim, _bounded, clean)
+            return await _attempt(claim, _bounded, clean)
+    except BaseException as error:
+        # Cancelled at its hard limit, where nobody waits for this any more; or what was around the task broke.
+        return _failed(error)
 
 
 def hand_over(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outcome:
@@ -122,6 +126,10 @@ async def _run(task: Any, claim: Claim, job: Job, call: Call, clean: Clean) -> O
 
 
 async def _call_here(func: Any, job: Job) -> None:
+    _call(func, job)
+
+
+def _call(func: Any, job: Job) -> None:
     if inspect.iscoroutinefunction(func):
         async_to_sync(_bounded)(func, job)
     else:

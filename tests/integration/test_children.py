@@ -1,4 +1,4 @@
-"""Alone: a suspect's process that ends in odd ways is noticed, and one that may not begin does not."""
+"""Children: processes that end in odd ways are noticed, and one that may not begin does not."""
 
 import os
 import resource
