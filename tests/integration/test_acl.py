@@ -230,6 +230,11 @@ def report(role: Doors, every: Doors) -> Any:
     return True
 
 
+def hand_on(role: Doors, every: Doors) -> Any:
+    role.store.stream(role.shard).add({"id": "an id"})
+    return every.client.xlen(every.keys("forwarded"))
+
+
 def pause(role: Doors, every: Doors) -> Any:
     every.add()
     assert role.operations.pause("default", by="ann")
@@ -277,7 +282,7 @@ STEPS: dict[str, Step] = {
             reclaim,
         ),
         *(exchange, heartbeat, read_queues, listen, ring, check_server, check_shards, audit),
-        *(survey, server, report, pause, quiet),
+        *(survey, server, report, pause, quiet, hand_on),
     )
 }
 _PRODUCER = "enqueue cancel reschedule find check_shards"
@@ -286,7 +291,7 @@ _VIEW = "find holder page counts read_queues survey server"
 OWN = {
     "producer": _PRODUCER,
     "dispatcher": _DISPATCHER,
-    "worker": f"{_PRODUCER} {_DISPATCHER} exchange heartbeat ring",
+    "worker": f"{_PRODUCER} {_DISPATCHER} exchange heartbeat ring hand_on",
     "view": _VIEW,
     "action": f"{_VIEW} cancel reschedule move requeue discard pause quiet",
     "check": "audit read_queues check_server",

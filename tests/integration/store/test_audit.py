@@ -53,6 +53,7 @@ def dumped(doors: Doors) -> dict[bytes, Any]:
     """Return every key and what is in it, in an order that Redis does not change by itself."""
     client = doors.client
     read = {b"set": client.smembers, b"list": lambda key: client.lrange(key, 0, -1), b"string": client.get}
+    read[b"stream"] = client.xrange
     read |= {b"hash": client.hgetall, b"zset": lambda key: client.zrange(key, 0, -1, withscores=True)}
     return {key: read[client.type(key)](key) for key in client.scan_iter()}
 
