@@ -17,13 +17,17 @@ def workers(processes: Processes, client: Redis) -> set[int]:
     return {int(name.rpartition(b":")[2]) for name in client.hvals(processes.keys("descriptions"))}
 
 
-def test_several_workers_share_the_jobs_and_end_with_their_parent(processes: Processes, client: Redis) -> None:
+def test_several_workers_share_the_jobs_and_end_with_their_parent(
+    processes: Processes, client: Redis, gate: Path
+) -> None:
     parent = processes.start("run_worker", "--processes=3", "--concurrency=1", "--with-dispatcher")
     known = processes.until(lambda: len(found := workers(processes, client)) == 3 and found, what="three workers")
-    jobs = [tasks.nap.using(delay=0.01).enqueue(0.2) for _ in range(9)]
-    processes.until_gone(jobs)
-    assert {run["pid"] for run in processes.runs()} == known
+    # Each has one slot, and a job that keeps it.
+    jobs = [tasks.wait_for.using(delay=0.01).enqueue(str(gate)) for _ in range(3)]
+    assert {run["pid"] for run in processes.until_runs(3)} == known
     assert parent.pid not in known
+    gate.touch()
+    processes.until_gone(jobs)
     assert parent.end() == 0
     assert not client.exists(processes.keys("workers"))
 
