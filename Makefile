@@ -3,6 +3,9 @@
 #   make test                     set up .venv and pass all tests          ARGS="-k promote -x" goes to pytest
 #   make demo [SECONDS=8]         the example project, until Ctrl-C or for so many seconds
 #   make chaos                    the long storms, about 3 hours           ARGS="-k kills" is one of them
+#   make bench                    a few figures beside the fastest of the others, 5 minutes
+#   make bench-all                all figures beside nine others, an hour and a half, into docs/benchmarks.md; best on a quiet machine
+#   make upstream                 Django's own tests of its tasks framework against our backend (Django 6)
 #   make mutants                  plant known bugs, show what kills them   ARGS="signature" takes those of that name
 #   make lint                     formatting, style, import floors, types
 #   make clean                    remove what the targets above made
@@ -22,7 +25,7 @@ install = $(if $(UV),uv pip install --python $(1)/bin/python,$(1)/bin/python -m 
 code = django_delayq tests example_project $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help test unit machine chaos mutants example-test lint format style floors types demo clean
+.PHONY: help test unit machine chaos upstream bench bench-all mutants example-test lint format style floors types demo clean
 
 help:
 	@sed -n '/^#   make/s/^#  //p' Makefile
@@ -63,6 +66,17 @@ machine chaos: export DELAYQ_MACHINE_EXAMPLES ?= 5000
 machine chaos: $(VENV)/.installed
 	$(bin)/python -m pytest tests/$@ -m "slow or not slow" $(ARGS)
 
+# The others are installed at the first call, each in a venv of its own under benchmarks/.venvs. ARGS="--systems
+# delayq,huey --scenarios drain" picks; python -m benchmarks --help tells more.
+bench: $(VENV)/.installed
+	$(bin)/python -m benchmarks --short $(ARGS)
+
+bench-all: $(VENV)/.installed
+	$(bin)/python -m benchmarks $(ARGS)
+
+upstream: $(VENV)/.installed
+	$(bin)/python -m tests.django_tasks.upstream
+
 mutants: $(VENV)/.installed
 	$(bin)/python -m tests.mutants $(ARGS)
 
@@ -87,5 +101,5 @@ demo: $(DEMO_VENV)/.installed
 	@exec $(DEMO_VENV)/bin/python example_project/demo.py $(if $(SECONDS),--seconds $(SECONDS))
 
 clean:
-	rm -rf $(VENV) $(DEMO_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(DEMO_VENV) benchmarks/.venvs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,1 +1,1 @@
-"""Benchmarks: the figures the README gives, each by one command; ratios against a floor in the same run."""
+"""Benchmarks: this project beside others, `python -m benchmarks`, and what the admin costs, `admin_pages`."""

@@ -20,7 +20,7 @@ from redis.connection import AbstractConnection
 from django_delayq.private_redis import PrivateRedis
 
 QUEUES = [f"queue-{number}" for number in range(8)]
-ROUNDS, BATCH, DAY_US = 5, 500, 86_400_000_000
+ROUNDS = 5
 #: What our clients send by themselves; the others run inside scripts.
 SENT = ("evalsha", "eval", "hget", "hmget", "info", "config|get", "get")
 URL = "/admin/django_delayq/queue/"
@@ -46,7 +46,7 @@ def main() -> None:
     """Measure and print."""
     jobs = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     with PrivateRedis() as server:
-        os.environ |= {"DELAYQ_BENCH_REDIS": server.url, "DJANGO_SETTINGS_MODULE": "benchmarks.admin_settings"}
+        os.environ |= {"DELAYQ_TEST_REDIS": server.url, "DJANGO_SETTINGS_MODULE": "tests.admin.settings"}
         django.setup()
         job_id = _fill(jobs)
         visitor = _visitor()
@@ -59,11 +59,11 @@ def main() -> None:
 
 def _fill(jobs: int) -> str:
     """Store the jobs; return the id of one."""
-    from benchmarks.tasks import noop
     from django_delayq import enqueue_many, get_store
     from django_delayq.outcome import Decision, Settle
     from django_delayq.store.claims import Settlement
     from django_delayq.tally import Tally, packed
+    from tests.app.tasks import noop
 
     store, tally = get_store(), Tally()
     ahead = ({"queue": queue, "delay": random.uniform(60, 86_400)} for queue in QUEUES * (jobs // len(QUEUES)))

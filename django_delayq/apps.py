@@ -16,5 +16,10 @@ class DelayQConfig(AppConfig):
         from django_delayq import checks, conf, registry
 
         register(checks.check_settings)
+        register(checks.check_modules)
+        if conf.backends():
+            # It knows tasks that were declared for another backend; nobody else need import it in a worker.
+            from django_delayq import django_task  # noqa: F401
         config, _ = conf.read_config(conf.given())
+        # Last: an audit hook of the project's would take what we import after it for the doing of jobs.
         registry.autodiscover(config.tasks.task_modules if config else ())

@@ -15,6 +15,8 @@ _SUSPECT = 1
 HISTORY = 20
 #: Longest error text stored of the last attempt, and of each earlier one, in bytes as they are stored.
 LAST_ERROR, EARLIER_ERROR = 8 * 1024, 1024
+#: Longest name of an exception's class, in characters.
+_LONGEST_CLASS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +26,7 @@ class Attempts:
     ended: int = 0
     #: The last attempt ended in a crash or a lost lease.
     suspect: bool = False
-    #: Oldest first: {"due_us", "worker", "started_us", "ended_us", "ending", "error"}, at most HISTORY.
+    #: Oldest first: {"due_us", "worker", "started_us", "ended_us", "ending", "error", "exception"}, at most HISTORY.
     history: tuple[dict[str, Any], ...] = ()
 
     def add(
@@ -37,8 +39,12 @@ class Attempts:
         error: str,
         suspect: bool = False,
         due_us: int | None = None,
+        exception: str = "",
     ) -> "Attempts":
-        """Return the record with one more ended attempt; `ended_us` None: nobody saw it end; `due_us`: it was due."""
+        """Return the record with one more ended attempt; `ended_us` None: nobody saw it end; `due_us`: it was due.
+
+        `exception` is the class of what the task raised, "module.qualname".
+        """
         entry = {
             **({} if due_us is None else {"due_us": due_us}),
             "worker": worker,
@@ -46,6 +52,7 @@ class Attempts:
             "ended_us": ended_us,
             "ending": ending,
             "error": _cut(error, LAST_ERROR),
+            **({"exception": exception[:_LONGEST_CLASS]} if exception else {}),
         }
         earlier = tuple(
             {**old, "error": _cut(old.get("error", ""), EARLIER_ERROR)} for old in self.history[-HISTORY + 1 :]
@@ -78,6 +85,7 @@ class Attempts:
 #: What an entry of the history holds.
 _ENTRY: dict[str, Any] = {
     **{"due_us": int, "worker": str, "started_us": int, "ended_us": int | None, "ending": str, "error": str},
+    "exception": str,
 }
 #: No moment of ours is as far.
 _LARGEST = 2**63

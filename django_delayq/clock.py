@@ -6,6 +6,7 @@ of users are turned into microseconds here and nowhere else.
 
 from datetime import UTC, datetime, timedelta
 from math import ceil, isfinite
+from time import monotonic
 from typing import Any, Protocol, TypedDict
 
 from django_delayq.exceptions import DelayTypeError, DelayValueError, InvalidMoment
@@ -23,6 +24,9 @@ class Clock(Protocol):
     def argument(self) -> bytes | int:
         """Return the script's first argument: empty for Redis's own time, else µs since the epoch."""
 
+    def steady(self) -> float:
+        """Return seconds that run on with this clock, from anywhere."""
+
 
 class ServerClock:
     """Let the Redis server decide, as always in production."""
@@ -30,6 +34,30 @@ class ServerClock:
     def argument(self) -> bytes:
         """Return the empty argument."""
         return b""
+
+    def steady(self) -> float:
+        """Return this host's monotonic time, which nobody sets."""
+        return monotonic()
+
+
+_process_clock: Clock = ServerClock()
+
+
+def process_clock() -> Clock:
+    """Return the clock of every store of this process that is not given one of its own."""
+    return _process_clock
+
+
+def use_clock(clock: Clock) -> Clock:
+    """Give stores made from now on another clock; returns the one before. For tests."""
+    global _process_clock
+    before, _process_clock = _process_clock, clock
+    return before
+
+
+def steady() -> float:
+    """Return seconds that run on with the process clock: what passes between a call and its commit is taken in them."""
+    return _process_clock.steady()
 
 
 def duration_us(value: Any, *, name: str = "delay") -> int:

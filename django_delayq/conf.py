@@ -1,10 +1,9 @@
 """Settings: DELAYQ read into one Config. Only this file reads settings.
 
 Settings accept seconds or timedelta. Unknown keys are errors that name the nearest known one. Built lazily, dropped
-when a setting changes.
+when a setting changes. An alias of TASKS that is ours may have a Config of its own.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,8 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from django_delayq.clock import SECOND_US, duration_us
+from django_delayq import aliases, readers
+from django_delayq.clock import SECOND_US
 from django_delayq.config import (
     DAY_US,
     AdminConfig,
@@ -21,104 +21,20 @@ from django_delayq.config import (
     DispatcherConfig,
     TaskConfig,
     WorkerConfig,
-    check_name,
     nearest,
 )
 from django_delayq.exceptions import DelayQError
 from django_delayq.redis_config import RedisConfig, SettingError
-from django_delayq.retry import RetryPolicy
-
-
-def _span(*, minimum_us: int = 0, maximum_us: int = 3_650 * DAY_US) -> Callable[[str, Any], int]:
-    def read(key: str, value: Any) -> int:
-        us = duration_us(value, name=key)
-        if us < minimum_us:
-            raise ValueError(f"{key} must be at least {minimum_us / SECOND_US:g} s, got {us / SECOND_US:g} s")
-        if us > maximum_us:
-            raise ValueError(f"{key} must be at most {maximum_us / SECOND_US:g} s")
-        return us
-
-    return read
-
-
-def _timeout(key: str, value: Any) -> float:
-    return _span(minimum_us=10_000, maximum_us=DAY_US)(key, value) / SECOND_US
-
-
-def _number(minimum: int, maximum: int) -> Callable[[str, Any], int]:
-    def read(key: str, value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise ValueError(f"{key} must be a whole number, got {type(value).__name__}")
-        if not minimum <= value <= maximum:
-            raise ValueError(f"{key} must be {minimum:,} to {maximum:,}, got {value:,}")
-        return value
-
-    return read
-
-
-def _prefix(key: str, value: Any) -> str:
-    check_name(value, name=key)
-    if set(value) & set("{}*?[]\\ \r\n") or not value.isprintable():
-        raise ValueError(f"{key} must be printable text without braces, wildcards or spaces, got {value!r}")
-    return str(value)
-
-
-def _modules(key: str, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple) or not all(isinstance(part, str) for part in value):
-        raise ValueError(f"{key} must be a list of dotted module paths, got {value!r:.80}")
-    return tuple(value)
-
-
-def _truth(key: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"{key} must be True or False, got {type(value).__name__}")
-    return value
-
-
-def _queues(key: str, value: Any) -> frozenset[str]:
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{key} must be a dict of queue name to options (may be {{}}), got {type(value).__name__}")
-    for name, options in value.items():
-        check_name(name, name=f"a name in {key}")
-        if not isinstance(options, Mapping):
-            raise ValueError(f"{key}[{name!r}] must be a dict of options, got {type(options).__name__}")
-        for option in options:
-            raise ValueError(f"{key}[{name!r}] has the unknown option {option!r}; this version has none")
-    return frozenset(value)
-
-
-def _retry(key: str, value: Any) -> RetryPolicy:
-    if not isinstance(value, RetryPolicy):
-        raise ValueError(f"{key} must be a django_delayq.RetryPolicy, got {type(value).__name__}")
-    return value
-
-
-def _permission(key: str, value: Any) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[^\s.]+(\.[^\s.]+)+", value):
-        raise ValueError(
-            f"{key} must be 'app_label.codename' or a dotted path to f(request) -> bool, got {value!r:.80}"
-        )
-    return value
-
-
-def _pattern(key: str, value: Any) -> re.Pattern[str]:
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"{key} must be a regular expression as text, got {value!r:.80}")
-    try:
-        return re.compile(value, re.IGNORECASE)
-    except re.error as error:
-        raise ValueError(f"{key} is no regular expression ({error}): {value!r:.80}") from error
-
 
 #: DELAYQ["ADMIN"] key -> reader; the fields are the keys in lower case.
 _ADMIN_KEYS: dict[str, Callable[[str, Any], Any]] = {
-    "VIEW_PERMISSION": _permission,
-    "MANAGE_PERMISSION": _permission,
-    "PAYLOAD_PERMISSION": _permission,
-    "READ_ONLY": _truth,
-    "AUTOREGISTER": _truth,
-    "CREATE_PERMISSIONS": _truth,
-    "REDACT": _pattern,
+    "VIEW_PERMISSION": readers.permission,
+    "MANAGE_PERMISSION": readers.permission,
+    "PAYLOAD_PERMISSION": readers.permission,
+    "READ_ONLY": readers.truth,
+    "AUTOREGISTER": readers.truth,
+    "CREATE_PERMISSIONS": readers.truth,
+    "REDACT": readers.pattern,
 }
 
 
@@ -134,23 +50,24 @@ def _admin(key: str, value: Any) -> AdminConfig:
 #: DELAYQ key -> (part of Config, field, reader). The defaults are those of the fields.
 _KEYS: dict[str, tuple[str, str, Callable[[str, Any], Any]]] = {
     "REDIS": ("", "redis", lambda key, value: RedisConfig.read(value)),
-    "PREFIX": ("", "prefix", _prefix),
-    "SHARDS": ("", "shards", _number(1, 1000)),
-    "ENQUEUE_TIMEOUT": ("", "enqueue_timeout", _timeout),
-    "SIGN": ("", "sign", _truth),
+    "PREFIX": ("", "prefix", readers.prefix),
+    "SHARDS": ("", "shards", readers.number(1, 1000)),
+    "ENQUEUE_TIMEOUT": ("", "enqueue_timeout", readers.timeout),
+    "SIGN": ("", "sign", readers.truth),
     "ADMIN": ("", "admin", _admin),
-    "QUEUES": ("tasks", "queues", _queues),
-    "TASK_MODULES": ("tasks", "task_modules", _modules),
-    "ON_COMMIT": ("tasks", "on_commit", _truth),
-    "RETRY": ("tasks", "retry", _retry),
-    "MAX_DELAY": ("tasks", "max_delay_us", _span(minimum_us=SECOND_US)),
-    "MAX_PAYLOAD": ("tasks", "max_payload", _number(1_024, 8 * 1024 * 1024)),
-    "LEASE": ("worker dispatcher", "lease_us", _span(minimum_us=SECOND_US, maximum_us=DAY_US)),
-    "GRACE": ("worker", "grace_us", _span(maximum_us=DAY_US)),
-    "CONCURRENCY": ("worker", "concurrency", _number(1, 10_000)),
-    "DUE_FIRST": ("dispatcher", "due_first_us", _span(maximum_us=365 * DAY_US)),
-    "DEAD_MAX_AGE": ("dispatcher", "dead_max_age_us", _span(minimum_us=SECOND_US)),
-    "DEAD_MAX_COUNT": ("dispatcher", "dead_max_count", _number(0, 100_000_000)),
+    "QUEUES": ("tasks", "queues", readers.queues),
+    "TASK_MODULES": ("tasks", "task_modules", readers.modules),
+    "ON_COMMIT": ("tasks", "on_commit", readers.truth),
+    "RETRY": ("tasks", "retry", readers.retry),
+    "MAX_DELAY": ("tasks", "max_delay_us", readers.span(minimum_us=SECOND_US)),
+    "RESULT_TTL": ("tasks", "result_ttl_us", readers.span(minimum_us=SECOND_US)),
+    "MAX_PAYLOAD": ("tasks", "max_payload", readers.number(1_024, 8 * 1024 * 1024)),
+    "LEASE": ("worker dispatcher", "lease_us", readers.span(minimum_us=SECOND_US, maximum_us=DAY_US)),
+    "GRACE": ("worker", "grace_us", readers.span(maximum_us=DAY_US)),
+    "CONCURRENCY": ("worker", "concurrency", readers.number(1, 10_000)),
+    "DUE_FIRST": ("dispatcher", "due_first_us", readers.span(maximum_us=365 * DAY_US)),
+    "DEAD_MAX_AGE": ("dispatcher", "dead_max_age_us", readers.span(minimum_us=SECOND_US)),
+    "DEAD_MAX_COUNT": ("dispatcher", "dead_max_count", readers.number(0, 100_000_000)),
 }
 _PARTS = {"tasks": TaskConfig, "dispatcher": DispatcherConfig, "worker": WorkerConfig}
 
@@ -164,8 +81,8 @@ class Problem:
     hint: str
 
 
-def read_config(value: Any) -> tuple[Config | None, list[Problem]]:
-    """Read a DELAYQ value; never connects. Returns no Config where there is a problem."""
+def read_config(value: Any, *, of: str = "DELAYQ") -> tuple[Config | None, list[Problem]]:
+    """Read a DELAYQ value; never connects. Returns no Config where there is a problem. `of` is its name for people."""
     if value is None:
         return None, [Problem("delayq.E001", "The DELAYQ setting is missing.", "Set DELAYQ = {'REDIS': 'redis://…'}.")]
     if not isinstance(value, Mapping):
@@ -180,13 +97,13 @@ def read_config(value: Any) -> tuple[Config | None, list[Problem]]:
     values: dict[str, dict[str, Any]] = {"": {}, **{part: {} for part in _PARTS}}
     for key, entry in value.items():
         if key not in _KEYS:
-            message = f"DELAYQ has the unknown key {key!r:.80}{nearest(str(key), _KEYS)}."
+            message = f"{of} has the unknown key {key!r:.80}{nearest(str(key), _KEYS)}."
             problems.append(Problem("delayq.E004", message, f"Known keys: {', '.join(_KEYS)}."))
             continue
         parts, name, read = _KEYS[key]
         try:
             for part in parts.split(" "):
-                values[part][name] = read(f"DELAYQ[{key!r}]", entry)
+                values[part][name] = read(f"{of}[{key!r}]", entry)
         except SettingError as error:
             problems.append(Problem("delayq.E005", str(error), error.hint))
         except (DelayQError, ValueError, TypeError) as error:
@@ -197,23 +114,67 @@ def read_config(value: Any) -> tuple[Config | None, list[Problem]]:
     return Config(**values[""], **parts_made), []
 
 
+#: Keys that stand above the setting while a test runs, so that no setting can lead it to somebody's Redis.
+forced: dict[str, Any] = {}
+
+
 def given() -> Any:
-    """Return the DELAYQ setting as it stands, or None."""
-    return getattr(settings, "DELAYQ", None)
+    """Return the DELAYQ setting as it stands, or what an alias of TASKS says in its place, or None."""
+    value = getattr(settings, "DELAYQ", None)
+    if value is None:
+        value = aliases.standing_in(backends()) or ({} if forced else None)
+    return {**value, **forced} if forced and isinstance(value, Mapping) else value
 
 
-_cached: Config | None = None
+def has_delayq() -> bool:
+    """Return whether there is a DELAYQ setting, so that nothing stands in for it."""
+    return getattr(settings, "DELAYQ", None) is not None
 
 
-def get_config() -> Config:
-    """Return the Config in force. Raises ImproperlyConfigured, which names the first problem and its cure."""
-    global _cached
-    if _cached is None:
-        config, problems = read_config(given())
+def backends() -> dict[str, aliases.Given]:
+    """Return the OPTIONS of each alias in TASKS that is ours."""
+    return aliases.ours(getattr(settings, "TASKS", None))
+
+
+def uses_time_zones() -> bool:
+    """Return USE_TZ: whether datetimes of this project are aware."""
+    return bool(settings.USE_TZ)
+
+
+def sharing_alias() -> str | None:
+    """Return the alias in TASKS whose jobs stand in DELAYQ's own store: `default`, or the only one of ours."""
+    global _sharing
+    if _sharing is _UNKNOWN:
+        _sharing = aliases.sharing(backends())
+    return _sharing
+
+
+def read_alias(alias: str) -> tuple[Config | None, list[Problem]]:
+    """Do as `read_config` for an alias in TASKS that is ours."""
+    value = aliases.own(alias, backends(), getattr(settings, "DELAYQ", None), forced=forced)
+    return read_config(value, of=f"TASKS[{alias!r}]['OPTIONS']")
+
+
+_UNKNOWN: Any = object()
+_sharing: str | None = _UNKNOWN
+_cached: dict[str | None, Config] = {}
+
+
+def get_config(backend: str | None = None) -> Config:
+    """Return the Config in force, or that of an alias in TASKS that is ours.
+
+    Raises ImproperlyConfigured, which names the first problem and its cure.
+    """
+    config = _cached.get(backend)
+    if config is None:
+        if backend is not None and backend not in backends():
+            known = ", ".join(map(repr, backends())) or "none is"
+            raise ImproperlyConfigured(f"TASKS has no alias {backend!r} with a backend of django_delayq: {known}.")
+        config, problems = read_config(given()) if backend is None else read_alias(backend)
         if config is None:
             raise ImproperlyConfigured(f"{problems[0].message} {problems[0].hint}")
-        _cached = config
-    return _cached
+        _cached[backend] = config
+    return config
 
 
 #: Called when the configuration was dropped, so that what was built from it is dropped too.
@@ -222,15 +183,16 @@ on_config_dropped: list[Callable[[], None]] = []
 
 def drop_config() -> None:
     """Forget the Config, so that the next use reads settings again."""
-    global _cached
-    _cached = None
+    global _sharing
+    _cached.clear()
+    _sharing = _UNKNOWN
     for forget in on_config_dropped:
         forget()
 
 
 def _setting_changed(*, setting: str, **_: Any) -> None:
     # Keys are derived from the secrets once.
-    if setting in ("DELAYQ", "CACHES", "SECRET_KEY", "SECRET_KEY_FALLBACKS"):
+    if setting in ("DELAYQ", "TASKS", "CACHES", "SECRET_KEY", "SECRET_KEY_FALLBACKS"):
         drop_config()
 
 

@@ -32,6 +32,8 @@ class TaskConfig:
     max_delay_us: int = 3_650 * DAY_US
     #: Bytes of JSON.
     max_payload: int = 256 * 1024
+    #: How long a result is kept that a task stores.
+    result_ttl_us: int = DAY_US
 
     def check_queue(self, queue: Any) -> str:
         """Return the queue's name if it is a legal one. Raises ValueError, and `UnknownQueue` for an undeclared one."""

@@ -45,14 +45,15 @@ class CurrentJob:
         return self._claim.job.key if self._claim.job else None
 
 
-_current: ContextVar[CurrentJob | None] = ContextVar("django_delayq.current", default=None)
+_current: ContextVar[Claim | None] = ContextVar("django_delayq.current", default=None)
 
 
 def enter(claim: Claim) -> None:
     """Make the claim the current one of this context."""
-    _current.set(CurrentJob(claim))
+    _current.set(claim)
 
 
 def current_job() -> CurrentJob | None:
     """Return the job this code runs for, or None where the task was called as a plain function."""
-    return _current.get()
+    claim = _current.get()
+    return CurrentJob(claim) if claim else None

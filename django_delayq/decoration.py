@@ -11,6 +11,8 @@ from django.views.decorators.debug import sensitive_variables
 
 from django_delayq import registry
 from django_delayq.clock import duration_us
+from django_delayq.job import DEFAULT_QUEUE
+from django_delayq.options import result_ttl_us
 from django_delayq.redaction import Sensitive, check_sensitive
 from django_delayq.retry import RetryPolicy
 from django_delayq.task import Task
@@ -58,6 +60,7 @@ def delayed_task(
     aliases: Sequence[str] = ...,
     already_done: Callable[..., bool] | None = ...,
     on_commit: bool | None = ...,
+    store_result: bool | float | timedelta = ...,
     sensitive: Sensitive | Sequence[str] = ...,
 ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
@@ -66,7 +69,7 @@ def delayed_task(
     func: Any = None,
     /,
     *,
-    queue: str = "default",
+    queue: str = DEFAULT_QUEUE,
     priority: int = 0,
     retry: RetryPolicy | None = None,
     timeout: float | timedelta | None = None,
@@ -75,13 +78,15 @@ def delayed_task(
     aliases: Sequence[str] = (),
     already_done: Callable[..., bool] | None = None,
     on_commit: bool | None = None,
+    store_result: bool | float | timedelta = False,
     sensitive: Sensitive | Sequence[str] = (),
 ) -> Any:
     """Register a function as a task, with the options its jobs get unless `using()` says otherwise.
 
     `name`: what jobs call it, its import path by default; `aliases`: former names, so that waiting jobs survive a
     renaming. `already_done`: asked with the job's arguments when it comes back from a crash or lost lease; true
-    acknowledges it without running it again. `sensitive`: names of parameters whose values nobody is shown, True for
+    acknowledges it without running it again. `store_result`: keep what the task returns, for RESULT_TTL (True) or so
+    long (seconds or timedelta). `sensitive`: names of parameters whose values nobody is shown, True for
     all: not in the admin, logs, reprs, and Django's error reports. (They stand in Redis as they are, and what your code
     writes into an exception's message is stored and logged as it is.) Raises ImproperlyConfigured for what a worker
     could not find or run, and where the name is taken; ValueError and TypeError for options that could not work.
@@ -103,6 +108,7 @@ def delayed_task(
             aliases=tuple(aliases),
             already_done=already_done,
             on_commit=on_commit,
+            result_ttl_us=result_ttl_us(store_result),
             sensitive=hidden,
         )
         registry.register(task)

@@ -125,6 +125,8 @@ def _tell(item: Lapsed, outcome: Outcome, decision: Decision, reclaim: Reclaim) 
     if decision.settle is Settle.DEAD_LETTER:
         sender = registry.find(item.job.task) if item.job else None
         announce(job_dead_lettered, sender, job_id=item.id, job=item.job, attempt=attempt, reason=outcome.error)
+        if item.job and item.job.django and sender is not None:
+            sender.finished(item.job, attempts=reclaim.attempts, ending=None)
 
 
 def _judgement(item: Lapsed) -> tuple[Outcome, Decision]:

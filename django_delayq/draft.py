@@ -1,12 +1,14 @@
 """Draft: a job that is not sent yet, with the time it asks for."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from django_delayq.clock import steady
 from django_delayq.codec import encode, with_flags
 from django_delayq.job import Flag, Job
+from django_delayq.value import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Draft:
     """A job and its body as they will be sent."""
 
@@ -16,7 +18,7 @@ class Draft:
     delay_us: int | None = None
     #: µs since the epoch; None: no moment asked for.
     due_us: int | None = None
-    #: time.monotonic() of the call that the delay counts from.
+    #: clock.steady() of the call that the delay counts from.
     called_at: float = 0.0
     #: A held key is an error instead of the holder's handle.
     reject: bool = False
@@ -26,12 +28,38 @@ class Draft:
     database: str | None = None
 
     @classmethod
-    def of(cls, job: Job, *, max_payload: int, reject: bool, on_commit: bool, database: str | None) -> "Draft":
-        """Encode a job whose arguments are checked. Raises `PayloadTooLarge`."""
-        if job.key is not None:
-            job = replace(job, flags=job.flags | Flag.NOTED)
+    def of(
+        cls,
+        job: Job,
+        *,
+        max_payload: int,
+        reject: bool,
+        on_commit: bool,
+        database: str | None,
+        delay_us: int | None = None,
+        due_us: int | None = None,
+    ) -> "Draft":
+        """Encode a job whose arguments are checked; a delay counts from now. Raises `PayloadTooLarge`."""
+        flags = job.flags if job.key is None else job.flags | Flag.NOTED
+        if delay_us is not None or due_us is not None:
+            flags |= Flag.DELAYED
+        if job.result_ttl_us is not None:
+            flags |= Flag.KEPT
+        if job.django:
+            flags |= Flag.DJANGO
+        if flags is not job.flags:
+            job = replace(job, flags=flags)
         job, body = encode(job, max_payload=max_payload)
-        return cls(job=job, body=body, reject=reject, on_commit=on_commit, database=database)
+        return cls(
+            job=job,
+            body=body,
+            delay_us=delay_us,
+            due_us=due_us,
+            called_at=steady(),
+            reject=reject,
+            on_commit=on_commit,
+            database=database,
+        )
 
     def timed(self, *, delay_us: int | None, due_us: int | None, called_at: float) -> "Draft":
         """Return the draft for another time; the delayed flag follows."""

@@ -1,5 +1,6 @@
 """Endings: how attempts ended, from the pool's threads until the worker hands them in."""
 
+import threading
 from collections import deque
 from collections.abc import Iterable
 from time import monotonic
@@ -11,6 +12,9 @@ from django_delayq.outcome import Ending, Outcome
 _HAND_IN = 0.005
 #: Outcomes in one exchange, at most.
 _OUTCOMES = 256
+#: Bytes of results in one exchange, at most, and one result more: Redis writes them at one go, closes a connection that
+#: asks with more than 1 GB, and the same exchange would be sent again for ever.
+_BYTES = 1024 * 1024
 
 
 class Endings:
@@ -19,6 +23,7 @@ class Endings:
     def __init__(self) -> None:
         self._ended: deque[tuple[Claim, Outcome]] = deque()
         self._first_at = 0.0
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._ended)
@@ -29,27 +34,36 @@ class Endings:
         return self._first_at + _HAND_IN - monotonic()
 
     def add(self, claim: Claim, outcome: Outcome) -> bool:
-        """Take an outcome down; true for the first that waits."""
-        # Looked at before: of two threads that come at once at least one finds it empty, and one too many only wakes.
-        first = not self._ended
-        if first:
-            self._first_at = monotonic()
-        self._ended.append((claim, outcome))
+        """Take an outcome down; true for the first that waits: whoever hands in must be told."""
+        # In one step with taking: what came just after the last was taken, told of by nobody, would wait for the sweep.
+        with self._lock:
+            first = not self._ended
+            self._ended.append((claim, outcome))
+            if first:
+                self._first_at = monotonic()
         return first
 
     def put_back(self, ended: Iterable[tuple[Claim, Outcome]]) -> None:
         """Let outcomes wait again that could not be handed in."""
-        self._ended.extend(ended)
+        with self._lock:
+            self._ended.extend(ended)
 
     def take(self) -> list[tuple[Claim, Outcome]]:
         """Return the oldest for one exchange, one of a lease.
 
         A job given back may end after all, before that is told: then the task's own outcome stands.
         """
-        ended = [self._ended.popleft() for _ in range(min(len(self._ended), _OUTCOMES))]
-        ended.sort(key=lambda item: item[1].ending is not Ending.INTERRUPTED)
-        if self._ended:
-            self._first_at = monotonic()
+        ended: list[tuple[Claim, Outcome]] = []
+        size = 0
+        with self._lock:
+            while self._ended and len(ended) < _OUTCOMES and size < _BYTES:
+                ended.append(self._ended.popleft())
+                size += len(ended[-1][1].result or "")
+            if self._ended:
+                # They have waited; who took these comes again at once, and need not be told.
+                self._first_at = 0.0
+        if any(outcome.ending is Ending.INTERRUPTED for _, outcome in ended):
+            ended.sort(key=lambda item: item[1].ending is not Ending.INTERRUPTED)
         return list({claim.lease: (claim, outcome) for claim, outcome in ended}.values())
 
     def leases(self) -> set[bytes]:

@@ -133,6 +133,26 @@ class StaleExchange(StoreError):
     """A later exchange of this worker has already been carried out."""
 
 
+class NoResult(DelayQError, LookupError):
+    """The job has no result: it has not ended well, keeps none, or its time is over."""
+
+
+class WaitTimeout(DelayQError, TimeoutError):
+    """The job has not ended in time."""
+
+
+class JobCancelled(DelayQError):
+    """The job was cancelled before it ran."""
+
+
+class JobCrashed(DelayQError):
+    """The process running the task ended, or lost its lease, before the task did."""
+
+
+class JobFailed(DelayQError):
+    """A task of Django's failed; the text is its own traceback, which logs show so."""
+
+
 class TaskTimeout(DelayQError):
     """The task ran longer than its timeout."""
 

@@ -3,10 +3,8 @@
 For use before a deploy, with the code that is to be deployed: nothing is run, and nothing changes.
 """
 
-import inspect
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import cache
 
 from django_delayq import registry
 from django_delayq.codec import decode, decode_head
@@ -17,7 +15,6 @@ from django_delayq.store.store import Store
 
 #: Ids told of each kind of doubt.
 _EXAMPLES = 5
-_signature = cache(inspect.signature)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +60,7 @@ def _doubt(store: Store, raw_id: bytes, body: bytes, shard: int) -> Doubt | None
     if task is None:
         return Doubt(Ending.UNKNOWN_TASK, job.task)
     try:
-        _signature(task.func).bind(*job.args, **job.kwargs)
+        task.check_fit(job.args, job.kwargs)
     except TypeError:
         return Doubt(Ending.UNFIT, job.task)
     return None

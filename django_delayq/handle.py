@@ -1,17 +1,20 @@
 """JobHandle: one job as its enqueuer sees it, before and after it is sent."""
 
 from datetime import datetime, timedelta
+from math import inf
 from time import monotonic
+from typing import Any
 
-from django_delayq.clock import moment
-from django_delayq.conf import get_config
+from django_delayq.clock import SECOND_US, duration_us, moment, steady
 from django_delayq.draft import Draft
-from django_delayq.job import Job, State
+from django_delayq.exceptions import NoResult, WaitTimeout
+from django_delayq.job import DEFAULT_QUEUE, Job, State
 from django_delayq.job_id import from_text, to_text
+from django_delayq.result import Result
 from django_delayq.store.inspection import Inspection
 from django_delayq.store.intake import Receipt
 from django_delayq.store.operations import Operations
-from django_delayq.store.store import get_store
+from django_delayq.store.store import Store, get_store
 
 _HAS_DUE = (State.SCHEDULED, State.READY, State.CLAIMED)
 
@@ -22,15 +25,18 @@ class JobHandle:
     Until it is sent (after the commit of a transaction, by default) the job lives in this handle only: state `unsent`.
     """
 
-    def __init__(self, *, raw_id: bytes, shard: int, draft: Draft | None = None) -> None:
+    def __init__(self, *, raw_id: bytes, shard: int, draft: Draft | None = None, backend: str | None = None) -> None:
         self._raw_id = raw_id
         self._shard = shard
+        #: Alias in TASKS whose store it is in; None: DELAYQ's.
+        self.backend = backend
         #: What is still to be sent; None once it is sent, or cancelled before.
         self.draft = draft
         #: None: not looked up yet.
         self._state: State | None = State.UNSENT if draft else None
         self._due_us: int | None = None
         self._job: Job | None = draft.job if draft else None
+        self._result: Result | None = None
         #: False where `key` was held: this is then the holder's handle. Known once the job is sent.
         self.created = True
 
@@ -55,19 +61,46 @@ class JobHandle:
         """Task, arguments and options, where they are known."""
         return self._looked()._job
 
+    @property
+    def result(self) -> Any:
+        """What the task returned, as of the last look; that is kept where `store_result` says so. Raises `NoResult`."""
+        looked = self._looked()
+        if looked._result is None or looked._state is not State.DONE:
+            raise NoResult(
+                f"job {self.id} has no result, it is {looked._state}; only jobs that are done have one, "
+                f"for as long as store_result= or RESULT_TTL keeps it"
+            )
+        return looked._result.value
+
+    def wait(self, timeout: float | timedelta | None = None) -> Any:
+        """Wait until the job ends, at most so many seconds or a timedelta, and return what the task returned.
+
+        Blocks in Redis and looks once a second whether the job died meanwhile. Raises `WaitTimeout`, and `NoResult` for
+        a job that died, was cancelled, keeps no result, or is not sent yet.
+        """
+        seconds = inf if timeout is None else duration_us(timeout, name="timeout") / SECOND_US
+        until = monotonic() + seconds
+        while self.refresh()._state in _HAS_DUE and self._keeps_result():
+            left = until - monotonic()
+            if left <= 0:
+                raise WaitTimeout(f"job {self.id} has not ended within {seconds:g} s, it is {self._state}")
+            self._store.results(self._shard).wait(self._raw_id, left)
+        return self.result
+
     def refresh(self) -> "JobHandle":
         """Look the job up again; returns this handle. One or two round trips; none while it is unsent."""
         if self._state is State.UNSENT:
             return self
-        if self._shard >= get_store().config.shards:
+        if self._shard >= self._store.config.shards:
             self._state, self._due_us = State.GONE, None
             return self
         known = self._job
         found = self._inspection.find(
-            self._raw_id, queue=known.queue if known else "default", member=known.member if known else b""
+            self._raw_id, queue=known.queue if known else DEFAULT_QUEUE, member=known.member if known else b""
         )
         self._state, self._job = found.state, found.job or known
         self._due_us = found.moment_us if found.state in _HAS_DUE else None
+        self._result = found.result
         return self
 
     def cancel(self) -> bool:
@@ -75,8 +108,9 @@ class JobHandle:
         if self._state is State.UNSENT:
             self.draft, self._state = None, State.GONE
             return True
-        cancelled = self._shard < get_store().config.shards and self._operations.cancel(self._raw_id)
-        self._state, self._due_us = (State.GONE, None) if cancelled else (None, None)
+        cancelled = self._shard < self._store.config.shards and self._operations.cancel(self._raw_id)
+        kept = State.CANCELLED if self._keeps_result() else State.GONE
+        self._state, self._due_us = (kept, None) if cancelled else (None, None)
         return cancelled
 
     def reschedule(self, *, delay: float | timedelta | None = None, at: datetime | None = None) -> bool:
@@ -86,26 +120,36 @@ class JobHandle:
         """
         if delay is None and at is None:
             raise TypeError("reschedule() needs delay= (seconds or timedelta) or at= (aware datetime)")
-        delay_us, due_us = get_config().tasks.check_time(delay=delay, at=at)
+        delay_us, due_us = self._store.config.tasks.check_time(delay=delay, at=at)
         if self.draft is not None:
-            self.draft = self.draft.timed(delay_us=delay_us, due_us=due_us, called_at=monotonic())
+            self.draft = self.draft.timed(delay_us=delay_us, due_us=due_us, called_at=steady())
             self._job = self.draft.job
             return True
-        if self._shard >= get_store().config.shards:
+        if self._shard >= self._store.config.shards:
             return False
         # None is "no delay": at once.
         moved_us = self._operations.reschedule(self._raw_id, delay_us=delay_us or 0, due_us=due_us)
-        self._state = None
+        self._state, self._due_us = None, moved_us
         return moved_us is not None
+
+    def mark_packed(self) -> None:
+        """Take down that the draft is on its way: from here on Redis is asked."""
+        self.draft, self._state = None, None
+
+    def mark_unsent(self, draft: Draft) -> None:
+        """Take back a draft that was not, or not surely, accepted."""
+        self.draft, self._state = draft, State.UNSENT
 
     def mark_sent(self, receipt: Receipt, number: int) -> None:
         """Take down that the store accepted the draft as number `number` of a batch."""
-        self.draft = None
         if number in receipt.held:
             self._raw_id, self.created, self._state, self._job = receipt.held[number], False, None, None
-        else:
+        elif self._state is None and self._due_us is None:
             self._due_us = receipt.due_us[number]
             self._state = State.SCHEDULED if self._due_us > receipt.now_us else State.READY
+        else:
+            # Somebody looked, or did something with it, while it was on its way: it is to be looked at again.
+            self._state = None
 
     def __repr__(self) -> str:
         return f"<JobHandle {self.id} {self._state or 'not looked up'}>"
@@ -113,19 +157,29 @@ class JobHandle:
     def _looked(self) -> "JobHandle":
         return self.refresh() if self._state is None else self
 
+    def _keeps_result(self) -> bool:
+        return self._job is not None and self._job.result_ttl_us is not None
+
+    @property
+    def _store(self) -> Store:
+        return get_store(self.backend)
+
     @property
     def _inspection(self) -> Inspection:
-        return get_store().inspection(self._shard)
+        return self._store.inspection(self._shard)
 
     @property
     def _operations(self) -> Operations:
-        return get_store().operations(self._shard)
+        return self._store.operations(self._shard)
 
 
-def get_job(job_id: str | None) -> JobHandle | None:
-    """Return the handle of a job by its id, in any state but gone; None for any other text. One or two round trips."""
+def get_job(job_id: str | None, *, backend: str | None = None) -> JobHandle | None:
+    """Return the handle of a job by its id, in any state but gone; None for any other text. One or two round trips.
+
+    `backend`: the alias in TASKS that it was enqueued with, where that has a store of its own.
+    """
     place = from_text(job_id)
     if place is None:
         return None
-    handle = JobHandle(raw_id=place[0], shard=place[1])
+    handle = JobHandle(raw_id=place[0], shard=place[1], backend=backend)
     return None if handle.state is State.GONE else handle

@@ -30,13 +30,17 @@ class _Sequence:
 _sequence = _Sequence()
 
 
-def _after_fork() -> None:
-    """Draw the counting part anew: two children counting on from one number make equal ids."""
+def begin_anew() -> None:
+    """Draw the counting part anew, and forget the latest moment.
+
+    After a fork, since two children counting on from one number make equal ids; and after a test that set Python's
+    clock forward, or all later ids would be of that time.
+    """
     global _sequence
     _sequence = _Sequence()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=begin_anew)
 
 
 def next_id() -> bytes:

@@ -7,6 +7,7 @@ from time import monotonic
 
 from django_delayq.clock import SECOND_US
 from django_delayq.job import Claim
+from django_delayq.service import Timed
 
 logger = logging.getLogger("django_delayq")
 
@@ -14,7 +15,7 @@ logger = logging.getLogger("django_delayq")
 _TRUST = 0.9
 
 
-class Leases:
+class Leases(Timed):
     """The leases one worker holds on one shard."""
 
     def __init__(self, heartbeat: Callable[[list[bytes]], frozenset[bytes]], *, lease_us: int) -> None:
@@ -25,28 +26,13 @@ class Leases:
         self._held: dict[bytes, tuple[Claim, float]] = {}
         #: Leases whose outcome is on its way: the exchange tells whether they were lost.
         self._settling: set[bytes] = set()
-        self._stopped = False
 
     def step(self) -> float | None:
         """Send a heartbeat for what is held; return the seconds until the next, a third of a lease."""
-        if self._stopped:
+        if self.stopped:
             return None
         self.beat()
         return self._lease / 3
-
-    def listen(self) -> int:
-        """Nothing wakes a heartbeat."""
-        return -1
-
-    def heard(self) -> None:
-        """Nothing is heard."""
-
-    def stop(self) -> None:
-        """Send no more heartbeats."""
-        self._stopped = True
-
-    def close(self) -> None:
-        """There is nothing to let go of."""
 
     def add(self, claims: Iterable[Claim]) -> None:
         """Hold these from now on; their leases count from before the claim was sent."""
@@ -90,11 +76,11 @@ class Leases:
 
     def trusts(self, lease: bytes) -> bool:
         """Whether the lease is surely still held, by this process's own clock."""
-        with self._lock:
-            held = self._held.get(lease)
+        # Without the lock: one look at the dict, for each job.
+        held = self._held.get(lease)
         return held is not None and monotonic() < held[1]
 
 
 def _given_up(claim: Claim, now: float) -> bool:
     limit_us = claim.job.give_up_us if claim.job else None
-    return limit_us is not None and now > claim.sent_at + limit_us / SECOND_US
+    return limit_us is not None and now > claim.taken_at + limit_us / SECOND_US

@@ -9,6 +9,7 @@ from enum import StrEnum
 from django_delayq.clock import SECOND_US
 from django_delayq.exceptions import BadSignature, NewerBody
 from django_delayq.retry import RetryPolicy
+from django_delayq.value import value
 
 #: Wait of a job this worker's code does not fit (unknown task, other arguments, newer version): a deploy may be under
 #: way.
@@ -30,6 +31,7 @@ class Ending(StrEnum):
     NEWER = "newer version"
     UNREADABLE = "unreadable"
     BAD_SIGNATURE = "bad_signature"
+    UNSTORABLE = "result cannot be stored"
     UNSTARTED = "unstarted"
 
 
@@ -40,7 +42,7 @@ def ending_of(fault: Exception | None) -> Ending:
     return Ending.BAD_SIGNATURE if isinstance(fault, BadSignature) else Ending.UNREADABLE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Outcome:
     """What happened to one attempt."""
 
@@ -53,9 +55,15 @@ class Outcome:
     run_us: int = 0
     #: time.monotonic() of this host when user code began; None where it did not.
     began: float | None = None
+    #: Class of what the task raised, "module.qualname"; empty where it raised nothing.
+    exception: str = ""
+    #: JSON of what the task returned, of a job that keeps its result.
+    result: str | None = None
 
 
 UNSTARTED = Outcome(ending=Ending.UNSTARTED)
+#: The error of an interrupted attempt.
+STOPPED = "The worker was stopped before the task ended."
 
 
 class Settle(StrEnum):
@@ -79,19 +87,26 @@ class Decision:
 
 
 #: What no further attempt would mend.
-_FINAL = frozenset({Ending.ASKED_DEAD, Ending.UNREADABLE, Ending.BAD_SIGNATURE})
+_FINAL = frozenset({Ending.ASKED_DEAD, Ending.UNREADABLE, Ending.BAD_SIGNATURE, Ending.UNSTORABLE})
+#: What the next deploy might mend.
+_UNFIT = frozenset({Ending.UNKNOWN_TASK, Ending.UNFIT})
 _ACKNOWLEDGE = Decision(settle=Settle.ACKNOWLEDGE)
 _DEAD_LETTER = Decision(settle=Settle.DEAD_LETTER)
 _RELEASE = Decision(settle=Settle.RELEASE)
 
 
-def decide(outcome: Outcome, policy: RetryPolicy, *, attempt: int, jitter: float) -> Decision:
-    """Judge attempt number `attempt` (1, 2, …) by the job's own policy; `jitter` is drawn from [0, 1)."""
+def decide(outcome: Outcome, policy: RetryPolicy, *, attempt: int, jitter: float, unfit_waits: bool = True) -> Decision:
+    """Judge attempt number `attempt` (1, 2, …) by the job's own policy; `jitter` is drawn from [0, 1).
+
+    Whether a job that this code does not fit waits for other code is a manner of the job's kind.
+    """
     ending = outcome.ending
     if ending is Ending.SUCCEEDED:
         return _ACKNOWLEDGE
     if ending is Ending.UNSTARTED:
         return _RELEASE
+    if ending in _UNFIT and not unfit_waits:
+        return _DEAD_LETTER
     if ending in _FINAL or attempt >= policy.max_attempts:
         return _DEAD_LETTER
     suspect = ending in (Ending.CRASHED, Ending.LAPSED)

@@ -14,7 +14,7 @@ import django_delayq
 from django_delayq.exceptions import StoreError
 from django_delayq.job import Claim
 from django_delayq.resident import resident
-from django_delayq.service import Service, process_name
+from django_delayq.service import Service, Timed, process_name
 from django_delayq.store.reports import Reports
 from django_delayq.tally import Tally, packed
 
@@ -44,13 +44,12 @@ class Present(Protocol):
         """Take no more jobs, or take them again."""
 
 
-class Presence:
+class Presence(Timed):
     """What the dashboard is told of one dispatcher or worker of one shard."""
 
     def __init__(self, reports: Reports, of: Present) -> None:
         self._reports = reports
         self._of = of
-        self._stopped = False
         self._service = Service(self, name=f"Presence of {process_name()}")
 
     def start(self) -> None:
@@ -59,7 +58,7 @@ class Presence:
 
     def step(self) -> float | None:
         """Report once; return the seconds until the next time."""
-        if self._stopped:
+        if self.stopped:
             return None
         rows = self._of.tally.take()
         try:
@@ -68,20 +67,6 @@ class Presence:
             self._of.tally.put_back(rows)
             raise
         return _EVERY
-
-    def listen(self) -> int:
-        """Nothing wakes it."""
-        return -1
-
-    def heard(self) -> None:
-        """Nothing is heard."""
-
-    def stop(self) -> None:
-        """Report no more."""
-        self._stopped = True
-
-    def close(self) -> None:
-        """There is nothing to let go of."""
 
     def leave(self) -> None:
         """Hand the last figures in and be forgotten; who cannot is seen to be lost."""

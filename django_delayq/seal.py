@@ -12,7 +12,7 @@ from collections.abc import Callable
 from django.core.signing import Signer
 from django.utils.crypto import constant_time_compare, salted_hmac
 
-from django_delayq.codec import SIGNATURE, SIGNED, is_newer, unsigned
+from django_delayq.codec import SIGNATURE, SIGNED, is_newer, read_queue, unsigned
 from django_delayq.exceptions import BadSignature
 
 _SALT = "django_delayq.seal"
@@ -57,8 +57,7 @@ class Seal:
                 "the job's signature is wrong: its body was changed or is another job's, or its key is in neither "
                 "SECRET_KEY nor SECRET_KEY_FALLBACKS"
             )
-        # What `decode_head` reads, at a tenth of the cost.
-        if queue is not None and text[4 : 4 + text[3]] != queue.encode("utf-8", "surrogatepass"):
+        if queue is not None and read_queue(text) != queue:
             raise BadSignature("the job is signed for another queue than it was found in")
 
     def rewritten(self, raw_id: bytes, body: bytes, rewrite: Callable[[bytes], bytes]) -> bytes:

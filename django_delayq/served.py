@@ -1,19 +1,22 @@
 """Served: the queues one worker serves on one shard, and their bells."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import monotonic
 
 from django_delayq.exceptions import StoreError
+from django_delayq.store.call import Call
 from django_delayq.store.shard import Shard
 
 
 class Served:
     """Named queues in strict order, or all there are."""
 
-    def __init__(self, shard: Shard, chosen: tuple[str, ...]) -> None:
+    def __init__(self, shard: Shard, chosen: tuple[str, ...], *, block: float) -> None:
         self._shard = shard
         self._waker = shard.waker()
+        #: Seconds of a pop.
+        self._block = block
         #: Strictly in this order; else the best rank of all first.
         self.strict = bool(chosen)
         self.queues = chosen
@@ -28,25 +31,32 @@ class Served:
         # The nameless bell tells of queues this worker has not heard of.
         return bells if self.strict else [*bells, self._shard.keys("bell")]
 
-    def listen(self, *, wanted: bool) -> int:
-        """Have the bells listened to where that is wanted; returns the socket to wait on, or -1."""
+    @property
+    def listening(self) -> bool:
+        """Whether the bells are listened to."""
+        return self._waker.listening
+
+    def listen(self, *, wanted: bool, behind: Callable[[], Call]) -> int:
+        """Have the bells listened to where that is wanted; returns the socket to wait on, or -1.
+
+        `behind` gives the call to be carried out when one rings, or none does; its answer is to be read after `hear()`.
+        """
         if wanted:
             with self._unless_missed():
-                self._waker.listen(self.bells, now=monotonic())
+                self._waker.listen(self.bells, now=monotonic(), block=self._block, behind=behind)
         return self._waker.fileno()
 
-    def hear(self, *, wanted: bool) -> bool:
-        """Take a bell down and return whether it tells of work; one that is not wanted is rung again for others."""
+    def hear(self) -> None:
+        """Take a bell down; it may be none, where the pop ended without."""
         with self._unless_missed():
             bell = self._waker.take()
-        if bell is None:
-            return False
-        if not wanted:
-            self._waker.ring(bell)
-            return False
         # The nameless one says that a queue has its first job.
         self._outdated = self._outdated or (not self.strict and bell == self._shard.keys("bell"))
-        return True
+
+    def deafen(self) -> None:
+        """Listen no longer; a bell may have rung meanwhile."""
+        self.close()
+        self.missed = True
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -72,9 +82,12 @@ class Served:
         """Read the names again where they are outdated. One round trip then."""
         if not self._outdated:
             return
-        known = len(self.queues)
+        known = self.queues
         self.queues, self._outdated = tuple(self._shard.read_queues()), False
-        if len(self.queues) > known:
+        if self.queues != known and self.listening:
+            # The pop that is outstanding knows nothing of the new ones' bells.
+            self.close()
+        if len(self.queues) > len(known):
             # The bell woke one worker; it tells the next, who waits longest. Who learns nothing new tells nobody.
             self._waker.ring(self._shard.keys("bell"))
 

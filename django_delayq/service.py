@@ -28,9 +28,9 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
 _LONGEST_SLEEP = 3_600.0
 
 
-def process_name() -> str:
-    """Return this process's name for people: host and process id."""
-    return f"{socket.gethostname()[:64]}:{os.getpid()}"
+def process_name(pid: int | None = None) -> str:
+    """Return this process's name for people, or that of another on this host: host and process id."""
+    return f"{socket.gethostname()[:64]}:{pid or os.getpid()}"
 
 
 def _readable(descriptors: list[int], seconds: float) -> list[int]:
@@ -61,6 +61,26 @@ class Part(Protocol):
 
     def close(self) -> None:
         """Let go of connections."""
+
+
+class Timed:
+    """What the parts have in common that only time wakes; their step is the last one where `stopped` is set."""
+
+    stopped = False
+
+    def listen(self) -> int:
+        """Nothing wakes it."""
+        return -1
+
+    def heard(self) -> None:
+        """Nothing is heard."""
+
+    def stop(self) -> None:
+        """Take no further step."""
+        self.stopped = True
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
 
 
 class Service:

@@ -1,39 +1,67 @@
 """Settling: from what happened to an attempt to what the store is told, and then to the signals."""
 
+import logging
 import random
+from collections.abc import Iterator
+from contextlib import suppress
 from time import monotonic
 
 from django_delayq import registry
 from django_delayq.clock import SECOND_US
 from django_delayq.job import Claim
 from django_delayq.outcome import Outcome, Settle, decide
+from django_delayq.result import done
 from django_delayq.retry import RetryPolicy
-from django_delayq.signals import announce, job_dead_lettered, job_finished, logger
-from django_delayq.store.claims import Settlement
+from django_delayq.signals import announce, is_heard, job_dead_lettered, job_finished, logger
+from django_delayq.store.exchange import Settlement
 from django_delayq.tally import Tally
 
 _DEFAULT_RETRY = RetryPolicy()
 _COUNTED = {Settle.ACKNOWLEDGE: "done", Settle.RETRY: "retried", Settle.DEAD_LETTER: "dead"}
 
 
-def settle(claim: Claim, outcome: Outcome, *, worker: str) -> Settlement:
-    """Decide about an attempt that ended, and write it into the job's history where there is to be one."""
+def settle(claim: Claim, outcome: Outcome, *, worker: str, jitter: float | None = None) -> Settlement:
+    """Decide about an attempt that ended, and write it into the job's history where there is to be one.
+
+    `jitter`: the share of the longest wait that a retry waits, drawn from [0, 1) by default.
+    """
     policy = claim.job.retry if claim.job else _DEFAULT_RETRY
-    decision = decide(outcome, policy, attempt=claim.attempt, jitter=random.random())
+    of_django = claim.job is not None and claim.job.django
+    jitter = random.random() if jitter is None else jitter
+    decision = decide(outcome, policy, attempt=claim.attempt, jitter=jitter, unfit_waits=not of_django)
     attempts = claim.attempts
+    if outcome.result is not None and claim.job and claim.job.result_ttl_us is not None:
+        ended_us = _at_us(claim, monotonic())
+        started_us = _started_us(claim, outcome, ended_us, of_django=of_django)
+        ending = done(worker=worker, started_us=started_us, ended_us=ended_us, value=outcome.result)
+        ttl_ms = max(1, claim.job.result_ttl_us // 1_000)
+        return Settlement(claim=claim, decision=decision, attempts=attempts, ending=ending, ttl_ms=ttl_ms)
     if decision.settle in (Settle.RETRY, Settle.DEAD_LETTER):
-        # Redis's clock at the claim, and this process's own from there on.
-        ended_us = claim.claimed_us + int((monotonic() - claim.sent_at) * SECOND_US)
+        ended_us = _at_us(claim, monotonic())
         attempts = attempts.add(
             worker=worker,
-            started_us=ended_us - outcome.run_us,
+            started_us=_started_us(claim, outcome, ended_us, of_django=of_django),
             ended_us=ended_us,
             ending=outcome.ending,
             error=outcome.error,
             suspect=decision.suspect,
             due_us=claim.due_us,
+            exception=outcome.exception,
         )
     return Settlement(claim=claim, decision=decision, attempts=attempts)
+
+
+def tell_all(settled: Iterator[tuple[Settlement, Outcome]], *, lost: frozenset[bytes], tally: Tally) -> None:
+    """Do `tell()` for each; `lost` are the leases that were lost. Whatever one raises, all are told of."""
+    for settlement, outcome in settled:
+        try:
+            tell(settlement, outcome, lost=settlement.claim.lease in lost, tally=tally)
+        except Exception:
+            # A filter of the project's own log may raise. Redis has the outcomes: nobody else tells of the others. They
+            # may fail alike: the first error stands for all.
+            with suppress(Exception):
+                tell_all(settled, lost=lost, tally=tally)
+            raise
 
 
 def tell(settlement: Settlement, outcome: Outcome, *, lost: bool, tally: Tally) -> None:
@@ -45,17 +73,30 @@ def tell(settlement: Settlement, outcome: Outcome, *, lost: bool, tally: Tally) 
     if decision.settle is Settle.RELEASE:
         return
     _count(claim, outcome, _COUNTED[decision.settle], tally)
+    of_django = claim.job is not None and claim.job.django
+    if decision.settle is Settle.ACKNOWLEDGE and not of_django and not is_heard(job_finished, logging.INFO):
+        return
     task = registry.find(claim.job.task) if claim.job else None
     facts = {"job_id": claim.id, "job": claim.job, "attempt": claim.attempt}
     announce(job_finished, task, **facts, outcome=outcome, decision=decision)
     if decision.settle is Settle.DEAD_LETTER:
         announce(job_dead_lettered, task, **facts, reason=f"{outcome.ending}\n{outcome.error}")
+    if claim.job and of_django and task is not None and decision.settle is not Settle.RETRY:
+        ending = None if decision.settle is Settle.DEAD_LETTER else settlement.ending
+        task.finished(claim.job, attempts=settlement.attempts, ending=ending)
+
+
+def _started_us(claim: Claim, outcome: Outcome, ended_us: int, *, of_django: bool) -> int:
+    # What whoever looks at a running job is told, and what stays: a result of Django's keeps its first `started_at`.
+    return claim.claimed_us if of_django else ended_us - outcome.run_us
+
+
+def _at_us(claim: Claim, moment: float) -> int:
+    """Return a moment of this process's clock as Redis's: that at the claim, and from there on the process's own."""
+    return claim.claimed_us + int((moment - claim.taken_at) * SECOND_US)
 
 
 def _count(claim: Claim, outcome: Outcome, name: str, tally: Tally) -> None:
-    ran, lag_us = outcome.began is not None, None
-    if outcome.began is not None:
-        # Redis's clock at the claim, and this process's own from there on.
-        lag_us = claim.claimed_us - claim.due_us + int((outcome.began - claim.sent_at) * SECOND_US)
-    task = claim.job.task if claim.job else ""
-    tally.ended(name, queue=claim.queue, task=task, lag_us=lag_us, run_us=outcome.run_us if ran else None)
+    task, began = claim.job.task if claim.job else "", outcome.began
+    lag_us = None if began is None else _at_us(claim, began) - claim.due_us
+    tally.ended(name, queue=claim.queue, task=task, lag_us=lag_us, run_us=None if began is None else outcome.run_us)

@@ -1,11 +1,16 @@
-"""Signals of a job's life, and the log sentences, which are their receivers.
+"""Signals of a job's life, and the log sentence that goes with each.
 
 Each signal's sender is the task (None where it is not registered in this process). Receivers must not raise: what they
 raise is logged and changes nothing.
 """
 
+import asyncio
 import logging
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 from django.dispatch import Signal
@@ -30,27 +35,55 @@ for _signal in (job_enqueued, job_started, job_finished, job_dead_lettered):
     _signal.lock = threading.RLock()  # type: ignore[assignment]
 
 
+def is_heard(signal: Signal, level: int) -> bool:
+    """Whether anybody would hear of it: a receiver, or the log, whose sentence has that level."""
+    return bool(signal.receivers) or logger.isEnabledFor(level)
+
+
 def announce(signal: Signal, sender: Any, **facts: Any) -> None:
-    """Send a signal; receivers' errors are logged. Costs next to nothing where nobody listens."""
-    if not signal.has_listeners(sender):
+    """Log what happened and send its signal; receivers' errors are logged.
+
+    Costs next to nothing where nobody listens: were the sentences receivers, each job would pay 9 µs to find them.
+    """
+    _SENTENCES[signal](**facts)
+    send(signal, sender, **facts)
+
+
+def send(signal: Signal, sender: Any, **facts: Any) -> None:
+    """Send a signal, ours or another's; receivers' errors are logged."""
+    if not signal.receivers:
         return
-    for receiver, answer in signal.send_robust(sender, **facts):
+    if any(is_async for *_, is_async in signal.receivers) and _in_loop():
+        # Nobody can wait for a coroutine function inside a loop.
+        with ThreadPoolExecutor(1) as beside:
+            answers = beside.submit(copy_context().run, partial(signal.send_robust, sender, **facts)).result()
+    else:
+        answers = signal.send_robust(sender, **facts)
+    for receiver, answer in answers:
         if isinstance(answer, Exception):
             name = getattr(receiver, "__qualname__", type(receiver).__qualname__)
             logger.error("A receiver of a signal failed: %s", name, exc_info=answer)
 
 
-def _log_enqueued(sender: Any, job: Any, **_: Any) -> None:
+def _in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _log_enqueued(job: Any, **_: Any) -> None:
     if logger.isEnabledFor(logging.DEBUG):
         logger.debug("Job %s of %r enqueued in %r", job.id, job.task, job.queue)
 
 
-def _log_started(sender: Any, job: Any, attempt: int, **_: Any) -> None:
+def _log_started(job: Any, attempt: int, **_: Any) -> None:
     if logger.isEnabledFor(logging.DEBUG):
         logger.debug("Job %s of %r in %r started, attempt %d", job.id, job.task, job.queue, attempt)
 
 
-def _log_finished(sender: Any, job_id: str, job: Any, attempt: int, outcome: Any, decision: Any, **_: Any) -> None:
+def _log_finished(job_id: str, job: Any, attempt: int, outcome: Any, decision: Any, **_: Any) -> None:
     if outcome.ending == "succeeded":
         if logger.isEnabledFor(logging.INFO):
             seconds = outcome.run_us / 1_000_000
@@ -71,7 +104,7 @@ def _log_finished(sender: Any, job_id: str, job: Any, attempt: int, outcome: Any
         )
 
 
-def _log_dead_lettered(sender: Any, job_id: str, job: Any, attempt: int, reason: str, **_: Any) -> None:
+def _log_dead_lettered(job_id: str, job: Any, attempt: int, reason: str, **_: Any) -> None:
     task, queue = (job.task, job.queue) if job else ("?", "?")
     logger.error("Job %s of %r in %r is dead after attempt %d: %s", job_id, task, queue, attempt, last_line(reason))
 
@@ -116,7 +149,9 @@ def _printable(text: str) -> str:
 
 
 logger.addFilter(keep_to_one_line)
-job_enqueued.connect(_log_enqueued, dispatch_uid="django_delayq.log")
-job_started.connect(_log_started, dispatch_uid="django_delayq.log")
-job_finished.connect(_log_finished, dispatch_uid="django_delayq.log")
-job_dead_lettered.connect(_log_dead_lettered, dispatch_uid="django_delayq.log")
+_SENTENCES: dict[Signal, Callable[..., None]] = {
+    job_enqueued: _log_enqueued,
+    job_started: _log_started,
+    job_finished: _log_finished,
+    job_dead_lettered: _log_dead_lettered,
+}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 #: Upper edges of the buckets of a histogram in µs, doubling; the last bucket is open.
 EDGES_US = tuple(250 << step for step in range(21))
 BUCKETS = len(EDGES_US) + 1
+_NARROWEST = EDGES_US[0]
 #: Minutes in a ring: the one under way, and a whole hour.
 MINUTES = 61
 MINUTE_US = 60_000_000
@@ -22,7 +23,8 @@ WIDTH = len(_NAMES) + 2 * BUCKETS
 _ROW = struct.Struct(f">{WIDTH}I")
 #: The row in a ring: in front of it stands the minute it is of.
 _SLOT = struct.Struct(f">{1 + WIDTH}I")
-_MOVED = _NAMES.index("moved")
+_COLUMNS = {name: number for number, name in enumerate(_NAMES)}
+_MOVED = _COLUMNS["moved"]
 _LAG, _RUN = len(_NAMES), len(_NAMES) + BUCKETS
 _MOST = 2**32 - 1
 
@@ -32,7 +34,8 @@ ALL = b"all"
 
 def bucket(us: int) -> int:
     """Return the number of the bucket that a time belongs to; what was before its time counts as 0."""
-    return min(BUCKETS - 1, (max(0, us) // EDGES_US[0]).bit_length())
+    number = (us // _NARROWEST).bit_length() if us > 0 else 0
+    return number if number < BUCKETS else BUCKETS - 1
 
 
 def queue_scope(queue: str) -> bytes:
@@ -152,7 +155,7 @@ class Tally:
         """Add an attempt that ended as `done`, `retried` or `dead`; without times where nobody saw it run."""
         with self._lock:
             row = self._row(queue, task)
-            row[_NAMES.index(name)] += 1
+            row[_COLUMNS[name]] += 1
             if lag_us is not None:
                 row[_LAG + bucket(lag_us)] += 1
             if run_us is not None:
@@ -176,7 +179,10 @@ class Tally:
                 _add(self._row(queue, task), taken)
 
     def _row(self, queue: str, task: str) -> list[int]:
-        return self._rows.setdefault((queue, task), [0] * WIDTH)
+        row = self._rows.get((queue, task))
+        if row is None:
+            row = self._rows[queue, task] = [0] * WIDTH
+        return row
 
 
 class LastHour:

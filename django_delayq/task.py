@@ -4,35 +4,35 @@ Calling the task calls the function. `using()`, `after()`, `at()` return a copy 
 job of it.
 """
 
-import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import WRAPPER_ASSIGNMENTS, cache
-from time import monotonic
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
+from functools import WRAPPER_ASSIGNMENTS
+from inspect import Signature
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from asgiref.sync import sync_to_async
-from django.views.decorators.debug import sensitive_variables
 
-from django_delayq import outbox, registry
+from django_delayq import outbox
+from django_delayq.attempts import Attempts
 from django_delayq.clock import Units, duration_us, timedelta_of
 from django_delayq.conf import get_config
-from django_delayq.config import check_name
+from django_delayq.config import Config, check_name
 from django_delayq.draft import Draft
 from django_delayq.exceptions import DelayTypeError
 from django_delayq.handle import JobHandle, get_job
-from django_delayq.job import MAX_PRIORITY, MIN_PRIORITY, Job
+from django_delayq.job import DEFAULT_QUEUE, Claim, Job
 from django_delayq.job_id import next_id, shard_of
-from django_delayq.payload import check_arguments
+from django_delayq.options import Unique, check_options, result_ttl_us
+from django_delayq.payload import check_arguments, check_fit, check_payload, signature
 from django_delayq.redaction import Sensitive, redact
+from django_delayq.result import json_of
 from django_delayq.retry import RetryPolicy
 from django_delayq.store.intake import key_digest
 from django_delayq.store.store import get_store
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Unique = Literal["keep", "reject"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Task(Generic[P, R]):
 
     func: Callable[P, R]
     name: str
-    queue: str = "default"
+    queue: str = DEFAULT_QUEUE
     priority: int = 0
     retry: RetryPolicy | None = None
     timeout_us: int | None = None
@@ -55,13 +55,15 @@ class Task(Generic[P, R]):
     unique: Unique = "keep"
     on_commit: bool | None = None
     database: str | None = None
+    #: µs that a result is kept; 0: RESULT_TTL; None: none is.
+    result_ttl_us: int | None = None
 
     def __post_init__(self) -> None:
         # What functools.update_wrapper does, past the frozen attributes.
         self.__dict__.update({name: getattr(self.func, name, None) for name in WRAPPER_ASSIGNMENTS})
         # A template calls whatever it names that does not forbid it, and would run the task's code.
         self.__dict__.update(__wrapped__=self.func, do_not_call_in_templates=True)
-        self._check_options()
+        check_options(self)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function, here and now."""
@@ -83,12 +85,14 @@ class Task(Generic[P, R]):
         hard_timeout: float | timedelta | None = None,
         on_commit: bool | None = None,
         database: str | None = None,
+        store_result: bool | float | timedelta | None = None,
     ) -> "Task[P, R]":
         """Return the task with other options; None leaves one as it is.
 
         `delay`: seconds or timedelta from the call of enqueue. `at`, `run_after`: aware datetime. `priority`: −100 …
         100, larger first. `key`: what the job is unique by among the jobs of this task, with `unique` "keep" (the
         holder's handle comes back) or "reject" (`KeyHeld`). `timeout`, `hard_timeout`: seconds or timedelta.
+        `store_result`: keep what the task returns, for RESULT_TTL (True) or so long.
         """
         changes: dict[str, Any] = {}
         if at is not None and run_after is not None:
@@ -109,6 +113,8 @@ class Task(Generic[P, R]):
             for name, value in {"timeout": timeout, "hard_timeout": hard_timeout}.items()
             if value is not None
         }
+        if store_result is not None:
+            changes["result_ttl_us"] = result_ttl_us(store_result)
         return replace(self, **changes)
 
     def after(self, delay: float | timedelta | None = None, **units: Unpack[Units]) -> "Task[P, R]":
@@ -175,31 +181,59 @@ class Task(Generic[P, R]):
 
     def redacted(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return stored arguments as people may see them."""
-        return redact(_signature(self.func), self.sensitive, args, kwargs)
+        return redact(self.signature, self.sensitive, args, kwargs)
+
+    @property
+    def signature(self) -> Signature:
+        """What the arguments of a job must fit."""
+        return signature(self.func)
+
+    def check_fit(self, args: list[Any], kwargs: dict[str, Any]) -> None:
+        """Raise TypeError for arguments that the function does not take."""
+        check_fit(self.func, args, kwargs)
 
     @property
     def code(self) -> Callable[P, R]:
         """What a worker calls."""
         return self.func
 
+    def packed(self, value: Any) -> str:
+        """Return JSON of what a run returned. Raises `PayloadNotSerializable`, `PayloadTooLarge`."""
+        check_payload(value, "the return value", show_keys=not self.sensitive)
+        return json_of(value, of=self.name, max_payload=get_config().tasks.max_payload)
+
+    def enqueued(self, job: Job) -> None:
+        """Tell that a job was accepted which Django's @task made."""
+
+    def begin(self, claim: Claim, job: Job) -> Job:
+        """Tell that it runs; returns it as its function is to be called."""
+        return job
+
+    def finished(self, job: Job, *, attempts: Attempts, ending: bytes | None) -> None:
+        """Tell that it ended: as `results` keeps it, or None as a dead letter."""
+
     def _draft(self, args: list[Any], kwargs: dict[str, Any] | None = None) -> JobHandle:
         config, kwargs = get_config(), kwargs or {}
-        _signature(self.func).bind(*args, **kwargs)
+        self.check_fit(args, kwargs)
         check_arguments(args, kwargs, show_keys=not self.sensitive)
+        queue = config.tasks.check_queue(self.queue)
+        return self._handle(config, key=self.key, due_us=self.due_us, queue=queue, args=args, kwargs=kwargs)
+
+    def _handle(self, config: Config, *, key: str | None, due_us: int | None, **facts: Any) -> JobHandle:
+        """Return a job of checked arguments; `facts` are fields of `Job` that the task's options do not give."""
         raw_id = next_id()
-        shard = shard_of(raw_id if self.key is None else key_digest(self.name, self.key), config.shards)
+        shard = shard_of(raw_id if key is None else key_digest(self.name, key), config.shards)
         job = Job(
             raw_id=raw_id,
             shard=shard,
             task=self.name,
-            queue=config.tasks.check_queue(self.queue),
             priority=self.priority,
-            args=args,
-            kwargs=kwargs,
             retry=self.retry if self.retry is not None else config.tasks.retry,
             timeout_us=self.timeout_us,
             hard_timeout_us=self.hard_timeout_us,
-            key=self.key,
+            key=key,
+            result_ttl_us=config.tasks.result_ttl_us if self.result_ttl_us == 0 else self.result_ttl_us,
+            **facts,
         )
         draft = Draft.of(
             job,
@@ -207,43 +241,7 @@ class Task(Generic[P, R]):
             reject=self.unique == "reject",
             on_commit=config.tasks.on_commit if self.on_commit is None else self.on_commit,
             database=self.database,
-        ).timed(delay_us=self.delay_us, due_us=self.due_us, called_at=monotonic())
-        return JobHandle(raw_id=raw_id, shard=shard, draft=draft)
-
-    def _check_options(self) -> None:
-        """Raise for option values that could not work, naming the argument."""
-        number = self.priority
-        if isinstance(number, bool) or not isinstance(number, int):
-            raise ValueError(f"priority must be a whole number, got {type(number).__name__}")
-        if not MIN_PRIORITY <= number <= MAX_PRIORITY:
-            raise ValueError(f"priority must be {MIN_PRIORITY} to {MAX_PRIORITY} (larger runs first), got {number}")
-        if self.unique not in ("keep", "reject"):
-            raise ValueError(f"unique must be 'keep' or 'reject', got {self.unique!r:.80}")
-        if self.key is not None:
-            check_name(self.key, name="key")
-        if self.retry is not None and not isinstance(self.retry, RetryPolicy):
-            raise ValueError(f"retry must be a RetryPolicy, got {type(self.retry).__name__}")
-        for name in ("timeout", "hard_timeout"):
-            if getattr(self, f"{name}_us") == 0:
-                raise ValueError(f"{name} must be more than 0 seconds; leave it out for no limit")
-        if self.timeout_us and self.hard_timeout_us and self.hard_timeout_us < self.timeout_us:
-            raise ValueError("hard_timeout must not be shorter than timeout")
-        check_name(self.queue, name="queue")
-
-
-_signature = cache(inspect.signature)
-
-
-@sensitive_variables("args")
-def execute_later(queue: str, name: str, args: Iterable[Any] = (), delay: float | timedelta = 0) -> JobHandle:
-    """Enqueue a registered task by its name; same checks and same handle as `task.enqueue()`.
-
-    `args`: a list of positional arguments. `delay`: seconds or timedelta; 0: as soon as possible. Raises `UnknownTask`.
-    """
-    if isinstance(args, (str, bytes, dict)):
-        raise TypeError(f"args must be a list of positional arguments, got {type(args).__name__}")
-    task: Task[..., Any] = registry.get(name)
-    check_name(queue, name="queue")
-    if delay is None:
-        raise DelayTypeError("delay must be a number of seconds or a timedelta, got None; 0 means as soon as possible")
-    return task.using(queue=queue, delay=delay).enqueue(*args)
+            delay_us=self.delay_us,
+            due_us=due_us,
+        )
+        return JobHandle(raw_id=raw_id, shard=shard, draft=draft, backend=job.backend)

@@ -25,24 +25,21 @@ _KEPT = 1_000
 
 
 class TimeLimit:
-    """Context manager around user code in the current thread; no limit where `limit_us` is None."""
+    """Context manager around user code in the current thread."""
 
-    def __init__(self, limit_us: int | None) -> None:
+    def __init__(self, limit_us: int) -> None:
         self._limit_us = limit_us
         self._lock = threading.Lock()
         self._thread = 0
         self._armed = False
 
     def __enter__(self) -> None:
-        if self._limit_us is not None:
-            self._thread, self._armed = threading.get_ident(), True
-            _watch.add(monotonic() + self._limit_us / SECOND_US, self)
+        self._thread, self._armed = threading.get_ident(), True
+        _watch.add(monotonic() + self._limit_us / SECOND_US, self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._limit_us is None:
-            return
         with self._lock:
             if not self._armed:
                 # Sent, and perhaps not arrived: it must not hit what this thread does next.

@@ -1,31 +1,30 @@
-"""Worker: exchange outcomes for claims with one shard, and keep a pool busy with them.
-
-One exchange is in flight at a time; one whose answer was lost is sent again word for word until it is answered.
-"""
+"""Worker: exchange outcomes for claims with one shard, and keep a pool busy with them."""
 
 import os
-import threading
-from collections.abc import Callable, Sequence
-from time import monotonic
+from collections.abc import Callable
+from time import monotonic, sleep
 from typing import Any
 
 from django_delayq.clock import SECOND_US
 from django_delayq.config import WorkerConfig
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.endings import Endings
-from django_delayq.exceptions import StaleExchange
+from django_delayq.exceptions import StoreError
+from django_delayq.exchanger import Exchanger, Settled
+from django_delayq.held import Held
 from django_delayq.job import Claim
-from django_delayq.leases import Leases
-from django_delayq.outcome import UNSTARTED, Ending, Outcome
+from django_delayq.outcome import STOPPED, UNSTARTED, Ending, Outcome
 from django_delayq.pace import Pace
 from django_delayq.pools.pool import Pool
 from django_delayq.presence import told_of
 from django_delayq.served import Served
-from django_delayq.service import Service, process_name
-from django_delayq.settling import settle, tell
+from django_delayq.service import process_name
+from django_delayq.settling import tell_all
 from django_delayq.signals import logger
 from django_delayq.stand_in import StandIn
-from django_delayq.store.claims import Answer, Claims, Exchange, Settlement
+from django_delayq.store.call import Call
+from django_delayq.store.claims import Claims
+from django_delayq.store.exchange import Answer
 from django_delayq.store.shard import Shard
 from django_delayq.tally import Tally
 
@@ -33,6 +32,8 @@ from django_delayq.tally import Tally
 _UNBEGUN = 0.1
 #: Seconds after GRACE to hand in the last outcomes, where Redis is slow or away.
 _LAST_WORD = 5.0
+#: Seconds after the end of a pop in which its answer should be here: Redis ends one up to 0.1 s late.
+_LATE = 1.0
 
 
 class Worker:
@@ -58,27 +59,21 @@ class Worker:
         self._sweep = sweep_us / SECOND_US
         self._drain = drain
         self._name = process_name()
-        self._claims = door(os.urandom(8))
+        claims = door(os.urandom(8))
+        self._exchanger = Exchanger(claims, name=self._name)
         self.tally = tally
-        self._leases = Leases(self._claims.heartbeat, lease_us=config.lease_us)
+        self._held = Held(claims.heartbeat, lease_us=config.lease_us, name=self._name)
         self._pace = Pace(pool.size)
         #: Called by pool threads to end the loop's sleep; set by whoever runs this part.
         self.wake: Callable[[], object] = lambda: None
-        self._served = Served(shard, config.queues)
-        self._described = False
+        # The end of a pop is the sweep, and the lease of what the armed exchange brings counts from its beginning.
+        self._served = Served(shard, config.queues, block=min(self._sweep, config.lease_us / SECOND_US / 3))
         self._ended = Endings()
-        self._running: dict[bytes, Claim] = {}
-        self._sent: tuple[Exchange, list[tuple[Settlement, Outcome]]] | None = None
         #: There may be work to take: a bell rang, or the last exchange left some behind.
         self._hungry = True
         self._sweep_at = 0.0
         self._stop_by: float | None = None
         self._quiet = False
-        # In a thread of its own: heartbeats must not wait for an exchange, nor for user code.
-        # Nor may they sleep off an outage for longer than the lease of what is claimed right after it.
-        longest_wait = config.lease_us / SECOND_US / 3
-        self._heartbeats = Service(self._leases, name=f"Heartbeats of {self._name}", longest_wait=longest_wait)
-        threading.Thread(target=self._heartbeats.run, name="delayq-heartbeats", daemon=True).start()
 
     def step(self) -> float | None:
         """Exchange if there is reason to; return the seconds until there may be one, or None when ended."""
@@ -87,27 +82,27 @@ class Worker:
             return None
         if self._drain and self._stop_by is None:
             self._hungry = self._stand_in.promote() or self._hungry
-        self._served.refresh()
+        if not self._exchanger.under_way:
+            self._served.refresh()
         self._release_unbegun()
-        if self._hungry and self._sent is None and not self._takes:
+        if not self._bell_serves and self._exchanger.disarm():
+            self._served.deafen()
+        if self._hungry and not self._exchanger.under_way and not self._takes:
             self._hungry = False
             self._served.pass_on()
-        if self._stop_by is not None:
-            self._give_back(self._stop_by)
-        if self._sent is None:
+        self._give_back()
+        if not self._exchanger.under_way:
             wait = self._wait()
             if wait is not None:
                 return None if self._has_ended() else wait
-            self._sent = self._prepare()
-        exchange, settled = self._sent
+            self._prepare()
         try:
-            answer = self._claims.exchange(exchange)
-        except StaleExchange:
-            # What jobs ended by is handed in again, by another exchange.
-            self._ended.put_back((settlement.claim, outcome) for settlement, outcome in settled)
-            self._sent = None
-            raise
-        self._sent = None
+            answer, settled = self._exchanger.exchange(self._ended)
+        except StoreError:
+            if self._stop_by is None or self._held or self._ended or self._exchanger.owing:
+                raise
+            logger.warning("%s ended without knowing whether its bell had brought a job; its lease lapses", self._name)
+            return None
         self._take(answer)
         self._conclude(answer, settled)
         if answer.overdue and not self._drain:
@@ -115,22 +110,23 @@ class Worker:
         return 0.0
 
     def listen(self) -> int:
-        """Listen to the bells while a slot is free and no work is known of."""
-        return self._served.listen(wanted=not self._hungry and self._may_take())
+        """Listen to the bells while a slot is free and no work is known of; an exchange is armed behind them."""
+        return self._served.listen(wanted=not self._hungry and self._may_take(), behind=self._arm)
 
     def heard(self) -> None:
-        """Take a bell down, or ring it again for somebody who has a slot free."""
-        self._hungry = self._served.hear(wanted=self._may_take()) or self._hungry
+        """Take a bell down; the next step reads what the exchange behind it brought."""
+        self._served.hear()
+        self._exchanger.fired()
 
     @property
     def code(self) -> bytes:
         """How Redis knows this worker."""
-        return self._claims.worker
+        return self._exchanger.code
 
     def says(self) -> dict[str, Any]:
         """Return what the dashboard shows of this worker besides its process; called by another thread."""
-        claims = list(self._running.values())
-        return {"slots": self._pool.size, **told_of(claims, queues=self._config.queues), "quiet": self._quiet}
+        held = told_of(list(self._held), queues=self._config.queues)
+        return {"slots": self._pool.size, **held, "quiet": self._quiet}
 
     def quiet(self, asked: bool) -> None:
         """Take no more jobs, or take them again; called by another thread."""
@@ -143,85 +139,92 @@ class Worker:
     def _takes(self) -> bool:
         return self._stop_by is None and not self._quiet
 
+    @property
+    def _drained(self) -> bool:
+        return self._drain and not self._hungry and not self._pool.held
+
+    @property
+    def _bell_serves(self) -> bool:
+        in_time = self._served.listening and monotonic() <= self._sweep_at + _LATE
+        return in_time and self._takes and not self._drained
+
     def _may_take(self) -> bool:
         return self._takes and self._pool.held < self._pool.size
 
     def stop(self) -> None:
-        """Claim no more and end when what runs has ended or GRACE is over; called again: give back at once."""
-        first = self._stop_by is None
-        self._stop_by = monotonic() + (self._config.grace_us / SECOND_US if first else 0.0)
+        """Claim no more; end when what runs has ended or GRACE is over; where nothing runs, or called again: now."""
+        patient = self._stop_by is None and (bool(self._held) or self._exchanger.owing)
+        self._stop_by = monotonic() + (self._config.grace_us / SECOND_US if patient else 0.0)
 
     def close(self) -> None:
         """Let go of connections and threads."""
-        self._heartbeats.stop()
+        self._held.close()
         self._served.close()
         self._stand_in.close()
 
     def _wait(self) -> float | None:
         """Return the seconds until there may be reason for an exchange, or None where one is due now."""
-        now, held = monotonic(), self._pool.held
+        now, promised = monotonic(), self._exchanger.promised
+        held = self._pool.held + promised
         if self._ended and (self._stop_by is not None or self._ended.wait <= 0):
             return None
         if self._stop_by is not None:
-            # Nothing is claimed any more; a running job's end wakes us.
-            return max(0.0, self._stop_by - now)
+            return max(0.0, self._stop_by - now)  # Nothing is claimed any more; a running job's end wakes us.
         # Ask when a slot would wait, else when there is room for a batch worth a round trip.
         room = not self._quiet and (held < self._pool.size or held <= self._pace.low)
-        ask_at = min(self._sweep_at, self._stand_in.ask_at)
-        if room and (self._hungry or self._served.missed or now >= ask_at):
+        # While an exchange is armed, the end of its pop is the sweep.
+        ask_at = min(self._sweep_at + _LATE * promised, self._stand_in.ask_at)
+        if (room and (self._hungry or self._served.missed)) or ((room or promised) and now >= ask_at):
             return None
-        waits = [ask_at - now if room else self._sweep, *([self._ended.wait] if self._ended else [])]
+        waits = [ask_at - now if room or promised else self._sweep, *([self._ended.wait] if self._ended else [])]
         if self._pool.unbegun:
             waits.append(_UNBEGUN - self._pool.waited())
         return max(0.0, min(waits))
 
-    def _prepare(self) -> tuple[Exchange, list[tuple[Settlement, Outcome]]]:
+    def _prepare(self) -> None:
         ended = self._ended.take()
         for _, outcome in ended:
             if outcome.ending is not Ending.UNSTARTED:
                 self._pace.ran(outcome.run_us)
-        settled = [(settle(claim, outcome, worker=self._name), outcome) for claim, outcome in ended]
-        self._leases.settling(settlement.claim.lease for settlement, _ in settled)
-        exchange = self._claims.prepare(
-            queues=self._served.queues,
-            want=self._pace.want(self._pool.held) if self._takes else 0,
-            settlements=[settlement for settlement, _ in settled],
-            strict=self._served.strict,
-            description="" if self._described else self._name,
-        )
-        return exchange, settled
+        want = self._pace.want(self._pool.held + self._exchanger.promised) if self._takes else 0
+        self._exchanger.prepare(ended=ended, want=want, queues=self._served.queues, strict=self._served.strict)
+        self._held.leases.settling(self._exchanger.settling)
+
+    def _arm(self) -> Call:
+        self._sweep_at = monotonic() + self._sweep
+        return self._exchanger.arm(queues=self._served.queues, strict=self._served.strict)
 
     def _take(self, answer: Answer) -> None:
-        # Told with the first exchange; a server that forgot this worker is told again.
-        self._described = not answer.first or not self._described
-        self._hungry, self._served.missed = answer.more, False
-        self._sweep_at = monotonic() + self._sweep
+        if answer.asked:
+            self._hungry, self._served.missed = False, False
+            self._sweep_at = monotonic() + self._sweep
+        news = self._served.counted(answer.queue_count, flushed=answer.first)
+        self._hungry = news or answer.more or self._hungry
         self._stand_in.asked()
-        if self._served.counted(answer.queue_count, flushed=answer.first):
-            self._hungry = True
-        self._leases.add(answer.claims)
-        for claim in answer.claims:
-            self._running[claim.lease] = claim
-        for claim in answer.claims:
-            if self._stop_by is None:
-                self._pool.submit(claim, self)
-            else:
+        self._held.add(answer.claims)
+        # Of shards that share a pool another may have filled it since this was armed.
+        if self._takes and not (answer.armed and not self._pace.want(self._pool.held)):
+            was_idle = not self._pool.held
+            self._pool.submit(answer.claims, self)
+            if was_idle and answer.claims:
+                # A thread of the pool waits for the interpreter, which this one would keep for another 80 µs.
+                sleep(0)
+        else:
+            for claim in answer.claims:
                 self.finished(claim, UNSTARTED)
 
     def may_begin(self, claim: Claim) -> bool:
         """Whether the claim's lease is surely still held; asked by threads of the pool."""
-        return self._leases.trusts(claim.lease)
+        return self._held.leases.trusts(claim.lease)
 
     def finished(self, claim: Claim, outcome: Outcome) -> None:
         """Take an outcome down; called by threads of the pool."""
         if self._ended.add(claim, outcome) or (self._hungry and self._pool.held <= self._pace.low):
             self.wake()
 
-    def _conclude(self, answer: Answer, settled: Sequence[tuple[Settlement, Outcome]]) -> None:
-        self._leases.drop(settlement.claim.lease for settlement, _ in settled)
-        for settlement, outcome in settled:
-            self._running.pop(settlement.claim.lease, None)
-            tell(settlement, outcome, lost=settlement.claim.lease in answer.lost, tally=self.tally)
+    def _conclude(self, answer: Answer, settled: Settled) -> None:
+        self._held.settled(settlement.claim.lease for settlement, _ in settled)
+        tell_all(iter(settled), lost=answer.lost, tally=self.tally)
 
     def _release_unbegun(self) -> None:
         if self._pool.unbegun and (self._stop_by is not None or self._pool.waited() >= _UNBEGUN):
@@ -229,22 +232,19 @@ class Worker:
             self._pace.stalled()
             self._pool.withdraw()
 
-    def _give_back(self, stop_by: float) -> None:
+    def _give_back(self) -> None:
         """Once GRACE is over, settle what still runs as interrupted; its code ends with the process."""
-        if monotonic() < stop_by:
+        if self._stop_by is None or monotonic() < self._stop_by:
             return
-        ended = self._ended.leases()
-        if self._sent is not None:
-            ended |= {settlement.claim.lease for settlement, _ in self._sent[1]}
-        self._pool.close()
-        error = "The worker was stopped before the task ended."
-        for lease, claim in list(self._running.items()):
-            if lease not in ended:
-                self._ended.add(claim, Outcome(ending=Ending.INTERRUPTED, error=error))
-                del self._running[lease]
+        ended = self._ended.leases().union(self._exchanger.settling)
+        if left := [claim for claim in self._held if claim.lease not in ended]:
+            self._pool.close()  # Else jobs of another shard may still run there.
+        for claim in left:
+            self._ended.add(claim, Outcome(ending=Ending.INTERRUPTED, error=STOPPED))
+            self._held.give_up(claim)
 
     def _has_ended(self) -> bool:
-        idle = not self._ended and self._sent is None
+        idle = not self._ended and not self._exchanger.under_way
         if self._stop_by is not None:
-            return idle and (not self._running or monotonic() >= self._stop_by)
-        return self._drain and idle and not self._hungry and not self._pool.held
+            return idle and (not self._held or monotonic() >= self._stop_by)
+        return idle and self._drained

@@ -1,10 +1,10 @@
-"""Fixtures of the example's tests: a Redis of their own, players, and sales in any state.
+"""Fixtures of the example's tests: a queue of their own, players, and sales in any state.
 
 They are a suite of their own, because they are about a site of its own:
 `pytest example_project --ds=marketplace.settings`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -12,25 +12,16 @@ import pytest
 from django.conf import settings as django_settings
 from django.contrib.auth import get_user_model
 
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.testing import DelayQ
 
 if getattr(django_settings, "ROOT_URLCONF", None) != "marketplace.urls":
     # Run with other settings, as the package's own suite is, there is no market to test.
     collect_ignore = ["tests"]
 
 
-@pytest.fixture(scope="session")
-def redis_server() -> Iterator[PrivateRedis]:
-    with PrivateRedis() as server:
-        yield server
-
-
 @pytest.fixture(autouse=True)
-def market_settings(redis_server: PrivateRedis, settings: Any) -> Any:
-    """An empty Redis, and ten minutes between a reminder and its opening, whatever the environment says."""
-    with redis_server.client() as client:
-        client.flushall()
-    settings.DELAYQ = {**settings.DELAYQ, "REDIS": redis_server.url}
+def market_settings(delayq: DelayQ, settings: Any) -> Any:
+    """A queue of the test's own, and ten minutes between a reminder and its opening, whatever the environment says."""
     settings.MARKET_REMINDER_LEAD = 600.0
     # The real one is slow on purpose.
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

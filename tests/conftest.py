@@ -17,6 +17,7 @@ import pytest
 from redis import Redis
 
 from django_delayq import registry
+from django_delayq.job_id import begin_anew
 from django_delayq.private_redis import PrivateRedis, ServerNotFound, find_server, program_in_wheel
 from tests.processes import Processes
 
@@ -90,6 +91,19 @@ def start_redis(server_program: Path) -> Iterator[Callable[..., PrivateRedis]]:
     yield start
     for server in started:
         server.stop()
+
+
+@pytest.fixture(autouse=True)
+def ids_of_now() -> Iterator[None]:
+    """Leave no ids of another time: those of a process never go back, and tests may have set the clock forward."""
+    yield
+    begin_anew()
+
+
+@pytest.fixture(autouse=True)
+def no_late_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests may define tasks where no worker would find them: the check that tells of those is not about them."""
+    monkeypatch.setattr(registry, "_late", set())
 
 
 @pytest.fixture

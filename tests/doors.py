@@ -10,31 +10,18 @@ from django_delayq.draft import Draft
 from django_delayq.job import Claim, Job
 from django_delayq.job_id import next_id
 from django_delayq.outcome import Decision, Settle
-from django_delayq.store.claims import Answer, Exchange, Settlement
+from django_delayq.result import done
+from django_delayq.store.exchange import Answer, Exchange, Settlement
 from django_delayq.store.intake import Receipt
 from django_delayq.store.keys import CATALOGUE
 from django_delayq.store.promotion import Promoted, Reclaim
 from django_delayq.store.store import Store
+from django_delayq.testing.turned_clock import TurnedClock
 
 MS, SECOND, HOUR, DAY = 1_000, 1_000_000, 3_600_000_000, 86_400_000_000
 #: An uneven moment of 2027: rounding anywhere would show.
 START = 1_800_000_000_123_457
 LARGE_TEXT = "x" * 40_000
-
-
-class FakeClock:
-    """The time that scripts are told, turned by hand."""
-
-    def __init__(self, now_us: int = START) -> None:
-        self.now_us = now_us
-
-    def argument(self) -> int:
-        """Return the scripts' first argument."""
-        return self.now_us
-
-    def turn(self, us: int) -> None:
-        """Let so many µs pass."""
-        self.now_us += us
 
 
 class Doors:
@@ -43,7 +30,7 @@ class Doors:
     def __init__(self, url: str, *, clock: Any = None, shard: int = 0, **delayq: Any) -> None:
         config, problems = read_config({"REDIS": url, **delayq})
         assert config, problems
-        self.clock = clock or FakeClock()
+        self.clock = clock or TurnedClock(START)
         self.config = config
         self.store = Store(config, clock=self.clock)
         self.shard = self.store.shards[shard]
@@ -69,8 +56,9 @@ class Doors:
         key: str | None = None,
         reject: bool = False,
         raw_id: bytes | None = None,
+        ttl: int | None = None,
     ) -> Draft:
-        """Make a job that is not sent yet; `delay` in µs from now, `due` in µs since the epoch."""
+        """Make a job that is not sent yet; `delay` in µs from now, `due` in µs since the epoch, `ttl` of its result."""
         job = Job(
             raw_id=raw_id or next_id(),
             shard=self.shard.index,
@@ -79,12 +67,10 @@ class Doors:
             priority=priority,
             args=list(args),
             key=key,
+            result_ttl_us=ttl,
         )
         draft = Draft.of(job, max_payload=1_000_000, reject=reject, on_commit=False, database=None)
-        if delay is not None:
-            # As a moment: of a delay the send takes off the real time since the call, which no clock of ours turns.
-            due = self.clock.now_us + delay
-        return draft.timed(delay_us=None, due_us=due, called_at=0.0)
+        return draft.timed(delay_us=delay, due_us=due, called_at=self.clock.steady())
 
     def enqueue(self, *drafts: Draft) -> Receipt:
         """Send a batch."""
@@ -211,13 +197,22 @@ class OneWorker:
 
 
 def settlement(
-    claim: Claim, how: Settle, *, delay: int = 0, suspect: bool = False, error: str = "as asked"
+    claim: Claim,
+    how: Settle,
+    *,
+    delay: int = 0,
+    suspect: bool = False,
+    error: str = "as asked",
+    value: str = "",
+    ttl_ms: int = 60_000,
 ) -> Settlement:
-    """Make what a worker hands in; retries and dead letters count the attempt."""
+    """Make what a worker hands in; retries and dead letters count the attempt; `value` is JSON of a kept result."""
     attempts = claim.attempts
     if how in (Settle.RETRY, Settle.DEAD_LETTER):
         attempts = one_more(attempts, suspect=suspect, error=error)
-    return Settlement(claim=claim, decision=Decision(settle=how, delay_us=delay, suspect=suspect), attempts=attempts)
+    decision = Decision(settle=how, delay_us=delay, suspect=suspect)
+    ending = done(worker="w", started_us=1, ended_us=2, value=value) if value else b""
+    return Settlement(claim=claim, decision=decision, attempts=attempts, ending=ending, ttl_ms=ttl_ms)
 
 
 def one_more(attempts: Attempts, *, suspect: bool = False, error: str = "as asked") -> Attempts:

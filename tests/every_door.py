@@ -36,6 +36,7 @@ def go_through_every_door(doors: Doors) -> None:
         letter = doors.inspection.dead_letter(doors.add_dead(key=end, queue=end))
         assert letter is not None
         assert getattr(doors.operations, end)(letter.raw_id, died_us=letter.died_us)
+    _keep_results(doors)
     for state in (State.SCHEDULED, State.READY, State.CLAIMED, State.DEAD):
         doors.inspection.page(state, queues=["other"])
     assert doors.inspection.counts().dead
@@ -48,6 +49,18 @@ def go_through_every_door(doors: Doors) -> None:
     doors.add(queue="new")
     doors.worker().take(1, "new", description="host/2")
     doors.add(queue="newer")
+
+
+def _keep_results(doors: Doors) -> None:
+    """Leave one kept result of a job that is done."""
+    cancelled, kept = doors.add(queue="kept", ttl=HOUR), doors.add(queue="kept", ttl=HOUR)
+    assert doors.operations.cancel(cancelled)
+    assert doors.inspection.find(cancelled).state is State.CANCELLED
+    worker = doors.worker()
+    [claim] = worker.take(1, "kept").claims
+    assert not worker.settle(claim, Settle.ACKNOWLEDGE, value="3").lost
+    assert doors.inspection.find(kept).state is State.DONE
+    assert doors.store.results(doors.shard.index).wait(kept, 1.0)
 
 
 def _look_and_tell(doors: Doors) -> None:

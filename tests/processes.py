@@ -36,6 +36,15 @@ def until(look: Callable[[], T], *, what: str, patience: float = PATIENCE, told:
     return seen
 
 
+def python_path(*folders: Path) -> str:
+    """Return the PYTHONPATH of a process: the folders, then what this run was given, then where the tests are.
+
+    A copy of the package that this run is about so comes before the one beside the tests.
+    """
+    given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    return os.pathsep.join([*map(str, folders), *given, str(ROOT)])
+
+
 class Command:
     """One management command in a process group of its own."""
 
@@ -66,6 +75,11 @@ class Command:
     def running(self) -> bool:
         """Whether it has not ended."""
         return self.process.poll() is None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it is frozen, by SIGSTOP."""
+        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process alone."""
@@ -126,7 +140,7 @@ class Processes:
     def configure(self, **delayq: Any) -> None:
         """Change DELAYQ in this process and in those started from now on."""
         self._settings.DELAYQ = {**self._settings.DELAYQ, **delayq}
-        text = f"from tests.settings import *\nDELAYQ = {self._settings.DELAYQ!r}\n"
+        text = f"from tests.settings import *\nDELAYQ = {self._settings.DELAYQ!r}\nTASKS = {self._settings.TASKS!r}\n"
         (self.folder / "process_settings.py").write_text(text)
 
     @property
@@ -143,12 +157,10 @@ class Processes:
     def start(self, name: str, *options: Any, stdin: int | None = None, **environ: str) -> Command:
         """Start a management command; returns at once."""
         arguments = [name, *map(str, options)]
-        # A copy of the package that this run is about comes before the one beside the tests.
-        given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
         known = {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "process_settings",
-            "PYTHONPATH": os.pathsep.join([str(self.folder), *given, str(ROOT)]),
+            "PYTHONPATH": python_path(self.folder),
             "PYTHONUNBUFFERED": "1",
             "DELAYQ_TEST_LEDGER": str(self._ledger),
         }
@@ -175,9 +187,10 @@ class Processes:
     def dispatcher(self, *options: Any, stdin: int | None = None) -> Command:
         """Start a dispatcher and return it once it listens to the alarm."""
         with self.client() as client:
-            before = listeners(client)
+            # Not their number: one of before may end meanwhile.
+            before = listening(client)
             dispatcher = self.start("run_dispatcher", *options, stdin=stdin)
-            self.until(lambda: listeners(client) > before, what="the dispatcher to listen")
+            self.until(lambda: listening(client) - before, what="the dispatcher to listen")
         return dispatcher
 
     def forget(self, command: Command) -> None:
@@ -240,4 +253,9 @@ class Processes:
 
 def listeners(client: Redis) -> int:
     """Return how many connections are blocked on a bell or alarm."""
-    return int(client.info("clients")["blocked_clients"])
+    return len(listening(client))
+
+
+def listening(client: Redis) -> set[str]:
+    """Return the numbers of these connections."""
+    return {each["id"] for each in client.client_list() if "b" in each["flags"]}

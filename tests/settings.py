@@ -6,6 +6,8 @@ Without it nothing listens here: a test that forgot its fixture fails instead of
 
 import os
 
+import django
+
 SECRET_KEY = "only-for-tests"
 USE_TZ = True
 INSTALLED_APPS = [
@@ -13,6 +15,8 @@ INSTALLED_APPS = [
     "django.contrib.auth",
     "django_delayq",
     "tests.app",
+    # What Django 6 has on board.
+    *(["django_tasks"] if django.VERSION < (6,) else []),
 ]
 # The second one is there for commits that wait for several connections.
 DATABASES = {
@@ -23,3 +27,5 @@ DATABASES = {
     for alias in ("default", "other")
 }
 DELAYQ = {"REDIS": os.environ.get("DELAYQ_TEST_REDIS", "unix:///nonexistent/redis.sock")}
+#: Aliases of the two that tests need; tests of the backend and their processes change it.
+TASKS = {alias: {"BACKEND": "django_delayq.backend.DelayQBackend", "QUEUES": []} for alias in ("default", "second")}

@@ -90,7 +90,7 @@ def _queues(visit: Visit) -> Iterator[Alert]:
                 waiting,
             )
             yield Alert(text=text % facts, url=visit.url("queues"), link=_("Queues"))
-    oldest = min((q.oldest_overdue_us for q in now.queues.values() if q.oldest_overdue_us is not None), default=None)
+    oldest = now.oldest_overdue_us
     if oldest is not None and now.now_us - oldest > _OVERDUE_US:
         text = _("The oldest overdue task should have been moved %s ago.") % duration_text(now.now_us - oldest)
         yield Alert(text=text, url=visit.url("pending", within="overdue"), link=_("Overdue tasks"), severe=True)

@@ -75,8 +75,7 @@ class Carrying:
         self._one(*token, passed=self.progress.passed + 1)
 
     def _row(self, row: Row) -> None:
-        moment_us = row.score if row.due_us is None else row.due_us
-        self._one(row.raw_id, row.shard, moment_us, cursor=row.cursor)
+        self._one(row.raw_id, row.shard, row.moment_us, cursor=row.cursor)
 
     def _pass(self, where: dict[str, Any]) -> None:
         self.progress = replace(self.progress, **where)

@@ -74,7 +74,7 @@ class Chart:
         return any(column.url for column in self.columns)
 
 
-def bars(
+def draw(
     name: str,
     title: str,
     summary: str,
@@ -86,8 +86,32 @@ def bars(
     text: Callable[[int | None], str],
     urls: Sequence[str] = (),
     switch: Sequence[tuple[str, str, bool]] = (),
+    lined: bool = False,
 ) -> Chart:
-    """Return stacked bars, one column per label; `heads` are the table's, `text` writes a value."""
+    """Return stacked bars, one column per label, or a line per series; `heads` is the table's, `text` writes values."""
+    columns, shapes, top = (_lines if lined else _bars)(series, labels, text, urls)
+    return Chart(
+        name=name,
+        title=title,
+        summary=summary,
+        series=series,
+        heads=heads,
+        columns=columns,
+        shapes=shapes,
+        lined=lined,
+        axis=axis,
+        top=text(top) if top else "",
+        rows=[
+            (label, urls[at] if urls else "", [text(each.values[at]) for each in series])
+            for at, label in enumerate(labels)
+        ],
+        switch=switch,
+    )
+
+
+def _bars(
+    series: Sequence[Series], labels: Sequence[str], text: Callable[[int | None], str], urls: Sequence[str]
+) -> tuple[list[Column], list[Shape], int]:
     totals = [sum(value or 0 for value in values) for values in zip(*(s.values for s in series), strict=True)]
     top = max(totals, default=0)
     edges = _edges(len(labels))
@@ -106,33 +130,13 @@ def bars(
         told = ", ".join(f"{text(value)} {each.title}" for each, value in values if value) or text(0)
         url = urls[at] if urls and totals[at] else ""
         columns.append(Column(x=left, width=right - left, label=f"{label}: {told}", url=url))
-    return Chart(
-        name=name,
-        title=title,
-        summary=summary,
-        series=series,
-        heads=heads,
-        columns=columns,
-        shapes=[Shape(kind=kind, path="".join(path)) for kind, path in paths.items() if path],
-        axis=axis,
-        top=text(top) if top else "",
-        rows=_rows(labels, series, text, urls),
-        switch=switch,
-    )
+    return columns, [Shape(kind=kind, path="".join(path)) for kind, path in paths.items() if path], top
 
 
-def lines(
-    name: str,
-    title: str,
-    summary: str,
-    series: Sequence[Series],
-    *,
-    heads: Sequence[str],
-    labels: Sequence[str],
-    axis: Sequence[str],
-    text: Callable[[int | None], str],
-) -> Chart:
-    """Return one line per series over the labels, broken where there is no value."""
+def _lines(
+    series: Sequence[Series], labels: Sequence[str], text: Callable[[int | None], str], urls: Sequence[str]
+) -> tuple[list[Column], list[Shape], int]:
+    """Draw lines over the labels, broken where there is no value."""
     top = max((value for each in series for value in each.values if value is not None), default=0)
     edges = _edges(len(labels))
     columns = [
@@ -140,22 +144,11 @@ def lines(
             x=left,
             width=right - left,
             label=f"{label}: " + ", ".join(f"{each.title} {text(each.values[at])}" for each in series),
+            url=urls[at] if urls else "",
         )
         for at, (label, (left, right)) in enumerate(zip(labels, edges, strict=True))
     ]
-    return Chart(
-        name=name,
-        title=title,
-        summary=summary,
-        series=series,
-        heads=heads,
-        columns=columns,
-        shapes=[Shape(kind=each.kind, path=_line(each, edges, top or 1)) for each in series],
-        lined=True,
-        axis=axis,
-        top=text(top) if top else "",
-        rows=_rows(labels, series, text),
-    )
+    return columns, [Shape(kind=each.kind, path=_line(each, edges, top or 1)) for each in series], top
 
 
 def _edges(count: int) -> list[tuple[int, int]]:
@@ -173,11 +166,3 @@ def _line(series: Series, edges: Sequence[tuple[int, int]], top: int) -> str:
             path.append(f"{'L' if drawing else 'M'}{left} {y}H{right}")
         drawing = value is not None
     return "".join(path)
-
-
-def _rows(
-    labels: Sequence[str], series: Sequence[Series], text: Callable[[int | None], str], urls: Sequence[str] = ()
-) -> list[tuple[str, str, Sequence[str]]]:
-    return [
-        (label, urls[at] if urls else "", [text(each.values[at]) for each in series]) for at, label in enumerate(labels)
-    ]

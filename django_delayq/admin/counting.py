@@ -9,7 +9,6 @@ from django_delayq.admin.filters import SIZES
 from django_delayq.admin.orders import Order, Token
 from django_delayq.admin.rows import Line
 from django_delayq.admin.visit import Visit
-from django_delayq.job import State
 from django_delayq.store.rows import Row
 
 #: Rows told of; seconds for counting those that match.
@@ -32,7 +31,7 @@ def _looked_up(visit: Visit, token: Token) -> Line | None:
     if token.shard >= visit.store.config.shards:
         return None
     found = visit.store.inspection(token.shard).find(token.raw_id)
-    return None if found.state is State.GONE else Line.of(found, visit.config.redact)
+    return None if found.ended else Line.of(found, visit.config.redact)
 
 
 def _looked_through(visit: Visit, order: Order) -> tuple[Order, list[Row]]:

@@ -9,10 +9,11 @@ from django.utils.translation import gettext as _
 
 from django_delayq.admin import journal
 from django_delayq.admin.filters import Filter, name_of, read_cursor
+from django_delayq.admin.payloads import Payload
 from django_delayq.admin.places import DEAD, PENDING, PLACES, READY
 from django_delayq.admin.sheet import Sheet
 from django_delayq.admin.visit import Visit
-from django_delayq.job import State
+from django_delayq.job import DEFAULT_QUEUE
 from django_delayq.job_id import created_us, from_text
 from django_delayq.store.inspection import Found
 
@@ -23,14 +24,16 @@ def show(visit: Visit, text_id: str) -> HttpResponse:
     if reveal and not visit.may_reveal:
         raise PermissionDenied
     found = _find(visit, *place) if place else None
-    if found is None or found.state is State.GONE:
+    if found is None or found.ended:
         return visit.render(
             "gone.html",
             tab="",
-            title=_("No such task"),
-            status=404,
+            title=_("Ended task") if found and found.result else _("No such task"),
+            status=200 if found and found.result else 404,
             id=text_id if place else "",
             created_us=created_us(place[0]) if place else None,
+            kept=found.result if found else None,
+            payload=Payload.of(found.job, visit.config.redact) if found and found.job else None,
             entries=journal.entries(text_id) if place else [],
         )
     if reveal:
@@ -60,7 +63,7 @@ def _find(visit: Visit, raw_id: bytes, shard: int) -> Found | None:
     except ValueError:
         queue, cursor = "", None
     member = cursor[1] if cursor and cursor[1].startswith(raw_id) else b""
-    return visit.store.inspection(shard).find(raw_id, queue=queue or "default", member=member[:14], closely=True)
+    return visit.store.inspection(shard).find(raw_id, queue=queue or DEFAULT_QUEUE, member=member[:14], closely=True)
 
 
 def _way_back(visit: Visit, sheet: Sheet) -> dict[str, Any]:

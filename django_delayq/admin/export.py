@@ -70,7 +70,7 @@ def _told(visit: Visit, row: Row, *, reveal: bool) -> dict[str, Any]:
         "kwargs": payload and payload.kwargs,
         "unreadable": row.fault or None,
         "created": moment(created_us(row.raw_id)).isoformat(),
-        "died" if row.due_us is None else "due": moment(row.score if row.due_us is None else row.due_us).isoformat(),
+        "died" if row.due_us is None else "due": moment(row.moment_us).isoformat(),
         "attempts": row.attempts.ended,
         "history": row.attempts.history,
     }

@@ -27,6 +27,7 @@ _WORDS: dict[str, Any] = {
     Ending.NEWER: _("stored by a newer version"),
     Ending.UNREADABLE: _("could not be read"),
     Ending.BAD_SIGNATURE: _("signature wrong"),
+    Ending.UNSTORABLE: _("its result cannot be stored"),
 }
 
 
@@ -46,7 +47,7 @@ class Failure(NamedTuple):
     def read(cls, ending: str = "", error: str = "", **_rest: object) -> Self:
         """Read one attempt of a history."""
         lines = error.rstrip().split("\n")
-        if ending == "failed":
+        if ending in ("failed", Ending.UNSTORABLE):
             frames = [number for number, line in enumerate(lines) if line.startswith(_FRAME)]
             after = lines[frames[-1] + 1 :] if frames else lines[-1:]
             # A message may go on for lines; the class stands at the beginning of the first.

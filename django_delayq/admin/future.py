@@ -9,7 +9,7 @@ from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_delayq.admin.charts import Chart, Series, bars
+from django_delayq.admin.charts import Chart, Series, draw
 from django_delayq.admin.visit import Visit
 from django_delayq.clock import SECOND_US, moment_us
 from django_delayq.config import DAY_US, HOUR_US
@@ -71,7 +71,7 @@ def chart(visit: Visit) -> Chart:
     due = sum(counts)
     numbers = {"due": grouped(due), "later": grouped(max(0, snapshot.scheduled - snapshot.overdue - due))}
     texts = [_text(visit, edge, span) for edge in edges]
-    return bars(
+    return draw(
         "coming",
         _("Coming due"),
         str(span.sentence % numbers),

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from django_delayq.admin.payloads import visible
 from django_delayq.clock import moment
 from django_delayq.job_id import created_us, from_text
-from django_delayq.signals import announce, keep_to_one_line
+from django_delayq.signals import keep_to_one_line, send
 
 logger = logging.getLogger("django_delayq.audit")
 # A logger's filters do not hold for the ones below it.
@@ -43,7 +43,7 @@ def note(
     """
     sentence = visible(sentence)
     logger.info("%s by %s: %s%s", action, _who(request), sentence, f" ({', '.join(job_ids)})" if job_ids else "")
-    announce(admin_action, None, request=request, action=action, job_ids=list(job_ids), count=count, note=sentence)
+    send(admin_action, None, request=request, action=action, job_ids=list(job_ids), count=count, note=sentence)
     if request.user.pk is None:
         # Let in by a site's own rule, without an account.
         return None

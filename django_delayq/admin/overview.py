@@ -68,7 +68,6 @@ def show(visit: Visit) -> Page:
 def _tiles(visit: Visit, now: Snapshot) -> list[Tile]:
     hour, queues = now.figures(ALL), now.queues.values()
     next_us = min((queue.next_due_us for queue in queues if queue.next_due_us is not None), default=None)
-    overdue_us = min((queue.oldest_overdue_us for queue in queues if queue.oldest_overdue_us is not None), default=None)
     ready_us = min((queue.oldest_ready_us for queue in queues if queue.oldest_ready_us is not None), default=None)
     run_us = min((each.oldest_us for each in visit.alive if each.oldest_us is not None), default=None)
     slots = sum({each.name or each.code: each.slots for each in visit.alive}.values())
@@ -88,7 +87,7 @@ def _tiles(visit: Visit, now: Snapshot) -> list[Tile]:
         Tile(
             title=_("Overdue"),
             number=grouped(now.overdue),
-            detail=_("oldest %s") % since(overdue_us),
+            detail=_("oldest %s") % since(now.oldest_overdue_us),
             url=visit.url("pending", within="overdue"),
             bad=bool(now.overdue),
         ),

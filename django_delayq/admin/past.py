@@ -7,7 +7,7 @@ from typing import TypedDict
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_delayq.admin.charts import Chart, Series, bars, lines
+from django_delayq.admin.charts import Chart, Series, draw
 from django_delayq.tally import EDGES_US, MINUTE_US, Figures, History
 from django_delayq.templatetags.delayq import duration_text, grouped, zoned
 
@@ -20,7 +20,7 @@ def finished(history: History, now_us: int, tz: tzinfo) -> Chart:
     """Draw what ended in each minute, by how it ended."""
     minutes, hour = history.series(now_us), history.last(now_us)
     facts = {"done": grouped(hour.done), "retried": grouped(hour.retried), "dead": grouped(hour.dead)}
-    return bars(
+    return draw(
         "finished",
         _("Finished per minute"),
         _("Last hour: %(done)s done, %(retried)s failed and tried again, %(dead)s dead.") % facts,
@@ -39,7 +39,7 @@ def over_time(name: str, title: str, history: History, now_us: int, tz: tzinfo) 
     """Draw the median and the 95th percentile of `lag` or `run` by the minute."""
     times, hour = _times(name), history.last(now_us)
     minutes = history.series(now_us)
-    return lines(
+    return draw(
         f"{name}-time",
         title,
         _summary(hour, times),
@@ -49,6 +49,7 @@ def over_time(name: str, title: str, history: History, now_us: int, tz: tzinfo) 
         ],
         heads=[_("Minute"), "p50", "p95"],
         text=duration_text,
+        lined=True,
         **_hour(now_us, tz),
     )
 
@@ -62,13 +63,13 @@ def histogram(name: str, title: str, hour: Figures) -> Chart:
     runs = sum(counts)
     most = max(range(len(shown)), key=lambda at: counts[shown[at]])
     said = ngettext("Last hour: %(count)s run, %(most)s.", "Last hour: %(count)s runs, most often %(most)s.", runs)
-    return bars(
+    return draw(
         f"{name}-spread",
         title,
         said % {"count": grouped(runs), "most": labels[most]} if runs else _("Nothing ran within the last hour."),
         [Series(kind=name, title=_("runs"), values=[counts[at] for at in shown])],
         heads=[_("Time"), _("Runs")],
-        labels=[f"{texts[at]}–{texts[at + 1]}" if at < len(EDGES_US) else _("over %s") % texts[at] for at in shown],
+        labels=labels,
         # Two may not stand side by side where there is little room.
         axis=[texts[at] if not (at - shown[0]) % 2 else "" for at in shown],
         text=grouped,

@@ -7,8 +7,7 @@ and everything where the task is not registered here or its arguments no longer 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
-from inspect import Parameter, signature
+from inspect import Parameter
 from re import Pattern
 from typing import Any
 
@@ -23,7 +22,6 @@ DOTS = "•••"
 LINE, FULL = 200, 8 * 1024
 #: No parameter has this name. Redacting by it alone finds out whether the arguments still fit.
 _NOBODY = " "
-_signature = cache(signature)
 
 
 class _Dots(str):
@@ -152,7 +150,7 @@ def _redacted(job: Job, hide: Pattern[str]) -> tuple[list[Any], dict[str, Any]]:
     task = registry.find(job.task)
     if task is None:
         return [_DOTS] * len(job.args), dict.fromkeys(job.kwargs, _DOTS)
-    fits = _signature(task.func)
+    fits = task.signature
     names = [_NOBODY, *filter(hide.search, (*fits.parameters, *job.kwargs))]
     sensitive = task.sensitive if isinstance(task.sensitive, bool) else tuple(task.sensitive)
     if sensitive is not True:
@@ -184,7 +182,7 @@ def _positions(task_name: str, count: int) -> list[str]:
     """Return what the first positional parameters are called, as far as this process knows."""
     task = registry.find(task_name)
     kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = _signature(task.func).parameters.values() if task else ()
+    parameters = task.signature.parameters.values() if task else ()
     names = [parameter.name for parameter in parameters if parameter.kind in kinds][:count]
     return names + [""] * (count - len(names))
 

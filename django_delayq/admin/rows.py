@@ -50,7 +50,7 @@ class Line:
     @property
     def moment_us(self) -> int:
         """When it is due, was due, or died."""
-        return self.row.score if self.row.due_us is None else self.row.due_us
+        return self.row.moment_us
 
     @property
     def started_us(self) -> int | None:

@@ -1,6 +1,6 @@
 """Wishes: what a deed has to be told besides the jobs, as a form on its confirm page: a moment, a queue, arguments."""
 
-from inspect import signature
+from abc import abstractmethod
 from typing import Any
 
 from django import forms
@@ -62,9 +62,9 @@ class _Timed(Wish):
             raise ValidationError(str(error)) from error
         return cleaned
 
+    @abstractmethod
     def of_number(self, cleaned: dict[str, Any]) -> dict[str, Any]:
         """Return what the number means."""
-        raise NotImplementedError
 
 
 class NewTime(_Timed):
@@ -132,7 +132,7 @@ class NewArguments(Wish):
         try:
             check_arguments(args, kwargs, show_keys=True)
             if task is not None:
-                signature(task.func).bind(*args, **kwargs)
+                task.signature.bind(*args, **kwargs)
         except DelayQError as error:
             raise ValidationError(str(error)) from error
         except TypeError as error:

@@ -49,8 +49,15 @@ class KeptCommand:
                 if self._stopped.is_set():
                     process.terminate()
                 process.wait()
-            wait = _FIRST_WAIT if monotonic() - started > _LONGEST_WAIT else min(wait * 2, _LONGEST_WAIT)
+            if monotonic() - started > _LONGEST_WAIT:
+                wait = _FIRST_WAIT
             self._stopped.wait(wait)
+            wait = min(wait * 2, _LONGEST_WAIT)
+
+
+def to_backend(alias: str | None) -> tuple[str, ...]:
+    """Return the option that has a command serve the store of an alias."""
+    return () if alias is None else (f"--backend={alias}",)
 
 
 def _entry() -> list[str]:

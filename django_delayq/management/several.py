@@ -3,10 +3,11 @@
 import signal
 from typing import Any
 
-from django_delayq.management.kept_command import KeptCommand
+from django_delayq.management.kept_command import KeptCommand, to_backend
 
 #: Options that the children get as they were given.
 _HANDED_ON = (
+    "backend",
     "queues",
     "concurrency",
     "pool",
@@ -24,7 +25,7 @@ def keep_workers(options: dict[str, Any]) -> None:
     given = [f"--{name.replace('_', '-')}={options[name]}" for name in _HANDED_ON if options.get(name) is not None]
     commands = [("run_worker", *given)] * options["processes"]
     if options["with_dispatcher"]:
-        commands.append(("run_dispatcher",))
+        commands.append(("run_dispatcher", *to_backend(options["backend"])))
     children = [KeptCommand(*command) for command in commands]
 
     def stop(*_: Any) -> None:

@@ -1,6 +1,7 @@
 """What both commands share: check the server, set up logging, install signals, run services to their end."""
 
 import contextlib
+import gc
 import logging
 import os
 import select
@@ -11,40 +12,47 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from django_delayq.conf import get_config
 from django_delayq.config import Config
 from django_delayq.exceptions import StoreError, StoreUnavailable
+from django_delayq.forked import handle_here
+from django_delayq.presence import Presence, present
 from django_delayq.service import Service
 from django_delayq.signals import LogFormatter
 from django_delayq.store.store import Store, get_store
 
 
-def read_settings() -> Config:
-    """Return Config. Raises CommandError for settings that cannot work."""
+def add_backend(parser: CommandParser) -> None:
+    """Take --backend."""
+    text = "An alias in TASKS with a store of its own. Default: the store of DELAYQ."
+    parser.add_argument("--backend", metavar="ALIAS", help=text)
+
+
+def read_settings(backend: str | None = None) -> Config:
+    """Return Config, or that of an alias's store. Raises CommandError for settings that cannot work."""
     try:
-        return get_config()
+        return get_store(backend).config
     except ImproperlyConfigured as error:
         raise CommandError(str(error)) from error
 
 
-def open_store(*, force_shards: bool = False) -> tuple[Config, Store]:
-    """Return Config and Store, with the server's version, eviction policy and shards checked.
+def open_store(backend: str | None = None, *, force_shards: bool = False) -> tuple[Config, Store]:
+    """Return Config and Store, of DELAYQ or an alias, with the server's version, eviction policy and shards checked.
 
     Raises CommandError for what will not mend itself. A Redis that is away is waited for by the loops.
     """
     try:
-        config, store = get_config(), get_store()
+        store = get_store(backend)
         warning = store.check_server()
         store.check_shards(force=force_shards)
     except (ImproperlyConfigured, StoreError) as error:
         if isinstance(error, StoreUnavailable):
-            return get_config(), get_store()
+            return store.config, store
         raise CommandError(str(error)) from error
     if warning:
         logging.getLogger("django_delayq").warning(warning)
-    return config, store
+    return store.config, store
 
 
 def show_log(verbosity: int) -> None:
@@ -65,25 +73,31 @@ def say(command: BaseCommand, sentence: str, options: dict[str, Any]) -> None:
         command.stdout.flush()
 
 
-def run_services(services: Sequence[Service], *, ready: Callable[[], object] = lambda: None) -> None:
+def run_services(
+    services: Sequence[Service], presences: Sequence[Presence], *, ready: Callable[[], object] = lambda: None
+) -> None:
     """Run each service, one in this thread or all in threads of their own, until they end or a signal stops them.
 
-    `ready` is called once signals are heard.
+    Only once signals are heard, `ready` is called and the presences report: who sees a process may stop it.
     """
+    # What was imported stays: the garbage collector need not look at it again for every few thousand jobs, which was a
+    # tenth of what a short job costs.
+    gc.collect()
+    gc.freeze()
 
     def stop(*_: Any) -> None:
         for service in services:
             service.stop()
 
     if len(services) == 1:
-        with _signals(stop, services[0].wake_descriptor):
+        with _signals(stop, services[0].wake_descriptor), present(presences):
             ready()
             services[0].run()
         return
     threads = [threading.Thread(target=service.run, name=service.name, daemon=True) for service in services]
     heard, wake = os.pipe()
     os.set_blocking(wake, False)
-    with _signals(stop, wake):
+    with _signals(stop, wake), present(presences):
         ready()
         for thread in threads:
             thread.start()
@@ -103,14 +117,13 @@ def _signals(stop: Callable[..., None], wake: int) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    handle_here(stop)
     descriptor = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     try:
         yield
     finally:
+        # The handlers stay. The process takes its leave next, and one more signal must not kill it over that.
         signal.set_wakeup_fd(descriptor)
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def stop_with_parent(services: Sequence[Service]) -> None:

@@ -4,7 +4,6 @@ Never forked from the worker: a fork of a process with threads may hold somebody
 """
 
 import os
-import signal
 import threading
 from contextlib import ExitStack, suppress
 from math import inf
@@ -16,6 +15,7 @@ import django
 
 from django_delayq.clock import SECOND_US
 from django_delayq.execution import run
+from django_delayq.forked import handle_here
 from django_delayq.job import Claim
 from django_delayq.outcome import Ending, Outcome
 from django_delayq.resident import resident
@@ -104,8 +104,7 @@ class Child:
 def _live(pipe: Connection, life: Connection) -> None:
     # A terminal and systemd signal the whole group; when a job has to end is the worker's decision. Not SIG_IGN:
     # programs that the task starts would inherit that.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
+    handle_here(lambda *_: None)
     # A task may run for hours: only another thread notices meanwhile that nobody waits for its end any more.
     threading.Thread(target=_end_with_parent, args=(life,), daemon=True).start()
     django.setup()

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 
 from django_delayq.job import Claim
-from django_delayq.outcome import UNSTARTED, Ending, Outcome
+from django_delayq.outcome import STOPPED, UNSTARTED, Ending, Outcome
 from django_delayq.pools.child import Child
 
 logger = logging.getLogger("django_delayq")
@@ -32,7 +32,7 @@ class Children:
         self._failures = 0
         self._closed = threading.Event()
 
-    def run(self, claim: Claim, may_begin: Callable[[], bool]) -> Outcome:
+    def run(self, claim: Claim, may_begin: Callable[[Claim], bool]) -> Outcome:
         """Run the claim to its end, its process's end, or its hard time limit.
 
         `may_begin` is asked once a process is up: in that time the lease may be lost, or this process end, and then
@@ -45,14 +45,13 @@ class Children:
         if child is None:
             return UNSTARTED
         try:
-            if not self._is_up(child) or not may_begin():
+            if not self._is_up(child) or not may_begin(claim):
                 return UNSTARTED
             outcome = child.run(claim)
         finally:
             self._put_back(child)
         if outcome.ending is Ending.CRASHED and self._closed.is_set():
-            reason = "The worker was stopped before the task ended."
-            return Outcome(ending=Ending.INTERRUPTED, error=reason, run_us=outcome.run_us, began=outcome.began)
+            return Outcome(ending=Ending.INTERRUPTED, error=STOPPED, run_us=outcome.run_us, began=outcome.began)
         return outcome
 
     def prepare(self) -> None:

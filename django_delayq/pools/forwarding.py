@@ -20,7 +20,7 @@ class Forwarding:
     def prepare(self) -> None:
         """There is nothing to prepare."""
 
-    def run(self, claim: Claim, may_begin: Callable[[], bool]) -> Outcome:
+    def run(self, claim: Claim, may_begin: Callable[[Claim], bool]) -> Outcome:
         """Hand a job over."""
         return hand_over(claim, self._accept)
 

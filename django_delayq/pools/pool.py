@@ -1,5 +1,6 @@
 """Pool: what a worker needs of whatever runs its claims. Only plain values cross: a Claim in, an Outcome out."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from django_delayq.job import Claim
@@ -31,8 +32,8 @@ class Pool(Protocol):
     def unbegun(self) -> int:
         """Claims taken in whose code has not begun."""
 
-    def submit(self, claim: Claim, owner: Owner) -> None:
-        """Take a claim in; its owner is told when it has finished."""
+    def submit(self, claims: Sequence[Claim], owner: Owner) -> None:
+        """Take claims in; their owner is told when each has finished."""
 
     def waited(self) -> float:
         """Return for how many seconds the oldest claim has waited to begin."""

@@ -6,8 +6,7 @@ By default it runs the task's code itself; other runners hand the claim to a pro
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Protocol
 
@@ -24,7 +23,7 @@ class Runner(Protocol):
     def prepare(self) -> None:
         """Get ready ahead of a thread's first claim."""
 
-    def run(self, claim: Claim, may_begin: Callable[[], bool]) -> Outcome:
+    def run(self, claim: Claim, may_begin: Callable[[Claim], bool]) -> Outcome:
         """Run a claim to its end; where that takes preparation, `may_begin` is asked after it."""
 
     def close(self) -> None:
@@ -40,7 +39,7 @@ class Here:
     def prepare(self) -> None:
         """There is nothing to prepare."""
 
-    def run(self, claim: Claim, may_begin: Callable[[], bool]) -> Outcome:
+    def run(self, claim: Claim, may_begin: Callable[[Claim], bool]) -> Outcome:
         """Run the claim; a suspect's process takes about half a second more than the task."""
         return self._alone.run(claim, may_begin) if claim.attempts.suspect else run(claim)
 
@@ -78,12 +77,14 @@ class ThreadPool:
         """Claims taken in whose code has not begun."""
         return self._inbox.qsize()
 
-    def submit(self, claim: Claim, owner: Owner) -> None:
-        """Take a claim in; its owner is told when it has finished, by a thread of the pool or by `withdraw()`."""
+    def submit(self, claims: Sequence[Claim], owner: Owner) -> None:
+        """Take claims in; their owner is told when each has finished, by a thread of the pool or by `withdraw()`."""
         with self._lock:
-            self._held += 1
-        self._since.append(monotonic())
-        self._inbox.put((claim, owner))
+            self._held += len(claims)
+        now = monotonic()
+        for claim in claims:
+            self._since.append(now)
+            self._inbox.put((claim, owner))
 
     def waited(self) -> float:
         """Return for how many seconds the oldest claim has waited to begin."""
@@ -112,7 +113,7 @@ class ThreadPool:
             claim, owner = self._inbox.get()
             self._since.popleft()
             if owner.may_begin(claim):
-                self._end(claim, owner, self._runner.run(claim, partial(owner.may_begin, claim)))
+                self._end(claim, owner, self._runner.run(claim, owner.may_begin))
             else:
                 self._end(claim, owner, UNSTARTED)
 

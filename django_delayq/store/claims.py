@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
@@ -12,8 +11,10 @@ from django_delayq.attempts import Attempts
 from django_delayq.codec import decode
 from django_delayq.exceptions import BadBody, StaleExchange
 from django_delayq.job import Claim, due_of_rank
-from django_delayq.outcome import Decision, Settle
+from django_delayq.outcome import Settle
 from django_delayq.seal import Seal
+from django_delayq.store.call import Call
+from django_delayq.store.exchange import ARMED, Answer, Exchange, Settlement
 from django_delayq.store.scripts import Script
 from django_delayq.store.shard import Shard
 
@@ -23,46 +24,6 @@ _HEARTBEAT = Script("heartbeat")
 _LEASE = 30
 #: Leases in one heartbeat, at most.
 _HEARTBEATS = 500
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settlement:
-    """A claim, and what was decided of it."""
-
-    claim: Claim
-    decision: Decision
-    #: With the attempt that just ended; unused for acknowledge and release.
-    attempts: Attempts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
-    """One exchange, ready to be sent, and to be sent again word for word."""
-
-    number: int
-    queues: tuple[str, ...]
-    args: list[Any] = field(repr=False)
-    keys: list[str] = field(repr=False)
-    #: time.monotonic() before it was sent first: leases count from here.
-    sent_at: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What an exchange brought."""
-
-    now_us: int
-    #: Leases that were somebody else's by then: their outcomes changed nothing.
-    lost: frozenset[bytes]
-    #: Nobody promotes; the worker should.
-    overdue: bool
-    #: Number of queues there are.
-    queue_count: int
-    #: Takeable work was left behind.
-    more: bool
-    #: The server knows no earlier exchange of this worker: the first one, or the server was flushed or replaced.
-    first: bool
-    claims: list[Claim]
 
 
 class Claims:
@@ -85,15 +46,23 @@ class Claims:
         settlements: Sequence[Settlement] = (),
         strict: bool = False,
         description: str = "",
+        armed: bool = False,
     ) -> Exchange:
-        """Make the next exchange; it must be answered before another is made. Sends nothing."""
+        """Make the next exchange; sends nothing.
+
+        If it is sent, it must be answered before the next is. One that is `armed`, to wait in Redis behind a bell, only
+        before the next that is armed: neither kind waits for the other.
+        """
         self._number += 1
         keys = self._shard.keys
         acknowledged, dead, retries, releases = [], [], [], []
+        kept: list[Any] = []
         outcome_queues: dict[str, int] = {}
         for settlement in settlements:
             claim, decision = settlement.claim, settlement.decision
             match decision.settle:
+                case Settle.ACKNOWLEDGE if settlement.ending:
+                    kept += [claim.lease, settlement.ending, settlement.ttl_ms]
                 case Settle.ACKNOWLEDGE:
                     acknowledged.append(claim.lease)
                 case Settle.DEAD_LETTER:
@@ -104,20 +73,34 @@ class Claims:
                 case Settle.RELEASE:
                     number = outcome_queues.setdefault(claim.queue, len(outcome_queues) + 1)
                     releases += [claim.lease, number, claim.rank]
-        counts = (len(dead) // 2, len(retries) // 4)
+        counts = (len(dead) // 2, len(retries) // 4, len(kept) // 3)
         return Exchange(
+            recorded=self.worker + ARMED * armed,
             number=self._number,
+            want=want,
             queues=tuple(queues),
             args=[
-                *(self.worker, self._number, want, self._lease_us, int(strict), len(queues), description),
-                *(b"".join(acknowledged), *counts, *dead, *retries, *releases),
+                *(self._lease_us, int(strict), len(queues), description),
+                *(b"".join(acknowledged), *counts, *dead, *retries, *kept, *releases),
             ],
             keys=[
                 *(key for queue in queues for key in (keys.ready(queue), keys.bell(queue))),
+                *(keys.results(lease[:12]) for lease in kept[::3]),
                 *(key for queue in outcome_queues for key in self._places(queue)),
             ],
-            sent_at=monotonic(),
         )
+
+    def pack(self, exchange: Exchange) -> Call:
+        """Return the call that asks for it, to be sent at once; `exchange()` reads the answer, or sends it again."""
+        args = [exchange.recorded, exchange.number, exchange.want, *exchange.args]
+        exchange.call = self._shard.call(_EXCHANGE, args, more_keys=exchange.keys)
+        exchange.sent_at = exchange.sent_at or monotonic()
+        return exchange.call
+
+    def disarm(self, exchange: Exchange) -> None:
+        """Have `exchange()` ask what an armed one has brought, or see to it that it never brings anything."""
+        # Redis carries out the first that has its number: that was the armed one, or it is this, which takes nothing.
+        exchange.call, exchange.want = None, 0
 
     @sensitive_variables()
     def exchange(self, exchange: Exchange) -> Answer:
@@ -125,19 +108,23 @@ class Claims:
 
         Raises `StoreError`s, and `StaleExchange` when a later exchange was carried out; the next is a new worker's.
         """
+        call, exchange.call = exchange.call or self.pack(exchange), None
         try:
-            reply = self._shard.run(_EXCHANGE, exchange.args, more_keys=exchange.keys)
+            reply = call.answer()
         except StaleExchange:
             if exchange.number == self._number:
                 # Only a number written by hand is later than our last: under this code it might refuse us for ever.
                 self.worker, self._number = os.urandom(8), 0
             raise
         now_us, lost, overdue, queue_count, more, first, *rows = reply
-        token = self.worker + exchange.number.to_bytes(8)
+        token, taken_at = exchange.token, monotonic()
         claims = [
-            self._claim(exchange, now_us, rows[at] + token, *rows[at + 1 : at + 5]) for at in range(0, len(rows), 5)
+            self._claim(exchange, now_us, taken_at, rows[at] + token, *rows[at + 1 : at + 5])
+            for at in range(0, len(rows), 5)
         ]
         return Answer(
+            armed=exchange.armed,
+            asked=exchange.want > 0,
             now_us=now_us,
             lost=_leases(lost),
             overdue=bool(overdue),
@@ -163,6 +150,7 @@ class Claims:
         self,
         exchange: Exchange,
         now_us: int,
+        taken_at: float,
         lease: bytes,
         queue: int,
         rank: int,
@@ -188,6 +176,7 @@ class Claims:
             attempts=Attempts.unpack(record),
             claimed_us=now_us,
             sent_at=exchange.sent_at,
+            taken_at=taken_at,
         )
 
 

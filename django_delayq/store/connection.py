@@ -14,6 +14,7 @@ from redis.connection import AbstractConnection
 from redis.retry import Retry
 
 from django_delayq.redis_config import RedisConfig, SettingError
+from django_delayq.store.line import ANY_NUMBER
 
 #: Seconds a Redis command of a worker or dispatcher may take.
 COMMAND_TIMEOUT = 5.0
@@ -26,13 +27,12 @@ _DESCRIPTION = frozenset(
     + ("socket_keepalive", "socket_keepalive_options", "socket_type")
 )
 #: Not to say which library we are: that takes two answers more before the first command. Its parameter was renamed.
+#: TLS needs an answer first: the tickets that come after the handshake look like one that nobody asked for.
 _NO_INTRODUCTION: dict[str, Any] = (
     {"driver_info": None}
     if "driver_info" in inspect.signature(AbstractConnection.__init__).parameters
     else {"lib_name": None, "lib_version": None}
 )
-#: Connections of one pool: as many as there are threads that ask.
-_ANY_NUMBER = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,12 @@ class Connections:
         }
         return redis.ConnectionPool(
             connection_class=described.connection_class,
-            max_connections=self.config.parameters.get("max_connections", _ANY_NUMBER),
+            max_connections=self.config.parameters.get("max_connections", ANY_NUMBER),
             protocol=2,
             decode_responses=False,
             socket_connect_timeout=connect,
             socket_timeout=answer,
-            **_NO_INTRODUCTION,
+            **({} if issubclass(described.connection_class, redis.SSLConnection) else _NO_INTRODUCTION),
             # One try: a script that ran and was repeated by the library could not be told from one that ran once.
             retry=Retry(NoBackoff(), 0),
             retry_on_error=[],

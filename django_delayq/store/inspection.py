@@ -7,8 +7,9 @@ from typing import Any
 from django_delayq.attempts import Attempts
 from django_delayq.codec import decode, decode_head
 from django_delayq.exceptions import BadBody
-from django_delayq.job import LARGE_BODY, DeadLetter, Job, State, due_of_rank
-from django_delayq.store.records import DeadBody, Running
+from django_delayq.job import DEFAULT_QUEUE, LARGE_BODY, DeadLetter, Job, State, due_of_rank
+from django_delayq.result import Result
+from django_delayq.store.records import DeadBody, Kept, Running
 from django_delayq.store.rows import Page, Row, read_page, whole
 from django_delayq.store.scripts import Script, asked
 from django_delayq.store.shard import Shard
@@ -26,8 +27,8 @@ class Found:
     raw_id: bytes
     shard: int
     state: State
-    #: When it is, was, or became due: µs since the epoch, to the millisecond once it is ready; time of death of a dead
-    #: one.
+    #: When it is, was, or became due: µs since the epoch, to the millisecond once it is ready; when a dead one died,
+    #: and one with a result ended.
     moment_us: int
     #: None where there is no body or it cannot be read.
     job: Job | None
@@ -39,6 +40,13 @@ class Found:
     #: When its lease ends, where that was asked for; who runs it.
     lease_end_us: int | None = None
     worker: str = ""
+    #: How it ended, while that is kept.
+    result: Result | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is in no place any more."""
+        return self.state is State.GONE or self.result is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +66,15 @@ class Inspection:
         self._shard = shard
         self._due_first_us = due_first_us
 
-    def find(self, raw_id: bytes, *, queue: str = "default", member: bytes = b"", closely: bool = False) -> Found:
+    def find(self, raw_id: bytes, *, queue: str = DEFAULT_QUEUE, member: bytes = b"", closely: bool = False) -> Found:
         """Return one job in any state. One round trip where the guessed queue and member are right, else two.
 
         Closely: also the lease's end of a claimed one; then it is always two.
         """
         for _ in range(3):
             keys = self._shard.keys
-            reply = self._shard.run(_FIND, [raw_id, member], schedule=keys.schedule(queue), ready=keys.ready(queue))
+            places = {"schedule": keys.schedule(queue), "ready": keys.ready(queue), "results": keys.results(raw_id)}
+            reply = self._shard.run(_FIND, [raw_id, member], **places)
             again = reply[0] == b"elsewhere" or (closely and not member and reply[0] == b"claimed")
             try:
                 head = decode_head(reply[2]) if again else None
@@ -163,10 +172,14 @@ class Inspection:
         running: bytes | None,
         worker: bytes | None,
     ) -> Found:
-        where = State(state.decode()) if state != b"elsewhere" else State.GONE
-        moment_us, claimed_us, lease_end_us = whole(score), None, None
+        where = State(state.decode()) if state not in (b"elsewhere", b"ended") else State.GONE
+        moment_us, claimed_us, lease_end_us, result = whole(score), None, None, None
         if where is State.DEAD:
             record, stored = DeadBody.unpack(stored)
+        elif state == b"ended":
+            record, ending, stored = Kept.unpack(stored)
+            result = Result.unpack(ending)
+            where, moment_us = (result.state, result.ended_us) if result else (State.GONE, 0)
         elif where is State.READY:
             moment_us = self._due_us(moment_us, stored)
         elif where is State.CLAIMED and running:
@@ -184,6 +197,7 @@ class Inspection:
             claimed_us=claimed_us,
             lease_end_us=lease_end_us,
             worker=worker.decode(errors="replace") if worker else "",
+            result=result,
         )
 
     def _job(self, raw_id: bytes, body: bytes | None) -> Job | None:

@@ -23,7 +23,8 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "exchanges": (
         "hash",
-        "worker -> number, lost leases, claims of its last exchange; goes with its entry in workers",
+        "worker -> number, lost leases, claims of its last exchange; its code and a B -> of the last it armed; they go"
+        " with its entry in workers",
     ),
     "bodies": ("hash", "id -> body, opaque to every script; goes with the job"),
     "attempts": ("hash", "id -> ended attempts, of jobs that failed or crashed; goes with the job"),
@@ -45,6 +46,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "hash",
         "scope (all jobs, a queue, a task) -> ring of its last hour's minutes; at most 1,000 scopes",
     ),
+    "results": ("list", "per job that keeps its result: one finished record; expires, and nothing else does"),
     "wake_at": ("string", "µs when the next promotion will come; only promote writes it"),
     "alarm": ("list", "at most one: the dispatcher should look again"),
     "bell": ("list", "at most one: work is ready; per queue, and one without a queue for new queues"),
@@ -75,6 +77,10 @@ class Keys:
     def bell(self, queue: str) -> str:
         """Return the bell of a queue."""
         return self(f"bell:{_encoded(queue)}")
+
+    def results(self, raw_id: bytes) -> str:
+        """Return the key of a job's kept result."""
+        return self(f"results:{raw_id.hex()}")
 
 
 @lru_cache(maxsize=4096)

@@ -6,15 +6,18 @@ and asks the script to check; where the job moved meanwhile it reads again, once
 
 from collections.abc import Callable
 from dataclasses import replace
+from time import time_ns
 from typing import TypeVar
 
 from django_delayq.codec import Head, decode, decode_head, encode, with_queue
 from django_delayq.exceptions import BadBody, KeyHeld
 from django_delayq.job import Flag, Job
+from django_delayq.result import cancelled
 from django_delayq.seal import Seal
 from django_delayq.store.records import DeadBody
 from django_delayq.store.scripts import Script, asked
 from django_delayq.store.shard import Shard, queue_bytes
+from django_delayq.store.wire import Part
 
 _CANCEL, _RESCHEDULE, _MOVE = Script("cancel"), Script("reschedule"), Script("move")
 _REQUEUE, _DISCARD = Script("requeue"), Script("discard")
@@ -34,10 +37,15 @@ class Operations:
         self._head_start_ms = due_first_us // 1_000
 
     def cancel(self, raw_id: bytes) -> bool:
-        """Withdraw a job that waits. True: it never ran and never will. False: it runs, ended, or is dead. O(log n)."""
+        """Withdraw a job that waits. True: it never ran and never will. False: it runs, ended, or is dead. O(log n).
 
-        def step(head: Head, _: bytes) -> tuple[bytes, bool]:
-            word = self._shard.run(_CANCEL, [head.member(raw_id)], **self._places(head.queue))
+        Where it keeps a result, that is that it was cancelled.
+        """
+        results = self._shard.keys.results(raw_id)
+
+        def step(head: Head, body: bytes) -> tuple[bytes, bool]:
+            kept = self._cancelled(raw_id, body) if head.kept else (b"", 0)
+            word = self._shard.run(_CANCEL, [head.member(raw_id), *kept], **self._places(head.queue), results=results)
             return word, word == b"CANCELLED"
 
         return self._on_waiting(raw_id, step, otherwise=False)
@@ -83,7 +91,9 @@ class Operations:
         where it is no longer that dead letter. Raises `KeyHeld` where its key is another job's by now, `BadBody` where
         it cannot be read, and with `change` `PayloadTooLarge`.
         """
-        stored = asked(lambda: self._shard.client.hget(self._shard.keys("dead_bodies"), raw_id), self._shard.client)
+        stored = asked(
+            lambda: self._shard.line.ask("HGET", self._shard.keys("dead_bodies"), raw_id), self._shard.client
+        )
         if stored is None:
             return None
         body = DeadBody.unpack(stored).body
@@ -94,7 +104,7 @@ class Operations:
             job, new = encode(replace(job, flags=job.flags & ~Flag.LARGE), max_payload=self._max_payload)
             changed = [body, job.member, self._seal.signed(raw_id, new)]
         places = {**self._places(queue), "queue_bell": self._shard.keys.bell(queue)}
-        args = [raw_id, died_us, delay_us, self._head_start_ms, queue_bytes(queue), *changed]
+        args: list[Part] = [raw_id, died_us, delay_us, self._head_start_ms, queue_bytes(queue), *changed]
         word, due_us = self._shard.run(_REQUEUE, args, **places)
         if word == b"HELD":
             raise KeyHeld(
@@ -124,13 +134,21 @@ class Operations:
         """Let that worker take jobs again; it hears within 15 s. False: it was not asked to be quiet."""
         return bool(self._shard.run(_QUIET, [code, b""]))
 
+    def _cancelled(self, raw_id: bytes, body: bytes) -> tuple[bytes, int]:
+        """Return what to keep of a cancelled job, and for how many ms."""
+        try:
+            ttl_us = decode(body, raw_id=raw_id, shard=self._shard.index).result_ttl_us
+        except BadBody:
+            ttl_us = None
+        return (cancelled(ended_us=time_ns() // 1_000), max(1, ttl_us // 1_000)) if ttl_us is not None else (b"", 0)
+
     def _places(self, queue: str) -> dict[str, str]:
         keys = self._shard.keys
         return {"schedule": keys.schedule(queue), "ready": keys.ready(queue)}
 
     def _on_waiting(self, raw_id: bytes, step: Callable[[Head, bytes], tuple[bytes, T]], *, otherwise: T) -> T:
         for _ in range(2):
-            body = asked(lambda: self._shard.client.hget(self._shard.keys("bodies"), raw_id), self._shard.client)
+            body = asked(lambda: self._shard.line.ask("HGET", self._shard.keys("bodies"), raw_id), self._shard.client)
             if body is None:
                 return otherwise
             try:

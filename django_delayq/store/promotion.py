@@ -13,6 +13,7 @@ from django_delayq.job_id import to_text
 from django_delayq.store.records import Running, worker_of
 from django_delayq.store.scripts import Script, asked
 from django_delayq.store.shard import Shard
+from django_delayq.store.wire import Part
 
 _PROMOTE = Script("promote")
 _RECLAIM = Script("reclaim")
@@ -119,13 +120,10 @@ class Promotion:
         )
 
         def read() -> list[list[bytes | None]]:
-            pipeline = self._shard.client.pipeline(transaction=False)
-            pipeline.hmget(keys("bodies"), ids)
-            pipeline.hmget(keys("attempts"), ids)
-            pipeline.hmget(keys("running"), ids)
-            pipeline.hmget(keys("descriptions"), workers)
-            found: list[list[bytes | None]] = pipeline.execute()
-            return found
+            wanted = {"bodies": ids, "attempts": ids, "running": ids, "descriptions": workers}
+            # Where promote told of them: on another server they would be jobs without a body, and dead.
+            questions: list[list[Part]] = [["HMGET", keys(noun), *fields] for noun, fields in wanted.items()]
+            return self._shard.line.ask_all(*questions)
 
         rows = zip(leases, *asked(read, self._shard.client), strict=True)
         return [self._lapsed(*row) for row in rows]

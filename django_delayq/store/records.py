@@ -31,6 +31,22 @@ class DeadBody(NamedTuple):
         return cls(attempts=stored[22:after], body=stored[after + int.from_bytes(stored[4:8]) :])
 
 
+class Kept(NamedTuple):
+    """What `results` holds of a job that ended: two lengths, its attempts record, its ending (JSON), its body."""
+
+    attempts: bytes
+    ending: bytes
+    body: bytes
+
+    @classmethod
+    def unpack(cls, stored: bytes | None) -> Self:
+        """Read the one element of `results`."""
+        stored = stored or b""
+        ending = 8 + int.from_bytes(stored[:4])
+        body = ending + int.from_bytes(stored[4:8])
+        return cls(attempts=stored[8:ending], ending=stored[ending:body], body=stored[body:])
+
+
 def worker_of(lease: bytes) -> bytes:
     """Return the code of the worker that holds a lease: member (14 bytes), then its token, which begins with it."""
     return lease[14:22]

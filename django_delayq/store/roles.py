@@ -75,7 +75,7 @@ PRODUCER = _joined(
     "producer",
     "web processes and commands that enqueue, look up, cancel and reschedule jobs by their handles",
     scripts=("enqueue", "cancel", "reschedule", "find"),
-    plain=("HGET", *_SHARDS),
+    plain=("BLMOVE", "HGET", *_SHARDS),
 )
 DISPATCHER = _joined(
     "dispatcher",

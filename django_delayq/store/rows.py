@@ -58,6 +58,11 @@ class Row:
         """Where a next page goes on."""
         return self.score, self.member
 
+    @property
+    def moment_us(self) -> int:
+        """When it is due, was due, or died."""
+        return self.score if self.due_us is None else self.due_us
+
     @cached_property
     def head(self) -> Head:
         """What stands in front of the body; empty where that cannot be read."""

@@ -1,4 +1,4 @@
-"""Script: one transition. Loads its Lua, passes keys by name, translates errors.
+"""Script: one transition. Loads its Lua, names its keys, translates errors.
 
 The first code line of a script names its fixed keys; keys that depend on the call follow them.
 """
@@ -38,8 +38,8 @@ _WAITED_FOR = (redis_errors.BusyLoadingError, redis_errors.ClusterDownError, red
 _AUTH = frozenset({"WRONGPASS", "NOAUTH", "NOPERM"})
 #: What a user may not do inside a script comes without its word: Redis 6.2 and 7, then Valkey 9.
 _REFUSED = re.compile(r"The user executing the script can't|ACL failure in script")
-#: Failures to connect: surely nothing was sent.
-_NOT_CONNECTED = (ConnectionRefusedError, FileNotFoundError, PermissionError)
+#: Failures to connect, or none free where their number is limited: surely nothing was sent.
+_NOT_CONNECTED = (ConnectionRefusedError, FileNotFoundError, PermissionError, redis_errors.MaxConnectionsError)
 
 
 class Script:
@@ -55,23 +55,6 @@ class Script:
         self.key_names: tuple[str, ...] = tuple(part.strip() for part in contract["names"].split(","))
         self.text = _PRELUDE + source
         self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
-
-    def run(self, client: Any, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        """Run the script in one round trip (two after a script flush).
-
-        Raises `StoreError`s only, and `KeyHeld`. Connection errors may leave the step done: steps are repeatable.
-        """
-        try:
-            try:
-                return client.execute_command("EVALSHA", self.sha, len(keys), *keys, *args)
-            except redis_errors.NoScriptError:
-                return client.execute_command("EVAL", self.text, len(keys), *keys, *args)
-        except redis_errors.RedisError as error:
-            told = translated(error, script=self, client=client)
-            if isinstance(told, StoreRejected) and told.code == "READONLY":
-                # Its name may lead to another primary by now; the open connections never will.
-                client.connection_pool.disconnect(inuse_connections=False)
-            raise told from error
 
     def place(self, message: str) -> str:
         """Return `name.lua:line` for a script error's text."""

@@ -5,36 +5,45 @@ from functools import cached_property
 from typing import Any
 
 from django_delayq.clock import Clock
+from django_delayq.store.call import Call
 from django_delayq.store.connection import Connections
 from django_delayq.store.keys import Keys
+from django_delayq.store.line import Line
 from django_delayq.store.scripts import Script, asked
 from django_delayq.store.waker import Waker
+from django_delayq.store.wire import Part
 
 
 class Shard:
     """Index, client, keys and clock of a share of the jobs."""
 
-    def __init__(self, *, index: int, client: Any, connections: Connections, keys: Keys, clock: Clock) -> None:
+    def __init__(self, *, index: int, line: Line, connections: Connections, keys: Keys, clock: Clock) -> None:
         self.index = index
-        self.client = client
+        self.line, self.client = line, line.client
         self.connections = connections
         self.keys = keys
         self.clock = clock
-        self._fixed_keys: dict[str, list[str]] = {}
+        self._fixed_keys: dict[str, tuple[str, ...]] = {}
 
-    def run(self, script: Script, args: Sequence[Any], *, more_keys: Sequence[str] = (), **named_keys: str) -> Any:
-        """Run a script with the clock in front of `args`.
+    def run(self, script: Script, args: Sequence[Part], *, more_keys: Sequence[str] = (), **named_keys: str) -> Any:
+        """Run a script; arguments and errors as for `call()` and its `answer()`."""
+        return self.call(script, args, more_keys=more_keys, **named_keys).answer()
+
+    def call(self, script: Script, args: Sequence[Part], *, more_keys: Sequence[str] = (), **named_keys: str) -> Call:
+        """Return the call of a script with the clock in front of `args`, not sent.
 
         Keys it names come from the catalogue, or from `named_keys` where they depend on the call (a queue's);
         `more_keys` follow.
         """
+        fixed_keys: tuple[str, ...] = ()
         if named_keys:
             keys = [named_keys[name] if name in named_keys else self.keys(name) for name in script.key_names]
+            more_keys = [*keys, *more_keys]
         else:
-            keys = self._fixed_keys.get(script.name, [])
-            if not keys:
-                keys = self._fixed_keys[script.name] = [self.keys(name) for name in script.key_names]
-        return script.run(self.client, [*keys, *more_keys], [self.clock.argument(), *args])
+            fixed_keys = self._fixed_keys.get(script.name, ())
+            if not fixed_keys:
+                fixed_keys = self._fixed_keys[script.name] = tuple(self.keys(name) for name in script.key_names)
+        return Call(script, self.line, fixed_keys, more_keys, [self.clock.argument(), *args])
 
     def waker(self) -> Waker:
         """Return a new connection that hears this shard's bells."""
@@ -42,7 +51,8 @@ class Shard:
 
     def read_queues(self) -> list[str]:
         """Return the names of all queues that ever had a job, sorted."""
-        found = asked(lambda: self.client.smembers(self.keys("queues")), self.client)
+        # Where the scripts run, not by the client's pool: a connection there may still lead to the server before this.
+        found = asked(lambda: self.line.ask("SMEMBERS", self.keys("queues")), self.client)
         return sorted(queue_name(name) for name in found)
 
     @cached_property

@@ -157,6 +157,11 @@ class Snapshot:
         """Scheduled jobs whose time has come."""
         return sum(queue.overdue for queue in self.queues.values())
 
+    @property
+    def oldest_overdue_us(self) -> int | None:
+        """When the job that is overdue for longest was due, or None where none is."""
+        return _of(min, (queue.oldest_overdue_us for queue in self.queues.values()))
+
     def claimed_of(self, queue: str) -> int:
         """Return how many jobs of a queue run, as workers told last."""
         return sum(process.running.get(queue, 0) for process in self.processes)

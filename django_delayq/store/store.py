@@ -2,13 +2,14 @@
 
 import os
 import threading
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
+from django.utils.functional import cached_property
 
-from django_delayq.clock import Clock, ServerClock
-from django_delayq.conf import get_config, on_config_dropped
+from django_delayq.clock import Clock, process_clock
+from django_delayq.conf import get_config, on_config_dropped, sharing_alias
 from django_delayq.config import Config
 from django_delayq.seal import Seal
 from django_delayq.store.audit import Audit
@@ -17,9 +18,11 @@ from django_delayq.store.connection import Connections
 from django_delayq.store.inspection import Inspection
 from django_delayq.store.intake import Intake
 from django_delayq.store.keys import Keys
+from django_delayq.store.line import Line
 from django_delayq.store.operations import Operations
 from django_delayq.store.promotion import Promotion
 from django_delayq.store.reports import Reports
+from django_delayq.store.results import Results
 from django_delayq.store.scripts import asked
 from django_delayq.store.server import Server
 from django_delayq.store.shard import Shard
@@ -35,10 +38,11 @@ class Store:
         #: Signs and verifies bodies, or does nothing; here, so that a missing SECRET_KEY ends a command at its start.
         self.seal = Seal(on=config.sign)
         self._connections = Connections(config.redis)
-        self._clock = clock or ServerClock()
+        self._clock = clock or process_clock()
         self._shards_checked = False
         self._surveys: dict[int, Survey] = {}
 
+    # Django's cached_property: that of functools holds a lock before Python 3.12, and a fork keeps it held.
     @cached_property
     def shards(self) -> list[Shard]:
         """The shards for workers and dispatchers, whose commands have 5 s."""
@@ -49,16 +53,22 @@ class Store:
         return self._shards(self._connections.producer(timeout=self.config.enqueue_timeout))
 
     def _shards(self, client: Any) -> list[Shard]:
+        line = Line(client)
         return [
             Shard(
                 index=index,
-                client=client,
+                line=line,
                 connections=self._connections,
                 keys=Keys(self.config.prefix, index),
                 clock=self._clock,
             )
             for index in range(self.config.shards)
         ]
+
+    def close(self) -> None:
+        """Let go of the connections; the next use opens new ones."""
+        for shard in (*self.shards, *self._producer_shards):
+            shard.client.connection_pool.disconnect()
 
     def intake(self, shard: int) -> Intake:
         """Return the door for new jobs; its calls take at most ENQUEUE_TIMEOUT."""
@@ -76,6 +86,10 @@ class Store:
     def inspection(self, shard: int) -> Inspection:
         """Return the reader's door."""
         return Inspection(self._producer_shards[shard], due_first_us=self.config.dispatcher.due_first_us)
+
+    def results(self, shard: int) -> Results:
+        """Return the door of those who wait; its calls block for up to a second, beside what an answer may take."""
+        return Results(self.shards[shard])
 
     def survey(self, shard: int) -> Survey:
         """Return the watcher's door; the same one each time, since it knows the queues from the last."""
@@ -164,11 +178,18 @@ class Store:
 # Reentrant: a signal handler that enqueues may interrupt the first use.
 _lock = threading.RLock()
 _store: Store | None = None
+#: Those of aliases in TASKS that have one of their own.
+_stores: dict[str, Store] = {}
 
 
-def get_store() -> Store:
-    """Return this process's store, built from DELAYQ at first use. Opens nothing."""
+def get_store(backend: str | None = None) -> Store:
+    """Return this process's store, built from DELAYQ at first use. Opens nothing.
+
+    `backend`: an alias in TASKS whose store is wanted. Raises ImproperlyConfigured for one that is not ours.
+    """
     global _store
+    if backend is not None and backend != sharing_alias():
+        return _store_of(backend)
     if _store is None:
         with _lock:
             if _store is None:
@@ -176,12 +197,20 @@ def get_store() -> Store:
     return _store
 
 
-def _drop_store() -> None:
-    global _store, _lock
+def _store_of(backend: str) -> Store:
+    if backend not in _stores:
+        with _lock:
+            if backend not in _stores:
+                _stores[backend] = Store(get_config(backend))
+    return _stores[backend]
+
+
+def _drop_stores() -> None:
+    global _store, _lock, _stores
     # Also after a fork: the parent's lock may be held by a thread that does not exist here, and its sockets are its
     # own.
-    _lock, _store = threading.RLock(), None
+    _lock, _store, _stores = threading.RLock(), None, {}
 
 
-on_config_dropped.append(_drop_store)
-os.register_at_fork(after_in_child=_drop_store)
+on_config_dropped.append(_drop_stores)
+os.register_at_fork(after_in_child=_drop_stores)

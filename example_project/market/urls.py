@@ -19,6 +19,7 @@ urlpatterns = [
     path("sale/<int:pk>/call-off/", deeds.call_off, name="call_off"),
     path("sale/<int:pk>/plan-again/", deeds.plan_again, name="plan_again"),
     path("letters/", players.letters, name="letters"),
+    path("letters/count/", players.count, name="count"),
     path("sign-in/", LoginView.as_view(redirect_authenticated_user=True), name="login"),
     path("sign-in/play-as/", players.play_as, name="play_as"),
     path("sign-out/", LogoutView.as_view(), name="logout"),

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import django
+
 from marketplace.database import parse_database_url
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -19,6 +21,8 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "django_delayq",
+    # Django 6 has its tasks on board.
+    *(["django_tasks"] if django.VERSION < (6,) else []),
     "market",
 ]
 
@@ -32,6 +36,9 @@ DELAYQ = {
     # Tasks are found in every app's tasks.py; these are found because they are named here.
     "TASK_MODULES": ["market.rehearsals"],
 }
+
+#: The other door: Django's own @task runs on the same workers, and its results are kept.
+TASKS = {"default": {"BACKEND": "django_delayq.backend.DelayQBackend", "QUEUES": ["letters"]}}
 
 # --- The market's own ------------------------------------------------------------------------------------
 

@@ -37,6 +37,8 @@ class Scenario:
         self.plans: list[Plan] = []
         self.handles: list[tuple[Plan, JobHandle]] = []
         self.sales: dict[str, Sale] = {}
+        #: Results of Django's own task, which counts the players' gold when all is over.
+        self.counts: list[Any] = []
         #: What players offer as soon as a sale is open.
         self.bids: dict[int, list[int]] = {}
         self._cues: list[tuple[float, Callable[[], None]]] = []
@@ -62,6 +64,10 @@ class Scenario:
         attempts = rehearsals.PATIENCE.max_attempts
         self.rehearse(rehearsals.despair, "a wrong address", after=1.6, fate=Fate.DEAD, attempts=attempts)
         self.rehearse(rehearsals.ponder, "a riddle", 1.0, after=2.6, fate=Fate.KILLED)
+        evening = timezone.now() + timedelta(seconds=7.6 * self.unit)
+        self.counts = [
+            tasks.count_gold.using(run_after=evening).enqueue(player.pk) for player in (self.demo, self.mira)
+        ]
         self._cues = [
             (1.0, lambda: self.move("Map of a town not yet built", opens=4.8)),
             (1.5, lambda: self.call_off("Second-hand halo")),
@@ -178,7 +184,12 @@ class Scenario:
     def restless(self) -> list[str]:
         """The jobs that are not where they should end up; a run that has ended is settled a moment later."""
         expected = {Fate.DEAD: "dead"}
-        return [
+        for count in self.counts:
+            count.refresh()
+        waiting = [
+            f"the gold of player {count.args[0]} is not counted" for count in self.counts if not count.is_finished
+        ]
+        return waiting + [
             f"{plan.task} for {plan.subject}: its job is {job.state}"
             for plan, job in self.handles
             if job.refresh().state != expected.get(plan.fate, "gone")
@@ -199,4 +210,8 @@ class Scenario:
             letters = sale.notices.filter(kind=Notice.Kind.REMINDER, player=sale.seller).count()
             if letters != (not called_off):
                 found.append(f"{name} has {letters} reminders")
+        if all(count.is_finished for count in self.counts):
+            earned = sum(count.return_value["earned"] for count in self.counts)
+            if earned != sum(sale.winning_bid.amount for sale in self.sales.values() if sale.winning_bid):
+                found.append(f"the clerk counted {earned} gold")
         return found

@@ -1,26 +1,18 @@
-"""The whole way, through a real worker: a sale is put up, opens, and closes."""
+"""The whole way: a sale is put up, opens, and closes, as time passes."""
 
 from datetime import timedelta
 
-import pytest
-from django.core.management import call_command
+import time_machine
 
 from django_delayq import get_job
 from market import sales
 from market.models import LedgerEntry, Notice, Sale, State
-from market.tasks import open_sale
+from market.tasks import close_bids, open_sale
 
 
-@pytest.fixture
-def drain(monkeypatch):
-    """Run whatever is due, in a worker that ends when nothing is left to do; the process goes on."""
-    monkeypatch.setattr("django_delayq.management.commands.run_worker.end_process", lambda: None)
-    return lambda: call_command("run_worker", "--drain", "--concurrency", "1", verbosity=0)
-
-
-def test_a_sale_opens_and_closes_by_its_jobs_and_the_ledger_tells(put_up, drain):
+def test_a_sale_opens_and_closes_by_its_jobs_and_the_ledger_tells(put_up, delayq):
     sale = put_up(opens_in=timedelta(0), open_for=timedelta(0))
-    drain()
+    delayq.run_due()
     sale.refresh_from_db()
     assert sale.state == State.CLOSED
     entries = LedgerEntry.objects.order_by("pk")
@@ -32,35 +24,50 @@ def test_a_sale_opens_and_closes_by_its_jobs_and_the_ledger_tells(put_up, drain)
     assert sales.jobs(sale) == []
 
 
-def test_what_is_not_due_waits(put_up, drain):
+def test_a_sale_of_next_week_opens_and_closes_to_its_minute(put_up, delayq, ben):
+    sale = put_up(opens_in=timedelta(days=7), open_for=timedelta(hours=1))
+    # The tasks look at the row and at the clock, so Python's is turned; the queue's follows.
+    with time_machine.travel(sale.opens_at, tick=False) as clock:
+        assert [job.task.rpartition(".")[2] for job in delayq.run_due()] == ["open_sale", "send_reminder"]
+        sales.bid(sale, bidder=ben, amount=30)
+        delayq.assert_enqueued(close_bids, args=[sale.pk], due_in=timedelta(hours=1), key=sale.key)
+        clock.shift(timedelta(minutes=59))
+        assert delayq.run_due() == []
+        clock.shift(timedelta(minutes=1))
+        delayq.run_due()
+    sale.refresh_from_db()
+    assert (sale.state, sale.winning_bid.bidder) == (State.CLOSED, ben)
+
+
+def test_what_is_not_due_waits(put_up, delayq):
     sale = put_up(opens_in=timedelta(hours=1))
-    drain()
+    delayq.run_due()
     assert Sale.objects.get().state == State.UPCOMING
     assert {job.state for _, job in sales.jobs(sale)} == {"scheduled"}
 
 
-def test_a_job_whose_sale_moved_behind_its_back_waits_for_the_new_opening(put_up, drain):
+def test_a_job_whose_sale_moved_behind_its_back_waits_for_the_new_opening(put_up, delayq):
     sale = put_up(opens_in=timedelta(0))
     Sale.objects.update(opens_at=sale.opens_at + timedelta(hours=3))
-    drain()
+    delayq.run_due()
     assert Sale.objects.get().state == State.UPCOMING
     assert LedgerEntry.objects.get().ending == "later"
     due = open_sale.get_job(key=sale.key).due
     assert abs(due - sale.opens_at - timedelta(hours=3)) < timedelta(minutes=5)
 
 
-def test_a_task_that_fails_is_in_the_ledger_with_its_error(put_up, drain):
+def test_a_task_that_fails_is_in_the_ledger_with_its_error(put_up, delayq):
     from market import rehearsals
 
     job = rehearsals.despair.enqueue("nobody")
-    drain()
+    delayq.run_due(errors="retry")
     entry = LedgerEntry.objects.get()
     assert (entry.job_id, entry.ending, entry.attempt) == (job.id, "failed", 1)
     assert entry.error == "Mishap: nobody lives at this address"
     assert get_job(job.id).state == "scheduled"
 
 
-def test_reminders_reach_the_letter_box(put_up, drain, ben, settings):
+def test_reminders_reach_the_letter_box(put_up, delayq, ben, settings):
     settings.MARKET_REMINDER_LEAD = 3600.0
     sale = put_up(opens_in=timedelta(hours=1, seconds=0))
     sale.watchers.add(ben)
@@ -68,5 +75,5 @@ def test_reminders_reach_the_letter_box(put_up, drain, ben, settings):
     from market.tasks import send_reminder
 
     send_reminder.at(sale.remind_at).enqueue(sale.pk)
-    drain()
+    delayq.run_due()
     assert set(Notice.objects.values_list("player__username", flat=True)) == {"ann", "ben"}

@@ -8,7 +8,7 @@ from django_delayq.job import Job
 from django_delayq.job_id import from_text, next_id, to_text
 from django_delayq.outcome import Decision, Settle
 from django_delayq.retry import RetryPolicy
-from django_delayq.store.claims import Settlement
+from django_delayq.store.exchange import Settlement
 from tests.doors import Doors, settlement
 
 HOUR = 3_600_000_000

@@ -38,6 +38,20 @@ async def exit_loop() -> None:
     sys.exit(3)
 
 
+async def _exit() -> None:
+    sys.exit(3)
+
+
+@delayed_task(retry=RetryPolicy(max_attempts=1))
+async def end_the_loop(how: str) -> None:
+    """End the loop that all jobs share, in one of the ways that asyncio does not catch."""
+    note_run()
+    if how == "stop":
+        asyncio.get_running_loop().stop()
+    else:
+        await asyncio.gather(_exit(), asyncio.sleep(0.1))
+
+
 @delayed_task
 async def nap(seconds: float) -> None:
     """Wait."""

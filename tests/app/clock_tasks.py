@@ -10,4 +10,5 @@ from tests.app.tasks import note_run
 def tell(seconds: float = 0) -> None:
     """Write down what time it is by this process's clock, and what time it is."""
     note_run(believed=time.time(), truly=getattr(time, "unshifted", time.time)())
+    # Keeps the job under way while the test pushes clocks or ends processes.
     time.sleep(seconds)

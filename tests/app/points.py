@@ -48,9 +48,9 @@ def _always(*_: Any, **__: Any) -> bool:
 
 
 def _hands_in(_: Any, exchange: Any) -> bool:
-    # Bytes of acknowledged leases, dead letters, retries: what an exchange without outcomes has none of.
-    acknowledged, dead, retries, *releases = exchange.args[7:]
-    return bool(acknowledged or dead or retries or releases)
+    # Bytes of acknowledged leases, dead letters, retries, kept results: what an exchange without outcomes has none of.
+    acknowledged, dead, retries, kept, *releases = exchange.args[4:]
+    return bool(acknowledged or dead or retries or kept or releases)
 
 
 #: Name -> where the function is, its name, whether the process ends before it (else after it), which calls count.

@@ -11,12 +11,15 @@ import multiprocessing
 import os
 import resource
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, current_job, delayed_task, get_store
+from django_delayq.outcome import Decision, Settle
+from django_delayq.signals import job_finished
 
 
 def note(word: str, **facts: Any) -> None:
@@ -96,6 +99,15 @@ def work(seconds: float, fails: int = 0) -> None:
     note("end", id=job.id, attempt=job.attempt, failed=job.attempt <= fails)
     if job.attempt <= fails:
         raise ValueError("as asked")
+
+
+def note_acknowledged(job_id: str, attempt: int, decision: Decision, **_: Any) -> None:
+    """Write down that Redis told this worker that a job is done: from then on nothing may run it again."""
+    if decision.settle is Settle.ACKNOWLEDGE:
+        note("acknowledged", id=job_id, attempt=attempt)
+
+
+job_finished.connect(note_acknowledged, sender=work)
 
 
 @delayed_task(retry=RetryPolicy(max_attempts=5, base=0.01, cap=0.02))
@@ -217,6 +229,31 @@ def chain(length: int) -> None:
     note_run(left=length)
     if length:
         chain.enqueue(length - 1)
+
+
+@delayed_task
+def fork_and_come_back(how: str) -> None:
+    """Fork, and let the other process leave this function too: by its end, by sys.exit(), by an error, or mute."""
+    child = os.fork()
+    if child:
+        note("left", how=how, code=os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    elif how == "exit":
+        sys.exit(5)
+    elif how == "mute":
+        sys.stdout = None
+    elif how == "error":
+        raise ValueError("as asked")
+
+
+@delayed_task
+def end_child() -> None:
+    """Start a process as multiprocessing does by default before Python 3.14, and end it by SIGTERM."""
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(3_600,))
+    child.start()
+    child.terminate()
+    child.join(30)
+    note("ended", code=child.exitcode)
+    child.kill()
 
 
 @delayed_task

@@ -12,11 +12,12 @@ from django_delayq.draft import Draft
 from django_delayq.job import Job
 from django_delayq.job_id import to_text
 from django_delayq.outcome import Decision, Settle
-from django_delayq.store.claims import Settlement
+from django_delayq.store.exchange import Settlement
 from django_delayq.store.intake import BATCH
 from django_delayq.tally import Tally, packed
+from django_delayq.testing.turned_clock import TurnedClock
 from tests.browser.shop import build_report, close_auction, send_invoice, sync_customer
-from tests.doors import DAY, HOUR, SECOND, Doors, FakeClock
+from tests.doors import DAY, HOUR, SECOND, Doors
 
 MINUTE = 60 * SECOND
 TASKS = (send_invoice, sync_customer, close_auction, build_report)
@@ -43,7 +44,7 @@ class Stock:
     def __init__(self, url: str) -> None:
         self._random, self._serial = Random(4), count(1)
         self.now_us = time_ns() // 1_000
-        self.clock = FakeClock(self.now_us)
+        self.clock = TurnedClock(self.now_us)
         self.doors = Doors(url, clock=self.clock)
         self.ids: dict[str, str] = {}
         self._workers = [self.doors.worker(code) for code in WORKERS]

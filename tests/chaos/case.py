@@ -43,6 +43,13 @@ class Run:
     end: float | None = None
     #: "done", "failed", "crashed" where it ends its process by itself, "" where it wrote down no end.
     how: str = ""
+    #: When its worker knew that Redis has its acknowledgement; None where it never did.
+    acknowledged: float | None = None
+
+    @property
+    def worker(self) -> int:
+        """The worker that held its lease."""
+        return self.parent or self.pid
 
     @property
     def begin(self) -> float:
@@ -51,6 +58,8 @@ class Run:
 
     def __str__(self) -> str:
         ended = f"{self.end - self.start:.3f} s, {self.how}" if self.end is not None else "no end"
+        if self.acknowledged is not None and self.end is not None:
+            ended += f", acknowledged {self.acknowledged - self.end:.3f} s later"
         where = f"in {self.pid} of {self.parent} at {self.start:.3f}"
         return f"{self.id} #{self.attempt} {where}, claimed {self.start - self.begin:.3f} s before ({ended})"
 

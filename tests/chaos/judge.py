@@ -2,19 +2,22 @@
 
 Moments are seconds since the epoch, of the one clock that all on this machine share. A second run of a job is a fault
 of ours unless something excuses the first: it failed, its process died, or it was frozen or cut off past its lease.
+Nothing excuses it where Redis had the first one's acknowledgement, and its worker knew.
 """
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from itertools import combinations
+from itertools import combinations, pairwise
 from math import inf
 
 from tests.chaos.case import Case, Dead, Death, Promise, Run, Trouble
 
-#: Seconds between the end of a run and the answer to its acknowledgement, on a machine that is busy.
+#: Seconds between the end of a run and its place among the outcomes to be handed in, on a machine that is busy.
 HAND_IN = 1.0
+#: Seconds between the end of a run and the answer to its acknowledgement, where a busy machine is all that delays it.
+SILENT = 5.0
 #: Share of a lease that is left at any moment, since it is renewed every third of it.
 LEFT = 0.5
 
@@ -106,8 +109,8 @@ def _judge_starts(verdict: Verdict, promise: Promise, runs: list[Run], evidence:
 def _judge_repeats(verdict: Verdict, promise: Promise, runs: list[Run], evidence: "Evidence") -> None:
     """One run at a time, and one more only where the one before is excused."""
     spare = promise.lives - 1
-    for first in runs[:-1]:
-        if evidence.excuses(first):
+    for first, second in pairwise(runs):
+        if evidence.excuses(first, by=second.start):
             verdict.repeated += first.how != "failed"
         elif spare:
             spare -= 1
@@ -155,21 +158,31 @@ class Evidence:
         self._troubles: dict[int, list[Trouble]] = defaultdict(list)
         for trouble in case.troubles:
             self._troubles[trouble.pid].append(trouble)
+        #: By worker, in the order in which they ended: their outcomes are handed in in that order.
+        self._ended: dict[int, list[Run]] = defaultdict(list)
+        for run in sorted((run for run in case.runs if run.end is not None), key=_end):
+            self._ended[run.worker].append(run)
         # A time in which a claim can have ended unseen: a worker's death or trouble, until its leases were reclaimed.
         ends = [(death.at, death.at) for death in case.deaths]
         self._spans = sorted([*ends, *((trouble.begin, trouble.end) for trouble in case.troubles)])
 
-    def excuses(self, run: Run) -> bool:
-        """Whether a run may be followed by another: it failed, or its process died or was cut off before its answer."""
-        answered = self.end_of(run) + HAND_IN
-        died = self._death_of(run)
-        if run.how in ("failed", "crashed") or (died is not None and died < answered):
+    def excuses(self, run: Run, *, by: float = inf) -> bool:
+        """Whether a run may be followed by another, that began at `by`.
+
+        It failed, or its process died or was cut off before there can have been an answer to its acknowledgement.
+        """
+        if run.how in ("failed", "crashed"):
             return True
-        return any(trouble.begin < answered and run.begin < trouble.end for trouble in self._troubles_of(run))
+        if run.acknowledged is not None:
+            return False
+        until, died = min(self._answered(run), by), self._death_of(run)
+        if died is not None and died < until:
+            return True
+        return any(trouble.begin < until and run.begin < trouble.end for trouble in self._troubles_of(run))
 
     def was_cut_off(self, run: Run, *, by: float) -> bool:
         """Whether trouble can have cost a run its lease before the moment `by`."""
-        return any(
+        return run.acknowledged is None and any(
             trouble.begin + LEFT * self._lease <= by and run.begin < trouble.end for trouble in self._troubles_of(run)
         )
 
@@ -183,6 +196,13 @@ class Evidence:
     def excuses_between(self, begin: float, end: float) -> int:
         """Count what can have ended a claim between two moments."""
         return sum(span[0] < end and span[1] > begin for span in self._spans)
+
+    def _answered(self, run: Run) -> float:
+        """When the acknowledgement of a run must have been answered, in peace: with what ended after it, or in time."""
+        end = self.end_of(run)
+        ended = self._ended[run.worker]
+        later = ended[bisect_right(ended, end + HAND_IN, key=_end) : bisect_right(ended, end + SILENT, key=_end)]
+        return min([end + SILENT, *(other.acknowledged for other in later if other.acknowledged is not None)])
 
     def _death_of(self, run: Run) -> float | None:
         """When the process of a run ended; a suspect's ends with its worker, or at once where that is dead already."""
@@ -199,3 +219,7 @@ class Evidence:
     def _troubles_of(self, run: Run) -> Iterable[Trouble]:
         for pid in {0, run.pid, run.parent}:
             yield from self._troubles.get(pid, ())
+
+
+def _end(run: Run) -> float:
+    return inf if run.end is None else run.end

@@ -27,13 +27,15 @@ from django_delayq.store.records import DeadBody
 from tests.chaos.proxy import Proxy
 from tests.doors import Doors
 from tests.machine.picture import read
-from tests.processes import until
+from tests.processes import PATIENCE, until
 
 FORKS = multiprocessing.get_context("forkserver")
 #: Held around every use of a process object: each start looks after all processes, and an exit code is read once.
 FORKING = threading.Lock()
 #: Seconds; on a machine with twice as many busy processes as cores, shorter ones run out.
 LEASE = 2
+#: Seconds more for each job that others finish: a suspect's process is dear, and there are ten lives at once.
+DEAR = 10.0
 
 
 # In the forked processes
@@ -148,8 +150,8 @@ class Life:
 
     def finish(self, *options: str, ended: Callable[[], Any] | None = None) -> "Picture":
         """Let others finish all jobs, or until `ended`; returns what is left."""
-        process = self.start(finish, *options)
-        self.until(ended or (lambda: not self.bodies()), what="all jobs to end")
+        process, patience = self.start(finish, *options), PATIENCE + DEAR * len(self.bodies())
+        self.until(ended or (lambda: not self.bodies()), what="all jobs to end", patience=patience)
         self.kill(process)
         return Picture(self.doors)
 
@@ -167,9 +169,9 @@ class Life:
         """Return the ids of all jobs that have not ended and are not dead."""
         return set(self.doors.client.hkeys(self.doors.keys("bodies")))
 
-    def until(self, look: Callable[[], Any], *, what: str) -> Any:
+    def until(self, look: Callable[[], Any], *, what: str, patience: float = PATIENCE) -> Any:
         """Wait for something to see."""
-        return until(look, what=what, told=self.told)
+        return until(look, what=what, patience=patience, told=self.told)
 
     def told(self) -> str:
         """Return what the processes printed, for failures."""

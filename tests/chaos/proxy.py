@@ -95,6 +95,10 @@ class Proxy:
 
     # Faults
 
+    def lead_to(self, url: str) -> None:
+        """Lead new connections to another server, as a name does after a failover; those there are stay."""
+        self._upstream = urlsplit(url)
+
     def cut(self) -> None:
         """End all connections by RST; new ones are accepted."""
         self._soon(self._cut_all)

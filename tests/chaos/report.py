@@ -3,6 +3,8 @@
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import inf
 from typing import Any
 
 from redis import Redis
@@ -20,7 +22,7 @@ STAY = frozenset(
 )
 
 
-#: Faults told of a storm that failed; its seed brings the others back.
+#: Faults told of a storm that failed; all of them stand beside its ledger, in `faults`.
 _TOLD = 30
 
 
@@ -37,7 +39,7 @@ class Report:
     #: Name, begin and end of each fault.
     log: list[tuple[str, float, float]]
     refused: int
-    #: Seconds from the end of a fault to the next begin of a job, at most: a figure, since it is the machine's too.
+    #: Longest time of peace without the start of a job, in seconds: a figure, since it is the machine's too.
     resume: float
     seconds: float
 
@@ -60,19 +62,25 @@ class Report:
 
 
 def read_runs(events: list[dict[str, Any]]) -> list[Run]:
-    """Join the starts and ends of a ledger to runs."""
+    """Join the starts, ends and acknowledgements of a ledger to runs."""
     runs: list[Run] = []
     # A job that was stored again after it had run may have the same attempt in the same process again, later.
     begun: dict[tuple[str, int, int], int] = {}
+    # By the worker that holds the lease: a suspect's run is in a process of its own, its acknowledgement is not.
+    held: dict[tuple[str, int, int], int] = {}
     for event in events:
-        if event["word"] not in ("run", "end"):
+        if event["word"] not in ("run", "end", "acknowledged"):
             continue
         name = (event["id"], event["attempt"], event["pid"])
+        if event["word"] == "acknowledged":
+            runs[held[name]] = replace(runs[held[name]], acknowledged=event["at"])
+            continue
         if event["word"] == "end":
             at = begun[name]
             runs[at] = replace(runs[at], end=event["at"], how="failed" if event["failed"] else "done")
             continue
         begun[name] = len(runs)
+        held[event["id"], event["attempt"], event.get("parent") or event["pid"]] = len(runs)
         facts = {fact: event.get(fact) for fact in ("id", "attempt", "pid", "parent", "claimed")}
         if "how" in event:
             how = "failed" if event["how"] == "leave" else "crashed"
@@ -82,11 +90,17 @@ def read_runs(events: list[dict[str, Any]]) -> list[Run]:
     return runs
 
 
-def longest_pause(ends: list[float], starts: list[float]) -> float:
-    """Return the longest time from the end of a fault to the next start of a job."""
-    ordered = sorted(starts)
-    places = ((end, bisect_left(ordered, end)) for end in ends)
-    return max((ordered[at] - end for end, at in places if at < len(ordered)), default=0.0)
+def longest_pause(faults: list[tuple[str, float, float]], starts: list[float]) -> float:
+    """Return the longest time of peace without the start of a job: from the end of a fault to that, or to the next.
+
+    Faults (name, begin, end) come one after another.
+    """
+    ordered, longest = sorted(starts), 0.0
+    for (_, _, end), (_, begin, _) in pairwise([*faults, ("the end", inf, inf)]):
+        following = bisect_left(ordered, end)
+        until = min(begin, ordered[following] if following < len(ordered) else inf)
+        longest = max(longest, until - end if until < inf else 0.0)
+    return longest
 
 
 def read_dead(client: Redis, keys: Keys) -> list[Dead]:

@@ -32,8 +32,8 @@ BACKLOG = 600
 PATIENCE = 90.0
 #: Seconds in which all must have ended, once faults are over and all is accepted.
 LONGEST = 300.0
-#: A Redis that loses nothing it has answered.
-DURABLE = {"appendonly": "yes", "appendfsync": "always"}
+#: A Redis that loses nothing it has answered, and keeps its file short: a busy machine takes long to load a long one.
+DURABLE = {"appendonly": "yes", "appendfsync": "always", "auto-aof-rewrite-min-size": "2mb"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +44,10 @@ class Plan:
     jobs: int
     #: Name of a fault -> its weight among the others.
     faults: Mapping[str, float]
-    #: So many faults, or so many seconds of them.
+    #: So many faults, or so many seconds of them, and then at least so many: some last for several seconds.
     count: int = 0
     seconds: float = 0.0
+    least: int = 0
     #: Seconds between two faults, on average.
     pause: float = 1.0
     workers: int = 3
@@ -131,7 +132,7 @@ class Storm:
     def _blow(self) -> None:
         # The first jobs run before the first fault: a storm on an empty sea shows nothing.
         self._wait(lambda: len(self._done) > 0, what="the first job to end")
-        while self._progress < 1.0:
+        while self._progress < 1.0 or self._faults.total() < self.plan.least:
             self._rest(self._chance.uniform(0, 2 * self.plan.pause))
             if self.plan.count:
                 goal = self.plan.jobs * (self._progress - 0.1)
@@ -143,6 +144,8 @@ class Storm:
             FAULTS[name](self._ground)
             self._faults[name] += 1
             self._log.append((name, begin, time.time()))
+            with open(self._processes.folder / "faults", "a") as told:
+                print(*self._log[-1], file=told)
 
     def _rest(self, seconds: float) -> None:
         """Let time pass, with the crew tended and the ledger read."""
@@ -204,7 +207,7 @@ class Storm:
                 lease=LEASE,
             )
         )
-        resume = longest_pause([end for _, _, end in self._log], [run.start for run in runs])
+        resume = longest_pause(self._log, [run.start for run in runs])
         verdict.left += [*self._crew.complaints, *left]
         return Report(
             name=self.plan.name,

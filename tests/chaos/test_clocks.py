@@ -14,7 +14,7 @@ from django_delayq.dispatcher import Dispatcher
 from django_delayq.outcome import Settle
 from tests.doors import HOUR, SECOND, Doors, settlement
 from tests.machine import invariants, picture
-from tests.processes import ROOT, Processes
+from tests.processes import Processes, python_path
 
 # What Python runs first in a process: the clock is wrong before anybody has read it. Monotonic time is left alone.
 SHIFTED = """
@@ -87,7 +87,7 @@ def test_wrong_clocks_of_hosts_change_neither_due_times_nor_leases(processes: Pr
 
 def enqueue(processes: Processes, clock: str, moment: float) -> list[str]:
     """Enqueue in a process with that clock; return what it printed."""
-    path = os.pathsep.join([str(processes.folder), str(ROOT)])
+    path = python_path(processes.folder)
     environ = {**os.environ, "DJANGO_SETTINGS_MODULE": "process_settings", "PYTHONPATH": path}
     ended = subprocess.run(
         [sys.executable, "-c", PRODUCER, str(moment)],

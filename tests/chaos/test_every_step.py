@@ -21,7 +21,7 @@ from django_delayq.store.scripts import Script
 from tests.app import tasks
 from tests.chaos.chosen import drawn_seed
 from tests.chaos.life import FORKS, LEASE, Life, Picture, produce, raw, run_command
-from tests.processes import ROOT
+from tests.processes import python_path
 
 #: Lives at once, each in one of the server's 16 databases.
 WIDTH = 10
@@ -48,7 +48,7 @@ def walk(
     server = start_redis()
     settings.DELAYQ = {"REDIS": server.url}
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "tests.settings")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", python_path())
     FORKS.set_forkserver_preload([Life.__module__, "django_delayq.management.commands.run_worker", "tests.app.tasks"])
     databases: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number in range(1, 16):

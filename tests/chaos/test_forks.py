@@ -48,6 +48,48 @@ assert codes == [0] * children, codes
 """
 
 
+# Forked while another thread is in the midst of the first use: the child, which does not have it, may not wait for it.
+INTERRUPTED = """
+import os, signal, sys, threading, django
+from django.conf import settings
+url, asked, answer, parent = settings.DELAYQ["REDIS"], threading.Event(), threading.Event(), os.getpid()
+
+def where():
+    if threading.current_thread() is first:
+        asked.set()
+        answer.wait()
+    return url
+
+settings.DELAYQ = {"REDIS": where}
+django.setup()
+from django_delayq import get_store
+from django_delayq.store import store
+from tests.app.tasks import noop
+
+def make():
+    with store._lock:
+        asked.set()
+        answer.wait()
+
+def connect():
+    get_store().shards
+    get_store()._producer_shards
+
+first = threading.Thread(target={"make": make, "connect": connect}[sys.argv[1]], daemon=True)
+first.start()
+asked.wait()
+pid = os.fork()
+if pid == 0:
+    signal.alarm(30)
+    noop.using(delay=3600).enqueue("child")
+    get_store().shards
+    os._exit(0)
+answer.set()
+assert os.waitpid(pid, 0)[1] == 0
+noop.using(delay=3600).enqueue("parent")
+"""
+
+
 def produce(jobs: int, children: int, threads: int) -> list[str]:
     """Fork so many children that enqueue so many jobs each, as the parent does; return all ids they were told."""
     command = [sys.executable, "-c", PRODUCERS, *map(str, (jobs, children, threads))]
@@ -68,6 +110,16 @@ def test_forked_producers_make_distinct_jobs(
     assert len(stored) == len(told) + 1
     assert {job.split("-")[0] for job in told} <= stored
     invariants.check_each_job_is_in_one_place(picture.read(client, processes.keys), processes.keys)
+
+
+@pytest.mark.parametrize("use", ["make", "connect"])
+def test_a_fork_in_the_midst_of_the_first_use_leaves_parent_and_child_with_a_store_each(
+    use: str, client: Redis, delayq_settings: Any, processes: Processes
+) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", INTERRUPTED, use]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=90, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert client.hlen(processes.keys("bodies")) == 2
 
 
 def test_forks_inside_tasks_neither_double_nor_end_them(processes: Processes) -> None:

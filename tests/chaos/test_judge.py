@@ -7,7 +7,7 @@ import pytest
 
 from tests.chaos.case import Case, Dead, Death, Promise, Run, Trouble
 from tests.chaos.judge import judge
-from tests.chaos.report import read_runs
+from tests.chaos.report import longest_pause, read_runs
 
 WORKER, OTHER, CHILD = 100, 200, 300
 BORN = 0.0
@@ -58,6 +58,18 @@ KEPT = {
         run(10.5, 15.0), again(13.0, 13.5), troubles=[Trouble(begin=10.6, end=12.9)]
     ),
     "its answer fell into a fault": case(run(), again(), troubles=[Trouble(begin=11.0, end=13.0)]),
+    "its answer was late, and then fell into a fault": case(run(), again(), troubles=[Trouble(begin=12.9, end=15.4)]),
+    "its answer was late, and what ended at the same time was acknowledged": case(
+        *(run(), again(), run(id="b", end=11.5, acknowledged=11.6)),
+        promises=[promise(), promise(id="b")],
+        troubles=[Trouble(begin=12.9, end=15.4)],
+    ),
+    "its worker, that waited for an answer, was killed": case(run(), again(), **killed(13.4)),
+    "it was in a child, whose worker never had an answer": case(
+        *(run(pid=CHILD, parent=WORKER), again(), run(id="b", pid=CHILD, end=12.5, acknowledged=12.6)),
+        promises=[promise(), promise(id="b")],
+        **killed(13.4),
+    ),
     "its lease was lost before its process had started": case(
         run(14.0, 14.1, claimed=10.5), again(14.5, 14.6), troubles=[Trouble(begin=10.6, end=12.9)]
     ),
@@ -111,7 +123,51 @@ BROKEN = [
     ("overlapping", "a run that never ended", case(run(end=None), again())),
     ("duplicates", "it had ended well", case(run(), again())),
     ("duplicates", "it was claimed after the trouble", case(run(), again(), troubles=[Trouble(begin=8, end=10.4)])),
-    ("duplicates", "its worker was killed much later", case(run(), again(), **killed(12.5))),
+    ("duplicates", "its worker was killed much later", case(run(), again(20.0, 20.5), **killed(16.5))),
+    ("duplicates", "its worker was killed after the second began", case(run(), again(), **killed(13.6))),
+    ("duplicates", "the trouble came after the second", case(run(), again(), troubles=[Trouble(begin=13.6, end=15)])),
+    (
+        "duplicates",
+        "it had been acknowledged when its worker was killed",
+        case(run(acknowledged=11.01), again(), **killed(11.02)),
+    ),
+    (
+        "duplicates",
+        "it was acknowledged in the midst of the trouble",
+        case(run(acknowledged=11.6), again(), troubles=[Trouble(begin=10.9, end=13.0)]),
+    ),
+    (
+        "duplicates",
+        "what its worker ended later was acknowledged in peace",
+        case(
+            *(run(), again(), run(id="b", end=12.1, acknowledged=12.2)),
+            promises=[promise(), promise(id="b")],
+            troubles=[Trouble(begin=12.9, end=15.4)],
+        ),
+    ),
+    (
+        "duplicates",
+        "its child's worker went on acknowledging",
+        case(
+            *(run(pid=CHILD, parent=WORKER), again(), run(id="b", end=12.1, acknowledged=12.2)),
+            promises=[promise(), promise(id="b")],
+            **killed(12.9),
+        ),
+    ),
+    (
+        "overlapping",
+        "one that was acknowledged had held its lease all the time",
+        case(run(10.5, 15.0, acknowledged=15.1), again(13, 13.5), troubles=[Trouble(begin=10.6, end=14.9)]),
+    ),
+    (
+        "early",
+        "it was acknowledged, so nothing but its new time counted",
+        case(
+            run(15.0, 16.0, acknowledged=16.1),
+            promises=[promise(moved=(9.0, 20.0))],
+            troubles=[Trouble(begin=15.5, end=16)],
+        ),
+    ),
     ("duplicates", "its worker's id was another's long before", case(run(), again(), **killed(5))),
     (
         "duplicates",
@@ -148,6 +204,17 @@ def test_figures_are_counted() -> None:
     assert (verdict.cut_short, verdict.repeated) == (1, 1)
 
 
+def test_a_pause_is_the_longest_peace_without_a_job() -> None:
+    faults = [("cut", 10.0, 11.0), ("hold", 12.0, 15.0), ("kill", 15.5, 15.5), ("busy", 18.0, 20.0)]
+    assert longest_pause(faults[:1], [10.5, 13.5, 14.0]) == 2.5
+    # Of the 9.5 s from the cut to the job, these are the longest without a fault.
+    assert longest_pause(faults, [10.5, 20.5]) == 2.5
+    assert longest_pause(faults, [10.5, 16.0]) == 1.0
+    assert longest_pause(faults[:2], [14.0, 15.1]) == 1.0
+    assert longest_pause(faults, [9.0]) == 2.5
+    assert longest_pause(faults[:1], [9.0]) == longest_pause([], [9.0]) == 0.0
+
+
 def test_runs_are_read_from_a_ledger() -> None:
     facts = {"id": "a", "attempt": 1, "pid": WORKER, "parent": 0}
     again = [{**facts, "word": "run", "at": 3.0}, {**facts, "word": "end", "at": 4.0, "failed": False}]
@@ -163,3 +230,16 @@ def test_runs_are_read_from_a_ledger() -> None:
         ("b", 5.0, 5.0, None, ""),
         ("c", 6.0, 6.0, 6.0, "crashed"),
     ]
+
+
+def test_acknowledgements_are_read_from_a_ledger_whichever_process_ran_the_job() -> None:
+    here, there = {"id": "a", "attempt": 1, "pid": WORKER}, {"id": "b", "attempt": 2, "pid": CHILD}
+    ledger = [
+        *({**here, "word": "run", "at": 1.0, "parent": 0}, {**here, "word": "end", "at": 2.0, "failed": False}),
+        *({**there, "word": "run", "at": 1.5, "parent": WORKER}, {**there, "word": "end", "at": 2.5, "failed": False}),
+        {**here, "word": "run", "at": 3.0, "attempt": 2, "parent": 0},
+        {**here, "word": "acknowledged", "at": 2.1},
+        {**there, "word": "acknowledged", "at": 2.6, "pid": WORKER},
+    ]
+    told = [(item.id, item.worker, item.end, item.acknowledged) for item in read_runs(ledger)]
+    assert told == [("a", WORKER, 2.0, 2.1), ("b", WORKER, 2.5, 2.6), ("a", WORKER, None, None)]

@@ -73,10 +73,10 @@ def test_only_the_configuration_reads_settings() -> None:
 
 def test_nothing_is_unpickled_and_nothing_imported_by_a_stored_name() -> None:
     assert importers("pickle", "marshal", "shelve", "yaml") == set()
-    # They import what settings and the command line name: modules of tasks, functions that are permissions or take jobs
-    # over.
+    # They import what settings and the command line name (modules of tasks, functions that are permissions or take jobs
+    # over, backends in TASKS), and the package its own public names.
     assert importers("importlib.import_module", "django.utils.module_loading") == {
-        *("registry.py", "admin/permissions.py", "management/pool_options.py"),
+        *("registry.py", "admin/permissions.py", "management/pool_options.py", "__init__.py", "aliases.py"),
     }
 
 
@@ -91,3 +91,16 @@ def test_broad_excepts_stand_around_user_code_and_around_a_step_only() -> None:
             if broad and swallows:
                 found.add(named(path))
     assert found == {"execution.py", "service.py"}
+
+
+def test_loading_the_pytest_plugin_imports_no_django() -> None:
+    program = "import sys, django_delayq.pytest_plugin; print(sorted(sys.modules.keys() & {'django', 'redis'}))"
+    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert run.stdout == "[]\n", run.stderr
+
+
+def test_every_public_name_is_at_home_where_the_package_says() -> None:
+    assert set(django_delayq._HOMES) == set(django_delayq.__all__)
+    assert all(getattr(django_delayq, name) is not None for name in django_delayq.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        django_delayq.nothing  # noqa: B018

@@ -1,18 +1,20 @@
 """The key catalogue against a server on which every door was used."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from redis import Redis
 
+from django_delayq.store.call import Call
 from django_delayq.store.keys import CATALOGUE
 from django_delayq.store.scripts import Script
 from tests.doors import Doors
 from tests.every_door import go_through_every_door
 
 PER_QUEUE = {"schedule", "ready", "bell"}
+PER_JOB = {"results"}
 #: Names by which scripts know a key of another noun.
 OTHER_NAMES = {
     "to_schedule": {"schedule"},
@@ -44,8 +46,8 @@ def test_every_key_is_in_the_catalogue_with_its_type(doors: Doors) -> None:
         noun, queue = noun_of(key)
         assert noun in CATALOGUE
         assert doors.client.type(key).decode() == CATALOGUE[noun][0], key
-        assert not queue or noun in PER_QUEUE
-        assert queue or noun not in PER_QUEUE or noun == "bell"
+        assert not queue or noun in PER_QUEUE | PER_JOB
+        assert queue or noun not in PER_QUEUE | PER_JOB or noun == "bell"
 
 
 def test_every_noun_of_the_catalogue_is_in_use(doors: Doors) -> None:
@@ -53,11 +55,10 @@ def test_every_noun_of_the_catalogue_is_in_use(doors: Doors) -> None:
     assert {noun_of(key)[0] for key in doors.client.keys("*")} == set(CATALOGUE)
 
 
-def test_no_key_expires(doors: Doors) -> None:
+def test_nothing_expires_but_kept_results(doors: Doors) -> None:
     go_through_every_door(doors)
-    keys = doors.client.keys("*")
-    assert keys
-    assert {doors.client.ttl(key) for key in keys} == {-1}
+    expiring = {noun_of(key)[0] for key in doors.client.keys("*") if doors.client.ttl(key) != -1}
+    assert expiring == {"results"}
 
 
 def test_bells_hold_at_most_one_ring(doors: Doors) -> None:
@@ -69,13 +70,13 @@ def test_bells_hold_at_most_one_ring(doors: Doors) -> None:
 
 def test_scripts_get_the_keys_they_name(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: dict[str, list[tuple[str, ...]]] = {}
-    run = Script.run
+    make = Call.__init__
 
-    def recorded(script: Script, client: Any, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        calls.setdefault(script.name, []).append(tuple(keys))
-        return run(script, client, keys, args)
+    def recorded(call: Call, script: Script, *args: Any) -> None:
+        make(call, script, *args)
+        calls.setdefault(script.name, []).append(tuple(call._keys))
 
-    monkeypatch.setattr(Script, "run", recorded)
+    monkeypatch.setattr(Call, "__init__", recorded)
     go_through_every_door(doors)
     for name, batches in calls.items():
         names = Script(name).key_names
@@ -83,9 +84,10 @@ def test_scripts_get_the_keys_they_name(doors: Doors, monkeypatch: pytest.Monkey
             for key_name, key in zip(names, keys, strict=False):
                 noun, queue = noun_of(key)
                 assert noun in OTHER_NAMES.get(key_name, {key_name}), f"{name}.lua: {key_name} is {key}"
-                assert bool(queue) == (noun in PER_QUEUE and key_name != "bell"), f"{name}.lua: {key_name} is {key}"
+                of_one = noun in PER_JOB or (noun in PER_QUEUE and key_name != "bell")
+                assert bool(queue) == of_one, f"{name}.lua: {key_name} is {key}"
             # A page is of any place.
-            others = {"leases", "dead_letters"} if name == "page" else set()
+            others = {"page": {"leases", "dead_letters"}, "exchange": PER_JOB}.get(name, set())
             assert {noun_of(key)[0] for key in keys[len(names) :]} <= PER_QUEUE | others
     assert set(calls) == {
         *("enqueue", "promote", "exchange", "heartbeat", "reclaim", "cancel", "reschedule"),

@@ -208,6 +208,16 @@ def check_shards(role: Doors, every: Doors) -> Any:
     return True
 
 
+def cancel_kept(role: Doors, every: Doors) -> Any:
+    return role.operations.cancel(every.add(ttl=HOUR))
+
+
+def wait(role: Doors, every: Doors) -> Any:
+    kept = every.add(ttl=HOUR)
+    every.operations.cancel(kept)
+    return role.store.results(role.shard.index).wait(kept, 1)
+
+
 def survey(role: Doors, every: Doors) -> Any:
     every.add(delay=HOUR)
     look = role.store.survey(role.shard.index)
@@ -269,7 +279,9 @@ STEPS: dict[str, Step] = {
         *(
             enqueue,
             cancel,
+            cancel_kept,
             reschedule,
+            wait,
             move,
             find,
             holder,
@@ -285,7 +297,7 @@ STEPS: dict[str, Step] = {
         *(survey, server, report, pause, quiet, hand_on),
     )
 }
-_PRODUCER = "enqueue cancel reschedule find check_shards"
+_PRODUCER = "enqueue cancel cancel_kept reschedule find check_shards wait"
 _DISPATCHER = "report promote read_lapsed reclaim read_queues listen check_server check_shards"
 _VIEW = "find holder page counts read_queues survey server"
 OWN = {
@@ -293,7 +305,7 @@ OWN = {
     "dispatcher": _DISPATCHER,
     "worker": f"{_PRODUCER} {_DISPATCHER} exchange heartbeat ring hand_on",
     "view": _VIEW,
-    "action": f"{_VIEW} cancel reschedule move requeue discard pause quiet",
+    "action": f"{_VIEW} cancel cancel_kept reschedule move requeue discard pause quiet",
     "check": "audit read_queues check_server",
 }
 #: Redis judges commands, not scripts: these steps of others use nothing but a role's own commands.
@@ -447,7 +459,10 @@ tasks.record.using(key="k", queue="new", delay=0.3).enqueue("keyed")
 job = tasks.record.after(900).enqueue("never")
 assert job.refresh().state == "scheduled"
 assert job.reschedule(delay=800) and job.cancel()
-tasks.crash.after(0.5).enqueue("exit")
+"""
+CRASHES = """
+from tests.app import tasks
+tasks.crash.after(0.1).enqueue("exit")
 """
 
 
@@ -466,9 +481,13 @@ def test_the_commands_do_a_days_work_each_under_its_own_user(ground: Ground, pro
     dispatcher, first = under("dispatcher", "run_dispatcher"), under("worker", "run_worker")
     sent = under("producer", "shell", "-c", SENT)
     assert sent.wait() == 0, sent.output
+    client = ground.every.client
+    # A crash would take with it what ran beside it and is not acknowledged yet.
+    processes.until(lambda: not client.hlen(bodies), what="all jobs before the crash to end")
+    crash = under("producer", "shell", "-c", CRASHES)
+    assert crash.wait() == 0, crash.output
     processes.until(lambda: not first.running, what="the job that ends its worker")
     second = under("worker", "run_worker", "--with-dispatcher")
-    client = ground.every.client
     processes.until(lambda: client.zcard(dead_letters) and not client.hlen(bodies), what="all jobs to end")
     assert (dispatcher.end(), second.end()) == (0, 0)
     assert ground.refused() == []
@@ -476,7 +495,7 @@ def test_the_commands_do_a_days_work_each_under_its_own_user(ground: Ground, pro
     assert checked.wait() == 0, checked.output
     # Whether Redis forces its file to disk it then does not know, and says so.
     assert {entry.lower() for entry in ground.refused()} <= {"check: config|get toplevel", "check: config toplevel"}
-    for command in (dispatcher, first, sent, second, checked):
+    for command in (dispatcher, first, sent, crash, second, checked):
         assert "Traceback" not in command.output
         assert PASSWORD not in command.output
     ran = [run["args"][0] for run in processes.runs() if run.get("args")]

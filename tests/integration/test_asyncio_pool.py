@@ -60,11 +60,35 @@ def test_soft_and_hard_limits_end_a_coroutine(processes: Processes) -> None:
         assert told in letter.attempts.last_error
 
 
-def test_each_job_has_a_context_of_its_own_and_connections_are_closed(processes: Processes) -> None:
+def test_each_job_has_a_context_of_its_own(processes: Processes) -> None:
     jobs = [async_tasks.set_and_tell.enqueue(number) for number in range(20)]
     processes.worker("--pool=asyncio", "--concurrency=20")
     processes.until_gone(jobs)
     assert {event["before"] for event in processes.events("context")} == {None}
+
+
+@pytest.mark.parametrize("how", ["stop", "exit beside"])
+def test_a_job_that_ends_the_loop_stops_nobody_else(processes: Processes, gate: Path, how: str) -> None:
+    waiting = async_tasks.wait_for.enqueue(str(gate))
+    worker = processes.worker("--pool=asyncio")
+    processes.until_runs(1)
+    ending = async_tasks.end_the_loop.enqueue(how)
+    processes.until_runs(1, ending.id)
+    later = async_tasks.set_and_tell.enqueue(1)
+    processes.until_gone([later])
+    gate.touch()
+    processes.until_gone([waiting])
+    processes.until_state(ending, "gone" if how == "stop" else "dead")
+    assert "ended the loop that all share; it goes on" in worker.output
+    assert {run["attempt"] for run in processes.runs()} == {1}
+
+
+def test_plain_functions_run_as_many_at_once_as_there_is_room_for(processes: Processes, gate: Path) -> None:
+    jobs = [tasks.wait_for.enqueue(str(gate)) for _ in range(60)]
+    processes.worker("--pool=asyncio", "--concurrency=60")
+    processes.until_runs(60)
+    gate.touch()
+    processes.until_gone(jobs)
 
 
 def test_a_stopped_worker_cancels_what_runs_and_gives_it_back(processes: Processes, gate: Path) -> None:

@@ -440,7 +440,7 @@ def test_a_string_of_aliases() -> None:
 )
 def test_settings_that_cannot_work(delayq: Any, number: str, words: str, delayq_settings: Any) -> None:
     delayq_settings.DELAYQ = delayq
-    [found] = [message for message in checks.run_checks() if str(message.id).startswith("delayq.")]
+    [found] = [message for message in checks.run_checks() if str(message.id).startswith("delayq.E")]
     assert found.id == f"delayq.{number}" and found.hint and found.level == checks.ERROR
     assert SECRET not in str(found)
     with pytest.raises(ImproperlyConfigured, match=words) as caught:

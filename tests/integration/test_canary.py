@@ -118,8 +118,8 @@ def test_processes_never_show_it_through_a_life_of_trouble(processes: Processes,
         with server.client() as client:
             processes.until(lambda: sum(entry["count"] for entry in client.acl_log()) >= 4, what="refusals")
 
-    # The first sentence of a trouble is the only one; then they knock, and are refused.
-    trouble("did not answer", locked_out, lambda: change(CANARY))
+    # The first sentence of a trouble is the only one, and says that a connection ended or that one was refused.
+    trouble(": Redis ", locked_out, lambda: change(CANARY))
     trouble("did not answer", server.kill, back)
     # Silent: a stopped server keeps its connections and answers nothing.
     trouble(

@@ -8,9 +8,11 @@ import pytest
 
 from django_delayq.attempts import Attempts
 from django_delayq.job import Claim, Job
-from django_delayq.outcome import Ending
+from django_delayq.outcome import UNSTARTED, Ending
+from django_delayq.pools.child import Child
 from django_delayq.pools.children import Children
 from tests.app import tasks
+from tests.claims import claim_for
 
 TASKS = "tests.app.tasks."
 
@@ -24,34 +26,23 @@ def ledger(tmp_path: Any, monkeypatch: pytest.MonkeyPatch, delayq_settings: Any)
 def suspect(task: Any, *args: Any, **job: Any) -> Claim:
     """Make a claim of a job whose last attempt crashed."""
     made = Job(raw_id=bytes(12), shard=0, task=task.name, queue="default", args=list(args), **job)
-    return Claim(
-        lease=bytes(30),
-        shard=0,
-        queue="default",
-        rank=0,
-        due_us=0,
-        job=made,
-        fault=None,
-        attempts=Attempts(ended=1, suspect=True),
-        claimed_us=0,
-        sent_at=0.0,
-    )
+    return claim_for(made, attempts=Attempts(ended=1, suspect=True))
 
 
 def test_what_a_suspect_forked_does_not_hide_its_end(ledger: Any) -> None:
     # The grandchild holds the pipe open for an hour, or until it is killed.
-    outcome = Children(max_jobs=1).run(suspect(tasks.fork_and_exit, 3_600), lambda: True)
+    outcome = Children(max_jobs=1).run(suspect(tasks.fork_and_exit, 3_600), lambda _: True)
     assert outcome.ending is Ending.CRASHED
     os.kill(int(ledger.read_text()), 9)
 
 
 def test_a_suspect_whose_lease_was_lost_meanwhile_does_not_begin(ledger: Any) -> None:
-    assert Children(max_jobs=1).run(suspect(tasks.record), lambda: False).ending is Ending.UNSTARTED
+    assert Children(max_jobs=1).run(suspect(tasks.record), lambda _: False).ending is Ending.UNSTARTED
     assert not ledger.exists()
 
 
 def test_a_suspect_over_its_hard_limit_is_killed(ledger: Any) -> None:
-    outcome = Children(max_jobs=1).run(suspect(tasks.nap, 3_600, hard_timeout_us=300_000), lambda: True)
+    outcome = Children(max_jobs=1).run(suspect(tasks.nap, 3_600, hard_timeout_us=300_000), lambda _: True)
     assert outcome.ending is Ending.CRASHED
     assert "hard limit of 0.3 s" in outcome.error
 
@@ -68,10 +59,31 @@ def test_a_process_without_a_descriptor_left_fails_the_attempt(ledger: Any) -> N
                 taken.append(os.open(os.devnull, os.O_RDONLY))
             except OSError:
                 break
-        outcome = alone.run(suspect(tasks.record), lambda: True)
+        outcome = alone.run(suspect(tasks.record), lambda _: True)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for descriptor in taken:
             os.close(descriptor)
     assert outcome.ending is Ending.FAILED
     assert "No process could be started" in outcome.error
+
+
+def test_after_processes_that_do_not_come_up_the_next_waits_longer_and_longer(
+    ledger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    children, waits = Children(), list[float]()
+    monkeypatch.setattr(children._closed, "wait", waits.append)
+    claim = suspect(tasks.record)
+
+    def run() -> bool:
+        return children.run(claim, lambda _: True) is not UNSTARTED
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Child, "is_up", Child.kill)
+        assert not any(run() for _ in range(7))
+    assert waits == [1, 2, 4, 8, 16, 30, 30]
+    assert run() and len(waits) == 7
+    with monkeypatch.context() as broken:
+        broken.setattr(Child, "is_up", Child.kill)
+        assert not run()
+    assert waits[7:] == [1], "one that came up ends the row of failures"

@@ -16,6 +16,10 @@ from django_delayq import get_job, get_store
 from django_delayq.exceptions import StoreAuthError, StoreUnavailable
 from django_delayq.job import State
 from django_delayq.private_redis import PrivateRedis, ServerNotStarted, free_port
+from django_delayq.redis_config import RedisConfig
+from django_delayq.store.connection import Connections
+from django_delayq.store.line import Line
+from django_delayq.store.scripts import translated
 from tests.app.tasks import noop
 
 CANARY = "s3cret-canary"
@@ -249,6 +253,25 @@ def test_tls(tls: int, certificates: Path, settings: Any) -> None:
         CONNECTION_POOL_KWARGS={"ssl_ca_certs": ca},
     )
     arrives(settings, "default", **reader)
+
+
+def test_a_call_for_which_no_connection_is_free_was_surely_not_sent(redis_server: PrivateRedis) -> None:
+    connections = Connections(RedisConfig.read({"url": redis_server.url, "max_connections": 1}))
+    client = connections.client()
+    client.connection_pool.get_connection()
+    with pytest.raises(redis.ConnectionError) as caught:
+        Line(client).ask("PING")
+    error = translated(caught.value, client=client)
+    assert isinstance(error, StoreUnavailable) and not error.maybe_accepted
+
+
+def test_every_connection_over_tls_works_from_its_first_command_on(tls: int, certificates: Path) -> None:
+    ca = str(certificates / "cert.pem")
+    with redis.Redis(host="127.0.0.1", port=tls, ssl=True, ssl_ca_certs=ca, password=CANARY) as admin:
+        # A password would be an answer read before the first command, behind the handshake's own last words.
+        admin.config_set("requirepass", "")
+    connections = Connections(RedisConfig.read(f"rediss://127.0.0.1:{tls}/0?ssl_ca_certs={ca}"))
+    assert [Line(connections.client()).ask("PING") for _ in range(30)] == [b"PONG"] * 30
 
 
 @pytest.mark.parametrize("scheme", ["rediss", "redis"])

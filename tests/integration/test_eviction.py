@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.exceptions import ImproperlyConfigured
 
 from django_delayq import get_store
 from django_delayq.private_redis import PrivateRedis
@@ -15,23 +15,31 @@ POLICIES.append("volatile-ttl")
 COMMANDS = ["run_dispatcher", "run_worker"]
 
 
-def test_neither_command_starts_under_a_policy_that_evicts(
-    start_redis: Callable[..., PrivateRedis], delayq_settings: Any
-) -> None:
+def test_every_policy_that_evicts_is_refused(start_redis: Callable[..., PrivateRedis], delayq_settings: Any) -> None:
     server = start_redis()
     delayq_settings.DELAYQ = {"REDIS": server.url}
     with server.client() as client:
         for policy in POLICIES:
             client.config_set("maxmemory-policy", policy)
-            for command in COMMANDS:
-                with pytest.raises(CommandError, match=f"{policy}.*noeviction"):
-                    call_command(command)
+            with pytest.raises(ImproperlyConfigured, match=f"{policy}.*noeviction"):
+                get_store().check_server()
+        # Seven are refused; this is the eighth.
         client.config_set("maxmemory-policy", "noeviction")
         assert get_store().check_server() == ""
 
 
+def test_neither_command_starts_under_a_policy_that_evicts(
+    start_redis: Callable[..., PrivateRedis], processes: Processes
+) -> None:
+    processes.configure(REDIS=start_redis(options={"maxmemory-policy": "volatile-lru"}).url)
+    for command in [processes.start(name) for name in COMMANDS]:
+        assert command.wait() == 1
+        [line] = command.output.splitlines()
+        assert "volatile-lru" in line
+        assert "noeviction" in line
+
+
 def test_both_commands_start_where_nothing_is_evicted(processes: Processes) -> None:
-    # Seven policies are refused above; this is the eighth.
     dispatcher, worker = processes.dispatcher(), processes.worker()
     assert (dispatcher.end(), worker.end()) == (0, 0)
     assert "maxmemory-policy" not in dispatcher.output + worker.output

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import pickle
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -14,6 +15,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import monotonic
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -25,14 +27,15 @@ from redis import Redis
 from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, current_job, get_store, registry
 from django_delayq.attempts import Attempts
 from django_delayq.exceptions import BadBody, NewerBody, TaskTimeout
-from django_delayq.execution import run
+from django_delayq.execution import run, run_async
 from django_delayq.job import Claim, Job, State
 from django_delayq.job_id import next_id
 from django_delayq.outcome import UNFIT_DELAY_US, Ending, Outcome, decide
 from django_delayq.signals import job_started
-from django_delayq.store.claims import Settlement
+from django_delayq.store.exchange import Settlement
 from django_delayq.task import Task
 from tests.app.tasks import noop
+from tests.claims import claim_for
 
 Run = Callable[..., Outcome]
 #: Far more than any of these tests needs; nothing is concluded from how long it took.
@@ -44,17 +47,8 @@ def claim_of(name: str, *args: Any, attempts: Attempts | None = None, **facts: A
     """Return the claim of a job, as an exchange would bring it."""
     options = {"queue": "mail", **facts}
     job = Job(raw_id=next_id(), shard=0, task=name, args=list(args), **options)
-    return Claim(
-        lease=job.member + bytes(16),
-        shard=0,
-        queue=job.queue,
-        rank=100 * 2**45,
-        due_us=1_893_456_000_123_000,
-        job=job,
-        attempts=attempts or Attempts(),
-        claimed_us=1,
-        sent_at=monotonic(),
-    )
+    moments = {"rank": 100 * 2**45, "due_us": 1_893_456_000_123_000, "sent_at": monotonic(), "taken_at": monotonic()}
+    return claim_for(job, attempts=attempts or Attempts(), **moments)
 
 
 @pytest.fixture
@@ -185,6 +179,34 @@ def test_an_unknown_task_is_put_back() -> None:
     assert outcome.ending is Ending.UNKNOWN_TASK and "'shop.tasks.renamed'" in outcome.error
     decision = decide(outcome, RetryPolicy(), attempt=1, jitter=0.5)
     assert (decision.settle, decision.delay_us) == ("retry", UNFIT_DELAY_US)
+
+
+class Lazy:
+    """What stands in modules and asks its library before it answers, as Flask's `request` does."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError("working outside of a request")
+
+
+@pytest.mark.parametrize("name", ["lazy_module.request", "blocked_module.task", "no_module.task", "task", ".", ""])
+def test_a_name_of_what_is_no_task_is_unknown_whatever_stands_there(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "blocked_module", None)
+    module = ModuleType("lazy_module")
+    vars(module)["request"] = Lazy()
+    monkeypatch.setitem(sys.modules, "lazy_module", module)
+    assert run(claim_of(name)).ending is Ending.UNKNOWN_TASK
+
+
+def test_a_search_for_a_task_that_fails_is_the_attempts_end_and_not_the_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(name: str) -> None:
+        raise RuntimeError("a finder's own fault")
+
+    monkeypatch.setattr(registry, "finders", [fails])
+    claim = claim_of("shop.tasks.renamed")
+    for outcome in (run(claim), asyncio.run(run_async(claim))):
+        assert outcome.ending is Ending.FAILED and "a finder's own fault" in outcome.error
 
 
 def test_arguments_that_no_longer_fit_are_put_back(run_task: Run) -> None:
@@ -396,6 +418,29 @@ def test_a_connection_that_died_between_jobs_is_replaced_before_the_next(
 
         outcome = run_task(works)
         assert outcome.ending is Ending.SUCCEEDED, outcome.error
+
+    in_worker_thread(work)
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_a_connection_that_failed_while_it_was_set_up_is_not_left_to_the_next_job(
+    run_task: Run, in_worker_thread: Callable[[Callable[[], None]], None]
+) -> None:
+    def work() -> None:
+        connection = connections["other"]
+
+        def set_up() -> None:
+            raise sqlite3.OperationalError("server closed the connection unexpectedly")
+
+        connection.init_connection_state, connection.is_usable = set_up, lambda: False
+
+        def asks() -> None:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT 1")
+
+        # As when a server, or what stands in front of it, accepts the connection and ends right after.
+        assert run_task(asks).ending is Ending.FAILED
+        assert connection.connection is None
 
     in_worker_thread(work)
 

@@ -1,14 +1,24 @@
 """Handles: one job as its enqueuer sees it, in every state, before and after it is sent."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from redis import Redis
 
-from django_delayq import enqueue_many, get_job, get_store
+from django_delayq import delayed_task, enqueue_many, get_job, get_store
+from django_delayq.clock import ServerClock
 from django_delayq.conf import get_config
-from django_delayq.exceptions import DelayTypeError, DelayValueError, InvalidMoment, StoreUnavailable
+from django_delayq.exceptions import (
+    DelayQError,
+    DelayTypeError,
+    DelayValueError,
+    InvalidMoment,
+    NoResult,
+    StoreUnavailable,
+    WaitTimeout,
+)
 from django_delayq.handle import JobHandle
 from django_delayq.job import State
 from django_delayq.job_id import from_text
@@ -20,17 +30,10 @@ pytestmark = pytest.mark.usefixtures("delayq_settings")
 HOUR = timedelta(hours=1)
 
 
-class RealTime:
-    """The clock that handles live by, beside doors that could turn theirs."""
-
-    def argument(self) -> bytes:
-        return b""
-
-
 @pytest.fixture
 def doors(redis_url: str, client: Redis) -> Any:
     """The other side: a worker of the same shard."""
-    made = Doors(redis_url, clock=RealTime())
+    made = Doors(redis_url, clock=ServerClock())
     yield made
     made.close()
 
@@ -43,7 +46,8 @@ def in_state(state: State, doors: Doors) -> JobHandle:
     """Enqueue a job and bring it into a state, behind its handle's back."""
     if state is State.UNSENT:
         return noop.job(7)
-    handle = noop.using(delay=3_600 if state is State.SCHEDULED else None, key="k").enqueue(7)
+    kept = state in (State.DONE, State.CANCELLED)
+    handle = noop.using(delay=3_600 if state is State.SCHEDULED else None, key="k", store_result=kept).enqueue(7)
     place = from_text(handle.id)
     assert place
     worker = doors.worker()
@@ -54,6 +58,11 @@ def in_state(state: State, doors: Doors) -> JobHandle:
     if state is State.GONE:
         [claim] = worker.take(1).claims
         assert not worker.take(0, settle=[settlement(claim, Settle.ACKNOWLEDGE)]).lost
+    if state is State.DONE:
+        [claim] = worker.take(1).claims
+        assert not worker.take(0, settle=[settlement(claim, Settle.ACKNOWLEDGE, value="8")]).lost
+    if state is State.CANCELLED:
+        assert doors.operations.cancel(place[0])
     return handle
 
 
@@ -215,3 +224,57 @@ def test_the_ready_due_time_is_the_due_time_to_the_millisecond(doors: Doors) -> 
     assert handle.refresh().state is State.READY and handle.due
     assert timedelta(0) <= due - handle.due < timedelta(milliseconds=1)
     assert get_store().config is get_config()
+
+
+def test_the_result_of_a_job_that_is_done(doors: Doors) -> None:
+    handle = in_state(State.DONE, doors)
+    assert handle.wait(timeout=30) == handle.result == 8
+    assert handle.state is State.DONE
+
+
+@pytest.mark.parametrize("state", [state for state in SENT if state is not State.DONE])
+def test_any_other_job_has_no_result(state: State, doors: Doors) -> None:
+    handle = in_state(state, doors).refresh()
+    with pytest.raises(NoResult, match=f"it is {state}"):
+        handle.result  # noqa: B018
+    with pytest.raises(NoResult):
+        # Of one that keeps none there is nothing to wait for.
+        handle.wait()
+
+
+def test_a_wait_for_a_result_is_over_in_time(doors: Doors) -> None:
+    handle = noop.using(store_result=True).enqueue()
+    with pytest.raises(WaitTimeout, match="has not ended within 0.01 s"):
+        handle.wait(0.01)
+    assert isinstance(WaitTimeout(), TimeoutError)
+    for wrong in (-1, "1", float("nan")):
+        with pytest.raises(DelayQError, match="timeout"):
+            handle.wait(wrong)
+
+
+def test_a_wait_ends_when_the_job_dies_or_is_cancelled(doors: Doors) -> None:
+    dying, cancelled = noop.using(store_result=True).enqueue(), noop.using(store_result=True).enqueue()
+    with ThreadPoolExecutor(2) as threads:
+        waits = [threads.submit(handle.wait, 60) for handle in (dying, cancelled)]
+        worker = doors.worker()
+        [claim] = worker.take(1).claims
+        worker.settle(claim, Settle.DEAD_LETTER)
+        assert get_job(cancelled.id).cancel()  # type: ignore[union-attr]
+        for wait, state in zip(waits, ("dead", "cancelled"), strict=True):
+            with pytest.raises(NoResult, match=f"it is {state}"):
+                wait.result()
+
+
+def test_a_cancelled_job_that_keeps_a_result_is_cancelled_at_once_and_after_a_look() -> None:
+    handle = noop.using(store_result=60).enqueue()
+    assert handle.cancel()
+    assert handle.state is State.CANCELLED
+    assert handle.refresh().state is State.CANCELLED
+
+
+@pytest.mark.parametrize("wrong", [-1, 0, 0.0001, "day", float("inf"), 2**60])
+def test_a_time_for_which_no_result_can_be_kept(wrong: Any) -> None:
+    with pytest.raises((DelayQError, ValueError), match="store_result"):
+        noop.using(store_result=wrong)
+    with pytest.raises((DelayQError, ValueError), match="store_result"):
+        delayed_task(store_result=wrong)(now)

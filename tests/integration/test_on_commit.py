@@ -143,9 +143,9 @@ def test_all_jobs_of_a_commit_go_in_one_batch(batches: Callable[[], int]) -> Non
 @real_commits
 def test_more_than_a_batch_holds_goes_in_several(batches: Callable[[], int]) -> None:
     with transaction.atomic():
-        for number in range(600):
+        for number in range(300):
             noop.enqueue(number)
-    assert sent() == 600 and batches() == 2
+    assert sent() == 300 and batches() == 2
 
 
 @real_commits

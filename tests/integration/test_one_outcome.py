@@ -70,11 +70,17 @@ def test_a_lease_told_twice_in_one_exchange_is_settled_once(ends: Sequence[Settl
 
 
 @pytest.fixture
-def link(tmp_path: Path, delayq_settings: Any, redis_url: str) -> Path:
+def lease() -> int:
+    """Seconds of a lease, LEASE."""
+    return 30
+
+
+@pytest.fixture
+def link(tmp_path: Path, delayq_settings: Any, redis_url: str, lease: int) -> Path:
     """The server's socket under a name that can be taken away."""
     name = tmp_path / "name.sock"
     name.symlink_to(redis_url.removeprefix("unix://").split("?")[0])
-    delayq_settings.DELAYQ = {"REDIS": f"unix://{name}"}
+    delayq_settings.DELAYQ = {"REDIS": f"unix://{name}", "LEASE": lease}
     return name
 
 
@@ -131,6 +137,31 @@ def test_a_task_that_ends_after_it_was_given_back_but_before_that_was_told_has_e
     assert [job.refresh().state for job in jobs] == ["gone", "gone"]
     assert told == []
     assert client.hlen("delayq:{0}:bodies") == client.hlen("delayq:{0}:dead_bodies") == 0
+
+
+@pytest.mark.parametrize("lease", [2])
+def test_a_job_whose_lease_surely_ran_out_before_it_began_is_not_begun(
+    worker: Worker, processes: Processes, link: Path, tmp_path: Path, client: Redis, gate: Path, lease: int
+) -> None:
+    # Jobs this short are claimed ahead: two run, one waits for a thread.
+    worker._pace.ran(1_000)
+    jobs = [*tasks.wait_for.enqueue_many([(str(gate),), (str(gate),)]), tasks.record.enqueue()]
+    # Not a step more, or the third is given back for having waited.
+    until(lambda: worker.step() is not None and len(worker._held) == 3, what="three claims")
+    until(lambda: len(processes.runs()) == 2, what="two jobs to run")
+
+    away = link.rename(tmp_path / "away.sock")
+    client.client_kill_filter(_type="normal", skipme=True)
+    until(lambda: not any(map(worker.may_begin, worker._held)), what="the leases to be surely over")
+    gate.touch()
+    until(lambda: len(worker._ended) == 3, what="all to end")
+    assert len(processes.runs()) == 2
+
+    away.rename(link)
+    until(lambda: worker.step() is not None and len(processes.runs()) == 3, what="the third job to run")
+    until(lambda: worker.step() is not None and not client.hlen("delayq:{0}:bodies"), what="all to be settled")
+    # What had not begun is not counted.
+    assert [run["attempt"] for run in processes.runs(jobs[2].id)] == [1]
 
 
 # By dispatchers

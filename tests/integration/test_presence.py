@@ -1,5 +1,6 @@
 """Presence: what processes tell of themselves while they live, and the figures of what they ran."""
 
+import gc
 import os
 import signal
 from collections.abc import Callable
@@ -10,8 +11,10 @@ from redis import Redis
 
 from django_delayq import get_store
 from django_delayq.exceptions import StoreUnavailable
+from django_delayq.management.starting import run_services
 from django_delayq.presence import Presence
 from django_delayq.private_redis import PrivateRedis
+from django_delayq.service import Service, Timed
 from django_delayq.store.snapshot import Process, Snapshot
 from django_delayq.tally import ALL, Figures, Tally, queue_scope, task_scope
 from tests.app import tasks
@@ -149,6 +152,32 @@ def test_figures_that_could_not_be_told_are_told_the_next_time() -> None:
     assert reporter.asked
     [rows] = door.rows
     assert Figures.of(rows[ALL][3::4]).done == 2
+
+
+def test_whoever_is_seen_can_be_stopped() -> None:
+    events: list[str] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    class Seen(Presence):
+        def start(self) -> None:
+            events.append("seen")
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        def leave(self) -> None:
+            events.append("left")
+
+    class Sleeper(Timed):
+        def step(self) -> float | None:
+            return None if self.stopped else 3_600.0
+
+    # Where nobody listens yet, this test is what the signal ends.
+    try:
+        run_services([Service(Sleeper(), name="Sleeper")], [Seen(Door(), Reporter())])  # type: ignore[arg-type]
+    finally:
+        gc.unfreeze()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert events == ["seen", "left"]
 
 
 def test_a_frozen_redis_does_not_keep_a_process_from_ending(

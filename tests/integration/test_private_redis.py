@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from django_delayq import private_redis
 from django_delayq.private_folder import PREFIX, remove_orphans
 from django_delayq.private_redis import PrivateRedis, ServerNotStarted, answers, demo_url, free_port
 
@@ -122,6 +123,27 @@ def test_port_of_somebody_else_is_not_taken_for_ours(start_redis: StartRedis) ->
     other = start_redis(port=0)
     with pytest.raises(ServerNotStarted):
         start_redis(port=other.port)
+
+
+def test_free_port_taken_before_the_server_binds_it_is_changed_for_another(
+    start_redis: StartRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = start_redis(port=0)
+    found = iter([other.port, other.port, free_port()])
+    monkeypatch.setattr(private_redis, "free_port", lambda: next(found))
+    server = start_redis(port=0)
+    assert server.port != other.port
+    with server.client() as client:
+        assert client.info("server")["process_id"] == server.pid
+
+
+def test_server_that_finds_every_free_port_taken_says_so(
+    start_redis: StartRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = start_redis(port=0)
+    monkeypatch.setattr(private_redis, "free_port", lambda: other.port)
+    with pytest.raises(ServerNotStarted, match="already in use"):
+        start_redis(port=0)
 
 
 def test_owner_that_forgets_to_stop_ends_its_server_at_exit(server_program: Path) -> None:

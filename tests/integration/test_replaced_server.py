@@ -105,6 +105,32 @@ def test_a_worker_and_a_dispatcher_refused_by_a_demoted_server_look_for_the_new_
         doors.promote("default")
 
 
+@pytest.mark.parametrize("how", ["demoted", "cut off"])
+def test_a_lapsed_job_is_read_where_its_lease_is_and_not_on_the_old_server(
+    how: str, doors: Doors, two: tuple[PrivateRedis, PrivateRedis], name: Name
+) -> None:
+    old, new = two
+    doors.promote()
+    # Another connection, on which the old server goes on answering.
+    doors.client.ping()
+    name.lead_to(new)
+    if how == "demoted":
+        demote(old)
+        with pytest.raises(StoreRejected):
+            doors.promote()
+    else:
+        with old.client() as client:
+            client.client_kill_filter(_id=str(doors.shard.line.ask("CLIENT", "ID")))
+    raw_id = doors.add()
+    doors.worker().take()
+    doors.clock.turn(doors.config.worker.lease_us)
+    Dispatcher(doors.shard, doors.promotion).promote()
+    # Read on the old server, it would be a job of no queue, or one without a body, and dead.
+    with new.client(protocol=2) as client:
+        assert [member[:12] for member in client.zrange(doors.keys.schedule("default"), 0, -1)] == [raw_id]
+        assert not client.exists(doors.keys("leases"), doors.keys("dead_letters"))
+
+
 def test_commands_find_the_new_server(two: tuple[PrivateRedis, PrivateRedis], name: Name, processes: Processes) -> None:
     old, new = two
     processes.configure(REDIS=name.url, LEASE=2)

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from redis import Redis
 
 from django_delayq import enqueue_many, get_store
 from django_delayq.attempts import Attempts
+from django_delayq.private_redis import PrivateRedis
 from tests.app import tasks
 from tests.processes import Command, Processes, listeners
 
@@ -350,9 +351,9 @@ def test_claims_that_have_not_begun_are_released_uncounted(processes: Processes,
     processes.configure(GRACE=600)
     worker = processes.worker("--concurrency", 1)
     processes.until_gone(enqueue_many([tasks.noop.job() for _ in range(300)]))
-    first, *others = enqueue_many(
-        [tasks.signal_worker.job(int(signal.SIGTERM), str(gate)), *(tasks.record.job(n) for n in range(20))]
-    )
+    # With the bell comes one job alone; those behind it are claimed together.
+    alone, signals = tasks.noop.job(), tasks.signal_worker.job(int(signal.SIGTERM), str(gate))
+    _, first, *others = enqueue_many([alone, signals, *(tasks.record.job(n) for n in range(20))])
     [run] = processes.until_runs(1)
     assert run["held"] > 1
     for job in others:
@@ -365,6 +366,18 @@ def test_claims_that_have_not_begun_are_released_uncounted(processes: Processes,
     assert processes.worker("--drain", "--concurrency", 1).wait() == 0
     assert [run["args"] for run in processes.runs()[1:]] == [[n] for n in range(20)]
     assert {run["attempt"] for run in processes.runs()} == {1}
+
+
+def test_grace_is_for_what_runs_and_an_idle_worker_ends_without_redis_too(
+    processes: Processes, start_redis: Callable[..., PrivateRedis]
+) -> None:
+    server = start_redis()
+    processes.configure(REDIS=server.url, GRACE=1_000)
+    worker = processes.worker()
+    server.kill()
+    processes.until(lambda: "waits for Redis" in worker.output, what="it to miss Redis")
+    assert worker.end() == 0
+    assert "could not hand in" not in worker.output and "Traceback" not in worker.output
 
 
 @pytest.mark.parametrize("grace", [0, 1])

@@ -13,7 +13,9 @@ import pytest
 from redis import Redis
 
 from django_delayq import enqueue_many, get_store
+from django_delayq.store.line import Line, Question
 from django_delayq.store.scripts import Script
+from django_delayq.store.wire import command
 from tests.app import tasks
 from tests.processes import Processes, listeners
 
@@ -44,20 +46,27 @@ def sweep_afresh(client: Redis, processes: Processes, *, bell: str) -> float:
     return float(seen) / 1_000_000
 
 
-class Muffled:
-    """A client whose every command takes down bells and alarm in the same step, before anybody can hear them."""
+class Muffled(Line):
+    """A line whose every command takes down bells and alarm in the same step, before anybody can hear them."""
 
     def __init__(self, client: Any, bells: list[str]) -> None:
-        self._client, self._bells = client, bells
+        super().__init__(client)
+        self._bells = bells
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
+    def send(self, packed: bytes) -> "MuffledQuestion":
+        step = [command("MULTI"), packed, command("DEL", *self._bells), command("EXEC")]
+        question = super().send(b"".join(step))
+        return MuffledQuestion(self, question._connection)
 
-    def execute_command(self, *args: Any) -> Any:
-        pipeline = self._client.pipeline(transaction=True)
-        pipeline.execute_command(*args)
-        pipeline.delete(*self._bells)
-        return pipeline.execute()[0]
+
+class MuffledQuestion(Question):
+    """Four commands were sent; the answer to the second is in that to the last."""
+
+    def answer(self) -> Any:
+        answer = self.answers(4)[3][0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 @pytest.fixture
@@ -65,7 +74,7 @@ def muffled(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
     """What this process enqueues is heard by nobody."""
     shard = get_store()._producer_shards[0]
     bells = [processes.keys("alarm"), processes.keys("bell"), processes.keys.bell("default")]
-    monkeypatch.setattr(shard, "client", Muffled(shard.client, bells))
+    monkeypatch.setattr(shard, "line", Muffled(shard.client, bells))
 
 
 def test_idle_processes_send_at_most_one_request_in_two_seconds(processes: Processes, client: Redis) -> None:

@@ -1,17 +1,18 @@
 """Tasks: the grammar of enqueueing, from the decorator to what lies in Redis."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured
+from django.db import transaction
 from redis import Redis
 
 from django_delayq import RetryPolicy, delayed_task, enqueue_many, execute_later, get_job, get_store, registry
-from django_delayq.exceptions import KeyHeld, StoreUnavailable
+from django_delayq.exceptions import DelayQError, KeyHeld, StoreUnavailable
 from django_delayq.handle import JobHandle
 from django_delayq.job import Flag, Job, State
 from django_delayq.private_redis import PrivateRedis
@@ -245,18 +246,49 @@ def counted(client: Redis) -> Iterator[Redis]:
     yield client
 
 
-def test_a_thousand_jobs_are_two_round_trips(counted: Redis) -> None:
-    handles = noop.after(hours=1).enqueue_many([(number,) for number in range(1_000)])
-    assert isinstance(handles, list) and len({handle.id for handle in handles}) == 1_000
+def test_five_hundred_jobs_are_two_round_trips(counted: Redis) -> None:
+    handles = noop.after(hours=1).enqueue_many([(number,) for number in range(500)])
+    assert isinstance(handles, list) and len({handle.id for handle in handles}) == 500
     assert scripts_run(counted) == 2
     assert {handle.state for handle in handles} == {State.SCHEDULED}
-    assert stored(handles[999]).args == [999]
-    assert get_store().inspection(0).counts().scheduled == {"default": 1_000}
+    assert stored(handles[499]).args == [499]
+    assert get_store().inspection(0).counts().scheduled == {"default": 500}
 
 
 def test_a_chunk_ends_at_a_megabyte(counted: Redis) -> None:
     noop.enqueue_many([("x" * 200_000,) for _ in range(12)])
     assert scripts_run(counted) == 3
+
+
+def test_progress_is_told_after_each_megabyte() -> None:
+    told: list[int] = []
+    assert noop.enqueue_many((("x" * 200_000,) for _ in range(12)), on_progress=told.append) == 12
+    assert told == [5, 10, 12]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_that_begins_while_jobs_are_made_is_seen() -> None:
+    def arguments() -> Generator[tuple[int], None, None]:
+        yield from ((number,) for number in range(250))
+        with transaction.atomic():
+            yield from ((number,) for number in range(250))
+
+    made = arguments()
+    with pytest.raises(DelayQError, match="in a transaction") as caught:
+        noop.enqueue_many(made, on_progress=lambda accepted: None)
+    made.close()
+    assert caught.value.__notes__ == ["enqueue_many() had accepted 250 jobs by then."]
+    assert get_store().inspection(0).counts().ready == {"default": 250}
+
+
+def test_a_job_that_is_given_twice_is_sent_once() -> None:
+    first, *others = jobs = [noop.after(number).job(number) for number in range(300)]
+    sent = enqueue_many([*jobs, first])
+    assert isinstance(sent, list) and sent == [*jobs, first]
+    due = [job.due for job in jobs]
+    assert due == sorted(moment for moment in due if moment) and {job.state for job in others} == {State.SCHEDULED}
+    with pytest.raises(TypeError, match=f"{first.id} was sent or cancelled"):
+        enqueue_many([first])
 
 
 def test_any_tasks_at_any_times_in_one_call(counted: Redis) -> None:
@@ -275,19 +307,20 @@ def test_enqueueing_many_of_nothing_is_nothing(counted: Redis) -> None:
     assert scripts_run(counted) == 0
 
 
-def test_progress_is_told_after_each_chunk_and_one_chunk_is_held_at_a_time() -> None:
+def test_progress_is_told_after_each_chunk_of_which_one_is_on_its_way_while_the_next_is_made() -> None:
     made, told = [0], []
 
     def arguments() -> Iterator[tuple[int]]:
-        for number in range(1_200):
+        for number in range(700):
             made[0] += 1
             yield (number,)
 
     def progress(accepted: int) -> None:
         told.append((accepted, made[0]))
 
-    assert noop.enqueue_many(arguments(), on_progress=progress) == 1_200
-    assert told == [(500, 500), (1_000, 1_000), (1_200, 1_200)]
+    assert noop.enqueue_many(arguments(), on_progress=progress) == 700
+    # The first is answered at once.
+    assert told == [(250, 250), (500, 700), (700, 700)]
 
 
 def test_a_held_key_in_a_batch_gives_back_the_holder() -> None:
@@ -300,12 +333,12 @@ def test_a_held_key_in_a_batch_gives_back_the_holder() -> None:
 
 def test_a_refused_key_refuses_its_chunk_and_tells_what_was_accepted(client: Redis) -> None:
     holder = noop.using(key="k").after(60).enqueue()
-    jobs = [*(noop.job(number) for number in range(600)), noop.using(key="k", unique="reject").job()]
+    jobs = [*(noop.job(number) for number in range(300)), noop.using(key="k", unique="reject").job()]
     with pytest.raises(KeyHeld, match="'k'") as caught:
         enqueue_many(jobs)
-    assert (caught.value.accepted, caught.value.holder) == (500, holder.id)
-    assert get_store().inspection(0).counts().ready == {"default": 500}
-    assert [job.state for job in jobs[500:]] == [State.UNSENT] * 101
+    assert (caught.value.accepted, caught.value.holder) == (250, holder.id)
+    assert get_store().inspection(0).counts().ready == {"default": 250}
+    assert [job.state for job in jobs[250:]] == [State.UNSENT] * 51
 
 
 @pytest.mark.parametrize("progress", [False, True])
@@ -317,20 +350,20 @@ def test_an_outage_in_the_middle_tells_what_was_accepted_and_can_be_mended(
     made: list[JobHandle] = []
 
     def jobs() -> Iterator[JobHandle]:
-        for number in range(1_200):
-            if number == 700 and progress:
+        for number in range(600):
+            if number == 350 and progress:
                 server.kill()
             made.append(noop.job(number))
             yield made[-1]
 
     def after_first_chunk(accepted: int) -> None:
-        assert accepted == 500
+        assert accepted == 250
 
     if progress:
         with pytest.raises(StoreUnavailable) as caught:
             enqueue_many(jobs(), on_progress=after_first_chunk)
-        assert caught.value.accepted == 500
-        unsent = made[500:1_000]
+        assert caught.value.accepted == 250
+        unsent = made[250:500]
     else:
         server.kill()
         with pytest.raises(StoreUnavailable) as caught:
@@ -345,7 +378,7 @@ def test_an_outage_in_the_middle_tells_what_was_accepted_and_can_be_mended(
     again.value.resend()
     caught.value.resend()
     assert {job.state for job in unsent} == {State.READY}
-    assert get_store().inspection(0).counts().ready == {"default": 1_000 if progress else 1_200}
+    assert get_store().inspection(0).counts().ready == {"default": 500 if progress else 600}
 
 
 @pytest.mark.parametrize("shards", [1, 4])

@@ -29,6 +29,8 @@ class Ask:
     reject: bool = False
     max_attempts: int = 3
     large: bool = False
+    #: Its result is kept.
+    kept: bool = False
 
 
 asks = st.builds(
@@ -40,6 +42,7 @@ asks = st.builds(
     reject=st.booleans(),
     max_attempts=st.integers(1, 3),
     large=st.sampled_from([False, False, False, True]),
+    kept=st.booleans(),
 )
 endings = st.lists(st.sampled_from(ENDINGS), max_size=4)
 queue_lists = st.lists(st.sampled_from(QUEUES), min_size=1, unique=True)

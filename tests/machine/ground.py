@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
+from django_delayq.config import DAY_US
 from django_delayq.draft import Draft
 from django_delayq.exceptions import KeyHeld
 from django_delayq.job import Flag, Job
@@ -49,6 +50,7 @@ class Ground(RuleBasedStateMachine):
             priority=ask.priority,
             retry=RetryPolicy(max_attempts=ask.max_attempts, base=1, cap=4),
             key=ask.key,
+            result_ttl_us=DAY_US if ask.kept else None,
             # The flag is all that scripts see; a large body would only slow the machine down.
             flags=Flag.LARGE if ask.large else Flag(0),
         )

@@ -8,10 +8,13 @@ from django_delayq.codec import with_queue
 from django_delayq.draft import Draft
 from django_delayq.job import Flag
 from django_delayq.outcome import Ending
+from django_delayq.store.exchange import ARMED
 from django_delayq.store.intake import key_digest
 from tests.machine.values import Ended, KeyTaken, ModelJob, Place, Told
 
 HOUR_US = 3_600_000_000
+#: What one promotion drops at most, of old dead letters and of processes long gone.
+BITE = 50
 
 
 @dataclass
@@ -24,9 +27,11 @@ class Model:
     dead_max_age_us: int
     now: int = 0
     jobs: dict[bytes, ModelJob] = field(default_factory=dict)
+    #: Id -> attempts record, body and state of a job that ended and keeps its result.
+    results: dict[bytes, tuple[bytes, bytes, str]] = field(default_factory=dict)
     tally: Counter[str] = field(default_factory=Counter)
     queues: set[str] = field(default_factory=set)
-    #: Worker -> last seen; and its last exchange: number, lost leases, claimed leases.
+    #: Worker -> last seen; and its last exchange, and the last it armed: number, lost leases, claimed leases.
     workers: dict[bytes, int] = field(default_factory=dict)
     dispatchers: dict[bytes, int] = field(default_factory=dict)
     exchanges: dict[bytes, tuple[int, frozenset[bytes], list[bytes]]] = field(default_factory=dict)
@@ -82,24 +87,33 @@ class Model:
             for job in jobs[: min(share, limit - moved)]:
                 job.place, job.score = Place.READY, self.rank(job, job.score)
                 moved += 1
-        for worker in [worker for worker, seen in self.workers.items() if seen <= self.now - HOUR_US]:
+        gone = sorted((seen, worker) for worker, seen in self.workers.items() if seen <= self.now - HOUR_US)
+        for _, worker in gone[:BITE]:
             del self.workers[worker]
             self.exchanges.pop(worker, None)
+            self.exchanges.pop(worker + ARMED, None)
             self.described.discard(worker)
         seen = {code: at for code, at in self.dispatchers.items() if at > self.now - HOUR_US}
         self.dispatchers = {**seen, dispatcher: self.now}
         dead = sorted(self.at(Place.DEAD), key=lambda job: (job.score, job.raw_id))
         old = [job for job in dead if job.score <= self.now - self.dead_max_age_us]
         old = old or dead[: max(0, len(dead) - self.dead_max_count)]
+        old = old[:BITE]
         for job in old:
             self._end(job, "trimmed")
         self.promoted_at, self.alarm_heard = self.now, False
         lapsed = {job.lease for job in self.at(Place.CLAIMED) if job.score <= self.now}
         return moved, len(old), lapsed
 
-    def exchange(self, token: bytes, ended: Sequence[Ended], queues: Sequence[str], *, want: int, strict: bool) -> Told:
+    def exchange(
+        self, token: bytes, ended: Sequence[Ended], queues: Sequence[str], *, want: int, strict: bool, record: bytes
+    ) -> Told:
         """Settle what still holds its lease, then claim."""
         worker, number = token[:8], int.from_bytes(token[8:])
+        first = record not in self.exchanges and worker not in self.exchanges
+        if first and record != worker:
+            # Armed by somebody who is not known any more.
+            return Told(frozenset(), True, [], first)
         lost = frozenset(item.lease for item in ended if not self.leased(item.lease))
         for item in ended:
             if item.lease not in lost:
@@ -114,15 +128,15 @@ class Model:
             job.token, job.claimed_us = token, self.now
         self.workers[worker] = self.now
         self.described.add(worker)
-        self.exchanges[worker] = number, lost, [job.lease for job in claims]
+        self.exchanges[record] = number, lost, [job.lease for job in claims]
         if want:
             self.heard -= set(queues)
-        return Told(lost, bool(want and self._takeable(queues, strict)), claims)
+        return Told(lost, bool(want and self._takeable(queues, strict)), claims, first)
 
-    def repeat(self, worker: bytes) -> Told:
+    def repeat(self, record: bytes) -> Told:
         """Return what a worker is told that sends its last exchange again: what it still holds of it."""
-        _, lost, leases = self.exchanges[worker]
-        return Told(lost, True, [job for lease in leases if (job := self.leased(lease))])
+        _, lost, leases = self.exchanges[record]
+        return Told(lost, True, [job for lease in leases if (job := self.leased(lease))], False)
 
     def heartbeat(self, worker: bytes, leases: Sequence[bytes]) -> set[bytes]:
         """Push lease ends on; return the lost ones."""
@@ -147,7 +161,7 @@ class Model:
         job = self.jobs.get(raw_id)
         if job is None or not job.waits:
             return False
-        self._end(job, "cancelled")
+        self._end(job, "cancelled", keep=True)
         return True
 
     def reschedule(self, raw_id: bytes, due_us: int) -> int | None:
@@ -219,7 +233,7 @@ class Model:
 
     def _settle(self, job: ModelJob, item: Ended) -> None:
         if item.ending is Ending.SUCCEEDED:
-            return self._end(job, "done")
+            return self._end(job, "done", keep=True)
         if item.ending is Ending.UNSTARTED:
             job.place, job.score = Place.READY, job.rank
             return None
@@ -248,7 +262,9 @@ class Model:
         self.unheard_queue |= queue not in self.queues
         self.queues.add(queue)
 
-    def _end(self, job: ModelJob, how: str) -> None:
+    def _end(self, job: ModelJob, how: str, *, keep: bool = False) -> None:
+        if keep and job.has(Flag.KEPT):
+            self.results[job.raw_id] = job.record, job.body, how
         del self.jobs[job.raw_id]
         self.tally[how] += 1
 

@@ -6,7 +6,9 @@ from urllib.parse import unquote
 
 from redis import Redis
 
+from django_delayq.result import Result
 from django_delayq.store.keys import CATALOGUE, Keys
+from django_delayq.store.records import Kept
 from tests.machine.model import Model
 from tests.machine.values import Place
 
@@ -15,7 +17,7 @@ HINTS = ("bell", "alarm")
 
 
 def read(client: Redis, keys: Keys) -> dict[str, Any]:
-    """Return every key with its value; all are in the catalogue, have its type, and none has a TTL."""
+    """Return every key with its value; all are in the catalogue and have its type, and only results have a TTL."""
     names = [name.decode() for name in client.keys("*")]
     pipeline = client.pipeline(transaction=False)
     for name in names:
@@ -23,6 +25,8 @@ def read(client: Redis, keys: Keys) -> dict[str, Any]:
         assert noun in CATALOGUE, f"{name} is not in the catalogue"
         pipeline.pttl(name)
         match CATALOGUE[noun][0]:
+            case "list" if noun == "results":
+                pipeline.lindex(name, 0)
             case "zset":
                 pipeline.zrange(name, 0, -1, withscores=True)
             case "hash":
@@ -35,7 +39,7 @@ def read(client: Redis, keys: Keys) -> dict[str, Any]:
                 pipeline.get(name)
     answers = pipeline.execute()
     for name, ttl in zip(names, answers[::2], strict=True):
-        assert ttl == -1, f"{name} has a TTL"
+        assert (ttl == -1) == (noun_of(name, keys) != "results"), f"{name} has the TTL {ttl}"
     values = (dict(value) if isinstance(value, list) else value for value in answers[1::2])
     return dict(zip(names, values, strict=True))
 
@@ -43,7 +47,9 @@ def read(client: Redis, keys: Keys) -> dict[str, Any]:
 def noun_of(name: str, keys: Keys) -> str:
     """Return the catalogue's word for a key, which must be named as `Keys` names it."""
     noun, _, queue = name.removeprefix(keys("")).partition(":")
-    if queue:
+    if queue and noun == "results":
+        assert name == keys.results(bytes.fromhex(queue)), f"{name} is not what Keys would build"
+    elif queue:
         assert name == getattr(keys, noun)(unquote(queue)), f"{name} is not what Keys would build"
     return noun
 
@@ -55,6 +61,11 @@ def plain(picture: dict[str, Any], keys: Keys) -> dict[str, Any]:
         # The answers kept in there are proved by repeating exchanges.
         exchanges = told[keys("exchanges")]
         told[keys("exchanges")] = {worker: int.from_bytes(kept[:8]) for worker, kept in exchanges.items()}
+    for name in told:
+        if noun_of(name, keys) == "results":
+            kept = Kept.unpack(told[name])
+            result = Result.unpack(kept.ending)
+            told[name] = kept.attempts, kept.body, str(result and result.state)
     return told
 
 
@@ -81,6 +92,8 @@ def foretold(model: Model, keys: Keys) -> dict[str, Any]:
         else:
             key = keys.schedule(job.queue) if job.place is Place.SCHEDULED else keys.ready(job.queue)
             told[key][job.member] = job.score
+    for raw_id, kept in model.results.items():
+        told[keys.results(raw_id)] = kept
     if model.queues:
         told[keys("queues")] = {queue.encode() for queue in model.queues}
     told[keys("workers")] = model.workers

@@ -40,7 +40,11 @@ FIRST = [
         "a worker's next claim has the same token",
         (
             (EXCHANGE, "worker .. struct.pack('>I8', number)", "worker .. struct.pack('>I8', 1)"),
-            ("store/claims.py", "self.worker + exchange.number.to_bytes(8)", "self.worker + (1).to_bytes(8)"),
+            (
+                "store/exchange.py",
+                "self.recorded[:_CODE] + self.number.to_bytes(8)",
+                "self.recorded[:_CODE] + (1).to_bytes(8)",
+            ),
         ),
     ),
     PlantedBug(
@@ -56,7 +60,24 @@ FIRST = [
         "lease_end and tonumber(lease_end) <= now",
         "lease_end",
     ),
-    at("an acknowledged job keeps its key", EXCHANGE, "  else\n    take_extra(extras, holders, member)\n", ""),
+    at(
+        "an acknowledged job keeps its key",
+        EXCHANGE,
+        "    take_extra(extras, holders, member)\n  end\nend\nif #ended",
+        "  end\nend\nif #ended",
+    ),
+    at(
+        "a late worker keeps a result",
+        EXCHANGE,
+        "if not ends[i] then lost",
+        "if not ends[i] and not results[lease] then lost",
+    ),
+    at(
+        "a result forgets the attempts before it",
+        EXCHANGE,
+        "local record, body = redis.call('HGET', attempts, id) or '',",
+        "local record, body = '',",
+    ),
     at("a repeated exchange claims anew", EXCHANGE, "if number == last_number then", "if false then"),
     at(
         "a dead letter is requeued by somebody who saw another death",

@@ -7,8 +7,34 @@ import os
 
 from redis import Redis
 
-from tests.machine.walk import walk
+from django_delayq.outcome import Ending
+from tests.machine.asks import Ask
+from tests.machine.roads import DAY_US
+from tests.machine.values import Place
+from tests.machine.walk import roads_to, walk
 
 
 def test_every_walk_leaves_redis_as_the_model_says(client: Redis, redis_url: str) -> None:
     walk(client, redis_url, examples=int(os.environ.get("DELAYQ_MACHINE_EXAMPLES", "250")))
+
+
+def test_what_one_promotion_does_not_drop_the_next_one_does(client: Redis, redis_url: str) -> None:
+    """More dead letters, and more processes long gone, than a step may take: random walks seldom come to so many."""
+    with roads_to(client, redis_url) as roads:
+        road = roads()
+        road.enqueue([Ask() for _ in range(54)])
+        # A dispatcher that meets a new queue looks twice.
+        road.look()
+        worker = road.fresh_worker()
+        while road.world.model.at(Place.READY):
+            worker.exchange(54, endings=[Ending.ASKED_DEAD] * len(worker.held))
+        worker.exchange(0, endings=[Ending.ASKED_DEAD] * len(worker.held))
+        for _ in range(60):
+            worker.restart()
+            worker.exchange(1)
+        road.world.turn_to(road.world.model.now + DAY_US)
+        for left in (4, 0):
+            road.look()
+            road.check()
+            assert len(road.world.model.at(Place.DEAD)) == left
+        road.teardown()

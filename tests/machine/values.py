@@ -75,3 +75,4 @@ class Told:
     lost: frozenset[bytes]
     more: bool
     claims: list[ModelJob]
+    first: bool

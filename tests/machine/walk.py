@@ -1,6 +1,8 @@
 """Walk: many random walks through the machine. What the test calls, and the processes with a planted bug."""
 
 import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import pytest
@@ -10,7 +12,6 @@ from redis import Redis
 
 from django_delayq.config import Config, DispatcherConfig
 from django_delayq.redis_config import RedisConfig
-from django_delayq.store import intake
 from tests.machine.actors import World
 from tests.machine.roads import DAY_US, Roads
 
@@ -18,9 +19,26 @@ from tests.machine.roads import DAY_US, Roads
 STEPS = 40
 
 
+@contextmanager
+def roads_to(client: Redis, url: str) -> Iterator[Callable[[], Roads]]:
+    """Give what makes the machine, on that server, each time empty."""
+    config = Config(redis=RedisConfig.read(url), dispatcher=DispatcherConfig(dead_max_count=4, dead_max_age_us=DAY_US))
+    # Every lapsed lease and dead letter is a line, and there are thousands.
+    logger = logging.getLogger("django_delayq")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        world = World(client, config)
+        with pytest.MonkeyPatch.context() as patch:
+            # A delay counts from the call; here it counts from the send.
+            patch.setattr(world.clock, "steady", lambda: 0.0)
+            yield partial(Roads, world)
+    finally:
+        logger.setLevel(level)
+
+
 def walk(client: Redis, url: str, *, examples: int, derandomize: bool = False) -> None:
     """Walk `examples` times; raises the first failure, made small unless derandomized."""
-    config = Config(redis=RedisConfig.read(url), dispatcher=DispatcherConfig(dead_max_count=4, dead_max_age_us=DAY_US))
     profile = settings(
         max_examples=examples,
         stateful_step_count=STEPS,
@@ -32,14 +50,5 @@ def walk(client: Redis, url: str, *, examples: int, derandomize: bool = False) -
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
-    # Every lapsed lease and dead letter is a line, and there are thousands.
-    logger = logging.getLogger("django_delayq")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            # A delay counts from the call: the caller's clock stands still too.
-            patch.setattr(intake, "monotonic", lambda: 0.0)
-            run_state_machine_as_test(partial(Roads, World(client, config)), settings=profile)
-    finally:
-        logger.setLevel(level)
+    with roads_to(client, url) as roads:
+        run_state_machine_as_test(roads, settings=profile)

@@ -19,11 +19,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from django_delayq import codec
-from django_delayq.codec import decode, decode_head, encode, with_flags, with_queue
+from django_delayq.codec import TASK_RETRY, decode, decode_head, encode, read_queue, with_flags, with_queue
 from django_delayq.exceptions import BadBody, NewerBody, PayloadNotSerializable, PayloadTooLarge
-from django_delayq.job import LARGE_BODY, Flag, Job
+from django_delayq.job import LARGE_BODY, MAX_DEPTH, Flag, Job
 from django_delayq.job_id import next_id
-from django_delayq.payload import MAX_DEPTH, check_payload
+from django_delayq.payload import check_payload
 from django_delayq.retry import RetryPolicy
 from django_delayq.time_limit import TimeLimit
 
@@ -168,10 +168,19 @@ policies = some.builds(
     timeout_us=some.none() | some.integers(min_value=1, max_value=2**62),
     hard_timeout_us=some.none() | some.integers(min_value=1, max_value=2**62),
     key=some.none() | surrogates_not_paired.filter(bool),
-    flags=some.sampled_from(list(Flag)),
+    flags=some.sampled_from([Flag.NOTED, Flag.DELAYED, Flag.LARGE]),
+    django=some.booleans(),
+    result_ttl_us=some.none() | some.integers(min_value=1, max_value=2**62),
+    run_after_us=some.none() | some.integers(min_value=-(2**62), max_value=2**62),
+    backend=some.none() | names,
 )
-def test_any_options_come_back(**facts: Any) -> None:
-    job = job_of(1, **facts)
+def test_any_options_come_back(flags: Flag, **facts: Any) -> None:
+    if not facts["django"]:
+        facts |= {"run_after_us": None, "backend": None}
+    flags |= (Flag.KEPT if facts["result_ttl_us"] is not None else Flag(0)) | (
+        Flag.DJANGO if facts["django"] else Flag(0)
+    )
+    job = job_of(1, flags=flags, **facts)
     assert sent(job) == job
 
 
@@ -184,6 +193,26 @@ def test_the_longest_spans_come_back_exactly(span: timedelta) -> None:
 def test_what_is_default_takes_no_room() -> None:
     _, body = encode(job_of(), max_payload=1_024)
     assert len(body) == 4 + len("mail") + 2 + len("shop.tasks.remind") + 2
+    _, shorter = encode(job_of(queue="default"), max_payload=1_024)
+    assert len(shorter) == len(body) - len("mail")
+    assert shorter == with_queue(body, "default") and with_queue(shorter, "mail") == body
+
+
+@pytest.mark.parametrize("queue", ["mail", "default"])
+def test_the_queue_alone_is_read_as_with_all_else(queue: str) -> None:
+    _, body = encode(job_of(queue=queue), max_payload=1_024)
+    assert read_queue(body) == decode_head(body).queue == read(body).queue == queue
+
+
+def test_the_default_queues_name_may_be_spelled_out() -> None:
+    _, body = encode(job_of(queue="default"), max_payload=1_024)
+    assert read(body[:3] + bytes((7,)) + b"default" + body[4:]).queue == "default"
+
+
+def test_what_is_default_of_a_task_of_djangos_takes_no_room() -> None:
+    kept = {"django": True, "retry": TASK_RETRY, "result_ttl_us": 86_400_000_000}
+    _, body = encode(job_of(flags=Flag.KEPT | Flag.DJANGO, **kept), max_payload=1_024)
+    assert len(body) == len(encode(job_of(), max_payload=1_024)[1])
 
 
 class Colour(enum.IntEnum):

@@ -34,6 +34,7 @@ DEFAULTS: dict[str, tuple[str, Any]] = {
     "ON_COMMIT": ("tasks.on_commit", True),
     "RETRY": ("tasks.retry", RetryPolicy()),
     "MAX_DELAY": ("tasks.max_delay_us", 3_650 * DAY_US),
+    "RESULT_TTL": ("tasks.result_ttl_us", 86_400_000_000),
     "MAX_PAYLOAD": ("tasks.max_payload", 256 * 1024),
     "LEASE": ("worker.lease_us", 30 * SECOND),
     "GRACE": ("worker.grace_us", 25 * SECOND),
@@ -177,7 +178,7 @@ def test_an_illegal_value_is_one_problem_that_names_its_key(key: str, given: Any
         ("LIMITS", None),
         ("WAIT_REPLICAS", None),
         ("SIGNS", "SIGN"),
-        ("RESULT_TTL", None),
+        ("RESULTS_TTL", "RESULT_TTL"),
         ("ADMINS", "ADMIN"),
     ],
 )
@@ -198,6 +199,8 @@ def test_a_setting_that_is_no_dict_is_a_problem(given: Any) -> None:
 
 
 def test_a_missing_setting_is_a_problem(settings: Any) -> None:
+    # Deleting it tells nobody: what was read before would stay.
+    settings.DELAYQ = None
     del settings.DELAYQ
     [error] = checks.check_settings()
     assert error.id == "delayq.E001" and error.hint and "DELAYQ" in error.msg

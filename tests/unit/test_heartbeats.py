@@ -6,11 +6,11 @@ from time import monotonic
 
 import pytest
 
-from django_delayq.attempts import Attempts
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job import Claim, Job
 from django_delayq.leases import Leases
 from django_delayq.service import Service
+from tests.claims import claim_for
 
 PATIENCE = 30.0
 
@@ -19,17 +19,8 @@ def claim(*, age: float = 0.0, hard_timeout_us: int | None = None) -> Claim:
     """Return a claim made so many seconds ago, of a job with this hard limit."""
     raw_id = b"i" * 12 if hard_timeout_us is None else b"l" * 12
     job = Job(raw_id=raw_id, shard=0, task="shop.remind", queue="mail", hard_timeout_us=hard_timeout_us)
-    return Claim(
-        lease=job.member + bytes(16),
-        shard=0,
-        queue=job.queue,
-        rank=1,
-        due_us=1,
-        job=job,
-        attempts=Attempts(),
-        claimed_us=1,
-        sent_at=monotonic() - age,
-    )
+    moment = monotonic() - age
+    return claim_for(job, sent_at=moment, taken_at=moment)
 
 
 class Door:

@@ -27,6 +27,7 @@ EARLIER_ATTEMPT: dict[Ending, dict[bool, tuple[Settle, int, bool]]] = {
     Ending.NEWER: dict.fromkeys((True, False), (RETRY, UNFIT_DELAY_US, False)),
     Ending.UNREADABLE: dict.fromkeys((True, False), (DEAD, 0, False)),
     Ending.BAD_SIGNATURE: dict.fromkeys((True, False), (DEAD, 0, False)),
+    Ending.UNSTORABLE: dict.fromkeys((True, False), (DEAD, 0, False)),
 }
 #: What the last attempt leads to, where it is not a dead letter.
 LAST_ATTEMPT = {Ending.SUCCEEDED: Settle.ACKNOWLEDGE, Ending.UNSTARTED: Settle.RELEASE}

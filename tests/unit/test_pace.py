@@ -19,9 +19,13 @@ def test_before_the_first_run_a_claim_per_slot() -> None:
 def test_short_jobs_share_round_trips() -> None:
     for run_us in (0, 1, 100):
         pace = paced(8, run_us)
-        assert (pace.target, pace.want(0)) == (MAX_CLAIMS, MAX_CLAIMS)
-        assert pace.want(60) == 4 and pace.want(64) == pace.want(1_000) == 0
-        assert 0 < pace.low < pace.target
+        assert (pace.target, pace.want(0)) == (2 * MAX_CLAIMS, MAX_CLAIMS)
+        assert pace.want(120) == 8 and pace.want(128) == pace.want(1_000) == 0
+
+
+def test_the_next_batch_is_asked_for_while_the_last_one_runs() -> None:
+    pace = paced(8, 1)
+    assert pace.low == MAX_CLAIMS == pace.want(MAX_CLAIMS)
 
 
 @pytest.mark.parametrize("run_us", [60_000, 1_000_000, 3_600_000_000])

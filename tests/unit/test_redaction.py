@@ -9,21 +9,23 @@ from typing import Any
 import pytest
 from django.views.debug import ExceptionReporter
 
-from django_delayq import delayed_task, execute_later, outbox, registry
+from django_delayq import delayed_task, execute_later, outbox, registry, sending
 from django_delayq.attempts import NO_ATTEMPTS
 from django_delayq.decoration import SensitiveTask
 from django_delayq.draft import Draft
 from django_delayq.exceptions import PayloadNotSerializable, PayloadTooLarge, StoreUnavailable
 from django_delayq.handle import JobHandle
-from django_delayq.job import Claim, DeadLetter, Job, State
+from django_delayq.job import DeadLetter, Job, State
 from django_delayq.job_id import next_id
 from django_delayq.outcome import Decision, Ending, Outcome, Settle
 from django_delayq.redaction import HIDDEN, check_sensitive, redact, shown
 from django_delayq.seal import Seal
 from django_delayq.settling import settle
-from django_delayq.store.claims import Answer, Claims, Exchange, Settlement
+from django_delayq.store.claims import Claims
+from django_delayq.store.exchange import Answer, Exchange, Settlement
 from django_delayq.store.inspection import Found, Row
 from django_delayq.task import Task
+from tests.claims import claim_for
 
 CANARY = "4111-canary"
 H = HIDDEN
@@ -111,11 +113,10 @@ def test_no_repr_shows_arguments_or_bodies() -> None:
     draft = Draft.of(job, max_payload=1_000, reject=False, on_commit=False, database=None)
     assert CANARY.encode() in draft.body
     facts: dict[str, Any] = {"attempts": NO_ATTEMPTS, "shard": 0}
-    claim = Claim(
-        lease=job.member + bytes(16), queue="q", rank=1, due_us=1, job=job, claimed_us=1, sent_at=0.0, **facts
-    )
-    exchange = Exchange(number=1, queues=("q",), args=[draft.body], keys=[CANARY], sent_at=0.0)
-    answer = Answer(now_us=1, lost=frozenset(), overdue=False, queue_count=1, more=False, first=False, claims=[claim])
+    claim = claim_for(job)
+    exchange = Exchange(recorded=bytes(8), number=1, want=1, queues=("q",), args=[draft.body], keys=[CANARY])
+    told: dict[str, Any] = {"lost": frozenset(), "overdue": False, "more": False, "first": False}
+    answer = Answer(armed=False, asked=True, now_us=1, queue_count=1, claims=[claim], **told)
     values: list[Any] = [
         job,
         draft,
@@ -226,9 +227,9 @@ def test_nor_does_that_of_a_plain_call_or_a_worker(no_redis: None) -> None:
 
 def test_bodies_are_in_no_report_of_a_task_that_hides_nothing_either(no_redis: None) -> None:
     handles = [delayed_task(plain).job(1, CANARY)]
-    text = report(lambda: outbox.send(handles), StoreUnavailable)
+    text = report(lambda: sending.send(handles), StoreUnavailable)
     assert CANARY not in text
-    assert "outbox.py" in text and "redis/connection.py" in text
+    assert "sending.py" in text and "redis/connection.py" in text
 
 
 def test_a_worker_that_fails_in_an_exchange_reports_no_bodies(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
@@ -237,9 +238,12 @@ def test_a_worker_that_fails_in_an_exchange_reports_no_bodies(monkeypatch: pytes
     class BrokenShard:
         index = 0
 
-        def run(self, *_: Any, **__: Any) -> Any:
+        def call(self, *_: Any, **__: Any) -> Any:
+            return self
+
+        def answer(self) -> Any:
             return [1, b"", 0, 1, 0, 0, b"member", 1, 1, CANARY.encode() * 2, b"", "one too many"]
 
     claims = Claims(BrokenShard(), worker=bytes(8), lease_us=1, due_first_us=1, seal=Seal(on=False))  # type: ignore[arg-type]
-    exchange = Exchange(number=1, queues=("q",), args=[], keys=[], sent_at=0.0)
-    assert CANARY not in report(lambda: claims.exchange(exchange), Exception)
+    exchange = Exchange(recorded=bytes(8), number=1, want=1, queues=("q",), args=[], keys=[])
+    assert CANARY not in report(lambda: claims.exchange(exchange), TypeError)

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from django_delayq.management.starting import read_settings
+from django_delayq.management.starting import add_backend, read_settings
 from django_delayq.store.roles import ROLES
 
 #: Redis refuses a line in which this still stands; a word behind `>` it would take for the password itself.
@@ -20,6 +20,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the options."""
+        add_backend(parser)
         names = ", ".join(ROLES)
         parser.add_argument("role", nargs="?", metavar="ROLE", help=f"One of: {names}. Default: all.")
         parser.add_argument("--user", metavar="NAME", help="Name of the role's user. Default: delayq-ROLE.")
@@ -36,7 +37,7 @@ class Command(BaseCommand):
                 f"--user must be 1 to 100 letters, digits or _ . @ - and not 'default' (whom everybody else may "
                 f"be using), got {user!r:.120}."
             )
-        prefix = read_settings().prefix
+        prefix = read_settings(options["backend"]).prefix
         if set(prefix) & set("\"'"):
             raise CommandError("DELAYQ['PREFIX'] has a quotation mark, which ACL lines cannot carry; change it.")
         for name in (role,) if role else ROLES:

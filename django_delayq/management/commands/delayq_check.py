@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from django_delayq.exceptions import StoreError
 from django_delayq.forecast import Forecast
-from django_delayq.management.starting import read_settings
+from django_delayq.management.starting import add_backend, read_settings
 from django_delayq.outcome import Ending
 from django_delayq.store.server import Server
 from django_delayq.store.store import Store, get_store
@@ -51,14 +51,15 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the options."""
+        add_backend(parser)
         parser.add_argument("--repair", action="store_true", help="Mend what is in no place, in two, or half there.")
         parser.add_argument("--json", action="store_true", help="Print one JSON object instead of sentences.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Look, print, and exit."""
-        read_settings()
+        read_settings(options["backend"])
         try:
-            report = _look(get_store(), repair=options["repair"])
+            report = _look(get_store(options["backend"]), repair=options["repair"])
         except StoreError as error:
             raise CommandError(str(error)) from error
         told = json.dumps(report, indent=2) if options["json"] else "\n".join(_sentences(report))

@@ -8,8 +8,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from django_delayq.dispatcher import Dispatcher
-from django_delayq.management.starting import open_store, run_services, say, show_log, stop_with_parent
-from django_delayq.presence import Presence, present
+from django_delayq.management.starting import add_backend, open_store, run_services, say, show_log, stop_with_parent
+from django_delayq.presence import Presence
 from django_delayq.service import Service
 
 
@@ -20,6 +20,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the options."""
+        add_backend(parser)
         force = "Accept a changed SHARDS although keyed jobs still wait."
         parser.add_argument("--force-shards", action="store_true", help=force)
         # For our own child processes: they end with the one that started them.
@@ -28,11 +29,11 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Run."""
         show_log(options["verbosity"])
-        config, store = open_store(force_shards=options["force_shards"])
+        config, store = open_store(options["backend"], force_shards=options["force_shards"])
         dispatchers = {shard: Dispatcher(shard, store.promotion(shard)) for shard in store.shards}
         services = [Service(part, name=f"Dispatcher of {shard.place}") for shard, part in dispatchers.items()]
         if options["until_stdin_closes"]:
             stop_with_parent(services)
         sentence = f"Dispatcher {os.getpid()} serves {config.redis.place}, prefix {config.prefix!r}."
-        with present([Presence(store.reports(shard), dispatcher) for shard, dispatcher in dispatchers.items()]):
-            run_services(services, ready=partial(say, self, sentence, options))
+        presences = [Presence(store.reports(shard), dispatcher) for shard, dispatcher in dispatchers.items()]
+        run_services(services, presences, ready=partial(say, self, sentence, options))

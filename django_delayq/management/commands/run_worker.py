@@ -11,10 +11,11 @@ from django.utils import autoreload
 
 from django_delayq.config import Config, WorkerConfig
 from django_delayq.dispatcher import Dispatcher
-from django_delayq.management.kept_command import KeptCommand
+from django_delayq.management.kept_command import KeptCommand, to_backend
 from django_delayq.management.pool_options import POOLS, check_pool, make_pool
 from django_delayq.management.several import keep_workers
 from django_delayq.management.starting import (
+    add_backend,
     end_process,
     open_store,
     read_settings,
@@ -24,7 +25,7 @@ from django_delayq.management.starting import (
     stop_with_parent,
 )
 from django_delayq.pools.pool import Pool
-from django_delayq.presence import Presence, present
+from django_delayq.presence import Presence
 from django_delayq.service import Service
 from django_delayq.store.store import Store
 from django_delayq.tally import Tally
@@ -38,6 +39,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the options."""
+        add_backend(parser)
         parser.add_argument(
             "--queues",
             help="Names, comma-separated: only these, strictly in this order. Default: all, best first.",
@@ -57,11 +59,11 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Run."""
         show_log(options["verbosity"])
-        chosen = _chosen(read_settings(), options)
+        chosen = _chosen(read_settings(options["backend"]), options)
         check_pool(options)
         if options["processes"] > 1:
             return keep_workers(options)
-        config, store = open_store()
+        config, store = open_store(options["backend"])
         if options["reload"]:
             autoreload.run_with_reloader(self._run, config, store, chosen, options)
         else:
@@ -103,13 +105,12 @@ class Command(BaseCommand):
             f"Worker {os.getpid()} serves {', '.join(chosen.queues) or 'all queues'} at {config.redis.place}, "
             f"prefix {config.prefix!r}, {chosen.concurrency} at once."
         )
-        child = KeptCommand("run_dispatcher") if options["with_dispatcher"] else None
-        with present(presences):
-            try:
-                run_services(services, ready=partial(say, self, sentence, options))
-            finally:
-                if child:
-                    child.stop()
+        child = KeptCommand("run_dispatcher", *to_backend(options["backend"])) if options["with_dispatcher"] else None
+        try:
+            run_services(services, presences, ready=partial(say, self, sentence, options))
+        finally:
+            if child:
+                child.stop()
         # A drained shard's worker has ended when another shard's job enqueues into it: drained is a pass without jobs.
         return bool(options["drain"]) and pool.ended > ended and not any(service.stopped for service in services)
 

@@ -9,6 +9,8 @@ end
 -- Ranks are whole numbers below 2^53: priority byte * 2^45 + milliseconds; exact in a score.
 local PRIORITY_STEP = 35184372088832
 local NOTED, DELAYED, LARGE = 1, 2, 4
+-- Behind a worker's code: what it armed behind its bell, in `exchanges`.
+local ARMED = 'B'
 
 local function has(member, flag)
   return math.floor((string.byte(member, 14) or 0) / flag) % 2 == 1
@@ -57,6 +59,13 @@ local function take_extra(extras, holders, member)
   if redis.call('HGET', holders, digest) == member then redis.call('HDEL', holders, digest) end
   redis.call('HDEL', extras, id)
   return extra
+end
+
+-- The only key that expires, and its only writer; whatever somebody else put there goes.
+local function keep_result(results, record, ending, body, ttl)
+  redis.call('DEL', results)
+  redis.call('RPUSH', results, struct.pack('>I4I4', #record, #ending) .. record .. ending .. body)
+  redis.call('PEXPIRE', results, ttl)
 end
 
 -- The lengths first, the body last: a reader may cut a long one short.

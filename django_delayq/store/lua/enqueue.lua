@@ -1,4 +1,4 @@
--- Enqueue 1 to 500 jobs: all are stored, each in `schedule` or `ready`, or none is.
+-- Enqueue 1 to 250 jobs: all are stored, each in `schedule` or `ready`, or none is.
 -- KEYS: the named ones, then schedule, ready and bell of each queue of the batch.
 -- ARGV: now, head start (ms), number of queues, their names, then per job: member, queue number, due ('' = at once,
 --   '+n' = n µs from now, n = µs since the epoch), body; for a noted job also: extras record, key digest, 1 = reject.

@@ -1,23 +1,30 @@
 -- Exchange: a worker hands in outcomes, each fenced by its lease, and takes its next claims under a lease; repeatable.
--- KEYS: the named ones, then ready and bell of each served queue, then schedule, ready and bell of each outcome queue.
--- ARGV: now, worker (8 bytes), exchange number, want, lease (µs), 1 = strict queue order, number of served queues,
---   description ('' = known), acknowledged leases (30 bytes each, joined), number of dead letters and of retries, then
---   dead letters: lease, attempts record; retries: lease, outcome queue, delay (µs), record; releases: lease, queue, rank.
+-- KEYS: the named ones, then ready and bell of each served queue, then results of each job whose result is kept, then
+--   schedule, ready and bell of each outcome queue.
+-- ARGV: now, worker (8 bytes; ARMED behind them where this waited behind its bell, which has a record of its own),
+--   exchange number, want, lease (µs), 1 = strict queue order, number of served queues, description ('' = known),
+--   acknowledged leases (30 bytes each, joined), number of dead letters, of retries and of kept results, then dead letters:
+--   lease, attempts record; retries: lease, outcome queue, delay (µs), record; acknowledged with a result: lease, ending,
+--   for how long (ms); releases: lease, queue, rank.
 -- Returns: now (µs), lost leases (30 bytes each, joined), 1 = nobody promotes, number of queues there are, 1 = takeable
---   work was left behind, 1 = this worker's last exchange is not known here, then per claim: member, served queue, rank,
---   body, attempts record (false = none).
--- Errors: STALEEXCHANGE (a later one was carried out). An equal number gets the recorded answer and what is still held.
+--   work was left behind, 1 = neither this record nor the worker's own is known here, then per claim: member, served
+--   queue, rank, body, attempts record (false = none).
+-- Errors: STALEEXCHANGE (a later one was carried out). An equal number gets the recorded answer and what is still held:
+--   so one that waits behind a bell is made void by sending it with its number and a want of 0.
 -- Cost: O(k log n), and O(1) a served queue.
 local leases, running, exchanges, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, workers, descriptions, paused, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
-local now, worker, number, want, lease_us = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local now, recorded, number, want, lease_us = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local strict, served, description, acknowledged = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8], ARGV[9]
 
 local FIXED, OVERDUE = 15, 1000000
+local worker = string.sub(recorded, 1, 8)
+local armed = recorded ~= worker
 local token = worker .. struct.pack('>I8', number)
 
-local last = redis.call('HGET', exchanges, worker)
+local last = redis.call('HGET', exchanges, recorded)
 -- Shorter than any we write: it was written by hand, and says nothing.
 if last and #last < 10 then last = false end
+local known = last or armed and redis.call('HEXISTS', exchanges, worker) == 1
 local wake, queue_count = redis.call('GET', wake_at), redis.call('SCARD', queues)
 local function answer(lost, more, claims)
   local ids, bodies_found, records = {}, {}, {}
@@ -28,7 +35,7 @@ local function answer(lost, more, claims)
   if #ids > 0 then
     bodies_found, records = redis.call('HMGET', bodies, unpack(ids)), redis.call('HMGET', attempts, unpack(ids))
   end
-  local reply = {now, lost, overdue and 1 or 0, queue_count, more and 1 or 0, last and 0 or 1}
+  local reply = {now, lost, overdue and 1 or 0, queue_count, more and 1 or 0, known and 0 or 1}
   for i, claim in ipairs(claims) do
     local size = #reply
     reply[size + 1], reply[size + 2], reply[size + 3] = claim.member, claim.queue, claim.rank
@@ -37,8 +44,18 @@ local function answer(lost, more, claims)
   return reply
 end
 
+-- What an armed exchange takes no claims of is for others to hear of, also where the pop before it took their bell.
+local function pass_on()
+  redis.call('ZREM', leases, '')
+  for queue = 1, served do
+    if lowest(KEYS[FIXED + 2 * queue - 1], 0)[1] then ring(KEYS[FIXED + 2 * queue]) end
+  end
+end
+
 if last then
   local last_number, lost_size, position = struct.unpack('>I8I2', last)
+  -- Made void, and its connection is not closed yet; or an answer that is asked for again.
+  if number <= last_number and armed and want > 0 then pass_on() end
   if number < last_number then return redis.error_reply('STALEEXCHANGE ' .. last_number) end
   if number == last_number then
     local held = {}
@@ -50,6 +67,12 @@ if last then
   end
 end
 
+-- Its worker has left and this is all there is of it, or there was a flush: who is alive comes again.
+if armed and not known then
+  pass_on()
+  return answer('', true, {})
+end
+
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
 redis.call('HLEN', running); redis.call('HLEN', bodies); redis.call('HLEN', attempts)
 redis.call('ZCARD', workers)
@@ -59,10 +82,11 @@ if tonumber(ARGV[10]) > 0 then
   redis.call('HLEN', dead_bodies)
   redis.call('ZCARD', dead_letters)
 end
-for base = FIXED + 2 * served + 1, #KEYS, 3 do redis.call('ZCARD', KEYS[base]); redis.call('ZCARD', KEYS[base + 1]) end
+local results, outcome_keys = {}, FIXED + 2 * served + tonumber(ARGV[12])
+for base = outcome_keys + 1, #KEYS, 3 do redis.call('ZCARD', KEYS[base]); redis.call('ZCARD', KEYS[base + 1]) end
 
 -- Look first: which outcomes still hold their lease, and what is there to take.
-local settled, dead, retries, releases, at = {}, {}, {}, {}, 12
+local settled, dead, retries, releases, at = {}, {}, {}, {}, 13
 for i = 1, #acknowledged, 30 do settled[#settled + 1] = string.sub(acknowledged, i, i + 29) end
 for _ = 1, tonumber(ARGV[10]) do
   dead[ARGV[at]], settled[#settled + 1], at = ARGV[at + 1], ARGV[at], at + 2
@@ -70,6 +94,10 @@ end
 for _ = 1, tonumber(ARGV[11]) do
   retries[ARGV[at]] = {queue = tonumber(ARGV[at + 1]), due = now + tonumber(ARGV[at + 2]), record = ARGV[at + 3]}
   settled[#settled + 1], at = ARGV[at], at + 4
+end
+for key = FIXED + 2 * served + 1, outcome_keys do
+  results[ARGV[at]] = {key = KEYS[key], ending = ARGV[at + 1], ttl = ARGV[at + 2]}
+  settled[#settled + 1], at = ARGV[at], at + 3
 end
 while at <= #ARGV do
   releases[ARGV[at]] = {queue = tonumber(ARGV[at + 1]), rank = tonumber(ARGV[at + 2])}
@@ -97,19 +125,24 @@ for i, lease in ipairs(alive) do
     dead_letter(member, dead[lease], now, bodies, attempts, extras, holders, dead_letters, dead_bodies)
   elseif retries[lease] then
     local retry = retries[lease]
-    local base = FIXED + 2 * served + 3 * (retry.queue - 1)
+    local base = outcome_keys + 3 * (retry.queue - 1)
     redis.call('HSET', attempts, id, retry.record)
     put_scheduled(KEYS[base + 1], wake_at, alarm, {retry.due, member}, retry.due)
   elseif releases[lease] then
     local release = releases[lease]
-    local base = FIXED + 2 * served + 3 * (release.queue - 1)
+    local base = outcome_keys + 3 * (release.queue - 1)
     put_ready(KEYS[base + 2], KEYS[base + 3], {release.rank, member})
   else
+    local result = results[lease]
+    if result then
+      local record, body = redis.call('HGET', attempts, id) or '', redis.call('HGET', bodies, id) or ''
+      keep_result(result.key, record, result.ending, body, result.ttl)
+    end
     take_extra(extras, holders, member)
   end
 end
 if #ended > 0 then redis.call('HDEL', running, unpack(ended)) end
-if #acknowledged > 0 then
+if #acknowledged > 0 or next(results) then
   local done = {}
   for i, lease in ipairs(alive) do
     if not (dead[lease] or retries[lease] or releases[lease]) then done[#done + 1] = ended[i] end
@@ -125,8 +158,9 @@ local found, sources, left = {}, {}, {}
 for queue = 1, want > 0 and served or 0 do
   local ready = KEYS[FIXED + 2 * queue - 1]
   -- Of a paused one not even a bell is rung: its work would keep the worker awake.
-  local head = pauses and redis.call('HEXISTS', paused, ready) == 1 and {} or lowest(ready, 0)
-  if head[1] then sources[#sources + 1] = {queue = queue, rank = tonumber(head[2])} end
+  -- The best of an only queue are the best there are: read at once.
+  local heads = pauses and redis.call('HEXISTS', paused, ready) == 1 and {} or lowest(ready, served == 1 and want or 0)
+  if heads[1] then sources[#sources + 1] = {queue = queue, rank = tonumber(heads[2]), heads = served == 1 and heads} end
 end
 if #sources > 1 and not strict then
   table.sort(sources, function(a, b) return a.rank < b.rank or (a.rank == b.rank and a.queue < b.queue) end)
@@ -136,7 +170,7 @@ for k, source in ipairs(sources) do
   if most < 0 then
     left[#left + 1] = queue
   else
-    local heads = lowest(KEYS[FIXED + 2 * queue - 1], most)
+    local heads = source.heads or lowest(KEYS[FIXED + 2 * queue - 1], most)
     for i = 1, #heads, 2 do
       if #heads[i] == 14 then
         found[#found + 1] = {member = heads[i], rank = tonumber(heads[i + 1]), queue = queue, order = queue * 1000 + i}
@@ -183,7 +217,7 @@ for i = #claims + 1, #found do
   rung[queue] = true
 end
 for _, queue in ipairs(left) do ring(KEYS[FIXED + 2 * queue]) end
-redis.call('HSET', exchanges, worker, struct.pack('>I8I2', number, #lost) .. lost .. table.concat(kept))
+redis.call('HSET', exchanges, recorded, struct.pack('>I8I2', number, #lost) .. lost .. table.concat(kept))
 redis.call('ZADD', workers, now, worker)
 if description ~= '' then redis.call('HSET', descriptions, worker, description) end
 return answer(lost, #found > #claims or #left > 0, claims)

@@ -2,10 +2,10 @@
 -- KEYS: the named ones; schedule and ready are those of the queue the caller believes the job to be in.
 -- ARGV: now, id, member as the caller knows it ('' = unknown).
 -- Returns: state (scheduled, ready, claimed, dead, gone; elsewhere = it waits, but not there: ask again with what its body
---   says), its score (lease end of a claimed one whose member is known), its body or dead letter (false = none), its
---   attempts record, its record in `running`, its worker's name.
+--   says; ended = its result is kept), its score (lease end of a claimed one whose member is known), its body, dead letter
+--   or result (false = none), its attempts record, its record in `running`, its worker's name.
 -- Cost: O(1).
-local schedule, ready, bodies, attempts, leases, running, descriptions, dead_letters, dead_bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local schedule, ready, bodies, attempts, leases, running, descriptions, dead_letters, dead_bodies, results = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local now, id, member = now_us(ARGV[1]), ARGV[2], ARGV[3]
 
 local died = redis.call('ZSCORE', dead_letters, id)
@@ -19,4 +19,9 @@ end
 local due, rank = redis.call('ZSCORE', schedule, member), redis.call('ZSCORE', ready, member)
 if due then return {'scheduled', due, body, record, false, false} end
 if rank then return {'ready', rank, body, record, false, false} end
-return {body and 'elsewhere' or 'gone', 0, body, record, false, false}
+if body then return {'elsewhere', 0, body, record, false, false} end
+local kept = redis.pcall('LINDEX', results, 0)
+-- Nothing else is forgiven: a user who may not read would be told that there is none.
+if type(kept) == 'table' and not string.find(kept.err, 'WRONGTYPE', 1, true) then return kept end
+if type(kept) == 'string' then return {'ended', 0, kept, false, false, false} end
+return {'gone', 0, false, record, false, false}

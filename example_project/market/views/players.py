@@ -1,6 +1,7 @@
 """Pages about the player: the letter box, and signing in without a password where the demo allows it."""
 
 from django.conf import settings
+from django.contrib import messages
 from django.contrib.auth import get_user_model, login
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
@@ -9,6 +10,16 @@ from django.shortcuts import get_object_or_404, redirect, render, resolve_url
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
+
+from django_delayq.exceptions import StoreError
+from market.tasks import count_gold
+
+try:
+    from django.tasks import TaskResult
+    from django.tasks.exceptions import TaskResultDoesNotExist
+except ImportError:  # Django 5.2, where the backport stands in
+    from django_tasks import TaskResult
+    from django_tasks.exceptions import TaskResultDoesNotExist
 
 
 @never_cache
@@ -20,7 +31,26 @@ def letters(request: HttpRequest) -> HttpResponse:
     page = Paginator(notices, 30).get_page(request.GET.get("page"))
     page.object_list = list(page.object_list)
     request.user.notices.filter(pk__in=[notice.pk for notice in page.object_list]).update(read=True)
-    return render(request, "market/letters.html", {"page": page})
+    return render(request, "market/letters.html", {"page": page, "count": counted(request)})
+
+
+def counted(request: HttpRequest) -> TaskResult | None:
+    """What came of the count that this player asked for; None if there is none, or Redis is away."""
+    try:
+        return count_gold.get_result(request.session["count"])
+    except (KeyError, TaskResultDoesNotExist, StoreError):
+        return None
+
+
+@login_required
+@require_POST
+def count(request: HttpRequest) -> HttpResponse:
+    """Have the player's gold counted: by Django's own task, whose result the letter box shows."""
+    try:
+        request.session["count"] = count_gold.enqueue(request.user.pk).id
+    except StoreError:
+        messages.error(request, "The clerk is away; try again in a moment.")
+    return redirect("letters")
 
 
 @require_POST

@@ -7,7 +7,6 @@ import pytest
 
 from django_delayq.exceptions import StoreRejected
 from django_delayq.outcome import Settle
-from django_delayq.store import intake
 from tests.doors import DAY, HOUR, MS, SECOND, START, Doors, ids, settlement
 
 SPANS = pytest.mark.parametrize("span", [1, SECOND, DAY, 365 * DAY, 3_650 * DAY])
@@ -20,18 +19,16 @@ def test_due_moment_is_kept_to_the_microsecond(doors: Doors, span: int) -> None:
 
 
 @SPANS
-def test_delay_counts_from_the_servers_time_to_the_microsecond(
-    doors: Doors, span: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(intake, "monotonic", lambda: 0.0)
-    doors.enqueue(doors.draft().timed(delay_us=span, due_us=None, called_at=0.0))
+def test_delay_counts_from_the_servers_time_to_the_microsecond(doors: Doors, span: int) -> None:
+    doors.enqueue(doors.draft().timed(delay_us=span, due_us=None, called_at=doors.clock.steady()))
     assert list(doors.schedule().values()) == [START + span]
 
 
-def test_wait_for_the_commit_is_taken_off_the_delay(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "monotonic", lambda: 12.5)
-    receipt = doors.enqueue(doors.draft().timed(delay_us=10 * SECOND, due_us=None, called_at=10.0))
-    assert list(doors.schedule().values()) == receipt.due_us == [START + 7_500_000]
+def test_wait_for_the_commit_is_taken_off_the_delay(doors: Doors) -> None:
+    draft = doors.draft().timed(delay_us=10 * SECOND, due_us=None, called_at=doors.clock.steady())
+    doors.clock.turn(2_500_000)
+    receipt = doors.enqueue(draft)
+    assert list(doors.schedule().values()) == receipt.due_us == [START + 10 * SECOND]
 
 
 @pytest.mark.parametrize("due", [START, START - 1, START - 3_650 * DAY, -62_135_596_800_000_000])

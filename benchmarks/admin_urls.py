@@ -1,6 +1,0 @@
-"""The addresses of the site with the admin."""
-
-from django.contrib import admin
-from django.urls import path
-
-urlpatterns = [path("admin/", admin.site.urls)]

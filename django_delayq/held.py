@@ -1,0 +1,50 @@
+"""Held: the claims of one worker, from the answer that brought them until they are settled; a thread renews them."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+
+from django_delayq.clock import SECOND_US
+from django_delayq.job import Claim
+from django_delayq.leases import Leases
+from django_delayq.service import Service
+
+
+class Held:
+    """What a worker is to settle, and the leases it has for it."""
+
+    def __init__(self, heartbeat: Callable[[list[bytes]], frozenset[bytes]], *, lease_us: int, name: str) -> None:
+        self.leases = Leases(heartbeat, lease_us=lease_us)
+        #: Also those whose lease was lost: they run on, and their outcomes are handed in all the same.
+        self._claims: dict[bytes, Claim] = {}
+        # In a thread of its own: heartbeats must not wait for an exchange, nor for user code.
+        # Nor may they sleep off an outage for longer than the lease of what is claimed right after it.
+        longest_wait = lease_us / SECOND_US / 3
+        self._heartbeats = Service(self.leases, name=f"Heartbeats of {name}", longest_wait=longest_wait)
+        threading.Thread(target=self._heartbeats.run, name="delayq-heartbeats", daemon=True).start()
+
+    def __len__(self) -> int:
+        return len(self._claims)
+
+    def __iter__(self) -> Iterator[Claim]:
+        """Go through those of this moment; also from another thread."""
+        return iter(list(self._claims.values()))
+
+    def add(self, claims: Iterable[Claim]) -> None:
+        """Hold these from now on."""
+        self.leases.add(claims)
+        self._claims.update((claim.lease, claim) for claim in claims)
+
+    def settled(self, leases: Iterable[bytes]) -> None:
+        """Hold these no longer: Redis knows how they ended, or they were lost."""
+        ended = list(leases)
+        self.leases.drop(ended)
+        for lease in ended:
+            self._claims.pop(lease, None)
+
+    def give_up(self, claim: Claim) -> None:
+        """Wait for its end no longer; its lease stays until that is handed in."""
+        del self._claims[claim.lease]
+
+    def close(self) -> None:
+        """End the thread."""
+        self._heartbeats.stop()

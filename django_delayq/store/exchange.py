@@ -1,0 +1,79 @@
+"""Exchange: what a worker hands in and asks for in one step, and what it is told."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from django_delayq.attempts import Attempts
+from django_delayq.job import Claim
+from django_delayq.outcome import Decision
+from django_delayq.store.call import Call
+from django_delayq.value import value
+
+#: Behind a worker's code: the exchange is armed, and recorded apart.
+ARMED = b"B"
+#: Bytes of that code.
+_CODE = 8
+
+
+@value
+class Settlement:
+    """A claim, and what was decided of it."""
+
+    claim: Claim
+    decision: Decision
+    #: With the attempt that just ended; unused for acknowledge and release.
+    attempts: Attempts
+    #: Of a job that is acknowledged and keeps its result: what to keep of its end, and for how many ms.
+    ending: bytes = field(default=b"", repr=False)
+    ttl_ms: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Exchange:
+    """One exchange, ready to be sent, and to be sent again word for word."""
+
+    #: Code of the worker, as Redis records it: with a byte more where it is armed.
+    recorded: bytes
+    number: int
+    #: Claims it takes, at most.
+    want: int
+    queues: tuple[str, ...]
+    #: What follows these in the script's arguments.
+    args: list[Any] = field(repr=False)
+    keys: list[str] = field(repr=False)
+    #: Packed ahead, until its answer is asked for.
+    call: Call | None = field(default=None, repr=False)
+    #: time.monotonic() before it was sent first: leases count from here.
+    sent_at: float = 0.0
+
+    @property
+    def armed(self) -> bool:
+        """Whether it was sent to wait behind a bell."""
+        return len(self.recorded) > _CODE
+
+    @property
+    def token(self) -> bytes:
+        """The end of each lease it takes."""
+        return self.recorded[:_CODE] + self.number.to_bytes(8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What an exchange brought."""
+
+    #: It had waited behind a bell.
+    armed: bool
+    #: It asked for claims: else it says nothing of the work there is.
+    asked: bool
+    now_us: int
+    #: Leases that were somebody else's by then: their outcomes changed nothing.
+    lost: frozenset[bytes]
+    #: Nobody promotes; the worker should.
+    overdue: bool
+    #: Number of queues there are.
+    queue_count: int
+    #: Takeable work was left behind.
+    more: bool
+    #: The server knows no earlier exchange of this worker: the first one, or the server was flushed or replaced.
+    first: bool
+    claims: list[Claim]

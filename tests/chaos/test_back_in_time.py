@@ -1,0 +1,56 @@
+"""Back in time: a server that forgot its last steps, as a failover to a replica that lagged behind leaves one.
+
+Shown by the append-only file, cut to what it was. A forgotten claim or acknowledgement repeats a job, fenced; a
+forgotten enqueue is a lost job, which is Redis's loss and not ours to mend.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from django_delayq.private_redis import PrivateRedis
+from tests.app import tasks
+from tests.processes import Processes
+
+WRITING = {"appendonly": "yes", "appendfsync": "always", "auto-aof-rewrite-percentage": "0"}
+
+
+def test_what_a_server_forgot_is_repeated_and_who_held_it_is_refused(
+    processes: Processes, start_redis: Callable[..., PrivateRedis], tmp_path: Path
+) -> None:
+    server = start_redis(options=WRITING)
+    [file] = [path for path in server.folder.rglob("appendonly.aof*") if path.name.endswith(("incr.aof", "ly.aof"))]
+    processes.configure(REDIS=server.url, LEASE=2)
+    dispatcher, worker = processes.dispatcher(), processes.worker()
+    gates = [tmp_path / "first", tmp_path / "second"]
+    first = tasks.wait_for.enqueue(str(gates[0]))
+    processes.until_runs(1)
+    second = tasks.wait_for.after(hours=1).enqueue(str(gates[1]))
+    remembered = file.stat().st_size
+
+    # Forgotten: that the first is done, that the second is claimed, that there is a third.
+    gates[0].touch()
+    processes.until_gone([first])
+    assert second.reschedule(delay=0)
+    processes.until_runs(1, second.id)
+    third = tasks.record.after(hours=1).enqueue()
+    server.kill()
+    assert file.stat().st_size > remembered
+    os.truncate(file, remembered)
+    server.start()
+
+    assert processes.until_state(second, "scheduled")
+    assert third.refresh().state == "gone"
+    assert second.reschedule(delay=0)
+    processes.until_runs(2, second.id)
+    processes.until(lambda: f"Job {second.id}: lease lost" in worker.output, what="the first holder to be told")
+    gates[1].touch()
+    processes.until_gone([first, second])
+    refused = f"Job {second.id}: lease lost, its outcome (succeeded) was refused"
+    processes.until(lambda: refused in worker.output, what="the refusal")
+    assert worker.output.count(f"Job {second.id} of 'tests.app.tasks.wait_for' in 'default' done") == 1
+    # The first one's claim was remembered and so counted; the second one's count is as lost as its claim.
+    assert [run["attempt"] for run in processes.runs(first.id)] == [1, 2]
+    assert [run["attempt"] for run in processes.runs(second.id)] == [1, 1]
+    assert [command.end() for command in (dispatcher, worker)] == [0, 0]
+    assert "Traceback" not in dispatcher.output + worker.output

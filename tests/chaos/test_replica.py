@@ -1,0 +1,103 @@
+"""A primary and its replica: without it nothing is accepted where that is asked for, and it takes over what it has."""
+
+import os
+import signal
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+import pytest
+from redis import Redis
+
+from django_delayq import enqueue_many
+from django_delayq.exceptions import StoreRejected
+from django_delayq.private_redis import PrivateRedis
+from tests.app import tasks
+from tests.chaos.outages import lasts, met, warnings
+from tests.chaos.proxy import Proxy
+from tests.chaos.trickle import Trickle
+from tests.processes import Processes, until
+
+Pair = tuple[PrivateRedis, PrivateRedis]
+
+
+@pytest.fixture
+def pair(start_redis: Callable[..., PrivateRedis]) -> Iterator[Pair]:
+    """A primary, and a replica that has all of it."""
+    primary = start_redis(port=0, options={"repl-diskless-sync-delay": "0", "repl-ping-replica-period": "1"})
+    replica = start_redis(port=0, options={"replicaof": f"127.0.0.1 {primary.port}"})
+    until(lambda: replicated(primary, replica), what="the replica to be there")
+    yield primary, replica
+    # One that was left frozen could not be ended in good order.
+    if replica.pid is not None:
+        os.kill(replica.pid, signal.SIGCONT)
+
+
+def replicated(primary: PrivateRedis, replica: PrivateRedis) -> bool:
+    """Tell whether the replica has all that the primary has written by now."""
+    with primary.client() as ours, replica.client() as theirs:
+        written, has = ours.info("replication"), theirs.info("replication")
+        return has.get("master_link_status") == "up" and has["slave_repl_offset"] >= written["master_repl_offset"]
+
+
+def test_a_primary_cut_off_from_its_replica_takes_nothing_until_it_is_back(processes: Processes, pair: Pair) -> None:
+    primary, replica = pair
+    processes.configure(REDIS=primary.url, LEASE=2)
+    commands = [processes.dispatcher(), processes.worker()]
+    with primary.client() as client:
+        client.config_set("min-replicas-max-lag", 2)
+        client.config_set("min-replicas-to-write", 1)
+    with Trickle() as trickle:
+        trickle.until_accepted()
+        with met(processes, commands):
+            before = warnings(commands)
+            assert replica.pid is not None
+            os.kill(replica.pid, signal.SIGSTOP)
+            error = trickle.until_error()
+            assert isinstance(error, StoreRejected)
+            assert (error.code, error.maybe_accepted) == ("NOREPLICAS", False)
+            lasts(processes, commands, since=before)
+            os.kill(replica.pid, signal.SIGCONT)
+        trickle.until_accepted()
+    processes.until_empty()
+    trickle.judge(processes, commands)
+
+
+def test_after_a_failover_what_was_replicated_runs_and_what_was_not_is_done_again(
+    processes: Processes, pair: Pair
+) -> None:
+    primary, replica = pair
+    with Proxy(primary.url) as name:
+        processes.configure(REDIS=name.url, LEASE=2)
+        commands = [processes.dispatcher(), processes.worker("--concurrency", 2)]
+        jobs = enqueue_many([tasks.nap.using(delay=n % 2 * 0.2).job(0.02) for n in range(300)])
+        processes.until_runs(50)
+        until(lambda: replicated(primary, replica), what="all jobs to be replicated")
+        with replica.client(protocol=2) as client:
+            # From here on it hears of nothing that the primary does.
+            client.replicaof("NO", "ONE")
+            remembered = ids(client, processes)
+        with primary.client(protocol=2) as client:
+            until(lambda: len(ids(client, processes)) < len(remembered) - 50, what="much to be forgotten")
+            primary.kill()
+        name.lead_to(replica.url)
+        name.cut()
+        processes.until_empty()
+        after = tasks.record.after(0.1).enqueue()
+        processes.until_gone([after])
+        attempts: dict[str, list[int]] = defaultdict(list)
+        for run in processes.runs():
+            attempts[run["id"]].append(run["attempt"])
+        assert attempts.keys() == {job.id for job in [*jobs, after]}, "lost"
+        # What the replica knew to be done is not done again; what it did not know is.
+        again = {job for job, numbers in attempts.items() if len(numbers) > 1}
+        assert again and {bytes.fromhex(job.split("-")[0]) for job in again} <= remembered
+        assert max(len(numbers) for numbers in attempts.values()) == 2
+        with replica.client(protocol=2) as client:
+            assert not client.exists(*(processes.keys(noun) for noun in ("leases", "running", "dead_letters")))
+        assert [command.end() for command in commands] == [0, 0]
+        assert "Traceback" not in "".join(command.output for command in commands)
+
+
+def ids(client: Redis, processes: Processes) -> set[bytes]:
+    """Return the jobs that a server knows and that have not ended."""
+    return set(client.hkeys(processes.keys("bodies")))

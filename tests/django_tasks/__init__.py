@@ -1,0 +1,1 @@
+"""Tests of the backend of Django's own tasks framework."""

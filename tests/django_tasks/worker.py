@@ -1,0 +1,52 @@
+"""Worker: one of one alias, one job at a time, through the scripts and functions that real workers use."""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from django_delayq import get_store
+from django_delayq.execution import run
+from django_delayq.job import Claim
+from django_delayq.outcome import Outcome
+from django_delayq.service import process_name
+from django_delayq.settling import settle, tell
+from django_delayq.store.exchange import Settlement
+from django_delayq.tally import Tally
+
+
+class OneWorker:
+    """A worker of one alias, one job at a time, through the scripts and functions that workers use."""
+
+    def __init__(
+        self, backend: str = "default", *, shard: int = 0, name: str = "", run: Callable[[Claim], Outcome] = run
+    ) -> None:
+        self._run = run
+        self.shard = get_store(backend).shards[shard]
+        self._claims = get_store(backend).claims(self.shard, worker=os.urandom(8))
+        self._promotion = get_store(backend).promotion(self.shard)
+        self.name = name or process_name()
+
+    def step(self) -> bool:
+        """Run the first job there is; false where none is due."""
+        queues = self.shard.read_queues()
+        self._promotion.promote(queues)
+        exchange = self._claims.prepare(queues=queues, want=1, description=self.name)
+        claims = self._claims.exchange(exchange).claims
+        for claim in claims:
+            # In a thread, as in a worker: it has no connections to a database that pytest would have to allow.
+            with ThreadPoolExecutor(1) as thread:
+                outcome = thread.submit(self._run, claim).result()
+            self._settle(settle(claim, outcome, worker=self.name), outcome)
+        return bool(claims)
+
+    def drain(self, most: int = 200) -> int:
+        """Run what is due now and return how many runs that took."""
+        runs = 0
+        while self.step():
+            runs += 1
+            assert runs < most, "something runs for ever"
+        return runs
+
+    def _settle(self, settlement: Settlement, outcome: Outcome) -> None:
+        answer = self._claims.exchange(self._claims.prepare(queues=(), want=0, settlements=[settlement]))
+        tell(settlement, outcome, lost=settlement.claim.lease in answer.lost, tally=Tally())

@@ -1,0 +1,123 @@
+"""The waker on a real server: it hears a bell, and gives a connection up that stays silent beyond its pop."""
+
+import select
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from redis import Redis
+
+from django_delayq.exceptions import StoreUnavailable
+from django_delayq.store.call import Call
+from django_delayq.store.connection import COMMAND_TIMEOUT
+from django_delayq.store.waker import BLOCK, Waker
+from tests.doors import Doors
+from tests.processes import listeners, until
+
+#: Seconds until a readable socket is given up.
+PATIENCE = 30.0
+#: The moment of the first pop, and the last at which its silence is in order.
+BEGAN = 1_000.0
+LAST = BEGAN + BLOCK + COMMAND_TIMEOUT
+
+
+@pytest.fixture
+def bell(doors: Doors) -> str:
+    """The key it listens to."""
+    return doors.keys.bell("default")
+
+
+@pytest.fixture
+def silent(doors: Doors) -> Iterator[Waker]:
+    """A waker that does not listen yet, of a server that knows the script that jobs come by."""
+    doors.add(queue="mail")
+    with closing(doors.shard.waker()) as made:
+        yield made
+
+
+@pytest.fixture
+def waker(silent: Waker, bell: str) -> Waker:
+    """A waker that listens since BEGAN."""
+    silent.listen([bell], now=BEGAN)
+    return silent
+
+
+def test_a_bell_is_heard(waker: Waker, bell: str, client: Redis) -> None:
+    client.rpush(bell, 1)
+    assert select.select([waker], [], [], PATIENCE)[0]
+    assert waker.take() == bell
+
+
+def test_one_that_is_silent_for_longer_than_its_pop_and_an_answer_take_is_made_anew(
+    waker: Waker, bell: str, client: Redis
+) -> None:
+    waker.listen([bell], now=LAST)
+    with pytest.raises(StoreUnavailable, match="no answer to a blocking pop"):
+        waker.listen([bell], now=LAST + 0.001)
+    assert waker.fileno() == -1
+    waker.listen([bell], now=LAST + 1)
+    # The server may not know yet that the first one is gone, and ring for it.
+    until(lambda: client.rpush(bell, 1) and select.select([waker], [], [], 0)[0], what="a bell")
+    assert waker.take() == bell
+
+
+def test_silence_is_counted_from_the_latest_pop(waker: Waker, bell: str, client: Redis) -> None:
+    client.rpush(bell, 1)
+    assert select.select([waker], [], [], PATIENCE)[0]
+    waker.take()
+    waker.listen([bell], now=LAST)
+    waker.listen([bell], now=LAST + BLOCK)
+    assert waker.fileno() != -1
+
+
+def test_a_call_behind_the_pop_is_carried_out_when_the_bell_rings(
+    doors: Doors, silent: Waker, bell: str, client: Redis
+) -> None:
+    calls: list[Call] = []
+
+    def behind() -> Call:
+        calls.append(doors.intake.batch([doors.draft()])._call)
+        return calls[-1]
+
+    silent.listen([bell], now=BEGAN, behind=behind)
+    # Not asked for another one while the first waits.
+    silent.listen([bell], now=BEGAN, behind=behind)
+    [call] = calls
+    until(lambda: listeners(client) == 1, what="the pop")
+    assert doors.ready() == {}
+    client.rpush(bell, 1)
+    assert select.select([silent], [], [], PATIENCE)[0]
+    assert len(doors.ready()) == 1
+    assert silent.take() == bell
+    assert call.answer()[0] == doors.clock.now_us
+    # The connection is as before.
+    silent.listen([bell], now=BEGAN, behind=behind)
+    assert len(calls) == 2
+
+
+def test_a_call_behind_the_pop_is_carried_out_when_the_pop_ends_empty(doors: Doors, silent: Waker, bell: str) -> None:
+    call = doors.intake.batch([doors.draft()])._call
+    silent.listen([bell], now=BEGAN, block=0.05, behind=lambda: call)
+    assert select.select([silent], [], [], PATIENCE)[0]
+    assert silent.take() is None
+    assert len(doors.ready()) == 1 and call.answer()
+
+
+def test_a_call_behind_the_pop_of_a_connection_that_ends_is_not_carried_out(
+    doors: Doors, silent: Waker, bell: str, client: Redis
+) -> None:
+    call = doors.intake.batch([doors.draft()])._call
+    silent.listen([bell], now=BEGAN, behind=lambda: call)
+    until(lambda: listeners(client) == 1, what="the pop")
+    silent.close()
+    until(lambda: listeners(client) == 0, what="its end")
+    client.rpush(bell, 1)
+    assert doors.ready() == {}
+    assert client.llen(bell) == 1
+
+
+def test_silence_is_counted_from_how_long_the_pop_may_block(doors: Doors, silent: Waker, bell: str) -> None:
+    silent.listen([bell], now=BEGAN, block=1)
+    silent.listen([bell], now=BEGAN + 1 + COMMAND_TIMEOUT)
+    with pytest.raises(StoreUnavailable, match="no answer to a blocking pop"):
+        silent.listen([bell], now=BEGAN + 1 + COMMAND_TIMEOUT + 0.001)

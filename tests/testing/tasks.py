@@ -1,0 +1,74 @@
+"""Tasks of a project under test; what they did stands in `calls`."""
+
+from typing import Any
+
+from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, current_job, delayed_task
+
+calls: list[Any] = []
+
+
+@delayed_task(queue="mail", priority=10)
+def send_reminder(user_id: int, *, channel: str = "letter") -> None:
+    """Note whom it reminds."""
+    calls.append((user_id, channel))
+
+
+@delayed_task
+def close_sale(sale_id: int) -> None:
+    """Close the sale, and remind its owner in an hour."""
+    calls.append(sale_id)
+    send_reminder.after(hours=1).enqueue(sale_id)
+
+
+@delayed_task
+def ask_for(queue: str, number: int) -> None:
+    """Ask for a reminder in a queue."""
+    send_reminder.using(queue=queue, priority=50).enqueue(number)
+
+
+@delayed_task
+async def ask_the_bank(payment_id: int) -> None:
+    """Note which payment."""
+    calls.append(payment_id)
+
+
+@delayed_task(retry=RetryPolicy(max_attempts=3, base=2))
+def charge(amount: int, *, fails: int = 1_000) -> None:
+    """Fail the first attempts."""
+    calls.append((amount, current_job().attempt))
+    if current_job().attempt <= fails:
+        raise ValueError(f"no money: {amount}")
+
+
+@delayed_task
+def wait_for_answer() -> None:
+    """Ask to run again in a minute, the first time."""
+    calls.append(current_job().attempt)
+    if current_job().attempt == 1:
+        raise RetryLater(60)
+
+
+@delayed_task
+def give_up() -> None:
+    """Become a dead letter."""
+    raise DeadLetterNow("no use")
+
+
+@delayed_task
+def tick() -> None:
+    """Enqueue itself for ever."""
+    calls.append(len(calls))
+    tick.after(minutes=1).enqueue()
+
+
+@delayed_task(timeout=0.05, retry=RetryPolicy(max_attempts=1))
+def run_on() -> None:
+    """Go on until somebody stops it."""
+    while True:
+        pass
+
+
+@delayed_task(sensitive=("card",))
+def pay(card: str) -> None:
+    """Pay."""
+    calls.append(card)
