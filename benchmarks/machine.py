@@ -1,0 +1,43 @@
+"""Machine: what a run was measured on."""
+
+import os
+import platform
+import select
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+from django_delayq.private_redis import find_server, version_of
+
+
+def facts() -> dict[str, Any]:
+    """Return what a reader needs to compare figures with those of another machine."""
+    server = find_server()
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "server": f"{server.name} {'.'.join(str(part) for part in version_of(server))}",
+        "load_before": round(os.getloadavg()[0], 2),
+        "timer_ms": round(_timer_ms(), 3),
+        "began": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
+    }
+
+
+def _processor() -> str:
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def _timer_ms() -> float:
+    """Return how late a wait of 5 ms ends here: nothing can start a job earlier than that."""
+    late = []
+    for _ in range(200):
+        until = time.monotonic() + 0.005
+        select.select([], [], [], until - time.monotonic())
+        late.append(time.monotonic() - until)
+    return 1_000 * statistics.median(late)

@@ -1,0 +1,91 @@
+"""Floors: loops with nothing but redis-py around the task, which tell what the machine allows.
+
+One by one: a push, then a blocking move to a list of its own, the run, the removal. Batches: one script that takes the
+finished out of the leases and the next into them, with their bodies; what any queue with leases must do, and no more.
+"""
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from redis import Redis
+
+from benchmarks.peers import work
+
+NAME = "bare redis-py"
+CONFIGURATIONS = {
+    "default": "one by one: move, run, remove",
+    "batch 1": "script with leases, one job a round trip",
+    "batch 16": "the same, 16 jobs a round trip",
+    "batch 64": "the same, 64 jobs a round trip",
+}
+_NOT = "a loop, not a queue"
+CANNOT = dict.fromkeys(("lateness", "instant", "idle", "waiting", "waits_threads", "waits_asyncio"), _NOT)
+WAITS: dict[str, str] = {}
+BATCH = int(os.environ["BENCH_CONFIGURATION"].removeprefix("batch ").replace("default", "0"))
+
+EXCHANGE = """
+for number = 3, #ARGV do
+    if redis.call('ZREM', KEYS[2], ARGV[number]) == 1 then redis.call('HDEL', KEYS[3], ARGV[number]) end
+end
+local ids = redis.call('LPOP', KEYS[1], ARGV[1])
+if not ids then return {} end
+for _, id in ipairs(ids) do redis.call('ZADD', KEYS[2], ARGV[2], id) end
+return {ids, redis.call('HMGET', KEYS[3], unpack(ids))}
+"""
+
+client: Any = Redis.from_url(os.environ["BENCH_URL"])
+
+
+def send(task: str, number: int, at_us: int | None) -> None:
+    """Push one job."""
+    body = json.dumps([task, number, *work.PAYLOAD])
+    if BATCH:
+        client.pipeline(transaction=False).hset("bodies", number, body).rpush("ready", number).execute()
+    else:
+        client.rpush("ready", body)
+
+
+def send_many(task: str, jobs: list[tuple[int, int | None]]) -> None:
+    """Push jobs in pipelines of 500 commands."""
+    for first in range(0, len(jobs), 500):
+        bodies = {number: json.dumps([task, number, *work.PAYLOAD]) for number, _ in jobs[first : first + 500]}
+        if BATCH:
+            client.pipeline(transaction=False).hset("bodies", mapping=bodies).rpush("ready", *bodies).execute()
+        else:
+            client.rpush("ready", *bodies.values())
+
+
+def workers(processes: int, at_once: int | None) -> list[list[str]]:
+    """Return the commands."""
+    return [[sys.executable, "-m", "benchmarks.peers.floor"] for _ in range(processes)]
+
+
+def _run(body: bytes) -> None:
+    task, *arguments = json.loads(body)
+    work.TASKS[task](*arguments)
+
+
+def _one_by_one() -> None:
+    while True:
+        body = client.blmove("ready", "running", 10, "LEFT", "RIGHT")
+        if body is not None:
+            _run(body)
+            client.lrem("running", 1, body)
+
+
+def _in_batches() -> None:
+    script, done = client.register_script(EXCHANGE), []
+    while True:
+        answer = script(keys=["ready", "leases", "bodies"], args=[BATCH, time.time() + 30, *done])
+        if not answer:
+            time.sleep(0.001)
+        done, bodies = answer or ([], [])
+        for body in bodies:
+            _run(body)
+
+
+if __name__ == "__main__":
+    _in_batches() if BATCH else _one_by_one()

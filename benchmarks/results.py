@@ -1,0 +1,87 @@
+"""Results: the records of one run, as JSON, and the median, least and greatest of each figure."""
+
+import json
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent / "results"
+OURS, FLOOR = "delayq", "floor"
+BEHIND = "a job enqueued after these did not run within a minute"
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """One figure over the rounds."""
+
+    median: float
+    least: float
+    greatest: float
+    configuration: str
+
+
+class Results:
+    """What a run found: facts of the machine, systems, and one record a measurement."""
+
+    def __init__(self, content: dict[str, Any]) -> None:
+        self.content = content
+        self.records: list[dict[str, Any]] = content["records"]
+        self.systems: dict[str, dict[str, Any]] = content["systems"]
+
+    @classmethod
+    def empty(cls, machine: dict[str, Any], sizes: dict[str, Any]) -> "Results":
+        """Begin a run."""
+        return cls({"machine": machine, "sizes": sizes, "systems": {}, "records": []})
+
+    @classmethod
+    def read(cls, path: Path) -> "Results":
+        """Read the file of a run."""
+        return cls(json.loads(path.read_text()))
+
+    def write(self, path: Path) -> None:
+        """Write the file; a run does so after each measurement, and can be read while it goes on."""
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(self.content, indent=1))
+
+    def configurations(self, scenario: str, system: str) -> list[str]:
+        """Return the configurations that have been measured, in the adapter's order."""
+        seen = {record["configuration"] for record in self._of(scenario, system)}
+        return [name for name in self.systems[system]["configurations"] if name in seen] if seen else []
+
+    def spread(self, scenario: str, system: str, figure: str, configuration: str | None = None) -> Spread | None:
+        """Return a figure of one configuration, or of the best; None where there is none.
+
+        The best has the greatest rate, or the least of anything else.
+        """
+        if configuration is None:
+            found = [self.spread(scenario, system, figure, name) for name in self.configurations(scenario, system)]
+            sign = -1 if figure == "rate" else 1
+            return min((spread for spread in found if spread), key=lambda spread: sign * spread.median, default=None)
+        records = self._of(scenario, system)
+        values = [
+            r["figures"][figure] for r in records if r["configuration"] == configuration and figure in r["figures"]
+        ]
+        if not values:
+            return None
+        return Spread(statistics.median(values), min(values), max(values), configuration)
+
+    def reason(self, scenario: str, system: str) -> str:
+        """Return why a system has no figure."""
+        reasons = [record["reason"] for record in self._of(scenario, system) if record.get("reason")]
+        # Only what waits is measured in two parts, of which the second may fail.
+        without = BEHIND if any(record["figures"] for record in self._of(scenario, system)) else "not measured"
+        return str(self.systems[system]["cannot"].get(scenario) or (reasons[-1] if reasons else without))
+
+    def peers(self) -> list[str]:
+        """Return the systems that are neither ours nor a floor."""
+        return [system for system in self.systems if system not in (OURS, FLOOR)]
+
+    def best_peer(self, scenario: str, figure: str) -> tuple[str, Spread] | None:
+        """Return the peer with the best median, and that."""
+        found = [(peer, spread) for peer in self.peers() if (spread := self.spread(scenario, peer, figure))]
+        sign = -1 if figure == "rate" else 1
+        return min(found, key=lambda pair: sign * pair[1].median, default=None)
+
+    def _of(self, scenario: str, system: str) -> list[dict[str, Any]]:
+        return [r for r in self.records if r["scenario"] == scenario and r["system"] == system]

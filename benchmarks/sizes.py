@@ -1,0 +1,46 @@
+"""Sizes: how many jobs, seconds and rounds a run takes."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """The sizes of the whole run; `short` names those of the short one."""
+
+    rounds: int = 3
+    enqueue: int = 5_000
+    #: No-op jobs of a drain and of a bulk call.
+    jobs: int = 20_000
+    #: Seconds a drain may take; what has run by then counts, none of it twice.
+    limit: float = 30.0
+    spread: int = 2_000
+    spread_seconds: float = 10.0
+    instant: int = 10_000
+    #: Seconds that a thousand delayed jobs may take to enqueue before the first is due.
+    lead: float = 1.2
+    trips: int = 200
+    #: Seconds of watching idle processes.
+    watch: float = 20.0
+    #: Jobs that wait while idle processes are watched: ours, and the peers', of which some store 1,000 a second.
+    waiting: int = 1_000_000
+    waiting_peers: int = 100_000
+    waits_threads: int = 4_000
+    waits_asyncio: int = 20_000
+
+
+WHOLE = Sizes()
+SHORT = Sizes(
+    rounds=1,
+    enqueue=2_000,
+    jobs=5_000,
+    limit=10.0,
+    spread=400,
+    spread_seconds=2.0,
+    instant=2_000,
+    trips=50,
+    watch=5.0,
+    waiting=20_000,
+    waiting_peers=5_000,
+    waits_threads=800,
+    waits_asyncio=4_000,
+)
