@@ -28,8 +28,12 @@ class Served:
     def bells(self) -> list[str]:
         """The keys to listen to."""
         bells = [self._shard.keys.bell(queue) for queue in self.queues]
-        # The nameless bell tells of queues this worker has not heard of.
-        return bells if self.strict else [*bells, self._shard.keys("bell")]
+        return bells if self.strict else [*bells, self._nameless]
+
+    @property
+    def _nameless(self) -> str:
+        """The bell that tells of queues this worker has not heard of."""
+        return self._shard.keys("bell")
 
     @property
     def listening(self) -> bool:
@@ -50,8 +54,7 @@ class Served:
         """Take a bell down; it may be none, where the pop ended without."""
         with self._unless_missed():
             bell = self._waker.take()
-        # The nameless one says that a queue has its first job.
-        self._outdated = self._outdated or (not self.strict and bell == self._shard.keys("bell"))
+        self._outdated = self._outdated or (not self.strict and bell == self._nameless)
 
     def deafen(self) -> None:
         """Listen no longer; a bell may have rung meanwhile."""
@@ -89,9 +92,11 @@ class Served:
             self.close()
         if len(self.queues) > len(known):
             # The bell woke one worker; it tells the next, who waits longest. Who learns nothing new tells nobody.
-            self._waker.ring(self._shard.keys("bell"))
+            self._waker.ring(self._nameless)
 
     def pass_on(self) -> None:
         """Ring for the work that this worker was about to take, or a heard bell would be lost with it."""
         for queue in self.queues:
             self._waker.ring(self._shard.keys.bell(queue))
+        if self._outdated:
+            self._waker.ring(self._nameless)

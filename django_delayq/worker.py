@@ -82,7 +82,7 @@ class Worker:
             return None
         if self._drain and self._stop_by is None:
             self._hungry = self._stand_in.promote() or self._hungry
-        if not self._exchanger.under_way:
+        if self._stop_by is None and not self._exchanger.under_way:
             self._served.refresh()
         self._release_unbegun()
         if not self._bell_serves and self._exchanger.disarm():

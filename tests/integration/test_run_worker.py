@@ -374,8 +374,24 @@ def test_grace_is_for_what_runs_and_an_idle_worker_ends_without_redis_too(
     server = start_redis()
     processes.configure(REDIS=server.url, GRACE=1_000)
     worker = processes.worker()
+    with server.client() as client:
+        processes.until(lambda: listeners(client), what="the worker to listen")
     server.kill()
-    processes.until(lambda: "waits for Redis" in worker.output, what="it to miss Redis")
+    processes.until(lambda: "lost its bell" in worker.output, what="it to miss Redis")
+    assert worker.end() == 0
+    assert "could not hand in" not in worker.output and "Traceback" not in worker.output
+
+
+def test_a_worker_ends_at_once_where_it_cannot_learn_which_queues_there_are(
+    processes: Processes, start_redis: Callable[..., PrivateRedis]
+) -> None:
+    server = start_redis()
+    processes.configure(REDIS=server.url, GRACE=1_000)
+    with server.client() as client:
+        client.execute_command("ACL SETUSER default -smembers")
+    worker = processes.worker()
+    processes.until(lambda: "Worker of" in worker.output, what="it to say what it waits for")
+    assert "smembers" in worker.output
     assert worker.end() == 0
     assert "could not hand in" not in worker.output and "Traceback" not in worker.output
 
