@@ -49,7 +49,7 @@ def _admin(key: str, value: Any) -> AdminConfig:
 
 #: DELAYQ key -> (part of Config, field, reader). The defaults are those of the fields.
 _KEYS: dict[str, tuple[str, str, Callable[[str, Any], Any]]] = {
-    "REDIS": ("", "redis", lambda key, value: RedisConfig.read(value)),
+    "REDIS": ("", "redis", lambda key, value: RedisConfig.read(value, setting=key)),
     "PREFIX": ("", "prefix", readers.prefix),
     "SHARDS": ("", "shards", readers.number(1, 1000)),
     "ENQUEUE_TIMEOUT": ("", "enqueue_timeout", readers.timeout),
@@ -81,8 +81,13 @@ class Problem:
     hint: str
 
 
-def read_config(value: Any, *, of: str = "DELAYQ") -> tuple[Config | None, list[Problem]]:
-    """Read a DELAYQ value; never connects. Returns no Config where there is a problem. `of` is its name for people."""
+def read_config(
+    value: Any, *, own: Mapping[str, Any] | None = None, of: str = ""
+) -> tuple[Config | None, list[Problem]]:
+    """Read a DELAYQ value; never connects. Returns no Config where there is a problem.
+
+    Of these keys those in `own` stand in `of`, for people, the others in DELAYQ.
+    """
     if value is None:
         return None, [Problem("delayq.E001", "The DELAYQ setting is missing.", "Set DELAYQ = {'REDIS': 'redis://…'}.")]
     if not isinstance(value, Mapping):
@@ -96,14 +101,15 @@ def read_config(value: Any, *, of: str = "DELAYQ") -> tuple[Config | None, list[
         problems.append(Problem("delayq.E003", "DELAYQ['REDIS'] is missing.", hint))
     values: dict[str, dict[str, Any]] = {"": {}, **{part: {} for part in _PARTS}}
     for key, entry in value.items():
+        where = of if own and key in own else "DELAYQ"
         if key not in _KEYS:
-            message = f"{of} has the unknown key {key!r:.80}{nearest(str(key), _KEYS)}."
+            message = f"{where} has the unknown key {key!r:.80}{nearest(str(key), _KEYS)}."
             problems.append(Problem("delayq.E004", message, f"Known keys: {', '.join(_KEYS)}."))
             continue
         parts, name, read = _KEYS[key]
         try:
             for part in parts.split(" "):
-                values[part][name] = read(f"{of}[{key!r}]", entry)
+                values[part][name] = read(f"{where}[{key!r}]", entry)
         except SettingError as error:
             problems.append(Problem("delayq.E005", str(error), error.hint))
         except (DelayQError, ValueError, TypeError) as error:
@@ -152,7 +158,7 @@ def sharing_alias() -> str | None:
 def read_alias(alias: str) -> tuple[Config | None, list[Problem]]:
     """Do as `read_config` for an alias in TASKS that is ours."""
     value = aliases.own(alias, backends(), getattr(settings, "DELAYQ", None), forced=forced)
-    return read_config(value, of=f"TASKS[{alias!r}]['OPTIONS']")
+    return read_config(value, own=backends()[alias], of=f"TASKS[{alias!r}]['OPTIONS']")
 
 
 _UNKNOWN: Any = object()

@@ -23,6 +23,8 @@ _PARAMETERS = frozenset(
 )
 _CERTIFICATES = ("ssl_keyfile", "ssl_certfile", "ssl_ca_certs")
 _CACHE_BACKENDS = ("django_redis.cache.RedisCache", "django.core.cache.backends.redis.RedisCache")
+#: What the setting is called, but for an alias of TASKS that has one of its own.
+_NAME = "DELAYQ['REDIS']"
 _FORMS = "Use a URL (redis://, rediss://, unix://, valkey://), a CACHES alias, a dict of parameters, or a callable."
 
 
@@ -45,96 +47,100 @@ class RedisConfig:
     factory: Callable[[], Any] | None = field(default=None, repr=False)
     #: Where it leads, for people: no user, no password.
     place: str = ""
+    #: What it was read from, for people; two that lead to one server are the same.
+    setting: str = field(default=_NAME, compare=False)
 
     @classmethod
-    def read(cls, value: Any) -> "RedisConfig":
+    def read(cls, value: Any, *, setting: str = _NAME) -> "RedisConfig":
         """Read any form of the setting. Raises `SettingError`."""
         if callable(value) and not isinstance(value, type):
-            return cls(factory=value, place=f"what {getattr(value, '__qualname__', 'a callable')}() returns")
+            place = f"what {getattr(value, '__qualname__', 'a callable')}() returns"
+            return cls(factory=value, place=place, setting=setting)
         if isinstance(value, Mapping):
-            return cls._from_parameters(value)
+            return cls._from_parameters(value, setting)
         if isinstance(value, str) and value:
-            return cls._from_url(value, {}) if "://" in value else cls._from_cache(value)
-        raise SettingError(f"DELAYQ['REDIS'] must be a URL, alias, dict or callable, got {type(value).__name__}.")
+            return cls._from_url(value, {}, setting) if "://" in value else cls._from_cache(value, setting)
+        raise SettingError(f"{setting} must be a URL, alias, dict or callable, got {type(value).__name__}.")
 
     @classmethod
-    def _from_url(cls, url: str, parameters: Mapping[str, Any]) -> "RedisConfig":
+    def _from_url(cls, url: str, parameters: Mapping[str, Any], setting: str) -> "RedisConfig":
         try:
             parts = urlsplit(url)
             scheme, host, port = parts.scheme.lower(), parts.hostname, parts.port
         except ValueError:
-            raise SettingError("DELAYQ['REDIS'] is not a well-formed URL.") from None
+            raise SettingError(f"{setting} is not a well-formed URL.") from None
         if scheme not in _SCHEMES:
             close = difflib.get_close_matches(scheme, _SCHEMES, n=1)
             meant = f" (did you mean {close[0]}://?)" if close else ""
             # Not shown: where the scheme was forgotten, a password may stand in its place.
-            raise SettingError(f"DELAYQ['REDIS'] is a URL of an unknown scheme{meant}.")
+            raise SettingError(f"{setting} is a URL of an unknown scheme{meant}.")
         if scheme == "unix" and not parts.path:
-            raise SettingError("DELAYQ['REDIS'] is a unix:// URL without the path of a socket.")
+            raise SettingError(f"{setting} is a unix:// URL without the path of a socket.")
         database = parts.path.strip("/")
         if scheme != "unix" and database and not database.isdigit():
             # Not shown: what a password with a slash in it leaves behind looks like a database.
             raise SettingError(
-                "DELAYQ['REDIS'] has a path that is no number; the database must be a number (/ in a password is %2F)."
+                f"{setting} has a path that is no number; the database must be a number (/ in a password is %2F)."
             )
         place = parts.path if scheme == "unix" else f"{host or 'localhost'}:{port or 6379}/{database or 0}"
         return cls(
             url=_SCHEMES[scheme] + url[len(parts.scheme) :],
             parameters=dict(parameters),
             place=f"{_SCHEMES[scheme]}://{place}",
+            setting=setting,
         )
 
     @classmethod
-    def _from_parameters(cls, given: Mapping[Any, Any]) -> "RedisConfig":
+    def _from_parameters(cls, given: Mapping[Any, Any], setting: str) -> "RedisConfig":
         for name in given:
             if name not in _PARAMETERS:
                 close = difflib.get_close_matches(str(name).lower(), _PARAMETERS, n=1)
                 meant = f" (did you mean {close[0]!r}?)" if close else ""
                 hint = f"Known parameters: {', '.join(sorted(_PARAMETERS))}."
-                raise SettingError(f"DELAYQ['REDIS'] has the unknown parameter {name!r:.80}{meant}.", hint)
+                raise SettingError(f"{setting} has the unknown parameter {name!r:.80}{meant}.", hint)
         for name in ("port", "db"):
             number = given.get(name, 0)
             if isinstance(number, bool) or not str(number).isdecimal() or (name == "port" and int(number) > 65_535):
-                raise SettingError(f"DELAYQ['REDIS'][{name!r}] must be a number, got {type(number).__name__}.")
+                raise SettingError(f"{setting}[{name!r}] must be a number, got {type(number).__name__}.")
         for name in ("host", "unix_socket_path"):
             if name in given and not isinstance(given[name], str):
-                raise SettingError(f"DELAYQ['REDIS'][{name!r}] must be text, got {type(given[name]).__name__}.")
+                raise SettingError(f"{setting}[{name!r}] must be text, got {type(given[name]).__name__}.")
         for name in _CERTIFICATES:
             path = given.get(name)
             if path is not None and not (isinstance(path, (str, os.PathLike)) and os.access(path, os.R_OK)):
                 raise SettingError(
-                    f"DELAYQ['REDIS'][{name!r}] is not a readable file: {path!r:.200}.",
+                    f"{setting}[{name!r}] is not a readable file: {path!r:.200}.",
                     "Check the path and the permissions of the file for this user.",
                 )
         parameters = {name: value for name, value in given.items() if name != "url"}
         url = given.get("url")
         if url is None:
             if "unix_socket_path" in given and "host" in given:
-                raise SettingError("DELAYQ['REDIS'] has both 'host' and 'unix_socket_path'.", "Give one of the two.")
+                raise SettingError(f"{setting} has both 'host' and 'unix_socket_path'.", "Give one of the two.")
             where = given.get("unix_socket_path") or f"{given.get('host', 'localhost')}:{given.get('port', 6379)}"
-            return cls(parameters=parameters, place=f"{where}/{given.get('db', 0)}")
+            return cls(parameters=parameters, place=f"{where}/{given.get('db', 0)}", setting=setting)
         both = {"host", "port", "unix_socket_path"} & set(given)
         if both:
-            raise SettingError(f"DELAYQ['REDIS'] has both 'url' and {min(both)!r}.", "Give one of the two.")
+            raise SettingError(f"{setting} has both 'url' and {min(both)!r}.", "Give one of the two.")
         if not isinstance(url, str) or "://" not in url:
-            raise SettingError("DELAYQ['REDIS']['url'] is not a URL.")
-        return cls._from_url(url, parameters)
+            raise SettingError(f"{setting}['url'] is not a URL.")
+        return cls._from_url(url, parameters, setting)
 
     @classmethod
-    def _from_cache(cls, alias: str) -> "RedisConfig":
+    def _from_cache(cls, alias: str, setting: str) -> "RedisConfig":
         """Take over the description of a cache, never its live pool: ours needs timeouts and retries of its own."""
         caches = getattr(settings, "CACHES", {})
         if alias not in caches and set(alias) & set(":@/"):
             # Not shown: a URL without its scheme, perhaps with a password.
-            raise SettingError("DELAYQ['REDIS'] is neither a URL with its scheme nor an alias of CACHES.")
+            raise SettingError(f"{setting} is neither a URL with its scheme nor an alias of CACHES.")
         if alias not in caches:
             close = difflib.get_close_matches(alias, caches, n=1)
             meant = f" (did you mean {close[0]!r}?)" if close else ""
-            raise SettingError(f"DELAYQ['REDIS'] names the cache {alias!r:.80}, which CACHES does not have{meant}.")
+            raise SettingError(f"{setting} names the cache {alias!r:.80}, which CACHES does not have{meant}.")
         cache = caches[alias]
         if cache.get("BACKEND") not in _CACHE_BACKENDS:
             raise SettingError(
-                f"DELAYQ['REDIS'] names the cache {alias!r}, whose backend {cache.get('BACKEND')!r} is not Redis.",
+                f"{setting} names the cache {alias!r}, whose backend {cache.get('BACKEND')!r} is not Redis.",
                 "Use a cache of django_redis.cache.RedisCache, or give a URL.",
             )
         location, options = cache.get("LOCATION"), cache.get("OPTIONS", {})
@@ -147,4 +153,4 @@ class RedisConfig:
         parameters = {name.lower(): options[name] for name in ("USERNAME", "PASSWORD") if options.get(name) is not None}
         kwargs = {**options, **options.get("CONNECTION_POOL_KWARGS", {})}
         parameters.update({name: kwargs[name] for name in sorted(_PARAMETERS - {"url"}) if name in kwargs})
-        return cls._from_url(location, parameters)
+        return cls._from_url(location, parameters, setting)

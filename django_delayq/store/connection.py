@@ -59,7 +59,7 @@ class Connections:
             described = self._described()
         except (ValueError, TypeError) as error:
             hint = getattr(error, "hint", "")
-            raise ImproperlyConfigured(f"DELAYQ['REDIS'] cannot be used: {error} {hint}".rstrip()) from None
+            raise ImproperlyConfigured(f"{self.config.setting} cannot be used: {error} {hint}".rstrip()) from None
         kwargs = {
             name: value
             for name, value in described.connection_kwargs.items()
@@ -86,9 +86,9 @@ class Connections:
             if isinstance(made, redis.Redis):
                 theirs = made.connection_pool
                 return redis.ConnectionPool(connection_class=theirs.connection_class, **theirs.connection_kwargs)
-            config = RedisConfig.read(made)
+            config = RedisConfig.read(made, setting=config.setting)
             if config.factory is not None:
-                raise SettingError("DELAYQ['REDIS'] is a callable that returns a callable.")
+                raise SettingError(f"{config.setting} is a callable that returns a callable.")
         if config.url is not None:
             return redis.ConnectionPool.from_url(config.url, **config.parameters)
         # The client's constructor knows which connection class unix sockets and TLS need.

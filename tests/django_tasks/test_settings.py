@@ -18,6 +18,7 @@ from redis import Redis
 
 from django_delayq import RetryPolicy, execute_later, get_job, get_store, registry
 from django_delayq.backend import DelayQBackend, DelayQTask
+from django_delayq.conf import get_config
 from django_delayq.exceptions import KeyHeld
 from tests.app import django_tasks
 from tests.django_tasks.conftest import BACKEND, with_options
@@ -230,11 +231,27 @@ def test_r36_options_that_cannot_work_have_an_id_and_say_why(
 
 
 def test_r36_mistakes_of_an_alias_with_a_store_of_its_own_name_the_alias(tasks_settings: Any) -> None:
-    second = {"BACKEND": BACKEND, "OPTIONS": {"LAESE": 1, "CONCURRENCY": 0}}
+    second = {"BACKEND": BACKEND, "OPTIONS": {"LAESE": 1, "CONCURRENCY": 0, "REDIS": "redsi://localhost"}}
     tasks_settings.TASKS = {**tasks_settings.TASKS, "second": second}
     found = list(task_backends["second"].check())
-    assert {message.id for message in found} == {"delayq.E004", "delayq.E006"}
-    assert all("TASKS['second']['OPTIONS']" in message.msg for message in found)
+    assert {message.id for message in found} == {"delayq.E004", "delayq.E005", "delayq.E006"}
+    assert all("TASKS['second']['OPTIONS']" in message.msg and "DELAYQ" not in message.msg for message in found)
+
+
+def test_r36_mistakes_that_an_alias_takes_over_from_delayq_name_delayq(tasks_settings: Any) -> None:
+    second = {"BACKEND": BACKEND, "OPTIONS": {"CONCURRENCY": 2}}
+    tasks_settings.TASKS = {**tasks_settings.TASKS, "second": second}
+    tasks_settings.DELAYQ = {"REDIS": "redsi://localhost", "LEASE": 0}
+    assert list(task_backends["second"].check()) == []
+    with pytest.raises(ImproperlyConfigured, match=r"^DELAYQ\['REDIS'\] is a URL of an unknown scheme"):
+        get_config("second")
+
+
+def test_r36_what_a_callable_of_an_alias_returns_is_named_after_the_alias(tasks_settings: Any) -> None:
+    second = {"BACKEND": BACKEND, "OPTIONS": {"REDIS": lambda: "redsi://localhost"}}
+    tasks_settings.TASKS = {**tasks_settings.TASKS, "second": second}
+    with pytest.raises(ImproperlyConfigured, match=r"^TASKS\['second'\]\['OPTIONS'\]\['REDIS'\] cannot be used"):
+        get_store("second").shards[0].client.ping()
 
 
 def test_r36_two_aliases_with_one_store_are_told(tasks_settings: Any, redis_url: str) -> None:
