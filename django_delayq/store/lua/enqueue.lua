@@ -10,6 +10,7 @@ local now, head_start, queue_count = now_us(ARGV[1]), tonumber(ARGV[2]), tonumbe
 
 local FIXED = 8
 local jobs, taken, reply = {}, {}, {now}
+local noted, timed = false, false
 local at, number = 4 + queue_count, 0
 while at <= #ARGV do
   local member = ARGV[at]
@@ -32,16 +33,21 @@ while at <= #ARGV do
   end
   if keep and redis.call('HEXISTS', bodies, id) == 0 and redis.call('HEXISTS', dead_bodies, id) == 0 then
     jobs[#jobs + 1] = job
+    noted, timed = noted or job.extra, timed or job.due ~= ''
   end
   number = number + 1
 end
 
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
+-- Only what will be written, since each look is a twentieth of what a job costs.
 if #jobs > 0 then
   redis.call('SCARD', queues)
-  redis.call('HLEN', extras); redis.call('HLEN', holders)
-  redis.call('GET', wake_at)
-  for queue = 1, queue_count do redis.call('ZCARD', KEYS[FIXED + 3 * queue - 2]); redis.call('ZCARD', KEYS[FIXED + 3 * queue - 1]) end
+  if noted then redis.call('HLEN', extras) end
+  if timed then redis.call('GET', wake_at) end
+  for queue = 1, queue_count do
+    if timed then redis.call('ZCARD', KEYS[FIXED + 3 * queue - 2]) end
+    redis.call('ZCARD', KEYS[FIXED + 3 * queue - 1])
+  end
 end
 
 -- First a growing command: with its memory full, Redis refuses the batch as a whole.

@@ -26,20 +26,21 @@ local last = redis.call('HGET', exchanges, recorded)
 if last and #last < 10 then last = false end
 local known = last or armed and redis.call('HEXISTS', exchanges, worker) == 1
 local wake, queue_count = redis.call('GET', wake_at), redis.call('SCARD', queues)
-local function answer(lost, more, claims)
-  local ids, bodies_found, records = {}, {}, {}
+local function read(hash, claims)
+  local ids = {}
+  for i, claim in ipairs(claims) do ids[i] = string.sub(claim.member, 1, 12) end
+  return #ids > 0 and redis.call('HMGET', hash, unpack(ids)) or ids
+end
+
+local function answer(lost, more, claims, bodies_read, records)
   -- Nor is a dispatcher alive that wrote no number, or one farther ahead than any sweep.
   local at = tonumber(wake or '') or 0
   local overdue = not (at + OVERDUE >= now and at - now < 3600 * OVERDUE)
-  for i, claim in ipairs(claims) do ids[i] = string.sub(claim.member, 1, 12) end
-  if #ids > 0 then
-    bodies_found, records = redis.call('HMGET', bodies, unpack(ids)), redis.call('HMGET', attempts, unpack(ids))
-  end
   local reply = {now, lost, overdue and 1 or 0, queue_count, more and 1 or 0, known and 0 or 1}
   for i, claim in ipairs(claims) do
     local size = #reply
     reply[size + 1], reply[size + 2], reply[size + 3] = claim.member, claim.queue, claim.rank
-    reply[size + 4], reply[size + 5] = bodies_found[i], records[i]
+    reply[size + 4], reply[size + 5] = bodies_read[i], records[i]
   end
   return reply
 end
@@ -63,7 +64,7 @@ if last then
       local member, rank, queue = struct.unpack('>c14I8I2', last, i)
       if redis.call('ZSCORE', leases, member .. token) then held[#held + 1] = {member = member, rank = rank, queue = queue} end
     end
-    return answer(string.sub(last, position, position + lost_size - 1), true, held)
+    return answer(string.sub(last, position, position + lost_size - 1), true, held, read(bodies, held), read(attempts, held))
   end
 end
 
@@ -74,8 +75,9 @@ if armed and not known then
 end
 
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
-redis.call('HLEN', running); redis.call('HLEN', bodies); redis.call('HLEN', attempts)
-redis.call('ZCARD', workers)
+redis.call('HLEN', running); redis.call('ZCARD', workers)
+-- Where nothing is handed in these are read only, and that before anything is taken.
+if #acknowledged > 0 or #ARGV > 12 then redis.call('HLEN', bodies); redis.call('HLEN', attempts) end
 local pauses = redis.call('HLEN', paused) > 0
 if description ~= '' then redis.call('HLEN', descriptions) end
 if tonumber(ARGV[10]) > 0 then
@@ -187,8 +189,8 @@ if #sources > 1 and not strict then
 end
 -- A large body or a suspect is taken only as the first and then alone: it would block Redis, or blame its neighbours.
 local claims, first = {}, {}
-for i = 1, math.min(want, #found) do first[i] = string.sub(found[i].member, 1, 12) end
-local records = #first > 0 and redis.call('HMGET', attempts, unpack(first)) or {}
+for i = 1, math.min(want, #found) do first[i] = found[i] end
+local records = read(attempts, first)
 for i = 1, #first do
   local record = records[i]
   local alone = has(found[i].member, LARGE) or (record and (string.byte(record, 3) or 0) % 2 == 1)
@@ -196,6 +198,8 @@ for i = 1, #first do
   claims[i] = found[i]
   if alone then break end
 end
+-- Before anything is taken: where it cannot be read, nothing is.
+local bodies_read = read(bodies, claims)
 local taken, leased, runs, kept = {}, {}, {}, {}
 for i, claim in ipairs(claims) do
   taken[claim.queue] = taken[claim.queue] or {}
@@ -220,4 +224,4 @@ for _, queue in ipairs(left) do ring(KEYS[FIXED + 2 * queue]) end
 redis.call('HSET', exchanges, recorded, struct.pack('>I8I2', number, #lost) .. lost .. table.concat(kept))
 redis.call('ZADD', workers, now, worker)
 if description ~= '' then redis.call('HSET', descriptions, worker, description) end
-return answer(lost, #found > #claims or #left > 0, claims)
+return answer(lost, #found > #claims or #left > 0, claims, bodies_read, records)
