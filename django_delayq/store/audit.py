@@ -172,7 +172,7 @@ class Audit:
                 number = numbers.setdefault(head.queue, len(numbers) + 1)
                 rows += (entry, body[: head.size], head.member(raw_id), number)
         keys = self._shard.keys
-        places = [key for queue in numbers for key in (keys.schedule(queue), keys.ready(queue), keys.bell(queue))]
+        places = [key for queue in numbers for key in keys.of_queue(queue)]
         return list(numbers), places, rows
 
     def _slices(self, scan: str, key: str) -> Iterator[list[tuple[bytes, Any]]]:

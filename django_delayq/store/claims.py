@@ -84,9 +84,9 @@ class Claims:
                 *(b"".join(acknowledged), *counts, *dead, *retries, *kept, *releases),
             ],
             keys=[
-                *(key for queue in queues for key in (keys.ready(queue), keys.bell(queue))),
+                *(key for queue in queues for key in keys.of_queue(queue)[1:]),
                 *(keys.results(lease[:12]) for lease in kept[::3]),
-                *(key for queue in outcome_queues for key in self._places(queue)),
+                *(key for queue in outcome_queues for key in keys.of_queue(queue)),
             ],
         )
 
@@ -141,10 +141,6 @@ class Claims:
             held = b"".join(leases[at : at + _HEARTBEATS])
             lost |= _leases(self._shard.run(_HEARTBEAT, [self.worker, self._lease_us, held]))
         return frozenset(lost)
-
-    def _places(self, queue: str) -> tuple[str, str, str]:
-        keys = self._shard.keys
-        return keys.schedule(queue), keys.ready(queue), keys.bell(queue)
 
     def _claim(
         self,

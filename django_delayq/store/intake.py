@@ -57,7 +57,7 @@ class Intake:
         queues = list(dict.fromkeys(draft.job.queue for draft in drafts))
         numbers = {queue: number for number, queue in enumerate(queues, 1)}
         keys = self._shard.keys
-        more_keys = [key for queue in queues for key in (keys.schedule(queue), keys.ready(queue), keys.bell(queue))]
+        more_keys = [key for queue in queues for key in keys.of_queue(queue)]
         args: list[Part] = [self._head_start_ms, len(queues), *map(queue_bytes, queues)]
         now = self._shard.clock.steady()
         remaining = [_remaining_us(draft, now) for draft in drafts]

@@ -78,6 +78,10 @@ class Keys:
         """Return the bell of a queue."""
         return self(f"bell:{_encoded(queue)}")
 
+    def of_queue(self, queue: str) -> tuple[str, str, str]:
+        """Return schedule, ready set and bell of a queue, in this order."""
+        return self.schedule(queue), self.ready(queue), self.bell(queue)
+
     def results(self, raw_id: bytes) -> str:
         """Return the key of a job's kept result."""
         return self(f"results:{raw_id.hex()}")

@@ -96,7 +96,7 @@ class Promotion:
                 config.dead_max_age_us,
                 config.dead_max_count,
             ],
-            more_keys=[key for queue in queues for key in (keys.schedule(queue), keys.ready(queue), keys.bell(queue))],
+            more_keys=[key for queue in queues for key in keys.of_queue(queue)],
         )
         sleep_us, moved, late_us, queue_count, first, trimmed, *lapsed = reply
         return Promoted(
