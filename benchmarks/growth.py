@@ -60,6 +60,11 @@ class Growing:
         self.enqueue_us()
         self._empty, self.waiting = self._client.info("memory")["used_memory"], 0
 
+    @property
+    def pid(self) -> int:
+        """The server's process."""
+        return int(self._client.info("server")["process_id"])
+
     def grow(self, size: int) -> float:
         """Enqueue in bulk until so many wait; return the µs of Redis that the last jobs took each."""
         spent = 0.0
@@ -107,11 +112,23 @@ class Growing:
         return float(self._client.info("commandstats").get("cmdstat_evalsha", {}).get("usec", 0))
 
 
+def _part(*schedules: Growing) -> None:
+    """Give this process one CPU and the servers another, where the system lets us: by chance one shares ours.
+
+    That one answers in less than half the time (51 µs for 135), whatever it holds.
+    """
+    if hasattr(os, "sched_setaffinity") and len(cpus := sorted(os.sched_getaffinity(0))) > 1:
+        os.sched_setaffinity(0, cpus[:1])
+        for schedule in schedules:
+            os.sched_setaffinity(schedule.pid, cpus[-1:])
+
+
 def main() -> None:
     """Measure each size, from the least."""
     sizes = sorted(int(size) for size in sys.argv[1:])
     with PrivateRedis() as one, PrivateRedis() as other:
         growing, small = Growing(one), Growing(other)
+        _part(growing, small)
         small.grow(SMALL)
         for _ in range(TURNS):
             small.enqueue_us()
