@@ -17,6 +17,18 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "            self._pool.submit(answer.claims, self)\n",
     ): (KILLS,),
     at(
+        "a worker that is to end reads names of queues first",
+        WORKER,
+        "if self._stop_by is None and not self._exchanger.under_way:",
+        "if not self._exchanger.under_way:",
+    ): ("tests/integration/test_run_worker.py",),
+    at(
+        "what a worker heard of new queues ends with it",
+        "served.py",
+        "        if self._outdated:\n            self._waker.ring(self._nameless)\n",
+        "",
+    ): ("tests/integration/store/test_served.py",),
+    at(
         "a lapsed lease is no attempt",
         DISPATCHER,
         "return Reclaim(lease=item.lease, attempts=attempts,",

@@ -39,7 +39,7 @@ while at <= #ARGV do
 end
 
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
--- Only what will be written: most jobs have no key, and are for now.
+-- Only what will be written: most jobs have neither a key nor a time.
 if #jobs > 0 then
   redis.call('SCARD', queues)
   if noted then redis.call('HLEN', extras) end
