@@ -1,0 +1,214 @@
+"""Mutants of the core: bugs of Python and of conditions no walk meets, each with the tests of which one must fail."""
+
+from tests.machine.planted_bugs import ENQUEUE, PlantedBug
+
+at = PlantedBug.at
+RESULTS = "tests/integration/store/test_results.py"
+KILLS, NETWORK = "tests/chaos/test_kills.py", "tests/chaos/test_network.py"
+WORKER, DISPATCHER = "worker.py", "dispatcher.py"
+
+MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
+    at(
+        "a job is acknowledged before it runs",
+        WORKER,
+        "            self._pool.submit(answer.claims, self)\n",
+        "            for claim in answer.claims:\n"
+        "                self._ended.add(claim, Outcome(ending=Ending.SUCCEEDED))\n"
+        "            self._pool.submit(answer.claims, self)\n",
+    ): (KILLS,),
+    at(
+        "a worker that is to end reads names of queues first",
+        WORKER,
+        "if self._stop_by is None and not self._exchanger.under_way:",
+        "if not self._exchanger.under_way:",
+    ): ("tests/integration/test_run_worker.py",),
+    at(
+        "what a worker heard of new queues ends with it",
+        "served.py",
+        "        if self._outdated:\n            self._waker.ring(self._nameless)\n",
+        "",
+    ): ("tests/integration/store/test_served.py",),
+    at(
+        "a lapsed lease is no attempt",
+        DISPATCHER,
+        "return Reclaim(lease=item.lease, attempts=attempts,",
+        "return Reclaim(lease=item.lease, attempts=item.attempts,",
+    ): ("tests/chaos/test_points.py", KILLS),
+    at("leases are not renewed", "leases.py", "        self.beat()\n", ""): (
+        "tests/unit/test_heartbeats.py",
+        "tests/chaos/test_every_step.py",
+    ),
+    at(
+        "a suspect runs among the others",
+        "pools/threads.py",
+        "self._alone.run(claim, may_begin) if claim.attempts.suspect else run(claim)",
+        "run(claim)",
+    ): ("tests/chaos/test_poison.py", KILLS),
+    at(
+        "a worker whose lease surely ran out begins all the same",
+        WORKER,
+        "return self._held.leases.trusts(claim.lease)",
+        "return True",
+    ): ("tests/integration/test_one_outcome.py",),
+    at(
+        "an exchange whose answer was lost is forgotten",
+        "exchanger.py",
+        "        except StaleExchange:\n",
+        "        except Exception:\n",
+    ): (NETWORK, "tests/integration/test_one_outcome.py"),
+    at(
+        "the client library repeats commands by itself",
+        "store/connection.py",
+        "retry=Retry(NoBackoff(), 0),",
+        "retry=Retry(NoBackoff(), 3),",
+    ): ("tests/integration/test_connection.py", NETWORK),
+    at(
+        "a lost answer is taken for a job that is not there",
+        "store/scripts.py",
+        'f"Redis did not answer: {message}", maybe_accepted=sent',
+        'f"Redis did not answer: {message}", maybe_accepted=False',
+    ): (NETWORK, "tests/integration/test_connection.py"),
+    at(
+        "connections to a demoted primary are kept",
+        "store/call.py",
+        "                self._line.hang_up()\n",
+        "                pass\n",
+    ): ("tests/integration/test_replaced_server.py",),
+    at(
+        "an error of Redis ends the loop",
+        "service.py",
+        '            return self._failed("%s waits for Redis: %s", error)\n',
+        "            raise\n",
+    ): ("tests/unit/test_service.py", KILLS),
+    at(
+        "silence on the bell's connection is waited for without end",
+        "store/waker.py",
+        "if now > self._give_up_at:",
+        "if False:",
+    ): ("tests/integration/store/test_waker.py",),
+    at(
+        "the lease of what a bell brought counts from when it came in",
+        "store/claims.py",
+        "            sent_at=exchange.sent_at,\n",
+        "            sent_at=taken_at,\n",
+    ): ("tests/integration/store/test_exchanger.py", KILLS),
+    at(
+        "what is armed behind a bell shares the record of its worker's other exchanges",
+        "store/claims.py",
+        "self.worker + ARMED * armed",
+        "self.worker",
+    ): ("tests/integration/store/test_exchanger.py",),
+    at(
+        "what is disarmed takes claims all the same",
+        "store/claims.py",
+        "exchange.call, exchange.want = None, 0",
+        "exchange.call = None",
+    ): ("tests/integration/store/test_exchanger.py",),
+    at(
+        "an exchange that asked for nothing tells that there is nothing",
+        WORKER,
+        "        if answer.asked:\n",
+        "        if True:\n",
+    ): ("tests/integration/test_armed.py",),
+    at(
+        "what a process armed that has left takes claims for nobody",
+        "store/lua/exchange.lua",
+        "if armed and not known then",
+        "if false then",
+    ): ("tests/integration/store/test_exchanger.py",),
+    at(
+        "what is void keeps the bell that rang for it",
+        "store/lua/exchange.lua",
+        "  if number <= last_number and armed and want > 0 then pass_on() end\n",
+        "",
+    ): ("tests/integration/store/test_exchanger.py",),
+    at(
+        "a worker that is stopped leaves what its bell brought to the lease",
+        "worker.py",
+        "and self._exchanger.disarm():",
+        "and False:",
+    ): (KILLS,),
+    at(
+        "children of a fork count on from one number",
+        "job_id.py",
+        "os.register_at_fork(after_in_child=begin_anew)\n",
+        "",
+    ): ("tests/unit/test_job_id.py", "tests/chaos/test_forks.py"),
+    at(
+        # Not their sockets: from these the client library keeps them apart by itself.
+        "children of a fork share their parent's store and its lock",
+        "store/store.py",
+        "os.register_at_fork(after_in_child=_drop_stores)\n",
+        "",
+    ): ("tests/chaos/test_forks.py",),
+    at("a delay is rounded down", "clock.py", "else ceil(exact)", "else int(exact)"): ("tests/unit/test_clock.py",),
+    at(
+        "a heartbeat begins by growing",
+        "store/lua/heartbeat.lua",
+        "redis.call('ZREM', leases, '')\n",
+        "",
+    ): ("tests/integration/store/test_heartbeat.py", "tests/chaos/test_memory_full.py"),
+    at(
+        "an enqueue begins by freeing",
+        ENQUEUE,
+        "local scheduled, ready, earliest, stored = {}, {}, nil, {}\n",
+        "local scheduled, ready, earliest, stored = {}, {}, nil, {}\nredis.call('HDEL', bodies, '')\n",
+    ): ("tests/integration/store/test_enqueue.py", "tests/chaos/test_memory_full.py"),
+    at(
+        "a server that evicts is started on",
+        "store/server.py",
+        '        if self.policy.startswith(("allkeys", "volatile")):\n',
+        "        if False:\n",
+    ): ("tests/integration/test_eviction.py",),
+    at(
+        "a signature holds for any id",
+        "seal.py",
+        "code.update(raw_id + body)",
+        "code.update(body)",
+    ): ("tests/unit/test_seal.py", "tests/integration/test_signing.py"),
+    at(
+        "what runs at the end of GRACE is given back as not begun",
+        WORKER,
+        "Outcome(ending=Ending.INTERRUPTED, error=STOPPED)",
+        "Outcome(ending=Ending.UNSTARTED)",
+    ): ("tests/integration/test_run_worker.py",),
+    at(
+        "a job that kills its process is tried for ever",
+        "outcome.py",
+        "or attempt >= policy.max_attempts:",
+        "or (attempt >= policy.max_attempts and ending not in (Ending.CRASHED, Ending.LAPSED)):",
+    ): ("tests/unit/test_outcome.py", "tests/chaos/test_poison.py"),
+    at(
+        "a repair gives a lost job a second place",
+        "store/lua/audit_records.lua",
+        "if not is_placed(member, known, queue) then",
+        "if true then",
+    ): ("tests/integration/store/test_audit.py",),
+    at("a kept result never expires", "store/lua/_prelude.lua", "  redis.call('PEXPIRE', results, ttl)\n", ""): (
+        RESULTS,
+    ),
+    at("a cancelled job keeps no result", "store/lua/cancel.lua", "if ending ~= '' then", "if false then"): (RESULTS,),
+    at("an error of Django's tasks is tried again", "codec.py", "on_error=False)", "on_error=True)"): (
+        "tests/django_tasks/test_running.py",
+    ),
+    at("wrong arguments of Django's tasks wait", "settling.py", "unfit_waits=not of_django", "unfit_waits=True"): (
+        "tests/django_tasks/test_running.py",
+    ),
+    at("a look-up forgets run_after", "codec.py", '        options["a"] = job.run_after_us\n', "        pass\n"): (
+        "tests/django_tasks/test_results.py",
+    ),
+    at("aliases share one store", "aliases.py", "-{quote(alias, safe='')}\"", '"'): (
+        "tests/django_tasks/test_results.py",
+    ),
+    at(
+        "a connection on which an answer is awaited is used again",
+        "store/line.py",
+        "        self._connection.disconnect()\n",
+    ): ("tests/integration/store/test_line.py",),
+    at(
+        "a lapsed job is read on whatever server the pool leads to",
+        "store/promotion.py",
+        "self._shard.line.ask_all(*questions)",
+        "[self._shard.client.hmget(keys(noun), fields) for noun, fields in wanted.items()]",
+    ): ("tests/integration/test_replaced_server.py",),
+}

@@ -1,0 +1,7 @@
+"""Mutants of producers, each with the tests of which one must fail."""
+
+from tests.machine.planted_bugs import PlantedBug
+
+at = PlantedBug.at
+
+MUTANTS: dict[PlantedBug, tuple[str, ...]] = {}
