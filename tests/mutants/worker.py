@@ -4,4 +4,11 @@ from tests.machine.planted_bugs import PlantedBug
 
 at = PlantedBug.at
 
-MUTANTS: dict[PlantedBug, tuple[str, ...]] = {}
+MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
+    at(
+        "a bell that a full worker heard is lost",
+        "served.py",
+        "            if bell and not wanted:\n                self._waker.ring(bell)\n",
+        "",
+    ): ("tests/integration/store/test_served.py",),
+}
