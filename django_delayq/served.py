@@ -1,22 +1,19 @@
 """Served: the queues one worker serves on one shard, and their bells."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from time import monotonic
 
 from django_delayq.exceptions import StoreError
-from django_delayq.store.call import Call
 from django_delayq.store.shard import Shard
 
 
 class Served:
     """Named queues in strict order, or all there are."""
 
-    def __init__(self, shard: Shard, chosen: tuple[str, ...], *, block: float) -> None:
+    def __init__(self, shard: Shard, chosen: tuple[str, ...]) -> None:
         self._shard = shard
         self._waker = shard.waker()
-        #: Seconds of a pop.
-        self._block = block
         #: Strictly in this order; else the best rank of all first.
         self.strict = bool(chosen)
         self.queues = chosen
@@ -40,26 +37,21 @@ class Served:
         """Whether the bells are listened to."""
         return self._waker.listening
 
-    def listen(self, *, wanted: bool, behind: Callable[[], Call]) -> int:
-        """Have the bells listened to where that is wanted; returns the socket to wait on, or -1.
-
-        `behind` gives the call to be carried out when one rings, or none does; its answer is to be read after `hear()`.
-        """
+    def listen(self, *, wanted: bool) -> int:
+        """Have the bells listened to where that is wanted; returns the socket to wait on, or -1."""
         if wanted:
             with self._unless_missed():
-                self._waker.listen(self.bells, now=monotonic(), block=self._block, behind=behind)
+                self._waker.listen(self.bells, now=monotonic())
         return self._waker.fileno()
 
-    def hear(self) -> None:
-        """Take a bell down; it may be none, where the pop ended without."""
+    def hear(self, *, wanted: bool) -> bool:
+        """Read the bell that rang; returns whether there may be work. One that is not wanted is rung for others."""
         with self._unless_missed():
             bell = self._waker.take()
-        self._outdated = self._outdated or (not self.strict and bell == self._nameless)
-
-    def deafen(self) -> None:
-        """Listen no longer; a bell may have rung meanwhile."""
-        self.close()
-        self.missed = True
+            if bell and not wanted:
+                self._waker.ring(bell)
+        self._outdated = self._outdated or (wanted and not self.strict and bell == self._nameless)
+        return bell is not None and wanted
 
     def close(self) -> None:
         """Let go of the connection."""

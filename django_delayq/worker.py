@@ -9,7 +9,6 @@ from django_delayq.clock import SECOND_US
 from django_delayq.config import WorkerConfig
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.endings import Endings
-from django_delayq.exceptions import StoreError
 from django_delayq.exchanger import Exchanger, Settled
 from django_delayq.held import Held
 from django_delayq.job import Claim
@@ -22,7 +21,6 @@ from django_delayq.service import process_name
 from django_delayq.settling import tell_all
 from django_delayq.signals import logger
 from django_delayq.stand_in import StandIn
-from django_delayq.store.call import Call
 from django_delayq.store.claims import Claims
 from django_delayq.store.exchange import Answer
 from django_delayq.store.shard import Shard
@@ -30,10 +28,8 @@ from django_delayq.tally import Tally
 
 #: Seconds a claim may wait in the pool before it is given back: short jobs must not wait behind a long one.
 _UNBEGUN = 0.1
-#: Seconds after GRACE to hand in the last outcomes, where Redis is slow or away.
+#: Seconds after GRACE to hand in the last outcomes, and to learn what was claimed last, where Redis is slow or away.
 _LAST_WORD = 5.0
-#: Seconds after the end of a pop in which its answer should be here: Redis ends one up to 0.1 s late.
-_LATE = 1.0
 
 
 class Worker:
@@ -68,8 +64,7 @@ class Worker:
         self.wake: Callable[[], object] = lambda: None
         #: Called once Redis has jobs back whose code still runs here; set by whoever can end the process.
         self.given_back: Callable[[], object] = lambda: None
-        # The end of a pop is the sweep, and the lease of what the armed exchange brings counts from its beginning.
-        self._served = Served(shard, config.queues, block=min(self._sweep, config.lease_us / SECOND_US / 3))
+        self._served = Served(shard, config.queues)
         self._ended = Endings()
         #: There may be work to take: a bell rang, or the last exchange left some behind.
         self._hungry = True
@@ -80,15 +75,15 @@ class Worker:
     def step(self) -> float | None:
         """Exchange if there is reason to; return the seconds until there may be one, or None when ended."""
         if self._stop_by is not None and monotonic() > self._stop_by + _LAST_WORD:
-            logger.warning("%s could not hand in its last outcomes; their leases will lapse", self._name)
+            logger.warning(
+                "%s ends without an answer of Redis; what it claimed or ran last is left to its lease", self._name
+            )
             return None
         if self._drain and self._stop_by is None:
             self._hungry = self._stand_in.promote() or self._hungry
         if self._stop_by is None and not self._exchanger.under_way:
             self._served.refresh()
         self._release_unbegun()
-        if not self._bell_serves and self._exchanger.disarm():
-            self._served.deafen()
         if self._hungry and not self._exchanger.under_way and not self._takes:
             self._hungry = False
             self._served.pass_on()
@@ -98,13 +93,7 @@ class Worker:
             if wait is not None:
                 return None if self._has_ended() else wait
             self._prepare()
-        try:
-            answer, settled = self._exchanger.exchange(self._ended)
-        except StoreError:
-            if self._stop_by is None or self._held or self._ended or self._exchanger.owing:
-                raise
-            logger.warning("%s ended without knowing whether its bell had brought a job; its lease lapses", self._name)
-            return None
+        answer, settled = self._exchanger.exchange(self._ended)
         self._take(answer)
         self._conclude(answer, settled)
         if answer.overdue and not self._drain:
@@ -112,13 +101,12 @@ class Worker:
         return 0.0
 
     def listen(self) -> int:
-        """Listen to the bells while a slot is free and no work is known of; an exchange is armed behind them."""
-        return self._served.listen(wanted=not self._hungry and self._may_take(), behind=self._arm)
+        """Listen to the bells while a slot is free and no work is known of."""
+        return self._served.listen(wanted=not self._hungry and self._may_take())
 
     def heard(self) -> None:
-        """Take a bell down; the next step reads what the exchange behind it brought."""
-        self._served.hear()
-        self._exchanger.fired()
+        """Read the bell that rang, or ring it again for a worker that has a slot free."""
+        self._hungry = self._served.hear(wanted=self._may_take()) or self._hungry
 
     @property
     def code(self) -> bytes:
@@ -145,17 +133,12 @@ class Worker:
     def _drained(self) -> bool:
         return self._drain and not self._hungry and not self._pool.held
 
-    @property
-    def _bell_serves(self) -> bool:
-        in_time = self._served.listening and monotonic() <= self._sweep_at + _LATE
-        return in_time and self._takes and not self._drained
-
     def _may_take(self) -> bool:
         return self._takes and self._pool.held < self._pool.size
 
     def stop(self) -> None:
         """Claim no more; end when what runs has ended or GRACE is over; where nothing runs, or called again: now."""
-        patient = self._stop_by is None and (bool(self._held) or self._exchanger.owing)
+        patient = self._stop_by is None and bool(self._held or self._ended or self._exchanger.settling)
         self._stop_by = monotonic() + (self._config.grace_us / SECOND_US if patient else 0.0)
 
     def close(self) -> None:
@@ -166,19 +149,17 @@ class Worker:
 
     def _wait(self) -> float | None:
         """Return the seconds until there may be reason for an exchange, or None where one is due now."""
-        now, promised = monotonic(), self._exchanger.promised
-        held = self._pool.held + promised
+        now, held = monotonic(), self._pool.held
         if self._ended and (self._stop_by is not None or self._ended.wait <= 0):
             return None
         if self._stop_by is not None:
             return max(0.0, self._stop_by - now)  # Nothing is claimed any more; a running job's end wakes us.
         # Ask when a slot would wait, else when there is room for a batch worth a round trip.
         room = not self._quiet and (held < self._pool.size or held <= self._pace.low)
-        # While an exchange is armed, the end of its pop is the sweep.
-        ask_at = min(self._sweep_at + _LATE * promised, self._stand_in.ask_at)
-        if (room and (self._hungry or self._served.missed)) or ((room or promised) and now >= ask_at):
+        ask_at = min(self._sweep_at, self._stand_in.ask_at)
+        if room and (self._hungry or self._served.missed or now >= ask_at):
             return None
-        waits = [ask_at - now if room or promised else self._sweep, *([self._ended.wait] if self._ended else [])]
+        waits = [ask_at - now if room else self._sweep, *([self._ended.wait] if self._ended else [])]
         if self._pool.unbegun:
             waits.append(_UNBEGUN - self._pool.waited())
         return max(0.0, min(waits))
@@ -188,13 +169,9 @@ class Worker:
         for _, outcome in ended:
             if outcome.ending is not Ending.UNSTARTED:
                 self._pace.ran(outcome.run_us)
-        want = self._pace.want(self._pool.held + self._exchanger.promised) if self._takes else 0
+        want = self._pace.want(self._pool.held) if self._takes else 0
         self._exchanger.prepare(ended=ended, want=want, queues=self._served.queues, strict=self._served.strict)
         self._held.leases.settling(self._exchanger.settling)
-
-    def _arm(self) -> Call:
-        self._sweep_at = monotonic() + self._sweep
-        return self._exchanger.arm(queues=self._served.queues, strict=self._served.strict)
 
     def _take(self, answer: Answer) -> None:
         if answer.asked:
@@ -204,8 +181,7 @@ class Worker:
         self._hungry = news or answer.more or self._hungry
         self._stand_in.asked()
         self._held.add(answer.claims)
-        # Of shards that share a pool another may have filled it since this was armed.
-        if self._takes and not (answer.armed and not self._pace.want(self._pool.held)):
+        if self._takes:
             was_idle = not self._pool.held
             self._pool.submit(answer.claims, self)
             if was_idle and answer.claims:

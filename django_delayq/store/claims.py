@@ -13,8 +13,7 @@ from django_delayq.exceptions import BadBody, StaleExchange
 from django_delayq.job import Claim, due_of_rank
 from django_delayq.outcome import Settle
 from django_delayq.seal import Seal
-from django_delayq.store.call import Call
-from django_delayq.store.exchange import ARMED, Answer, Exchange, Settlement
+from django_delayq.store.exchange import Answer, Exchange, Settlement
 from django_delayq.store.scripts import Script
 from django_delayq.store.shard import Shard
 
@@ -46,13 +45,8 @@ class Claims:
         settlements: Sequence[Settlement] = (),
         strict: bool = False,
         description: str = "",
-        armed: bool = False,
     ) -> Exchange:
-        """Make the next exchange; sends nothing.
-
-        If it is sent, it must be answered before the next is. One that is `armed`, to wait in Redis behind a bell, only
-        before the next that is armed: neither kind waits for the other.
-        """
+        """Make the next exchange; sends nothing. If it is sent, it must be answered before the next is."""
         self._number += 1
         keys = self._shard.keys
         acknowledged, dead, retries, releases = [], [], [], []
@@ -75,7 +69,7 @@ class Claims:
                     releases += [claim.lease, number, claim.rank]
         counts = (len(dead) // 2, len(retries) // 4, len(kept) // 3)
         return Exchange(
-            recorded=self.worker + ARMED * armed,
+            worker=self.worker,
             number=self._number,
             want=want,
             queues=tuple(queues),
@@ -90,27 +84,16 @@ class Claims:
             ],
         )
 
-    def pack(self, exchange: Exchange) -> Call:
-        """Return the call that asks for it, to be sent at once; `exchange()` reads the answer, or sends it again."""
-        args = [exchange.recorded, exchange.number, exchange.want, *exchange.args]
-        exchange.call = self._shard.call(_EXCHANGE, args, more_keys=exchange.keys)
-        exchange.sent_at = exchange.sent_at or monotonic()
-        return exchange.call
-
-    def disarm(self, exchange: Exchange) -> None:
-        """Have `exchange()` ask what an armed one has brought, or see to it that it never brings anything."""
-        # Redis carries out the first that has its number: that was the armed one, or it is this, which takes nothing.
-        exchange.call, exchange.want = None, 0
-
     @sensitive_variables()
     def exchange(self, exchange: Exchange) -> Answer:
         """Hand in outcomes and take claims in one atomic step; safe to repeat until it is answered. O(k log n).
 
         Raises `StoreError`s, and `StaleExchange` when a later exchange was carried out; the next is a new worker's.
         """
-        call, exchange.call = exchange.call or self.pack(exchange), None
+        args = [exchange.worker, exchange.number, exchange.want, *exchange.args]
+        exchange.sent_at = exchange.sent_at or monotonic()
         try:
-            reply = call.answer()
+            reply = self._shard.run(_EXCHANGE, args, more_keys=exchange.keys)
         except StaleExchange:
             if exchange.number == self._number:
                 # Only a number written by hand is later than our last: under this code it might refuse us for ever.
@@ -123,7 +106,6 @@ class Claims:
             for at in range(0, len(rows), 5)
         ]
         return Answer(
-            armed=exchange.armed,
             asked=exchange.want > 0,
             now_us=now_us,
             lost=_leases(lost),

@@ -6,13 +6,7 @@ from typing import Any
 from django_delayq.attempts import Attempts
 from django_delayq.job import Claim
 from django_delayq.outcome import Decision
-from django_delayq.store.call import Call
 from django_delayq.value import value
-
-#: Behind a worker's code: the exchange is armed, and recorded apart.
-ARMED = b"B"
-#: Bytes of that code.
-_CODE = 8
 
 
 @value
@@ -32,8 +26,8 @@ class Settlement:
 class Exchange:
     """One exchange, ready to be sent, and to be sent again word for word."""
 
-    #: Code of the worker, as Redis records it: with a byte more where it is armed.
-    recorded: bytes
+    #: Code of the worker, 8 bytes.
+    worker: bytes
     number: int
     #: Claims it takes, at most.
     want: int
@@ -41,28 +35,19 @@ class Exchange:
     #: What follows these in the script's arguments.
     args: list[Any] = field(repr=False)
     keys: list[str] = field(repr=False)
-    #: Packed ahead, until its answer is asked for.
-    call: Call | None = field(default=None, repr=False)
     #: time.monotonic() before it was sent first: leases count from here.
     sent_at: float = 0.0
 
     @property
-    def armed(self) -> bool:
-        """Whether it was sent to wait behind a bell."""
-        return len(self.recorded) > _CODE
-
-    @property
     def token(self) -> bytes:
         """The end of each lease it takes."""
-        return self.recorded[:_CODE] + self.number.to_bytes(8)
+        return self.worker + self.number.to_bytes(8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """What an exchange brought."""
 
-    #: It had waited behind a bell.
-    armed: bool
     #: It asked for claims: else it says nothing of the work there is.
     asked: bool
     now_us: int

@@ -23,8 +23,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "exchanges": (
         "hash",
-        "worker -> number, lost leases, claims of its last exchange; its code and a B -> of the last it armed; they go"
-        " with its entry in workers",
+        "worker -> number, lost leases, claims of its last exchange; goes with its entry in workers",
     ),
     "bodies": ("hash", "id -> body, opaque to every script; goes with the job"),
     "attempts": ("hash", "id -> ended attempts, of jobs that failed or crashed; goes with the job"),

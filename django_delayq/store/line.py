@@ -6,7 +6,7 @@ computing, this one 9: that was a third of what it costs to enqueue a job.
 
 import os
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from redis import exceptions as redis_errors
 
@@ -84,32 +84,25 @@ class Line:
             return None
 
 
-class Keeper(Protocol):
-    """Whoever gets a connection back."""
-
-    def put_back(self, connection: Any) -> None:
-        """Take a connection back on which nothing is unanswered."""
-
-
 class Question:
     """What was sent on a connection and is not answered yet."""
 
-    __slots__ = ("_connection", "_keeper")
+    __slots__ = ("_connection", "_line")
 
-    def __init__(self, keeper: Keeper, connection: Any) -> None:
-        self._keeper, self._connection = keeper, connection
+    def __init__(self, line: Line, connection: Any) -> None:
+        self._line, self._connection = line, connection
 
     def answer(self) -> Any:
         """Read the one answer. Raises the library's errors."""
         try:
             answer = self._read()
         except redis_errors.ResponseError:
-            self._keeper.put_back(self._connection)
+            self._line.put_back(self._connection)
             raise
         except BaseException:
             self.give_up()
             raise
-        self._keeper.put_back(self._connection)
+        self._line.put_back(self._connection)
         return answer
 
     def answers(self, number: int) -> list[Any]:
@@ -120,7 +113,7 @@ class Question:
             # Also after an error of the server's: the answers behind it would be another's.
             self.give_up()
             raise
-        self._keeper.put_back(self._connection)
+        self._line.put_back(self._connection)
         return answers
 
     def _read(self) -> Any:
@@ -135,4 +128,4 @@ class Question:
         """Close the connection: what was asked may still be answered, to whoever asks next."""
         # One whose end is interrupted (a time limit may strike anywhere) is kept by nobody.
         self._connection.disconnect()
-        self._keeper.put_back(self._connection)
+        self._line.put_back(self._connection)

@@ -1,7 +1,6 @@
 """Actors: a clock that is turned, workers and dispatchers that do one thing at a time, each compared with the model."""
 
 from collections.abc import Sequence
-from copy import copy
 from itertools import count
 
 from redis import Redis
@@ -12,7 +11,7 @@ from django_delayq.exceptions import StaleExchange
 from django_delayq.job import Claim
 from django_delayq.outcome import Ending, Outcome
 from django_delayq.settling import settle
-from django_delayq.store.exchange import ARMED, Answer, Exchange
+from django_delayq.store.exchange import Answer, Exchange
 from django_delayq.store.promotion import Promoted, Promotion, Reclaim
 from django_delayq.store.store import Store
 from django_delayq.testing.turned_clock import TurnedClock
@@ -115,9 +114,6 @@ class DrivenWorker:
         self.held: list[Claim] = []
         self.sent: list[Exchange] = []
         self.waits_for_answer = False
-        #: What waits behind a bell, and whether it was carried out, its answer lost.
-        self.armed: Exchange | None = None
-        self.fired = False
 
     def exchange(
         self,
@@ -149,7 +145,7 @@ class DrivenWorker:
             Ended(item.claim.lease, ending, item.decision.delay_us, item.attempts.pack()) for item, ending in settled
         ]
         token = self.token(exchange)
-        told = self.world.model.exchange(token, ended, queues, want=want, strict=strict, record=self.code)
+        told = self.world.model.exchange(token, ended, queues, want=want, strict=strict)
         self.sent.append(exchange)
         self.waits_for_answer = reply_lost
         self._send(exchange, told, take=not reply_lost)
@@ -164,39 +160,6 @@ class DrivenWorker:
         told = self.world.model.repeat(self.code)
         self._send(self.sent[-1], told, take=self.waits_for_answer)
         self.waits_for_answer = False
-
-    def arm(self, want: int, queues: Sequence[str]) -> None:
-        """Leave an exchange behind the bells."""
-        self.armed, self.fired = self.door.prepare(queues=queues, want=want, description="driven", armed=True), False
-
-    def fire(self, *, reply_lost: bool) -> None:
-        """Have it carried out: a bell rang."""
-        assert self.armed
-        self._send(self.armed, self._tell_armed(self.armed, want=self.armed.want), take=not reply_lost)
-        self.fired = True
-        if not reply_lost:
-            self.armed = None
-
-    def disarm(self) -> None:
-        """Ask what it has brought; if nothing it brings nothing any more, whatever rings."""
-        assert self.armed
-        exchange, self.armed = self.armed, None
-        again = copy(exchange)
-        self.door.disarm(again)
-        number, _, _ = self.world.model.exchanges.get(self.code + ARMED, (0, None, None))
-        if self.fired and number == exchange.number:
-            told = self.world.model.repeat(self.code + ARMED)
-        else:
-            told = self._tell_armed(exchange, want=0)
-        self._send(again, told, take=True)
-        # The connection may carry it out all the same: it was not closed in time.
-        known = self.code + ARMED in self.world.model.exchanges
-        late = self.world.model.repeat(self.code + ARMED) if known else told
-        self._send(exchange, late, take=False)
-
-    def _tell_armed(self, exchange: Exchange, *, want: int) -> Told:
-        facts = {"want": want, "strict": False, "record": self.code + ARMED}
-        return self.world.model.exchange(self.token(exchange), [], exchange.queues, **facts)
 
     def send_stale(self, pick: int) -> None:
         """Have the network deliver a copy of an exchange before the last one."""

@@ -8,7 +8,6 @@ from django_delayq.codec import with_queue
 from django_delayq.draft import Draft
 from django_delayq.job import Flag
 from django_delayq.outcome import Ending
-from django_delayq.store.exchange import ARMED
 from django_delayq.store.intake import key_digest
 from tests.machine.values import Ended, KeyTaken, ModelJob, Place, Told
 
@@ -31,7 +30,7 @@ class Model:
     results: dict[bytes, tuple[bytes, bytes, str]] = field(default_factory=dict)
     tally: Counter[str] = field(default_factory=Counter)
     queues: set[str] = field(default_factory=set)
-    #: Worker -> last seen; and its last exchange, and the last it armed: number, lost leases, claimed leases.
+    #: Worker -> last seen; and its last exchange: number, lost leases, claimed leases.
     workers: dict[bytes, int] = field(default_factory=dict)
     dispatchers: dict[bytes, int] = field(default_factory=dict)
     exchanges: dict[bytes, tuple[int, frozenset[bytes], list[bytes]]] = field(default_factory=dict)
@@ -91,7 +90,6 @@ class Model:
         for _, worker in gone[:BITE]:
             del self.workers[worker]
             self.exchanges.pop(worker, None)
-            self.exchanges.pop(worker + ARMED, None)
             self.described.discard(worker)
         seen = {code: at for code, at in self.dispatchers.items() if at > self.now - HOUR_US}
         self.dispatchers = {**seen, dispatcher: self.now}
@@ -105,15 +103,10 @@ class Model:
         lapsed = {job.lease for job in self.at(Place.CLAIMED) if job.score <= self.now}
         return moved, len(old), lapsed
 
-    def exchange(
-        self, token: bytes, ended: Sequence[Ended], queues: Sequence[str], *, want: int, strict: bool, record: bytes
-    ) -> Told:
+    def exchange(self, token: bytes, ended: Sequence[Ended], queues: Sequence[str], *, want: int, strict: bool) -> Told:
         """Settle what still holds its lease, then claim."""
         worker, number = token[:8], int.from_bytes(token[8:])
-        first = record not in self.exchanges and worker not in self.exchanges
-        if first and record != worker:
-            # Armed by somebody who is not known any more.
-            return Told(frozenset(), True, [], first)
+        first = worker not in self.exchanges
         lost = frozenset(item.lease for item in ended if not self.leased(item.lease))
         for item in ended:
             if item.lease not in lost:
@@ -128,14 +121,14 @@ class Model:
             job.token, job.claimed_us = token, self.now
         self.workers[worker] = self.now
         self.described.add(worker)
-        self.exchanges[record] = number, lost, [job.lease for job in claims]
+        self.exchanges[worker] = number, lost, [job.lease for job in claims]
         if want:
             self.heard -= set(queues)
         return Told(lost, bool(want and self._takeable(queues, strict)), claims, first)
 
-    def repeat(self, record: bytes) -> Told:
+    def repeat(self, worker: bytes) -> Told:
         """Return what a worker is told that sends its last exchange again: what it still holds of it."""
-        _, lost, leases = self.exchanges[record]
+        _, lost, leases = self.exchanges[worker]
         return Told(lost, True, [job for lease in leases if (job := self.leased(lease))], False)
 
     def heartbeat(self, worker: bytes, leases: Sequence[bytes]) -> set[bytes]:

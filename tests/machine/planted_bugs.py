@@ -42,8 +42,8 @@ FIRST = [
             (EXCHANGE, "worker .. struct.pack('>I8', number)", "worker .. struct.pack('>I8', 1)"),
             (
                 "store/exchange.py",
-                "self.recorded[:_CODE] + self.number.to_bytes(8)",
-                "self.recorded[:_CODE] + (1).to_bytes(8)",
+                "self.worker + self.number.to_bytes(8)",
+                "self.worker + (1).to_bytes(8)",
             ),
         ),
     ),

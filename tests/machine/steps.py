@@ -94,28 +94,6 @@ class Steps(Ground):
         if len(worker.sent) > 1 and worker.remembered:
             worker.send_stale(which)
 
-    @rule(pick=picks, queues=queue_lists, want=st.integers(1, 5))
-    def arm(self, pick: int, queues: list[str], want: int) -> None:
-        """A worker leaves an exchange behind the bells; others may come before it fires."""
-        worker = self.worker(pick)
-        if worker.armed is None:
-            worker.arm(want, queues)
-
-    @rule(pick=picks, lost=st.booleans())
-    def a_bell_fires_what_is_armed(self, pick: int, lost: bool) -> None:
-        """Or none rings, and the pop ends empty."""
-        worker = self.worker(pick)
-        if worker.armed and not worker.fired:
-            self.hear(worker.armed.queues)
-            worker.fire(reply_lost=lost)
-
-    @rule(pick=picks)
-    def disarm(self, pick: int) -> None:
-        """Its connection broke, or it takes no more jobs: it cannot know whether a bell rang before."""
-        worker = self.worker(pick)
-        if worker.armed:
-            worker.disarm()
-
     @rule(pick=picks, most=st.integers(1, 5))
     def heartbeat(self, pick: int, most: int) -> None:
         worker = self.worker(pick)

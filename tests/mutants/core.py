@@ -87,47 +87,11 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "if False:",
     ): ("tests/integration/store/test_waker.py",),
     at(
-        "the lease of what a bell brought counts from when it came in",
-        "store/claims.py",
-        "            sent_at=exchange.sent_at,\n",
-        "            sent_at=taken_at,\n",
-    ): ("tests/integration/store/test_exchanger.py", KILLS),
-    at(
-        "what is armed behind a bell shares the record of its worker's other exchanges",
-        "store/claims.py",
-        "self.worker + ARMED * armed",
-        "self.worker",
-    ): ("tests/integration/store/test_exchanger.py",),
-    at(
-        "what is disarmed takes claims all the same",
-        "store/claims.py",
-        "exchange.call, exchange.want = None, 0",
-        "exchange.call = None",
-    ): ("tests/integration/store/test_exchanger.py",),
-    at(
         "an exchange that asked for nothing tells that there is nothing",
         WORKER,
         "        if answer.asked:\n",
         "        if True:\n",
-    ): ("tests/integration/test_armed.py",),
-    at(
-        "what a process armed that has left takes claims for nobody",
-        "store/lua/exchange.lua",
-        "if armed and not known then",
-        "if false then",
-    ): ("tests/integration/store/test_exchanger.py",),
-    at(
-        "what is void keeps the bell that rang for it",
-        "store/lua/exchange.lua",
-        "  if number <= last_number and armed and want > 0 then pass_on() end\n",
-        "",
-    ): ("tests/integration/store/test_exchanger.py",),
-    at(
-        "a worker that is stopped leaves what its bell brought to the lease",
-        "worker.py",
-        "and self._exchanger.disarm():",
-        "and False:",
-    ): (KILLS,),
+    ): ("tests/integration/test_bells.py",),
     at(
         "children of a fork count on from one number",
         "job_id.py",

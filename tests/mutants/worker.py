@@ -32,4 +32,10 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "        self._until = monotonic() + _OTHERS\n",
         "",
     ): (STARTING, GIVEN_BACK),
+    at(
+        "a bell that a full worker heard is lost",
+        "served.py",
+        "            if bell and not wanted:\n                self._waker.ring(bell)\n",
+        "",
+    ): ("tests/integration/store/test_served.py",),
 }

@@ -9,8 +9,6 @@ end
 -- Ranks are whole numbers below 2^53: priority byte * 2^45 + milliseconds; exact in a score.
 local PRIORITY_STEP = 35184372088832
 local NOTED, DELAYED, LARGE = 1, 2, 4
--- Behind a worker's code: what it armed behind its bell, in `exchanges`.
-local ARMED = 'B'
 
 local function has(member, flag)
   return math.floor((string.byte(member, 14) or 0) / flag) % 2 == 1

@@ -1,30 +1,25 @@
 -- Exchange: a worker hands in outcomes, each fenced by its lease, and takes its next claims under a lease; repeatable.
 -- KEYS: the named ones, then ready and bell of each served queue, then results of each job whose result is kept, then
 --   schedule, ready and bell of each outcome queue.
--- ARGV: now, worker (8 bytes; ARMED behind them where this waited behind its bell, which has a record of its own),
---   exchange number, want, lease (µs), 1 = strict queue order, number of served queues, description ('' = known),
+-- ARGV: now, worker (8 bytes), exchange number, want, lease (µs), 1 = strict queue order, number of served queues, description ('' = known),
 --   acknowledged leases (30 bytes each, joined), number of dead letters, of retries and of kept results, then dead letters:
 --   lease, attempts record; retries: lease, outcome queue, delay (µs), record; acknowledged with a result: lease, ending,
 --   for how long (ms); releases: lease, queue, rank.
 -- Returns: now (µs), lost leases (30 bytes each, joined), 1 = nobody promotes, number of queues there are, 1 = takeable
---   work was left behind, 1 = neither this record nor the worker's own is known here, then per claim: member, served
+--   work was left behind, 1 = no earlier exchange of this worker is known here, then per claim: member, served
 --   queue, rank, body, attempts record (false = none).
--- Errors: STALEEXCHANGE (a later one was carried out). An equal number gets the recorded answer and what is still held:
---   so one that waits behind a bell is made void by sending it with its number and a want of 0.
+-- Errors: STALEEXCHANGE (a later one was carried out). An equal number gets the recorded answer and what is still held.
 -- Cost: O(k log n), and O(1) a served queue.
 local leases, running, exchanges, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, workers, descriptions, paused, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
-local now, recorded, number, want, lease_us = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local now, worker, number, want, lease_us = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local strict, served, description, acknowledged = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8], ARGV[9]
 
 local FIXED, OVERDUE = 15, 1000000
-local worker = string.sub(recorded, 1, 8)
-local armed = recorded ~= worker
 local token = worker .. struct.pack('>I8', number)
 
-local last = redis.call('HGET', exchanges, recorded)
+local last = redis.call('HGET', exchanges, worker)
 -- Shorter than any we write: it was written by hand, and says nothing.
 if last and #last < 10 then last = false end
-local known = last or armed and redis.call('HEXISTS', exchanges, worker) == 1
 local wake, queue_count = redis.call('GET', wake_at), redis.call('SCARD', queues)
 local function read(hash, claims)
   local ids = {}
@@ -36,7 +31,7 @@ local function answer(lost, more, claims, bodies_read, records)
   -- Nor is a dispatcher alive that wrote no number, or one farther ahead than any sweep.
   local at = tonumber(wake or '') or 0
   local overdue = not (at + OVERDUE >= now and at - now < 3600 * OVERDUE)
-  local reply = {now, lost, overdue and 1 or 0, queue_count, more and 1 or 0, known and 0 or 1}
+  local reply = {now, lost, overdue and 1 or 0, queue_count, more and 1 or 0, last and 0 or 1}
   for i, claim in ipairs(claims) do
     local size = #reply
     reply[size + 1], reply[size + 2], reply[size + 3] = claim.member, claim.queue, claim.rank
@@ -45,18 +40,8 @@ local function answer(lost, more, claims, bodies_read, records)
   return reply
 end
 
--- What an armed exchange takes no claims of is for others to hear of, also where the pop before it took their bell.
-local function pass_on()
-  redis.call('ZREM', leases, '')
-  for queue = 1, served do
-    if lowest(KEYS[FIXED + 2 * queue - 1], 0)[1] then ring(KEYS[FIXED + 2 * queue]) end
-  end
-end
-
 if last then
   local last_number, lost_size, position = struct.unpack('>I8I2', last)
-  -- Made void, and its connection is not closed yet; or an answer that is asked for again.
-  if number <= last_number and armed and want > 0 then pass_on() end
   if number < last_number then return redis.error_reply('STALEEXCHANGE ' .. last_number) end
   if number == last_number then
     local held = {}
@@ -66,12 +51,6 @@ if last then
     end
     return answer(string.sub(last, position, position + lost_size - 1), true, held, read(bodies, held), read(attempts, held))
   end
-end
-
--- Its worker has left and this is all there is of it, or there was a flush: who is alive comes again.
-if armed and not known then
-  pass_on()
-  return answer('', true, {})
 end
 
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
@@ -221,7 +200,7 @@ for i = #claims + 1, #found do
   rung[queue] = true
 end
 for _, queue in ipairs(left) do ring(KEYS[FIXED + 2 * queue]) end
-redis.call('HSET', exchanges, recorded, struct.pack('>I8I2', number, #lost) .. lost .. table.concat(kept))
+redis.call('HSET', exchanges, worker, struct.pack('>I8I2', number, #lost) .. lost .. table.concat(kept))
 redis.call('ZADD', workers, now, worker)
 if description ~= '' then redis.call('HSET', descriptions, worker, description) end
 return answer(lost, #found > #claims or #left > 0, claims, bodies_read, records)

@@ -51,7 +51,6 @@ for _, processes in ipairs({workers, dispatchers}) do
   local gone = redis.call('ZRANGE', processes, '-inf', now - PROCESS_KEPT, 'BYSCORE', 'LIMIT', 0, BITE)
   if #gone > 0 then
     redis.call('ZREM', processes, unpack(gone))
-    for i = 1, #gone do gone[#gone + 1] = gone[i] .. ARMED end
     for _, key in ipairs({descriptions, exchanges, reports, quieted}) do redis.call('HDEL', key, unpack(gone)) end
   end
 end

@@ -48,7 +48,7 @@ end
 
 if said == '' then
   redis.call('ZREM', workers, code); redis.call('ZREM', dispatchers, code)
-  for _, key in ipairs({reports, quieted, descriptions, exchanges}) do redis.call('HDEL', key, code, code .. ARMED) end
+  for _, key in ipairs({reports, quieted, descriptions, exchanges}) do redis.call('HDEL', key, code) end
   return 0
 end
 redis.call('ZADD', kind == 'worker' and workers or dispatchers, now, code)

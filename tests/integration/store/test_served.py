@@ -1,5 +1,6 @@
 """Served: which bells a worker that takes no more jobs rings for the next one."""
 
+import select
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -8,12 +9,15 @@ import pytest
 from django_delayq.served import Served
 from tests.doors import Doors
 
+#: Seconds until a readable socket is given up.
+PATIENCE = 30.0
+
 
 @pytest.fixture
 def served(doors: Doors) -> Iterator[Served]:
     """All queues there are: mail."""
     doors.add(queue="mail")
-    with closing(Served(doors.shard, (), block=5.0)) as made:
+    with closing(Served(doors.shard, ())) as made:
         made.counted(1, flushed=False)
         made.refresh()
         assert made.queues == ("mail",)
@@ -35,3 +39,12 @@ def test_so_is_the_nameless_one_where_it_has_heard_of_a_queue_and_not_learned_it
     served.counted(2, flushed=False)
     served.pass_on()
     assert doors.client.llen(doors.keys("bell")) == 1
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_bell_that_this_worker_does_not_want_is_rung_for_others(served: Served, doors: Doors, wanted: bool) -> None:
+    served.listen(wanted=True)
+    doors.client.rpush(doors.keys.bell("mail"), 1)
+    assert select.select([served.listen(wanted=False)], [], [], PATIENCE)[0]
+    assert served.hear(wanted=wanted) == wanted
+    assert doors.client.llen(doors.keys.bell("mail")) == (not wanted)

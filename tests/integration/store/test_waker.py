@@ -8,11 +8,10 @@ import pytest
 from redis import Redis
 
 from django_delayq.exceptions import StoreUnavailable
-from django_delayq.store.call import Call
 from django_delayq.store.connection import COMMAND_TIMEOUT
 from django_delayq.store.waker import BLOCK, Waker
 from tests.doors import Doors
-from tests.processes import listeners, until
+from tests.processes import until
 
 #: Seconds until a readable socket is given up.
 PATIENCE = 30.0
@@ -68,56 +67,3 @@ def test_silence_is_counted_from_the_latest_pop(waker: Waker, bell: str, client:
     waker.listen([bell], now=LAST)
     waker.listen([bell], now=LAST + BLOCK)
     assert waker.fileno() != -1
-
-
-def test_a_call_behind_the_pop_is_carried_out_when_the_bell_rings(
-    doors: Doors, silent: Waker, bell: str, client: Redis
-) -> None:
-    calls: list[Call] = []
-
-    def behind() -> Call:
-        calls.append(doors.intake.batch([doors.draft()])._call)
-        return calls[-1]
-
-    silent.listen([bell], now=BEGAN, behind=behind)
-    # Not asked for another one while the first waits.
-    silent.listen([bell], now=BEGAN, behind=behind)
-    [call] = calls
-    until(lambda: listeners(client) == 1, what="the pop")
-    assert doors.ready() == {}
-    client.rpush(bell, 1)
-    assert select.select([silent], [], [], PATIENCE)[0]
-    assert len(doors.ready()) == 1
-    assert silent.take() == bell
-    assert call.answer()[0] == doors.clock.now_us
-    # The connection is as before.
-    silent.listen([bell], now=BEGAN, behind=behind)
-    assert len(calls) == 2
-
-
-def test_a_call_behind_the_pop_is_carried_out_when_the_pop_ends_empty(doors: Doors, silent: Waker, bell: str) -> None:
-    call = doors.intake.batch([doors.draft()])._call
-    silent.listen([bell], now=BEGAN, block=0.05, behind=lambda: call)
-    assert select.select([silent], [], [], PATIENCE)[0]
-    assert silent.take() is None
-    assert len(doors.ready()) == 1 and call.answer()
-
-
-def test_a_call_behind_the_pop_of_a_connection_that_ends_is_not_carried_out(
-    doors: Doors, silent: Waker, bell: str, client: Redis
-) -> None:
-    call = doors.intake.batch([doors.draft()])._call
-    silent.listen([bell], now=BEGAN, behind=lambda: call)
-    until(lambda: listeners(client) == 1, what="the pop")
-    silent.close()
-    until(lambda: listeners(client) == 0, what="its end")
-    client.rpush(bell, 1)
-    assert doors.ready() == {}
-    assert client.llen(bell) == 1
-
-
-def test_silence_is_counted_from_how_long_the_pop_may_block(doors: Doors, silent: Waker, bell: str) -> None:
-    silent.listen([bell], now=BEGAN, block=1)
-    silent.listen([bell], now=BEGAN + 1 + COMMAND_TIMEOUT)
-    with pytest.raises(StoreUnavailable, match="no answer to a blocking pop"):
-        silent.listen([bell], now=BEGAN + 1 + COMMAND_TIMEOUT + 0.001)

@@ -1,4 +1,4 @@
-"""A worker at its bell: the exchange that waits there takes nothing from what others of the worker's are to ask."""
+"""A worker that listens to its bells goes on without them, and asks no more often than it must."""
 
 from collections.abc import Callable
 from typing import Any
