@@ -173,7 +173,7 @@ def _send_committed(handles: list[JobHandle]) -> None:
             break
         except KeyHeld as error:
             first_refused = first_refused or error
-            error.refused.cancel()
+            error.refused.drop()
             handles = [handle for handle in handles if handle.draft is not None]
     if first_refused is not None:
         raise first_refused

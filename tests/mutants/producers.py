@@ -4,4 +4,35 @@ from tests.machine.planted_bugs import PlantedBug
 
 at = PlantedBug.at
 
-MUTANTS: dict[PlantedBug, tuple[str, ...]] = {}
+LOST, CANCEL = "tests/integration/test_lost_answers.py", "tests/integration/store/test_cancel.py"
+
+MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
+    at("a handle forgets that its enqueue may have arrived", "chunk.py", "self._asked and not refused", "False"): (
+        LOST,
+    ),
+    at(
+        "a doubtful job that was cancelled is sent again",
+        "handle.py",
+        "        self.draft = None\n        kept",
+        "        kept",
+    ): (LOST,),
+    at(
+        "a doubtful job is moved in the handle alone",
+        "handle.py",
+        "            if not self._maybe_sent:\n                return True\n",
+        "            return True\n",
+    ): (LOST,),
+    at(
+        "a repeated cancel is too late",
+        "store/lua/cancel.lua",
+        "  if token ~= '' then note(cancelled, id .. token) end\n",
+        "",
+    ): (LOST, CANCEL),
+    at("cancelled ids are kept for ever", "store/lua/cancel.lua", "0, -10001)", "0, -1000001)"): (CANCEL,),
+    at(
+        "an enqueue that arrives after its cancel is a job",
+        "store/lua/enqueue.lua",
+        "not (any_withdrawn and redis.call('ZSCORE', withdrawn, id))",
+        "true",
+    ): (CANCEL,),
+}
