@@ -4,6 +4,7 @@ from tests.machine.planted_bugs import PlantedBug
 
 at = PlantedBug.at
 
+COMMIT = "tests/integration/test_on_commit.py"
 LOST, CANCEL = "tests/integration/test_lost_answers.py", "tests/integration/store/test_cancel.py"
 
 MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
@@ -28,6 +29,31 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "  if token ~= '' then note(cancelled, id .. token) end\n",
         "",
     ): (LOST, CANCEL),
+    at("a flush raises that is not the last", "outbox.py", "last=self.pending.newest is self", "last=True"): (COMMIT,),
+    at(
+        "a refused key keeps later jobs back",
+        "outbox.py",
+        "                    left = [handle for handle in left if handle.draft is not None]\n",
+        "                    left = []\n",
+    ): (COMMIT,),
+    at(
+        "what a commit could not send goes with the next",
+        "outbox.py",
+        "hook in hooks if isinstance(hook, _Flush)), None) or cls()",
+        "hook in hooks if isinstance(hook, _Flush)), None) or vars(connection).setdefault('_pending', cls())",
+    ): (COMMIT,),
+    at(
+        "the outage of one store keeps another's jobs back",
+        "outbox.py",
+        "        for handles in by_store.values():\n",
+        "        for handles in [sum(by_store.values(), [])]:\n",
+    ): ("tests/django_tasks/test_settings.py",),
+    at(
+        "a job waits for a commit that nobody tells of",
+        "outbox.py",
+        "        if _is_manual(connection):\n",
+        "        if False:\n",
+    ): (COMMIT,),
     at("cancelled ids are kept for ever", "store/lua/cancel.lua", "0, -10001)", "0, -1000001)"): (CANCEL,),
     at(
         "an enqueue that arrives after its cancel is a job",
