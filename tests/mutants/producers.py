@@ -5,6 +5,7 @@ from tests.machine.planted_bugs import PlantedBug
 at = PlantedBug.at
 
 COMMIT = "tests/integration/test_on_commit.py"
+DEADLINE = "tests/integration/store/test_deadline.py"
 LOST, CANCEL = "tests/integration/test_lost_answers.py", "tests/integration/store/test_cancel.py"
 
 MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
@@ -54,6 +55,23 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "        if _is_manual(connection):\n",
         "        if False:\n",
     ): (COMMIT,),
+    at(
+        "an answer has a quarter of the time",
+        "store/deadline.py",
+        "self._until = monotonic() + seconds",
+        "self._until = monotonic() + seconds / 4",
+    ): (DEADLINE,),
+    PlantedBug(
+        "each step of a call has all of its time",
+        (
+            (
+                "store/deadline.py",
+                "            if self._within:\n                self._limit()",
+                "            if self._within:\n                self._begin()\n                self._limit()",
+            ),
+            ("store/deadline.py", "if not (self._fresh and self._left() > _LEAST):", "if True:"),
+        ),
+    ): (DEADLINE,),
     at("cancelled ids are kept for ever", "store/lua/cancel.lua", "0, -10001)", "0, -1000001)"): (CANCEL,),
     at(
         "an enqueue that arrives after its cancel is a job",
