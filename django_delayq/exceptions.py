@@ -39,6 +39,10 @@ class PayloadTooLarge(DelayQError, ValueError):
     """The arguments are larger or nested deeper than allowed; store them elsewhere and pass a reference."""
 
 
+class ManualTransaction(DelayQError, ValueError):
+    """Jobs cannot wait for the commit of a database connection whose autocommit is off."""
+
+
 class UnknownTask(DelayQError, LookupError):
     """No task of that name is registered in this process."""
 

@@ -34,6 +34,11 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "dead_letters": ("zset", "id -> time of death (µs); requeue, discard and promote's trim take out"),
     "dead_bodies": ("hash", "id -> member, attempts, extras and body of a dead letter"),
     "holders": ("hash", "digest of a key -> member of the job that holds it; goes with the job"),
+    "cancelled": (
+        "zset",
+        "id + token of who cancelled it -> when (µs), so that the call can be repeated; the last 10,000",
+    ),
+    "withdrawn": ("zset", "id -> when (µs) it was cancelled, maybe before its enqueue arrived; the last 10,000"),
     "queues": ("set", "names of all queues that ever had a job"),
     "workers": ("zset", "worker -> last seen (µs); it leaves, or is trimmed after an hour"),
     "dispatchers": ("zset", "dispatcher -> last seen (µs); it leaves, or is trimmed after an hour"),

@@ -28,6 +28,9 @@ class Model:
     jobs: dict[bytes, ModelJob] = field(default_factory=dict)
     #: Id -> attempts record, body and state of a job that ended and keeps its result.
     results: dict[bytes, tuple[bytes, bytes, str]] = field(default_factory=dict)
+    #: Id and token of who cancelled it -> when; and id -> when it was, by somebody whose enqueue may still arrive.
+    cancelled: dict[bytes, int] = field(default_factory=dict)
+    withdrawn: dict[bytes, int] = field(default_factory=dict)
     tally: Counter[str] = field(default_factory=Counter)
     queues: set[str] = field(default_factory=set)
     #: Worker -> last seen; and its last exchange: number, lost leases, claimed leases.
@@ -61,6 +64,8 @@ class Model:
         held: dict[int, bytes] = {}
         for number, draft in enumerate(drafts):
             raw_id, digest = draft.job.raw_id, _digest(draft)
+            if raw_id in self.withdrawn:
+                continue
             holder = taken.get(digest) or self.holder(digest) if digest else None
             if holder is not None and holder != raw_id:
                 if draft.reject:
@@ -149,11 +154,17 @@ class Model:
                 carried_out += 1
         return carried_out
 
-    def cancel(self, raw_id: bytes) -> bool:
-        """End a job that waits."""
+    def cancel(self, raw_id: bytes, *, token: bytes = b"", on_its_way: bool = False) -> bool:
+        """End a job that waits; a second call with the same token has the same answer."""
         job = self.jobs.get(raw_id)
-        if job is None or not job.waits:
+        if job is not None and job.place is Place.CLAIMED:
             return False
+        if on_its_way:
+            self.withdrawn[raw_id] = self.now
+        if job is None or not job.waits:
+            return bool(token) and raw_id + token in self.cancelled
+        if token:
+            self.cancelled[raw_id + token] = self.now
         self._end(job, "cancelled", keep=True)
         return True
 

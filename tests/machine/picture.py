@@ -96,6 +96,7 @@ def foretold(model: Model, keys: Keys) -> dict[str, Any]:
         told[keys.results(raw_id)] = kept
     if model.queues:
         told[keys("queues")] = {queue.encode() for queue in model.queues}
+    told[keys("cancelled")], told[keys("withdrawn")] = model.cancelled, model.withdrawn
     told[keys("workers")] = model.workers
     told[keys("dispatchers")] = model.dispatchers
     told[keys("paused")] = {keys.ready(queue).encode(): at.to_bytes(8) + b"ann" for queue, at in model.paused.items()}
