@@ -161,6 +161,25 @@ class TaskTimeout(DelayQError):
     """The task ran longer than its timeout."""
 
 
+class TransactionLeftOpen(DelayQError):
+    """The task ended inside a database transaction, which was rolled back."""
+
+    def __init__(self, message: str = "", *, aliases: Sequence[str] = ()) -> None:
+        names = ", ".join(map(repr, aliases))
+        cure = "end it in the task: `with transaction.atomic():`, or commit() after set_autocommit(False)"
+        super().__init__(
+            message
+            or (
+                f"The task ended inside a transaction on database {names}, which was rolled "
+                f"back or has not run its commit hooks; {cure}"
+                if names
+                else ""
+            )
+        )
+        #: The databases, as in settings.DATABASES.
+        self.aliases = tuple(aliases)
+
+
 class RetryLater(DelayQError):
     """Raise in a task to run it again after a delay (seconds or timedelta); the attempt counts.
 
