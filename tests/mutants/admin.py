@@ -4,6 +4,7 @@ from tests.machine.planted_bugs import PlantedBug
 
 at = PlantedBug.at
 
+RAW = "tests/admin/test_raw_characters.py"
 BOUNDS = "tests/admin/test_bounds.py"
 
 MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
@@ -37,4 +38,34 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "            return True\n",
         "            return False\n",
     ): (BOUNDS,),
+    at(
+        "the worker of a running job is shown as its bytes are",
+        "admin/sheet.py",
+        "return visible(self.found.worker)",
+        "return self.found.worker",
+    ): (RAW,),
+    at(
+        "who paused a queue is shown as the bytes are",
+        "admin/queue_detail.py",
+        'visible(state.paused.by) if state.paused else ""',
+        'state.paused.by if state.paused else ""',
+    ): (RAW,),
+    at(
+        "a page is sent with control characters that somebody forgot",
+        "admin/visit.py",
+        "_RAW.sub(lambda found: written_out(found[0]), super().rendered_content)",
+        'super().rendered_content.encode("utf-8", "backslashreplace").decode()',
+    ): (RAW,),
+    at(
+        "a joiner is shown wherever it stands",
+        "admin/payloads.py",
+        'in _JOINERS and min(around) > "\\x7f"',
+        "in _JOINERS",
+    ): (RAW,),
+    at(
+        "a joiner of people's writing is written out",
+        "admin/payloads.py",
+        '_JOINERS = "\\u200c\\u200d"',
+        '_JOINERS = ""',
+    ): (RAW,),
 }
