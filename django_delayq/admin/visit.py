@@ -70,7 +70,7 @@ class Visit:
     site: AdminSite
     config: AdminConfig
     store: Store
-    #: False in read-only mode.
+    #: Both are False in read-only mode.
     may_manage: bool
     may_reveal: bool
     #: Only the part of the page that live update replaces is asked for.
@@ -86,7 +86,8 @@ class Visit:
             config=config,
             store=own_store(),
             may_manage=not config.read_only and allowed(request, config.manage_permission),
-            may_reveal=allowed(request, config.payload_permission),
+            # To see what is hidden is an action too: it is written into the log.
+            may_reveal=not config.read_only and allowed(request, config.payload_permission),
         )
 
     def for_fragment(self) -> "Visit":

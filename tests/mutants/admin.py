@@ -68,4 +68,10 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         '_JOINERS = "\\u200c\\u200d"',
         '_JOINERS = ""',
     ): (RAW,),
+    at(
+        "read-only mode reveals what is hidden",
+        "admin/visit.py",
+        "may_reveal=not config.read_only and allowed(",
+        "may_reveal=allowed(",
+    ): ("tests/admin/test_permissions.py",),
 }
