@@ -74,4 +74,16 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "may_reveal=not config.read_only and allowed(",
         "may_reveal=allowed(",
     ): ("tests/admin/test_permissions.py",),
+    at(
+        "the pages name no alias whose jobs they do not show",
+        "admin/frame.py",
+        "    others = other_stores()\n",
+        "    others = other_stores()[:0]\n",
+    ): ("tests/admin/test_elsewhere.py",),
+    at(
+        "an alias whose settings are wrong breaks every page",
+        "admin/elsewhere.py",
+        "        except ImproperlyConfigured as error:\n",
+        "        except LookupError as error:\n",
+    ): ("tests/admin/test_elsewhere.py",),
 }
