@@ -118,7 +118,7 @@ class AdminConfig:
     view_permission: str = "admin.view_delayq"
     manage_permission: str = "admin.manage_delayq"
     payload_permission: str = "admin.view_delayq_payload"
-    #: No buttons, and no actions.
+    #: No buttons, no actions, and nothing revealed.
     read_only: bool = False
     #: Put the pages on `django.contrib.admin.site`.
     autoregister: bool = True
