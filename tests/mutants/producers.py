@@ -72,6 +72,12 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
             ("store/deadline.py", "if not (self._fresh and self._left() > _LEAST):", "if True:"),
         ),
     ): (DEADLINE,),
+    at(
+        "a dead letter takes a key that is another shard's by now",
+        "store/operations.py",
+        "if digest and shard_of(digest, self._shards) != self._shard.index:",
+        "if False:",
+    ): ("tests/integration/test_shards.py",),
     at("cancelled ids are kept for ever", "store/lua/cancel.lua", "0, -10001)", "0, -1000001)"): (CANCEL,),
     at(
         "an enqueue that arrives after its cancel is a job",
