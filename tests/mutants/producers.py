@@ -72,6 +72,30 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
             ("store/deadline.py", "if not (self._fresh and self._left() > _LEAST):", "if True:"),
         ),
     ): (DEADLINE,),
+    at(
+        "a dead letter takes a key that is another shard's by now",
+        "store/operations.py",
+        "if digest and shard_of(digest, self._shards) != self._shard.index:",
+        "if False:",
+    ): ("tests/integration/test_shards.py",),
+    at(
+        "a job enqueued for too late a time has an inexact score",
+        "store/lua/enqueue.lua",
+        "      due = math.min(due, LATEST)\n",
+        "",
+    ): ("tests/integration/store/test_latest_due.py",),
+    at(
+        "a job rescheduled to too late a time has an inexact score",
+        "store/lua/reschedule.lua",
+        "due = math.min(due, LATEST)\n",
+        "",
+    ): ("tests/integration/store/test_latest_due.py",),
+    at(
+        "a retry after too long a time has an inexact score",
+        "store/lua/exchange.lua",
+        "math.min(now + tonumber(ARGV[at + 2]), LATEST)",
+        "now + tonumber(ARGV[at + 2])",
+    ): ("tests/integration/store/test_latest_due.py",),
     at("cancelled ids are kept for ever", "store/lua/cancel.lua", "0, -10001)", "0, -1000001)"): (CANCEL,),
     at(
         "an enqueue that arrives after its cancel is a job",

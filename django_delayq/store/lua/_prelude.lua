@@ -7,7 +7,8 @@ local function now_us(given)
 end
 
 -- Ranks are whole numbers below 2^53: priority byte * 2^45 + milliseconds; exact in a score.
-local PRIORITY_STEP = 35184372088832
+-- No due time is later than LATEST, in the year 2255: beyond it a score is not exact, and a job could come early.
+local PRIORITY_STEP, LATEST = 35184372088832, 9007199254740991
 local NOTED, DELAYED, LARGE = 1, 2, 4
 
 local function has(member, flag)

@@ -73,7 +73,7 @@ for _ = 1, tonumber(ARGV[10]) do
   dead[ARGV[at]], settled[#settled + 1], at = ARGV[at + 1], ARGV[at], at + 2
 end
 for _ = 1, tonumber(ARGV[11]) do
-  retries[ARGV[at]] = {queue = tonumber(ARGV[at + 1]), due = now + tonumber(ARGV[at + 2]), record = ARGV[at + 3]}
+  retries[ARGV[at]] = {queue = tonumber(ARGV[at + 1]), due = math.min(now + tonumber(ARGV[at + 2]), LATEST), record = ARGV[at + 3]}
   settled[#settled + 1], at = ARGV[at], at + 4
 end
 for key = FIXED + 2 * served + 1, outcome_keys do

@@ -22,7 +22,8 @@ for at = 2, #ARGV, 4 do
       dead_letter(member, record, now, bodies, attempts, extras, holders, dead_letters, dead_bodies)
     else
       redis.call('HSET', attempts, string.sub(lease, 1, 12), record)
-      put_scheduled(KEYS[FIXED + queue], wake_at, alarm, {now + delay, member}, now + delay)
+      local due = math.min(now + delay, LATEST)
+      put_scheduled(KEYS[FIXED + queue], wake_at, alarm, {due, member}, due)
     end
     done[#done + 1] = 1
   else

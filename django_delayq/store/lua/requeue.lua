@@ -34,10 +34,11 @@ if has(member, NOTED) then
   redis.call('HSET', extras, id, extra)
   redis.call('HSET', holders, digest, member)
 end
+local due = math.min(now + delay, LATEST)
 if delay > 0 then
-  put_scheduled(schedule, wake_at, alarm, {now + delay, member}, now + delay)
+  put_scheduled(schedule, wake_at, alarm, {due, member}, due)
 else
   put_ready(ready, queue_bell, {rank_of(member, now, head_start), member})
 end
 if redis.call('SADD', queues, queue) == 1 then ring(bell) end
-return {'REQUEUED', now + delay}
+return {'REQUEUED', due}

@@ -15,6 +15,7 @@ if redis.call('ZREM', schedule, member) + redis.call('ZREM', ready, member) == 0
   return {redis.call('HEXISTS', bodies, id) == 1 and 'ELSEWHERE' or 'GONE', 0}
 end
 if string.byte(due) == 43 then due = now + tonumber(string.sub(due, 2)) else due = math.max(now, tonumber(due)) end
+due = math.min(due, LATEST)
 if due > now then
   put_scheduled(schedule, wake_at, alarm, {due, member}, due)
 else
