@@ -35,7 +35,7 @@ class Promoted:
     #: This dispatcher never promoted on this server: it is new here, or the server was flushed or replaced. Names of
     #: queues known before mean nothing.
     first: bool
-    #: Dead letters dropped for their age or number.
+    #: Dead letters dropped for their age, number or bytes: the oldest, up to 250. `sleep_us` is 0 if more are to go.
     trimmed: int
     #: Leases that have lapsed, at most 500: none at first after an outage, which outlasts those of living workers too.
     lapsed: list[bytes]
@@ -95,6 +95,7 @@ class Promotion:
                 config.sweep_us,
                 config.dead_max_age_us,
                 config.dead_max_count,
+                config.dead_max_bytes,
                 config.outage_us,
                 config.recovery_us,
             ],

@@ -309,12 +309,12 @@ OWN = {
 }
 #: Redis judges commands, not scripts: these steps of others use nothing but a role's own commands.
 BORROWED = {
-    "producer": "move holder requeue discard reclaim",
+    "producer": "move holder requeue reclaim",
     "dispatcher": "cancel reschedule find holder counts discard",
     "worker": "move holder counts requeue discard",
     "view": "read_lapsed check_server",
-    "action": "enqueue reclaim read_lapsed check_server",
-    "check": "find holder read_lapsed",
+    "action": "enqueue reclaim read_lapsed check_shards check_server",
+    "check": "find holder counts reschedule discard read_lapsed",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]
 

@@ -12,11 +12,11 @@
 -- Errors: STALEEXCHANGE (a later one was carried out). An equal number gets the recorded answer and what is still held:
 --   so one that waits behind a bell is made void by sending it with its number and a want of 0.
 -- Cost: O(k log n), and O(1) a served queue.
-local leases, running, exchanges, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, workers, descriptions, paused, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local leases, running, exchanges, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, workers, descriptions, paused, wake_at, alarm, dead_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local now, recorded, number, want, lease_us = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local strict, served, description, acknowledged = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8], ARGV[9]
 
-local FIXED, OVERDUE = 15, 1000000
+local FIXED, OVERDUE = 16, 1000000
 local worker = string.sub(recorded, 1, 8)
 local armed = recorded ~= worker
 local token = worker .. struct.pack('>I8', number)
@@ -83,6 +83,7 @@ if description ~= '' then redis.call('HLEN', descriptions) end
 if tonumber(ARGV[10]) > 0 then
   redis.call('HLEN', dead_bodies)
   redis.call('ZCARD', dead_letters)
+  redis.call('GET', dead_bytes)
 end
 local results, outcome_keys = {}, FIXED + 2 * served + tonumber(ARGV[12])
 for base = outcome_keys + 1, #KEYS, 3 do redis.call('ZCARD', KEYS[base]); redis.call('ZCARD', KEYS[base + 1]) end
@@ -124,7 +125,7 @@ for i, lease in ipairs(alive) do
   local id = string.sub(member, 1, 12)
   ended[i] = id
   if dead[lease] then
-    dead_letter(member, dead[lease], now, bodies, attempts, extras, holders, dead_letters, dead_bodies)
+    dead_letter(member, dead[lease], now, bodies, attempts, extras, holders, dead_letters, dead_bodies, dead_bytes)
   elseif retries[lease] then
     local retry = retries[lease]
     local base = outcome_keys + 3 * (retry.queue - 1)
