@@ -5,6 +5,7 @@ from tests.machine.planted_bugs import PlantedBug
 at = PlantedBug.at
 PROMOTE = "store/lua/promote.lua"
 OUTAGE = "tests/integration/store/test_outage.py"
+EXCHANGE, HEARTBEATS = "store/lua/exchange.lua", "tests/unit/test_heartbeats.py"
 DEAD = "tests/integration/store/test_dead_limits.py"
 
 MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
@@ -53,4 +54,30 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "add_dead_bytes(dead_bytes, counted - sum_of(dead_bytes))\n",
         "",
     ): (DEAD,),
+    at(
+        "a clock set back by an hour hides that nobody promotes",
+        EXCHANGE,
+        "at - now <= LONGEST_SWEEP + OVERDUE",
+        "at - now < 3600 * OVERDUE",
+    ): ("tests/integration/store/test_exchange.py",),
+    PlantedBug(
+        "a repeated exchange counts queues in 16 bits",
+        (
+            (EXCHANGE, "struct.unpack('>c14I8I4', last, i)", "struct.unpack('>c14I8I2', last, i)"),
+            (EXCHANGE, "struct.pack('>c14I8I4',", "struct.pack('>c14I8I2',"),
+            (EXCHANGE, "#last - 25, 26 do", "#last - 23, 24 do"),
+        ),
+    ): ("tests/integration/store/test_many_queues.py",),
+    at(
+        "a heartbeat renews the trust in what it was told is lost",
+        "leases.py",
+        "            for lease in lost:\n                del self._held[lease]\n",
+        "",
+    ): (HEARTBEATS,),
+    at(
+        "a worker's leases stand still while its host is suspended",
+        "clock.py",
+        "return monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)",
+        "return monotonic()",
+    ): (HEARTBEATS,),
 }

@@ -16,14 +16,15 @@ local leases, running, exchanges, bodies, attempts, extras, holders, dead_letter
 local now, recorded, number, want, lease_us = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local strict, served, description, acknowledged = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8], ARGV[9]
 
-local FIXED, OVERDUE = 16, 1000000
+-- No sweep is longer than 5 s: who would promote later than that never wrote so by this clock.
+local FIXED, OVERDUE, LONGEST_SWEEP = 16, 1000000, 5000000
 local worker = string.sub(recorded, 1, 8)
 local armed = recorded ~= worker
 local token = worker .. struct.pack('>I8', number)
 
 local last = redis.call('HGET', exchanges, recorded)
 -- Shorter than any we write: it was written by hand, and says nothing.
-if last and #last < 10 then last = false end
+if last and #last < 12 then last = false end
 local known = last or armed and redis.call('HEXISTS', exchanges, worker) == 1
 local wake, queue_count = redis.call('GET', wake_at), redis.call('SCARD', queues)
 local function read(hash, claims)
@@ -33,9 +34,9 @@ local function read(hash, claims)
 end
 
 local function answer(lost, more, claims, bodies_read, records)
-  -- Nor is a dispatcher alive that wrote no number, or one farther ahead than any sweep.
+  -- Nor is a dispatcher alive that wrote no number, or one farther ahead than any sweep: the clock was set back.
   local at = tonumber(wake or '') or 0
-  local overdue = not (at + OVERDUE >= now and at - now < 3600 * OVERDUE)
+  local overdue = not (at + OVERDUE >= now and at - now <= LONGEST_SWEEP + OVERDUE)
   local reply = {now, lost, overdue and 1 or 0, queue_count, more and 1 or 0, known and 0 or 1}
   for i, claim in ipairs(claims) do
     local size = #reply
@@ -54,14 +55,14 @@ local function pass_on()
 end
 
 if last then
-  local last_number, lost_size, position = struct.unpack('>I8I2', last)
+  local last_number, lost_size, position = struct.unpack('>I8I4', last)
   -- Made void, and its connection is not closed yet; or an answer that is asked for again.
   if number <= last_number and armed and want > 0 then pass_on() end
   if number < last_number then return redis.error_reply('STALEEXCHANGE ' .. last_number) end
   if number == last_number then
     local held = {}
-    for i = position + lost_size, #last - 23, 24 do
-      local member, rank, queue = struct.unpack('>c14I8I2', last, i)
+    for i = position + lost_size, #last - 25, 26 do
+      local member, rank, queue = struct.unpack('>c14I8I4', last, i)
       if redis.call('ZSCORE', leases, member .. token) then held[#held + 1] = {member = member, rank = rank, queue = queue} end
     end
     return answer(string.sub(last, position, position + lost_size - 1), true, held, read(bodies, held), read(attempts, held))
@@ -208,7 +209,7 @@ for i, claim in ipairs(claims) do
   leased[2 * i - 1], leased[2 * i] = now + lease_us, claim.member .. token
   runs[2 * i - 1] = string.sub(claim.member, 1, 12)
   runs[2 * i] = token .. struct.pack('>I8I8B', now, claim.rank, 0)
-  kept[i] = struct.pack('>c14I8I2', claim.member, claim.rank, claim.queue)
+  kept[i] = struct.pack('>c14I8I4', claim.member, claim.rank, claim.queue)
 end
 for queue, members in pairs(taken) do redis.call('ZREM', KEYS[FIXED + 2 * queue - 1], unpack(members)) end
 if #claims > 0 then
@@ -222,7 +223,7 @@ for i = #claims + 1, #found do
   rung[queue] = true
 end
 for _, queue in ipairs(left) do ring(KEYS[FIXED + 2 * queue]) end
-redis.call('HSET', exchanges, recorded, struct.pack('>I8I2', number, #lost) .. lost .. table.concat(kept))
+redis.call('HSET', exchanges, recorded, struct.pack('>I8I4', number, #lost) .. lost .. table.concat(kept))
 redis.call('ZADD', workers, now, worker)
 if description ~= '' then redis.call('HSET', descriptions, worker, description) end
 return answer(lost, #found > #claims or #left > 0, claims, bodies_read, records)
