@@ -8,6 +8,7 @@ from typing import Any
 from django.views.decorators.debug import sensitive_variables
 
 from django_delayq.attempts import Attempts
+from django_delayq.clock import lease_time
 from django_delayq.codec import decode
 from django_delayq.exceptions import BadBody, StaleExchange
 from django_delayq.job import Claim, due_of_rank
@@ -94,7 +95,7 @@ class Claims:
         """Return the call that asks for it, to be sent at once; `exchange()` reads the answer, or sends it again."""
         args = [exchange.recorded, exchange.number, exchange.want, *exchange.args]
         exchange.call = self._shard.call(_EXCHANGE, args, more_keys=exchange.keys)
-        exchange.sent_at = exchange.sent_at or monotonic()
+        exchange.sent_at = exchange.sent_at or lease_time()
         return exchange.call
 
     def disarm(self, exchange: Exchange) -> None:

@@ -43,7 +43,7 @@ class Exchange:
     keys: list[str] = field(repr=False)
     #: Packed ahead, until its answer is asked for.
     call: Call | None = field(default=None, repr=False)
-    #: time.monotonic() before it was sent first: leases count from here.
+    #: `clock.lease_time()` before it was sent first: leases count from here.
     sent_at: float = 0.0
 
     @property

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from django_delayq.clock import lease_time
 from django_delayq.endings import Endings
 from django_delayq.exceptions import StaleExchange, StoreUnavailable
 from django_delayq.exchanger import Exchanger
@@ -63,9 +64,9 @@ def bell(doors: Doors) -> Iterator[Bell]:
 
 
 def test_what_is_armed_brings_what_comes_with_the_bell(doors: Doors, bell: Bell) -> None:
-    armed_at = monotonic()
+    armed_at = lease_time()
     bell.arm()
-    sent_at = monotonic()
+    sent_at, armed_by = lease_time(), monotonic()
     raw_id = doors.add()
     bell.until_claimed()
     assert not bell.exchanger.under_way
@@ -75,7 +76,8 @@ def test_what_is_armed_brings_what_comes_with_the_bell(doors: Doors, bell: Bell)
     [claim] = bell.exchange().claims
     assert claim.raw_id == raw_id and not bell.exchanger.under_way
     # Redis may have made the claim right after it was armed, for all this process knows; it came in just now.
-    assert armed_at <= claim.sent_at <= sent_at < read_at <= claim.taken_at
+    assert armed_at <= claim.sent_at <= sent_at
+    assert armed_by < read_at <= claim.taken_at
 
 
 def test_what_is_armed_waits_while_others_are_answered(doors: Doors, bell: Bell) -> None:
