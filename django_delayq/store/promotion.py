@@ -71,6 +71,7 @@ class Reclaim:
     attempts: Attempts
     #: Queue to go back to; None: it becomes a dead letter.
     queue: str | None
+    #: 0: at its old rank, and among the recovered jobs where its last attempt is one that crashed.
     delay_us: int = 0
 
 
@@ -132,11 +133,12 @@ class Promotion:
         """Carry out what was decided where the lease is still the same and still lapsed; tells for each whether."""
         queues = list(dict.fromkeys(item.queue for item in decided if item.queue is not None))
         numbers = {queue: number for number, queue in enumerate(queues, 1)}
-        args: list[bytes | int] = []
+        args: list[bytes | int] = [self._config.due_first_us // 1_000]
         for item in decided:
             number = 0 if item.queue is None else numbers[item.queue]
             args += (item.lease, item.attempts.pack(), number, item.delay_us)
-        more_keys = [self._shard.keys.schedule(queue) for queue in queues]
+        keys = self._shard.keys
+        more_keys = [key for queue in queues for key in (*keys.of_queue(queue), keys.recovered(queue))]
         return [bool(done) for done in self._shard.run(_RECLAIM, args, more_keys=more_keys)]
 
     def _lapsed(

@@ -90,8 +90,8 @@ def foretold(model: Model, keys: Keys) -> dict[str, Any]:
             run = job.token + job.claimed_us.to_bytes(8) + job.rank.to_bytes(8) + b"\0"
             told[keys("running")][raw_id] = run
         else:
-            key = keys.schedule(job.queue) if job.place is Place.SCHEDULED else keys.ready(job.queue)
-            told[key][job.member] = job.score
+            of_queue = {Place.SCHEDULED: keys.schedule, Place.READY: keys.ready, Place.RECOVERED: keys.recovered}
+            told[of_queue[job.place](job.queue)][job.member] = job.score
     for raw_id, kept in model.results.items():
         told[keys.results(raw_id)] = kept
     if model.queues:

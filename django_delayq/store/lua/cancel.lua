@@ -1,20 +1,21 @@
 -- Cancel: a job that waits is removed with all that belongs to it; it never ran and never will.
--- KEYS: the named ones; schedule and ready are those of the queue the caller read in the job's body, results the job's.
+-- KEYS: the named ones; schedule, ready and recovered are those of the queue the caller read in the job's body, results the job's.
 -- ARGV: now, member, ending to keep as its result ('' = it keeps none), for how long (ms).
 -- Returns: CANCELLED, LATE (it is running), GONE (no such job waits), ELSEWHERE (it waits in another queue: read again).
 -- Cost: O(log n).
-local schedule, ready, running, bodies, attempts, extras, holders, results = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local schedule, ready, recovered, running, bodies, attempts, extras, holders, results = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local now, member, ending, ttl = now_us(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 
 local id = string.sub(member, 1, 12)
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
 redis.call('HLEN', bodies); redis.call('HLEN', attempts); redis.call('HLEN', extras); redis.call('HLEN', holders)
-redis.call('ZCARD', ready)
-if redis.call('ZREM', schedule, member) + redis.call('ZREM', ready, member) > 0 then
+local place = waiting_place(member, schedule, ready, recovered)
+if place then
+  redis.call('ZREM', place, member)
   if ending ~= '' then
     keep_result(results, redis.call('HGET', attempts, id) or '', ending, redis.call('HGET', bodies, id) or '', ttl)
   end
-  take_extra(extras, holders, member)
+  let_go(extras, holders, member)
   redis.call('HDEL', bodies, id)
   redis.call('HDEL', attempts, id)
   return 'CANCELLED'

@@ -1,19 +1,21 @@
 -- Reschedule: a job that waits gets another due time; one that is due at once goes to `ready`.
--- KEYS: the named ones; schedule, ready and its bell are those of the queue the caller read in the job's body.
+-- KEYS: the named ones; schedule, ready, recovered and the bell are those of the queue the caller read in the job's body.
 -- ARGV: now, member, due ('+n' = n µs from now, n = µs since the epoch), head start (ms).
 -- Returns: RESCHEDULED and the new due time (µs); LATE, GONE or ELSEWHERE (as cancel) and 0.
 -- Cost: O(log n).
-local schedule, ready, queue_bell, running, bodies, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local schedule, ready, recovered, queue_bell, running, bodies, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local now, member, due, head_start = now_us(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
 
 local id = string.sub(member, 1, 12)
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
 redis.call('ZCARD', ready)
 redis.call('GET', wake_at)
-if redis.call('ZREM', schedule, member) + redis.call('ZREM', ready, member) == 0 then
+local place = waiting_place(member, schedule, ready, recovered)
+if not place then
   if redis.call('HEXISTS', running, id) == 1 then return {'LATE', 0} end
   return {redis.call('HEXISTS', bodies, id) == 1 and 'ELSEWHERE' or 'GONE', 0}
 end
+redis.call('ZREM', place, member)
 if string.byte(due) == 43 then due = now + tonumber(string.sub(due, 2)) else due = math.max(now, tonumber(due)) end
 if due > now then
   put_scheduled(schedule, wake_at, alarm, {due, member}, due)
