@@ -155,6 +155,11 @@ def sharing_alias() -> str | None:
     return _sharing
 
 
+def separate_aliases() -> list[str]:
+    """Return the aliases in TASKS that are ours and have a store apart from DELAYQ's."""
+    return [alias for alias in backends() if alias != sharing_alias()]
+
+
 def read_alias(alias: str) -> tuple[Config | None, list[Problem]]:
     """Do as `read_config` for an alias in TASKS that is ours."""
     value = aliases.own(alias, backends(), getattr(settings, "DELAYQ", None), forced=forced)

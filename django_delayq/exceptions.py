@@ -39,6 +39,10 @@ class PayloadTooLarge(DelayQError, ValueError):
     """The arguments are larger or nested deeper than allowed; store them elsewhere and pass a reference."""
 
 
+class ManualTransaction(DelayQError, ValueError):
+    """Jobs cannot wait for the commit of a database connection whose autocommit is off."""
+
+
 class UnknownTask(DelayQError, LookupError):
     """No task of that name is registered in this process."""
 
@@ -155,6 +159,25 @@ class JobFailed(DelayQError):
 
 class TaskTimeout(DelayQError):
     """The task ran longer than its timeout."""
+
+
+class TransactionLeftOpen(DelayQError):
+    """The task ended inside a database transaction, which was rolled back."""
+
+    def __init__(self, message: str = "", *, aliases: Sequence[str] = ()) -> None:
+        names = ", ".join(map(repr, aliases))
+        cure = "end it in the task: `with transaction.atomic():`, or commit() after set_autocommit(False)"
+        super().__init__(
+            message
+            or (
+                f"The task ended inside a transaction on database {names}, which was rolled "
+                f"back or has not run its commit hooks; {cure}"
+                if names
+                else ""
+            )
+        )
+        #: The databases, as in settings.DATABASES.
+        self.aliases = tuple(aliases)
 
 
 class RetryLater(DelayQError):

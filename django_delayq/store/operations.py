@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from django_delayq.codec import Head, decode, decode_head, encode, with_queue
 from django_delayq.exceptions import BadBody, KeyHeld
-from django_delayq.job import Flag, Job
+from django_delayq.job import DEFAULT_QUEUE, Flag, Job
 from django_delayq.result import cancelled
 from django_delayq.seal import Seal
 from django_delayq.store.records import DeadBody
@@ -36,20 +36,26 @@ class Operations:
         self._max_payload = max_payload
         self._head_start_ms = due_first_us // 1_000
 
-    def cancel(self, raw_id: bytes) -> bool:
+    def cancel(self, raw_id: bytes, *, token: bytes = b"", on_its_way: bool = False) -> bool:
         """Withdraw a job that waits. True: it never ran and never will. False: it runs, ended, or is dead. O(log n).
 
-        Where it keeps a result, that is that it was cancelled.
+        Where it keeps a result, that is that it was cancelled. A call with the `token` of one that cancelled the job is
+        True too. `on_its_way`: an enqueue of it may still arrive, and is refused then.
         """
         keys = self._shard.keys
 
-        def step(head: Head, body: bytes) -> tuple[bytes, bool]:
-            kept = self._cancelled(raw_id, body) if head.kept else (b"", 0)
-            places = keys.waiting_places(head.queue)
-            word = self._shard.run(_CANCEL, [head.member(raw_id), *kept], **places, results=keys.results(raw_id))
+        def run(member: bytes, queue: str, kept: tuple[bytes, int]) -> tuple[bytes, bool]:
+            args: list[Part] = [member, *kept, token, int(on_its_way)]
+            word = self._shard.run(_CANCEL, args, **keys.waiting_places(queue), results=keys.results(raw_id))
             return word, word == b"CANCELLED"
 
-        return self._on_waiting(raw_id, step, otherwise=False)
+        def step(head: Head, body: bytes) -> tuple[bytes, bool]:
+            return run(head.member(raw_id), head.queue, self._cancelled(raw_id, body) if head.kept else (b"", 0))
+
+        def absent() -> tuple[bytes, bool]:
+            return run(raw_id, DEFAULT_QUEUE, (b"", 0)) if token or on_its_way else (b"GONE", False)
+
+        return self._on_waiting(raw_id, step, otherwise=False, absent=absent)
 
     def reschedule(self, raw_id: bytes, *, delay_us: int | None = None, due_us: int | None = None) -> int | None:
         """Give a job that waits another due time; returns it in µs, or None where the job does not wait. O(log n)."""
@@ -145,16 +151,26 @@ class Operations:
             ttl_us = None
         return (cancelled(ended_us=time_ns() // 1_000), max(1, ttl_us // 1_000)) if ttl_us is not None else (b"", 0)
 
-    def _on_waiting(self, raw_id: bytes, step: Callable[[Head, bytes], tuple[bytes, T]], *, otherwise: T) -> T:
+    def _on_waiting(
+        self,
+        raw_id: bytes,
+        step: Callable[[Head, bytes], tuple[bytes, T]],
+        *,
+        otherwise: T,
+        absent: Callable[[], tuple[bytes, T]] | None = None,
+    ) -> T:
         for _ in range(2):
             body = asked(lambda: self._shard.line.ask("HGET", self._shard.keys("bodies"), raw_id), self._shard.client)
-            if body is None:
-                return otherwise
             try:
-                head = decode_head(body)
+                head = decode_head(body) if body is not None else None
             except BadBody:
                 return otherwise
-            word, result = step(head, body)
+            if head is not None and body is not None:
+                word, result = step(head, body)
+            elif absent is not None:
+                word, result = absent()
+            else:
+                return otherwise
             if word != b"ELSEWHERE":
                 return result
         return otherwise

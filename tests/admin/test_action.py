@@ -539,19 +539,6 @@ def test_all_shards_are_gone_through(
         part.close()
 
 
-def test_what_took_too_long_to_count_is_at_least_so_many(
-    browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("django_delayq.store.inspection._SCANNED", 250)
-    monkeypatch.setattr("django_delayq.admin.counting._SECONDS", 0)
-    for number in range(300):
-        add(stock, number)
-    answer = ask(browser, page("pending", q="noop"), "cancel", all="yes")
-    assert "There may be more" in text(answer)
-    assert "Type 250 to go on:" in text(answer)
-    assert "Cancelled 300." in done(browser, confirm(browser, answer, typed="250"))
-
-
 def test_a_confirm_page_shows_hostile_rows_as_text(browser: Client, stock: Doors) -> None:
     add_dead(stock, HOSTILE, task="tests.app.tasks.noop", queue=HOSTILE)
     for deed in ("retry", "retry_later", "delete"):

@@ -96,6 +96,7 @@ def foretold(model: Model, keys: Keys) -> dict[str, Any]:
         told[keys.results(raw_id)] = kept
     if model.queues:
         told[keys("queues")] = {queue.encode() for queue in model.queues}
+    told[keys("cancelled")], told[keys("withdrawn")] = model.cancelled, model.withdrawn
     told[keys("workers")] = model.workers
     told[keys("dispatchers")] = model.dispatchers
     told[keys("paused")] = {keys.ready(queue).encode(): at.to_bytes(8) + b"ann" for queue, at in model.paused.items()}
@@ -103,4 +104,6 @@ def foretold(model: Model, keys: Keys) -> dict[str, Any]:
     told[keys("descriptions")] = dict.fromkeys(model.described, b"driven")
     if model.wake_at is not None:
         told[keys("wake_at")] = str(model.wake_at).encode()
+    if model.no_lapse_before:
+        told[keys("no_lapse_before")] = str(model.no_lapse_before).encode()
     return {name: value for name, value in told.items() if value}
