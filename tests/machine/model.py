@@ -14,6 +14,8 @@ from tests.machine.values import Ended, KeyTaken, ModelJob, Place, Told
 HOUR_US = 3_600_000_000
 #: Processes long gone that one promotion drops at most.
 BITE = 50
+#: Ready jobs a claim looks at once the first few could not be taken.
+LOOK = 64
 
 
 @dataclass
@@ -50,6 +52,8 @@ class Model:
     #: Queues whose bell somebody heard who has not looked since; the same for the alarm; a queue nobody heard of.
     heard: set[str] = field(default_factory=set)
     alarm_heard: bool = False
+    #: Queues of whose recovered jobs a worker was told that will ask for them.
+    promised: set[str] = field(default_factory=set)
     unheard_queue: bool = False
 
     def holder(self, digest: bytes) -> bytes | None:
@@ -113,7 +117,9 @@ class Model:
         lapsed = {job.lease for job in self.at(Place.CLAIMED) if job.score <= self.lapsed_by}
         return moved, len(old), lapsed
 
-    def exchange(self, token: bytes, ended: Sequence[Ended], queues: Sequence[str], *, want: int, strict: bool) -> Told:
+    def exchange(
+        self, token: bytes, ended: Sequence[Ended], queues: Sequence[str], *, want: int, strict: bool, may_recover: bool
+    ) -> Told:
         """Settle what still holds its lease, then claim."""
         worker, number = token[:8], int.from_bytes(token[8:])
         first = worker not in self.exchanges
@@ -121,20 +127,19 @@ class Model:
         for item in ended:
             if item.lease not in lost:
                 self._settle(self.jobs[item.lease[:12]], item)
-        claims = self._takeable(queues, strict)[:want]
-        for place, job in enumerate(claims):
-            if job.suspect or job.has(Flag.LARGE):
-                claims = claims[: place or 1]
-                break
+        claims = self._chosen(queues, strict, want, may_recover) if want else []
         for job in claims:
             job.rank, job.place, job.score = job.score, Place.CLAIMED, self.now + self.lease_us
             job.token, job.claimed_us = token, self.now
         self.workers[worker] = self.now
         self.described.add(worker)
         self.exchanges[worker] = number, lost, [job.lease for job in claims]
+        left = {job.queue for job in self._in_order(Place.RECOVERED, queues, strict)} if want else set()
         if want:
             self.heard -= set(queues)
-        return Told(lost, bool(want and self._takeable(queues, strict)), claims, first)
+            self.promised = self.promised - set(queues) | left
+        more = bool(want and self._in_order(Place.READY, queues, strict))
+        return Told(lost, more, claims, first, bool(left))
 
     def repeat(self, worker: bytes) -> Told:
         """Return what a worker is told that sends its last exchange again: what it still holds of it."""
@@ -236,12 +241,38 @@ class Model:
         due = [job for job in self.at(Place.SCHEDULED) if job.queue == queue and job.score <= self.now]
         return sorted(due, key=lambda job: (job.score, job.member))
 
-    def _takeable(self, queues: Sequence[str], strict: bool) -> list[ModelJob]:
+    def _chosen(self, queues: Sequence[str], strict: bool, want: int, may_recover: bool) -> list[ModelJob]:
+        """Return what a claim takes; suspects it may not take are set aside until it finds something else."""
+        back = self._in_order(Place.RECOVERED, queues, strict)[:may_recover]
+        claims, aside, look = list[ModelJob](), list[ModelJob](), want
+        while not claims:
+            ready = self._in_order(Place.READY, queues, strict)
+            seen = self._ordered([*back, *ready[: look + 1]], queues, strict)[:look]
+            aside = [] if may_recover else [job for job in seen if job.suspect]
+            for job in aside:
+                job.place = Place.RECOVERED
+            for job in seen:
+                alone = job.suspect or job.has(Flag.LARGE)
+                if job in aside:
+                    continue
+                if len(claims) == want or (alone and claims):
+                    break
+                claims.append(job)
+                if alone:
+                    break
+            look = max(want, LOOK)
+            if not aside:
+                break
+        return claims
+
+    def _in_order(self, place: Place, queues: Sequence[str], strict: bool) -> list[ModelJob]:
+        jobs = [job for job in self.at(place) if job.queue in queues and job.queue not in self.paused]
+        return self._ordered(jobs, queues, strict)
+
+    def _ordered(self, jobs: list[ModelJob], queues: Sequence[str], strict: bool) -> list[ModelJob]:
         order = {queue: place for place, queue in enumerate(queues)}
-        ready = [job for job in self.at(Place.READY) if job.queue in order and job.queue not in self.paused]
-        if strict:
-            return sorted(ready, key=lambda job: (order[job.queue], job.score, job.member))
-        return sorted(ready, key=lambda job: (job.score, order[job.queue], job.member))
+        by_member = sorted(jobs, key=lambda job: (job.score, order[job.queue], job.place == Place.READY, job.member))
+        return sorted(by_member, key=lambda job: order[job.queue]) if strict else by_member
 
     def _settle(self, job: ModelJob, item: Ended) -> None:
         if item.ending is Ending.SUCCEEDED:
@@ -250,12 +281,15 @@ class Model:
             job.place, job.score = Place.READY, job.rank
             return None
         job.ended, job.record, job.suspect = job.ended + 1, item.record, False
+        suspect = item.ending in (Ending.CRASHED, Ending.LAPSED)
         if item.ending is Ending.ASKED_DEAD or job.ended >= job.max_attempts:
             job.place, job.score = Place.DEAD, self.now
+        elif item.ending in (Ending.INTERRUPTED, Ending.LAPSED):
+            job.place, job.score, job.suspect = Place.RECOVERED if suspect else Place.READY, job.rank, suspect
         else:
             job.place, job.score = Place.SCHEDULED, self.now + item.delay_us
             job.due_us = job.score
-            job.suspect = item.ending in (Ending.CRASHED, Ending.LAPSED)
+            job.suspect = suspect
         return None
 
     def _lapsed_by(self) -> int:

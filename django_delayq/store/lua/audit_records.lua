@@ -1,6 +1,6 @@
 -- Audit_records: records by id against the places of their jobs; repairs what no step could have left behind.
--- KEYS: the named ones: `records` is bodies, attempts, extras, running, holders or dead_bodies; then schedule and ready of
---   each queue that the bodies name, with its bell.
+-- KEYS: the named ones: `records` is bodies, attempts, extras, running, holders or dead_bodies; then schedule, ready,
+--   bell and recovered of each queue that the bodies name.
 -- ARGV: now, noun of the records, head start (ms), 1 = repair, attempts record of a dead letter made here, number of queues,
 --   their names, then per record (≤ 500): its field, head of the body as the caller read it, member that head makes,
 --   number of its queue (0 = there is no body, or it cannot be read).
@@ -15,9 +15,9 @@ local now, noun, head_start, repair, epitaph, queue_count = now_us(ARGV[1]), ARG
 local FIXED = 14
 
 local function is_placed(member, known, queue)
-  local base = FIXED + 3 * (queue - 1)
+  local base = FIXED + 4 * (queue - 1)
   return known and redis.call('ZSCORE', leases, member .. string.sub(known, 1, 16))
-    or redis.call('ZSCORE', KEYS[base + 1], member) or redis.call('ZSCORE', KEYS[base + 2], member)
+    or waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4])
 end
 
 local judge = {}
@@ -59,7 +59,7 @@ end
 local words = {}
 for at = 7 + queue_count, #ARGV, 4 do
   local field, member, queue = ARGV[at], ARGV[at + 2], tonumber(ARGV[at + 3])
-  local value, base = redis.call('HGET', records, field), FIXED + 3 * (queue - 1)
+  local value, base = redis.call('HGET', records, field), FIXED + 4 * (queue - 1)
   local word = 'OK'
   if value then
     local sound = #field == (noun == 'holders' and 16 or 12)
