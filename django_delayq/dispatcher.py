@@ -34,6 +34,8 @@ class Dispatcher:
         self._waker = shard.waker()
         self._aim = Aim()
         self._stopping = False
+        #: Dead letters that were dropped and not told of yet.
+        self._dropped = 0
         #: A stand-in adds to its worker's.
         self.tally = tally or Tally()
         self._last_hour = LastHour()
@@ -61,10 +63,14 @@ class Dispatcher:
         if promoted.moved:
             self.tally.moved(promoted.moved)
             self._last_hour.promoted(promoted.moved, late_us=promoted.late_us, now_us=time_ns() // 1_000)
-        if promoted.lapsed:
-            self._judge(promoted.lapsed)
-        if promoted.trimmed:
-            logger.warning("Dropped %d dead letters beyond DEAD_MAX_AGE or DEAD_MAX_COUNT", promoted.trimmed)
+        for leases in self._promotion.batches(promoted.lapsed):
+            self._judge(leases)
+        self._dropped += promoted.trimmed
+        # Where thousands go there are many steps in a row: one line for all of them.
+        if self._dropped and promoted.sleep_us > 0:
+            limits = "DEAD_MAX_AGE, DEAD_MAX_COUNT or DEAD_MAX_BYTES"
+            logger.warning("Dropped %d dead letters beyond %s", self._dropped, limits)
+            self._dropped = 0
         return promoted
 
     @property

@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 import os
-import threading
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
@@ -13,13 +12,11 @@ from time import monotonic
 from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, async_to_sync, sync_to_async
-from django.db import close_old_connections, connections, reset_queries
-from django.db.backends.signals import connection_created
 
-from django_delayq import current, registry
+from django_delayq import current, database, registry
 from django_delayq.clock import SECOND_US
 from django_delayq.conf import get_config
-from django_delayq.exceptions import DeadLetterNow, DelayQError, RetryLater, TaskTimeout
+from django_delayq.exceptions import DeadLetterNow, DelayQError, RetryLater, TaskTimeout, TransactionLeftOpen
 from django_delayq.forked import end_fork_of
 from django_delayq.job import Claim, Job
 from django_delayq.outcome import Ending, Outcome, ending_of
@@ -29,7 +26,7 @@ from django_delayq.time_limit import TimeLimit
 
 #: How user code is called, and what is done around it: the same words for threads and for a loop.
 Call = Callable[[Any, Job], Awaitable[Any]]
-Clean = Callable[[], Awaitable[None]]
+Clean = Callable[[], Awaitable[TransactionLeftOpen | None]]
 #: Longest traceback handed on; what is stored is cut further.
 _MAX_ERROR = 64 * 1024
 
@@ -41,31 +38,30 @@ def witness(error: BaseException) -> None:
 def run(claim: Claim) -> Outcome:
     """Run the claimed job's task in this thread and tell how it ended.
 
-    Each run has a context of its own, so language, time zone and context variables start fresh, and database
-    connections that are broken or too old are closed before and after.
+    Each run has a context of its own, so language, time zone and context variables start fresh, and `database.clean()`
+    comes before and after.
     """
     return Context().run(_to_the_end, _attempt(claim, _call_here, _clean_here))
 
 
 async def run_async(claim: Claim) -> Outcome:
-    """Do as `run()` in this loop, in a context that the caller made for it; a plain function runs in another thread.
+    """Do as `run()` in this loop, in a context that the caller made for it.
 
     What the task does through `sync_to_async` happens in a thread of its own, as in a request of Django's.
     """
     try:
-        task = registry.find(claim.job.task) if claim.job else None
-        if task is not None and not _is_async(task.code):
-            return await asyncio.get_running_loop().run_in_executor(None, run, claim)
         async with ThreadSensitiveContext() as context:
 
-            async def clean() -> None:
-                if context in SyncToAsync.context_to_thread_executor:
-                    await sync_to_async(connections.close_all)()
+            async def clean() -> TransactionLeftOpen | None:
+                if context not in SyncToAsync.context_to_thread_executor:
+                    return None
+                # The thread ends with the job.
+                return await sync_to_async(database.clean)(close=True)
 
             return await _attempt(claim, _bounded, clean)
     except BaseException as error:
         # Cancelled at its hard limit, where nobody waits for this any more; or what was around the task broke.
-        return _failed(error)
+        return failed(error)
 
 
 def hand_over(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outcome:
@@ -81,11 +77,13 @@ def hand_over(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outco
         **{"args": job.args, "kwargs": job.kwargs, "attempt": claim.attempt, "due_us": claim.due_us},
     }
     began, outcome = monotonic(), _SUCCEEDED
+    database.clean()
     try:
         Context().run(accept, told)
     except BaseException as error:
+        database.look_again()
         outcome = _judge(None, job, error)
-    return _timed(outcome, began)
+    return _timed(_unless(database.clean(), outcome), began)
 
 
 def _to_the_end(coroutine: Coroutine[Any, Any, Outcome]) -> Outcome:
@@ -109,7 +107,7 @@ async def _attempt(claim: Claim, call: Call, clean: Clean) -> Outcome:
         outcome = await _run(task, claim, job, call, clean)
     except BaseException as error:
         # A time limit that struck while its run was being wound up, or a broken receiver of a signal.
-        outcome = _failed(error)
+        outcome = failed(error)
     return _timed(outcome, began)
 
 
@@ -120,27 +118,33 @@ async def _run(task: Any, claim: Claim, job: Job, call: Call, clean: Clean) -> O
     try:
         announce(job_started, task, job=job, attempt=claim.attempt, recovered=claim.attempts.suspect)
         if claim.attempts.suspect and task.already_done is not None and task.already_done(*job.args, **job.kwargs):
-            return _SUCCEEDED if job.result_ttl_us is None else _with_result(task, None)
-        if job.django:
-            job = task.begin(claim, job)
-        value = await call(task.code, job)
-        end_fork_of(here)
-        return _SUCCEEDED if job.result_ttl_us is None else _with_result(task, value)
+            value = None
+        else:
+            if job.django:
+                job = task.begin(claim, job)
+            value = await call(task.code, job)
+            end_fork_of(here)
+        outcome = _SUCCEEDED if job.result_ttl_us is None else _with_result(task, value)
     except BaseException as error:
         end_fork_of(here, error)
         # BaseException: sys.exit() in a task ends the task, not the worker.
-        # A connection that failed while it was set up is there, and nobody told of it.
-        _opened.here = True
-        return _judge(task.func, job, error)
+        database.look_again()
+        outcome = _judge(task.func, job, error)
     finally:
-        await clean()
+        left_open = await clean()
+    return _unless(left_open, outcome)
+
+
+def _unless(left_open: TransactionLeftOpen | None, outcome: Outcome) -> Outcome:
+    """Return the outcome, or a failure if the code seemed to succeed and what it wrote was rolled back."""
+    return failed(left_open) if left_open and outcome.ending is Ending.SUCCEEDED else outcome
 
 
 def _with_result(task: Any, value: Any) -> Outcome:
     try:
         return Outcome(ending=Ending.SUCCEEDED, result=task.packed(value))
     except (TypeError, ValueError, RecursionError) as error:
-        return replace(_failed(error), ending=Ending.UNSTORABLE)
+        return replace(failed(error), ending=Ending.UNSTORABLE)
 
 
 async def _call_here(func: Any, job: Job) -> Any:
@@ -148,13 +152,18 @@ async def _call_here(func: Any, job: Job) -> Any:
 
 
 def _call(func: Any, job: Job) -> Any:
-    if _is_async(func):
+    if is_async(func):
         return async_to_sync(_bounded)(func, job)
     if job.timeout_us is None:
         result = func(*job.args, **job.kwargs)
     else:
-        with TimeLimit(job.timeout_us):
-            result = func(*job.args, **job.kwargs)
+        limit = TimeLimit(job.timeout_us)
+        try:
+            with limit:
+                result = func(*job.args, **job.kwargs)
+        finally:
+            if limit.struck:
+                database.distrust()
     if inspect.iscoroutine(result):
         # A decorator hid that the function is a coroutine function.
         return async_to_sync(_bounded)(_given(result), replace(job, args=[], kwargs={}))
@@ -183,7 +192,7 @@ def _judge(func: Any, job: Job, error: BaseException) -> Outcome:
             asked_us = get_config(job.backend).tasks.check_time(delay=error.delay)[0] or 0
             delay_us = None if error.delay is None else asked_us
         except DelayQError as wrong:
-            return _failed(wrong)
+            return failed(wrong)
         return Outcome(ending=Ending.ASKED_RETRY, error=str(error), delay_us=delay_us, exception=_path(error))
     if isinstance(error, DeadLetterNow):
         return Outcome(ending=Ending.ASKED_DEAD, error=str(error), exception=_path(error))
@@ -193,26 +202,31 @@ def _judge(func: Any, job: Job, error: BaseException) -> Outcome:
         except TypeError as unfit:
             error_text = f"The stored arguments do not fit {job.task}: {unfit}"
             return Outcome(ending=Ending.UNFIT, error=error_text, exception=_path(unfit))
-    return _failed(error)
+    return failed(error)
 
 
-def _failed(error: BaseException) -> Outcome:
+def failed(error: BaseException) -> Outcome:
+    """Return the outcome of an attempt that this exception ended."""
     try:
         text = "".join(traceback.format_exception(error))
-    except Exception as unprintable:
-        text = f"{type(error).__name__} (its traceback cannot be printed: {type(unprintable).__name__})"
+        if isinstance(error, asyncio.CancelledError):
+            text = f"{text}The task was cancelled, by itself or by other code in its loop; no time limit did it.\n"
+    except BaseException as unprintable:
+        # Classes may do anything when they are asked for their text, also raise SystemExit.
+        text = f"{_path(error)} (its traceback cannot be printed: {_path(unprintable)})"
     return Outcome(ending=Ending.FAILED, error=text[-_MAX_ERROR:], exception=_path(error))
 
 
 def _path(error: BaseException) -> str:
-    return f"{type(error).__module__}.{type(error).__qualname__}"
+    try:
+        return f"{type(error).__module__}.{type(error).__qualname__}"
+    except BaseException:
+        # Its metaclass raises; this asks `type` itself.
+        return str(type.__getattribute__(type(error), "__name__"))
 
 
-async def _clean_here() -> None:
-    """Do what Django does around a request; nothing where no connection was ever opened."""
-    if _opened.here:
-        close_old_connections()
-        reset_queries()
+async def _clean_here() -> TransactionLeftOpen | None:
+    return database.clean()
 
 
 def _timed(outcome: Outcome, began: float) -> Outcome:
@@ -224,17 +238,6 @@ def _timed(outcome: Outcome, began: float) -> Outcome:
     return replace(outcome, run_us=run_us, began=began)
 
 
-class _Opened(threading.local):
-    """Whether this thread ever opened a database connection; to ask for those that are open costs 4 µs."""
-
-    here = False
-
-
-def _note_connection(**_: Any) -> None:
-    _opened.here = True
-
-
-_opened = _Opened()
-connection_created.connect(_note_connection, dispatch_uid="django_delayq.execution")
-_is_async = cache(inspect.iscoroutinefunction)
+#: Cached: asked for each job.
+is_async = cache(inspect.iscoroutinefunction)
 _SUCCEEDED = Outcome(ending=Ending.SUCCEEDED)

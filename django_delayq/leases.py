@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterable
 from time import monotonic
 
-from django_delayq.clock import SECOND_US
+from django_delayq.clock import SECOND_US, lease_time
 from django_delayq.job import Claim
 from django_delayq.service import Timed
 
@@ -13,6 +13,9 @@ logger = logging.getLogger("django_delayq")
 
 #: Share of a lease after which the worker itself takes it for lost: clocks and answers take time.
 _TRUST = 0.9
+#: Seconds after which a claim whose code has not begun is renewed no longer. Its own process has a minute to start, and
+#: the pause after one that failed is half a minute at most.
+_LATEST_BEGIN = 120.0
 
 
 class Leases(Timed):
@@ -22,8 +25,10 @@ class Leases(Timed):
         self._heartbeat = heartbeat
         self._lease = lease_us / SECOND_US
         self._lock = threading.Lock()
-        #: lease -> (claim, monotonic moment until which it is trusted)
+        #: lease -> (claim, moment of `lease_time()` until which it is trusted)
         self._held: dict[bytes, tuple[Claim, float]] = {}
+        #: lease -> monotonic moment when its code began
+        self._began: dict[bytes, float] = {}
         #: Leases whose outcome is on its way: the exchange tells whether they were lost.
         self._settling: set[bytes] = set()
 
@@ -50,6 +55,7 @@ class Leases(Timed):
         with self._lock:
             for lease in leases:
                 self._held.pop(lease, None)
+                self._began.pop(lease, None)
                 self._settling.discard(lease)
 
     def beat(self) -> frozenset[bytes]:
@@ -59,28 +65,41 @@ class Leases(Timed):
         elsewhere.
         """
         with self._lock:
-            claims = [claim for claim, _ in self._held.values()]
-        now = monotonic()
-        due = [claim for claim in claims if not _given_up(claim, now)]
+            claims = [(claim, self._began.get(lease)) for lease, (claim, _) in self._held.items()]
+        sent_at, now = lease_time(), monotonic()
+        due = [claim for claim, began in claims if not _given_up(claim, began, now)]
         lost = self._heartbeat([claim.lease for claim in due]) if due else frozenset()
         with self._lock:
             for claim in due:
-                if claim.lease in self._held:
-                    self._held[claim.lease] = (claim, now + self._lease * _TRUST)
+                if claim.lease in self._held and claim.lease not in lost:
+                    self._held[claim.lease] = (claim, sent_at + self._lease * _TRUST)
             lost = frozenset(lease for lease in lost if lease in self._held and lease not in self._settling)
+            # Before anything is logged: a pool thread may ask meanwhile.
+            for lease in lost:
+                del self._held[lease]
+                self._began.pop(lease, None)
         for claim in due:
             if claim.lease in lost:
                 logger.warning("Job %s: lease lost, it is tried again elsewhere while it still runs here", claim.id)
-        self.drop(lost)
         return lost
 
     def trusts(self, lease: bytes) -> bool:
         """Whether the lease is surely still held, by this process's own clock."""
         # Without the lock: one look at the dict, for each job.
         held = self._held.get(lease)
-        return held is not None and monotonic() < held[1]
+        return held is not None and lease_time() < held[1]
+
+    def begin(self, lease: bytes) -> bool:
+        """Count the job's hard limit from now; false if the lease is not surely held, and its code must not run."""
+        with self._lock:
+            if not self.trusts(lease):
+                return False
+            self._began[lease] = monotonic()
+            return True
 
 
-def _given_up(claim: Claim, now: float) -> bool:
+def _given_up(claim: Claim, began: float | None, now: float) -> bool:
+    if began is None:
+        return now > claim.taken_at + _LATEST_BEGIN
     limit_us = claim.job.give_up_us if claim.job else None
-    return limit_us is not None and now > claim.taken_at + limit_us / SECOND_US
+    return limit_us is not None and now > began + limit_us / SECOND_US

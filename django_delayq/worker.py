@@ -31,6 +31,7 @@ from django_delayq.tally import Tally
 _UNBEGUN = 0.1
 #: Seconds after GRACE to hand in the last outcomes, and to learn what was claimed last, where Redis is slow or away.
 _LAST_WORD = 5.0
+_CUT_SHORT = Outcome(ending=Ending.INTERRUPTED, error=STOPPED)
 
 
 class Worker:
@@ -211,8 +212,8 @@ class Worker:
             self.wake()
 
     def may_begin(self, claim: Claim) -> bool:
-        """Whether the claim's lease is surely still held; asked by threads of the pool."""
-        return self._held.leases.trusts(claim.lease)
+        """Whether the claim's lease is surely still held; called by the pool right before its code begins."""
+        return self._held.leases.begin(claim.lease)
 
     def finished(self, claim: Claim, outcome: Outcome) -> None:
         """Take an outcome down; called by threads of the pool."""
@@ -232,14 +233,14 @@ class Worker:
             self._pool.withdraw()
 
     def _give_back(self) -> None:
-        """Once GRACE is over, settle what still runs as interrupted; its code ends with the process."""
+        """Once GRACE is over, settle what runs as interrupted, and release what waits for its own process to start."""
         if self._stop_by is None or monotonic() < self._stop_by:
             return
         ended = self._ended.leases().union(self._exchanger.settling)
         if left := [claim for claim in self._held if claim.lease not in ended]:
             self._pool.close()  # Else jobs of another shard may still run there.
         for claim in left:
-            self._ended.add(claim, Outcome(ending=Ending.INTERRUPTED, error=STOPPED))
+            self._ended.add(claim, _CUT_SHORT if self._pool.has_begun(claim) else UNSTARTED)
             self._held.give_up(claim)
 
     def _has_ended(self) -> bool:

@@ -31,7 +31,7 @@ def go_through_every_door(doors: Doors) -> None:
     assert doors.inspection.find(raw_id).state is State.SCHEDULED
     assert doors.operations.reschedule(raw_id, delay_us=0)
     assert doors.operations.move(raw_id, "other")
-    assert doors.operations.cancel(raw_id)
+    assert doors.operations.cancel(raw_id, token=b"a token", on_its_way=True)
     for end in ("requeue", "discard"):
         letter = doors.inspection.dead_letter(doors.add_dead(key=end, queue=end))
         assert letter is not None
@@ -87,8 +87,7 @@ def _lapse_through_dispatcher(doors: Doors, worker: OneWorker) -> None:
     doors.add(queue="lapsing")
     doors.add(queue="lapsing")
     assert len(worker.take(2, "lapsing").claims) == 2
-    doors.clock.turn(doors.config.worker.lease_us)
-    items = doors.promotion.read_lapsed(doors.promote().lapsed)
+    items = doors.promotion.read_lapsed(doors.lapsed())
     dead = Reclaim(lease=items[0].lease, attempts=one_more(items[0].attempts), queue=None)
     back = [Reclaim(lease=i.lease, attempts=one_more(i.attempts), queue=i.queue, delay_us=HOUR) for i in items[1:]]
     assert sum(doors.promotion.reclaim([dead, *back])) == len(items) == 3

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from django_delayq.codec import with_queue
+from django_delayq.codec import with_flags, with_queue
 from django_delayq.draft import Draft
 from django_delayq.job import Flag
 from django_delayq.outcome import Ending
@@ -12,7 +12,7 @@ from django_delayq.store.intake import key_digest
 from tests.machine.values import Ended, KeyTaken, ModelJob, Place, Told
 
 HOUR_US = 3_600_000_000
-#: What one promotion drops at most, of old dead letters and of processes long gone.
+#: Processes long gone that one promotion drops at most.
 BITE = 50
 
 
@@ -24,10 +24,15 @@ class Model:
     head_start_ms: int
     dead_max_count: int
     dead_max_age_us: int
+    outage_us: int
+    recovery_us: int
     now: int = 0
     jobs: dict[bytes, ModelJob] = field(default_factory=dict)
     #: Id -> attempts record, body and state of a job that ended and keeps its result.
     results: dict[bytes, tuple[bytes, bytes, str]] = field(default_factory=dict)
+    #: Id and token of who cancelled it -> when; and id -> when it was, by somebody whose enqueue may still arrive.
+    cancelled: dict[bytes, int] = field(default_factory=dict)
+    withdrawn: dict[bytes, int] = field(default_factory=dict)
     tally: Counter[str] = field(default_factory=Counter)
     queues: set[str] = field(default_factory=set)
     #: Worker -> last seen; and its last exchange: number, lost leases, claimed leases.
@@ -38,7 +43,10 @@ class Model:
     #: Queue -> when it was paused.
     paused: dict[str, int] = field(default_factory=dict)
     wake_at: int | None = None
+    no_lapse_before: int = 0
     promoted_at: int = 0
+    #: Leases that had ended by then were told at the last promotion.
+    lapsed_by: int = 0
     #: Queues whose bell somebody heard who has not looked since; the same for the alarm; a queue nobody heard of.
     heard: set[str] = field(default_factory=set)
     alarm_heard: bool = False
@@ -61,6 +69,8 @@ class Model:
         held: dict[int, bytes] = {}
         for number, draft in enumerate(drafts):
             raw_id, digest = draft.job.raw_id, _digest(draft)
+            if raw_id in self.withdrawn:
+                continue
             holder = taken.get(digest) or self.holder(digest) if digest else None
             if holder is not None and holder != raw_id:
                 if draft.reject:
@@ -94,13 +104,13 @@ class Model:
         seen = {code: at for code, at in self.dispatchers.items() if at > self.now - HOUR_US}
         self.dispatchers = {**seen, dispatcher: self.now}
         dead = sorted(self.at(Place.DEAD), key=lambda job: (job.score, job.raw_id))
-        old = [job for job in dead if job.score <= self.now - self.dead_max_age_us]
-        old = old or dead[: max(0, len(dead) - self.dead_max_count)]
-        old = old[:BITE]
+        too_many = len(dead) - self.dead_max_count
+        old = [job for n, job in enumerate(dead) if n < too_many or job.score <= self.now - self.dead_max_age_us]
         for job in old:
             self._end(job, "trimmed")
         self.promoted_at, self.alarm_heard = self.now, False
-        lapsed = {job.lease for job in self.at(Place.CLAIMED) if job.score <= self.now}
+        self.lapsed_by = self._lapsed_by()
+        lapsed = {job.lease for job in self.at(Place.CLAIMED) if job.score <= self.lapsed_by}
         return moved, len(old), lapsed
 
     def exchange(self, token: bytes, ended: Sequence[Ended], queues: Sequence[str], *, want: int, strict: bool) -> Told:
@@ -149,11 +159,17 @@ class Model:
                 carried_out += 1
         return carried_out
 
-    def cancel(self, raw_id: bytes) -> bool:
-        """End a job that waits."""
+    def cancel(self, raw_id: bytes, *, token: bytes = b"", on_its_way: bool = False) -> bool:
+        """End a job that waits; a second call with the same token has the same answer."""
         job = self.jobs.get(raw_id)
-        if job is None or not job.waits:
+        if job is not None and job.place is Place.CLAIMED:
             return False
+        if on_its_way:
+            self.withdrawn[raw_id] = self.now
+        if job is None or not job.waits:
+            return bool(token) and raw_id + token in self.cancelled
+        if token:
+            self.cancelled[raw_id + token] = self.now
         self._end(job, "cancelled", keep=True)
         return True
 
@@ -162,6 +178,9 @@ class Model:
         job = self.jobs.get(raw_id)
         if job is None or not job.waits:
             return None
+        if due_us > self.now:
+            flags = Flag(job.member[13]) | Flag.DELAYED
+            job.member, job.body = job.member[:13] + bytes((flags,)), with_flags(job.body, flags)
         self._wait(job, due_us)
         return job.due_us
 
@@ -238,6 +257,16 @@ class Model:
             job.due_us = job.score
             job.suspect = item.ending in (Ending.CRASHED, Ending.LAPSED)
         return None
+
+    def _lapsed_by(self) -> int:
+        """Return the end of leases that have lapsed; after an outage each is spared once."""
+        spared = self.no_lapse_before
+        if spared > self.now:
+            return 0
+        if self.wake_at is None or self.now - self.wake_at <= self.outage_us:
+            return self.now
+        self.no_lapse_before = self.now + self.recovery_us
+        return spared - self.recovery_us
 
     def _dead(self, raw_id: bytes, died_us: int) -> ModelJob | None:
         job = self.jobs.get(raw_id)

@@ -92,10 +92,13 @@ def foretold(model: Model, keys: Keys) -> dict[str, Any]:
         else:
             key = keys.schedule(job.queue) if job.place is Place.SCHEDULED else keys.ready(job.queue)
             told[key][job.member] = job.score
+    if dead := told.get(keys("dead_bodies")):
+        told[keys("dead_bytes")] = str(sum(map(len, dead.values()))).encode()
     for raw_id, kept in model.results.items():
         told[keys.results(raw_id)] = kept
     if model.queues:
         told[keys("queues")] = {queue.encode() for queue in model.queues}
+    told[keys("cancelled")], told[keys("withdrawn")] = model.cancelled, model.withdrawn
     told[keys("workers")] = model.workers
     told[keys("dispatchers")] = model.dispatchers
     told[keys("paused")] = {keys.ready(queue).encode(): at.to_bytes(8) + b"ann" for queue, at in model.paused.items()}
@@ -103,4 +106,6 @@ def foretold(model: Model, keys: Keys) -> dict[str, Any]:
     told[keys("descriptions")] = dict.fromkeys(model.described, b"driven")
     if model.wake_at is not None:
         told[keys("wake_at")] = str(model.wake_at).encode()
+    if model.no_lapse_before:
+        told[keys("no_lapse_before")] = str(model.no_lapse_before).encode()
     return {name: value for name, value in told.items() if value}
