@@ -16,7 +16,7 @@ import weakref
 from time import monotonic
 from typing import Protocol
 
-from django_delayq.exceptions import StoreError
+from django_delayq.exceptions import StoreAuthError, StoreError
 
 logger = logging.getLogger("django_delayq")
 
@@ -24,6 +24,8 @@ logger = logging.getLogger("django_delayq")
 _SELECT_LIMIT = 1024
 #: Wait after the first failed step, and the longest, in seconds.
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
+#: Seconds after which a refusal is told again: unlike an outage it may need somebody who reads it.
+_TELL_AGAIN = 60.0
 #: Seconds of one sleep at most: what a part says may come from Redis, and select() raises beyond its own limit.
 _LONGEST_SLEEP = 3_600.0
 
@@ -33,7 +35,7 @@ def process_name(pid: int | None = None) -> str:
     return f"{socket.gethostname()[:64]}:{pid or os.getpid()}"
 
 
-def _readable(descriptors: list[int], seconds: float) -> list[int]:
+def readable(descriptors: list[int], seconds: float) -> list[int]:
     """Return which of the descriptors can be read, after at most so many seconds."""
     if max(descriptors) < _SELECT_LIMIT:
         # select(), not poll(): it counts in microseconds, poll() in whole milliseconds.
@@ -103,6 +105,7 @@ class Service:
         #: Failures in a row: of steps, and of listening, which is tried again only at its own time. A step may ask
         #: nothing of Redis, so that its success says nothing of the bell.
         self._failures, self._deaf, self._listen_at = 0, 0, 0.0
+        self._tell_at = 0.0
         self.stopped = False
 
     @property
@@ -154,8 +157,10 @@ class Service:
         self._failures, self._deaf = failures, deaf
 
     def _failed(self, sentence: str, error: Exception) -> float:
-        if not self._failures and not self._deaf:
+        again = isinstance(error, StoreAuthError) and monotonic() >= self._tell_at
+        if again or not (self._failures or self._deaf):
             logger.warning(sentence, self.name, error)
+            self._tell_at = monotonic() + _TELL_AGAIN
         self._failures += 1
         return self._pause(self._failures)
 
@@ -182,7 +187,7 @@ class Service:
         if self._deaf and bell < 0 and not self._failures:
             until = min(until, max(self._listen_at, monotonic()))
         sources = [self._wake_read] if bell < 0 else [self._wake_read, bell]
-        heard = _readable(sources, max(0.0, until - monotonic()))
+        heard = readable(sources, max(0.0, until - monotonic()))
         if self._wake_read in heard:
             os.read(self._wake_read, 4096)
             self._awake = False

@@ -96,6 +96,24 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "math.min(now + tonumber(ARGV[at + 2]), LATEST)",
         "now + tonumber(ARGV[at + 2])",
     ): ("tests/integration/store/test_latest_due.py",),
+    at(
+        "a process that starts while the password is refused ends",
+        "management/starting.py",
+        "isinstance(error, StoreUnavailable | StoreAuthError)",
+        "isinstance(error, StoreUnavailable)",
+    ): ("tests/chaos/test_redis_states.py",),
+    at(
+        "a refusal is told once, whoever reads it",
+        "service.py",
+        "again = isinstance(error, StoreAuthError) and",
+        "again = False and",
+    ): ("tests/unit/test_service.py",),
+    at(
+        "services of several shards fail with many open files",
+        "management/starting.py",
+        "if readable([heard], 1.0):",
+        "if __import__('select').select([*readable([heard], 0.01), heard], [], [], 1.0)[0]:",
+    ): ("tests/integration/test_presence.py",),
     at("cancelled ids are kept for ever", "store/lua/cancel.lua", "0, -10001)", "0, -1000001)"): (CANCEL,),
     at(
         "an enqueue that arrives after its cancel is a job",
