@@ -194,7 +194,7 @@ def test_a_password_changed_in_mid_run_is_waited_out_and_never_shown(
             admin.config_set("requirepass", OLD)
         trickle.until_accepted()
     processes.until_empty()
-    trickle.judge(processes, commands)
+    trickle.judge(processes, [*commands, *late])
     for command in late:
         until(lambda command=command: "serves" in command.output, what="its work")
         assert command.end() == 0
