@@ -114,6 +114,12 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "if readable([heard], 1.0):",
         "if __import__('select').select([*readable([heard], 0.01), heard], [], [], 1.0)[0]:",
     ): ("tests/integration/test_presence.py",),
+    at(
+        "repair stops at a number of shards that is none",
+        "management/commands/delayq_check.py",
+        "    drift: dict[str, dict[str, Any]] = {}\n",
+        "    store.known_shards()\n    drift: dict[str, dict[str, Any]] = {}\n",
+    ): ("tests/integration/test_delayq_check.py",),
     at("cancelled ids are kept for ever", "store/lua/cancel.lua", "0, -10001)", "0, -1000001)"): (CANCEL,),
     at(
         "an enqueue that arrives after its cancel is a job",
