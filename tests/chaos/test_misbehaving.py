@@ -11,7 +11,7 @@ from tests.app.misbehaving import ASYNC, DEADLY, PLAIN
 from tests.processes import Command, Processes
 
 #: Seconds of a run of all kinds on one pool.
-PATIENCE = 40.0
+PATIENCE = 30.0
 
 
 @pytest.mark.parametrize("pool", ["threads", "asyncio", "processes"])
