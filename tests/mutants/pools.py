@@ -48,8 +48,8 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a claim leaves the queue before it is in a seat",
         QUEUE,
-        "            entry = self._waiting[0]\n            entry.seat, seat.entry = seat, entry\n            self._waiting.popleft()\n",
-        "            entry = self._waiting.popleft()\n            entry.seat, seat.entry = seat, entry\n",
+        "            entry.seat, seat.entry = seat, entry\n            self._waiting.popleft()\n",
+        "            self._waiting.popleft()\n            entry.seat, seat.entry = seat, entry\n",
     ): ENDS,
     at(
         "what waits for its process begins after the pool was closed",
