@@ -63,8 +63,8 @@ class Dispatcher:
         if promoted.moved:
             self.tally.moved(promoted.moved)
             self._last_hour.promoted(promoted.moved, late_us=promoted.late_us, now_us=time_ns() // 1_000)
-        if promoted.lapsed:
-            self._judge(promoted.lapsed)
+        for leases in self._promotion.batches(promoted.lapsed):
+            self._judge(leases)
         self._dropped += promoted.trimmed
         # Where thousands go there are many steps in a row: one line for all of them.
         if self._dropped and promoted.sleep_us > 0:

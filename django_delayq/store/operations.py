@@ -9,8 +9,8 @@ from dataclasses import replace
 from time import time_ns
 from typing import TypeVar
 
-from django_delayq.codec import Head, decode, decode_head, encode, with_queue
-from django_delayq.exceptions import BadBody, KeyHeld
+from django_delayq.codec import Head, decode, decode_head, encode, with_flags, with_queue
+from django_delayq.exceptions import BadBody, BadSignature, KeyHeld
 from django_delayq.job import Flag, Job
 from django_delayq.result import cancelled
 from django_delayq.seal import Seal
@@ -51,12 +51,16 @@ class Operations:
         return self._on_waiting(raw_id, step, otherwise=False)
 
     def reschedule(self, raw_id: bytes, *, delay_us: int | None = None, due_us: int | None = None) -> int | None:
-        """Give a job that waits another due time; returns it in µs, or None where the job does not wait. O(log n)."""
+        """Give a job that waits another due time; returns it in µs, or None where the job does not wait. O(log n).
+
+        One that is put off has the head start of due jobs from then on, as if it had been delayed when enqueued.
+        """
         due = f"+{delay_us}" if due_us is None else due_us
 
-        def step(head: Head, _: bytes) -> tuple[bytes, int | None]:
+        def step(head: Head, body: bytes) -> tuple[bytes, int | None]:
             places = {**self._places(head.queue), "queue_bell": self._shard.keys.bell(head.queue)}
-            word, at = self._shard.run(_RESCHEDULE, [head.member(raw_id), due, self._head_start_ms], **places)
+            args = [head.member(raw_id), due, self._head_start_ms, *self._delayed(raw_id, head, body)]
+            word, at = self._shard.run(_RESCHEDULE, args, **places)
             return word, at if word == b"RESCHEDULED" else None
 
         return self._on_waiting(raw_id, step, otherwise=None)
@@ -133,6 +137,18 @@ class Operations:
     def unquiet(self, code: bytes) -> bool:
         """Let that worker take jobs again; it hears within 15 s. False: it was not asked to be quiet."""
         return bool(self._shard.run(_QUIET, [code, b""]))
+
+    def _delayed(self, raw_id: bytes, head: Head, body: bytes) -> list[bytes]:
+        """Return the body, and member and body of the same job with the delayed flag; nothing where it has that."""
+        flags = head.flags | Flag.DELAYED
+        if flags == head.flags:
+            return [b"", b"", b""]
+        try:
+            changed = self._seal.rewritten(raw_id, body, lambda unsigned: with_flags(unsigned, flags))
+        except BadSignature:
+            # No worker will run it, whenever it is due.
+            return [b"", b"", b""]
+        return [body, head.member(raw_id)[:-1] + bytes((flags,)), changed]
 
     def _cancelled(self, raw_id: bytes, body: bytes) -> tuple[bytes, int]:
         """Return what to keep of a cancelled job, and for how many ms."""

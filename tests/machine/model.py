@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from django_delayq.codec import with_queue
+from django_delayq.codec import with_flags, with_queue
 from django_delayq.draft import Draft
 from django_delayq.job import Flag
 from django_delayq.outcome import Ending
@@ -174,6 +174,9 @@ class Model:
         job = self.jobs.get(raw_id)
         if job is None or not job.waits:
             return None
+        if due_us > self.now:
+            flags = Flag(job.member[13]) | Flag.DELAYED
+            job.member, job.body = job.member[:13] + bytes((flags,)), with_flags(job.body, flags)
         self._wait(job, due_us)
         return job.due_us
 

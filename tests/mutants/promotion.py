@@ -6,6 +6,7 @@ at = PlantedBug.at
 PROMOTE = "store/lua/promote.lua"
 OUTAGE = "tests/integration/store/test_outage.py"
 EXCHANGE, HEARTBEATS = "store/lua/exchange.lua", "tests/unit/test_heartbeats.py"
+RESCHEDULE = "tests/integration/store/test_reschedule.py"
 DEAD = "tests/integration/store/test_dead_limits.py"
 
 MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
@@ -54,6 +55,30 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "add_dead_bytes(dead_bytes, counted - sum_of(dead_bytes))\n",
         "",
     ): (DEAD,),
+    at(
+        "the bodies of all lapsed jobs are read at once",
+        "store/promotion.py",
+        "if at > start and total + size > _BATCH_BYTES:",
+        "if False:",
+    ): ("tests/integration/store/test_reclaim.py",),
+    at(
+        "an immediate job that is put off has no head start",
+        "store/operations.py",
+        "        if flags == head.flags:\n",
+        "        if True:\n",
+    ): (RESCHEDULE,),
+    at(
+        "a job that is put off no longer holds its key",
+        "store/lua/reschedule.lua",
+        "then redis.call('HSET', holders, digest, new_member) end",
+        "then redis.call('HDEL', holders, digest) end",
+    ): (RESCHEDULE,),
+    at(
+        "a job that is put off is written over what it became",
+        "store/lua/reschedule.lua",
+        "if is_changed and redis.call('HGET', bodies, id) ~= seen then return {'ELSEWHERE', 0} end\n",
+        "",
+    ): (RESCHEDULE,),
     at(
         "a clock set back by an hour hides that nobody promotes",
         EXCHANGE,
