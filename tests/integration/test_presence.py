@@ -14,7 +14,7 @@ from redis import Redis
 
 from django_delayq import get_store
 from django_delayq.exceptions import StoreUnavailable
-from django_delayq.management import starting
+from django_delayq.management import shutdown
 from django_delayq.management.starting import run_services
 from django_delayq.presence import Presence
 from django_delayq.private_redis import PrivateRedis
@@ -191,7 +191,7 @@ def test_several_services_run_in_a_process_with_thousands_of_open_files(monkeypa
         pytest.skip("the system allows too few open files")
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     polled = threading.Event()
-    lowest, real = os.pipe, starting.readable
+    lowest, real = os.pipe, shutdown.readable
 
     def highest() -> tuple[int, int]:
         ends = lowest()
@@ -210,7 +210,7 @@ def test_several_services_run_in_a_process_with_thousands_of_open_files(monkeypa
             assert polled.wait(30)
 
     services = [Service(Waiter(), name="Waiter") for _ in range(2)]
-    monkeypatch.setattr(starting, "readable", noted)
+    monkeypatch.setattr(shutdown, "readable", noted)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1_200), hard))
     monkeypatch.setattr(os, "pipe", highest)
     try:

@@ -2,7 +2,7 @@
 -- KEYS: the named ones, then schedule, ready and bell of each queue the caller knows.
 -- ARGV: now, the dispatcher's code (8 bytes), most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs), number and bytes of dead
 --   letters to keep, lateness of a promotion that shows an outage (µs), how long leases are spared after one (µs).
--- Returns: µs until the next thing to do, jobs moved, µs the oldest of them was late, number of queues there are,
+-- Returns: now and the moment of the next thing to do (µs), 1 = another promoted for this moment, jobs moved, µs the oldest of them was late, number of queues there are,
 --   1 = this dispatcher never promoted on this server, dead letters trimmed, then the leases (30 bytes each, ≤ 500) whose end has
 --   passed, for the caller to judge.
 -- Cost: O(k log n), and O(1) a queue.
@@ -108,5 +108,8 @@ end
 local lease = redis.call('ZRANGE', leases, #lapsed, #lapsed, 'WITHSCORES')
 if lease[2] then wake = math.min(wake, math.max(tonumber(lease[2]), spared)) end
 wake = math.max(wake, now)
+-- A second dispatcher does not push on what the first one announced: both would do so, and promote for each moment.
+if expected and expected > now then wake = math.min(wake, expected) end
+local is_second = expected and expected > now and wake == expected and moved == 0
 redis.call('SET', wake_at, wake)
-return {wake - now, moved, late, queue_count, known and 0 or 1, #trimmed, unpack(lapsed)}
+return {now, wake, is_second and 1 or 0, moved, late, queue_count, known and 0 or 1, #trimmed, unpack(lapsed)}
