@@ -21,6 +21,7 @@ from django_delayq.forked import end_fork_of
 from django_delayq.job import Claim, Job
 from django_delayq.outcome import Ending, Outcome, ending_of
 from django_delayq.payload import check_fit
+from django_delayq.release import release_while_asleep
 from django_delayq.signals import announce, job_started
 from django_delayq.time_limit import TimeLimit
 
@@ -54,6 +55,7 @@ async def run_async(claim: Claim) -> Outcome:
         if task is not None and not _is_async(task.code):
             return await asyncio.get_running_loop().run_in_executor(None, run, claim)
         async with ThreadSensitiveContext() as context:
+            release_while_asleep(context)
 
             async def clean() -> TransactionLeftOpen | None:
                 if context not in SyncToAsync.context_to_thread_executor:

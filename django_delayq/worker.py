@@ -13,6 +13,7 @@ from django_delayq.exceptions import StoreError
 from django_delayq.exchanger import Exchanger, Settled
 from django_delayq.held import Held
 from django_delayq.job import Claim
+from django_delayq.log import logger
 from django_delayq.outcome import STOPPED, UNSTARTED, Ending, Outcome
 from django_delayq.pace import Pace
 from django_delayq.pools.pool import Pool
@@ -20,7 +21,6 @@ from django_delayq.presence import told_of
 from django_delayq.served import Served
 from django_delayq.service import process_name
 from django_delayq.settling import tell_all
-from django_delayq.signals import logger
 from django_delayq.stand_in import StandIn
 from django_delayq.store.call import Call
 from django_delayq.store.claims import Claims
@@ -224,7 +224,7 @@ class Worker:
 
     def _conclude(self, answer: Answer, settled: Settled) -> None:
         self._held.settled(settlement.claim.lease for settlement, _ in settled)
-        tell_all(iter(settled), lost=answer.lost, tally=self.tally)
+        tell_all(settled, lost=answer.lost, tally=self.tally)
 
     def _release_unbegun(self) -> None:
         if self._pool.unbegun and (self._stop_by is not None or self._pool.waited() >= _UNBEGUN):

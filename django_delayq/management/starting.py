@@ -15,12 +15,17 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from django_delayq.config import Config
+from django_delayq.emitter import emitter
 from django_delayq.exceptions import StoreError, StoreUnavailable
 from django_delayq.forked import handle_here
+from django_delayq.log import logger
 from django_delayq.presence import Presence, present
 from django_delayq.service import Service
 from django_delayq.signals import LogFormatter
 from django_delayq.store.store import Store, get_store
+
+#: Seconds in which signals may be sent while a job that was given back still runs.
+_LAST_SIGNALS = 1.0
 
 
 def add_backend(parser: CommandParser) -> None:
@@ -51,19 +56,19 @@ def open_store(backend: str | None = None, *, force_shards: bool = False) -> tup
             return store.config, store
         raise CommandError(str(error)) from error
     if warning:
-        logging.getLogger("django_delayq").warning(warning)
+        logger.warning(warning)
     return store.config, store
 
 
 def show_log(verbosity: int) -> None:
     """Print the log to standard error where the project has not said where it goes."""
-    logger = logging.getLogger("django_delayq")
-    if not logger.hasHandlers():
+    named = logger.logger
+    if not named.hasHandlers():
         handler = logging.StreamHandler()
         handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
-        logger.addHandler(handler)
-        if logger.level == logging.NOTSET:
-            logger.setLevel({0: logging.ERROR, 1: logging.INFO}.get(verbosity, logging.DEBUG))
+        named.addHandler(handler)
+        if named.level == logging.NOTSET:
+            named.setLevel({0: logging.ERROR, 1: logging.INFO}.get(verbosity, logging.DEBUG))
 
 
 def say(command: BaseCommand, sentence: str, options: dict[str, Any]) -> None:
@@ -94,7 +99,18 @@ def run_services(
             ready()
             services[0].run()
         return
-    threads = [threading.Thread(target=service.run, name=service.name, daemon=True) for service in services]
+    ended: list[Service] = []
+
+    def run(service: Service) -> None:
+        try:
+            service.run()
+            ended.append(service)
+        finally:
+            if service not in ended:
+                # Its shard would have no worker here, and no supervisor would see that.
+                stop()
+
+    threads = [threading.Thread(target=run, args=[each], name=each.name, daemon=True) for each in services]
     heard, wake = os.pipe()
     os.set_blocking(wake, False)
     with _signals(stop, wake), present(presences):
@@ -105,6 +121,8 @@ def run_services(
             # Not join(): see _signals(). A thread's own end is noticed within the second.
             if select.select([heard], [], [], 1.0)[0]:
                 os.read(heard, 4096)
+    if lost := [service.name for service in services if service not in ended]:
+        raise CommandError(f"Ended because the thread of {', '.join(lost)} died; the log above has the reason")
 
 
 @contextlib.contextmanager
@@ -139,8 +157,9 @@ def stop_with_parent(services: Sequence[Service]) -> None:
     threading.Thread(target=watch, name="delayq-parent", daemon=True).start()
 
 
-def end_process() -> None:
-    """End at once: a thread whose job was given back must not run on."""
+def end_process(*, at_once: bool) -> None:
+    """End the process; `at_once` if code of a job that was given back still runs: it must not run on."""
+    emitter.flush(*[_LAST_SIGNALS] * at_once)
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -4,7 +4,6 @@ Plain functions run in threads beside it, suspects in processes of their own.
 """
 
 import asyncio
-import logging
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -16,11 +15,10 @@ from time import monotonic
 from django_delayq.clock import SECOND_US
 from django_delayq.execution import run_async
 from django_delayq.job import Claim
+from django_delayq.log import logger
 from django_delayq.outcome import STOPPED, UNSTARTED, Ending, Outcome
 from django_delayq.pools.children import Children
 from django_delayq.pools.pool import Owner
-
-logger = logging.getLogger("django_delayq")
 
 
 class LoopPool:

@@ -67,14 +67,15 @@ class Command(BaseCommand):
         if options["reload"]:
             autoreload.run_with_reloader(self._run, config, store, chosen, options)
         else:
-            self._run(config, store, chosen, options)
-            end_process()
+            pool = self._run(config, store, chosen, options)
+            end_process(at_once=pool.held > 0)
         return None
 
-    def _run(self, config: Config, store: Store, chosen: WorkerConfig, options: dict[str, Any]) -> None:
+    def _run(self, config: Config, store: Store, chosen: WorkerConfig, options: dict[str, Any]) -> Pool:
         pool = make_pool(options, store, size=chosen.concurrency)
         while self._serve(pool, config, store, chosen, options):
             pass
+        return pool
 
     def _serve(self, pool: Pool, config: Config, store: Store, chosen: WorkerConfig, options: dict[str, Any]) -> bool:
         """Run one worker a shard to their ends; true where that has to be done again."""
