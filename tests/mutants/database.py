@@ -53,8 +53,8 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a coroutine's transaction ends when it sleeps",
         "release.py",
-        " or is_unfinished(connection):",
-        " or connection.errors_occurred:",
+        "if self._cursors or not connection.get_autocommit() or is_unfinished(connection):",
+        "if self._cursors:",
     ): (ASYNCIO,),
     at(
         "a coroutine's cursor is closed while it sleeps",
@@ -68,6 +68,12 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "from django_delayq import database\n",
         "from unittest.mock import Mock\n\ndatabase = Mock(clean=lambda: None)\n",
     ): (USER_CODE,),
+    at(
+        "a receiver that exits ends the attempt",
+        "signals.py",
+        "        if threading.current_thread() is threading.main_thread():\n            raise\n",
+        "        raise\n",
+    ): ("tests/integration/test_execution.py",),
     at(
         "what a receiver raises ends the emitter",
         "emitter.py",
