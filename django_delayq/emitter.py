@@ -30,12 +30,13 @@ class Emitter:
         self._waiting: deque[Emission] = deque()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._busy = False
+        #: Emissions that the thread has taken and not carried out.
+        self._taken = 0
 
     def emit(self, emissions: Iterable[Emission]) -> None:
         """Carry these out soon; waits while too many wait already."""
         with self._changed:
-            self._changed.wait_for(lambda: len(self._waiting) < _LIMIT)
+            self._changed.wait_for(lambda: len(self._waiting) + self._taken < _LIMIT)
             self._waiting.extend(emissions)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="delayq-emitter", daemon=True)
@@ -45,9 +46,9 @@ class Emitter:
     def flush(self, seconds: float = _LAST) -> bool:
         """Wait until all are carried out, for at most so many seconds; logs how many are lost if they are not."""
         with self._changed:
-            if self._changed.wait_for(lambda: not self._waiting and not self._busy, seconds):
+            if self._changed.wait_for(lambda: not self._waiting and not self._taken, seconds):
                 return True
-            left = len(self._waiting) + self._busy
+            left = len(self._waiting) + self._taken
         logger.warning(
             "%d settled attempts were not announced within %g s: receivers or log are too slow", left, seconds
         )
@@ -56,11 +57,14 @@ class Emitter:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._busy = False
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: bool(self._waiting))
-                emission, self._busy = self._waiting.popleft(), True
-            _carry_out(emission)
+                # All at once: to wake a waiting loop for each costs 100 µs of switching between the two threads.
+                taken, self._waiting = self._waiting, deque()
+                self._taken = len(taken)
+            for emission in taken:
+                _carry_out(emission)
+                self._taken -= 1
 
 
 def emit_at_once(emissions: Iterable[Emission]) -> None:

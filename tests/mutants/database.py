@@ -83,7 +83,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "the emitter takes in all there is",
         "emitter.py",
-        "            self._changed.wait_for(lambda: len(self._waiting) < _LIMIT)\n",
+        "            self._changed.wait_for(lambda: len(self._waiting) + self._taken < _LIMIT)\n",
         "",
     ): (EMITTER,),
     at(
