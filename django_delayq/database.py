@@ -14,8 +14,8 @@ from django.db import connections
 from django.db.backends.signals import connection_created
 
 from django_delayq.exceptions import TransactionLeftOpen
+from django_delayq.log import logger
 from django_delayq.outbox import is_ours
-from django_delayq.signals import logger
 
 
 class _Thread(threading.local):

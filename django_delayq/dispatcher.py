@@ -7,15 +7,18 @@ promotes.
 
 import random
 from collections.abc import Sequence
+from functools import partial
 from time import monotonic, time_ns
 from typing import Any
 
 from django_delayq import registry
 from django_delayq.aim import Aim
 from django_delayq.clock import SECOND_US
+from django_delayq.emitter import Emit, emitter
+from django_delayq.log import logger
 from django_delayq.outcome import Decision, Ending, Outcome, Settle, decide, ending_of
 from django_delayq.retry import RetryPolicy
-from django_delayq.signals import announce, job_dead_lettered, logger
+from django_delayq.signals import announce, job_dead_lettered
 from django_delayq.store.promotion import Lapsed, Promoted, Promotion, Reclaim
 from django_delayq.store.shard import Shard
 from django_delayq.tally import LastHour, Tally
@@ -33,9 +36,12 @@ class Dispatcher:
 
     kind = "dispatcher"
 
-    def __init__(self, shard: Shard, promotion: Promotion, *, tally: Tally | None = None) -> None:
+    def __init__(
+        self, shard: Shard, promotion: Promotion, *, tally: Tally | None = None, emit: Emit = emitter.emit
+    ) -> None:
         self._shard = shard
         self._promotion = promotion
+        self._emit = emit
         self._queues: Sequence[str] = ()
         self._read_at = monotonic()
         self._waker = shard.waker()
@@ -150,7 +156,7 @@ class Dispatcher:
             if carried_out:
                 counted = "retried" if reclaim.queue is not None else "dead"
                 self.tally.ended(counted, queue=item.queue or "", task=item.job.task if item.job else "")
-                _tell(item, outcome, decision, reclaim)
+                self._emit([partial(_tell, item, outcome, decision, reclaim)])
 
 
 def _tell(item: Lapsed, outcome: Outcome, decision: Decision, reclaim: Reclaim) -> None:

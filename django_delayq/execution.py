@@ -21,6 +21,7 @@ from django_delayq.forked import end_fork_of
 from django_delayq.job import Claim, Job
 from django_delayq.outcome import Ending, Outcome, ending_of
 from django_delayq.payload import check_fit
+from django_delayq.release import release_while_asleep
 from django_delayq.signals import announce, job_started
 from django_delayq.time_limit import TimeLimit
 
@@ -51,6 +52,7 @@ async def run_async(claim: Claim) -> Outcome:
     """
     try:
         async with ThreadSensitiveContext() as context:
+            release_while_asleep(context)
 
             async def clean() -> TransactionLeftOpen | None:
                 if context not in SyncToAsync.context_to_thread_executor:

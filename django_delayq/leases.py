@@ -1,15 +1,13 @@
 """Leases: heartbeats what a worker holds, as a part run by a service of its own; tells which leases are lost."""
 
-import logging
 import threading
 from collections.abc import Callable, Iterable
 from time import monotonic
 
 from django_delayq.clock import SECOND_US, lease_time
 from django_delayq.job import Claim
+from django_delayq.log import logger
 from django_delayq.service import Timed
-
-logger = logging.getLogger("django_delayq")
 
 #: Share of a lease after which the worker itself takes it for lost: clocks and answers take time.
 _TRUST = 0.9

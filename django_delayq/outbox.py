@@ -16,8 +16,8 @@ from django.db import connections
 from django_delayq.clock import steady
 from django_delayq.exceptions import DelayQError, KeyHeld, ManualTransaction, StoreError
 from django_delayq.handle import JobHandle
+from django_delayq.log import logger
 from django_delayq.sending import name_unsent, send, stream
-from django_delayq.signals import logger
 
 
 class _Commit(partial[None]):

@@ -80,10 +80,11 @@ class Pace:
         #: Its worker wants more.
         self.wants = False
 
-    def ran(self, run_us: int) -> None:
-        """Count a run in."""
-        seconds = run_us / 1_000_000
-        self._average = seconds if self._average is None else self._average + _NEWEST * (seconds - self._average)
+    def ran(self, *runs_us: int) -> None:
+        """Count runs in."""
+        for run_us in runs_us:
+            seconds = run_us / 1_000_000
+            self._average = seconds if self._average is None else self._average + _NEWEST * (seconds - self._average)
 
     def stalled(self) -> None:
         """Ask for no more than the free slots for now: what was asked for ahead waited too long and was given back.

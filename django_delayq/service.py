@@ -5,7 +5,6 @@ gives.
 """
 
 import contextlib
-import logging
 import math
 import os
 import random
@@ -17,8 +16,7 @@ from time import monotonic
 from typing import Protocol
 
 from django_delayq.exceptions import StoreAuthError, StoreError
-
-logger = logging.getLogger("django_delayq")
+from django_delayq.log import logger
 
 #: Descriptors that select() can take: a process with more open files waits a little less precisely.
 _SELECT_LIMIT = 1024
@@ -129,8 +127,10 @@ class Service:
             self.error = error
             raise
         finally:
-            self.part.close()
-            self.ended.set()
+            try:
+                self.part.close()
+            finally:
+                self.ended.set()
 
     def stop(self) -> None:
         """Ask the part to end; from any thread or a signal handler. A second time: at once."""

@@ -2,17 +2,19 @@
 
 import logging
 import random
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable
+from functools import partial
 from time import monotonic
 
 from django_delayq import registry
 from django_delayq.clock import SECOND_US
+from django_delayq.emitter import Emission, Emit, emitter
 from django_delayq.job import Claim
+from django_delayq.log import logger
 from django_delayq.outcome import Outcome, Settle, decide
 from django_delayq.result import done
 from django_delayq.retry import RetryPolicy
-from django_delayq.signals import announce, is_heard, job_dead_lettered, job_finished, logger
+from django_delayq.signals import announce, is_heard, job_dead_lettered, job_finished
 from django_delayq.store.exchange import Settlement
 from django_delayq.tally import Tally
 
@@ -51,37 +53,41 @@ def settle(claim: Claim, outcome: Outcome, *, worker: str, jitter: float | None 
     return Settlement(claim=claim, decision=decision, attempts=attempts)
 
 
-def tell_all(settled: Iterator[tuple[Settlement, Outcome]], *, lost: frozenset[bytes], tally: Tally) -> None:
-    """Do `tell()` for each; `lost` are the leases that were lost. Whatever one raises, all are told of."""
+def tell_all(
+    settled: Iterable[tuple[Settlement, Outcome]], *, lost: frozenset[bytes], tally: Tally, emit: Emit = emitter.emit
+) -> None:
+    """Count settled attempts and emit their signals and log lines; `lost` are the leases that were lost."""
+    emissions: list[Emission] = []
     for settlement, outcome in settled:
-        try:
-            tell(settlement, outcome, lost=settlement.claim.lease in lost, tally=tally)
-        except Exception:
-            # A filter of the project's own log may raise. Redis has the outcomes: nobody else tells of the others. They
-            # may fail alike: the first error stands for all.
-            with suppress(Exception):
-                tell_all(settled, lost=lost, tally=tally)
-            raise
+        if settlement.claim.lease in lost:
+            emissions.append(partial(_warn_of_loss, settlement.claim, outcome))
+        elif settlement.decision.settle is not Settle.RELEASE:
+            _count(settlement.claim, outcome, _COUNTED[settlement.decision.settle], tally)
+            if _is_heard(settlement):
+                emissions.append(partial(_tell, settlement, outcome))
+    if emissions:
+        emit(emissions)
 
 
-def tell(settlement: Settlement, outcome: Outcome, *, lost: bool, tally: Tally) -> None:
-    """Count a settled attempt and send its signals, or warn that its lease was lost and its outcome refused."""
+def _is_heard(settlement: Settlement) -> bool:
+    job = settlement.claim.job
+    if settlement.decision.settle is Settle.ACKNOWLEDGE and not (job is not None and job.django):
+        return is_heard(job_finished, logging.INFO)
+    return True
+
+
+def _warn_of_loss(claim: Claim, outcome: Outcome) -> None:
+    logger.warning("Job %s: lease lost, its outcome (%s) was refused", claim.id, outcome.ending)
+
+
+def _tell(settlement: Settlement, outcome: Outcome) -> None:
     claim, decision = settlement.claim, settlement.decision
-    if lost:
-        logger.warning("Job %s: lease lost, its outcome (%s) was refused", claim.id, outcome.ending)
-        return
-    if decision.settle is Settle.RELEASE:
-        return
-    _count(claim, outcome, _COUNTED[decision.settle], tally)
-    of_django = claim.job is not None and claim.job.django
-    if decision.settle is Settle.ACKNOWLEDGE and not of_django and not is_heard(job_finished, logging.INFO):
-        return
     task = registry.find(claim.job.task) if claim.job else None
     facts = {"job_id": claim.id, "job": claim.job, "attempt": claim.attempt}
     announce(job_finished, task, **facts, outcome=outcome, decision=decision)
     if decision.settle is Settle.DEAD_LETTER:
         announce(job_dead_lettered, task, **facts, reason=f"{outcome.ending}\n{outcome.error}")
-    if claim.job and of_django and task is not None and decision.settle is not Settle.RETRY:
+    if claim.job and claim.job.django and task is not None and decision.settle is not Settle.RETRY:
         ending = None if decision.settle is Settle.DEAD_LETTER else settlement.ending
         task.finished(claim.job, attempts=settlement.attempts, ending=ending)
 

@@ -15,7 +15,8 @@ from typing import Any
 
 from django.dispatch import Signal
 
-logger = logging.getLogger("django_delayq")
+from django_delayq.log import logger
+
 #: Longest text that one argument puts into a log line, and longest line.
 _LONGEST_ARGUMENT, _LONGEST_LINE = 1_000, 4_000
 
@@ -56,9 +57,20 @@ def send(signal: Signal, sender: Any, **facts: Any) -> None:
     if any(is_async for *_, is_async in signal.receivers) and _in_loop():
         # Nobody can wait for a coroutine function inside a loop.
         with ThreadPoolExecutor(1) as beside:
-            answers = beside.submit(copy_context().run, partial(signal.send_robust, sender, **facts)).result()
+            beside.submit(copy_context().run, partial(_send, signal, sender, **facts)).result()
     else:
+        _send(signal, sender, **facts)
+
+
+def _send(signal: Signal, sender: Any, **facts: Any) -> None:
+    try:
         answers = signal.send_robust(sender, **facts)
+    except BaseException:
+        # In the main thread it is Ctrl-C, or a server's own way to end.
+        if threading.current_thread() is threading.main_thread():
+            raise
+        logger.exception("A receiver of a signal raised what is no Exception; those behind it were not called")
+        return
     for receiver, answer in answers:
         if isinstance(answer, Exception):
             name = getattr(receiver, "__qualname__", type(receiver).__qualname__)
@@ -148,7 +160,7 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-logger.addFilter(keep_to_one_line)
+logger.logger.addFilter(keep_to_one_line)
 _SENTENCES: dict[Signal, Callable[..., None]] = {
     job_enqueued: _log_enqueued,
     job_started: _log_started,

@@ -13,6 +13,7 @@ from django_delayq.exceptions import StoreError
 from django_delayq.exchanger import Exchanger, Settled
 from django_delayq.held import Held
 from django_delayq.job import Claim
+from django_delayq.log import logger
 from django_delayq.outcome import STOPPED, UNSTARTED, Ending, Outcome
 from django_delayq.pace import Pace
 from django_delayq.pools.pool import Pool
@@ -21,7 +22,6 @@ from django_delayq.recovered import Recovered
 from django_delayq.served import Served
 from django_delayq.service import process_name
 from django_delayq.settling import tell_all
-from django_delayq.signals import logger
 from django_delayq.stand_in import StandIn
 from django_delayq.store.claims import Claims
 from django_delayq.store.exchange import Answer
@@ -89,9 +89,7 @@ class Worker:
 
     def _step(self) -> float | None:
         if self._stop_by is not None and monotonic() > self._stop_by + _LAST_WORD:
-            logger.warning(
-                "%s ends without an answer of Redis; what it claimed or ran last is left to its lease", self._name
-            )
+            logger.warning("%s ends without an answer of Redis; what it did last is left to its leases", self._name)
             return None
         if self._drain and self._stop_by is None:
             self._hungry = self._stand_in.promote() or self._hungry
@@ -182,16 +180,11 @@ class Worker:
 
     def _prepare(self) -> None:
         ended = self._ended.take()
-        for _, outcome in ended:
-            if outcome.ending is not Ending.UNSTARTED:
-                self._pace.ran(outcome.run_us)
+        self._pace.ran(*(outcome.run_us for _, outcome in ended if outcome.ending is not Ending.UNSTARTED))
         want = self._pace.asked = self._pace.load(self._pool.held).want if self._takes else 0
+        served, recovers = self._served, want > 0 and self._recovered.may_come()
         self._exchanger.prepare(
-            ended=ended,
-            want=want,
-            queues=self._served.queues,
-            strict=self._served.strict,
-            may_recover=want > 0 and self._recovered.may_come(),
+            ended=ended, want=want, queues=served.queues, strict=served.strict, may_recover=recovers
         )
         self._held.leases.settling(self._exchanger.settling)
 
@@ -235,7 +228,7 @@ class Worker:
         self._held.settled(settlement.claim.lease for settlement, _ in settled)
         if any(outcome.ending is Ending.INTERRUPTED for _, outcome in settled):
             self.given_back()
-        tell_all(iter(settled), lost=answer.lost, tally=self.tally)
+        tell_all(settled, lost=answer.lost, tally=self.tally)
 
     def _release_unbegun(self) -> None:
         if self._pool.unbegun and (self._stop_by is not None or self._pool.waited() >= _UNBEGUN):

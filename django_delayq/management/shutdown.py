@@ -12,9 +12,8 @@ from contextlib import suppress
 from math import inf
 from time import monotonic
 
+from django_delayq.emitter import emitter
 from django_delayq.service import readable
-
-logger = logging.getLogger("django_delayq")
 
 #: Seconds after the last give-back in which other shards may give theirs back, and receivers hear of it. Enough for a
 #: busy machine; bounded since a receiver may hang, and the Redis of another shard be away.
@@ -59,7 +58,8 @@ class Shutdown:
         return monotonic() < self._until
 
     def end_process(self) -> None:
-        """End at once: a thread whose job was given back must not run on."""
+        """Emit what waits, flush, and end at once: a thread whose job was given back must not run on."""
+        emitter.flush(*[_OTHERS] * self.hurries)
         # In another thread: a pipe that nobody reads holds up whoever writes.
         flush = threading.Thread(target=_flush, name="delayq-flush", daemon=True)
         flush.start()

@@ -16,13 +16,12 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django_delayq.config import Config
 from django_delayq.exceptions import StoreAuthError, StoreError, StoreUnavailable
 from django_delayq.forked import handle_here
+from django_delayq.log import logger
 from django_delayq.management.shutdown import Shutdown
 from django_delayq.presence import Presence, present
 from django_delayq.service import Service
 from django_delayq.signals import LogFormatter
 from django_delayq.store.store import Store, get_store
-
-logger = logging.getLogger("django_delayq")
 
 
 def add_backend(parser: CommandParser) -> None:
@@ -68,12 +67,13 @@ def open_store(backend: str | None = None, *, force_shards: bool = False) -> tup
 
 def show_log(verbosity: int) -> None:
     """Print the log to standard error where the project has not said where it goes."""
-    if not logger.hasHandlers():
+    named = logger.logger
+    if not named.hasHandlers():
         handler = logging.StreamHandler()
         handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
-        logger.addHandler(handler)
-        if logger.level == logging.NOTSET:
-            logger.setLevel({0: logging.ERROR, 1: logging.INFO}.get(verbosity, logging.DEBUG))
+        named.addHandler(handler)
+        if named.level == logging.NOTSET:
+            named.setLevel({0: logging.ERROR, 1: logging.INFO}.get(verbosity, logging.DEBUG))
 
 
 def say(command: BaseCommand, sentence: str, options: dict[str, Any]) -> None:

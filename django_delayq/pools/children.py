@@ -3,17 +3,15 @@
 A task that kills its process costs one attempt of one job; a hard time limit is enforced by killing.
 """
 
-import logging
 import multiprocessing
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 
 from django_delayq.job import Claim
+from django_delayq.log import logger
 from django_delayq.outcome import STOPPED, UNSTARTED, Ending, Outcome
 from django_delayq.pools.child import Child
-
-logger = logging.getLogger("django_delayq")
 
 #: Seconds to wait after a child that did not come up: after the first, and at most.
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0

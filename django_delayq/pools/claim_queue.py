@@ -4,7 +4,6 @@ Code of users may raise an exception in any thread at any time (PyThreadState_Se
 claim is recorded outside the frame of the code that runs it, and a thread that was struck calls `recover()`.
 """
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -14,10 +13,9 @@ from time import monotonic
 
 from django_delayq.execution import failed
 from django_delayq.job import Claim
+from django_delayq.log import logger
 from django_delayq.outcome import UNSTARTED, Outcome
 from django_delayq.pools.pool import Owner
-
-logger = logging.getLogger("django_delayq")
 
 
 @dataclass(slots=True, eq=False)

@@ -4,7 +4,6 @@ Plain functions run in threads beside it, jobs that came back from a crash in pr
 """
 
 import asyncio
-import logging
 import os
 import threading
 from asyncio import Task
@@ -18,13 +17,12 @@ from django_delayq import registry
 from django_delayq.clock import SECOND_US
 from django_delayq.execution import failed, is_async, run_async
 from django_delayq.job import Claim
+from django_delayq.log import logger
 from django_delayq.outcome import STOPPED, UNSTARTED, Ending, Outcome
 from django_delayq.pools.claim_queue import ClaimQueue, Entry, Seat
 from django_delayq.pools.pool import Owner
 from django_delayq.pools.recovery import MOST, Recovery
 from django_delayq.pools.threads import ThreadPool
-
-logger = logging.getLogger("django_delayq")
 
 
 class LoopPool:

@@ -11,9 +11,10 @@ from unittest.mock import patch
 
 from django_delayq import execution
 from django_delayq.dispatcher import Dispatcher
+from django_delayq.emitter import emit_at_once
 from django_delayq.exceptions import DelayQError
 from django_delayq.outcome import Ending, Outcome
-from django_delayq.settling import settle, tell
+from django_delayq.settling import settle, tell_all
 from django_delayq.stand_in import StandIn
 from django_delayq.store.exchange import Answer, Settlement
 from django_delayq.store.shard import Shard
@@ -38,7 +39,7 @@ class Runner:
 
     def __init__(self, store: Store, shard: Shard) -> None:
         self._shard = shard
-        self._promotion = StandIn(Dispatcher(shard, store.promotion(shard)))
+        self._promotion = StandIn(Dispatcher(shard, store.promotion(shard), emit=emit_at_once))
         self._claims = store.claims(shard, worker=os.urandom(8))
         self._queues: list[str] = []
 
@@ -58,8 +59,8 @@ class Runner:
             with _witnessed() as raised:
                 outcome = execution.run(claim)
             settlement = settle(claim, outcome, worker="the test", jitter=_LONGEST)
-            lost = settlement.claim.lease in self._exchange(settlement).lost
-            tell(settlement, outcome, lost=lost, tally=Tally())
+            lost = self._exchange(settlement).lost
+            tell_all([(settlement, outcome)], lost=lost, tally=Tally(), emit=emit_at_once)
             ran = RanJob.of(claim, outcome, settlement.decision)
             yield ran
             _raise(outcome, ran, raised[-1] if raised else None, errors)

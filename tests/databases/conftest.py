@@ -24,7 +24,7 @@ from tests.claims import claim_for
 from tests.databases import servers
 
 #: Far more than any of these tests needs.
-PATIENCE = 60.0
+PATIENCE = 20.0
 ALIAS = "other"
 
 

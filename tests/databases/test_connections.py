@@ -9,7 +9,11 @@ from django.db.transaction import TransactionManagementError
 
 from django_delayq import database as ours
 from django_delayq.exceptions import TaskTimeout
+from django_delayq.execution import hand_over
+from django_delayq.job import Job
+from django_delayq.job_id import next_id
 from django_delayq.outcome import Ending
+from tests.claims import claim_for
 from tests.databases.conftest import ALIAS, Database
 
 ROUNDS = 60
@@ -155,7 +159,9 @@ def test_commit_hooks_that_were_cut_off_run_with_nobody_elses_commit(
             transaction.on_commit(notify_the_bank, using=ALIAS)
             connection._commit = commit_and_end
 
-    outcome = database.run(cut_off, timeout_us=100_000)
+    assert database.run(database.write, 1).ending is Ending.SUCCEEDED
+    # Long enough to come to the commit on any machine.
+    outcome = database.run(cut_off, timeout_us=2_000_000)
     database.here(lambda: connections[ALIAS].__dict__.pop("_commit"))
     assert outcome.ending is Ending.FAILED
     assert database.value == 5
@@ -195,6 +201,24 @@ def test_connections_of_the_thread_are_closed_where_all_are_to_go(database: Data
     assert database.run(database.write, 1).ending is Ending.SUCCEEDED
     assert database.here(lambda: ours.clean(close=True)) is None
     assert open_driver(database) is None
+    assert_writes_are_kept(database)
+
+
+def test_a_forwarders_function_has_a_sound_connection(database: Database) -> None:
+    claim = claim_for(Job(raw_id=next_id(), shard=0, task="elsewhere", queue="default", args=[4]))
+
+    def accept(job: dict[str, Any]) -> None:
+        database.write(job["args"][0])
+        # As when the database is started anew.
+        connections[ALIAS].connection.close()
+
+    outcomes = [database.here(lambda: hand_over(claim, accept)).ending for _ in range(6)]
+    # Without health checks one error tells that the connection is dead.
+    assert outcomes[:1] == [Ending.SUCCEEDED] and outcomes.count(Ending.SUCCEEDED) >= 3
+
+    outcome = database.here(lambda: hand_over(claim, lambda job: leave_block(database)))
+    assert outcome.exception == "django_delayq.exceptions.TransactionLeftOpen"
+    assert database.value == 4
     assert_writes_are_kept(database)
 
 

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from django_delayq import get_store
+from django_delayq.emitter import emit_at_once
 from django_delayq.execution import run
 from django_delayq.job import Claim
 from django_delayq.outcome import Outcome
 from django_delayq.service import process_name
-from django_delayq.settling import settle, tell
+from django_delayq.settling import settle, tell_all
 from django_delayq.store.exchange import Settlement
 from django_delayq.tally import Tally
 
@@ -49,4 +50,4 @@ class OneWorker:
 
     def _settle(self, settlement: Settlement, outcome: Outcome) -> None:
         answer = self._claims.exchange(self._claims.prepare(queues=(), want=0, settlements=[settlement]))
-        tell(settlement, outcome, lost=settlement.claim.lease in answer.lost, tally=Tally())
+        tell_all([(settlement, outcome)], lost=answer.lost, tally=Tally(), emit=emit_at_once)

@@ -517,6 +517,18 @@ def test_a_broken_receiver_does_not_stop_the_job(run_task: Run, caplog: pytest.L
     assert "receiver broke" in caplog.text
 
 
+def test_a_receiver_that_exits_does_not_stop_the_job(run_task: Run, caplog: pytest.LogCaptureFixture) -> None:
+    def leaves(**_: Any) -> None:
+        sys.exit(3)
+
+    job_started.connect(leaves)
+    try:
+        assert run_task(lambda: None).ending is Ending.SUCCEEDED
+    finally:
+        job_started.disconnect(leaves)
+    assert "those behind it were not called" in caplog.text
+
+
 def test_an_outcome_is_a_plain_value_whatever_was_raised(run_task: Run) -> None:
     outcome = run_task(raises(BrokenText()))
     assert pickle.loads(pickle.dumps(outcome)) == outcome

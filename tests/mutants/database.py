@@ -3,6 +3,8 @@
 from tests.machine.planted_bugs import PlantedBug
 
 at = PlantedBug.at
+USER_CODE, EMITTER = "tests/integration/test_user_code.py", "tests/unit/test_emitter.py"
+ASYNCIO = "tests/databases/test_asyncio.py"
 CONNECTIONS = "tests/databases/test_connections.py"
 
 MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
@@ -36,4 +38,64 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "connection.in_atomic_block or connection.savepoint_ids or connection.run_on_commit",
         "connection.in_atomic_block or connection.savepoint_ids",
     ): (CONNECTIONS,),
+    at(
+        "a forwarder's function keeps a dead connection",
+        "execution.py",
+        "    return _timed(_unless(database.clean(), outcome), began)\n",
+        "    return _timed(outcome, began)\n",
+    ): (CONNECTIONS,),
+    at(
+        "coroutines keep their connections while they sleep",
+        "release.py",
+        "                connection.close()\n",
+        "                kept = True\n",
+    ): (ASYNCIO,),
+    at(
+        "a coroutine's transaction ends when it sleeps",
+        "release.py",
+        "if self._cursors or not connection.get_autocommit() or is_unfinished(connection):",
+        "if self._cursors:",
+    ): (ASYNCIO,),
+    at(
+        "a coroutine's cursor is closed while it sleeps",
+        "release.py",
+        "if self._cursors or not",
+        "if not",
+    ): (ASYNCIO,),
+    at(
+        "receivers keep a dead connection",
+        "emitter.py",
+        "from django_delayq import database\n",
+        "from unittest.mock import Mock\n\ndatabase = Mock(clean=lambda: None)\n",
+    ): (USER_CODE,),
+    at(
+        "a receiver that exits ends the attempt",
+        "signals.py",
+        "        if threading.current_thread() is threading.main_thread():\n            raise\n",
+        "        raise\n",
+    ): ("tests/integration/test_execution.py",),
+    at(
+        "what a receiver raises ends the emitter",
+        "emitter.py",
+        "    except BaseException:\n",
+        "    except ZeroDivisionError:\n",
+    ): (EMITTER,),
+    at(
+        "the emitter takes in all there is",
+        "emitter.py",
+        "            self._changed.wait_for(lambda: len(self._waiting) + self._taken < _LIMIT)\n",
+        "",
+    ): (EMITTER,),
+    at(
+        "signals that wait end with the process",
+        "management/shutdown.py",
+        "        emitter.flush(*[_OTHERS] * self.hurries)\n",
+        "",
+    ): (USER_CODE,),
+    at(
+        "what a log handler raises comes out of the logger",
+        "log.py",
+        "        except Exception:\n",
+        "        except ZeroDivisionError:\n",
+    ): ("tests/unit/test_log.py", USER_CODE),
 }

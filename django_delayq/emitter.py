@@ -1,0 +1,92 @@
+"""Emitter: one thread of the process that sends the signals and writes the log lines of settled attempts, in order.
+
+Receivers and log handlers are the project's: in the worker's loop, one that takes 50 ms would limit it to 20 exchanges
+a second.
+"""
+
+import atexit
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextvars import Context
+
+from django_delayq import database
+from django_delayq.log import logger
+
+#: Emissions that wait at most, and those of one exchange more: a loop that makes more waits rather than losing any.
+_LIMIT = 512
+#: Seconds that emissions may hold up the end of a process.
+_LAST = 10.0
+
+Emission = Callable[[], object]
+Emit = Callable[[Iterable[Emission]], None]
+
+
+class Emitter:
+    """Carry out emissions one after another, in a daemon thread that starts with the first."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Emission] = deque()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        #: Emissions that the thread has taken and not carried out.
+        self._taken = 0
+
+    def emit(self, emissions: Iterable[Emission]) -> None:
+        """Carry these out soon; waits while too many wait already."""
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._waiting) + self._taken < _LIMIT)
+            self._waiting.extend(emissions)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="delayq-emitter", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def flush(self, seconds: float = _LAST) -> bool:
+        """Wait until all are carried out, for at most so many seconds; logs how many are lost if they are not."""
+        with self._changed:
+            if self._changed.wait_for(lambda: not self._waiting and not self._taken, seconds):
+                return True
+            left = len(self._waiting) + self._taken
+        logger.warning(
+            "%d settled attempts were not announced within %g s: receivers or log are too slow", left, seconds
+        )
+        return False
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: bool(self._waiting))
+                # All at once: to wake a waiting loop for each costs 100 µs of switching between the two threads.
+                taken, self._waiting = self._waiting, deque()
+                self._taken = len(taken)
+            for emission in taken:
+                _carry_out(emission)
+                self._taken -= 1
+
+
+def emit_at_once(emissions: Iterable[Emission]) -> None:
+    """Carry these out in the caller's thread and on its connections, as tests want it."""
+    for emission in emissions:
+        emission()
+
+
+def _carry_out(emission: Emission) -> None:
+    # Before too: a connection may have died while nothing was to be sent.
+    database.clean()
+    try:
+        Context().run(emission)
+    except BaseException:
+        # sys.exit() in a receiver ends neither this thread nor the process.
+        logger.exception("A settled attempt could not be announced")
+        database.look_again()
+    if left_open := database.clean():
+        logger.error("A receiver of a signal: %s", left_open)
+
+
+emitter = Emitter()
+atexit.register(lambda: emitter.flush())
+# The parent's thread does not exist in a fork, and what waited there is the parent's.
+os.register_at_fork(after_in_child=emitter.__init__)  # type: ignore[misc]

@@ -1,0 +1,142 @@
+"""Asyncio: coroutines that sleep hold no connections, and lose nothing by that."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.db import connections, transaction
+from django.db.backends.signals import connection_created
+
+from django_delayq import registry, release
+from django_delayq.execution import run_async
+from django_delayq.job import Job
+from django_delayq.job_id import next_id
+from django_delayq.outcome import Ending, Outcome
+from django_delayq.task import Task
+from tests.claims import claim_for
+from tests.databases.conftest import ALIAS, PATIENCE, Database
+
+COUNT = 20
+#: A try to connect that came before MariaDB listened leaves a socket to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture(autouse=True)
+def in_every_thread(entry: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let new threads connect to the database of the test, for as long as a job lasts."""
+    facts = {**connections[ALIAS].settings_dict, "OPTIONS": {}, "CONN_MAX_AGE": None, **entry}
+    monkeypatch.setitem(connections.settings, ALIAS, facts)
+    monkeypatch.setattr(release, "_AGE", 0.02)
+
+
+@pytest.fixture
+def opened() -> Iterator[list[Any]]:
+    """The connections that were opened, each time it was."""
+    seen: list[Any] = []
+
+    def see(connection: Any, **_: Any) -> None:
+        seen.append(connection)
+
+    connection_created.connect(see)
+    yield seen
+    connection_created.disconnect(see)
+
+
+async def run(func: Any, count: int = 1) -> list[Outcome]:
+    """Run so many jobs of one task side by side."""
+    task: Task[Any, Any] = Task(func=func, name="shop.tasks.play")
+    registry._tasks[task.name] = task
+    jobs = [Job(raw_id=next_id(), shard=0, task=task.name, queue="default", args=[]) for _ in range(count)]
+    return list(await asyncio.gather(*(asyncio.create_task(run_async(claim_for(job))) for job in jobs)))
+
+
+async def until(look: Callable[[], object], what: str) -> None:
+    """Wait in the loop until there is something true to see."""
+    give_up = time.monotonic() + PATIENCE
+    while not look():
+        assert time.monotonic() < give_up, f"waited in vain for {what}"
+        await asyncio.sleep(0.005)
+
+
+def read() -> int:
+    with connections[ALIAS].cursor() as cursor:
+        cursor.execute("SELECT value FROM row_of_tests")
+        return int(cursor.fetchone()[0])
+
+
+def test_coroutines_that_sleep_hold_no_connections(database: Database, opened: list[Any]) -> None:
+    async def main() -> None:
+        awake = asyncio.Event()
+
+        async def sleeps() -> None:
+            assert await sync_to_async(read)() == 0
+            await awake.wait()
+            assert await sync_to_async(read)() == 0
+
+        jobs = asyncio.create_task(run(sleeps, COUNT))
+        await until(lambda: len(set(map(id, opened))) == COUNT or jobs.done(), "a connection for each")
+        await until(lambda: all(each.connection is None for each in opened), "the last one to be closed")
+        assert not jobs.done()
+        awake.set()
+        for outcome in await jobs:
+            assert outcome.ending is Ending.SUCCEEDED, outcome.error
+
+    asyncio.run(main())
+    assert all(each.connection is None for each in opened), "they end with their jobs"
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A number for each look at whether a job's connections can be closed."""
+    taken: list[int] = []
+    look = release.Release._close_idle
+
+    def noted(self: release.Release) -> None:
+        look(self)
+        taken.append(1)
+
+    monkeypatch.setattr(release.Release, "_close_idle", noted)
+    return taken
+
+
+def test_a_transaction_goes_on_over_a_sleep(database: Database, opened: list[Any], looks: list[int]) -> None:
+    async def writes() -> None:
+        block = transaction.atomic(ALIAS)
+        await sync_to_async(block.__enter__)()
+        await sync_to_async(database.write)(5)
+        await until(lambda: len(looks) >= 3, "three looks")
+        await sync_to_async(block.__exit__)(None, None, None)
+
+    [outcome] = asyncio.run(run(writes))
+    assert outcome.ending is Ending.SUCCEEDED, outcome.error
+    assert len(opened) == 1
+    assert database.value == 5
+
+
+def test_rows_are_read_on_after_a_sleep(database: Database, opened: list[Any], looks: list[int]) -> None:
+    async def reads() -> None:
+        cursor = await sync_to_async(connections_cursor)()
+        await sync_to_async(cursor.execute)("SELECT value FROM row_of_tests UNION ALL SELECT 1")
+        assert await sync_to_async(cursor.fetchone)() == (0,)
+        await until(lambda: len(looks) >= 3, "three looks")
+        assert await sync_to_async(cursor.fetchone)() == (1,)
+
+    def connections_cursor() -> Any:
+        return connections[ALIAS].cursor()
+
+    [outcome] = asyncio.run(run(reads))
+    assert outcome.ending is Ending.SUCCEEDED, outcome.error
+    assert len(opened) == 1
+
+
+def test_a_coroutine_that_leaves_a_transaction_open_fails(database: Database) -> None:
+    async def leaves() -> None:
+        await sync_to_async(transaction.atomic(ALIAS).__enter__)()
+        await sync_to_async(database.write)(5)
+
+    [outcome] = asyncio.run(run(leaves))
+    assert outcome.exception == "django_delayq.exceptions.TransactionLeftOpen"
+    assert database.value == 0

@@ -1,0 +1,85 @@
+"""Emitter: signals of settled attempts are sent in order beside the worker's loop, and none is lost."""
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from django_delayq import emitter as module
+from django_delayq.emitter import Emitter
+
+PATIENCE = 30.0
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """What slow receivers wait for; open after the test."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_who_emits_does_not_wait_for_what_is_carried_out_in_order(gate: threading.Event) -> None:
+    emitter, done = Emitter(), list[int]()
+    emitter.emit([partial(gate.wait, PATIENCE)])
+    emitter.emit([partial(done.append, number) for number in range(100)])
+    assert not done
+    gate.set()
+    assert emitter.flush(PATIENCE)
+    assert done == list(range(100))
+
+
+def test_who_emits_too_much_waits_and_loses_nothing(gate: threading.Event) -> None:
+    emitter, done = Emitter(), list[int]()
+    emitter.emit([partial(gate.wait, PATIENCE)])
+    count = 3 * module._LIMIT
+
+    def emit() -> None:
+        for number in range(count):
+            emitter.emit([partial(done.append, number)])
+
+    thread = threading.Thread(target=emit)
+    thread.start()
+    # Would it not wait, it would be through in a few milliseconds.
+    thread.join(0.3)
+    assert thread.is_alive()
+    assert len(emitter._waiting) <= module._LIMIT
+    gate.set()
+    thread.join(PATIENCE)
+    assert emitter.flush(PATIENCE)
+    assert done == list(range(count))
+
+
+def test_nothing_that_is_raised_ends_the_thread() -> None:
+    emitter, done = Emitter(), list[int]()
+
+    def broken() -> None:
+        raise ValueError("no")
+
+    emitter.emit([partial(sys.exit, 3), broken, partial(done.append, 1)])
+    assert emitter.flush(PATIENCE)
+    assert done == [1]
+
+
+def test_what_is_not_carried_out_in_time_is_told(gate: threading.Event, caplog: pytest.LogCaptureFixture) -> None:
+    emitter = Emitter()
+    emitter.emit([partial(gate.wait, PATIENCE), int, int])
+    assert not emitter.flush(0.01)
+    assert "3 settled attempts were not announced" in caplog.text
+
+
+def test_a_fork_begins_with_nothing_to_do(gate: threading.Event) -> None:
+    module.emitter.emit([partial(gate.wait, PATIENCE)])
+    child = os.fork()
+    if child == 0:
+        try:
+            done = list[int]()
+            module.emitter.emit([partial(done.append, 1)])
+            module.emitter.flush(PATIENCE)
+            os._exit(0 if done == [1] else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

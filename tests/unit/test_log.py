@@ -1,0 +1,54 @@
+"""Log: nothing that a project's handlers raise comes out of the package's logger."""
+
+import logging
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from django_delayq.exceptions import StoreUnavailable
+from django_delayq.log import logger
+from django_delayq.service import Service
+from tests.unit.test_service import Part
+
+
+class Broken(logging.Handler):
+    """A handler whose database is away."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise ConnectionError("the log's database is away")
+
+
+@pytest.fixture
+def broken() -> Iterator[None]:
+    """Have the package's log go to a handler that raises."""
+    handler = Broken()
+    logger.logger.addHandler(handler)
+    yield
+    logger.logger.removeHandler(handler)
+
+
+def test_a_handler_that_raises_is_told_of_on_stderr(broken: None, capsys: pytest.CaptureFixture[str]) -> None:
+    logger.warning("a sentence")
+    logger.exception("another one")
+    assert capsys.readouterr().err.count("ConnectionError: the log's database is away") == 2
+
+
+def test_a_closed_stderr_is_no_reason_to_raise(broken: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open("/dev/null", "w") as closed:
+        monkeypatch.setattr(sys, "stderr", closed)
+    logger.warning("a sentence")
+
+
+def test_a_record_has_its_callers_place(caplog: pytest.LogCaptureFixture) -> None:
+    logger.warning("a sentence")
+    assert caplog.records[0].funcName == "test_a_record_has_its_callers_place"
+
+
+def test_a_service_goes_on_where_its_errors_cannot_be_logged(broken: None) -> None:
+    steps: list[Any] = [RuntimeError("a bug"), StoreUnavailable("away"), 0.0, None]
+    part = Part(*steps)
+    Service(part, name="Stub").run()
+    part.shut()
+    assert part.taken == 4
