@@ -20,6 +20,11 @@ HOUR_US, DAY_US = 3_600 * SECOND_US, 86_400 * SECOND_US
 MAX_NAME = 200
 
 
+def longest_wait_us(lease_us: int) -> int:
+    """Return the longest wait of a worker and its heartbeats after an error: none may sleep off what it holds."""
+    return min(5 * SECOND_US, lease_us // 3)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskConfig:
     """What the enqueueing side needs."""
@@ -80,6 +85,19 @@ class DispatcherConfig:
     def sweep_us(self) -> int:
         """Longest sleep: losing a wake-up costs this much, and recovery stays prompt for short leases."""
         return min(5 * SECOND_US, self.lease_us // 2)
+
+    @property
+    def outage_us(self) -> int:
+        """Lateness of a promotion that shows that Redis was away: less than any outage that outlasts a lease of 6 s.
+
+        More than the stand-in of a worker takes, which comes a second late.
+        """
+        return max(3 * SECOND_US, min(2 * self.sweep_us, self.lease_us - self.sweep_us))
+
+    @property
+    def recovery_us(self) -> int:
+        """How long leases are spared after an outage: a heartbeat, and the longest wait between two attempts at it."""
+        return self.lease_us // 3 + longest_wait_us(self.lease_us)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

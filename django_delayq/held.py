@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 
 from django_delayq.clock import SECOND_US
+from django_delayq.config import longest_wait_us
 from django_delayq.job import Claim
 from django_delayq.leases import Leases
 from django_delayq.service import Service
@@ -17,8 +18,8 @@ class Held:
         #: Also those whose lease was lost: they run on, and their outcomes are handed in all the same.
         self._claims: dict[bytes, Claim] = {}
         # In a thread of its own: heartbeats must not wait for an exchange, nor for user code.
-        # Nor may they sleep off an outage for longer than the lease of what is claimed right after it.
-        longest_wait = lease_us / SECOND_US / 3
+        # Nor may they sleep off an outage for longer than the dispatcher spares their leases.
+        longest_wait = longest_wait_us(lease_us) / SECOND_US
         self._heartbeats = Service(self.leases, name=f"Heartbeats of {name}", longest_wait=longest_wait)
         threading.Thread(target=self._heartbeats.run, name="delayq-heartbeats", daemon=True).start()
 

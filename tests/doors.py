@@ -102,11 +102,19 @@ class Doors:
 
     def lapse(self) -> None:
         """Let every lease lapse and take the jobs back, ready again, without counting an attempt."""
-        self.clock.turn(self.config.worker.lease_us)
-        lapsed = self.promotion.read_lapsed(self.promote().lapsed)
+        lapsed = self.promotion.read_lapsed(self.lapsed())
         back = [Reclaim(lease=item.lease, attempts=item.attempts, queue=item.queue) for item in lapsed]
         assert sum(self.promotion.reclaim(back)) == len(back)
         self.promote()
+
+    def lapsed(self) -> list[bytes]:
+        """Let every lease lapse and return those a promotion names, also where it takes the turn for an outage."""
+        self.clock.turn(self.config.worker.lease_us)
+        leases = self.promote().lapsed
+        if not leases:
+            self.clock.turn(self.config.dispatcher.recovery_us)
+            leases = self.promote().lapsed
+        return leases
 
     def promote(self, *queues: str, limit: int = 500) -> Promoted:
         """Promote the named queues, all there are by default."""

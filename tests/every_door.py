@@ -87,8 +87,7 @@ def _lapse_through_dispatcher(doors: Doors, worker: OneWorker) -> None:
     doors.add(queue="lapsing")
     doors.add(queue="lapsing")
     assert len(worker.take(2, "lapsing").claims) == 2
-    doors.clock.turn(doors.config.worker.lease_us)
-    items = doors.promotion.read_lapsed(doors.promote().lapsed)
+    items = doors.promotion.read_lapsed(doors.lapsed())
     dead = Reclaim(lease=items[0].lease, attempts=one_more(items[0].attempts), queue=None)
     back = [Reclaim(lease=i.lease, attempts=one_more(i.attempts), queue=i.queue, delay_us=HOUR) for i in items[1:]]
     assert sum(doors.promotion.reclaim([dead, *back])) == len(items) == 3

@@ -47,6 +47,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "results": ("list", "per job that keeps its result: one finished record; expires, and nothing else does"),
     "wake_at": ("string", "µs when the next promotion will come; only promote writes it"),
+    "no_lapse_before": ("string", "µs before which no lease lapses, after an outage of Redis; only promote writes it"),
     "alarm": ("list", "at most one: the dispatcher should look again"),
     "bell": ("list", "at most one: work is ready; per queue, and one without a queue for new queues"),
     "forwarded": ("stream", "jobs that a forwarder handed on; its readers trim it"),

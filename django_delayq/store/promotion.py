@@ -37,7 +37,7 @@ class Promoted:
     first: bool
     #: Dead letters dropped for their age or number.
     trimmed: int
-    #: Leases whose end has passed, at most 500.
+    #: Leases that have lapsed, at most 500: none at first after an outage, which outlasts those of living workers too.
     lapsed: list[bytes]
 
 
@@ -95,6 +95,8 @@ class Promotion:
                 config.sweep_us,
                 config.dead_max_age_us,
                 config.dead_max_count,
+                config.outage_us,
+                config.recovery_us,
             ],
             more_keys=[key for queue in queues for key in keys.of_queue(queue)],
         )

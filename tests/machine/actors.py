@@ -45,6 +45,8 @@ class World:
             head_start_ms=dispatcher.due_first_us // 1_000,
             dead_max_count=dispatcher.dead_max_count,
             dead_max_age_us=dispatcher.dead_max_age_us,
+            outage_us=dispatcher.outage_us,
+            recovery_us=dispatcher.recovery_us,
         )
         self.turn_to(START_US)
         self.numbers = count(1)

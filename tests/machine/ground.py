@@ -115,6 +115,7 @@ class Ground(RuleBasedStateMachine):
 
     def turn_to_next(self, off: int = 0) -> bool:
         moments = [job.score for job in self.world.model.jobs.values() if job.place in (Place.SCHEDULED, Place.CLAIMED)]
+        moments.append(self.world.model.no_lapse_before)
         ahead = [moment for moment in moments if moment + off > self.world.model.now]
         if ahead:
             self.world.turn_to(min(ahead) + off)

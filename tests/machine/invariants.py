@@ -86,5 +86,6 @@ def check_the_next_promotion_is_in_time(model: Model, picture: dict[str, Any], k
         assert model.wake_at is not None and model.wake_at <= latest, f"the dispatcher oversleeps {job}"
     for job in model.at(Place.CLAIMED):
         # A lease that had lapsed at the last promotion was told to the dispatcher.
-        told = job.score <= model.promoted_at
-        assert model.wake_at is None or told or model.wake_at <= job.score, f"the dispatcher oversleeps {job}"
+        told = job.score <= model.lapsed_by
+        latest = max(job.score, model.no_lapse_before)
+        assert model.wake_at is None or told or model.wake_at <= latest, f"the dispatcher oversleeps {job}"

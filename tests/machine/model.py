@@ -24,6 +24,8 @@ class Model:
     head_start_ms: int
     dead_max_count: int
     dead_max_age_us: int
+    outage_us: int
+    recovery_us: int
     now: int = 0
     jobs: dict[bytes, ModelJob] = field(default_factory=dict)
     #: Id -> attempts record, body and state of a job that ended and keeps its result.
@@ -38,7 +40,10 @@ class Model:
     #: Queue -> when it was paused.
     paused: dict[str, int] = field(default_factory=dict)
     wake_at: int | None = None
+    no_lapse_before: int = 0
     promoted_at: int = 0
+    #: Leases that had ended by then were told at the last promotion.
+    lapsed_by: int = 0
     #: Queues whose bell somebody heard who has not looked since; the same for the alarm; a queue nobody heard of.
     heard: set[str] = field(default_factory=set)
     alarm_heard: bool = False
@@ -100,7 +105,8 @@ class Model:
         for job in old:
             self._end(job, "trimmed")
         self.promoted_at, self.alarm_heard = self.now, False
-        lapsed = {job.lease for job in self.at(Place.CLAIMED) if job.score <= self.now}
+        self.lapsed_by = self._lapsed_by()
+        lapsed = {job.lease for job in self.at(Place.CLAIMED) if job.score <= self.lapsed_by}
         return moved, len(old), lapsed
 
     def exchange(self, token: bytes, ended: Sequence[Ended], queues: Sequence[str], *, want: int, strict: bool) -> Told:
@@ -238,6 +244,16 @@ class Model:
             job.due_us = job.score
             job.suspect = item.ending in (Ending.CRASHED, Ending.LAPSED)
         return None
+
+    def _lapsed_by(self) -> int:
+        """Return the end of leases that have lapsed; after an outage each is spared once."""
+        spared = self.no_lapse_before
+        if spared > self.now:
+            return 0
+        if self.wake_at is None or self.now - self.wake_at <= self.outage_us:
+            return self.now
+        self.no_lapse_before = self.now + self.recovery_us
+        return spared - self.recovery_us
 
     def _dead(self, raw_id: bytes, died_us: int) -> ModelJob | None:
         job = self.jobs.get(raw_id)

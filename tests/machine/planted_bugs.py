@@ -104,7 +104,12 @@ MORE = [
     ),
     at("a promoted job stays scheduled", PROMOTE, "redis.call('ZREM', schedule, unpack(members))"),
     at("a lease's end does not wake the dispatcher", PROMOTE, "if lease[2] then wake", "if false then wake"),
-    at("lapsed leases are told a microsecond late", PROMOTE, "leases, '-inf', now,", "leases, '-inf', now - 1,"),
+    at(
+        "lapsed leases are told a microsecond late",
+        PROMOTE,
+        "leases, '-inf', lapsed_by,",
+        "leases, '-inf', lapsed_by - 1,",
+    ),
     at("dead letters are dropped and their bodies kept", PROMOTE, "redis.call('HDEL', dead_bodies, unpack(trimmed))"),
     at(
         "exchanges outlive their worker",

@@ -217,10 +217,15 @@ class Roads(Steps):
         self.check()
 
     def turn_to_lease_end(self, off: int = 0, *, last: bool = False) -> None:
-        ends = [job.score for job in self.world.model.at(Place.CLAIMED)]
+        """With promotions on the way: without, it would be an outage, which spares the leases."""
+        model = self.world.model
+        ends = [job.score for job in model.at(Place.CLAIMED)]
         if ends:
-            end = max(ends) if last else min(ends)
-            self.world.turn_to(max(self.world.model.now, end + off))
+            end = (max(ends) if last else min(ends)) + off
+            while end - model.now > model.outage_us:
+                self.world.turn_to(model.now + model.outage_us)
+                self.look()
+            self.world.turn_to(max(model.now, end, model.no_lapse_before))
 
     def look(self) -> None:
         self.dispatchers[0].step()

@@ -9,7 +9,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import autoreload
 
-from django_delayq.config import Config, WorkerConfig
+from django_delayq.clock import SECOND_US
+from django_delayq.config import Config, WorkerConfig, longest_wait_us
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.management.kept_command import KeptCommand, to_backend
 from django_delayq.management.pool_options import POOLS, check_pool, make_pool
@@ -95,7 +96,9 @@ class Command(BaseCommand):
             )
             # A slot that one shard's job leaves is the next shard's chance: every part is woken.
             worker.wake = partial(_wake_all, services)
-            services.append(Service(worker, name=f"Worker of {shard.place}"))
+            # What ended during an outage is handed in before its lease can lapse.
+            longest_wait = longest_wait_us(chosen.lease_us) / SECOND_US
+            services.append(Service(worker, name=f"Worker of {shard.place}", longest_wait=longest_wait))
             presences.append(Presence(store.reports(shard), worker))
         if options["reload"]:
             _stop_before_reload(services)

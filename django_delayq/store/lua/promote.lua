@@ -1,24 +1,45 @@
 -- Promote: due jobs move from `schedule` to `ready`, the queue with the oldest first; trims; says when to come again.
 -- KEYS: the named ones, then schedule, ready and bell of each queue the caller knows.
--- ARGV: now, the dispatcher's code (8 bytes), most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs) and number of dead letters to keep.
+-- ARGV: now, the dispatcher's code (8 bytes), most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs) and number of dead letters to
+--   keep, lateness of a promotion that shows an outage (µs), how long leases are spared after one (µs).
 -- Returns: µs until the next thing to do, jobs moved, µs the oldest of them was late, number of queues there are,
 --   1 = this dispatcher never promoted on this server, dead letters trimmed, then the leases (30 bytes each, ≤ 500) whose end has
 --   passed, for the caller to judge.
 -- Cost: O(k log n), and O(1) a queue.
-local leases, queues, wake_at, workers, dispatchers, descriptions, exchanges, reports, quieted, dead_letters, dead_bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local leases, queues, wake_at, workers, dispatchers, descriptions, exchanges, reports, quieted, dead_letters, dead_bodies, no_lapse_before = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local now, code, limit, head_start, sweep = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local dead_age, dead_count = tonumber(ARGV[6]), tonumber(ARGV[7])
+local dead_age, dead_count, outage, recovery = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 
-local FIXED, BITE, PROCESS_KEPT = 11, 50, 3600000000
+local FIXED, BITE, PROCESS_KEPT = 12, 50, 3600000000
+
+-- A moment (µs); of a key that is something else (written by hand), none.
+local function moment(key)
+  local found = redis.pcall('GET', key)
+  if type(found) == 'table' and not string.find(found.err, 'WRONGTYPE', 1, true) then error(found.err) end
+  return type(found) == 'string' and tonumber(found) or nil
+end
 
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
 redis.call('ZCARD', workers); redis.call('ZCARD', dead_letters)
 for _, key in ipairs({descriptions, exchanges, reports, quieted, dead_bodies}) do redis.call('HLEN', key) end
 local known = redis.call('ZSCORE', dispatchers, code)
 local queue_count = redis.call('SCARD', queues)
+local expected, spared = moment(wake_at), moment(no_lapse_before) or 0
+-- Redis's clock was set back.
+if spared > now + recovery then spared = 0 end
 
 -- A write that frees comes first: with its memory full, Redis refuses a script whose first write grows.
 redis.call('ZREM', leases, '')
+
+-- An outage of Redis outlasts the leases of living workers too: they get time to renew them. Each lease is spared once:
+-- those that had ended when the last outage was seen are not, or nothing would be reclaimed where promotions are always late.
+local lapsed_by = now
+if spared > now then
+  lapsed_by = 0
+elseif expected and now - expected > outage then
+  lapsed_by, spared = spared - recovery, now + recovery
+  redis.call('SET', no_lapse_before, spared)
+end
 
 local due, stuck = {}, {}
 for base = FIXED, #KEYS - 3, 3 do
@@ -63,7 +84,7 @@ if #trimmed > 0 then
   redis.call('HDEL', dead_bodies, unpack(trimmed))
 end
 
-local lapsed = redis.call('ZRANGE', leases, '-inf', now, 'BYSCORE', 'LIMIT', 0, 500)
+local lapsed = redis.call('ZRANGE', leases, '-inf', lapsed_by, 'BYSCORE', 'LIMIT', 0, 500)
 local wake = now + sweep
 for base = FIXED, #KEYS - 3, 3 do
   local head = lowest(KEYS[base + 1], 0)
@@ -71,7 +92,7 @@ for base = FIXED, #KEYS - 3, 3 do
 end
 -- Leases told above are judged by the caller at once; were they counted here, one that cannot be judged would spin it.
 local lease = redis.call('ZRANGE', leases, #lapsed, #lapsed, 'WITHSCORES')
-if lease[2] then wake = math.min(wake, tonumber(lease[2])) end
+if lease[2] then wake = math.min(wake, math.max(tonumber(lease[2]), spared)) end
 wake = math.max(wake, now)
 redis.call('SET', wake_at, wake)
 return {wake - now, moved, late, queue_count, known and 0 or 1, #trimmed, unpack(lapsed)}
