@@ -17,9 +17,6 @@ from django_delayq.store.promotion import Lapsed, Promoted, Promotion, Reclaim
 from django_delayq.store.shard import Shard
 from django_delayq.tally import LastHour, Tally
 
-#: Seconds after which the names of the queues are read again, whatever their number.
-_READ_AGAIN = 30.0
-
 
 class Dispatcher:
     """The dispatcher of one shard."""
@@ -29,8 +26,8 @@ class Dispatcher:
     def __init__(self, shard: Shard, promotion: Promotion, *, tally: Tally | None = None) -> None:
         self._shard = shard
         self._promotion = promotion
+        #: What the next promotion is to name; the last one told.
         self._queues: Sequence[str] = ()
-        self._read_at = monotonic()
         self._waker = shard.waker()
         self._aim = Aim()
         self._stopping = False
@@ -50,14 +47,11 @@ class Dispatcher:
         return self._aim.sleep(promoted.sleep_us)
 
     def promote(self) -> Promoted:
-        """Do one whole step, knowing every queue."""
+        """Do one whole step. One round trip, two where a queue is due that the last step did not know of."""
         promoted = self._promotion.promote(self._queues)
-        # Their number alone does not tell where the server was flushed or replaced, and others came in their place; who
-        # promotes there for the first time is told so.
-        outdated = promoted.first or monotonic() - self._read_at > _READ_AGAIN
-        while outdated or promoted.queue_count != len(self._queues):
-            self._queues, outdated, self._read_at = self._shard.read_queues(), False, monotonic()
-            promoted = self._promotion.promote(self._queues)
+        if not promoted.sleep_us and not promoted.moved:
+            promoted = self._promotion.promote(promoted.queues)
+        self._queues = promoted.queues
         if promoted.moved:
             self.tally.moved(promoted.moved)
             self._last_hour.promoted(promoted.moved, late_us=promoted.late_us, now_us=time_ns() // 1_000)

@@ -18,7 +18,7 @@ _TRUST = 0.9
 class Leases(Timed):
     """The leases one worker holds on one shard."""
 
-    def __init__(self, heartbeat: Callable[[list[bytes]], frozenset[bytes]], *, lease_us: int) -> None:
+    def __init__(self, heartbeat: Callable[[list[bytes], set[str]], frozenset[bytes]], *, lease_us: int) -> None:
         self._heartbeat = heartbeat
         self._lease = lease_us / SECOND_US
         self._lock = threading.Lock()
@@ -62,7 +62,8 @@ class Leases(Timed):
             claims = [claim for claim, _ in self._held.values()]
         now = monotonic()
         due = [claim for claim in claims if not _given_up(claim, now)]
-        lost = self._heartbeat([claim.lease for claim in due]) if due else frozenset()
+        queues = {claim.queue for claim in due}
+        lost = self._heartbeat([claim.lease for claim in due], queues) if due else frozenset()
         with self._lock:
             for claim in due:
                 if claim.lease in self._held:

@@ -175,7 +175,7 @@ class Worker:
         if answer.asked:
             self._hungry, self._served.missed = False, False
             self._sweep_at = monotonic() + self._sweep
-        news = self._served.counted(answer.queue_count, flushed=answer.first)
+        news = self._served.compare(answer.queues_version)
         self._hungry = news or answer.more or self._hungry
         self._stand_in.asked()
         self._held.add(answer.claims)

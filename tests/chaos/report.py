@@ -17,7 +17,19 @@ from tests.machine.picture import noun_of
 
 #: Keys that stay when all jobs have ended.
 STAY = frozenset(
-    ("queues", "workers", "dispatchers", "descriptions", "reports", "counters", "exchanges", "wake_at", "alarm", "bell")
+    (
+        "queues",
+        "queues_version",
+        "workers",
+        "dispatchers",
+        "descriptions",
+        "reports",
+        "counters",
+        "exchanges",
+        "wake_at",
+        "alarm",
+        "bell",
+    )
     + ("shards", "dead_letters", "dead_bodies")
 )
 

@@ -71,7 +71,16 @@ def test_a_job_is_scheduled_ready_claimed_and_done(processes: Processes, client:
     assert (worker.end(), dispatcher.end()) == (0, 0)
     # Nothing of the job is left: only what tells of queues, processes and the next step.
     left = {key.decode().split(":")[2] for key in client.scan_iter("delayq:*")}
-    registries = {"queues", "workers", "dispatchers", "descriptions", "reports", "exchanges", "counters"}
+    registries = {
+        "queues",
+        "queues_version",
+        "workers",
+        "dispatchers",
+        "descriptions",
+        "reports",
+        "exchanges",
+        "counters",
+    }
     assert left <= registries | {"wake_at", "shards", "bell", "alarm"}
 
 

@@ -76,3 +76,5 @@ class Told:
     more: bool
     claims: list[ModelJob]
     first: bool
+    #: Of the queues, when the exchange came.
+    version: bytes

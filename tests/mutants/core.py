@@ -23,12 +23,6 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "if not self._exchanger.under_way:",
     ): ("tests/integration/test_run_worker.py",),
     at(
-        "what a worker heard of new queues ends with it",
-        "served.py",
-        "        if self._outdated:\n            self._waker.ring(self._nameless)\n",
-        "",
-    ): ("tests/integration/store/test_served.py",),
-    at(
         "a lapsed lease is no attempt",
         DISPATCHER,
         "return Reclaim(lease=item.lease, attempts=attempts,",

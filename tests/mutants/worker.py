@@ -8,7 +8,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a bell that a full worker heard is lost",
         "served.py",
-        "            if bell and not wanted:\n                self._waker.ring(bell)\n",
+        "            if bell and not wanted:\n                self.pass_on()\n",
         "",
     ): ("tests/integration/store/test_served.py",),
 }

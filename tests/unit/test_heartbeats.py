@@ -31,7 +31,7 @@ class Door:
         self.asked: list[list[bytes]] = []
         self.answered = threading.Event()
 
-    def heartbeat(self, leases: list[bytes]) -> frozenset[bytes]:
+    def heartbeat(self, leases: list[bytes], queues: set[str]) -> frozenset[bytes]:
         self.asked.append(leases)
         if self._errors:
             raise self._errors.pop()
@@ -58,7 +58,7 @@ def test_one_that_fails_is_followed_by_others(make: Callable[[], Exception]) -> 
 
 def test_a_lost_lease_is_held_no_longer() -> None:
     held = claim()
-    leases = Leases(frozenset, lease_us=30_000_000)
+    leases = Leases(lambda leases, _: frozenset(leases), lease_us=30_000_000)
     leases.add([held])
     assert leases.trusts(held.lease)
     assert leases.beat() == {held.lease}
@@ -70,7 +70,7 @@ def test_a_claim_beyond_its_hard_limit_is_beaten_no_more() -> None:
     asked: list[list[bytes]] = []
     within, without, beyond = claim(age=5, hard_timeout_us=6_000_000_000), claim(age=5), claim(age=5, hard_timeout_us=1)
     for held in ([without, beyond], [within], [beyond]):
-        leases = Leases(lambda leases: asked.append(leases) or frozenset(), lease_us=30_000_000)
+        leases = Leases(lambda leases, _: asked.append(leases) or frozenset(), lease_us=30_000_000)
         leases.add(held)
         leases.beat()
     # With nothing else to push on, Redis is not even asked.
@@ -80,7 +80,7 @@ def test_a_claim_beyond_its_hard_limit_is_beaten_no_more() -> None:
 def test_the_trust_in_a_claim_beyond_its_hard_limit_ends() -> None:
     # Both leases are nearly over; a heartbeat makes one of them new.
     beyond, renewed = claim(age=28, hard_timeout_us=1_000_000), claim(age=28)
-    leases = Leases(lambda _: frozenset(), lease_us=30_000_000)
+    leases = Leases(lambda *_: frozenset(), lease_us=30_000_000)
     leases.add([beyond, renewed])
     assert leases.beat() == frozenset()
     assert leases.trusts(renewed.lease)

@@ -5,22 +5,23 @@
 --   acknowledged leases (30 bytes each, joined), number of dead letters, of retries and of kept results, then dead letters:
 --   lease, attempts record; retries: lease, outcome queue, delay (µs), record; acknowledged with a result: lease, ending,
 --   for how long (ms); releases: lease, queue, rank.
--- Returns: now (µs), lost leases (30 bytes each, joined), 1 = nobody promotes, number of queues there are, 1 = takeable
---   work was left behind, 1 = no earlier exchange of this worker is known here, then per claim: member, served
+-- Returns: now (µs), lost leases (30 bytes each, joined), 1 = nobody promotes, version of the queues ('' = none),
+--   1 = takeable work was left behind, 1 = no earlier exchange of this worker is known here, then per claim: member, served
 --   queue, rank, body, attempts record (false = none).
 -- Errors: STALEEXCHANGE (a later one was carried out). An equal number gets the recorded answer and what is still held.
 -- Cost: O(k log n), and O(1) a served queue.
-local leases, running, exchanges, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, workers, descriptions, paused, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local leases, running, exchanges, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, queues_version, next_due, bell, workers, descriptions, paused, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18]
 local now, worker, number, want, lease_us = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local strict, served, description, acknowledged = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8], ARGV[9]
 
-local FIXED, OVERDUE = 15, 1000000
+local FIXED, OVERDUE = 18, 1000000
+local shard = {queues = queues, queues_version = queues_version, next_due = next_due, bell = bell, wake_at = wake_at, alarm = alarm}
 local token = worker .. struct.pack('>I8', number)
 
 local last = redis.call('HGET', exchanges, worker)
 -- Shorter than any we write: it was written by hand, and says nothing.
 if last and #last < 10 then last = false end
-local wake, queue_count = redis.call('GET', wake_at), redis.call('SCARD', queues)
+local wake, version = redis.call('GET', wake_at), redis.call('GET', queues_version) or ''
 local function read(hash, claims)
   local ids = {}
   for i, claim in ipairs(claims) do ids[i] = string.sub(claim.member, 1, 12) end
@@ -31,7 +32,7 @@ local function answer(lost, more, claims, bodies_read, records)
   -- Nor is a dispatcher alive that wrote no number, or one farther ahead than any sweep.
   local at = tonumber(wake or '') or 0
   local overdue = not (at + OVERDUE >= now and at - now < 3600 * OVERDUE)
-  local reply = {now, lost, overdue and 1 or 0, queue_count, more and 1 or 0, last and 0 or 1}
+  local reply = {now, lost, overdue and 1 or 0, version, more and 1 or 0, last and 0 or 1}
   for i, claim in ipairs(claims) do
     local size = #reply
     reply[size + 1], reply[size + 2], reply[size + 3] = claim.member, claim.queue, claim.rank
@@ -54,7 +55,7 @@ if last then
 end
 
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
-redis.call('HLEN', running); redis.call('ZCARD', workers)
+redis.call('HLEN', running); redis.call('ZCARD', workers); redis.call('ZCARD', queues)
 -- Where nothing is handed in these are read only, and that before anything is taken.
 if #acknowledged > 0 or #ARGV > 12 then redis.call('HLEN', bodies); redis.call('HLEN', attempts) end
 local pauses = redis.call('HLEN', paused) > 0
@@ -64,7 +65,7 @@ if tonumber(ARGV[10]) > 0 then
   redis.call('ZCARD', dead_letters)
 end
 local results, outcome_keys = {}, FIXED + 2 * served + tonumber(ARGV[12])
-for base = outcome_keys + 1, #KEYS, 3 do redis.call('ZCARD', KEYS[base]); redis.call('ZCARD', KEYS[base + 1]) end
+for base = outcome_keys, #KEYS - 3, 3 do check_scheduled(shard, KEYS[base + 1]); check_ready(shard, KEYS[base + 2]) end
 
 -- Look first: which outcomes still hold their lease, and what is there to take.
 local settled, dead, retries, releases, at = {}, {}, {}, {}, 13
@@ -108,11 +109,11 @@ for i, lease in ipairs(alive) do
     local retry = retries[lease]
     local base = outcome_keys + 3 * (retry.queue - 1)
     redis.call('HSET', attempts, id, retry.record)
-    put_scheduled(KEYS[base + 1], wake_at, alarm, {retry.due, member}, retry.due)
+    put_scheduled(shard, KEYS[base + 1], {retry.due, member}, retry.due)
   elseif releases[lease] then
     local release = releases[lease]
     local base = outcome_keys + 3 * (release.queue - 1)
-    put_ready(KEYS[base + 2], KEYS[base + 3], {release.rank, member})
+    put_ready(shard, now, KEYS[base + 2], KEYS[base + 3], {release.rank, member})
   else
     local result = results[lease]
     if result then
@@ -188,7 +189,12 @@ for i, claim in ipairs(claims) do
   runs[2 * i] = token .. struct.pack('>I8I8B', now, claim.rank, 0)
   kept[i] = struct.pack('>c14I8I2', claim.member, claim.rank, claim.queue)
 end
-for queue, members in pairs(taken) do redis.call('ZREM', KEYS[FIXED + 2 * queue - 1], unpack(members)) end
+for queue, members in pairs(taken) do
+  local ready = KEYS[FIXED + 2 * queue - 1]
+  redis.call('ZREM', ready, unpack(members))
+  -- What is claimed keeps its queue remembered, as its heartbeats do.
+  redis.call('ZADD', queues, 'XX', now, queue_of(ready))
+end
 if #claims > 0 then
   redis.call('ZADD', leases, unpack(leased))
   redis.call('HSET', running, unpack(runs))
@@ -200,6 +206,7 @@ for i = #claims + 1, #found do
   rung[queue] = true
 end
 for _, queue in ipairs(left) do ring(KEYS[FIXED + 2 * queue]) end
+if next(rung) or #left > 0 then ring(bell) end
 redis.call('HSET', exchanges, worker, struct.pack('>I8I2', number, #lost) .. lost .. table.concat(kept))
 redis.call('ZADD', workers, now, worker)
 if description ~= '' then redis.call('HSET', descriptions, worker, description) end
