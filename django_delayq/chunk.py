@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Iterator
 
 from django_delayq import registry
-from django_delayq.exceptions import KeyHeld
+from django_delayq.exceptions import KeyHeld, StoreError
 from django_delayq.handle import JobHandle
 from django_delayq.job_id import to_text
 from django_delayq.signals import announce, is_heard, job_enqueued
@@ -21,6 +21,8 @@ class Chunk:
     def __init__(self, backend: str | None, shard: int, handles: list[JobHandle]) -> None:
         self.handles = handles
         self._shard = shard
+        #: Whether anything of it went to Redis.
+        self._asked = False
         self._drafts = [handle.draft for handle in handles if handle.draft]
         store = get_store(backend)
         if store.config.shards > 1 or any(draft.job.key is not None for draft in self._drafts):
@@ -32,10 +34,14 @@ class Chunk:
 
     def send(self) -> bool:
         """Put it on its way; false where no connection may be held for it. Raises `StoreError`s."""
-        return self._batch.send()
+        # Before: who is interrupted cannot know how far it came.
+        self._asked = True
+        self._asked = self._batch.send()
+        return self._asked
 
     def accept(self) -> None:
         """Wait until it is accepted. Raises `StoreError`s, and `KeyHeld`."""
+        self._asked = True
         try:
             receipt = self._batch.receipt()
         except KeyHeld as error:
@@ -60,11 +66,13 @@ class Chunk:
                 if job.django and task is not None:
                     task.enqueued(job)
 
-    def take_back(self) -> None:
+    def take_back(self, reason: BaseException) -> None:
         """Give the drafts back, to be sent again, whether or not it was stored."""
         self._batch.give_up()
+        # Whatever else strikes (a time limit, Ctrl-C) does so anywhere.
+        refused = isinstance(reason, KeyHeld) or (isinstance(reason, StoreError) and not reason.maybe_accepted)
         for handle, draft in zip(self.handles, self._drafts, strict=True):
-            handle.mark_unsent(draft)
+            handle.mark_unsent(draft, maybe_sent=self._asked and not refused)
 
 
 def in_chunks(handles: Iterable[JobHandle]) -> Iterator[list[JobHandle]]:

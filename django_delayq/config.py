@@ -80,6 +80,7 @@ class DispatcherConfig:
     due_first_us: int = HOUR_US
     dead_max_age_us: int = 30 * DAY_US
     dead_max_count: int = 100_000
+    dead_max_bytes: int = 256 * 1024 * 1024
 
     @property
     def sweep_us(self) -> int:
@@ -123,7 +124,7 @@ class AdminConfig:
     view_permission: str = "admin.view_delayq"
     manage_permission: str = "admin.manage_delayq"
     payload_permission: str = "admin.view_delayq_payload"
-    #: No buttons, and no actions.
+    #: No buttons, no actions, and nothing revealed.
     read_only: bool = False
     #: Put the pages on `django.contrib.admin.site`.
     autoregister: bool = True

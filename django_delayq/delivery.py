@@ -39,9 +39,9 @@ class Delivery:
                     self._accept()
                     self._under_way = chunk
                     sent = chunk.send()
-                except BaseException:
+                except BaseException as error:
                     self._under_way = None
-                    chunk.take_back()
+                    chunk.take_back(error)
                     raise
                 # The first is answered before more are made: Redis may not know the script yet.
                 if not sent or not self.accepted:
@@ -69,7 +69,7 @@ class Delivery:
     ) -> None:
         if error is not None and not isinstance(error, Exception):
             if self._under_way is not None:
-                self._under_way.take_back()
+                self._under_way.take_back(error)
             return
         try:
             # Also where somebody's code failed meanwhile: how many were accepted is to be known.
@@ -85,8 +85,8 @@ class Delivery:
         if chunk is not None:
             try:
                 chunk.accept()
-            except BaseException:
-                chunk.take_back()
+            except BaseException as error:
+                chunk.take_back(error)
                 raise
             self.accepted += len(chunk.handles)
             self._unannounced.append(chunk)

@@ -31,6 +31,8 @@ class Dispatcher:
         self._waker = shard.waker()
         self._aim = Aim()
         self._stopping = False
+        #: Dead letters that were dropped and not told of yet.
+        self._dropped = 0
         #: A stand-in adds to its worker's.
         self.tally = tally or Tally()
         self._last_hour = LastHour()
@@ -49,16 +51,21 @@ class Dispatcher:
     def promote(self) -> Promoted:
         """Do one whole step. One round trip, two where a queue is due that the last step did not know of."""
         promoted = self._promotion.promote(self._queues)
-        if not promoted.sleep_us and not promoted.moved:
+        if not (promoted.sleep_us or promoted.moved or set(promoted.queues).issubset(self._queues)):
+            self._dropped += promoted.trimmed
             promoted = self._promotion.promote(promoted.queues)
         self._queues = promoted.queues
         if promoted.moved:
             self.tally.moved(promoted.moved)
             self._last_hour.promoted(promoted.moved, late_us=promoted.late_us, now_us=time_ns() // 1_000)
-        if promoted.lapsed:
-            self._judge(promoted.lapsed)
-        if promoted.trimmed:
-            logger.warning("Dropped %d dead letters beyond DEAD_MAX_AGE or DEAD_MAX_COUNT", promoted.trimmed)
+        for leases in self._promotion.batches(promoted.lapsed):
+            self._judge(leases)
+        self._dropped += promoted.trimmed
+        # Where thousands go there are many steps in a row: one line for all of them.
+        if self._dropped and promoted.sleep_us > 0:
+            limits = "DEAD_MAX_AGE, DEAD_MAX_COUNT or DEAD_MAX_BYTES"
+            logger.warning("Dropped %d dead letters beyond %s", self._dropped, limits)
+            self._dropped = 0
         return promoted
 
     @property

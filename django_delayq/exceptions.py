@@ -7,6 +7,8 @@ programmers expect for it. Nothing here knows Redis.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
+
 
 class DelayQError(Exception):
     """Something went wrong in django_delayq."""
@@ -37,6 +39,10 @@ class PayloadNotSerializable(DelayQError, TypeError):
 
 class PayloadTooLarge(DelayQError, ValueError):
     """The arguments are larger or nested deeper than allowed; store them elsewhere and pass a reference."""
+
+
+class ManualTransaction(DelayQError, ValueError):
+    """Jobs cannot wait for the commit of a database connection whose autocommit is off."""
 
 
 class UnknownTask(DelayQError, LookupError):
@@ -133,6 +139,10 @@ class StaleExchange(StoreError):
     """A later exchange of this worker has already been carried out."""
 
 
+class ShardsChanged(StoreError, ImproperlyConfigured):
+    """DELAYQ['SHARDS'] changed, and a job would hold its key in another shard than where it is looked for."""
+
+
 class NoResult(DelayQError, LookupError):
     """The job has no result: it has not ended well, keeps none, or its time is over."""
 
@@ -155,6 +165,25 @@ class JobFailed(DelayQError):
 
 class TaskTimeout(DelayQError):
     """The task ran longer than its timeout."""
+
+
+class TransactionLeftOpen(DelayQError):
+    """The task ended inside a database transaction, which was rolled back."""
+
+    def __init__(self, message: str = "", *, aliases: Sequence[str] = ()) -> None:
+        names = ", ".join(map(repr, aliases))
+        cure = "end it in the task: `with transaction.atomic():`, or commit() after set_autocommit(False)"
+        super().__init__(
+            message
+            or (
+                f"The task ended inside a transaction on database {names}, which was rolled "
+                f"back or has not run its commit hooks; {cure}"
+                if names
+                else ""
+            )
+        )
+        #: The databases, as in settings.DATABASES.
+        self.aliases = tuple(aliases)
 
 
 class RetryLater(DelayQError):

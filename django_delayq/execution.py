@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 import os
-import threading
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
@@ -13,13 +12,11 @@ from time import monotonic
 from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, async_to_sync, sync_to_async
-from django.db import close_old_connections, connections, reset_queries
-from django.db.backends.signals import connection_created
 
-from django_delayq import current, registry
+from django_delayq import current, database, registry
 from django_delayq.clock import SECOND_US
 from django_delayq.conf import get_config
-from django_delayq.exceptions import DeadLetterNow, DelayQError, RetryLater, TaskTimeout
+from django_delayq.exceptions import DeadLetterNow, DelayQError, RetryLater, TaskTimeout, TransactionLeftOpen
 from django_delayq.forked import end_fork_of
 from django_delayq.job import Claim, Job
 from django_delayq.outcome import Ending, Outcome, ending_of
@@ -29,7 +26,7 @@ from django_delayq.time_limit import TimeLimit
 
 #: How user code is called, and what is done around it: the same words for threads and for a loop.
 Call = Callable[[Any, Job], Awaitable[Any]]
-Clean = Callable[[], Awaitable[None]]
+Clean = Callable[[], Awaitable[TransactionLeftOpen | None]]
 #: Longest traceback handed on; what is stored is cut further.
 _MAX_ERROR = 64 * 1024
 
@@ -41,8 +38,8 @@ def witness(error: BaseException) -> None:
 def run(claim: Claim) -> Outcome:
     """Run the claimed job's task in this thread and tell how it ended.
 
-    Each run has a context of its own, so language, time zone and context variables start fresh, and database
-    connections that are broken or too old are closed before and after.
+    Each run has a context of its own, so language, time zone and context variables start fresh, and `database.clean()`
+    comes before and after.
     """
     return Context().run(_to_the_end, _attempt(claim, _call_here, _clean_here))
 
@@ -58,9 +55,11 @@ async def run_async(claim: Claim) -> Outcome:
             return await asyncio.get_running_loop().run_in_executor(None, run, claim)
         async with ThreadSensitiveContext() as context:
 
-            async def clean() -> None:
-                if context in SyncToAsync.context_to_thread_executor:
-                    await sync_to_async(connections.close_all)()
+            async def clean() -> TransactionLeftOpen | None:
+                if context not in SyncToAsync.context_to_thread_executor:
+                    return None
+                # The thread ends with the job.
+                return await sync_to_async(database.clean)(close=True)
 
             return await _attempt(claim, _bounded, clean)
     except BaseException as error:
@@ -81,11 +80,13 @@ def hand_over(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outco
         **{"args": job.args, "kwargs": job.kwargs, "attempt": claim.attempt, "due_us": claim.due_us},
     }
     began, outcome = monotonic(), _SUCCEEDED
+    database.clean()
     try:
         Context().run(accept, told)
     except BaseException as error:
+        database.look_again()
         outcome = _judge(None, job, error)
-    return _timed(outcome, began)
+    return _timed(_unless(database.clean(), outcome), began)
 
 
 def _to_the_end(coroutine: Coroutine[Any, Any, Outcome]) -> Outcome:
@@ -120,20 +121,26 @@ async def _run(task: Any, claim: Claim, job: Job, call: Call, clean: Clean) -> O
     try:
         announce(job_started, task, job=job, attempt=claim.attempt, recovered=claim.attempts.suspect)
         if claim.attempts.suspect and task.already_done is not None and task.already_done(*job.args, **job.kwargs):
-            return _SUCCEEDED if job.result_ttl_us is None else _with_result(task, None)
-        if job.django:
-            job = task.begin(claim, job)
-        value = await call(task.code, job)
-        end_fork_of(here)
-        return _SUCCEEDED if job.result_ttl_us is None else _with_result(task, value)
+            value = None
+        else:
+            if job.django:
+                job = task.begin(claim, job)
+            value = await call(task.code, job)
+            end_fork_of(here)
+        outcome = _SUCCEEDED if job.result_ttl_us is None else _with_result(task, value)
     except BaseException as error:
         end_fork_of(here, error)
         # BaseException: sys.exit() in a task ends the task, not the worker.
-        # A connection that failed while it was set up is there, and nobody told of it.
-        _opened.here = True
-        return _judge(task.func, job, error)
+        database.look_again()
+        outcome = _judge(task.func, job, error)
     finally:
-        await clean()
+        left_open = await clean()
+    return _unless(left_open, outcome)
+
+
+def _unless(left_open: TransactionLeftOpen | None, outcome: Outcome) -> Outcome:
+    """Return the outcome, or a failure if the code seemed to succeed and what it wrote was rolled back."""
+    return _failed(left_open) if left_open and outcome.ending is Ending.SUCCEEDED else outcome
 
 
 def _with_result(task: Any, value: Any) -> Outcome:
@@ -153,8 +160,13 @@ def _call(func: Any, job: Job) -> Any:
     if job.timeout_us is None:
         result = func(*job.args, **job.kwargs)
     else:
-        with TimeLimit(job.timeout_us):
-            result = func(*job.args, **job.kwargs)
+        limit = TimeLimit(job.timeout_us)
+        try:
+            with limit:
+                result = func(*job.args, **job.kwargs)
+        finally:
+            if limit.struck:
+                database.distrust()
     if inspect.iscoroutine(result):
         # A decorator hid that the function is a coroutine function.
         return async_to_sync(_bounded)(_given(result), replace(job, args=[], kwargs={}))
@@ -208,11 +220,8 @@ def _path(error: BaseException) -> str:
     return f"{type(error).__module__}.{type(error).__qualname__}"
 
 
-async def _clean_here() -> None:
-    """Do what Django does around a request; nothing where no connection was ever opened."""
-    if _opened.here:
-        close_old_connections()
-        reset_queries()
+async def _clean_here() -> TransactionLeftOpen | None:
+    return database.clean()
 
 
 def _timed(outcome: Outcome, began: float) -> Outcome:
@@ -224,17 +233,5 @@ def _timed(outcome: Outcome, began: float) -> Outcome:
     return replace(outcome, run_us=run_us, began=began)
 
 
-class _Opened(threading.local):
-    """Whether this thread ever opened a database connection; to ask for those that are open costs 4 µs."""
-
-    here = False
-
-
-def _note_connection(**_: Any) -> None:
-    _opened.here = True
-
-
-_opened = _Opened()
-connection_created.connect(_note_connection, dispatch_uid="django_delayq.execution")
 _is_async = cache(inspect.iscoroutinefunction)
 _SUCCEEDED = Outcome(ending=Ending.SUCCEEDED)

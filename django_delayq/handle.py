@@ -2,8 +2,11 @@
 
 from datetime import datetime, timedelta
 from math import inf
+from secrets import token_bytes
 from time import monotonic
 from typing import Any
+
+from asgiref.sync import sync_to_async
 
 from django_delayq.clock import SECOND_US, duration_us, moment, steady
 from django_delayq.draft import Draft
@@ -32,6 +35,10 @@ class JobHandle:
         self.backend = backend
         #: What is still to be sent; None once it is sent, or cancelled before.
         self.draft = draft
+        #: An enqueue of it had no answer: Redis may have it, or get it yet.
+        self._maybe_sent = False
+        #: Names this handle's `cancel()` in Redis, so that one whose answer was lost can be repeated.
+        self._token = b""
         #: None: not looked up yet.
         self._state: State | None = State.UNSENT if draft else None
         self._due_us: int | None = None
@@ -88,8 +95,8 @@ class JobHandle:
         return self.result
 
     def refresh(self) -> "JobHandle":
-        """Look the job up again; returns this handle. One or two round trips; none while it is unsent."""
-        if self._state is State.UNSENT:
+        """Look the job up again; returns this handle. One or two round trips; none while it is surely unsent."""
+        if self._is_surely_unsent:
             return self
         if self._shard >= self._store.config.shards:
             self._state, self._due_us = State.GONE, None
@@ -101,14 +108,25 @@ class JobHandle:
         self._state, self._job = found.state, found.job or known
         self._due_us = found.moment_us if found.state in _HAS_DUE else None
         self._result = found.result
+        if self.draft is not None and found.state is State.GONE:
+            self._state = State.UNSENT
         return self
 
     def cancel(self) -> bool:
-        """Withdraw the job. True: it never ran and never will. False: too late, it runs, has ended, or is dead."""
-        if self._state is State.UNSENT:
-            self.draft, self._state = None, State.GONE
+        """Withdraw the job. True: it never ran and never will. False: too late, it runs, has ended, or is dead.
+
+        May be repeated after a `StoreUnavailable`: True again if it was this handle that cancelled the job. False also
+        if nothing proves that a job whose enqueue had no answer never ran. Answered, no `resend()` sends it any more.
+        """
+        if self._is_surely_unsent:
+            self.drop()
             return True
-        cancelled = self._shard < self._store.config.shards and self._operations.cancel(self._raw_id)
+        self._token = self._token or token_bytes(8)
+        cancelled = self._shard < self._store.config.shards and self._operations.cancel(
+            self._raw_id, token=self._token, on_its_way=self._maybe_sent
+        )
+        # Only now: unanswered, it is not known whether anybody still wants to send it.
+        self.draft = None
         kept = State.CANCELLED if self._keeps_result() else State.GONE
         self._state, self._due_us = (kept, None) if cancelled else (None, None)
         return cancelled
@@ -116,6 +134,7 @@ class JobHandle:
     def reschedule(self, *, delay: float | timedelta | None = None, at: datetime | None = None) -> bool:
         """Give the job another time: seconds or timedelta from now, or an aware datetime. False: too late.
 
+        A job whose enqueue had no answer: True if Redis has it and it waits; else `resend()` sends it for the new time.
         Raises `InvalidDelay`, `InvalidMoment`; TypeError unless exactly one is given.
         """
         if delay is None and at is None:
@@ -124,7 +143,8 @@ class JobHandle:
         if self.draft is not None:
             self.draft = self.draft.timed(delay_us=delay_us, due_us=due_us, called_at=steady())
             self._job = self.draft.job
-            return True
+            if not self._maybe_sent:
+                return True
         if self._shard >= self._store.config.shards:
             return False
         # None is "no delay": at once.
@@ -132,23 +152,41 @@ class JobHandle:
         self._state, self._due_us = None, moved_us
         return moved_us is not None
 
+    async def arefresh(self) -> "JobHandle":
+        """Do as `refresh()`, from async code."""
+        return await sync_to_async(self.refresh)()
+
+    async def acancel(self) -> bool:
+        """Do as `cancel()`, from async code."""
+        return await sync_to_async(self.cancel)()
+
+    async def areschedule(self, *, delay: float | timedelta | None = None, at: datetime | None = None) -> bool:
+        """Do as `reschedule()`, from async code."""
+        return await sync_to_async(self.reschedule)(delay=delay, at=at)
+
+    def drop(self) -> None:
+        """Give up the draft, which was surely not accepted: nothing sends it any more."""
+        self.draft, self._state = None, State.GONE
+
     def mark_packed(self) -> None:
         """Take down that the draft is on its way: from here on Redis is asked."""
         self.draft, self._state = None, None
 
-    def mark_unsent(self, draft: Draft) -> None:
+    def mark_unsent(self, draft: Draft, *, maybe_sent: bool) -> None:
         """Take back a draft that was not, or not surely, accepted."""
         self.draft, self._state = draft, State.UNSENT
+        # For good: the first copy may arrive after the second.
+        self._maybe_sent = self._maybe_sent or maybe_sent
 
     def mark_sent(self, receipt: Receipt, number: int) -> None:
         """Take down that the store accepted the draft as number `number` of a batch."""
         if number in receipt.held:
             self._raw_id, self.created, self._state, self._job = receipt.held[number], False, None, None
-        elif self._state is None and self._due_us is None:
+        elif self._state is None and self._due_us is None and not self._maybe_sent:
             self._due_us = receipt.due_us[number]
             self._state = State.SCHEDULED if self._due_us > receipt.now_us else State.READY
         else:
-            # Somebody looked, or did something with it, while it was on its way: it is to be looked at again.
+            # Somebody looked or changed it while it was on its way, or an earlier copy of it arrived: look again.
             self._state = None
 
     def __repr__(self) -> str:
@@ -156,6 +194,10 @@ class JobHandle:
 
     def _looked(self) -> "JobHandle":
         return self.refresh() if self._state is None else self
+
+    @property
+    def _is_surely_unsent(self) -> bool:
+        return self._state is State.UNSENT and not self._maybe_sent
 
     def _keeps_result(self) -> bool:
         return self._job is not None and self._job.result_ttl_us is not None

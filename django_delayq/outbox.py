@@ -5,7 +5,6 @@ committed; if one of them rolls back, it is dropped with its handle. Outside ato
 connection is opened.
 """
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,25 +14,89 @@ from typing import Any, overload
 from django.db import connections
 
 from django_delayq.clock import steady
-from django_delayq.exceptions import DelayQError, KeyHeld, StoreError
+from django_delayq.exceptions import DelayQError, KeyHeld, ManualTransaction, StoreError
 from django_delayq.handle import JobHandle
-from django_delayq.sending import send, stream
+from django_delayq.sending import name_unsent, send, stream
 from django_delayq.signals import logger
 
 
-class _Waiting(threading.local):
-    """Jobs of this thread whose transactions have all committed, not sent yet; and the newest flush per connection."""
+class _Commit(partial[None]):
+    """The commit hook that counts the commit of one connection."""
+
+
+class _Pending:
+    """The jobs of one transaction of one connection. Its commit hooks alone hold it, so nothing of it outlives them."""
 
     def __init__(self) -> None:
+        #: Those whose connections have all committed, not sent yet.
         self.committed: list[JobHandle] = []
-        self.newest: dict[str, _Flush] = {}
+        self.newest: _Flush | None = None
+        self._refused: list[KeyHeld] = []
+
+    @classmethod
+    def of(cls, connection: Any) -> "_Pending":
+        """Return that of the transaction under way."""
+        hooks = (hook for _, hook, _ in reversed(connection.run_on_commit))
+        return next((hook.pending for hook in hooks if isinstance(hook, _Flush)), None) or cls()
+
+    def send(self, *, last: bool) -> None:
+        """Send what has committed. The last flush raises: Django runs no hook behind one that does."""
+        failure = self._send()
+        if not last:
+            if failure is not None:
+                left = ", ".join(handle.id for handle in self.committed)
+                logger.warning("Jobs of a commit are not sent yet, its last hook tries again: %s: %s", left, failure)
+            return
+        refused, self._refused, self.committed = self._refused, [], []
+        error = failure or next(iter(refused), None)
+        if error is not None:
+            for each in refused:
+                error.add_note(f"Not sent: {each.refused.id}: {each}.")
+            raise error
+
+    def _send(self) -> StoreError | None:
+        """Send all that can be: neither a refused key nor the outage of one store keeps the others' jobs back."""
+        by_store: dict[str | None, list[JobHandle]] = {}
+        for handle in self.committed:
+            by_store.setdefault(handle.backend, []).append(handle)
+        self.committed = []
+        failures: list[StoreError] = []
+        for handles in by_store.values():
+            left = handles
+            while left:
+                try:
+                    send(left)
+                except KeyHeld as error:
+                    self._refused.append(error)
+                    error.refused.drop()
+                    left = [handle for handle in left if handle.draft is not None]
+                except StoreError as error:
+                    failures.append(error)
+                    self.committed += error.unsent
+                    break
+                else:
+                    break
+        if len(failures) > 1:
+            first, *others = failures
+            for other in others:
+                first.add_note(f"Of another store: {other}")
+            name_unsent(first, self.committed, first.accepted)
+        return failures[0] if failures else None
 
 
-class _Commit(partial[None]):
-    """The hook that takes the commit of one connection down."""
+class _Flush:
+    """The commit hook that sends what has committed; one per enqueue, of which those superseded do nothing."""
+
+    superseded = False
+
+    def __init__(self, pending: _Pending) -> None:
+        self.pending = pending
+
+    def __call__(self) -> None:
+        if not self.superseded:
+            self.pending.send(last=self.pending.newest is self)
 
 
-_waiting = _Waiting()
 #: Whether a connection is in a transaction that decides about jobs. Tests replace it: their own never commits.
 in_transaction: Callable[[Any], bool] = attrgetter("in_atomic_block")
 
@@ -41,7 +104,7 @@ in_transaction: Callable[[Any], bool] = attrgetter("in_atomic_block")
 def accept(handles: Sequence[JobHandle]) -> None:
     """Send each job now, or after the commit of the transactions its caller is in.
 
-    Raises `StoreError`, `KeyHeld` where jobs are sent now.
+    Raises `StoreError`, `KeyHeld` where jobs are sent now, and `ManualTransaction` before anything is sent.
     """
     # Looked up once for all: for each job it would take 2 µs, a tenth of what a job of many costs.
     inside: dict[str | None, tuple[str, ...]] = {}
@@ -62,33 +125,49 @@ def accept(handles: Sequence[JobHandle]) -> None:
 def _wait(aliases: tuple[str, ...], handles: Sequence[JobHandle]) -> None:
     missing = set(aliases)
 
-    def committed(alias: str) -> None:
+    def committed(alias: str, pending: _Pending) -> None:
         missing.discard(alias)
         if not missing:
-            _waiting.committed.extend(handles)
+            pending.committed.extend(handles)
 
     for alias in aliases:
         connection = connections[alias]
-        before = _waiting.newest.get(alias)
-        if before is not None:
-            before.last = False
+        pending = _Pending.of(connection)
+        if pending.newest is not None:
             # All jobs of a commit go in one batch, so of neighbours only the last sends. But a hook of the project in
             # between may raise, and Django runs none after it: what stands before such a hook must be sent before it.
-            before.superseded = bool(connection.run_on_commit) and connection.run_on_commit[-1][1] is before
-        flush = _waiting.newest[alias] = _Flush()
-        connection.on_commit(_Commit(committed, alias))
+            hooks = connection.run_on_commit
+            pending.newest.superseded = bool(hooks) and hooks[-1][1] is pending.newest
+        flush = pending.newest = _Flush(pending)
+        connection.on_commit(_Commit(committed, alias, pending))
         # Without savepoint ids, or the rollback of a savepoint would take the flush of others' jobs with it.
         hook: tuple[Any, ...] = (set(), flush, False)
         connection.run_on_commit.append(hook)
 
 
 def open_transactions(database: str | None = None) -> tuple[str, ...]:
-    """Return the aliases of this thread's connections that are in an atomic block, or the named one if it is."""
-    if database is not None:
-        return (database,) if in_transaction(connections[database]) else ()
-    return tuple(
-        connection.alias for connection in connections.all(initialized_only=True) if in_transaction(connection)
-    )
+    """Return the aliases of this thread's connections that are in an atomic block, or the named one if it is.
+
+    Raises `ManualTransaction` for one whose autocommit is off: Django tells nobody of its commit.
+    """
+    chosen = connections.all(initialized_only=True) if database is None else [connections[database]]
+    for connection in chosen:
+        if _is_manual(connection):
+            raise ManualTransaction(
+                f"the database connection {connection.alias!r} has its autocommit off, so a job cannot wait for its "
+                f"commit: use transaction.atomic() instead of set_autocommit(False), enqueue after "
+                f"set_autocommit(True), or send at once with using(on_commit=False) (Django's tasks: without "
+                f"OPTIONS['ON_COMMIT'])"
+            )
+    return tuple(connection.alias for connection in chosen if in_transaction(connection))
+
+
+def _is_manual(connection: Any) -> bool:
+    """Tell whether somebody else than Django commits. An atomic block within such a transaction commits nothing."""
+    # One that is not open yet only seems to have no autocommit.
+    if connection.connection is None:
+        return False
+    return not (connection.commit_on_exit if connection.in_atomic_block else connection.autocommit)
 
 
 def is_ours(hook: object) -> bool:
@@ -142,38 +221,3 @@ def _from_now(handle: JobHandle) -> JobHandle:
     if handle.draft.delay_us is not None:
         handle.draft = replace(handle.draft, called_at=steady())
     return handle
-
-
-class _Flush:
-    """The hook that sends what has committed; one per wait, of which those superseded do nothing."""
-
-    superseded = False
-    last = True
-
-    def __call__(self) -> None:
-        if self.superseded:
-            return
-        handles, _waiting.committed = _waiting.committed, []
-        try:
-            _send_committed(handles)
-        except StoreError as error:
-            if self.last:
-                raise
-            # The last flush of this commit tries again, and its error names the jobs of all.
-            logger.warning("%d jobs could not be sent yet after a commit: %s", len(error.unsent), error)
-            _waiting.committed = list(error.unsent)
-
-
-def _send_committed(handles: list[JobHandle]) -> None:
-    """Send the jobs of a commit. One refused for its key does not keep the others from being sent."""
-    first_refused: KeyHeld | None = None
-    while handles:
-        try:
-            send(handles)
-            break
-        except KeyHeld as error:
-            first_refused = first_refused or error
-            error.refused.cancel()
-            handles = [handle for handle in handles if handle.draft is not None]
-    if first_refused is not None:
-        raise first_refused

@@ -5,7 +5,7 @@ Run by a service of its own, so that nothing it waits for makes a job wait.
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from time import monotonic, time_ns
 from typing import Any, Protocol
@@ -20,8 +20,6 @@ from django_delayq.tally import Tally, packed
 
 #: Seconds between two reports. Idle, a process asks Redis for little else.
 _EVERY = 15.0
-#: Seconds that taking leave may hold up the end of a process.
-_LEAVE = 1.0
 #: Queues named, at most.
 _QUEUES = 50
 _STARTED_US = time_ns() // 1_000
@@ -86,8 +84,11 @@ class Presence(Timed):
 
 
 @contextmanager
-def present(presences: Sequence[Presence]) -> Iterator[None]:
-    """Let these report for as long as the `with` block lasts, and take their leave within a second, all together."""
+def present(presences: Sequence[Presence], *, patience: Callable[[], float]) -> Iterator[None]:
+    """Let these report for as long as the `with` block lasts, and take their leave, all together.
+
+    `patience` is asked then for the seconds that this may take.
+    """
     for presence in presences:
         presence.start()
     try:
@@ -95,7 +96,7 @@ def present(presences: Sequence[Presence]) -> Iterator[None]:
     finally:
         # In other threads, and not waited for longer: a Redis that does not answer may not keep a process from ending.
         leaves = [threading.Thread(target=each.leave, name="delayq-leave", daemon=True) for each in presences]
-        until = monotonic() + _LEAVE
+        until = monotonic() + patience()
         for leave in leaves:
             leave.start()
         for leave in leaves:

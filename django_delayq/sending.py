@@ -73,8 +73,12 @@ def stream(handles: Iterable[JobHandle], on_progress: Callable[[int], Any], *, c
 
 def _tell(handles: Sequence[JobHandle], error: StoreError | KeyHeld, accepted: int) -> None:
     error.accepted = accepted
-    if isinstance(error, KeyHeld):
-        return
+    if isinstance(error, StoreError):
+        name_unsent(error, handles, accepted)
+
+
+def name_unsent(error: StoreError, handles: Sequence[JobHandle], accepted: int) -> None:
+    """Let an error name those of the jobs that were not (surely) sent, and send them again."""
     left = [handle for handle in handles if handle.draft is not None]
     error.offer_resend(left, partial(send, left))
     names = ", ".join(handle.id for handle in left[:5])

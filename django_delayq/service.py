@@ -33,8 +33,9 @@ def process_name(pid: int | None = None) -> str:
     return f"{socket.gethostname()[:64]}:{pid or os.getpid()}"
 
 
-def _readable(descriptors: list[int], seconds: float) -> list[int]:
-    """Return which of the descriptors can be read, after at most so many seconds."""
+def readable(descriptors: list[int], seconds: float) -> list[int]:
+    """Return which of the descriptors can be read, after at most so many seconds, and an hour."""
+    seconds = max(0.0, min(seconds, _LONGEST_SLEEP))
     if max(descriptors) < _SELECT_LIMIT:
         # select(), not poll(): it counts in microseconds, poll() in whole milliseconds.
         return select.select(descriptors, [], [], seconds)[0]
@@ -172,7 +173,7 @@ class Service:
         return float(ceiling * (0.5 + random.random() / 2))
 
     def _wait(self, delay: float) -> None:
-        until, bell = monotonic() + min(delay, _LONGEST_SLEEP), -1
+        until, bell = monotonic() + delay, -1
         if not self._failures and monotonic() >= self._listen_at:
             try:
                 bell = self.part.listen()
@@ -182,7 +183,7 @@ class Service:
         if self._deaf and bell < 0 and not self._failures:
             until = min(until, max(self._listen_at, monotonic()))
         sources = [self._wake_read] if bell < 0 else [self._wake_read, bell]
-        heard = _readable(sources, max(0.0, until - monotonic()))
+        heard = readable(sources, until - monotonic())
         if self._wake_read in heard:
             os.read(self._wake_read, 4096)
             self._awake = False

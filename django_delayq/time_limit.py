@@ -32,6 +32,8 @@ class TimeLimit:
         self._lock = threading.Lock()
         self._thread = 0
         self._armed = False
+        #: Whether it struck, also if the code caught the exception.
+        self.struck = False
 
     def __enter__(self) -> None:
         self._thread, self._armed = threading.get_ident(), True
@@ -55,7 +57,7 @@ class TimeLimit:
         """Raise TaskTimeout in the thread, unless its code has ended."""
         with self._lock:
             if self._armed:
-                self._armed = False
+                self._armed, self.struck = False, True
                 _set_async_exc(self._thread, TaskTimeout)
 
 

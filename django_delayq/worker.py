@@ -62,6 +62,8 @@ class Worker:
         self._pace = Pace(pool.size)
         #: Called by pool threads to end the loop's sleep; set by whoever runs this part.
         self.wake: Callable[[], object] = lambda: None
+        #: Called once Redis has jobs back whose code still runs here; set by whoever can end the process.
+        self.given_back: Callable[[], object] = lambda: None
         self._served = Served(shard, config.queues)
         self._ended = Endings()
         #: There may be work to take: a bell rang, or the last exchange left some behind.
@@ -200,6 +202,8 @@ class Worker:
 
     def _conclude(self, answer: Answer, settled: Settled) -> None:
         self._held.settled(settlement.claim.lease for settlement, _ in settled)
+        if any(outcome.ending is Ending.INTERRUPTED for _, outcome in settled):
+            self.given_back()
         tell_all(iter(settled), lost=answer.lost, tally=self.tally)
 
     def _release_unbegun(self) -> None:

@@ -32,7 +32,7 @@ def go_through_every_door(doors: Doors) -> None:
     assert doors.inspection.find(raw_id).state is State.SCHEDULED
     assert doors.operations.reschedule(raw_id, delay_us=0)
     assert doors.operations.move(raw_id, "other")
-    assert doors.operations.cancel(raw_id)
+    assert doors.operations.cancel(raw_id, token=b"a token", on_its_way=True)
     for end in ("requeue", "discard"):
         letter = doors.inspection.dead_letter(doors.add_dead(key=end, queue=end))
         assert letter is not None

@@ -1,16 +1,17 @@
 """Action: the one address that changes anything: a page that asks whether it is meant, then the deed, then how it went.
 
-A list posts what is to be done to which rows; the confirm page posts that back, signed; a long deed posts it again and
-again, with how far it came.
+A list posts what is to be done to which rows; that is posted back, signed, until they are counted; then by the confirm
+page; and by a long deed again and again, with how far it came.
 """
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils import timezone
-from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 
 from django_delayq.admin import counting, journal, switches
@@ -28,8 +29,8 @@ from django_delayq.job_id import to_text
 
 #: Rows that may be destroyed without their number typed.
 _FREELY = 100
-#: Where the session keeps the steps that may be done once, and how many.
-_STEPS, _STEPS_KEPT = "django_delayq.steps", 500
+#: Where the session keeps how many steps of an order were taken, by its nonce, and of how many orders.
+_STEPS, _ORDERS_KEPT = "django_delayq.orders", 100
 
 
 def show(visit: Visit) -> HttpResponse:
@@ -39,18 +40,21 @@ def show(visit: Visit) -> HttpResponse:
         if visit.request.POST.get("deed", "") in switches.SWITCHES:
             return switches.show(visit)
         if "order" not in visit.request.POST:
-            return _ask(visit)
+            order = Order.read(visit.request.POST)
+            if order is None:
+                return _back(visit, None, messages.WARNING, _("Nothing was selected, so nothing was done."))
+            return _ask(visit, order, Progress())
         found = unsign(visit.request, visit.request.POST["order"])
         if found is None:
             return _back(visit, None, messages.ERROR, _("This form is too old or not yours. Nothing was done."))
-        return _do(visit, *found)
+        order, progress = found
+        return _do(visit, order, progress) if order.counted else _ask(visit, order, progress)
 
 
-def _ask(visit: Visit) -> HttpResponse:
-    order = Order.read(visit.request.POST)
-    if order is None:
-        return _back(visit, None, messages.WARNING, _("Nothing was selected, so nothing was done."))
-    order, rows = counting.counted_order(visit, order)
+def _ask(visit: Visit, order: Order, progress: Progress) -> HttpResponse:
+    order, progress = counting.count(visit, order, progress)
+    if not order.counted:
+        return _so_far(visit, order, progress)
     if not order.count:
         return _back(visit, order, messages.WARNING, _("Nothing of that is there any more. Nothing was done."))
     wish, form = order.deed.wish, None
@@ -63,7 +67,7 @@ def _ask(visit: Visit) -> HttpResponse:
                     visit, order, messages.WARNING, _("Its arguments cannot be read, so they cannot be edited.")
                 )
         form = wish(visit=visit, task=order.task, initial=initial)
-    return _confirm(visit, order, form=form, rows=rows)
+    return _confirm(visit, order, form=form)
 
 
 def _arguments(visit: Visit, order: Order) -> tuple[Order, dict[str, str]]:
@@ -91,11 +95,11 @@ def _do(visit: Visit, order: Order, progress: Progress) -> HttpResponse:
             _("That is not it. Nothing was done yet.") if _typed(post.get("typed", "")) != _typed(_asked(order)) else ""
         )
         if wrong or (form and not form.is_valid()):
-            rows = counting.counted_order(visit, order)[1]
-            return _confirm(visit, order, form=form, rows=rows, wrong=wrong)
+            return _confirm(visit, order, form=form, wrong=wrong)
         order = replace(order, confirmed=True, wish=form.meant if form else {})
-    if order.is_for_once and not _first_time(visit.request, f"{order.nonce}.{progress.requests}"):
-        return _back(visit, order, messages.WARNING, _("This was done already, and is not done twice."))
+    if order.is_for_once and not _first_time(visit.request, order.nonce, progress.requests):
+        refused = _("This was done already, and is not done twice. What is left can be asked for anew.")
+        return _back(visit, order, messages.WARNING, refused)
     carrying = Carrying(visit, order, replace(progress, requests=progress.requests + 1))
     try:
         carrying.run()
@@ -109,36 +113,54 @@ def _do(visit: Visit, order: Order, progress: Progress) -> HttpResponse:
     if progress.finished:
         level = messages.SUCCESS if set(progress.fates) <= {Fate.DONE} else messages.WARNING
         said = (fates_text(order.deed, progress.fates), wish_text(order.wish, visit.tz))
-        return _back(visit, order, level, ", ".join(filter(None, said)) + ".")
+        text = ", ".join(filter(None, said)) + "."
+        return _back(visit, order, level, " ".join([text, *_remarks(visit, order, progress)]))
+    return _so_far(visit, order, progress)
+
+
+def _remarks(visit: Visit, order: Order, progress: Progress) -> Iterator[str]:
+    """Yield what there is to know besides what was done."""
+    queue = order.wish.get("queue", "")
+    if queue and progress.fates.get(Fate.DONE) and not visit.workers_of(queue):
+        yield _("No worker takes tasks from queue %s now.") % visible(queue)
+    # What was done is told also where Redis fails by now.
+    with suppress(StoreError):
+        if not order.ticked and counting.more_match(visit, order, progress):
+            yield _("More match now: they came after the count, and were left alone.")
+
+
+def _so_far(visit: Visit, order: Order, progress: Progress) -> HttpResponse:
+    """Tell how far counting, or the action, came; the page posts itself until the end."""
     return visit.render(
-        "progress.html",
+        "progress.html" if order.counted else "counting.html",
         tab=_tab(order),
-        title=counted(order.deed.order, order.count),
+        title=counted(order.deed.order, order.count) if order.counted else _("Counting what matches"),
         order=sign(visit.request, order, progress),
         so_far=fates_text(order.deed, progress.fates),
-        behind=min(sum(progress.fates.values()), order.count),
+        about=about(order, visit.tz),
+        progress=progress,
         whole=order.count,
         cancel_url=_address(visit, order),
     ).render()
 
 
-def _first_time(request: HttpRequest, step: str) -> bool:
-    """Take a step of an order down in the session, at once: a second press of its button comes soon after."""
+def _first_time(request: HttpRequest, nonce: str, step: int) -> bool:
+    """Record a step of an order in the session, at once: a second press of its button comes soon after."""
     session = getattr(request, "session", None)
     if session is None:
         return True
     # Read again: this request's own was read before another press may have written it.
-    done = type(session)(session.session_key).get(_STEPS, [])
-    if step in done:
+    taken: dict[str, int] = type(session)(session.session_key).get(_STEPS, {})
+    if step < taken.pop(nonce, 0):
         return False
-    session[_STEPS] = [*done[-_STEPS_KEPT:], step]
+    session[_STEPS] = dict([*taken.items(), (nonce, step + 1)][-_ORDERS_KEPT:])
     session.save()
     return True
 
 
 def _write_down(request: HttpRequest, carrying: Carrying, order: Order) -> Progress:
     progress, done = carrying.progress, carrying.done
-    few = order.counted and order.count <= journal.MOST_ROWS
+    few = order.count <= journal.MOST_ROWS
     if not done:
         return progress
     entry = journal.note(
@@ -153,19 +175,18 @@ def _write_down(request: HttpRequest, carrying: Carrying, order: Order) -> Progr
     return replace(progress, entry=entry)
 
 
-def _confirm(visit: Visit, order: Order, *, form: Wish | None, rows: list[str], wrong: str = "") -> HttpResponse:
+def _confirm(visit: Visit, order: Order, *, form: Wish | None, wrong: str = "") -> HttpResponse:
     export = ""
     if order.deed.destroys and not order.ticked:
         export = "?".join(filter(None, (visit.url("export", order.place_name), order.filter)))
     return visit.render(
         "confirm.html",
         tab=_tab(order),
-        title=_("%s?") % _said(order),
-        button=_said(order),
-        at_least=not order.counted,
+        title=_("%s?") % counted(order.deed.order, order.count),
+        button=counted(order.deed.order, order.count),
         about=about(order, visit.tz),
-        rows=rows,
-        is_whole=order.count <= len(rows),
+        rows=[*order.sample, *(["…"] if order.count > counting.SAMPLE else ())],
+        is_whole=order.count <= counting.SAMPLE,
         destroys=order.deed.destroys,
         form=form,
         queues=[visible(name) for name in visit.snapshot.queues] if order.deed.name == "move" else (),
@@ -178,18 +199,11 @@ def _confirm(visit: Visit, order: Order, *, form: Wish | None, rows: list[str], 
     ).render()
 
 
-def _said(order: Order) -> str:
-    number = number_format(order.count, force_grouping=True)
-    more = {} if order.counted else {"count": _("at least %s") % number}
-    return counted(order.deed.order, order.count, **more)
-
-
 def _asked(order: Order) -> str:
     """Return what has to be typed: the queue's name, or the number of what cannot be brought back."""
     if order.deed.name == "purge":
         return visible(order.asked.queue)
-    many = order.count > _FREELY or not order.counted
-    return str(order.count) if order.deed.destroys and many else ""
+    return str(order.count) if order.deed.destroys and order.count > _FREELY else ""
 
 
 def _typed(text: str) -> str:

@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Any
 
 from django_delayq.admin.deeds import Fate, Target
+from django_delayq.admin.filters import Cursor
 from django_delayq.admin.orders import Order, Progress, Token
 from django_delayq.admin.places import DEAD, READY, walk
 from django_delayq.admin.visit import Visit
@@ -29,20 +30,20 @@ class Carrying:
         self.done: list[tuple[bytes, int]] = []
 
     def run(self) -> None:
-        """Go on for two seconds, or to the end. Where Redis fails, `progress` tells of all that is surely done."""
+        """Go on for two seconds, to the end, or until as many jobs are handled as were counted and confirmed.
+
+        Where Redis fails, `progress` tells of all that is surely done.
+        """
         until = monotonic() + SECONDS
         for step in self._ticked() if self._order.ticked else self._all():
-            if self._destroyed_all_counted():
+            # The one bound of every action. Clocks of enqueuers differ, so `meant` alone may let in a job that came
+            # after the count; and a row that could not be changed stays in the list beside others.
+            if self.progress.handled >= self._order.count:
                 break
             step()
             if monotonic() > until:
                 return
         self.progress = replace(self.progress, finished=True)
-
-    def _destroyed_all_counted(self) -> bool:
-        """Whether as many are destroyed as the person was told: what came since may not be among them."""
-        order = self._order
-        return order.deed.destroys and order.counted and self.progress.fates.get(Fate.DONE, 0) >= order.count
 
     def _ticked(self) -> Iterator[Callable[[], None]]:
         for token in list(self._order.tokens)[self.progress.passed :]:
@@ -50,7 +51,7 @@ class Carrying:
 
     def _all(self) -> Iterator[Callable[[], None]]:
         """Yield a step for each row that is meant, and one for each page."""
-        order, before = self._order, self._moves_up()
+        order, before = self._order, self._order.moves_up
         pages = walk(
             self._visit,
             order.place,
@@ -63,13 +64,7 @@ class Carrying:
         for shard, page in pages:
             for row in reversed(page.rows) if before else page.rows:
                 yield partial(self._row, row)
-            last = {"shard": shard, "cursor": page.end} if page.end else {"shard": shard + 1, "cursor": None}
-            yield partial(self._pass, last)
-
-    def _moves_up(self) -> bool:
-        """Whether rows go to a later place of the same list: from the end on, none is met twice."""
-        wish = self._order.wish
-        return self._order.place.ahead and (wish.get("shift_us", 0) > 0 or "due_us" in wish)
+            yield partial(self._pass, shard, page.end)
 
     def _token(self, token: Token) -> None:
         self._one(*token, passed=self.progress.passed + 1)
@@ -77,8 +72,8 @@ class Carrying:
     def _row(self, row: Row) -> None:
         self._one(row.raw_id, row.shard, row.moment_us, cursor=row.cursor)
 
-    def _pass(self, where: dict[str, Any]) -> None:
-        self.progress = replace(self.progress, **where)
+    def _pass(self, shard: int, end: Cursor | None) -> None:
+        self.progress = self.progress.after(shard, end)
 
     def _one(self, raw_id: bytes, shard: int, moment_us: int, **passed: Any) -> None:
         visit, fate = self._visit, Fate.MISSED
@@ -94,7 +89,7 @@ class Carrying:
 
 def meant(visit: Visit, order: Order) -> Callable[[Row], bool] | None:
     """Return what says whether a row is meant: it matches, and was there when the person looked."""
-    place, seen_us = order.place, order.seen_us
+    place = order.place
     match = order.asked.match(visit.config.redact, by_queue=not place.by_queue)
     if place is DEAD:
         return match
@@ -102,16 +97,25 @@ def meant(visit: Visit, order: Order) -> Callable[[Row], bool] | None:
 
     def is_meant(row: Row) -> bool:
         return (
-            # Its enqueuer's clock; nothing else tells since when a job waits.
-            created_us(row.raw_id) <= seen_us
-            and (place is not READY or (row.due_us or 0) <= seen_us + _MS_US)
-            and row.due_us != moved_to[0]
+            row.due_us != moved_to[0]
             and row.queue != moved_to[1]
-            and _back_since(row) <= seen_us
+            and was_there(order, row)
             and (match is None or match(row))
         )
 
     return is_meant
+
+
+def was_there(order: Order, row: Row) -> bool:
+    """Return whether a row was in the list when the person looked."""
+    if order.place is DEAD:
+        return row.score <= order.seen_us
+    return (
+        # Its enqueuer's clock; nothing else tells since when a job waits.
+        created_us(row.raw_id) <= order.seen_us
+        and (order.place is not READY or (row.due_us or 0) <= order.seen_us + _MS_US)
+        and _back_since(row) <= order.seen_us
+    )
 
 
 def _back_since(row: Row) -> int:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from django_delayq.admin.elsewhere import other_stores
 from django_delayq.admin.zone import LOCAL, UTC_NAME
 
 if TYPE_CHECKING:
@@ -31,11 +32,14 @@ def around(visit: "Visit", tab: str, *, down: bool) -> dict[str, Any]:
     """Return what the frame's templates need; asks Redis nothing where it is down."""
     here, query = visit.request.path, visit.request.GET.copy()
     query.pop("zone", None)
+    others = other_stores()
     panel = visit.url("live", tab) if tab and here == visit.url(tab) and not down else ""
     return {
         "tabs": _tabs(visit, down=down),
         "panel_url": f"{panel}?{query.urlencode()}" if panel and query else panel,
         "intervals": _INTERVALS,
+        "other_stores": others,
+        "other_aliases": ", ".join(each.alias for each in others),
         # What answers a post has no address to come back to.
         "zones": _zones(visit.zone[0], query.urlencode()) if visit.request.method != "POST" else [],
     }

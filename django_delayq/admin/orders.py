@@ -53,9 +53,11 @@ class Order:
     seen_us: int
     #: Tokens of ticked rows; empty: all that match.
     ticked: tuple[str, ...] = ()
-    #: How many that are, as far as they were counted.
+    #: How many that are, as far as they were counted; nothing is done before all are, and never to more than these.
     count: int = 0
-    counted: bool = True
+    counted: bool = False
+    #: The first of them, in words.
+    sample: tuple[str, ...] = ()
     #: Set once the person has confirmed.
     confirmed: bool = False
     wish: dict[str, Any] = field(default_factory=dict)
@@ -93,14 +95,24 @@ class Order:
             seen_us=int(seen),
             ticked=ticked,
             count=len(ticked),
+            counted=bool(ticked),
             nonce=token_hex(8),
             job=job,
         )
 
     @property
     def is_for_once(self) -> bool:
-        """Whether doing it again would change jobs again: of a shift, no job remembers that it had it."""
-        return "shift_us" in self.wish and not self.ticked
+        """Whether a step of it is done once only.
+
+        Done again, an order for all that match would change more jobs than were confirmed: the same ones again, if it
+        shifts them, or others, which match by now. Ticked rows bound themselves.
+        """
+        return not self.ticked
+
+    @property
+    def moves_up(self) -> bool:
+        """Whether rows go to a later place of the same list: from the end on, none is met twice."""
+        return self.place.ahead and (self.wish.get("shift_us", 0) > 0 or "due_us" in self.wish)
 
     @property
     def deed(self) -> Deed:
@@ -115,11 +127,16 @@ class Order:
     @property
     def asked(self) -> Filter:
         """Which rows, where none were ticked: of the dead, none that died since the person looked."""
-        asked = Filter.read(QueryDict(self.filter))
+        asked = self.now
         if self.place is not DEAD:
             return asked
         end_us = self.seen_us + 1
         return replace(asked, to_us=end_us if asked.to_us is None else min(asked.to_us, end_us))
+
+    @property
+    def now(self) -> Filter:
+        """Which rows match by now, those that came since among them."""
+        return Filter.read(QueryDict(self.filter))
 
     @property
     def tokens(self) -> Iterator[Token]:
@@ -129,7 +146,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far an order came."""
+    """How far an order came: first with counting, then with doing it."""
 
     #: Requests it took so far.
     requests: int = 0
@@ -137,11 +154,22 @@ class Progress:
     passed: int = 0
     shard: int = 0
     cursor: Cursor | None = None
+    #: Rows looked at while counting.
+    scanned: int = 0
     #: Fate -> how many.
     fates: dict[str, int] = field(default_factory=dict)
     finished: bool = False
     #: The journal's row about the whole.
     entry: int | None = None
+
+    @property
+    def handled(self) -> int:
+        """How many jobs it was done to, or could not be."""
+        return sum(self.fates.values())
+
+    def after(self, shard: int, end: Cursor | None) -> Self:
+        """Return it with a page behind that ended at a row of a shard; None: with the whole shard behind."""
+        return replace(self, shard=shard if end else shard + 1, cursor=end)
 
 
 def sign(request: HttpRequest, order: Order, progress: Progress) -> str:
@@ -160,7 +188,8 @@ def unsign(request: HttpRequest, text: str) -> tuple[Order, Progress] | None:
     if who != _who(request):
         return None
     cursor = progress["cursor"] and (progress["cursor"][0], bytes.fromhex(progress["cursor"][1]))
-    return Order(**{**order, "ticked": tuple(order["ticked"])}), Progress(**{**progress, "cursor": cursor})
+    lists = {name: tuple(order[name]) for name in ("ticked", "sample")}
+    return Order(**{**order, **lists}), Progress(**{**progress, "cursor": cursor})
 
 
 def _who(request: HttpRequest) -> str:

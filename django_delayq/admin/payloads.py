@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from inspect import Parameter
 from re import Pattern
 from typing import Any
+from unicodedata import category
 
 from django_delayq import registry
 from django_delayq.exceptions import PayloadNotSerializable
@@ -20,6 +21,8 @@ from django_delayq.redaction import HIDDEN, redact
 DOTS = "•••"
 #: Characters of the one-line form, and of all arguments together before "Show all".
 LINE, FULL = 200, 8 * 1024
+#: Persian words and emoji need them; elsewhere they only make two names look alike.
+_JOINERS = "\u200c\u200d"
 #: No parameter has this name. Redacting by it alone finds out whether the arguments still fit.
 _NOBODY = " "
 
@@ -117,11 +120,28 @@ class Payload:
 def visible(text: str, *, lines: bool = False) -> str:
     """Return text with everything written out that does not print (NUL, lone surrogates, marks that turn the reading
     direction); with `lines`, lines and tabs stay.
+
+    What people write stays as well: spaces of other widths, and joiners between letters that need them.
     """
     if text.isprintable():
         return text
     kept = "\n\t" if lines else ""
-    return "".join(c if c.isprintable() or c in kept else c.encode("unicode_escape").decode("ascii") for c in text)
+    return "".join(
+        c if c.isprintable() or c in kept or _is_written(text, at) else written_out(c) for at, c in enumerate(text)
+    )
+
+
+def written_out(text: str) -> str:
+    """Return characters that do not print as Python's escapes."""
+    return text.encode("unicode_escape").decode("ascii")
+
+
+def _is_written(text: str, at: int) -> bool:
+    """Say whether a character that does not print is part of people's writing, and seen by what it does there."""
+    around = text[at - 1 : at] + text[at + 1 : at + 2]
+    if len(around) < 2 or not around.isprintable() or " " in around:
+        return False
+    return category(text[at]) == "Zs" or (text[at] in _JOINERS and min(around) > "\x7f")
 
 
 def short(name: str) -> str:
@@ -187,12 +207,19 @@ def _positions(task_name: str, count: int) -> list[str]:
     return names + [""] * (count - len(names))
 
 
+def _quoted(text: str) -> str:
+    """Return text as Python writes it, but for what people's writing needs."""
+    if text.isprintable():
+        return repr(text)
+    return "'" + visible(text.replace("\\", "\\\\").replace("'", "\\'")) + "'"
+
+
 def _python(value: Any, limit: int | None) -> Iterator[str]:
     """Yield a JSON value as Python writes it, piece by piece; no text is longer than `limit`."""
     if value is _DOTS:
         yield DOTS
     elif isinstance(value, str):
-        yield repr(value[:limit])
+        yield _quoted(value[:limit])
     elif isinstance(value, list):
         yield "["
         for number, item in enumerate(value):
@@ -202,7 +229,7 @@ def _python(value: Any, limit: int | None) -> Iterator[str]:
     elif isinstance(value, dict):
         yield "{"
         for number, (key, item) in enumerate(value.items()):
-            yield f"{', ' if number else ''}{key[:limit]!r}: "
+            yield f"{', ' if number else ''}{_quoted(key[:limit])}: "
             yield from _python(item, limit)
         yield "}"
     else:

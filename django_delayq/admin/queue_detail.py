@@ -12,13 +12,15 @@ from django_delayq.store.snapshot import QueueState
 
 def show(visit: Visit, queue: str) -> HttpResponse:
     """Draw the list, also of a queue that has no job yet."""
+    state = visit.snapshot.queues.get(queue, QueueState())
     return lists.show(
         visit,
         READY,
         title=_("Queue %s") % visible(queue),
         tab="queues",
         fixed={"queue": queue},
-        state=visit.snapshot.queues.get(queue, QueueState()),
+        state=state,
+        paused_by=visible(state.paused.by) if state.paused else "",
         known=queue in visit.snapshot.queues,
         crumb=_("Queues"),
         crumb_url=visit.url("queues"),

@@ -61,6 +61,11 @@ class Sheet:
         return self.line.row.job
 
     @property
+    def worker(self) -> str:
+        """Who runs it."""
+        return visible(self.found.worker)
+
+    @property
     def size(self) -> int:
         """Bytes of its body."""
         return self.line.row.size

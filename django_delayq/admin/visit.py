@@ -1,6 +1,7 @@
 """Visit: one request to the pages: who asks, on which site, what they may, and what the store looks like just now."""
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
@@ -15,6 +16,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from django_delayq.admin.frame import around
+from django_delayq.admin.payloads import written_out
 from django_delayq.admin.permissions import allowed
 from django_delayq.admin.zone import zone_of
 from django_delayq.clock import SECOND_US
@@ -27,6 +29,9 @@ from django_delayq.store.store import Store
 _TIMEOUT = 8.0
 #: How far the clocks of a host and of Redis may differ.
 _SKEW_US = SECOND_US
+#: Control characters, lone surrogates (they have no bytes in UTF-8), and what turns the reading direction, hides, or
+#: breaks lines. Marks that translations use are not among them.
+_RAW = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\ufffb]")
 _store: Store | None = None
 
 
@@ -48,12 +53,13 @@ os.register_at_fork(after_in_child=_drop_store)
 
 
 class Page(TemplateResponse):
-    """A page that can be sent whatever came from Redis: half a surrogate pair has no bytes in UTF-8."""
+    """A page without raw control characters, whatever came from Redis, an address, or the name of an account."""
 
     @property
     def rendered_content(self) -> str:
-        """Return the page with what cannot be sent written out."""
-        return super().rendered_content.encode("utf-8", "backslashreplace").decode()
+        """Return the page with what cannot be sent or seen written out."""
+        # Values go through `visible` before: this is for the one that somebody forgets.
+        return _RAW.sub(lambda found: written_out(found[0]), super().rendered_content)
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class Visit:
     site: AdminSite
     config: AdminConfig
     store: Store
-    #: False in read-only mode.
+    #: Both are False in read-only mode.
     may_manage: bool
     may_reveal: bool
     #: Only the part of the page that live update replaces is asked for.
@@ -80,7 +86,8 @@ class Visit:
             config=config,
             store=own_store(),
             may_manage=not config.read_only and allowed(request, config.manage_permission),
-            may_reveal=allowed(request, config.payload_permission),
+            # To see what is hidden is an action too: it is written into the log.
+            may_reveal=not config.read_only and allowed(request, config.payload_permission),
         )
 
     def for_fragment(self) -> "Visit":

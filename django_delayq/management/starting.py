@@ -4,7 +4,6 @@ import contextlib
 import gc
 import logging
 import os
-import select
 import signal
 import sys
 import threading
@@ -17,10 +16,13 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django_delayq.config import Config
 from django_delayq.exceptions import StoreError, StoreUnavailable
 from django_delayq.forked import handle_here
+from django_delayq.management.shutdown import Shutdown
 from django_delayq.presence import Presence, present
 from django_delayq.service import Service
 from django_delayq.signals import LogFormatter
 from django_delayq.store.store import Store, get_store
+
+logger = logging.getLogger("django_delayq")
 
 
 def add_backend(parser: CommandParser) -> None:
@@ -51,13 +53,12 @@ def open_store(backend: str | None = None, *, force_shards: bool = False) -> tup
             return store.config, store
         raise CommandError(str(error)) from error
     if warning:
-        logging.getLogger("django_delayq").warning(warning)
+        logger.warning(warning)
     return store.config, store
 
 
 def show_log(verbosity: int) -> None:
     """Print the log to standard error where the project has not said where it goes."""
-    logger = logging.getLogger("django_delayq")
     if not logger.hasHandlers():
         handler = logging.StreamHandler()
         handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
@@ -74,37 +75,48 @@ def say(command: BaseCommand, sentence: str, options: dict[str, Any]) -> None:
 
 
 def run_services(
-    services: Sequence[Service], presences: Sequence[Presence], *, ready: Callable[[], object] = lambda: None
+    services: Sequence[Service],
+    presences: Sequence[Presence],
+    *,
+    ready: Callable[[], object] = lambda: None,
+    shutdown: Shutdown | None = None,
 ) -> None:
-    """Run each service, one in this thread or all in threads of their own, until they end or a signal stops them.
+    """Run each service in a thread of its own, until they end or a signal stops them.
 
-    Only once signals are heard, `ready` is called and the presences report: who sees a process may stop it.
+    Only once signals are heard, `ready` is called and the presences report: who sees a process may stop it. What ends a
+    service otherwise ends all, in good order, and is raised: a process without one shard's service would be missed by
+    nobody.
     """
     # What was imported stays: the garbage collector need not look at it again for every few thousand jobs, which was a
     # tenth of what a short job costs.
     gc.collect()
     gc.freeze()
+    shutdown, running, errors = shutdown or Shutdown(), set(services), list[BaseException]()
 
     def stop(*_: Any) -> None:
         for service in services:
             service.stop()
 
-    if len(services) == 1:
-        with _signals(stop, services[0].wake_descriptor), present(presences):
-            ready()
-            services[0].run()
-        return
-    threads = [threading.Thread(target=service.run, name=service.name, daemon=True) for service in services]
-    heard, wake = os.pipe()
-    os.set_blocking(wake, False)
-    with _signals(stop, wake), present(presences):
+    def run(service: Service) -> None:
+        try:
+            service.run()
+        except BaseException as error:
+            errors.append(error)
+            stop()
+        finally:
+            running.discard(service)
+            shutdown.wake()
+
+    with _signals(stop, shutdown.wake_descriptor), present(presences, patience=lambda: shutdown.patience):
         ready()
-        for thread in threads:
-            thread.start()
-        while any(thread.is_alive() for thread in threads):
-            # Not join(): see _signals(). A thread's own end is noticed within the second.
-            if select.select([heard], [], [], 1.0)[0]:
-                os.read(heard, 4096)
+        for service in services:
+            threading.Thread(target=run, args=[service], name=service.name, daemon=True).start()
+        while running and shutdown.wait():
+            pass
+    for service in running:
+        logger.warning("%s has not ended in time; leases of what it could not hand in will lapse", service.name)
+    for error in errors:
+        raise error
 
 
 @contextlib.contextmanager
@@ -112,7 +124,7 @@ def _signals(stop: Callable[..., None], wake: int) -> Iterator[None]:
     """Let SIGTERM and SIGINT stop the services; elsewhere than in the main thread (the reloader's) nothing is changed.
 
     Python runs a handler between bytecodes: a signal that arrives just before select() would not end it, and the stop
-    would wait for a whole sweep. The descriptor is written to by the interpreter's own C handler, so select() returns.
+    would wait for the services, which know of none. The interpreter's own C handler writes to the descriptor.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -137,11 +149,3 @@ def stop_with_parent(services: Sequence[Service]) -> None:
             service.stop()
 
     threading.Thread(target=watch, name="delayq-parent", daemon=True).start()
-
-
-def end_process() -> None:
-    """End at once: a thread whose job was given back must not run on."""
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)

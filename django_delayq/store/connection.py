@@ -14,12 +14,11 @@ from redis.connection import AbstractConnection
 from redis.retry import Retry
 
 from django_delayq.redis_config import RedisConfig, SettingError
+from django_delayq.store.deadline import with_deadline
 from django_delayq.store.line import ANY_NUMBER
 
 #: Seconds a Redis command of a worker or dispatcher may take.
 COMMAND_TIMEOUT = 5.0
-#: Part of a producer's time for each of the four steps there can be: connect, password, database, its own answer.
-_STEP_SHARE = 0.25
 #: What is taken over of a description: where the server is and who we are. Timeouts, retries, protocol, decoding and
 #: caching are ours, whatever a URL's query or somebody else's client says.
 _DESCRIPTION = frozenset(
@@ -43,18 +42,21 @@ class Connections:
 
     def client(self) -> Any:
         """Return a client for workers and dispatchers, with a pool of its own; each answer has 5 s."""
-        return redis.Redis(connection_pool=self._pool(connect=COMMAND_TIMEOUT, answer=COMMAND_TIMEOUT))
+        return redis.Redis(connection_pool=self._pool())
 
     def producer(self, *, timeout: float) -> Any:
-        """Return a client with a pool of its own whose calls take at most `timeout` seconds: connect, greet, ask."""
-        return redis.Redis(connection_pool=self._pool(connect=timeout * _STEP_SHARE, answer=timeout * _STEP_SHARE))
+        """Return a client with a pool of its own whose calls take at most `timeout` seconds, connecting included."""
+        return redis.Redis(connection_pool=self._pool(deadline=timeout))
 
     def blocked(self) -> Any:
         """Return a connection for blocking commands; the caller waits on its socket with a timer of its own."""
-        return self._pool(connect=COMMAND_TIMEOUT, answer=COMMAND_TIMEOUT).make_connection()
+        return self._pool().make_connection()
 
-    def _pool(self, *, connect: float, answer: float) -> redis.ConnectionPool:
-        """Raises ImproperlyConfigured for what the client library does not understand."""
+    def _pool(self, *, deadline: float | None = None) -> redis.ConnectionPool:
+        """Return a pool whose steps have 5 s each, or all steps of a call `deadline` seconds together.
+
+        Raises ImproperlyConfigured for what the client library does not understand.
+        """
         try:
             described = self._described()
         except (ValueError, TypeError) as error:
@@ -65,14 +67,15 @@ class Connections:
             for name, value in described.connection_kwargs.items()
             if name in _DESCRIPTION or name.startswith("ssl_")
         }
+        kind, seconds = described.connection_class, deadline or COMMAND_TIMEOUT
         return redis.ConnectionPool(
-            connection_class=described.connection_class,
+            connection_class=kind if deadline is None else with_deadline(kind, seconds=seconds),
             max_connections=self.config.parameters.get("max_connections", ANY_NUMBER),
             protocol=2,
             decode_responses=False,
-            socket_connect_timeout=connect,
-            socket_timeout=answer,
-            **({} if issubclass(described.connection_class, redis.SSLConnection) else _NO_INTRODUCTION),
+            socket_connect_timeout=seconds,
+            socket_timeout=seconds,
+            **({} if issubclass(kind, redis.SSLConnection) else _NO_INTRODUCTION),
             # One try: a script that ran and was repeated by the library could not be told from one that ran once.
             retry=Retry(NoBackoff(), 0),
             retry_on_error=[],

@@ -33,6 +33,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "dead_letters": ("zset", "id -> time of death (µs); requeue, discard and promote's trim take out"),
     "dead_bodies": ("hash", "id -> member, attempts, extras and body of a dead letter"),
+    "dead_bytes": ("string", "bytes of all of dead_bodies, for DEAD_MAX_BYTES; who writes those counts them"),
     "holders": ("hash", "digest of a key -> member of the job that holds it; goes with the job"),
     "queues": (
         "zset",
@@ -40,6 +41,11 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "queues_version": ("string", "another number whenever a name enters or leaves queues"),
     "next_due": ("zset", "queue -> first due time in its schedule (µs); whatever changes a schedule writes it"),
+    "cancelled": (
+        "zset",
+        "id + token of who cancelled it -> when (µs), so that the call can be repeated; the last 10,000",
+    ),
+    "withdrawn": ("zset", "id -> when (µs) it was cancelled, maybe before its enqueue arrived; the last 10,000"),
     "workers": ("zset", "worker -> last seen (µs); it leaves, or is trimmed after an hour"),
     "dispatchers": ("zset", "dispatcher -> last seen (µs); it leaves, or is trimmed after an hour"),
     "descriptions": ("hash", "worker -> host and process for people; goes with its entry in workers"),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission
 from django.core.checks import run_checks
 from django.core.management import call_command
@@ -17,6 +18,7 @@ from django.urls import reverse
 from django_delayq.conf import _ADMIN_KEYS
 from django_delayq.config import AdminConfig
 from tests.admin.conftest import KINDS, SITES, page
+from tests.admin.jobs import add_dead
 from tests.doors import Doors
 
 CODES = {"view_delayq", "manage_delayq", "view_delayq_payload"}
@@ -118,6 +120,30 @@ def test_read_only_draws_no_buttons_and_refuses_actions(browser: Client, stock: 
         assert page("action") not in browser.get(page(name)).content.decode()
     assert browser.post(page("action"), {"deed": "pause", "queue": "mail"}).status_code == 403
     assert not stock.store.survey(0).snapshot().queues["mail"].paused
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "more"), [("superuser", ()), ("viewer", ("view_delayq_payload",)), ("viewer", ()), ("manager", ())]
+)
+def test_what_is_hidden_is_revealed_by_permission_and_never_in_read_only_mode(
+    read_only: bool, kind: str, more: tuple[str, ...], visitor: Visitor, stock: Doors, settings: Any
+) -> None:
+    mine = add_dead(stock, token="s3cr3t")
+    settings.DELAYQ = {**settings.DELAYQ, "ADMIN": {"READ_ONLY": read_only}}
+    browser, reveals = visitor(kind, *more), not read_only and (kind == "superuser" or bool(more))
+    shown, listed = browser.get(page("task_detail", mine)), browser.get(page("dead"))
+    exported = b"".join(browser.get(page("export", "dead")).streaming_content)
+    assert b"s3cr3t" not in shown.content + listed.content + exported
+    assert mine.encode() in exported
+    assert (b">Reveal<" in shown.content) is reveals
+    assert (b"Export with hidden values" in listed.content) is reveals
+    assert (b"read-only" in listed.content) is read_only
+    for address in (page("task_detail", mine), page("export", "dead")):
+        answer = browser.post(address)
+        assert answer.status_code == (200 if reveals else 403)
+        assert (b"s3cr3t" in b"".join(answer)) is reveals
+    assert LogEntry.objects.count() == (2 if reveals else 0)
 
 
 def test_viewer_sees_no_buttons(visitor: Visitor, stock: Doors) -> None:

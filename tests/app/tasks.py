@@ -160,6 +160,16 @@ def nap(seconds: float) -> None:
     time.sleep(seconds)
 
 
+@delayed_task(retry=RetryPolicy(max_attempts=5))
+def tick(seconds: float) -> None:
+    """Write down every 5 ms that it still runs, for so many seconds."""
+    note_run()
+    job, until = current_job(), time.monotonic() + seconds
+    while time.monotonic() < until:
+        note("tick", id=job.id, attempt=job.attempt)
+        time.sleep(0.005)
+
+
 @delayed_task
 def signal_worker(number: int, path: str) -> None:
     """Write down how many claims the workers hold, send this process a signal, then wait until the file exists."""

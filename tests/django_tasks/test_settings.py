@@ -19,7 +19,7 @@ from redis import Redis
 from django_delayq import RetryPolicy, execute_later, get_job, get_store, registry
 from django_delayq.backend import DelayQBackend, DelayQTask
 from django_delayq.conf import get_config
-from django_delayq.exceptions import KeyHeld
+from django_delayq.exceptions import KeyHeld, ManualTransaction, StoreUnavailable
 from tests.app import django_tasks
 from tests.django_tasks.conftest import BACKEND, with_options
 from tests.django_tasks.flavour import (
@@ -382,6 +382,55 @@ def test_on_commit_is_an_option(tasks_settings: Any, heard: Any, is_async: bool)
     if is_async:
         asyncio.run(django_tasks.add.aenqueue(1))
         assert heard.words == ["enqueued READY"] * 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_outage_of_one_store_keeps_no_jobs_of_another_back(
+    tasks_settings: Any, redis_url: str, start_redis: Any
+) -> None:
+    server = start_redis()
+    options = {"default": {"ON_COMMIT": True}, "second": {"REDIS": server.url, "ON_COMMIT": True}}
+    tasks_settings.TASKS = {
+        alias: {"BACKEND": BACKEND, "QUEUES": [], "OPTIONS": given} for alias, given in options.items()
+    }
+    ran: list[str] = []
+    with pytest.raises(StoreUnavailable) as caught, transaction.atomic():
+        lost = django_tasks.add.using(backend="second").enqueue(1)
+        transaction.on_commit(lambda: ran.append("theirs"))
+        kept = django_tasks.add.enqueue(2)
+        server.kill()
+    kept.refresh()
+    assert ran == ["theirs"]
+    assert [handle.id for handle in caught.value.unsent] == [lost.id]
+    server.restart()
+    caught.value.resend()
+    lost.refresh()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_key_that_is_refused_at_the_commit_keeps_no_other_task_back(tasks_settings: Any) -> None:
+    options = {"key": lambda a, b=0: None if a == 0 else "k", "unique": "reject"}
+    with_options(tasks_settings, ON_COMMIT=True, TASKS={django_tasks.add.module_path: options})
+    django_tasks.add.enqueue(1)
+    ran: list[str] = []
+    with pytest.raises(KeyHeld), transaction.atomic():
+        django_tasks.add.enqueue(1)
+        transaction.on_commit(lambda: ran.append("theirs"))
+        kept = django_tasks.add.enqueue(0)
+    kept.refresh()
+    assert ran == ["theirs"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_that_django_does_not_commit_is_refused(tasks_settings: Any) -> None:
+    with_options(tasks_settings, ON_COMMIT=True)
+    transaction.set_autocommit(False)
+    try:
+        with pytest.raises(ManualTransaction, match="ON_COMMIT"):
+            django_tasks.add.enqueue(1)
+    finally:
+        transaction.rollback()
+        transaction.set_autocommit(True)
 
 
 def test_a_subclass_of_the_backend_is_ours_too(tasks_settings: Any, client: Redis) -> None:

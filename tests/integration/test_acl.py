@@ -147,8 +147,9 @@ def promote(role: Doors, every: Doors) -> Any:
 
 
 def read_lapsed(role: Doors, every: Doors) -> Any:
-    _, claims = claimed(every)
-    return role.promotion.read_lapsed([claim.lease for claim in claims])[0].job
+    _, claims = claimed(every, 2)
+    [batch] = role.promotion.batches([claim.lease for claim in claims])
+    return role.promotion.read_lapsed(batch)[0].job
 
 
 def reclaim(role: Doors, every: Doors) -> Any:
@@ -316,12 +317,12 @@ OWN = {
 }
 #: Redis judges commands, not scripts: these steps of others use nothing but a role's own commands.
 BORROWED = {
-    "producer": "move holder requeue discard reclaim read_served_queues",
+    "producer": "move holder requeue reclaim read_served_queues",
     "dispatcher": "enqueue cancel reschedule move find holder requeue discard read_served_queues ring",
     "worker": "move holder requeue discard",
-    "view": "read_lapsed read_served_queues check_server",
-    "action": "enqueue reclaim read_lapsed read_served_queues check_server check_shards",
-    "check": "find holder read_lapsed read_served_queues",
+    "view": "read_served_queues check_server",
+    "action": "enqueue reclaim read_lapsed read_served_queues check_shards check_server",
+    "check": "move find holder counts discard read_lapsed read_served_queues",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]
 

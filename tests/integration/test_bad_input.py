@@ -683,9 +683,10 @@ def test_the_documented_permissions_are_enough(guarded: PrivateRedis, delayq_set
 
 def test_what_comes_too_late_is_a_result(client: Redis) -> None:
     handle = noop.after(60).enqueue()
-    assert handle.cancel() is True and handle.cancel() is False and handle.reschedule(delay=5) is False
+    assert handle.cancel() is True and handle.reschedule(delay=5) is False
     operations = get_store().operations(0)
     raw = bytes(12)
+    assert operations.cancel(raw) is False
     assert operations.requeue(raw, died_us=1) is None
     assert operations.discard(raw, died_us=1) is False and operations.move(raw, "other") is False
     client.flushall()

@@ -11,8 +11,8 @@ from django.db import connections, transaction
 from django.test import TestCase, TransactionTestCase
 from redis import Redis
 
-from django_delayq import enqueue_many, get_job, get_store, outbox
-from django_delayq.exceptions import DelayQError, KeyHeld, StoreUnavailable
+from django_delayq import enqueue_many, get_job, get_store
+from django_delayq.exceptions import DelayQError, KeyHeld, ManualTransaction, StoreUnavailable
 from django_delayq.handle import JobHandle
 from django_delayq.job import State
 from tests.app.tasks import noop, record
@@ -20,12 +20,6 @@ from tests.app.tasks import noop, record
 BOTH = ["default", "other"]
 real_commits = pytest.mark.django_db(transaction=True, databases=BOTH)
 pytestmark = pytest.mark.usefixtures("delayq_settings")
-
-
-@pytest.fixture(autouse=True)
-def own_outbox(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one test leaves behind unsent, another must not send."""
-    monkeypatch.setattr(outbox, "_waiting", outbox._Waiting())
 
 
 class Wrong(Exception):
@@ -344,6 +338,99 @@ def test_with_a_hook_of_the_project_in_between_the_error_names_the_jobs_of_all(
 
 
 @real_commits
+@pytest.mark.parametrize("between", [True, False])
+def test_a_refused_key_keeps_neither_later_jobs_nor_hooks_back(between: bool) -> None:
+    noop.using(key="k").after(60).enqueue()
+    ran: list[str] = []
+    with pytest.raises(KeyHeld, match="'k'") as caught, transaction.atomic():
+        refused = noop.using(key="k", unique="reject").enqueue()
+        if between:
+            transaction.on_commit(lambda: ran.append("theirs"))
+        with pytest.raises(Wrong), transaction.atomic():
+            dropped = noop.enqueue("dropped")
+            raise Wrong
+        later = noop.enqueue("later")
+    assert (later.state, dropped.state) == (State.READY, State.UNSENT)
+    assert ran == ["theirs"] * between
+    assert caught.value.refused is refused and refused.id in "".join(caught.value.__notes__)
+    with transaction.atomic():
+        noop.enqueue()
+    assert sent() == 3
+
+
+@real_commits
+def test_a_refused_key_and_an_outage_are_both_told(start_redis: Any, delayq_settings: Any) -> None:
+    server = start_redis()
+    delayq_settings.DELAYQ = {"REDIS": server.url}
+    noop.using(key="k").after(60).enqueue()
+    with pytest.raises(StoreUnavailable) as caught, transaction.atomic():
+        refused = noop.using(key="k", unique="reject").enqueue()
+        transaction.on_commit(server.kill)
+        later = noop.enqueue()
+    told = "".join(caught.value.__notes__)
+    assert list(caught.value.unsent) == [later] and later.id in told and refused.id in told
+
+
+@real_commits
+def test_what_could_not_be_sent_is_no_other_transactions(
+    start_redis: Any, delayq_settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = start_redis()
+    delayq_settings.DELAYQ = {"REDIS": server.url}
+
+    def broken() -> None:
+        raise Wrong
+
+    with server.client() as client:
+        client.config_set("maxmemory", 1)
+        with pytest.raises(Wrong), transaction.atomic():
+            first = noop.enqueue(1)
+            transaction.on_commit(broken)
+            second = noop.enqueue(2)
+        client.config_set("maxmemory", 0)
+    assert first.id in caplog.text, "nobody was told which job was not sent"
+    with transaction.atomic():
+        noop.enqueue(3)
+    assert sent() == 1
+    assert first.state is second.state is State.UNSENT
+    enqueue_many([first, second])
+    assert sent() == 3
+
+
+@real_commits
+def test_a_hook_that_django_logs_instead_of_raising_keeps_nothing_back() -> None:
+    def broken() -> None:
+        raise Wrong
+
+    with transaction.atomic():
+        noop.enqueue(1)
+        transaction.on_commit(broken, robust=True)
+        last = noop.enqueue(2)
+    assert last.state is State.READY and sent() == 2
+
+
+@real_commits
+@pytest.mark.parametrize("within", [True, False])
+def test_a_transaction_that_django_does_not_commit_is_an_error_that_names_the_cure(within: bool) -> None:
+    connection = connections["other"]
+    connection.set_autocommit(False)
+    try:
+        with ExitStack() as stack:
+            if within:
+                stack.enter_context(transaction.atomic(using="other"))
+            for enqueue in (noop.enqueue, noop.using(database="other").enqueue, lambda: enqueue_many([noop.job()])):
+                with pytest.raises(ManualTransaction, match=r"'other'.*atomic\(\).*on_commit=False"):
+                    enqueue()
+            assert sent() == 0
+            assert noop.using(on_commit=False).enqueue().state is State.READY
+            assert noop.using(database="default").enqueue().state is State.READY
+    finally:
+        connection.rollback()
+        connection.set_autocommit(True)
+    assert noop.enqueue().state is State.READY
+
+
+@real_commits
 def test_jobs_enqueued_in_a_hook_are_sent_at_once() -> None:
     made: list[JobHandle] = []
     with transaction.atomic():
@@ -425,6 +512,14 @@ class InATestCase(TestCase):
                 raise Wrong
         assert handle.state is State.SCHEDULED
         assert sent() == 1
+
+    def test_what_one_capture_was_refused_is_not_told_by_the_next(self) -> None:
+        noop.using(key="k", on_commit=False).after(60).enqueue()
+        with pytest.raises(KeyHeld), self.captureOnCommitCallbacks(execute=True):
+            noop.using(key="k", unique="reject").enqueue()
+        with self.captureOnCommitCallbacks(execute=True):
+            noop.enqueue()
+        assert sent() == 2
 
     def test_capture_can_be_repeated(self) -> None:
         for number in range(3):

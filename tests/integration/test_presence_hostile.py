@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from django_delayq import presence
-from django_delayq.presence import _LEAVE, Presence, present
+from django_delayq.presence import Presence, present
 from django_delayq.tally import Tally
 
 _SHARDS = 8
@@ -46,7 +46,10 @@ def answered() -> Iterator[threading.Event]:
     event.set()
 
 
-def test_shards_share_the_second_for_taking_leave(answered: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("patience", [1.0, 0.025])
+def test_shards_share_the_time_for_taking_leave(
+    answered: threading.Event, monkeypatch: pytest.MonkeyPatch, patience: float
+) -> None:
     now, waits = 1_000.0, []
 
     class Unanswered(threading.Thread):
@@ -60,7 +63,7 @@ def test_shards_share_the_second_for_taking_leave(answered: threading.Event, mon
 
     monkeypatch.setattr(presence, "monotonic", lambda: now)
     presences = [Presence(_Mute(answered), _Reporter()) for _ in range(_SHARDS)]  # type: ignore[arg-type]
-    with present(presences):
+    with present(presences, patience=lambda: patience):
         monkeypatch.setattr(threading, "Thread", Unanswered)
     assert len(waits) == _SHARDS
-    assert sum(waits) <= _LEAVE
+    assert sum(waits) <= patience

@@ -74,11 +74,19 @@ class Ground(RuleBasedStateMachine):
         assert found == told
 
     def change(
-        self, operation: str, raw_id: bytes, *, when: tuple[str, int] = ("delay", 5), queue: str = QUEUES[1]
+        self,
+        operation: str,
+        raw_id: bytes,
+        *,
+        when: tuple[str, int] = ("delay", 5),
+        queue: str = QUEUES[1],
+        token: bytes = b"",
+        on_its_way: bool = False,
     ) -> None:
         operations, model = self.world.operations, self.world.model
         if operation == "cancel":
-            assert operations.cancel(raw_id) == model.cancel(raw_id)
+            told = model.cancel(raw_id, token=token, on_its_way=on_its_way)
+            assert operations.cancel(raw_id, token=token, on_its_way=on_its_way) == told
         elif operation == "move":
             assert operations.move(raw_id, queue) == model.move(raw_id, queue)
         else:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from django_delayq.codec import with_queue
+from django_delayq.codec import with_flags, with_queue
 from django_delayq.draft import Draft
 from django_delayq.job import Flag
 from django_delayq.outcome import Ending
@@ -12,7 +12,7 @@ from django_delayq.store.intake import key_digest
 from tests.machine.values import Ended, KeyTaken, ModelJob, Place, Told
 
 SECOND_US, MINUTE_US, HOUR_US = 1_000_000, 60_000_000, 3_600_000_000
-#: What one promotion drops at most, of old dead letters and of processes long gone.
+#: Processes long gone that one promotion drops at most.
 BITE = 50
 
 
@@ -31,6 +31,9 @@ class Model:
     jobs: dict[bytes, ModelJob] = field(default_factory=dict)
     #: Id -> attempts record, body and state of a job that ended and keeps its result.
     results: dict[bytes, tuple[bytes, bytes, str]] = field(default_factory=dict)
+    #: Id and token of who cancelled it -> when; and id -> when it was, by somebody whose enqueue may still arrive.
+    cancelled: dict[bytes, int] = field(default_factory=dict)
+    withdrawn: dict[bytes, int] = field(default_factory=dict)
     tally: Counter[str] = field(default_factory=Counter)
     #: Queue -> when a job of it was last made ready, claimed, or held.
     queues: dict[str, int] = field(default_factory=dict)
@@ -70,6 +73,8 @@ class Model:
         held: dict[int, bytes] = {}
         for number, draft in enumerate(drafts):
             raw_id, digest = draft.job.raw_id, _digest(draft)
+            if raw_id in self.withdrawn:
+                continue
             holder = taken.get(digest) or self.holder(digest) if digest else None
             if holder is not None and holder != raw_id:
                 if draft.reject:
@@ -105,9 +110,8 @@ class Model:
         seen = {code: at for code, at in self.dispatchers.items() if at > self.now - HOUR_US}
         self.dispatchers = {**seen, dispatcher: self.now}
         dead = sorted(self.at(Place.DEAD), key=lambda job: (job.score, job.raw_id))
-        old = [job for job in dead if job.score <= self.now - self.dead_max_age_us]
-        old = old or dead[: max(0, len(dead) - self.dead_max_count)]
-        old = old[:BITE]
+        too_many = len(dead) - self.dead_max_count
+        old = [job for n, job in enumerate(dead) if n < too_many or job.score <= self.now - self.dead_max_age_us]
         for job in old:
             self._end(job, "trimmed")
         self.promoted_at, self.alarm_heard = self.now, False
@@ -165,11 +169,17 @@ class Model:
                 carried_out += 1
         return carried_out
 
-    def cancel(self, raw_id: bytes) -> bool:
-        """End a job that waits."""
+    def cancel(self, raw_id: bytes, *, token: bytes = b"", on_its_way: bool = False) -> bool:
+        """End a job that waits; a second call with the same token has the same answer."""
         job = self.jobs.get(raw_id)
-        if job is None or not job.waits:
+        if job is not None and job.place is Place.CLAIMED:
             return False
+        if on_its_way:
+            self.withdrawn[raw_id] = self.now
+        if job is None or not job.waits:
+            return bool(token) and raw_id + token in self.cancelled
+        if token:
+            self.cancelled[raw_id + token] = self.now
         self._end(job, "cancelled", keep=True)
         return True
 
@@ -178,6 +188,9 @@ class Model:
         job = self.jobs.get(raw_id)
         if job is None or not job.waits:
             return None
+        if due_us > self.now:
+            flags = Flag(job.member[13]) | Flag.DELAYED
+            job.member, job.body = job.member[:13] + bytes((flags,)), with_flags(job.body, flags)
         self._wait(job, due_us)
         return job.due_us
 

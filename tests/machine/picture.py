@@ -92,6 +92,8 @@ def foretold(model: Model, keys: Keys) -> dict[str, Any]:
         else:
             key = keys.schedule(job.queue) if job.place is Place.SCHEDULED else keys.ready(job.queue)
             told[key][job.member] = job.score
+    if dead := told.get(keys("dead_bodies")):
+        told[keys("dead_bytes")] = str(sum(map(len, dead.values()))).encode()
     for raw_id, kept in model.results.items():
         told[keys.results(raw_id)] = kept
     told[keys("queues")] = {encode_queue(queue).encode(): used for queue, used in model.queues.items()}
@@ -99,6 +101,7 @@ def foretold(model: Model, keys: Keys) -> dict[str, Any]:
     for job in model.at(Place.SCHEDULED):
         first = told[keys("next_due")].get(queue := encode_queue(job.queue).encode(), job.score)
         told[keys("next_due")][queue] = min(first, job.score)
+    told[keys("cancelled")], told[keys("withdrawn")] = model.cancelled, model.withdrawn
     told[keys("workers")] = model.workers
     told[keys("dispatchers")] = model.dispatchers
     told[keys("paused")] = {keys.ready(queue).encode(): at.to_bytes(8) + b"ann" for queue, at in model.paused.items()}

@@ -32,10 +32,10 @@ class Steps(Ground):
 
     # -- those with a handle
 
-    @rule(pick=picks)
-    def cancel(self, pick: int) -> None:
+    @rule(pick=picks, token=st.sampled_from([b"", b"ann", b"bob"]), on_its_way=st.booleans())
+    def cancel(self, pick: int, token: bytes, on_its_way: bool) -> None:
         if raw_id := self.pick(pick):
-            self.change("cancel", raw_id)
+            self.change("cancel", raw_id, token=token, on_its_way=on_its_way)
 
     @rule(pick=picks, when=st.sampled_from(TIMES))
     def reschedule(self, pick: int, when: tuple[str, int]) -> None:

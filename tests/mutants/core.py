@@ -166,7 +166,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a lapsed job is read on whatever server the pool leads to",
         "store/promotion.py",
-        "self._shard.line.ask_all(*questions)",
-        "[self._shard.client.hmget(keys(noun), fields) for noun, fields in wanted.items()]",
+        "return self._shard.line.ask_all(*questions)",
+        "return [self._shard.client.hmget(keys(noun), fields) for noun, fields in wanted.items()]",
     ): ("tests/integration/test_replaced_server.py",),
 }

@@ -4,4 +4,103 @@ from tests.machine.planted_bugs import PlantedBug
 
 at = PlantedBug.at
 
-MUTANTS: dict[PlantedBug, tuple[str, ...]] = {}
+COMMIT = "tests/integration/test_on_commit.py"
+DEADLINE = "tests/integration/store/test_deadline.py"
+LOST, CANCEL = "tests/integration/test_lost_answers.py", "tests/integration/store/test_cancel.py"
+
+MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
+    at("a handle forgets that its enqueue may have arrived", "chunk.py", "self._asked and not refused", "False"): (
+        LOST,
+    ),
+    at(
+        "a doubtful job that was cancelled is sent again",
+        "handle.py",
+        "        self.draft = None\n        kept",
+        "        kept",
+    ): (LOST,),
+    at(
+        "a doubtful job is moved in the handle alone",
+        "handle.py",
+        "            if not self._maybe_sent:\n                return True\n",
+        "            return True\n",
+    ): (LOST,),
+    at(
+        "a repeated cancel is too late",
+        "store/lua/cancel.lua",
+        "  if token ~= '' then note(cancelled, id .. token) end\n",
+        "",
+    ): (LOST, CANCEL),
+    at("a flush raises that is not the last", "outbox.py", "last=self.pending.newest is self", "last=True"): (COMMIT,),
+    at(
+        "a refused key keeps later jobs back",
+        "outbox.py",
+        "                    left = [handle for handle in left if handle.draft is not None]\n",
+        "                    left = []\n",
+    ): (COMMIT,),
+    at(
+        "what a commit could not send goes with the next",
+        "outbox.py",
+        "hook in hooks if isinstance(hook, _Flush)), None) or cls()",
+        "hook in hooks if isinstance(hook, _Flush)), None) or vars(connection).setdefault('_pending', cls())",
+    ): (COMMIT,),
+    at(
+        "the outage of one store keeps another's jobs back",
+        "outbox.py",
+        "        for handles in by_store.values():\n",
+        "        for handles in [sum(by_store.values(), [])]:\n",
+    ): ("tests/django_tasks/test_settings.py",),
+    at(
+        "a job waits for a commit that nobody tells of",
+        "outbox.py",
+        "        if _is_manual(connection):\n",
+        "        if False:\n",
+    ): (COMMIT,),
+    at(
+        "an answer has a quarter of the time",
+        "store/deadline.py",
+        "self._until = monotonic() + seconds",
+        "self._until = monotonic() + seconds / 4",
+    ): (DEADLINE,),
+    PlantedBug(
+        "each step of a call has all of its time",
+        (
+            (
+                "store/deadline.py",
+                "            if self._within:\n                self._limit()",
+                "            if self._within:\n                self._begin()\n                self._limit()",
+            ),
+            ("store/deadline.py", "if not (self._fresh and self._left() > _LEAST):", "if True:"),
+        ),
+    ): (DEADLINE,),
+    at(
+        "a dead letter takes a key that is another shard's by now",
+        "store/operations.py",
+        "if digest and shard_of(digest, self._shards) != self._shard.index:",
+        "if False:",
+    ): ("tests/integration/test_shards.py",),
+    at(
+        "a job enqueued for too late a time has an inexact score",
+        "store/lua/enqueue.lua",
+        "      due = math.min(due, LATEST)\n",
+        "",
+    ): ("tests/integration/store/test_latest_due.py",),
+    at(
+        "a job rescheduled to too late a time has an inexact score",
+        "store/lua/reschedule.lua",
+        "due = math.min(due, LATEST)\n",
+        "",
+    ): ("tests/integration/store/test_latest_due.py",),
+    at(
+        "a retry after too long a time has an inexact score",
+        "store/lua/exchange.lua",
+        "math.min(now + tonumber(ARGV[at + 2]), LATEST)",
+        "now + tonumber(ARGV[at + 2])",
+    ): ("tests/integration/store/test_latest_due.py",),
+    at("cancelled ids are kept for ever", "store/lua/cancel.lua", "0, -10001)", "0, -1000001)"): (CANCEL,),
+    at(
+        "an enqueue that arrives after its cancel is a job",
+        "store/lua/enqueue.lua",
+        "not (any_withdrawn and redis.call('ZSCORE', withdrawn, id))",
+        "true",
+    ): (CANCEL,),
+}

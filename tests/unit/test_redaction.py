@@ -114,7 +114,7 @@ def test_no_repr_shows_arguments_or_bodies() -> None:
     assert CANARY.encode() in draft.body
     facts: dict[str, Any] = {"attempts": NO_ATTEMPTS, "shard": 0}
     claim = claim_for(job)
-    exchange = Exchange(recorded=bytes(8), number=1, want=1, queues=("q",), args=[draft.body], keys=[CANARY])
+    exchange = Exchange(worker=bytes(8), number=1, want=1, queues=("q",), args=[draft.body], keys=[CANARY])
     told: dict[str, Any] = {"lost": frozenset(), "overdue": False, "more": False, "first": False}
     answer = Answer(asked=True, now_us=1, queues_version=b"", claims=[claim], **told)
     values: list[Any] = [
@@ -238,12 +238,9 @@ def test_a_worker_that_fails_in_an_exchange_reports_no_bodies(monkeypatch: pytes
     class BrokenShard:
         index = 0
 
-        def call(self, *_: Any, **__: Any) -> Any:
-            return self
-
-        def answer(self) -> Any:
+        def run(self, *_: Any, **__: Any) -> Any:
             return [1, b"", 0, 1, 0, 0, b"member", 1, 1, CANARY.encode() * 2, b"", "one too many"]
 
     claims = Claims(BrokenShard(), worker=bytes(8), lease_us=1, due_first_us=1, seal=Seal(on=False))  # type: ignore[arg-type]
-    exchange = Exchange(recorded=bytes(8), number=1, want=1, queues=("q",), args=[], keys=[])
+    exchange = Exchange(worker=bytes(8), number=1, want=1, queues=("q",), args=[], keys=[])
     assert CANARY not in report(lambda: claims.exchange(exchange), TypeError)

@@ -343,7 +343,7 @@ def test_a_part_that_lost_its_bell_and_then_redis_waits_between_its_steps(
 ) -> None:
     """Its bell would be listened to again by now, were steps not failing: that may not cut their waits to nothing."""
     waits: list[float] = []
-    real = service_module._readable
+    real = service_module.readable
 
     def noted(descriptors: list[int], seconds: float) -> list[int]:
         waits.append(seconds)
@@ -355,7 +355,7 @@ def test_a_part_that_lost_its_bell_and_then_redis_waits_between_its_steps(
 
         part.on_heard = heard
 
-    monkeypatch.setattr(service_module, "_readable", noted)
+    monkeypatch.setattr(service_module, "readable", noted)
     part, service = running(LONG, *[StoreUnavailable("away")] * 12, None, change=lose)
     assert part.sleeps.wait(PATIENCE)
     part.ringer.send(b"x")

@@ -25,6 +25,7 @@ _DRIFT = {
     "UNKNOWN": ("leases whose running job is not noted", "noted"),
     "UNREADABLE": ("unreadable bodies in no place", "dead letters"),
     "UNLISTED": ("jobs in a queue whose name was forgotten", "listed"),
+    "MISCOUNTED": ("a sum of bytes of all dead letters that is wrong", "counted anew"),
     "UNHELD": ("jobs that no longer hold their key", "held again"),
 }
 _DOUBTS = {

@@ -15,9 +15,9 @@ from django_delayq.dispatcher import Dispatcher
 from django_delayq.management.kept_command import KeptCommand, to_backend
 from django_delayq.management.pool_options import POOLS, check_pool, make_pool
 from django_delayq.management.several import keep_workers
+from django_delayq.management.shutdown import Shutdown
 from django_delayq.management.starting import (
     add_backend,
-    end_process,
     open_store,
     read_settings,
     run_services,
@@ -68,16 +68,24 @@ class Command(BaseCommand):
         if options["reload"]:
             autoreload.run_with_reloader(self._run, config, store, chosen, options)
         else:
-            self._run(config, store, chosen, options)
-            end_process()
+            self._run(config, store, chosen, options).end_process()
         return None
 
-    def _run(self, config: Config, store: Store, chosen: WorkerConfig, options: dict[str, Any]) -> None:
-        pool = make_pool(options, store, size=chosen.concurrency)
-        while self._serve(pool, config, store, chosen, options):
+    def _run(self, config: Config, store: Store, chosen: WorkerConfig, options: dict[str, Any]) -> Shutdown:
+        pool, shutdown = make_pool(options, store, size=chosen.concurrency), Shutdown()
+        while self._serve(pool, shutdown, config, store, chosen, options):
             pass
+        return shutdown
 
-    def _serve(self, pool: Pool, config: Config, store: Store, chosen: WorkerConfig, options: dict[str, Any]) -> bool:
+    def _serve(
+        self,
+        pool: Pool,
+        shutdown: Shutdown,
+        config: Config,
+        store: Store,
+        chosen: WorkerConfig,
+        options: dict[str, Any],
+    ) -> bool:
         """Run one worker a shard to their ends; true where that has to be done again."""
         services: list[Service] = []
         presences: list[Presence] = []
@@ -96,6 +104,7 @@ class Command(BaseCommand):
             )
             # A slot that one shard's job leaves is the next shard's chance: every part is woken.
             worker.wake = partial(_wake_all, services)
+            worker.given_back = shutdown.given_back
             # What ended during an outage is handed in before its lease can lapse.
             longest_wait = longest_wait_us(chosen.lease_us) / SECOND_US
             services.append(Service(worker, name=f"Worker of {shard.place}", longest_wait=longest_wait))
@@ -110,9 +119,12 @@ class Command(BaseCommand):
         )
         child = KeptCommand("run_dispatcher", *to_backend(options["backend"])) if options["with_dispatcher"] else None
         try:
-            run_services(services, presences, ready=partial(say, self, sentence, options))
+            run_services(services, presences, ready=partial(say, self, sentence, options), shutdown=shutdown)
         finally:
-            if child:
+            if child and shutdown.hurries:
+                # It ends by itself, also with this process.
+                child.terminate()
+            elif child:
                 child.stop()
         # A drained shard's worker has ended when another shard's job enqueues into it: drained is a pass without jobs.
         return bool(options["drain"]) and pool.ended > ended and not any(service.stopped for service in services)

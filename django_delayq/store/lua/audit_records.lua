@@ -8,10 +8,10 @@
 --   lease that has ended, for the dispatcher to judge; UNREADABLE (without a queue it can be in no place) becomes a dead
 --   letter; UNLISTED names its queue where promotions or workers look; UNHELD holds its key again, or notes it to be let go.
 -- Cost: O(log n) a record.
-local records, leases, running, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, queues_version, next_due, bell, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local records, leases, running, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, queues_version, next_due, bell, wake_at, alarm, dead_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local now, noun, head_start, repair, epitaph = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1', ARGV[5]
 
-local FIXED = 15
+local FIXED = 16
 local shard = {queues = queues, queues_version = queues_version, next_due = next_due, bell = bell, wake_at = wake_at, alarm = alarm}
 
 local function is_placed(member, known, queue)
@@ -84,7 +84,7 @@ for at = 6, #ARGV, 4 do
       redis.call('ZADD', leases, now, member .. string.sub(redis.call('HGET', running, field), 1, 16))
       ring(alarm)
     elseif word == 'UNREADABLE' then
-      dead_letter(field .. '\0\0', epitaph, now, bodies, attempts, extras, holders, dead_letters, dead_bodies)
+      dead_letter(field .. '\0\0', epitaph, now, bodies, attempts, extras, holders, dead_letters, dead_bodies, dead_bytes)
     elseif word == 'UNHELD' and noun == 'holders' then
       -- Its key is held, but would not be let go at the job's end.
       redis.call('HSET', extras, string.sub(value, 1, 12), '\1' .. field)
@@ -100,6 +100,7 @@ for at = 6, #ARGV, 4 do
       end
     else
       redis.call('HDEL', records, field)
+      if noun == 'dead_bodies' then add_dead_bytes(dead_bytes, -#value) end
     end
   end
   words[#words + 1] = word

@@ -1,15 +1,23 @@
--- Cancel: a job that waits is removed with all that belongs to it; it never ran and never will.
+-- Cancel: a job that waits is removed with all that belongs to it; it never ran and never will. Repeatable by its token.
 -- KEYS: the named ones; schedule and ready are those of the queue the caller read in the job's body, results the job's.
--- ARGV: now, member, ending to keep as its result ('' = it keeps none), for how long (ms).
--- Returns: CANCELLED, LATE (it is running), GONE (no such job waits), ELSEWHERE (it waits in another queue: read again).
+-- ARGV: now, member (or the bare id of a job without a body), ending to keep as its result ('' = it keeps none), for how
+--   long (ms), the caller's token ('' = none), 1 = an enqueue of it may still be on its way: it is refused from now on.
+-- Returns: CANCELLED (also by this token before), LATE (it is running), GONE (no such job waits), ELSEWHERE (it waits in
+--   another queue: read again).
 -- Cost: O(log n).
-local schedule, ready, running, bodies, attempts, extras, holders, results, next_due = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local now, member, ending, ttl = now_us(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
+local schedule, ready, running, bodies, attempts, extras, holders, results, cancelled, withdrawn, next_due = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local now, member, ending, ttl, token, on_its_way = now_us(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] == '1'
 
 local id = string.sub(member, 1, 12)
+-- Bounded by count, since nothing else ends a record: so many calls are cancelled before an answer is asked for again.
+local function note(place, entry)
+  redis.call('ZADD', place, now, entry)
+  redis.call('ZREMRANGEBYRANK', place, 0, -10001)
+end
+
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
 redis.call('HLEN', bodies); redis.call('HLEN', attempts); redis.call('HLEN', extras); redis.call('HLEN', holders)
-redis.call('ZCARD', ready); redis.call('ZCARD', next_due)
+redis.call('ZCARD', ready); redis.call('ZCARD', next_due); redis.call('ZCARD', cancelled); redis.call('ZCARD', withdrawn)
 if redis.call('ZREM', schedule, member) + redis.call('ZREM', ready, member) > 0 then
   index_due(next_due, schedule)
   if ending ~= '' then
@@ -18,7 +26,11 @@ if redis.call('ZREM', schedule, member) + redis.call('ZREM', ready, member) > 0 
   take_extra(extras, holders, member)
   redis.call('HDEL', bodies, id)
   redis.call('HDEL', attempts, id)
+  if token ~= '' then note(cancelled, id .. token) end
+  if on_its_way then note(withdrawn, id) end
   return 'CANCELLED'
 end
 if redis.call('HEXISTS', running, id) == 1 then return 'LATE' end
-return redis.call('HEXISTS', bodies, id) == 1 and 'ELSEWHERE' or 'GONE'
+if redis.call('HEXISTS', bodies, id) == 1 then return 'ELSEWHERE' end
+if on_its_way then note(withdrawn, id) end
+return token ~= '' and redis.call('ZSCORE', cancelled, id .. token) and 'CANCELLED' or 'GONE'

@@ -3,24 +3,28 @@
 -- ARGV: now, head start (ms), then per job: member, queue number, due ('' = at once,
 --   '+n' = n µs from now, n = µs since the epoch), body; for a noted job also: extras record, key digest, 1 = reject.
 -- Returns now (µs), then for each job whose key is held: its number, the holder's member (mode keep: not stored).
--- Errors: KEYHELD <job number> <holder's id in hex>. An id that exists already (dead ones too) is no second job.
+-- Errors: KEYHELD <job number> <holder's id in hex>. An id that exists already (dead ones too) is no second job, and one
+--   that was cancelled while it may have been on its way is none at all.
 -- Cost: O(log n) a job.
-local bodies, extras, holders, dead_bodies, queues, queues_version, next_due, bell, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local bodies, extras, holders, dead_bodies, queues, queues_version, next_due, bell, wake_at, alarm, withdrawn = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
 
-local FIXED = 10
+local FIXED = 11
 local shard = {queues = queues, queues_version = queues_version, next_due = next_due, bell = bell, wake_at = wake_at, alarm = alarm}
 local jobs, taken, reply = {}, {}, {now}
 local noted, timed = false, false
+-- Mostly there are none: one look for the whole batch.
+local any_withdrawn = redis.call('ZCARD', withdrawn) > 0
 local at, number = 3, 0
 while at <= #ARGV do
   local member = ARGV[at]
   local job = {member = member, queue = tonumber(ARGV[at + 1]), due = ARGV[at + 2], body = ARGV[at + 3]}
-  local id, keep = string.sub(member, 1, 12), true
+  local id = string.sub(member, 1, 12)
+  local keep = not (any_withdrawn and redis.call('ZSCORE', withdrawn, id))
   at = at + 4
   if has(member, NOTED) then
     job.extra, job.digest = ARGV[at], ARGV[at + 1]
-    local holder = taken[job.digest] or redis.call('HGET', holders, job.digest)
+    local holder = keep and (taken[job.digest] or redis.call('HGET', holders, job.digest))
     if holder and string.sub(holder, 1, 12) ~= id then
       if ARGV[at + 2] == '1' then
         local hex = string.gsub(string.sub(holder, 1, 12), '.', function(c) return string.format('%02x', string.byte(c)) end)
@@ -64,6 +68,7 @@ for _, job in ipairs(jobs) do
     if string.byte(job.due) == 43 then due = now + tonumber(string.sub(job.due, 2)) else due = tonumber(job.due) end
     local into, score
     if due and due > now then
+      due = math.min(due, LATEST)
       into, score = scheduled, due
       if not earliest or due < earliest then earliest = due end
     else

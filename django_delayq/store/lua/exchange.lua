@@ -10,17 +10,18 @@
 --   queue, rank, body, attempts record (false = none).
 -- Errors: STALEEXCHANGE (a later one was carried out). An equal number gets the recorded answer and what is still held.
 -- Cost: O(k log n), and O(1) a served queue.
-local leases, running, exchanges, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, queues_version, next_due, bell, workers, descriptions, paused, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18]
+local leases, running, exchanges, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, queues_version, next_due, bell, workers, descriptions, paused, wake_at, alarm, dead_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19]
 local now, worker, number, want, lease_us = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local strict, served, description, acknowledged = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8], ARGV[9]
 
-local FIXED, OVERDUE = 18, 1000000
+-- No sweep is longer than 5 s: who would promote later than that never wrote so by this clock.
+local FIXED, OVERDUE, LONGEST_SWEEP = 19, 1000000, 5000000
 local shard = {queues = queues, queues_version = queues_version, next_due = next_due, bell = bell, wake_at = wake_at, alarm = alarm}
 local token = worker .. struct.pack('>I8', number)
 
 local last = redis.call('HGET', exchanges, worker)
 -- Shorter than any we write: it was written by hand, and says nothing.
-if last and #last < 10 then last = false end
+if last and #last < 12 then last = false end
 local wake, version = redis.call('GET', wake_at), redis.call('GET', queues_version) or ''
 local function read(hash, claims)
   local ids = {}
@@ -29,9 +30,9 @@ local function read(hash, claims)
 end
 
 local function answer(lost, more, claims, bodies_read, records)
-  -- Nor is a dispatcher alive that wrote no number, or one farther ahead than any sweep.
+  -- Nor is a dispatcher alive that wrote no number, or one farther ahead than any sweep: the clock was set back.
   local at = tonumber(wake or '') or 0
-  local overdue = not (at + OVERDUE >= now and at - now < 3600 * OVERDUE)
+  local overdue = not (at + OVERDUE >= now and at - now <= LONGEST_SWEEP + OVERDUE)
   local reply = {now, lost, overdue and 1 or 0, version, more and 1 or 0, last and 0 or 1}
   for i, claim in ipairs(claims) do
     local size = #reply
@@ -42,12 +43,12 @@ local function answer(lost, more, claims, bodies_read, records)
 end
 
 if last then
-  local last_number, lost_size, position = struct.unpack('>I8I2', last)
+  local last_number, lost_size, position = struct.unpack('>I8I4', last)
   if number < last_number then return redis.error_reply('STALEEXCHANGE ' .. last_number) end
   if number == last_number then
     local held = {}
-    for i = position + lost_size, #last - 23, 24 do
-      local member, rank, queue = struct.unpack('>c14I8I2', last, i)
+    for i = position + lost_size, #last - 25, 26 do
+      local member, rank, queue = struct.unpack('>c14I8I4', last, i)
       if redis.call('ZSCORE', leases, member .. token) then held[#held + 1] = {member = member, rank = rank, queue = queue} end
     end
     return answer(string.sub(last, position, position + lost_size - 1), true, held, read(bodies, held), read(attempts, held))
@@ -63,6 +64,7 @@ if description ~= '' then redis.call('HLEN', descriptions) end
 if tonumber(ARGV[10]) > 0 then
   redis.call('HLEN', dead_bodies)
   redis.call('ZCARD', dead_letters)
+  redis.call('GET', dead_bytes)
 end
 local results, outcome_keys = {}, FIXED + 2 * served + tonumber(ARGV[12])
 for base = outcome_keys, #KEYS - 3, 3 do check_scheduled(shard, KEYS[base + 1]); check_ready(shard, KEYS[base + 2]) end
@@ -74,7 +76,7 @@ for _ = 1, tonumber(ARGV[10]) do
   dead[ARGV[at]], settled[#settled + 1], at = ARGV[at + 1], ARGV[at], at + 2
 end
 for _ = 1, tonumber(ARGV[11]) do
-  retries[ARGV[at]] = {queue = tonumber(ARGV[at + 1]), due = now + tonumber(ARGV[at + 2]), record = ARGV[at + 3]}
+  retries[ARGV[at]] = {queue = tonumber(ARGV[at + 1]), due = math.min(now + tonumber(ARGV[at + 2]), LATEST), record = ARGV[at + 3]}
   settled[#settled + 1], at = ARGV[at], at + 4
 end
 for key = FIXED + 2 * served + 1, outcome_keys do
@@ -104,7 +106,7 @@ for i, lease in ipairs(alive) do
   local id = string.sub(member, 1, 12)
   ended[i] = id
   if dead[lease] then
-    dead_letter(member, dead[lease], now, bodies, attempts, extras, holders, dead_letters, dead_bodies)
+    dead_letter(member, dead[lease], now, bodies, attempts, extras, holders, dead_letters, dead_bodies, dead_bytes)
   elseif retries[lease] then
     local retry = retries[lease]
     local base = outcome_keys + 3 * (retry.queue - 1)
@@ -187,7 +189,7 @@ for i, claim in ipairs(claims) do
   leased[2 * i - 1], leased[2 * i] = now + lease_us, claim.member .. token
   runs[2 * i - 1] = string.sub(claim.member, 1, 12)
   runs[2 * i] = token .. struct.pack('>I8I8B', now, claim.rank, 0)
-  kept[i] = struct.pack('>c14I8I2', claim.member, claim.rank, claim.queue)
+  kept[i] = struct.pack('>c14I8I4', claim.member, claim.rank, claim.queue)
 end
 for queue, members in pairs(taken) do
   local ready = KEYS[FIXED + 2 * queue - 1]
@@ -207,7 +209,7 @@ for i = #claims + 1, #found do
 end
 for _, queue in ipairs(left) do ring(KEYS[FIXED + 2 * queue]) end
 if next(rung) or #left > 0 then ring(bell) end
-redis.call('HSET', exchanges, worker, struct.pack('>I8I2', number, #lost) .. lost .. table.concat(kept))
+redis.call('HSET', exchanges, worker, struct.pack('>I8I4', number, #lost) .. lost .. table.concat(kept))
 redis.call('ZADD', workers, now, worker)
 if description ~= '' then redis.call('HSET', descriptions, worker, description) end
 return answer(lost, #found > #claims or #left > 0, claims, bodies_read, records)

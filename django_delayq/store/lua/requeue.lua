@@ -3,7 +3,7 @@
 -- ARGV: now, id, time of death the caller saw (µs), delay (µs), head start (ms), then '' thrice, or the body the caller read, and the member and body to come in its place.
 -- Returns: REQUEUED and its due time (µs); GONE (not dead since then, or not with that body) or HELD (its key is another job's now) and 0.
 -- Cost: O(log n).
-local dead_letters, dead_bodies, bodies, attempts, extras, holders, queues, queues_version, next_due, bell, schedule, ready, queue_bell, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local dead_letters, dead_bodies, bodies, attempts, extras, holders, queues, queues_version, next_due, bell, schedule, ready, queue_bell, wake_at, alarm, dead_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local now, id, died, delay, head_start = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local seen, new_member, new_body = ARGV[6], ARGV[7], ARGV[8]
 
@@ -24,18 +24,20 @@ if has(member, NOTED) and redis.call('HEXISTS', holders, digest) == 1 then retur
 
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
 redis.call('HLEN', attempts); redis.call('HLEN', extras); redis.call('HLEN', holders)
-check_scheduled(shard, schedule); check_ready(shard, ready)
+check_scheduled(shard, schedule); check_ready(shard, ready); redis.call('GET', dead_bytes)
 redis.call('ZREM', dead_letters, id)
 redis.call('HDEL', dead_bodies, id)
+add_dead_bytes(dead_bytes, -#stored)
 redis.call('HSET', bodies, id, body)
 if record_size > 3 then redis.call('HSET', attempts, id, '\0\0\0' .. string.sub(record, 4)) end
 if has(member, NOTED) then
   redis.call('HSET', extras, id, extra)
   redis.call('HSET', holders, digest, member)
 end
+local due = math.min(now + delay, LATEST)
 if delay > 0 then
-  put_scheduled(shard, schedule, {now + delay, member}, now + delay)
+  put_scheduled(shard, schedule, {due, member}, due)
 else
   put_ready(shard, now, ready, queue_bell, {rank_of(member, now, head_start), member})
 end
-return {'REQUEUED', now + delay}
+return {'REQUEUED', due}

@@ -85,3 +85,49 @@ def test_flushed_scripts_are_loaded_again(doors: Doors) -> None:
     doors.operations.cancel(doors.add())
     doors.client.script_flush()
     assert doors.operations.cancel(raw_id)
+
+
+def test_cancel_again_with_its_token_is_still_true(doors: Doors) -> None:
+    raw_id = doors.add()
+    assert doors.operations.cancel(raw_id, token=b"mine")
+    assert doors.operations.cancel(raw_id, token=b"mine")
+    assert not doors.operations.cancel(raw_id, token=b"another")
+    assert not doors.operations.cancel(b"\x01" * 12, token=b"mine")
+
+
+def test_a_token_does_not_make_a_running_job_cancelled(doors: Doors) -> None:
+    draft = doors.draft()
+    doors.enqueue(draft)
+    assert doors.operations.cancel(draft.job.raw_id, token=b"mine")
+    doors.enqueue(draft)
+    doors.worker().take()
+    assert not doors.operations.cancel(draft.job.raw_id, token=b"mine")
+
+
+def test_only_the_last_cancelled_ids_are_remembered(doors: Doors) -> None:
+    places = [doors.keys(noun) for noun in ("cancelled", "withdrawn")]
+    for place in places:
+        doors.client.zadd(place, {b"%d" % number: number for number in range(10_000)})
+    raw_id = doors.add()
+    assert doors.operations.cancel(raw_id, token=b"mine", on_its_way=True)
+    for place, entry in zip(places, (raw_id + b"mine", raw_id), strict=True):
+        assert doors.client.zcard(place) == 10_000
+        assert (doors.client.zscore(place, b"0"), doors.client.zscore(place, entry)) == (None, doors.clock.now_us)
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+@pytest.mark.parametrize("key", [None, "k"])
+def test_an_enqueue_that_arrives_after_its_cancel_is_refused(doors: Doors, arrived: bool, key: str | None) -> None:
+    late, other = doors.draft(key=key), doors.draft(key=key)
+    raw_id = late.job.raw_id
+    if arrived:
+        doors.enqueue(late)
+    assert doors.operations.cancel(raw_id, on_its_way=True) is arrived
+    assert not doors.enqueue(late, other).held
+    assert doors.traces(raw_id) == ["withdrawn"]
+    assert doors.where(other.job.raw_id) == ["ready:default"]
+
+
+def test_nothing_is_noted_for_those_who_do_not_ask(doors: Doors) -> None:
+    assert doors.operations.cancel(doors.add())
+    assert not doors.client.exists(doors.keys("cancelled"), doors.keys("withdrawn"))

@@ -1,0 +1,145 @@
+"""Database: keep this thread's Django connections sound between the pieces of user code that run in it.
+
+Django does that around a request. A thread that runs jobs needs more: a time limit strikes between any two bytecodes,
+so also after the driver began a transaction and before Django's fields say so. From then on statements succeed and are
+never committed.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from django.db import connections
+from django.db.backends.signals import connection_created
+
+from django_delayq.exceptions import TransactionLeftOpen
+from django_delayq.outbox import is_ours
+from django_delayq.signals import logger
+
+
+class _Thread(threading.local):
+    """What this thread did with connections."""
+
+    #: It opened one at some time; to ask which are open costs 4 µs.
+    opened = False
+    #: A time limit struck since the last `clean()`: no connection can be trusted.
+    cut_off = False
+
+
+_thread = _Thread()
+
+
+def look_again() -> None:
+    """Make the next `clean()` look: a connection that failed during its set-up is there and was not announced."""
+    _thread.opened = True
+
+
+def distrust() -> None:
+    """Make the next `clean()` close all connections of this thread: a time limit struck while they were in use."""
+    _thread.opened = _thread.cut_off = True
+
+
+def clean(*, close: bool = False) -> TransactionLeftOpen | None:
+    """Close connections that are inside a transaction, cut off, broken or too old; all of them if `close`.
+
+    Such a transaction is rolled back; returns the error that says so, for the caller to record. Costs nothing in a
+    thread that never opened a connection. Raises nothing.
+    """
+    if not _thread.opened:
+        return None
+    close, _thread.cut_off = close or _thread.cut_off, False
+    left_open: list[str] = []
+    for connection in connections.all(initialized_only=True):
+        try:
+            if is_unfinished(connection):
+                left_open.append(connection.alias)
+                _drop(connection)
+            elif close:
+                _drop(connection)
+            elif connection.connection is not None:
+                connection.close_if_unusable_or_obsolete()
+        except Exception:
+            # The driver or the server could not be asked.
+            _drop(connection)
+        connection.queries_log.clear()
+    return TransactionLeftOpen(aliases=left_open) if left_open else None
+
+
+def is_unfinished(connection: Any) -> bool:
+    """Return whether a connection is inside a transaction, or holds the commit hooks of one. Raises drivers' errors."""
+    if connection.in_atomic_block or connection.savepoint_ids or connection.run_on_commit:
+        return True
+    driver = connection.connection
+    if driver is None or not connection.settings_dict["AUTOCOMMIT"]:
+        # Without autocommit each statement begins a transaction: when it ends is the project's business.
+        return False
+    ask = _ASK.get(connection.vendor)
+    return ask is not None and ask(driver, connection.autocommit)
+
+
+def _ask_sqlite(driver: Any, autocommit: bool) -> bool:
+    return bool(driver.in_transaction)
+
+
+def _ask_postgresql(driver: Any, autocommit: bool) -> bool:
+    if driver.autocommit is not autocommit:
+        # The next statement would begin a transaction that Django does not know of.
+        raise ValueError("the driver's autocommit is not Django's")
+    # Active, in a transaction, in a failed one; both psycopg and psycopg2 number them as libpq does.
+    return driver.info.transaction_status in (1, 2, 3)
+
+
+def _ask_mysql(driver: Any, autocommit: bool) -> bool:
+    # What the last answer of the server said: no round trip. mysqlclient tells no more than autocommit, which
+    # `atomic()` turns off; PyMySQL has all of the server's status, whose lowest bit is SERVER_STATUS_IN_TRANS.
+    return not driver.get_autocommit() or bool(getattr(driver, "server_status", 0) & 1)
+
+
+def _drop(connection: Any) -> None:
+    """Close a connection for good, and with it the transaction that it is in."""
+    if connection.run_on_commit:
+        _log_dropped_hooks(connection)
+    # close() inside an atomic block leaves the rest to the end of the block, which does not come.
+    connection.in_atomic_block = connection.needs_rollback = connection.closed_in_transaction = False
+    connection.run_commit_hooks_on_set_autocommit_on = False
+    connection.savepoint_ids, connection.atomic_blocks, connection.run_on_commit = [], [], []
+    driver = connection.connection
+    if driver is None:
+        return
+    with suppress(Exception):
+        if getattr(connection, "pool", None):
+            # The pool takes a closed connection back and opens another one in its place.
+            driver.close()
+    try:
+        connection.close()
+        if connection.connection is not None:
+            # Django never closes an SQLite database in memory.
+            driver.rollback()
+    except Exception:
+        connection.connection = None
+
+
+def _log_dropped_hooks(connection: Any) -> None:
+    hooks = [hook for _, hook, _ in connection.run_on_commit if not is_ours(hook)]
+    names = [getattr(hook, "__qualname__", None) or repr(hook) for hook in hooks]
+    if len(hooks) < len(connection.run_on_commit):
+        names.append("the jobs enqueued in it")
+    logger.error(
+        "A transaction on database %r was left without running its commit hooks, which are dropped: %s",
+        connection.alias,
+        ", ".join(names),
+    )
+
+
+def _note_connection(**_: Any) -> None:
+    _thread.opened = True
+
+
+#: What each vendor's driver says of the transaction; of other databases only Django's fields are known.
+_ASK: dict[str, Callable[[Any, bool], bool]] = {
+    "sqlite": _ask_sqlite,
+    "postgresql": _ask_postgresql,
+    "mysql": _ask_mysql,
+}
+connection_created.connect(_note_connection, dispatch_uid="django_delayq.database")

@@ -1,0 +1,79 @@
+"""Elsewhere: jobs of aliases that have a store of their own are on no page, and every page says so."""
+
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from django_delayq.conf import get_config
+from tests.admin.conftest import page
+from tests.admin.jobs import add, add_dead
+from tests.admin.test_hostile import PAGES
+from tests.admin.test_pending import text
+from tests.browser.pages import GONE
+from tests.doors import Doors
+
+BACKEND = "django_delayq.backend.DelayQBackend"
+SECRET = "hunter2"
+
+
+def aliases(settings: Any, **options: Any) -> None:
+    """Set TASKS: `default`, and an alias for each name with its OPTIONS."""
+    others = {name: {"BACKEND": BACKEND, "QUEUES": [], "OPTIONS": each} for name, each in options.items()}
+    settings.TASKS = {"default": {"BACKEND": BACKEND, "QUEUES": []}, **others}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_names_the_aliases_that_it_does_not_show(
+    name: str, browser: Client, stock: Doors, settings: Any
+) -> None:
+    aliases(settings)
+    add(stock)
+    assert "not on these pages" not in text(browser.get(page(name)))
+    aliases(settings, reports={})
+    assert "not on these pages: the tasks of alias reports " in text(browser.get(page(name)))
+    aliases(settings, reports={}, mail={})
+    shown = browser.get(page(name))
+    assert "not on these pages: the tasks of aliases reports, mail " in text(shown)
+    assert f'href="{page("processes")}#delayq-elsewhere"' in shown.content.decode()
+
+
+def test_pages_of_one_thing_name_them_too(browser: Client, stock: Doors, settings: Any) -> None:
+    aliases(settings, reports={})
+    for address in (page("task_detail", add_dead(stock)), page("queue_detail", "default")):
+        assert "not on these pages: the tasks of alias reports" in text(browser.get(address))
+
+
+def test_who_looks_for_a_task_that_is_not_here_is_told_where_it_may_be(
+    browser: Client, stock: Doors, settings: Any
+) -> None:
+    aliases(settings)
+    assert "Or it belongs to" not in text(browser.get(page("task_detail", GONE)))
+    aliases(settings, reports={})
+    told = text(browser.get(page("task_detail", GONE)))
+    assert "Or it belongs to an alias with a store of its own, which these pages do not show: reports." in told
+
+
+def test_processes_tells_where_they_are_and_asks_none_of_them(browser: Client, stock: Doors, settings: Any) -> None:
+    # Nothing answers there.
+    aliases(
+        settings,
+        near={"PREFIX": "mine"},
+        far={"REDIS": f"redis://ann:{SECRET}@10.255.255.1:6399/3"},
+        # A callable may hold anybody's password.
+        called={"REDIS": lambda: f"redis://:{SECRET}@10.255.255.1/0"},
+        wrong={"SHARDS": 0},
+        same={"PREFIX": "delayq"},
+    )
+    answer = browser.get(page("processes"))
+    told = text(answer)
+    here = get_config().redis.place
+    assert "far redis://10.255.255.1:6399/3 " in told
+    assert "--backend far" in told
+    assert f"near {here} mine --backend near" in told
+    assert "called what " in told
+    assert re.search(r"wrong \S*SHARDS\S* must be", told)
+    assert "--backend same" not in told
+    assert SECRET not in answer.content.decode()
+    assert f"These pages show the store at {here} with the prefix delayq." in told

@@ -1,0 +1,121 @@
+"""Raw characters: no page has one that does not print, wherever it came from; what people write stays as it is."""
+
+import re
+from typing import Any
+from unicodedata import category
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from django_delayq.admin.payloads import visible
+from tests.admin.conftest import page
+from tests.admin.forms import form_to
+from tests.admin.jobs import add, add_dead, claim
+from tests.admin.reports import tell
+from tests.admin.test_action import ask, confirm, done
+from tests.admin.test_hostile import PAGES
+from tests.doors import Doors
+
+#: NUL, ESC, C1, DEL, CR, a BOM, a zero-width space, marks that turn the reading direction, a line end, half a pair.
+RAW = "a\x00b\x1b[31mc\x9bd\x7fe\rf\ufeffg\u200bh\u202ei\u2066j\u2028k\u200dl\ud800m"
+#: The same as bytes can carry it.
+SENT = RAW.replace("\ud800", "")
+#: The same, but for what a person may type as part of a word, and what a browser takes for the end of a line.
+TYPED = SENT.replace("\u200d", "").replace("\r", "")
+#: Persian with a joiner within a word, a Japanese space, French ones, a family.
+WRITTEN = ("می\u200cخواهم", "日本\u3000語", "«\u00a0oui\u202f»", "\U0001f468\u200d\U0001f469\u200d\U0001f467")
+
+
+def raw_characters(content: str) -> list[str]:
+    """Return what a page shows of no page's own: neither prints nor breaks a line."""
+    odd = [at for at, c in enumerate(content) if category(c)[0] == "C" or category(c) in ("Zl", "Zp")]
+    return [repr(content[at - 60 : at + 1]) for at in odd if content[at] not in "\n\t"]
+
+
+def look(answer: Any, *, status: int = 200) -> str:
+    """Return a page's content, which has no such character."""
+    assert answer.status_code == status
+    content: str = answer.content.decode()
+    assert raw_characters(content) == []
+    return content
+
+
+@pytest.fixture
+def shop(stock: Doors) -> dict[str, str]:
+    """Put the text into whatever can hold it; returns ids by where the jobs are."""
+    text: dict[str, Any] = {"task": RAW, "queue": RAW}
+    error = f'Traceback\n  File "{RAW}", line 1\nshop.Broken: {RAW}\n'
+    ids = {"running": add(stock, RAW, delay=None, **text)}
+    claim(stock, ids["running"], queue=RAW)[0].take(0, RAW, description=SENT)
+    ids["dead"] = add_dead(stock, {RAW: RAW}, error=error, unique_by=RAW, **{RAW: RAW}, **text)
+    ids["odd end"] = add_dead(stock, RAW, error=RAW, ending=RAW)
+    ids["ready"] = add(stock, [RAW], delay=None, **text)
+    ids["pending"] = add(stock, RAW, unique_by=f"{RAW} too", **{RAW: RAW}, **text)
+    ids["known"] = add(stock, RAW, unique_by=f"{RAW} again", **{RAW: RAW})
+    for kind in ("dispatcher", "worker"):
+        said = {"name": RAW, "version": RAW, "queues": [RAW], "slots": 1, "busy": {RAW: 1}}
+        tell(stock, kind=kind, code=kind.encode()[:8], queue=RAW, task=RAW, done=1, dead=1, **said)
+    stock.operations.pause(RAW, by=RAW)
+    return ids
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_list_shows_a_raw_character(name: str, browser: Client, shop: dict[str, str]) -> None:
+    content = look(browser.get(page(name)))
+    if name not in ("overview", "queues"):
+        assert r"\x1b[31m" in content
+    if name in ("pending", "running", "dead"):
+        look(browser.get(page(name, q=TYPED, queue=TYPED, function=TYPED, error=TYPED, **{"from": TYPED})))
+    if name == "dead":
+        for group in ("error", "function"):
+            look(browser.get(page("dead", group=group)))
+
+
+def test_no_page_of_one_thing_shows_a_raw_character(browser: Client, shop: dict[str, str]) -> None:
+    for text_id in shop.values():
+        look(browser.get(page("task_detail", text_id)))
+        look(browser.post(page("task_detail", text_id)))
+    content = look(browser.get(page("queue_detail", RAW)))
+    assert "paused by a\\x00b\\x1b[31mc" in content
+    content = look(browser.get(page("task_detail", shop["running"])))
+    assert re.search(r"</time>, a\\x00b\\x1b\[31mc", content), "who runs it"
+
+
+def test_no_question_and_no_answer_shows_a_raw_character(browser: Client, shop: dict[str, str]) -> None:
+    for place, deed in (("pending", "move"), ("dead", "retry_later"), ("dead", "delete")):
+        asked = ask(browser, page(place, function=f"~{RAW.encode('utf-8', 'surrogatepass').hex()}"), deed, all="yes")
+        look(asked)
+    look(browser.get(confirm(browser, asked).url))
+    look(browser.get(page("task_detail", shop["dead"])), status=404)
+    queue = form_to(browser.get(page("queue_detail", RAW)), "/action/", button="resume").post(browser, deed="resume")
+    look(queue)
+    look(browser.get(confirm(browser, queue).url))
+
+
+def test_the_name_of_an_account_is_no_way_in_either(browser: Client, stock: Doors) -> None:
+    mine = add_dead(stock)
+    User.objects.filter(username="superuser").update(username=TYPED)
+    done(browser, confirm(browser, ask(browser, page("dead"), "delete", mine)))
+    look(browser.get(page("task_detail", mine)), status=404)
+
+
+@pytest.mark.parametrize("text", WRITTEN)
+def test_what_people_write_is_shown_and_found_as_it_is(text: str, browser: Client, stock: Doors) -> None:
+    mine = add(stock, f"x {text} y", title=text)
+    add(stock, "other")
+    content = browser.get(page("pending", q=text)).content.decode()
+    assert content.count(text) >= 2
+    assert mine in content
+    assert "1 match in 2 of 2 rows" in content
+    assert text in browser.get(page("task_detail", mine)).content.decode()
+    assert visible(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["default\u200d", "de\u200dfault", "\u200c", "\u00a0x", "x\u3000", "a\u3000\u3000b", "ا\u200c\u200cب", "\u202e"],
+)
+def test_what_only_hides_is_written_out(text: str) -> None:
+    assert visible(text).isascii() or r"\u200c" in visible(text)
+    assert visible(text) != text

@@ -1,0 +1,73 @@
+"""Counting: what takes long to count is counted before anybody is asked, and no bar shows an end that nobody knows."""
+
+import pytest
+from playwright.sync_api import APIResponse, Route, expect
+
+from tests.admin.conftest import page
+from tests.browser.stock import Stock
+from tests.browser.window import Window
+
+
+def test_the_question_comes_when_the_number_is_known(
+    window: Window, stock: Stock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("django_delayq.store.inspection._SCANNED", 50)
+    monkeypatch.setattr("django_delayq.admin.places.MAX_ROWS", 50)
+    monkeypatch.setattr("django_delayq.admin.counting._SECONDS", -1.0)
+    monkeypatch.setattr("django_delayq.admin.carrying.SECONDS", 0.05)
+    stock.fill(pending=400)
+    # With its script held back the page stays as it is drawn.
+    window.page.route("**/delayq.js", lambda route: route.fulfill(content_type="text/javascript", body=""))
+    window.open(page("pending", q="("))
+    window.page.locator("input[name=all]").check()
+    window.page.locator("select[name=deed]").select_option("cancel")
+    window.page.get_by_role("button", name="Go").first.click()
+    expect(window.page.locator("[role=status]").first).to_contain_text("match so far")
+    expect(window.page.locator("progress")).to_have_count(0)
+    window.assert_accessible()
+    window.assert_tidy(1280, 375)
+    window.page.unroute("**/delayq.js")
+    window.page.get_by_role("button", name="Continue").click()
+    # From here on it goes on by itself, up to the question.
+    expect(window.page.locator("h1")).to_have_text("Cancel 402 waiting tasks?")
+    stock.add()
+    window.page.locator("input[name=typed]").fill("402")
+    window.page.get_by_role("button", name="Cancel 402 waiting tasks").click()
+    expect(window.page.locator(".messagelist")).to_contain_text("Cancelled 402")
+    expect(window.page.locator(".messagelist")).to_contain_text("More match now")
+    window.assert_calm()
+
+
+def test_a_second_press_while_a_step_is_under_way_loses_nothing(
+    window: Window, stock: Stock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("django_delayq.admin.carrying.SECONDS", -1.0)
+    stock.fill(pending=4)
+    window.open(page("pending"))
+    window.page.locator("input[name=all]").check()
+    window.page.locator("select[name=deed]").select_option("run_now")
+    window.page.get_by_role("button", name="Go").first.click()
+    answers: list[tuple[Route, APIResponse]] = []
+
+    def keep_the_answer(route: Route) -> None:
+        if answers:
+            route.continue_()
+        else:
+            answers.append((route, route.fetch()))
+
+    window.page.route("**/action/", keep_the_answer)
+    button = window.page.get_by_role("button", name="Run 6 tasks now")
+    box = button.bounding_box()
+    assert box is not None
+    # The mouse alone: a locator waits for the answer that is held back.
+    window.page.mouse.click(box["x"] + 5, box["y"] + 5)
+    for _ in range(200):
+        if answers:
+            break
+        # Events of the browser arrive only while something is waited for.
+        window.page.wait_for_timeout(50)
+    window.page.mouse.click(box["x"] + 5, box["y"] + 5)
+    ((route, answer),) = answers
+    route.fulfill(response=answer)
+    expect(window.page.locator(".messagelist")).to_contain_text("Made 6 run now")
+    window.assert_calm()

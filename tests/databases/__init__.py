@@ -1,0 +1,1 @@
+"""Tests of what a task does to the database connections of the thread that runs it."""

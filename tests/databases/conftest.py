@@ -1,0 +1,129 @@
+"""The fixtures of these tests: one database of each kind for all tests, and a thread that runs jobs beside it.
+
+Where a server is missing its tests are skipped, or fail where it is demanded by DELAYQ_TEST_DATABASES=1.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.db.utils import load_backend
+
+from django_delayq import registry
+from django_delayq.execution import run
+from django_delayq.job import Job
+from django_delayq.job_id import next_id
+from django_delayq.outcome import Outcome
+from django_delayq.task import Task
+from tests.claims import claim_for
+from tests.databases import servers
+
+#: Far more than any of these tests needs.
+PATIENCE = 60.0
+ALIAS = "other"
+
+
+class Database:
+    """A database with one table `row` of one line, and a thread of a pool that is connected to it."""
+
+    def __init__(self, entry: dict[str, Any], thread: ThreadPoolExecutor) -> None:
+        self._entry, self._thread = entry, thread
+        self.vendor = load_backend(entry["ENGINE"]).DatabaseWrapper.vendor
+
+    def wrapper(self, **facts: Any) -> Any:
+        """Return a new connection of Django's, not open yet."""
+        entry = {**connections[ALIAS].settings_dict, "CONN_MAX_AGE": None, "OPTIONS": {}, **self._entry, **facts}
+        return load_backend(entry["ENGINE"]).DatabaseWrapper(entry, ALIAS)
+
+    @property
+    def value(self) -> int:
+        """What another connection reads."""
+        with closing(self.wrapper()) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT value FROM row_of_tests")
+            return int(cursor.fetchone()[0])
+
+    def write(self, value: int) -> None:
+        """Write by the thread's connection."""
+        with connections[ALIAS].cursor() as cursor:
+            cursor.execute("UPDATE row_of_tests SET value = %s", [value])
+
+    def begin(self) -> None:
+        """Begin a transaction of which Django knows nothing, as where a limit strikes right after the statement."""
+        connections[ALIAS].ensure_connection()
+        connections[ALIAS].connection.cursor().execute("BEGIN")
+
+    def here(self, work: Callable[[], Any]) -> Any:
+        """Do some work in the thread and return what it returns."""
+        return self._thread.submit(work).result(PATIENCE)
+
+    def run(self, func: Any, *args: Any, **facts: Any) -> Outcome:
+        """Run a function as a task in the thread."""
+        task: Task[Any, Any] = Task(func=func, name="shop.tasks.play")
+        registry._tasks[task.name] = task
+        claim = claim_for(Job(raw_id=next_id(), shard=0, task=task.name, queue="default", args=[*args], **facts))
+        return self.here(lambda: run(claim))  # type: ignore[no-any-return]
+
+    @contextmanager
+    def table(self) -> Iterator[None]:
+        """Make the table, and let the thread have a connection; end both."""
+        with closing(self.wrapper()) as connection, connection.cursor() as cursor:
+            cursor.execute("DROP TABLE IF EXISTS row_of_tests")
+            cursor.execute("CREATE TABLE row_of_tests (value INTEGER)")
+            cursor.execute("INSERT INTO row_of_tests VALUES (0)")
+        self.connect()
+        try:
+            yield
+        finally:
+            self.here(lambda: connections[ALIAS].close())
+
+    def connect(self, **facts: Any) -> None:
+        """Let the thread have a new connection, with these settings."""
+        self.here(lambda: connections.__setitem__(ALIAS, self.wrapper(**facts)))
+
+
+_SERVERS = {"postgresql": servers.postgresql, "mariadb": servers.mariadb}
+
+
+@pytest.fixture(scope="package", params=["sqlite", *_SERVERS])
+def entry(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """One entry of settings.DATABASES after the other."""
+    if request.param == "sqlite":
+        yield sqlite_entry(tmp_path_factory.mktemp("database"))
+        return
+    running = _SERVERS[request.param]()
+    try:
+        found = running.__enter__()
+    except servers.ServerMissing as error:
+        (pytest.fail if os.environ.get("DELAYQ_TEST_DATABASES") == "1" else pytest.skip)(str(error))
+    try:
+        yield found
+    finally:
+        running.__exit__(None, None, None)
+
+
+def sqlite_entry(folder: Path) -> dict[str, Any]:
+    """Return the entry of a database in a file: one in memory is never closed."""
+    return {"ENGINE": "django.db.backends.sqlite3", "NAME": str(folder / "db.sqlite3")}
+
+
+@pytest.fixture
+def thread() -> Iterator[ThreadPoolExecutor]:
+    """A thread as pools have them."""
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+@pytest.fixture
+def database(
+    entry: dict[str, Any], thread: ThreadPoolExecutor, django_db_blocker: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Database]:
+    """A database of each kind."""
+    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    made = Database(entry, thread)
+    with django_db_blocker.unblock(), made.table():
+        yield made

@@ -1,0 +1,74 @@
+"""Given back: a job that a stopped worker gives back does not run on beside its next attempt."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.app import tasks
+from tests.processes import Command, Processes
+
+#: Seconds that the first attempt may run on beside the second; a fault of the order of the steps costs 1 s and more.
+OVERLAP = 0.5
+#: Seconds that a job ticks if nothing ends it.
+LONG = 60
+
+
+def overlap(processes: Processes, stopped: Command) -> float:
+    """Return the seconds for which jobs of a stopped worker ran on after their second attempt had begun, at most."""
+    begun = {run["id"]: run["at"] for run in processes.runs() if run["attempt"] == 2}
+    return max(each["at"] - begun[each["id"]] for each in processes.events("tick") if each["pid"] == stopped.pid)
+
+
+@pytest.mark.parametrize("options", [(), ("--with-dispatcher",)])
+@pytest.mark.parametrize("shards", [1, 4])
+def test_the_process_ends_as_soon_as_its_jobs_are_given_back(
+    processes: Processes, shards: int, options: tuple[str, ...]
+) -> None:
+    processes.configure(SHARDS=shards, GRACE=1)
+    processes.dispatcher()
+    stopped = processes.worker(*options)
+    # As many as there are slots: with four shards, nearly surely each gives back some.
+    tasks.tick.enqueue_many([(LONG,)] * 8)
+    processes.until_runs(8)
+    processes.worker()
+    assert stopped.end() == 0
+    processes.until(lambda: len([run for run in processes.runs() if run["attempt"] == 2]) == 8, what="second attempts")
+    assert overlap(processes, stopped) < OVERLAP
+    assert "could not hand in" not in stopped.output
+
+
+def test_a_receiver_that_hangs_does_not_let_a_job_run_on(processes: Processes) -> None:
+    (processes.folder / "hanging_receiver.py").write_text(
+        "import time\n"
+        "from django_delayq.signals import job_finished\n"
+        "def hang(**kwargs):\n"
+        f"    time.sleep({LONG})\n"
+        "job_finished.connect(hang, weak=False)\n"
+    )
+    processes.dispatcher()
+    processes.configure(GRACE=0, TASK_MODULES=("hanging_receiver",))
+    stopped = processes.worker()
+    processes.configure(TASK_MODULES=())
+    tasks.tick.enqueue(LONG)
+    processes.until_runs(1)
+    processes.worker()
+    assert stopped.end() == 0
+    processes.until_runs(2)
+    # It is heard out for half a second.
+    assert overlap(processes, stopped) < 2 * OVERLAP
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_what_was_printed_is_not_lost_with_a_job_that_is_given_back(
+    processes: Processes, gate: Path, shards: int
+) -> None:
+    processes.configure(SHARDS=shards, GRACE=0)
+    stopped = processes.worker(PYTHONUNBUFFERED="")
+    printing, running = tasks.say.enqueue("printed by a task"), tasks.wait_for.enqueue(str(gate))
+    processes.until_gone([printing])
+    processes.until_runs(1, running.id)
+    stopped.send(signal.SIGINT)
+    assert stopped.wait() == 0
+    assert "printed by a task" in stopped.output
+    assert running.refresh().state in ("scheduled", "ready")

@@ -1,0 +1,142 @@
+"""Lost answers: a handle whose enqueue or cancel had none asks Redis before it says anything, and promises no more."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from redis import Redis
+
+from django_delayq import enqueue_many, get_store
+from django_delayq.exceptions import StoreError, StoreUnavailable
+from django_delayq.handle import JobHandle
+from django_delayq.job import State
+from django_delayq.private_redis import PrivateRedis
+from tests.app.tasks import noop
+from tests.chaos.proxy import Proxy
+from tests.processes import until
+
+
+@pytest.fixture
+def server(start_redis: Callable[..., PrivateRedis], delayq_settings: Any) -> PrivateRedis:
+    """A server of its own, whose answers are waited for briefly."""
+    server = start_redis()
+    delayq_settings.DELAYQ = {"REDIS": server.url, "ENQUEUE_TIMEOUT": 0.3}
+    return server
+
+
+@contextmanager
+def frozen(server: PrivateRedis) -> Iterator[None]:
+    """Let the server take what is sent to it, and do it only afterwards."""
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+
+
+def bodies(server: PrivateRedis) -> int:
+    with server.client() as client:
+        return client.hlen("delayq:{0}:bodies")
+
+
+def in_doubt(server: PrivateRedis, *, delay: float = 3_600, arrives: bool = True) -> tuple[JobHandle, StoreError]:
+    """Return a job whose enqueue had no answer, and its error; it arrived all the same, or was lost on its way."""
+    handle = noop.after(delay).job() if delay else noop.job()
+    # Known to the server, or the request would be one for a script that it does not have.
+    noop.enqueue().cancel()
+    with frozen(server), pytest.raises(StoreUnavailable) as caught:
+        enqueue_many([handle])
+    assert caught.value.maybe_accepted
+    until(lambda: bodies(server) == 1, what="the job to arrive")
+    if not arrives:
+        with server.client() as client:
+            client.flushall()
+    return handle, caught.value
+
+
+def test_a_job_that_arrived_without_an_answer_is_cancelled_in_redis(server: PrivateRedis) -> None:
+    handle, error = in_doubt(server)
+    assert handle.cancel() is True
+    assert (handle.state, bodies(server)) == (State.GONE, 0)
+    error.resend()
+    assert bodies(server) == 0, "it was revived"
+
+
+def test_a_job_that_runs_already_is_not_said_to_be_cancelled(server: PrivateRedis) -> None:
+    handle, error = in_doubt(server, delay=0)
+    store = get_store()
+    claims = store.claims(store.shards[0], worker=b"a worker")
+    assert claims.exchange(claims.prepare(queues=["default"], want=1, settlements=[], strict=False)).claims
+    assert handle.cancel() is False
+    assert handle.state is State.CLAIMED
+    with server.client() as client:
+        # As if it had ended by now.
+        client.flushall()
+    error.resend()
+    assert bodies(server) == 0, "it ran twice"
+
+
+def test_of_a_job_that_redis_does_not_have_nothing_is_promised(server: PrivateRedis) -> None:
+    handle, error = in_doubt(server, arrives=False)
+    assert handle.refresh().state is State.UNSENT
+    assert handle.cancel() is False, "it may have run meanwhile"
+    error.resend()
+    assert bodies(server) == 0 and handle.state is State.GONE
+
+
+def test_a_cancel_that_had_no_answer_is_repeated_with_the_same_one(server: PrivateRedis, delayq_settings: Any) -> None:
+    with Proxy(server.url) as network:
+        delayq_settings.DELAYQ = {"REDIS": network.url}
+        handle = noop.after(60).enqueue()
+        # The script is known from here on: the next one is done when its reply is cut.
+        noop.enqueue().cancel()
+        network.cut_reply_after(0, of="EVALSHA")
+        with pytest.raises(StoreUnavailable):
+            handle.cancel()
+        assert bodies(server) == 0
+        assert handle.cancel() is True
+        assert JobHandle(raw_id=handle._raw_id, shard=0).cancel() is False
+    assert handle.state is State.GONE
+
+
+def test_a_doubtful_job_is_moved_in_redis(server: PrivateRedis) -> None:
+    handle, error = in_doubt(server)
+    assert handle.reschedule(delay=7_200) is True
+    error.resend()
+    due = handle.refresh().due
+    assert due is not None
+    with server.client() as client:
+        assert client.zrange("delayq:{0}:schedule:default", 0, -1, withscores=True)[0][1] == due.timestamp() * 1e6
+
+
+def test_a_doubtful_job_that_redis_does_not_have_is_sent_for_its_new_time(server: PrivateRedis) -> None:
+    handle, error = in_doubt(server, arrives=False)
+    assert handle.reschedule(delay=0) is False
+    error.resend()
+    assert handle.state is State.READY
+
+
+def test_what_was_refused_is_surely_unsent(server: PrivateRedis) -> None:
+    with server.client() as client:
+        client.config_set("maxmemory", 1)
+        handle = noop.job()
+        with pytest.raises(StoreError) as caught:
+            enqueue_many([handle])
+        client.config_set("maxmemory", 0)
+    assert not caught.value.maybe_accepted
+    server.kill()
+    assert handle.cancel() is True, "it asked Redis"
+
+
+def test_async_code_asks_the_same(server: PrivateRedis, client: Redis) -> None:
+    async def change(handle: JobHandle) -> tuple[bool, State, bool, bool]:
+        moved = await handle.areschedule(delay=7_200)
+        return moved, (await handle.arefresh()).state, await handle.acancel(), await handle.acancel()
+
+    handle, _ = in_doubt(server)
+    assert async_to_sync(change)(handle) == (True, State.SCHEDULED, True, True)
+    assert bodies(server) == 0

@@ -1,0 +1,77 @@
+"""Starting: services run side by side until all have ended; an end that none of them meant ends them all."""
+
+import gc
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from django_delayq.management.shutdown import Shutdown
+from django_delayq.management.starting import run_services
+from django_delayq.service import Service, Timed
+
+
+class Sleeper(Timed):
+    """Sleeps until it is stopped."""
+
+    ended = False
+
+    def step(self) -> float | None:
+        return None if self.stopped else 3_600.0
+
+    def close(self) -> None:
+        self.ended = True
+
+
+class Leaver(Timed):
+    """Ends its thread, as a receiver of the project's may by sys.exit()."""
+
+    def step(self) -> float | None:
+        raise SystemExit(3)
+
+
+class Hanging(Timed):
+    """Gives a job back, and hangs."""
+
+    def __init__(self, shutdown: Shutdown) -> None:
+        self._shutdown = shutdown
+
+    def step(self) -> float | None:
+        if self.stopped:
+            return None
+        self._shutdown.given_back()
+        return 3_600.0
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    gc.unfreeze()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_what_ends_one_service_ends_all_and_is_told() -> None:
+    parts = [Sleeper(), Leaver(), Sleeper()]
+    with pytest.raises(SystemExit) as raised:
+        run_services([Service(part, name=f"Part {number}") for number, part in enumerate(parts)], [])
+    assert raised.value.code == 3
+    assert parts[0].ended and parts[2].ended  # type: ignore[attr-defined]
+
+
+def test_services_end_with_the_last_of_them() -> None:
+    sleeper, shutdown = Sleeper(), Shutdown()
+    run_services([Service(sleeper, name="Sleeper")], [], ready=sleeper.stop, shutdown=shutdown)
+    assert sleeper.ended and not shutdown.hurries
+
+
+def test_a_service_is_not_waited_for_once_jobs_were_given_back(caplog: pytest.LogCaptureFixture) -> None:
+    shutdown = Shutdown()
+    services = [Service(Hanging(shutdown), name="Hanging"), Service(Sleeper(), name="Sleeper")]
+    run_services(services, [], shutdown=shutdown)
+    assert shutdown.hurries and shutdown.patience < 0.1
+    assert sorted(record.args for record in caplog.records) == [("Hanging",), ("Sleeper",)]  # type: ignore[type-var]
+    for service in services:
+        service.stop()
+        assert service.ended.wait(10)
