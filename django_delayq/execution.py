@@ -45,14 +45,11 @@ def run(claim: Claim) -> Outcome:
 
 
 async def run_async(claim: Claim) -> Outcome:
-    """Do as `run()` in this loop, in a context that the caller made for it; a plain function runs in another thread.
+    """Do as `run()` in this loop, in a context that the caller made for it.
 
     What the task does through `sync_to_async` happens in a thread of its own, as in a request of Django's.
     """
     try:
-        task = registry.find(claim.job.task) if claim.job else None
-        if task is not None and not _is_async(task.code):
-            return await asyncio.get_running_loop().run_in_executor(None, run, claim)
         async with ThreadSensitiveContext() as context:
 
             async def clean() -> TransactionLeftOpen | None:
@@ -64,7 +61,7 @@ async def run_async(claim: Claim) -> Outcome:
             return await _attempt(claim, _bounded, clean)
     except BaseException as error:
         # Cancelled at its hard limit, where nobody waits for this any more; or what was around the task broke.
-        return _failed(error)
+        return failed(error)
 
 
 def hand_over(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outcome:
@@ -110,7 +107,7 @@ async def _attempt(claim: Claim, call: Call, clean: Clean) -> Outcome:
         outcome = await _run(task, claim, job, call, clean)
     except BaseException as error:
         # A time limit that struck while its run was being wound up, or a broken receiver of a signal.
-        outcome = _failed(error)
+        outcome = failed(error)
     return _timed(outcome, began)
 
 
@@ -140,14 +137,14 @@ async def _run(task: Any, claim: Claim, job: Job, call: Call, clean: Clean) -> O
 
 def _unless(left_open: TransactionLeftOpen | None, outcome: Outcome) -> Outcome:
     """Return the outcome, or a failure if the code seemed to succeed and what it wrote was rolled back."""
-    return _failed(left_open) if left_open and outcome.ending is Ending.SUCCEEDED else outcome
+    return failed(left_open) if left_open and outcome.ending is Ending.SUCCEEDED else outcome
 
 
 def _with_result(task: Any, value: Any) -> Outcome:
     try:
         return Outcome(ending=Ending.SUCCEEDED, result=task.packed(value))
     except (TypeError, ValueError, RecursionError) as error:
-        return replace(_failed(error), ending=Ending.UNSTORABLE)
+        return replace(failed(error), ending=Ending.UNSTORABLE)
 
 
 async def _call_here(func: Any, job: Job) -> Any:
@@ -155,7 +152,7 @@ async def _call_here(func: Any, job: Job) -> Any:
 
 
 def _call(func: Any, job: Job) -> Any:
-    if _is_async(func):
+    if is_async(func):
         return async_to_sync(_bounded)(func, job)
     if job.timeout_us is None:
         result = func(*job.args, **job.kwargs)
@@ -195,7 +192,7 @@ def _judge(func: Any, job: Job, error: BaseException) -> Outcome:
             asked_us = get_config(job.backend).tasks.check_time(delay=error.delay)[0] or 0
             delay_us = None if error.delay is None else asked_us
         except DelayQError as wrong:
-            return _failed(wrong)
+            return failed(wrong)
         return Outcome(ending=Ending.ASKED_RETRY, error=str(error), delay_us=delay_us, exception=_path(error))
     if isinstance(error, DeadLetterNow):
         return Outcome(ending=Ending.ASKED_DEAD, error=str(error), exception=_path(error))
@@ -205,19 +202,27 @@ def _judge(func: Any, job: Job, error: BaseException) -> Outcome:
         except TypeError as unfit:
             error_text = f"The stored arguments do not fit {job.task}: {unfit}"
             return Outcome(ending=Ending.UNFIT, error=error_text, exception=_path(unfit))
-    return _failed(error)
+    return failed(error)
 
 
-def _failed(error: BaseException) -> Outcome:
+def failed(error: BaseException) -> Outcome:
+    """Return the outcome of an attempt that this exception ended."""
     try:
         text = "".join(traceback.format_exception(error))
-    except Exception as unprintable:
-        text = f"{type(error).__name__} (its traceback cannot be printed: {type(unprintable).__name__})"
+        if isinstance(error, asyncio.CancelledError):
+            text = f"{text}The task was cancelled, by itself or by other code in its loop; no time limit did it.\n"
+    except BaseException as unprintable:
+        # Classes may do anything when they are asked for their text, also raise SystemExit.
+        text = f"{_path(error)} (its traceback cannot be printed: {_path(unprintable)})"
     return Outcome(ending=Ending.FAILED, error=text[-_MAX_ERROR:], exception=_path(error))
 
 
 def _path(error: BaseException) -> str:
-    return f"{type(error).__module__}.{type(error).__qualname__}"
+    try:
+        return f"{type(error).__module__}.{type(error).__qualname__}"
+    except BaseException:
+        # Its metaclass raises; this asks `type` itself.
+        return str(type.__getattribute__(type(error), "__name__"))
 
 
 async def _clean_here() -> TransactionLeftOpen | None:
@@ -233,5 +238,6 @@ def _timed(outcome: Outcome, began: float) -> Outcome:
     return replace(outcome, run_us=run_us, began=began)
 
 
-_is_async = cache(inspect.iscoroutinefunction)
+#: Cached: asked for each job.
+is_async = cache(inspect.iscoroutinefunction)
 _SUCCEEDED = Outcome(ending=Ending.SUCCEEDED)

@@ -13,6 +13,9 @@ logger = logging.getLogger("django_delayq")
 
 #: Share of a lease after which the worker itself takes it for lost: clocks and answers take time.
 _TRUST = 0.9
+#: Seconds after which a claim whose code has not begun is renewed no longer. Its own process has a minute to start, and
+#: the pause after one that failed is half a minute at most.
+_LATEST_BEGIN = 120.0
 
 
 class Leases(Timed):
@@ -24,6 +27,8 @@ class Leases(Timed):
         self._lock = threading.Lock()
         #: lease -> (claim, moment of `lease_time()` until which it is trusted)
         self._held: dict[bytes, tuple[Claim, float]] = {}
+        #: lease -> monotonic moment when its code began
+        self._began: dict[bytes, float] = {}
         #: Leases whose outcome is on its way: the exchange tells whether they were lost.
         self._settling: set[bytes] = set()
 
@@ -50,6 +55,7 @@ class Leases(Timed):
         with self._lock:
             for lease in leases:
                 self._held.pop(lease, None)
+                self._began.pop(lease, None)
                 self._settling.discard(lease)
 
     def beat(self) -> frozenset[bytes]:
@@ -59,9 +65,9 @@ class Leases(Timed):
         elsewhere.
         """
         with self._lock:
-            claims = [claim for claim, _ in self._held.values()]
+            claims = [(claim, self._began.get(lease)) for lease, (claim, _) in self._held.items()]
         sent_at, now = lease_time(), monotonic()
-        due = [claim for claim in claims if not _given_up(claim, now)]
+        due = [claim for claim, began in claims if not _given_up(claim, began, now)]
         queues = {claim.queue for claim in due}
         lost = self._heartbeat([claim.lease for claim in due], queues) if due else frozenset()
         with self._lock:
@@ -72,6 +78,7 @@ class Leases(Timed):
             # Before anything is logged: a pool thread may ask meanwhile.
             for lease in lost:
                 del self._held[lease]
+                self._began.pop(lease, None)
         for claim in due:
             if claim.lease in lost:
                 logger.warning("Job %s: lease lost, it is tried again elsewhere while it still runs here", claim.id)
@@ -83,7 +90,17 @@ class Leases(Timed):
         held = self._held.get(lease)
         return held is not None and lease_time() < held[1]
 
+    def begin(self, lease: bytes) -> bool:
+        """Count the job's hard limit from now; false if the lease is not surely held, and its code must not run."""
+        with self._lock:
+            if not self.trusts(lease):
+                return False
+            self._began[lease] = monotonic()
+            return True
 
-def _given_up(claim: Claim, now: float) -> bool:
+
+def _given_up(claim: Claim, began: float | None, now: float) -> bool:
+    if began is None:
+        return now > claim.taken_at + _LATEST_BEGIN
     limit_us = claim.job.give_up_us if claim.job else None
-    return limit_us is not None and now > claim.taken_at + limit_us / SECOND_US
+    return limit_us is not None and now > began + limit_us / SECOND_US

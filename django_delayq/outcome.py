@@ -84,6 +84,8 @@ class Decision:
     delay_us: int = 0
     #: The next attempt runs alone in a process of its own.
     suspect: bool = False
+    #: The job waits again at its old rank: nobody's fault ended the attempt, and it had waited for its turn already.
+    keeps_place: bool = False
 
 
 #: What no further attempt would mend.
@@ -110,16 +112,17 @@ def decide(outcome: Outcome, policy: RetryPolicy, *, attempt: int, jitter: float
     if ending in _FINAL or attempt >= policy.max_attempts:
         return _DEAD_LETTER
     suspect = ending in (Ending.CRASHED, Ending.LAPSED)
+    keeps_place = False
     match ending:
         case Ending.FAILED if not policy.on_error:
             return _DEAD_LETTER
         case Ending.LAPSED | Ending.INTERRUPTED:
             # The lease itself was the wait; a deploy's interruption is nobody's fault.
-            delay_us = 0
+            delay_us, keeps_place = 0, True
         case Ending.UNKNOWN_TASK | Ending.UNFIT | Ending.NEWER:
             delay_us = UNFIT_DELAY_US
         case Ending.ASKED_RETRY if outcome.delay_us is not None:
             delay_us = outcome.delay_us
         case _:
             delay_us = policy.delay_us(attempt, jitter)
-    return Decision(settle=Settle.RETRY, delay_us=delay_us, suspect=suspect)
+    return Decision(settle=Settle.RETRY, delay_us=delay_us, suspect=suspect, keeps_place=keeps_place)

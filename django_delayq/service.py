@@ -93,8 +93,9 @@ class Service:
         self._longest_wait = min(_LONGEST_WAIT, longest_wait)
         #: Set after each step, for tests that wait for one.
         self.stepped = threading.Event()
-        #: Set when the loop is over.
+        #: Set when the loop is over; what ended it, other than its part.
         self.ended = threading.Event()
+        self.error: BaseException | None = None
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         # Not when the loop ends: a late wake() would write to whatever has the number by then.
@@ -121,6 +122,9 @@ class Service:
                     return
                 if delay > 0:
                     self._wait(delay)
+        except BaseException as error:
+            self.error = error
+            raise
         finally:
             self.part.close()
             self.ended.set()

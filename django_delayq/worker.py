@@ -9,6 +9,7 @@ from django_delayq.clock import SECOND_US
 from django_delayq.config import WorkerConfig
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.endings import Endings
+from django_delayq.exceptions import StoreError
 from django_delayq.exchanger import Exchanger, Settled
 from django_delayq.held import Held
 from django_delayq.job import Claim
@@ -30,6 +31,7 @@ from django_delayq.tally import Tally
 _UNBEGUN = 0.1
 #: Seconds after GRACE to hand in the last outcomes, and to learn what was claimed last, where Redis is slow or away.
 _LAST_WORD = 5.0
+_CUT_SHORT = Outcome(ending=Ending.INTERRUPTED, error=STOPPED)
 
 
 class Worker:
@@ -48,7 +50,9 @@ class Worker:
         tally: Tally,
         sweep_us: int,
         drain: bool = False,
+        sharing: list[Pace] | None = None,
     ) -> None:
+        """`sharing` has the paces of all workers that use this pool; this one's is added."""
         self._config = config
         self._pool = pool
         self._stand_in = StandIn(dispatcher)
@@ -59,13 +63,13 @@ class Worker:
         self._exchanger = Exchanger(claims, name=self._name)
         self.tally = tally
         self._held = Held(claims.heartbeat, lease_us=config.lease_us, name=self._name)
-        self._pace = Pace(pool.size)
         #: Called by pool threads to end the loop's sleep; set by whoever runs this part.
         self.wake: Callable[[], object] = lambda: None
         #: Called once Redis has jobs back whose code still runs here; set by whoever can end the process.
         self.given_back: Callable[[], object] = lambda: None
         self._served = Served(shard, config.queues)
         self._ended = Endings()
+        self._pace = Pace(pool.size, holds=lambda: self._ended.expected, sharing=sharing)
         #: There may be work to take: a bell rang, or the last exchange left some behind.
         self._hungry = True
         self._sweep_at = 0.0
@@ -74,6 +78,14 @@ class Worker:
 
     def step(self) -> float | None:
         """Exchange if there is reason to; return the seconds until there may be one, or None when ended."""
+        try:
+            return self._step()
+        except StoreError:
+            # While its Redis is away, the others of this pool need not wait for this worker.
+            self._yield_room(wants=False)
+            raise
+
+    def _step(self) -> float | None:
         if self._stop_by is not None and monotonic() > self._stop_by + _LAST_WORD:
             logger.warning(
                 "%s ends without an answer of Redis; what it claimed or ran last is left to its lease", self._name
@@ -90,11 +102,13 @@ class Worker:
         self._give_back()
         if not self._exchanger.under_way:
             wait = self._wait()
+            self._pace.wants = self._hungry and self._takes
             if wait is not None:
                 return None if self._has_ended() else wait
             self._prepare()
         answer, settled = self._exchanger.exchange(self._ended)
         self._take(answer)
+        self._yield_room(wants=self._hungry)
         self._conclude(answer, settled)
         if answer.overdue and not self._drain:
             self._hungry = self._stand_in.promote() or self._hungry
@@ -134,7 +148,7 @@ class Worker:
         return self._drain and not self._hungry and not self._pool.held
 
     def _may_take(self) -> bool:
-        return self._takes and self._pool.held < self._pool.size
+        return self._takes and self._pace.load(self._pool.held).has_slot
 
     def stop(self) -> None:
         """Claim no more; end when what runs has ended or GRACE is over; where nothing runs, or called again: now."""
@@ -149,13 +163,12 @@ class Worker:
 
     def _wait(self) -> float | None:
         """Return the seconds until there may be reason for an exchange, or None where one is due now."""
-        now, held = monotonic(), self._pool.held
+        now = monotonic()
         if self._ended and (self._stop_by is not None or self._ended.wait <= 0):
             return None
         if self._stop_by is not None:
             return max(0.0, self._stop_by - now)  # Nothing is claimed any more; a running job's end wakes us.
-        # Ask when a slot would wait, else when there is room for a batch worth a round trip.
-        room = not self._quiet and (held < self._pool.size or held <= self._pace.low)
+        room = not self._quiet and self._pace.load(self._pool.held).is_time
         ask_at = min(self._sweep_at, self._stand_in.ask_at)
         if room and (self._hungry or self._served.missed or now >= ask_at):
             return None
@@ -169,7 +182,7 @@ class Worker:
         for _, outcome in ended:
             if outcome.ending is not Ending.UNSTARTED:
                 self._pace.ran(outcome.run_us)
-        want = self._pace.want(self._pool.held) if self._takes else 0
+        want = self._pace.asked = self._pace.load(self._pool.held).want if self._takes else 0
         self._exchanger.prepare(ended=ended, want=want, queues=self._served.queues, strict=self._served.strict)
         self._held.leases.settling(self._exchanger.settling)
 
@@ -181,6 +194,7 @@ class Worker:
         self._hungry = news or answer.more or self._hungry
         self._stand_in.asked()
         self._held.add(answer.claims)
+        self._ended.expect(len(answer.claims))
         if self._takes:
             was_idle = not self._pool.held
             self._pool.submit(answer.claims, self)
@@ -191,9 +205,15 @@ class Worker:
             for claim in answer.claims:
                 self.finished(claim, UNSTARTED)
 
+    def _yield_room(self, *, wants: bool) -> None:
+        """Leave to the others of this pool what they left to this worker."""
+        self._pace.asked, self._pace.wants = 0, wants
+        if self._pace.rivals:
+            self.wake()
+
     def may_begin(self, claim: Claim) -> bool:
-        """Whether the claim's lease is surely still held; asked by threads of the pool."""
-        return self._held.leases.trusts(claim.lease)
+        """Whether the claim's lease is surely still held; called by the pool right before its code begins."""
+        return self._held.leases.begin(claim.lease)
 
     def finished(self, claim: Claim, outcome: Outcome) -> None:
         """Take an outcome down; called by threads of the pool."""
@@ -213,14 +233,14 @@ class Worker:
             self._pool.withdraw()
 
     def _give_back(self) -> None:
-        """Once GRACE is over, settle what still runs as interrupted; its code ends with the process."""
+        """Once GRACE is over, settle what runs as interrupted, and release what waits for its own process to start."""
         if self._stop_by is None or monotonic() < self._stop_by:
             return
         ended = self._ended.leases().union(self._exchanger.settling)
         if left := [claim for claim in self._held if claim.lease not in ended]:
             self._pool.close()  # Else jobs of another shard may still run there.
         for claim in left:
-            self._ended.add(claim, Outcome(ending=Ending.INTERRUPTED, error=STOPPED))
+            self._ended.add(claim, _CUT_SHORT if self._pool.has_begun(claim) else UNSTARTED)
             self._held.give_up(claim)
 
     def _has_ended(self) -> bool:

@@ -101,7 +101,7 @@ class Doors:
         return OneWorker(self, code or os.urandom(8))
 
     def lapse(self) -> None:
-        """Let every lease lapse and take the jobs back, ready again, without counting an attempt."""
+        """Let every lease lapse and take the jobs back, ready again at their rank, without counting an attempt."""
         lapsed = self.promotion.read_lapsed(self.lapsed())
         back = [Reclaim(lease=item.lease, attempts=item.attempts, queue=item.queue) for item in lapsed]
         assert sum(self.promotion.reclaim(back)) == len(back)
@@ -132,12 +132,22 @@ class Doors:
         """Return id -> rank of a queue's ready jobs, in the order they will be taken."""
         return self.scores(self.keys.ready(queue))
 
+    def recovered(self, queue: str = "default") -> dict[bytes, int]:
+        """Return id -> rank of a queue's jobs that came back from a crash."""
+        return self.scores(self.keys.recovered(queue))
+
     def where(self, raw_id: bytes) -> list[str]:
         """Return the places a job is in; one for a job that has not ended."""
         places: list[str] = []
         for key in self.client.scan_iter(f"{self.config.prefix}:{{{self.shard.index}}}:*", 1_000):
             noun = key.decode().split("}:", 1)[1]
-            if noun.split(":")[0] in ("schedule", "ready", "leases", "dead_letters") and raw_id in self.scores(key):
+            if noun.split(":")[0] in (
+                "schedule",
+                "ready",
+                "recovered",
+                "leases",
+                "dead_letters",
+            ) and raw_id in self.scores(key):
                 places.append(noun)
         return places
 
@@ -187,12 +197,18 @@ class OneWorker:
         *queues: str,
         settle: Sequence[Settlement] = (),
         strict: bool = False,
+        may_recover: bool = True,
         description: str = "",
     ) -> Answer:
         """Make the next exchange and send it."""
         queues = queues or ("default",)
         self.last = self.door.prepare(
-            queues=queues, want=want, settlements=settle, strict=strict, description=description
+            queues=queues,
+            want=want,
+            settlements=settle,
+            strict=strict,
+            may_recover=may_recover,
+            description=description,
         )
         return self.door.exchange(self.last)
 

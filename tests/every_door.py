@@ -87,10 +87,11 @@ def _look_and_tell(doors: Doors) -> None:
 
 
 def _lapse_through_dispatcher(doors: Doors, worker: OneWorker) -> None:
-    doors.add(queue="lapsing")
-    doors.add(queue="lapsing")
-    assert len(worker.take(2, "lapsing").claims) == 2
+    for _ in range(3):
+        doors.add(queue="lapsing")
+    assert len(worker.take(3, "lapsing").claims) == 3
     items = doors.promotion.read_lapsed(doors.lapsed())
     dead = Reclaim(lease=items[0].lease, attempts=one_more(items[0].attempts), queue=None)
-    back = [Reclaim(lease=i.lease, attempts=one_more(i.attempts), queue=i.queue, delay_us=HOUR) for i in items[1:]]
-    assert sum(doors.promotion.reclaim([dead, *back])) == len(items) == 3
+    back = [Reclaim(lease=i.lease, attempts=one_more(i.attempts), queue=i.queue, delay_us=HOUR) for i in items[1:3]]
+    last = Reclaim(lease=items[3].lease, attempts=one_more(items[3].attempts, suspect=True), queue=items[3].queue)
+    assert sum(doors.promotion.reclaim([dead, *back, last])) == len(items) == 4

@@ -84,14 +84,13 @@ def run_services(
     """Run each service in a thread of its own, until they end or a signal stops them.
 
     Only once signals are heard, `ready` is called and the presences report: who sees a process may stop it. What ends a
-    service otherwise ends all, in good order, and is raised: a process without one shard's service would be missed by
-    nobody.
+    service otherwise ends all, in good order, and is raised: no supervisor would see that a shard has none any more.
     """
     # What was imported stays: the garbage collector need not look at it again for every few thousand jobs, which was a
     # tenth of what a short job costs.
     gc.collect()
     gc.freeze()
-    shutdown, running, errors = shutdown or Shutdown(), set(services), list[BaseException]()
+    shutdown, running = shutdown or Shutdown(), set(services)
 
     def stop(*_: Any) -> None:
         for service in services:
@@ -100,10 +99,9 @@ def run_services(
     def run(service: Service) -> None:
         try:
             service.run()
-        except BaseException as error:
-            errors.append(error)
-            stop()
         finally:
+            if service.error is not None:
+                stop()
             running.discard(service)
             shutdown.wake()
 
@@ -113,10 +111,11 @@ def run_services(
             threading.Thread(target=run, args=[service], name=service.name, daemon=True).start()
         while running and shutdown.wait():
             pass
-    for service in running:
+    for service in list(running):
         logger.warning("%s has not ended in time; leases of what it could not hand in will lapse", service.name)
-    for error in errors:
-        raise error
+    for service in services:
+        if service.error is not None:
+            raise service.error
 
 
 @contextlib.contextmanager

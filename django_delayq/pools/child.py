@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from math import inf
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
-from time import monotonic
+from time import monotonic, sleep
 
 import django
 
@@ -56,18 +56,26 @@ class Child:
         """Run a claim to its end, the process's end, or the job's hard time limit; the last two are its end too."""
         limit_us = claim.job.give_up_us if claim.job else None
         started = monotonic()
+        until = inf if limit_us is None else started + limit_us / SECOND_US
+        unreadable = ""
         try:
             self._pipe.send(claim)
-            if self._answered(inf if limit_us is None else started + limit_us / SECOND_US):
+            if self._answered(until):
                 outcome, self.rss = self._pipe.recv()
                 self.ran += 1
                 return outcome  # type: ignore[no-any-return]
         except (EOFError, OSError):
-            self._process.join()
+            # It ended, or its task closed all descriptors, as daemons do, and runs on.
+            self._wait_for_end(until)
+        except Exception as error:
+            # Its task wrote to a descriptor that is not its own.
+            unreadable = f" Its answer could not be read: {type(error).__name__}."
         # Open pipe, no answer: over its hard limit. Closed pipe: it ended without one.
         self.kill()
         run_us = int((monotonic() - started) * SECOND_US)
-        return Outcome(ending=Ending.CRASHED, error=self._how_it_ended(limit_us), run_us=run_us, began=started)
+        return Outcome(
+            ending=Ending.CRASHED, error=self._how_it_ended(limit_us) + unreadable, run_us=run_us, began=started
+        )
 
     @property
     def alive(self) -> bool:
@@ -92,6 +100,13 @@ class Child:
             if monotonic() >= until or not (self._process.is_alive() or self._pipe.poll()):
                 return False
         return True
+
+    def _wait_for_end(self, until: float) -> None:
+        # Not join(): it waits for the end of another pipe, which the task has closed too, and then without a limit.
+        pause = 0.001
+        while self._process.is_alive() and monotonic() < until:
+            sleep(min(pause, max(0.0, until - monotonic())))
+            pause = min(_TURN, 2 * pause)
 
     def _how_it_ended(self, limit_us: int | None) -> str:
         code = self._process.exitcode

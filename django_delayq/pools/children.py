@@ -7,6 +7,7 @@ import logging
 import multiprocessing
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from django_delayq.job import Claim
 from django_delayq.outcome import STOPPED, UNSTARTED, Ending, Outcome
@@ -32,11 +33,21 @@ class Children:
         self._failures = 0
         self._closed = threading.Event()
 
-    def run(self, claim: Claim, may_begin: Callable[[Claim], bool]) -> Outcome:
+    @property
+    def up(self) -> int:
+        """Processes that were started and not ended, those that still boot included."""
+        return len(self._busy) + len(self._idle)
+
+    @property
+    def idle(self) -> int:
+        """Processes that wait for a claim."""
+        return len(self._idle)
+
+    def run(self, claim: Claim, begin: Callable[[], bool]) -> Outcome:
         """Run the claim to its end, its process's end, or its hard time limit.
 
-        `may_begin` is asked once a process is up: in that time the lease may be lost, or this process end, and then
-        nobody answers it. The claim is unstarted where no process comes up.
+        `begin` is called once a process is up: in that time the lease may be lost, or this process end, and then
+        nobody answers it. The claim is unstarted if no process comes up.
         """
         try:
             child = self._take()
@@ -45,7 +56,7 @@ class Children:
         if child is None:
             return UNSTARTED
         try:
-            if not self._is_up(child) or not may_begin(claim):
+            if not self._is_up(child) or not begin():
                 return UNSTARTED
             outcome = child.run(claim)
         finally:
@@ -105,6 +116,9 @@ class Children:
         if not self._closed.is_set():
             self._failures += 1
             wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(self._failures - 1, 10))
-            logger.error("A process for tasks ended before it could begin, or took too long; the next in %.0f s", wait)
+            with suppress(Exception):
+                logger.error(
+                    "A process for tasks ended before it could begin, or took too long; the next in %.0f s", wait
+                )
             self._closed.wait(wait)
         return False

@@ -8,7 +8,7 @@ from typing import Any
 
 from django_delayq.execution import hand_over
 from django_delayq.job import Claim
-from django_delayq.outcome import Outcome
+from django_delayq.outcome import UNSTARTED, Outcome
 
 
 class Forwarding:
@@ -20,9 +20,9 @@ class Forwarding:
     def prepare(self) -> None:
         """There is nothing to prepare."""
 
-    def run(self, claim: Claim, may_begin: Callable[[Claim], bool]) -> Outcome:
+    def run(self, claim: Claim, begin: Callable[[], bool]) -> Outcome:
         """Hand a job over."""
-        return hand_over(claim, self._accept)
+        return hand_over(claim, self._accept) if begin() else UNSTARTED
 
     def close(self) -> None:
         """There is nothing to end."""

@@ -1,26 +1,36 @@
 """Loop: one asyncio loop that runs thousands of `async def` jobs at once.
 
-Plain functions run in threads beside it, suspects in processes of their own.
+Plain functions run in threads beside it, suspects in processes of their own, two at once.
 """
 
 import asyncio
 import logging
+import os
 import threading
-from collections import deque
+from asyncio import Task
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import Context
 from functools import partial
-from time import monotonic
 
+from django_delayq import registry
 from django_delayq.clock import SECOND_US
-from django_delayq.execution import run_async
+from django_delayq.execution import failed, is_async, run_async
 from django_delayq.job import Claim
 from django_delayq.outcome import STOPPED, UNSTARTED, Ending, Outcome
 from django_delayq.pools.children import Children
+from django_delayq.pools.claim_queue import ClaimQueue, Entry, Seat
 from django_delayq.pools.pool import Owner
+from django_delayq.pools.threads import ThreadPool
 
 logger = logging.getLogger("django_delayq")
+
+#: Processes for suspects: after a crash every job the worker held is one, and each process has the size of a worker.
+_ALONE = 2
+#: Seconds a suspect may wait for its process before it is given back. Elsewhere it would wait too, and a claim given
+#: back at once is claimed again at once.
+_ALONE_WAIT = 5.0
 
 
 class LoopPool:
@@ -28,114 +38,188 @@ class LoopPool:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        #: Claims that the loop has not come to, and since when each waits.
-        self._inbox: deque[tuple[Claim, Owner, float]] = deque()
-        self._lock = threading.Lock()
-        self._held = 0
-        #: Claims finished so far.
-        self.ended = 0
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._alone = Children(max_jobs=1)
-        self._closed = False
-        self._loop = asyncio.new_event_loop()
-        # Its own has a thread or two a core: what waited there counted as running, up to its hard limit.
-        self._loop.set_default_executor(ThreadPoolExecutor(size, thread_name_prefix="delayq-plain"))
-        threading.Thread(target=self._run_forever, name="delayq-loop", daemon=True).start()
+        self._queue, self._seat = ClaimQueue(), Seat()
+        self._plain = ThreadPool(size, ready=False)
+        self._alone = ThreadPool(_ALONE, Children(max_jobs=1), ready=False)
+        self._pools = (self._queue, self._plain, self._alone)
+        #: The asyncio task of each claim that runs in the loop, and the timer of its hard limit.
+        self._running: dict[Entry, tuple[Task[Outcome], asyncio.TimerHandle | None]] = {}
+        self._loop = self._new_loop()
+        self._timer = self._loop.call_later(1.0, self._sweep)
+        threading.Thread(target=self._work, name="delayq-loop", daemon=True).start()
 
     @property
     def held(self) -> int:
         """Claims taken in and not finished."""
-        return self._held
+        return sum(pool.held for pool in self._pools)
 
     @property
     def unbegun(self) -> int:
-        """Claims taken in whose code has not begun: a task that computes holds up all others."""
-        return len(self._inbox)
+        """Claims taken in that neither the loop nor a thread has come to: a task that computes holds up the loop."""
+        return sum(pool.unbegun for pool in self._pools)
+
+    @property
+    def ended(self) -> int:
+        """Claims finished so far."""
+        return sum(pool.ended for pool in self._pools)
 
     def submit(self, claims: Sequence[Claim], owner: Owner) -> None:
-        """Take claims in; their owner is told when each has finished, by the loop's thread or by `withdraw()`."""
-        with self._lock:
-            self._held += len(claims)
-        now = monotonic()
-        self._inbox.extend((claim, owner, now) for claim in claims)
-        # Once for all: each call writes to the loop's own socket.
-        self._loop.call_soon_threadsafe(self._begin)
+        """Take claims in; their owner is told when each has finished, by the thread that ran it or by `withdraw()`."""
+        here, plain, alone = list[Claim](), list[Claim](), list[Claim]()
+        for claim in claims:
+            (alone if claim.attempts.suspect else here if _is_coroutine(claim) else plain).append(claim)
+        for pool, theirs in ((self._alone, alone), (self._plain, plain)):
+            if theirs:
+                pool.submit(theirs, owner)
+        if here:
+            self._queue.put(here, owner)
+            # Once for all: each call writes to the loop's own socket. A closed loop's successor looks by itself.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._begin)
 
     def waited(self) -> float:
-        """Return for how many seconds the oldest claim has waited to begin."""
-        try:
-            return monotonic() - self._inbox[0][2]
-        except IndexError:
-            return 0.0
+        """Return for how many seconds the oldest claim has waited to begin, less what a suspect may wait."""
+        return max(self._queue.waited(), self._plain.waited(), self._alone.waited() - _ALONE_WAIT)
+
+    def has_begun(self, claim: Claim) -> bool:
+        """Whether a claim's code may have begun; certain once the pool is closed."""
+        return all(pool.has_begun(claim) for pool in self._pools)
 
     def withdraw(self) -> None:
         """Finish all claims that have not begun as unstarted."""
-        try:
-            while True:
-                claim, owner, _ = self._inbox.popleft()
-                self._end(claim, owner, UNSTARTED)
-        except IndexError:
-            return
+        for pool in self._pools:
+            pool.withdraw()
 
     def close(self) -> None:
-        """Cancel what runs: a job that is given back must not run on."""
-        self._closed = True
-        self._alone.close()
-        self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in self._tasks])
+        """Begin nothing more, and cancel what runs: a job that is given back must not run on."""
+        for pool in self._pools:
+            pool.close()
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._interrupt)
 
-    def _run_forever(self) -> None:
+    def _new_loop(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.new_event_loop()
+        # For asyncio.to_thread() in tasks: asyncio's own has a thread or two a core.
+        loop.set_default_executor(ThreadPoolExecutor(self.size, thread_name_prefix="delayq-to-thread"))
+        # A job that shuts it down would do so for all others. A loop written in C does not let itself be changed.
+        with suppress(AttributeError):
+            loop.shutdown_default_executor = _keep_executor  # type: ignore[method-assign]
+        return loop
+
+    def _work(self) -> None:
         while True:
-            error = None
             try:
+                self._loop.call_soon(self._sweep)
                 self._loop.run_forever()
-            except (SystemExit, KeyboardInterrupt) as raised:
-                error = raised
-            # sys.exit() in an asyncio task of the job's own, or loop.stop(): all other jobs would stand still.
-            logger.error("A job ended the loop that all share; it goes on", exc_info=error)
+                _log("A job ended the loop that all share; it goes on")
+            except (SystemExit, KeyboardInterrupt) as error:
+                # sys.exit() in an asyncio task of the job's own: all other jobs would stand still.
+                _log("A job ended the loop that all share; it goes on", error)
+            except OSError as error:
+                # Somebody closed its descriptors, and so those of Redis and whatever else: other files may have their
+                # numbers by now, and what is written to one arrives in the other.
+                _log("The descriptors of this worker were closed by a job: it ends, and its leases lapse", error)
+                os._exit(1)
+            except BaseException as error:
+                # Closed, or struck between two callbacks, of which one may be lost: its job would wait for ever.
+                _log("A job broke the loop that all share; a new one takes its place", error)
+                self._replace_loop(error)
+
+    def _replace_loop(self, error: BaseException) -> None:
+        broken_loop, self._loop = self._loop, self._new_loop()
+        with suppress(Exception):
+            broken_loop.close()
+        self._queue.recover(self._seat, error)
+        broken, self._running = self._running, {}
+        reason = f"The loop that ran the task was broken, by this job or one beside it: {type(error).__name__}."
+        for entry in broken:
+            self._queue.end(entry, Outcome(ending=Ending.CRASHED, error=reason, began=entry.began))
+
+    def _sweep(self) -> None:
+        """Do each second what a callback would have done that an exception struck before its first line."""
+        self._timer.cancel()
+        self._timer = self._loop.call_later(1.0, self._sweep)
+        self._begin()
+        for entry, (task, _) in list(self._running.items()):
+            if task.done():
+                self._finish(entry, task)
 
     def _begin(self) -> None:
-        while True:
+        more = True
+        while more:
             try:
-                claim, owner, _ = self._inbox.popleft()
-            except IndexError:
-                return
-            if not owner.may_begin(claim):
-                self._end(claim, owner, UNSTARTED)
-                continue
-            # A context of its own, so that language, time zone and context variables start fresh.
-            task = self._loop.create_task(self._run(claim, owner), context=Context())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+                more = self._begin_next()
+            except BaseException as error:
+                self._queue.recover(self._seat, error)
 
-    async def _run(self, claim: Claim, owner: Owner) -> None:
-        began, limit_us = monotonic(), claim.job.give_up_us if claim.job else None
-        running = asyncio.ensure_future(self._carried_out(claim, owner))
-        try:
-            done, _ = await asyncio.wait([running], timeout=None if limit_us is None else limit_us / SECOND_US)
-        except asyncio.CancelledError:
-            done = set()
-        if not done:
-            # It may refuse to be cancelled, and then runs on; its lease is renewed no longer.
-            running.cancel()
-            stopped = self._closed
-            reason = STOPPED if stopped else _over(limit_us or 0)
-            outcome = Outcome(ending=Ending.INTERRUPTED if stopped else Ending.CRASHED, error=reason, began=began)
+    def _begin_next(self) -> bool:
+        entry = self._queue.take(self._seat)
+        if entry is None:
+            return False
+        if self._queue.begin(entry):
+            limit_us = entry.claim.job.give_up_us if entry.claim.job else None
+            # A context of its own, so that language, time zone and context variables start fresh. Not create_task():
+            # a job may have given the loop a factory that raises.
+            task = Task(run_async(entry.claim), loop=self._loop, context=Context())
+            timer = None
+            if limit_us is not None:
+                timer = self._loop.call_later(limit_us / SECOND_US, self._give_up, entry, limit_us)
+            self._running[entry] = task, timer
+            # Whatever its end: also one that is cancelled before its first step has it.
+            task.add_done_callback(partial(self._finish, entry))
         else:
-            outcome = running.result()
-        self._end(claim, owner, outcome)
+            self._queue.end(entry, UNSTARTED)
+        self._seat.entry = None
+        return True
 
-    async def _carried_out(self, claim: Claim, owner: Owner) -> Outcome:
-        if claim.attempts.suspect:
-            alone = partial(self._alone.run, claim, owner.may_begin)
-            return await asyncio.get_running_loop().run_in_executor(None, alone)
-        return await run_async(claim)
+    def _finish(self, entry: Entry, task: Task[Outcome]) -> None:
+        try:
+            self._seat.entry = entry
+            self._queue.end(entry, _outcome_of(task))
+            _, timer = self._running.pop(entry, (None, None))
+            if timer is not None:
+                timer.cancel()
+        except BaseException as error:
+            self._queue.recover(self._seat, error)
+        self._seat.entry = None
 
-    def _end(self, claim: Claim, owner: Owner, outcome: Outcome) -> None:
-        with self._lock:
-            self._held -= 1
-            self.ended += 1
-        owner.finished(claim, outcome)
+    def _give_up(self, entry: Entry, limit_us: int) -> None:
+        reason = f"The task ran longer than its hard limit of {limit_us / SECOND_US:g} s and was cancelled."
+        self._cancel(entry, Outcome(ending=Ending.CRASHED, error=reason, began=entry.began))
+
+    def _interrupt(self) -> None:
+        for entry in list(self._running):
+            self._cancel(entry, Outcome(ending=Ending.INTERRUPTED, error=STOPPED, began=entry.began))
+
+    def _cancel(self, entry: Entry, outcome: Outcome) -> None:
+        # Ended first: it may refuse to be cancelled, and then runs on; its lease is renewed no longer.
+        self._queue.end(entry, outcome)
+        if entry in self._running:
+            self._running[entry][0].cancel()
 
 
-def _over(limit_us: int) -> str:
-    return f"The task ran longer than its hard limit of {limit_us / SECOND_US:g} s and was cancelled."
+def _is_coroutine(claim: Claim) -> bool:
+    """Whether the claimed job's task is a coroutine function, which the loop can run."""
+    try:
+        task = registry.find(claim.job.task) if claim.job else None
+        return task is not None and is_async(task.code)
+    except Exception:
+        # Its run tells what is wrong with it.
+        return False
+
+
+def _outcome_of(task: Task[Outcome]) -> Outcome:
+    try:
+        return task.result()
+    except BaseException as error:
+        return failed(error)
+
+
+async def _keep_executor(*_: object) -> None:
+    _log("A job asked to shut down the executor that all share; it stays")
+
+
+def _log(sentence: str, error: BaseException | None = None) -> None:
+    # A handler of the project's may raise, and this thread is nobody's to lose.
+    with suppress(Exception):
+        logger.error(sentence, exc_info=error)

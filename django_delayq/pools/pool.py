@@ -11,7 +11,10 @@ class Owner(Protocol):
     """Who hands claims in; called in any thread."""
 
     def may_begin(self, claim: Claim) -> bool:
-        """Whether the claim's lease is surely held: a worker that was frozen must not begin what is another's now."""
+        """Whether the claim's lease is surely held: a worker that was frozen must not begin what is another's now.
+
+        Called right before the code begins; its hard limit counts from then.
+        """
 
     def finished(self, claim: Claim, outcome: Outcome) -> None:
         """Take the outcome of a claim; called once for each."""
@@ -20,9 +23,12 @@ class Owner(Protocol):
 class Pool(Protocol):
     """Run claims, some at once."""
 
-    #: Claims that run at once; claims finished so far.
+    #: Claims that run at once.
     size: int
-    ended: int
+
+    @property
+    def ended(self) -> int:
+        """Claims finished so far."""
 
     @property
     def held(self) -> int:
@@ -30,7 +36,7 @@ class Pool(Protocol):
 
     @property
     def unbegun(self) -> int:
-        """Claims taken in whose code has not begun."""
+        """Claims taken in that wait to begin and can be withdrawn."""
 
     def submit(self, claims: Sequence[Claim], owner: Owner) -> None:
         """Take claims in; their owner is told when each has finished."""
@@ -38,8 +44,11 @@ class Pool(Protocol):
     def waited(self) -> float:
         """Return for how many seconds the oldest claim has waited to begin."""
 
+    def has_begun(self, claim: Claim) -> bool:
+        """Whether a claim's code may have begun; certain once the pool is closed."""
+
     def withdraw(self) -> None:
-        """Finish all claims that have not begun as unstarted."""
+        """Finish all claims that wait to begin as unstarted."""
 
     def close(self) -> None:
-        """End what can be ended; what cannot goes on until the process ends."""
+        """Begin nothing more, and end what can be ended; what cannot goes on until the process ends."""

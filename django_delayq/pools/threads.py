@@ -5,15 +5,16 @@ By default it runs the task's code itself; other runners hand the claim to a pro
 
 import queue
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
-from time import monotonic
+from contextlib import suppress
+from functools import partial
 from typing import Protocol
 
 from django_delayq.execution import run
 from django_delayq.job import Claim
 from django_delayq.outcome import UNSTARTED, Outcome
 from django_delayq.pools.children import Children
+from django_delayq.pools.claim_queue import ClaimQueue, Seat
 from django_delayq.pools.pool import Owner
 
 
@@ -23,8 +24,8 @@ class Runner(Protocol):
     def prepare(self) -> None:
         """Get ready ahead of a thread's first claim."""
 
-    def run(self, claim: Claim, may_begin: Callable[[Claim], bool]) -> Outcome:
-        """Run a claim to its end; where that takes preparation, `may_begin` is asked after it."""
+    def run(self, claim: Claim, begin: Callable[[], bool]) -> Outcome:
+        """Run a claim to its end. `begin` is called right before its code begins; if false, the claim is unstarted."""
 
     def close(self) -> None:
         """End what can be ended."""
@@ -39,9 +40,11 @@ class Here:
     def prepare(self) -> None:
         """There is nothing to prepare."""
 
-    def run(self, claim: Claim, may_begin: Callable[[Claim], bool]) -> Outcome:
+    def run(self, claim: Claim, begin: Callable[[], bool]) -> Outcome:
         """Run the claim; a suspect's process takes about half a second more than the task."""
-        return self._alone.run(claim, may_begin) if claim.attempts.suspect else run(claim)
+        if claim.attempts.suspect:
+            return self._alone.run(claim, begin)
+        return run(claim) if begin() else UNSTARTED
 
     def close(self) -> None:
         """Kill the processes that run suspects; threads end with the process."""
@@ -49,76 +52,91 @@ class Here:
 
 
 class ThreadPool:
-    """Run claims in `size` threads, in the order they were submitted."""
+    """Run claims in up to `size` threads, in the order they were submitted."""
 
-    def __init__(self, size: int, runner: Runner | None = None) -> None:
+    def __init__(self, size: int, runner: Runner | None = None, *, ready: bool = True) -> None:
+        """Start all threads now if `ready`, each with its runner prepared, else each when a claim needs it."""
         self.size = size
         self._runner = runner or Here()
-        self._inbox: queue.SimpleQueue[tuple[Claim, Owner]] = queue.SimpleQueue()
-        # When each claim in the inbox was submitted; a queue cannot be looked into.
-        self._since: deque[float] = deque()
-        self._lock = threading.Lock()
-        self._held = 0
-        #: Claims finished so far.
-        self.ended = 0
-        self._threads = [
-            threading.Thread(target=self._work, name=f"delayq-{number}", daemon=True) for number in range(size)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._queue = ClaimQueue()
+        #: One item for each claim that waits; a thread that finds no claim behind its item waits for the next.
+        self._signals: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._seats: list[Seat] = []
+        if ready:
+            self._add_threads(size, prepare=self._runner.prepare)
 
     @property
     def held(self) -> int:
         """Claims taken in and not finished."""
-        return self._held
+        return self._queue.held
 
     @property
     def unbegun(self) -> int:
-        """Claims taken in whose code has not begun."""
-        return self._inbox.qsize()
+        """Claims taken in that no thread has come to."""
+        return self._queue.unbegun
+
+    @property
+    def ended(self) -> int:
+        """Claims finished so far."""
+        return self._queue.ended
 
     def submit(self, claims: Sequence[Claim], owner: Owner) -> None:
         """Take claims in; their owner is told when each has finished, by a thread of the pool or by `withdraw()`."""
-        with self._lock:
-            self._held += len(claims)
-        now = monotonic()
-        for claim in claims:
-            self._since.append(now)
-            self._inbox.put((claim, owner))
+        self._queue.put(claims, owner)
+        if len(self._seats) < self.size:
+            self._add_threads(min(self.size, self._queue.held) - len(self._seats))
+        for _ in claims:
+            self._signals.put(None)
 
     def waited(self) -> float:
         """Return for how many seconds the oldest claim has waited to begin."""
-        try:
-            return monotonic() - self._since[0]
-        except IndexError:
-            return 0.0
+        return self._queue.waited()
+
+    def has_begun(self, claim: Claim) -> bool:
+        """Whether a claim's code may have begun; certain once the pool is closed."""
+        return self._queue.has_begun(claim)
 
     def withdraw(self) -> None:
-        """Finish all claims that have not begun as unstarted."""
-        try:
-            while True:
-                claim, owner = self._inbox.get_nowait()
-                self._since.popleft()
-                self._end(claim, owner, UNSTARTED)
-        except queue.Empty:
-            return
+        """Finish all claims that no thread has come to as unstarted."""
+        self._queue.withdraw()
 
     def close(self) -> None:
-        """End what can be ended; threads end with the process."""
+        """Begin nothing more, and end what can be ended; threads end with the process."""
+        self._queue.close()
         self._runner.close()
 
-    def _work(self) -> None:
-        self._runner.prepare()
-        while True:
-            claim, owner = self._inbox.get()
-            self._since.popleft()
-            if owner.may_begin(claim):
-                self._end(claim, owner, self._runner.run(claim, owner.may_begin))
-            else:
-                self._end(claim, owner, UNSTARTED)
+    def _add_threads(self, count: int, prepare: Callable[[], object] = lambda: None) -> None:
+        for _ in range(count):
+            seat = Seat()
+            # The thread first: where the system has no room for one, the others do its work.
+            self._start(seat, len(self._seats), prepare)
+            self._seats.append(seat)
 
-    def _end(self, claim: Claim, owner: Owner, outcome: Outcome) -> None:
-        with self._lock:
-            self._held -= 1
-            self.ended += 1
-        owner.finished(claim, outcome)
+    def _start(self, seat: Seat, number: int, prepare: Callable[[], object] = lambda: None) -> None:
+        work = partial(self._work, seat, number, prepare)
+        threading.Thread(target=work, name=f"delayq-{number}", daemon=True).start()
+
+    def _work(self, seat: Seat, number: int, prepare: Callable[[], object]) -> None:
+        # A late exception of a time limit can strike anywhere here, a second one in what the first one led to.
+        error: BaseException = RuntimeError("The thread that ran the task was ended by exceptions raised in it.")
+        try:
+            with suppress(Exception):
+                prepare()
+            while True:
+                try:
+                    self._queue.recover(seat, error)
+                    self._serve(seat)
+                except BaseException as struck:
+                    error = struck
+                    # One may have been taken for a claim that still waits; one too many does no harm.
+                    self._signals.put(None)
+        finally:
+            self._start(seat, number)
+
+    def _serve(self, seat: Seat) -> None:
+        while True:
+            self._signals.get()
+            entry = self._queue.take(seat)
+            if entry is not None:
+                self._queue.end(entry, self._runner.run(entry.claim, partial(self._queue.begin, entry)))
+                seat.entry = None

@@ -65,9 +65,9 @@ class Audit:
         unreadable: set[bytes] = set()
         keys, queues = self._shard.keys, self._shard.read_queues()
         places = [(noun, keys(noun)) for noun in ("dead_letters", "leases")]
-        # A job on its way goes from schedule to ready: it is not missed in both.
-        places += [("schedule", keys.schedule(queue)) for queue in queues]
-        places += [("ready", keys.ready(queue)) for queue in queues]
+        # A job on its way goes from schedule to ready, and from there to the recovered: it is not missed in all.
+        waiting = [keys.waiting_places(queue) for queue in queues]
+        places += [(noun, place[noun]) for noun in ("schedule", "ready", "recovered") for place in waiting]
         for noun, place in places:
             for entries, bodies in self._entries(place):
                 unreadable.update(
@@ -165,7 +165,7 @@ class Audit:
         found = self._of_another_type(fixed, repair=repair)
         if not found or repair:
             for queue in self._shard.read_queues():
-                per_queue = {keys.schedule(queue): "zset", keys.ready(queue): "zset", keys.bell(queue): "list"}
+                per_queue = dict.fromkeys(keys.waiting_places(queue).values(), "zset") | {keys.bell(queue): "list"}
                 found += self._of_another_type(per_queue, repair=repair)
         return found
 
@@ -214,7 +214,7 @@ class Audit:
                 number = numbers.setdefault(head.queue, len(numbers) + 1)
                 rows += (entry, body[: head.size], head.member(raw_id), number)
         keys = self._shard.keys
-        return [key for queue in numbers for key in keys.of_queue(queue)], rows
+        return [key for queue in numbers for key in (*keys.of_queue(queue), keys.recovered(queue))], rows
 
     def _slices(self, scan: str, key: str) -> Iterator[list[tuple[bytes, Any]]]:
         """Yield the entries of a key; those that are there all the while come at least once."""

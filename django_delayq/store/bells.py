@@ -22,4 +22,5 @@ class Bells:
     def ring(self, queues: Sequence[str]) -> None:
         """Wake another worker of these queues, where they have ready jobs. One round trip."""
         keys = self._shard.keys
-        self._shard.run(_RING, [], more_keys=[key for queue in queues for key in keys.of_queue(queue)[1:]])
+        places = [key for queue in queues for key in (*keys.of_queue(queue)[1:], keys.recovered(queue))]
+        self._shard.run(_RING, [], more_keys=places)

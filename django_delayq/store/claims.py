@@ -46,9 +46,13 @@ class Claims:
         want: int,
         settlements: Sequence[Settlement] = (),
         strict: bool = False,
+        may_recover: bool = True,
         description: str = "",
     ) -> Exchange:
-        """Make the next exchange; sends nothing. If it is sent, it must be answered before the next is."""
+        """Make the next exchange; sends nothing. If it is sent, it must be answered before the next is.
+
+        Only with `may_recover` it may bring a job whose last attempt crashed: then that one alone.
+        """
         self._number += 1
         keys = self._shard.keys
         acknowledged, dead, retries, releases = [], [], [], []
@@ -65,22 +69,23 @@ class Claims:
                     dead += [claim.lease, settlement.attempts.pack()]
                 case Settle.RETRY:
                     number = outcome_queues.setdefault(claim.queue, len(outcome_queues) + 1)
-                    retries += [claim.lease, number, decision.delay_us, settlement.attempts.pack()]
+                    rank = claim.rank if decision.keeps_place else b""
+                    retries += [claim.lease, number, decision.delay_us, settlement.attempts.pack(), rank]
                 case Settle.RELEASE:
                     number = outcome_queues.setdefault(claim.queue, len(outcome_queues) + 1)
                     releases += [claim.lease, number, claim.rank]
-        counts = (len(dead) // 2, len(retries) // 4, len(kept) // 3)
+        counts = (len(dead) // 2, len(retries) // 5, len(kept) // 3)
         return Exchange(
             worker=self.worker,
             number=self._number,
             want=want,
             queues=tuple(queues),
             args=[
-                *(self._lease_us, int(strict), len(queues), description),
+                *(self._lease_us, int(strict), len(queues), description, int(may_recover)),
                 *(b"".join(acknowledged), *counts, *dead, *retries, *kept, *releases),
             ],
             keys=[
-                *(key for queue in queues for key in keys.of_queue(queue)[1:]),
+                *(key for queue in queues for key in (keys.ready(queue), keys.bell(queue), keys.recovered(queue))),
                 *(keys.results(lease[:12]) for lease in kept[::3]),
                 *(key for queue in outcome_queues for key in keys.of_queue(queue)),
             ],
@@ -101,7 +106,7 @@ class Claims:
                 # Only a number written by hand is later than our last: under this code it might refuse us for ever.
                 self.worker, self._number = os.urandom(8), 0
             raise
-        now_us, lost, overdue, queues_version, more, first, *rows = reply
+        now_us, lost, overdue, queues_version, more, first, recovered, *rows = reply
         token, taken_at = exchange.token, monotonic()
         claims = [
             self._claim(exchange, now_us, taken_at, rows[at] + token, *rows[at + 1 : at + 5])
@@ -115,6 +120,7 @@ class Claims:
             queues_version=queues_version,
             more=bool(more),
             first=bool(first),
+            recovered=bool(recovered),
             claims=claims,
         )
 

@@ -61,4 +61,6 @@ class Answer:
     more: bool
     #: The server knows no earlier exchange of this worker: the first one, or the server was flushed or replaced.
     first: bool
+    #: Recovered jobs were left behind: whoever has a process for one may ask for it.
+    recovered: bool
     claims: list[Claim]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import add
 from typing import Any
 
 from django_delayq.attempts import Attempts
@@ -73,8 +74,7 @@ class Inspection:
         """
         for _ in range(3):
             keys = self._shard.keys
-            places = {"schedule": keys.schedule(queue), "ready": keys.ready(queue), "results": keys.results(raw_id)}
-            reply = self._shard.run(_FIND, [raw_id, member], **places)
+            reply = self._shard.run(_FIND, [raw_id, member], **keys.waiting_places(queue), results=keys.results(raw_id))
             again = reply[0] == b"elsewhere" or (closely and not member and reply[0] == b"claimed")
             try:
                 head = decode_head(reply[2]) if again else None
@@ -97,8 +97,8 @@ class Inspection:
         def read() -> list[int]:
             pipeline = self._shard.client.pipeline(transaction=False)
             for queue in queues:
-                pipeline.zcard(keys.schedule(queue))
-                pipeline.zcard(keys.ready(queue))
+                for place in keys.waiting_places(queue).values():
+                    pipeline.zcard(place)
             pipeline.zcard(keys("leases"))
             pipeline.zcard(keys("dead_letters"))
             found: list[int] = pipeline.execute()
@@ -106,8 +106,8 @@ class Inspection:
 
         *waiting, claimed, dead = asked(read, self._shard.client)
         return Counts(
-            scheduled=dict(zip(queues, waiting[::2], strict=True)),
-            ready=dict(zip(queues, waiting[1::2], strict=True)),
+            scheduled=dict(zip(queues, waiting[::3], strict=True)),
+            ready=dict(zip(queues, map(add, waiting[1::3], waiting[2::3]), strict=True)),
             claimed=claimed,
             dead=dead,
         )
@@ -131,8 +131,12 @@ class Inspection:
         0.1 s. One round trip, O(queues x (log n + rows)); a page of more than 1 MiB ends early.
         """
         keys = self._shard.keys
-        of_queue = {State.SCHEDULED: keys.schedule, State.READY: keys.ready}.get(state)
-        places = [of_queue(queue) for queue in queues] if of_queue else [keys(_PLACES[state])]
+        if state in _PLACES:
+            places, found_in = [keys(_PLACES[state])], [""]
+        else:
+            of_queue = (keys.schedule,) if state is State.SCHEDULED else (keys.ready, keys.recovered)
+            places = [place(queue) for queue in queues for place in of_queue]
+            found_in = [queue for queue in queues for _ in of_queue]
         count = min(max(1, count), MAX_ROWS)
         score, member = cursor if cursor else ("", b"")
         bounds = ("" if bound is None else bound for bound in (from_us, to_us))
@@ -147,7 +151,7 @@ class Inspection:
             shard=self._shard.index,
             state=state,
             due_first_us=self._due_first_us,
-            queues=queues,
+            found_in=found_in,
             before=before,
             count=count,
             match=match,

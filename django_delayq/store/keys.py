@@ -9,13 +9,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import quote, unquote_to_bytes
 
-#: noun -> (type, what it holds). A job that has not ended is in exactly one of schedule, ready, leases, dead_letters.
+#: noun -> (type, what it holds). A job that has not ended is in exactly one of schedule, ready, recovered, leases,
+#: dead_letters.
 CATALOGUE: dict[str, tuple[str, str]] = {
     "schedule": (
         "zset",
         "per queue: member -> due (µs); enqueue, retry and reclaim write it; promote takes out",
     ),
     "ready": ("zset", "per queue: member -> rank; promote, enqueue and release write it; exchange takes out"),
+    "recovered": (
+        "zset",
+        "per queue: member -> rank, of ready jobs whose last attempt crashed; exchange and reclaim write it; exchange "
+        "takes out for a process of its own",
+    ),
     "leases": ("zset", "member + token -> lease end (µs); exchange writes it; settling and reclaim take out"),
     "running": (
         "hash",
@@ -85,6 +91,10 @@ class Keys:
         """Return the ready set of a queue."""
         return self(f"ready:{encode_queue(queue)}")
 
+    def recovered(self, queue: str) -> str:
+        """Return the set of a queue's recovered jobs."""
+        return self(f"recovered:{encode_queue(queue)}")
+
     def bell(self, queue: str) -> str:
         """Return the bell of a queue."""
         return self(f"bell:{encode_queue(queue)}")
@@ -92,6 +102,14 @@ class Keys:
     def of_queue(self, queue: str) -> tuple[str, str, str]:
         """Return schedule, ready set and bell of a queue, in this order."""
         return self.schedule(queue), self.ready(queue), self.bell(queue)
+
+    def waiting_places(self, queue: str) -> dict[str, str]:
+        """Return where the waiting jobs of a queue are, by noun."""
+        return {
+            "schedule": self.schedule(queue),
+            "ready": self.ready(queue),
+            "recovered": self.recovered(queue),
+        }
 
     def results(self, raw_id: bytes) -> str:
         """Return the key of a job's kept result."""

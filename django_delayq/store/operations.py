@@ -44,11 +44,11 @@ class Operations:
         Where it keeps a result, that is that it was cancelled. A call with the `token` of one that cancelled the job is
         True too. `on_its_way`: an enqueue of it may still arrive, and is refused then.
         """
-        results = self._shard.keys.results(raw_id)
+        keys = self._shard.keys
 
         def run(member: bytes, queue: str, kept: tuple[bytes, int]) -> tuple[bytes, bool]:
             args: list[Part] = [member, *kept, token, int(on_its_way)]
-            word = self._shard.run(_CANCEL, args, **self._places(queue), results=results)
+            word = self._shard.run(_CANCEL, args, **keys.waiting_places(queue), results=keys.results(raw_id))
             return word, word == b"CANCELLED"
 
         def step(head: Head, body: bytes) -> tuple[bytes, bool]:
@@ -67,7 +67,7 @@ class Operations:
         due = f"+{delay_us}" if due_us is None else due_us
 
         def step(head: Head, body: bytes) -> tuple[bytes, int | None]:
-            places = {**self._places(head.queue), "queue_bell": self._shard.keys.bell(head.queue)}
+            places = {**self._shard.keys.waiting_places(head.queue), "queue_bell": self._shard.keys.bell(head.queue)}
             args = [head.member(raw_id), due, self._head_start_ms, *self._delayed(raw_id, head, body)]
             word, at = self._shard.run(_RESCHEDULE, args, **places)
             return word, at if word == b"RESCHEDULED" else None
@@ -86,9 +86,10 @@ class Operations:
             word = self._shard.run(
                 _MOVE,
                 [head.member(raw_id), body, moved],
-                **self._places(head.queue),
+                **keys.waiting_places(head.queue),
                 to_schedule=keys.schedule(queue),
                 to_ready=keys.ready(queue),
+                to_recovered=keys.recovered(queue),
                 to_bell=keys.bell(queue),
             )
             return word, word == b"MOVED"
@@ -118,7 +119,7 @@ class Operations:
             job = change(decode(body, raw_id=raw_id, shard=self._shard.index))
             job, new = encode(replace(job, flags=job.flags & ~Flag.LARGE), max_payload=self._max_payload)
             changed = [body, job.member, self._seal.signed(raw_id, new)]
-        places = {**self._places(queue), "queue_bell": self._shard.keys.bell(queue)}
+        places = {**self._shard.keys.waiting_places(queue), "queue_bell": self._shard.keys.bell(queue)}
         args: list[Part] = [raw_id, died_us, delay_us, self._head_start_ms, *changed]
         word, due_us = self._shard.run(_REQUEUE, args, **places)
         if word == b"HELD":
@@ -139,7 +140,8 @@ class Operations:
     def resume(self, queue: str) -> bool:
         """Let workers take this queue's jobs again. False: it was not paused. O(1)."""
         keys = self._shard.keys
-        return bool(self._shard.run(_RESUME, [], ready=keys.ready(queue), queue_bell=keys.bell(queue)))
+        places = {"ready": keys.ready(queue), "recovered": keys.recovered(queue)}
+        return bool(self._shard.run(_RESUME, [], **places, queue_bell=keys.bell(queue)))
 
     def quiet(self, code: bytes, *, by: str) -> bool:
         """Ask the worker of that code to take no more jobs; it hears within 15 s. False: unknown, or asked already."""
@@ -177,10 +179,6 @@ class Operations:
         except BadBody:
             ttl_us = None
         return (cancelled(ended_us=time_ns() // 1_000), max(1, ttl_us // 1_000)) if ttl_us is not None else (b"", 0)
-
-    def _places(self, queue: str) -> dict[str, str]:
-        keys = self._shard.keys
-        return {"schedule": keys.schedule(queue), "ready": keys.ready(queue)}
 
     def _on_waiting(
         self,

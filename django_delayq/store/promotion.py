@@ -72,6 +72,7 @@ class Reclaim:
     attempts: Attempts
     #: Queue to go back to; None: it becomes a dead letter.
     queue: str | None
+    #: 0: at its old rank, and among the recovered jobs where its last attempt is one that crashed.
     delay_us: int = 0
 
 
@@ -104,7 +105,7 @@ class Promotion:
                 config.recovery_us,
                 config.remembered_us,
             ],
-            more_keys=[key for queue in queues for key in keys.of_queue(queue)],
+            more_keys=[key for queue in queues for key in (*keys.of_queue(queue), keys.recovered(queue))],
         )
         sleep_us, moved, late_us, trimmed, names, *lapsed = reply
         return Promoted(
@@ -131,8 +132,8 @@ class Promotion:
             yield from [leases] if leases else []
             return
         key = self._shard.keys("bodies")
-        questions: list[list[Part]] = [["HSTRLEN", key, lease[:12]] for lease in leases]
-        sizes = asked(lambda: self._shard.line.ask_all(*questions), self._shard.client)
+        lengths: list[list[Part]] = [["HSTRLEN", key, lease[:12]] for lease in leases]
+        sizes = asked(lambda: self._shard.line.ask_all(*lengths), self._shard.client)
         start, total = 0, 0
         for at, size in enumerate(sizes):
             if at > start and total + size > _BATCH_BYTES:
@@ -164,11 +165,12 @@ class Promotion:
         """Carry out what was decided where the lease is still the same and still lapsed; tells for each whether."""
         queues = list(dict.fromkeys(item.queue for item in decided if item.queue is not None))
         numbers = {queue: number for number, queue in enumerate(queues, 1)}
-        args: list[bytes | int] = []
+        args: list[bytes | int] = [self._config.due_first_us // 1_000]
         for item in decided:
             number = 0 if item.queue is None else numbers[item.queue]
             args += (item.lease, item.attempts.pack(), number, item.delay_us)
-        more_keys = [self._shard.keys.schedule(queue) for queue in queues]
+        keys = self._shard.keys
+        more_keys = [key for queue in queues for key in (*keys.of_queue(queue), keys.recovered(queue))]
         return [bool(done) for done in self._shard.run(_RECLAIM, args, more_keys=more_keys)]
 
     def _lapsed(

@@ -87,6 +87,11 @@ class Row:
         return None if isinstance(self._read, str) else self._read
 
     @property
+    def recovered(self) -> bool:
+        """Whether it is ready, and waits for a process of its own: its last attempt crashed."""
+        return self.state is State.READY and self.attempts.suspect
+
+    @property
     def fault(self) -> str:
         """Why the body cannot be read, or nothing."""
         return self._read if isinstance(self._read, str) else ""
@@ -142,15 +147,18 @@ def read_page(
     shard: int,
     state: State,
     due_first_us: int,
-    queues: Sequence[str],
+    found_in: Sequence[str],
     before: bool,
     count: int,
     match: Callable[[Row], bool] | None,
 ) -> Page:
-    """Make a page of what `page.lua` found: as many rows as were asked for, of those that match."""
+    """Make a page of what `page.lua` found: as many rows as were asked for, of those that match.
+
+    `found_in` names the queue of each place that was looked at.
+    """
     rank, total, more = reply[:3]
     found = [
-        _row(reply[at : at + _CELLS], shard=shard, state=state, due_first_us=due_first_us, queues=queues)
+        _row(reply[at : at + _CELLS], shard=shard, state=state, due_first_us=due_first_us, found_in=found_in)
         for at in range(3, len(reply), _CELLS)
     ]
     looked = list(_looked(reversed(found) if before else found, count, match))
@@ -177,7 +185,7 @@ def _looked(found: Any, count: int, match: Callable[[Row], bool] | None) -> Iter
             return
 
 
-def _row(cells: Sequence[Any], *, shard: int, state: State, due_first_us: int, queues: Sequence[str]) -> Row:
+def _row(cells: Sequence[Any], *, shard: int, state: State, due_first_us: int, found_in: Sequence[str]) -> Row:
     member, place, score, stored, size, record, running, worker = cells
     if state is State.DEAD:
         record, _, body = DeadBody.unpack(stored)
@@ -193,7 +201,7 @@ def _row(cells: Sequence[Any], *, shard: int, state: State, due_first_us: int, q
         running=Running.unpack(running),
         worker=worker.decode(errors="replace") if worker else "",
         due_first_us=due_first_us,
-        found_in=queues[place - 1] if state in (State.SCHEDULED, State.READY) else "",
+        found_in=found_in[place - 1],
     )
 
 

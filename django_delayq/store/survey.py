@@ -55,7 +55,7 @@ class Survey:
     def _ask(self, queues: Sequence[str], tasks: Sequence[str], facts: bool) -> tuple[list[Any], list[bytes]]:
         keys = self._shard.keys
         scopes = [ALL, *map(queue_scope, queues), *map(task_scope, tasks)]
-        places = [key for queue in queues for key in (keys.schedule(queue), keys.ready(queue))]
+        places = [key for queue in queues for key in keys.waiting_places(queue).values()]
         return self._shard.run(_SNAPSHOT, [int(facts), *scopes], more_keys=places), scopes
 
     def _made(self, reply: list[Any], queues: Sequence[str], scopes: Sequence[bytes]) -> Snapshot:

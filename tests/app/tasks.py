@@ -4,6 +4,7 @@ What they do they write down in the file DELAYQ_TEST_LEDGER, one line each, appe
 """
 
 import asyncio
+import contextlib
 import ctypes
 import functools
 import json
@@ -171,6 +172,12 @@ def tick(seconds: float) -> None:
 
 
 @delayed_task
+def rest(seconds: float) -> None:
+    """Keep a slot for a while, and write nothing down."""
+    time.sleep(seconds)
+
+
+@delayed_task
 def signal_worker(number: int, path: str) -> None:
     """Write down how many claims the workers hold, send this process a signal, then wait until the file exists."""
     shard = get_store().shards[0]
@@ -275,3 +282,18 @@ def fork_and_exit(seconds: float) -> None:
         os._exit(0)
     Path(os.environ["DELAYQ_TEST_LEDGER"]).write_text(str(child))
     os._exit(9)
+
+
+@delayed_task
+def close_and_nap(seconds: float) -> None:
+    """Close all that was inherited, as programs do that become daemons, and go on."""
+    os.closerange(3, 4_096)
+    time.sleep(seconds)
+
+
+@delayed_task
+def write_to_descriptors() -> None:
+    """Write a message that nobody can read to each pipe that may be somebody else's."""
+    for descriptor in range(3, 64):
+        with contextlib.suppress(OSError):
+            os.write(descriptor, b"\0\0\0\4junk")

@@ -13,12 +13,13 @@ from django_delayq.store.scripts import Script
 from tests.doors import Doors
 from tests.every_door import go_through_every_door
 
-PER_QUEUE = {"schedule", "ready", "bell"}
+PER_QUEUE = {"schedule", "ready", "recovered", "bell"}
 PER_JOB = {"results"}
 #: Names by which scripts know a key of another noun.
 OTHER_NAMES = {
     "to_schedule": {"schedule"},
     "to_ready": {"ready"},
+    "to_recovered": {"recovered"},
     "to_bell": {"bell"},
     "queue_bell": {"bell"},
 }

@@ -31,20 +31,38 @@ def suspect(task: Any, *args: Any, **job: Any) -> Claim:
 
 def test_what_a_suspect_forked_does_not_hide_its_end(ledger: Any) -> None:
     # The grandchild holds the pipe open for an hour, or until it is killed.
-    outcome = Children(max_jobs=1).run(suspect(tasks.fork_and_exit, 3_600), lambda _: True)
+    outcome = Children(max_jobs=1).run(suspect(tasks.fork_and_exit, 3_600), lambda: True)
     assert outcome.ending is Ending.CRASHED
     os.kill(int(ledger.read_text()), 9)
 
 
 def test_a_suspect_whose_lease_was_lost_meanwhile_does_not_begin(ledger: Any) -> None:
-    assert Children(max_jobs=1).run(suspect(tasks.record), lambda _: False).ending is Ending.UNSTARTED
+    assert Children(max_jobs=1).run(suspect(tasks.record), lambda: False).ending is Ending.UNSTARTED
     assert not ledger.exists()
 
 
 def test_a_suspect_over_its_hard_limit_is_killed(ledger: Any) -> None:
-    outcome = Children(max_jobs=1).run(suspect(tasks.nap, 3_600, hard_timeout_us=300_000), lambda _: True)
+    outcome = Children(max_jobs=1).run(suspect(tasks.nap, 3_600, hard_timeout_us=300_000), lambda: True)
     assert outcome.ending is Ending.CRASHED
     assert "hard limit of 0.3 s" in outcome.error
+
+
+def test_a_suspect_that_closed_its_descriptors_is_killed_at_its_hard_limit(ledger: Any) -> None:
+    # Its process answers no more, and lives on: it has an hour to go.
+    outcome = Children(max_jobs=1).run(suspect(tasks.close_and_nap, 3_600, hard_timeout_us=300_000), lambda: True)
+    assert outcome.ending is Ending.CRASHED
+    assert "hard limit of 0.3 s" in outcome.error
+
+
+def test_a_suspect_that_writes_into_the_pipe_of_its_process_has_crashed(ledger: Any) -> None:
+    children = Children()
+    outcome = children.run(suspect(tasks.write_to_descriptors), lambda: True)
+    assert outcome.ending is Ending.CRASHED
+    assert "Its answer could not be read" in outcome.error
+    assert (children.up, children.idle) == (0, 0)
+    assert children.run(suspect(tasks.record), lambda: True).ending is Ending.SUCCEEDED
+    assert (children.up, children.idle) == (1, 1)
+    children.close()
 
 
 def test_a_process_without_a_descriptor_left_fails_the_attempt(ledger: Any) -> None:
@@ -59,7 +77,7 @@ def test_a_process_without_a_descriptor_left_fails_the_attempt(ledger: Any) -> N
                 taken.append(os.open(os.devnull, os.O_RDONLY))
             except OSError:
                 break
-        outcome = alone.run(suspect(tasks.record), lambda _: True)
+        outcome = alone.run(suspect(tasks.record), lambda: True)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for descriptor in taken:
@@ -76,7 +94,7 @@ def test_after_processes_that_do_not_come_up_the_next_waits_longer_and_longer(
     claim = suspect(tasks.record)
 
     def run() -> bool:
-        return children.run(claim, lambda _: True) is not UNSTARTED
+        return children.run(claim, lambda: True) is not UNSTARTED
 
     with monkeypatch.context() as broken:
         broken.setattr(Child, "is_up", Child.kill)

@@ -124,6 +124,7 @@ class DrivenWorker:
         *,
         queues: Sequence[str] = QUEUES,
         strict: bool = False,
+        may_recover: bool = True,
         endings: Sequence[Ending] = (),
         reply_lost: bool = False,
     ) -> None:
@@ -142,13 +143,14 @@ class DrivenWorker:
             want=want,
             settlements=[settlement for settlement, _ in settled],
             strict=strict,
+            may_recover=may_recover,
             description="driven",
         )
         ended = [
             Ended(item.claim.lease, ending, item.decision.delay_us, item.attempts.pack()) for item, ending in settled
         ]
         token = self.token(exchange)
-        told = self.world.model.exchange(token, ended, queues, want=want, strict=strict)
+        told = self.world.model.exchange(token, ended, queues, want=want, strict=strict, may_recover=may_recover)
         self.sent.append(exchange)
         self.waits_for_answer = reply_lost
         self._send(exchange, told, take=not reply_lost)
@@ -197,6 +199,7 @@ class DrivenWorker:
         assert answer.lost == told.lost
         assert answer.more == told.more
         assert answer.first == told.first
+        assert answer.recovered == told.recovered
         assert answer.queues_version == told.version
         assert answer.overdue == (model.wake_at is None or model.wake_at + 1_000_000 < model.now)
         found = [(claim.lease, claim.queue, claim.rank, claim.attempts.pack()) for claim in answer.claims]

@@ -158,7 +158,7 @@ class Ground(RuleBasedStateMachine):
             dispatcher.carry_out()
             dispatcher.step()
             worker.exchange(8, endings=[Ending.SUCCEEDED] * len(worker.held))
-            if not (worker.held or model.at(Place.READY) or dispatcher.judged):
+            if not (worker.held or model.at(Place.READY) or model.at(Place.RECOVERED) or dispatcher.judged):
                 self.turn_to_next()
         self.check()
         tally = model.tally

@@ -11,7 +11,7 @@ from tests.machine.picture import foretold, noun_of, plain
 from tests.machine.values import Place
 
 #: What a job may be in, and the key its records are in meanwhile.
-PLACES = {"schedule": "bodies", "ready": "bodies", "leases": "bodies", "dead_letters": "dead_bodies"}
+PLACES = dict.fromkeys(("schedule", "ready", "recovered", "leases"), "bodies") | {"dead_letters": "dead_bodies"}
 
 
 def check(model: Model, picture: dict[str, Any], keys: Keys) -> None:
@@ -49,7 +49,8 @@ def check_each_job_is_in_one_place(picture: dict[str, Any], keys: Keys) -> None:
 def check_nothing_is_early(model: Model, picture: dict[str, Any], keys: Keys) -> None:
     """What is ready or claimed was due."""
     for job in model.jobs.values():
-        taken = job.member in picture.get(keys.ready(job.queue), {}) or job.lease in picture.get(keys("leases"), {})
+        places = (keys.ready(job.queue), keys.recovered(job.queue), keys("leases"))
+        taken = any({job.member, job.lease} & set(picture.get(place, {})) for place in places)
         assert not taken or job.due_us <= model.now, f"{job} was promoted early, at {model.now}"
 
 
@@ -65,16 +66,20 @@ def check_attempts_are_counted(model: Model) -> None:
 
 
 def check_work_is_known_of(model: Model, picture: dict[str, Any], keys: Keys) -> None:
-    """Where something is ready a bell was rung, or who heard it has not looked yet."""
+    """Where something is ready a bell was rung, or who heard it has not looked yet.
+
+    Of recovered jobs it suffices that a worker was told: it asks again when it has a process.
+    """
     for name, value in picture.items():
         if noun_of(name, keys) in ("bell", "alarm"):
             assert value == 1, f"{name} was rung {value} times"
-    for job in model.at(Place.READY):
+    for job in (*model.at(Place.READY), *model.at(Place.RECOVERED)):
         if job.queue in model.paused:
             continue
-        rung = keys.bell(job.queue) in picture
-        assert rung or job.queue in model.heard, f"nobody knows of {job}"
-        assert keys("bell") in picture or model.heard_all, f"no worker of all queues knows of {job}"
+        known = model.heard | (model.promised if job.place is Place.RECOVERED else set())
+        assert keys.bell(job.queue) in picture or job.queue in known, f"nobody knows of {job}"
+        known_to_all = model.heard_all or (job.place is Place.RECOVERED and job.queue in model.promised)
+        assert keys("bell") in picture or known_to_all, f"no worker of all queues knows of {job}"
 
 
 def check_the_next_promotion_is_in_time(model: Model, picture: dict[str, Any], keys: Keys) -> None:

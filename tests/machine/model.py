@@ -14,6 +14,8 @@ from tests.machine.values import Ended, KeyTaken, ModelJob, Place, Told
 SECOND_US, MINUTE_US, HOUR_US = 1_000_000, 60_000_000, 3_600_000_000
 #: Processes long gone that one promotion drops at most.
 BITE = 50
+#: Ready jobs a claim looks at once the first few could not be taken.
+LOOK = 64
 
 
 @dataclass
@@ -54,6 +56,8 @@ class Model:
     #: Queues whose bell somebody heard who has not looked since; the same for that of all queues, and for the alarm.
     heard: set[str] = field(default_factory=set)
     alarm_heard: bool = False
+    #: Queues of whose recovered jobs a worker was told that will ask for them.
+    promised: set[str] = field(default_factory=set)
     heard_all: bool = False
 
     def holder(self, digest: bytes) -> bytes | None:
@@ -119,7 +123,9 @@ class Model:
         lapsed = {job.lease for job in self.at(Place.CLAIMED) if job.score <= self.lapsed_by}
         return moved, len(old), lapsed
 
-    def exchange(self, token: bytes, ended: Sequence[Ended], queues: Sequence[str], *, want: int, strict: bool) -> Told:
+    def exchange(
+        self, token: bytes, ended: Sequence[Ended], queues: Sequence[str], *, want: int, strict: bool, may_recover: bool
+    ) -> Told:
         """Settle what still holds its lease, then claim."""
         worker, number = token[:8], int.from_bytes(token[8:])
         first, version = worker not in self.exchanges, self.told_version
@@ -127,11 +133,7 @@ class Model:
         for item in ended:
             if item.lease not in lost:
                 self._settle(self.jobs[item.lease[:12]], item)
-        claims = self._takeable(queues, strict)[:want]
-        for place, job in enumerate(claims):
-            if job.suspect or job.has(Flag.LARGE):
-                claims = claims[: place or 1]
-                break
+        claims = self._chosen(queues, strict, want, may_recover) if want else []
         for job in claims:
             job.rank, job.place, job.score = job.score, Place.CLAIMED, self.now + self.lease_us
             job.token, job.claimed_us = token, self.now
@@ -139,10 +141,13 @@ class Model:
         self.workers[worker] = self.now
         self.described.add(worker)
         self.exchanges[worker] = number, lost, [job.lease for job in claims]
+        left = {job.queue for job in self._in_order(Place.RECOVERED, queues, strict)} if want else set()
         if want:
             self.heard -= set(queues)
             self.heard_all = self.heard_all and not self.queues.keys() <= set(queues)
-        return Told(lost, bool(want and self._takeable(queues, strict)), claims, first, version)
+            self.promised = self.promised - set(queues) | left
+        more = bool(want and self._in_order(Place.READY, queues, strict))
+        return Told(lost, more, claims, first, version, bool(left))
 
     def repeat(self, worker: bytes) -> Told:
         """Return what a worker is told that sends its last exchange again: what it still holds of it."""
@@ -200,7 +205,7 @@ class Model:
         if job is None or not job.waits:
             return False
         job.queue, job.body = queue, with_queue(job.body, queue)
-        if job.place is Place.READY:
+        if job.place is not Place.SCHEDULED:
             self._know(queue)
         return True
 
@@ -247,12 +252,39 @@ class Model:
         due = [job for job in self.at(Place.SCHEDULED) if job.queue == queue and job.score <= self.now]
         return sorted(due, key=lambda job: (job.score, job.member))
 
-    def _takeable(self, queues: Sequence[str], strict: bool) -> list[ModelJob]:
+    def _chosen(self, queues: Sequence[str], strict: bool, want: int, may_recover: bool) -> list[ModelJob]:
+        """Return what a claim takes; suspects it may not take are set aside until it finds something else."""
+        back = self._in_order(Place.RECOVERED, queues, strict)[:may_recover]
+        claims, aside, look = list[ModelJob](), list[ModelJob](), want
+        while not claims:
+            ready = self._in_order(Place.READY, queues, strict)
+            seen = self._ordered([*back, *ready[: look + 1]], queues, strict)[:look]
+            aside = [] if may_recover else [job for job in seen if job.suspect]
+            for job in aside:
+                job.place = Place.RECOVERED
+                self._know(job.queue)
+            for job in seen:
+                alone = job.suspect or job.has(Flag.LARGE)
+                if job in aside:
+                    continue
+                if len(claims) == want or (alone and claims):
+                    break
+                claims.append(job)
+                if alone:
+                    break
+            look = max(want, LOOK)
+            if not aside:
+                break
+        return claims
+
+    def _in_order(self, place: Place, queues: Sequence[str], strict: bool) -> list[ModelJob]:
+        jobs = [job for job in self.at(place) if job.queue in queues and job.queue not in self.paused]
+        return self._ordered(jobs, queues, strict)
+
+    def _ordered(self, jobs: list[ModelJob], queues: Sequence[str], strict: bool) -> list[ModelJob]:
         order = {queue: place for place, queue in enumerate(queues)}
-        ready = [job for job in self.at(Place.READY) if job.queue in order and job.queue not in self.paused]
-        if strict:
-            return sorted(ready, key=lambda job: (order[job.queue], job.score, job.member))
-        return sorted(ready, key=lambda job: (job.score, order[job.queue], job.member))
+        by_member = sorted(jobs, key=lambda job: (job.score, order[job.queue], job.place == Place.READY, job.member))
+        return sorted(by_member, key=lambda job: order[job.queue]) if strict else by_member
 
     def _settle(self, job: ModelJob, item: Ended) -> None:
         if item.ending is Ending.SUCCEEDED:
@@ -262,12 +294,16 @@ class Model:
             self._know(job.queue)
             return None
         job.ended, job.record, job.suspect = job.ended + 1, item.record, False
+        suspect = item.ending in (Ending.CRASHED, Ending.LAPSED)
         if item.ending is Ending.ASKED_DEAD or job.ended >= job.max_attempts:
             job.place, job.score = Place.DEAD, self.now
+        elif item.ending in (Ending.INTERRUPTED, Ending.LAPSED):
+            job.place, job.score, job.suspect = Place.RECOVERED if suspect else Place.READY, job.rank, suspect
+            self._know(job.queue)
         else:
             job.place, job.score = Place.SCHEDULED, self.now + item.delay_us
             job.due_us = job.score
-            job.suspect = item.ending in (Ending.CRASHED, Ending.LAPSED)
+            job.suspect = suspect
         return None
 
     def _lapsed_by(self) -> int:
@@ -315,7 +351,7 @@ class Model:
 
     def _forget(self, queues: Sequence[str]) -> None:
         old = [queue for queue in queues if self.queues.get(queue, self.now) <= self.now - self.remembered_us]
-        ready = {job.queue for job in self.at(Place.READY)}
+        ready = {job.queue for job in (*self.at(Place.READY), *self.at(Place.RECOVERED))}
         for queue in old:
             if queue in ready:
                 self._use(queue)

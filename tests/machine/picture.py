@@ -90,8 +90,8 @@ def foretold(model: Model, keys: Keys) -> dict[str, Any]:
             run = job.token + job.claimed_us.to_bytes(8) + job.rank.to_bytes(8) + b"\0"
             told[keys("running")][raw_id] = run
         else:
-            key = keys.schedule(job.queue) if job.place is Place.SCHEDULED else keys.ready(job.queue)
-            told[key][job.member] = job.score
+            of_queue = {Place.SCHEDULED: keys.schedule, Place.READY: keys.ready, Place.RECOVERED: keys.recovered}
+            told[of_queue[job.place](job.queue)][job.member] = job.score
     if dead := told.get(keys("dead_bodies")):
         told[keys("dead_bytes")] = str(sum(map(len, dead.values()))).encode()
     for raw_id, kept in model.results.items():

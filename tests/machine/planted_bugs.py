@@ -26,7 +26,7 @@ FIRST = [
     at(
         "a claim leaves the job in ready",
         EXCHANGE,
-        "redis.call('ZREM', ready, unpack(members))",
+        "  redis.call('ZREM', place, unpack(members))",
     ),
     at(
         "a job is acknowledged by its id, whoever holds its lease",
@@ -63,8 +63,8 @@ FIRST = [
     at(
         "an acknowledged job keeps its key",
         EXCHANGE,
-        "    take_extra(extras, holders, member)\n  end\nend\nif #ended",
-        "  end\nend\nif #ended",
+        "    let_go(extras, holders, member)\n    done",
+        "    done",
     ),
     at(
         "a late worker keeps a result",
@@ -87,8 +87,8 @@ FIRST = [
     at(
         "a suspect is claimed among others",
         EXCHANGE,
-        "(record and (string.byte(record, 3) or 0) % 2 == 1)",
-        "false",
+        "local alone = suspect or has(entry.member, LARGE)",
+        "local alone = has(entry.member, LARGE)",
     ),
     at("promote forgets to write wake_at", PROMOTE, "redis.call('SET', wake_at, wake)\n"),
 ]
@@ -124,8 +124,8 @@ MORE = [
     at(
         "a release is counted",
         EXCHANGE,
-        "put_ready(shard, now, KEYS[base + 2]",
-        "redis.call('HSET', attempts, id, '\\0\\1\\0') put_ready(shard, now, KEYS[base + 2]",
+        "    local release = releases[lease]\n",
+        "    local release = releases[lease]\n    redis.call('HSET', attempts, id, '\\0\\1\\0')\n",
     ),
     at(
         "a retry does not ring",
@@ -148,12 +148,11 @@ MORE = [
         "if redis.call('ZSCORE', leases, member .. token) then held",
         "if true then held",
     ),
-    at("a large job is claimed among others", EXCHANGE, "has(found[i].member, LARGE) or"),
+    at("a large job is claimed among others", EXCHANGE, " or has(entry.member, LARGE)"),
     at(
         "strict order is that of rank",
         EXCHANGE,
-        "if #sources > 1 and not strict then\n  table.sort(found",
-        "if #sources > 1 then\n  table.sort(found",
+        "if strict and a.queue ~= b.queue then return a.queue < b.queue end",
     ),
     at("an ended job stays running", EXCHANGE, "if #ended > 0 then redis.call('HDEL', running, unpack(ended)) end"),
     at("an acknowledged job keeps its attempts", EXCHANGE, "redis.call('HDEL', attempts, unpack(done))"),
@@ -164,7 +163,7 @@ MORE = [
     at("requeue leaves the key free", REQUEUE, "redis.call('HSET', holders, digest, member)"),
     at("requeue goes on counting", REQUEUE, "'\\0\\0\\0' .. string.sub(record, 4)", "record"),
     at("discard does not ask which death", "store/lua/discard.lua", " or tonumber(score) ~= died"),
-    at("a cancelled job keeps its key", "store/lua/cancel.lua", "take_extra(extras, holders, member)"),
+    at("a cancelled job keeps its key", "store/lua/cancel.lua", "let_go(extras, holders, member)"),
     at("a running job can be cancelled", "store/lua/cancel.lua", "return 'LATE'", "return 'CANCELLED'"),
     at("a moved job keeps its body", "store/lua/move.lua", "redis.call('HSET', bodies, id, new_body)"),
     PlantedBug(

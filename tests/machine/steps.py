@@ -73,10 +73,27 @@ class Steps(Ground):
     # -- workers
 
     @rule(
-        pick=picks, want=st.integers(0, 5), queues=queue_lists, strict=st.booleans(), ended=endings, lost=st.booleans()
+        pick=picks,
+        want=st.integers(0, 5),
+        queues=queue_lists,
+        strict=st.booleans(),
+        may_recover=st.booleans(),
+        ended=endings,
+        lost=st.booleans(),
     )
-    def exchange(self, pick: int, want: int, queues: list[str], strict: bool, ended: list[Ending], lost: bool) -> None:
-        self.worker(pick).exchange(want, queues=queues, strict=strict, endings=ended, reply_lost=lost)
+    def exchange(
+        self,
+        pick: int,
+        want: int,
+        queues: list[str],
+        strict: bool,
+        may_recover: bool,
+        ended: list[Ending],
+        lost: bool,
+    ) -> None:
+        self.worker(pick).exchange(
+            want, queues=queues, strict=strict, may_recover=may_recover, endings=ended, reply_lost=lost
+        )
 
     @rule(pick=picks, ended=endings)
     def exchange_all(self, pick: int, ended: list[Ending]) -> None:
@@ -104,12 +121,12 @@ class Steps(Ground):
         """A worker dies and another process starts; nobody settles what it held."""
         self.worker(pick).restart()
 
-    @rule(pick=picks, queues=queue_lists, want=st.integers(0, 8))
-    def wake_by_bells(self, pick: int, queues: list[str], want: int) -> None:
+    @rule(pick=picks, queues=queue_lists, want=st.integers(0, 8), may_recover=st.booleans())
+    def wake_by_bells(self, pick: int, queues: list[str], want: int, may_recover: bool) -> None:
         """A worker's blocking pop takes bells; it looks at once or, where it wants none, at some later step."""
         self.hear(queues)
         if want:
-            self.worker(pick).exchange(want, queues=queues)
+            self.worker(pick).exchange(want, queues=queues, may_recover=may_recover)
 
     # -- dispatchers, the clock, the server
 

@@ -12,6 +12,7 @@ class Place(StrEnum):
 
     SCHEDULED = "scheduled"
     READY = "ready"
+    RECOVERED = "recovered"
     CLAIMED = "claimed"
     DEAD = "dead"
 
@@ -52,7 +53,7 @@ class ModelJob:
 
     @property
     def waits(self) -> bool:
-        return self.place in (Place.SCHEDULED, Place.READY)
+        return self.place in (Place.SCHEDULED, Place.READY, Place.RECOVERED)
 
     def has(self, flag: Flag) -> bool:
         return bool(self.member[13] & flag)
@@ -78,3 +79,4 @@ class Told:
     first: bool
     #: Of the queues, when the exchange came.
     version: bytes
+    recovered: bool = False

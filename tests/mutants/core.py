@@ -35,13 +35,13 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a suspect runs among the others",
         "pools/threads.py",
-        "self._alone.run(claim, may_begin) if claim.attempts.suspect else run(claim)",
-        "run(claim)",
+        "        if claim.attempts.suspect:\n",
+        "        if False:\n",
     ): ("tests/chaos/test_poison.py", KILLS),
     at(
         "a worker whose lease surely ran out begins all the same",
         WORKER,
-        "return self._held.leases.trusts(claim.lease)",
+        "return self._held.leases.begin(claim.lease)",
         "return True",
     ): ("tests/integration/test_one_outcome.py",),
     at(
@@ -127,8 +127,8 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "what runs at the end of GRACE is given back as not begun",
         WORKER,
-        "Outcome(ending=Ending.INTERRUPTED, error=STOPPED)",
-        "Outcome(ending=Ending.UNSTARTED)",
+        "_CUT_SHORT if self._pool.has_begun(claim) else UNSTARTED",
+        "UNSTARTED",
     ): ("tests/integration/test_run_worker.py",),
     at(
         "a job that kills its process is tried for ever",

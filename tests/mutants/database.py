@@ -21,7 +21,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a success may leave a transaction open",
         "execution.py",
-        "return _failed(left_open) if left_open and outcome.ending is Ending.SUCCEEDED else outcome",
+        "return failed(left_open) if left_open and outcome.ending is Ending.SUCCEEDED else outcome",
         "return outcome",
     ): (CONNECTIONS,),
     at(

@@ -22,7 +22,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a queue with ready jobs is forgotten",
         PROMOTE,
-        "if redis.call('EXISTS', ready) == 1 then",
+        "if redis.call('EXISTS', ready, KEYS[base + 4]) > 0 then",
         "if false then",
     ): (NAMES,),
     at(
@@ -48,7 +48,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a worker that ends rings for queues without work",
         "store/lua/ring.lua",
-        "if redis.call('EXISTS', KEYS[base + 1]) == 1 then ring(",
+        "if redis.call('EXISTS', KEYS[base + 1], KEYS[base + 3]) > 0 then ring(",
         "if true then ring(",
     ): (SERVED,),
     at(

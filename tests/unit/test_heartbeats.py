@@ -74,6 +74,7 @@ def test_a_claim_beyond_its_hard_limit_is_beaten_no_more() -> None:
     for held in ([without, beyond], [within], [beyond]):
         leases = Leases(lambda leases, _: asked.append(leases) or frozenset(), lease_us=30_000_000)
         leases.add(held)
+        assert all(leases.begin(claim.lease) for claim in held)
         leases.beat()
     # With nothing else to push on, Redis is not even asked.
     assert asked == [[without.lease], [within.lease]]
@@ -84,6 +85,9 @@ def test_the_trust_in_a_claim_beyond_its_hard_limit_ends() -> None:
     beyond, renewed = claim(age=28, hard_timeout_us=1_000_000), claim(age=28)
     leases = Leases(lambda *_: frozenset(), lease_us=30_000_000)
     leases.add([beyond, renewed])
+    # Their trust is over: a lease of 30 s is trusted for 27.
+    assert not leases.begin(beyond.lease)
+    leases._began[beyond.lease] = beyond.taken_at
     assert leases.beat() == frozenset()
     assert leases.trusts(renewed.lease)
     assert not leases.trusts(beyond.lease)
@@ -120,3 +124,25 @@ def test_the_time_a_host_is_suspended_counts(monkeypatch: pytest.MonkeyPatch) ->
     # A heartbeat makes it new by the same clock.
     leases.beat()
     assert leases.trusts(held.lease)
+
+
+def test_the_hard_limit_counts_from_the_begin_of_the_code() -> None:
+    # Its process took 5 s to start, longer than the limit.
+    starting = claim(age=5, hard_timeout_us=1_000_000)
+    leases = Leases(lambda *_: frozenset(), lease_us=30_000_000)
+    leases.add([starting])
+    until_before = leases._held[starting.lease][1]
+    leases.beat()
+    assert leases._held[starting.lease][1] > until_before
+    assert leases.begin(starting.lease)
+    until_before = leases._held[starting.lease][1]
+    leases.beat()
+    assert leases._held[starting.lease][1] > until_before
+
+
+def test_a_claim_that_never_begins_is_not_renewed_for_ever() -> None:
+    asked: list[list[bytes]] = []
+    leases = Leases(lambda leases: asked.append(leases) or frozenset(), lease_us=30_000_000)
+    leases.add([claim(age=121)])
+    leases.beat()
+    assert asked == []

@@ -29,6 +29,7 @@ EARLIER_ATTEMPT: dict[Ending, dict[bool, tuple[Settle, int, bool]]] = {
     Ending.BAD_SIGNATURE: dict.fromkeys((True, False), (DEAD, 0, False)),
     Ending.UNSTORABLE: dict.fromkeys((True, False), (DEAD, 0, False)),
 }
+KEEPS_PLACE = {Ending.LAPSED, Ending.INTERRUPTED}
 #: What the last attempt leads to, where it is not a dead letter.
 LAST_ATTEMPT = {Ending.SUCCEEDED: Settle.ACKNOWLEDGE, Ending.UNSTARTED: Settle.RELEASE}
 
@@ -42,7 +43,7 @@ def test_an_attempt_before_the_last(ending: Ending, on_error: bool) -> None:
     policy = RetryPolicy(max_attempts=LAST, base=2, on_error=on_error)
     settle, delay_us, suspect = EARLIER_ATTEMPT[ending][on_error]
     assert decide(Outcome(ending=ending), policy, attempt=EARLIER, jitter=0.5) == Decision(
-        settle=settle, delay_us=delay_us, suspect=suspect
+        settle=settle, delay_us=delay_us, suspect=suspect, keeps_place=ending in KEEPS_PLACE
     )
 
 

@@ -2,6 +2,7 @@
 
 import gc
 import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -52,11 +53,16 @@ def _as_before() -> Iterator[None]:
         signal.signal(number, handler)
 
 
+# Its thread ends by the error too, which Python prints.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_what_ends_one_service_ends_all_and_is_told() -> None:
     parts = [Sleeper(), Leaver(), Sleeper()]
     with pytest.raises(SystemExit) as raised:
         run_services([Service(part, name=f"Part {number}") for number, part in enumerate(parts)], [])
     assert raised.value.code == 3
+    for thread in threading.enumerate():
+        if thread.name == "Part 1":
+            thread.join()
     assert parts[0].ended and parts[2].ended  # type: ignore[attr-defined]
 
 

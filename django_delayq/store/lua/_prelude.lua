@@ -37,6 +37,11 @@ local function lowest(place, last)
   return found.err and {} or found
 end
 
+-- Whether the last attempt ended in a crash or a lost lease: such a job runs in a process of its own.
+local function is_suspect(record)
+  return record and (string.byte(record, 3) or 0) % 2 == 1
+end
+
 -- The name of a queue, encoded, as the end of each of its keys has it. `queues` and `next_due` hold names in this form.
 local function queue_of(key)
   return string.match(key, '[^:]*$')
@@ -84,8 +89,17 @@ local function put_scheduled(shard, schedule, entries, earliest)
   if earliest < (tonumber(wake or '') or math.huge) then ring(shard.alarm) end
 end
 
--- A job that ends lets its key go, in the script that removes it: so no key can leak and none needs an expiry.
-local function take_extra(extras, holders, member)
+-- The place where a job waits, of those of its queue, and its score there; nothing where it does not wait.
+local function waiting_place(member, ...)
+  for _, place in ipairs({...}) do
+    local score = redis.call('ZSCORE', place, member)
+    if score then return place, score end
+  end
+end
+
+-- Whatever a job holds beside its body ends with it, in the script that removes it: so no key can leak and none needs
+-- an expiry. Returns its extras record.
+local function let_go(extras, holders, member)
   if not has(member, NOTED) then return '' end
   local id = string.sub(member, 1, 12)
   local extra = redis.call('HGET', extras, id) or ''
@@ -116,7 +130,7 @@ end
 -- The lengths first, the body last: a reader may cut a long one short.
 local function dead_letter(member, record, now, bodies, attempts, extras, holders, dead_letters, dead_bodies, dead_bytes)
   local id = string.sub(member, 1, 12)
-  local body, extra = redis.call('HGET', bodies, id) or '', take_extra(extras, holders, member)
+  local body, extra = redis.call('HGET', bodies, id) or '', let_go(extras, holders, member)
   redis.call('HDEL', bodies, id)
   redis.call('HDEL', attempts, id)
   redis.call('ZADD', dead_letters, now, id)

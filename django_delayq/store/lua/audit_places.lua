@@ -1,6 +1,6 @@
 -- Audit_places: entries of one place against the jobs they stand for; repairs what no step could have left behind.
--- KEYS: the named ones: `place` is a schedule, a ready set, leases or dead_letters; then schedule, ready and bell of each
---   queue that the entries' bodies name.
+-- KEYS: the named ones: `place` is a schedule, a ready or recovered set, leases or dead_letters; then schedule, ready, bell
+--   and recovered of each queue that the entries' bodies name.
 -- ARGV: now, noun of the place, head start (ms), 1 = repair, then per entry (≤ 500): entry, head of its body as the caller
 --   read it, member that head makes, number of its queue (0 = there is no body, or it cannot be read).
 -- Returns: per entry a word: OK (or changed since it was read); MALFORMED, MISSING (no body) and TWICE (also in a later
@@ -11,7 +11,9 @@ local now, noun, head_start, repair = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]
 
 local FIXED = 12
 local shard = {queues = queues, queues_version = queues_version, next_due = next_due, bell = bell, wake_at = wake_at, alarm = alarm}
-local SIZE = {schedule = 14, ready = 14, leases = 30, dead_letters = 12}
+local SIZE = {schedule = 14, ready = 14, recovered = 14, leases = 30, dead_letters = 12}
+-- Of the keys of a queue, the one that is such a place.
+local OFFSET = {schedule = 1, ready = 2, recovered = 4}
 
 -- The lease that `running` tells of, where it is one.
 local function lease_of(member)
@@ -32,9 +34,11 @@ local function judge(entry, head, member, queue)
   if noun == 'leases' then return lease == entry and 'OK' or lease and 'TWICE' or 'UNKNOWN' end
   if lease then return 'TWICE' end
   if not same then return 'OK' end
-  local base = FIXED + 3 * (queue - 1)
-  if noun == 'schedule' and redis.call('ZSCORE', KEYS[base + 2], member) then return 'TWICE' end
-  return entry == member and place == KEYS[base + (noun == 'schedule' and 1 or 2)] and 'OK' or 'MISPLACED'
+  local base = FIXED + 4 * (queue - 1)
+  local own, later = KEYS[base + OFFSET[noun]], {}
+  if noun == 'schedule' then later = {KEYS[base + 2], KEYS[base + 4]} elseif noun == 'ready' then later = {KEYS[base + 4]} end
+  if waiting_place(member, unpack(later)) then return 'TWICE' end
+  return entry == member and place == own and 'OK' or 'MISPLACED'
 end
 
 -- A write that frees comes first: with its memory full, Redis refuses a script whose first write grows.
@@ -42,7 +46,7 @@ if repair then redis.call('ZREM', place, '') end
 local words = {}
 for at = 5, #ARGV, 4 do
   local entry, member, queue = ARGV[at], ARGV[at + 2], tonumber(ARGV[at + 3])
-  local score, base = redis.call('ZSCORE', place, entry), FIXED + 3 * (queue - 1)
+  local score, base = redis.call('ZSCORE', place, entry), FIXED + 4 * (queue - 1)
   local word = score and judge(entry, ARGV[at + 1], member, queue) or 'OK'
   if repair and word == 'UNKNOWN' then
     local rank = rank_of(entry, now, head_start)
@@ -55,7 +59,7 @@ for at = 5, #ARGV, 4 do
     elseif word == 'MISPLACED' and noun == 'schedule' then
       put_scheduled(shard, KEYS[base + 1], {tonumber(score), member}, tonumber(score))
     elseif word == 'MISPLACED' then
-      put_ready(shard, now, KEYS[base + 2], KEYS[base + 3], {tonumber(score), member})
+      put_ready(shard, now, KEYS[base + OFFSET[noun]], KEYS[base + 3], {tonumber(score), member})
     end
   end
   words[#words + 1] = word

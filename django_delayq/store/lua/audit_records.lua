@@ -1,7 +1,8 @@
 -- Audit_records: records by id against the places of their jobs; repairs what no step could have left behind.
--- KEYS: the named ones: `records` is bodies, attempts, extras, running, holders or dead_bodies; then schedule and ready of
---   each queue that the bodies name, with its bell.
--- ARGV: now, noun of the records, head start (ms), 1 = repair, attempts record of a dead letter made here, then per record (≤ 500): its field, head of the body as the caller read it, member that head makes,
+-- KEYS: the named ones: `records` is bodies, attempts, extras, running, holders or dead_bodies; then schedule, ready,
+--   bell and recovered of each queue that the bodies name.
+-- ARGV: now, noun of the records, head start (ms), 1 = repair, attempts record of a dead letter made here, then per record
+--   (≤ 500): its field, head of the body as the caller read it, member that head makes,
 --   number of its queue (0 = there is no body, or it cannot be read).
 -- Returns: per record a word: OK (or changed since it was read); MALFORMED, MISSING (its job is not there) and TWICE (its
 --   job is dead) are dropped; LOST (in no place) becomes ready, or dead again; LAPSED (in no place, but `running`) gets a
@@ -15,17 +16,19 @@ local FIXED = 16
 local shard = {queues = queues, queues_version = queues_version, next_due = next_due, bell = bell, wake_at = wake_at, alarm = alarm}
 
 local function is_placed(member, known, queue)
-  local base = FIXED + 3 * (queue - 1)
+  local base = FIXED + 4 * (queue - 1)
   return known and redis.call('ZSCORE', leases, member .. string.sub(known, 1, 16))
-    or redis.call('ZSCORE', KEYS[base + 1], member) or redis.call('ZSCORE', KEYS[base + 2], member)
+    or waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4])
 end
 
 -- Whether promotions and workers find it where it waits; one that runs is told by its worker.
 local function is_listed(member, queue)
-  local schedule, ready = KEYS[FIXED + 3 * queue - 2], KEYS[FIXED + 3 * queue - 1]
-  local due, indexed = redis.call('ZSCORE', schedule, member), redis.call('ZSCORE', next_due, queue_of(schedule))
-  if due then return indexed and tonumber(indexed) <= tonumber(due) end
-  return not redis.call('ZSCORE', ready, member) or redis.call('ZSCORE', queues, queue_of(ready))
+  local base = FIXED + 4 * (queue - 1)
+  local schedule = KEYS[base + 1]
+  local place, due = waiting_place(member, schedule, KEYS[base + 2], KEYS[base + 4])
+  if place ~= schedule then return not place or redis.call('ZSCORE', queues, queue_of(place)) end
+  local indexed = redis.call('ZSCORE', next_due, queue_of(schedule))
+  return indexed and tonumber(indexed) <= tonumber(due)
 end
 
 local judge = {}
@@ -67,7 +70,7 @@ end
 local words = {}
 for at = 6, #ARGV, 4 do
   local field, member, queue = ARGV[at], ARGV[at + 2], tonumber(ARGV[at + 3])
-  local value, base = redis.call('HGET', records, field), FIXED + 3 * (queue - 1)
+  local value, base = redis.call('HGET', records, field), FIXED + 4 * (queue - 1)
   local word = 'OK'
   if value then
     local sound = #field == (noun == 'holders' and 16 or 12)
@@ -94,7 +97,7 @@ for at = 6, #ARGV, 4 do
     elseif word == 'UNLISTED' then
       index_due(next_due, KEYS[base + 1])
       ring(alarm)
-      if redis.call('ZSCORE', KEYS[base + 2], member) then
+      if waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4]) ~= KEYS[base + 1] then
         remember(shard, now, KEYS[base + 2])
         ring(KEYS[base + 3]); ring(bell)
       end

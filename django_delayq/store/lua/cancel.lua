@@ -1,11 +1,11 @@
 -- Cancel: a job that waits is removed with all that belongs to it; it never ran and never will. Repeatable by its token.
--- KEYS: the named ones; schedule and ready are those of the queue the caller read in the job's body, results the job's.
+-- KEYS: the named ones; schedule, ready and recovered are those of the queue the caller read in the job's body, results the job's.
 -- ARGV: now, member (or the bare id of a job without a body), ending to keep as its result ('' = it keeps none), for how
 --   long (ms), the caller's token ('' = none), 1 = an enqueue of it may still be on its way: it is refused from now on.
 -- Returns: CANCELLED (also by this token before), LATE (it is running), GONE (no such job waits), ELSEWHERE (it waits in
 --   another queue: read again).
 -- Cost: O(log n).
-local schedule, ready, running, bodies, attempts, extras, holders, results, cancelled, withdrawn, next_due = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local schedule, ready, recovered, running, bodies, attempts, extras, holders, results, cancelled, withdrawn, next_due = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local now, member, ending, ttl, token, on_its_way = now_us(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] == '1'
 
 local id = string.sub(member, 1, 12)
@@ -17,13 +17,15 @@ end
 
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
 redis.call('HLEN', bodies); redis.call('HLEN', attempts); redis.call('HLEN', extras); redis.call('HLEN', holders)
-redis.call('ZCARD', ready); redis.call('ZCARD', next_due); redis.call('ZCARD', cancelled); redis.call('ZCARD', withdrawn)
-if redis.call('ZREM', schedule, member) + redis.call('ZREM', ready, member) > 0 then
+redis.call('ZCARD', next_due); redis.call('ZCARD', cancelled); redis.call('ZCARD', withdrawn)
+local place = waiting_place(member, schedule, ready, recovered)
+if place then
+  redis.call('ZREM', place, member)
   index_due(next_due, schedule)
   if ending ~= '' then
     keep_result(results, redis.call('HGET', attempts, id) or '', ending, redis.call('HGET', bodies, id) or '', ttl)
   end
-  take_extra(extras, holders, member)
+  let_go(extras, holders, member)
   redis.call('HDEL', bodies, id)
   redis.call('HDEL', attempts, id)
   if token ~= '' then note(cancelled, id .. token) end

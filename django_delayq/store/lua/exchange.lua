@@ -1,21 +1,23 @@
 -- Exchange: a worker hands in outcomes, each fenced by its lease, and takes its next claims under a lease; repeatable.
--- KEYS: the named ones, then ready and bell of each served queue, then results of each job whose result is kept, then
+-- KEYS: the named ones, then ready, bell and recovered of each served queue, then results of each job whose result is kept, then
 --   schedule, ready and bell of each outcome queue.
 -- ARGV: now, worker (8 bytes), exchange number, want, lease (µs), 1 = strict queue order, number of served queues, description ('' = known),
---   acknowledged leases (30 bytes each, joined), number of dead letters, of retries and of kept results, then dead letters:
---   lease, attempts record; retries: lease, outcome queue, delay (µs), record; acknowledged with a result: lease, ending,
+--   1 = it may take a recovered job (one whose last attempt crashed), acknowledged leases (30 bytes each, joined), number of dead letters, of retries and of kept results, then dead letters:
+--   lease, attempts record; retries: lease, outcome queue, delay (µs), record, rank to keep ('' = that of its new due time); acknowledged with a result: lease, ending,
 --   for how long (ms); releases: lease, queue, rank.
--- Returns: now (µs), lost leases (30 bytes each, joined), 1 = nobody promotes, version of the queues ('' = none),
---   1 = takeable work was left behind, 1 = no earlier exchange of this worker is known here, then per claim: member, served
---   queue, rank, body, attempts record (false = none).
+-- Returns: now (µs), lost leases (30 bytes each, joined), 1 = nobody promotes, version of the queues ('' = none), 1 = takeable work was
+--   left behind, 1 = no earlier exchange of this worker is known here, 1 = recovered jobs were left behind, then per claim: member,
+--   served queue, rank, body, attempts record (false = none).
 -- Errors: STALEEXCHANGE (a later one was carried out). An equal number gets the recorded answer and what is still held.
 -- Cost: O(k log n), and O(1) a served queue.
 local leases, running, exchanges, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, queues_version, next_due, bell, workers, descriptions, paused, wake_at, alarm, dead_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19]
 local now, worker, number, want, lease_us = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local strict, served, description, acknowledged = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8], ARGV[9]
+local strict, served, description, may_recover, acknowledged = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8], ARGV[9] == '1', ARGV[10]
 
 -- No sweep is longer than 5 s: who would promote later than that never wrote so by this clock.
 local FIXED, OVERDUE, LONGEST_SWEEP = 19, 1000000, 5000000
+-- Most jobs set aside in one exchange, and looked at once some were; keys of one EXISTS (Lua takes some thousand arguments).
+local MOST_ASIDE, LOOK, SLICE = 512, 64, 1000
 local shard = {queues = queues, queues_version = queues_version, next_due = next_due, bell = bell, wake_at = wake_at, alarm = alarm}
 local token = worker .. struct.pack('>I8', number)
 
@@ -29,11 +31,11 @@ local function read(hash, claims)
   return #ids > 0 and redis.call('HMGET', hash, unpack(ids)) or ids
 end
 
-local function answer(lost, more, claims, bodies_read, records)
+local function answer(lost, more, recovered, claims, bodies_read, records)
   -- Nor is a dispatcher alive that wrote no number, or one farther ahead than any sweep: the clock was set back.
   local at = tonumber(wake or '') or 0
   local overdue = not (at + OVERDUE >= now and at - now <= LONGEST_SWEEP + OVERDUE)
-  local reply = {now, lost, overdue and 1 or 0, version, more and 1 or 0, last and 0 or 1}
+  local reply = {now, lost, overdue and 1 or 0, version, more and 1 or 0, last and 0 or 1, recovered and 1 or 0}
   for i, claim in ipairs(claims) do
     local size = #reply
     reply[size + 1], reply[size + 2], reply[size + 3] = claim.member, claim.queue, claim.rank
@@ -51,35 +53,31 @@ if last then
       local member, rank, queue = struct.unpack('>c14I8I4', last, i)
       if redis.call('ZSCORE', leases, member .. token) then held[#held + 1] = {member = member, rank = rank, queue = queue} end
     end
-    return answer(string.sub(last, position, position + lost_size - 1), true, held, read(bodies, held), read(attempts, held))
+    return answer(string.sub(last, position, position + lost_size - 1), true, false, held, read(bodies, held), read(attempts, held))
   end
 end
 
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
 redis.call('HLEN', running); redis.call('ZCARD', workers); redis.call('ZCARD', queues)
 -- Where nothing is handed in these are read only, and that before anything is taken.
-if #acknowledged > 0 or #ARGV > 12 then redis.call('HLEN', bodies); redis.call('HLEN', attempts) end
+if #acknowledged > 0 or #ARGV > 13 then redis.call('HLEN', bodies); redis.call('HLEN', attempts) end
 local pauses = redis.call('HLEN', paused) > 0
 if description ~= '' then redis.call('HLEN', descriptions) end
-if tonumber(ARGV[10]) > 0 then
-  redis.call('HLEN', dead_bodies)
-  redis.call('ZCARD', dead_letters)
-  redis.call('GET', dead_bytes)
-end
-local results, outcome_keys = {}, FIXED + 2 * served + tonumber(ARGV[12])
+if tonumber(ARGV[11]) > 0 then redis.call('HLEN', dead_bodies); redis.call('ZCARD', dead_letters); redis.call('GET', dead_bytes) end
+local results, outcome_keys = {}, FIXED + 3 * served + tonumber(ARGV[13])
 for base = outcome_keys, #KEYS - 3, 3 do check_scheduled(shard, KEYS[base + 1]); check_ready(shard, KEYS[base + 2]) end
 
 -- Look first: which outcomes still hold their lease, and what is there to take.
-local settled, dead, retries, releases, at = {}, {}, {}, {}, 13
+local settled, dead, retries, releases, at = {}, {}, {}, {}, 14
 for i = 1, #acknowledged, 30 do settled[#settled + 1] = string.sub(acknowledged, i, i + 29) end
-for _ = 1, tonumber(ARGV[10]) do
+for _ = 1, tonumber(ARGV[11]) do
   dead[ARGV[at]], settled[#settled + 1], at = ARGV[at + 1], ARGV[at], at + 2
 end
-for _ = 1, tonumber(ARGV[11]) do
-  retries[ARGV[at]] = {queue = tonumber(ARGV[at + 1]), due = math.min(now + tonumber(ARGV[at + 2]), LATEST), record = ARGV[at + 3]}
-  settled[#settled + 1], at = ARGV[at], at + 4
+for _ = 1, tonumber(ARGV[12]) do
+  retries[ARGV[at]] = {queue = tonumber(ARGV[at + 1]), due = math.min(now + tonumber(ARGV[at + 2]), LATEST), record = ARGV[at + 3], rank = tonumber(ARGV[at + 4])}
+  settled[#settled + 1], at = ARGV[at], at + 5
 end
-for key = FIXED + 2 * served + 1, outcome_keys do
+for key = FIXED + 3 * served + 1, outcome_keys do
   results[ARGV[at]] = {key = KEYS[key], ending = ARGV[at + 1], ttl = ARGV[at + 2]}
   settled[#settled + 1], at = ARGV[at], at + 3
 end
@@ -100,7 +98,7 @@ if noted then redis.call('HLEN', extras); redis.call('HLEN', holders) end
 
 -- The fence. Also the first write, one that frees: with its memory full, Redis refuses a script that begins by growing.
 redis.call('ZREM', leases, '', unpack(alive))
-local ended = {}
+local ended, done = {}, {}
 for i, lease in ipairs(alive) do
   local member = string.sub(lease, 1, 14)
   local id = string.sub(member, 1, 12)
@@ -111,7 +109,11 @@ for i, lease in ipairs(alive) do
     local retry = retries[lease]
     local base = outcome_keys + 3 * (retry.queue - 1)
     redis.call('HSET', attempts, id, retry.record)
-    put_scheduled(shard, KEYS[base + 1], {retry.due, member}, retry.due)
+    if retry.rank then
+      put_ready(shard, now, KEYS[base + 2], KEYS[base + 3], {retry.rank, member})
+    else
+      put_scheduled(shard, KEYS[base + 1], {retry.due, member}, retry.due)
+    end
   elseif releases[lease] then
     local release = releases[lease]
     local base = outcome_keys + 3 * (release.queue - 1)
@@ -122,94 +124,126 @@ for i, lease in ipairs(alive) do
       local record, body = redis.call('HGET', attempts, id) or '', redis.call('HGET', bodies, id) or ''
       keep_result(result.key, record, result.ending, body, result.ttl)
     end
-    take_extra(extras, holders, member)
+    let_go(extras, holders, member)
+    done[#done + 1] = id
   end
 end
 if #ended > 0 then redis.call('HDEL', running, unpack(ended)) end
-if #acknowledged > 0 or next(results) then
-  local done = {}
-  for i, lease in ipairs(alive) do
-    if not (dead[lease] or retries[lease] or releases[lease]) then done[#done + 1] = ended[i] end
-  end
-  if #done > 0 then
-    redis.call('HDEL', bodies, unpack(done))
-    redis.call('HDEL', attempts, unpack(done))
+if #done > 0 then
+  redis.call('HDEL', bodies, unpack(done))
+  redis.call('HDEL', attempts, unpack(done))
+end
+
+-- Of a paused queue not even a bell is rung: its work would keep the worker awake.
+local unpaused, aside_keys = {}, {}
+for queue = 1, want > 0 and served or 0 do
+  if not (pauses and redis.call('HEXISTS', paused, KEYS[FIXED + 3 * queue - 2]) == 1) then
+    unpaused[#unpaused + 1], aside_keys[#aside_keys + 1] = queue, KEYS[FIXED + 3 * queue]
   end
 end
 
--- The best of each queue first: the k-th best queue can give at most want + 2 - k of the want + 1 best jobs.
-local found, sources, left = {}, {}, {}
-for queue = 1, want > 0 and served or 0 do
-  local ready = KEYS[FIXED + 2 * queue - 1]
-  -- Of a paused one not even a bell is rung: its work would keep the worker awake.
-  -- The best of an only queue are the best there are: read at once.
-  local heads = pauses and redis.call('HEXISTS', paused, ready) == 1 and {} or lowest(ready, served == 1 and want or 0)
-  if heads[1] then sources[#sources + 1] = {queue = queue, rank = tonumber(heads[2]), heads = served == 1 and heads} end
+local function precedes(a, b)
+  if strict and a.queue ~= b.queue then return a.queue < b.queue end
+  return a.rank < b.rank or (a.rank == b.rank and a.order < b.order)
 end
-if #sources > 1 and not strict then
-  table.sort(sources, function(a, b) return a.rank < b.rank or (a.rank == b.rank and a.queue < b.queue) end)
-end
-for k, source in ipairs(sources) do
-  local queue, most = source.queue, strict and want - #found or want + 1 - k
-  if most < 0 then
-    left[#left + 1] = queue
-  else
-    local heads = source.heads or lowest(KEYS[FIXED + 2 * queue - 1], most)
+
+-- The count + 1 best of all ready (part 1 of a queue's keys) or recovered jobs (part 3), and the queues not looked at.
+-- The best of each queue first: the k-th best queue can give at most count + 2 - k of the count + 1 best jobs.
+local function best(part, count)
+  local found, sources, left = {}, {}, {}
+  for _, queue in ipairs(unpaused) do
+    local place = KEYS[FIXED + 3 * queue - 3 + part]
+    -- The best of an only queue are the best there are: read at once.
+    local heads = lowest(place, served == 1 and count or 0)
+    if heads[1] then sources[#sources + 1] = {queue = queue, rank = tonumber(heads[2]), order = queue, place = place, heads = served == 1 and heads} end
+  end
+  if #sources > 1 then table.sort(sources, precedes) end
+  for k, source in ipairs(sources) do
+    local most = strict and count - #found or count + 1 - k
+    local heads = most < 0 and {} or source.heads or lowest(source.place, most)
+    if most < 0 then left[#left + 1] = source.queue end
     for i = 1, #heads, 2 do
       if #heads[i] == 14 then
-        found[#found + 1] = {member = heads[i], rank = tonumber(heads[i + 1]), queue = queue, order = queue * 1000 + i}
+        found[#found + 1] = {member = heads[i], rank = tonumber(heads[i + 1]), queue = source.queue, order = source.queue * 1000 + i - part, place = source.place}
       else
         -- Written by hand; behind it there may be sound ones.
-        redis.call('ZREM', KEYS[FIXED + 2 * queue - 1], heads[i])
-        left[#left + 1] = queue
+        redis.call('ZREM', source.place, heads[i])
+        left[#left + 1] = source.queue
       end
     end
   end
+  if #sources > 1 then table.sort(found, precedes) end
+  return found, left
 end
-if #sources > 1 and not strict then
-  table.sort(found, function(a, b) return a.rank < b.rank or (a.rank == b.rank and a.order < b.order) end)
-end
+
 -- A large body or a suspect is taken only as the first and then alone: it would block Redis, or blame its neighbours.
-local claims, first = {}, {}
-for i = 1, math.min(want, #found) do first[i] = found[i] end
-local records = read(attempts, first)
-for i = 1, #first do
-  local record = records[i]
-  local alone = has(found[i].member, LARGE) or (record and (string.byte(record, 3) or 0) % 2 == 1)
-  if alone and i > 1 then break end
-  claims[i] = found[i]
-  if alone then break end
-end
+-- A suspect that this worker may not run is set aside, once: no later claim meets it before there is a process for it.
+local back = may_recover and best(3, 0)[1]
+local claims, records, moved, look = {}, {}, 0, want
+local found, left, aside
+repeat
+  found, left = best(1, look)
+  aside = {}
+  if back then
+    found[#found + 1] = back
+    table.sort(found, precedes)
+  end
+  local known, full, rest = read(attempts, {unpack(found, 1, math.min(look, #found))}), false, {}
+  for i, entry in ipairs(found) do
+    local suspect = entry == back or is_suspect(known[i])
+    local alone = suspect or has(entry.member, LARGE)
+    full = full or #claims == want or i > look or (alone and #claims > 0)
+    if suspect and not may_recover then
+      aside[#aside + 1] = entry
+    elseif not full then
+      claims[#claims + 1], records[#records + 1], full = entry, known[i], alone
+    elseif entry ~= back then
+      rest[#rest + 1] = entry
+    end
+  end
+  found = rest
+  if #aside > 0 then redis.call('HLEN', bodies) end
+  for _, entry in ipairs(aside) do
+    redis.call('ZREM', entry.place, entry.member)
+    put_ready(shard, now, KEYS[FIXED + 3 * entry.queue], KEYS[FIXED + 3 * entry.queue - 1], {entry.rank, entry.member})
+  end
+  moved, look = moved + #aside, math.max(want, LOOK)
+until #claims > 0 or #aside == 0 or moved >= MOST_ASIDE
 -- Before anything is taken: where it cannot be read, nothing is.
 local bodies_read = read(bodies, claims)
 local taken, leased, runs, kept = {}, {}, {}, {}
 for i, claim in ipairs(claims) do
-  taken[claim.queue] = taken[claim.queue] or {}
-  table.insert(taken[claim.queue], claim.member)
+  taken[claim.place] = taken[claim.place] or {}
+  table.insert(taken[claim.place], claim.member)
   leased[2 * i - 1], leased[2 * i] = now + lease_us, claim.member .. token
   runs[2 * i - 1] = string.sub(claim.member, 1, 12)
   runs[2 * i] = token .. struct.pack('>I8I8B', now, claim.rank, 0)
   kept[i] = struct.pack('>c14I8I4', claim.member, claim.rank, claim.queue)
 end
-for queue, members in pairs(taken) do
-  local ready = KEYS[FIXED + 2 * queue - 1]
-  redis.call('ZREM', ready, unpack(members))
+for place, members in pairs(taken) do
+  redis.call('ZREM', place, unpack(members))
   -- What is claimed keeps its queue remembered, as its heartbeats do.
-  redis.call('ZADD', queues, 'XX', now, queue_of(ready))
+  redis.call('ZADD', queues, 'XX', now, queue_of(place))
 end
 if #claims > 0 then
   redis.call('ZADD', leases, unpack(leased))
   redis.call('HSET', running, unpack(runs))
 end
+-- Recovered jobs left behind: of interest where there is a process, so whoever took one tells the next worker. Who took
+-- none, for want of a process, starts one; did it ring too, it would wake itself again and again.
+local recovered = 0
+for from = 1, #aside_keys, SLICE do
+  recovered = recovered + redis.call('EXISTS', unpack(aside_keys, from, math.min(from + SLICE - 1, #aside_keys)))
+end
+if back and recovered > 0 then ring(KEYS[FIXED + 3 * back.queue - 1]); ring(bell) end
+for _, entry in ipairs(found) do left[#left + 1] = entry.queue end
 local rung = {}
-for i = #claims + 1, #found do
-  local queue = found[i].queue
-  if not rung[queue] then ring(KEYS[FIXED + 2 * queue]) end
+for _, queue in ipairs(left) do
+  if not rung[queue] then ring(KEYS[FIXED + 3 * queue - 1]) end
   rung[queue] = true
 end
-for _, queue in ipairs(left) do ring(KEYS[FIXED + 2 * queue]) end
-if next(rung) or #left > 0 then ring(bell) end
+if #left > 0 then ring(bell) end
 redis.call('HSET', exchanges, worker, struct.pack('>I8I4', number, #lost) .. lost .. table.concat(kept))
 redis.call('ZADD', workers, now, worker)
 if description ~= '' then redis.call('HSET', descriptions, worker, description) end
-return answer(lost, #found > #claims or #left > 0, claims, bodies_read, records)
+return answer(lost, #left > 0 or moved >= MOST_ASIDE, recovered > 0 and not (may_recover and not back), claims, bodies_read, records)

@@ -1,5 +1,5 @@
 -- Promote: due jobs move from `schedule` to `ready`, the queue with the oldest first; trims; says when to come again.
--- KEYS: the named ones, then schedule, ready and bell of each queue that the last step returned.
+-- KEYS: the named ones, then schedule, ready, bell and recovered of each queue that the last step returned.
 -- ARGV: now, the dispatcher's code (8 bytes), most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs), number and bytes of dead
 --   letters to keep, lateness of a promotion that shows an outage (µs), how long leases are spared after one (µs),
 --   how long an empty queue is remembered (µs).
@@ -44,7 +44,7 @@ elseif expected and now - expected > outage then
 end
 
 local due, stuck = {}, {}
-for base = FIXED, #KEYS - 3, 3 do
+for base = FIXED, #KEYS - 4, 4 do
   local head = lowest(KEYS[base + 1], 0)
   -- Where `ready` is something else (written by hand) its jobs stay, and may not keep the dispatcher awake.
   local into = head[2] and tonumber(head[2]) <= now and redis.call('TYPE', KEYS[base + 2]).ok
@@ -102,14 +102,14 @@ end
 local lapsed = redis.call('ZRANGE', leases, '-inf', lapsed_by, 'BYSCORE', 'LIMIT', 0, 500)
 local wake = trims_left and now or now + sweep
 local forgotten = false
-for base = FIXED, #KEYS - 3, 3 do
+for base = FIXED, #KEYS - 4, 4 do
   local schedule, ready, queue_bell = KEYS[base + 1], KEYS[base + 2], KEYS[base + 3]
   local queue = queue_of(ready)
   index_due(next_due, schedule)
   if stuck[base] then redis.call('ZADD', next_due, now + sweep, queue) end
   local used = redis.call('ZSCORE', queues, queue)
   if used and tonumber(used) <= now - remembered then
-    if redis.call('EXISTS', ready) == 1 then
+    if redis.call('EXISTS', ready, KEYS[base + 4]) > 0 then
       redis.call('ZADD', queues, now, queue)
     else
       redis.call('ZREM', queues, queue)

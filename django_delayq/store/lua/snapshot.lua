@@ -1,9 +1,9 @@
 -- Snapshot: what a dashboard's head shows of one shard, as of one moment. Reads only.
--- KEYS: the named ones, then schedule and ready of each queue the caller knows.
+-- KEYS: the named ones, then schedule, ready and recovered of each queue the caller knows.
 -- ARGV: now, 1 = also what the server says of itself, then the scopes whose counters are asked for.
 -- Returns: now (µs), claimed jobs, dead letters, those of the last hour, newest death ('' = none), names of queues, encoded;
 --   then, flat: paused; workers and dispatchers with their scores; reports; quieted; a ring per scope (false = none); INFO
---   ('' = not asked for, or not allowed); then per queue: waiting in schedule, ready, overdue, due time of the oldest
+--   ('' = not asked for, or not allowed); then per queue: waiting in schedule, ready (recovered ones too), overdue, due time of the oldest
 --   overdue ('' = none) and of the first that is not due yet, the front of its body (false = none), member and rank of the
 --   first ready one.
 -- Cost: O(log n) a queue, O(1) a process and scope.
@@ -26,13 +26,15 @@ local reply = {
   redis.call('ZRANGE', workers, -PROCESSES, -1, 'WITHSCORES'), redis.call('ZRANGE', dispatchers, -PROCESSES, -1, 'WITHSCORES'),
   redis.call('HGETALL', reports), redis.call('HKEYS', quieted), rings, type(info) == 'string' and info or '',
 }
-for base = FIXED, #KEYS - 2, 2 do
-  local schedule, ready, size = KEYS[base + 1], KEYS[base + 2], #reply
-  local oldest, first = lowest(schedule, 0), lowest(ready, 0)
+for base = FIXED, #KEYS - 3, 3 do
+  local schedule, ready, recovered, size = KEYS[base + 1], KEYS[base + 2], KEYS[base + 3], #reply
+  local oldest, first, back = lowest(schedule, 0), lowest(ready, 0), lowest(recovered, 0)
+  local number = (first[1] and redis.call('ZCARD', ready) or 0) + (back[1] and redis.call('ZCARD', recovered) or 0)
+  if back[1] and not (first[1] and tonumber(first[2]) <= tonumber(back[2])) then first = back end
   local waiting = oldest[1] and redis.call('ZCARD', schedule) or 0
   local overdue = waiting > 0 and redis.call('ZCOUNT', schedule, '-inf', now) or 0
   local following = overdue < waiting and redis.call('ZRANGE', schedule, overdue, overdue, 'WITHSCORES') or {}
-  reply[size + 1], reply[size + 2], reply[size + 3] = waiting, first[1] and redis.call('ZCARD', ready) or 0, overdue
+  reply[size + 1], reply[size + 2], reply[size + 3] = waiting, number, overdue
   reply[size + 4], reply[size + 5] = overdue > 0 and oldest[2] or '', following[2] or ''
   local body = following[1] and redis.call('HGET', bodies, string.sub(following[1], 1, 12))
   reply[size + 6] = body and string.sub(body, 1, FRONT) or false

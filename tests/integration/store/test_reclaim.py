@@ -44,7 +44,7 @@ def test_what_is_needed_to_judge_is_read_with_the_lease(doors: Doors) -> None:
     assert item.job == claim.job
 
 
-@pytest.mark.parametrize("delay", [0, 1, SECOND, 365 * DAY])
+@pytest.mark.parametrize("delay", [1, SECOND, 365 * DAY])
 def test_lapsed_job_waits_again_with_its_attempt_counted(doors: Doors, delay: int) -> None:
     _, claim = claimed(doors)
     (item,) = lapsed(doors, claim.lease)
@@ -55,6 +55,28 @@ def test_lapsed_job_waits_again_with_its_attempt_counted(doors: Doors, delay: in
     doors.promote()
     (again,) = doors.worker().take().claims
     assert (again.attempt, again.attempts.suspect, again.attempts.last_error) == (2, True, "lapsed")
+
+
+@pytest.mark.parametrize(("suspect", "place"), [(True, "recovered:default"), (False, "ready:default")])
+def test_lapsed_job_waits_at_its_old_rank(doors: Doors, suspect: bool, place: str) -> None:
+    """Else the first of a backlog would be its last after one crash."""
+    _, claim = claimed(doors, priority=3, due=START - DAY)
+    behind = doors.add(priority=3, due=START - 1)
+    (item,) = lapsed(doors, claim.lease)
+    attempts = one_more(item.attempts, suspect=suspect)
+    doors.promotion.reclaim([Reclaim(lease=item.lease, attempts=attempts, queue=item.queue)])
+    assert doors.where(claim.raw_id) == [place]
+    worker = doors.worker()
+    assert [worker.take().claims[0].raw_id for _ in range(2)] == [claim.raw_id, behind]
+
+
+def test_lapsed_job_whose_rank_is_lost_waits_as_if_it_came_now(doors: Doors) -> None:
+    _, claim = claimed(doors, priority=3)
+    (item,) = lapsed(doors, claim.lease)
+    doors.client.hset(doors.keys("running"), claim.raw_id, b"\0" * 33)
+    doors.promotion.reclaim([decided(item)])
+    now = doors.add(priority=3)
+    assert doors.recovered()[claim.raw_id] == doors.ready()[now]
 
 
 def test_lapsed_job_out_of_attempts_is_dead(doors: Doors) -> None:
@@ -102,7 +124,7 @@ def test_second_dispatcher_reclaims_nothing_twice(doors: Doors) -> None:
     (item,) = lapsed(doors, claim.lease)
     assert sum(doors.promotion.reclaim([decided(item), decided(item, dead=True)])) == 1
     assert sum(doors.promotion.reclaim([decided(item, dead=True)])) == 0
-    assert doors.where(claim.raw_id) == ["schedule:default"]
+    assert doors.where(claim.raw_id) == ["recovered:default"]
 
 
 def test_later_lease_of_the_same_job_is_not_taken_for_the_lapsed_one(doors: Doors) -> None:
@@ -122,7 +144,7 @@ def test_batch_goes_back_to_the_queues_its_jobs_came_from(doors: Doors) -> None:
     items = lapsed(doors, *(claim.lease for claim in claims))
     assert sum(doors.promotion.reclaim([decided(item) for item in items])) == 4
     assert {raw_id: doors.where(raw_id) for raw_id in made} == {
-        raw_id: [f"schedule:{queue}"] for raw_id, queue in made.items()
+        raw_id: [f"recovered:{queue}"] for raw_id, queue in made.items()
     }
 
 
@@ -133,16 +155,18 @@ def test_batch_of_500_is_reclaimed_in_one_step(doors: Doors) -> None:
     items = lapsed(doors, *(claim.lease for claim in claims))
     assert sum(doors.promotion.reclaim([decided(item, dead=n % 2 == 0) for n, item in enumerate(items)])) == 500
     counts = doors.inspection.counts()
-    assert (counts.dead, counts.scheduled, counts.claimed) == (250, {"default": 250}, 0)
+    assert (counts.dead, counts.ready, counts.scheduled) == (250, {"default": 250}, {"default": 0})
     assert doors.client.hlen(doors.keys("holders")) == 250
 
 
-def test_reclaimed_job_keeps_its_key_and_rings_the_alarm(doors: Doors) -> None:
+@pytest.mark.parametrize(("delay", "rings"), [(0, [0, 1]), (1, [1, 0])])
+def test_reclaimed_job_keeps_its_key_and_rings(doors: Doors, delay: int, rings: list[int]) -> None:
     _, claim = claimed(doors, key="k")
     (item,) = lapsed(doors, claim.lease)
-    doors.rings(doors.keys("alarm"))
-    doors.promotion.reclaim([decided(item)])
-    assert doors.rings(doors.keys("alarm")) == [1]
+    places = doors.keys("alarm"), doors.keys.bell("default")
+    doors.rings(*places)
+    doors.promotion.reclaim([decided(item, delay_us=delay)])
+    assert doors.rings(*places) == rings
     assert doors.enqueue(doors.draft(key="k")).held == {0: claim.raw_id}
 
 
@@ -183,7 +207,7 @@ def test_full_memory_does_not_stop_reclaim(own_doors: Doors) -> None:
     own_doors.fill_memory()
     items = lapsed(own_doors, *(claim.lease for claim in claims))
     assert sum(own_doors.promotion.reclaim([decided(items[0]), decided(items[1], dead=True)])) == 2
-    assert own_doors.where(claims[0].raw_id) == ["schedule:default"]
+    assert own_doors.where(claims[0].raw_id) == ["recovered:default"]
     assert own_doors.where(claims[1].raw_id) == ["dead_letters"]
 
 
@@ -216,7 +240,7 @@ def test_large_bodies_are_read_and_judged_batch_by_batch(doors: Doors, monkeypat
     # 27 MB of bodies, in answers of 8 MiB at most.
     assert sum(sizes) > 27_000_000
     assert max(sizes) < 8.5 * 1024 * 1024
-    assert set(doors.schedule()) | set(doors.ready()) == {lease[:12] for lease in leases} >= set(small)
+    assert set(doors.recovered()) == {lease[:12] for lease in leases} >= set(small)
 
 
 def test_batches_hold_every_lease_once_in_order(doors: Doors) -> None:

@@ -1,0 +1,377 @@
+"""Each claim a pool took ends exactly once, whatever strikes the code that runs it, and its slot is free again."""
+
+import asyncio
+import ctypes
+import linecache
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from django_delayq import registry
+from django_delayq.attempts import Attempts
+from django_delayq.job import Claim, Job
+from django_delayq.job_id import next_id
+from django_delayq.outcome import Ending, Outcome
+from django_delayq.pools import claim_queue, threads
+from django_delayq.pools.loop import LoopPool
+from django_delayq.pools.pool import Pool
+from django_delayq.pools.threads import ThreadPool
+from django_delayq.task import Task
+from tests.app import tasks
+from tests.claims import claim_for
+from tests.processes import until
+
+#: Threads and loops that are struck leave what they were about, and the interpreter warns of that.
+pytestmark = pytest.mark.filterwarnings("ignore")
+Make = Callable[..., Claim]
+#: Files whose every line an exception strikes.
+FILES = {claim_queue.__file__, threads.__file__}
+
+
+class Late(BaseException):
+    """What a library's time limit raises, too late."""
+
+
+class Ledger:
+    """An owner of claims that lets all begin and keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Claim, Outcome]] = []
+
+    def may_begin(self, claim: Claim) -> bool:
+        return True
+
+    def finished(self, claim: Claim, outcome: Outcome) -> None:
+        self.told.append((claim, outcome))
+
+    def of(self, claim: Claim) -> Outcome:
+        """Wait for a claim's outcome."""
+        until(lambda: any(told is claim for told, _ in self.told), what="the end of a claim", patience=10)
+        return next(outcome for told, outcome in self.told if told is claim)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delayq_settings: Any) -> Ledger:
+    monkeypatch.setenv("DELAYQ_TEST_LEDGER", str(tmp_path / "ledger"))
+    return Ledger()
+
+
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch) -> Make:
+    """Make a claim of a function, as its task."""
+    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+
+    def made(func: Any, *args: Any, suspect: bool = False, **job: Any) -> Claim:
+        name = func.name if isinstance(func, Task) else f"shop.{func.__name__}"
+        if not isinstance(func, Task):
+            registry._tasks[name] = Task(func=func, name=name)
+        made = Job(raw_id=next_id(), shard=0, task=name, queue="default", args=list(args), **job)
+        return claim_for(made, attempts=Attempts(ended=1, suspect=suspect))
+
+    return made
+
+
+@pytest.fixture(params=[ThreadPool, LoopPool])
+def pool(request: Any) -> Iterator[Pool]:
+    made = request.param(2)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def loop() -> Iterator[LoopPool]:
+    made = LoopPool(4)
+    yield made
+    made.close()
+
+
+def quick() -> None:
+    """End at once."""
+
+
+async def wait() -> None:
+    """Wait for what never comes."""
+    await asyncio.Event().wait()
+
+
+async def pause() -> None:
+    """Wait a few turns of the loop."""
+    for _ in range(5):
+        await asyncio.sleep(0.01)
+
+
+async def cancel_itself() -> None:
+    """Be cancelled at the next wait."""
+    asyncio.current_task().cancel()  # type: ignore[union-attr]
+    await asyncio.sleep(0)
+
+
+async def cancel_itself_last() -> None:
+    """Be cancelled by the last thing it does."""
+    asyncio.current_task().cancel()  # type: ignore[union-attr]
+
+
+async def cancel_all() -> None:
+    """Cancel each task of the loop, also those that have not made their first step."""
+    for task in asyncio.all_tasks():
+        task.cancel()
+
+
+@pytest.mark.parametrize("func", [cancel_itself, cancel_itself_last])
+def test_a_coroutine_that_cancels_itself_fails_and_its_slot_is_free(
+    func: Any, loop: LoopPool, ledger: Ledger, make: Make
+) -> None:
+    claim = make(func)
+    loop.submit([claim], ledger)
+    outcome = ledger.of(claim)
+    assert outcome.ending is Ending.FAILED
+    assert "The task was cancelled, by itself or by other code in its loop" in outcome.error
+    assert outcome.exception == "asyncio.exceptions.CancelledError"
+    assert loop.held == 0
+
+
+def test_those_a_neighbour_cancels_end_also_before_their_first_step(loop: LoopPool, ledger: Ledger, make: Make) -> None:
+    running = make(wait, hard_timeout_us=3_600_000_000)
+    loop.submit([running], ledger)
+    until(lambda: loop.has_begun(running), what="the first to begin")
+    both = [make(cancel_all), make(wait)]
+    # In one go: the second is there, and has made no step, when the first one cancels all.
+    loop.submit(both, ledger)
+    for claim in (running, *both):
+        outcome = ledger.of(claim)
+        assert outcome.ending is Ending.FAILED
+        assert "The task was cancelled" in outcome.error and "limit of" not in outcome.error
+    assert loop.held == 0
+
+
+def test_a_time_limit_is_told_apart_from_being_cancelled(loop: LoopPool, ledger: Ledger, make: Make) -> None:
+    soft, hard = make(wait, timeout_us=50_000), make(wait, hard_timeout_us=50_000)
+    loop.submit([soft, hard], ledger)
+    assert "TaskTimeout" in ledger.of(soft).error and "was cancelled, by" not in ledger.of(soft).error
+    assert ledger.of(hard).ending is Ending.CRASHED
+    assert "hard limit of 0.05 s" in ledger.of(hard).error
+
+
+async def set_bad_factory() -> None:
+    """Give the loop a task factory that raises."""
+
+    def factory(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("no more tasks")
+
+    asyncio.get_running_loop().set_task_factory(factory)
+
+
+async def shut_down() -> None:
+    """Shut the executor down that all share."""
+    await asyncio.get_running_loop().shutdown_default_executor()
+
+
+async def use_thread() -> None:
+    """Use a thread of the loop's."""
+    await asyncio.to_thread(quick)
+
+
+@pytest.mark.parametrize("harm", [set_bad_factory, shut_down])
+def test_what_a_job_does_to_the_loop_fails_no_other(harm: Any, loop: LoopPool, ledger: Ledger, make: Make) -> None:
+    loop.submit([claim := make(harm)], ledger)
+    ledger.of(claim)
+    others = [make(pause), make(quick), make(use_thread)]
+    loop.submit(others, ledger)
+    assert [ledger.of(claim).ending for claim in others] == [Ending.SUCCEEDED] * 3
+
+
+def test_a_loop_that_is_closed_is_replaced_and_what_ran_there_crashed(
+    loop: LoopPool, ledger: Ledger, make: Make
+) -> None:
+    async def close_loop() -> None:
+        running = asyncio.get_running_loop()
+        # It refuses to be closed while it runs.
+        running._thread_id = None  # type: ignore[attr-defined]
+        running.close()
+
+    loop.submit([claim := make(close_loop)], ledger)
+    assert ledger.of(claim).ending is Ending.CRASHED
+    loop.submit([later := make(pause)], ledger)
+    assert ledger.of(later).ending is Ending.SUCCEEDED
+
+
+def strike(thread: int) -> None:
+    """Raise Late in a thread, as libraries with time limits do."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(Late))
+
+
+def test_a_late_exception_costs_neither_the_next_claim_nor_the_thread(ledger: Ledger, make: Make) -> None:
+    seen: list[int] = []
+
+    def remember() -> None:
+        seen.append(threading.get_ident())
+
+    pool = ThreadPool(1)
+    pool.submit([first := make(remember)], ledger)
+    ledger.of(first)
+    for _ in range(3):
+        # It waits for a claim: what is sent now strikes once it has got one.
+        strike(seen[-1])
+        pool.submit([claim := make(remember), after := make(remember)], ledger)
+        assert {ledger.of(claim).ending, ledger.of(after).ending} <= {Ending.SUCCEEDED, Ending.UNSTARTED}
+    assert pool.held == 0
+
+
+def test_a_thread_that_is_struck_again_and_again_is_replaced(ledger: Ledger, make: Make) -> None:
+    seen: list[int] = []
+
+    def remember() -> None:
+        seen.append(threading.get_ident())
+
+    pool = ThreadPool(1)
+    pool.submit([first := make(remember)], ledger)
+    ledger.of(first)
+    over = time.monotonic() + 0.5
+    while time.monotonic() < over:
+        strike(seen[0])
+        pool.submit([claim := make(quick)], ledger)
+        ledger.of(claim)
+    pool.submit([last := make(remember)], ledger)
+    assert ledger.of(last).ending in (Ending.SUCCEEDED, Ending.UNSTARTED, Ending.FAILED)
+
+
+@pytest.mark.parametrize("func", [quick, pause])
+def test_an_exception_at_any_line_leaves_no_claim_behind(
+    func: Any, ledger: Ledger, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = ThreadPool if func is quick else LoopPool
+    files = FILES if func is quick else FILES | {sys.modules[LoopPool.__module__].__file__}
+    # What strikes a callback of the loop is made good after a second: too slow for each line.
+    for number in range(1, 400, 1 if func is quick else 5):
+        struck = threading.Event()
+        threading.settrace(tracer(number, files, struck))
+        try:
+            pool = kind(1)
+            claims = [make(func) for _ in range(3)]
+            # One after another: each is there when the one before has ended, or was struck.
+            for claim in claims:
+                pool.submit([claim], ledger)
+                ledger.of(claim)
+        finally:
+            threading.settrace(None)  # type: ignore[arg-type]
+        assert pool.held == 0, f"struck at step {number}"
+        pool.close()
+        if not struck.is_set():
+            assert number > 20, "the lines were traced"
+            break
+    else:
+        raise AssertionError("there are more lines than were struck")
+    # Between the call of the owner and the note of it, nobody can know: the owner hears the same outcome again.
+    ends = Counter(claim.lease for claim, _ in ledger.told)
+    assert sum(ends.values()) - len(ends) <= 3
+    assert len({(claim.lease, outcome) for claim, outcome in ledger.told}) == len(ends)
+
+
+def tracer(number: int, files: set[Any], struck: threading.Event) -> Any:
+    """Return a trace function that raises at the line of that number, once."""
+    left = iter(range(number, 0, -1))
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        # A thread that starts is not known to anybody who could strike it.
+        if frame.f_code.co_filename not in files or frame.f_code.co_name == "_work":
+            return None
+        # Not where a lock is let go: CPython looks for exceptions of other threads after that call, not before it.
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+        if event == "line" and not line.startswith("with ") and next(left, 0) == 1:
+            struck.set()
+            raise Late
+        return trace
+
+    return trace
+
+
+class Meta(type):
+    """Ends whoever asks a class of it for its name."""
+
+    def __getattribute__(cls, name: str) -> Any:
+        if name in ("__module__", "__qualname__", "__name__"):
+            raise SystemExit(3)
+        return super().__getattribute__(name)
+
+
+class Hostile(Exception, metaclass=Meta):
+    """Says nothing of itself."""
+
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+    __repr__ = __str__
+
+
+def test_an_exception_whose_class_ends_who_asks_it_is_a_failure(pool: Pool, ledger: Ledger, make: Make) -> None:
+    def fail() -> None:
+        raise Hostile
+
+    async def fail_async() -> None:
+        raise Hostile
+
+    claims = [make(fail), make(fail_async)]
+    pool.submit(claims, ledger)
+    for claim in claims:
+        outcome = ledger.of(claim)
+        assert outcome.ending is Ending.FAILED and "Hostile" in outcome.error
+    assert pool.held == 0
+
+
+def test_a_plain_claim_waits_behind_stuck_threads_as_unbegun(ledger: Ledger, make: Make) -> None:
+    stuck, go_on = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        stuck.set()
+        go_on.wait(30)
+
+    pool = LoopPool(1)
+    try:
+        pool.submit([hanging := make(hang, hard_timeout_us=10_000)], ledger)
+        assert stuck.wait(30)
+        pool.submit([claim := make(quick)], ledger)
+        assert (pool.held, pool.unbegun, pool.has_begun(claim)) == (2, 1, False)
+        pool.withdraw()
+        assert ledger.of(claim).ending is Ending.UNSTARTED
+        assert not any(told is hanging for told, _ in ledger.told)
+    finally:
+        go_on.set()
+        pool.close()
+
+
+def test_a_suspect_of_the_loop_has_its_whole_limit_after_its_process_started(
+    loop: LoopPool, ledger: Ledger, make: Make
+) -> None:
+    # A process takes longer than this to start.
+    loop.submit([claim := make(tasks.noop, suspect=True, hard_timeout_us=150_000)], ledger)
+    assert ledger.of(claim).ending is Ending.SUCCEEDED
+
+
+def test_two_suspects_of_the_loop_run_at_once_and_others_can_be_given_back(
+    loop: LoopPool, ledger: Ledger, make: Make, gate: Path
+) -> None:
+    claims = [make(tasks.wait_for, str(gate), suspect=True) for _ in range(4)]
+    loop.submit(claims, ledger)
+    until(lambda: loop.unbegun == 2, what="two to be taken")
+    assert loop.waited() < 0.1, "they are not given back at once, only to be claimed again"
+    loop.withdraw()
+    assert [ledger.of(claim).ending for claim in claims[2:]] == [Ending.UNSTARTED] * 2
+    until(lambda: all(map(loop.has_begun, claims[:2])), what="two to begin")
+    gate.touch()
+    assert [ledger.of(claim).ending for claim in claims[:2]] == [Ending.SUCCEEDED] * 2
+
+
+def test_what_has_not_begun_when_a_pool_is_closed_never_begins(pool: Pool, ledger: Ledger, make: Make) -> None:
+    pool.submit([claim := make(tasks.noop, suspect=True)], ledger)
+    until(lambda: pool.unbegun == 0, what="its process to start")
+    assert not pool.has_begun(claim)
+    pool.close()
+    assert not pool.has_begun(claim)
+    assert ledger.of(claim).ending is Ending.UNSTARTED
