@@ -39,7 +39,13 @@ class Exchanger:
         return [settlement.claim.lease for settlement, _ in self._under_way[1]] if self._under_way else []
 
     def prepare(
-        self, *, queues: Sequence[str], want: int, strict: bool, ended: Sequence[tuple[Claim, Outcome]] = ()
+        self,
+        *,
+        queues: Sequence[str],
+        want: int,
+        strict: bool,
+        may_recover: bool = True,
+        ended: Sequence[tuple[Claim, Outcome]] = (),
     ) -> None:
         """Make the next exchange; `exchange()` sends it."""
         settled = [(settle(claim, outcome, worker=self._name), outcome) for claim, outcome in ended]
@@ -48,6 +54,7 @@ class Exchanger:
             want=want,
             settlements=[settlement for settlement, _ in settled],
             strict=strict,
+            may_recover=may_recover,
             description="" if self._described else self._name,
         )
         self._under_way = exchange, settled

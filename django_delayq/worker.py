@@ -17,6 +17,7 @@ from django_delayq.outcome import STOPPED, UNSTARTED, Ending, Outcome
 from django_delayq.pace import Pace
 from django_delayq.pools.pool import Pool
 from django_delayq.presence import told_of
+from django_delayq.recovered import Recovered
 from django_delayq.served import Served
 from django_delayq.service import process_name
 from django_delayq.settling import tell_all
@@ -63,6 +64,7 @@ class Worker:
         self._exchanger = Exchanger(claims, name=self._name)
         self.tally = tally
         self._held = Held(claims.heartbeat, lease_us=config.lease_us, name=self._name)
+        self._recovered = Recovered(pool.recovery, wake=lambda: self.wake())
         #: Called by pool threads to end the loop's sleep; set by whoever runs this part.
         self.wake: Callable[[], object] = lambda: None
         #: Called once Redis has jobs back whose code still runs here; set by whoever can end the process.
@@ -145,7 +147,7 @@ class Worker:
 
     @property
     def _drained(self) -> bool:
-        return self._drain and not self._hungry and not self._pool.held
+        return self._drain and not self._hungry and not self._pool.held and not self._recovered.left
 
     def _may_take(self) -> bool:
         return self._takes and self._pace.load(self._pool.held).has_slot
@@ -170,7 +172,8 @@ class Worker:
             return max(0.0, self._stop_by - now)  # Nothing is claimed any more; a running job's end wakes us.
         room = not self._quiet and self._pace.load(self._pool.held).is_time
         ask_at = min(self._sweep_at, self._stand_in.ask_at)
-        if room and (self._hungry or self._served.missed or now >= ask_at):
+        recovered = self._takes and self._recovered.due
+        if room and (self._hungry or self._served.missed or recovered or now >= ask_at):
             return None
         waits = [ask_at - now if room else self._sweep, *([self._ended.wait] if self._ended else [])]
         if self._pool.unbegun:
@@ -183,7 +186,13 @@ class Worker:
             if outcome.ending is not Ending.UNSTARTED:
                 self._pace.ran(outcome.run_us)
         want = self._pace.asked = self._pace.load(self._pool.held).want if self._takes else 0
-        self._exchanger.prepare(ended=ended, want=want, queues=self._served.queues, strict=self._served.strict)
+        self._exchanger.prepare(
+            ended=ended,
+            want=want,
+            queues=self._served.queues,
+            strict=self._served.strict,
+            may_recover=want > 0 and self._recovered.may_come(),
+        )
         self._held.leases.settling(self._exchanger.settling)
 
     def _take(self, answer: Answer) -> None:
@@ -193,6 +202,7 @@ class Worker:
         news = self._served.compare(answer.queues_version)
         self._hungry = news or answer.more or self._hungry
         self._stand_in.asked()
+        self._recovered.told(answer)
         self._held.add(answer.claims)
         self._ended.expect(len(answer.claims))
         if self._takes:
@@ -217,6 +227,7 @@ class Worker:
 
     def finished(self, claim: Claim, outcome: Outcome) -> None:
         """Take an outcome down; called by threads of the pool."""
+        self._recovered.ended(claim)
         if self._ended.add(claim, outcome) or (self._hungry and self._pool.held <= self._pace.low):
             self.wake()
 

@@ -228,6 +228,7 @@ def settlement(
     *,
     delay: int = 0,
     suspect: bool = False,
+    keeps_place: bool = False,
     error: str = "as asked",
     value: str = "",
     ttl_ms: int = 60_000,
@@ -236,7 +237,7 @@ def settlement(
     attempts = claim.attempts
     if how in (Settle.RETRY, Settle.DEAD_LETTER):
         attempts = one_more(attempts, suspect=suspect, error=error)
-    decision = Decision(settle=how, delay_us=delay, suspect=suspect)
+    decision = Decision(settle=how, delay_us=delay, suspect=suspect, keeps_place=keeps_place)
     ending = done(worker="w", started_us=1, ended_us=2, value=value) if value else b""
     return Settlement(claim=claim, decision=decision, attempts=attempts, ending=ending, ttl_ms=ttl_ms)
 

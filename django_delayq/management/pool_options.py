@@ -10,6 +10,7 @@ from django_delayq.pools.children import Children
 from django_delayq.pools.forwarding import Forwarding
 from django_delayq.pools.loop import LoopPool
 from django_delayq.pools.pool import Pool
+from django_delayq.pools.recovery import Recovery
 from django_delayq.pools.threads import ThreadPool
 from django_delayq.store.store import Store
 
@@ -61,4 +62,5 @@ def make_pool(options: dict[str, Any], store: Store, *, size: int) -> Pool:
     if options["pool"] == "forwarder":
         return ThreadPool(size, Forwarding(_accept(options, store)))
     max_memory = options["max_memory"] and options["max_memory"] * _MIB
-    return ThreadPool(size, Children(max_jobs=options["max_jobs"], max_memory=max_memory))
+    runner = Children(max_jobs=options["max_jobs"], max_memory=max_memory)
+    return ThreadPool(size, runner, recovery=Recovery())

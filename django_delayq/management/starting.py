@@ -14,7 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from django_delayq.config import Config
-from django_delayq.exceptions import StoreError, StoreUnavailable
+from django_delayq.exceptions import StoreAuthError, StoreError, StoreUnavailable
 from django_delayq.forked import handle_here
 from django_delayq.management.shutdown import Shutdown
 from django_delayq.presence import Presence, present
@@ -42,14 +42,23 @@ def read_settings(backend: str | None = None) -> Config:
 def open_store(backend: str | None = None, *, force_shards: bool = False) -> tuple[Config, Store]:
     """Return Config and Store, of DELAYQ or an alias, with the server's version, eviction policy and shards checked.
 
-    Raises CommandError for what will not mend itself. A Redis that is away is waited for by the loops.
+    Raises CommandError for what will not mend itself. A Redis that is away, or refuses the password (somebody may be
+    changing it just now), is waited for by the loops.
     """
     try:
         store = get_store(backend)
         warning = store.check_server()
         store.check_shards(force=force_shards)
     except (ImproperlyConfigured, StoreError) as error:
-        if isinstance(error, StoreUnavailable):
+        if isinstance(error, StoreUnavailable | StoreAuthError):
+            if isinstance(error, StoreAuthError):
+                # Unlike an outage this may never end by itself: whoever reads it needs to know what to change.
+                logging.getLogger("django_delayq").warning(
+                    "%s. Waiting until that is mended: see the user and password in %s, and the user's rule "
+                    "(manage.py delayq_acl).",
+                    error,
+                    store.config.redis.setting,
+                )
             return store.config, store
         raise CommandError(str(error)) from error
     if warning:

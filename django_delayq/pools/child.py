@@ -38,19 +38,20 @@ class Child:
             self._process = context.Process(target=_live, args=(pipe, end), name="delayq-child")  # type: ignore[attr-defined]
             self._process.start()
             ours.pop_all()
-        self._up = False
+        #: It can run claims.
+        self.up = False
         #: Claims it has run, and bytes of memory it had after the last one.
         self.ran, self.rss = 0, 0
 
     def is_up(self) -> bool:
         """Wait until it can run claims; false for one that ended before, or took more than a minute."""
         try:
-            if not self._up and self._answered(monotonic() + _BOOT):
+            if not self.up and self._answered(monotonic() + _BOOT):
                 self._pipe.recv()
-                self._up = True
+                self.up = True
         except (EOFError, OSError):
             self._process.join(_TURN)
-        return self._up
+        return self.up
 
     def run(self, claim: Claim) -> Outcome:
         """Run a claim to its end, the process's end, or the job's hard time limit; the last two are its end too."""

@@ -34,14 +34,15 @@ class Children:
         self._closed = threading.Event()
 
     @property
-    def up(self) -> int:
-        """Processes that were started and not ended, those that still boot included."""
+    def count(self) -> int:
+        """Processes that were started and not ended, those that still start included."""
         return len(self._busy) + len(self._idle)
 
     @property
-    def idle(self) -> int:
-        """Processes that wait for a claim."""
-        return len(self._idle)
+    def up(self) -> int:
+        """Processes that run a claim, or wait for one."""
+        with self._lock:
+            return sum(child.alive for child in self._idle) + sum(child.up for child in self._busy)
 
     def run(self, claim: Claim, begin: Callable[[], bool]) -> Outcome:
         """Run the claim to its end, its process's end, or its hard time limit.
@@ -67,14 +68,18 @@ class Children:
 
     def prepare(self) -> None:
         """Start a process ahead of the first claim; called by each thread that will run claims."""
-        try:
-            child = self._take()
-        except OSError:
-            # The first claim tells.
-            return
-        if child is not None:
-            self._is_up(child)
-            self._put_back(child)
+        self._ready(new=False)
+
+    def add(self) -> None:
+        """Start one more process and wait until it is up, or did not come up."""
+        self._ready(new=True)
+
+    def end_idle(self) -> None:
+        """End the processes that wait for a claim."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for child in idle:
+            child.kill()
 
     def close(self) -> None:
         """Kill what runs: a job that is given back must not run on."""
@@ -83,10 +88,23 @@ class Children:
             for child in (*self._busy, *self._idle):
                 child.strike()
 
-    def _take(self) -> Child | None:
+    def _ready(self, *, new: bool) -> None:
+        try:
+            child = self._take(new=new)
+        except OSError as error:
+            # Where it is ahead of a first claim, that one tells too.
+            with suppress(Exception):
+                logger.error("No process for tasks could be started: %s", error)
+            self._closed.wait(_FIRST_WAIT)
+            return
+        if child is not None:
+            self._is_up(child)
+            self._put_back(child)
+
+    def _take(self, *, new: bool = False) -> Child | None:
         with self._lock:
             # The last one used: its caches are warm, and the others can be swapped out.
-            while self._idle:
+            while self._idle and not new:
                 child = self._idle.pop()
                 if child.alive:
                     self._busy.add(child)

@@ -1,6 +1,6 @@
 """Loop: one asyncio loop that runs thousands of `async def` jobs at once.
 
-Plain functions run in threads beside it, suspects in processes of their own, two at once.
+Plain functions run in threads beside it, jobs that came back from a crash in processes of their own.
 """
 
 import asyncio
@@ -19,18 +19,12 @@ from django_delayq.clock import SECOND_US
 from django_delayq.execution import failed, is_async, run_async
 from django_delayq.job import Claim
 from django_delayq.outcome import STOPPED, UNSTARTED, Ending, Outcome
-from django_delayq.pools.children import Children
 from django_delayq.pools.claim_queue import ClaimQueue, Entry, Seat
 from django_delayq.pools.pool import Owner
+from django_delayq.pools.recovery import MOST, Recovery
 from django_delayq.pools.threads import ThreadPool
 
 logger = logging.getLogger("django_delayq")
-
-#: Processes for suspects: after a crash every job the worker held is one, and each process has the size of a worker.
-_ALONE = 2
-#: Seconds a suspect may wait for its process before it is given back. Elsewhere it would wait too, and a claim given
-#: back at once is claimed again at once.
-_ALONE_WAIT = 5.0
 
 
 class LoopPool:
@@ -40,7 +34,8 @@ class LoopPool:
         self.size = size
         self._queue, self._seat = ClaimQueue(), Seat()
         self._plain = ThreadPool(size, ready=False)
-        self._alone = ThreadPool(_ALONE, Children(max_jobs=1), ready=False)
+        self.recovery = Recovery()
+        self._alone = ThreadPool(MOST, self.recovery, ready=False)
         self._pools = (self._queue, self._plain, self._alone)
         #: The asyncio task of each claim that runs in the loop, and the timer of its hard limit.
         self._running: dict[Entry, tuple[Task[Outcome], asyncio.TimerHandle | None]] = {}
@@ -78,8 +73,8 @@ class LoopPool:
                 self._loop.call_soon_threadsafe(self._begin)
 
     def waited(self) -> float:
-        """Return for how many seconds the oldest claim has waited to begin, less what a suspect may wait."""
-        return max(self._queue.waited(), self._plain.waited(), self._alone.waited() - _ALONE_WAIT)
+        """Return for how many seconds the oldest claim has waited to begin."""
+        return max(pool.waited() for pool in self._pools)
 
     def has_begun(self, claim: Claim) -> bool:
         """Whether a claim's code may have begun; certain once the pool is closed."""

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from django_delayq.job import Claim
 from django_delayq.outcome import Outcome
+from django_delayq.pools.recovery import Recovery
 
 
 class Owner(Protocol):
@@ -25,6 +26,10 @@ class Pool(Protocol):
 
     #: Claims that run at once.
     size: int
+
+    @property
+    def recovery(self) -> Recovery | None:
+        """The processes for jobs that came back from a crash; None where it runs no task, and these are like others."""
 
     @property
     def ended(self) -> int:

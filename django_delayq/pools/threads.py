@@ -13,9 +13,9 @@ from typing import Protocol
 from django_delayq.execution import run
 from django_delayq.job import Claim
 from django_delayq.outcome import UNSTARTED, Outcome
-from django_delayq.pools.children import Children
 from django_delayq.pools.claim_queue import ClaimQueue, Seat
 from django_delayq.pools.pool import Owner
+from django_delayq.pools.recovery import Recovery
 
 
 class Runner(Protocol):
@@ -32,31 +32,31 @@ class Runner(Protocol):
 
 
 class Here:
-    """Run claims in the thread itself; a suspect, whose last attempt ended in a crash, in a process of its own."""
-
-    def __init__(self) -> None:
-        self._alone = Children(max_jobs=1)
+    """Run claims in the thread itself."""
 
     def prepare(self) -> None:
         """There is nothing to prepare."""
 
     def run(self, claim: Claim, begin: Callable[[], bool]) -> Outcome:
-        """Run the claim; a suspect's process takes about half a second more than the task."""
-        if claim.attempts.suspect:
-            return self._alone.run(claim, begin)
+        """Run the claim."""
         return run(claim) if begin() else UNSTARTED
 
     def close(self) -> None:
-        """Kill the processes that run suspects; threads end with the process."""
-        self._alone.close()
+        """There is nothing to end: threads end with the process."""
 
 
 class ThreadPool:
     """Run claims in up to `size` threads, in the order they were submitted."""
 
-    def __init__(self, size: int, runner: Runner | None = None, *, ready: bool = True) -> None:
-        """Start all threads now if `ready`, each with its runner prepared, else each when a claim needs it."""
+    def __init__(
+        self, size: int, runner: Runner | None = None, *, recovery: Recovery | None = None, ready: bool = True
+    ) -> None:
+        """Start all threads now if `ready`, each with its runner prepared, else each when a claim needs it.
+
+        Jobs that came back from a crash are given to `recovery`; without one, to the runner as all others.
+        """
         self.size = size
+        self.recovery = recovery if runner else recovery or Recovery()
         self._runner = runner or Here()
         self._queue = ClaimQueue()
         #: One item for each claim that waits; a thread that finds no claim behind its item waits for the next.
@@ -104,6 +104,8 @@ class ThreadPool:
         """Begin nothing more, and end what can be ended; threads end with the process."""
         self._queue.close()
         self._runner.close()
+        if self.recovery:
+            self.recovery.close()
 
     def _add_threads(self, count: int, prepare: Callable[[], object] = lambda: None) -> None:
         for _ in range(count):
@@ -138,5 +140,6 @@ class ThreadPool:
             self._signals.get()
             entry = self._queue.take(seat)
             if entry is not None:
-                self._queue.end(entry, self._runner.run(entry.claim, partial(self._queue.begin, entry)))
+                runner = self.recovery if self.recovery and entry.claim.attempts.suspect else self._runner
+                self._queue.end(entry, runner.run(entry.claim, partial(self._queue.begin, entry)))
                 seat.entry = None

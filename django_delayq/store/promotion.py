@@ -30,6 +30,10 @@ class Promoted:
 
     #: µs until the next thing to do: 0 if more is due now.
     sleep_us: int
+    #: The same as a moment (µs since the epoch, Redis's clock).
+    wake_at_us: int
+    #: There was nothing to do, and the next moment is the one already announced: mostly by another dispatcher.
+    second: bool
     moved: int
     #: µs that the oldest job moved was late.
     late_us: int
@@ -107,9 +111,11 @@ class Promotion:
             ],
             more_keys=[key for queue in queues for key in (*keys.of_queue(queue), keys.recovered(queue))],
         )
-        sleep_us, moved, late_us, trimmed, names, *lapsed = reply
+        now_us, wake_at_us, second, moved, late_us, trimmed, names, *lapsed = reply
         return Promoted(
-            sleep_us=sleep_us,
+            sleep_us=wake_at_us - now_us,
+            wake_at_us=wake_at_us,
+            second=bool(second),
             moved=moved,
             late_us=late_us,
             trimmed=trimmed,
@@ -126,14 +132,19 @@ class Promotion:
             asked(lambda: line.ask_all(*dropped), self._shard.client)
         return [queue for name, queue in queues.items() if name not in odd]
 
+    def read_wake_at(self) -> int | None:
+        """Return the moment of the next promotion as the last one announced it (µs); None where there is none. O(1)."""
+        found = asked(lambda: self._shard.line.ask("GET", self._shard.keys("wake_at")), self._shard.client)
+        return int(found) if found and found.isdigit() else None
+
     def batches(self, leases: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
         """Yield lapsed leases in batches whose bodies have at most 8 MiB in all, or are a single one."""
         if len(leases) < 2:
             yield from [leases] if leases else []
             return
-        key = self._shard.keys("bodies")
-        lengths: list[list[Part]] = [["HSTRLEN", key, lease[:12]] for lease in leases]
-        sizes = asked(lambda: self._shard.line.ask_all(*lengths), self._shard.client)
+        shard, key = self._shard, self._shard.keys("bodies")
+        questions: list[list[Part]] = [["HSTRLEN", key, lease[:12]] for lease in leases]
+        sizes = asked(lambda: shard.line.ask_all(*questions), shard.client)
         start, total = 0, 0
         for at, size in enumerate(sizes):
             if at > start and total + size > _BATCH_BYTES:

@@ -149,7 +149,9 @@ class Store:
     def known_shards(self) -> int:
         """Return the number of shards that the keys in use were spread over; 0 where nobody took it down."""
         client = self._producer_shards[0].client
-        return int(asked(partial(client.get, Keys(self.config.prefix, 0)("shards")), client) or 0)
+        written = asked(partial(client.get, Keys(self.config.prefix, 0)("shards")), client) or b""
+        # What is no number was written by hand.
+        return int(written) if written.isdigit() else 0
 
     def check_shards(self, *, force: bool = False) -> None:
         """Compare SHARDS with the number the waiting jobs were spread over, and take it down.

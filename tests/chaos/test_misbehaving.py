@@ -11,7 +11,7 @@ from tests.app.misbehaving import ASYNC, DEADLY, PLAIN
 from tests.processes import Command, Processes
 
 #: Seconds of a run of all kinds on one pool.
-PATIENCE = 40.0
+PATIENCE = 150.0
 
 
 @pytest.mark.parametrize("pool", ["threads", "asyncio", "processes"])
@@ -24,6 +24,12 @@ def test_each_job_ends_and_no_innocent_one_fails(processes: Processes, pool: str
     run(processes, jobs, pool)
 
 
+def test_a_worker_whose_descriptors_a_job_closed_goes_on_or_ends_as_a_whole(processes: Processes) -> None:
+    processes.configure(TASK_MODULES=["tests.app.misbehaving"], LEASE=1, GRACE=1)
+    run(processes, {"close": misbehaving.misbehave.job("close_all_descriptors")}, "asyncio")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("pool", ["threads", "asyncio"])
 @pytest.mark.parametrize("name", sorted(DEADLY))
 def test_a_worker_goes_on_or_ends_as_a_whole(processes: Processes, pool: str, name: str) -> None:

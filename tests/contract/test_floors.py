@@ -92,7 +92,7 @@ def test_broad_excepts_stand_around_user_code_and_around_a_step_only() -> None:
                 found.add(named(path))
     # A pool's threads outlive what strikes in them; the state of a database connection is its driver's to tell.
     pools = {"pools/child.py", "pools/claim_queue.py", "pools/loop.py", "pools/threads.py"}
-    assert found == {"database.py", "execution.py", "management/starting.py", "service.py", *pools}
+    assert found == {"database.py", "execution.py", "service.py", *pools}
 
 
 def test_loading_the_pytest_plugin_imports_no_django() -> None:

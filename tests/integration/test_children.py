@@ -59,9 +59,9 @@ def test_a_suspect_that_writes_into_the_pipe_of_its_process_has_crashed(ledger: 
     outcome = children.run(suspect(tasks.write_to_descriptors), lambda: True)
     assert outcome.ending is Ending.CRASHED
     assert "Its answer could not be read" in outcome.error
-    assert (children.up, children.idle) == (0, 0)
+    assert (children.count, children.up) == (0, 0)
     assert children.run(suspect(tasks.record), lambda: True).ending is Ending.SUCCEEDED
-    assert (children.up, children.idle) == (1, 1)
+    assert (children.count, children.up) == (1, 1)
     children.close()
 
 

@@ -31,8 +31,6 @@ def read(client: Redis, keys: Keys) -> dict[str, Any]:
                 pipeline.zrange(name, 0, -1, withscores=True)
             case "hash":
                 pipeline.hgetall(name)
-            case "set":
-                pipeline.smembers(name)
             case "list":
                 pipeline.llen(name)
             case _:

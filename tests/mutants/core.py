@@ -35,8 +35,8 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a suspect runs among the others",
         "pools/threads.py",
-        "        if claim.attempts.suspect:\n",
-        "        if False:\n",
+        "runner = self.recovery if self.recovery and entry.claim.attempts.suspect else self._runner",
+        "runner = self._runner",
     ): ("tests/chaos/test_poison.py", KILLS),
     at(
         "a worker whose lease surely ran out begins all the same",

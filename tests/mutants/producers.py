@@ -96,6 +96,30 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "math.min(now + tonumber(ARGV[at + 2]), LATEST)",
         "now + tonumber(ARGV[at + 2])",
     ): ("tests/integration/store/test_latest_due.py",),
+    at(
+        "a process that starts while the password is refused ends",
+        "management/starting.py",
+        "isinstance(error, StoreUnavailable | StoreAuthError)",
+        "isinstance(error, StoreUnavailable)",
+    ): ("tests/chaos/test_redis_states.py",),
+    at(
+        "a refusal is told once, whoever reads it",
+        "service.py",
+        "again = isinstance(error, StoreAuthError) and",
+        "again = False and",
+    ): ("tests/unit/test_service.py",),
+    at(
+        "services of several shards fail with many open files",
+        "management/shutdown.py",
+        "if readable([self._reading], self._until - monotonic()):",
+        "if __import__('select').select([self._reading], [], [], 1.0)[0]:",
+    ): ("tests/integration/test_presence.py",),
+    at(
+        "repair stops at a number of shards that is none",
+        "management/commands/delayq_check.py",
+        "    drift: dict[str, dict[str, Any]] = {}\n",
+        "    store.known_shards()\n    drift: dict[str, dict[str, Any]] = {}\n",
+    ): ("tests/integration/test_delayq_check.py",),
     at("cancelled ids are kept for ever", "store/lua/cancel.lua", "0, -10001)", "0, -1000001)"): (CANCEL,),
     at(
         "an enqueue that arrives after its cancel is a job",

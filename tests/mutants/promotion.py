@@ -7,6 +7,7 @@ PROMOTE = "store/lua/promote.lua"
 OUTAGE = "tests/integration/store/test_outage.py"
 EXCHANGE, HEARTBEATS = "store/lua/exchange.lua", "tests/unit/test_heartbeats.py"
 RESCHEDULE = "tests/integration/store/test_reschedule.py"
+DISPATCHERS = "tests/integration/test_several_dispatchers.py"
 DEAD = "tests/integration/store/test_dead_limits.py"
 
 MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
@@ -79,6 +80,30 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "if is_changed and redis.call('HGET', bodies, id) ~= seen then return {'ELSEWHERE', 0} end\n",
         "",
     ): (RESCHEDULE,),
+    at(
+        "every dispatcher promotes for each moment",
+        "dispatcher.py",
+        "if not self._follows or called or",
+        "if True or called or",
+    ): (DISPATCHERS,),
+    at(
+        "a dispatcher that follows promotes for nobody else",
+        "dispatcher.py",
+        "if wake_at_us is None or wake_at_us <= self._wake_at_us:",
+        "if wake_at_us is None or wake_at_us < self._wake_at_us:",
+    ): (DISPATCHERS,),
+    at(
+        "a dispatcher that follows does not heed the alarm",
+        "dispatcher.py",
+        "if not self._follows or called or",
+        "if not self._follows or",
+    ): (DISPATCHERS,),
+    at(
+        "a dispatcher that is early for its own moment takes itself for the second",
+        "dispatcher.py",
+        "promoted.second and (self._follows or promoted.wake_at_us != self._wake_at_us)",
+        "promoted.second",
+    ): (DISPATCHERS,),
     at(
         "a clock set back by an hour hides that nobody promotes",
         EXCHANGE,

@@ -1,7 +1,83 @@
 """Mutants of set_aside, each with the tests of which one must fail."""
 
-from tests.machine.planted_bugs import PlantedBug
+from tests.machine.planted_bugs import EXCHANGE, PlantedBug
 
 at = PlantedBug.at
+STORE = "tests/integration/store/test_set_aside.py"
+JOBS = "tests/integration/test_recovered_jobs.py"
+RECOVERY = "tests/integration/test_recovery.py"
 
-MUTANTS: dict[PlantedBug, tuple[str, ...]] = {}
+MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
+    at(
+        "whoever takes a recovered job tells nobody of the others",
+        EXCHANGE,
+        "if back and recovered > 0 then ring(",
+        "if false then ring(",
+    ): (STORE,),
+    at(
+        "recovered jobs left behind ring for ever",
+        EXCHANGE,
+        "if back and recovered > 0 then ring(KEYS[FIXED + 3 * back.queue - 1]); ring(bell) end",
+        "if recovered > 0 then ring(KEYS[FIXED + 3 * unpaused[1] - 1]) end",
+    ): (STORE,),
+    at(
+        "a claim reads each recovered job it may not run",
+        EXCHANGE,
+        "local back = may_recover and best(3, 0)[1]",
+        "local back = best(3, 0)[1]",
+    ): (STORE,),
+    at(
+        "a claim sets aside no more than it asks for",
+        EXCHANGE,
+        "until #claims > 0 or #aside == 0 or moved >= MOST_ASIDE",
+        "until true",
+    ): (STORE,),
+    at(
+        "a resumed queue keeps silent about its recovered jobs",
+        "store/lua/resume.lua",
+        " + redis.call('ZCARD', recovered) > 0",
+        " > 0",
+    ): (STORE,),
+    at(
+        "the audit does not know where recovered jobs wait",
+        "store/lua/audit_records.lua",
+        "    or waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4])\n",
+        "    or waiting_place(member, KEYS[base + 1], KEYS[base + 2])\n",
+    ): (STORE,),
+    at(
+        "recovered jobs are in no count",
+        "store/inspection.py",
+        "map(add, waiting[1::3], waiting[2::3])",
+        "waiting[1::3]",
+    ): (STORE,),
+    at(
+        "a worker asks for recovered jobs without a process for them",
+        "recovered.py",
+        "        return self._reserved\n",
+        "        return True\n",
+    ): (JOBS, RECOVERY),
+    at(
+        "each recovered job gets a process",
+        "pools/recovery.py",
+        " or self._children.count >= MOST",
+        "",
+    ): (RECOVERY, JOBS),
+    at(
+        "a process is reserved for ever",
+        "pools/recovery.py",
+        "            self._reserved -= 1\n",
+        "",
+    ): (RECOVERY, JOBS),
+    at(
+        "the processes never end",
+        "pools/recovery.py",
+        "                self._children.end_idle()\n",
+        "                pass\n",
+    ): (RECOVERY,),
+    at(
+        "a drained worker leaves recovered jobs behind",
+        "worker.py",
+        " and not self._recovered.left",
+        "",
+    ): (JOBS,),
+}

@@ -51,12 +51,6 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "self.target - self.mine",
     ): ("tests/unit/test_pace.py",),
     at(
-        "each worker believes that it has the pool for itself",
-        "management/commands/run_worker.py",
-        "                sharing=sharing,\n",
-        "",
-    ): ("tests/integration/test_busy_shard.py",),
-    at(
         "a worker whose Redis is away keeps its share of the pool",
         "worker.py",
         "            self._yield_room(wants=False)\n",

@@ -3,8 +3,9 @@
 -- ARGV: now, the dispatcher's code (8 bytes), most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs), number and bytes of dead
 --   letters to keep, lateness of a promotion that shows an outage (µs), how long leases are spared after one (µs),
 --   how long an empty queue is remembered (µs).
--- Returns: µs until the next thing to do, jobs moved, µs the oldest of them was late, dead letters trimmed, names (encoded) of
---   queues to name in the next step: those that are due by then, and those to forget; then the leases (30 bytes each, ≤ 500) whose end has
+-- Returns: now and the moment of the next thing to do (µs), 1 = another promoted for this moment, jobs moved, µs the oldest of them was
+--   late, dead letters trimmed, names (encoded) of queues to name in the next step: those that are due by then, and those to forget; then
+--   the leases (30 bytes each, ≤ 500) whose end has
 --   passed, for the caller to judge.
 -- Cost: O(k log n), and O(1) a named queue.
 local leases, queues, wake_at, workers, dispatchers, descriptions, exchanges, reports, quieted, dead_letters, dead_bodies, dead_bytes, no_lapse_before, queues_version, next_due, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
@@ -125,6 +126,9 @@ if first[2] then wake = math.min(wake, tonumber(first[2])) end
 local lease = redis.call('ZRANGE', leases, #lapsed, #lapsed, 'WITHSCORES')
 if lease[2] then wake = math.min(wake, math.max(tonumber(lease[2]), spared)) end
 wake = math.max(wake, now)
+-- A second dispatcher does not push on what the first one announced: both would do so, and promote for each moment.
+if expected and expected > now then wake = math.min(wake, expected) end
+local is_second = expected and expected > now and wake == expected and moved == 0
 redis.call('SET', wake_at, wake)
 local names = redis.call('ZRANGE', next_due, '-inf', wake + SOON, 'BYSCORE', 'LIMIT', 0, NAMED)
 -- Once a minute, and not whenever one is old enough: each time, workers of all queues read the names again.
@@ -134,4 +138,4 @@ if oldest[2] and tonumber(oldest[2]) <= now - remembered - MINUTE then
     names[#names + 1] = name
   end
 end
-return {wake - now, moved, late, #trimmed, names, unpack(lapsed)}
+return {now, wake, is_second and 1 or 0, moved, late, #trimmed, names, unpack(lapsed)}

@@ -161,18 +161,28 @@ def test_a_job_with_a_wrong_signature_can_still_be_put_off(make_doors: Callable[
     assert doors.operations.reschedule(raw_id, delay_us=SECOND) == START + SECOND
 
 
-def test_a_body_that_changed_since_it_was_read_is_read_again(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
-    raw_id = doors.add()
-    read, moved = Line.ask, []
+@pytest.mark.parametrize("how", ["moved", "requeued with other arguments"])
+def test_a_body_that_changed_since_it_was_read_is_read_again(
+    how: str, doors: Doors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw_id = doors.add("old")
+    other, read, changes = doors.draft("new", raw_id=raw_id), Line.ask, [how]
 
-    def moved_meanwhile(line: Line, *parts: Any) -> Any:
+    def changed_meanwhile(line: Line, *parts: Any) -> Any:
         found = read(line, *parts)
-        if parts[0] == "HGET" and not moved:
-            moved.append(True)
-            assert doors.operations.move(raw_id, "mail")
+        if parts[0] == "HGET" and changes:
+            if changes.pop() == "moved":
+                assert doors.operations.move(raw_id, "mail")
+            else:
+                doors.client.hset(doors.keys("bodies"), raw_id, other.body)
         return found
 
-    monkeypatch.setattr(Line, "ask", moved_meanwhile)
+    monkeypatch.setattr(Line, "ask", changed_meanwhile)
     assert doors.operations.reschedule(raw_id, delay_us=SECOND) == START + SECOND
-    assert doors.where(raw_id) == ["schedule:mail"]
+    queue, argument = ("mail", "old") if how == "moved" else ("default", "new")
+    assert doors.where(raw_id) == [f"schedule:{queue}"]
     assert list(doors.store.audit(doors.shard).walk()) == []
+    doors.clock.turn(SECOND)
+    doors.promote()
+    (claim,) = doors.worker().take(1, queue).claims
+    assert claim.job and claim.job.args == [argument]

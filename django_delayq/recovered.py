@@ -1,0 +1,52 @@
+"""Recovered: whether a worker's next exchange may bring a job that came back from a crash, and the process for it."""
+
+from collections.abc import Callable
+
+from django_delayq.job import Claim
+from django_delayq.pools.recovery import Recovery
+from django_delayq.store.exchange import Answer
+
+
+class Recovered:
+    """What one worker knows of the recovered jobs of its shard."""
+
+    def __init__(self, recovery: Recovery | None, wake: Callable[[], object]) -> None:
+        """Without `recovery` the pool runs no task: a recovered job is claimed like any other."""
+        self._recovery = recovery
+        self._wake = wake
+        #: The last exchange left some behind.
+        self.left = False
+        #: A process is reserved for what the exchange under way brings.
+        self._reserved = False
+
+    @property
+    def due(self) -> bool:
+        """Whether an exchange would bring one now; where a process is missing, one is started for it."""
+        if self._recovery is None:
+            return self.left
+        if not self.left:
+            self._recovery.rest()
+        elif not self._recovery.free:
+            self._recovery.start(self._wake)
+        return self.left and self._recovery.free
+
+    def may_come(self) -> bool:
+        """Return whether the next exchange may bring one: a process is up, and kept for it."""
+        if self._recovery is None:
+            return True
+        if not self._reserved:
+            self._reserved = self._recovery.reserve()
+        return self._reserved
+
+    def told(self, answer: Answer) -> None:
+        """Take down what an exchange brought and left behind."""
+        if self._reserved and self._recovery and not any(claim.attempts.suspect for claim in answer.claims):
+            self._recovery.release()
+        self._reserved = False
+        if answer.asked:
+            self.left = answer.recovered
+
+    def ended(self, claim: Claim) -> None:
+        """Let go of a claim's process."""
+        if self._recovery and claim.attempts.suspect:
+            self._recovery.release()

@@ -1,0 +1,96 @@
+"""Recovered jobs with real workers: in two processes at most, each started before an attempt is counted."""
+
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from django_delayq import get_store
+from tests.app import async_tasks, tasks
+from tests.processes import Command, Processes
+
+#: Pool, jobs at once, processes that are the pool's own.
+POOLS = [("threads", 20, 0), ("asyncio", 20, 0), ("processes", 3, 3)]
+#: Processes for recovered jobs, whatever the pool and its size.
+MOST = 2
+
+
+def children_of(worker: Command) -> set[int]:
+    """Return the processes that a worker started for tasks."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+            line = (stat.parent / "cmdline").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        # Python starts one process more, which only cleans up after the others.
+        if int(parent) == worker.pid and state != "Z" and b"resource_tracker" not in line:
+            found.add(int(stat.parent.name))
+    return found
+
+
+@pytest.mark.parametrize(("pool", "size", "own"), POOLS, ids=lambda value: str(value))
+def test_jobs_of_a_crash_run_in_two_processes(
+    processes: Processes, client: Redis, gate: Path, pool: str, size: int, own: int
+) -> None:
+    processes.configure(TASK_MODULES=["tests.app.tasks", "tests.app.async_tasks"], LEASE=1)
+    options = f"--pool={pool}", f"--concurrency={size}"
+    first = processes.worker(*options)
+    task = async_tasks.wait_for if pool == "asyncio" else tasks.wait_for
+    jobs = [task.enqueue(str(gate)) for _ in range(size)]
+    processes.until_runs(size, patience=60)
+    first.kill()
+    second = processes.worker(*options)
+    most = 0
+
+    def recovered_run() -> bool:
+        nonlocal most
+        most = max(most, len(children_of(second)))
+        return len(processes.runs()) >= size + MOST
+
+    processes.until(recovered_run, what="recovered jobs to run", patience=60)
+    # The others wait, uncounted, and what is new runs beside them.
+    again = processes.runs()[size:]
+    assert {run["pid"] for run in again} <= children_of(second)
+    processes.until_gone([tasks.record.enqueue()])
+    assert client.zcard(processes.keys.recovered("default")) == size - MOST
+    gate.touch()
+    inspection = get_store().inspection(0)
+
+    def all_gone() -> bool:
+        nonlocal most
+        most = max(most, len(children_of(second)))
+        return not client.hlen(processes.keys("bodies"))
+
+    processes.until(all_gone, what="all to end", patience=90)
+    assert most <= MOST + own
+    assert inspection.counts().dead == 0
+    # Once in the worker that crashed, once in a process of its own: no attempt went by before its code began.
+    assert all(len(processes.runs(job.id)) == 2 for job in jobs)
+    assert second.end() == 0
+
+
+def test_a_drained_worker_has_run_the_recovered_jobs_too(processes: Processes, client: Redis, gate: Path) -> None:
+    processes.configure(LEASE=1)
+    first = processes.worker()
+    job = tasks.wait_for.enqueue(str(gate))
+    processes.until_runs(1)
+    first.kill()
+    gate.touch()
+    processes.dispatcher()
+    processes.until(lambda: client.zcard(processes.keys.recovered("default")), what="the job to come back")
+    drained = processes.worker("--drain")
+    assert drained.wait() == 0
+    assert job.refresh().state == "gone"
+
+
+def test_a_forwarder_hands_recovered_jobs_on_like_all_others(processes: Processes, client: Redis, gate: Path) -> None:
+    processes.configure(LEASE=1)
+    first = processes.worker()
+    tasks.wait_for.enqueue(str(gate))
+    processes.until_runs(1)
+    first.kill()
+    forwarder = processes.worker("--pool=forwarder", "--forward-to=stream")
+    processes.until(lambda: client.exists(processes.keys("forwarded")), what="the job to be handed on")
+    assert not children_of(forwarder)

@@ -1,0 +1,136 @@
+"""Recovery: two processes at most, each up before it is reserved, and ended when none was needed for a while."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from django_delayq.attempts import Attempts
+from django_delayq.job import Job
+from django_delayq.job_id import next_id
+from django_delayq.outcome import UNSTARTED, Ending
+from django_delayq.pools import recovery as module
+from django_delayq.pools.recovery import MOST, Recovery
+from django_delayq.recovered import Recovered
+from django_delayq.store.exchange import Answer
+from tests.claims import claim_for
+
+#: Seconds in which a process is up on a busy machine.
+PATIENCE = 60.0
+FACTS = {
+    "asked": True,
+    "now_us": 1,
+    "lost": frozenset(),
+    "overdue": False,
+    "queues_version": b"",
+    "more": False,
+    "first": False,
+}
+
+
+@pytest.fixture
+def recovery(delayq_settings: object) -> Iterator[Recovery]:
+    """The processes of one pool."""
+    recovery = Recovery()
+    yield recovery
+    recovery.close()
+
+
+def started(recovery: Recovery) -> None:
+    """Start one more process, and wait until it is up."""
+    up = threading.Event()
+    recovery.start(up.set)
+    assert up.wait(PATIENCE)
+
+
+def suspect() -> object:
+    """A claim of a job whose last attempt crashed."""
+    job = Job(raw_id=next_id(), shard=0, task="tests.app.tasks.noop", queue="default")
+    return claim_for(job, attempts=Attempts(ended=1, suspect=True))
+
+
+def test_a_process_is_up_before_it_is_reserved_and_for_one_claim_only(recovery: Recovery) -> None:
+    assert not recovery.reserve()
+    for _ in range(MOST):
+        started(recovery)
+        assert recovery.reserve()
+        assert not recovery.reserve()
+    recovery.release()
+    assert recovery.reserve()
+
+
+def test_there_are_never_more_than_two(recovery: Recovery) -> None:
+    for _ in range(MOST):
+        started(recovery)
+        assert recovery.reserve()
+    recovery.start(lambda: pytest.fail("a third process was started"))
+    assert recovery._children.count == MOST
+    assert not recovery.free
+
+
+def test_a_process_that_crashed_is_not_free(recovery: Recovery) -> None:
+    started(recovery)
+    assert recovery.reserve()
+    [child] = recovery._children._idle
+    child.kill()
+    recovery.release()
+    assert not recovery.free
+
+
+def test_a_process_is_used_again_and_ends_when_none_has_come_for_a_while(
+    recovery: Recovery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started(recovery)
+    for _ in range(2):
+        assert recovery.reserve()
+        assert recovery.run(suspect(), lambda: True).ending is Ending.SUCCEEDED
+        recovery.release()
+    assert recovery._children.count == 1
+    recovery.rest()
+    assert recovery.free
+    monkeypatch.setattr(module, "_IDLE", 0.0)
+    recovery.rest()
+    assert recovery._children.count == 0
+    assert not recovery.free
+
+
+def test_a_worker_keeps_a_process_for_what_may_come_and_no_longer(recovery: Recovery) -> None:
+    woken = threading.Event()
+    recovered = Recovered(recovery, woken.set)
+    claim = suspect()
+    recovered.told(Answer(recovered=True, claims=[], **FACTS))
+    assert not recovered.may_come()
+    assert not recovered.due
+    assert woken.wait(PATIENCE)
+    assert recovered.due
+    # One that brings nothing, then one that brings a job.
+    for claims in ([], [claim]):
+        assert recovered.may_come()
+        assert not recovery.free
+        recovered.told(Answer(recovered=True, claims=claims, **FACTS))
+        assert recovery.free == (not claims)
+    assert not recovered.may_come()
+    recovered.ended(claim)
+    assert recovered.due
+    # Who has one for an exchange that was given up has it for the next.
+    assert recovered.may_come()
+    assert recovered.may_come()
+    recovered.told(Answer(recovered=False, claims=[], **FACTS))
+    assert recovery.free
+    assert not recovered.due
+
+
+def test_a_pool_that_runs_no_task_takes_them_like_others() -> None:
+    recovered = Recovered(None, lambda: None)
+    assert recovered.may_come()
+    recovered.told(Answer(recovered=True, claims=[suspect()], **FACTS))
+    recovered.ended(suspect())
+    assert recovered.due
+
+
+def test_a_claim_whose_lease_is_lost_meanwhile_does_not_begin(recovery: Recovery) -> None:
+    started(recovery)
+    assert recovery.reserve()
+    assert recovery.run(suspect(), lambda: False) is UNSTARTED
+    recovery.release()
+    assert recovery.free
