@@ -96,6 +96,11 @@ class DispatcherConfig:
         return max(3 * SECOND_US, min(2 * self.sweep_us, self.lease_us - self.sweep_us))
 
     @property
+    def remembered_us(self) -> int:
+        """How long the name of an empty queue is kept; heartbeats, three a lease, keep those of running jobs."""
+        return max(600 * SECOND_US, self.lease_us)
+
+    @property
     def recovery_us(self) -> int:
         """How long leases are spared after an outage: a heartbeat, and the longest wait between two attempts at it."""
         return self.lease_us // 3 + longest_wait_us(self.lease_us)

@@ -23,8 +23,8 @@ from django_delayq.store.promotion import Lapsed, Promoted, Promotion, Reclaim
 from django_delayq.store.shard import Shard
 from django_delayq.tally import LastHour, Tally
 
-#: Seconds after which the names of the queues are read again, whatever their number.
-_READ_AGAIN = 30.0
+#: Seconds after which a dispatcher promotes itself, whatever others announced.
+_PROMOTE_AGAIN = 30.0
 #: Seconds that a dispatcher comes after another one, at least and at most: not all at once where that one is gone.
 _HOLD_OFF = (0.02, 0.06)
 #: Seconds that no announced promotion is ahead by.
@@ -42,8 +42,8 @@ class Dispatcher:
         self._shard = shard
         self._promotion = promotion
         self._emit = emit
+        #: What the next promotion is to name; the last one told.
         self._queues: Sequence[str] = ()
-        self._read_at = monotonic()
         self._waker = shard.waker()
         self._aim = Aim()
         self._stopping = False
@@ -79,8 +79,8 @@ class Dispatcher:
     def _follow(self) -> float | None:
         """Return the seconds to sleep where another dispatcher promoted for this moment, or None: promote."""
         called, self._called = self._called, False
-        # Now and then all the same: two clocks drift apart, and names of queues have to be read again.
-        if not self._follows or called or monotonic() - self._promoted_at > _READ_AGAIN:
+        # Now and then all the same: two clocks drift apart.
+        if not self._follows or called or monotonic() - self._promoted_at > _PROMOTE_AGAIN:
             return None
         wake_at_us = self._promotion.read_wake_at()
         if wake_at_us is None or wake_at_us <= self._wake_at_us:
@@ -93,14 +93,12 @@ class Dispatcher:
         return wait + random.uniform(*_HOLD_OFF) if 0.0 < wait <= _LONGEST_SWEEP else None
 
     def promote(self) -> Promoted:
-        """Do one whole step, knowing every queue."""
+        """Do one whole step. One round trip, two where a queue is due that the last step did not know of."""
         promoted = self._promotion.promote(self._queues)
-        # Their number alone does not tell where the server was flushed or replaced, and others came in their place; who
-        # promotes there for the first time is told so.
-        outdated = promoted.first or monotonic() - self._read_at > _READ_AGAIN
-        while outdated or promoted.queue_count != len(self._queues):
-            self._queues, outdated, self._read_at = self._shard.read_queues(), False, monotonic()
-            promoted = self._promotion.promote(self._queues)
+        if not (promoted.sleep_us or promoted.moved or set(promoted.queues).issubset(self._queues)):
+            self._dropped += promoted.trimmed
+            promoted = self._promotion.promote(promoted.queues)
+        self._queues = promoted.queues
         if promoted.moved:
             self.tally.moved(promoted.moved)
             self._last_hour.promoted(promoted.moved, late_us=promoted.late_us, now_us=time_ns() // 1_000)

@@ -13,7 +13,9 @@ from django_delayq.service import Service
 class Held:
     """What a worker is to settle, and the leases it has for it."""
 
-    def __init__(self, heartbeat: Callable[[list[bytes]], frozenset[bytes]], *, lease_us: int, name: str) -> None:
+    def __init__(
+        self, heartbeat: Callable[[list[bytes], set[str]], frozenset[bytes]], *, lease_us: int, name: str
+    ) -> None:
         self.leases = Leases(heartbeat, lease_us=lease_us)
         #: Also those whose lease was lost: they run on, and their outcomes are handed in all the same.
         self._claims: dict[bytes, Claim] = {}

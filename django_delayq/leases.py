@@ -19,7 +19,7 @@ _LATEST_BEGIN = 120.0
 class Leases(Timed):
     """The leases one worker holds on one shard."""
 
-    def __init__(self, heartbeat: Callable[[list[bytes]], frozenset[bytes]], *, lease_us: int) -> None:
+    def __init__(self, heartbeat: Callable[[list[bytes], set[str]], frozenset[bytes]], *, lease_us: int) -> None:
         self._heartbeat = heartbeat
         self._lease = lease_us / SECOND_US
         self._lock = threading.Lock()
@@ -66,7 +66,8 @@ class Leases(Timed):
             claims = [(claim, self._began.get(lease)) for lease, (claim, _) in self._held.items()]
         sent_at, now = lease_time(), monotonic()
         due = [claim for claim, began in claims if not _given_up(claim, began, now)]
-        lost = self._heartbeat([claim.lease for claim in due]) if due else frozenset()
+        queues = {claim.queue for claim in due}
+        lost = self._heartbeat([claim.lease for claim in due], queues) if due else frozenset()
         with self._lock:
             for claim in due:
                 if claim.lease in self._held and claim.lease not in lost:

@@ -111,6 +111,11 @@ class Pace:
         """How many other workers want more."""
         return sum(each.wants for each in self._sharing if each is not self)
 
+    def leave_room(self, *, wants: bool) -> bool:
+        """Ask for nothing more until the next exchange; returns whether another worker waits for the room."""
+        self.asked, self.wants = 0, wants
+        return self.rivals > 0
+
     def load(self, held: int) -> Load:
         """Return how the pool is used while `held` claims are in it."""
         return Load(

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from time import monotonic
 
 from django_delayq.exceptions import StoreError
+from django_delayq.store.bells import Bells
 from django_delayq.store.shard import Shard
 
 
@@ -14,23 +15,24 @@ class Served:
     def __init__(self, shard: Shard, chosen: tuple[str, ...]) -> None:
         self._shard = shard
         self._waker = shard.waker()
-        #: Strictly in this order; else the best rank of all first.
-        self.strict = bool(chosen)
+        self._bells = Bells(shard)
+        self._chosen = chosen
         self.queues = chosen
-        self._outdated = False
+        #: Version of the names that were read last, and the version that the last exchange returned.
+        self._version: bytes | None = None
+        self._newest: bytes | None = None
         #: A bell may have rung unheard: the worker asks. Only an answer shows that Redis is back, too.
         self.missed = False
 
     @property
-    def bells(self) -> list[str]:
-        """The keys to listen to."""
-        bells = [self._shard.keys.bell(queue) for queue in self.queues]
-        return bells if self.strict else [*bells, self._nameless]
+    def strict(self) -> bool:
+        """Whether jobs are taken strictly in the order of the queues; else the best rank of all comes first."""
+        return bool(self._chosen)
 
     @property
-    def _nameless(self) -> str:
-        """The bell that tells of queues this worker has not heard of."""
-        return self._shard.keys("bell")
+    def bells(self) -> list[str]:
+        """The keys to listen to."""
+        return self._bells.of(self._chosen)
 
     @property
     def listening(self) -> bool:
@@ -49,8 +51,7 @@ class Served:
         with self._unless_missed():
             bell = self._waker.take()
             if bell and not wanted:
-                self._waker.ring(bell)
-        self._outdated = self._outdated or (wanted and not self.strict and bell == self._nameless)
+                self.pass_on()
         return bell is not None and wanted
 
     def close(self) -> None:
@@ -65,30 +66,26 @@ class Served:
             self.missed = True
             raise
 
-    def counted(self, number: int, *, flushed: bool) -> bool:
-        """Compare with the number of queues there are; true where this worker may know others.
-
-        Their number alone does not tell where the server was flushed or replaced, and other queues came in their place.
-        """
-        self._outdated = self._outdated or (not self.strict and (flushed or number != len(self.queues)))
+    def compare(self, version: bytes) -> bool:
+        """Compare with the version that an exchange returned; true where this worker serves all, and reads others."""
+        self._newest = version
         return self._outdated
 
+    @property
+    def _outdated(self) -> bool:
+        return not self.strict and self._newest != self._version
+
     def refresh(self) -> None:
-        """Read the names again where they are outdated. One round trip then."""
+        """Read the names again where they are outdated. One round trip then, two where there are new ones."""
         if not self._outdated:
             return
-        known = self.queues
-        self.queues, self._outdated = tuple(self._shard.read_queues()), False
-        if self.queues != known and self.listening:
-            # The pop that is outstanding knows nothing of the new ones' bells.
-            self.close()
-        if len(self.queues) > len(known):
-            # The bell woke one worker; it tells the next, who waits longest. Who learns nothing new tells nobody.
-            self._waker.ring(self._nameless)
+        known, version = set(self.queues), self._newest
+        # Names that come in between are read now or change the version that the next exchange returns.
+        self.queues, self._version = tuple(self._shard.read_served_queues()), version
+        if not known.issuperset(self.queues):
+            # The bell woke one worker, which may have no slot left; it tells the next. Who learns nothing tells nobody.
+            self.pass_on()
 
     def pass_on(self) -> None:
         """Ring for the work that this worker was about to take, or a heard bell would be lost with it."""
-        for queue in self.queues:
-            self._waker.ring(self._shard.keys.bell(queue))
-        if self._outdated:
-            self._waker.ring(self._nameless)
+        self._bells.ring(self._chosen)

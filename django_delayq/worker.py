@@ -84,7 +84,8 @@ class Worker:
             return self._step()
         except StoreError:
             # While its Redis is away, the others of this pool need not wait for this worker.
-            self._yield_room(wants=False)
+            if self._pace.leave_room(wants=False):
+                self.wake()
             raise
 
     def _step(self) -> float | None:
@@ -108,7 +109,8 @@ class Worker:
             self._prepare()
         answer, settled = self._exchanger.exchange(self._ended)
         self._take(answer)
-        self._yield_room(wants=self._hungry)
+        if self._pace.leave_room(wants=self._hungry):
+            self.wake()
         self._conclude(answer, settled)
         if answer.overdue and not self._drain:
             self._hungry = self._stand_in.promote() or self._hungry
@@ -192,7 +194,7 @@ class Worker:
         if answer.asked:
             self._hungry, self._served.missed = False, False
             self._sweep_at = monotonic() + self._sweep
-        news = self._served.counted(answer.queue_count, flushed=answer.first)
+        news = self._served.compare(answer.queues_version)
         self._hungry = news or answer.more or self._hungry
         self._stand_in.asked()
         self._recovered.told(answer)
@@ -207,12 +209,6 @@ class Worker:
         else:
             for claim in answer.claims:
                 self.finished(claim, UNSTARTED)
-
-    def _yield_room(self, *, wants: bool) -> None:
-        """Leave to the others of this pool what they left to this worker."""
-        self._pace.asked, self._pace.wants = 0, wants
-        if self._pace.rivals:
-            self.wake()
 
     def may_begin(self, claim: Claim) -> bool:
         """Whether the claim's lease is surely still held; called by the pool right before its code begins."""

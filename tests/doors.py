@@ -156,6 +156,8 @@ class Doors:
         found = []
         for noun, (kind, _) in CATALOGUE.items():
             for key in self.client.scan_iter(f"{self.config.prefix}:{{{self.shard.index}}}:{noun}*", 1_000):
+                if key.decode().split("}:", 1)[1].split(":")[0] != noun:
+                    continue
                 if kind == "hash":
                     cells = [*self.client.hkeys(key), *(self.client.hvals(key) if noun == "holders" else [])]
                 elif kind == "zset":

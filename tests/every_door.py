@@ -4,6 +4,7 @@ import os
 
 from django_delayq.job import State
 from django_delayq.outcome import Settle
+from django_delayq.store.bells import Bells
 from django_delayq.store.promotion import Reclaim
 from django_delayq.tally import Tally, packed
 from tests.doors import HOUR, SECOND, Doors, OneWorker, one_more, settlement
@@ -41,6 +42,8 @@ def go_through_every_door(doors: Doors) -> None:
         doors.inspection.page(state, queues=["other"])
     assert doors.inspection.counts().dead
     assert doors.inspection.holder(bytes(16)) is None
+    for queues in ((), ("other",)):
+        Bells(doors.shard).ring(queues)
     doors.store.check_shards()
     doors.store.check_server()
     _look_and_tell(doors)

@@ -15,7 +15,7 @@ from django_delayq.exceptions import BadBody
 from django_delayq.outcome import Ending
 from django_delayq.store.keys import CATALOGUE
 from django_delayq.store.scripts import Script, asked
-from django_delayq.store.shard import Shard, queue_bytes
+from django_delayq.store.shard import Shard
 
 _TYPES, _PLACES, _RECORDS = Script("audit_types"), Script("audit_places"), Script("audit_records")
 _BYTES = Script("audit_bytes")
@@ -101,7 +101,7 @@ class Audit:
         self, noun: str, place: str, entries: Sequence[bytes], bodies: Sequence[bytes | None], *, repair: bool
     ) -> list[bytes]:
         """Judge up to 500 entries of one place, with `repair` put them right; one atomic step, a word for each."""
-        _, keys, rows = self._rows(entries, bodies, [entry[:12] for entry in entries])
+        keys, rows = self._rows(entries, bodies, [entry[:12] for entry in entries])
         words: list[bytes] = self._shard.run(
             _PLACES, [noun, self._head_start_ms, int(repair), *rows], place=place, more_keys=keys
         )
@@ -117,8 +117,8 @@ class Audit:
         repair: bool,
     ) -> list[bytes]:
         """Judge up to 500 records, with `repair` put them right; one atomic step, a word for each."""
-        queues, keys, rows = self._rows(fields, bodies, ids)
-        args = [noun, self._head_start_ms, int(repair), _EPITAPH, len(queues), *map(queue_bytes, queues), *rows]
+        keys, rows = self._rows(fields, bodies, ids)
+        args = [noun, self._head_start_ms, int(repair), _EPITAPH, *rows]
         words: list[bytes] = self._shard.run(_RECORDS, args, records=self._shard.keys(noun), more_keys=keys)
         return words
 
@@ -161,7 +161,7 @@ class Audit:
 
     def _mistyped(self, *, repair: bool) -> list[Finding]:
         keys = self._shard.keys
-        fixed = {keys("queues"): "set"} | {keys(noun): kind for noun, (kind, _) in CATALOGUE.items()}
+        fixed = {keys("queues"): "zset"} | {keys(noun): kind for noun, (kind, _) in CATALOGUE.items()}
         found = self._of_another_type(fixed, repair=repair)
         if not found or repair:
             for queue in self._shard.read_queues():
@@ -202,8 +202,8 @@ class Audit:
 
     def _rows(
         self, entries: Sequence[bytes], bodies: Sequence[bytes | None], ids: Sequence[bytes]
-    ) -> tuple[list[str], list[str], list[Any]]:
-        """Return the queues of the bodies, their keys, and for each entry: itself, head, member, queue number."""
+    ) -> tuple[list[str], list[Any]]:
+        """Return the keys of the bodies' queues, and for each entry: itself, head, member, queue number."""
         numbers: dict[str, int] = {}
         rows: list[Any] = []
         for entry, body, raw_id in zip(entries, bodies, ids, strict=True):
@@ -214,8 +214,7 @@ class Audit:
                 number = numbers.setdefault(head.queue, len(numbers) + 1)
                 rows += (entry, body[: head.size], head.member(raw_id), number)
         keys = self._shard.keys
-        places = [key for queue in numbers for key in (*keys.of_queue(queue), keys.recovered(queue))]
-        return list(numbers), places, rows
+        return [key for queue in numbers for key in (*keys.of_queue(queue), keys.recovered(queue))], rows
 
     def _slices(self, scan: str, key: str) -> Iterator[list[tuple[bytes, Any]]]:
         """Yield the entries of a key; those that are there all the while come at least once."""

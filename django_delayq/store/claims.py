@@ -1,7 +1,7 @@
 """Claims: a worker's exchange with the store, and its heartbeat. Called by workers."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from time import monotonic
 from typing import Any
 
@@ -15,6 +15,7 @@ from django_delayq.job import Claim, due_of_rank
 from django_delayq.outcome import Settle
 from django_delayq.seal import Seal
 from django_delayq.store.exchange import Answer, Exchange, Settlement
+from django_delayq.store.keys import encode_queue
 from django_delayq.store.scripts import Script
 from django_delayq.store.shard import Shard
 
@@ -105,7 +106,7 @@ class Claims:
                 # Only a number written by hand is later than our last: under this code it might refuse us for ever.
                 self.worker, self._number = os.urandom(8), 0
             raise
-        now_us, lost, overdue, queue_count, more, first, recovered, *rows = reply
+        now_us, lost, overdue, queues_version, more, first, recovered, *rows = reply
         token, taken_at = exchange.token, monotonic()
         claims = [
             self._claim(exchange, now_us, taken_at, rows[at] + token, *rows[at + 1 : at + 5])
@@ -116,19 +117,23 @@ class Claims:
             now_us=now_us,
             lost=_leases(lost),
             overdue=bool(overdue),
-            queue_count=queue_count,
+            queues_version=queues_version,
             more=bool(more),
             first=bool(first),
             recovered=bool(recovered),
             claims=claims,
         )
 
-    def heartbeat(self, leases: Sequence[bytes]) -> frozenset[bytes]:
-        """Push the ends of held leases on; returns those that are lost. One round trip per 500."""
+    def heartbeat(self, leases: Sequence[bytes], queues: Collection[str] = ()) -> frozenset[bytes]:
+        """Push the ends of held leases on, and keep their queues remembered; returns those that are lost.
+
+        One round trip per 500.
+        """
         lost: set[bytes] = set()
+        names = [encode_queue(queue) for queue in queues]
         for at in range(0, len(leases), _HEARTBEATS):
             held = b"".join(leases[at : at + _HEARTBEATS])
-            lost |= _leases(self._shard.run(_HEARTBEAT, [self.worker, self._lease_us, held]))
+            lost |= _leases(self._shard.run(_HEARTBEAT, [self.worker, self._lease_us, held, *names]))
         return frozenset(lost)
 
     def _claim(

@@ -55,8 +55,8 @@ class Answer:
     lost: frozenset[bytes]
     #: Nobody promotes; the worker should.
     overdue: bool
-    #: Number of queues there are.
-    queue_count: int
+    #: Another one whenever a queue appears or is forgotten.
+    queues_version: bytes
     #: Takeable work was left behind.
     more: bool
     #: The server knows no earlier exchange of this worker: the first one, or the server was flushed or replaced.

@@ -11,7 +11,7 @@ from django_delayq.draft import Draft
 from django_delayq.seal import Seal
 from django_delayq.store.call import Call
 from django_delayq.store.scripts import Script
-from django_delayq.store.shard import Shard, queue_bytes
+from django_delayq.store.shard import Shard
 from django_delayq.store.wire import Part
 
 _ENQUEUE = Script("enqueue")
@@ -58,7 +58,7 @@ class Intake:
         numbers = {queue: number for number, queue in enumerate(queues, 1)}
         keys = self._shard.keys
         more_keys = [key for queue in queues for key in keys.of_queue(queue)]
-        args: list[Part] = [self._head_start_ms, len(queues), *map(queue_bytes, queues)]
+        args: list[Part] = [self._head_start_ms]
         now = self._shard.clock.steady()
         remaining = [_remaining_us(draft, now) for draft in drafts]
         for draft, left in zip(drafts, remaining, strict=True):

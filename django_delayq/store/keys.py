@@ -7,7 +7,7 @@ pattern
 
 from dataclasses import dataclass
 from functools import lru_cache
-from urllib.parse import quote
+from urllib.parse import quote, unquote_to_bytes
 
 #: noun -> (type, what it holds). A job that has not ended is in exactly one of schedule, ready, recovered, leases,
 #: dead_letters.
@@ -41,12 +41,17 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "dead_bodies": ("hash", "id -> member, attempts, extras and body of a dead letter"),
     "dead_bytes": ("string", "bytes of all of dead_bodies, for DEAD_MAX_BYTES; who writes those counts them"),
     "holders": ("hash", "digest of a key -> member of the job that holds it; goes with the job"),
+    "queues": (
+        "zset",
+        "queue -> when (µs) a job of it was last made ready, claimed or held; promote forgets it ten minutes later",
+    ),
+    "queues_version": ("string", "another number whenever a name enters or leaves queues"),
+    "next_due": ("zset", "queue -> first due time in its schedule (µs); whatever changes a schedule writes it"),
     "cancelled": (
         "zset",
         "id + token of who cancelled it -> when (µs), so that the call can be repeated; the last 10,000",
     ),
     "withdrawn": ("zset", "id -> when (µs) it was cancelled, maybe before its enqueue arrived; the last 10,000"),
-    "queues": ("set", "names of all queues that ever had a job"),
     "workers": ("zset", "worker -> last seen (µs); it leaves, or is trimmed after an hour"),
     "dispatchers": ("zset", "dispatcher -> last seen (µs); it leaves, or is trimmed after an hour"),
     "descriptions": ("hash", "worker -> host and process for people; goes with its entry in workers"),
@@ -61,7 +66,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "wake_at": ("string", "µs when the next promotion will come; only promote writes it"),
     "no_lapse_before": ("string", "µs before which no lease lapses, after an outage of Redis; only promote writes it"),
     "alarm": ("list", "at most one: the dispatcher should look again"),
-    "bell": ("list", "at most one: work is ready; per queue, and one without a queue for new queues"),
+    "bell": ("list", "at most one: work is ready; per queue, and one without a queue for workers of all queues"),
     "forwarded": ("stream", "jobs that a forwarder handed on; its readers trim it"),
     "shards": ("string", "number of shards the keys in use were spread over; in shard 0 only"),
 }
@@ -80,19 +85,19 @@ class Keys:
 
     def schedule(self, queue: str) -> str:
         """Return the schedule of a queue."""
-        return self(f"schedule:{_encoded(queue)}")
+        return self(f"schedule:{encode_queue(queue)}")
 
     def ready(self, queue: str) -> str:
         """Return the ready set of a queue."""
-        return self(f"ready:{_encoded(queue)}")
+        return self(f"ready:{encode_queue(queue)}")
 
     def recovered(self, queue: str) -> str:
         """Return the set of a queue's recovered jobs."""
-        return self(f"recovered:{_encoded(queue)}")
+        return self(f"recovered:{encode_queue(queue)}")
 
     def bell(self, queue: str) -> str:
         """Return the bell of a queue."""
-        return self(f"bell:{_encoded(queue)}")
+        return self(f"bell:{encode_queue(queue)}")
 
     def of_queue(self, queue: str) -> tuple[str, str, str]:
         """Return schedule, ready set and bell of a queue, in this order."""
@@ -112,6 +117,16 @@ class Keys:
 
 
 @lru_cache(maxsize=4096)
-def _encoded(queue: str) -> str:
+def encode_queue(queue: str) -> str:
     """Percent-encode a queue's name: every text is a legal name, and none can leave its place in the key."""
     return quote(queue, safe="", errors="surrogatepass")
+
+
+def decode_queue(encoded: bytes) -> str:
+    """Return a queue's name from the end of its keys, which is how scripts store it."""
+    name = unquote_to_bytes(encoded)
+    try:
+        return name.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        # Nobody of ours wrote that; it still counts.
+        return name.decode("utf-8", "backslashreplace")

@@ -17,7 +17,7 @@ from django_delayq.result import cancelled
 from django_delayq.seal import Seal
 from django_delayq.store.records import DeadBody
 from django_delayq.store.scripts import Script, asked
-from django_delayq.store.shard import Shard, queue_bytes
+from django_delayq.store.shard import Shard
 from django_delayq.store.wire import Part
 
 _CANCEL, _RESCHEDULE, _MOVE = Script("cancel"), Script("reschedule"), Script("move")
@@ -85,7 +85,7 @@ class Operations:
             moved = self._seal.rewritten(raw_id, body, lambda unsigned: with_queue(unsigned, queue))
             word = self._shard.run(
                 _MOVE,
-                [head.member(raw_id), body, moved, queue_bytes(queue)],
+                [head.member(raw_id), body, moved],
                 **keys.waiting_places(head.queue),
                 to_schedule=keys.schedule(queue),
                 to_ready=keys.ready(queue),
@@ -120,7 +120,7 @@ class Operations:
             job, new = encode(replace(job, flags=job.flags & ~Flag.LARGE), max_payload=self._max_payload)
             changed = [body, job.member, self._seal.signed(raw_id, new)]
         places = {**self._shard.keys.waiting_places(queue), "queue_bell": self._shard.keys.bell(queue)}
-        args: list[Part] = [raw_id, died_us, delay_us, self._head_start_ms, queue_bytes(queue), *changed]
+        args: list[Part] = [raw_id, died_us, delay_us, self._head_start_ms, *changed]
         word, due_us = self._shard.run(_REQUEUE, args, **places)
         if word == b"HELD":
             raise KeyHeld(

@@ -10,6 +10,7 @@ from django_delayq.config import DispatcherConfig
 from django_delayq.exceptions import BadBody
 from django_delayq.job import Job
 from django_delayq.job_id import to_text
+from django_delayq.store.keys import decode_queue, encode_queue
 from django_delayq.store.records import Running, worker_of
 from django_delayq.store.scripts import Script, asked
 from django_delayq.store.shard import Shard
@@ -36,13 +37,11 @@ class Promoted:
     moved: int
     #: µs that the oldest job moved was late.
     late_us: int
-    #: Number of queues there are; knowing fewer, the caller reads them and steps again at once.
-    queue_count: int
-    #: This dispatcher never promoted on this server: it is new here, or the server was flushed or replaced. Names of
-    #: queues known before mean nothing.
-    first: bool
     #: Dead letters dropped for their age, number or bytes: the oldest, up to 250. `sleep_us` is 0 if more are to go.
     trimmed: int
+    #: What the next step is to name: queues that are due by then (where it sleeps for 0, they are due now), and queues
+    #: that have long been empty, to forget.
+    queues: list[str]
     #: Leases that have lapsed, at most 500: none at first after an outage, which outlasts those of living workers too.
     lapsed: list[bytes]
 
@@ -91,7 +90,10 @@ class Promotion:
         self.code = os.urandom(8)
 
     def promote(self, queues: Sequence[str], *, limit: int = BATCH) -> Promoted:
-        """Move due jobs of the named queues to ready in one atomic step, and trim what is old. O(k log n)."""
+        """Move due jobs of the named queues to ready in one atomic step, and trim what is old. O(k log n).
+
+        The queues are those that the last step returned; a step names few, however many there are.
+        """
         keys, config = self._shard.keys, self._config
         reply = self._shard.run(
             _PROMOTE,
@@ -105,21 +107,30 @@ class Promotion:
                 config.dead_max_bytes,
                 config.outage_us,
                 config.recovery_us,
+                config.remembered_us,
             ],
-            more_keys=[key for queue in queues for key in keys.of_queue(queue)],
+            more_keys=[key for queue in queues for key in (*keys.of_queue(queue), keys.recovered(queue))],
         )
-        now_us, wake_at_us, second, moved, late_us, queue_count, first, trimmed, *lapsed = reply
+        now_us, wake_at_us, second, moved, late_us, trimmed, names, *lapsed = reply
         return Promoted(
             sleep_us=wake_at_us - now_us,
             wake_at_us=wake_at_us,
             second=bool(second),
             moved=moved,
             late_us=late_us,
-            queue_count=queue_count,
-            first=bool(first),
             trimmed=trimmed,
+            queues=self._sound(names),
             lapsed=lapsed,
         )
+
+    def _sound(self, names: Sequence[bytes]) -> list[str]:
+        """Return the queues of these names; drop names written by hand, whose keys no script could find."""
+        queues = {name: decode_queue(name) for name in names}
+        if odd := [name for name, queue in queues.items() if encode_queue(queue).encode() != name]:
+            line, keys = self._shard.line, self._shard.keys
+            dropped: list[list[Part]] = [["ZREM", keys(noun), *odd] for noun in ("queues", "next_due")]
+            asked(lambda: line.ask_all(*dropped), self._shard.client)
+        return [queue for name, queue in queues.items() if name not in odd]
 
     def read_wake_at(self) -> int | None:
         """Return the moment of the next promotion as the last one announced it (µs); None where there is none. O(1)."""

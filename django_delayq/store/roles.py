@@ -81,7 +81,7 @@ DISPATCHER = _joined(
     "dispatcher",
     "run_dispatcher",
     scripts=("promote", "reclaim", "report"),
-    plain=("BLPOP", "HMGET", "HSTRLEN", "INFO", "SMEMBERS", *_SHARDS),
+    plain=("BLPOP", "HMGET", "HSTRLEN", "INFO", "ZREM", *_SHARDS),
 )
 #: A worker promotes where no dispatcher lives, may start one as its child, and its tasks may enqueue: all of them use
 #: the one REDIS setting of their process, so its rule covers what dispatcher and producer may.
@@ -90,14 +90,14 @@ WORKER = _joined(
     "run_worker, also --with-dispatcher, and the tasks it runs, which may enqueue",
     DISPATCHER,
     PRODUCER,
-    scripts=("exchange", "heartbeat"),
-    plain=("LTRIM", "RPUSH", "XADD"),
+    scripts=("exchange", "heartbeat", "ring"),
+    plain=("XADD", "ZRANGE"),
 )
 VIEW = _joined(
     "view",
     "who looks at jobs: its commands only read, so it cannot write by a script either",
     scripts=("find", "page", "snapshot", "coming"),
-    plain=("HGET", "SMEMBERS", "ZCARD"),
+    plain=("HGET", "ZCARD", "ZUNION"),
 )
 ACTION = _joined(
     "action",
@@ -109,7 +109,7 @@ CHECK = _joined(
     "check",
     "delayq_check, also with --repair; without CONFIG it cannot tell how often Redis forces its file to disk",
     scripts=("audit_types", "audit_places", "audit_records", "audit_bytes"),
-    plain=("GET", "HMGET", "HSCAN", "HSTRLEN", "INFO", "SMEMBERS", "ZCARD", "ZRANGE", "ZSCAN"),
+    plain=("GET", "HMGET", "HSCAN", "HSTRLEN", "INFO", "ZCARD", "ZRANGE", "ZSCAN", "ZUNION"),
 )
 #: Names as `manage.py delayq_acl` takes them.
 ROLES = {role.name: role for role in (PRODUCER, DISPATCHER, WORKER, VIEW, ACTION, CHECK)}

@@ -7,7 +7,7 @@ from typing import Any
 from django_delayq.clock import Clock
 from django_delayq.store.call import Call
 from django_delayq.store.connection import Connections
-from django_delayq.store.keys import Keys
+from django_delayq.store.keys import Keys, decode_queue
 from django_delayq.store.line import Line
 from django_delayq.store.scripts import Script, asked
 from django_delayq.store.waker import Waker
@@ -50,26 +50,18 @@ class Shard:
         return Waker(self.connections, self.client)
 
     def read_queues(self) -> list[str]:
-        """Return the names of all queues that ever had a job, sorted."""
+        """Return the names of all queues with jobs, or that had some in the last ten minutes; sorted."""
+        return self._names("ZUNION", 2, self.keys("queues"), self.keys("next_due"))
+
+    def read_served_queues(self) -> list[str]:
+        """Return those of them that may have ready jobs: what a worker of all queues serves; sorted."""
+        return self._names("ZRANGE", self.keys("queues"), 0, -1)
+
+    def _names(self, *command: Part) -> list[str]:
         # Where the scripts run, not by the client's pool: a connection there may still lead to the server before this.
-        found = asked(lambda: self.line.ask("SMEMBERS", self.keys("queues")), self.client)
-        return sorted(queue_name(name) for name in found)
+        return sorted(map(decode_queue, asked(lambda: self.line.ask(*command), self.client)))
 
     @cached_property
     def place(self) -> str:
         """Where the shard is, for people."""
         return f"{self.connections.config.place} shard {self.index}"
-
-
-def queue_name(stored: bytes) -> str:
-    """Return a queue's name from what scripts store."""
-    try:
-        return stored.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
-        # Nobody of ours wrote that; it still counts.
-        return stored.decode("utf-8", "backslashreplace")
-
-
-def queue_bytes(queue: str) -> bytes:
-    """Return a queue's name as scripts store it."""
-    return queue.encode("utf-8", "surrogatepass")

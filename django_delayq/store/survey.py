@@ -6,10 +6,11 @@ from typing import Any
 from django_delayq.codec import decode_head
 from django_delayq.exceptions import BadBody
 from django_delayq.job import due_of_rank
+from django_delayq.store.keys import decode_queue
 from django_delayq.store.rows import whole
 from django_delayq.store.scripts import Script
 from django_delayq.store.server import Server
-from django_delayq.store.shard import Shard, queue_name
+from django_delayq.store.shard import Shard
 from django_delayq.store.snapshot import Pause, Process, QueueState, Snapshot
 from django_delayq.tally import ALL, History, queue_scope, task_scope
 
@@ -35,7 +36,9 @@ class Survey:
         """
         queues = self._queues
         reply, scopes = self._ask(queues, tasks, facts)
-        named = sorted(queue_name(name) for name in reply[5])
+        # A paused one matters as long as it is paused, and the key of its ready set ends with its name.
+        paused = (key.rpartition(b":")[2] for key, _ in _pairs(reply[6]))
+        named = sorted({decode_queue(name) for name in (*reply[5], *paused)})
         if named != queues:
             self._queues = queues = named
             reply, scopes = self._ask(queues, tasks, facts)

@@ -65,14 +65,6 @@ class Waker:
         self.listening = False
         return answer[0].decode() if answer else None
 
-    def ring(self, key: str) -> None:
-        """Ring a bell again that was heard but cannot be answered."""
-        try:
-            self._client.rpush(key, 1)
-            self._client.ltrim(key, 0, 0)
-        except redis_errors.RedisError as error:
-            raise translated(error, client=self._client) from error
-
     def close(self) -> None:
         """Drop the connection; a bell on its way in is lost, which costs one sweep."""
         connection, self._connection, self.listening = self._connection, None, False

@@ -42,6 +42,7 @@ class Runner:
         self._promotion = StandIn(Dispatcher(shard, store.promotion(shard), emit=emit_at_once))
         self._claims = store.claims(shard, worker=os.urandom(8))
         self._queues: list[str] = []
+        self._version = b""
 
     def run(self, *, errors: Errors) -> Iterator[RanJob]:
         """Run what is due or ready until nothing is; tell of each attempt once it is settled.
@@ -50,7 +51,7 @@ class Runner:
         """
         self._promotion.promote()
         # Known before each claim: a queue that is new may have what comes first.
-        self._queues = self._shard.read_queues()
+        self._queues = self._shard.read_served_queues()
         while True:
             claims = self._exchange(want=1).claims
             if not claims:
@@ -71,8 +72,8 @@ class Runner:
             queues=self._queues, want=want, settlements=settlements, description=description
         )
         answer = self._claims.exchange(exchange)
-        if answer.queue_count != len(self._queues):
-            self._queues = self._shard.read_queues()
+        if answer.queues_version != self._version:
+            self._version, self._queues = answer.queues_version, self._shard.read_served_queues()
         return answer
 
 

@@ -165,7 +165,7 @@ def test_no_moment_of_a_history_breaks_a_page(name: str, number: int, browser: C
 
 
 def test_ten_thousand_queues_have_pages(browser: Client, stock: Doors) -> None:
-    stock.client.sadd(stock.keys("queues"), *(f"q{number}" for number in range(10_000)))
+    stock.client.zadd(stock.keys("queues"), {f"q{number}": 1 for number in range(10_000)})
     for name in ("dead", "running"):
         assert browser.get(page(name)).status_code == 200
 
@@ -175,7 +175,7 @@ def test_ten_thousand_queues_have_pages(browser: Client, stock: Doors) -> None:
 @pytest.mark.parametrize("score", ["inf", "-inf", "1.5", "9007199254740993"])
 def test_no_row_breaks_a_page(place: str, member: bytes, score: str, browser: Client, stock: Doors) -> None:
     keys = stock.keys
-    stock.client.sadd(keys("queues"), "default")
+    stock.client.zadd(keys("queues"), {"default": 1})
     by_queue = {"schedule": keys.schedule, "ready": keys.ready}.get(place)
     stock.client.zadd(by_queue("default") if by_queue else keys(place), {member: score})
     found = {"schedule": "pending", "leases": "running", "dead_letters": "dead"}.get(place)

@@ -13,7 +13,7 @@ from typing import Any
 
 from redis import Redis
 
-from django_delayq.store.keys import Keys
+from django_delayq.store.keys import Keys, encode_queue
 
 #: A module that can be imported, with a function that is no task; both write a line if ever they are reached.
 CANARY = "canary_payload"
@@ -92,7 +92,9 @@ class Payload:
     def write(self, client: Any, keys: Keys) -> None:
         """Put it into Redis by plain commands."""
         queued = {"ready": keys.ready, "schedule": keys.schedule}
-        client.sadd(keys("queues"), self.queue)
+        client.zadd(keys("queues"), {encode_queue(self.queue): 1})
+        if self.place == "schedule":
+            client.zadd(keys("next_due"), {encode_queue(self.queue): self.score})
         key = queued[self.place](self.queue) if self.place in queued else keys(self.place)
         client.zadd(key, {self.member: self.score})
         records = {"bodies": self.body, "attempts": self.attempts, "extras": self.extra, "running": self.running}
@@ -274,7 +276,8 @@ def vandalise(client: Redis, keys: Keys, chance: Random) -> None:
     for noun in ("descriptions", "exchanges", "holders"):
         client.hset(keys(noun), chance.randbytes(8), chance.choice([b"", b"x\r\nFORGED\x1b[31m", b"\xff" * 3_000]))  # type: ignore[arg-type]
     client.zadd(keys("workers"), {chance.randbytes(chance.randrange(1, 20)): chance.choice([0, 1e308, -1])})
-    client.sadd(keys("queues"), chance.randbytes(20), b"\xff\r\n", b"q" * 5_000, b"")
+    for noun in ("queues", "next_due"):
+        client.zadd(keys(noun), {chance.randbytes(20): 1, b"\xff\r\n": 1, b"q" * 5_000: 1, b"": 1})
     client.set(keys("wake_at"), chance.choice([b"", b"nan", b"soon", b"-1", b"0x10", b"1e15", b"\0"]))
 
 

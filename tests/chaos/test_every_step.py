@@ -186,7 +186,7 @@ def judge_leases(
 
 def test_a_dispatcher_killed_at_any_step_moves_every_job_once(walk: Any) -> None:
     called = walk(live_as_dispatcher, least=12, DEAD_MAX_COUNT=2)
-    assert {"promote", "reclaim", "SMEMBERS", "BLPOP"} <= called
+    assert {"promote", "reclaim", "BLPOP"} <= called
 
 
 def live_as_dispatcher(life: Life, kill: tuple[int, bool]) -> bool:

@@ -12,7 +12,7 @@ from django_delayq.attempts import Attempts
 from django_delayq.exceptions import DelayQError
 from django_delayq.job import State
 from django_delayq.job_id import to_text
-from django_delayq.store.keys import Keys
+from django_delayq.store.keys import Keys, decode_queue
 from django_delayq.store.store import get_store
 from tests.app import tasks
 from tests.chaos.hostile import CANARY, Payload, body, lay_canary, payloads, vandalise
@@ -70,9 +70,8 @@ def act_on_all(written: Sequence[Payload]) -> None:
 def ends(client: Redis, keys: Keys, written: Sequence[Payload], ran: Counter[str]) -> Counter[str]:
     """Tell how each one ended, and which are still open."""
     known = {member[:12] for member in client.zrange(keys("leases"), 0, -1)}
-    for queue in client.smembers(keys("queues")):
-        name = queue.decode("utf-8", "backslashreplace")
-        known |= {member[:12] for member in client.zrange(keys.ready(name), 0, -1)}
+    for queue in client.zrange(keys("queues"), 0, -1):
+        known |= {member[:12] for member in client.zrange(keys.ready(decode_queue(queue)), 0, -1)}
     dead = set(client.zrange(keys("dead_letters"), 0, -1))
     bodies, told = set(client.hkeys(keys("bodies"))), client.hgetall(keys("attempts"))
     found = Counter[str]()

@@ -92,7 +92,20 @@ def test_scripts_get_the_keys_they_name(doors: Doors, monkeypatch: pytest.Monkey
             assert {noun_of(key)[0] for key in keys[len(names) :]} <= PER_QUEUE | others
     assert set(calls) == {
         *("enqueue", "promote", "exchange", "heartbeat", "reclaim", "cancel", "reschedule"),
-        *("move", "requeue", "discard", "find", "page", "snapshot", "coming", "report", "pause", "resume", "quiet"),
+        *(
+            "move",
+            "requeue",
+            "discard",
+            "find",
+            "page",
+            "snapshot",
+            "coming",
+            "report",
+            "pause",
+            "resume",
+            "quiet",
+            "ring",
+        ),
     }
 
 
@@ -106,5 +119,16 @@ def test_nothing_but_registries_is_left_when_all_jobs_have_ended(doors: Doors) -
     doors.promote()
     left = {noun_of(key)[0] for key in doors.client.keys("*")}
     assert left <= {
-        *("queues", "workers", "dispatchers", "exchanges", "descriptions", "wake_at", "alarm", "bell", "shards"),
+        *(
+            "queues",
+            "queues_version",
+            "workers",
+            "dispatchers",
+            "exchanges",
+            "descriptions",
+            "wake_at",
+            "alarm",
+            "bell",
+            "shards",
+        ),
     }

@@ -108,13 +108,13 @@ def test_script_does_nothing_that_scripts_must_not(path: Path) -> None:
 
 def test_reading_scripts_only_read() -> None:
     reads = {"ZCARD", "ZCOUNT", "ZRANGE", "ZSCORE", "ZRANK", "ZMSCORE", "HGET", "HMGET", "HLEN", "HEXISTS"}
-    reads |= {"HGETALL", "HKEYS", "INFO", "LINDEX", "SMEMBERS"}
+    reads |= {"HGETALL", "HKEYS", "INFO", "LINDEX", "ZUNION"}
     for name in ("find", "page", "snapshot", "coming"):
         assert commands(STORE / "lua" / f"{name}.lua") <= reads
 
 
 def test_prelude_is_short_and_there_is_no_other_include() -> None:
-    assert len(PRELUDE.read_text().splitlines()) <= 115
+    assert len(PRELUDE.read_text().splitlines()) <= 170
     assert all("require" not in path.read_text() and "dofile" not in path.read_text() for path in FILES)
 
 

@@ -14,6 +14,7 @@ from django_delayq.exceptions import StoreAuthError
 from django_delayq.job import State
 from django_delayq.outcome import Settle
 from django_delayq.private_redis import PrivateRedis
+from django_delayq.store.bells import Bells
 from django_delayq.store.promotion import Reclaim
 from django_delayq.store.roles import ROLES
 from django_delayq.tally import Tally, packed
@@ -179,6 +180,11 @@ def read_queues(role: Doors, every: Doors) -> Any:
     return role.shard.read_queues()
 
 
+def read_served_queues(role: Doors, every: Doors) -> Any:
+    every.add()
+    return role.shard.read_served_queues()
+
+
 def listen(role: Doors, every: Doors) -> Any:
     waker = role.shard.waker()
     waker.listen([every.keys("alarm")], now=monotonic())
@@ -189,8 +195,9 @@ def listen(role: Doors, every: Doors) -> Any:
 
 
 def ring(role: Doors, every: Doors) -> Any:
-    waker = role.shard.waker()
-    waker.ring(every.keys.bell("default"))
+    every.add()
+    for queues in ((), ("default",)):
+        Bells(role.shard).ring(queues)
     return True
 
 
@@ -293,29 +300,29 @@ STEPS: dict[str, Step] = {
             read_lapsed,
             reclaim,
         ),
-        *(exchange, heartbeat, read_queues, listen, ring, check_server, check_shards, audit),
+        *(exchange, heartbeat, read_queues, read_served_queues, listen, ring, check_server, check_shards, audit),
         *(survey, server, report, pause, quiet, hand_on),
     )
 }
 _PRODUCER = "enqueue cancel cancel_kept reschedule find check_shards wait"
-_DISPATCHER = "report promote read_lapsed reclaim read_queues listen check_server check_shards"
+_DISPATCHER = "report promote read_lapsed reclaim listen check_server check_shards"
 _VIEW = "find holder page counts read_queues survey server"
 OWN = {
     "producer": _PRODUCER,
     "dispatcher": _DISPATCHER,
-    "worker": f"{_PRODUCER} {_DISPATCHER} exchange heartbeat ring hand_on",
+    "worker": f"{_PRODUCER} {_DISPATCHER} exchange heartbeat read_served_queues ring hand_on",
     "view": _VIEW,
     "action": f"{_VIEW} cancel cancel_kept reschedule move requeue discard pause quiet",
     "check": "audit read_queues check_server",
 }
 #: Redis judges commands, not scripts: these steps of others use nothing but a role's own commands.
 BORROWED = {
-    "producer": "move holder requeue reclaim",
-    "dispatcher": "cancel reschedule find holder counts discard",
-    "worker": "move holder counts requeue discard",
-    "view": "check_server",
-    "action": "enqueue reclaim read_lapsed check_shards check_server",
-    "check": "find holder counts discard read_lapsed",
+    "producer": "move holder requeue reclaim read_served_queues",
+    "dispatcher": "enqueue cancel reschedule move find holder requeue discard read_served_queues ring",
+    "worker": "move holder requeue discard",
+    "view": "read_served_queues check_server",
+    "action": "enqueue reclaim read_lapsed read_served_queues check_shards check_server",
+    "check": "move find holder counts discard read_lapsed read_served_queues",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]
 

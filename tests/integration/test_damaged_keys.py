@@ -22,12 +22,12 @@ def long_member(client: Redis, keys: Keys) -> None:
 
 
 def ready_of_another_type(client: Redis, keys: Keys) -> None:
-    client.sadd(keys("queues"), "odd")
+    client.zadd(keys("queues"), {"odd": 1})
     client.set(keys.ready("odd"), "x")
 
 
 def schedule_of_another_type(client: Redis, keys: Keys) -> None:
-    client.sadd(keys("queues"), "odd")
+    client.zadd(keys("next_due"), {"odd": 1})
     client.set(keys.schedule("odd"), "x")
 
 
@@ -41,7 +41,8 @@ def wake_time_of_another_kind(client: Redis, keys: Keys) -> None:
 
 
 def unreadable_queue_name(client: Redis, keys: Keys) -> None:
-    client.sadd(keys("queues"), b"\xff")
+    client.zadd(keys("queues"), {b"\xff": 1})
+    client.zadd(keys("next_due"), {b"\xff": 1})
 
 
 DAMAGES: list[Damage] = [

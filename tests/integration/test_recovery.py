@@ -22,7 +22,7 @@ FACTS = {
     "now_us": 1,
     "lost": frozenset(),
     "overdue": False,
-    "queue_count": 1,
+    "queues_version": b"",
     "more": False,
     "first": False,
 }

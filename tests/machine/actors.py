@@ -47,6 +47,7 @@ class World:
             dead_max_age_us=dispatcher.dead_max_age_us,
             outage_us=dispatcher.outage_us,
             recovery_us=dispatcher.recovery_us,
+            remembered_us=dispatcher.remembered_us,
         )
         self.turn_to(START_US)
         self.numbers = count(1)
@@ -80,8 +81,8 @@ class DrivenDispatcher(Promotion):
         moved, trimmed, lapsed = model.promote(self.code, queues, limit)
         assert (promoted.moved, promoted.trimmed) == (moved, trimmed)
         assert set(promoted.lapsed) == lapsed
-        assert promoted.queue_count == len(model.queues)
-        more = any(model.due(queue) for queue in queues)
+        assert set(promoted.queues) == model.to_name(model.now + promoted.sleep_us)
+        more = any(model.due(queue) for queue in QUEUES)
         assert (promoted.sleep_us == 0) == more, "sleep and work left do not fit together"
         assert promoted.sleep_us <= self.world.store.config.dispatcher.sweep_us
         model.wake_at = model.now + promoted.sleep_us
@@ -179,8 +180,9 @@ class DrivenWorker:
         leases = [claim.lease for claim in claims]
         if not leases:
             return
-        told = self.world.model.heartbeat(self.code, leases)
-        assert self.door.heartbeat(leases) == told
+        queues = {claim.queue for claim in claims}
+        told = self.world.model.heartbeat(self.code, leases, queues)
+        assert self.door.heartbeat(leases, queues) == told
 
     def token(self, exchange: Exchange) -> bytes:
         """Return what names the claims of an exchange."""
@@ -198,7 +200,7 @@ class DrivenWorker:
         assert answer.more == told.more
         assert answer.first == told.first
         assert answer.recovered == told.recovered
-        assert answer.queue_count == len(model.queues)
+        assert answer.queues_version == told.version
         assert answer.overdue == (model.wake_at is None or model.wake_at + 1_000_000 < model.now)
         found = [(claim.lease, claim.queue, claim.rank, claim.attempts.pack()) for claim in answer.claims]
         assert found == [(job.lease, job.queue, job.rank, job.record or bytes(3)) for job in told.claims]

@@ -115,8 +115,8 @@ class Ground(RuleBasedStateMachine):
         for queue in queues:
             if self.world.client.lpop(keys.bell(queue)):
                 self.world.model.heard.add(queue)
-        if self.world.client.lpop(keys("bell")):
-            self.world.model.unheard_queue = False
+        if set(queues) == set(QUEUES) and self.world.client.lpop(keys("bell")):
+            self.world.model.heard_all = True
 
     def worker(self, pick: int) -> DrivenWorker:
         return self.workers[pick % 2]

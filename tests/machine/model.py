@@ -1,7 +1,7 @@
 """Model: every transition in plain Python, so that it can be told what Redis must hold after each step."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from django_delayq.codec import with_flags, with_queue
@@ -11,7 +11,7 @@ from django_delayq.outcome import Ending
 from django_delayq.store.intake import key_digest
 from tests.machine.values import Ended, KeyTaken, ModelJob, Place, Told
 
-HOUR_US = 3_600_000_000
+SECOND_US, MINUTE_US, HOUR_US = 1_000_000, 60_000_000, 3_600_000_000
 #: Processes long gone that one promotion drops at most.
 BITE = 50
 #: Ready jobs a claim looks at once the first few could not be taken.
@@ -28,6 +28,7 @@ class Model:
     dead_max_age_us: int
     outage_us: int
     recovery_us: int
+    remembered_us: int
     now: int = 0
     jobs: dict[bytes, ModelJob] = field(default_factory=dict)
     #: Id -> attempts record, body and state of a job that ended and keeps its result.
@@ -36,7 +37,10 @@ class Model:
     cancelled: dict[bytes, int] = field(default_factory=dict)
     withdrawn: dict[bytes, int] = field(default_factory=dict)
     tally: Counter[str] = field(default_factory=Counter)
-    queues: set[str] = field(default_factory=set)
+    #: Queue -> when a job of it was last made ready, claimed, or held.
+    queues: dict[str, int] = field(default_factory=dict)
+    #: Another number whenever a queue appears or is forgotten.
+    version: int | None = None
     #: Worker -> last seen; and its last exchange: number, lost leases, claimed leases.
     workers: dict[bytes, int] = field(default_factory=dict)
     dispatchers: dict[bytes, int] = field(default_factory=dict)
@@ -49,12 +53,12 @@ class Model:
     promoted_at: int = 0
     #: Leases that had ended by then were told at the last promotion.
     lapsed_by: int = 0
-    #: Queues whose bell somebody heard who has not looked since; the same for the alarm; a queue nobody heard of.
+    #: Queues whose bell somebody heard who has not looked since; the same for that of all queues, and for the alarm.
     heard: set[str] = field(default_factory=set)
     alarm_heard: bool = False
     #: Queues of whose recovered jobs a worker was told that will ask for them.
     promised: set[str] = field(default_factory=set)
-    unheard_queue: bool = False
+    heard_all: bool = False
 
     def holder(self, digest: bytes) -> bytes | None:
         """Return the id of the living job with that key."""
@@ -99,7 +103,9 @@ class Model:
         for jobs in due:
             for job in jobs[: min(share, limit - moved)]:
                 job.place, job.score = Place.READY, self.rank(job, job.score)
+                self._know(job.queue)
                 moved += 1
+        self._forget(queues)
         gone = sorted((seen, worker) for worker, seen in self.workers.items() if seen <= self.now - HOUR_US)
         for _, worker in gone[:BITE]:
             del self.workers[worker]
@@ -122,7 +128,7 @@ class Model:
     ) -> Told:
         """Settle what still holds its lease, then claim."""
         worker, number = token[:8], int.from_bytes(token[8:])
-        first = worker not in self.exchanges
+        first, version = worker not in self.exchanges, self.told_version
         lost = frozenset(item.lease for item in ended if not self.leased(item.lease))
         for item in ended:
             if item.lease not in lost:
@@ -131,27 +137,31 @@ class Model:
         for job in claims:
             job.rank, job.place, job.score = job.score, Place.CLAIMED, self.now + self.lease_us
             job.token, job.claimed_us = token, self.now
+            self._use(job.queue)
         self.workers[worker] = self.now
         self.described.add(worker)
         self.exchanges[worker] = number, lost, [job.lease for job in claims]
         left = {job.queue for job in self._in_order(Place.RECOVERED, queues, strict)} if want else set()
         if want:
             self.heard -= set(queues)
+            self.heard_all = self.heard_all and not self.queues.keys() <= set(queues)
             self.promised = self.promised - set(queues) | left
         more = bool(want and self._in_order(Place.READY, queues, strict))
-        return Told(lost, more, claims, first, bool(left))
+        return Told(lost, more, claims, first, version, bool(left))
 
     def repeat(self, worker: bytes) -> Told:
         """Return what a worker is told that sends its last exchange again: what it still holds of it."""
         _, lost, leases = self.exchanges[worker]
-        return Told(lost, True, [job for lease in leases if (job := self.leased(lease))], False)
+        return Told(lost, True, [job for lease in leases if (job := self.leased(lease))], False, self.told_version)
 
-    def heartbeat(self, worker: bytes, leases: Sequence[bytes]) -> set[bytes]:
-        """Push lease ends on; return the lost ones."""
+    def heartbeat(self, worker: bytes, leases: Sequence[bytes], queues: Collection[str]) -> set[bytes]:
+        """Push lease ends on, keep their queues remembered; return the lost ones."""
         self.workers[worker] = self.now
         for lease in leases:
             if job := self.leased(lease):
                 job.score = self.now + self.lease_us
+        for queue in queues:
+            self._use(queue)
         return {lease for lease in leases if not self.leased(lease)}
 
     def reclaim(self, items: Sequence[Ended]) -> int:
@@ -195,7 +205,8 @@ class Model:
         if job is None or not job.waits:
             return False
         job.queue, job.body = queue, with_queue(job.body, queue)
-        self._know(queue)
+        if job.place is not Place.SCHEDULED:
+            self._know(queue)
         return True
 
     def requeue(self, raw_id: bytes, died_us: int, delay_us: int) -> int | None:
@@ -251,6 +262,7 @@ class Model:
             aside = [] if may_recover else [job for job in seen if job.suspect]
             for job in aside:
                 job.place = Place.RECOVERED
+                self._know(job.queue)
             for job in seen:
                 alone = job.suspect or job.has(Flag.LARGE)
                 if job in aside:
@@ -279,6 +291,7 @@ class Model:
             return self._end(job, "done", keep=True)
         if item.ending is Ending.UNSTARTED:
             job.place, job.score = Place.READY, job.rank
+            self._know(job.queue)
             return None
         job.ended, job.record, job.suspect = job.ended + 1, item.record, False
         suspect = item.ending in (Ending.CRASHED, Ending.LAPSED)
@@ -286,6 +299,7 @@ class Model:
             job.place, job.score = Place.DEAD, self.now
         elif item.ending in (Ending.INTERRUPTED, Ending.LAPSED):
             job.place, job.score, job.suspect = Place.RECOVERED if suspect else Place.READY, job.rank, suspect
+            self._know(job.queue)
         else:
             job.place, job.score = Place.SCHEDULED, self.now + item.delay_us
             job.due_us = job.score
@@ -312,11 +326,42 @@ class Model:
             job.place, job.score = Place.SCHEDULED, due_us
         else:
             job.place, job.score = Place.READY, self.rank(job, self.now)
-        self._know(job.queue)
+            self._know(job.queue)
+
+    @property
+    def told_version(self) -> bytes:
+        """Return the version as workers are told it."""
+        return b"" if self.version is None else b"%d" % self.version
+
+    def to_name(self, by_us: int) -> set[str]:
+        """Return the queues that the next promotion is to name: due by then, or to be forgotten."""
+        due = {job.queue for job in self.at(Place.SCHEDULED) if job.score <= by_us + SECOND_US}
+        if min(self.queues.values(), default=self.now) > self.now - self.remembered_us - MINUTE_US:
+            return due
+        return due | {queue for queue, used in self.queues.items() if used <= self.now - self.remembered_us}
 
     def _know(self, queue: str) -> None:
-        self.unheard_queue |= queue not in self.queues
-        self.queues.add(queue)
+        if queue not in self.queues:
+            self._change_version()
+        self.queues[queue] = self.now
+
+    def _use(self, queue: str) -> None:
+        if queue in self.queues:
+            self.queues[queue] = self.now
+
+    def _forget(self, queues: Sequence[str]) -> None:
+        old = [queue for queue in queues if self.queues.get(queue, self.now) <= self.now - self.remembered_us]
+        ready = {job.queue for job in (*self.at(Place.READY), *self.at(Place.RECOVERED))}
+        for queue in old:
+            if queue in ready:
+                self._use(queue)
+            else:
+                del self.queues[queue]
+        if not ready.issuperset(old):
+            self._change_version()
+
+    def _change_version(self) -> None:
+        self.version = (self.now if self.version is None else self.version) + 1
 
     def _end(self, job: ModelJob, how: str, *, keep: bool = False) -> None:
         if keep and job.has(Flag.KEPT):

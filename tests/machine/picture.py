@@ -7,7 +7,7 @@ from urllib.parse import unquote
 from redis import Redis
 
 from django_delayq.result import Result
-from django_delayq.store.keys import CATALOGUE, Keys
+from django_delayq.store.keys import CATALOGUE, Keys, encode_queue
 from django_delayq.store.records import Kept
 from tests.machine.model import Model
 from tests.machine.values import Place
@@ -31,8 +31,6 @@ def read(client: Redis, keys: Keys) -> dict[str, Any]:
                 pipeline.zrange(name, 0, -1, withscores=True)
             case "hash":
                 pipeline.hgetall(name)
-            case "set":
-                pipeline.smembers(name)
             case "list":
                 pipeline.llen(name)
             case _:
@@ -96,8 +94,11 @@ def foretold(model: Model, keys: Keys) -> dict[str, Any]:
         told[keys("dead_bytes")] = str(sum(map(len, dead.values()))).encode()
     for raw_id, kept in model.results.items():
         told[keys.results(raw_id)] = kept
-    if model.queues:
-        told[keys("queues")] = {queue.encode() for queue in model.queues}
+    told[keys("queues")] = {encode_queue(queue).encode(): used for queue, used in model.queues.items()}
+    told[keys("queues_version")] = model.told_version
+    for job in model.at(Place.SCHEDULED):
+        first = told[keys("next_due")].get(queue := encode_queue(job.queue).encode(), job.score)
+        told[keys("next_due")][queue] = min(first, job.score)
     told[keys("cancelled")], told[keys("withdrawn")] = model.cancelled, model.withdrawn
     told[keys("workers")] = model.workers
     told[keys("dispatchers")] = model.dispatchers

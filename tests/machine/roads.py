@@ -11,7 +11,7 @@ from tests.machine.asks import ENDINGS, Ask, asks, endings, limits
 from tests.machine.steps import Steps
 from tests.machine.values import Place
 
-DAY_US = 86_400_000_000
+MINUTE_US, DAY_US = 60_000_000, 86_400_000_000
 
 
 class Roads(Steps):
@@ -195,6 +195,17 @@ class Roads(Steps):
         if by == "age":
             self.world.turn_to(self.world.model.now + DAY_US)
         self.dispatchers[0].step()
+
+    @rule(ask=asks, off=st.sampled_from([-1, 0]))
+    def a_queue_is_forgotten_and_comes_back(self, ask: Ask, off: int) -> None:
+        """One with work or a running job is kept; the last two steps find it unused, and forget it."""
+        self.enqueue([ask])
+        self.worker(1).exchange(8, endings=[Ending.SUCCEEDED] * len(self.worker(1).held))
+        self.world.turn_to(self.world.model.now + self.world.model.remembered_us + MINUTE_US + off)
+        for _ in range(2):
+            self.look()
+            self.check()
+        self.enqueue([ask])
 
     def claimed(self, worker: DrivenWorker) -> bool:
         """Have a worker hold something that it knows of."""

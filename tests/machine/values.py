@@ -77,4 +77,6 @@ class Told:
     more: bool
     claims: list[ModelJob]
     first: bool
+    #: Of the queues, when the exchange came.
+    version: bytes
     recovered: bool = False

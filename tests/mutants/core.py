@@ -23,12 +23,6 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "if not self._exchanger.under_way:",
     ): ("tests/integration/test_run_worker.py",),
     at(
-        "what a worker heard of new queues ends with it",
-        "served.py",
-        "        if self._outdated:\n            self._waker.ring(self._nameless)\n",
-        "",
-    ): ("tests/integration/store/test_served.py",),
-    at(
         "a lapsed lease is no attempt",
         DISPATCHER,
         "return Reclaim(lease=item.lease, attempts=attempts,",
@@ -172,7 +166,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a lapsed job is read on whatever server the pool leads to",
         "store/promotion.py",
-        "self._shard.line.ask_all(*questions)",
-        "[self._shard.client.hmget(keys(noun), fields) for noun, fields in wanted.items()]",
+        "return self._shard.line.ask_all(*questions)",
+        "return [self._shard.client.hmget(keys(noun), fields) for noun, fields in wanted.items()]",
     ): ("tests/integration/test_replaced_server.py",),
 }

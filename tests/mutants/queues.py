@@ -1,7 +1,65 @@
 """Mutants of queues, each with the tests of which one must fail."""
 
-from tests.machine.planted_bugs import PlantedBug
+from tests.machine.planted_bugs import EXCHANGE, PRELUDE, PROMOTE, PlantedBug
 
 at = PlantedBug.at
+NAMES, SERVED = "tests/integration/store/test_queue_names.py", "tests/integration/store/test_served.py"
 
-MUTANTS: dict[PlantedBug, tuple[str, ...]] = {}
+MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
+    at(
+        "a retry does not make its queue known",
+        EXCHANGE,
+        "put_scheduled(shard, KEYS[base + 1], {retry.due, member}, retry.due)",
+        "redis.call('ZADD', KEYS[base + 1], retry.due, member) ring(alarm)",
+    ): (NAMES,),
+    at(
+        "what is made ready does not make its queue known",
+        PRELUDE,
+        "  remember(shard, now, ready)\n  -- One",
+        "  -- One",
+    ): (NAMES,),
+    at("empty queues are never forgotten", PROMOTE, "      redis.call('ZREM', queues, queue)\n"): (NAMES,),
+    at(
+        "a queue with ready jobs is forgotten",
+        PROMOTE,
+        "if redis.call('EXISTS', ready, KEYS[base + 4]) > 0 then",
+        "if false then",
+    ): (NAMES,),
+    at(
+        "a queue of a running job is forgotten",
+        "store/lua/heartbeat.lua",
+        "for at = 5, #ARGV do redis.call('ZADD', queues, 'XX', now, ARGV[at]) end\n",
+    ): (NAMES,),
+    at("workers are not told of a new queue", PRELUDE, "== 1 then change_version(shard, now) end", "== 1 then end"): (
+        SERVED,
+    ),
+    at(
+        "a flush brings the first version back",
+        PRELUDE,
+        "(tonumber(redis.call('GET', shard.queues_version) or '') or now) + 1",
+        "(tonumber(redis.call('GET', shard.queues_version) or '') or 0) + 1",
+    ): (SERVED,),
+    at(
+        "a worker of all queues is not woken by a new one",
+        PRELUDE,
+        "  ring(queue_bell)\n  ring(shard.bell)\n",
+        "  ring(queue_bell)\n",
+    ): ("tests/integration/store/test_enqueue.py",),
+    at(
+        "a worker that ends rings for queues without work",
+        "store/lua/ring.lua",
+        "if redis.call('EXISTS', KEYS[base + 1], KEYS[base + 3]) > 0 then ring(",
+        "if true then ring(",
+    ): (SERVED,),
+    at(
+        "a name written by hand keeps the dispatcher awake",
+        "store/promotion.py",
+        "if encode_queue(queue).encode() != name]",
+        "if not name]",
+    ): (NAMES,),
+    at(
+        "a cancelled job leaves its queue known as due",
+        "store/lua/cancel.lua",
+        "  index_due(next_due, schedule)\n",
+    ): (NAMES,),
+}

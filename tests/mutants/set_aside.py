@@ -17,7 +17,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "recovered jobs left behind ring for ever",
         EXCHANGE,
-        "if back and recovered > 0 then ring(KEYS[FIXED + 3 * back.queue - 1]) end",
+        "if back and recovered > 0 then ring(KEYS[FIXED + 3 * back.queue - 1]); ring(bell) end",
         "if recovered > 0 then ring(KEYS[FIXED + 3 * unpaused[1] - 1]) end",
     ): (STORE,),
     at(
@@ -41,8 +41,8 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "the audit does not know where recovered jobs wait",
         "store/lua/audit_records.lua",
-        "waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4])",
-        "waiting_place(member, KEYS[base + 1], KEYS[base + 2])",
+        "    or waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4])\n",
+        "    or waiting_place(member, KEYS[base + 1], KEYS[base + 2])\n",
     ): (STORE,),
     at(
         "recovered jobs are in no count",

@@ -35,7 +35,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a bell that a full worker heard is lost",
         "served.py",
-        "            if bell and not wanted:\n                self._waker.ring(bell)\n",
+        "            if bell and not wanted:\n                self.pass_on()\n",
         "",
     ): ("tests/integration/store/test_served.py",),
     at(
@@ -53,7 +53,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a worker whose Redis is away keeps its share of the pool",
         "worker.py",
-        "            self._yield_room(wants=False)\n",
+        "            if self._pace.leave_room(wants=False):\n                self.wake()\n",
         "",
     ): ("tests/integration/test_one_outcome.py",),
 }

@@ -33,7 +33,7 @@ class Door:
         self.asked: list[list[bytes]] = []
         self.answered = threading.Event()
 
-    def heartbeat(self, leases: list[bytes]) -> frozenset[bytes]:
+    def heartbeat(self, leases: list[bytes], queues: set[str]) -> frozenset[bytes]:
         self.asked.append(leases)
         if self._errors:
             raise self._errors.pop()
@@ -60,7 +60,7 @@ def test_one_that_fails_is_followed_by_others(make: Callable[[], Exception]) -> 
 
 def test_a_lost_lease_is_held_no_longer() -> None:
     held = claim()
-    leases = Leases(frozenset, lease_us=30_000_000)
+    leases = Leases(lambda leases, _: frozenset(leases), lease_us=30_000_000)
     leases.add([held])
     assert leases.trusts(held.lease)
     assert leases.beat() == {held.lease}
@@ -72,7 +72,7 @@ def test_a_claim_beyond_its_hard_limit_is_beaten_no_more() -> None:
     asked: list[list[bytes]] = []
     within, without, beyond = claim(age=5, hard_timeout_us=6_000_000_000), claim(age=5), claim(age=5, hard_timeout_us=1)
     for held in ([without, beyond], [within], [beyond]):
-        leases = Leases(lambda leases: asked.append(leases) or frozenset(), lease_us=30_000_000)
+        leases = Leases(lambda leases, _: asked.append(leases) or frozenset(), lease_us=30_000_000)
         leases.add(held)
         assert all(leases.begin(claim.lease) for claim in held)
         leases.beat()
@@ -83,7 +83,7 @@ def test_a_claim_beyond_its_hard_limit_is_beaten_no_more() -> None:
 def test_the_trust_in_a_claim_beyond_its_hard_limit_ends() -> None:
     # Both leases are nearly over; a heartbeat makes one of them new.
     beyond, renewed = claim(age=28, hard_timeout_us=1_000_000), claim(age=28)
-    leases = Leases(lambda _: frozenset(), lease_us=30_000_000)
+    leases = Leases(lambda *_: frozenset(), lease_us=30_000_000)
     leases.add([beyond, renewed])
     # Their trust is over: a lease of 30 s is trusted for 27.
     assert not leases.begin(beyond.lease)
@@ -95,7 +95,7 @@ def test_the_trust_in_a_claim_beyond_its_hard_limit_ends() -> None:
 
 def test_a_lease_is_not_trusted_while_the_log_tells_that_it_is_lost() -> None:
     lost = claim()
-    leases = Leases(frozenset, lease_us=30_000_000)
+    leases = Leases(lambda leases, _: frozenset(leases), lease_us=30_000_000)
     leases.add([lost])
     trusted: list[bool] = []
 
@@ -115,7 +115,7 @@ def test_a_lease_is_not_trusted_while_the_log_tells_that_it_is_lost() -> None:
 @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="this system's clocks do not tell of suspends")
 def test_the_time_a_host_is_suspended_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     held = claim()
-    leases = Leases(lambda _: frozenset(), lease_us=30_000_000)
+    leases = Leases(lambda *_: frozenset(), lease_us=30_000_000)
     leases.add([held])
     clock = time.clock_gettime
     assert leases.trusts(held.lease)
@@ -129,7 +129,7 @@ def test_the_time_a_host_is_suspended_counts(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_hard_limit_counts_from_the_begin_of_the_code() -> None:
     # Its process took 5 s to start, longer than the limit.
     starting = claim(age=5, hard_timeout_us=1_000_000)
-    leases = Leases(lambda _: frozenset(), lease_us=30_000_000)
+    leases = Leases(lambda *_: frozenset(), lease_us=30_000_000)
     leases.add([starting])
     until_before = leases._held[starting.lease][1]
     leases.beat()

@@ -116,7 +116,7 @@ def test_no_repr_shows_arguments_or_bodies() -> None:
     claim = claim_for(job)
     exchange = Exchange(worker=bytes(8), number=1, want=1, queues=("q",), args=[draft.body], keys=[CANARY])
     told: dict[str, Any] = dict.fromkeys(("overdue", "more", "first", "recovered"), False) | {"lost": frozenset()}
-    answer = Answer(asked=True, now_us=1, queue_count=1, claims=[claim], **told)
+    answer = Answer(asked=True, now_us=1, queues_version=b"", claims=[claim], **told)
     values: list[Any] = [
         job,
         draft,

@@ -42,16 +42,51 @@ local function is_suspect(record)
   return record and (string.byte(record, 3) or 0) % 2 == 1
 end
 
--- The only two ways into a waiting place; both ring. `ready` is a queue's ready set, or that of its recovered jobs. `entries` = score, member, score, member … (at most 500 pairs).
-local function put_ready(ready, bell, entries)
-  redis.call('ZADD', ready, unpack(entries))
-  ring(bell)
+-- The name of a queue, encoded, as the end of each of its keys has it. `queues` and `next_due` hold names in this form.
+local function queue_of(key)
+  return string.match(key, '[^:]*$')
 end
 
-local function put_scheduled(schedule, wake_at, alarm, entries, earliest)
+-- A worker of all queues reads their names again when the version differs. The first version is a time, so that it differs
+-- after a flush, too.
+local function change_version(shard, now)
+  redis.call('SET', shard.queues_version, (tonumber(redis.call('GET', shard.queues_version) or '') or now) + 1)
+end
+
+local function remember(shard, now, ready)
+  if redis.call('ZADD', shard.queues, now, queue_of(ready)) == 1 then change_version(shard, now) end
+end
+
+-- `next_due` has the first due time of each schedule; whatever adds to a schedule or takes from it calls this.
+local function index_due(next_due, schedule)
+  local first = lowest(schedule, 0)
+  if first[2] then redis.call('ZADD', next_due, first[2], queue_of(schedule)) else redis.call('ZREM', next_due, queue_of(schedule)) end
+end
+
+-- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
+local function check_ready(shard, ready)
+  redis.call('ZCARD', ready); redis.call('ZCARD', shard.queues); redis.call('GET', shard.queues_version)
+end
+
+local function check_scheduled(shard, schedule)
+  redis.call('ZCARD', schedule); redis.call('ZCARD', shard.next_due); redis.call('GET', shard.wake_at)
+end
+
+-- The only two ways into a waiting place; both remember the queue and ring. `shard` = its keys by name, `entries` = score,
+-- member, score, member … (at most 500 pairs).
+local function put_ready(shard, now, ready, queue_bell, entries)
+  redis.call('ZADD', ready, unpack(entries))
+  remember(shard, now, ready)
+  -- One for workers that chose this queue, one for workers of all.
+  ring(queue_bell)
+  ring(shard.bell)
+end
+
+local function put_scheduled(shard, schedule, entries, earliest)
   redis.call('ZADD', schedule, unpack(entries))
-  local wake = redis.call('GET', wake_at)
-  if earliest < (tonumber(wake or '') or math.huge) then ring(alarm) end
+  index_due(shard.next_due, schedule)
+  local wake = redis.call('GET', shard.wake_at)
+  if earliest < (tonumber(wake or '') or math.huge) then ring(shard.alarm) end
 end
 
 -- The place where a job waits, of those of its queue, and its score there; nothing where it does not wait.

@@ -6,10 +6,11 @@
 -- Returns: per entry a word: OK (or changed since it was read); MALFORMED, MISSING (no body) and TWICE (also in a later
 --   state) are dropped from here; MISPLACED is put where its body says; UNKNOWN is a lease, written into `running`.
 -- Cost: O(log n) an entry.
-local place, leases, running, bodies, dead_letters, dead_bodies, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local place, leases, running, bodies, dead_letters, dead_bodies, queues, queues_version, next_due, bell, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local now, noun, head_start, repair = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
 
-local FIXED = 8
+local FIXED = 12
+local shard = {queues = queues, queues_version = queues_version, next_due = next_due, bell = bell, wake_at = wake_at, alarm = alarm}
 local SIZE = {schedule = 14, ready = 14, recovered = 14, leases = 30, dead_letters = 12}
 -- Of the keys of a queue, the one that is such a place.
 local OFFSET = {schedule = 1, ready = 2, recovered = 4}
@@ -56,11 +57,12 @@ for at = 5, #ARGV, 4 do
       -- It stays the only lease until its end; whoever holds it under the other member is refused.
       redis.call('ZADD', place, score, member .. string.sub(entry, 15))
     elseif word == 'MISPLACED' and noun == 'schedule' then
-      put_scheduled(KEYS[base + 1], wake_at, alarm, {tonumber(score), member}, tonumber(score))
+      put_scheduled(shard, KEYS[base + 1], {tonumber(score), member}, tonumber(score))
     elseif word == 'MISPLACED' then
-      put_ready(KEYS[base + OFFSET[noun]], KEYS[base + 3], {tonumber(score), member})
+      put_ready(shard, now, KEYS[base + OFFSET[noun]], KEYS[base + 3], {tonumber(score), member})
     end
   end
   words[#words + 1] = word
 end
+if repair and noun == 'schedule' then index_due(next_due, place) end
 return words

@@ -1,23 +1,34 @@
 -- Audit_records: records by id against the places of their jobs; repairs what no step could have left behind.
 -- KEYS: the named ones: `records` is bodies, attempts, extras, running, holders or dead_bodies; then schedule, ready,
 --   bell and recovered of each queue that the bodies name.
--- ARGV: now, noun of the records, head start (ms), 1 = repair, attempts record of a dead letter made here, number of queues,
---   their names, then per record (≤ 500): its field, head of the body as the caller read it, member that head makes,
+-- ARGV: now, noun of the records, head start (ms), 1 = repair, attempts record of a dead letter made here, then per record
+--   (≤ 500): its field, head of the body as the caller read it, member that head makes,
 --   number of its queue (0 = there is no body, or it cannot be read).
 -- Returns: per record a word: OK (or changed since it was read); MALFORMED, MISSING (its job is not there) and TWICE (its
 --   job is dead) are dropped; LOST (in no place) becomes ready, or dead again; LAPSED (in no place, but `running`) gets a
 --   lease that has ended, for the dispatcher to judge; UNREADABLE (without a queue it can be in no place) becomes a dead
---   letter; UNLISTED names its queue in `queues`; UNHELD holds its key again, or notes it to be let go.
+--   letter; UNLISTED names its queue where promotions or workers look; UNHELD holds its key again, or notes it to be let go.
 -- Cost: O(log n) a record.
-local records, leases, running, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, bell, wake_at, alarm, dead_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
-local now, noun, head_start, repair, epitaph, queue_count = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1', ARGV[5], tonumber(ARGV[6])
+local records, leases, running, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, queues_version, next_due, bell, wake_at, alarm, dead_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
+local now, noun, head_start, repair, epitaph = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1', ARGV[5]
 
-local FIXED = 14
+local FIXED = 16
+local shard = {queues = queues, queues_version = queues_version, next_due = next_due, bell = bell, wake_at = wake_at, alarm = alarm}
 
 local function is_placed(member, known, queue)
   local base = FIXED + 4 * (queue - 1)
   return known and redis.call('ZSCORE', leases, member .. string.sub(known, 1, 16))
     or waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4])
+end
+
+-- Whether promotions and workers find it where it waits; one that runs is told by its worker.
+local function is_listed(member, queue)
+  local base = FIXED + 4 * (queue - 1)
+  local schedule = KEYS[base + 1]
+  local place, due = waiting_place(member, schedule, KEYS[base + 2], KEYS[base + 4])
+  if place ~= schedule then return not place or redis.call('ZSCORE', queues, queue_of(place)) end
+  local indexed = redis.call('ZSCORE', next_due, queue_of(schedule))
+  return indexed and tonumber(indexed) <= tonumber(due)
 end
 
 local judge = {}
@@ -28,7 +39,7 @@ function judge.bodies(id, head, member, queue, body)
   if string.sub(body, 1, #head) ~= head then return 'OK' end
   local known = redis.call('HGET', running, id)
   if not is_placed(member, known, queue) then return known and 'LAPSED' or 'LOST' end
-  return redis.call('SISMEMBER', queues, ARGV[6 + queue]) == 1 and 'OK' or 'UNLISTED'
+  return is_listed(member, queue) and 'OK' or 'UNLISTED'
 end
 function judge.attempts(id)
   return redis.call('HEXISTS', bodies, id) == 1 and 'OK' or 'MISSING'
@@ -57,7 +68,7 @@ function judge.dead_bodies(id)
 end
 
 local words = {}
-for at = 7 + queue_count, #ARGV, 4 do
+for at = 6, #ARGV, 4 do
   local field, member, queue = ARGV[at], ARGV[at + 2], tonumber(ARGV[at + 3])
   local value, base = redis.call('HGET', records, field), FIXED + 4 * (queue - 1)
   local word = 'OK'
@@ -69,7 +80,7 @@ for at = 7 + queue_count, #ARGV, 4 do
     -- A write that frees comes first: with its memory full, Redis refuses a script whose first write grows.
     redis.call('ZREM', leases, '')
     if word == 'LOST' and noun == 'bodies' then
-      put_ready(KEYS[base + 2], KEYS[base + 3], {rank_of(member, now, head_start), member})
+      put_ready(shard, now, KEYS[base + 2], KEYS[base + 3], {rank_of(member, now, head_start), member})
     elseif word == 'LOST' then
       redis.call('ZADD', dead_letters, now, field)
     elseif word == 'LAPSED' then
@@ -83,11 +94,17 @@ for at = 7 + queue_count, #ARGV, 4 do
       redis.call('HSET', holders, field, member)
     elseif word == 'UNHELD' then
       redis.call('HSET', holders, string.sub(value, 2, 17), member)
-    elseif word ~= 'UNLISTED' then
+    elseif word == 'UNLISTED' then
+      index_due(next_due, KEYS[base + 1])
+      ring(alarm)
+      if waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4]) ~= KEYS[base + 1] then
+        remember(shard, now, KEYS[base + 2])
+        ring(KEYS[base + 3]); ring(bell)
+      end
+    else
       redis.call('HDEL', records, field)
       if noun == 'dead_bodies' then add_dead_bytes(dead_bytes, -#value) end
     end
-    if queue > 0 and redis.call('SADD', queues, ARGV[6 + queue]) == 1 then ring(bell) end
   end
   words[#words + 1] = word
 end

@@ -5,7 +5,7 @@
 -- Returns: CANCELLED (also by this token before), LATE (it is running), GONE (no such job waits), ELSEWHERE (it waits in
 --   another queue: read again).
 -- Cost: O(log n).
-local schedule, ready, recovered, running, bodies, attempts, extras, holders, results, cancelled, withdrawn = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local schedule, ready, recovered, running, bodies, attempts, extras, holders, results, cancelled, withdrawn, next_due = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local now, member, ending, ttl, token, on_its_way = now_us(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] == '1'
 
 local id = string.sub(member, 1, 12)
@@ -17,10 +17,11 @@ end
 
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
 redis.call('HLEN', bodies); redis.call('HLEN', attempts); redis.call('HLEN', extras); redis.call('HLEN', holders)
-redis.call('ZCARD', cancelled); redis.call('ZCARD', withdrawn)
+redis.call('ZCARD', next_due); redis.call('ZCARD', cancelled); redis.call('ZCARD', withdrawn)
 local place = waiting_place(member, schedule, ready, recovered)
 if place then
   redis.call('ZREM', place, member)
+  index_due(next_due, schedule)
   if ending ~= '' then
     keep_result(results, redis.call('HGET', attempts, id) or '', ending, redis.call('HGET', bodies, id) or '', ttl)
   end

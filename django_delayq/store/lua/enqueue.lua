@@ -1,20 +1,21 @@
 -- Enqueue 1 to 250 jobs: all are stored, each in `schedule` or `ready`, or none is.
 -- KEYS: the named ones, then schedule, ready and bell of each queue of the batch.
--- ARGV: now, head start (ms), number of queues, their names, then per job: member, queue number, due ('' = at once,
+-- ARGV: now, head start (ms), then per job: member, queue number, due ('' = at once,
 --   '+n' = n µs from now, n = µs since the epoch), body; for a noted job also: extras record, key digest, 1 = reject.
 -- Returns now (µs), then for each job whose key is held: its number, the holder's member (mode keep: not stored).
 -- Errors: KEYHELD <job number> <holder's id in hex>. An id that exists already (dead ones too) is no second job, and one
 --   that was cancelled while it may have been on its way is none at all.
 -- Cost: O(log n) a job.
-local bodies, extras, holders, dead_bodies, queues, bell, wake_at, alarm, withdrawn = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local now, head_start, queue_count = now_us(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local bodies, extras, holders, dead_bodies, queues, queues_version, next_due, bell, wake_at, alarm, withdrawn = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
 
-local FIXED = 9
+local FIXED = 11
+local shard = {queues = queues, queues_version = queues_version, next_due = next_due, bell = bell, wake_at = wake_at, alarm = alarm}
 local jobs, taken, reply = {}, {}, {now}
 local noted, timed = false, false
 -- Mostly there are none: one look for the whole batch.
 local any_withdrawn = redis.call('ZCARD', withdrawn) > 0
-local at, number = 4 + queue_count, 0
+local at, number = 3, 0
 while at <= #ARGV do
   local member = ARGV[at]
   local job = {member = member, queue = tonumber(ARGV[at + 1]), due = ARGV[at + 2], body = ARGV[at + 3]}
@@ -45,12 +46,10 @@ end
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
 -- Only what will be written: most jobs have neither a key nor a time.
 if #jobs > 0 then
-  redis.call('SCARD', queues)
   if noted then redis.call('HLEN', extras) end
-  if timed then redis.call('GET', wake_at) end
-  for queue = 1, queue_count do
-    if timed then redis.call('ZCARD', KEYS[FIXED + 3 * queue - 2]) end
-    redis.call('ZCARD', KEYS[FIXED + 3 * queue - 1])
+  for base = FIXED, #KEYS - 3, 3 do
+    if timed then check_scheduled(shard, KEYS[base + 1]) end
+    check_ready(shard, KEYS[base + 2])
   end
 end
 
@@ -80,10 +79,9 @@ for _, job in ipairs(jobs) do
     entries[#entries + 1], entries[#entries + 2] = score, member
   end
 end
-for queue = 1, queue_count do
-  local base = FIXED + 3 * (queue - 1)
-  if scheduled[queue] then put_scheduled(KEYS[base + 1], wake_at, alarm, scheduled[queue], earliest) end
-  if ready[queue] then put_ready(KEYS[base + 2], KEYS[base + 3], ready[queue]) end
-  if (scheduled[queue] or ready[queue]) and redis.call('SADD', queues, ARGV[3 + queue]) == 1 then ring(bell) end
+for base = FIXED, #KEYS - 3, 3 do
+  local queue = (base - FIXED) / 3 + 1
+  if scheduled[queue] then put_scheduled(shard, KEYS[base + 1], scheduled[queue], earliest) end
+  if ready[queue] then put_ready(shard, now, KEYS[base + 2], KEYS[base + 3], ready[queue]) end
 end
 return reply

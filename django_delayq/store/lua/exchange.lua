@@ -5,25 +5,26 @@
 --   1 = it may take a recovered job (one whose last attempt crashed), acknowledged leases (30 bytes each, joined), number of dead letters, of retries and of kept results, then dead letters:
 --   lease, attempts record; retries: lease, outcome queue, delay (µs), record, rank to keep ('' = that of its new due time); acknowledged with a result: lease, ending,
 --   for how long (ms); releases: lease, queue, rank.
--- Returns: now (µs), lost leases (30 bytes each, joined), 1 = nobody promotes, number of queues there are, 1 = takeable work was left
---   behind, 1 = no earlier exchange of this worker is known here, 1 = recovered jobs were left behind, then per claim: member,
+-- Returns: now (µs), lost leases (30 bytes each, joined), 1 = nobody promotes, version of the queues ('' = none), 1 = takeable work was
+--   left behind, 1 = no earlier exchange of this worker is known here, 1 = recovered jobs were left behind, then per claim: member,
 --   served queue, rank, body, attempts record (false = none).
 -- Errors: STALEEXCHANGE (a later one was carried out). An equal number gets the recorded answer and what is still held.
 -- Cost: O(k log n), and O(1) a served queue.
-local leases, running, exchanges, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, workers, descriptions, paused, wake_at, alarm, dead_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
+local leases, running, exchanges, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, queues_version, next_due, bell, workers, descriptions, paused, wake_at, alarm, dead_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19]
 local now, worker, number, want, lease_us = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local strict, served, description, may_recover, acknowledged = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8], ARGV[9] == '1', ARGV[10]
 
 -- No sweep is longer than 5 s: who would promote later than that never wrote so by this clock.
-local FIXED, OVERDUE, LONGEST_SWEEP = 16, 1000000, 5000000
+local FIXED, OVERDUE, LONGEST_SWEEP = 19, 1000000, 5000000
 -- Most jobs set aside in one exchange, and looked at once some were; keys of one EXISTS (Lua takes some thousand arguments).
 local MOST_ASIDE, LOOK, SLICE = 512, 64, 1000
+local shard = {queues = queues, queues_version = queues_version, next_due = next_due, bell = bell, wake_at = wake_at, alarm = alarm}
 local token = worker .. struct.pack('>I8', number)
 
 local last = redis.call('HGET', exchanges, worker)
 -- Shorter than any we write: it was written by hand, and says nothing.
 if last and #last < 12 then last = false end
-local wake, queue_count = redis.call('GET', wake_at), redis.call('SCARD', queues)
+local wake, version = redis.call('GET', wake_at), redis.call('GET', queues_version) or ''
 local function read(hash, claims)
   local ids = {}
   for i, claim in ipairs(claims) do ids[i] = string.sub(claim.member, 1, 12) end
@@ -34,7 +35,7 @@ local function answer(lost, more, recovered, claims, bodies_read, records)
   -- Nor is a dispatcher alive that wrote no number, or one farther ahead than any sweep: the clock was set back.
   local at = tonumber(wake or '') or 0
   local overdue = not (at + OVERDUE >= now and at - now <= LONGEST_SWEEP + OVERDUE)
-  local reply = {now, lost, overdue and 1 or 0, queue_count, more and 1 or 0, last and 0 or 1, recovered and 1 or 0}
+  local reply = {now, lost, overdue and 1 or 0, version, more and 1 or 0, last and 0 or 1, recovered and 1 or 0}
   for i, claim in ipairs(claims) do
     local size = #reply
     reply[size + 1], reply[size + 2], reply[size + 3] = claim.member, claim.queue, claim.rank
@@ -57,18 +58,14 @@ if last then
 end
 
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
-redis.call('HLEN', running); redis.call('ZCARD', workers)
+redis.call('HLEN', running); redis.call('ZCARD', workers); redis.call('ZCARD', queues)
 -- Where nothing is handed in these are read only, and that before anything is taken.
 if #acknowledged > 0 or #ARGV > 13 then redis.call('HLEN', bodies); redis.call('HLEN', attempts) end
 local pauses = redis.call('HLEN', paused) > 0
 if description ~= '' then redis.call('HLEN', descriptions) end
-if tonumber(ARGV[11]) > 0 then
-  redis.call('HLEN', dead_bodies)
-  redis.call('ZCARD', dead_letters)
-  redis.call('GET', dead_bytes)
-end
+if tonumber(ARGV[11]) > 0 then redis.call('HLEN', dead_bodies); redis.call('ZCARD', dead_letters); redis.call('GET', dead_bytes) end
 local results, outcome_keys = {}, FIXED + 3 * served + tonumber(ARGV[13])
-for base = outcome_keys + 1, #KEYS, 3 do redis.call('ZCARD', KEYS[base]); redis.call('ZCARD', KEYS[base + 1]) end
+for base = outcome_keys, #KEYS - 3, 3 do check_scheduled(shard, KEYS[base + 1]); check_ready(shard, KEYS[base + 2]) end
 
 -- Look first: which outcomes still hold their lease, and what is there to take.
 local settled, dead, retries, releases, at = {}, {}, {}, {}, 14
@@ -113,14 +110,14 @@ for i, lease in ipairs(alive) do
     local base = outcome_keys + 3 * (retry.queue - 1)
     redis.call('HSET', attempts, id, retry.record)
     if retry.rank then
-      put_ready(KEYS[base + 2], KEYS[base + 3], {retry.rank, member})
+      put_ready(shard, now, KEYS[base + 2], KEYS[base + 3], {retry.rank, member})
     else
-      put_scheduled(KEYS[base + 1], wake_at, alarm, {retry.due, member}, retry.due)
+      put_scheduled(shard, KEYS[base + 1], {retry.due, member}, retry.due)
     end
   elseif releases[lease] then
     local release = releases[lease]
     local base = outcome_keys + 3 * (release.queue - 1)
-    put_ready(KEYS[base + 2], KEYS[base + 3], {release.rank, member})
+    put_ready(shard, now, KEYS[base + 2], KEYS[base + 3], {release.rank, member})
   else
     local result = results[lease]
     if result then
@@ -208,7 +205,7 @@ repeat
   if #aside > 0 then redis.call('HLEN', bodies) end
   for _, entry in ipairs(aside) do
     redis.call('ZREM', entry.place, entry.member)
-    put_ready(KEYS[FIXED + 3 * entry.queue], KEYS[FIXED + 3 * entry.queue - 1], {entry.rank, entry.member})
+    put_ready(shard, now, KEYS[FIXED + 3 * entry.queue], KEYS[FIXED + 3 * entry.queue - 1], {entry.rank, entry.member})
   end
   moved, look = moved + #aside, math.max(want, LOOK)
 until #claims > 0 or #aside == 0 or moved >= MOST_ASIDE
@@ -223,7 +220,11 @@ for i, claim in ipairs(claims) do
   runs[2 * i] = token .. struct.pack('>I8I8B', now, claim.rank, 0)
   kept[i] = struct.pack('>c14I8I4', claim.member, claim.rank, claim.queue)
 end
-for place, members in pairs(taken) do redis.call('ZREM', place, unpack(members)) end
+for place, members in pairs(taken) do
+  redis.call('ZREM', place, unpack(members))
+  -- What is claimed keeps its queue remembered, as its heartbeats do.
+  redis.call('ZADD', queues, 'XX', now, queue_of(place))
+end
 if #claims > 0 then
   redis.call('ZADD', leases, unpack(leased))
   redis.call('HSET', running, unpack(runs))
@@ -234,13 +235,14 @@ local recovered = 0
 for from = 1, #aside_keys, SLICE do
   recovered = recovered + redis.call('EXISTS', unpack(aside_keys, from, math.min(from + SLICE - 1, #aside_keys)))
 end
-if back and recovered > 0 then ring(KEYS[FIXED + 3 * back.queue - 1]) end
+if back and recovered > 0 then ring(KEYS[FIXED + 3 * back.queue - 1]); ring(bell) end
 for _, entry in ipairs(found) do left[#left + 1] = entry.queue end
 local rung = {}
 for _, queue in ipairs(left) do
   if not rung[queue] then ring(KEYS[FIXED + 3 * queue - 1]) end
   rung[queue] = true
 end
+if #left > 0 then ring(bell) end
 redis.call('HSET', exchanges, worker, struct.pack('>I8I4', number, #lost) .. lost .. table.concat(kept))
 redis.call('ZADD', workers, now, worker)
 if description ~= '' then redis.call('HSET', descriptions, worker, description) end

@@ -1,14 +1,15 @@
--- Heartbeat: push the end of every lease a worker still holds.
--- KEYS: the named ones. ARGV: now, worker (8 bytes), lease (µs), the leases (30 bytes each, joined, ≤ 500).
+-- Heartbeat: push the end of every lease a worker still holds, and keep their queues remembered.
+-- KEYS: the named ones. ARGV: now, worker (8 bytes), lease (µs), the leases (30 bytes each, joined, ≤ 500), then names of
+--   their queues, encoded.
 -- Returns: the leases that are lost (joined).
 -- Cost: O(k log n).
-local leases, workers = KEYS[1], KEYS[2]
+local leases, workers, queues = KEYS[1], KEYS[2], KEYS[3]
 local now, worker, lease_us, held = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4]
 
 local named, ends, lost = {}, {}, ''
 for i = 1, #held, 30 do named[#named + 1] = string.sub(held, i, i + 29) end
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
-redis.call('ZCARD', workers)
+redis.call('ZCARD', workers); redis.call('ZCARD', queues)
 -- A write that frees comes first: with its memory full, Redis refuses a ZADD as the first, and every lease would lapse.
 redis.call('ZREM', leases, '')
 if #named > 0 then
@@ -22,4 +23,5 @@ if #named > 0 then
   if #ends > 0 then redis.call('ZADD', leases, 'XX', unpack(ends)) end
 end
 redis.call('ZADD', workers, now, worker)
+for at = 5, #ARGV do redis.call('ZADD', queues, 'XX', now, ARGV[at]) end
 return lost

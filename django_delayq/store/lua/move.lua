@@ -1,10 +1,12 @@
 -- Move: a job that waits changes its queue and keeps its due time or rank.
 -- KEYS: the named ones; schedule, ready and recovered are those of its queue, the others named to_… those of the new one.
--- ARGV: now, member, the body the caller read, the body to write, name of the new queue.
+-- ARGV: now, member, the body the caller read, the body to write.
 -- Returns: MOVED, LATE, GONE, or ELSEWHERE (in another queue, or its body is another by now: read again).
 -- Cost: O(log n).
-local schedule, ready, recovered, to_schedule, to_ready, to_recovered, to_bell, running, bodies, queues, bell, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
-local now, member, old_body, new_body, queue = now_us(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local schedule, ready, recovered, to_schedule, to_ready, to_recovered, to_bell, running, bodies, queues, queues_version, next_due, bell, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local now, member, old_body, new_body = now_us(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
+
+local shard = {queues = queues, queues_version = queues_version, next_due = next_due, bell = bell, wake_at = wake_at, alarm = alarm}
 
 local id = string.sub(member, 1, 12)
 local place, score = waiting_place(member, schedule, ready, recovered)
@@ -15,15 +17,13 @@ if not place then
 end
 if body ~= old_body then return 'ELSEWHERE' end
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
-redis.call('ZCARD', to_schedule); redis.call('ZCARD', to_ready); redis.call('ZCARD', to_recovered)
-redis.call('GET', wake_at)
-redis.call('SCARD', queues)
+check_scheduled(shard, to_schedule); check_ready(shard, to_ready); redis.call('ZCARD', to_recovered)
 redis.call('ZREM', place, member)
 redis.call('HSET', bodies, id, new_body)
 if place == schedule then
-  put_scheduled(to_schedule, wake_at, alarm, {tonumber(score), member}, tonumber(score))
+  index_due(next_due, schedule)
+  put_scheduled(shard, to_schedule, {tonumber(score), member}, tonumber(score))
 else
-  put_ready(place == ready and to_ready or to_recovered, to_bell, {tonumber(score), member})
+  put_ready(shard, now, place == ready and to_ready or to_recovered, to_bell, {tonumber(score), member})
 end
-if redis.call('SADD', queues, queue) == 1 then ring(bell) end
 return 'MOVED'

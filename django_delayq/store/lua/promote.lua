@@ -1,17 +1,20 @@
 -- Promote: due jobs move from `schedule` to `ready`, the queue with the oldest first; trims; says when to come again.
--- KEYS: the named ones, then schedule, ready and bell of each queue the caller knows.
+-- KEYS: the named ones, then schedule, ready, bell and recovered of each queue that the last step returned.
 -- ARGV: now, the dispatcher's code (8 bytes), most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs), number and bytes of dead
---   letters to keep, lateness of a promotion that shows an outage (µs), how long leases are spared after one (µs).
--- Returns: now and the moment of the next thing to do (µs), 1 = another promoted for this moment, jobs moved, µs the oldest of them was late, number of queues there are,
---   1 = this dispatcher never promoted on this server, dead letters trimmed, then the leases (30 bytes each, ≤ 500) whose end has
+--   letters to keep, lateness of a promotion that shows an outage (µs), how long leases are spared after one (µs),
+--   how long an empty queue is remembered (µs).
+-- Returns: now and the moment of the next thing to do (µs), 1 = another promoted for this moment, jobs moved, µs the oldest of them was
+--   late, dead letters trimmed, names (encoded) of queues to name in the next step: those that are due by then, and those to forget; then
+--   the leases (30 bytes each, ≤ 500) whose end has
 --   passed, for the caller to judge.
--- Cost: O(k log n), and O(1) a queue.
-local leases, queues, wake_at, workers, dispatchers, descriptions, exchanges, reports, quieted, dead_letters, dead_bodies, dead_bytes, no_lapse_before = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
+-- Cost: O(k log n), and O(1) a named queue.
+local leases, queues, wake_at, workers, dispatchers, descriptions, exchanges, reports, quieted, dead_letters, dead_bodies, dead_bytes, no_lapse_before, queues_version, next_due, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local now, code, limit, head_start, sweep = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local dead_age, dead_count, dead_limit, outage, recovery = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
+local dead_age, dead_count, dead_limit, outage, recovery, remembered = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 
-local FIXED, BITE, PROCESS_KEPT = 13, 50, 3600000000
+local FIXED, BITE, PROCESS_KEPT, NAMED, SOON, MINUTE = 16, 50, 3600000000, 250, 1000000, 60000000
 local LETTERS, LETTERS_BYTES = 250, 8388608
+local shard = {queues = queues, queues_version = queues_version, next_due = next_due, bell = bell}
 
 -- The number in a key; of one that is something else (written by hand), none.
 local function number_in(key)
@@ -23,8 +26,7 @@ end
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
 redis.call('ZCARD', workers); redis.call('ZCARD', dead_letters); redis.call('GET', dead_bytes)
 for _, key in ipairs({descriptions, exchanges, reports, quieted, dead_bodies}) do redis.call('HLEN', key) end
-local known = redis.call('ZSCORE', dispatchers, code)
-local queue_count = redis.call('SCARD', queues)
+redis.call('ZCARD', dispatchers); redis.call('ZCARD', queues); redis.call('ZCARD', next_due); redis.call('GET', queues_version)
 local expected, spared = number_in(wake_at), number_in(no_lapse_before) or 0
 -- Redis's clock was set back.
 if spared > now + recovery then spared = 0 end
@@ -43,7 +45,7 @@ elseif expected and now - expected > outage then
 end
 
 local due, stuck = {}, {}
-for base = FIXED, #KEYS - 3, 3 do
+for base = FIXED, #KEYS - 4, 4 do
   local head = lowest(KEYS[base + 1], 0)
   -- Where `ready` is something else (written by hand) its jobs stay, and may not keep the dispatcher awake.
   local into = head[2] and tonumber(head[2]) <= now and redis.call('TYPE', KEYS[base + 2]).ok
@@ -65,7 +67,7 @@ for _, queue in ipairs(due) do
     entries[i], entries[i + 1] = rank_of(found[i], tonumber(found[i + 1]), head_start), found[i]
   end
   redis.call('ZREM', schedule, unpack(members))
-  put_ready(ready, KEYS[queue.base + 3], entries)
+  put_ready(shard, now, ready, KEYS[queue.base + 3], entries)
   moved = moved + #members
 end
 
@@ -100,10 +102,26 @@ end
 
 local lapsed = redis.call('ZRANGE', leases, '-inf', lapsed_by, 'BYSCORE', 'LIMIT', 0, 500)
 local wake = trims_left and now or now + sweep
-for base = FIXED, #KEYS - 3, 3 do
-  local head = lowest(KEYS[base + 1], 0)
-  if head[2] and not stuck[base] then wake = math.min(wake, tonumber(head[2])) end
+local forgotten = false
+for base = FIXED, #KEYS - 4, 4 do
+  local schedule, ready, queue_bell = KEYS[base + 1], KEYS[base + 2], KEYS[base + 3]
+  local queue = queue_of(ready)
+  index_due(next_due, schedule)
+  if stuck[base] then redis.call('ZADD', next_due, now + sweep, queue) end
+  local used = redis.call('ZSCORE', queues, queue)
+  if used and tonumber(used) <= now - remembered then
+    if redis.call('EXISTS', ready, KEYS[base + 4]) > 0 then
+      redis.call('ZADD', queues, now, queue)
+    else
+      redis.call('ZREM', queues, queue)
+      redis.call('DEL', queue_bell)
+      forgotten = true
+    end
+  end
 end
+if forgotten then change_version(shard, now) end
+local first = redis.call('ZRANGE', next_due, 0, 0, 'WITHSCORES')
+if first[2] then wake = math.min(wake, tonumber(first[2])) end
 -- Leases told above are judged by the caller at once; were they counted here, one that cannot be judged would spin it.
 local lease = redis.call('ZRANGE', leases, #lapsed, #lapsed, 'WITHSCORES')
 if lease[2] then wake = math.min(wake, math.max(tonumber(lease[2]), spared)) end
@@ -112,4 +130,12 @@ wake = math.max(wake, now)
 if expected and expected > now then wake = math.min(wake, expected) end
 local is_second = expected and expected > now and wake == expected and moved == 0
 redis.call('SET', wake_at, wake)
-return {now, wake, is_second and 1 or 0, moved, late, queue_count, known and 0 or 1, #trimmed, unpack(lapsed)}
+local names = redis.call('ZRANGE', next_due, '-inf', wake + SOON, 'BYSCORE', 'LIMIT', 0, NAMED)
+-- Once a minute, and not whenever one is old enough: each time, workers of all queues read the names again.
+local oldest = redis.call('ZRANGE', queues, 0, 0, 'WITHSCORES')
+if oldest[2] and tonumber(oldest[2]) <= now - remembered - MINUTE then
+  for _, name in ipairs(redis.call('ZRANGE', queues, '-inf', now - remembered, 'BYSCORE', 'LIMIT', 0, NAMED)) do
+    names[#names + 1] = name
+  end
+end
+return {now, wake, is_second and 1 or 0, moved, late, #trimmed, names, unpack(lapsed)}

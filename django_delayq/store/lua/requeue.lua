@@ -1,12 +1,13 @@
 -- Requeue: a dead letter becomes a waiting job again, under its id, its attempts counted anew, its history kept.
 -- KEYS: the named ones; schedule, ready and its bell are those of the queue the caller read in the job's body.
--- ARGV: now, id, time of death the caller saw (µs), delay (µs), head start (ms), name of the queue, then '' thrice, or
---   the body the caller read, and the member and body to come in its place.
+-- ARGV: now, id, time of death the caller saw (µs), delay (µs), head start (ms), then '' thrice, or the body the caller read, and the member and body to come in its place.
 -- Returns: REQUEUED and its due time (µs); GONE (not dead since then, or not with that body) or HELD (its key is another job's now) and 0.
 -- Cost: O(log n).
-local dead_letters, dead_bodies, bodies, attempts, extras, holders, queues, bell, schedule, ready, queue_bell, wake_at, alarm, dead_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
-local now, id, died, delay, head_start, queue = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
-local seen, new_member, new_body = ARGV[7], ARGV[8], ARGV[9]
+local dead_letters, dead_bodies, bodies, attempts, extras, holders, queues, queues_version, next_due, bell, schedule, ready, queue_bell, wake_at, alarm, dead_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
+local now, id, died, delay, head_start = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local seen, new_member, new_body = ARGV[6], ARGV[7], ARGV[8]
+
+local shard = {queues = queues, queues_version = queues_version, next_due = next_due, bell = bell, wake_at = wake_at, alarm = alarm}
 
 local score, stored = redis.call('ZSCORE', dead_letters, id), redis.call('HGET', dead_bodies, id)
 if not score or tonumber(score) ~= died or not stored or redis.call('HEXISTS', bodies, id) == 1 then return {'GONE', 0} end
@@ -23,9 +24,7 @@ if has(member, NOTED) and redis.call('HEXISTS', holders, digest) == 1 then retur
 
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
 redis.call('HLEN', attempts); redis.call('HLEN', extras); redis.call('HLEN', holders)
-redis.call('ZCARD', schedule); redis.call('ZCARD', ready)
-redis.call('GET', wake_at); redis.call('GET', dead_bytes)
-redis.call('SCARD', queues)
+check_scheduled(shard, schedule); check_ready(shard, ready); redis.call('GET', dead_bytes)
 redis.call('ZREM', dead_letters, id)
 redis.call('HDEL', dead_bodies, id)
 add_dead_bytes(dead_bytes, -#stored)
@@ -37,9 +36,8 @@ if has(member, NOTED) then
 end
 local due = math.min(now + delay, LATEST)
 if delay > 0 then
-  put_scheduled(schedule, wake_at, alarm, {due, member}, due)
+  put_scheduled(shard, schedule, {due, member}, due)
 else
-  put_ready(ready, queue_bell, {rank_of(member, now, head_start), member})
+  put_ready(shard, now, ready, queue_bell, {rank_of(member, now, head_start), member})
 end
-if redis.call('SADD', queues, queue) == 1 then ring(bell) end
 return {'REQUEUED', due}

@@ -5,18 +5,18 @@
 --   or for a job that was not delayed before: the body the caller read, and the member and body to come in its place.
 -- Returns: RESCHEDULED and the new due time (µs); LATE, GONE or ELSEWHERE (as cancel, or its body is another by now) and 0.
 -- Cost: O(log n).
-local schedule, ready, recovered, queue_bell, running, bodies, extras, holders, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local schedule, ready, recovered, queue_bell, running, bodies, extras, holders, queues, queues_version, next_due, bell, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local now, member, due, head_start = now_us(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
 local seen, new_member, new_body = ARGV[5], ARGV[6], ARGV[7]
 
+local shard = {queues = queues, queues_version = queues_version, next_due = next_due, bell = bell, wake_at = wake_at, alarm = alarm}
 local id = string.sub(member, 1, 12)
 if string.byte(due) == 43 then due = now + tonumber(string.sub(due, 2)) else due = math.max(now, tonumber(due)) end
 due = math.min(due, LATEST)
 local is_changed = due > now and seen ~= ''
 if is_changed and redis.call('HGET', bodies, id) ~= seen then return {'ELSEWHERE', 0} end
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
-redis.call('ZCARD', ready)
-redis.call('GET', wake_at)
+check_scheduled(shard, schedule); check_ready(shard, ready)
 redis.call('HLEN', extras); redis.call('HLEN', holders)
 local place = waiting_place(member, schedule, ready, recovered)
 if not place then
@@ -31,8 +31,9 @@ if is_changed then
   member = new_member
 end
 if due > now then
-  put_scheduled(schedule, wake_at, alarm, {due, member}, due)
+  put_scheduled(shard, schedule, {due, member}, due)
 else
-  put_ready(ready, queue_bell, {rank_of(member, now, head_start), member})
+  index_due(next_due, schedule)
+  put_ready(shard, now, ready, queue_bell, {rank_of(member, now, head_start), member})
 end
 return {'RESCHEDULED', due}

@@ -150,7 +150,7 @@ DAMAGES = [
         "scheduled in another queue",
         lambda d, j: (
             d.client.rename(d.keys.schedule("default"), d.keys.schedule("elsewhere")),
-            d.client.sadd(d.keys("queues"), "elsewhere"),
+            d.client.zadd(d.keys("queues"), {"elsewhere": 1}),
         ),
         {"MISPLACED", "LOST"},
         "scheduled",
@@ -176,7 +176,7 @@ DAMAGES = [
     ),
     Damage(
         "a queue's name forgotten",
-        lambda d, j: d.client.srem(d.keys("queues"), "plain"),
+        lambda d, j: d.client.zrem(d.keys("queues"), "plain"),
         {"UNLISTED"},
         "plain",
         ("ready:plain",),
@@ -322,7 +322,7 @@ def test_a_scheduled_job_keeps_its_due_time_when_it_is_put_back(doors: Doors) ->
     raw_id = doors.add(delay=DAY)
     due = doors.schedule()[raw_id]
     doors.client.rename(doors.keys.schedule("default"), doors.keys.schedule("other"))
-    doors.client.sadd(doors.keys("queues"), "other")
+    doors.client.zadd(doors.keys("queues"), {"other": 1})
     assert words(doors, repair=True) == ["MISPLACED"]
     assert doors.schedule() == {raw_id: due}
 

@@ -116,13 +116,12 @@ def test_earliest_job_of_a_batch_decides_on_the_alarm(doors: Doors) -> None:
     assert doors.rings(doors.keys("alarm")) == [1]
 
 
-def test_first_job_of_a_new_queue_rings_the_nameless_bell(doors: Doors) -> None:
+def test_a_job_that_is_ready_rings_the_bell_of_its_queue_and_that_of_workers_of_all_queues(doors: Doors) -> None:
     rung = []
-    for queue in ("a", "a", "b"):
-        doors.add(queue=queue, delay=HOUR)
-        rung += doors.rings(doors.keys("bell"))
-    assert rung == [1, 0, 1]
-    assert doors.shard.read_queues() == ["a", "b"]
+    for delay in (HOUR, None, None):
+        doors.add(queue="a", delay=delay)
+        rung.append(doors.rings(doors.keys.bell("a"), doors.keys("bell")))
+    assert rung == [[0, 0], [1, 1], [1, 1]]
 
 
 def test_full_memory_refuses_the_batch_as_a_whole(own_doors: Doors) -> None:

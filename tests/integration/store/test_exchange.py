@@ -155,10 +155,19 @@ def test_worker_is_told_when_nobody_promotes(doors: Doors) -> None:
     assert worker.take().overdue
 
 
-def test_worker_is_told_the_number_of_queues(doors: Doors) -> None:
+def test_worker_is_told_another_version_when_a_queue_appears_and_after_a_flush(doors: Doors) -> None:
+    versions = [doors.worker().take(1, "a").queues_version]
+    for queue in ("a", "b"):
+        doors.add(queue=queue)
+        versions.append(doors.worker().take(1, "a").queues_version)
+    doors.client.flushdb()
+    doors.clock.turn(SECOND)
     doors.add(queue="a")
-    doors.add(queue="b")
-    assert doors.worker().take(1, "a").queue_count == 2
+    versions.append(doors.worker().take(1, "a").queues_version)
+    assert versions[0] == b"" and len(set(versions)) == 4
+    doors.add(queue="a")
+    doors.add(queue="later", delay=HOUR)
+    assert doors.worker().take(1, "a").queues_version == versions[-1]
 
 
 def test_worker_is_seen_at_each_exchange_and_described_once(doors: Doors) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from django_delayq.dispatcher import Dispatcher
 from tests.doors import DAY, HOUR, MS, SECOND, START, Doors, ids
 
 SWEEP = 5 * SECOND
@@ -168,13 +169,22 @@ def test_second_dispatcher_moves_nothing_twice(doors: Doors) -> None:
     assert doors.where(raw_id) == ["ready:default"]
 
 
-def test_caller_that_does_not_know_all_queues_is_told_their_number(doors: Doors) -> None:
+def test_each_step_names_the_queues_that_are_due_by_the_next(doors: Doors) -> None:
     doors.add(queue="a")
+    doors.add(queue="later", delay=HOUR)
+    doors.add(queue="b", delay=SECOND)
+    promoted = doors.promotion.promote([])
+    assert (promoted.queues, promoted.sleep_us) == (["b"], SECOND)
+    doors.clock.turn(SECOND)
+    assert doors.promotion.promote(promoted.queues).moved == 1
+
+
+def test_a_queue_that_is_due_and_was_not_named_ends_the_sleep(doors: Doors) -> None:
     doors.add(queue="b", delay=1)
     doors.clock.turn(1)
     promoted = doors.promotion.promote(["a"])
-    assert (promoted.queue_count, promoted.moved) == (2, 0)
-    assert doors.promotion.promote([]).queue_count == 2
+    assert (promoted.moved, promoted.sleep_us, promoted.queues) == (0, 0, ["b"])
+    assert Dispatcher(doors.shard, doors.promotion).promote().moved == 1
 
 
 def test_promotion_keeps_the_key_held(doors: Doors) -> None:

@@ -1,50 +1,118 @@
-"""Served: which bells a worker that takes no more jobs rings for the next one."""
+"""Served: which queues a worker serves, and which bells one that takes no more jobs rings for the next."""
 
 import select
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 
 import pytest
 
 from django_delayq.served import Served
-from tests.doors import Doors
+from tests.doors import HOUR, Doors
 
 #: Seconds until a readable socket is given up.
 PATIENCE = 30.0
 
 
 @pytest.fixture
-def served(doors: Doors) -> Iterator[Served]:
-    """All queues there are: mail."""
-    doors.add(queue="mail")
-    with closing(Served(doors.shard, ())) as made:
-        made.counted(1, flushed=False)
-        made.refresh()
-        assert made.queues == ("mail",)
-        doors.client.delete(*made.bells)
-        yield made
+def serve(doors: Doors) -> Iterator[Callable[..., Served]]:
+    """Make what serves the named queues, all by default."""
+    with ExitStack() as made:
+        yield lambda *queues: made.enter_context(closing(Served(doors.shard, queues)))
 
 
-def test_the_bells_of_the_queues_it_knows_are_rung(served: Served, doors: Doors) -> None:
-    served.pass_on()
-    assert doors.client.llen(doors.keys.bell("mail")) == 1
-    assert not doors.client.exists(doors.keys("bell"))
+def rung(doors: Doors, *queues: str) -> list[int]:
+    """Return how often the bell of all queues rings, and those of these."""
+    return doors.rings(doors.keys("bell"), *map(doors.keys.bell, queues))
 
 
-def test_so_is_the_nameless_one_where_it_has_heard_of_a_queue_and_not_learned_its_name(
-    served: Served, doors: Doors
+def told(served: Served, doors: Doors) -> bool:
+    """Have it compare what an exchange returns now."""
+    return served.compare(doors.worker().take(0).queues_version)
+
+
+def test_one_of_all_queues_reads_their_names_when_their_version_differs(
+    serve: Callable[..., Served], doors: Doors
 ) -> None:
-    doors.add(queue="new")
-    doors.client.delete(*served.bells)
-    served.counted(2, flushed=False)
+    served = serve()
+    for queue in ("mail", "bulk"):
+        doors.add(queue=queue)
+        assert told(served, doors)
+        served.refresh()
+        assert queue in served.queues
+        assert not told(served, doors)
+    doors.add(queue="mail")
+    doors.add(queue="next month", delay=HOUR)
+    assert not told(served, doors)
+
+
+def test_so_it_does_after_a_flush_with_as_many_new_ones(serve: Callable[..., Served], doors: Doors) -> None:
+    served = serve()
+    for queue in ("before", "after"):
+        doors.client.flushdb()
+        doors.clock.turn(1)
+        doors.add(queue=queue)
+        assert told(served, doors)
+        served.refresh()
+        assert served.queues == (queue,)
+
+
+def test_it_tells_the_next_of_new_queues_and_of_none_twice(serve: Callable[..., Served], doors: Doors) -> None:
+    served = serve()
+    doors.add(queue="mail")
+    told(served, doors)
+    rung(doors)
+    served.refresh()
+    assert rung(doors) == [1]
+    served.refresh()
+    assert rung(doors) == [0]
+
+
+def test_one_of_named_queues_compares_nothing(serve: Callable[..., Served], doors: Doors) -> None:
+    served = serve("mail")
+    doors.add(queue="bulk")
+    assert not told(served, doors)
+    served.refresh()
+    assert served.queues == ("mail",)
+
+
+def test_one_of_all_queues_passes_on_by_one_bell(serve: Callable[..., Served], doors: Doors) -> None:
+    doors.add(queue="mail")
+    rung(doors, "mail")
+    serve().pass_on()
+    assert rung(doors, "mail") == [1, 0]
+
+
+def test_one_of_named_queues_passes_on_by_the_bells_of_those_with_work(
+    serve: Callable[..., Served], doors: Doors
+) -> None:
+    doors.add(queue="mail")
+    doors.add(queue="bulk", delay=HOUR)
+    doors.add(queue="other")
+    rung(doors, "mail", "bulk", "other")
+    serve("mail", "bulk").pass_on()
+    assert rung(doors, "mail", "bulk", "other") == [0, 1, 0, 0]
+
+
+def test_passing_on_takes_one_round_trip_whatever_the_number_of_queues(
+    serve: Callable[..., Served], doors: Doors
+) -> None:
+    served = serve(*(f"q{number}" for number in range(400)))
     served.pass_on()
-    assert doors.client.llen(doors.keys("bell")) == 1
+    before = doors.client.info("commandstats")
+    served.pass_on()
+    after = doors.client.info("commandstats")
+    sent = {name: after[name]["calls"] - before.get(name, {"calls": 0})["calls"] for name in after}
+    assert sent["cmdstat_evalsha"] == 1
+    assert not sent.get("cmdstat_rpush") and not sent.get("cmdstat_ltrim")
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_a_bell_that_this_worker_does_not_want_is_rung_for_others(served: Served, doors: Doors, wanted: bool) -> None:
-    served.listen(wanted=True)
-    doors.client.rpush(doors.keys.bell("mail"), 1)
-    assert select.select([served.listen(wanted=False)], [], [], PATIENCE)[0]
+@pytest.mark.parametrize("queues", [(), ("mail",)], ids=["all", "named"])
+def test_a_bell_that_this_worker_does_not_want_is_rung_for_others(
+    serve: Callable[..., Served], doors: Doors, wanted: bool, queues: tuple[str, ...]
+) -> None:
+    served = serve(*queues)
+    doors.add(queue="mail")
+    assert select.select([served.listen(wanted=True)], [], [], PATIENCE)[0]
     assert served.hear(wanted=wanted) == wanted
-    assert doors.client.llen(doors.keys.bell("mail")) == (not wanted)
+    assert doors.client.llen(*served.bells) == (not wanted)

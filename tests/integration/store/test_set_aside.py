@@ -193,7 +193,7 @@ def test_the_audit_knows_the_place(doors: Doors, damage: str, word: str, place: 
         case "in the schedule too":
             client.zadd(keys.schedule("default"), {member: 5})
         case "of another queue":
-            client.sadd(keys("queues"), "other")
+            client.zadd(keys("queues"), {"other": 1})
             client.rename(keys.recovered("default"), keys.recovered("other"))
         case "without a body":
             client.hdel(keys("bodies"), raw_id)

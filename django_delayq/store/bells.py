@@ -1,0 +1,26 @@
+"""Bells: what tells waiting workers of ready jobs. Called by workers."""
+
+from collections.abc import Sequence
+
+from django_delayq.store.scripts import Script
+from django_delayq.store.shard import Shard
+
+_RING = Script("ring")
+
+
+class Bells:
+    """The bells of one shard; no queues stand for all there are."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+
+    def of(self, queues: Sequence[str]) -> list[str]:
+        """Return the keys that a worker of these queues listens to."""
+        keys = self._shard.keys
+        return [keys.bell(queue) for queue in queues] or [keys("bell")]
+
+    def ring(self, queues: Sequence[str]) -> None:
+        """Wake another worker of these queues, where they have ready jobs. One round trip."""
+        keys = self._shard.keys
+        places = [key for queue in queues for key in (*keys.of_queue(queue)[1:], keys.recovered(queue))]
+        self._shard.run(_RING, [], more_keys=places)
