@@ -4,6 +4,7 @@ Redis decides what time it is; a script asks its own server. Only tests hand in 
 of users are turned into microseconds here and nowhere else.
 """
 
+import time
 from datetime import UTC, datetime, timedelta
 from math import ceil, isfinite
 from time import monotonic
@@ -12,6 +13,8 @@ from typing import Any, Protocol, TypedDict
 from django_delayq.exceptions import DelayTypeError, DelayValueError, InvalidMoment
 
 SECOND_US = 1_000_000
+#: The latest due time there is, in the year 2255: a later one would not be exact in a score.
+LATEST_US = 2**53 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 #: What else the caller may have meant.
@@ -58,6 +61,18 @@ def use_clock(clock: Clock) -> Clock:
 def steady() -> float:
     """Return seconds that run on with the process clock: what passes between a call and its commit is taken in them."""
     return _process_clock.steady()
+
+
+#: Linux's clock that also counts while the host is suspended.
+_BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+def lease_time() -> float:
+    """Return the seconds in which a worker counts its leases; nobody sets them.
+
+    Unlike `monotonic()` on Linux they run on while the host is suspended, as leases do in Redis.
+    """
+    return monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
 
 
 def duration_us(value: Any, *, name: str = "delay") -> int:

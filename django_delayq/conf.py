@@ -68,6 +68,7 @@ _KEYS: dict[str, tuple[str, str, Callable[[str, Any], Any]]] = {
     "DUE_FIRST": ("dispatcher", "due_first_us", readers.span(maximum_us=365 * DAY_US)),
     "DEAD_MAX_AGE": ("dispatcher", "dead_max_age_us", readers.span(minimum_us=SECOND_US)),
     "DEAD_MAX_COUNT": ("dispatcher", "dead_max_count", readers.number(0, 100_000_000)),
+    "DEAD_MAX_BYTES": ("dispatcher", "dead_max_bytes", readers.number(0, 2**50)),
 }
 _PARTS = {"tasks": TaskConfig, "dispatcher": DispatcherConfig, "worker": WorkerConfig}
 

@@ -80,6 +80,7 @@ class DispatcherConfig:
     due_first_us: int = HOUR_US
     dead_max_age_us: int = 30 * DAY_US
     dead_max_count: int = 100_000
+    dead_max_bytes: int = 256 * 1024 * 1024
 
     @property
     def sweep_us(self) -> int:

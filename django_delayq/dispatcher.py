@@ -1,6 +1,8 @@
 """Dispatcher: move due jobs to ready and judge lapsed leases, then sleep until the next due time.
 
-Any number may run on a shard: the steps are atomic, so a second one is harmless.
+Any number may run on a shard: the steps are atomic, so a second one is harmless. The one that promoted last promotes
+again; the others come a moment later, see that it did, and sleep on. Nobody is elected: who sees that it did not,
+promotes.
 """
 
 import random
@@ -10,6 +12,7 @@ from typing import Any
 
 from django_delayq import registry
 from django_delayq.aim import Aim
+from django_delayq.clock import SECOND_US
 from django_delayq.outcome import Decision, Ending, Outcome, Settle, decide, ending_of
 from django_delayq.retry import RetryPolicy
 from django_delayq.signals import announce, job_dead_lettered, logger
@@ -19,6 +22,10 @@ from django_delayq.tally import LastHour, Tally
 
 #: Seconds after which the names of the queues are read again, whatever their number.
 _READ_AGAIN = 30.0
+#: Seconds that a dispatcher comes after another one, at least and at most: not all at once where that one is gone.
+_HOLD_OFF = (0.02, 0.06)
+#: Seconds that no announced promotion is ahead by.
+_LONGEST_SWEEP = 6.0
 
 
 class Dispatcher:
@@ -34,6 +41,12 @@ class Dispatcher:
         self._waker = shard.waker()
         self._aim = Aim()
         self._stopping = False
+        #: Another dispatcher promoted last; the alarm rang here since the last step.
+        self._follows, self._called = False, False
+        #: The next promotion: as announced in Redis (µs), and by this host's clock; and when this one promoted last.
+        self._wake_at_us, self._wakes_at, self._promoted_at = 0, 0.0, 0.0
+        #: Dead letters that were dropped and not told of yet.
+        self._dropped = 0
         #: A stand-in adds to its worker's.
         self.tally = tally or Tally()
         self._last_hour = LastHour()
@@ -42,12 +55,36 @@ class Dispatcher:
         """Promote what is due, judge what lapsed; return the seconds until the next thing to do."""
         if self._stopping:
             return None
+        wait = self._follow()
+        if wait is not None:
+            return wait
         promoted = self.promote()
+        # Who comes early for the moment it announced itself (see Aim) is no second one.
+        self._follows = promoted.second and (self._follows or promoted.wake_at_us != self._wake_at_us)
+        self._wake_at_us = promoted.wake_at_us
+        self._promoted_at = monotonic()
+        self._wakes_at = self._promoted_at + promoted.sleep_us / SECOND_US
         if promoted.moved:
             self._aim.hit(promoted.late_us)
         elif promoted.sleep_us <= self._aim.reach_us:
             self._aim.early()
-        return self._aim.sleep(promoted.sleep_us)
+        return self._aim.sleep(promoted.sleep_us) + (random.uniform(*_HOLD_OFF) if self._follows else 0.0)
+
+    def _follow(self) -> float | None:
+        """Return the seconds to sleep where another dispatcher promoted for this moment, or None: promote."""
+        called, self._called = self._called, False
+        # Now and then all the same: two clocks drift apart, and names of queues have to be read again.
+        if not self._follows or called or monotonic() - self._promoted_at > _READ_AGAIN:
+            return None
+        wake_at_us = self._promotion.read_wake_at()
+        if wake_at_us is None or wake_at_us <= self._wake_at_us:
+            return None
+        # Differences of moments, since only Redis knows its own clock.
+        self._wakes_at += (wake_at_us - self._wake_at_us) / SECOND_US
+        self._wake_at_us = wake_at_us
+        wait = self._wakes_at - monotonic()
+        # Farther ahead than any sweep: the clock was set.
+        return wait + random.uniform(*_HOLD_OFF) if 0.0 < wait <= _LONGEST_SWEEP else None
 
     def promote(self) -> Promoted:
         """Do one whole step, knowing every queue."""
@@ -61,10 +98,14 @@ class Dispatcher:
         if promoted.moved:
             self.tally.moved(promoted.moved)
             self._last_hour.promoted(promoted.moved, late_us=promoted.late_us, now_us=time_ns() // 1_000)
-        if promoted.lapsed:
-            self._judge(promoted.lapsed)
-        if promoted.trimmed:
-            logger.warning("Dropped %d dead letters beyond DEAD_MAX_AGE or DEAD_MAX_COUNT", promoted.trimmed)
+        for leases in self._promotion.batches(promoted.lapsed):
+            self._judge(leases)
+        self._dropped += promoted.trimmed
+        # Where thousands go there are many steps in a row: one line for all of them.
+        if self._dropped and promoted.sleep_us > 0:
+            limits = "DEAD_MAX_AGE, DEAD_MAX_COUNT or DEAD_MAX_BYTES"
+            logger.warning("Dropped %d dead letters beyond %s", self._dropped, limits)
+            self._dropped = 0
         return promoted
 
     @property
@@ -88,6 +129,7 @@ class Dispatcher:
     def heard(self) -> None:
         """Take the alarm down; the step that follows finds why it rang."""
         self._waker.take()
+        self._called = True
 
     def stop(self) -> None:
         """End before the next step; steps are short."""

@@ -19,7 +19,7 @@ from django.utils.timezone import is_naive, make_aware
 from django_delayq import registry
 from django_delayq.aliases import MAX_PAYLOAD
 from django_delayq.attempts import NO_ATTEMPTS, Attempts
-from django_delayq.clock import duration_us, moment_us
+from django_delayq.clock import LATEST_US, duration_us, moment_us
 from django_delayq.codec import check_depth
 from django_delayq.compat import (
     TaskContext,
@@ -43,8 +43,6 @@ from django_delayq.task_result import alias_of, ended, failed, running, waiting
 
 P = ParamSpec("P")
 R = TypeVar("R")
-#: The latest due time there is, in the year 2255: a later one would not be exact in a score.
-_LATEST_US = 2**53 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +142,7 @@ class DjangoTask(Task[P, R]):
         return self._handle(
             config,
             key=key,
-            due_us=None if due_us is None else min(due_us, _LATEST_US),
+            due_us=None if due_us is None else min(due_us, LATEST_US),
             queue=self.queue,
             args=args,
             kwargs=kwargs,

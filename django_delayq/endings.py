@@ -24,6 +24,7 @@ class Endings:
         self._ended: deque[tuple[Claim, Outcome]] = deque()
         self._first_at = 0.0
         self._lock = threading.Lock()
+        self._expected = 0
 
     def __len__(self) -> int:
         return len(self._ended)
@@ -33,12 +34,23 @@ class Endings:
         """Seconds until the oldest has waited long enough."""
         return self._first_at + _HAND_IN - monotonic()
 
+    @property
+    def expected(self) -> int:
+        """How many more will be added."""
+        return max(0, self._expected)
+
+    def expect(self, number: int) -> None:
+        """Count on so many more to be added."""
+        with self._lock:
+            self._expected += number
+
     def add(self, claim: Claim, outcome: Outcome) -> bool:
         """Take an outcome down; true for the first that waits: whoever hands in must be told."""
         # In one step with taking: what came just after the last was taken, told of by nobody, would wait for the sweep.
         with self._lock:
             first = not self._ended
             self._ended.append((claim, outcome))
+            self._expected -= 1
             if first:
                 self._first_at = monotonic()
         return first

@@ -7,6 +7,8 @@ programmers expect for it. Nothing here knows Redis.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
+
 
 class DelayQError(Exception):
     """Something went wrong in django_delayq."""
@@ -135,6 +137,10 @@ class ScriptFault(StoreError):
 
 class StaleExchange(StoreError):
     """A later exchange of this worker has already been carried out."""
+
+
+class ShardsChanged(StoreError, ImproperlyConfigured):
+    """DELAYQ['SHARDS'] changed, and a job would hold its key in another shard than where it is looked for."""
 
 
 class NoResult(DelayQError, LookupError):

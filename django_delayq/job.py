@@ -124,10 +124,10 @@ class Claim:
     attempts: Attempts
     #: µs since the epoch, Redis's clock, when the claim was made.
     claimed_us: int
-    #: time.monotonic() of this process before the claim was sent, maybe long before Redis made it: the lease is counted
-    #: from here.
+    #: `clock.lease_time()` before the claim was sent, maybe long before Redis made it: the lease is counted from here.
     sent_at: float
-    #: The same when its answer was read: all else is counted from here. Redis made it in between, mostly just before.
+    #: time.monotonic() when its answer was read: all else is counted from here. Redis made it in between, mostly just
+    #: before.
     taken_at: float
 
     @property

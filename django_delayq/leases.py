@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterable
 from time import monotonic
 
-from django_delayq.clock import SECOND_US
+from django_delayq.clock import SECOND_US, lease_time
 from django_delayq.job import Claim
 from django_delayq.service import Timed
 
@@ -25,7 +25,7 @@ class Leases(Timed):
         self._heartbeat = heartbeat
         self._lease = lease_us / SECOND_US
         self._lock = threading.Lock()
-        #: lease -> (claim, monotonic moment until which it is trusted)
+        #: lease -> (claim, moment of `lease_time()` until which it is trusted)
         self._held: dict[bytes, tuple[Claim, float]] = {}
         #: lease -> monotonic moment when its code began
         self._began: dict[bytes, float] = {}
@@ -66,25 +66,28 @@ class Leases(Timed):
         """
         with self._lock:
             claims = [(claim, self._began.get(lease)) for lease, (claim, _) in self._held.items()]
-        now = monotonic()
+        sent_at, now = lease_time(), monotonic()
         due = [claim for claim, began in claims if not _given_up(claim, began, now)]
         lost = self._heartbeat([claim.lease for claim in due]) if due else frozenset()
         with self._lock:
             for claim in due:
-                if claim.lease in self._held:
-                    self._held[claim.lease] = (claim, now + self._lease * _TRUST)
+                if claim.lease in self._held and claim.lease not in lost:
+                    self._held[claim.lease] = (claim, sent_at + self._lease * _TRUST)
             lost = frozenset(lease for lease in lost if lease in self._held and lease not in self._settling)
+            # Before anything is logged: a pool thread may ask meanwhile.
+            for lease in lost:
+                del self._held[lease]
+                self._began.pop(lease, None)
         for claim in due:
             if claim.lease in lost:
                 logger.warning("Job %s: lease lost, it is tried again elsewhere while it still runs here", claim.id)
-        self.drop(lost)
         return lost
 
     def trusts(self, lease: bytes) -> bool:
         """Whether the lease is surely still held, by this process's own clock."""
         # Without the lock: one look at the dict, for each job.
         held = self._held.get(lease)
-        return held is not None and monotonic() < held[1]
+        return held is not None and lease_time() < held[1]
 
     def begin(self, lease: bytes) -> bool:
         """Count the job's hard limit from now; false if the lease is not surely held, and its code must not run."""

@@ -16,7 +16,7 @@ import weakref
 from time import monotonic
 from typing import Protocol
 
-from django_delayq.exceptions import StoreError
+from django_delayq.exceptions import StoreAuthError, StoreError
 
 logger = logging.getLogger("django_delayq")
 
@@ -24,6 +24,8 @@ logger = logging.getLogger("django_delayq")
 _SELECT_LIMIT = 1024
 #: Wait after the first failed step, and the longest, in seconds.
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
+#: Seconds after which a refusal is told again: unlike an outage it may need somebody who reads it.
+_TELL_AGAIN = 60.0
 #: Seconds of one sleep at most: what a part says may come from Redis, and select() raises beyond its own limit.
 _LONGEST_SLEEP = 3_600.0
 
@@ -93,8 +95,9 @@ class Service:
         self._longest_wait = min(_LONGEST_WAIT, longest_wait)
         #: Set after each step, for tests that wait for one.
         self.stepped = threading.Event()
-        #: Set when the loop is over.
+        #: Set when the loop is over; what ended it, other than its part.
         self.ended = threading.Event()
+        self.error: BaseException | None = None
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         # Not when the loop ends: a late wake() would write to whatever has the number by then.
@@ -104,6 +107,7 @@ class Service:
         #: Failures in a row: of steps, and of listening, which is tried again only at its own time. A step may ask
         #: nothing of Redis, so that its success says nothing of the bell.
         self._failures, self._deaf, self._listen_at = 0, 0, 0.0
+        self._tell_at = 0.0
         self.stopped = False
 
     @property
@@ -121,6 +125,9 @@ class Service:
                     return
                 if delay > 0:
                     self._wait(delay)
+        except BaseException as error:
+            self.error = error
+            raise
         finally:
             self.part.close()
             self.ended.set()
@@ -155,8 +162,10 @@ class Service:
         self._failures, self._deaf = failures, deaf
 
     def _failed(self, sentence: str, error: Exception) -> float:
-        if not self._failures and not self._deaf:
+        again = isinstance(error, StoreAuthError) and monotonic() >= self._tell_at
+        if again or not (self._failures or self._deaf):
             logger.warning(sentence, self.name, error)
+            self._tell_at = monotonic() + _TELL_AGAIN
         self._failures += 1
         return self._pause(self._failures)
 

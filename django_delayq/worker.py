@@ -9,6 +9,7 @@ from django_delayq.clock import SECOND_US
 from django_delayq.config import WorkerConfig
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.endings import Endings
+from django_delayq.exceptions import StoreError
 from django_delayq.exchanger import Exchanger, Settled
 from django_delayq.held import Held
 from django_delayq.job import Claim
@@ -50,7 +51,9 @@ class Worker:
         tally: Tally,
         sweep_us: int,
         drain: bool = False,
+        sharing: list[Pace] | None = None,
     ) -> None:
+        """`sharing` has the paces of all workers that use this pool; this one's is added."""
         self._config = config
         self._pool = pool
         self._stand_in = StandIn(dispatcher)
@@ -61,7 +64,6 @@ class Worker:
         self._exchanger = Exchanger(claims, name=self._name)
         self.tally = tally
         self._held = Held(claims.heartbeat, lease_us=config.lease_us, name=self._name)
-        self._pace = Pace(pool.size)
         self._recovered = Recovered(pool.recovery, wake=lambda: self.wake())
         #: Called by pool threads to end the loop's sleep; set by whoever runs this part.
         self.wake: Callable[[], object] = lambda: None
@@ -69,6 +71,7 @@ class Worker:
         self.given_back: Callable[[], object] = lambda: None
         self._served = Served(shard, config.queues)
         self._ended = Endings()
+        self._pace = Pace(pool.size, holds=lambda: self._ended.expected, sharing=sharing)
         #: There may be work to take: a bell rang, or the last exchange left some behind.
         self._hungry = True
         self._sweep_at = 0.0
@@ -77,6 +80,14 @@ class Worker:
 
     def step(self) -> float | None:
         """Exchange if there is reason to; return the seconds until there may be one, or None when ended."""
+        try:
+            return self._step()
+        except StoreError:
+            # While its Redis is away, the others of this pool need not wait for this worker.
+            self._yield_room(wants=False)
+            raise
+
+    def _step(self) -> float | None:
         if self._stop_by is not None and monotonic() > self._stop_by + _LAST_WORD:
             logger.warning(
                 "%s ends without an answer of Redis; what it claimed or ran last is left to its lease", self._name
@@ -93,11 +104,13 @@ class Worker:
         self._give_back()
         if not self._exchanger.under_way:
             wait = self._wait()
+            self._pace.wants = self._hungry and self._takes
             if wait is not None:
                 return None if self._has_ended() else wait
             self._prepare()
         answer, settled = self._exchanger.exchange(self._ended)
         self._take(answer)
+        self._yield_room(wants=self._hungry)
         self._conclude(answer, settled)
         if answer.overdue and not self._drain:
             self._hungry = self._stand_in.promote() or self._hungry
@@ -137,7 +150,7 @@ class Worker:
         return self._drain and not self._hungry and not self._pool.held and not self._recovered.left
 
     def _may_take(self) -> bool:
-        return self._takes and self._pool.held < self._pool.size
+        return self._takes and self._pace.load(self._pool.held).has_slot
 
     def stop(self) -> None:
         """Claim no more; end when what runs has ended or GRACE is over; where nothing runs, or called again: now."""
@@ -152,13 +165,12 @@ class Worker:
 
     def _wait(self) -> float | None:
         """Return the seconds until there may be reason for an exchange, or None where one is due now."""
-        now, held = monotonic(), self._pool.held
+        now = monotonic()
         if self._ended and (self._stop_by is not None or self._ended.wait <= 0):
             return None
         if self._stop_by is not None:
             return max(0.0, self._stop_by - now)  # Nothing is claimed any more; a running job's end wakes us.
-        # Ask when a slot would wait, else when there is room for a batch worth a round trip.
-        room = not self._quiet and (held < self._pool.size or held <= self._pace.low)
+        room = not self._quiet and self._pace.load(self._pool.held).is_time
         ask_at = min(self._sweep_at, self._stand_in.ask_at)
         recovered = self._takes and self._recovered.due
         if room and (self._hungry or self._served.missed or recovered or now >= ask_at):
@@ -173,7 +185,7 @@ class Worker:
         for _, outcome in ended:
             if outcome.ending is not Ending.UNSTARTED:
                 self._pace.ran(outcome.run_us)
-        want = self._pace.want(self._pool.held) if self._takes else 0
+        want = self._pace.asked = self._pace.load(self._pool.held).want if self._takes else 0
         self._exchanger.prepare(
             ended=ended,
             want=want,
@@ -192,6 +204,7 @@ class Worker:
         self._stand_in.asked()
         self._recovered.told(answer)
         self._held.add(answer.claims)
+        self._ended.expect(len(answer.claims))
         if self._takes:
             was_idle = not self._pool.held
             self._pool.submit(answer.claims, self)
@@ -201,6 +214,12 @@ class Worker:
         else:
             for claim in answer.claims:
                 self.finished(claim, UNSTARTED)
+
+    def _yield_room(self, *, wants: bool) -> None:
+        """Leave to the others of this pool what they left to this worker."""
+        self._pace.asked, self._pace.wants = 0, wants
+        if self._pace.rivals:
+            self.wake()
 
     def may_begin(self, claim: Claim) -> bool:
         """Whether the claim's lease is surely still held; called by the pool right before its code begins."""

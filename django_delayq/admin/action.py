@@ -4,6 +4,7 @@ A list posts what is to be done to which rows; that is posted back, signed, unti
 page; and by a long deed again and again, with how far it came.
 """
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -112,17 +113,20 @@ def _do(visit: Visit, order: Order, progress: Progress) -> HttpResponse:
     if progress.finished:
         level = messages.SUCCESS if set(progress.fates) <= {Fate.DONE} else messages.WARNING
         said = (fates_text(order.deed, progress.fates), wish_text(order.wish, visit.tz))
-        return _back(visit, order, level, ", ".join(filter(None, said)) + _more(visit, order, progress))
+        text = ", ".join(filter(None, said)) + "."
+        return _back(visit, order, level, " ".join([text, *_remarks(visit, order, progress)]))
     return _so_far(visit, order, progress)
 
 
-def _more(visit: Visit, order: Order, progress: Progress) -> str:
-    """Return how the sentence about what was done ends."""
+def _remarks(visit: Visit, order: Order, progress: Progress) -> Iterator[str]:
+    """Yield what there is to know besides what was done."""
+    queue = order.wish.get("queue", "")
+    if queue and progress.fates.get(Fate.DONE) and not visit.workers_of(queue):
+        yield _("No worker takes tasks from queue %s now.") % visible(queue)
     # What was done is told also where Redis fails by now.
     with suppress(StoreError):
         if not order.ticked and counting.more_match(visit, order, progress):
-            return ". " + _("More match now: they came after the count, and were left alone.")
-    return "."
+            yield _("More match now: they came after the count, and were left alone.")
 
 
 def _so_far(visit: Visit, order: Order, progress: Progress) -> HttpResponse:

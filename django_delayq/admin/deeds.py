@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
 from django_delayq.admin import wishes
-from django_delayq.exceptions import BadBody, KeyHeld, PayloadTooLarge
+from django_delayq.exceptions import BadBody, KeyHeld, PayloadTooLarge, ShardsChanged
 from django_delayq.job import Job
 from django_delayq.store.operations import Operations
 
@@ -23,6 +23,7 @@ class Fate(StrEnum):
     MISSED = "missed"
     HELD = "held"
     REFUSED = "refused"
+    RESHARDED = "resharded"
 
 
 class Target(NamedTuple):
@@ -64,6 +65,8 @@ class Deed:
             outcome = self.act(operations, target, wish)
         except KeyHeld:
             return Fate.HELD
+        except ShardsChanged:
+            return Fate.RESHARDED
         except (BadBody, PayloadTooLarge):
             return Fate.REFUSED
         return Fate.MISSED if outcome is None or outcome is False else Fate.DONE

@@ -9,7 +9,7 @@ from django.contrib import admin
 from django.contrib.admin import AdminSite, ModelAdmin
 from django.core.checks import CheckMessage, Error
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponseBase, HttpResponseNotAllowed
+from django.http import HttpRequest, HttpResponseBase
 from django.template.response import SimpleTemplateResponse
 from django.urls import URLPattern, path, register_converter, reverse_lazy
 from django.urls.converters import StringConverter
@@ -22,6 +22,7 @@ from django_delayq.admin import (
     export,
     functions,
     live,
+    not_allowed,
     overview,
     pending,
     processes,
@@ -151,9 +152,9 @@ class QueueAdmin(ModelAdmin):  # type: ignore[type-arg]
         def view(request: HttpRequest, **captured: Any) -> HttpResponseBase:
             if not may_view(request):
                 raise PermissionDenied
-            if request.method not in methods:
-                return HttpResponseNotAllowed(methods)
             visit = Visit.of(request, site)
+            if request.method not in methods:
+                return not_allowed.show(visit, methods)
             if methods == _ACT and not visit.may_manage:
                 raise PermissionDenied
             if zone.is_chosen(request):

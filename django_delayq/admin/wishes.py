@@ -15,6 +15,8 @@ from django_delayq.clock import SECOND_US, moment_us
 from django_delayq.exceptions import DelayQError
 from django_delayq.payload import check_arguments
 
+#: Less is what it takes to fill in a form.
+_MINUTE_US = 60 * SECOND_US
 _UNITS = [(1, _("seconds")), (60, _("minutes")), (3_600, _("hours")), (86_400, _("days"))]
 
 
@@ -38,8 +40,9 @@ def _moment_field(label: Any) -> forms.DateTimeField:
 class _Timed(Wish):
     """A moment, or a number that says something else about time."""
 
-    #: The name of that number.
+    #: The name of that number; what is said of a moment that is past.
     other = ""
+    is_past: Any
 
     def clean(self) -> dict[str, Any]:
         """Take exactly one of the two."""
@@ -58,6 +61,8 @@ class _Timed(Wish):
                 moment = moment if timezone.is_aware(moment) else timezone.make_aware(moment)
                 self.limits.check_time(at=moment)
                 self.meant = {"due_us": moment_us(moment)}
+                if self.meant["due_us"] < self.now_us - _MINUTE_US:
+                    raise ValidationError(self.is_past)
         except DelayQError as error:
             raise ValidationError(str(error)) from error
         return cleaned
@@ -71,6 +76,7 @@ class NewTime(_Timed):
     """When jobs that wait shall be due."""
 
     other = "shift"
+    is_past = _("That moment is past. “Run now” makes tasks due at once.")
     moment = _moment_field(_("Due at"))
     shift = forms.IntegerField(
         label=_("or earlier (−) or later (+) by"), required=False, min_value=-1_000_000, max_value=1_000_000
@@ -86,6 +92,7 @@ class LaterTime(_Timed):
     """When dead letters shall be tried again."""
 
     other = "minutes"
+    is_past = _("That moment is past. “Retry now” makes tasks due at once.")
     moment = _moment_field(_("Retry all at"))
     minutes = forms.IntegerField(label=_("or spread over (minutes)"), required=False, min_value=1, max_value=1_000_000)
 

@@ -20,6 +20,11 @@ _HELD = ngettext_lazy(
     "%(count)s could not be: other tasks hold their keys",
     "n",
 )
+_RESHARDED = ngettext_lazy(
+    "%(count)s could not be: SHARDS changed since its key was taken; enqueue it anew, or set SHARDS back",
+    "%(count)s could not be: SHARDS changed since their keys were taken; enqueue them anew, or set SHARDS back",
+    "n",
+)
 _REFUSED = ngettext_lazy(
     "%(count)s could not be read, verified or stored", "%(count)s could not be read, verified or stored", "n"
 )
@@ -32,7 +37,7 @@ def moment_text(us: int, zone: tzinfo = UTC) -> str:
 
 def fates_text(deed: Deed, fates: Mapping[str, int]) -> str:
     """Return what was done and what could not be: "Retried 11; 1 was already gone"."""
-    others = {Fate.MISSED: deed.missed, Fate.HELD: _HELD, Fate.REFUSED: _REFUSED}
+    others = {Fate.MISSED: deed.missed, Fate.HELD: _HELD, Fate.REFUSED: _REFUSED, Fate.RESHARDED: _RESHARDED}
     done = counted(deed.done, fates.get(Fate.DONE, 0))
     return "; ".join([done, *(counted(words, fates[fate]) for fate, words in others.items() if fates.get(fate))])
 

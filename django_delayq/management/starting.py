@@ -14,7 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from django_delayq.config import Config
-from django_delayq.exceptions import StoreError, StoreUnavailable
+from django_delayq.exceptions import StoreAuthError, StoreError, StoreUnavailable
 from django_delayq.forked import handle_here
 from django_delayq.management.shutdown import Shutdown
 from django_delayq.presence import Presence, present
@@ -42,14 +42,23 @@ def read_settings(backend: str | None = None) -> Config:
 def open_store(backend: str | None = None, *, force_shards: bool = False) -> tuple[Config, Store]:
     """Return Config and Store, of DELAYQ or an alias, with the server's version, eviction policy and shards checked.
 
-    Raises CommandError for what will not mend itself. A Redis that is away is waited for by the loops.
+    Raises CommandError for what will not mend itself. A Redis that is away, or refuses the password (somebody may be
+    changing it just now), is waited for by the loops.
     """
     try:
         store = get_store(backend)
         warning = store.check_server()
         store.check_shards(force=force_shards)
     except (ImproperlyConfigured, StoreError) as error:
-        if isinstance(error, StoreUnavailable):
+        if isinstance(error, StoreUnavailable | StoreAuthError):
+            if isinstance(error, StoreAuthError):
+                # Unlike an outage this may never end by itself: whoever reads it needs to know what to change.
+                logging.getLogger("django_delayq").warning(
+                    "%s. Waiting until that is mended: see the user and password in %s, and the user's rule "
+                    "(manage.py delayq_acl).",
+                    error,
+                    store.config.redis.setting,
+                )
             return store.config, store
         raise CommandError(str(error)) from error
     if warning:
@@ -84,14 +93,13 @@ def run_services(
     """Run each service in a thread of its own, until they end or a signal stops them.
 
     Only once signals are heard, `ready` is called and the presences report: who sees a process may stop it. What ends a
-    service otherwise ends all, in good order, and is raised: a process without one shard's service would be missed by
-    nobody.
+    service otherwise ends all, in good order, and is raised: no supervisor would see that a shard has none any more.
     """
     # What was imported stays: the garbage collector need not look at it again for every few thousand jobs, which was a
     # tenth of what a short job costs.
     gc.collect()
     gc.freeze()
-    shutdown, running, errors = shutdown or Shutdown(), set(services), list[BaseException]()
+    shutdown, running = shutdown or Shutdown(), set(services)
 
     def stop(*_: Any) -> None:
         for service in services:
@@ -100,10 +108,9 @@ def run_services(
     def run(service: Service) -> None:
         try:
             service.run()
-        except BaseException as error:
-            errors.append(error)
-            stop()
         finally:
+            if service.error is not None:
+                stop()
             running.discard(service)
             shutdown.wake()
 
@@ -113,10 +120,11 @@ def run_services(
             threading.Thread(target=run, args=[service], name=service.name, daemon=True).start()
         while running and shutdown.wait():
             pass
-    for service in running:
+    for service in list(running):
         logger.warning("%s has not ended in time; leases of what it could not hand in will lapse", service.name)
-    for error in errors:
-        raise error
+    for service in services:
+        if service.error is not None:
+            raise service.error
 
 
 @contextlib.contextmanager

@@ -18,8 +18,11 @@ from django_delayq.store.scripts import Script, asked
 from django_delayq.store.shard import Shard, queue_bytes
 
 _TYPES, _PLACES, _RECORDS = Script("audit_types"), Script("audit_places"), Script("audit_records")
+_BYTES = Script("audit_bytes")
 #: Entries of one slice, and bytes that their bodies may have in all.
 _SLICE, _SLICE_BYTES = 100, 8 * 1024 * 1024
+#: How often dead letters are counted, where others come and go meanwhile.
+_COUNTS = 3
 #: The hashes that are walked, each after what its judgement rests on.
 _RECORD_NOUNS = ("bodies", "running", "attempts", "holders", "extras", "dead_bodies")
 #: The history of a dead letter made here.
@@ -32,7 +35,8 @@ _EPITAPH = NO_ATTEMPTS.add(
 class Finding:
     """One thing that is not as any step leaves it."""
 
-    #: What is wrong: the words of the scripts, and MISTYPED for a key of another type than ours.
+    #: What is wrong: the words of the scripts, MISTYPED for a key of another type than ours, and MISCOUNTED for a wrong
+    #: sum of bytes.
     word: str
     key: str
     #: The entry or field; of a mistyped key its type.
@@ -77,6 +81,7 @@ class Audit:
             for fields, bodies, ids in self._fields(noun, skip=unreadable):
                 words = self.audit_records(noun, fields, bodies, ids, repair=repair)
                 yield from _findings(words, keys(noun), fields)
+        yield from self._miscounted(repair=repair)
 
     def bodies(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield id and body of every job that has not ended, in no order; one that moves meanwhile may come twice."""
@@ -116,6 +121,43 @@ class Audit:
         args = [noun, self._head_start_ms, int(repair), _EPITAPH, len(queues), *map(queue_bytes, queues), *rows]
         words: list[bytes] = self._shard.run(_RECORDS, args, records=self._shard.keys(noun), more_keys=keys)
         return words
+
+    def audit_bytes(self, seen: bytes, counted: int) -> bool:
+        """Write the sum of all dead bodies anew; False: it is not what the caller read any more."""
+        return bool(self._shard.run(_BYTES, [seen, counted]))
+
+    def _miscounted(self, *, repair: bool) -> Iterator[Finding]:
+        """Count the bytes of dead letters, which may come and go: only a sum of a time without any tells something."""
+        for _ in range(_COUNTS):
+            before = self._dead_now()
+            counted = self._count_dead_bytes()
+            if self._dead_now() == before:
+                seen = before[0] or b""
+                if seen != (b"%d" % counted if counted else b""):
+                    if repair:
+                        self.audit_bytes(seen, counted)
+                    yield Finding(word="MISCOUNTED", key=self._shard.keys("dead_bytes"), entry=seen)
+                return
+
+    def _dead_now(self) -> list[Any]:
+        """Return what changes with each dead letter that comes or goes: their bytes and number, oldest and newest."""
+        keys = self._shard.keys
+        pipeline = self._shard.client.pipeline(transaction=False)
+        pipeline.get(keys("dead_bytes")).zcard(keys("dead_letters"))
+        pipeline.zrange(keys("dead_letters"), 0, 0, withscores=True)
+        pipeline.zrange(keys("dead_letters"), -1, -1, withscores=True)
+        found: list[Any] = asked(pipeline.execute, self._shard.client)
+        return found
+
+    def _count_dead_bytes(self) -> int:
+        counted, at, client, keys = 0, 0, self._shard.client, self._shard.keys
+        while ids := asked(partial(client.zrange, keys("dead_letters"), at, at + _SLICE - 1), client):
+            pipeline = client.pipeline(transaction=False)
+            for raw_id in ids:
+                pipeline.hstrlen(keys("dead_bodies"), raw_id)
+            counted += sum(asked(pipeline.execute, client))
+            at += len(ids)
+        return counted
 
     def _mistyped(self, *, repair: bool) -> list[Finding]:
         keys = self._shard.keys

@@ -8,6 +8,7 @@ from typing import Any
 from django.views.decorators.debug import sensitive_variables
 
 from django_delayq.attempts import Attempts
+from django_delayq.clock import lease_time
 from django_delayq.codec import decode
 from django_delayq.exceptions import BadBody, StaleExchange
 from django_delayq.job import Claim, due_of_rank
@@ -96,7 +97,7 @@ class Claims:
         Raises `StoreError`s, and `StaleExchange` when a later exchange was carried out; the next is a new worker's.
         """
         args = [exchange.worker, exchange.number, exchange.want, *exchange.args]
-        exchange.sent_at = exchange.sent_at or monotonic()
+        exchange.sent_at = exchange.sent_at or lease_time()
         try:
             reply = self._shard.run(_EXCHANGE, args, more_keys=exchange.keys)
         except StaleExchange:

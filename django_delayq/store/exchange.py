@@ -35,7 +35,7 @@ class Exchange:
     #: What follows these in the script's arguments.
     args: list[Any] = field(repr=False)
     keys: list[str] = field(repr=False)
-    #: time.monotonic() before it was sent first: leases count from here.
+    #: `clock.lease_time()` before it was sent first: leases count from here.
     sent_at: float = 0.0
 
     @property

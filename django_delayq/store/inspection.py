@@ -179,7 +179,7 @@ class Inspection:
         where = State(state.decode()) if state not in (b"elsewhere", b"ended") else State.GONE
         moment_us, claimed_us, lease_end_us, result = whole(score), None, None, None
         if where is State.DEAD:
-            record, stored = DeadBody.unpack(stored)
+            record, _, stored = DeadBody.unpack(stored)
         elif state == b"ended":
             record, ending, stored = Kept.unpack(stored)
             result = Result.unpack(ending)

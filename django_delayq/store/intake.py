@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 from django.views.decorators.debug import sensitive_variables
 
-from django_delayq.clock import SECOND_US
+from django_delayq.clock import LATEST_US, SECOND_US
 from django_delayq.draft import Draft
 from django_delayq.seal import Seal
 from django_delayq.store.call import Call
@@ -94,7 +94,7 @@ class Batch:
         return Receipt(
             now_us=reply[0],
             due_us=[
-                max(reply[0], draft.due_us if draft.due_us is not None else reply[0] + (left or 0))
+                max(reply[0], min(LATEST_US, draft.due_us if draft.due_us is not None else reply[0] + (left or 0)))
                 for draft, left in zip(self._drafts, self._remaining, strict=True)
             ],
             held={number: holder[:12] for number, holder in zip(reply[1::2], reply[2::2], strict=True)},

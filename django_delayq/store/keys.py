@@ -39,6 +39,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "dead_letters": ("zset", "id -> time of death (µs); requeue, discard and promote's trim take out"),
     "dead_bodies": ("hash", "id -> member, attempts, extras and body of a dead letter"),
+    "dead_bytes": ("string", "bytes of all of dead_bodies, for DEAD_MAX_BYTES; who writes those counts them"),
     "holders": ("hash", "digest of a key -> member of the job that holds it; goes with the job"),
     "cancelled": (
         "zset",

@@ -9,9 +9,10 @@ from dataclasses import replace
 from time import time_ns
 from typing import TypeVar
 
-from django_delayq.codec import Head, decode, decode_head, encode, with_queue
-from django_delayq.exceptions import BadBody, KeyHeld
+from django_delayq.codec import Head, decode, decode_head, encode, with_flags, with_queue
+from django_delayq.exceptions import BadBody, BadSignature, KeyHeld, ShardsChanged
 from django_delayq.job import DEFAULT_QUEUE, Flag, Job
+from django_delayq.job_id import shard_of
 from django_delayq.result import cancelled
 from django_delayq.seal import Seal
 from django_delayq.store.records import DeadBody
@@ -30,8 +31,9 @@ T = TypeVar("T")
 class Operations:
     """The door for changes to single jobs of one shard."""
 
-    def __init__(self, shard: Shard, *, due_first_us: int, max_payload: int, seal: Seal) -> None:
+    def __init__(self, shard: Shard, *, shards: int, due_first_us: int, max_payload: int, seal: Seal) -> None:
         self._shard = shard
+        self._shards = shards
         self._seal = seal
         self._max_payload = max_payload
         self._head_start_ms = due_first_us // 1_000
@@ -58,12 +60,16 @@ class Operations:
         return self._on_waiting(raw_id, step, otherwise=False, absent=absent)
 
     def reschedule(self, raw_id: bytes, *, delay_us: int | None = None, due_us: int | None = None) -> int | None:
-        """Give a job that waits another due time; returns it in µs, or None where the job does not wait. O(log n)."""
+        """Give a job that waits another due time; returns it in µs, or None where the job does not wait. O(log n).
+
+        One that is put off has the head start of due jobs from then on, as if it had been delayed when enqueued.
+        """
         due = f"+{delay_us}" if due_us is None else due_us
 
-        def step(head: Head, _: bytes) -> tuple[bytes, int | None]:
+        def step(head: Head, body: bytes) -> tuple[bytes, int | None]:
             places = {**self._shard.keys.waiting_places(head.queue), "queue_bell": self._shard.keys.bell(head.queue)}
-            word, at = self._shard.run(_RESCHEDULE, [head.member(raw_id), due, self._head_start_ms], **places)
+            args = [head.member(raw_id), due, self._head_start_ms, *self._delayed(raw_id, head, body)]
+            word, at = self._shard.run(_RESCHEDULE, args, **places)
             return word, at if word == b"RESCHEDULED" else None
 
         return self._on_waiting(raw_id, step, otherwise=None)
@@ -97,14 +103,16 @@ class Operations:
 
         `change` may give it other arguments; the caller has checked that they fit. Returns its due time in µs, or None
         where it is no longer that dead letter. Raises `KeyHeld` where its key is another job's by now, `BadBody` where
-        it cannot be read, and with `change` `PayloadTooLarge`.
+        it cannot be read, `ShardsChanged` where its key is another shard's by now, and with `change` `PayloadTooLarge`.
         """
         stored = asked(
             lambda: self._shard.line.ask("HGET", self._shard.keys("dead_bodies"), raw_id), self._shard.client
         )
         if stored is None:
             return None
-        body = DeadBody.unpack(stored).body
+        letter = DeadBody.unpack(stored)
+        self._check_key(letter.extras)
+        body = letter.body
         queue, changed = decode_head(body).queue, [b"", b"", b""]
         if change is not None:
             self._seal.check(raw_id, body)
@@ -142,6 +150,27 @@ class Operations:
     def unquiet(self, code: bytes) -> bool:
         """Let that worker take jobs again; it hears within 15 s. False: it was not asked to be quiet."""
         return bool(self._shard.run(_QUIET, [code, b""]))
+
+    def _check_key(self, extras: bytes) -> None:
+        """Refuse a key that jobs enqueued now would hold in another shard: both could hold it, and both would run."""
+        digest = extras[1:17]
+        if digest and shard_of(digest, self._shards) != self._shard.index:
+            raise ShardsChanged(
+                f"DELAYQ['SHARDS'] is {self._shards} now, so the key of this dead letter belongs to shard "
+                f"{shard_of(digest, self._shards)}: enqueue it anew and discard this one, or set SHARDS back"
+            )
+
+    def _delayed(self, raw_id: bytes, head: Head, body: bytes) -> list[bytes]:
+        """Return the body, and member and body of the same job with the delayed flag; nothing where it has that."""
+        flags = head.flags | Flag.DELAYED
+        if flags == head.flags:
+            return [b"", b"", b""]
+        try:
+            changed = self._seal.rewritten(raw_id, body, lambda unsigned: with_flags(unsigned, flags))
+        except BadSignature:
+            # No worker will run it, whenever it is due.
+            return [b"", b"", b""]
+        return [body, head.member(raw_id)[:-1] + bytes((flags,)), changed]
 
     def _cancelled(self, raw_id: bytes, body: bytes) -> tuple[bytes, int]:
         """Return what to keep of a cancelled job, and for how many ms."""

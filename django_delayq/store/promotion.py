@@ -1,7 +1,7 @@
 """Promotion: move due jobs to ready, and take back jobs whose lease lapsed. Called by the dispatcher."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from django_delayq.attempts import Attempts
@@ -19,6 +19,8 @@ _PROMOTE = Script("promote")
 _RECLAIM = Script("reclaim")
 #: Jobs moved, and leases told, in one step at most.
 BATCH = 500
+#: Bytes of bodies read at once: of 500 with 8 MiB each Redis and the dispatcher would need 4 GB.
+_BATCH_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,10 @@ class Promoted:
 
     #: µs until the next thing to do: 0 if more is due now.
     sleep_us: int
+    #: The same as a moment (µs since the epoch, Redis's clock).
+    wake_at_us: int
+    #: There was nothing to do, and the next moment is the one already announced: mostly by another dispatcher.
+    second: bool
     moved: int
     #: µs that the oldest job moved was late.
     late_us: int
@@ -35,7 +41,7 @@ class Promoted:
     #: This dispatcher never promoted on this server: it is new here, or the server was flushed or replaced. Names of
     #: queues known before mean nothing.
     first: bool
-    #: Dead letters dropped for their age or number.
+    #: Dead letters dropped for their age, number or bytes: the oldest, up to 250. `sleep_us` is 0 if more are to go.
     trimmed: int
     #: Leases that have lapsed, at most 500: none at first after an outage, which outlasts those of living workers too.
     lapsed: list[bytes]
@@ -96,14 +102,17 @@ class Promotion:
                 config.sweep_us,
                 config.dead_max_age_us,
                 config.dead_max_count,
+                config.dead_max_bytes,
                 config.outage_us,
                 config.recovery_us,
             ],
             more_keys=[key for queue in queues for key in keys.of_queue(queue)],
         )
-        sleep_us, moved, late_us, queue_count, first, trimmed, *lapsed = reply
+        now_us, wake_at_us, second, moved, late_us, queue_count, first, trimmed, *lapsed = reply
         return Promoted(
-            sleep_us=sleep_us,
+            sleep_us=wake_at_us - now_us,
+            wake_at_us=wake_at_us,
+            second=bool(second),
             moved=moved,
             late_us=late_us,
             queue_count=queue_count,
@@ -112,8 +121,29 @@ class Promotion:
             lapsed=lapsed,
         )
 
+    def read_wake_at(self) -> int | None:
+        """Return the moment of the next promotion as the last one announced it (µs); None where there is none. O(1)."""
+        found = asked(lambda: self._shard.line.ask("GET", self._shard.keys("wake_at")), self._shard.client)
+        return int(found) if found and found.isdigit() else None
+
+    def batches(self, leases: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+        """Yield lapsed leases in batches whose bodies have at most 8 MiB in all, or are a single one."""
+        if len(leases) < 2:
+            yield from [leases] if leases else []
+            return
+        shard, key = self._shard, self._shard.keys("bodies")
+        questions: list[list[Part]] = [["HSTRLEN", key, lease[:12]] for lease in leases]
+        sizes = asked(lambda: shard.line.ask_all(*questions), shard.client)
+        start, total = 0, 0
+        for at, size in enumerate(sizes):
+            if at > start and total + size > _BATCH_BYTES:
+                yield leases[start:at]
+                start, total = at, 0
+            total += size
+        yield leases[start:]
+
     def read_lapsed(self, leases: Sequence[bytes]) -> list[Lapsed]:
-        """Return what is needed to judge lapsed leases, in one round trip."""
+        """Return what is needed to judge a batch of lapsed leases, in one round trip."""
         if not leases:
             return []
         keys, ids, workers = (

@@ -21,14 +21,16 @@ class DeadBody(NamedTuple):
     """What `dead_bodies` holds of a dead letter: two lengths, its member, its attempts and extras records, its body."""
 
     attempts: bytes
+    extras: bytes
     body: bytes
 
     @classmethod
     def unpack(cls, stored: bytes | None) -> Self:
         """Read a field of `dead_bodies`, also of one cut short in its body."""
         stored = stored or b""
-        after = 22 + int.from_bytes(stored[:4])
-        return cls(attempts=stored[22:after], body=stored[after + int.from_bytes(stored[4:8]) :])
+        extras = 22 + int.from_bytes(stored[:4])
+        body = extras + int.from_bytes(stored[4:8])
+        return cls(attempts=stored[22:extras], extras=stored[extras:body], body=stored[body:])
 
 
 class Kept(NamedTuple):

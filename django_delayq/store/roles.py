@@ -81,7 +81,7 @@ DISPATCHER = _joined(
     "dispatcher",
     "run_dispatcher",
     scripts=("promote", "reclaim", "report"),
-    plain=("BLPOP", "HMGET", "INFO", "SMEMBERS", *_SHARDS),
+    plain=("BLPOP", "HMGET", "HSTRLEN", "INFO", "SMEMBERS", *_SHARDS),
 )
 #: A worker promotes where no dispatcher lives, may start one as its child, and its tasks may enqueue: all of them use
 #: the one REDIS setting of their process, so its rule covers what dispatcher and producer may.
@@ -108,8 +108,8 @@ ACTION = _joined(
 CHECK = _joined(
     "check",
     "delayq_check, also with --repair; without CONFIG it cannot tell how often Redis forces its file to disk",
-    scripts=("audit_types", "audit_places", "audit_records"),
-    plain=("HMGET", "HSCAN", "INFO", "SMEMBERS", "ZSCAN"),
+    scripts=("audit_types", "audit_places", "audit_records", "audit_bytes"),
+    plain=("GET", "HMGET", "HSCAN", "HSTRLEN", "INFO", "SMEMBERS", "ZCARD", "ZRANGE", "ZSCAN"),
 )
 #: Names as `manage.py delayq_acl` takes them.
 ROLES = {role.name: role for role in (PRODUCER, DISPATCHER, WORKER, VIEW, ACTION, CHECK)}

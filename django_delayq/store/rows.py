@@ -188,7 +188,7 @@ def _looked(found: Any, count: int, match: Callable[[Row], bool] | None) -> Iter
 def _row(cells: Sequence[Any], *, shard: int, state: State, due_first_us: int, found_in: Sequence[str]) -> Row:
     member, place, score, stored, size, record, running, worker = cells
     if state is State.DEAD:
-        record, body = DeadBody.unpack(stored)
+        record, _, body = DeadBody.unpack(stored)
         size, stored = size - (len(stored or b"") - len(body)), body
     return Row(
         member=member,

@@ -107,7 +107,8 @@ def translated(error: Exception, *, script: Script | None = None, client: Any = 
         sent = not any(isinstance(cause, _NOT_CONNECTED) for cause in _causes(error))
         return StoreUnavailable(f"Redis did not answer: {message}", maybe_accepted=sent)
     where = f" at {script.place(message)}" if script else ""
-    return ScriptFault(f"Redis reported a fault{where}: {message}", maybe_accepted=True)
+    cure = "; manage.py delayq_check --repair deletes keys of another type" if "WRONGTYPE" in message else ""
+    return ScriptFault(f"Redis reported a fault{where}: {message}{cure}", maybe_accepted=True)
 
 
 def _causes(error: BaseException | None) -> Sequence[BaseException]:

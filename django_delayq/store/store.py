@@ -11,6 +11,7 @@ from django.utils.functional import cached_property
 from django_delayq.clock import Clock, process_clock
 from django_delayq.conf import get_config, on_config_dropped, sharing_alias
 from django_delayq.config import Config
+from django_delayq.exceptions import ShardsChanged
 from django_delayq.seal import Seal
 from django_delayq.store.audit import Audit
 from django_delayq.store.claims import Claims
@@ -80,7 +81,11 @@ class Store:
         due_first_us = self.config.dispatcher.due_first_us
         max_payload = self.config.tasks.max_payload
         return Operations(
-            self._producer_shards[shard], due_first_us=due_first_us, max_payload=max_payload, seal=self.seal
+            self._producer_shards[shard],
+            shards=self.config.shards,
+            due_first_us=due_first_us,
+            max_payload=max_payload,
+            seal=self.seal,
         )
 
     def inspection(self, shard: int) -> Inspection:
@@ -144,12 +149,14 @@ class Store:
     def known_shards(self) -> int:
         """Return the number of shards that the keys in use were spread over; 0 where nobody took it down."""
         client = self._producer_shards[0].client
-        return int(asked(partial(client.get, Keys(self.config.prefix, 0)("shards")), client) or 0)
+        written = asked(partial(client.get, Keys(self.config.prefix, 0)("shards")), client) or b""
+        # What is no number was written by hand.
+        return int(written) if written.isdigit() else 0
 
     def check_shards(self, *, force: bool = False) -> None:
         """Compare SHARDS with the number the waiting jobs were spread over, and take it down.
 
-        Raises ImproperlyConfigured where keyed jobs wait (a key would be looked for in another shard) or a dropped
+        Raises `ShardsChanged` where keyed jobs wait (a key would be looked for in another shard) or a dropped
         shard still holds jobs, unless forced.
         """
         client, keys, shards = (
@@ -167,7 +174,7 @@ class Store:
             left = sum(asked(partial(client.hlen, place(noun)), client) for noun in ("bodies", "dead_bodies"))
             if keyed or (left and index >= shards):
                 self._shards_checked = False
-                raise ImproperlyConfigured(
+                raise ShardsChanged(
                     f"DELAYQ['SHARDS'] changed from {known} to {shards} while shard {index} holds {left} jobs, "
                     f"{keyed} of them keyed: set it back until they are done, "
                     f"or start run_dispatcher once with --force-shards."

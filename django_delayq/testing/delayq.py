@@ -13,7 +13,7 @@ from typing import Any, Self, Unpack
 from asgiref.sync import sync_to_async
 
 from django_delayq import outbox, sending
-from django_delayq.clock import Units, duration_us, moment, moment_us, timedelta_of
+from django_delayq.clock import LATEST_US, Units, duration_us, moment, moment_us, timedelta_of
 from django_delayq.exceptions import DelayQError, DelayTypeError, DelayValueError
 from django_delayq.handle import JobHandle
 from django_delayq.testing import view
@@ -24,9 +24,6 @@ from django_delayq.testing.seen import RanJob, SeenJob
 from django_delayq.testing.stage import nobody_there, private_store, stores
 from django_delayq.testing.turned_clock import TurnedClock
 from django_delayq.testing.wish import Wish
-
-#: The latest due time there is (µs since the epoch).
-_LATEST_US = 2**53 - 1
 
 
 class DelayQ:
@@ -98,7 +95,7 @@ class DelayQ:
             raise DelayTypeError("advance() takes seconds, a timedelta, or keywords such as minutes=10")
         with self._clock.still():
             until_us = self._clock.now_us + duration_us(timedelta_of(units) if delay is None else delay)
-            if until_us > _LATEST_US:
+            if until_us > LATEST_US:
                 raise DelayValueError("advance() goes as far as jobs can wait, to the year 2255; let less time pass")
             ran = self._play.run(until_us=until_us, errors=errors, limit=limit) if run or self._eager else []
             self._clock.now_us = until_us

@@ -19,6 +19,7 @@ from django_delayq.store.operations import Operations
 from tests.admin.conftest import SITES, page
 from tests.admin.forms import form_to, forms
 from tests.admin.jobs import HOSTILE, HOUR, POSTED, add, add_dead, claim, due_us, state
+from tests.admin.reports import tell
 from tests.admin.test_pending import ids, link, text
 from tests.doors import Doors
 
@@ -426,6 +427,30 @@ def test_only_who_may_manage_posts_here(visitor: Callable[..., Client], site: st
         assert ("login" in answer.headers.get("Location", "")) == (kind == "anonymous")
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "ADMIN": {"READ_ONLY": True}}
     assert visitor("superuser").post(address, {}).status_code == 403
+
+
+def test_who_comes_from_the_login_to_an_action_is_told_that_nothing_was_done(browser: Client) -> None:
+    answer = browser.get(page("action"))
+    assert (answer.status_code, answer.headers["Allow"]) == (405, "POST")
+    assert "your session had ended, and nothing was done" in text(answer)
+    assert link(answer, "Dead letters") == page("dead")
+
+
+@pytest.mark.parametrize(("place", "deed"), [("pending", "reschedule"), ("dead", "retry_later")])
+def test_a_moment_that_is_past_is_refused(browser: Client, stock: Doors, place: str, deed: str) -> None:
+    mine = add(stock) if place == "pending" else add_dead(stock)
+    before_us = due_us(stock, mine)
+    answer = confirm(browser, ask(browser, page(place), deed, mine), moment="2020-01-01T12:00")
+    assert "That moment is past." in text(answer)
+    assert due_us(stock, mine) == before_us
+
+
+def test_who_moves_jobs_to_a_queue_without_a_worker_is_told(browser: Client, stock: Doors) -> None:
+    tell(stock, queues=["mail"])
+    for queue, alone in (("mial", True), ("mail", False)):
+        told = done(browser, confirm(browser, ask(browser, page("pending"), "move", add(stock)), queue=queue))
+        assert f"Moved 1, to queue {queue}." in told
+        assert ("No worker takes tasks from queue mial now." in told) is alone
 
 
 def test_a_post_without_its_csrf_token_is_refused(browser: Client, stock: Doors) -> None:

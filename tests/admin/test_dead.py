@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from django_delayq import get_store
+from django_delayq.admin.deeds import DEEDS, Fate, Target
+from django_delayq.admin.words import fates_text
 from django_delayq.job_id import from_text
 from django_delayq.outcome import Ending
 from tests.admin.conftest import page
@@ -175,3 +178,14 @@ def test_hostile_errors_and_functions_are_text(browser: Client, stock: Doors) ->
     stock.client.hset(stock.keys("dead_bodies"), raw_id, b"\xff" * 10)
     for address in (page("dead"), page("dead", group="error"), page("task_detail", mine)):
         assert browser.get(address).status_code == 200
+
+
+def test_a_key_that_belongs_to_another_shard_by_now_is_told_with_the_cure(
+    browser: Client, stock: Doors, delayq_settings: Any
+) -> None:
+    died = [stock.inspection.dead_letter(stock.add_dead(key=f"{number}")) for number in range(8)]
+    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": 2}
+    operations, retry = get_store().operations(0), DEEDS["retry"]
+    fates = [retry.carry_out(operations, Target(each.raw_id, each.died_us, 0), {}) for each in died if each]
+    assert {Fate.RESHARDED, Fate.DONE} == set(fates)
+    assert "1 could not be: SHARDS changed" in fates_text(retry, {Fate.DONE: 7, Fate.RESHARDED: 1})

@@ -172,6 +172,12 @@ def tick(seconds: float) -> None:
 
 
 @delayed_task
+def rest(seconds: float) -> None:
+    """Keep a slot for a while, and write nothing down."""
+    time.sleep(seconds)
+
+
+@delayed_task
 def signal_worker(number: int, path: str) -> None:
     """Write down how many claims the workers hold, send this process a signal, then wait until the file exists."""
     shard = get_store().shards[0]

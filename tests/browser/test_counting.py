@@ -1,7 +1,7 @@
 """Counting: what takes long to count is counted before anybody is asked, and no bar shows an end that nobody knows."""
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import APIResponse, Route, expect
 
 from tests.admin.conftest import page
 from tests.browser.stock import Stock
@@ -35,4 +35,39 @@ def test_the_question_comes_when_the_number_is_known(
     window.page.get_by_role("button", name="Cancel 402 waiting tasks").click()
     expect(window.page.locator(".messagelist")).to_contain_text("Cancelled 402")
     expect(window.page.locator(".messagelist")).to_contain_text("More match now")
+    window.assert_calm()
+
+
+def test_a_second_press_while_a_step_is_under_way_loses_nothing(
+    window: Window, stock: Stock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("django_delayq.admin.carrying.SECONDS", -1.0)
+    stock.fill(pending=4)
+    window.open(page("pending"))
+    window.page.locator("input[name=all]").check()
+    window.page.locator("select[name=deed]").select_option("run_now")
+    window.page.get_by_role("button", name="Go").first.click()
+    answers: list[tuple[Route, APIResponse]] = []
+
+    def keep_the_answer(route: Route) -> None:
+        if answers:
+            route.continue_()
+        else:
+            answers.append((route, route.fetch()))
+
+    window.page.route("**/action/", keep_the_answer)
+    button = window.page.get_by_role("button", name="Run 6 tasks now")
+    box = button.bounding_box()
+    assert box is not None
+    # The mouse alone: a locator waits for the answer that is held back.
+    window.page.mouse.click(box["x"] + 5, box["y"] + 5)
+    for _ in range(200):
+        if answers:
+            break
+        # Events of the browser arrive only while something is waited for.
+        window.page.wait_for_timeout(50)
+    window.page.mouse.click(box["x"] + 5, box["y"] + 5)
+    ((route, answer),) = answers
+    route.fulfill(response=answer)
+    expect(window.page.locator(".messagelist")).to_contain_text("Made 6 run now")
     window.assert_calm()

@@ -18,7 +18,7 @@ from tests.machine.picture import noun_of
 #: Keys that stay when all jobs have ended.
 STAY = frozenset(
     ("queues", "workers", "dispatchers", "descriptions", "reports", "counters", "exchanges", "wake_at", "alarm", "bell")
-    + ("shards", "dead_letters", "dead_bodies")
+    + ("shards", "dead_letters", "dead_bodies", "dead_bytes", "no_lapse_before")
 )
 
 

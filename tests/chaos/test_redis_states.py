@@ -187,30 +187,41 @@ def test_a_password_changed_in_mid_run_is_waited_out_and_never_shown(
             admin.client_kill_filter(_type="normal", skipme=True)
             until(lambda: any(isinstance(error, StoreAuthError) for error in trickle.errors), what="the refusal")
             lasts(processes, commands, since=before)
-            # A process that is started now ends: what is wrong will not mend itself.
-            refused = [processes.start("run_dispatcher"), processes.start("run_worker")]
-            assert [command.wait() for command in refused] == [1, 1]
+            # So do processes that are started now, and they name the setting.
+            late = [processes.start("run_dispatcher"), processes.start("run_worker")]
+            for command in late:
+                until(lambda command=command: "DELAYQ['REDIS']" in command.output, what="its line")
             admin.config_set("requirepass", OLD)
         trickle.until_accepted()
     processes.until_empty()
-    trickle.judge(processes, commands)
-    for command in [*commands, *refused]:
+    trickle.judge(processes, [*commands, *late])
+    for command in late:
+        until(lambda command=command: "serves" in command.output, what="its work")
+        assert command.end() == 0
+    for command in [*commands, *late]:
         assert not re.search(f"{OLD}|{NEW}|Traceback", command.output)
     assert not re.search(f"{OLD}|{NEW}", "".join(map(str, trickle.errors)))
-    for command in refused:
-        assert [line for line in command.output.splitlines() if "refused the password" in line]
-        assert len(command.output.splitlines()) == 1
 
 
-def test_commands_without_the_password_end_at_once(
+def test_commands_without_the_password_say_what_is_refused_and_wait(
     processes: Processes, start_redis: Callable[..., PrivateRedis]
 ) -> None:
     server = start_redis(port=0, options={"requirepass": OLD})
-    processes.configure(REDIS=f"redis://127.0.0.1:{server.port}/0")
+    processes.configure(REDIS=f"redis://127.0.0.1:{server.port}/0", LEASE=2)
     commands = [processes.start("run_dispatcher"), processes.start("run_worker")]
-    assert [command.wait() for command in commands] == [1, 1]
+    told = r"refused the password or a command of user 'default'.*(NOAUTH|Authentication).*DELAYQ\['REDIS'\]"
     for command in commands:
-        assert re.fullmatch(r"CommandError: .*NOAUTH.*\n|CommandError: .*Authentication required.*\n", command.output)
+        until(lambda command=command: re.search(told, command.output), what="what is wrong, and where")
+        until(lambda command=command: "waits for Redis" in command.output, what="that it waits")
+    checked = processes.start("delayq_check")
+    assert checked.wait() == 1 and "CommandError: Redis refused the password" in checked.output
+    with server.client(password=OLD) as admin:
+        admin.config_set("requirepass", "")
+    job = tasks.record.after(0.1).enqueue()
+    processes.until_gone([job])
+    assert [command.end() for command in commands] == [0, 0]
+    for command in commands:
+        assert "works again" in command.output and "Traceback" not in command.output
 
 
 # Flushed

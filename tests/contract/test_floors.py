@@ -90,7 +90,9 @@ def test_broad_excepts_stand_around_user_code_and_around_a_step_only() -> None:
             swallows = not (isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None)
             if broad and swallows:
                 found.add(named(path))
-    assert found == {"execution.py", "service.py"}
+    # A pool's threads outlive what strikes in them; the state of a database connection is its driver's to tell.
+    pools = {"pools/child.py", "pools/claim_queue.py", "pools/loop.py", "pools/threads.py"}
+    assert found == {"database.py", "execution.py", "service.py", *pools}
 
 
 def test_loading_the_pytest_plugin_imports_no_django() -> None:

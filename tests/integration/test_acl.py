@@ -146,8 +146,9 @@ def promote(role: Doors, every: Doors) -> Any:
 
 
 def read_lapsed(role: Doors, every: Doors) -> Any:
-    _, claims = claimed(every)
-    return role.promotion.read_lapsed([claim.lease for claim in claims])[0].job
+    _, claims = claimed(every, 2)
+    [batch] = role.promotion.batches([claim.lease for claim in claims])
+    return role.promotion.read_lapsed(batch)[0].job
 
 
 def reclaim(role: Doors, every: Doors) -> Any:
@@ -309,12 +310,12 @@ OWN = {
 }
 #: Redis judges commands, not scripts: these steps of others use nothing but a role's own commands.
 BORROWED = {
-    "producer": "move holder requeue discard reclaim",
+    "producer": "move holder requeue reclaim",
     "dispatcher": "cancel reschedule find holder counts discard",
     "worker": "move holder counts requeue discard",
-    "view": "read_lapsed check_server",
-    "action": "enqueue reclaim read_lapsed check_server",
-    "check": "find holder read_lapsed",
+    "view": "check_server",
+    "action": "enqueue reclaim read_lapsed check_shards check_server",
+    "check": "find holder counts discard read_lapsed",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]
 

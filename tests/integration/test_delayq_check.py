@@ -11,11 +11,15 @@ import pytest
 from django.core.management import CommandError, call_command
 from redis import Redis
 
-from django_delayq import enqueue_many, registry
+from django_delayq import enqueue_many, get_store, registry
+from django_delayq.exceptions import ScriptFault
 from django_delayq.private_redis import PrivateRedis
+from django_delayq.store.keys import CATALOGUE, Keys
 from django_delayq.store.server import Server
 from tests.app import tasks
 from tests.processes import Processes
+
+KEYS = Keys("delayq", 0)
 
 
 def check(*options: str) -> tuple[int, str]:
@@ -121,6 +125,38 @@ def test_a_key_of_another_type_is_repaired_before_jobs_are_looked_at(kept: Redis
     assert "repair the keys first" in check()[1]
     assert report("--repair")["waiting"] == 1
     assert job.refresh().state == "scheduled"
+
+
+@pytest.mark.parametrize("noun", sorted(CATALOGUE))
+def test_repair_starts_whatever_type_a_key_has(noun: str, kept: Redis) -> None:
+    tasks.noop.using(key="k").after(60).enqueue()
+    key = {
+        "schedule": KEYS.schedule("default"),
+        "ready": KEYS.ready("default"),
+        "results": KEYS.results(bytes(12)),
+    }.get(noun, KEYS(noun))
+    kept.delete(key)
+    kept.rpush(key, "x") if CATALOGUE[noun][0] != "list" else kept.set(key, "x")
+    # Kept results are looked at one by one: nothing lists them.
+    assert ("MISTYPED" in report()["drift"]) == (noun != "results")
+    report("--repair")
+    assert "MISTYPED" not in report()["drift"]
+    assert tasks.noop.enqueue().state == "ready"
+    get_store().check_shards()
+
+
+@pytest.mark.parametrize("written", ["", "x", "-1", "1.5"])
+def test_a_number_of_shards_that_is_none_is_nobodys(written: str, kept: Redis) -> None:
+    kept.set(KEYS("shards"), written)
+    report("--repair")
+    get_store().check_shards()
+    assert kept.get(KEYS("shards")) == b"1"
+
+
+def test_whoever_stops_at_a_key_of_another_type_says_what_deletes_it(kept: Redis) -> None:
+    kept.rpush(KEYS("shards"), "x")
+    with pytest.raises(ScriptFault, match="delayq_check --repair"):
+        tasks.noop.using(key="k").enqueue()
 
 
 def test_jobs_that_this_code_could_not_run_are_told_by_task(kept: Redis, monkeypatch: pytest.MonkeyPatch) -> None:

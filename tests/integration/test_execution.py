@@ -26,6 +26,7 @@ from redis import Redis
 
 from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, current_job, get_store, registry
 from django_delayq.attempts import Attempts
+from django_delayq.clock import lease_time
 from django_delayq.exceptions import BadBody, NewerBody, TaskTimeout
 from django_delayq.execution import run, run_async
 from django_delayq.job import Claim, Job, State
@@ -47,7 +48,7 @@ def claim_of(name: str, *args: Any, attempts: Attempts | None = None, **facts: A
     """Return the claim of a job, as an exchange would bring it."""
     options = {"queue": "mail", **facts}
     job = Job(raw_id=next_id(), shard=0, task=name, args=list(args), **options)
-    moments = {"rank": 100 * 2**45, "due_us": 1_893_456_000_123_000, "sent_at": monotonic(), "taken_at": monotonic()}
+    moments = {"rank": 100 * 2**45, "due_us": 1_893_456_000_123_000, "sent_at": lease_time(), "taken_at": monotonic()}
     return claim_for(job, attempts=attempts or Attempts(), **moments)
 
 

@@ -203,3 +203,11 @@ def test_a_dispatcher_that_finds_a_lease_settled_tells_nothing(doors: Doors, tol
     Dispatcher(doors.shard, slow).promote()
     assert told == []
     assert job.refresh().state == "gone"
+
+
+def test_a_worker_whose_redis_is_away_leaves_its_share_of_the_pool_to_others(worker: Worker, link: Path) -> None:
+    away = link.rename(link.with_name("away.sock"))
+    with pytest.raises(StoreUnavailable):
+        worker.step()
+    assert (worker._pace.wants, worker._pace.asked) == (False, 0)
+    away.rename(link)

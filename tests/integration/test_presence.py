@@ -1,8 +1,11 @@
 """Presence: what processes tell of themselves while they live, and the figures of what they ran."""
 
+import fcntl
 import gc
 import os
+import resource
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +14,7 @@ from redis import Redis
 
 from django_delayq import get_store
 from django_delayq.exceptions import StoreUnavailable
+from django_delayq.management import shutdown
 from django_delayq.management.starting import run_services
 from django_delayq.presence import Presence
 from django_delayq.private_redis import PrivateRedis
@@ -178,6 +182,45 @@ def test_whoever_is_seen_can_be_stopped() -> None:
         for number, handler in before.items():
             signal.signal(number, handler)
     assert events == ["seen", "left"]
+
+
+def test_several_services_run_in_a_process_with_thousands_of_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker of many threads has a database connection for each; select() knows 1,024 descriptors only."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 1_200:
+        pytest.skip("the system allows too few open files")
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    polled = threading.Event()
+    lowest, real = os.pipe, shutdown.readable
+
+    def highest() -> tuple[int, int]:
+        ends = lowest()
+        high = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 1_100) for end in ends]
+        for end in ends:
+            os.close(end)
+        return high[0], high[1]
+
+    def noted(descriptors: list[int], seconds: float) -> list[int]:
+        polled.set()
+        assert descriptors[0] >= 1_100
+        return real(descriptors, seconds)
+
+    class Waiter(Timed):
+        def step(self) -> None:
+            assert polled.wait(30)
+
+    services = [Service(Waiter(), name="Waiter") for _ in range(2)]
+    monkeypatch.setattr(shutdown, "readable", noted)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1_200), hard))
+    monkeypatch.setattr(os, "pipe", highest)
+    try:
+        run_services(services, [])
+    finally:
+        gc.unfreeze()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert all(service.ended.is_set() for service in services)
 
 
 def test_a_frozen_redis_does_not_keep_a_process_from_ending(

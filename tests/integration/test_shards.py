@@ -7,11 +7,15 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 
+from django_delayq import enqueue_many
+from django_delayq.clock import ServerClock
+from django_delayq.exceptions import ShardsChanged
 from django_delayq.handle import JobHandle, get_job
 from django_delayq.job import State
-from django_delayq.job_id import from_text
+from django_delayq.job_id import from_text, to_text
 from django_delayq.store.store import Store, get_store
 from tests.app.tasks import noop
+from tests.doors import Doors
 
 HOUR = 3_600
 
@@ -155,3 +159,51 @@ def test_dropping_a_shard_with_jobs_is_refused_where_nothing_but_producers_ever_
     use_shards(delayq_settings, 1)
     with pytest.raises(ImproperlyConfigured, match="SHARDS"):
         get_store().check_shards()
+
+
+def test_a_dead_letter_takes_no_key_that_belongs_to_another_shard_by_now(delayq_settings: Any) -> None:
+    use_shards(delayq_settings, 1)
+    keys = [f"{number}" for number in range(20)]
+    doors = Doors(delayq_settings.DELAYQ["REDIS"], clock=ServerClock())
+    try:
+        letters = {}
+        for key in keys:
+            raw_id = from_text(noop.using(key=key).enqueue().id)[0]  # type: ignore[index]
+            doors.kill(raw_id)
+            letters[key] = doors.inspection.dead_letter(raw_id)
+        unkeyed = doors.inspection.dead_letter(doors.add_dead())
+    finally:
+        doors.close()
+    use_shards(delayq_settings, 2)
+    store = get_store()
+    store.check_shards()
+    elsewhere = []
+    for key, letter in letters.items():
+        assert letter is not None
+        newer = noop.using(delay=HOUR, key=key).enqueue()
+        newer.cancel()
+        if newer.id.endswith("-1"):
+            elsewhere.append(key)
+            with pytest.raises(ShardsChanged, match="enqueue it anew .* or set SHARDS back"):
+                store.operations(0).requeue(letter.raw_id, died_us=letter.died_us)
+            with pytest.raises(ShardsChanged):
+                store.operations(0).requeue(letter.raw_id, died_us=letter.died_us, change=lambda job: job)
+        else:
+            assert store.operations(0).requeue(letter.raw_id, died_us=letter.died_us)
+            assert noop.using(delay=HOUR, key=key).enqueue().id == to_text(letter.raw_id, 0)
+    assert 0 < len(elsewhere) < len(keys)
+    assert unkeyed and store.operations(0).requeue(unkeyed.raw_id, died_us=unkeyed.died_us)
+    use_shards(delayq_settings, 1)
+    get_store().check_shards(force=True)
+    letter = letters[elsewhere[0]]
+    assert letter and get_store().operations(0).requeue(letter.raw_id, died_us=letter.died_us)
+
+
+def test_jobs_of_a_commit_that_the_changed_number_refuses_are_named(delayq_settings: Any) -> None:
+    use_shards(delayq_settings, 3)
+    noop.using(delay=HOUR, key="k").enqueue()
+    use_shards(delayq_settings, 2)
+    with pytest.raises(ShardsChanged) as caught:
+        handle = noop.using(delay=HOUR, key="l").job()
+        enqueue_many([handle])
+    assert list(caught.value.unsent) == [handle] and not caught.value.maybe_accepted

@@ -72,7 +72,7 @@ def test_a_job_is_scheduled_ready_claimed_and_done(processes: Processes, client:
     # Nothing of the job is left: only what tells of queues, processes and the next step.
     left = {key.decode().split(":")[2] for key in client.scan_iter("delayq:*")}
     registries = {"queues", "workers", "dispatchers", "descriptions", "reports", "exchanges", "counters"}
-    assert left <= registries | {"wake_at", "shards", "bell", "alarm"}
+    assert left <= registries | {"wake_at", "no_lapse_before", "shards", "bell", "alarm"}
 
 
 def test_a_failing_job_is_retried_dies_is_requeued_and_done(

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from django_delayq.codec import with_queue
+from django_delayq.codec import with_flags, with_queue
 from django_delayq.draft import Draft
 from django_delayq.job import Flag
 from django_delayq.outcome import Ending
@@ -12,7 +12,7 @@ from django_delayq.store.intake import key_digest
 from tests.machine.values import Ended, KeyTaken, ModelJob, Place, Told
 
 HOUR_US = 3_600_000_000
-#: What one promotion drops at most, of old dead letters and of processes long gone.
+#: Processes long gone that one promotion drops at most.
 BITE = 50
 #: Ready jobs a claim looks at once the first few could not be taken.
 LOOK = 64
@@ -108,9 +108,8 @@ class Model:
         seen = {code: at for code, at in self.dispatchers.items() if at > self.now - HOUR_US}
         self.dispatchers = {**seen, dispatcher: self.now}
         dead = sorted(self.at(Place.DEAD), key=lambda job: (job.score, job.raw_id))
-        old = [job for job in dead if job.score <= self.now - self.dead_max_age_us]
-        old = old or dead[: max(0, len(dead) - self.dead_max_count)]
-        old = old[:BITE]
+        too_many = len(dead) - self.dead_max_count
+        old = [job for n, job in enumerate(dead) if n < too_many or job.score <= self.now - self.dead_max_age_us]
         for job in old:
             self._end(job, "trimmed")
         self.promoted_at, self.alarm_heard = self.now, False
@@ -184,6 +183,9 @@ class Model:
         job = self.jobs.get(raw_id)
         if job is None or not job.waits:
             return None
+        if due_us > self.now:
+            flags = Flag(job.member[13]) | Flag.DELAYED
+            job.member, job.body = job.member[:13] + bytes((flags,)), with_flags(job.body, flags)
         self._wait(job, due_us)
         return job.due_us
 

@@ -92,6 +92,8 @@ def foretold(model: Model, keys: Keys) -> dict[str, Any]:
         else:
             of_queue = {Place.SCHEDULED: keys.schedule, Place.READY: keys.ready, Place.RECOVERED: keys.recovered}
             told[of_queue[job.place](job.queue)][job.member] = job.score
+    if dead := told.get(keys("dead_bodies")):
+        told[keys("dead_bytes")] = str(sum(map(len, dead.values()))).encode()
     for raw_id, kept in model.results.items():
         told[keys.results(raw_id)] = kept
     if model.queues:

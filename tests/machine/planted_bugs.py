@@ -63,8 +63,8 @@ FIRST = [
     at(
         "an acknowledged job keeps its key",
         EXCHANGE,
-        "    let_go(extras, holders, member)\n  end\nend\nif #ended",
-        "  end\nend\nif #ended",
+        "    let_go(extras, holders, member)\n    done",
+        "    done",
     ),
     at(
         "a late worker keeps a result",

@@ -86,4 +86,10 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "        except ImproperlyConfigured as error:\n",
         "        except LookupError as error:\n",
     ): ("tests/admin/test_elsewhere.py",),
+    at(
+        "tasks are rescheduled to a moment that is past",
+        "admin/wishes.py",
+        'if self.meant["due_us"] < self.now_us - _MINUTE_US:',
+        'if self.meant["due_us"] < 0:',
+    ): ("tests/admin/test_action.py",),
 }

@@ -3,5 +3,88 @@
 from tests.machine.planted_bugs import PlantedBug
 
 at = PlantedBug.at
+ENDS = ("tests/integration/test_each_claim_ends.py",)
+LOOP, THREADS, QUEUE, CHILD = "pools/loop.py", "pools/threads.py", "pools/claim_queue.py", "pools/child.py"
+LEASES, HEARTBEATS = "leases.py", ("tests/unit/test_heartbeats.py",)
 
-MUTANTS: dict[PlantedBug, tuple[str, ...]] = {}
+MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
+    at(
+        "a coroutine that is cancelled stays claimed",
+        LOOP,
+        "    except BaseException as error:\n        return failed(error)\n",
+        "    except Exception as error:\n        return failed(error)\n",
+    ): ENDS,
+    at(
+        "jobs of the loop go by a factory that another job has set",
+        LOOP,
+        "Task(run_async(entry.claim), loop=self._loop, context=Context())",
+        "self._loop.create_task(run_async(entry.claim), context=Context())",
+    ): ENDS,
+    at(
+        "a job can shut down the executor of all others",
+        LOOP,
+        "            loop.shutdown_default_executor = _keep_executor  # type: ignore[method-assign]\n",
+        "            pass\n",
+    ): ENDS,
+    at(
+        "a loop that was closed runs on",
+        LOOP,
+        "                self._replace_loop(error)\n",
+        "                pass\n",
+    ): ENDS,
+    at("each suspect of the loop has a process at once", LOOP, "_ALONE = 2\n", "_ALONE = 20\n"): ENDS,
+    at(
+        "a thread that was struck forgets the claim in its hand",
+        THREADS,
+        "                    self._queue.recover(seat, error)\n",
+        "                    seat.entry = None\n",
+    ): ENDS,
+    at(
+        "a late exception takes the next claim's signal with it",
+        THREADS,
+        "                    self._signals.put(None)\n",
+        "                    pass\n",
+    ): ENDS,
+    at(
+        "a claim leaves the queue before it is in a seat",
+        QUEUE,
+        "            entry.seat, seat.entry = seat, entry\n            self._waiting.popleft()\n",
+        "            self._waiting.popleft()\n            entry.seat, seat.entry = seat, entry\n",
+    ): ENDS,
+    at(
+        "what waits for its process begins after the pool was closed",
+        QUEUE,
+        "            if self._closed or entry.outcome is not None:\n",
+        "            if entry.outcome is not None:\n",
+    ): ENDS,
+    at(
+        "an exception class that raises SystemExit ends its thread",
+        "execution.py",
+        "    except BaseException as unprintable:\n",
+        "    except Exception as unprintable:\n",
+    ): ENDS,
+    at(
+        "the end of a process's pipe is taken for its own end",
+        CHILD,
+        "            self._wait_for_end(until)\n",
+        "            self._process.join()\n",
+    ): ("tests/integration/test_children.py",),
+    at(
+        "an answer that cannot be read leaves the process in use",
+        CHILD,
+        "        except Exception as error:\n            # Its task",
+        "        except ValueError as error:\n            # Its task",
+    ): ("tests/integration/test_children.py",),
+    at(
+        "the hard limit counts from the claim",
+        LEASES,
+        "    if began is None:\n        return now > claim.taken_at + _LATEST_BEGIN\n",
+        "    began = claim.taken_at\n",
+    ): HEARTBEATS,
+    at(
+        "what never begins is renewed for ever",
+        LEASES,
+        "        return now > claim.taken_at + _LATEST_BEGIN\n",
+        "        return False\n",
+    ): HEARTBEATS,
+}

@@ -5,6 +5,10 @@ from tests.machine.planted_bugs import PlantedBug
 at = PlantedBug.at
 PROMOTE = "store/lua/promote.lua"
 OUTAGE = "tests/integration/store/test_outage.py"
+EXCHANGE, HEARTBEATS = "store/lua/exchange.lua", "tests/unit/test_heartbeats.py"
+RESCHEDULE = "tests/integration/store/test_reschedule.py"
+DISPATCHERS = "tests/integration/test_several_dispatchers.py"
+DEAD = "tests/integration/store/test_dead_limits.py"
 
 MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
@@ -31,4 +35,99 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "math.max(tonumber(lease[2]), spared)",
         "math.max(tonumber(lease[2]), now + sweep)",
     ): (OUTAGE,),
+    at(
+        "dead letters beyond a limit wait for the next sweep",
+        PROMOTE,
+        "trims_left and now or now + sweep",
+        "now + sweep",
+    ): (DEAD,),
+    at("the bytes of dead letters are not bound", PROMOTE, " or bytes > dead_limit", ""): (DEAD,),
+    at("one step drops any number of bytes", PROMOTE, "freed + size > LETTERS_BYTES", "false"): (DEAD,),
+    at("dropped dead letters stay counted", PROMOTE, "  add_dead_bytes(dead_bytes, -freed)\n", ""): (DEAD,),
+    at(
+        "discarded dead letters stay counted",
+        "store/lua/discard.lua",
+        "add_dead_bytes(dead_bytes, -size)\n",
+        "",
+    ): (DEAD,),
+    at(
+        "a wrong sum of bytes is told and not mended",
+        "store/lua/audit_bytes.lua",
+        "add_dead_bytes(dead_bytes, counted - sum_of(dead_bytes))\n",
+        "",
+    ): (DEAD,),
+    at(
+        "the bodies of all lapsed jobs are read at once",
+        "store/promotion.py",
+        "if at > start and total + size > _BATCH_BYTES:",
+        "if False:",
+    ): ("tests/integration/store/test_reclaim.py",),
+    at(
+        "an immediate job that is put off has no head start",
+        "store/operations.py",
+        "        if flags == head.flags:\n",
+        "        if True:\n",
+    ): (RESCHEDULE,),
+    at(
+        "a job that is put off no longer holds its key",
+        "store/lua/reschedule.lua",
+        "then redis.call('HSET', holders, digest, new_member) end",
+        "then redis.call('HDEL', holders, digest) end",
+    ): (RESCHEDULE,),
+    at(
+        "a job that is put off is written over what it became",
+        "store/lua/reschedule.lua",
+        "if is_changed and redis.call('HGET', bodies, id) ~= seen then return {'ELSEWHERE', 0} end\n",
+        "",
+    ): (RESCHEDULE,),
+    at(
+        "every dispatcher promotes for each moment",
+        "dispatcher.py",
+        "if not self._follows or called or",
+        "if True or called or",
+    ): (DISPATCHERS,),
+    at(
+        "a dispatcher that follows promotes for nobody else",
+        "dispatcher.py",
+        "if wake_at_us is None or wake_at_us <= self._wake_at_us:",
+        "if wake_at_us is None or wake_at_us < self._wake_at_us:",
+    ): (DISPATCHERS,),
+    at(
+        "a dispatcher that follows does not heed the alarm",
+        "dispatcher.py",
+        "if not self._follows or called or",
+        "if not self._follows or",
+    ): (DISPATCHERS,),
+    at(
+        "a dispatcher that is early for its own moment takes itself for the second",
+        "dispatcher.py",
+        "promoted.second and (self._follows or promoted.wake_at_us != self._wake_at_us)",
+        "promoted.second",
+    ): (DISPATCHERS,),
+    at(
+        "a clock set back by an hour hides that nobody promotes",
+        EXCHANGE,
+        "at - now <= LONGEST_SWEEP + OVERDUE",
+        "at - now < 3600 * OVERDUE",
+    ): ("tests/integration/store/test_exchange.py",),
+    PlantedBug(
+        "a repeated exchange counts queues in 16 bits",
+        (
+            (EXCHANGE, "struct.unpack('>c14I8I4', last, i)", "struct.unpack('>c14I8I2', last, i)"),
+            (EXCHANGE, "struct.pack('>c14I8I4',", "struct.pack('>c14I8I2',"),
+            (EXCHANGE, "#last - 25, 26 do", "#last - 23, 24 do"),
+        ),
+    ): ("tests/integration/store/test_many_queues.py",),
+    at(
+        "a heartbeat renews the trust in what it was told is lost",
+        "leases.py",
+        "            for lease in lost:\n                del self._held[lease]\n",
+        "",
+    ): (HEARTBEATS,),
+    at(
+        "a worker's leases stand still while its host is suspended",
+        "clock.py",
+        "return monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)",
+        "return monotonic()",
+    ): (HEARTBEATS,),
 }

@@ -23,8 +23,8 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a service that nobody stopped ends alone",
         "management/starting.py",
-        "            errors.append(error)\n            stop()\n",
-        "            errors.append(error)\n",
+        "                stop()\n",
+        "                pass\n",
     ): (STARTING,),
     at(
         "a service that hangs is waited for though jobs were given back",
@@ -38,4 +38,22 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "            if bell and not wanted:\n                self._waker.ring(bell)\n",
         "",
     ): ("tests/integration/store/test_served.py",),
+    at(
+        "a worker is full as soon as another shard's fills the pool",
+        "pace.py",
+        "self.held < self.size or self.mine < self.share",
+        "self.held < self.size",
+    ): ("tests/unit/test_pace.py", "tests/integration/test_busy_shard.py"),
+    at(
+        "a worker takes ahead whatever its rivals want",
+        "pace.py",
+        "max(self.share, self.target // (1 + self.rivals)) - self.mine",
+        "self.target - self.mine",
+    ): ("tests/unit/test_pace.py",),
+    at(
+        "a worker whose Redis is away keeps its share of the pool",
+        "worker.py",
+        "            self._yield_room(wants=False)\n",
+        "",
+    ): ("tests/integration/test_one_outcome.py",),
 }

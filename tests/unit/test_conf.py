@@ -42,6 +42,7 @@ DEFAULTS: dict[str, tuple[str, Any]] = {
     "DUE_FIRST": ("dispatcher.due_first_us", 3_600 * SECOND),
     "DEAD_MAX_AGE": ("dispatcher.dead_max_age_us", 30 * DAY_US),
     "DEAD_MAX_COUNT": ("dispatcher.dead_max_count", 100_000),
+    "DEAD_MAX_BYTES": ("dispatcher.dead_max_bytes", 256 * 1024 * 1024),
     "ADMIN": ("admin", AdminConfig()),
 }
 
@@ -96,6 +97,7 @@ def test_a_key_left_out_has_its_default(key: str) -> None:
         ("DUE_FIRST", timedelta(hours=2), 7_200 * SECOND),
         ("DEAD_MAX_AGE", timedelta(days=1), DAY_US),
         ("DEAD_MAX_COUNT", 0, 0),
+        ("DEAD_MAX_BYTES", 0, 0),
     ],
 )
 def test_a_legal_value_is_kept(key: str, given: Any, kept: Any) -> None:
@@ -113,9 +115,9 @@ def test_the_lease_is_the_same_for_worker_and_dispatcher() -> None:
 
 
 SPANS = ("ENQUEUE_TIMEOUT", "MAX_DELAY", "LEASE", "GRACE", "DUE_FIRST", "DEAD_MAX_AGE")
-NUMBERS = ("SHARDS", "MAX_PAYLOAD", "CONCURRENCY", "DEAD_MAX_COUNT")
+NUMBERS = ("SHARDS", "MAX_PAYLOAD", "CONCURRENCY", "DEAD_MAX_COUNT", "DEAD_MAX_BYTES")
 NO_SPANS = ["5", b"5", None, True, -1, float("nan"), float("inf"), 1e308, timedelta(-1), [1]]
-NO_NUMBERS = ["5", None, True, -1, 1.0, 10**12, timedelta(1)]
+NO_NUMBERS = ["5", None, True, -1, 1.0, 10**18, timedelta(1)]
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,14 @@
 """Heartbeats: they go on whatever one beat raises, and end with their service."""
 
+import logging
 import threading
+import time
 from collections.abc import Callable
 from time import monotonic
 
 import pytest
 
+from django_delayq.clock import lease_time
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job import Claim, Job
 from django_delayq.leases import Leases
@@ -19,8 +22,7 @@ def claim(*, age: float = 0.0, hard_timeout_us: int | None = None) -> Claim:
     """Return a claim made so many seconds ago, of a job with this hard limit."""
     raw_id = b"i" * 12 if hard_timeout_us is None else b"l" * 12
     job = Job(raw_id=raw_id, shard=0, task="shop.remind", queue="mail", hard_timeout_us=hard_timeout_us)
-    moment = monotonic() - age
-    return claim_for(job, sent_at=moment, taken_at=moment)
+    return claim_for(job, sent_at=lease_time() - age, taken_at=monotonic() - age)
 
 
 class Door:
@@ -89,6 +91,39 @@ def test_the_trust_in_a_claim_beyond_its_hard_limit_ends() -> None:
     assert leases.beat() == frozenset()
     assert leases.trusts(renewed.lease)
     assert not leases.trusts(beyond.lease)
+
+
+def test_a_lease_is_not_trusted_while_the_log_tells_that_it_is_lost() -> None:
+    lost = claim()
+    leases = Leases(frozenset, lease_us=30_000_000)
+    leases.add([lost])
+    trusted: list[bool] = []
+
+    class Asking(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            trusted.append(leases.trusts(lost.lease))
+
+    logger, asking = logging.getLogger("django_delayq"), Asking()
+    logger.addHandler(asking)
+    try:
+        leases.beat()
+    finally:
+        logger.removeHandler(asking)
+    assert trusted == [False]
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="this system's clocks do not tell of suspends")
+def test_the_time_a_host_is_suspended_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = claim()
+    leases = Leases(lambda _: frozenset(), lease_us=30_000_000)
+    leases.add([held])
+    clock = time.clock_gettime
+    assert leases.trusts(held.lease)
+    monkeypatch.setattr(time, "clock_gettime", lambda number: clock(number) + 100 * (number == time.CLOCK_BOOTTIME))
+    assert not leases.trusts(held.lease)
+    # A heartbeat makes it new by the same clock.
+    leases.beat()
+    assert leases.trusts(held.lease)
 
 
 def test_the_hard_limit_counts_from_the_begin_of_the_code() -> None:

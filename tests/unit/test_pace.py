@@ -1,55 +1,146 @@
-"""Pace: claims worth holding, from how long jobs took."""
+"""Pace: claims worth asking for, from how long jobs took and from what others who share the pool hold."""
+
+from math import inf
+from typing import Any
 
 import pytest
 
-from django_delayq.pace import MAX_CLAIMS, Pace
+from django_delayq.pace import MAX_CLAIMS, Load, Pace
 
 
-def paced(size: int, run_us: int) -> Pace:
-    pace = Pace(size)
-    for _ in range(200):
-        pace.ran(run_us)
-    return pace
+class Worker:
+    """What a worker does with its pace."""
+
+    def __init__(self, size: int, *run_us: int, sharing: list[Pace] | None = None) -> None:
+        self.holds = 0
+        self.pace = Pace(size, holds=lambda: self.holds, sharing=sharing)
+        for each in run_us:
+            self.pace.ran(each)
+
+    def want(self, holds: int, *, others: int = 0) -> int:
+        self.holds = holds
+        return self.pace.load(holds + others).want
+
+
+def paced(size: int, run_us: int, sharing: list[Pace] | None = None) -> Worker:
+    return Worker(size, *[run_us] * 200, sharing=sharing)
 
 
 def test_before_the_first_run_a_claim_per_slot() -> None:
-    assert [Pace(8).want(held) for held in (0, 3, 8, 9)] == [8, 5, 0, 0]
+    worker = Worker(8)
+    assert [worker.want(held) for held in (0, 3, 8, 9)] == [8, 5, 0, 0]
 
 
 def test_short_jobs_share_round_trips() -> None:
     for run_us in (0, 1, 100):
-        pace = paced(8, run_us)
-        assert (pace.target, pace.want(0)) == (2 * MAX_CLAIMS, MAX_CLAIMS)
-        assert pace.want(120) == 8 and pace.want(128) == pace.want(1_000) == 0
+        worker = paced(8, run_us)
+        assert (worker.pace.target, worker.want(0)) == (2 * MAX_CLAIMS, MAX_CLAIMS)
+        assert worker.want(120) == 8 and worker.want(128) == worker.want(1_000) == 0
 
 
 def test_the_next_batch_is_asked_for_while_the_last_one_runs() -> None:
-    pace = paced(8, 1)
-    assert pace.low == MAX_CLAIMS == pace.want(MAX_CLAIMS)
+    worker = paced(8, 1)
+    assert worker.pace.low == MAX_CLAIMS == worker.want(MAX_CLAIMS)
 
 
 @pytest.mark.parametrize("run_us", [60_000, 1_000_000, 3_600_000_000])
 def test_long_jobs_take_no_more_than_the_free_slots(run_us: int) -> None:
-    pace = paced(1, run_us)
-    assert (pace.target, pace.low) == (1, 0)
-    assert [pace.want(held) for held in (0, 1)] == [1, 0]
+    worker = paced(1, run_us)
+    assert (worker.pace.target, worker.pace.low) == (1, 0)
+    assert [worker.want(held) for held in (0, 1)] == [1, 0]
     assert [paced(8, run_us).want(held) for held in (0, 7, 8)] == [8, 1, 0]
 
 
 def test_what_is_held_is_fifty_milliseconds_of_work() -> None:
-    assert paced(4, 10_000).target == 20
+    assert paced(4, 10_000).pace.target == 20
 
 
 @pytest.mark.parametrize("size", [1, 8, 100, 10_000])
 @pytest.mark.parametrize("run_us", [0, 1_000, 10**9])
 def test_one_exchange_never_asks_for_more_than_its_limit(size: int, run_us: int) -> None:
-    pace = paced(size, run_us)
+    worker = paced(size, run_us)
     for held in (0, 1, size // 2, size, 2 * size, 10**6):
-        assert 0 <= pace.want(held) <= MAX_CLAIMS
+        assert 0 <= worker.want(held) <= MAX_CLAIMS
 
 
 def test_a_change_of_pace_is_noticed() -> None:
-    pace = paced(1, 0)
+    worker = paced(1, 0)
     for _ in range(50):
-        pace.ran(1_000_000)
-    assert pace.target == 1
+        worker.pace.ran(1_000_000)
+    assert worker.pace.target == 1
+
+
+def load(**facts: Any) -> Load:
+    """A pool of 8, used by nobody; jobs of a few ms."""
+    return Load(**{"size": 8, "held": 0, "mine": 0, "rivals": 0, "wait": 0.0, "target": 128, "low": 64, **facts})
+
+
+LONG: dict[str, Any] = {"target": 1, "low": 0}
+FULL: dict[str, Any] = {"held": 8, "wait": inf, **LONG}
+
+
+@pytest.mark.parametrize(
+    ("state", "is_time", "want"),
+    [
+        # Alone, or beside workers that have no work.
+        (load(), True, 64),
+        (load(held=64, mine=64, wait=0.024), True, 64),
+        (load(held=65, mine=65, wait=0.024), False, 63),
+        (load(held=128, mine=128, wait=0.048), False, 0),
+        (load(**LONG), True, 8),
+        (load(**FULL, mine=8), False, 0),
+        (load(**{**FULL, "held": 7}, mine=7), True, 1),
+        # Quiet so far, beside one that holds much: its jobs are short, so that a slot is free soon.
+        (load(held=128, wait=0.048, target=8, low=2), True, 8),
+        (load(held=128, wait=0.048, rivals=1, target=8, low=2), True, 4),
+        (load(held=128, wait=0.048, rivals=15, target=8, low=2), True, 1),
+        # Its jobs are long: where all slots are taken, another process may have one.
+        (load(**FULL), False, 0),
+        (load(**FULL, rivals=1), False, 0),
+        # Others want more: what it has beyond its share is theirs first, slots as well as what waits for them.
+        (load(held=7, mine=7, rivals=1, wait=inf, **LONG), False, 0),
+        (load(held=7, mine=3, rivals=1, wait=inf, **LONG), True, 1),
+        (load(held=6, mine=0, rivals=3, wait=inf, **LONG), True, 2),
+        (load(held=64, mine=64, rivals=1, wait=0.024), False, 0),
+        (load(held=96, mine=32, rivals=1, wait=0.036), True, 32),
+        # More workers than slots: each may have one.
+        (load(size=1, rivals=3, **LONG), True, 1),
+        (load(size=1, held=1, mine=1, rivals=3, wait=inf, **LONG), False, 0),
+    ],
+)
+def test_of_those_who_want_more_each_has_an_equal_share(state: Load, is_time: bool, want: int) -> None:
+    assert (state.is_time, state.want) == (is_time, want)
+
+
+def test_a_slot_is_free_soon_beside_short_jobs_and_not_beside_long_ones() -> None:
+    for run_us, soon in ((3_000, True), (1_000_000, False)):
+        sharing: list[Pace] = []
+        busy, quiet = paced(8, run_us, sharing), Worker(8, sharing=sharing)
+        busy.holds = 8
+        assert bool(quiet.want(0, others=8)) is soon
+
+
+def test_one_long_job_of_another_leaves_short_ones_their_batches() -> None:
+    sharing: list[Pace] = []
+    other, worker = paced(8, 10_000_000, sharing), paced(8, 1_000, sharing)
+    other.holds = 1
+    assert worker.want(20, others=1) == MAX_CLAIMS
+
+
+def test_what_another_has_asked_for_is_left_to_it() -> None:
+    sharing: list[Pace] = []
+    other, worker = paced(8, 10_000_000, sharing), paced(8, 10_000_000, sharing)
+    other.pace.asked = 1
+    assert worker.want(7) == 0
+    other.pace.asked, other.pace.wants = 0, True
+    assert worker.want(7) == 0
+    other.pace.wants = False
+    assert worker.want(7) == 1
+
+
+def test_what_was_given_back_makes_all_who_share_the_pool_take_their_jobs_for_long() -> None:
+    sharing: list[Pace] = []
+    busy, quiet = paced(8, 1_000, sharing), paced(8, 1_000, sharing)
+    busy.holds = 8
+    quiet.pace.stalled()
+    assert quiet.want(0, others=8) == busy.want(8) == 0

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from django_delayq import service as service_module
-from django_delayq.exceptions import ScriptFault, StoreUnavailable
+from django_delayq.exceptions import ScriptFault, StoreAuthError, StoreUnavailable
 from django_delayq.service import Service
 
 PATIENCE = 30.0
@@ -119,6 +119,18 @@ def test_an_outage_is_told_once_at_its_begin_and_once_at_its_end(caplog: pytest.
         "Stub waits for Redis: Redis is away",
         "Stub works again",
     ]
+
+
+def test_a_refusal_is_told_again_since_it_may_need_somebody(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, logger="django_delayq")
+    played(*[StoreAuthError("wrong password")] * 3, 0.0, None)
+    assert [record.getMessage() for record in caplog.records].count("Stub waits for Redis: wrong password") == 1
+    caplog.clear()
+    monkeypatch.setattr(service_module, "_TELL_AGAIN", 0.0)
+    played(*[StoreAuthError("wrong password")] * 3, 0.0, None)
+    assert [record.getMessage() for record in caplog.records].count("Stub waits for Redis: wrong password") == 3
 
 
 def test_a_bug_in_a_step_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,6 +2,8 @@
 
 import gc
 import signal
+import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -10,14 +12,20 @@ from django_delayq.management.shutdown import Shutdown
 from django_delayq.management.starting import run_services
 from django_delayq.service import Service, Timed
 
+#: Seconds after which a part ends though nobody stopped it.
+PATIENCE = 15.0
+
 
 class Sleeper(Timed):
     """Sleeps until it is stopped."""
 
     ended = False
 
+    def __init__(self) -> None:
+        self.until = time.monotonic() + PATIENCE
+
     def step(self) -> float | None:
-        return None if self.stopped else 3_600.0
+        return None if self.stopped or time.monotonic() > self.until else PATIENCE
 
     def close(self) -> None:
         self.ended = True
@@ -30,17 +38,17 @@ class Leaver(Timed):
         raise SystemExit(3)
 
 
-class Hanging(Timed):
+class Hanging(Sleeper):
     """Gives a job back, and hangs."""
 
     def __init__(self, shutdown: Shutdown) -> None:
+        super().__init__()
         self._shutdown = shutdown
 
     def step(self) -> float | None:
-        if self.stopped:
-            return None
-        self._shutdown.given_back()
-        return 3_600.0
+        if time.monotonic() < self.until:
+            self._shutdown.given_back()
+        return super().step()
 
 
 @pytest.fixture(autouse=True)
@@ -52,11 +60,17 @@ def _as_before() -> Iterator[None]:
         signal.signal(number, handler)
 
 
+# Its thread ends by the error too, which Python prints.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_what_ends_one_service_ends_all_and_is_told() -> None:
     parts = [Sleeper(), Leaver(), Sleeper()]
     with pytest.raises(SystemExit) as raised:
         run_services([Service(part, name=f"Part {number}") for number, part in enumerate(parts)], [])
     assert raised.value.code == 3
+    for thread in threading.enumerate():
+        if thread.name == "Part 1":
+            thread.join()
+    assert parts[0].stopped and parts[2].stopped
     assert parts[0].ended and parts[2].ended  # type: ignore[attr-defined]
 
 

@@ -25,6 +25,7 @@ from django_delayq.management.starting import (
     show_log,
     stop_with_parent,
 )
+from django_delayq.pace import Pace
 from django_delayq.pools.pool import Pool
 from django_delayq.presence import Presence
 from django_delayq.service import Service
@@ -89,6 +90,7 @@ class Command(BaseCommand):
         """Run one worker a shard to their ends; true where that has to be done again."""
         services: list[Service] = []
         presences: list[Presence] = []
+        sharing: list[Pace] = []
         ended = pool.ended
         for shard in store.shards:
             tally = Tally()
@@ -101,6 +103,7 @@ class Command(BaseCommand):
                 tally=tally,
                 sweep_us=config.dispatcher.sweep_us,
                 drain=options["drain"],
+                sharing=sharing,
             )
             # A slot that one shard's job leaves is the next shard's chance: every part is woken.
             worker.wake = partial(_wake_all, services)

@@ -157,11 +157,18 @@
             getSelection().selectAllChildren(source);
         }
     });
+    // Sent twice, a step of an action is refused, and the answer of the first is lost: the browser shows that of the last.
+    let sent = 0;
+    root.addEventListener("submit", (event) => {
+        if (!event.target.matches(".delayq-confirm, [data-continue]")) return;
+        // After ten seconds somebody may have stopped the page from loading, and may try again.
+        if (Date.now() - sent < 10000) event.preventDefault(); else sent = Date.now();
+    });
     // A long action goes on by itself; without the script its button is pressed. Gone back to, it waits to be pressed.
     const goOn = root.querySelector("form[data-continue]");
     const came = performance.getEntriesByType("navigation")[0];
     if (goOn && came?.type !== "back_forward") setTimeout(() => goOn.requestSubmit(), 300);
-    window.addEventListener("pageshow", (event) => { if (event.persisted) count(); });
+    window.addEventListener("pageshow", (event) => { if (event.persisted) { sent = 0; count(); } });
 
     prepare();
     count();

@@ -7,7 +7,8 @@ local function now_us(given)
 end
 
 -- Ranks are whole numbers below 2^53: priority byte * 2^45 + milliseconds; exact in a score.
-local PRIORITY_STEP = 35184372088832
+-- No due time is later than LATEST, in the year 2255: beyond it a score is not exact, and a job could come early.
+local PRIORITY_STEP, LATEST = 35184372088832, 9007199254740991
 local NOTED, DELAYED, LARGE = 1, 2, 4
 
 local function has(member, flag)
@@ -80,12 +81,25 @@ local function keep_result(results, record, ending, body, ttl)
   redis.call('PEXPIRE', results, ttl)
 end
 
+-- The bytes of all dead bodies; what is no such number (written by hand) counts as none.
+local function sum_of(dead_bytes)
+  local sum = tonumber(redis.call('GET', dead_bytes) or '') or 0
+  return sum > 0 and sum < 2 ^ 53 and sum or 0
+end
+
+local function add_dead_bytes(dead_bytes, change)
+  local sum = sum_of(dead_bytes) + change
+  if sum > 0 then redis.call('SET', dead_bytes, sum) else redis.call('DEL', dead_bytes) end
+end
+
 -- The lengths first, the body last: a reader may cut a long one short.
-local function dead_letter(member, record, now, bodies, attempts, extras, holders, dead_letters, dead_bodies)
+local function dead_letter(member, record, now, bodies, attempts, extras, holders, dead_letters, dead_bodies, dead_bytes)
   local id = string.sub(member, 1, 12)
   local body, extra = redis.call('HGET', bodies, id) or '', let_go(extras, holders, member)
   redis.call('HDEL', bodies, id)
   redis.call('HDEL', attempts, id)
   redis.call('ZADD', dead_letters, now, id)
-  redis.call('HSET', dead_bodies, id, struct.pack('>I4I4', #record, #extra) .. member .. record .. extra .. body)
+  local stored = struct.pack('>I4I4', #record, #extra) .. member .. record .. extra .. body
+  redis.call('HSET', dead_bodies, id, stored)
+  add_dead_bytes(dead_bytes, #stored)
 end

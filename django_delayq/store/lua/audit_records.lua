@@ -9,10 +9,10 @@
 --   lease that has ended, for the dispatcher to judge; UNREADABLE (without a queue it can be in no place) becomes a dead
 --   letter; UNLISTED names its queue in `queues`; UNHELD holds its key again, or notes it to be let go.
 -- Cost: O(log n) a record.
-local records, leases, running, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, bell, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
+local records, leases, running, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, bell, wake_at, alarm, dead_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local now, noun, head_start, repair, epitaph, queue_count = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1', ARGV[5], tonumber(ARGV[6])
 
-local FIXED = 13
+local FIXED = 14
 
 local function is_placed(member, known, queue)
   local base = FIXED + 4 * (queue - 1)
@@ -76,7 +76,7 @@ for at = 7 + queue_count, #ARGV, 4 do
       redis.call('ZADD', leases, now, member .. string.sub(redis.call('HGET', running, field), 1, 16))
       ring(alarm)
     elseif word == 'UNREADABLE' then
-      dead_letter(field .. '\0\0', epitaph, now, bodies, attempts, extras, holders, dead_letters, dead_bodies)
+      dead_letter(field .. '\0\0', epitaph, now, bodies, attempts, extras, holders, dead_letters, dead_bodies, dead_bytes)
     elseif word == 'UNHELD' and noun == 'holders' then
       -- Its key is held, but would not be let go at the job's end.
       redis.call('HSET', extras, string.sub(value, 1, 12), '\1' .. field)
@@ -85,6 +85,7 @@ for at = 7 + queue_count, #ARGV, 4 do
       redis.call('HSET', holders, string.sub(value, 2, 17), member)
     elseif word ~= 'UNLISTED' then
       redis.call('HDEL', records, field)
+      if noun == 'dead_bodies' then add_dead_bytes(dead_bytes, -#value) end
     end
     if queue > 0 and redis.call('SADD', queues, ARGV[6 + queue]) == 1 then ring(bell) end
   end

@@ -69,6 +69,7 @@ for _, job in ipairs(jobs) do
     if string.byte(job.due) == 43 then due = now + tonumber(string.sub(job.due, 2)) else due = tonumber(job.due) end
     local into, score
     if due and due > now then
+      due = math.min(due, LATEST)
       into, score = scheduled, due
       if not earliest or due < earliest then earliest = due end
     else

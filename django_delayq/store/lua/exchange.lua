@@ -5,22 +5,24 @@
 --   1 = it may take a recovered job (one whose last attempt crashed), acknowledged leases (30 bytes each, joined), number of dead letters, of retries and of kept results, then dead letters:
 --   lease, attempts record; retries: lease, outcome queue, delay (µs), record, rank to keep ('' = that of its new due time); acknowledged with a result: lease, ending,
 --   for how long (ms); releases: lease, queue, rank.
--- Returns: now (µs), lost leases (30 bytes each, joined), 1 = nobody promotes, number of queues there are, 1 = takeable
---   work was left behind, 1 = no earlier exchange of this worker is known here, 1 = recovered jobs were left behind, then per claim: member, served
---   queue, rank, body, attempts record (false = none).
+-- Returns: now (µs), lost leases (30 bytes each, joined), 1 = nobody promotes, number of queues there are, 1 = takeable work was left
+--   behind, 1 = no earlier exchange of this worker is known here, 1 = recovered jobs were left behind, then per claim: member,
+--   served queue, rank, body, attempts record (false = none).
 -- Errors: STALEEXCHANGE (a later one was carried out). An equal number gets the recorded answer and what is still held.
 -- Cost: O(k log n), and O(1) a served queue.
-local leases, running, exchanges, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, workers, descriptions, paused, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local leases, running, exchanges, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, workers, descriptions, paused, wake_at, alarm, dead_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local now, worker, number, want, lease_us = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local strict, served, description, may_recover, acknowledged = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8], ARGV[9] == '1', ARGV[10]
 
--- So many jobs are set aside in one exchange, so many looked at where the first ones were; keys are asked for in slices.
-local FIXED, OVERDUE, MOST_ASIDE, LOOK, SLICE = 15, 1000000, 512, 64, 1000
+-- No sweep is longer than 5 s: who would promote later than that never wrote so by this clock.
+local FIXED, OVERDUE, LONGEST_SWEEP = 16, 1000000, 5000000
+-- Most jobs set aside in one exchange, and looked at once some were; keys of one EXISTS (Lua takes some thousand arguments).
+local MOST_ASIDE, LOOK, SLICE = 512, 64, 1000
 local token = worker .. struct.pack('>I8', number)
 
 local last = redis.call('HGET', exchanges, worker)
 -- Shorter than any we write: it was written by hand, and says nothing.
-if last and #last < 10 then last = false end
+if last and #last < 12 then last = false end
 local wake, queue_count = redis.call('GET', wake_at), redis.call('SCARD', queues)
 local function read(hash, claims)
   local ids = {}
@@ -29,9 +31,9 @@ local function read(hash, claims)
 end
 
 local function answer(lost, more, recovered, claims, bodies_read, records)
-  -- Nor is a dispatcher alive that wrote no number, or one farther ahead than any sweep.
+  -- Nor is a dispatcher alive that wrote no number, or one farther ahead than any sweep: the clock was set back.
   local at = tonumber(wake or '') or 0
-  local overdue = not (at + OVERDUE >= now and at - now < 3600 * OVERDUE)
+  local overdue = not (at + OVERDUE >= now and at - now <= LONGEST_SWEEP + OVERDUE)
   local reply = {now, lost, overdue and 1 or 0, queue_count, more and 1 or 0, last and 0 or 1, recovered and 1 or 0}
   for i, claim in ipairs(claims) do
     local size = #reply
@@ -42,12 +44,12 @@ local function answer(lost, more, recovered, claims, bodies_read, records)
 end
 
 if last then
-  local last_number, lost_size, position = struct.unpack('>I8I2', last)
+  local last_number, lost_size, position = struct.unpack('>I8I4', last)
   if number < last_number then return redis.error_reply('STALEEXCHANGE ' .. last_number) end
   if number == last_number then
     local held = {}
-    for i = position + lost_size, #last - 23, 24 do
-      local member, rank, queue = struct.unpack('>c14I8I2', last, i)
+    for i = position + lost_size, #last - 25, 26 do
+      local member, rank, queue = struct.unpack('>c14I8I4', last, i)
       if redis.call('ZSCORE', leases, member .. token) then held[#held + 1] = {member = member, rank = rank, queue = queue} end
     end
     return answer(string.sub(last, position, position + lost_size - 1), true, false, held, read(bodies, held), read(attempts, held))
@@ -63,6 +65,7 @@ if description ~= '' then redis.call('HLEN', descriptions) end
 if tonumber(ARGV[11]) > 0 then
   redis.call('HLEN', dead_bodies)
   redis.call('ZCARD', dead_letters)
+  redis.call('GET', dead_bytes)
 end
 local results, outcome_keys = {}, FIXED + 3 * served + tonumber(ARGV[13])
 for base = outcome_keys + 1, #KEYS, 3 do redis.call('ZCARD', KEYS[base]); redis.call('ZCARD', KEYS[base + 1]) end
@@ -74,7 +77,7 @@ for _ = 1, tonumber(ARGV[11]) do
   dead[ARGV[at]], settled[#settled + 1], at = ARGV[at + 1], ARGV[at], at + 2
 end
 for _ = 1, tonumber(ARGV[12]) do
-  retries[ARGV[at]] = {queue = tonumber(ARGV[at + 1]), due = now + tonumber(ARGV[at + 2]), record = ARGV[at + 3], rank = tonumber(ARGV[at + 4])}
+  retries[ARGV[at]] = {queue = tonumber(ARGV[at + 1]), due = math.min(now + tonumber(ARGV[at + 2]), LATEST), record = ARGV[at + 3], rank = tonumber(ARGV[at + 4])}
   settled[#settled + 1], at = ARGV[at], at + 5
 end
 for key = FIXED + 3 * served + 1, outcome_keys do
@@ -98,13 +101,13 @@ if noted then redis.call('HLEN', extras); redis.call('HLEN', holders) end
 
 -- The fence. Also the first write, one that frees: with its memory full, Redis refuses a script that begins by growing.
 redis.call('ZREM', leases, '', unpack(alive))
-local ended = {}
+local ended, done = {}, {}
 for i, lease in ipairs(alive) do
   local member = string.sub(lease, 1, 14)
   local id = string.sub(member, 1, 12)
   ended[i] = id
   if dead[lease] then
-    dead_letter(member, dead[lease], now, bodies, attempts, extras, holders, dead_letters, dead_bodies)
+    dead_letter(member, dead[lease], now, bodies, attempts, extras, holders, dead_letters, dead_bodies, dead_bytes)
   elseif retries[lease] then
     local retry = retries[lease]
     local base = outcome_keys + 3 * (retry.queue - 1)
@@ -125,18 +128,13 @@ for i, lease in ipairs(alive) do
       keep_result(result.key, record, result.ending, body, result.ttl)
     end
     let_go(extras, holders, member)
+    done[#done + 1] = id
   end
 end
 if #ended > 0 then redis.call('HDEL', running, unpack(ended)) end
-if #acknowledged > 0 or next(results) then
-  local done = {}
-  for i, lease in ipairs(alive) do
-    if not (dead[lease] or retries[lease] or releases[lease]) then done[#done + 1] = ended[i] end
-  end
-  if #done > 0 then
-    redis.call('HDEL', bodies, unpack(done))
-    redis.call('HDEL', attempts, unpack(done))
-  end
+if #done > 0 then
+  redis.call('HDEL', bodies, unpack(done))
+  redis.call('HDEL', attempts, unpack(done))
 end
 
 -- Of a paused queue not even a bell is rung: its work would keep the worker awake.
@@ -222,7 +220,7 @@ for i, claim in ipairs(claims) do
   leased[2 * i - 1], leased[2 * i] = now + lease_us, claim.member .. token
   runs[2 * i - 1] = string.sub(claim.member, 1, 12)
   runs[2 * i] = token .. struct.pack('>I8I8B', now, claim.rank, 0)
-  kept[i] = struct.pack('>c14I8I2', claim.member, claim.rank, claim.queue)
+  kept[i] = struct.pack('>c14I8I4', claim.member, claim.rank, claim.queue)
 end
 for place, members in pairs(taken) do redis.call('ZREM', place, unpack(members)) end
 if #claims > 0 then
@@ -242,7 +240,7 @@ for _, queue in ipairs(left) do
   if not rung[queue] then ring(KEYS[FIXED + 3 * queue - 1]) end
   rung[queue] = true
 end
-redis.call('HSET', exchanges, worker, struct.pack('>I8I2', number, #lost) .. lost .. table.concat(kept))
+redis.call('HSET', exchanges, worker, struct.pack('>I8I4', number, #lost) .. lost .. table.concat(kept))
 redis.call('ZADD', workers, now, worker)
 if description ~= '' then redis.call('HSET', descriptions, worker, description) end
 return answer(lost, #left > 0 or moved >= MOST_ASIDE, recovered > 0 and not (may_recover and not back), claims, bodies_read, records)

@@ -1,30 +1,31 @@
 -- Promote: due jobs move from `schedule` to `ready`, the queue with the oldest first; trims; says when to come again.
 -- KEYS: the named ones, then schedule, ready and bell of each queue the caller knows.
--- ARGV: now, the dispatcher's code (8 bytes), most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs) and number of dead letters to
---   keep, lateness of a promotion that shows an outage (µs), how long leases are spared after one (µs).
--- Returns: µs until the next thing to do, jobs moved, µs the oldest of them was late, number of queues there are,
+-- ARGV: now, the dispatcher's code (8 bytes), most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs), number and bytes of dead
+--   letters to keep, lateness of a promotion that shows an outage (µs), how long leases are spared after one (µs).
+-- Returns: now and the moment of the next thing to do (µs), 1 = another promoted for this moment, jobs moved, µs the oldest of them was late, number of queues there are,
 --   1 = this dispatcher never promoted on this server, dead letters trimmed, then the leases (30 bytes each, ≤ 500) whose end has
 --   passed, for the caller to judge.
 -- Cost: O(k log n), and O(1) a queue.
-local leases, queues, wake_at, workers, dispatchers, descriptions, exchanges, reports, quieted, dead_letters, dead_bodies, no_lapse_before = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+local leases, queues, wake_at, workers, dispatchers, descriptions, exchanges, reports, quieted, dead_letters, dead_bodies, dead_bytes, no_lapse_before = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 local now, code, limit, head_start, sweep = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local dead_age, dead_count, outage, recovery = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+local dead_age, dead_count, dead_limit, outage, recovery = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 
-local FIXED, BITE, PROCESS_KEPT = 12, 50, 3600000000
+local FIXED, BITE, PROCESS_KEPT = 13, 50, 3600000000
+local LETTERS, LETTERS_BYTES = 250, 8388608
 
--- A moment (µs); of a key that is something else (written by hand), none.
-local function moment(key)
+-- The number in a key; of one that is something else (written by hand), none.
+local function number_in(key)
   local found = redis.pcall('GET', key)
   if type(found) == 'table' and not string.find(found.err, 'WRONGTYPE', 1, true) then error(found.err) end
   return type(found) == 'string' and tonumber(found) or nil
 end
 
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
-redis.call('ZCARD', workers); redis.call('ZCARD', dead_letters)
+redis.call('ZCARD', workers); redis.call('ZCARD', dead_letters); redis.call('GET', dead_bytes)
 for _, key in ipairs({descriptions, exchanges, reports, quieted, dead_bodies}) do redis.call('HLEN', key) end
 local known = redis.call('ZSCORE', dispatchers, code)
 local queue_count = redis.call('SCARD', queues)
-local expected, spared = moment(wake_at), moment(no_lapse_before) or 0
+local expected, spared = number_in(wake_at), number_in(no_lapse_before) or 0
 -- Redis's clock was set back.
 if spared > now + recovery then spared = 0 end
 
@@ -76,16 +77,29 @@ for _, processes in ipairs({workers, dispatchers}) do
   end
 end
 redis.call('ZADD', dispatchers, now, code)
-local trimmed = redis.call('ZRANGE', dead_letters, '-inf', now - dead_age, 'BYSCORE', 'LIMIT', 0, BITE)
-local over = redis.call('ZCARD', dead_letters) - dead_count
-if #trimmed == 0 and over > 0 then trimmed = redis.call('ZRANGE', dead_letters, 0, math.min(over, BITE) - 1) end
+
+-- The oldest go first, whichever limit they are beyond.
+local count, bytes = redis.call('ZCARD', dead_letters), sum_of(dead_bytes)
+local function is_beyond(died)
+  return tonumber(died) <= now - dead_age or count > dead_count or bytes > dead_limit
+end
+local oldest, trimmed, freed, trims_left = lowest(dead_letters, 0), {}, 0, false
+if oldest[1] and is_beyond(oldest[2]) then oldest = lowest(dead_letters, LETTERS) else oldest = {} end
+for i = 1, #oldest, 2 do
+  if not is_beyond(oldest[i + 1]) then break end
+  local size = redis.call('HSTRLEN', dead_bodies, oldest[i])
+  trims_left = #trimmed == LETTERS or (#trimmed > 0 and freed + size > LETTERS_BYTES)
+  if trims_left then break end
+  trimmed[#trimmed + 1], freed, count, bytes = oldest[i], freed + size, count - 1, bytes - size
+end
 if #trimmed > 0 then
   redis.call('ZREM', dead_letters, unpack(trimmed))
   redis.call('HDEL', dead_bodies, unpack(trimmed))
+  add_dead_bytes(dead_bytes, -freed)
 end
 
 local lapsed = redis.call('ZRANGE', leases, '-inf', lapsed_by, 'BYSCORE', 'LIMIT', 0, 500)
-local wake = now + sweep
+local wake = trims_left and now or now + sweep
 for base = FIXED, #KEYS - 3, 3 do
   local head = lowest(KEYS[base + 1], 0)
   if head[2] and not stuck[base] then wake = math.min(wake, tonumber(head[2])) end
@@ -94,5 +108,8 @@ end
 local lease = redis.call('ZRANGE', leases, #lapsed, #lapsed, 'WITHSCORES')
 if lease[2] then wake = math.min(wake, math.max(tonumber(lease[2]), spared)) end
 wake = math.max(wake, now)
+-- A second dispatcher does not push on what the first one announced: both would do so, and promote for each moment.
+if expected and expected > now then wake = math.min(wake, expected) end
+local is_second = expected and expected > now and wake == expected and moved == 0
 redis.call('SET', wake_at, wake)
-return {wake - now, moved, late, queue_count, known and 0 or 1, #trimmed, unpack(lapsed)}
+return {now, wake, is_second and 1 or 0, moved, late, queue_count, known and 0 or 1, #trimmed, unpack(lapsed)}

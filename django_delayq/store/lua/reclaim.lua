@@ -4,10 +4,10 @@
 --   at its old rank).
 -- Returns: per job 1 = carried out, 0 = settled, revived by a late heartbeat, or reclaimed by somebody else meanwhile.
 -- Cost: O(log n) a job.
-local leases, running, bodies, attempts, extras, holders, dead_letters, dead_bodies, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local leases, running, bodies, attempts, extras, holders, dead_letters, dead_bodies, wake_at, alarm, dead_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
 
-local FIXED, done = 10, {}
+local FIXED, done = 11, {}
 
 -- The rank it was claimed with; of one whose record in `running` is lost, that of now.
 local function old_rank(lease)
@@ -19,7 +19,7 @@ end
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
 redis.call('HLEN', running); redis.call('HLEN', bodies); redis.call('HLEN', attempts); redis.call('HLEN', extras); redis.call('HLEN', holders); redis.call('HLEN', dead_bodies)
 redis.call('ZCARD', dead_letters)
-redis.call('GET', wake_at)
+redis.call('GET', wake_at); redis.call('GET', dead_bytes)
 for base = FIXED, #KEYS - 4, 4 do
   redis.call('ZCARD', KEYS[base + 1]); redis.call('ZCARD', KEYS[base + 2]); redis.call('ZCARD', KEYS[base + 4])
 end
@@ -31,11 +31,12 @@ for at = 3, #ARGV, 4 do
     redis.call('ZREM', leases, lease)
     redis.call('HDEL', running, string.sub(lease, 1, 12))
     if queue == 0 then
-      dead_letter(member, record, now, bodies, attempts, extras, holders, dead_letters, dead_bodies)
+      dead_letter(member, record, now, bodies, attempts, extras, holders, dead_letters, dead_bodies, dead_bytes)
     else
       redis.call('HSET', attempts, string.sub(lease, 1, 12), record)
       if delay > 0 then
-        put_scheduled(KEYS[base + 1], wake_at, alarm, {now + delay, member}, now + delay)
+        local due = math.min(now + delay, LATEST)
+        put_scheduled(KEYS[base + 1], wake_at, alarm, {due, member}, due)
       else
         put_ready(KEYS[base + (is_suspect(record) and 4 or 2)], KEYS[base + 3], {rank, member})
       end

@@ -4,7 +4,7 @@
 --   the body the caller read, and the member and body to come in its place.
 -- Returns: REQUEUED and its due time (µs); GONE (not dead since then, or not with that body) or HELD (its key is another job's now) and 0.
 -- Cost: O(log n).
-local dead_letters, dead_bodies, bodies, attempts, extras, holders, queues, bell, schedule, ready, queue_bell, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
+local dead_letters, dead_bodies, bodies, attempts, extras, holders, queues, bell, schedule, ready, queue_bell, wake_at, alarm, dead_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local now, id, died, delay, head_start, queue = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local seen, new_member, new_body = ARGV[7], ARGV[8], ARGV[9]
 
@@ -24,20 +24,22 @@ if has(member, NOTED) and redis.call('HEXISTS', holders, digest) == 1 then retur
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
 redis.call('HLEN', attempts); redis.call('HLEN', extras); redis.call('HLEN', holders)
 redis.call('ZCARD', schedule); redis.call('ZCARD', ready)
-redis.call('GET', wake_at)
+redis.call('GET', wake_at); redis.call('GET', dead_bytes)
 redis.call('SCARD', queues)
 redis.call('ZREM', dead_letters, id)
 redis.call('HDEL', dead_bodies, id)
+add_dead_bytes(dead_bytes, -#stored)
 redis.call('HSET', bodies, id, body)
 if record_size > 3 then redis.call('HSET', attempts, id, '\0\0\0' .. string.sub(record, 4)) end
 if has(member, NOTED) then
   redis.call('HSET', extras, id, extra)
   redis.call('HSET', holders, digest, member)
 end
+local due = math.min(now + delay, LATEST)
 if delay > 0 then
-  put_scheduled(schedule, wake_at, alarm, {now + delay, member}, now + delay)
+  put_scheduled(schedule, wake_at, alarm, {due, member}, due)
 else
   put_ready(ready, queue_bell, {rank_of(member, now, head_start), member})
 end
 if redis.call('SADD', queues, queue) == 1 then ring(bell) end
-return {'REQUEUED', now + delay}
+return {'REQUEUED', due}

@@ -1,22 +1,35 @@
--- Reschedule: a job that waits gets another due time; one that is due at once goes to `ready`.
+-- Reschedule: a job that waits gets another due time; one that is due at once goes to `ready`. One that is put off has the
+--   head start of delayed jobs from then on: it gets another member, which its body and its key's holder follow.
 -- KEYS: the named ones; schedule, ready, recovered and the bell are those of the queue the caller read in the job's body.
--- ARGV: now, member, due ('+n' = n µs from now, n = µs since the epoch), head start (ms).
--- Returns: RESCHEDULED and the new due time (µs); LATE, GONE or ELSEWHERE (as cancel) and 0.
+-- ARGV: now, member, due ('+n' = n µs from now, n = µs since the epoch), head start (ms), then '' thrice,
+--   or for a job that was not delayed before: the body the caller read, and the member and body to come in its place.
+-- Returns: RESCHEDULED and the new due time (µs); LATE, GONE or ELSEWHERE (as cancel, or its body is another by now) and 0.
 -- Cost: O(log n).
-local schedule, ready, recovered, queue_bell, running, bodies, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local schedule, ready, recovered, queue_bell, running, bodies, extras, holders, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local now, member, due, head_start = now_us(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
+local seen, new_member, new_body = ARGV[5], ARGV[6], ARGV[7]
 
 local id = string.sub(member, 1, 12)
+if string.byte(due) == 43 then due = now + tonumber(string.sub(due, 2)) else due = math.max(now, tonumber(due)) end
+due = math.min(due, LATEST)
+local is_changed = due > now and seen ~= ''
+if is_changed and redis.call('HGET', bodies, id) ~= seen then return {'ELSEWHERE', 0} end
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
 redis.call('ZCARD', ready)
 redis.call('GET', wake_at)
+redis.call('HLEN', extras); redis.call('HLEN', holders)
 local place = waiting_place(member, schedule, ready, recovered)
 if not place then
   if redis.call('HEXISTS', running, id) == 1 then return {'LATE', 0} end
   return {redis.call('HEXISTS', bodies, id) == 1 and 'ELSEWHERE' or 'GONE', 0}
 end
 redis.call('ZREM', place, member)
-if string.byte(due) == 43 then due = now + tonumber(string.sub(due, 2)) else due = math.max(now, tonumber(due)) end
+if is_changed then
+  redis.call('HSET', bodies, id, new_body)
+  local digest = has(member, NOTED) and string.sub(redis.call('HGET', extras, id) or '', 2, 17)
+  if digest and redis.call('HGET', holders, digest) == member then redis.call('HSET', holders, digest, new_member) end
+  member = new_member
+end
 if due > now then
   put_scheduled(schedule, wake_at, alarm, {due, member}, due)
 else

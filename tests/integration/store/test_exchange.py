@@ -7,7 +7,7 @@ import pytest
 
 from django_delayq.exceptions import BadBody, NewerBody
 from django_delayq.outcome import Settle
-from tests.doors import HOUR, LARGE_TEXT, MS, SECOND, START, Doors, ids, settlement
+from tests.doors import DAY, HOUR, LARGE_TEXT, MS, SECOND, START, Doors, ids, settlement
 
 LEASE = 30 * SECOND
 
@@ -213,3 +213,22 @@ def test_lease_length_is_the_settings(make_doors: Callable[..., Doors]) -> None:
     raw_id = doors.add()
     doors.worker().take()
     assert doors.scores(doors.keys("leases")) == {raw_id: START + 90 * SECOND}
+
+
+@pytest.mark.parametrize("back", [10 * SECOND, 600 * SECOND, HOUR - 100 * SECOND, 300 * DAY])
+def test_nobody_promotes_is_told_within_seconds_where_the_clock_was_set_back(doors: Doors, back: int) -> None:
+    doors.promote()
+    worker = doors.worker()
+    doors.clock.turn(-back)
+    assert worker.take().overdue
+
+
+@pytest.mark.parametrize("back", [0, 1, SECOND])
+def test_a_clock_set_back_a_little_is_no_alarm_at_once(doors: Doors, back: int) -> None:
+    doors.promote()
+    worker = doors.worker()
+    doors.clock.turn(-back)
+    assert not worker.take().overdue
+    # One sweep, and the second after which anybody's next promotion is overdue.
+    doors.clock.turn(back + 6 * SECOND + 1)
+    assert worker.take().overdue

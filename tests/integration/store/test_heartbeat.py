@@ -109,3 +109,14 @@ def test_flushed_scripts_are_loaded_again(doors: Doors) -> None:
     worker.door.heartbeat([claim.lease])
     doors.client.script_flush()
     assert worker.door.heartbeat([claim.lease]) == frozenset()
+
+
+def test_a_lease_made_while_the_clock_was_an_hour_ahead_is_mended_by_the_next_heartbeat(doors: Doors) -> None:
+    doors.clock.turn(HOUR)
+    raw_id = doors.add()
+    worker = doors.worker()
+    (claim,) = worker.take().claims
+    doors.clock.turn(-HOUR)
+    assert doors.scores(doors.keys("leases")) == {raw_id: START + HOUR + LEASE}
+    worker.door.heartbeat([claim.lease])
+    assert doors.scores(doors.keys("leases")) == {raw_id: START + LEASE}

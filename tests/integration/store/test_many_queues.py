@@ -70,3 +70,12 @@ def test_what_does_not_fit_a_queue_is_dropped_and_the_rest_taken(doors: Doors) -
         doors.client.zadd(doors.keys.ready(queue), {b"short": 1, b"longer than members are": 2})
     assert ids(doors.worker().take(8, "a", "b").claims) == [first, second]
     assert not doors.ready("a") and not doors.ready("b")
+
+
+def test_a_repeat_names_the_right_one_of_more_queues_than_16_bits_count(doors: Doors) -> None:
+    queues = [f"{number:x}" for number in range(65_537)]
+    last = doors.add(queue=queues[-1])
+    worker = doors.worker()
+    taken = worker.take(1, *queues).claims
+    assert [(claim.raw_id, claim.queue) for claim in taken] == [(last, queues[-1])]
+    assert [(claim.raw_id, claim.queue) for claim in worker.again().claims] == [(last, queues[-1])]

@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from django_delayq.outcome import Settle
-from tests.doors import DAY, HOUR, MS, SECOND, START, Doors, ids, settlement
+from tests.doors import DAY, HOUR, MS, SECOND, START, Doors, ids
 
 SWEEP = 5 * SECOND
 
@@ -197,20 +196,6 @@ def test_dead_letters_are_trimmed_by_age_with_all_that_belongs_to_them(make_door
     assert doors.traces(old) == []
     assert doors.where(young) == ["dead_letters"]
     assert doors.client.hlen(doors.keys("dead_bodies")) == 1
-
-
-def test_oldest_dead_letters_go_when_there_are_too_many_in_small_bites(make_doors: Callable[..., Doors]) -> None:
-    doors = make_doors(DEAD_MAX_COUNT=10)
-    drafts = [doors.draft(number) for number in range(130)]
-    doors.enqueue(*drafts)
-    worker = doors.worker()
-    for _ in range(3):
-        doors.clock.turn(SECOND)
-        dying = [settlement(claim, Settle.DEAD_LETTER) for claim in worker.take(50).claims]
-        worker.take(0, settle=dying)
-    assert [doors.promote().trimmed for _ in range(4)] == [50, 50, 20, 0]
-    assert set(doors.scores(doors.keys("dead_letters"))) == {draft.job.raw_id for draft in drafts[120:]}
-    assert doors.client.hlen(doors.keys("dead_bodies")) == 10
 
 
 def test_worker_unseen_for_an_hour_is_forgotten_with_its_exchange(doors: Doors) -> None:

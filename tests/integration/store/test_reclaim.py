@@ -1,10 +1,14 @@
 """Reclaim: what was decided of a lapsed lease is carried out, if it still is that lease and still lapsed."""
 
+from typing import Any
+
 import pytest
 
+from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import BadBody, NewerBody
 from django_delayq.job import Claim
 from django_delayq.outcome import Settle
+from django_delayq.store.line import Question
 from django_delayq.store.promotion import Lapsed, Reclaim
 from tests.doors import DAY, HOUR, SECOND, START, Doors, OneWorker, one_more
 
@@ -212,3 +216,41 @@ def test_flushed_scripts_are_loaded_again(doors: Doors) -> None:
     (item,) = lapsed(doors, claim.lease)
     doors.client.script_flush()
     assert sum(doors.promotion.reclaim([decided(item)])) == 1
+
+
+def test_large_bodies_are_read_and_judged_batch_by_batch(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "x" * 900_000
+    for number in range(30):
+        doors.add(text, key=f"{number}")
+    worker = doors.worker()
+    leases = [claim.lease for _ in range(30) for claim in worker.take(1).claims]
+    small = [doors.add() for _ in range(20)]
+    leases += [claim.lease for claim in worker.take(20).claims]
+    sizes: list[int] = []
+    answers = Question.answers
+
+    def measured(question: Question, number: int) -> list[Any]:
+        found = answers(question, number)
+        sizes.append(sum(len(body) for row in found if isinstance(row, list) for body in row if body))
+        return found
+
+    doors.clock.turn(LEASE)
+    monkeypatch.setattr(Question, "answers", measured)
+    Dispatcher(doors.shard, doors.promotion).promote()
+    # 27 MB of bodies, in answers of 8 MiB at most.
+    assert sum(sizes) > 27_000_000
+    assert max(sizes) < 8.5 * 1024 * 1024
+    assert set(doors.recovered()) == {lease[:12] for lease in leases} >= set(small)
+
+
+def test_batches_hold_every_lease_once_in_order(doors: Doors) -> None:
+    for number in range(3):
+        doors.add("x" * 5, number)
+    leases = [claim.lease for claim in doors.worker().take(3).claims]
+    assert list(doors.promotion.batches([])) == []
+    assert list(doors.promotion.batches(leases)) == [leases]
+    for lease in leases:
+        doors.client.hset(doors.keys("bodies"), lease[:12], b"x" * 9 * 1024 * 1024)
+    assert list(doors.promotion.batches(leases)) == [[lease] for lease in leases]
+    doors.client.delete(doors.keys("bodies"))
+    assert list(doors.promotion.batches(leases)) == [leases]

@@ -1,8 +1,12 @@
 """Reschedule: a job that waits gets another time, earlier, later, or now."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from django_delayq.outcome import Settle
+from django_delayq.store.line import Line
 from tests.doors import DAY, HOUR, SECOND, START, Doors
 
 SPANS = pytest.mark.parametrize("span", [1, SECOND, DAY, 365 * DAY, 3_650 * DAY])
@@ -112,3 +116,73 @@ def test_flushed_scripts_are_loaded_again(doors: Doors) -> None:
     doors.operations.reschedule(raw_id, delay_us=SECOND)
     doors.client.script_flush()
     assert doors.operations.reschedule(raw_id, delay_us=HOUR) == START + HOUR
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_an_immediate_job_that_is_put_off_has_the_head_start_of_due_jobs(doors: Doors, key: str | None) -> None:
+    raw_id = doors.add("put off", key=key, priority=3)
+    backlog = doors.add(priority=3)
+    assert doors.operations.reschedule(raw_id, delay_us=SECOND)
+    doors.clock.turn(SECOND)
+    doors.promote()
+    assert list(doors.ready()) == [raw_id, backlog]
+    (claim,) = doors.worker().take().claims
+    assert claim.job and (claim.raw_id, claim.job.args, claim.job.priority) == (raw_id, ["put off"], 3)
+    assert claim.due_us == (START + SECOND) // 1_000 * 1_000
+
+
+def test_a_keyed_job_that_was_put_off_is_found_holds_its_key_and_can_be_cancelled(doors: Doors) -> None:
+    raw_id = doors.add(key="k")
+    assert doors.operations.reschedule(raw_id, delay_us=HOUR)
+    assert doors.inspection.find(raw_id).state == "scheduled"
+    assert doors.enqueue(doors.draft(key="k")).held == {0: raw_id}
+    assert list(doors.store.audit(doors.shard).walk()) == []
+    assert doors.operations.reschedule(raw_id, delay_us=DAY) == START + DAY
+    assert doors.operations.move(raw_id, "mail")
+    assert doors.operations.cancel(raw_id)
+    assert doors.traces(raw_id) == []
+
+
+def test_a_signed_job_that_was_put_off_is_signed_anew(make_doors: Callable[..., Doors]) -> None:
+    doors = make_doors(SIGN=True)
+    draft = doors.draft("signed")
+    doors.enqueue(draft)
+    raw_id = draft.job.raw_id
+    assert doors.operations.reschedule(raw_id, delay_us=SECOND)
+    doors.clock.turn(SECOND)
+    doors.promote()
+    (claim,) = doors.worker().take().claims
+    assert claim.fault is None and claim.job and claim.job.args == ["signed"]
+
+
+def test_a_job_with_a_wrong_signature_can_still_be_put_off(make_doors: Callable[..., Doors]) -> None:
+    raw_id = make_doors().add()
+    doors = make_doors(SIGN=True)
+    assert doors.operations.reschedule(raw_id, delay_us=SECOND) == START + SECOND
+
+
+@pytest.mark.parametrize("how", ["moved", "requeued with other arguments"])
+def test_a_body_that_changed_since_it_was_read_is_read_again(
+    how: str, doors: Doors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw_id = doors.add("old")
+    other, read, changes = doors.draft("new", raw_id=raw_id), Line.ask, [how]
+
+    def changed_meanwhile(line: Line, *parts: Any) -> Any:
+        found = read(line, *parts)
+        if parts[0] == "HGET" and changes:
+            if changes.pop() == "moved":
+                assert doors.operations.move(raw_id, "mail")
+            else:
+                doors.client.hset(doors.keys("bodies"), raw_id, other.body)
+        return found
+
+    monkeypatch.setattr(Line, "ask", changed_meanwhile)
+    assert doors.operations.reschedule(raw_id, delay_us=SECOND) == START + SECOND
+    queue, argument = ("mail", "old") if how == "moved" else ("default", "new")
+    assert doors.where(raw_id) == [f"schedule:{queue}"]
+    assert list(doors.store.audit(doors.shard).walk()) == []
+    doors.clock.turn(SECOND)
+    doors.promote()
+    (claim,) = doors.worker().take(1, queue).claims
+    assert claim.job and claim.job.args == [argument]

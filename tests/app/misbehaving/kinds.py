@@ -1,0 +1,42 @@
+"""Kinds: what tasks should not do, each a function entered under its name.
+
+What would last for ever elsewhere ends after a few seconds here: a thread cannot be ended, and each holds a slot.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+#: Seconds that count as for ever.
+LONG = 4.0
+Kind = Callable[[], Any]
+
+#: Name -> function: kinds for any pool; for a loop; that end or cripple the process they run in.
+PLAIN: dict[str, Kind] = {}
+ASYNC: dict[str, Kind] = {}
+DEADLY: dict[str, Kind] = {}
+
+
+def kind(kinds: dict[str, Kind]) -> Callable[[Kind], Kind]:
+    """Enter a function as a kind."""
+
+    def enter(func: Kind) -> Kind:
+        kinds[func.__name__] = func
+        return func
+
+    return enter
+
+
+def raising(make: Callable[[], BaseException]) -> Kind:
+    def func() -> None:
+        raise make()
+
+    return func
+
+
+def raising_async(make: Callable[[], BaseException]) -> Kind:
+    async def func() -> None:
+        await asyncio.sleep(0)
+        raise make()
+
+    return func

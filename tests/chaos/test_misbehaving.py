@@ -1,0 +1,64 @@
+"""Misbehaving tasks: whatever they do to the process they run in, each job ends, and no innocent one beside them fails.
+
+A worker goes on, or ends as a whole and is started again by whoever keeps it.
+"""
+
+import pytest
+
+from django_delayq import JobHandle, enqueue_many
+from tests.app import misbehaving
+from tests.app.misbehaving import ASYNC, DEADLY, PLAIN
+from tests.processes import Command, Processes
+
+#: Seconds of a run of all kinds on one pool.
+PATIENCE = 150.0
+
+
+@pytest.mark.parametrize("pool", ["threads", "asyncio", "processes"])
+def test_each_job_ends_and_no_innocent_one_fails(processes: Processes, pool: str) -> None:
+    # Long enough for a worker that one of these holds up; what is stuck is tried elsewhere only after it.
+    processes.configure(TASK_MODULES=["tests.app.misbehaving"], LEASE=3, GRACE=1)
+    plain = {**PLAIN, **(DEADLY if pool == "processes" else {})}
+    jobs = {name: misbehaving.misbehave.job(name) for name in plain}
+    jobs |= {f"{name}, async": misbehaving.misbehave_async.job(name) for name in ASYNC}
+    run(processes, jobs, pool)
+
+
+def test_a_worker_whose_descriptors_a_job_closed_goes_on_or_ends_as_a_whole(processes: Processes) -> None:
+    processes.configure(TASK_MODULES=["tests.app.misbehaving"], LEASE=1, GRACE=1)
+    run(processes, {"close": misbehaving.misbehave.job("close_all_descriptors")}, "asyncio")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pool", ["threads", "asyncio"])
+@pytest.mark.parametrize("name", sorted(DEADLY))
+def test_a_worker_goes_on_or_ends_as_a_whole(processes: Processes, pool: str, name: str) -> None:
+    processes.configure(TASK_MODULES=["tests.app.misbehaving"], LEASE=1, GRACE=1)
+    run(processes, {name: misbehaving.misbehave.job(name)}, pool)
+
+
+def run(processes: Processes, jobs: dict[str, JobHandle], pool: str) -> None:
+    """Run these jobs, each beside two innocent ones, with a worker that is started again when it ends."""
+    innocents = [
+        task.job() for _ in range(max(3, len(jobs))) for task in (misbehaving.innocent, misbehaving.innocent_async)
+    ]
+    mixed = [job for trio in zip(jobs.values(), innocents[::2], innocents[1::2], strict=False) for job in trio]
+    enqueue_many([*mixed, *innocents[len(jobs) * 2 :]])
+    workers: list[Command] = []
+
+    def ended() -> bool:
+        if not workers or not workers[-1].running:
+            workers.append(processes.start("run_worker", f"--pool={pool}", "--concurrency=8", "--with-dispatcher"))
+        return not client.hlen(processes.keys("bodies"))
+
+    with processes.client() as client:
+        try:
+            processes.until(ended, what=f"all to end on {pool}", patience=PATIENCE)
+        finally:
+            left = [name for name, job in jobs.items() if job.refresh().state not in ("gone", "dead")]
+            assert not left
+    assert {str(job.refresh().state) for job in innocents} == {"gone"}
+    if workers[-1].running:
+        last = misbehaving.innocent.enqueue()
+        processes.until_gone([last])
+    print(pool, len(jobs), "jobs,", len(workers), "workers")

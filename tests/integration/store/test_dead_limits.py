@@ -1,0 +1,145 @@
+"""Dead letters: age, number and bytes are bound, within seconds; whoever writes them counts their bytes."""
+
+from collections.abc import Callable
+
+import pytest
+
+from django_delayq.outcome import Settle
+from tests.doors import SECOND, Doors, settlement
+
+SWEEP = 5 * SECOND
+MIB = 1024 * 1024
+
+
+def die(doors: Doors, count: int, *args: str) -> list[bytes]:
+    """Let that many jobs die, one after the other, and return their ids, the oldest first."""
+    drafts = [doors.draft(number, *args) for number in range(count)]
+    worker = doors.worker()
+    for at in range(0, count, 50):
+        doors.enqueue(*drafts[at : at + 50])
+        doors.clock.turn(1)
+        claims = worker.take(50).claims
+        while claims:
+            worker.take(0, settle=[settlement(claim, Settle.DEAD_LETTER) for claim in claims])
+            claims = worker.take(50).claims
+    return [draft.job.raw_id for draft in drafts]
+
+
+def counted(doors: Doors) -> int:
+    return int(doors.client.get(doors.keys("dead_bytes")) or 0)
+
+
+def stored(doors: Doors) -> int:
+    return sum(map(len, doors.client.hvals(doors.keys("dead_bodies"))))
+
+
+def test_beyond_their_number_the_oldest_go_in_steps_without_a_sleep(make_doors: Callable[..., Doors]) -> None:
+    doors = make_doors(DEAD_MAX_COUNT=10)
+    letters = die(doors, 610)
+    steps = [doors.promote() for _ in range(4)]
+    assert [step.trimmed for step in steps] == [250, 250, 100, 0]
+    assert [step.sleep_us for step in steps] == [0, 0, SWEEP, SWEEP]
+    assert list(doors.scores(doors.keys("dead_letters"))) == letters[600:]
+    assert counted(doors) == stored(doors) > 0
+
+
+def test_exactly_one_step_of_them_is_followed_by_a_sleep(make_doors: Callable[..., Doors]) -> None:
+    doors = make_doors(DEAD_MAX_COUNT=0)
+    die(doors, 250)
+    step = doors.promote()
+    assert (step.trimmed, step.sleep_us) == (250, SWEEP)
+    assert not doors.client.exists(doors.keys("dead_bytes"), doors.keys("dead_bodies"))
+
+
+def test_beyond_their_age_they_go_in_steps_without_a_sleep(make_doors: Callable[..., Doors]) -> None:
+    doors = make_doors(DEAD_MAX_AGE=10)
+    die(doors, 300)
+    doors.clock.turn(10 * SECOND)
+    steps = [doors.promote() for _ in range(2)]
+    assert [(step.trimmed, step.sleep_us) for step in steps] == [(250, 0), (50, SWEEP)]
+
+
+def test_beyond_their_bytes_the_oldest_go(make_doors: Callable[..., Doors]) -> None:
+    doors = make_doors(DEAD_MAX_BYTES=100_000)
+    letters = die(doors, 100, "x" * 2_000)
+    assert counted(doors) == stored(doors) > 200_000
+    assert 50 < doors.promote().trimmed < 60
+    left = list(doors.scores(doors.keys("dead_letters")))
+    assert left == letters[-len(left) :]
+    assert 98_000 < counted(doors) == stored(doors) <= 100_000
+
+
+def test_one_step_frees_8_mib_and_always_something(make_doors: Callable[..., Doors]) -> None:
+    doors = make_doors(DEAD_MAX_COUNT=0)
+    die(doors, 40, "x" * 900_000)
+    steps = [doors.promote() for _ in range(5)]
+    # 9 of them are 8.1 MB, 10 are more than 8 MiB.
+    assert [step.trimmed for step in steps] == [9, 9, 9, 9, 4]
+    assert [step.sleep_us for step in steps] == [0, 0, 0, 0, SWEEP]
+
+
+def test_a_letter_larger_than_a_step_goes_alone(make_doors: Callable[..., Doors]) -> None:
+    doors = make_doors(DEAD_MAX_COUNT=0)
+    for _ in range(2):
+        raw_id = doors.add_dead()
+        doors.client.hset(doors.keys("dead_bodies"), raw_id, b"x" * 9 * MIB)
+    assert [doors.promote().trimmed for _ in range(3)] == [1, 1, 0]
+
+
+def test_every_way_in_and_out_is_counted(doors: Doors) -> None:
+    requeued, discarded, _ = [doors.add_dead(key=f"{number}") for number in range(3)]
+    died = doors.scores(doors.keys("dead_letters"))
+    doors.add()
+    doors.worker().take()
+    assert counted(doors) == stored(doors) > 0
+    assert doors.operations.requeue(requeued, died_us=died[requeued])
+    assert counted(doors) == stored(doors) > 0
+    assert doors.operations.discard(discarded, died_us=died[discarded])
+    assert counted(doors) == stored(doors) > 0
+    # Twice is once.
+    assert not doors.operations.discard(discarded, died_us=died[discarded])
+    assert counted(doors) == stored(doors) > 0
+
+
+@pytest.mark.parametrize("damage", [b"5", b"x", b"-7", b"inf", b"nan", b"9" * 30, None])
+def test_a_wrong_sum_is_found_and_counted_anew(doors: Doors, damage: bytes | None) -> None:
+    doors.add_dead()
+    doors.add_dead()
+    if damage is None:
+        doors.client.delete(doors.keys("dead_bytes"))
+    else:
+        doors.client.set(doors.keys("dead_bytes"), damage)
+    audit = doors.store.audit(doors.shard)
+    assert [finding.word for finding in audit.walk()] == ["MISCOUNTED"]
+    assert [finding.word for finding in audit.walk(repair=True)] == ["MISCOUNTED"]
+    assert list(audit.walk()) == []
+    assert counted(doors) == stored(doors) > 0
+
+
+def test_a_sum_that_changed_since_it_was_read_is_left_alone(doors: Doors) -> None:
+    doors.add_dead()
+    seen = doors.client.get(doors.keys("dead_bytes"))
+    doors.add_dead()
+    assert not doors.store.audit(doors.shard).audit_bytes(seen, int(seen) + 1)
+    assert counted(doors) == stored(doors)
+
+
+@pytest.mark.parametrize("damage", [b"x", b"inf", b"nan", b"-9", b"9" * 30])
+def test_a_sum_written_by_hand_drops_no_letter(doors: Doors, damage: bytes) -> None:
+    doors.add_dead()
+    doors.client.set(doors.keys("dead_bytes"), damage)
+    assert doors.promote().trimmed == 0
+    raw_id = doors.add_dead()
+    assert doors.operations.discard(raw_id, died_us=doors.scores(doors.keys("dead_letters"))[raw_id])
+    assert doors.promote().trimmed == 0
+
+
+def test_repair_of_a_dead_body_without_a_letter_counts_it_out(doors: Doors) -> None:
+    raw_id = doors.add_dead()
+    doors.client.hset(doors.keys("dead_bodies"), b"short", b"x" * 10)
+    audit = doors.store.audit(doors.shard)
+    for _ in range(3):
+        if not list(audit.walk(repair=True)):
+            break
+    assert doors.where(raw_id) == ["dead_letters"]
+    assert counted(doors) == stored(doors) > 0

@@ -1,0 +1,154 @@
+"""Several dispatchers on a shard: one promotes, the others look whether it did, and any takes over where it did not."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from django_delayq import enqueue_many
+from django_delayq.dispatcher import Dispatcher
+from django_delayq.store.promotion import Promoted, Promotion
+from django_delayq.store.scripts import Script
+from tests.app import tasks
+from tests.doors import HOUR, SECOND, Doors
+from tests.processes import Processes
+
+SWEEP = 5.0
+#: Seconds a dispatcher may come after another one: its hold-off, and what this machine takes.
+AFTER = 1.0
+
+
+class Counted(Promotion):
+    """The dispatcher's door, which counts."""
+
+    promotions = 0
+
+    def promote(self, *args: Any, **options: Any) -> Promoted:
+        self.promotions += 1
+        return super().promote(*args, **options)
+
+
+@pytest.fixture
+def doors(client: Redis, redis_url: str) -> Iterator[Doors]:
+    opened = Doors(redis_url)
+    yield opened
+    opened.close()
+
+
+def dispatcher(doors: Doors) -> tuple[Dispatcher, Counted]:
+    counted = Counted(doors.shard, doors.config.dispatcher)
+    return Dispatcher(doors.shard, counted), counted
+
+
+def two(doors: Doors) -> tuple[Dispatcher, Counted, Dispatcher, Counted]:
+    """Return one that promotes and one that follows it, for a job that is due in a second."""
+    doors.add(delay=SECOND)
+    first, counted = dispatcher(doors)
+    second, other = dispatcher(doors)
+    assert first.step() == pytest.approx(1.0)
+    wait = second.step()
+    assert wait is not None and 1.02 <= wait <= 1.06
+    counted.promotions = other.promotions = 0
+    return first, counted, second, other
+
+
+def test_who_follows_only_looks_where_the_other_promoted(doors: Doors) -> None:
+    first, counted, second, other = two(doors)
+    doors.add(delay=3 * SECOND)
+    doors.clock.turn(SECOND)
+    first.step()
+    wait = second.step()
+    assert (counted.promotions, other.promotions) == (1, 0)
+    # The host's clock did not move: 1 s to the moment that it knew of, and 2 s from there to the next.
+    assert wait is not None and 2.9 < wait < 3.0 + AFTER
+    assert doors.inspection.counts().ready == {"default": 1}
+
+
+def test_who_follows_promotes_where_the_other_did_not(doors: Doors) -> None:
+    _, _, second, other = two(doors)
+    doors.clock.turn(SECOND)
+    second.step()
+    assert other.promotions == 1
+    assert doors.inspection.counts().ready == {"default": 1}
+    # From now on it is in time.
+    doors.add(delay=SECOND)
+    assert second.step() == pytest.approx(1.0, abs=0.01)
+
+
+def test_who_hears_the_alarm_promotes_at_once_and_in_time_for_what_rang(doors: Doors) -> None:
+    first, _, second, other = two(doors)
+    doors.clock.turn(SECOND)
+    # The other has promoted since; the alarm is heard here alone.
+    first.step()
+    doors.add(delay=SECOND // 2)
+    second.listen()
+    second.heard()
+    assert second.step() == pytest.approx(0.5)
+    assert other.promotions == 1
+
+
+def test_who_comes_early_for_its_own_moment_goes_on_promoting(doors: Doors) -> None:
+    first, counted, _, _ = two(doors)
+    doors.clock.turn(SECOND - 500)
+    assert first.step() == pytest.approx(0.0005, abs=0.0005)
+    doors.clock.turn(500)
+    first.step()
+    assert counted.promotions == 2
+    assert doors.inspection.counts().ready == {"default": 1}
+
+
+@pytest.mark.parametrize("turn", [-HOUR, HOUR])
+def test_a_clock_that_was_set_is_followed_by_a_promotion(doors: Doors, turn: int) -> None:
+    first, _, second, other = two(doors)
+    doors.clock.turn(turn)
+    first.step()
+    wait = second.step()
+    # Twice where it was forgotten meanwhile.
+    assert other.promotions >= 1
+    assert wait is not None and wait <= SWEEP + AFTER
+
+
+@pytest.mark.parametrize("found", [None, b"x", b"-5", b""])
+def test_a_lost_or_damaged_announcement_is_no_reason_to_wait(doors: Doors, found: bytes | None) -> None:
+    _, _, second, other = two(doors)
+    if found is None:
+        doors.client.delete(doors.keys("wake_at"))
+    else:
+        doors.client.set(doors.keys("wake_at"), found)
+    second.step()
+    assert other.promotions == 1
+
+
+def test_of_three_dispatchers_one_promotes_for_each_moment(processes: Processes, client: Redis) -> None:
+    for _ in range(3):
+        processes.dispatcher()
+    worker = processes.worker()
+    moments = 40
+    enqueue_many([tasks.record.using(delay=2 + n / 10).job(n) for n in range(moments)])
+    with processes.client() as other, other.monitor() as monitor:
+        runs = processes.until_runs(moments)
+        client.echo("the end")
+        promotions = 0
+        while (line := monitor.next_command())["command"] != "ECHO the end":
+            promotions += line["command"].startswith(f"EVALSHA {Script('promote').sha}")
+    assert len({run["id"] for run in runs}) == moments
+    assert worker.running
+    late = sorted(run["at"] - run["due"] for run in runs)
+    print(f"{promotions / moments:.2f} promotions a moment; late {late[moments // 2] * 1_000:.1f} ms (median)")
+    # Without a follower that only looks: three.
+    assert promotions <= 2.2 * moments
+
+
+def test_where_the_one_that_promotes_is_killed_another_takes_over(processes: Processes, client: Redis) -> None:
+    dispatchers = [processes.dispatcher() for _ in range(3)]
+    processes.worker()
+    for number, each in enumerate(dispatchers[:2]):
+        job = tasks.record.after(0.2).enqueue(number)
+        processes.until_runs(1, job.id)
+        each.kill()
+    started = time.monotonic()
+    job = tasks.record.after(0.2).enqueue("last")
+    processes.until_runs(1, job.id)
+    assert time.monotonic() - started < 0.2 + 2 * SWEEP
