@@ -32,7 +32,6 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "                self._replace_loop(error)\n",
         "                pass\n",
     ): ENDS,
-    at("each suspect of the loop has a process at once", LOOP, "_ALONE = 2\n", "_ALONE = 20\n"): ENDS,
     at(
         "a thread that was struck forgets the claim in its hand",
         THREADS,
