@@ -6,10 +6,12 @@ from html import escape, unescape
 from django.test import Client
 
 from django_delayq.config import DAY_US
+from django_delayq.job_id import to_text
+from django_delayq.store.promotion import Reclaim
 from tests.admin.conftest import page
 from tests.admin.forms import form_to
 from tests.admin.reports import tell
-from tests.doors import Doors
+from tests.doors import Doors, one_more
 
 
 def rows(browser: Client, name: str = "queues") -> dict[str, list[str]]:
@@ -77,3 +79,16 @@ def test_numbers_lead_to_their_tasks(browser: Client, stock: Doors) -> None:
         assert f'href="{page(name, queue="mail")}"' in html
     failed = escape(page("dead", queue="mail", within="1h"))
     assert f'href="{failed}" title="tries that failed; dead ones are listed"' in html
+
+
+def test_a_recovered_job_stands_among_the_ready_ones_with_a_mark(browser: Client, stock: Doors) -> None:
+    raw_id, behind = stock.add(queue="mail"), stock.add(queue="mail")
+    claim = stock.worker().take(1, "mail").claims[0]
+    stock.client.zadd(stock.keys("leases"), {claim.lease: 1})
+    back = Reclaim(lease=claim.lease, attempts=one_more(claim.attempts, suspect=True), queue="mail")
+    assert stock.promotion.reclaim([back]) == [True]
+    assert stock.where(raw_id) == ["recovered:mail"]
+    assert rows(browser)["mail"][1] == "2"
+    text = browser.get(page("queue_detail", "mail")).content.decode()
+    assert text.index(to_text(raw_id, 0)) < text.index(to_text(behind, 0))
+    assert text.count(">recovered</span>") == 1

@@ -104,14 +104,14 @@ def test_a_dispatcher_killed_around_a_reclaim_counts_the_lease_once(
     assert killed.wait() == -signal.SIGKILL, killed.output
     # What the same step had promoted stays promoted.
     assert doors.where(raw(due)) == ["ready:due"]
-    places = [["leases"], ["leases"]] if not reclaimed else [["schedule:default"], ["dead_letters"]]
+    places = [["leases"], ["leases"]] if not reclaimed else [["recovered:default"], ["dead_letters"]]
     assert [doors.where(raw(handle)) for handle in (job, doomed)] == places
     processes.dispatcher()
-    processes.until(lambda: client.zcard(doors.keys.ready("default")), what="the job to be ready again")
+    processes.until(lambda: client.zcard(doors.keys.recovered("default")), what="the job to be ready again")
     letter = doors.inspection.dead_letter(raw(doomed))
     assert letter is not None
     assert letter.attempts.ended == 1
-    assert [doors.where(raw(handle)) for handle in (job, due)] == [["ready:default"], ["ready:due"]]
+    assert [doors.where(raw(handle)) for handle in (job, due)] == [["recovered:default"], ["ready:due"]]
     [again] = doors.worker().take().claims
     assert (again.raw_id, again.attempt, again.attempts.suspect) == (raw(job), 2, True)
 

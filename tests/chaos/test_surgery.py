@@ -85,6 +85,7 @@ def test_a_step_that_a_key_of_another_type_refuses_has_changed_nothing(doors: Do
     refused = set()
     places = [doors.keys(noun) for noun in FIXED]
     places += [doors.keys.schedule("default"), doors.keys.ready("default"), doors.keys.ready("another")]
+    places.append(doors.keys.recovered("default"))
     for key in places:
         for name, step in STEPS.items():
             client.flushall()

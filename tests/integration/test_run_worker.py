@@ -428,7 +428,7 @@ def test_a_second_signal_gives_back_at_once(processes: Processes, gate: Path) ->
     processes.until(ended, what="the end")
     assert worker.wait() == 0
     assert attempts_of(job).ended == 1
-    assert job.refresh().state == "scheduled"
+    assert job.refresh().state == "ready"
 
 
 # Suspects, which run in a process of their own

@@ -179,15 +179,11 @@ end
 -- A large body or a suspect is taken only as the first and then alone: it would block Redis, or blame its neighbours.
 -- A suspect that this worker may not run is set aside, once: no later claim meets it before there is a process for it.
 local back = may_recover and best(3, 0)[1]
-local claims, records, moved, look = {}, {}, 0, want
-local found, left, aside
+local claims, records, moved, look, found, left, aside = {}, {}, 0, want
 repeat
   found, left = best(1, look)
   aside = {}
-  if back then
-    found[#found + 1] = back
-    table.sort(found, precedes)
-  end
+  if back then table.insert(found, back); table.sort(found, precedes) end
   local known, full, rest = read(attempts, {unpack(found, 1, math.min(look, #found))}), false, {}
   for i, entry in ipairs(found) do
     local suspect = entry == back or is_suspect(known[i])
@@ -204,8 +200,11 @@ repeat
   found = rest
   if #aside > 0 then redis.call('HLEN', bodies) end
   for _, entry in ipairs(aside) do
+    local place = KEYS[FIXED + 3 * entry.queue]
+    -- Of another type: written by hand, it holds nothing of ours.
+    if type(redis.pcall('ZCARD', place)) == 'table' then redis.call('DEL', place) end
     redis.call('ZREM', entry.place, entry.member)
-    put_ready(shard, now, KEYS[FIXED + 3 * entry.queue], KEYS[FIXED + 3 * entry.queue - 1], {entry.rank, entry.member})
+    put_ready(shard, now, place, KEYS[FIXED + 3 * entry.queue - 1], {entry.rank, entry.member})
   end
   moved, look = moved + #aside, math.max(want, LOOK)
 until #claims > 0 or #aside == 0 or moved >= MOST_ASIDE

@@ -221,6 +221,13 @@ def test_a_foreign_key_in_the_place_stops_no_claim(doors: Doors, may_recover: bo
     assert not worker.take(8).recovered
 
 
+def test_a_foreign_key_in_the_place_makes_way_for_what_is_set_aside(doors: Doors) -> None:
+    (raw_id,) = suspects(doors, 1)
+    doors.client.set(doors.keys.recovered("default"), "x")
+    assert doors.worker().take(8, may_recover=False).recovered
+    assert list(doors.recovered()) == [raw_id]
+
+
 def test_a_foreign_entry_in_the_place_is_dropped(doors: Doors) -> None:
     (raw_id,) = came_back(doors)
     doors.client.zadd(doors.keys.recovered("default"), {b"x": 1, b"y" * 30: 2})
