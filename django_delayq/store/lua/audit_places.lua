@@ -53,6 +53,7 @@ for at = 5, #ARGV, 4 do
     redis.call('HSET', running, string.sub(entry, 1, 12), string.sub(entry, 15) .. struct.pack('>I8I8B', now, rank, 0))
   elseif repair and word ~= 'OK' then
     redis.call('ZREM', place, entry)
+    if noun == 'schedule' then index_due(next_due, place) end
     if word == 'MISPLACED' and noun == 'leases' then
       -- It stays the only lease until its end; whoever holds it under the other member is refused.
       redis.call('ZADD', place, score, member .. string.sub(entry, 15))
@@ -64,5 +65,4 @@ for at = 5, #ARGV, 4 do
   end
   words[#words + 1] = word
 end
-if repair and noun == 'schedule' then index_due(next_due, place) end
 return words

@@ -182,6 +182,20 @@ DAMAGES = [
         ("ready:plain",),
     ),
     Damage(
+        "the first due times forgotten",
+        lambda d, j: d.client.delete(d.keys("next_due")),
+        {"UNLISTED"},
+        "scheduled",
+        ("schedule:default",),
+    ),
+    Damage(
+        "a first due time put off",
+        lambda d, j: d.client.zadd(d.keys("next_due"), {"default": 10**16}),
+        {"UNLISTED"},
+        "scheduled",
+        ("schedule:default",),
+    ),
+    Damage(
         "all queues forgotten",
         lambda d, j: d.client.delete(d.keys("queues")),
         {"UNLISTED"},
