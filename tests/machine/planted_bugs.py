@@ -117,8 +117,6 @@ MORE = [
         "for _, key in ipairs({descriptions, exchanges, reports, quieted}) do",
         "for _, key in ipairs({descriptions}) do",
     ),
-    at("a suspect that may not run stays in the way", EXCHANGE, "if suspect and not may_recover then", "if false then"),
-    at("a suspect set aside goes to the end", EXCHANGE, "{entry.rank, entry.member}", "{now, entry.member}"),
     at(
         "a lapsed job goes to the end of its queue",
         RECLAIM,
@@ -127,12 +125,6 @@ MORE = [
     ),
     at("a lapsed job runs among others", RECLAIM, "(is_suspect(record) and 4 or 2)", "2"),
     at("an interrupted job goes to the end", "store/claims.py", 'claim.rank if decision.keeps_place else b""', 'b""'),
-    at(
-        "a recovered job that is moved runs among others",
-        "store/lua/move.lua",
-        "place == ready and to_ready or to_recovered",
-        "to_ready",
-    ),
     at("nobody is told of recovered jobs", EXCHANGE, "recovered and 1 or 0}", "0}"),
     at("reclaim is a microsecond late", RECLAIM, "tonumber(lease_end) <= now", "tonumber(lease_end) < now"),
     at("a lapsed lease is not counted", RECLAIM, "redis.call('HSET', attempts, string.sub(lease, 1, 12), record)"),

@@ -9,6 +9,16 @@ RECOVERY = "tests/integration/test_recovery.py"
 
 MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
+        "a suspect that may not run stays in the way", EXCHANGE, "if suspect and not may_recover then", "if false then"
+    ): (STORE,),
+    at("a suspect set aside goes to the end", EXCHANGE, "{entry.rank, entry.member}", "{now, entry.member}"): (STORE,),
+    at(
+        "a recovered job that is moved runs among others",
+        "store/lua/move.lua",
+        "place == ready and to_ready or to_recovered",
+        "to_ready",
+    ): (STORE,),
+    at(
         "whoever takes a recovered job tells nobody of the others",
         EXCHANGE,
         "if back and recovered > 0 then ring(",
