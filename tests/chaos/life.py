@@ -190,7 +190,7 @@ class Picture:
         }
         self.places: dict[bytes, list[str]] = defaultdict(list)
         for name, value in self.values.items():
-            if name.split(":")[0] in ("schedule", "ready", "leases", "dead_letters"):
+            if name.split(":")[0] in ("schedule", "ready", "recovered", "leases", "dead_letters"):
                 for member in value:
                     self.places[member[:12]].append(name)
         assert [places for places in self.places.values() if len(places) > 1] == []

@@ -19,6 +19,7 @@ from tests.machine.picture import noun_of
 STAY = frozenset(
     ("queues", "queues_version", "workers", "dispatchers", "descriptions", "reports", "counters", "exchanges")
     + ("wake_at", "alarm", "bell", "shards", "dead_letters", "dead_bodies", "dead_bytes", "no_lapse_before")
+    + ("cancelled", "withdrawn")
 )
 
 

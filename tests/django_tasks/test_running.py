@@ -267,7 +267,7 @@ def test_receivers_may_be_coroutine_functions_also_where_a_loop_runs_the_task() 
     for signal in signals:
         signal.connect(receive)
     try:
-        results = [django_tasks.aecho.enqueue(1), asyncio.run(django_tasks.add.aenqueue(2))]
+        results = [django_tasks.aecho.enqueue(1), asyncio.run(django_tasks.aecho.aenqueue(2))]
         OneWorker(run=lambda claim: asyncio.run(run_async(claim))).drain()
     finally:
         for signal in signals:
