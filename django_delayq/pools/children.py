@@ -92,7 +92,7 @@ class Children:
         except OSError as error:
             # Where it is ahead of a first claim, that one tells too.
             with suppress(Exception):
-                logger.error("No process for tasks could be started: %s", error)
+                logger.error("No process for tasks could be started: %r", error)
             self._closed.wait(_FIRST_WAIT)
             return
         if child is not None:

@@ -171,10 +171,12 @@ def test_the_watch_sees_what_it_is_there_for(processes: Processes, client: Redis
     )
     processes.configure(TASK_MODULES=[module, "careless"])
     worker = processes.worker()
+    # It knows the queue from then on.
+    processes.until_gone([tasks.record.enqueue()])
     (processes.folder / "armed").touch()
     processes.until(lambda: processes.events("armed"), what="it to be watched")
     write_all(client, processes.keys, [_careless()])
-    client.rpush(processes.keys.bell("default"), 1)
+    client.rpush(processes.keys("bell"), 1)
     processes.until(lambda: len(processes.events("foreign")) >= 4, what="four events")
     seen = {event["event"] for event in processes.events("foreign")}
     assert seen == {"exec", "os.system", "pickle.find_class"}

@@ -85,14 +85,15 @@ def test_a_server_that_may_evict_jobs_is_refused(
 
 
 @pytest.mark.parametrize("command", ["run_dispatcher", "run_worker"])
-def test_a_wrong_password_is_refused_and_not_shown(
+def test_a_wrong_password_is_waited_for_and_not_shown(
     processes: Processes, start_redis: Callable[..., Any], command: str
 ) -> None:
     server = start_redis(port=0, options={"requirepass": "right"})
     processes.configure(REDIS=f"redis://:canary@127.0.0.1:{server.port}/0")
     refused = processes.start(command)
-    assert refused.wait() == 1
-    assert "CommandError" in refused.output
+    processes.until(lambda: "waits for Redis" in refused.output, what="it to wait")
+    assert "DELAYQ['REDIS']" in refused.output
+    assert refused.end() == 0
     assert "canary" not in refused.output
     assert "Traceback" not in refused.output
 

@@ -133,7 +133,8 @@ def patch_threading() -> None:
 @kind(PLAIN)
 def patch_os() -> None:
     """Patch functions that few need."""
-    os.getcwd = raising(OSError)  # type: ignore[assignment]
+    # Not os.getcwd(): no process could be started any more, whose job then waits for another worker.
+    os.getlogin = raising(OSError)  # type: ignore[assignment]
     builtins.input = raising(SystemExit)
 
 
