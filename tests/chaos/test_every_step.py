@@ -62,13 +62,19 @@ def walk(
             if over.is_set():
                 return 0
             database = databases.get()
-            with Life(f"{server.url}?db={database}", tmp_path / f"step {kill[0]} {kill[1]}", **delayq) as life:
-                killed = act(life, kill)
-                called.update(SCRIPTS.get(command.removeprefix("EVALSHA "), command) for command in life.proxy.commands)
-                # A blocking pop that is never answered is a step after which nobody can be killed.
-                if not killed and life.proxy.requests < kill[0]:
-                    over.set()
-            databases.put(database)
+            try:
+                with Life(f"{server.url}?db={database}", tmp_path / f"step {kill[0]} {kill[1]}", **delayq) as life:
+                    killed = act(life, kill)
+                    commands = (command.removeprefix("EVALSHA ") for command in life.proxy.commands)
+                    called.update(SCRIPTS.get(command, command) for command in commands)
+                    # A blocking pop that is never answered is a step after which nobody can be killed.
+                    if not killed and life.proxy.requests < kill[0]:
+                        over.set()
+            except BaseException:
+                over.set()
+                raise
+            finally:
+                databases.put(database)
             return kill[0] if killed else 0
 
         with ThreadPoolExecutor(WIDTH) as pool:
@@ -202,9 +208,10 @@ def live_as_dispatcher(life: Life, kill: tuple[int, bool]) -> bool:
     life.send(*due)
     client, keys = life.doors.client, life.doors.keys
     queues = ["lapsing", *(f"queue {number}" for number in range(3))]
+    places = {name: keys.recovered(name) if name == "lapsing" else keys.ready(name) for name in queues}
 
     def settled(waiting: Sequence[str]) -> bool:
-        return client.zcard(keys("dead_letters")) == 2 and all(client.zcard(keys.ready(name)) for name in waiting)
+        return client.zcard(keys("dead_letters")) == 2 and all(client.zcard(places[name]) for name in waiting)
 
     killed = life.live(run_command, "run_dispatcher", kill=kill, settled=lambda: settled(queues))
     picture = Picture(life.doors)
