@@ -90,4 +90,10 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         " and not self._recovered.left",
         "",
     ): (JOBS,),
+    at(
+        "a job that is set aside ends the claim",
+        "store/lua/exchange.lua",
+        "      aside[#aside + 1] = entry\n",
+        "      aside[#aside + 1], full = entry, #claims > 0\n",
+    ): ("tests/integration/store/test_set_aside.py",),
 }

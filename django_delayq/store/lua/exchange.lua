@@ -187,14 +187,16 @@ repeat
   local known, full, rest = read(attempts, {unpack(found, 1, math.min(look, #found))}), false, {}
   for i, entry in ipairs(found) do
     local suspect = entry == back or is_suspect(known[i])
-    local alone = suspect or has(entry.member, LARGE)
-    full = full or #claims == want or i > look or (alone and #claims > 0)
     if suspect and not may_recover then
       aside[#aside + 1] = entry
-    elseif not full then
-      claims[#claims + 1], records[#records + 1], full = entry, known[i], alone
-    elseif entry ~= back then
-      rest[#rest + 1] = entry
+    else
+      local alone = suspect or has(entry.member, LARGE)
+      full = full or #claims == want or i > look or (alone and #claims > 0)
+      if not full then
+        claims[#claims + 1], records[#records + 1], full = entry, known[i], alone
+      elseif entry ~= back then
+        rest[#rest + 1] = entry
+      end
     end
   end
   found = rest

@@ -98,6 +98,14 @@ def test_a_claim_looks_past_more_suspects_than_it_asks_for(doors: Doors) -> None
     assert len(doors.recovered()) == count
 
 
+def test_a_claim_takes_what_stands_before_and_behind_a_job_that_it_sets_aside(doors: Doors) -> None:
+    (suspect,) = suspects(doors, 1)
+    first, last = doors.add(priority=50), doors.add(priority=-50)
+    answer = doors.worker().take(3, may_recover=False)
+    assert (ids(answer.claims), answer.more) == ([first, last], False)
+    assert list(doors.recovered()) == [suspect]
+
+
 def test_a_thousand_set_aside_cost_a_claim_one_exists_and_no_read(doors: Doors) -> None:
     for _ in range(2):
         came_back(doors, 500)
