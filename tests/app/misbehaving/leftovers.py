@@ -15,7 +15,7 @@ from typing import Any
 from django.db import connections, transaction
 
 from tests.app.misbehaving.errors import HostileClass, HostileText
-from tests.app.misbehaving.kinds import LONG, PLAIN, kind, raising
+from tests.app.misbehaving.kinds import DEADLY, LONG, PLAIN, kind, raising
 
 # What it returns, and leaves
 
@@ -71,7 +71,8 @@ def left_threads() -> None:
         threading.Thread(target=target, daemon=True).start()
 
 
-@kind(PLAIN)
+# Each of these may strike a thread that holds a lock of the whole process, which then nobody gets any more.
+@kind(DEADLY)
 def left_timer() -> None:
     """Leave a timer behind that raises in this thread when the task is over, as libraries with time limits do."""
     strike = ctypes.pythonapi.PyThreadState_SetAsyncExc
@@ -87,7 +88,7 @@ def strike_itself_last() -> None:
     )
 
 
-@kind(PLAIN)
+@kind(DEADLY)
 def strike_pool_threads() -> None:
     """Raise in each other thread that runs tasks."""
     for thread in threading.enumerate():
