@@ -2,6 +2,7 @@
 
 import os
 import resource
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -48,21 +49,20 @@ def test_a_suspect_over_its_hard_limit_is_killed(ledger: Any) -> None:
 
 
 def test_a_suspect_that_closed_its_descriptors_is_killed_at_its_hard_limit(ledger: Any) -> None:
-    # Its process answers no more, and lives on: it has an hour to go.
-    outcome = Children(max_jobs=1).run(suspect(tasks.close_and_nap, 3_600, hard_timeout_us=300_000), lambda: True)
+    # Its process answers no more, and lives on for a while.
+    outcome = Children(max_jobs=1).run(suspect(tasks.close_and_nap, 15, hard_timeout_us=300_000), lambda: True)
     assert outcome.ending is Ending.CRASHED
     assert "hard limit of 0.3 s" in outcome.error
 
 
 def test_a_suspect_that_writes_into_the_pipe_of_its_process_has_crashed(ledger: Any) -> None:
-    children = Children()
-    outcome = children.run(suspect(tasks.write_to_descriptors), lambda: True)
-    assert outcome.ending is Ending.CRASHED
-    assert "Its answer could not be read" in outcome.error
-    assert (children.count, children.up) == (0, 0)
-    assert children.run(suspect(tasks.record), lambda: True).ending is Ending.SUCCEEDED
-    assert (children.count, children.up) == (1, 1)
-    children.close()
+    with closing(Children()) as children:
+        outcome = children.run(suspect(tasks.write_to_descriptors), lambda: True)
+        assert outcome.ending is Ending.CRASHED
+        assert "Its answer could not be read" in outcome.error
+        assert (children.count, children.up) == (0, 0)
+        assert children.run(suspect(tasks.record), lambda: True).ending is Ending.SUCCEEDED
+        assert (children.count, children.up) == (1, 1)
 
 
 def test_a_process_without_a_descriptor_left_fails_the_attempt(ledger: Any) -> None:

@@ -11,8 +11,8 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a coroutine that is cancelled stays claimed",
         LOOP,
-        "    except BaseException as error:\n        return failed(error)\n",
-        "    except Exception as error:\n        return failed(error)\n",
+        "or a late exception struck here.\n            self._queue.recover(self._seat, error)\n",
+        "or a late exception struck here.\n            pass\n",
     ): ENDS,
     at(
         "jobs of the loop go by a factory that another job has set",
@@ -55,7 +55,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         QUEUE,
         "            if self._closed or entry.outcome is not None:\n",
         "            if entry.outcome is not None:\n",
-    ): ENDS,
+    ): ("tests/unit/test_claim_queue.py",),
     at(
         "an exception class that raises SystemExit ends its thread",
         "execution.py",
