@@ -1,0 +1,62 @@
+"""ClaimQueue: what may begin, and that each claim ends once."""
+
+import pytest
+
+from django_delayq.job import Claim
+from django_delayq.outcome import UNSTARTED, Ending, Outcome
+from django_delayq.pools.claim_queue import ClaimQueue, Entry, Seat
+from tests.claims import numbered
+
+SUCCEEDED = Outcome(ending=Ending.SUCCEEDED)
+
+
+class Owner:
+    """Let each claim begin, and keep the outcomes."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+
+    def may_begin(self, claim: Claim) -> bool:
+        return True
+
+    def finished(self, claim: Claim, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+
+
+@pytest.fixture
+def owner() -> Owner:
+    return Owner()
+
+
+def taken(claims: ClaimQueue, owner: Owner) -> tuple[Seat, Entry]:
+    """Put a claim in and take it out."""
+    claims.put([numbered(1)], owner)
+    entry = claims.take(seat := Seat())
+    assert entry is not None
+    return seat, entry
+
+
+def test_nothing_begins_once_the_queue_is_closed(owner: Owner) -> None:
+    claims = ClaimQueue()
+    _, entry = taken(claims, owner)
+    claims.close()
+    assert not claims.begin(entry)
+    assert not claims.has_begun(entry.claim)
+
+
+def test_a_second_outcome_of_a_claim_is_ignored(owner: Owner) -> None:
+    claims = ClaimQueue()
+    _, entry = taken(claims, owner)
+    claims.end(entry, SUCCEEDED)
+    claims.end(entry, UNSTARTED)
+    assert owner.outcomes == [SUCCEEDED] and claims.held == 0
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_what_an_exception_left_in_a_seat_has_failed_if_it_had_begun(owner: Owner, begun: bool) -> None:
+    claims = ClaimQueue()
+    seat, entry = taken(claims, owner)
+    assert not begun or claims.begin(entry)
+    claims.recover(seat, ValueError("struck"))
+    assert [outcome.ending for outcome in owner.outcomes] == [Ending.FAILED if begun else Ending.UNSTARTED]
+    assert seat.entry is None
