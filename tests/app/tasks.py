@@ -294,6 +294,6 @@ def close_and_nap(seconds: float) -> None:
 @delayed_task
 def write_to_descriptors() -> None:
     """Write a message that nobody can read to each pipe that may be somebody else's."""
-    for descriptor in range(3, 64):
+    for descriptor in range(3, 4_096):
         with contextlib.suppress(OSError):
             os.write(descriptor, b"\0\0\0\4junk")
