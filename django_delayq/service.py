@@ -116,21 +116,12 @@ class Service:
     def run(self) -> None:
         """Run until the part has ended. Errors of the store are waited out; nothing else ends the loop either."""
         try:
-            while True:
-                delay = self._step()
-                self.stepped.set()
-                if delay is None:
-                    return
-                if delay > 0:
-                    self._wait(delay)
+            self._loop()
         except BaseException as error:
             self.error = error
             raise
         finally:
-            try:
-                self.part.close()
-            finally:
-                self.ended.set()
+            self.ended.set()
 
     def stop(self) -> None:
         """Ask the part to end; from any thread or a signal handler. A second time: at once."""
@@ -144,6 +135,18 @@ class Service:
             self._awake = True
             with contextlib.suppress(OSError):
                 os.write(self._wake_write, b"\0")
+
+    def _loop(self) -> None:
+        try:
+            while True:
+                delay = self._step()
+                self.stepped.set()
+                if delay is None:
+                    return
+                if delay > 0:
+                    self._wait(delay)
+        finally:
+            self.part.close()
 
     def _step(self) -> float | None:
         try:

@@ -93,7 +93,7 @@ def run_services(
     """Run each service in a thread of its own, until they end or a signal stops them.
 
     Only once signals are heard, `ready` is called and the presences report: who sees a process may stop it. What ends a
-    service otherwise ends all, in good order, and is raised: no supervisor would see that a shard has none any more.
+    service otherwise ends all, in good order, and is a CommandError: no supervisor would see that a shard has none any more.
     """
     # What was imported stays: the garbage collector need not look at it again for every few thousand jobs, which was a
     # tenth of what a short job costs.
@@ -124,7 +124,8 @@ def run_services(
         logger.warning("%s has not ended in time; leases of what it could not hand in will lapse", service.name)
     for service in services:
         if service.error is not None:
-            raise service.error
+            died = f"Ended because the thread of {service.name} died: {service.error!r}"
+            raise CommandError(died) from service.error
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from redis import Redis
 import django_delayq.worker
 from django_delayq import RetryPolicy, get_job, get_store
 from django_delayq.dispatcher import Dispatcher
+from django_delayq.emitter import emit_at_once
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.outcome import Settle
 from django_delayq.pools.threads import ThreadPool
@@ -185,9 +186,9 @@ def test_of_two_dispatchers_that_judge_a_lease_one_tells(body: str, doors: Doors
         doors.client.hset(doors.keys("bodies"), claim.raw_id, b"\x01damaged")
     doors.clock.turn(doors.config.worker.lease_us)
     slow = Overtaken(doors.shard, doors.config.dispatcher)
-    quick = Dispatcher(doors.shard, doors.promotion)
+    quick = Dispatcher(doors.shard, doors.promotion, emit=emit_at_once)
     slow.meanwhile = quick.promote
-    Dispatcher(doors.shard, slow).promote()
+    Dispatcher(doors.shard, slow, emit=emit_at_once).promote()
     assert told == [job.id]
     found = get_job(told[0])
     assert found is not None and found.state == "dead"
@@ -200,7 +201,7 @@ def test_a_dispatcher_that_finds_a_lease_settled_tells_nothing(doors: Doors, tol
     doors.clock.turn(doors.config.worker.lease_us)
     slow = Overtaken(doors.shard, doors.config.dispatcher)
     slow.meanwhile = lambda: worker.settle(claim, Settle.ACKNOWLEDGE)
-    Dispatcher(doors.shard, slow).promote()
+    Dispatcher(doors.shard, slow, emit=emit_at_once).promote()
     assert told == []
     assert job.refresh().state == "gone"
 

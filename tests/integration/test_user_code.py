@@ -130,6 +130,10 @@ def test_a_process_whose_service_died_ends() -> None:
     thread = threading.Thread(target=run)
     thread.start()
     thread.join(PATIENCE)
+    # Its thread ends by the error too, which Python prints: within this test.
+    for each in threading.enumerate():
+        if each.name == "Worker of b":
+            each.join(PATIENCE)
     with contextlib.ExitStack() as stack:
         stack.callback(lives.shut)
         stack.callback(dies.shut)

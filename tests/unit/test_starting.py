@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from django.core.management.base import CommandError
 
 from django_delayq.management.shutdown import Shutdown
 from django_delayq.management.starting import run_services
@@ -64,9 +65,9 @@ def _as_before() -> Iterator[None]:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_what_ends_one_service_ends_all_and_is_told() -> None:
     parts = [Sleeper(), Leaver(), Sleeper()]
-    with pytest.raises(SystemExit) as raised:
+    with pytest.raises(CommandError, match="Part 1 died") as raised:
         run_services([Service(part, name=f"Part {number}") for number, part in enumerate(parts)], [])
-    assert raised.value.code == 3
+    assert isinstance(raised.value.__cause__, SystemExit)
     for thread in threading.enumerate():
         if thread.name == "Part 1":
             thread.join()
