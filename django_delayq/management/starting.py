@@ -92,8 +92,8 @@ def run_services(
 ) -> None:
     """Run each service in a thread of its own, until they end or a signal stops them.
 
-    Only once signals are heard, `ready` is called and the presences report: who sees a process may stop it. What ends a
-    service otherwise ends all, in good order, and is a CommandError: no supervisor would see that a shard has none any more.
+    Only once signals are heard, `ready` is called and the presences report: who sees a process may stop it. Raises
+    CommandError for a service that ended by an error, once all have: no supervisor would see that a shard has none.
     """
     # What was imported stays: the garbage collector need not look at it again for every few thousand jobs, which was a
     # tenth of what a short job costs.
