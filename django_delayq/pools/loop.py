@@ -15,7 +15,7 @@ from functools import partial
 
 from django_delayq import registry
 from django_delayq.clock import SECOND_US
-from django_delayq.execution import is_async, run_async
+from django_delayq.execution import failed, is_async, run_async
 from django_delayq.job import Claim
 from django_delayq.log import logger
 from django_delayq.outcome import STOPPED, UNSTARTED, Ending, Outcome
@@ -168,14 +168,13 @@ class LoopPool:
     def _finish(self, entry: Entry, task: Task[Outcome]) -> None:
         try:
             self._seat.entry = entry
-            self._queue.end(entry, task.result())
+            self._queue.end(entry, _outcome_of(task))
+            _, timer = self._running.pop(entry, (None, None))
+            if timer is not None:
+                timer.cancel()
         except BaseException as error:
-            # It was cancelled, by itself or by a neighbour; or a late exception struck here.
             self._queue.recover(self._seat, error)
         self._seat.entry = None
-        _, timer = self._running.pop(entry, (None, None))
-        if timer is not None:
-            timer.cancel()
 
     def _give_up(self, entry: Entry, limit_us: int) -> None:
         reason = f"The task ran longer than its hard limit of {limit_us / SECOND_US:g} s and was cancelled."
@@ -200,6 +199,13 @@ def _is_coroutine(claim: Claim) -> bool:
     except Exception:
         # Its run tells what is wrong with it.
         return False
+
+
+def _outcome_of(task: Task[Outcome]) -> Outcome:
+    try:
+        return task.result()
+    except BaseException as error:
+        return failed(error)
 
 
 async def _keep_executor(*_: object) -> None:

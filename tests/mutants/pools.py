@@ -9,12 +9,6 @@ LEASES, HEARTBEATS = "leases.py", ("tests/unit/test_heartbeats.py",)
 
 MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
-        "a coroutine that is cancelled stays claimed",
-        LOOP,
-        "or a late exception struck here.\n            self._queue.recover(self._seat, error)\n",
-        "or a late exception struck here.\n            pass\n",
-    ): ENDS,
-    at(
         "jobs of the loop go by a factory that another job has set",
         LOOP,
         "Task(run_async(entry.claim), loop=self._loop, context=Context())",
