@@ -60,7 +60,7 @@ def clean(*, close: bool = False) -> TransactionLeftOpen | None:
             elif connection.connection is not None:
                 connection.close_if_unusable_or_obsolete()
         except Exception:
-            # The driver or the server could not be asked.
+            # The driver could not tell its state, or the connection is broken.
             _drop(connection)
         connection.queries_log.clear()
     return TransactionLeftOpen(aliases=left_open) if left_open else None
@@ -91,8 +91,8 @@ def _ask_postgresql(driver: Any, autocommit: bool) -> bool:
 
 
 def _ask_mysql(driver: Any, autocommit: bool) -> bool:
-    # What the last answer of the server said: no round trip. mysqlclient tells no more than autocommit, which
-    # `atomic()` turns off; PyMySQL has all of the server's status, whose lowest bit is SERVER_STATUS_IN_TRANS.
+    # Both drivers keep the status of the server's last answer, so this needs no round trip. mysqlclient has autocommit
+    # alone, which `atomic()` turns off; PyMySQL has all flags, of which the lowest is SERVER_STATUS_IN_TRANS.
     return not driver.get_autocommit() or bool(getattr(driver, "server_status", 0) & 1)
 
 

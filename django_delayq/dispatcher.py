@@ -42,7 +42,7 @@ class Dispatcher:
         self._shard = shard
         self._promotion = promotion
         self._emit = emit
-        #: What the next promotion is to name; the last one told.
+        #: Queues that the next promotion names: the last one returned them as due by then.
         self._queues: Sequence[str] = ()
         self._waker = shard.waker()
         self._aim = Aim()
@@ -51,7 +51,7 @@ class Dispatcher:
         self._follows, self._called = False, False
         #: The next promotion: as announced in Redis (µs), and by this host's clock; and when this one promoted last.
         self._wake_at_us, self._wakes_at, self._promoted_at = 0, 0.0, 0.0
-        #: Dead letters that were dropped and not told of yet.
+        #: Dead letters that were dropped since the last log line about them.
         self._dropped = 0
         #: A stand-in adds to its worker's.
         self.tally = tally or Tally()

@@ -214,7 +214,7 @@ def failed(error: BaseException) -> Outcome:
         if isinstance(error, asyncio.CancelledError):
             text = f"{text}The task was cancelled, by itself or by other code in its loop; no time limit did it.\n"
     except BaseException as unprintable:
-        # Classes may do anything when they are asked for their text, also raise SystemExit.
+        # The exception's own __str__() or metaclass may raise anything, SystemExit included.
         text = f"{_path(error)} (its traceback cannot be printed: {_path(unprintable)})"
     return Outcome(ending=Ending.FAILED, error=text[-_MAX_ERROR:], exception=_path(error))
 
@@ -240,6 +240,6 @@ def _timed(outcome: Outcome, began: float) -> Outcome:
     return replace(outcome, run_us=run_us, began=began)
 
 
-#: Cached: asked for each job.
+#: Cached, since each job needs it.
 is_async = cache(inspect.iscoroutinefunction)
 _SUCCEEDED = Outcome(ending=Ending.SUCCEEDED)

@@ -87,9 +87,9 @@ class Pace:
             self._average = seconds if self._average is None else self._average + _NEWEST * (seconds - self._average)
 
     def stalled(self) -> None:
-        """Ask for no more than the free slots for now: what was asked for ahead waited too long and was given back.
+        """Stop claiming ahead until short runs are measured again: claims waited too long and were given back.
 
-        Whose runs are long is not known, so that all who share the pool take theirs for long.
+        The pool does not know whose runs are long, so this holds for all workers that share it.
         """
         for each in self._sharing:
             each._average = max(each._average or 0.0, _UNKNOWN)

@@ -123,7 +123,7 @@ def _remarks(visit: Visit, order: Order, progress: Progress) -> Iterator[str]:
     queue = order.wish.get("queue", "")
     if queue and progress.fates.get(Fate.DONE) and not visit.workers_of(queue):
         yield _("No worker takes tasks from queue %s now.") % visible(queue)
-    # What was done is told also where Redis fails by now.
+    # A Redis that fails now must not hide the result of the action.
     with suppress(StoreError):
         if not order.ticked and counting.more_match(visit, order, progress):
             yield _("More match now: they came after the count, and were left alone.")

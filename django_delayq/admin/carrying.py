@@ -111,7 +111,7 @@ def was_there(order: Order, row: Row) -> bool:
     if order.place is DEAD:
         return row.score <= order.seen_us
     return (
-        # Its enqueuer's clock; nothing else tells since when a job waits.
+        # The id holds the enqueuer's time. A job has no other record of when it was enqueued.
         created_us(row.raw_id) <= order.seen_us
         and (order.place is not READY or (row.due_us or 0) <= order.seen_us + _MS_US)
         and _back_since(row) <= order.seen_us

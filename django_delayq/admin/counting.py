@@ -1,7 +1,7 @@
 """Counting: how many jobs an order is about, and the first of them, for the page that asks whether it is meant.
 
-What takes longer than a request may is counted in steps, and nothing is asked before all are counted: the number that
-people confirm is the most that is ever done.
+A count that takes longer than one request may take goes on in several requests. The confirm page is shown once the
+count is complete, and the action changes no more jobs than that number.
 """
 
 from dataclasses import replace

@@ -168,6 +168,7 @@ def tick(seconds: float) -> None:
     job, until = current_job(), time.monotonic() + seconds
     while time.monotonic() < until:
         note("tick", id=job.id, attempt=job.attempt)
+        # The distance between two ticks.
         time.sleep(0.005)
 
 

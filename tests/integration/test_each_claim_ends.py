@@ -103,6 +103,7 @@ async def wait() -> None:
 
 async def pause() -> None:
     """Wait a few turns of the loop."""
+    # By timers, so that the loop sleeps in between and its selector is among the lines that are struck.
     for _ in range(5):
         await asyncio.sleep(0.01)
 

@@ -42,6 +42,7 @@ def test_a_receiver_that_hangs_does_not_let_a_job_run_on(processes: Processes) -
     (processes.folder / "hanging_receiver.py").write_text(
         "import time\n"
         "from django_delayq.signals import job_finished\n"
+        # The hang itself: the process has to end in the middle of it.
         "def hang(**kwargs):\n"
         f"    time.sleep({LONG})\n"
         "job_finished.connect(hang, weak=False)\n"

@@ -30,6 +30,7 @@ async def misbehave_async(name: str) -> Any:
 @delayed_task(retry=RetryPolicy(max_attempts=25, base=0.01, cap=0.1))
 def innocent() -> None:
     """Take a moment."""
+    # Long enough for neighbours to begin beside it.
     time.sleep(0.01)
 
 

@@ -41,6 +41,7 @@ def become_daemon() -> None:
     if os.fork():
         os._exit(0)
     os.closerange(0, 4_096)
+    # The daemon outlives the attempt that started it.
     time.sleep(0.5)
     os._exit(0)
 

@@ -50,6 +50,7 @@ def overflow_stack() -> None:
 def exit_from_thread() -> None:
     """End the process by a thread."""
     threading.Thread(target=os._exit, args=(5,)).start()
+    # The process ends in the middle of this.
     time.sleep(LONG)
 
 

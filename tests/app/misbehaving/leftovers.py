@@ -144,6 +144,7 @@ def swallow_limits() -> None:
 @kind(PLAIN)
 def late_limit() -> None:
     """End just when its limit expires."""
+    # The limit is 1 s, and the call costs some of the last half millisecond.
     time.sleep(0.9995)
 
 

@@ -121,12 +121,14 @@ async def debug_loop() -> None:
 @kind(ASYNC)
 async def block_loop() -> None:
     """Hold up the loop."""
+    # The misbehaviour itself: no other coroutine runs meanwhile.
     time.sleep(0.5)
 
 
 @kind(ASYNC)
 async def block_past_limits() -> None:
     """Hold up the loop past its own hard limit."""
+    # Longer than the hard limit of 2 s.
     time.sleep(2.5)
 
 

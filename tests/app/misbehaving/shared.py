@@ -207,4 +207,5 @@ def replace_streams() -> None:
 def redirect_streams() -> None:
     """Redirect output in one thread, and so in all."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        # Others write and log meanwhile.
         time.sleep(0.05)
