@@ -109,7 +109,7 @@ def meant(visit: Visit, order: Order) -> Callable[[Row], bool] | None:
 def was_there(order: Order, row: Row) -> bool:
     """Return whether a row was in the list when the person looked."""
     if order.place is DEAD:
-        return row.score <= order.seen_us
+        return row.moment_us <= order.seen_us
     return (
         # The id holds the enqueuer's time. A job has no other record of when it was enqueued.
         created_us(row.raw_id) <= order.seen_us

@@ -88,9 +88,9 @@ def groups(visit: Visit, asked: Filter, rows: Iterable[Row]) -> list[Group]:
                 task=key[1],
                 url=order and DEAD.address(visit, "", order),
                 order=order,
-                first_us=row.score,
-                last_us=row.score,
+                first_us=row.moment_us,
+                last_us=row.moment_us,
             )
         group.count += 1
-        group.first_us, group.last_us = min(group.first_us, row.score), max(group.last_us, row.score)
+        group.first_us, group.last_us = min(group.first_us, row.moment_us), max(group.last_us, row.moment_us)
     return sorted(found.values(), key=lambda group: (-group.count, -group.last_us))

@@ -22,7 +22,7 @@ from django_delayq.config import DAY_US, HOUR_US
 from django_delayq.store.rows import Row
 
 #: A row's place in its list: score and member.
-Cursor = tuple[int, bytes]
+Cursor = tuple[float, bytes]
 SIZES = (25, 50, 100, 250)
 #: Words for a stretch of time that ends or begins now.
 SPANS = {"15m": HOUR_US // 4, "1h": HOUR_US, "24h": DAY_US, "7d": 7 * DAY_US}
@@ -32,7 +32,11 @@ GROUPS = ("error", "function")
 _LONGEST, _TEXT = 3_000, 500
 #: µs from the epoch: the year 2255.
 _FARTHEST = 2**53
-_MOMENT, _CURSOR = re.compile(r"-?[0-9]{1,18}"), re.compile(r"(-?[0-9]{1,16})\.((?:[0-9a-f]{2}){0,64})")
+_MOMENT, _WHOLE = re.compile(r"-?[0-9]{1,18}"), re.compile(r"-?[0-9]{1,16}")
+#: What somebody wrote by hand may be a fraction, or larger than any moment.
+_CURSOR = re.compile(
+    r"(-?[0-9]{1,16}|-?inf|-?[0-9]{1,17}\.[0-9]{1,20}|-?[0-9.]{1,20}e[-+]?[0-9]{1,3})\.((?:[0-9a-f]{2}){0,64})"
+)
 _HEX = re.compile(r"~((?:[0-9a-f]{2})+)")
 
 
@@ -196,7 +200,10 @@ def read_cursor(text: str) -> Cursor | None:
     found = _CURSOR.fullmatch(text)
     if not found and text != "end":
         raise ValueError("not a cursor")
-    return (int(found[1]), bytes.fromhex(found[2])) if found else None
+    if not found:
+        return None
+    read = int if _WHOLE.fullmatch(found[1]) else float
+    return read(found[1]), bytes.fromhex(found[2])
 
 
 def read_moment(text: str) -> int:

@@ -117,7 +117,7 @@ class Inspection:
         state: State,
         *,
         queues: Sequence[str] = (),
-        cursor: tuple[int, bytes] | None = None,
+        cursor: tuple[float, bytes] | None = None,
         before: bool = False,
         count: int = 50,
         from_us: int | None = None,
@@ -143,7 +143,7 @@ class Inspection:
         rows = _SCANNED // max(1, len(places) // 20) if match else count
         reply = self._shard.run(
             _PAGE,
-            [score, member, max(rows, count), int(before), LARGE_BODY, _PAGE_BYTES, *bounds],
+            [str(score), member, max(rows, count), int(before), LARGE_BODY, _PAGE_BYTES, *bounds],
             more_keys=places,
         )
         return read_page(

@@ -30,8 +30,9 @@ class Row:
     member: bytes
     shard: int
     state: State
-    #: Due time, rank, lease end or time of death: with `member`, the cursor of this row.
-    score: int
+    #: Due time, rank, lease end or time of death: with `member`, the cursor of this row. No whole number only where
+    #: somebody wrote it by hand.
+    score: float
     #: The body, cut at LARGE_BODY, and its whole size in bytes, with what a dead letter keeps beside it.
     stored: bytes | None = field(repr=False)
     size: int
@@ -54,14 +55,14 @@ class Row:
         return to_text(self.raw_id, self.shard)
 
     @property
-    def cursor(self) -> tuple[int, bytes]:
+    def cursor(self) -> tuple[float, bytes]:
         """Where a next page goes on."""
         return self.score, self.member
 
     @property
     def moment_us(self) -> int:
         """When it is due, was due, or died."""
-        return self.score if self.due_us is None else self.due_us
+        return whole(self.score) if self.due_us is None else self.due_us
 
     @cached_property
     def head(self) -> Head:
@@ -106,9 +107,9 @@ class Row:
         """When the job is or was due (µs since the epoch, to the millisecond); None for a dead letter."""
         match self.state:
             case State.SCHEDULED:
-                return self.score
+                return whole(self.score)
             case State.READY:
-                return self._due_of(self.score)
+                return self._due_of(whole(self.score))
             case State.CLAIMED:
                 return self._due_of(self.running.rank) if self.running.rank else None
             case _:
@@ -138,7 +139,7 @@ class Page:
     #: Rows that were looked at: more than `rows` where not all matched.
     scanned: int
     #: Cursor to go on from in the same direction; None: nothing is left there.
-    end: tuple[int, bytes] | None
+    end: tuple[float, bytes] | None
 
 
 def read_page(
@@ -194,7 +195,7 @@ def _row(cells: Sequence[Any], *, shard: int, state: State, due_first_us: int, f
         member=member,
         shard=shard,
         state=state,
-        score=whole(score),
+        score=_exact(score),
         stored=stored,
         size=size,
         attempts=Attempts.unpack(record),
@@ -208,3 +209,9 @@ def _row(cells: Sequence[Any], *, shard: int, state: State, due_first_us: int, f
 def whole(score: Any) -> int:
     """Return a score as a whole number; one beyond all of ours, written by hand, as the nearest that is not."""
     return int(min(max(float(score), -_END), _END))
+
+
+def _exact(score: Any) -> float:
+    # A page that ends between two rows goes on at the same score: two that differ must not be told as one.
+    value = float(score)
+    return int(value) if abs(value) <= _END and value.is_integer() else value

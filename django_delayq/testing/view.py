@@ -23,7 +23,7 @@ def dead(stores: Sequence[Store], *, now_us: int) -> list[SeenJob]:
 def next_due_us(stores: Sequence[Store]) -> int | None:
     """Return the moment (µs since the epoch) of the next job to become due, or None."""
     due = [
-        row.score
+        row.moment_us
         for store in stores
         for shard in store.shards
         for row in store.inspection(shard.index).page(State.SCHEDULED, queues=shard.read_queues(), count=1).rows

@@ -61,6 +61,12 @@ def test_a_filter_comes_back_from_its_own_address() -> None:
     assert read(Filter(at_us=-5_000_000_000).query()) == Filter(at_us=-5_000_000_000)
 
 
+@pytest.mark.parametrize("score", [0, -1, 2**53, 0.5, -2.25, 1e16, 1e308, -1e308, 5e-324, float("inf"), float("-inf")])
+def test_a_cursor_carries_every_score_there_is(score: float) -> None:
+    asked = Filter(cursor=(score, b"\x12\xe5"))
+    assert read(asked.query()) == asked
+
+
 def test_another_page_keeps_the_filter_and_drops_the_jump() -> None:
     asked = Filter(text="x", count=25, at_us=NOW)
     assert read(asked.page((5, b"a"))) == Filter(text="x", count=25, cursor=(5, b"a"))

@@ -47,6 +47,9 @@ def test_a_second_press_while_a_step_is_under_way_loses_nothing(
     window.page.locator("input[name=all]").check()
     window.page.locator("select[name=deed]").select_option("run_now")
     window.page.get_by_role("button", name="Go").first.click()
+    expect(window.page.get_by_role("button", name="Run 6 tasks now")).to_be_visible()
+    # Once the styles are there the button stays where it is.
+    window.page.wait_for_load_state("load")
     answers: list[tuple[Route, APIResponse]] = []
 
     def keep_the_answer(route: Route) -> None:

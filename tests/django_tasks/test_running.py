@@ -11,6 +11,7 @@ import pytest
 from django_delayq import Task, get_job, get_store, registry
 from django_delayq.backend import DelayQBackend
 from django_delayq.dispatcher import Dispatcher
+from django_delayq.emitter import emit_at_once
 from tests.app import django_tasks
 from tests.django_tasks.conftest import with_options
 from tests.django_tasks.flavour import (
@@ -303,7 +304,7 @@ def lapse(client: Any) -> None:
     for lease in client.zrange(leases, 0, -1):
         client.zadd(leases, {lease: 1})
     store = get_store()
-    dispatcher = Dispatcher(store.shards[0], store.promotion(store.shards[0]))
+    dispatcher = Dispatcher(store.shards[0], store.promotion(store.shards[0]), emit=emit_at_once)
     dispatcher.promote()
     dispatcher.close()
 

@@ -15,6 +15,12 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "",
     ): (BOUNDS,),
     at(
+        "a score that somebody wrote by hand is cut in a cursor",
+        "store/rows.py",
+        "        score=_exact(score),\n",
+        "        score=whole(score),\n",
+    ): ("tests/integration/store/test_page.py",),
+    at(
         "a count that was cut short is taken for the whole",
         "admin/counting.py",
         "            return order, progress\n",

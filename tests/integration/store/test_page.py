@@ -53,6 +53,17 @@ def test_pages_backward_show_every_row_once_in_order(doors: Doors, tied: list[by
     assert pages[-1].rank == 0
 
 
+def test_scores_that_nobody_of_ours_wrote_are_paged_through_too(doors: Doors) -> None:
+    written = [float("-inf"), -1e308, 0.25, 0.5, 0.75, 1.0, 1e16, 1e16 + 2, 1e308, float("inf"), float("inf")]
+    rows = {bytes([number]) * 14: score for number, score in enumerate(written)}
+    doors.client.zadd(doors.keys.schedule("default"), rows)
+    for before in (False, True):
+        pages = list(walk(doors, count=1, before=before))
+        found = [row for page in (reversed(pages) if before else pages) for row in page.rows]
+        assert [(row.member, row.score) for row in found] == list(rows.items())
+        assert all(abs(row.moment_us) <= 2**53 for row in found)
+
+
 def test_row_tells_the_job_its_due_time_and_its_attempts(doors: Doors) -> None:
     raw_id = doors.add("argument")
     worker = doors.worker()
