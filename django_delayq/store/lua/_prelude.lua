@@ -50,14 +50,16 @@ end
 -- A worker of all queues reads their names again when the version differs. The first version is a time, so that it differs
 -- after a flush, too.
 local function change_version(shard, now)
-  redis.call('SET', shard.queues_version, (tonumber(redis.call('GET', shard.queues_version) or '') or now) + 1)
+  -- A key of another type (written by hand) is no number, and SET replaces it.
+  local found = redis.pcall('GET', shard.queues_version)
+  redis.call('SET', shard.queues_version, (type(found) == 'string' and tonumber(found) or now) + 1)
 end
 
 local function remember(shard, now, ready)
   if redis.call('ZADD', shard.queues, now, queue_of(ready)) == 1 then change_version(shard, now) end
 end
 
--- `next_due` has the first due time of each schedule; whatever adds to a schedule or takes from it calls this.
+-- `next_due` has the first due time of each schedule; whatever takes from a schedule calls this.
 local function index_due(next_due, schedule)
   local first = lowest(schedule, 0)
   if first[2] then redis.call('ZADD', next_due, first[2], queue_of(schedule)) else redis.call('ZREM', next_due, queue_of(schedule)) end
@@ -65,11 +67,12 @@ end
 
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
 local function check_ready(shard, ready)
-  redis.call('ZCARD', ready); redis.call('ZCARD', shard.queues); redis.call('GET', shard.queues_version)
+  redis.call('ZCARD', ready); redis.call('ZCARD', shard.queues)
 end
 
 local function check_scheduled(shard, schedule)
-  redis.call('ZCARD', schedule); redis.call('ZCARD', shard.next_due); redis.call('GET', shard.wake_at)
+  redis.call('ZCARD', schedule); redis.call('ZCARD', shard.next_due)
+  shard.wake = redis.call('GET', shard.wake_at)
 end
 
 -- The only two ways into a waiting place; both remember the queue and ring. `shard` = its keys by name, `entries` = score,
@@ -82,11 +85,14 @@ local function put_ready(shard, now, ready, queue_bell, entries)
   ring(shard.bell)
 end
 
-local function put_scheduled(shard, schedule, entries, earliest)
+local function put_scheduled(shard, schedule, entries)
   redis.call('ZADD', schedule, unpack(entries))
-  index_due(shard.next_due, schedule)
-  local wake = redis.call('GET', shard.wake_at)
-  if earliest < (tonumber(wake or '') or math.huge) then ring(shard.alarm) end
+  local first = entries[1]
+  for i = 3, #entries, 2 do first = math.min(first, entries[i]) end
+  -- Named for the first time, or lost: then others may be due before these.
+  if redis.call('ZADD', shard.next_due, 'LT', first, queue_of(schedule)) == 1 then index_due(shard.next_due, schedule) end
+  -- As `check_scheduled` read it.
+  if first < (tonumber(shard.wake or '') or math.huge) then ring(shard.alarm) end
 end
 
 -- The place where a job waits, of those of its queue, and its score there; nothing where it does not wait.

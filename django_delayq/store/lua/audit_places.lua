@@ -58,7 +58,7 @@ for at = 5, #ARGV, 4 do
       -- It stays the only lease until its end; whoever holds it under the other member is refused.
       redis.call('ZADD', place, score, member .. string.sub(entry, 15))
     elseif word == 'MISPLACED' and noun == 'schedule' then
-      put_scheduled(shard, KEYS[base + 1], {tonumber(score), member}, tonumber(score))
+      put_scheduled(shard, KEYS[base + 1], {tonumber(score), member})
     elseif word == 'MISPLACED' then
       put_ready(shard, now, KEYS[base + OFFSET[noun]], KEYS[base + 3], {tonumber(score), member})
     end

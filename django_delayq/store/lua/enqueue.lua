@@ -11,15 +11,15 @@ local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
 
 local FIXED = 11
 local shard = {queues = queues, queues_version = queues_version, next_due = next_due, bell = bell, wake_at = wake_at, alarm = alarm}
-local jobs, taken, reply = {}, {}, {now}
-local noted, timed = false, false
+-- Of the queues that get jobs, scheduled and ready ones: score, member, score, member …
+local jobs, taken, timed, untimed, noted, reply = {}, {}, {}, {}, false, {now}
 -- Mostly there are none: one look for the whole batch.
 local any_withdrawn = redis.call('ZCARD', withdrawn) > 0
 local at, number = 3, 0
 while at <= #ARGV do
-  local member = ARGV[at]
-  local job = {member = member, queue = tonumber(ARGV[at + 1]), due = ARGV[at + 2], body = ARGV[at + 3]}
+  local member, queue, due, body = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3]
   local id = string.sub(member, 1, 12)
+  local job = {id = id, member = member, queue = queue, body = body}
   local keep = not (any_withdrawn and redis.call('ZSCORE', withdrawn, id))
   at = at + 4
   if has(member, NOTED) then
@@ -36,52 +36,34 @@ while at <= #ARGV do
     if keep then taken[job.digest] = member end
     at = at + 3
   end
-  if keep and redis.call('HEXISTS', bodies, id) == 0 and redis.call('HEXISTS', dead_bodies, id) == 0 then
-    jobs[#jobs + 1] = job
-    noted, timed = noted or job.extra, timed or job.due ~= ''
+  if keep and redis.call('HEXISTS', dead_bodies, id) == 0 then
+    if string.byte(due) == 43 then due = now + tonumber(string.sub(due, 2)) else due = tonumber(due) end
+    if due and due > now then job.due, timed[queue] = math.min(due, LATEST), {} else untimed[queue] = {} end
+    jobs[#jobs + 1], noted = job, noted or job.extra
   end
   number = number + 1
 end
 
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
--- Only what will be written: most jobs have neither a key nor a time.
-if #jobs > 0 then
-  if noted then redis.call('HLEN', extras) end
-  for base = FIXED, #KEYS - 3, 3 do
-    if timed then check_scheduled(shard, KEYS[base + 1]) end
-    check_ready(shard, KEYS[base + 2])
-  end
-end
+if noted then redis.call('HLEN', extras) end
+for queue in pairs(timed) do check_scheduled(shard, KEYS[FIXED + 3 * queue - 2]) end
+for queue in pairs(untimed) do check_ready(shard, KEYS[FIXED + 3 * queue - 1]) end
 
--- First a growing command: with its memory full, Redis refuses the batch as a whole.
-local scheduled, ready, earliest, stored = {}, {}, nil, {}
 for _, job in ipairs(jobs) do
-  local member, due = job.member, nil
-  local id = string.sub(member, 1, 12)
-  if not stored[id] then
-    stored[id] = true
-    redis.call('HSET', bodies, id, job.body)
+  -- First a growing command: with its memory full, Redis refuses the batch as a whole.
+  if redis.call('HSETNX', bodies, job.id, job.body) == 1 then
     if job.extra then
-      redis.call('HSET', extras, id, job.extra)
-      redis.call('HSET', holders, job.digest, member)
+      redis.call('HSET', extras, job.id, job.extra)
+      redis.call('HSET', holders, job.digest, job.member)
     end
-    if string.byte(job.due) == 43 then due = now + tonumber(string.sub(job.due, 2)) else due = tonumber(job.due) end
-    local into, score
-    if due and due > now then
-      due = math.min(due, LATEST)
-      into, score = scheduled, due
-      if not earliest or due < earliest then earliest = due end
-    else
-      into, score = ready, rank_of(member, now, head_start)
-    end
-    local entries = into[job.queue] or {}
-    into[job.queue] = entries
-    entries[#entries + 1], entries[#entries + 2] = score, member
+    local entries = job.due and timed[job.queue] or untimed[job.queue]
+    entries[#entries + 1], entries[#entries + 2] = job.due or rank_of(job.member, now, head_start), job.member
   end
 end
-for base = FIXED, #KEYS - 3, 3 do
-  local queue = (base - FIXED) / 3 + 1
-  if scheduled[queue] then put_scheduled(shard, KEYS[base + 1], scheduled[queue], earliest) end
-  if ready[queue] then put_ready(shard, now, KEYS[base + 2], KEYS[base + 3], ready[queue]) end
+for queue, entries in pairs(timed) do
+  if entries[1] then put_scheduled(shard, KEYS[FIXED + 3 * queue - 2], entries) end
+end
+for queue, entries in pairs(untimed) do
+  if entries[1] then put_ready(shard, now, KEYS[FIXED + 3 * queue - 1], KEYS[FIXED + 3 * queue], entries) end
 end
 return reply

@@ -112,7 +112,7 @@ for i, lease in ipairs(alive) do
     if retry.rank then
       put_ready(shard, now, KEYS[base + 2], KEYS[base + 3], {retry.rank, member})
     else
-      put_scheduled(shard, KEYS[base + 1], {retry.due, member}, retry.due)
+      put_scheduled(shard, KEYS[base + 1], {retry.due, member})
     end
   elseif releases[lease] then
     local release = releases[lease]

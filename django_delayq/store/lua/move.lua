@@ -22,7 +22,7 @@ redis.call('ZREM', place, member)
 redis.call('HSET', bodies, id, new_body)
 if place == schedule then
   index_due(next_due, schedule)
-  put_scheduled(shard, to_schedule, {tonumber(score), member}, tonumber(score))
+  put_scheduled(shard, to_schedule, {tonumber(score), member})
 else
   put_ready(shard, now, place == ready and to_ready or to_recovered, to_bell, {tonumber(score), member})
 end

@@ -37,7 +37,7 @@ for at = 3, #ARGV, 4 do
       redis.call('HSET', attempts, string.sub(lease, 1, 12), record)
       if delay > 0 then
         local due = math.min(now + delay, LATEST)
-        put_scheduled(shard, KEYS[base + 1], {due, member}, due)
+        put_scheduled(shard, KEYS[base + 1], {due, member})
       else
         put_ready(shard, now, KEYS[base + (is_suspect(record) and 4 or 2)], KEYS[base + 3], {rank, member})
       end

@@ -36,7 +36,7 @@ if has(member, NOTED) then
 end
 local due = math.min(now + delay, LATEST)
 if delay > 0 then
-  put_scheduled(shard, schedule, {due, member}, due)
+  put_scheduled(shard, schedule, {due, member})
 else
   put_ready(shard, now, ready, queue_bell, {rank_of(member, now, head_start), member})
 end

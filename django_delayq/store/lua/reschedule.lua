@@ -24,6 +24,7 @@ if not place then
   return {redis.call('HEXISTS', bodies, id) == 1 and 'ELSEWHERE' or 'GONE', 0}
 end
 redis.call('ZREM', place, member)
+if place == schedule then index_due(next_due, schedule) end
 if is_changed then
   redis.call('HSET', bodies, id, new_body)
   local digest = has(member, NOTED) and string.sub(redis.call('HGET', extras, id) or '', 2, 17)
@@ -31,9 +32,8 @@ if is_changed then
   member = new_member
 end
 if due > now then
-  put_scheduled(shard, schedule, {due, member}, due)
+  put_scheduled(shard, schedule, {due, member})
 else
-  index_due(next_due, schedule)
   put_ready(shard, now, ready, queue_bell, {rank_of(member, now, head_start), member})
 end
 return {'RESCHEDULED', due}

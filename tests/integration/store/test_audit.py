@@ -387,11 +387,14 @@ def test_an_audit_beside_a_working_system_finds_nothing(make_doors: Callable[...
     """Jobs go through every place while the walk repairs what it believes to see: it must believe nothing."""
     clock = ServerClock()
     watched = make_doors(clock=clock)
+    walks = found = 0
 
     def work(seed: int) -> None:
         doors, rng = make_doors(clock=clock), random.Random(seed)
         worker, queues = doors.worker(), (f"q{seed}", f"q{seed} b")
-        for turn in range(60):
+        for turn in range(2_000):
+            if turn >= 60 and walks >= 3:
+                break
             drafts = [doors.draft(queue=queues[0], key=f"{seed} {turn} {n}" if n % 3 else None) for n in range(20)]
             doors.enqueue(*(d.timed(delay_us=rng.randrange(2_000), due_us=None, called_at=0.0) for d in drafts[:10]))
             doors.enqueue(*drafts[10:])
@@ -403,7 +406,6 @@ def test_an_audit_beside_a_working_system_finds_nothing(make_doors: Callable[...
 
     with ThreadPoolExecutor() as threads:
         working = [threads.submit(work, seed) for seed in range(2)]
-        walks = found = 0
         while not all(work.done() for work in working):
             found += len(list(audit_of(watched).walk(repair=True)))
             walks += 1
