@@ -139,7 +139,7 @@ MORE = [
     at(
         "a retry does not ring",
         EXCHANGE,
-        "put_scheduled(shard, KEYS[base + 1], {retry.due, member}, retry.due)",
+        "put_scheduled(shard, KEYS[base + 1], {retry.due, member})",
         "redis.call('ZADD', KEYS[base + 1], retry.due, member) index_due(next_due, KEYS[base + 1])",
     ),
     at(
@@ -167,7 +167,12 @@ MORE = [
     at("an acknowledged job keeps its attempts", EXCHANGE, "redis.call('HDEL', attempts, unpack(done))"),
     at("the id of a dead letter is a new job", ENQUEUE, " and redis.call('HEXISTS', dead_bodies, id) == 0"),
     at("one batch holds a key twice", ENQUEUE, "taken[job.digest] or redis.call", "redis.call"),
-    at("a known id is stored again", ENQUEUE, "redis.call('HEXISTS', bodies, id) == 0 and "),
+    at(
+        "a known id is stored again",
+        ENQUEUE,
+        "if redis.call('HSETNX', bodies, job.id, job.body) == 1 then",
+        "if redis.call('HSET', bodies, job.id, job.body) then",
+    ),
     at("requeue takes a key that is another's", REQUEUE, "redis.call('HEXISTS', holders, digest) == 1", "false"),
     at("requeue leaves the key free", REQUEUE, "redis.call('HSET', holders, digest, member)"),
     at("requeue goes on counting", REQUEUE, "'\\0\\0\\0' .. string.sub(record, 4)", "record"),
@@ -183,7 +188,7 @@ MORE = [
         ),
     ),
     at("the head start is for everybody", PRELUDE, "if has(member, DELAYED) then rank", "if true then rank"),
-    at("an earlier due time does not ring", PRELUDE, "if earliest < (tonumber", "if earliest > (tonumber"),
+    at("an earlier due time does not ring", PRELUDE, "if first < (tonumber", "if first > (tonumber"),
     at("a dead letter keeps its attempts", PRELUDE, "  redis.call('HDEL', attempts, id)\n"),
     at(
         "a crash is no suspicion",

@@ -109,8 +109,8 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "an enqueue begins by freeing",
         ENQUEUE,
-        "local scheduled, ready, earliest, stored = {}, {}, nil, {}\n",
-        "local scheduled, ready, earliest, stored = {}, {}, nil, {}\nredis.call('HDEL', bodies, '')\n",
+        "for _, job in ipairs(jobs) do\n",
+        "redis.call('HDEL', bodies, '')\nfor _, job in ipairs(jobs) do\n",
     ): ("tests/integration/store/test_enqueue.py", "tests/chaos/test_memory_full.py"),
     at(
         "a server that evicts is started on",

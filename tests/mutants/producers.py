@@ -81,8 +81,8 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a job enqueued for too late a time has an inexact score",
         "store/lua/enqueue.lua",
-        "      due = math.min(due, LATEST)\n",
-        "",
+        "job.due, timed[queue] = math.min(due, LATEST), {}",
+        "job.due, timed[queue] = due, {}",
     ): ("tests/integration/store/test_latest_due.py",),
     at(
         "a job rescheduled to too late a time has an inexact score",

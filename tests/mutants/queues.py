@@ -9,7 +9,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a retry does not make its queue known",
         EXCHANGE,
-        "put_scheduled(shard, KEYS[base + 1], {retry.due, member}, retry.due)",
+        "put_scheduled(shard, KEYS[base + 1], {retry.due, member})",
         "redis.call('ZADD', KEYS[base + 1], retry.due, member) ring(alarm)",
     ): (NAMES,),
     at(
@@ -36,8 +36,8 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a flush brings the first version back",
         PRELUDE,
-        "(tonumber(redis.call('GET', shard.queues_version) or '') or now) + 1",
-        "(tonumber(redis.call('GET', shard.queues_version) or '') or 0) + 1",
+        "tonumber(found) or now) + 1",
+        "tonumber(found) or 0) + 1",
     ): (SERVED,),
     at(
         "a worker of all queues is not woken by a new one",
@@ -56,6 +56,17 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "store/promotion.py",
         "if encode_queue(queue).encode() != name]",
         "if not name]",
+    ): (NAMES,),
+    at(
+        "a job that is due before all others of its queue is not looked for in time",
+        PRELUDE,
+        "'LT', first,",
+        "'NX', first,",
+    ): (NAMES,),
+    at(
+        "a job that is put off leaves its old due time behind",
+        "store/lua/reschedule.lua",
+        "if place == schedule then index_due(next_due, schedule) end\n",
     ): (NAMES,),
     at(
         "a cancelled job leaves its queue known as due",

@@ -1,5 +1,6 @@
 -- Cancel: a job that waits is removed with all that belongs to it; it never ran and never will. Repeatable by its token.
--- KEYS: the named ones; schedule, ready and recovered are those of the queue the caller read in the job's body, results the job's.
+-- KEYS: the named ones; schedule, ready and recovered are those of the queue the caller read in the job's body,
+--   results the job's.
 -- ARGV: now, member (or the bare id of a job without a body), ending to keep as its result ('' = it keeps none), for how
 --   long (ms), the caller's token ('' = none), 1 = an enqueue of it may still be on its way: it is refused from now on.
 -- Returns: CANCELLED (also by this token before), LATE (it is running), GONE (no such job waits), ELSEWHERE (it waits in

@@ -1,13 +1,14 @@
 -- Exchange: a worker hands in outcomes, each fenced by its lease, and takes its next claims under a lease; repeatable.
--- KEYS: the named ones, then ready, bell and recovered of each served queue, then results of each job whose result is kept, then
---   schedule, ready and bell of each outcome queue.
--- ARGV: now, worker (8 bytes), exchange number, want, lease (µs), 1 = strict queue order, number of served queues, description ('' = known),
---   1 = it may take a recovered job (one whose last attempt crashed), acknowledged leases (30 bytes each, joined), number of dead letters, of retries and of kept results, then dead letters:
---   lease, attempts record; retries: lease, outcome queue, delay (µs), record, rank to keep ('' = that of its new due time); acknowledged with a result: lease, ending,
---   for how long (ms); releases: lease, queue, rank.
--- Returns: now (µs), lost leases (30 bytes each, joined), 1 = nobody promotes, version of the queues ('' = none), 1 = takeable work was
---   left behind, 1 = no earlier exchange of this worker is known here, 1 = recovered jobs were left behind, then per claim: member,
---   served queue, rank, body, attempts record (false = none).
+-- KEYS: the named ones, then ready, bell and recovered of each served queue, then results of each job whose result is
+--   kept, then schedule, ready and bell of each outcome queue.
+-- ARGV: now, worker (8 bytes), exchange number, want, lease (µs), 1 = strict queue order, number of served queues,
+--   description ('' = known), 1 = it may take a recovered job (one whose last attempt crashed), acknowledged leases (30
+--   bytes each, joined), number of dead letters, of retries and of kept results, then dead letters: lease, attempts
+--   record; retries: lease, outcome queue, delay (µs), record, rank to keep ('' = that of its new due time);
+--   acknowledged with a result: lease, ending, for how long (ms); releases: lease, queue, rank.
+-- Returns: now (µs), lost leases (30 bytes each, joined), 1 = nobody promotes, version of the queues ('' = none), 1 =
+--   takeable work was left behind, 1 = no earlier exchange of this worker is known here, 1 = recovered jobs were left
+--   behind, then per claim: member, served queue, rank, body, attempts record (false = none).
 -- Errors: STALEEXCHANGE (a later one was carried out). An equal number gets the recorded answer and what is still held.
 -- Cost: O(k log n), and O(1) a served queue.
 local leases, running, exchanges, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, queues_version, next_due, bell, workers, descriptions, paused, wake_at, alarm, dead_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19]
@@ -93,7 +94,6 @@ if #settled > 0 then
     seen[lease], noted = true, noted or has(lease, NOTED)
   end
 end
-
 if noted then redis.call('HLEN', extras); redis.call('HLEN', holders) end
 
 -- The fence. Also the first write, one that frees: with its memory full, Redis refuses a script that begins by growing.

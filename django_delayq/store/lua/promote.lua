@@ -1,12 +1,11 @@
 -- Promote: due jobs move from `schedule` to `ready`, the queue with the oldest first; trims; says when to come again.
 -- KEYS: the named ones, then schedule, ready, bell and recovered of each queue that the last step returned.
--- ARGV: now, the dispatcher's code (8 bytes), most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs), number and bytes of dead
---   letters to keep, lateness of a promotion that shows an outage (µs), how long leases are spared after one (µs),
---   how long an empty queue is remembered (µs).
--- Returns: now and the moment of the next thing to do (µs), 1 = another promoted for this moment, jobs moved, µs the oldest of them was
---   late, dead letters trimmed, names (encoded) of queues to name in the next step: those that are due by then, and those to forget; then
---   the leases (30 bytes each, ≤ 500) whose end has
---   passed, for the caller to judge.
+-- ARGV: now, the dispatcher's code (8 bytes), most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs), number
+--   and bytes of dead letters to keep, lateness of a promotion that shows an outage (µs), how long leases are spared
+--   after one (µs), how long an empty queue is remembered (µs).
+-- Returns: now and the moment of the next thing to do (µs), 1 = another promoted for this moment, jobs moved, µs the
+--   oldest of them was late, dead letters trimmed, names (encoded) of queues to name in the next step (those that are due
+--   by then, and those to forget), then the leases (30 bytes each, ≤ 500) whose end has passed, for the caller to judge.
 -- Cost: O(k log n), and O(1) a named queue.
 local leases, queues, wake_at, workers, dispatchers, descriptions, exchanges, reports, quieted, dead_letters, dead_bodies, dead_bytes, no_lapse_before, queues_version, next_due, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local now, code, limit, head_start, sweep = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])

@@ -1,7 +1,7 @@
 -- Reclaim: what was decided of jobs whose lease lapsed, where it is still lapsed and still the same lease.
 -- KEYS: the named ones, then schedule, ready, bell and recovered of each queue of the batch.
--- ARGV: now, head start (ms), then per job (≤ 500): lease (30 bytes), attempts record, queue number (0 = dead letter), delay (µs; 0 = it waits again
---   at its old rank).
+-- ARGV: now, head start (ms), then per job (≤ 500): lease (30 bytes), attempts record, queue number (0 = dead letter),
+--   delay (µs; 0 = it waits again at its old rank).
 -- Returns: per job 1 = carried out, 0 = settled, revived by a late heartbeat, or reclaimed by somebody else meanwhile.
 -- Cost: O(log n) a job.
 local leases, running, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, queues_version, next_due, bell, wake_at, alarm, dead_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]

@@ -1,7 +1,7 @@
 -- Report: a dispatcher or worker says that it lives and what it does, and hands in what it added up; or takes its leave.
 -- KEYS: the named ones.
--- ARGV: now, its code (8 bytes), worker or dispatcher, what it says of itself ('' = it leaves), numbers in a row, minutes in a ring, then per
---   scope: name, row (numbers of 4 bytes) to add to the minute under way.
+-- ARGV: now, its code (8 bytes), worker or dispatcher, what it says of itself ('' = it leaves), numbers in a row,
+--   minutes in a ring, then per scope: name, row (numbers of 4 bytes) to add to the minute under way.
 -- Returns: 1 = it was asked to take no more jobs.
 -- Cost: O(1), and about 20 µs a scope. Repeated after a lost answer it counts twice: figures, not promises.
 local counters, reports, quieted, workers, dispatchers, descriptions, exchanges = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]

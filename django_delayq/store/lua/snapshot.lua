@@ -1,11 +1,11 @@
 -- Snapshot: what a dashboard's head shows of one shard, as of one moment. Reads only.
 -- KEYS: the named ones, then schedule, ready and recovered of each queue the caller knows.
 -- ARGV: now, 1 = also what the server says of itself, then the scopes whose counters are asked for.
--- Returns: now (µs), claimed jobs, dead letters, those of the last hour, newest death ('' = none), names of queues, encoded;
---   then, flat: paused; workers and dispatchers with their scores; reports; quieted; a ring per scope (false = none); INFO
---   ('' = not asked for, or not allowed); then per queue: waiting in schedule, ready (recovered ones too), overdue, due time of the oldest
---   overdue ('' = none) and of the first that is not due yet, the front of its body (false = none), member and rank of the
---   first ready one.
+-- Returns: now (µs), claimed jobs, dead letters, those of the last hour, newest death ('' = none), names of queues,
+--   encoded; then, flat: paused; workers and dispatchers with their scores; reports; quieted; a ring per scope (false
+--   = none); INFO ('' = not asked for, or not allowed); then per queue: waiting in schedule, ready (recovered ones
+--   too), overdue, due time of the oldest overdue ('' = none) and of the first that is not due yet, the front of its
+--   body (false = none), member and rank of the first ready one.
 -- Cost: O(log n) a queue, O(1) a process and scope.
 local leases, bodies, dead_letters, queues, next_due, paused, workers, dispatchers, reports, quieted, counters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local now, asked = now_us(ARGV[1]), ARGV[2] == '1'

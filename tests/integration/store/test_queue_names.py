@@ -122,6 +122,23 @@ def test_a_queue_whose_last_scheduled_job_leaves_is_not_known_as_due(doors: Door
     assert "mail" not in [name.decode() for name in doors.client.zrange(doors.keys("next_due"), 0, -1)]
 
 
+def test_the_first_due_time_of_a_queue_is_known_whatever_changes_it(doors: Doors) -> None:
+    def first() -> int:
+        return int(doors.client.zscore(doors.keys("next_due"), "mail") or 0)
+
+    doors.add(queue="mail", delay=HOUR)
+    doors.add(queue="mail", delay=2 * HOUR)
+    assert first() == doors.clock.now_us + HOUR
+    soon = doors.add(queue="mail", delay=MINUTE)
+    assert first() == doors.clock.now_us + MINUTE
+    # Damaged by hand: the next job makes up for it.
+    doors.client.delete(doors.keys("next_due"))
+    doors.add(queue="mail", delay=3 * HOUR)
+    assert first() == doors.clock.now_us + MINUTE
+    doors.operations.reschedule(soon, delay_us=5 * HOUR)
+    assert first() == doors.clock.now_us + HOUR
+
+
 def test_a_paused_queue_stays_on_view_while_it_is_paused(doors: Doors, dispatcher: Dispatcher) -> None:
     survey = doors.store.survey(0)
     doors.operations.cancel(doors.add(queue="a:b ü"))
