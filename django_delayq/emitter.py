@@ -9,6 +9,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from contextvars import Context
 
 from django_delayq import database
@@ -30,13 +31,14 @@ class Emitter:
         self._waiting: deque[Emission] = deque()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        #: Emissions that the thread has taken and not carried out.
-        self._taken = 0
+        #: Emissions that the thread has taken and not begun, and whether it is carrying one out.
+        self._taken: deque[Emission] = deque()
+        self._busy = False
 
     def emit(self, emissions: Iterable[Emission]) -> None:
         """Carry these out soon; waits while too many wait already."""
         with self._changed:
-            self._changed.wait_for(lambda: len(self._waiting) + self._taken < _LIMIT)
+            self._changed.wait_for(lambda: self._left < _LIMIT)
             self._waiting.extend(emissions)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="delayq-emitter", daemon=True)
@@ -46,25 +48,38 @@ class Emitter:
     def flush(self, seconds: float = _LAST) -> bool:
         """Wait until all are carried out, for at most so many seconds; logs how many are lost if they are not."""
         with self._changed:
-            if self._changed.wait_for(lambda: not self._waiting and not self._taken, seconds):
+            if self._changed.wait_for(lambda: not self._left, seconds):
                 return True
-            left = len(self._waiting) + self._taken
+            left = self._left
         logger.warning(
             "%d settled attempts were not announced within %g s: receivers or log are too slow", left, seconds
         )
         return False
 
+    @property
+    def _left(self) -> int:
+        return len(self._waiting) + len(self._taken) + self._busy
+
     def _run(self) -> None:
         while True:
+            # Code of users can raise an exception in any thread, also in this one.
+            with suppress(BaseException):
+                self._busy = False
+                self._serve()
+
+    def _serve(self) -> None:
+        while True:
+            # A connection may have died while nothing was to be sent.
+            database.clean()
+            while self._taken:
+                self._busy = True
+                _carry_out(self._taken.popleft())
+                self._busy = False
             with self._changed:
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: bool(self._waiting))
                 # All at once: to wake a waiting loop for each costs 100 µs of switching between the two threads.
-                taken, self._waiting = self._waiting, deque()
-                self._taken = len(taken)
-            for emission in taken:
-                _carry_out(emission)
-                self._taken -= 1
+                self._taken, self._waiting = self._waiting, deque()
 
 
 def emit_at_once(emissions: Iterable[Emission]) -> None:
@@ -74,8 +89,6 @@ def emit_at_once(emissions: Iterable[Emission]) -> None:
 
 
 def _carry_out(emission: Emission) -> None:
-    # Before too: a connection may have died while nothing was to be sent.
-    database.clean()
     try:
         Context().run(emission)
     except BaseException:

@@ -75,15 +75,21 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "        raise\n",
     ): ("tests/integration/test_execution.py",),
     at(
-        "what a receiver raises ends the emitter",
+        "what a receiver raises is not logged",
         "emitter.py",
         "    except BaseException:\n",
         "    except ZeroDivisionError:\n",
     ): (EMITTER,),
     at(
+        "an exception that strikes the emitter ends it",
+        "emitter.py",
+        "            with suppress(BaseException):\n",
+        "            with suppress(ValueError):\n",
+    ): (EMITTER,),
+    at(
         "the emitter takes in all there is",
         "emitter.py",
-        "            self._changed.wait_for(lambda: len(self._waiting) + self._taken < _LIMIT)\n",
+        "            self._changed.wait_for(lambda: self._left < _LIMIT)\n",
         "",
     ): (EMITTER,),
     at(

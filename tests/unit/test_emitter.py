@@ -1,5 +1,6 @@
 """Emitter: signals of settled attempts are sent in order beside the worker's loop, and none is lost."""
 
+import ctypes
 import os
 import sys
 import threading
@@ -53,7 +54,7 @@ def test_who_emits_too_much_waits_and_loses_nothing(gate: threading.Event) -> No
     assert done == list(range(count))
 
 
-def test_nothing_that_is_raised_ends_the_thread() -> None:
+def test_nothing_that_is_raised_ends_the_thread_and_all_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     emitter, done = Emitter(), list[int]()
 
     def broken() -> None:
@@ -62,6 +63,20 @@ def test_nothing_that_is_raised_ends_the_thread() -> None:
     emitter.emit([partial(sys.exit, 3), broken, partial(done.append, 1)])
     assert emitter.flush(PATIENCE)
     assert done == [1]
+    assert caplog.text.count("could not be announced") == 2
+
+
+def test_an_exception_that_strikes_the_thread_between_two_emissions_ends_nothing() -> None:
+    emitter, done = Emitter(), list[int]()
+    emitter.emit([int])
+    assert emitter.flush(PATIENCE)
+    assert emitter._thread is not None
+    struck = ctypes.c_ulong(emitter._thread.ident or 0), ctypes.py_object(SystemExit)
+    assert ctypes.pythonapi.PyThreadState_SetAsyncExc(*struck) == 1
+    for number in range(10):
+        emitter.emit([partial(done.append, number)])
+    assert emitter.flush(PATIENCE)
+    assert done == list(range(10))
 
 
 def test_what_is_not_carried_out_in_time_is_told(gate: threading.Event, caplog: pytest.LogCaptureFixture) -> None:
