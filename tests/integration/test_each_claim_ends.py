@@ -208,7 +208,8 @@ def strike(thread: int) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(Late))
 
 
-def test_a_late_exception_costs_neither_the_next_claim_nor_the_thread(ledger: Ledger, make: Make) -> None:
+def pool_of_one(ledger: Ledger, make: Make) -> tuple[ThreadPool, Callable[[], None], list[int]]:
+    """Return a pool whose thread has run, a function that notes the thread that it runs in, and what it noted."""
     seen: list[int] = []
 
     def remember() -> None:
@@ -217,6 +218,11 @@ def test_a_late_exception_costs_neither_the_next_claim_nor_the_thread(ledger: Le
     pool = ThreadPool(1)
     pool.submit([first := make(remember)], ledger)
     ledger.of(first)
+    return pool, remember, seen
+
+
+def test_a_late_exception_costs_neither_the_next_claim_nor_the_thread(ledger: Ledger, make: Make) -> None:
+    pool, remember, seen = pool_of_one(ledger, make)
     for _ in range(3):
         # It waits for a claim: what is sent now strikes once it has got one.
         strike(seen[-1])
@@ -226,14 +232,7 @@ def test_a_late_exception_costs_neither_the_next_claim_nor_the_thread(ledger: Le
 
 
 def test_a_thread_that_is_struck_again_and_again_is_replaced(ledger: Ledger, make: Make) -> None:
-    seen: list[int] = []
-
-    def remember() -> None:
-        seen.append(threading.get_ident())
-
-    pool = ThreadPool(1)
-    pool.submit([first := make(remember)], ledger)
-    ledger.of(first)
+    pool, _, seen = pool_of_one(ledger, make)
     over = time.monotonic() + 0.5
     while time.monotonic() < over:
         strike(seen[0])
