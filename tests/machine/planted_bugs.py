@@ -170,8 +170,8 @@ MORE = [
     at(
         "a known id is stored again",
         ENQUEUE,
-        "if redis.call('HSETNX', bodies, job.id, job.body) == 1 then",
-        "if redis.call('HSET', bodies, job.id, job.body) then",
+        "if redis.call('HEXISTS', bodies, job.id) == 0 then",
+        "if true then",
     ),
     at("requeue takes a key that is another's", REQUEUE, "redis.call('HEXISTS', holders, digest) == 1", "false"),
     at("requeue leaves the key free", REQUEUE, "redis.call('HSET', holders, digest, member)"),

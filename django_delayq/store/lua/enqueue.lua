@@ -50,8 +50,10 @@ for queue in pairs(timed) do check_scheduled(shard, KEYS[FIXED + 3 * queue - 2])
 for queue in pairs(untimed) do check_ready(shard, KEYS[FIXED + 3 * queue - 1]) end
 
 for _, job in ipairs(jobs) do
-  -- First a growing command: with its memory full, Redis refuses the batch as a whole.
-  if redis.call('HSETNX', bodies, job.id, job.body) == 1 then
+  -- Not HSETNX: what enqueues may not pause queues, and who may do both would be told apart by nothing.
+  if redis.call('HEXISTS', bodies, job.id) == 0 then
+    -- First a growing command: with its memory full, Redis refuses the batch as a whole.
+    redis.call('HSET', bodies, job.id, job.body)
     if job.extra then
       redis.call('HSET', extras, job.id, job.extra)
       redis.call('HSET', holders, job.digest, job.member)
