@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from contextvars import Context
+from math import inf
 
 from django_delayq import database
 from django_delayq.log import logger
@@ -34,15 +35,24 @@ class Emitter:
         #: Emissions that the thread has taken and not begun, and whether it is carrying one out.
         self._taken: deque[Emission] = deque()
         self._busy = False
+        self._limit: float = _LIMIT
 
     def emit(self, emissions: Iterable[Emission]) -> None:
         """Carry these out soon; waits while too many wait already."""
         with self._changed:
-            self._changed.wait_for(lambda: self._left < _LIMIT)
+            self._changed.wait_for(lambda: self._left < self._limit)
             self._waiting.extend(emissions)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="delayq-emitter", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="delayq-emitter", daemon=True)
+                # Where the system has no room for a thread, the next call tries again.
+                thread.start()
+                self._thread = thread
+            self._changed.notify_all()
+
+    def lift_limit(self) -> None:
+        """Let nobody wait for room any more: the process ends, and takes no more jobs to tell of."""
+        with self._changed:
+            self._limit = inf
             self._changed.notify_all()
 
     def flush(self, seconds: float = _LAST) -> bool:

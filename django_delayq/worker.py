@@ -90,7 +90,9 @@ class Worker:
 
     def _step(self) -> float | None:
         if self._stop_by is not None and monotonic() > self._stop_by + _LAST_WORD:
-            logger.warning("%s ends without an answer of Redis; what it did last is left to its leases", self._name)
+            logger.warning(
+                "%s ends without an answer of Redis; its unfinished jobs run again when their leases lapse", self._name
+            )
             return None
         if self._drain and self._stop_by is None:
             self._hungry = self._stand_in.promote() or self._hungry

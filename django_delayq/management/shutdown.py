@@ -18,6 +18,8 @@ from django_delayq.service import readable
 #: Seconds after the last give-back in which other shards may give theirs back, and receivers hear of it. Enough for a
 #: busy machine; bounded since a receiver may hang, and the Redis of another shard be away.
 _OTHERS = 0.5
+#: Seconds for emissions where no job was given back.
+_EMISSIONS = 10.0
 #: Seconds that the presence may take to leave, and buffered output to be written: usually, and with a job given back.
 _PATIENCE, _HURRIED = 1.0, 0.025
 
@@ -57,14 +59,14 @@ class Shutdown:
             os.read(self._reading, 4096)
         return monotonic() < self._until
 
-    def end_process(self) -> None:
+    def end_process(self, code: int = 0) -> None:
         """Emit what waits, flush, and end at once: a thread whose job was given back must not run on."""
-        emitter.flush(*[_OTHERS] * self.hurries)
+        emitter.flush(_OTHERS if self.hurries else _EMISSIONS)
         # In another thread: a pipe that nobody reads holds up whoever writes.
         flush = threading.Thread(target=_flush, name="delayq-flush", daemon=True)
         flush.start()
         flush.join(self.patience)
-        os._exit(0)
+        os._exit(code)
 
 
 def _flush() -> None:

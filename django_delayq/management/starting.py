@@ -14,6 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from django_delayq.config import Config
+from django_delayq.emitter import emitter
 from django_delayq.exceptions import StoreAuthError, StoreError, StoreUnavailable
 from django_delayq.forked import handle_here
 from django_delayq.log import logger
@@ -22,6 +23,10 @@ from django_delayq.presence import Presence, present
 from django_delayq.service import Service
 from django_delayq.signals import LogFormatter
 from django_delayq.store.store import Store, get_store
+
+
+class ServiceDied(CommandError):
+    """A service of this process ended by an error, so the process has ended as a whole."""
 
 
 def add_backend(parser: CommandParser) -> None:
@@ -93,7 +98,7 @@ def run_services(
     """Run each service in a thread of its own, until they end or a signal stops them.
 
     Only once signals are heard, `ready` is called and the presences report: who sees a process may stop it. Raises
-    CommandError for a service that ended by an error, once all have: no supervisor would see that a shard has none.
+    ServiceDied for a service that ended by an error, once all have: no supervisor would see that a shard has none.
     """
     # What was imported stays: the garbage collector need not look at it again for every few thousand jobs, which was a
     # tenth of what a short job costs.
@@ -102,6 +107,8 @@ def run_services(
     shutdown, running = shutdown or Shutdown(), set(services)
 
     def stop(*_: Any) -> None:
+        # A receiver may hang: services that wait for room behind it could not end.
+        emitter.lift_limit()
         for service in services:
             service.stop()
 
@@ -121,11 +128,11 @@ def run_services(
         while running and shutdown.wait():
             pass
     for service in list(running):
-        logger.warning("%s has not ended in time; leases of what it could not hand in will lapse", service.name)
+        logger.warning("%s has not ended in time; its unfinished jobs run again when their leases lapse", service.name)
     for service in services:
         if service.error is not None:
             died = f"Ended because the thread of {service.name} died: {service.error!r}"
-            raise CommandError(died) from service.error
+            raise ServiceDied(died) from service.error
 
 
 @contextlib.contextmanager

@@ -87,9 +87,15 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "            with suppress(ValueError):\n",
     ): (EMITTER,),
     at(
+        "a worker that waits for receivers cannot be stopped",
+        "management/starting.py",
+        "        emitter.lift_limit()\n",
+        "",
+    ): ("tests/integration/test_given_back.py",),
+    at(
         "the emitter takes in all there is",
         "emitter.py",
-        "            self._changed.wait_for(lambda: self._left < _LIMIT)\n",
+        "            self._changed.wait_for(lambda: self._left < self._limit)\n",
         "",
     ): (EMITTER,),
     at(

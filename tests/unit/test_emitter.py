@@ -4,6 +4,7 @@ import ctypes
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 
@@ -42,16 +43,49 @@ def test_who_emits_too_much_waits_and_loses_nothing(gate: threading.Event) -> No
         for number in range(count):
             emitter.emit([partial(done.append, number)])
 
-    thread = threading.Thread(target=emit)
+    thread, most = threading.Thread(target=emit), 0
     thread.start()
-    # Would it not wait, it would be through in a few milliseconds.
-    thread.join(0.3)
+    until = time.monotonic() + PATIENCE
+    while len(emitter._waiting) < module._LIMIT - 1:
+        assert time.monotonic() < until
+    # Each look is one at a moment at which it could have gone on.
+    for _ in range(1_000):
+        most = max(most, len(emitter._waiting))
+        time.sleep(0)
     assert thread.is_alive()
-    assert len(emitter._waiting) <= module._LIMIT
+    assert most <= module._LIMIT
     gate.set()
     thread.join(PATIENCE)
     assert emitter.flush(PATIENCE)
     assert done == list(range(count))
+
+
+def test_who_waits_for_room_goes_on_once_the_process_ends(gate: threading.Event) -> None:
+    emitter, done = Emitter(), list[int]()
+    emitter.emit([partial(gate.wait, PATIENCE), *[int] * module._LIMIT])
+    thread = threading.Thread(target=emitter.emit, args=[[partial(done.append, 1)]])
+    thread.start()
+    emitter.lift_limit()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    gate.set()
+    assert emitter.flush(PATIENCE)
+    assert done == [1]
+
+
+def test_where_no_thread_can_start_the_next_emission_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    emitter, done = Emitter(), list[int]()
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            emitter.emit([partial(done.append, 1)])
+    emitter.emit([partial(done.append, 2)])
+    assert emitter.flush(PATIENCE)
+    assert done == [1, 2]
 
 
 def test_nothing_that_is_raised_ends_the_thread_and_all_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -17,6 +17,7 @@ from django_delayq.management.pool_options import POOLS, check_pool, make_pool
 from django_delayq.management.several import keep_workers
 from django_delayq.management.shutdown import Shutdown
 from django_delayq.management.starting import (
+    ServiceDied,
     add_backend,
     open_store,
     read_settings,
@@ -67,16 +68,23 @@ class Command(BaseCommand):
             return keep_workers(options)
         config, store = open_store(options["backend"])
         if options["reload"]:
-            autoreload.run_with_reloader(self._run, config, store, chosen, options)
-        else:
-            self._run(config, store, chosen, options).end_process()
-        return None
+            autoreload.run_with_reloader(self._run, Shutdown(), config, store, chosen, options)
+            return None
+        shutdown = Shutdown()
+        try:
+            self._run(shutdown, config, store, chosen, options)
+        except ServiceDied as error:
+            # Not left to the interpreter: it would wait for threads of jobs that were given back.
+            self.stderr.write(f"CommandError: {error}")
+            shutdown.end_process(code=1)
+        return shutdown.end_process()
 
-    def _run(self, config: Config, store: Store, chosen: WorkerConfig, options: dict[str, Any]) -> Shutdown:
-        pool, shutdown = make_pool(options, store, size=chosen.concurrency), Shutdown()
+    def _run(
+        self, shutdown: Shutdown, config: Config, store: Store, chosen: WorkerConfig, options: dict[str, Any]
+    ) -> None:
+        pool = make_pool(options, store, size=chosen.concurrency)
         while self._serve(pool, shutdown, config, store, chosen, options):
             pass
-        return shutdown
 
     def _serve(
         self,
