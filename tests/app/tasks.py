@@ -13,6 +13,7 @@ import os
 import resource
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -170,6 +171,21 @@ def tick(seconds: float) -> None:
         note("tick", id=job.id, attempt=job.attempt)
         # The distance between two ticks.
         time.sleep(0.005)
+
+
+@delayed_task
+async def linger(seconds: float) -> None:
+    """Write down that it ran, and sleep in a thread that the interpreter would wait for at its end."""
+    note_run()
+    await asyncio.to_thread(time.sleep, seconds)
+
+
+@delayed_task
+def end_services() -> None:
+    """Raise SystemExit in the threads that serve the shards of this worker, as a late time limit may."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("Worker of"):
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))
 
 
 @delayed_task

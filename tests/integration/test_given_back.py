@@ -77,6 +77,17 @@ def test_a_receiver_that_hangs_does_not_let_a_job_run_on(processes: Processes) -
     assert overlap(processes, stopped) < 2 * OVERLAP
 
 
+def test_a_process_whose_service_died_does_not_wait_for_threads_of_its_jobs(processes: Processes) -> None:
+    processes.configure(GRACE=0)
+    worker = processes.worker("--pool", "asyncio")
+    tasks.linger.enqueue(10 * LONG)
+    processes.until_runs(1)
+    tasks.end_services.enqueue()
+    # Within the patience of any test, and long before the job ends.
+    assert worker.wait() == 1
+    assert "Ended because the thread of Worker of" in worker.output
+
+
 @pytest.mark.parametrize("shards", [1, 2])
 def test_what_was_printed_is_not_lost_with_a_job_that_is_given_back(
     processes: Processes, gate: Path, shards: int

@@ -93,6 +93,12 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "",
     ): ("tests/integration/test_given_back.py",),
     at(
+        "a process whose service died waits for threads of its jobs",
+        "management/commands/run_worker.py",
+        "            shutdown.end_process(code=1)\n",
+        "            raise\n",
+    ): ("tests/integration/test_given_back.py",),
+    at(
         "the emitter takes in all there is",
         "emitter.py",
         "            self._changed.wait_for(lambda: self._left < self._limit)\n",
