@@ -82,7 +82,7 @@ class NewerBody(BadBody):
 class StoreError(DelayQError):
     """Redis did not do what it was asked."""
 
-    #: Whether the jobs of the failed call may have been stored all the same.
+    #: Whether the jobs of the failed call may have been stored all the same, by it or by an earlier try.
     maybe_accepted = False
     #: Whether the same call can succeed later without anybody changing anything.
     retryable = False
@@ -102,8 +102,9 @@ class StoreError(DelayQError):
         self.unsent, self._resend = unsent, resend
 
     def resend(self) -> None:
-        """Send the unsent jobs again under their own ids, so that a job that did arrive is not doubled.
+        """Send the unsent jobs again under their own ids.
 
+        A job that did arrive is not doubled while it waits, runs or is dead. One that has ended by then runs again.
         Raises the same kind of error if Redis still does not answer. Does nothing where nothing was left unsent.
         """
         if self._resend is not None:

@@ -195,9 +195,9 @@ def _judge(func: Any, job: Job, error: BaseException) -> Outcome:
             delay_us = None if error.delay is None else asked_us
         except DelayQError as wrong:
             return failed(wrong)
-        return Outcome(ending=Ending.ASKED_RETRY, error=str(error), delay_us=delay_us, exception=_path(error))
+        return Outcome(ending=Ending.ASKED_RETRY, error=_text(error), delay_us=delay_us, exception=_path(error))
     if isinstance(error, DeadLetterNow):
-        return Outcome(ending=Ending.ASKED_DEAD, error=str(error), exception=_path(error))
+        return Outcome(ending=Ending.ASKED_DEAD, error=_text(error), exception=_path(error))
     if func is not None and isinstance(error, TypeError):
         try:
             check_fit(func, job.args, job.kwargs)
@@ -205,6 +205,11 @@ def _judge(func: Any, job: Job, error: BaseException) -> Outcome:
             error_text = f"The stored arguments do not fit {job.task}: {unfit}"
             return Outcome(ending=Ending.UNFIT, error=error_text, exception=_path(unfit))
     return failed(error)
+
+
+def _text(error: BaseException) -> str:
+    # A subclass of str may run code of its own wherever it is used, also in the worker's loop.
+    return str.__str__(str(error))
 
 
 def failed(error: BaseException) -> Outcome:

@@ -36,7 +36,7 @@ class JobHandle:
         #: What is still to be sent; None once it is sent, or cancelled before.
         self.draft = draft
         #: An enqueue of it had no answer: Redis may have it, or get it yet.
-        self._maybe_sent = False
+        self.maybe_sent = False
         #: Names this handle's `cancel()` in Redis, so that one whose answer was lost can be repeated.
         self._token = b""
         #: None: not looked up yet.
@@ -113,17 +113,17 @@ class JobHandle:
         return self
 
     def cancel(self) -> bool:
-        """Withdraw the job. True: it never ran and never will. False: too late, it runs, has ended, or is dead.
+        """Withdraw the job. True: it was waiting, and starts no more. False: too late, it runs, has ended, or is dead.
 
         May be repeated after a `StoreUnavailable`: True again if it was this handle that cancelled the job. False also
-        if nothing proves that a job whose enqueue had no answer never ran. Answered, no `resend()` sends it any more.
+        if nothing proves that a job whose enqueue had no answer has not run. Answered, no `resend()` sends it any more.
         """
         if self._is_surely_unsent:
             self.drop()
             return True
         self._token = self._token or token_bytes(8)
         cancelled = self._shard < self._store.config.shards and self._operations.cancel(
-            self._raw_id, token=self._token, on_its_way=self._maybe_sent
+            self._raw_id, token=self._token, on_its_way=self.maybe_sent
         )
         # Only now: unanswered, it is not known whether anybody still wants to send it.
         self.draft = None
@@ -143,7 +143,7 @@ class JobHandle:
         if self.draft is not None:
             self.draft = self.draft.timed(delay_us=delay_us, due_us=due_us, called_at=steady())
             self._job = self.draft.job
-            if not self._maybe_sent:
+            if not self.maybe_sent:
                 return True
         if self._shard >= self._store.config.shards:
             return False
@@ -176,13 +176,13 @@ class JobHandle:
         """Take back a draft that was not, or not surely, accepted."""
         self.draft, self._state = draft, State.UNSENT
         # For good: the first copy may arrive after the second.
-        self._maybe_sent = self._maybe_sent or maybe_sent
+        self.maybe_sent = self.maybe_sent or maybe_sent
 
     def mark_sent(self, receipt: Receipt, number: int) -> None:
         """Take down that the store accepted the draft as number `number` of a batch."""
         if number in receipt.held:
             self._raw_id, self.created, self._state, self._job = receipt.held[number], False, None, None
-        elif self._state is None and self._due_us is None and not self._maybe_sent:
+        elif self._state is None and self._due_us is None and not self.maybe_sent:
             self._due_us = receipt.due_us[number]
             self._state = State.SCHEDULED if self._due_us > receipt.now_us else State.READY
         else:
@@ -197,7 +197,7 @@ class JobHandle:
 
     @property
     def _is_surely_unsent(self) -> bool:
-        return self._state is State.UNSENT and not self._maybe_sent
+        return self._state is State.UNSENT and not self.maybe_sent
 
     def _keeps_result(self) -> bool:
         return self._job is not None and self._job.result_ttl_us is not None

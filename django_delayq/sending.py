@@ -80,6 +80,8 @@ def _tell(handles: Sequence[JobHandle], error: StoreError | KeyHeld, accepted: i
 def name_unsent(error: StoreError, handles: Sequence[JobHandle], accepted: int) -> None:
     """Let an error name those of the jobs that were not (surely) sent, and send them again."""
     left = [handle for handle in handles if handle.draft is not None]
+    # An earlier call may have stored them, whatever became of this one.
+    error.maybe_accepted = error.maybe_accepted or any(handle.maybe_sent for handle in left)
     error.offer_resend(left, partial(send, left))
     names = ", ".join(handle.id for handle in left[:5])
     named = names if len(left) <= 5 else f"{names} and {len(left) - 5} more"

@@ -11,6 +11,7 @@ import threading
 from itertools import count
 from time import monotonic
 from types import TracebackType
+from typing import Protocol
 
 from django_delayq.clock import SECOND_US
 from django_delayq.exceptions import TaskTimeout
@@ -37,7 +38,12 @@ class TimeLimit:
 
     def __enter__(self) -> None:
         self._thread, self._armed = threading.get_ident(), True
-        _watch.add(monotonic() + self._limit_us / SECOND_US, self)
+        try:
+            watch(monotonic() + self._limit_us / SECOND_US, self)
+        except BaseException:
+            # Its code does not begin, so its end does not disarm it.
+            self._armed = False
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -61,15 +67,26 @@ class TimeLimit:
                 _set_async_exc(self._thread, TaskTimeout)
 
 
+class Limit(Protocol):
+    """What the watching thread expires at its moment."""
+
+    @property
+    def armed(self) -> bool:
+        """Whether it is of any use to expire it."""
+
+    def expire(self) -> None:
+        """Do what is to be done, quickly, unless it is disarmed by now."""
+
+
 class _Watch:
     def __init__(self) -> None:
-        self._limits: list[tuple[float, int, TimeLimit]] = []
+        self._limits: list[tuple[float, int, Limit]] = []
         self._changed = threading.Condition()
         self._order = count()
         self._running = False
         self._sweep_at = _KEPT
 
-    def add(self, at: float, limit: TimeLimit) -> None:
+    def add(self, at: float, limit: Limit) -> None:
         with self._changed:
             if len(self._limits) >= self._sweep_at:
                 self._limits = [entry for entry in self._limits if entry[2].armed]
@@ -77,8 +94,9 @@ class _Watch:
                 self._sweep_at = _KEPT + 2 * len(self._limits)
             heapq.heappush(self._limits, (at, next(self._order), limit))
             if not self._running:
-                self._running = True
                 threading.Thread(target=self._run, name="delayq-time-limits", daemon=True).start()
+                # Where the system has no room for a thread, the next limit tries again.
+                self._running = True
             elif self._limits[0][2] is limit:
                 self._changed.notify()
 
@@ -97,6 +115,14 @@ class _Watch:
 
 
 _watch = _Watch()
+
+
+def watch(at: float, limit: Limit) -> None:
+    """Expire a limit at a moment of `time.monotonic()`, in the watching thread.
+
+    Raises RuntimeError if that thread cannot start.
+    """
+    _watch.add(at, limit)
 
 
 def _after_fork() -> None:

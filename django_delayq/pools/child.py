@@ -4,12 +4,14 @@ Never forked from the worker: a fork of a process with threads may hold somebody
 """
 
 import os
+import socket
 import threading
 from contextlib import ExitStack, suppress
 from math import inf
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 from time import monotonic, sleep
+from typing import Any
 
 import django
 
@@ -19,6 +21,7 @@ from django_delayq.forked import handle_here
 from django_delayq.job import Claim
 from django_delayq.outcome import Ending, Outcome
 from django_delayq.resident import resident
+from django_delayq.time_limit import watch
 
 #: Seconds between two looks whether the process still lives; and those it may take to come up.
 _TURN, _BOOT = 0.5, 60.0
@@ -47,7 +50,7 @@ class Child:
         """Wait until it can run claims; false for one that ended before, or took more than a minute."""
         try:
             if not self.up and self._answered(monotonic() + _BOOT):
-                self._pipe.recv()
+                self._receive(inf)
                 self.up = True
         except (EOFError, OSError):
             self._process.join(_TURN)
@@ -62,7 +65,7 @@ class Child:
         try:
             self._pipe.send(claim)
             if self._answered(until):
-                outcome, self.rss = self._pipe.recv()
+                outcome, self.rss = self._receive(until)
                 self.ran += 1
                 return outcome  # type: ignore[no-any-return]
         except (EOFError, OSError):
@@ -94,6 +97,22 @@ class Child:
         """Send it the signal that ends it, from any thread; whoever waits for its answer cleans up."""
         self._process.kill()
 
+    def hang_up(self) -> None:
+        """End it and its pipe, from any thread: who reads the pipe is told at once."""
+        self.strike()
+        with suppress(OSError), socket.socket(fileno=os.dup(self._pipe.fileno())) as ours:
+            # What the task forked may hold the other end open.
+            ours.shutdown(socket.SHUT_RDWR)
+
+    def _receive(self, until: float) -> Any:
+        """Return the answer that has begun. One that does not end within a minute, or by `until`, ends the process."""
+        limit = _Unended(self)
+        watch(min(until, monotonic() + _BOOT), limit)
+        try:
+            return self._pipe.recv()
+        finally:
+            limit.disarm()
+
     def _answered(self, until: float) -> bool:
         """Wait for an answer, the process's end, or the time; true for an answer or a closed pipe."""
         # In turns: what the task forked holds the pipe open too, so its end alone does not tell of the process's.
@@ -115,6 +134,26 @@ class Child:
             limit = f", or ran longer than its hard limit of {limit_us / SECOND_US:g} s" if limit_us is not None else ""
             return f"The process running the task was killed by signal {-code}{limit}."
         return f"The process running the task ended with exit code {code} before the task did."
+
+
+class _Unended:
+    """The limit of an answer: its task may have written to the pipe, and promised more bytes than ever come."""
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+        self._lock = threading.Lock()
+        self.armed = True
+
+    def disarm(self) -> None:
+        """Let the child live: the answer is there."""
+        with self._lock:
+            self.armed = False
+
+    def expire(self) -> None:
+        """End the child, unless the answer is there."""
+        with self._lock:
+            if self.armed:
+                self._child.hang_up()
 
 
 def _live(pipe: Connection, life: Connection) -> None:

@@ -39,7 +39,7 @@ class Operations:
         self._head_start_ms = due_first_us // 1_000
 
     def cancel(self, raw_id: bytes, *, token: bytes = b"", on_its_way: bool = False) -> bool:
-        """Withdraw a job that waits. True: it never ran and never will. False: it runs, ended, or is dead. O(log n).
+        """Withdraw a job that waits. True: it starts no more. False: it runs, ended, or is dead. O(log n).
 
         Where it keeps a result, that is that it was cancelled. A call with the `token` of one that cancelled the job is
         True too. `on_its_way`: an enqueue of it may still arrive, and is refused then.

@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import resource
 import signal
+import stat
 import sys
 import threading
 import time
@@ -186,6 +187,16 @@ def end_services() -> None:
     for thread in threading.enumerate():
         if thread.name.startswith("Worker of"):
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))
+
+
+@delayed_task(hard_timeout=1, retry=RetryPolicy(max_attempts=1))
+def promise_bytes() -> None:
+    """Write the beginning of an answer to every socket of this process, as to a descriptor that was closed before."""
+    note_run()
+    for descriptor in range(3, 256):
+        with contextlib.suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                os.write(descriptor, b"\x00\x10\x00\x00")
 
 
 @delayed_task

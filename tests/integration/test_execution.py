@@ -162,6 +162,20 @@ def test_retry_later_with_no_delay_at_all_is_a_failure(delay: Any, run_task: Run
     assert outcome.ending is Ending.FAILED and "delay" in outcome.error
 
 
+@pytest.mark.parametrize("kind", [RetryLater, DeadLetterNow])
+def test_texts_of_tasks_run_no_code_of_theirs_later(run_task: Run, kind: Any) -> None:
+    class Sly(str):
+        def __str__(self) -> str:
+            raise SystemExit
+
+    class Asked(kind):  # type: ignore[misc]
+        def __str__(self) -> str:
+            return Sly("the bank is closed")
+
+    outcome = run_task(raises(Asked(5)))
+    assert (type(outcome.error), outcome.error) == (str, "the bank is closed")
+
+
 @pytest.mark.parametrize("delay", [1e300, 10**30, timedelta.max])
 def test_retry_later_beyond_max_delay_is_a_failure(delay: Any, run_task: Run) -> None:
     outcome = run_task(raises(RetryLater(delay)))

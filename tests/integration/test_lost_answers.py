@@ -132,6 +132,14 @@ def test_what_was_refused_is_surely_unsent(server: PrivateRedis) -> None:
     assert handle.cancel() is True, "it asked Redis"
 
 
+def test_a_job_that_may_have_arrived_may_still_be_there_after_a_refused_resend(server: PrivateRedis) -> None:
+    _, error = in_doubt(server)
+    server.kill()
+    with pytest.raises(StoreUnavailable) as caught:
+        error.resend()
+    assert caught.value.maybe_accepted
+
+
 def test_async_code_asks_the_same(server: PrivateRedis, client: Redis) -> None:
     async def change(handle: JobHandle) -> tuple[bool, State, bool, bool]:
         moved = await handle.areschedule(delay=7_200)

@@ -77,6 +77,13 @@ def test_a_task_over_its_hard_limit_is_killed_and_its_neighbour_is_not(processes
     assert [run["attempt"] for run in processes.runs(waiting.id)] == [1]
 
 
+def test_a_task_that_promises_bytes_which_never_come_is_killed_at_its_hard_limit(processes: Processes) -> None:
+    processes.worker("--pool=processes", "--concurrency=1")
+    promised, after = tasks.promise_bytes.enqueue(), tasks.record.enqueue("after")
+    processes.until_state(promised, "dead")
+    processes.until_gone([after])
+
+
 def test_children_end_with_a_worker_that_is_killed(processes: Processes, gate: Path) -> None:
     worker = processes.worker("--pool=processes", "--concurrency=1")
     tasks.wait_for.enqueue(str(gate))

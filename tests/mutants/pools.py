@@ -9,6 +9,24 @@ LEASES, HEARTBEATS = "leases.py", ("tests/unit/test_heartbeats.py",)
 
 MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
+        "an answer that begins and does not end is waited for",
+        CHILD,
+        "outcome, self.rss = self._receive(until)",
+        "outcome, self.rss = self._pipe.recv()",
+    ): ("tests/integration/test_process_pool.py",),
+    at(
+        "a text of a task runs its own code in the worker",
+        "execution.py",
+        "    return str.__str__(str(error))\n",
+        "    return str(error)\n",
+    ): ("tests/integration/test_execution.py",),
+    at(
+        "a time limit without a thread strikes once there is one",
+        "time_limit.py",
+        "            self._armed = False\n            raise\n",
+        "            raise\n",
+    ): ("tests/unit/test_time_limit.py",),
+    at(
         "jobs of the loop go by a factory that another job has set",
         LOOP,
         "Task(run_async(entry.claim), loop=self._loop, context=Context())",

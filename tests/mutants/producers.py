@@ -9,6 +9,12 @@ DEADLINE = "tests/integration/store/test_deadline.py"
 LOST, CANCEL = "tests/integration/test_lost_answers.py", "tests/integration/store/test_cancel.py"
 
 MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
+    at(
+        "a refused resend says that an earlier try stored nothing",
+        "sending.py",
+        "error.maybe_accepted or any(handle.maybe_sent for handle in left)",
+        "error.maybe_accepted",
+    ): (LOST,),
     at("a handle forgets that its enqueue may have arrived", "chunk.py", "self._asked and not refused", "False"): (
         LOST,
     ),

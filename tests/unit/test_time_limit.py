@@ -67,6 +67,21 @@ def test_a_task_over_its_limit_gets_a_timeout() -> None:
         assert "timeout" in str(raised[0])
 
 
+def test_where_no_thread_can_start_the_next_limit_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_limit, "_watch", time_limit._Watch())
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        limit = TimeLimit(SOON)
+        with pytest.raises(RuntimeError, match="new thread"), limit:
+            pass
+        assert not limit.armed
+    test_a_task_over_its_limit_gets_a_timeout()
+
+
 def test_a_limit_not_reached_changes_nothing() -> None:
     with TimeLimit(NEVER):
         pass

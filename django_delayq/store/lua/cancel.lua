@@ -1,4 +1,4 @@
--- Cancel: a job that waits is removed with all that belongs to it; it never ran and never will. Repeatable by its token.
+-- Cancel: a job that waits is removed with all that belongs to it, and starts no more. Repeatable by its token.
 -- KEYS: the named ones; schedule, ready and recovered are those of the queue the caller read in the job's body,
 --   results the job's.
 -- ARGV: now, member (or the bare id of a job without a body), ending to keep as its result ('' = it keeps none), for how
