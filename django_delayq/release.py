@@ -14,7 +14,7 @@ from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import connections
 from django.db.backends.signals import connection_created
 
-from django_delayq.database import is_unfinished
+from django_delayq.database import look
 
 #: Seconds after which a connection is closed once nothing is under way in it. To open one takes a few milliseconds.
 _AGE = 0.5
@@ -61,7 +61,7 @@ class Release:
         for connection in connections.all(initialized_only=True):
             if connection.connection is None:
                 continue
-            if self._cursors or not connection.get_autocommit() or is_unfinished(connection):
+            if self._cursors or not connection.get_autocommit() or any(look(connection)):
                 kept = True
             else:
                 connection.close()

@@ -6,14 +6,45 @@ at = PlantedBug.at
 USER_CODE, EMITTER = "tests/integration/test_user_code.py", "tests/unit/test_emitter.py"
 ASYNCIO = "tests/databases/test_asyncio.py"
 CONNECTIONS = "tests/databases/test_connections.py"
+AUTOCOMMIT = "tests/databases/test_autocommit.py"
 
 MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "the driver is not asked about transactions",
         "database.py",
-        "    return ask is not None and ask(driver, connection.autocommit)\n",
-        "    return False\n",
+        "    return ask(driver, connection.autocommit)\n",
+        "    return False, False\n",
     ): (CONNECTIONS,),
+    at(
+        "the next job gets a driver whose autocommit is off",
+        "database.py",
+        "        if unfinished or spoilt or close:\n",
+        "        if unfinished or close:\n",
+    ): (AUTOCOMMIT,),
+    at(
+        "work is lost where the driver does not answer",
+        "database.py",
+        "        return not connection.autocommit, True\n",
+        "        return False, True\n",
+    ): (AUTOCOMMIT,),
+    at(
+        "work is lost with a connection to PostgreSQL",
+        "database.py",
+        "        return not (autocommit and driver.autocommit), True\n",
+        "        return False, True\n",
+    ): (AUTOCOMMIT,),
+    at(
+        "work is lost where PostgreSQL's driver has its autocommit off",
+        "database.py",
+        "    return status in _INSIDE, driver",
+        "    return autocommit is driver.autocommit and status in _INSIDE, driver",
+    ): (AUTOCOMMIT,),
+    at(
+        "a manual transaction that was committed fails on MySQL",
+        "database.py",
+        "inside = not on if status is None else bool(status & 1)",
+        "inside = not on or bool(status & 1)",
+    ): (AUTOCOMMIT,),
     at(
         "a time limit leaves the connections as they are",
         "execution.py",
@@ -53,7 +84,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a coroutine's transaction ends when it sleeps",
         "release.py",
-        "if self._cursors or not connection.get_autocommit() or is_unfinished(connection):",
+        "if self._cursors or not connection.get_autocommit() or any(look(connection)):",
         "if self._cursors:",
     ): (ASYNCIO,),
     at(
