@@ -72,8 +72,8 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a forwarder's function keeps a dead connection",
         "execution.py",
-        "    return _timed(_unless(database.clean(), outcome), began)\n",
-        "    return _timed(outcome, began)\n",
+        "    return timed(_unless(database.clean(), outcome), began)\n",
+        "    return timed(outcome, began)\n",
     ): (CONNECTIONS,),
     at(
         "coroutines keep their connections while they sleep",
