@@ -78,20 +78,32 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "coroutines keep their connections while they sleep",
         "release.py",
-        "                connection.close()\n",
-        "                kept = True\n",
+        "                    connection.close()\n",
+        "                    waits.append(_AGE)\n",
+    ): (ASYNCIO,),
+    at(
+        "a coroutine that queries steadily connects anew all the time",
+        "release.py",
+        "            self._cursors.add(made)\n            self._used[alias] = monotonic()\n",
+        "            self._cursors.add(made)\n",
+    ): (ASYNCIO,),
+    at(
+        "each opening of a connection brings looks of its own",
+        "release.py",
+        "        if self._looks:\n            return\n",
+        "",
     ): (ASYNCIO,),
     at(
         "a coroutine's transaction ends when it sleeps",
         "release.py",
-        "if self._cursors or not connection.get_autocommit() or any(look(connection)):",
-        "if self._cursors:",
+        "elif self._cursors or _is_held(connection):",
+        "elif self._cursors:",
     ): (ASYNCIO,),
     at(
         "a coroutine's cursor is closed while it sleeps",
         "release.py",
-        "if self._cursors or not",
-        "if not",
+        "elif self._cursors or _is_held(connection):",
+        "elif _is_held(connection):",
     ): (ASYNCIO,),
     at(
         "receivers keep a dead connection",
