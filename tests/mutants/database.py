@@ -124,6 +124,12 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "    except ZeroDivisionError:\n",
     ): (EMITTER,),
     at(
+        "a receiver's transaction is told as a task's",
+        "emitter.py",
+        'it was rolled back", names)',
+        'it was rolled back", left_open)',
+    ): (EMITTER,),
+    at(
         "an exception that strikes the emitter ends it",
         "emitter.py",
         "            with suppress(BaseException):\n",
