@@ -81,6 +81,15 @@ def look(connection: Any) -> tuple[bool, bool]:
     return ask(driver, connection.autocommit)
 
 
+def let_go(connection: Any) -> bool:
+    """Close a connection unless something would be lost with it; return whether it is closed. Raises nothing."""
+    with suppress(Exception):
+        # Where the driver cannot tell, that is for the end of the job.
+        if connection.get_autocommit() and not any(look(connection)):
+            connection.close()
+    return connection.connection is None
+
+
 def _look_or_guess(connection: Any) -> tuple[bool, bool]:
     try:
         return look(connection)

@@ -15,7 +15,7 @@ from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import connections
 from django.db.backends.signals import connection_created
 
-from django_delayq.database import look
+from django_delayq.database import let_go
 
 #: Seconds without a new cursor after which a connection is closed, where nothing is under way in it. To open one takes
 #: a few milliseconds, so a coroutine that queries every second pays little and one that queries steadily nothing.
@@ -80,21 +80,10 @@ class Release:
             left = self._used.get(connection.alias, 0.0) + _AGE - monotonic()
             if left > 0:
                 waits.append(left)
-            elif self._cursors or _is_held(connection):
+            elif self._cursors or not let_go(connection):
                 waits.append(_AGE)
-            else:
-                with suppress(Exception):
-                    connection.close()
         if waits:
             self._look_after(min(waits))
-
-
-def _is_held(connection: Any) -> bool:
-    """Return whether a connection has something that is lost with it, or cannot tell: that is for the job's end."""
-    try:
-        return not connection.get_autocommit() or any(look(connection))
-    except Exception:
-        return True
 
 
 def release_while_asleep(context: ThreadSensitiveContext) -> None:

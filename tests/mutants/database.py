@@ -77,9 +77,9 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     ): (CONNECTIONS,),
     at(
         "coroutines keep their connections while they sleep",
-        "release.py",
-        "                    connection.close()\n",
-        "                    waits.append(_AGE)\n",
+        "database.py",
+        "            connection.close()\n    return connection.connection is None\n",
+        "            pass\n    return connection.connection is None\n",
     ): (ASYNCIO,),
     at(
         "a coroutine that queries steadily connects anew all the time",
@@ -95,15 +95,15 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     ): (ASYNCIO,),
     at(
         "a coroutine's transaction ends when it sleeps",
-        "release.py",
-        "elif self._cursors or _is_held(connection):",
-        "elif self._cursors:",
+        "database.py",
+        "        if connection.get_autocommit() and not any(look(connection)):\n",
+        "        if True:\n",
     ): (ASYNCIO,),
     at(
         "a coroutine's cursor is closed while it sleeps",
         "release.py",
-        "elif self._cursors or _is_held(connection):",
-        "elif _is_held(connection):",
+        "elif self._cursors or not let_go(connection):",
+        "elif not let_go(connection):",
     ): (ASYNCIO,),
     at(
         "receivers keep a dead connection",

@@ -70,8 +70,8 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "it is not told which jobs of a commit are late",
         "outbox.py",
-        'tries again: %s", left, failure)',
-        'tries again: %s", failure, left)',
+        'tries again: %s", left, failure\n',
+        'tries again: %s", failure, left\n',
     ): (COMMIT,),
     at(
         "an answer has a quarter of the time",
