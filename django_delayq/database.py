@@ -41,7 +41,7 @@ def distrust() -> None:
 
 
 def clean(*, close: bool = False) -> TransactionLeftOpen | None:
-    """Close connections that are inside a transaction, cut off, broken or too old; all of them if `close`.
+    """Close connections that are inside a transaction, cut off, broken, altered or too old; all of them if `close`.
 
     Such a transaction is rolled back; returns the error that says so, for the caller to record. Costs nothing in a
     thread that never opened a connection. Raises nothing.
@@ -51,49 +51,81 @@ def clean(*, close: bool = False) -> TransactionLeftOpen | None:
     close, _thread.cut_off = close or _thread.cut_off, False
     left_open: list[str] = []
     for connection in connections.all(initialized_only=True):
-        try:
-            if is_unfinished(connection):
-                left_open.append(connection.alias)
-                _drop(connection)
-            elif close:
-                _drop(connection)
-            elif connection.connection is not None:
-                connection.close_if_unusable_or_obsolete()
-        except Exception:
-            # The driver could not tell its state, or the connection is broken.
+        unfinished, spoilt = _look_or_guess(connection)
+        if unfinished:
+            left_open.append(connection.alias)
+        if unfinished or spoilt or close:
             _drop(connection)
+        elif connection.connection is not None:
+            try:
+                connection.close_if_unusable_or_obsolete()
+            except Exception:
+                _drop(connection)
         connection.queries_log.clear()
     return TransactionLeftOpen(aliases=left_open) if left_open else None
 
 
-def is_unfinished(connection: Any) -> bool:
-    """Return whether a connection is inside a transaction, or holds the commit hooks of one. Raises drivers' errors."""
-    if connection.in_atomic_block or connection.savepoint_ids or connection.run_on_commit:
-        return True
+def look(connection: Any) -> tuple[bool, bool]:
+    """Return whether a connection has anything to lose, and whether nobody should get it after its present user.
+
+    To lose: an open transaction, or the commit hooks of one. Raises drivers' errors.
+    """
+    unfinished = bool(connection.in_atomic_block or connection.savepoint_ids or connection.run_on_commit)
     driver = connection.connection
     if driver is None or not connection.settings_dict["AUTOCOMMIT"]:
         # Without autocommit each statement begins a transaction: when it ends is the project's business.
-        return False
+        return unfinished, False
     ask = _ASK.get(connection.vendor)
-    return ask is not None and ask(driver, connection.autocommit)
+    if unfinished or ask is None:
+        return unfinished, False
+    return ask(driver, connection.autocommit)
 
 
-def _ask_sqlite(driver: Any, autocommit: bool) -> bool:
-    return bool(driver.in_transaction)
+def let_go(connection: Any) -> bool:
+    """Close a connection unless something would be lost with it; return whether it is closed. Raises nothing."""
+    with suppress(Exception):
+        # Where the driver cannot tell, that is for the end of the job.
+        if connection.get_autocommit() and not any(look(connection)):
+            connection.close()
+    return connection.connection is None
 
 
-def _ask_postgresql(driver: Any, autocommit: bool) -> bool:
-    if driver.autocommit is not autocommit:
-        # The next statement would begin a transaction that Django does not know of.
-        raise ValueError("the driver's autocommit is not Django's")
-    # Active, in a transaction, in a failed one; both psycopg and psycopg2 number them as libpq does.
-    return driver.info.transaction_status in (1, 2, 3)
+def _look_or_guess(connection: Any) -> tuple[bool, bool]:
+    try:
+        return look(connection)
+    except Exception as error:
+        logger.warning(
+            "Database connection %r is closed, since its driver does not tell its state: %s: %s",
+            connection.alias,
+            type(error).__name__,
+            error,
+        )
+        # With autocommit all that went well is kept; without it the last of it may be lost, and nobody would know.
+        return not connection.autocommit, True
 
 
-def _ask_mysql(driver: Any, autocommit: bool) -> bool:
-    # Both drivers keep the status of the server's last answer, so this needs no round trip. mysqlclient has autocommit
-    # alone, which `atomic()` turns off; PyMySQL has all flags, of which the lowest is SERVER_STATUS_IN_TRANS.
-    return not driver.get_autocommit() or bool(getattr(driver, "server_status", 0) & 1)
+def _ask_sqlite(driver: Any, autocommit: bool) -> tuple[bool, bool]:
+    # Else the next statement begins a transaction that Django does not know of; so below.
+    return bool(driver.in_transaction), (driver.isolation_level is None) is not autocommit
+
+
+def _ask_postgresql(driver: Any, autocommit: bool) -> tuple[bool, bool]:
+    # Both psycopg and psycopg2 number them as libpq does.
+    status = driver.info.transaction_status
+    if status == _UNKNOWN:
+        # Lost or closed, and with it what autocommit had not kept.
+        return not (autocommit and driver.autocommit), True
+    return status in _INSIDE, driver.autocommit is not autocommit
+
+
+def _ask_mysql(driver: Any, autocommit: bool) -> tuple[bool, bool]:
+    # Both drivers keep what the server's last answer said, so this needs no round trip, and a lost connection tells
+    # how it was. PyMySQL has all flags, of which the lowest is SERVER_STATUS_IN_TRANS. mysqlclient has autocommit
+    # alone: off, there may be something to lose.
+    on = bool(driver.get_autocommit())
+    status = getattr(driver, "server_status", None)
+    inside = not on if status is None else bool(status & 1)
+    return inside, on is not autocommit or not getattr(driver, "open", True)
 
 
 def _drop(connection: Any) -> None:
@@ -136,8 +168,10 @@ def _note_connection(**_: Any) -> None:
     _thread.opened = True
 
 
-#: What each vendor's driver says of the transaction; of other databases only Django's fields are known.
-_ASK: dict[str, Callable[[Any, bool], bool]] = {
+#: Active, in a transaction, in a failed one; and of a connection that is not there any more.
+_INSIDE, _UNKNOWN = (1, 2, 3), 4
+#: What each vendor's driver says, as `look()` returns it; of other databases only Django's fields are known.
+_ASK: dict[str, Callable[[Any, bool], tuple[bool, bool]]] = {
     "sqlite": _ask_sqlite,
     "postgresql": _ask_postgresql,
     "mysql": _ask_mysql,

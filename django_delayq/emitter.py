@@ -115,7 +115,8 @@ def _carry_out(emission: Emission) -> None:
         logger.exception("A settled attempt could not be announced")
         database.look_again()
     if left_open := database.clean():
-        logger.error("A receiver of a signal: %s", left_open)
+        names = ", ".join(map(repr, left_open.aliases))
+        logger.error("A receiver of a signal left a transaction open on %s; it was rolled back", names)
 
 
 emitter = Emitter()

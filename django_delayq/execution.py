@@ -50,6 +50,7 @@ async def run_async(claim: Claim) -> Outcome:
 
     What the task does through `sync_to_async` happens in a thread of its own, as in a request of Django's.
     """
+    began = monotonic()
     try:
         async with ThreadSensitiveContext() as context:
             release_while_asleep(context)
@@ -63,7 +64,7 @@ async def run_async(claim: Claim) -> Outcome:
             return await _attempt(claim, _bounded, clean)
     except BaseException as error:
         # Cancelled at its hard limit, where nobody waits for this any more; or what was around the task broke.
-        return failed(error)
+        return timed(failed(error), began)
 
 
 def hand_over(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outcome:
@@ -85,7 +86,7 @@ def hand_over(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outco
     except BaseException as error:
         database.look_again()
         outcome = _judge(None, job, error)
-    return _timed(_unless(database.clean(), outcome), began)
+    return timed(_unless(database.clean(), outcome), began)
 
 
 def _to_the_end(coroutine: Coroutine[Any, Any, Outcome]) -> Outcome:
@@ -110,7 +111,7 @@ async def _attempt(claim: Claim, call: Call, clean: Clean) -> Outcome:
     except BaseException as error:
         # A time limit that struck while its run was being wound up, or a broken receiver of a signal.
         outcome = failed(error)
-    return _timed(outcome, began)
+    return timed(outcome, began)
 
 
 async def _run(task: Any, claim: Claim, job: Job, call: Call, clean: Clean) -> Outcome:
@@ -236,7 +237,7 @@ async def _clean_here() -> TransactionLeftOpen | None:
     return database.clean()
 
 
-def _timed(outcome: Outcome, began: float) -> Outcome:
+def timed(outcome: Outcome, began: float) -> Outcome:
     """Return the outcome of code that began then and ended now."""
     run_us = int((monotonic() - began) * SECOND_US)
     if outcome is _SUCCEEDED:

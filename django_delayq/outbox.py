@@ -11,7 +11,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, overload
 
-from django.db import connections
+from django.db import DEFAULT_DB_ALIAS, connections
 
 from django_delayq.clock import steady
 from django_delayq.exceptions import DelayQError, KeyHeld, ManualTransaction, StoreError
@@ -45,7 +45,9 @@ class _Pending:
         if not last:
             if failure is not None:
                 left = ", ".join(handle.id for handle in self.committed)
-                logger.warning("Jobs of a commit are not sent yet, its last hook tries again: %s: %s", left, failure)
+                logger.warning(
+                    "Jobs %s could not be sent after the commit. Its last hook tries again: %s", left, failure
+                )
             return
         refused, self._refused, self.committed = self._refused, [], []
         error = failure or next(iter(refused), None)
@@ -148,9 +150,13 @@ def _wait(aliases: tuple[str, ...], handles: Sequence[JobHandle]) -> None:
 def open_transactions(database: str | None = None) -> tuple[str, ...]:
     """Return the aliases of this thread's connections that are in an atomic block, or the named one if it is.
 
-    Raises `ManualTransaction` for one whose autocommit is off: Django tells nobody of its commit.
+    Raises `ManualTransaction` for one whose autocommit is off: Django tells nobody of its commit. Unless it is named, a
+    second database that settings.DATABASES leaves without autocommit counts only in an atomic block.
     """
-    chosen = connections.all(initialized_only=True) if database is None else [connections[database]]
+    if database is None:
+        chosen = [each for each in connections.all(initialized_only=True) if not _is_beside(each)]
+    else:
+        chosen = [connections[database]]
     for connection in chosen:
         if _is_manual(connection):
             raise ManualTransaction(
@@ -160,6 +166,13 @@ def open_transactions(database: str | None = None) -> tuple[str, ...]:
                 f"OPTIONS['ON_COMMIT'])"
             )
     return tuple(connection.alias for connection in chosen if in_transaction(connection))
+
+
+def _is_beside(connection: Any) -> bool:
+    # Such a one is never outside a transaction once it was used: nothing in this thread could be enqueued any more. Of
+    # the default database a job must not go ahead unnoticed.
+    configured = connection.settings_dict["AUTOCOMMIT"]
+    return not configured and connection.alias != DEFAULT_DB_ALIAS and not in_transaction(connection)
 
 
 def _is_manual(connection: Any) -> bool:

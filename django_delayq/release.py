@@ -1,4 +1,4 @@
-"""Release: close the database connections of a coroutine that sleeps.
+"""Release: close the database connections in which a coroutine has begun nothing for half a second.
 
 Django's asynchronous ORM runs in a thread of the job's own, whose connections live as long as the job. A loop of a
 thousand sleeping coroutines would hold a thousand connections, where PostgreSQL has a hundred.
@@ -7,6 +7,7 @@ thousand sleeping coroutines would hold a thousand connections, where PostgreSQL
 import asyncio
 from contextlib import suppress
 from contextvars import ContextVar
+from time import monotonic
 from typing import Any
 from weakref import WeakSet
 
@@ -14,9 +15,10 @@ from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import connections
 from django.db.backends.signals import connection_created
 
-from django_delayq.database import is_unfinished
+from django_delayq.database import let_go
 
-#: Seconds after which a connection is closed once nothing is under way in it. To open one takes a few milliseconds.
+#: Seconds without a new cursor after which a connection is closed, where nothing is under way in it. To open one takes
+#: a few milliseconds, so a coroutine that queries every second pays little and one that queries steadily nothing.
 _AGE = 0.5
 
 
@@ -28,49 +30,64 @@ class Release:
         self._loop = asyncio.get_running_loop()
         #: Cursors that somebody has: `aiterator()` reads on from one after its loop's body has slept.
         self._cursors: WeakSet[Any] = WeakSet()
+        #: When each connection last made a cursor, by its alias, as time.monotonic().
+        self._used: dict[str, float] = {}
+        #: A look is due: one at a time serves all connections.
+        self._looks = False
 
     def opened(self, connection: Any) -> None:
-        """Take note of a connection; called in the thread that opened it."""
+        """Take note of a connection and look at it later; called in the thread that opened it, each time."""
         # Once for each: a connection that was closed is opened again in the same object.
         if "make_cursor" not in vars(connection):
-            connection.make_cursor = self._noted(connection.make_cursor)
-            connection.make_debug_cursor = self._noted(connection.make_debug_cursor)
-        self._close_later()
+            connection.make_cursor = self._noted(connection.alias, connection.make_cursor)
+            connection.make_debug_cursor = self._noted(connection.alias, connection.make_debug_cursor)
+        self._used[connection.alias] = monotonic()
+        self._look_after(_AGE)
 
-    def _noted(self, make: Any) -> Any:
+    def _noted(self, alias: str, make: Any) -> Any:
         def make_and_note(cursor: Any) -> Any:
             made = make(cursor)
             self._cursors.add(made)
+            self._used[alias] = monotonic()
             return made
 
         return make_and_note
 
-    def _close_later(self) -> None:
+    def _look_after(self, seconds: float) -> None:
+        if self._looks:
+            return
+        self._looks = True
         # A loop that is closed has no job that sleeps.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._loop.call_later, _AGE, self._submit)
+            self._loop.call_soon_threadsafe(self._loop.call_later, seconds, self._submit)
 
     def _submit(self) -> None:
         executor = SyncToAsync.context_to_thread_executor.get(self._context)
-        if executor is not None:
+        if executor is None:
+            # Opened in a thread that is not the job's; those of its own may come later.
+            self._looks = False
+        else:
             # Behind the call that may be under way there.
             executor.submit(self._close_idle)
 
     def _close_idle(self) -> None:
-        kept = False
+        """Close each connection that was unused for long enough and has nothing under way; look again at the others."""
+        self._looks = False
+        waits: list[float] = []
         for connection in connections.all(initialized_only=True):
             if connection.connection is None:
                 continue
-            if self._cursors or not connection.get_autocommit() or is_unfinished(connection):
-                kept = True
-            else:
-                connection.close()
-        if kept:
-            self._close_later()
+            left = self._used.get(connection.alias, 0.0) + _AGE - monotonic()
+            if left > 0:
+                waits.append(left)
+            elif self._cursors or not let_go(connection):
+                waits.append(_AGE)
+        if waits:
+            self._look_after(min(waits))
 
 
 def release_while_asleep(context: ThreadSensitiveContext) -> None:
-    """Let connections that this asyncio task opens be closed while it sleeps; `context` is that of its thread."""
+    """Let connections that this asyncio task opens be closed where it uses them no more; `context` is its thread's."""
     _release.set(Release(context))
 
 

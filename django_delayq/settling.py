@@ -33,13 +33,13 @@ def settle(claim: Claim, outcome: Outcome, *, worker: str, jitter: float | None 
     decision = decide(outcome, policy, attempt=claim.attempt, jitter=jitter, unfit_waits=not of_django)
     attempts = claim.attempts
     if outcome.result is not None and claim.job and claim.job.result_ttl_us is not None:
-        ended_us = _at_us(claim, monotonic())
+        ended_us = _ended_us(claim, outcome)
         started_us = _started_us(claim, outcome, ended_us, of_django=of_django)
         ending = done(worker=worker, started_us=started_us, ended_us=ended_us, value=outcome.result)
         ttl_ms = max(1, claim.job.result_ttl_us // 1_000)
         return Settlement(claim=claim, decision=decision, attempts=attempts, ending=ending, ttl_ms=ttl_ms)
     if decision.settle in (Settle.RETRY, Settle.DEAD_LETTER):
-        ended_us = _at_us(claim, monotonic())
+        ended_us = _ended_us(claim, outcome)
         attempts = attempts.add(
             worker=worker,
             started_us=_started_us(claim, outcome, ended_us, of_django=of_django),
@@ -90,6 +90,11 @@ def _tell(settlement: Settlement, outcome: Outcome) -> None:
     if claim.job and claim.job.django and task is not None and decision.settle is not Settle.RETRY:
         ending = None if decision.settle is Settle.DEAD_LETTER else settlement.ending
         task.finished(claim.job, attempts=settlement.attempts, ending=ending)
+
+
+def _ended_us(claim: Claim, outcome: Outcome) -> int:
+    # When the code ended, not now: Redis may be told of it minutes later.
+    return _at_us(claim, monotonic()) if outcome.began is None else _at_us(claim, outcome.began) + outcome.run_us
 
 
 def _started_us(claim: Claim, outcome: Outcome, ended_us: int, *, of_django: bool) -> int:

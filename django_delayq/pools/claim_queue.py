@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 
-from django_delayq.execution import failed
+from django_delayq.execution import failed, timed
 from django_delayq.job import Claim
 from django_delayq.log import logger
 from django_delayq.outcome import UNSTARTED, Outcome
@@ -124,7 +124,7 @@ class ClaimQueue:
             gone = entry.seat is not seat or entry in self._waiting
         if not gone:
             if entry.outcome is None:
-                self.end(entry, UNSTARTED if entry.began is None else failed(error))
+                self.end(entry, UNSTARTED if entry.began is None else timed(failed(error), entry.began))
             elif not entry.told:
                 self._tell(entry, entry.outcome)
         seat.entry = None

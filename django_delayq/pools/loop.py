@@ -15,7 +15,7 @@ from functools import partial
 
 from django_delayq import registry
 from django_delayq.clock import SECOND_US
-from django_delayq.execution import failed, is_async, run_async
+from django_delayq.execution import failed, is_async, run_async, timed
 from django_delayq.job import Claim
 from django_delayq.log import logger
 from django_delayq.outcome import STOPPED, UNSTARTED, Ending, Outcome
@@ -126,7 +126,7 @@ class LoopPool:
         broken, self._running = self._running, {}
         reason = f"The loop that ran the task was broken, by this job or one beside it: {type(error).__name__}."
         for entry in broken:
-            self._queue.end(entry, Outcome(ending=Ending.CRASHED, error=reason, began=entry.began))
+            self._queue.end(entry, _cut(entry, Ending.CRASHED, reason))
 
     def _sweep(self) -> None:
         """Do each second what a callback would have done that an exception struck before its first line."""
@@ -168,7 +168,7 @@ class LoopPool:
     def _finish(self, entry: Entry, task: Task[Outcome]) -> None:
         try:
             self._seat.entry = entry
-            self._queue.end(entry, _outcome_of(task))
+            self._queue.end(entry, _outcome_of(entry, task))
             _, timer = self._running.pop(entry, (None, None))
             if timer is not None:
                 timer.cancel()
@@ -178,11 +178,11 @@ class LoopPool:
 
     def _give_up(self, entry: Entry, limit_us: int) -> None:
         reason = f"The task ran longer than its hard limit of {limit_us / SECOND_US:g} s and was cancelled."
-        self._cancel(entry, Outcome(ending=Ending.CRASHED, error=reason, began=entry.began))
+        self._cancel(entry, _cut(entry, Ending.CRASHED, reason))
 
     def _interrupt(self) -> None:
         for entry in list(self._running):
-            self._cancel(entry, Outcome(ending=Ending.INTERRUPTED, error=STOPPED, began=entry.began))
+            self._cancel(entry, _cut(entry, Ending.INTERRUPTED, STOPPED))
 
     def _cancel(self, entry: Entry, outcome: Outcome) -> None:
         # Ended first: it may refuse to be cancelled, and then runs on; its lease is renewed no longer.
@@ -201,11 +201,18 @@ def _is_coroutine(claim: Claim) -> bool:
         return False
 
 
-def _outcome_of(task: Task[Outcome]) -> Outcome:
+def _outcome_of(entry: Entry, task: Task[Outcome]) -> Outcome:
     try:
         return task.result()
     except BaseException as error:
-        return failed(error)
+        outcome = failed(error)
+        return outcome if entry.began is None else timed(outcome, entry.began)
+
+
+def _cut(entry: Entry, ending: Ending, error: str) -> Outcome:
+    """Return the outcome of a coroutine that ends now, by no doing of its own."""
+    outcome = Outcome(ending=ending, error=error)
+    return outcome if entry.began is None else timed(outcome, entry.began)
 
 
 async def _keep_executor(*_: object) -> None:

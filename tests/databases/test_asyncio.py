@@ -3,10 +3,12 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
-from asgiref.sync import sync_to_async
+from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.db import connections, transaction
 from django.db.backends.signals import connection_created
 
@@ -140,3 +142,40 @@ def test_a_coroutine_that_leaves_a_transaction_open_fails(database: Database) ->
     [outcome] = asyncio.run(run(leaves))
     assert outcome.exception == "django_delayq.exceptions.TransactionLeftOpen"
     assert database.value == 0
+
+
+def test_a_coroutine_that_queries_steadily_keeps_its_connection(
+    database: Database, opened: list[Any], looks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(release, "monotonic", lambda: now)
+
+    async def steady() -> None:
+        nonlocal now
+        for _ in range(4):
+            assert await sync_to_async(read)() == 0
+            # Less than the age since the last use; from the second on more than it since the connection was opened.
+            now += 0.75 * release._AGE
+            seen = len(looks)
+            await until(lambda seen=seen: len(looks) >= seen + 2, "two looks")  # type: ignore[misc]
+            assert opened[0].connection is not None
+        now += release._AGE
+        await until(lambda: opened[0].connection is None, "the unused one to be closed")
+
+    [outcome] = asyncio.run(run(steady))
+    assert outcome.ending is Ending.SUCCEEDED, outcome.error
+    assert len(opened) == 1
+
+
+def test_however_often_connections_are_opened_one_look_at_a_time_is_due() -> None:
+    async def main() -> None:
+        made = release.Release(ThreadSensitiveContext())
+        made._loop = loop = Mock()
+        for alias in ("default", ALIAS, ALIAS):
+            made.opened(SimpleNamespace(alias=alias, make_cursor=None, make_debug_cursor=None))
+        assert loop.call_soon_threadsafe.call_count == 1
+        made._submit()
+        made.opened(SimpleNamespace(alias=ALIAS, make_cursor=None, make_debug_cursor=None))
+        assert loop.call_soon_threadsafe.call_count == 2
+
+    asyncio.run(main())

@@ -157,6 +157,17 @@ def test_a_time_limit_is_told_apart_from_being_cancelled(loop: LoopPool, ledger:
     assert "TaskTimeout" in ledger.of(soft).error and "was cancelled, by" not in ledger.of(soft).error
     assert ledger.of(hard).ending is Ending.CRASHED
     assert "hard limit of 0.05 s" in ledger.of(hard).error
+    assert ledger.of(hard).run_us >= 50_000
+
+
+def test_a_coroutine_that_is_given_back_tells_how_long_it_ran(loop: LoopPool, ledger: Ledger, make: Make) -> None:
+    loop.submit([given_back := make(wait), paused := make(pause)], ledger)
+    ran_us = ledger.of(paused).run_us
+    assert ran_us >= 40_000
+    loop.close()
+    assert ledger.of(given_back).ending is Ending.INTERRUPTED
+    # It began before the other one.
+    assert ledger.of(given_back).run_us >= ran_us
 
 
 async def set_bad_factory() -> None:

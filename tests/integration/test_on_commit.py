@@ -11,7 +11,7 @@ from django.db import connections, transaction
 from django.test import TestCase, TransactionTestCase
 from redis import Redis
 
-from django_delayq import enqueue_many, get_job, get_store
+from django_delayq import enqueue_many, get_job, get_store, outbox
 from django_delayq.exceptions import DelayQError, KeyHeld, ManualTransaction, StoreUnavailable
 from django_delayq.handle import JobHandle
 from django_delayq.job import State
@@ -388,7 +388,8 @@ def test_what_could_not_be_sent_is_no_other_transactions(
             transaction.on_commit(broken)
             second = noop.enqueue(2)
         client.config_set("maxmemory", 0)
-    assert first.id in caplog.text, "nobody was told which job was not sent"
+    told = f"Jobs {first.id} could not be sent after the commit. Its last hook tries again: "
+    assert told in caplog.text, "nobody was told which job was not sent"
     with transaction.atomic():
         noop.enqueue(3)
     assert sent() == 1
@@ -428,6 +429,33 @@ def test_a_transaction_that_django_does_not_commit_is_an_error_that_names_the_cu
         connection.rollback()
         connection.set_autocommit(True)
     assert noop.enqueue().state is State.READY
+
+
+@real_commits
+def test_a_second_database_configured_without_autocommit_is_waited_for_only_where_it_is_meant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connection = connections["other"]
+    monkeypatch.setitem(connection.settings_dict, "AUTOCOMMIT", False)
+    # As Django does where it connects.
+    connection.set_autocommit(False)
+    try:
+        assert noop.enqueue().state is State.READY
+        with transaction.atomic():
+            assert noop.enqueue().state is State.UNSENT
+        assert sent() == 2
+        assert len(list(enqueue_many([noop.job()]))) == 1
+        with pytest.raises(ManualTransaction, match="'other'"):
+            noop.using(database="other").enqueue()
+        with transaction.atomic(using="other"), pytest.raises(ManualTransaction, match="'other'"):
+            noop.enqueue()
+        monkeypatch.setattr(outbox, "DEFAULT_DB_ALIAS", "other")
+        with pytest.raises(ManualTransaction, match="'other'"):
+            noop.enqueue()
+    finally:
+        connection.rollback()
+        connection.set_autocommit(True)
+    assert sent() == 3
 
 
 @real_commits

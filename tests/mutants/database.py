@@ -6,14 +6,45 @@ at = PlantedBug.at
 USER_CODE, EMITTER = "tests/integration/test_user_code.py", "tests/unit/test_emitter.py"
 ASYNCIO = "tests/databases/test_asyncio.py"
 CONNECTIONS = "tests/databases/test_connections.py"
+AUTOCOMMIT = "tests/databases/test_autocommit.py"
 
 MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "the driver is not asked about transactions",
         "database.py",
-        "    return ask is not None and ask(driver, connection.autocommit)\n",
-        "    return False\n",
+        "    return ask(driver, connection.autocommit)\n",
+        "    return False, False\n",
     ): (CONNECTIONS,),
+    at(
+        "the next job gets a driver whose autocommit is off",
+        "database.py",
+        "        if unfinished or spoilt or close:\n",
+        "        if unfinished or close:\n",
+    ): (AUTOCOMMIT,),
+    at(
+        "work is lost where the driver does not answer",
+        "database.py",
+        "        return not connection.autocommit, True\n",
+        "        return False, True\n",
+    ): (AUTOCOMMIT,),
+    at(
+        "work is lost with a connection to PostgreSQL",
+        "database.py",
+        "        return not (autocommit and driver.autocommit), True\n",
+        "        return False, True\n",
+    ): (AUTOCOMMIT,),
+    at(
+        "work is lost where PostgreSQL's driver has its autocommit off",
+        "database.py",
+        "    return status in _INSIDE, driver",
+        "    return autocommit is driver.autocommit and status in _INSIDE, driver",
+    ): (AUTOCOMMIT,),
+    at(
+        "a manual transaction that was committed fails on MySQL",
+        "database.py",
+        "inside = not on if status is None else bool(status & 1)",
+        "inside = not on or bool(status & 1)",
+    ): (AUTOCOMMIT,),
     at(
         "a time limit leaves the connections as they are",
         "execution.py",
@@ -41,26 +72,38 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a forwarder's function keeps a dead connection",
         "execution.py",
-        "    return _timed(_unless(database.clean(), outcome), began)\n",
-        "    return _timed(outcome, began)\n",
+        "    return timed(_unless(database.clean(), outcome), began)\n",
+        "    return timed(outcome, began)\n",
     ): (CONNECTIONS,),
     at(
         "coroutines keep their connections while they sleep",
+        "database.py",
+        "            connection.close()\n    return connection.connection is None\n",
+        "            pass\n    return connection.connection is None\n",
+    ): (ASYNCIO,),
+    at(
+        "a coroutine that queries steadily connects anew all the time",
         "release.py",
-        "                connection.close()\n",
-        "                kept = True\n",
+        "            self._cursors.add(made)\n            self._used[alias] = monotonic()\n",
+        "            self._cursors.add(made)\n",
+    ): (ASYNCIO,),
+    at(
+        "each opening of a connection brings looks of its own",
+        "release.py",
+        "        if self._looks:\n            return\n",
+        "",
     ): (ASYNCIO,),
     at(
         "a coroutine's transaction ends when it sleeps",
-        "release.py",
-        "if self._cursors or not connection.get_autocommit() or is_unfinished(connection):",
-        "if self._cursors:",
+        "database.py",
+        "        if connection.get_autocommit() and not any(look(connection)):\n",
+        "        if True:\n",
     ): (ASYNCIO,),
     at(
         "a coroutine's cursor is closed while it sleeps",
         "release.py",
-        "if self._cursors or not",
-        "if not",
+        "elif self._cursors or not let_go(connection):",
+        "elif not let_go(connection):",
     ): (ASYNCIO,),
     at(
         "receivers keep a dead connection",
@@ -79,6 +122,12 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "emitter.py",
         "    except BaseException:\n",
         "    except ZeroDivisionError:\n",
+    ): (EMITTER,),
+    at(
+        "a receiver's transaction is told as a task's",
+        "emitter.py",
+        'it was rolled back", names)',
+        'it was rolled back", left_open)',
     ): (EMITTER,),
     at(
         "an exception that strikes the emitter ends it",

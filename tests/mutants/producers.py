@@ -62,6 +62,24 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "        if False:\n",
     ): (COMMIT,),
     at(
+        "a second database without autocommit lets nothing be enqueued",
+        "outbox.py",
+        " if not _is_beside(each)]",
+        "]",
+    ): (COMMIT,),
+    at(
+        "jobs go ahead of a default database without autocommit",
+        "outbox.py",
+        "not configured and connection.alias != DEFAULT_DB_ALIAS and",
+        "not configured and",
+    ): (COMMIT,),
+    at(
+        "it is not told which jobs of a commit are late",
+        "outbox.py",
+        'tries again: %s", left, failure\n',
+        'tries again: %s", failure, left\n',
+    ): (COMMIT,),
+    at(
         "an answer has a quarter of the time",
         "store/deadline.py",
         "self._until = monotonic() + seconds",

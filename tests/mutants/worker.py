@@ -51,6 +51,18 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "self.target - self.mine",
     ): ("tests/unit/test_pace.py",),
     at(
+        "an attempt ends when Redis is told of it",
+        "settling.py",
+        "return _at_us(claim, monotonic()) if outcome.began is None else",
+        "return _at_us(claim, monotonic()) if outcome else",
+    ): ("tests/unit/test_settling.py",),
+    at(
+        "a coroutine that is cut off did not run",
+        "pools/loop.py",
+        "    outcome = Outcome(ending=ending, error=error)\n    return outcome if entry.began is None",
+        "    outcome = Outcome(ending=ending, error=error)\n    return outcome if True",
+    ): ("tests/integration/test_each_claim_ends.py",),
+    at(
         "a worker whose Redis is away keeps its share of the pool",
         "worker.py",
         "            if self._pace.leave_room(wants=False):\n                self.wake()\n",

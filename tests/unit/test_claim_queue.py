@@ -59,4 +59,5 @@ def test_what_an_exception_left_in_a_seat_has_failed_if_it_had_begun(owner: Owne
     assert not begun or claims.begin(entry)
     claims.recover(seat, ValueError("struck"))
     assert [outcome.ending for outcome in owner.outcomes] == [Ending.FAILED if begun else Ending.UNSTARTED]
+    assert owner.outcomes[0].began == entry.began
     assert seat.entry is None

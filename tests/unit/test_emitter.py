@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
+from django.db import transaction
 
 from django_delayq import emitter as module
 from django_delayq.emitter import Emitter
@@ -132,3 +133,14 @@ def test_a_fork_begins_with_nothing_to_do(gate: threading.Event) -> None:
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_receiver_that_leaves_a_transaction_open_is_named_as_such(caplog: pytest.LogCaptureFixture) -> None:
+    def leaves() -> None:
+        transaction.atomic().__enter__()
+
+    emitter = Emitter()
+    emitter.emit([leaves])
+    assert emitter.flush(PATIENCE)
+    assert "A receiver of a signal left a transaction open on 'default'; it was rolled back" in caplog.messages

@@ -1,17 +1,21 @@
 """Settling: everybody is told of every outcome that Redis has, whatever goes wrong with telling of one."""
 
+import json
 import logging
 import struct
+from time import monotonic
 from typing import Any
 
 import pytest
 
 from django_delayq.emitter import emitter
+from django_delayq.job import Job
+from django_delayq.job_id import next_id
 from django_delayq.outcome import Ending, Outcome
 from django_delayq.settling import settle, tell_all
 from django_delayq.signals import job_finished
 from django_delayq.tally import ALL, WIDTH, Figures, Tally, packed
-from tests.claims import numbered
+from tests.claims import claim_for, numbered
 
 FAILED = Outcome(ending=Ending.FAILED, error="ValueError: no")
 
@@ -42,3 +46,26 @@ def test_a_filter_that_raises_keeps_nobody_from_hearing_of_any(caplog: pytest.Lo
     assert heard == [claims[0].id, claims[2].id, claims[3].id]
     assert Figures.of(struct.unpack(f">{WIDTH}I", packed(tally.take())[ALL])).retried == 3
     assert "lease lost" in caplog.text
+
+
+FIVE_MINUTES = 300.0
+
+
+@pytest.mark.parametrize("ending", [Ending.SUCCEEDED, Ending.FAILED])
+def test_an_attempt_that_redis_is_told_of_late_ended_when_its_code_did(ending: Ending) -> None:
+    """It began a second after its claim and ran for two, at the start of an outage."""
+    job = Job(raw_id=next_id(), shard=0, task="shop.tasks.play", queue="default", args=[], result_ttl_us=10**9)
+    taken_at = monotonic() - FIVE_MINUTES
+    claim = claim_for(job, claimed_us=10**15, taken_at=taken_at)
+    result = "1" if ending is Ending.SUCCEEDED else None
+    outcome = Outcome(ending=ending, began=taken_at + 1, run_us=2_000_000, result=result)
+    settlement = settle(claim, outcome, worker="w")
+    told = json.loads(settlement.ending) if settlement.ending else settlement.attempts.history[-1]
+    assert told["started_us"] == pytest.approx(10**15 + 1_000_000, abs=100, rel=0)
+    assert told["ended_us"] == pytest.approx(10**15 + 3_000_000, abs=100, rel=0)
+
+
+def test_an_attempt_whose_code_never_began_ended_when_that_is_written() -> None:
+    claim = claim_for(None, lease=bytes(30), claimed_us=10**15, taken_at=monotonic() - FIVE_MINUTES)
+    [told] = settle(claim, Outcome(ending=Ending.UNREADABLE), worker="w").attempts.history
+    assert told["started_us"] == told["ended_us"] >= 10**15 + FIVE_MINUTES * 1_000_000

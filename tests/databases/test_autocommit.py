@@ -1,0 +1,132 @@
+"""Autocommit: a task that turns it off loses nothing without an error, and leaves it on for the next job."""
+
+from typing import Any
+
+import pytest
+from django.db import connections
+
+from django_delayq import database as ours
+from django_delayq.outcome import Ending
+from tests.databases.conftest import ALIAS, Database
+from tests.databases.test_connections import assert_writes_are_kept, open_driver, spin
+
+LEFT_OPEN = "django_delayq.exceptions.TransactionLeftOpen"
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+def turn_off_below_django() -> None:
+    connections[ALIAS].ensure_connection()
+    driver = connections[ALIAS].connection
+    match connections[ALIAS].vendor:
+        case "sqlite":
+            driver.isolation_level = ""
+        case "postgresql":
+            driver.autocommit = False
+        case _:
+            driver.autocommit(False)
+
+
+def turn_off() -> None:
+    connections[ALIAS].set_autocommit(False)
+
+
+@pytest.fixture(params=[turn_off, turn_off_below_django])
+def off(request: pytest.FixtureRequest) -> Any:
+    """Each way to turn it off."""
+    return request.param
+
+
+def test_what_nobody_committed_is_a_failure(off: Any, database: Database) -> None:
+    def writes() -> None:
+        off()
+        database.write(1)
+
+    outcome = database.run(writes)
+    assert (outcome.ending, outcome.exception) == (Ending.FAILED, LEFT_OPEN)
+    assert database.value == 0
+    assert open_driver(database) is None
+    assert_writes_are_kept(database)
+
+
+def test_what_the_task_committed_is_a_success_and_autocommit_is_on_for_the_next(off: Any, database: Database) -> None:
+    def commits() -> None:
+        off()
+        database.write(1)
+        connections[ALIAS].connection.commit()
+
+    outcome = database.run(commits)
+    assert outcome.ending is Ending.SUCCEEDED, outcome.error
+    assert database.value == 1
+    assert open_driver(database) is None
+    assert_writes_are_kept(database)
+
+
+def test_a_driver_that_says_no_more_than_autocommit_is_taken_to_be_inside() -> None:
+    class Mysqlclient:
+        def __init__(self, autocommit: bool) -> None:
+            self.get_autocommit = lambda: autocommit
+
+    assert ours._ask_mysql(Mysqlclient(autocommit=False), False) == (True, False)
+    assert ours._ask_mysql(Mysqlclient(autocommit=True), True) == (False, False)
+
+
+def test_a_limit_stays_the_reason(off: Any, database: Database) -> None:
+    def cut_off() -> None:
+        off()
+        database.write(1)
+        spin()
+
+    # Long enough to come to the loop on any machine.
+    outcome = database.run(cut_off, timeout_us=500_000)
+    assert (outcome.ending, outcome.exception) == (Ending.FAILED, "django_delayq.exceptions.TaskTimeout")
+    assert_writes_are_kept(database)
+
+
+def test_a_connection_lost_inside_a_manual_transaction_is_a_failure(off: Any, database: Database) -> None:
+    def loses() -> None:
+        off()
+        database.write(1)
+        connections[ALIAS].connection.close()
+
+    outcome = database.run(loses)
+    # SQLite has no server that could end it, and closed it does not say how it was.
+    closed_by_the_task = off is turn_off_below_django and database.vendor == "sqlite"
+    assert outcome.exception == ("" if closed_by_the_task else LEFT_OPEN)
+    assert database.value == 0
+    assert_writes_are_kept(database)
+
+
+def test_a_lost_connection_fails_no_job_that_does_not_need_it(database: Database) -> None:
+    def lose() -> None:
+        database.write(1)
+        connections[ALIAS].connection.close()
+
+    assert database.run(lose).ending is Ending.SUCCEEDED
+    assert_writes_are_kept(database)
+    # As where the server ends what was idle for long.
+    database.here(lambda: connections[ALIAS].connection.close())
+    outcome = database.run(int)
+    assert outcome.ending is Ending.SUCCEEDED, outcome.error
+    assert database.value == 8
+
+
+@pytest.mark.parametrize("autocommit", [True, False])
+def test_a_driver_that_raises_costs_the_success_of_manual_transactions_only(
+    autocommit: bool, database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def breaks(*_: Any) -> Any:
+        raise RuntimeError("no answer")
+
+    def writes() -> None:
+        if not autocommit:
+            turn_off()
+        database.write(1)
+        monkeypatch.setitem(ours._ASK, database.vendor, breaks)
+
+    outcome = database.run(writes)
+    monkeypatch.undo()
+    assert outcome.exception == ("" if autocommit else LEFT_OPEN)
+    assert database.value == int(autocommit)
+    assert open_driver(database) is None
+    assert f"'{ALIAS}'" in caplog.text and "no answer" in caplog.text
+    assert_writes_are_kept(database)
