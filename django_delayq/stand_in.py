@@ -8,8 +8,10 @@ from django_delayq.dispatcher import Dispatcher
 
 #: Steps in a row, between which the worker does its own work.
 _STEPS = 20
-#: Seconds past the next promotion after which it is overdue, as `exchange` counts them, and a little.
-_OVERDUE = 1.05
+#: Seconds past the next promotion after which it is overdue, as `exchange` counts them, and a little more.
+_OVERDUE, _LITTLE = 1.05, 0.05
+#: Seconds between two questions at least, where another promotes: its next moment is often near.
+_SELDOM = 2.5
 
 
 class StandIn:
@@ -17,7 +19,7 @@ class StandIn:
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
-        #: Monotonic moment at which an exchange would find the next promotion overdue, if nobody else came by then.
+        #: Monotonic moment at which to ask by an exchange: the next promotion is overdue then, if nobody else came.
         self.ask_at = inf
 
     def promote(self) -> bool:
@@ -31,10 +33,11 @@ class StandIn:
                 break
         return moved
 
-    def asked(self) -> None:
-        """Take down that an exchange was answered: from `ask_at` on it told whether the promotion is overdue."""
-        if monotonic() >= self.ask_at:
-            self.ask_at = inf
+    def told(self, overdue_in_us: int) -> None:
+        """Note what an exchange told: the µs after which the next promotion is overdue."""
+        now = monotonic()
+        if self.ask_at == inf or now >= self.ask_at:
+            self.ask_at = now + max(_SELDOM, overdue_in_us / SECOND_US + _LITTLE)
 
     def close(self) -> None:
         """Let go of the connection."""

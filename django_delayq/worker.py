@@ -198,7 +198,7 @@ class Worker:
             self._sweep_at = monotonic() + self._sweep
         news = self._served.compare(answer.queues_version)
         self._hungry = news or answer.more or self._hungry
-        self._stand_in.asked()
+        self._stand_in.told(answer.overdue_in_us)
         self._recovered.told(answer)
         self._held.add(answer.claims)
         self._ended.expect(len(answer.claims))

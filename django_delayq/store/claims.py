@@ -106,7 +106,7 @@ class Claims:
                 # Only a number written by hand is later than our last: under this code it might refuse us for ever.
                 self.worker, self._number = os.urandom(8), 0
             raise
-        now_us, lost, overdue, queues_version, more, first, recovered, *rows = reply
+        now_us, lost, overdue_in_us, queues_version, more, first, recovered, *rows = reply
         token, taken_at = exchange.token, monotonic()
         claims = [
             self._claim(exchange, now_us, taken_at, rows[at] + token, *rows[at + 1 : at + 5])
@@ -116,7 +116,7 @@ class Claims:
             asked=exchange.want > 0,
             now_us=now_us,
             lost=_leases(lost),
-            overdue=bool(overdue),
+            overdue_in_us=overdue_in_us,
             queues_version=queues_version,
             more=bool(more),
             first=bool(first),

@@ -53,8 +53,8 @@ class Answer:
     now_us: int
     #: Leases that were somebody else's by then: their outcomes changed nothing.
     lost: frozenset[bytes]
-    #: Nobody promotes; the worker should.
-    overdue: bool
+    #: µs after which nobody promotes if nothing changes; 0: nobody does, and the worker should.
+    overdue_in_us: int
     #: Another one whenever a queue appears or is forgotten.
     queues_version: bytes
     #: Takeable work was left behind.
@@ -64,3 +64,8 @@ class Answer:
     #: Recovered jobs were left behind: whoever has a process for one may ask for it.
     recovered: bool
     claims: list[Claim]
+
+    @property
+    def overdue(self) -> bool:
+        """Whether nobody promotes."""
+        return not self.overdue_in_us

@@ -21,7 +21,7 @@ FACTS = {
     "asked": True,
     "now_us": 1,
     "lost": frozenset(),
-    "overdue": False,
+    "overdue_in_us": 1,
     "queues_version": b"",
     "more": False,
     "first": False,

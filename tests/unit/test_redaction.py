@@ -115,7 +115,7 @@ def test_no_repr_shows_arguments_or_bodies() -> None:
     facts: dict[str, Any] = {"attempts": NO_ATTEMPTS, "shard": 0}
     claim = claim_for(job)
     exchange = Exchange(worker=bytes(8), number=1, want=1, queues=("q",), args=[draft.body], keys=[CANARY])
-    told: dict[str, Any] = dict.fromkeys(("overdue", "more", "first", "recovered"), False) | {"lost": frozenset()}
+    told: dict[str, Any] = dict.fromkeys(("overdue_in_us", "more", "first", "recovered"), 0) | {"lost": frozenset()}
     answer = Answer(asked=True, now_us=1, queues_version=b"", claims=[claim], **told)
     values: list[Any] = [
         job,

@@ -1,7 +1,6 @@
-"""StandIn: a worker in a dispatcher's place knows when to come again, and stops knowing once it has asked."""
+"""StandIn: a worker in a dispatcher's place knows when to come again."""
 
 from collections import deque
-from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,8 +46,17 @@ def test_it_asks_again_once_the_next_promotion_is_overdue(clock: Any) -> None:
     # `exchange` calls it overdue a second past its time.
     assert 103.0 < held.ask_at < 103.2
     clock.at = 102.9
-    held.asked()
-    assert held.ask_at < 103.2
+    held.told(500_000)
+    assert 103.0 < held.ask_at < 103.2
     clock.at = 103.2
-    held.asked()
-    assert held.ask_at == inf
+    held.told(4_000_000)
+    assert 107.2 < held.ask_at < 107.3
+
+
+def test_beside_a_dispatcher_it_asks_when_that_would_be_overdue_and_not_often(clock: Any) -> None:
+    held = StandIn(Steps())  # type: ignore[arg-type]
+    held.told(6_000_000)
+    assert 106.0 < held.ask_at < 106.1
+    clock.at = 107.0
+    held.told(10_000)
+    assert held.ask_at == 109.5

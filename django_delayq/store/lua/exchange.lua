@@ -6,8 +6,8 @@
 --   bytes each, joined), number of dead letters, of retries and of kept results, then dead letters: lease, attempts
 --   record; retries: lease, outcome queue, delay (µs), record, rank to keep ('' = that of its new due time);
 --   acknowledged with a result: lease, ending, for how long (ms); releases: lease, queue, rank.
--- Returns: now (µs), lost leases (30 bytes each, joined), 1 = nobody promotes, version of the queues ('' = none), 1 =
---   takeable work was left behind, 1 = no earlier exchange of this worker is known here, 1 = recovered jobs were left
+-- Returns: now (µs), lost leases (30 bytes each, joined), µs after which nobody promotes (0 = nobody does), version of
+--   the queues ('' = none), 1 = takeable work was left behind, 1 = no earlier exchange of this worker is known here, 1 = recovered jobs were left
 --   behind, then per claim: member, served queue, rank, body, attempts record (false = none).
 -- Errors: STALEEXCHANGE (a later one was carried out). An equal number gets the recorded answer and what is still held.
 -- Cost: O(k log n), and O(1) a served queue.
@@ -35,8 +35,8 @@ end
 local function answer(lost, more, recovered, claims, bodies_read, records)
   -- Nor is a dispatcher alive that wrote no number, or one farther ahead than any sweep: the clock was set back.
   local at = tonumber(wake or '') or 0
-  local overdue = not (at + OVERDUE >= now and at - now <= LONGEST_SWEEP + OVERDUE)
-  local reply = {now, lost, overdue and 1 or 0, version, more and 1 or 0, last and 0 or 1, recovered and 1 or 0}
+  local left = at + OVERDUE - now
+  local reply = {now, lost, left >= 0 and left <= LONGEST_SWEEP + 2 * OVERDUE and left + 1 or 0, version, more and 1 or 0, last and 0 or 1, recovered and 1 or 0}
   for i, claim in ipairs(claims) do
     local size = #reply
     reply[size + 1], reply[size + 2], reply[size + 3] = claim.member, claim.queue, claim.rank

@@ -147,7 +147,7 @@ def test_worker_is_told_when_nobody_promotes(doors: Doors) -> None:
     assert worker.take().overdue
     doors.add(delay=2 * SECOND)
     doors.promote()
-    assert not worker.take().overdue
+    assert worker.take().overdue_in_us == 3 * SECOND + 1
     # One second of grace after the moment that promote promised.
     doors.clock.turn(3 * SECOND)
     assert not worker.take().overdue
