@@ -34,7 +34,12 @@ class Children:
     @property
     def count(self) -> int:
         """Processes that were started and not ended, those that still start included."""
-        return len(self._busy) + len(self._idle)
+        with self._lock:
+            # Nobody else looks at those that died idle while no claim comes, and none comes while they count.
+            for child in [child for child in self._idle if not child.alive]:
+                self._idle.remove(child)
+                child.kill()
+            return len(self._busy) + len(self._idle)
 
     @property
     def up(self) -> int:

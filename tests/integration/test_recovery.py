@@ -78,6 +78,34 @@ def test_a_process_that_crashed_is_not_free(recovery: Recovery) -> None:
     assert not recovery.free
 
 
+def test_processes_that_died_idle_make_room_for_others(recovery: Recovery) -> None:
+    for _ in range(MOST):
+        started(recovery)
+        assert recovery.reserve()
+    for _ in range(MOST):
+        recovery.release()
+    # As the kernel does where memory runs out: nobody of ours sees them end.
+    for child in recovery._children._idle:
+        child._process.kill()
+        child._process.join()
+    started(recovery)
+    assert recovery.reserve()
+    assert recovery._children.count == 1
+
+
+def test_a_process_can_start_once_the_system_has_a_thread_again(
+    recovery: Recovery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full, pytest.raises(RuntimeError):
+        full.setattr(threading.Thread, "start", refuse)
+        recovery.start(lambda: None)
+    started(recovery)
+    assert recovery.reserve()
+
+
 def test_a_process_is_used_again_and_ends_when_none_has_come_for_a_while(
     recovery: Recovery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
