@@ -53,7 +53,12 @@ class Recovery:
             if self._starts or self.free or self._children.count >= MOST:
                 return
             self._starts = True
-        threading.Thread(target=self._start, args=(wake,), name="delayq-recovery", daemon=True).start()
+        try:
+            threading.Thread(target=self._start, args=(wake,), name="delayq-recovery", daemon=True).start()
+        except BaseException:
+            # The system has no thread left for now; the worker comes again.
+            self._starts = False
+            raise
 
     def rest(self) -> None:
         """End the processes if no recovered job has come for a while."""

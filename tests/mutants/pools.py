@@ -77,6 +77,12 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "                child.kill()\n",
     ): RECOVERS,
     at(
+        "a process whose thread could not start is waited for",
+        RECOVERY,
+        "            self._starts = False\n            raise\n",
+        "            raise\n",
+    ): RECOVERS,
+    at(
         "the hard limit counts from the claim",
         LEASES,
         "    if began is None:\n        return now > claim.taken_at + _LATEST_BEGIN\n",
