@@ -63,10 +63,10 @@ class Worker:
         claims = door(os.urandom(8))
         self._exchanger = Exchanger(claims, name=self._name)
         self.tally = tally
-        self._held = Held(claims.heartbeat, lease_us=config.lease_us, name=self._name)
-        self._recovered = Recovered(pool.recovery, wake=lambda: self.wake())
-        #: Called by pool threads to end the loop's sleep; set by whoever runs this part.
+        #: Called by other threads to end the loop's sleep; set by whoever runs this part.
         self.wake: Callable[[], object] = lambda: None
+        self._held = Held(claims.heartbeat, lease_us=config.lease_us, name=self._name, ended=lambda: self.wake())
+        self._recovered = Recovered(pool.recovery, wake=lambda: self.wake())
         #: Called once Redis has jobs back whose code still runs here; set by whoever can end the process.
         self.given_back: Callable[[], object] = lambda: None
         self._served = Served(shard, config.queues)
@@ -89,6 +89,7 @@ class Worker:
             raise
 
     def _step(self) -> float | None:
+        self._held.check()
         if self._stop_by is not None and monotonic() > self._stop_by + _LAST_WORD:
             logger.warning("%s ends without an answer of Redis; what it did last is left to its leases", self._name)
             return None
@@ -144,10 +145,6 @@ class Worker:
     @property
     def _takes(self) -> bool:
         return self._stop_by is None and not self._quiet
-
-    @property
-    def _drained(self) -> bool:
-        return self._drain and not self._hungry and not self._pool.held and not self._recovered.left
 
     def _may_take(self) -> bool:
         return self._takes and self._pace.load(self._pool.held).has_slot
@@ -247,4 +244,4 @@ class Worker:
         idle = not self._ended and not self._exchanger.under_way
         if self._stop_by is not None:
             return idle and (not self._held or monotonic() >= self._stop_by)
-        return idle and self._drained
+        return idle and self._drain and not (self._hungry or self._pool.held or self._recovered.left)

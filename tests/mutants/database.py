@@ -101,7 +101,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "what a log handler raises comes out of the logger",
         "log.py",
-        "        except Exception:\n",
-        "        except ZeroDivisionError:\n",
+        "        except BaseException as error:\n",
+        "        except ZeroDivisionError as error:\n",
     ): ("tests/unit/test_log.py", USER_CODE),
 }

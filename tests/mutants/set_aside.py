@@ -87,7 +87,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a drained worker leaves recovered jobs behind",
         "worker.py",
-        " and not self._recovered.left",
+        " or self._recovered.left",
         "",
     ): (JOBS,),
     at(

@@ -33,6 +33,36 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "",
     ): (STARTING, GIVEN_BACK),
     at(
+        "a worker whose heartbeats died goes on",
+        "worker.py",
+        "        self._held.check()\n",
+        "",
+    ): ("tests/integration/test_user_code.py",),
+    at(
+        "a worker sleeps while its heartbeats die",
+        "held.py",
+        "            self._tell_ended()\n",
+        "            pass\n",
+    ): ("tests/unit/test_held.py",),
+    at(
+        "a service takes the end of its heartbeats for a failed step",
+        "held.py",
+        "raise SystemExit(f",
+        "raise RuntimeError(f",
+    ): ("tests/unit/test_held.py",),
+    at(
+        "a log handler can end any thread",
+        "log.py",
+        "        except BaseException as error:\n",
+        "        except Exception as error:\n",
+    ): ("tests/unit/test_log.py",),
+    at(
+        "a log handler's thread keeps Ctrl-C from the program",
+        "log.py",
+        "                raise\n",
+        "                pass\n",
+    ): ("tests/unit/test_log.py",),
+    at(
         "a bell that a full worker heard is lost",
         "served.py",
         "            if bell and not wanted:\n                self.pass_on()\n",
