@@ -84,6 +84,7 @@ class Worker:
             return self._step()
         except StoreError:
             # While its Redis is away, the others of this pool need not wait for this worker.
+            self._recovered.unanswered()
             if self._pace.leave_room(wants=False):
                 self.wake()
             raise
@@ -194,10 +195,10 @@ class Worker:
         news = self._served.compare(answer.queues_version)
         self._hungry = news or answer.more or self._hungry
         self._stand_in.asked()
-        self._recovered.told(answer)
+        may_run = self._recovered.told(answer)
         self._held.add(answer.claims)
         self._ended.expect(len(answer.claims))
-        if self._takes:
+        if self._takes and may_run:
             was_idle = not self._pool.held
             self._pool.submit(answer.claims, self)
             if was_idle and answer.claims:
