@@ -21,7 +21,7 @@ from django_delayq.outcome import Ending, Outcome
 from django_delayq.resident import resident
 
 #: Seconds between two looks whether the process still lives; and those it may take to come up.
-_TURN, _BOOT = 0.5, 60.0
+_TURN, BOOT = 0.5, 60.0
 
 
 class Child:
@@ -46,7 +46,7 @@ class Child:
     def is_up(self) -> bool:
         """Wait until it can run claims; false for one that ended before, or took more than a minute."""
         try:
-            if not self.up and self._answered(monotonic() + _BOOT):
+            if not self.up and self._answered(monotonic() + BOOT):
                 self._pipe.recv()
                 self.up = True
         except (EOFError, OSError):

@@ -83,6 +83,18 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "            raise\n",
     ): RECOVERS,
     at(
+        "a worker whose loop cannot be replaced goes on",
+        LOOP,
+        "                    os._exit(1)\n",
+        "                    raise\n",
+    ): ENDS,
+    at(
+        "plain jobs of the loop have recovery processes of their own",
+        LOOP,
+        "ThreadPool(size, recovery=None, ready=False)",
+        "ThreadPool(size, recovery=Recovery(), ready=False)",
+    ): ENDS,
+    at(
         "the hard limit counts from the claim",
         LEASES,
         "    if began is None:\n        return now > claim.taken_at + _LATEST_BEGIN\n",
