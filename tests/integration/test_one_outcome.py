@@ -221,8 +221,7 @@ def test_a_recovered_job_that_came_without_a_process_is_given_back_uncounted(
 ) -> None:
     recovery = worker._pool.recovery
     assert recovery is not None
-    up = threading.Event()
-    recovery.start(up.set)
+    recovery.start((up := threading.Event()).set)
     assert up.wait(60)
     job = tasks.record.enqueue()
     # As after a crash: one attempt was counted, and nobody knows how it ended.
@@ -245,7 +244,6 @@ def test_a_recovered_job_that_came_without_a_process_is_given_back_uncounted(
     assert [claim.attempts.suspect for claim in worker._held] == [True]
     until(lambda: worker.step() is not None and not len(worker._held), what="it to be given back")
     assert not processes.runs()
-
     recovery.release()
     until(lambda: worker.step() is not None and job.refresh().state == "gone", what="it to run")
     assert [run["attempt"] for run in processes.runs(job.id)] == [2]

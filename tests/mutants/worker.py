@@ -27,6 +27,12 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "                pass\n",
     ): (STARTING,),
     at(
+        "a broken log ends a start that waits",
+        "management/starting.py",
+        "                logger.warning(\n",
+        "                logger.logger.warning(\n",
+    ): (STARTING,),
+    at(
         "a service that hangs is waited for though jobs were given back",
         "management/shutdown.py",
         "        self._until = monotonic() + _OTHERS\n",
