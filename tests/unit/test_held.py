@@ -33,6 +33,9 @@ def held_by(beat: type[BaseException] | None) -> tuple[Held, threading.Event]:
 def test_heartbeats_that_died_end_their_worker(error: type[BaseException]) -> None:
     held, ended = held_by(error)
     assert ended.wait(PATIENCE)
+    for thread in threading.enumerate():
+        if thread.name == "delayq-heartbeats":
+            thread.join(PATIENCE)
     # Not an Exception: a service would take another step after that, and another.
     with pytest.raises(SystemExit, match="Heartbeats of a worker") as raised:
         held.check()
