@@ -111,6 +111,8 @@ def worker(link: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
     )
     yield made
     made.close()
+    # Else this process waits at its end for those that it started.
+    made._pool.close()
     for each in (*store.shards, *store._producer_shards):
         each.client.connection_pool.disconnect()
 
@@ -219,8 +221,7 @@ def test_a_worker_whose_redis_is_away_leaves_its_share_of_the_pool_to_others(wor
 def test_a_recovered_job_that_came_without_a_process_is_given_back_uncounted(
     worker: Worker, processes: Processes, link: Path, client: Redis, doors: Doors
 ) -> None:
-    recovery = worker._pool.recovery
-    assert recovery is not None
+    assert (recovery := worker._pool.recovery) is not None
     recovery.start((up := threading.Event()).set)
     assert up.wait(60)
     job = tasks.record.enqueue()
@@ -247,4 +248,3 @@ def test_a_recovered_job_that_came_without_a_process_is_given_back_uncounted(
     recovery.release()
     until(lambda: worker.step() is not None and job.refresh().state == "gone", what="it to run")
     assert [run["attempt"] for run in processes.runs(job.id)] == [2]
-    worker._pool.close()
