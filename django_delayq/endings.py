@@ -2,7 +2,8 @@
 
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from time import monotonic
 
 from django_delayq.job import Claim
@@ -59,6 +60,16 @@ class Endings:
         """Let outcomes wait again that could not be handed in."""
         with self._lock:
             self._ended.extend(ended)
+
+    @contextmanager
+    def taken(self) -> Iterator[list[tuple[Claim, Outcome]]]:
+        """Take outcomes as `take()` does; if the block raises they wait again, or nobody would hand them in."""
+        ended = self.take()
+        try:
+            yield ended
+        except BaseException:
+            self.put_back(ended)
+            raise
 
     def take(self) -> list[tuple[Claim, Outcome]]:
         """Return the oldest for one exchange, one of a lease.

@@ -169,12 +169,8 @@ def _call(func: Any, job: Job) -> Any:
                 database.distrust()
     if inspect.iscoroutine(result):
         # A decorator hid that the function is a coroutine function.
-        return async_to_sync(_bounded)(_given(result), replace(job, args=[], kwargs={}))
+        return async_to_sync(_bounded)(lambda: result, replace(job, args=[], kwargs={}))
     return result
-
-
-def _given(coroutine: Any) -> Any:
-    return lambda: coroutine
 
 
 async def _bounded(func: Any, job: Job) -> Any:

@@ -14,8 +14,14 @@ class Held:
     """What a worker is to settle, and the leases it has for it."""
 
     def __init__(
-        self, heartbeat: Callable[[list[bytes], set[str]], frozenset[bytes]], *, lease_us: int, name: str
+        self,
+        heartbeat: Callable[[list[bytes], set[str]], frozenset[bytes]],
+        *,
+        lease_us: int,
+        name: str,
+        ended: Callable[[], object],
     ) -> None:
+        """`ended` is called by the thread when it ends: `check()` tells whether it was meant to."""
         self.leases = Leases(heartbeat, lease_us=lease_us)
         #: Also those whose lease was lost: they run on, and their outcomes are handed in all the same.
         self._claims: dict[bytes, Claim] = {}
@@ -23,7 +29,8 @@ class Held:
         # Nor may they sleep off an outage for longer than the dispatcher spares their leases.
         longest_wait = longest_wait_us(lease_us) / SECOND_US
         self._heartbeats = Service(self.leases, name=f"Heartbeats of {name}", longest_wait=longest_wait)
-        threading.Thread(target=self._heartbeats.run, name="delayq-heartbeats", daemon=True).start()
+        self._tell_ended = ended
+        threading.Thread(target=self._renew, name="delayq-heartbeats", daemon=True).start()
 
     def __len__(self) -> int:
         return len(self._claims)
@@ -48,6 +55,18 @@ class Held:
         """Wait for its end no longer; its lease stays until that is handed in."""
         del self._claims[claim.lease]
 
+    def check(self) -> None:
+        """Raise SystemExit, which ends a service, if the thread died: each job longer than LEASE would run twice."""
+        if self._heartbeats.ended.is_set() and not self._heartbeats.stopped:
+            error = self._heartbeats.error
+            raise SystemExit(f"The thread of {self._heartbeats.name} died: {error!r}") from error
+
     def close(self) -> None:
         """End the thread."""
         self._heartbeats.stop()
+
+    def _renew(self) -> None:
+        try:
+            self._heartbeats.run()
+        finally:
+            self._tell_ended()

@@ -1,9 +1,11 @@
 """Log: the package's logger, whose calls raise nothing: loops that must go on write to it.
 
-Handlers and filters are the project's own: one may write to a database or a Redis that is away, or to a closed stderr.
+Handlers and filters are the project's own: one may write to a database or a Redis that is away, or to a closed stderr,
+and one may call sys.exit().
 """
 
 import logging
+import threading
 import traceback
 from contextlib import suppress
 from typing import Any
@@ -17,7 +19,10 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
         try:
             # The record's place in the source is that of the caller, two frames up.
             self.logger.log(level, msg, *args, **{"stacklevel": 2, **kwargs})
-        except Exception:
+        except BaseException as error:
+            # What ends a program may be meant for it in its main thread: Ctrl-C does not come from the handler.
+            if not isinstance(error, Exception) and threading.current_thread() is threading.main_thread():
+                raise
             if logging.raiseExceptions:
                 with suppress(Exception):
                     traceback.print_exc()

@@ -38,13 +38,26 @@ class Recovered:
             self._reserved = self._recovery.reserve()
         return self._reserved
 
-    def told(self, answer: Answer) -> None:
-        """Take down what an exchange brought and left behind."""
-        if self._reserved and self._recovery and not any(claim.attempts.suspect for claim in answer.claims):
+    def unanswered(self) -> None:
+        """Let others have the process that was kept: the answer may take as long as an outage."""
+        if self._reserved and self._recovery:
             self._recovery.release()
         self._reserved = False
+
+    def told(self, answer: Answer) -> bool:
+        """Take down what an exchange brought and left behind; false if that must be given back: it has no process.
+
+        An exchange is sent again word for word, also where others have the process that was kept for it.
+        """
+        came, runs = any(claim.attempts.suspect for claim in answer.claims), True
+        if not came:
+            self.unanswered()
+        elif self._recovery and not self._reserved:
+            runs = self._recovery.reserve(came=True)
+        self._reserved = False
         if answer.asked:
-            self.left = answer.recovered
+            self.left = answer.recovered or not runs
+        return runs
 
     def ended(self, claim: Claim) -> None:
         """Let go of a claim's process."""

@@ -63,10 +63,10 @@ class Worker:
         claims = door(os.urandom(8))
         self._exchanger = Exchanger(claims, name=self._name)
         self.tally = tally
-        self._held = Held(claims.heartbeat, lease_us=config.lease_us, name=self._name)
-        self._recovered = Recovered(pool.recovery, wake=lambda: self.wake())
-        #: Called by pool threads to end the loop's sleep; set by whoever runs this part.
+        #: Called by other threads to end the loop's sleep; set by whoever runs this part.
         self.wake: Callable[[], object] = lambda: None
+        self._held = Held(claims.heartbeat, lease_us=config.lease_us, name=self._name, ended=lambda: self.wake())
+        self._recovered = Recovered(pool.recovery, wake=lambda: self.wake())
         #: Called once Redis has jobs back whose code still runs here; set by whoever can end the process.
         self.given_back: Callable[[], object] = lambda: None
         self._served = Served(shard, config.queues)
@@ -84,15 +84,15 @@ class Worker:
             return self._step()
         except StoreError:
             # While its Redis is away, the others of this pool need not wait for this worker.
+            self._recovered.unanswered()
             if self._pace.leave_room(wants=False):
                 self.wake()
             raise
 
     def _step(self) -> float | None:
+        self._held.check()
         if self._stop_by is not None and monotonic() > self._stop_by + _LAST_WORD:
-            logger.warning(
-                "%s ends without an answer of Redis; its unfinished jobs run again when their leases lapse", self._name
-            )
+            logger.warning("%s ends without an answer of Redis; its jobs run again when leases lapse", self._name)
             return None
         if self._drain and self._stop_by is None:
             self._hungry = self._stand_in.promote() or self._hungry
@@ -147,10 +147,6 @@ class Worker:
     def _takes(self) -> bool:
         return self._stop_by is None and not self._quiet
 
-    @property
-    def _drained(self) -> bool:
-        return self._drain and not self._hungry and not self._pool.held and not self._recovered.left
-
     def _may_take(self) -> bool:
         return self._takes and self._pace.load(self._pool.held).has_slot
 
@@ -183,13 +179,13 @@ class Worker:
         return max(0.0, min(waits))
 
     def _prepare(self) -> None:
-        ended = self._ended.take()
-        self._pace.ran(*(outcome.run_us for _, outcome in ended if outcome.ending is not Ending.UNSTARTED))
-        want = self._pace.asked = self._pace.load(self._pool.held).want if self._takes else 0
-        served, recovers = self._served, want > 0 and self._recovered.may_come()
-        self._exchanger.prepare(
-            ended=ended, want=want, queues=served.queues, strict=served.strict, may_recover=recovers
-        )
+        with self._ended.taken() as ended:
+            self._pace.ran(*(outcome.run_us for _, outcome in ended if outcome.ending is not Ending.UNSTARTED))
+            want = self._pace.asked = self._pace.load(self._pool.held).want if self._takes else 0
+            served, recovers = self._served, want > 0 and self._recovered.may_come()
+            self._exchanger.prepare(
+                ended=ended, want=want, queues=served.queues, strict=served.strict, may_recover=recovers
+            )
         self._held.leases.settling(self._exchanger.settling)
 
     def _take(self, answer: Answer) -> None:
@@ -199,10 +195,10 @@ class Worker:
         news = self._served.compare(answer.queues_version)
         self._hungry = news or answer.more or self._hungry
         self._stand_in.told(answer.overdue_in_us)
-        self._recovered.told(answer)
+        may_run = self._recovered.told(answer)
         self._held.add(answer.claims)
         self._ended.expect(len(answer.claims))
-        if self._takes:
+        if self._takes and may_run:
             was_idle = not self._pool.held
             self._pool.submit(answer.claims, self)
             if was_idle and answer.claims:
@@ -249,4 +245,4 @@ class Worker:
         idle = not self._ended and not self._exchanger.under_way
         if self._stop_by is not None:
             return idle and (not self._held or monotonic() >= self._stop_by)
-        return idle and self._drained
+        return idle and self._drain and not (self._hungry or self._pool.held or self._recovered.left)

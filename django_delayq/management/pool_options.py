@@ -56,11 +56,11 @@ def _accept(options: dict[str, Any], store: Store) -> Callable[[dict[str, Any]],
 def make_pool(options: dict[str, Any], store: Store, *, size: int) -> Pool:
     """Return the pool that the options ask for."""
     if options["pool"] == "threads":
-        return ThreadPool(size)
+        return ThreadPool(size, recovery=Recovery())
     if options["pool"] == "asyncio":
         return LoopPool(size)
     if options["pool"] == "forwarder":
-        return ThreadPool(size, Forwarding(_accept(options, store)))
+        return ThreadPool(size, Forwarding(_accept(options, store)), recovery=None)
     max_memory = options["max_memory"] and options["max_memory"] * _MIB
     runner = Children(max_jobs=options["max_jobs"], max_memory=max_memory)
     return ThreadPool(size, runner, recovery=Recovery())

@@ -57,7 +57,7 @@ def open_store(backend: str | None = None, *, force_shards: bool = False) -> tup
         if isinstance(error, StoreUnavailable | StoreAuthError):
             if isinstance(error, StoreAuthError):
                 # Unlike an outage this may never end by itself: whoever reads it needs to know what to change.
-                logging.getLogger("django_delayq").warning(
+                logger.warning(
                     "%s. Waiting until that is mended: see the user and password in %s, and the user's rule "
                     "(manage.py delayq_acl).",
                     error,

@@ -24,7 +24,7 @@ from django_delayq.resident import resident
 from django_delayq.time_limit import watch
 
 #: Seconds between two looks whether the process still lives; and those it may take to come up.
-_TURN, _BOOT = 0.5, 60.0
+_TURN, BOOT = 0.5, 60.0
 
 
 class Child:
@@ -49,7 +49,7 @@ class Child:
     def is_up(self) -> bool:
         """Wait until it can run claims; false for one that ended before, or took more than a minute."""
         try:
-            if not self.up and self._answered(monotonic() + _BOOT):
+            if not self.up and self._answered(monotonic() + BOOT):
                 self._receive(inf)
                 self.up = True
         except (EOFError, OSError):
@@ -107,7 +107,7 @@ class Child:
     def _receive(self, until: float) -> Any:
         """Return the answer that has begun. One that does not end within a minute, or by `until`, ends the process."""
         limit = _Unended(self)
-        watch(min(until, monotonic() + _BOOT), limit)
+        watch(min(until, monotonic() + BOOT), limit)
         try:
             return self._pipe.recv()
         finally:

@@ -6,12 +6,11 @@ A task that kills its process costs one attempt of one job; a hard time limit is
 import multiprocessing
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 
 from django_delayq.job import Claim
 from django_delayq.log import logger
 from django_delayq.outcome import STOPPED, UNSTARTED, Ending, Outcome
-from django_delayq.pools.child import Child
+from django_delayq.pools.child import BOOT, Child
 
 #: Seconds to wait after a child that did not come up: after the first, and at most.
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0
@@ -34,7 +33,12 @@ class Children:
     @property
     def count(self) -> int:
         """Processes that were started and not ended, those that still start included."""
-        return len(self._busy) + len(self._idle)
+        with self._lock:
+            # Nobody else looks at those that died idle while no claim comes, and none comes while they count.
+            for child in [child for child in self._idle if not child.alive]:
+                self._idle.remove(child)
+                child.kill()
+            return len(self._busy) + len(self._idle)
 
     @property
     def up(self) -> int:
@@ -91,8 +95,7 @@ class Children:
             child = self._take(new=new)
         except OSError as error:
             # Where it is ahead of a first claim, that one tells too.
-            with suppress(Exception):
-                logger.error("No process for tasks could be started: %r", error)
+            logger.error("No process for tasks could be started: %r", error)
             self._closed.wait(_FIRST_WAIT)
             return
         if child is not None:
@@ -132,9 +135,11 @@ class Children:
         if not self._closed.is_set():
             self._failures += 1
             wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(self._failures - 1, 10))
-            with suppress(Exception):
-                logger.error(
-                    "A process for tasks ended before it could begin, or took too long; the next in %.0f s", wait
-                )
+            logger.error(
+                "A process for tasks ended before it was ready, or took longer than %.0f s to start. "
+                "The next one starts in %.0f s.",
+                BOOT,
+                wait,
+            )
             self._closed.wait(wait)
         return False

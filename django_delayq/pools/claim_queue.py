@@ -7,7 +7,6 @@ claim is recorded outside the frame of the code that runs it, and a thread that 
 import threading
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 
@@ -148,6 +147,5 @@ class ClaimQueue:
             entry.owner.finished(entry.claim, outcome)
         except Exception:
             # The outcome is buffered before anything that can raise; the next step of the owner hands it in.
-            with suppress(Exception):
-                logger.exception("Job %s: its worker could not be woken", entry.claim.id)
+            logger.exception("Job %s: its worker could not be woken", entry.claim.id)
         entry.told = True

@@ -31,9 +31,9 @@ class LoopPool:
     def __init__(self, size: int) -> None:
         self.size = size
         self._queue, self._seat = ClaimQueue(), Seat()
-        self._plain = ThreadPool(size, ready=False)
+        self._plain = ThreadPool(size, recovery=None, ready=False)
         self.recovery = Recovery()
-        self._alone = ThreadPool(MOST, self.recovery, ready=False)
+        self._alone = ThreadPool(MOST, self.recovery, recovery=None, ready=False)
         self._pools = (self._queue, self._plain, self._alone)
         #: The asyncio task of each claim that runs in the loop, and the timer of its hard limit.
         self._running: dict[Entry, tuple[Task[Outcome], asyncio.TimerHandle | None]] = {}
@@ -104,19 +104,26 @@ class LoopPool:
             try:
                 self._loop.call_soon(self._sweep)
                 self._loop.run_forever()
-                _log("A job ended the loop that all share; it goes on")
+                logger.error("A job stopped the event loop that all jobs share. It was started again.")
             except (SystemExit, KeyboardInterrupt) as error:
                 # sys.exit() in an asyncio task of the job's own: all other jobs would stand still.
-                _log("A job ended the loop that all share; it goes on", error)
+                logger.error("A job stopped the event loop that all jobs share. It was started again.", exc_info=error)
             except OSError as error:
                 # Somebody closed its descriptors, and so those of Redis and whatever else: other files may have their
                 # numbers by now, and what is written to one arrives in the other.
-                _log("The descriptors of this worker were closed by a job: it ends, and its leases lapse", error)
+                logger.error(
+                    "The descriptors of this worker were closed by a job: it ends, and its leases lapse", exc_info=error
+                )
                 os._exit(1)
             except BaseException as error:
                 # Closed, or struck between two callbacks, of which one may be lost: its job would wait for ever.
-                _log("A job broke the loop that all share; a new one takes its place", error)
-                self._replace_loop(error)
+                logger.error("A job broke the loop that all share; a new one takes its place", exc_info=error)
+                try:
+                    self._replace_loop(error)
+                except BaseException as worse:
+                    # As where no descriptor is left: without a loop its jobs would hang, and their leases be renewed.
+                    logger.error("No new loop can be made: this worker ends, and its leases lapse", exc_info=worse)
+                    os._exit(1)
 
     def _replace_loop(self, error: BaseException) -> None:
         broken_loop, self._loop = self._loop, self._new_loop()
@@ -216,10 +223,4 @@ def _cut(entry: Entry, ending: Ending, error: str) -> Outcome:
 
 
 async def _keep_executor(*_: object) -> None:
-    _log("A job asked to shut down the executor that all share; it stays")
-
-
-def _log(sentence: str, error: BaseException | None = None) -> None:
-    # A handler of the project's may raise, and this thread is nobody's to lose.
-    with suppress(Exception):
-        logger.error(sentence, exc_info=error)
+    logger.error("A job asked to shut down the executor that all share; it stays")

@@ -34,11 +34,14 @@ class Recovery:
         """Whether a process is up that nobody has reserved."""
         return self._children.up > self._reserved
 
-    def reserve(self) -> bool:
-        """Keep a process for a claim that may come, until `release()`; false if none is free."""
+    def reserve(self, *, came: bool = False) -> bool:
+        """Keep a process for a claim that may come, until `release()`; false if none is free.
+
+        For one that `came` all the same `release()` is called too, as for any other, once it is given back.
+        """
         with self._lock:
             free = self.free
-            self._reserved += free
+            self._reserved += free or came
             return free
 
     def release(self) -> None:
@@ -53,7 +56,12 @@ class Recovery:
             if self._starts or self.free or self._children.count >= MOST:
                 return
             self._starts = True
-        threading.Thread(target=self._start, args=(wake,), name="delayq-recovery", daemon=True).start()
+        try:
+            threading.Thread(target=self._start, args=(wake,), name="delayq-recovery", daemon=True).start()
+        except BaseException:
+            # The system has no thread left for now; the worker comes again.
+            self._starts = False
+            raise
 
     def rest(self) -> None:
         """End the processes if no recovered job has come for a while."""

@@ -49,14 +49,14 @@ class ThreadPool:
     """Run claims in up to `size` threads, in the order they were submitted."""
 
     def __init__(
-        self, size: int, runner: Runner | None = None, *, recovery: Recovery | None = None, ready: bool = True
+        self, size: int, runner: Runner | None = None, *, recovery: Recovery | None, ready: bool = True
     ) -> None:
         """Start all threads now if `ready`, each with its runner prepared, else each when a claim needs it.
 
         Jobs that came back from a crash are given to `recovery`; without one, to the runner as all others.
         """
         self.size = size
-        self.recovery = recovery if runner else recovery or Recovery()
+        self.recovery = recovery
         self._runner = runner or Here()
         self._queue = ClaimQueue()
         #: One item for each claim that waits; a thread that finds no claim behind its item waits for the next.

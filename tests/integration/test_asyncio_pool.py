@@ -79,7 +79,7 @@ def test_a_job_that_ends_the_loop_stops_nobody_else(processes: Processes, gate: 
     gate.touch()
     processes.until_gone([waiting])
     processes.until_state(ending, "gone" if how == "stop" else "dead")
-    assert "ended the loop that all share; it goes on" in worker.output
+    assert "stopped the event loop that all jobs share. It was started again." in worker.output
     assert {run["attempt"] for run in processes.runs()} == {1}
 
 

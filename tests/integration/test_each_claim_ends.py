@@ -2,7 +2,9 @@
 
 import asyncio
 import ctypes
+import errno
 import linecache
+import os
 import sys
 import threading
 from collections import Counter
@@ -21,6 +23,7 @@ from django_delayq.outcome import Ending, Outcome
 from django_delayq.pools import claim_queue, threads
 from django_delayq.pools.loop import LoopPool
 from django_delayq.pools.pool import Pool
+from django_delayq.pools.recovery import Recovery
 from django_delayq.pools.threads import ThreadPool
 from django_delayq.task import Task
 from tests.app import tasks
@@ -77,7 +80,12 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Make:
     return made
 
 
-@pytest.fixture(params=[ThreadPool, LoopPool])
+def threads_of(size: int) -> ThreadPool:
+    """Return a pool of threads, as run_worker makes it."""
+    return ThreadPool(size, recovery=Recovery())
+
+
+@pytest.fixture(params=[threads_of, LoopPool])
 def pool(request: Any) -> Iterator[Pool]:
     made = request.param(2)
     yield made
@@ -213,6 +221,36 @@ def test_a_loop_that_is_closed_is_replaced_and_what_ran_there_crashed(
     assert ledger.of(later).ending is Ending.SUCCEEDED
 
 
+def test_without_a_new_loop_the_process_ends_and_with_it_its_leases(
+    loop: LoopPool, ledger: Ledger, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends: list[int] = []
+    new_loop = loop._new_loop
+
+    def refuse() -> asyncio.AbstractEventLoop:
+        monkeypatch.setattr(loop, "_new_loop", new_loop)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def close_loop() -> None:
+        running = asyncio.get_running_loop()
+        running._thread_id = None  # type: ignore[attr-defined]
+        running.close()
+
+    monkeypatch.setattr(loop, "_new_loop", refuse)
+    monkeypatch.setattr(os, "_exit", ends.append)
+    loop.submit([make(close_loop)], ledger)
+    until(lambda: ends == [1], what="the process's end", patience=10)
+
+
+def test_a_loop_pool_has_recovery_processes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Recovery] = []
+    begin = Recovery.__init__
+    monkeypatch.setattr(Recovery, "__init__", lambda self: made.append(self) or begin(self))  # type: ignore[func-returns-value]
+    pool = LoopPool(2)
+    assert made == [pool.recovery]
+    pool.close()
+
+
 def strike(thread: threading.Thread) -> None:
     """Raise Late in a thread, as libraries with time limits do."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Late))
@@ -225,7 +263,7 @@ def pool_of_one(ledger: Ledger, make: Make) -> tuple[ThreadPool, Callable[[], No
     def remember() -> None:
         seen.append(threading.current_thread())
 
-    pool = ThreadPool(1)
+    pool = threads_of(1)
     pool.submit([first := make(remember)], ledger)
     ledger.of(first)
     return pool, remember, seen
@@ -261,7 +299,7 @@ def test_a_thread_that_is_struck_again_and_again_goes_on(ledger: Ledger, make: M
 def test_an_exception_at_any_line_leaves_no_claim_behind(
     func: Any, ledger: Ledger, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind = ThreadPool if func is quick else LoopPool
+    kind = threads_of if func is quick else LoopPool
     files = FILES if func is quick else FILES | {sys.modules[LoopPool.__module__].__file__}
     # What strikes a callback of the loop is made good after a second: too slow for each line.
     for number in range(1, 400, 1 if func is quick else 5):

@@ -1,6 +1,7 @@
 """One outcome a lease: however often an end is told, by a worker or by dispatchers, the job ends once and whole."""
 
 import itertools
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from django_delayq.dispatcher import Dispatcher
 from django_delayq.emitter import emit_at_once
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.outcome import Settle
+from django_delayq.pools.recovery import Recovery
 from django_delayq.pools.threads import ThreadPool
 from django_delayq.signals import job_dead_lettered
 from django_delayq.store.promotion import Promotion, Reclaim
@@ -102,13 +104,15 @@ def worker(link: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
         shard=shard,
         door=lambda code: store.claims(shard, worker=code),
         config=store.config.worker,
-        pool=ThreadPool(2),
+        pool=ThreadPool(2, recovery=Recovery()),
         dispatcher=Dispatcher(shard, store.promotion(shard)),
         tally=Tally(),
         sweep_us=3_600_000_000,
     )
     yield made
     made.close()
+    # Else this process waits at its end for those that it started.
+    made._pool.close()
     for each in (*store.shards, *store._producer_shards):
         each.client.connection_pool.disconnect()
 
@@ -212,3 +216,35 @@ def test_a_worker_whose_redis_is_away_leaves_its_share_of_the_pool_to_others(wor
         worker.step()
     assert (worker._pace.wants, worker._pace.asked) == (False, 0)
     away.rename(link)
+
+
+def test_a_recovered_job_that_came_without_a_process_is_given_back_uncounted(
+    worker: Worker, processes: Processes, link: Path, client: Redis, doors: Doors
+) -> None:
+    assert (recovery := worker._pool.recovery) is not None
+    recovery.start((up := threading.Event()).set)
+    assert up.wait(60)
+    job = tasks.record.enqueue()
+    # As after a crash: one attempt was counted, and nobody knows how it ended.
+    doors.worker().take()
+    until(lambda: (worker.step() or 0) > 0 and not worker._hungry, what="the worker to know the queue")
+    # A jump of the clock spares each lease once.
+    for _ in range(2):
+        doors.clock.turn(doors.config.worker.lease_us)
+        Dispatcher(doors.shard, doors.promotion, emit=emit_at_once).promote()
+
+    away = link.rename(link.with_name("away.sock"))
+    worker._hungry = True
+    client.client_kill_filter(_type="normal", skipme=True)
+    with pytest.raises(StoreUnavailable):
+        worker.step()
+    # Another shard's worker takes the process meanwhile.
+    assert recovery.reserve()
+    away.rename(link)
+    until(lambda: worker.step() is not None and not worker._exchanger.under_way, what="an answer")
+    assert [claim.attempts.suspect for claim in worker._held] == [True]
+    until(lambda: worker.step() is not None and not len(worker._held), what="it to be given back")
+    assert not processes.runs()
+    recovery.release()
+    until(lambda: worker.step() is not None and job.refresh().state == "gone", what="it to run")
+    assert [run["attempt"] for run in processes.runs(job.id)] == [2]

@@ -78,6 +78,34 @@ def test_a_process_that_crashed_is_not_free(recovery: Recovery) -> None:
     assert not recovery.free
 
 
+def test_processes_that_died_idle_make_room_for_others(recovery: Recovery) -> None:
+    for _ in range(MOST):
+        started(recovery)
+        assert recovery.reserve()
+    for _ in range(MOST):
+        recovery.release()
+    # As the kernel does where memory runs out: nobody of ours sees them end.
+    for child in recovery._children._idle:
+        child._process.kill()
+        child._process.join()
+    started(recovery)
+    assert recovery.reserve()
+    assert recovery._children.count == 1
+
+
+def test_a_process_can_start_once_the_system_has_a_thread_again(
+    recovery: Recovery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full, pytest.raises(RuntimeError):
+        full.setattr(threading.Thread, "start", refuse)
+        recovery.start(lambda: None)
+    started(recovery)
+    assert recovery.reserve()
+
+
 def test_a_process_is_used_again_and_ends_when_none_has_come_for_a_while(
     recovery: Recovery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,11 +149,35 @@ def test_a_worker_keeps_a_process_for_what_may_come_and_no_longer(recovery: Reco
     assert not recovered.due
 
 
+def test_while_an_exchange_has_no_answer_others_have_the_process(recovery: Recovery) -> None:
+    away, other = Recovered(recovery, lambda: None), Recovered(recovery, lambda: None)
+    claim = suspect()
+    started(recovery)
+    assert away.may_come()
+    assert not other.may_come()
+    away.unanswered()
+    away.unanswered()
+    assert other.may_come()
+    # What was sent is sent again word for word, and may bring one after all: without a process it does not run.
+    assert not away.told(Answer(recovered=False, claims=[claim], **FACTS))
+    away.ended(claim)
+    assert away.left, "it waits for the next exchange"
+    assert not recovery.free
+    other.told(Answer(recovered=False, claims=[], **FACTS))
+    assert recovery.free
+    # With a process that is free again it runs.
+    assert away.told(Answer(recovered=False, claims=[claim], **FACTS))
+    assert not recovery.free
+    away.ended(claim)
+    assert recovery.free
+
+
 def test_a_pool_that_runs_no_task_takes_them_like_others() -> None:
     recovered = Recovered(None, lambda: None)
     assert recovered.may_come()
-    recovered.told(Answer(recovered=True, claims=[suspect()], **FACTS))
+    assert recovered.told(Answer(recovered=True, claims=[suspect()], **FACTS))
     recovered.ended(suspect())
+    recovered.unanswered()
     assert recovered.due
 
 

@@ -70,6 +70,24 @@ if "run_worker" in sys.argv:
 """
 
 
+STRIKING = """
+import ctypes, threading, time
+from django_delayq import delayed_task
+from tests.app.tasks import note_run
+
+class Late(BaseException):
+    pass
+
+@delayed_task
+def strike_heartbeats():
+    note_run()
+    for thread in threading.enumerate():
+        if thread.name == "delayq-heartbeats":
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(Late))
+    time.sleep(600)
+"""
+
+
 @pytest.mark.parametrize("module", [BROKEN_LOG, CLOSED_STDERR], ids=["handler", "stderr"])
 def test_a_log_that_fails_stops_no_shard(
     module: str, processes: Processes, task_module: Callable[[str, str], ModuleType]
@@ -83,6 +101,18 @@ def test_a_log_that_fails_stops_no_shard(
     later = [tasks.record.using(delay=0.1).enqueue(number) for number in range(20)]
     processes.until_gone(later)
     assert worker.running
+
+
+def test_a_worker_that_can_renew_no_lease_ends(
+    processes: Processes, task_module: Callable[[str, str], ModuleType]
+) -> None:
+    processes.configure(TASK_MODULES=["striking_tasks"], LEASE=1)
+    tasks = task_module("striking_tasks", STRIKING)
+    worker = processes.worker()
+    tasks.strike_heartbeats.enqueue()
+    processes.until(lambda: not worker.running, what="the worker to end")
+    assert worker.wait() == 1
+    assert "The thread of Heartbeats of" in worker.output
 
 
 def test_receivers_have_a_sound_connection_and_end_no_worker(

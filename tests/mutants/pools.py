@@ -5,6 +5,8 @@ from tests.machine.planted_bugs import PlantedBug
 at = PlantedBug.at
 ENDS = ("tests/integration/test_each_claim_ends.py",)
 LOOP, THREADS, QUEUE, CHILD = "pools/loop.py", "pools/threads.py", "pools/claim_queue.py", "pools/child.py"
+CHILDREN, RECOVERY = "pools/children.py", "pools/recovery.py"
+RECOVERS = ("tests/integration/test_recovery.py",)
 LEASES, HEARTBEATS = "leases.py", ("tests/unit/test_heartbeats.py",)
 
 MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
@@ -86,6 +88,30 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "        except Exception as error:\n            # Its task",
         "        except ValueError as error:\n            # Its task",
     ): ("tests/integration/test_children.py",),
+    at(
+        "processes that died idle keep their places",
+        CHILDREN,
+        "                self._idle.remove(child)\n                child.kill()\n",
+        "                child.kill()\n",
+    ): RECOVERS,
+    at(
+        "a process whose thread could not start is waited for",
+        RECOVERY,
+        "            self._starts = False\n            raise\n",
+        "            raise\n",
+    ): RECOVERS,
+    at(
+        "a worker whose loop cannot be replaced goes on",
+        LOOP,
+        "                    os._exit(1)\n",
+        "                    raise\n",
+    ): ENDS,
+    at(
+        "plain jobs of the loop have recovery processes of their own",
+        LOOP,
+        "ThreadPool(size, recovery=None, ready=False)",
+        "ThreadPool(size, recovery=Recovery(), ready=False)",
+    ): ENDS,
     at(
         "the hard limit counts from the claim",
         LEASES,

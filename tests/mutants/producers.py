@@ -27,7 +27,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a doubtful job is moved in the handle alone",
         "handle.py",
-        "            if not self._maybe_sent:\n                return True\n",
+        "            if not self.maybe_sent:\n                return True\n",
         "            return True\n",
     ): (LOST,),
     at(

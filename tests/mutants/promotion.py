@@ -107,9 +107,15 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a clock set back by an hour hides that nobody promotes",
         EXCHANGE,
-        "at - now <= LONGEST_SWEEP + OVERDUE",
-        "at - now < 3600 * OVERDUE",
+        "left <= LONGEST_SWEEP + 2 * OVERDUE",
+        "left < 3600 * OVERDUE",
     ): ("tests/integration/store/test_exchange.py",),
+    at(
+        "a worker asks only at its sweep whether anybody promotes",
+        "stand_in.py",
+        "            self.ask_at = now + max(_SELDOM, overdue_in_us / SECOND_US + _LITTLE)\n",
+        "            self.ask_at = float('inf')\n",
+    ): ("tests/unit/test_stand_in.py",),
     PlantedBug(
         "a repeated exchange counts queues in 16 bits",
         (

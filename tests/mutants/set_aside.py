@@ -85,9 +85,27 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "                pass\n",
     ): (RECOVERY,),
     at(
+        "an outage keeps the processes of all shards",
+        "worker.py",
+        "            self._recovered.unanswered()\n",
+        "",
+    ): ("tests/integration/test_one_outcome.py",),
+    at(
+        "a recovered job without a process runs all the same",
+        "worker.py",
+        "if self._takes and may_run:",
+        "if self._takes:",
+    ): ("tests/integration/test_one_outcome.py",),
+    at(
+        "a job given back for want of a process is forgotten",
+        "recovered.py",
+        "answer.recovered or not runs",
+        "answer.recovered",
+    ): (RECOVERY,),
+    at(
         "a drained worker leaves recovered jobs behind",
         "worker.py",
-        " and not self._recovered.left",
+        " or self._recovered.left",
         "",
     ): (JOBS,),
     at(

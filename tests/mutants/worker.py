@@ -9,6 +9,12 @@ STARTING = "tests/unit/test_starting.py"
 
 MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
+        "outcomes that could not be handed in are lost",
+        "endings.py",
+        "            self.put_back(ended)\n",
+        "",
+    ): ("tests/unit/test_endings.py",),
+    at(
         "a process whose jobs were given back takes its time",
         "worker.py",
         "            self.given_back()\n",
@@ -27,11 +33,47 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "                pass\n",
     ): (STARTING,),
     at(
+        "a broken log ends a start that waits",
+        "management/starting.py",
+        "                logger.warning(\n",
+        "                logger.logger.warning(\n",
+    ): (STARTING,),
+    at(
         "a service that hangs is waited for though jobs were given back",
         "management/shutdown.py",
         "        self._until = monotonic() + _OTHERS\n",
         "",
     ): (STARTING, GIVEN_BACK),
+    at(
+        "a worker whose heartbeats died goes on",
+        "worker.py",
+        "        self._held.check()\n",
+        "",
+    ): ("tests/integration/test_user_code.py",),
+    at(
+        "a worker sleeps while its heartbeats die",
+        "held.py",
+        "            self._tell_ended()\n",
+        "            pass\n",
+    ): ("tests/unit/test_held.py",),
+    at(
+        "a service takes the end of its heartbeats for a failed step",
+        "held.py",
+        "raise SystemExit(f",
+        "raise RuntimeError(f",
+    ): ("tests/unit/test_held.py",),
+    at(
+        "a log handler can end any thread",
+        "log.py",
+        "        except BaseException as error:\n",
+        "        except Exception as error:\n",
+    ): ("tests/unit/test_log.py",),
+    at(
+        "a log handler's thread keeps Ctrl-C from the program",
+        "log.py",
+        "                raise\n",
+        "                pass\n",
+    ): ("tests/unit/test_log.py",),
     at(
         "a bell that a full worker heard is lost",
         "served.py",

@@ -73,3 +73,14 @@ def test_large_results_go_in_exchanges_of_their_own_and_none_is_left_behind() ->
         assert endings.wait <= 0 or not handed_in, "what was left behind waits again"
         handed_in.append(len(endings.take()))
     assert handed_in == [2, 2, 2]
+
+
+def test_outcomes_that_could_not_be_handed_in_wait_again() -> None:
+    endings = Endings()
+    endings.add(numbered(1), DONE)
+    with pytest.raises(MemoryError), endings.taken():
+        raise MemoryError
+    assert len(endings) == 1
+    with endings.taken() as ended:
+        assert len(ended) == 1
+    assert not endings

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,6 +34,45 @@ def test_a_handler_that_raises_is_told_of_on_stderr(broken: None, capsys: pytest
     logger.warning("a sentence")
     logger.exception("another one")
     assert capsys.readouterr().err.count("ConnectionError: the log's database is away") == 2
+
+
+class Leaving(logging.Handler):
+    """A handler that ends whoever logs."""
+
+    def __init__(self, error: type[BaseException]) -> None:
+        super().__init__()
+        self._error = error
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise self._error
+
+
+@pytest.fixture(params=[SystemExit, KeyboardInterrupt])
+def leaving(request: pytest.FixtureRequest) -> Iterator[type[BaseException]]:
+    """Have the package's log go to a handler that raises this."""
+    handler = Leaving(request.param)
+    logger.logger.addHandler(handler)
+    yield request.param
+    logger.logger.removeHandler(handler)
+
+
+def test_a_handler_that_leaves_ends_no_thread(leaving: type[BaseException], capsys: pytest.CaptureFixture[str]) -> None:
+    went_on = threading.Event()
+
+    def work() -> None:
+        logger.warning("a sentence")
+        went_on.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert went_on.is_set()
+    assert leaving.__name__ in capsys.readouterr().err
+
+
+def test_ctrl_c_in_a_handler_ends_the_program(leaving: type[BaseException]) -> None:
+    with pytest.raises(leaving):
+        logger.warning("a sentence")
 
 
 def test_a_closed_stderr_is_no_reason_to_raise(broken: None, monkeypatch: pytest.MonkeyPatch) -> None:

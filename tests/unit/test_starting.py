@@ -1,6 +1,7 @@
 """Starting: services run side by side until all have ended; an end that none of them meant ends them all."""
 
 import gc
+import logging
 import signal
 import threading
 import time
@@ -9,9 +10,12 @@ from collections.abc import Iterator
 import pytest
 from django.core.management.base import CommandError
 
+from django_delayq.exceptions import StoreAuthError
+from django_delayq.log import logger
 from django_delayq.management.shutdown import Shutdown
-from django_delayq.management.starting import run_services
+from django_delayq.management.starting import open_store, run_services
 from django_delayq.service import Service, Timed
+from django_delayq.store.store import Store
 
 #: Seconds after which a part ends though nobody stopped it.
 PATIENCE = 15.0
@@ -90,3 +94,21 @@ def test_a_service_is_not_waited_for_once_jobs_were_given_back(caplog: pytest.Lo
     for service in services:
         service.stop()
         assert service.ended.wait(10)
+
+
+def test_a_start_that_waits_for_its_redis_outlives_a_broken_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise ConnectionError("the log's database is away")
+
+    def refuse(_: Store) -> str:
+        raise StoreAuthError("Redis refuses the password")
+
+    monkeypatch.setattr(Store, "check_server", refuse)
+    handler = Broken()
+    logger.logger.addHandler(handler)
+    try:
+        _, store = open_store()
+    finally:
+        logger.logger.removeHandler(handler)
+    assert isinstance(store, Store)
