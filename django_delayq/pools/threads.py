@@ -12,6 +12,7 @@ from typing import Protocol
 
 from django_delayq.execution import run
 from django_delayq.job import Claim
+from django_delayq.log import logger
 from django_delayq.outcome import UNSTARTED, Outcome
 from django_delayq.pools.claim_queue import ClaimQueue, Seat
 from django_delayq.pools.pool import Owner
@@ -110,8 +111,12 @@ class ThreadPool:
     def _add_threads(self, count: int, prepare: Callable[[], object] = lambda: None) -> None:
         for _ in range(count):
             seat = Seat()
-            # The thread first: where the system has no room for one, the others do its work.
-            self._start(seat, len(self._seats), prepare)
+            try:
+                self._start(seat, len(self._seats), prepare)
+            except RuntimeError as error:
+                # The others do its work until there is room; where there is none, its worker gives the claims back.
+                logger.error("No thread for tasks could be started: %s", error)
+                return
             self._seats.append(seat)
 
     def _start(self, seat: Seat, number: int, prepare: Callable[[], object] = lambda: None) -> None:

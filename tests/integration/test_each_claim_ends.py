@@ -251,6 +251,26 @@ def test_a_loop_pool_has_recovery_processes_once(monkeypatch: pytest.MonkeyPatch
     pool.close()
 
 
+def test_where_no_thread_can_start_the_others_do_its_work(
+    ledger: Ledger, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = ThreadPool(2, recovery=None, ready=False)
+    pool.submit([first := make(quick)], ledger)
+    ledger.of(first)
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        pool.submit([one := make(quick), other := make(quick)], ledger)
+        assert [ledger.of(claim).ending for claim in (one, other)] == [Ending.SUCCEEDED] * 2
+    assert len(pool._seats) == 1
+    pool.submit([one := make(quick), other := make(quick)], ledger)
+    assert [ledger.of(claim).ending for claim in (one, other)] == [Ending.SUCCEEDED] * 2
+    assert len(pool._seats) == 2
+
+
 def strike(thread: threading.Thread) -> None:
     """Raise Late in a thread, as libraries with time limits do."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Late))

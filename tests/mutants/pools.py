@@ -11,6 +11,12 @@ LEASES, HEARTBEATS = "leases.py", ("tests/unit/test_heartbeats.py",)
 
 MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
+        "a thread that cannot start ends the worker's step",
+        THREADS,
+        "            except RuntimeError as error:\n",
+        "            except ValueError as error:\n",
+    ): ENDS,
+    at(
         "an answer that begins and does not end is waited for",
         CHILD,
         "outcome, self.rss = self._receive(until)",
