@@ -16,13 +16,14 @@ class Held:
     def __init__(
         self,
         heartbeat: Callable[[list[bytes], set[str]], frozenset[bytes]],
+        is_stuck: Callable[[float], bool],
         *,
         lease_us: int,
         name: str,
         ended: Callable[[], object],
     ) -> None:
-        """`ended` is called by the thread when it ends: `check()` tells whether it was meant to."""
-        self.leases = Leases(heartbeat, lease_us=lease_us)
+        """`is_stuck` is that of the pool. `ended` is called by the thread when it ends; `check()` tells the reason."""
+        self.leases = Leases(heartbeat, is_stuck, lease_us=lease_us)
         #: Also those whose lease was lost: they run on, and their outcomes are handed in all the same.
         self._claims: dict[bytes, Claim] = {}
         # In a thread of its own: heartbeats must not wait for an exchange, nor for user code.

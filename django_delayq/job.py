@@ -5,6 +5,7 @@ They do no I/O and know no clock. Changing one means `dataclasses.replace`.
 
 from dataclasses import dataclass, field
 from enum import IntFlag, StrEnum
+from math import inf
 from typing import Any
 
 from django_delayq.attempts import Attempts
@@ -144,6 +145,12 @@ class Claim:
     def attempt(self) -> int:
         """Number of the attempt under way: 1, 2, 3 …"""
         return self.attempts.ended + 1
+
+    @property
+    def hard_limit(self) -> float:
+        """Seconds of running after which it is given up; infinite where the job has no hard limit."""
+        limit_us = self.job.give_up_us if self.job else None
+        return inf if limit_us is None else limit_us / SECOND_US
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

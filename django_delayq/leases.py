@@ -19,8 +19,15 @@ _LATEST_BEGIN = 120.0
 class Leases(Timed):
     """The leases one worker holds on one shard."""
 
-    def __init__(self, heartbeat: Callable[[list[bytes], set[str]], frozenset[bytes]], *, lease_us: int) -> None:
+    def __init__(
+        self,
+        heartbeat: Callable[[list[bytes], set[str]], frozenset[bytes]],
+        is_stuck: Callable[[float], bool] = lambda _: False,
+        *,
+        lease_us: int,
+    ) -> None:
         self._heartbeat = heartbeat
+        self._is_stuck = is_stuck
         self._lease = lease_us / SECOND_US
         self._lock = threading.Lock()
         #: lease -> (claim, moment of `lease_time()` until which it is trusted)
@@ -31,10 +38,15 @@ class Leases(Timed):
         self._settling: set[bytes] = set()
 
     def step(self) -> float | None:
-        """Send a heartbeat for what is held; return the seconds until the next, a third of a lease."""
+        """Send a heartbeat for what is held; return the seconds until the next, a third of a lease.
+
+        Raises SystemExit, which ends the worker, where every slot has been past its job's hard limit for a lease.
+        """
         if self.stopped:
             return None
         self.beat()
+        if self._is_stuck(self._lease):
+            raise SystemExit("every slot is held by a job beyond its hard limit, and no thread can be ended")
         return self._lease / 3
 
     def add(self, claims: Iterable[Claim]) -> None:
@@ -100,5 +112,4 @@ class Leases(Timed):
 def _given_up(claim: Claim, began: float | None, now: float) -> bool:
     if began is None:
         return now > claim.taken_at + _LATEST_BEGIN
-    limit_us = claim.job.give_up_us if claim.job else None
-    return limit_us is not None and now > began + limit_us / SECOND_US
+    return now > began + claim.hard_limit

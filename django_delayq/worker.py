@@ -65,7 +65,9 @@ class Worker:
         self.tally = tally
         #: Called by other threads to end the loop's sleep; set by whoever runs this part.
         self.wake: Callable[[], object] = lambda: None
-        self._held = Held(claims.heartbeat, lease_us=config.lease_us, name=self._name, ended=lambda: self.wake())
+        self._held = Held(
+            claims.heartbeat, pool.is_stuck, lease_us=config.lease_us, name=self._name, ended=lambda: self.wake()
+        )
         self._recovered = Recovered(pool.recovery, wake=lambda: self.wake())
         #: Called once Redis has jobs back whose code still runs here; set by whoever can end the process.
         self.given_back: Callable[[], object] = lambda: None

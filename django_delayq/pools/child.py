@@ -58,9 +58,8 @@ class Child:
 
     def run(self, claim: Claim) -> Outcome:
         """Run a claim to its end, the process's end, or the job's hard time limit; the last two are its end too."""
-        limit_us = claim.job.give_up_us if claim.job else None
         started = monotonic()
-        until = inf if limit_us is None else started + limit_us / SECOND_US
+        until = started + claim.hard_limit
         unreadable = ""
         try:
             self._pipe.send(claim)
@@ -78,7 +77,7 @@ class Child:
         self.kill()
         run_us = int((monotonic() - started) * SECOND_US)
         return Outcome(
-            ending=Ending.CRASHED, error=self._how_it_ended(limit_us) + unreadable, run_us=run_us, began=started
+            ending=Ending.CRASHED, error=self._how_it_ended(claim.hard_limit) + unreadable, run_us=run_us, began=started
         )
 
     @property
@@ -128,10 +127,10 @@ class Child:
             sleep(min(pause, max(0.0, until - monotonic())))
             pause = min(_TURN, 2 * pause)
 
-    def _how_it_ended(self, limit_us: int | None) -> str:
+    def _how_it_ended(self, hard_limit: float) -> str:
         code = self._process.exitcode
         if code is not None and code < 0:
-            limit = f", or ran longer than its hard limit of {limit_us / SECOND_US:g} s" if limit_us is not None else ""
+            limit = f", or ran longer than its hard limit of {hard_limit:g} s" if hard_limit < inf else ""
             return f"The process running the task was killed by signal {-code}{limit}."
         return f"The process running the task ended with exit code {code} before the task did."
 

@@ -102,6 +102,13 @@ class ClaimQueue:
             entry = self._entries.get(claim.lease)
             return entry is None or entry.began is not None
 
+    def overrun(self, seconds: float) -> int:
+        """Return how many claims run that are beyond their hard limits by so many seconds."""
+        now = monotonic() - seconds
+        with self._lock:
+            entries = list(self._entries.values())
+        return sum(entry.began is not None and now > entry.began + entry.claim.hard_limit for entry in entries)
+
     def end(self, entry: Entry, outcome: Outcome) -> None:
         """Finish a claim and tell its owner; a second outcome is ignored."""
         with self._lock:

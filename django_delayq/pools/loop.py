@@ -78,6 +78,10 @@ class LoopPool:
         """Whether a claim's code may have begun; certain once the pool is closed."""
         return all(pool.has_begun(claim) for pool in self._pools)
 
+    def is_stuck(self, seconds: float) -> bool:
+        """Never: coroutines can be cancelled."""
+        return False
+
     def withdraw(self) -> None:
         """Finish all claims that have not begun as unstarted."""
         for pool in self._pools:

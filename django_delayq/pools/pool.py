@@ -52,6 +52,9 @@ class Pool(Protocol):
     def has_begun(self, claim: Claim) -> bool:
         """Whether a claim's code may have begun; certain once the pool is closed."""
 
+    def is_stuck(self, seconds: float) -> bool:
+        """Whether no slot is left: each job is beyond its hard limit by so many seconds, and cannot be ended."""
+
     def withdraw(self) -> None:
         """Finish all claims that wait to begin as unstarted."""
 

@@ -97,6 +97,10 @@ class ThreadPool:
         """Whether a claim's code may have begun; certain once the pool is closed."""
         return self._queue.has_begun(claim)
 
+    def is_stuck(self, seconds: float) -> bool:
+        """Whether the job of every thread is beyond its hard limit by so many seconds."""
+        return self._queue.overrun(seconds) >= self.size
+
     def withdraw(self) -> None:
         """Finish all claims that no thread has come to as unstarted."""
         self._queue.withdraw()

@@ -271,6 +271,18 @@ def test_where_no_thread_can_start_the_others_do_its_work(
     assert len(pool._seats) == 2
 
 
+def test_a_pool_is_stuck_once_every_thread_runs_beyond_its_limit(ledger: Ledger, make: Make) -> None:
+    pool, gate = ThreadPool(2, recovery=None), threading.Event()
+    try:
+        for stuck in range(2):
+            assert not pool.is_stuck(0.0)
+            pool.submit([make(gate.wait, 60, hard_timeout_us=1)], ledger)
+            until(lambda: pool._queue.overrun(0.0) == stuck + 1, what="one more beyond its limit")  # noqa: B023
+        assert pool.is_stuck(0.0)
+    finally:
+        gate.set()
+
+
 def strike(thread: threading.Thread) -> None:
     """Raise Late in a thread, as libraries with time limits do."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Late))

@@ -1,6 +1,7 @@
 """Hard limits: a suspect that outlasts its own is killed, and the attempt counts; whoever else runs goes on."""
 
 import os
+from pathlib import Path
 
 import pytest
 from redis import Redis
@@ -35,3 +36,17 @@ def test_a_suspect_beyond_its_hard_limit_is_killed_and_counted(processes: Proces
     assert "ran longer than its hard limit of 3 s" in letter.attempts.last_error
     assert worker.end() == 0
     assert [event["word"] for event in processes.events()] == ["run", "run", "run"]
+
+
+def test_a_worker_whose_every_thread_is_beyond_its_limit_ends(processes: Processes, gate: Path) -> None:
+    processes.configure(LEASE=1)
+    worker = processes.worker("--concurrency", 2)
+    stuck = tasks.wait_for.using(hard_timeout=0.2)
+    stuck.enqueue(str(gate))
+    processes.until_runs(1)
+    other = tasks.record.enqueue("beside it")
+    processes.until_gone([other])
+    assert worker.running
+    stuck.enqueue(str(gate))
+    assert worker.wait() == 1
+    assert "every slot is held by a job beyond its hard limit" in worker.output

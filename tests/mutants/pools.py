@@ -11,6 +11,18 @@ LEASES, HEARTBEATS = "leases.py", ("tests/unit/test_heartbeats.py",)
 
 MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
+        "a worker without a slot that will ever be free goes on",
+        LEASES,
+        "        if self._is_stuck(self._lease):\n",
+        "        if False:\n",
+    ): ("tests/integration/test_hard_timeout.py",),
+    at(
+        "a worker with one slot too few is taken for stuck",
+        THREADS,
+        "self._queue.overrun(seconds) >= self.size",
+        "self._queue.overrun(seconds) > 0",
+    ): ENDS,
+    at(
         "a thread that cannot start ends the worker's step",
         THREADS,
         "            except RuntimeError as error:\n",

@@ -2,10 +2,12 @@
 
 import pytest
 
-from django_delayq.job import Claim
+from django_delayq.clock import SECOND_US
+from django_delayq.job import Claim, Job
+from django_delayq.job_id import next_id
 from django_delayq.outcome import UNSTARTED, Ending, Outcome
 from django_delayq.pools.claim_queue import ClaimQueue, Entry, Seat
-from tests.claims import numbered
+from tests.claims import claim_for, numbered
 
 SUCCEEDED = Outcome(ending=Ending.SUCCEEDED)
 
@@ -26,6 +28,11 @@ class Owner:
 @pytest.fixture
 def owner() -> Owner:
     return Owner()
+
+
+def limited(hard_timeout_us: int | None) -> Claim:
+    """Return the claim of a job with this hard limit."""
+    return claim_for(Job(raw_id=next_id(), shard=0, task="shop.noop", queue="mail", hard_timeout_us=hard_timeout_us))
 
 
 def taken(claims: ClaimQueue, owner: Owner) -> tuple[Seat, Entry]:
@@ -61,3 +68,20 @@ def test_what_an_exception_left_in_a_seat_has_failed_if_it_had_begun(owner: Owne
     assert [outcome.ending for outcome in owner.outcomes] == [Ending.FAILED if begun else Ending.UNSTARTED]
     assert owner.outcomes[0].began == entry.began
     assert seat.entry is None
+
+
+def test_claims_beyond_their_hard_limits_are_counted_from_their_begin(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("django_delayq.pools.claim_queue.monotonic", lambda: now)
+    claims = ClaimQueue()
+    claims.put([limited(limit) for limit in (SECOND_US, None, 1)], owner)
+    now += 50.0
+    for _ in range(2):
+        entry = claims.take(Seat())
+        assert entry is not None and claims.begin(entry)
+    now += 11.0
+    assert claims.overrun(10.0) == 0
+    now += 0.1
+    assert (claims.overrun(10.0), claims.overrun(11.0)) == (1, 0)

@@ -142,7 +142,7 @@ def test_the_hard_limit_counts_from_the_begin_of_the_code() -> None:
 
 def test_a_claim_that_never_begins_is_not_renewed_for_ever() -> None:
     asked: list[list[bytes]] = []
-    leases = Leases(lambda leases: asked.append(leases) or frozenset(), lease_us=30_000_000)
+    leases = Leases(lambda leases, _: asked.append(leases) or frozenset(), lease_us=30_000_000)
     leases.add([claim(age=121)])
     leases.beat()
     assert asked == []

@@ -16,7 +16,7 @@ class Late(BaseException):
 def held_by(beat: type[BaseException] | None) -> tuple[Held, threading.Event]:
     """Return what a worker holds, with a heartbeat that raises this, and what is set when heartbeats end."""
     ended = threading.Event()
-    held = Held(lambda *_: frozenset(), lease_us=300_000, name="a worker", ended=ended.set)
+    held = Held(lambda *_: frozenset(), lambda _: False, lease_us=300_000, name="a worker", ended=ended.set)
 
     def strike() -> frozenset[bytes]:
         if beat:
