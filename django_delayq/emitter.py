@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from contextvars import Context
 from math import inf
+from time import monotonic
 
 from django_delayq import database
 from django_delayq.log import logger
@@ -20,6 +21,8 @@ from django_delayq.log import logger
 _LIMIT = 512
 #: Emissions after which who waits for room is woken: for each, it would cost 100 µs of switching between two threads.
 _WAKE = 64
+#: Seconds between two log lines that somebody waits for room.
+_TELL_AGAIN = 60.0
 #: Seconds that emissions may hold up the end of a process.
 _LAST = 10.0
 
@@ -38,10 +41,13 @@ class Emitter:
         self._taken: deque[Emission] = deque()
         self._busy = False
         self._limit: float = _LIMIT
+        #: time.monotonic() from which on it is logged again that somebody waits for room.
+        self._tell_at = 0.0
 
     def emit(self, emissions: Iterable[Emission]) -> None:
         """Carry these out soon; waits while too many wait already."""
-        if self._left >= self._limit:
+        if self._left >= self._limit and monotonic() >= self._tell_at:
+            self._tell_at = monotonic() + _TELL_AGAIN
             logger.warning(
                 "%d settled attempts wait to be announced: receivers or log are slow, and this worker waits for them",
                 self._left,
@@ -92,7 +98,7 @@ class Emitter:
                 self._busy = True
                 _carry_out(self._taken.popleft())
                 self._busy = False
-                if not len(self._taken) % _WAKE:
+                if self._taken and not len(self._taken) % _WAKE:
                     with self._changed:
                         self._changed.notify_all()
             with self._changed:

@@ -35,7 +35,7 @@ def test_who_emits_does_not_wait_for_what_is_carried_out_in_order(gate: threadin
     assert done == list(range(100))
 
 
-def test_who_emits_too_much_waits_and_loses_nothing(gate: threading.Event) -> None:
+def test_who_emits_too_much_waits_and_loses_nothing(gate: threading.Event, caplog: pytest.LogCaptureFixture) -> None:
     emitter, done = Emitter(), list[int]()
     emitter.emit([partial(gate.wait, PATIENCE)])
     count = 3 * module._LIMIT
@@ -59,6 +59,8 @@ def test_who_emits_too_much_waits_and_loses_nothing(gate: threading.Event) -> No
     thread.join(PATIENCE)
     assert emitter.flush(PATIENCE)
     assert done == list(range(count))
+    # It waited many times.
+    assert caplog.text.count("this worker waits for them") == 1
 
 
 def test_who_waits_for_room_goes_on_once_the_process_ends(gate: threading.Event) -> None:
