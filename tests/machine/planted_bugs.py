@@ -148,7 +148,7 @@ MORE = [
         "put_ready(shard, now, KEYS[base + 2], KEYS[base + 3], {release.rank, member})",
         "redis.call('ZADD', KEYS[base + 2], release.rank, member) remember(shard, now, KEYS[base + 2])",
     ),
-    at("a retry's moment loses digits", EXCHANGE, "{retry.due, member}", "{retry.due .. '', member}"),
+    at("a retry's moment loses digits", EXCHANGE, "{retry.due, member}", "{tonumber(retry.due .. ''), member}"),
     at("work left behind does not ring", EXCHANGE, "if not rung[queue] then ring(", "if false then ring("),
     at("a stale exchange is carried out", EXCHANGE, "if number < last_number then", "if false then"),
     at(
