@@ -13,6 +13,7 @@ from math import inf
 from time import monotonic
 
 from django_delayq.emitter import emitter
+from django_delayq.log import logger
 from django_delayq.service import readable
 
 #: Seconds after the last give-back in which other shards may give theirs back, and receivers hear of it. Enough for a
@@ -50,8 +51,16 @@ class Shutdown:
 
     def wake(self) -> None:
         """End a `wait()`."""
-        with suppress(BlockingIOError):
+        try:
             os.write(self.wake_descriptor, b"\0")
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            # The main thread waits on the other end for ever, and what is written to Redis may arrive anywhere.
+            logger.error(
+                "The descriptors of this process were closed by a job: it ends, and its leases lapse: %s", error
+            )
+            os._exit(1)
 
     def wait(self) -> bool:
         """Wait until something is to be looked at: a signal, a service's end; false where time is up."""

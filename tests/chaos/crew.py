@@ -7,6 +7,7 @@ import subprocess
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from tests.chaos.case import Death
 from tests.processes import Command, Processes
@@ -73,8 +74,9 @@ class Crew:
         self._replace(post, died=died)
 
     def finish(self) -> None:
-        """End all in good order."""
+        """End all in good order, once they hear signals: one that was started a moment ago would die of it."""
         for post in self.posts:
+            self._processes.until(partial(_is_up, post.command), what=f"{post.role} to be up")
             post.command.send(signal.SIGTERM)
         for post in self.posts:
             code = post.command.wait()
@@ -112,3 +114,7 @@ class Crew:
             found = subprocess.run(["ps", "-g", str(group), "-o", "pid,stat,args"], capture_output=True, text=True)
             os.killpg(group, signal.SIGKILL)
             self.complaints.append(f"{LINGER:g} s after a {WORKER}'s end there was still {found.stdout[:1000]}")
+
+
+def _is_up(command: Command) -> bool:
+    return " serves " in command.output or not command.running

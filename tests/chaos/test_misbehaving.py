@@ -24,9 +24,10 @@ def test_each_job_ends_and_no_innocent_one_fails(processes: Processes, pool: str
     run(processes, jobs, pool)
 
 
-def test_a_worker_whose_descriptors_a_job_closed_goes_on_or_ends_as_a_whole(processes: Processes) -> None:
+@pytest.mark.parametrize("pool", ["threads", "asyncio"])
+def test_a_worker_whose_descriptors_a_job_closed_goes_on_or_ends_as_a_whole(processes: Processes, pool: str) -> None:
     processes.configure(TASK_MODULES=["tests.app.misbehaving"], LEASE=1, GRACE=1)
-    run(processes, {"close": misbehaving.misbehave.job("close_all_descriptors")}, "asyncio")
+    run(processes, {"close": misbehaving.misbehave.job("close_all_descriptors")}, pool)
 
 
 @pytest.mark.slow

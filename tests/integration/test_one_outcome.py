@@ -18,6 +18,7 @@ from django_delayq.outcome import Settle
 from django_delayq.pools.recovery import Recovery
 from django_delayq.pools.threads import ThreadPool
 from django_delayq.signals import job_dead_lettered
+from django_delayq.store.exchange import Answer
 from django_delayq.store.promotion import Promotion, Reclaim
 from django_delayq.tally import Tally
 from django_delayq.worker import Worker
@@ -26,6 +27,11 @@ from tests.doors import Doors, settlement
 from tests.processes import Processes, until
 
 ONE = RetryPolicy(max_attempts=1)
+#: Of an exchange that brought nothing.
+ANSWERED: dict[str, Any] = {
+    **{"now_us": 1, "lost": frozenset(), "overdue_in_us": 1, "queues_version": b""},
+    **{"more": False, "first": False, "recovered": False},
+}
 
 
 @pytest.fixture
@@ -115,6 +121,16 @@ def worker(link: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
     made._pool.close()
     for each in (*store.shards, *store._producer_shards):
         each.client.connection_pool.disconnect()
+
+
+def test_an_exchange_that_asked_for_nothing_tells_nothing_of_the_work_there_is(worker: Worker) -> None:
+    worker._hungry, worker._sweep_at = True, 1.0
+    # No queue is new.
+    worker._served._version = ANSWERED["queues_version"]
+    worker._take(Answer(asked=False, claims=[], **ANSWERED))
+    assert worker._hungry and worker._sweep_at == 1.0
+    worker._take(Answer(asked=True, claims=[], **ANSWERED))
+    assert not worker._hungry and worker._sweep_at > 1.0
 
 
 def test_a_task_that_ends_after_it_was_given_back_but_before_that_was_told_has_ended(

@@ -85,7 +85,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         WORKER,
         "        if answer.asked:\n",
         "        if True:\n",
-    ): ("tests/integration/test_bells.py",),
+    ): ("tests/integration/test_one_outcome.py",),
     at(
         "children of a fork count on from one number",
         "job_id.py",
