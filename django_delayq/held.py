@@ -22,7 +22,7 @@ class Held:
         name: str,
         ended: Callable[[], object],
     ) -> None:
-        """`is_stuck` is that of the pool. `ended` is called by the thread when it ends; `check()` tells the reason."""
+        """`is_stuck` is `Pool.is_stuck`; the heartbeat thread calls `ended` when it ends, and `check()` raises why."""
         self.leases = Leases(heartbeat, is_stuck, lease_us=lease_us)
         #: Also those whose lease was lost: they run on, and their outcomes are handed in all the same.
         self._claims: dict[bytes, Claim] = {}

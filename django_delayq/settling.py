@@ -93,7 +93,7 @@ def _tell(settlement: Settlement, outcome: Outcome) -> None:
 
 
 def _ended_us(claim: Claim, outcome: Outcome) -> int:
-    # When the code ended, not now: Redis may be told of it minutes later.
+    # The time at which the code ended. The outcome may reach Redis minutes later, after an outage.
     return _at_us(claim, monotonic()) if outcome.began is None else _at_us(claim, outcome.began) + outcome.run_us
 
 

@@ -34,7 +34,7 @@ class StandIn:
         return moved
 
     def told(self, overdue_in_us: int) -> None:
-        """Note what an exchange told: the µs after which the next promotion is overdue."""
+        """Note the answer of an exchange: the next promotion is overdue after so many µs."""
         now = monotonic()
         if self.ask_at == inf or now >= self.ask_at:
             self.ask_at = now + max(_SELDOM, overdue_in_us / SECOND_US + _LITTLE)

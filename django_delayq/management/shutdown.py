@@ -56,7 +56,7 @@ class Shutdown:
         except BlockingIOError:
             pass
         except OSError as error:
-            # The main thread waits on the other end for ever, and what is written to Redis may arrive anywhere.
+            # Nothing can wake the main thread any more, and other files may have the numbers of its sockets by now.
             logger.error(
                 "The descriptors of this process were closed by a job: it ends, and its leases lapse: %s", error
             )

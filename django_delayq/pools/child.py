@@ -97,7 +97,7 @@ class Child:
         self._process.kill()
 
     def hang_up(self) -> None:
-        """End it and its pipe, from any thread: who reads the pipe is told at once."""
+        """Kill the process and close its pipe, from any thread. A `recv()` that waits on the pipe raises EOFError."""
         self.strike()
         with suppress(OSError), socket.socket(fileno=os.dup(self._pipe.fileno())) as ours:
             # What the task forked may hold the other end open.

@@ -59,7 +59,7 @@ class Recovery:
         try:
             threading.Thread(target=self._start, args=(wake,), name="delayq-recovery", daemon=True).start()
         except BaseException:
-            # The system has no thread left for now; the worker comes again.
+            # The system refused a new thread. The worker's next step calls this again.
             self._starts = False
             raise
 

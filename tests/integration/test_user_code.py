@@ -84,6 +84,7 @@ def strike_heartbeats():
     for thread in threading.enumerate():
         if thread.name == "delayq-heartbeats":
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(Late))
+    # It runs until its process ends: a job of usual length would hide a worker that lives on.
     time.sleep(600)
 """
 

@@ -49,7 +49,7 @@ def test_who_emits_too_much_waits_and_loses_nothing(gate: threading.Event, caplo
     until = time.monotonic() + PATIENCE
     while emitter._left < module._LIMIT:
         assert time.monotonic() < until
-    # Each look is one at a moment at which it could have gone on.
+    # sleep(0) hands the interpreter to the other thread: a thread that does not wait would add more.
     for _ in range(1_000):
         most = max(most, emitter._left)
         time.sleep(0)

@@ -50,7 +50,7 @@ for queue in pairs(timed) do check_scheduled(shard, KEYS[FIXED + 3 * queue - 2])
 for queue in pairs(untimed) do check_ready(shard, KEYS[FIXED + 3 * queue - 1]) end
 
 for _, job in ipairs(jobs) do
-  -- Not HSETNX: what enqueues may not pause queues, and who may do both would be told apart by nothing.
+  -- Not HSETNX: only `pause` and `quiet` call it, so the ACL rule of a producer, which lacks it, forbids both.
   if redis.call('HEXISTS', bodies, job.id) == 0 then
     -- First a growing command: with its memory full, Redis refuses the batch as a whole.
     redis.call('HSET', bodies, job.id, job.body)
