@@ -47,6 +47,12 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "            raise\n",
     ): ("tests/unit/test_time_limit.py",),
     at(
+        "a time limit that struck slows the interpreter down for good",
+        "time_limit.py",
+        "_set_async_exc(threading.get_ident(), _InItsPlace)",
+        "_set_async_exc(threading.get_ident(), ctypes.py_object())",
+    ): ("tests/unit/test_time_limit.py",),
+    at(
         "jobs of the loop go by a factory that another job has set",
         LOOP,
         "Task(run_async(entry.claim), loop=self._loop, context=Context())",
