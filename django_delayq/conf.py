@@ -64,6 +64,7 @@ _KEYS: dict[str, tuple[str, str, Callable[[str, Any], Any]]] = {
     "MAX_PAYLOAD": ("tasks", "max_payload", readers.number(1_024, 8 * 1024 * 1024)),
     "LEASE": ("worker dispatcher", "lease_us", readers.span(minimum_us=SECOND_US, maximum_us=DAY_US)),
     "GRACE": ("worker", "grace_us", readers.span(maximum_us=DAY_US)),
+    "CLAIM_BEHIND_POP": ("worker", "claim_behind_pop", readers.truth),
     "CONCURRENCY": ("worker", "concurrency", readers.number(1, 10_000)),
     "DUE_FIRST": ("dispatcher", "due_first_us", readers.span(maximum_us=365 * DAY_US)),
     "DEAD_MAX_AGE": ("dispatcher", "dead_max_age_us", readers.span(minimum_us=SECOND_US)),

@@ -113,6 +113,8 @@ class WorkerConfig:
     concurrency: int = 8
     grace_us: int = 25 * SECOND_US
     lease_us: int = 30 * SECOND_US
+    #: Send the next exchange of an idle worker behind its blocking pop.
+    claim_behind_pop: bool = True
     #: Queues to serve, in this order; empty: all, best rank first.
     queues: tuple[str, ...] = ()
 

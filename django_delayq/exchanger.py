@@ -1,12 +1,14 @@
 """Exchanger: one exchange in flight at a time; one whose answer was lost is sent again word for word."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from django_delayq.endings import Endings
-from django_delayq.exceptions import StaleExchange
+from django_delayq.exceptions import StaleExchange, StoreError
 from django_delayq.job import Claim
 from django_delayq.outcome import Outcome
 from django_delayq.settling import settle
+from django_delayq.store.call import Call
 from django_delayq.store.claims import Claims
 from django_delayq.store.exchange import Answer, Exchange, Settlement
 
@@ -59,6 +61,19 @@ class Exchanger:
         )
         self._under_way = exchange, settled
 
+    def arm(self, **asks: Any) -> Call:
+        """Make the next exchange one that hands nothing in; returns its call, to be sent behind a blocking pop."""
+        exchange = self._claims.prepare(description="" if self._described else self._name, armed=True, **asks)
+        self._under_way = exchange, []
+        return self._claims.pack(exchange)
+
+    def disarm(self) -> None:
+        """Have `exchange()` ask what the armed exchange has taken, or see to it that it never takes anything."""
+        assert self._under_way is not None
+        exchange, _ = self._under_way
+        # Redis carries out the first that has its number: the armed one, or the one that is sent now and takes nothing.
+        exchange.call, exchange.want = None, 0
+
     def exchange(self, ended: Endings) -> tuple[Answer, Settled]:
         """Return what the exchange under way brought, and what it settled. Raises `StoreError`s.
 
@@ -71,6 +86,11 @@ class Exchanger:
         except StaleExchange:
             ended.put_back((settlement.claim, outcome) for settlement, outcome in settled)
             self._under_way = None
+            raise
+        except StoreError:
+            if exchange.armed:
+                # Sent again after an outage, it would take claims whose leases count from before it.
+                self.disarm()
             raise
         self._under_way = None
         # Told with the first exchange; a server that forgot this worker is told again.

@@ -5,9 +5,14 @@ from collections.abc import Callable, Iterable, Iterator
 
 from django_delayq.clock import SECOND_US
 from django_delayq.config import longest_wait_us
+from django_delayq.endings import Endings
 from django_delayq.job import Claim
 from django_delayq.leases import Leases
+from django_delayq.outcome import STOPPED, UNSTARTED, Ending, Outcome
+from django_delayq.pools.pool import Pool
 from django_delayq.service import Service
+
+_CUT_SHORT = Outcome(ending=Ending.INTERRUPTED, error=STOPPED)
 
 
 class Held:
@@ -52,9 +57,14 @@ class Held:
         for lease in ended:
             self._claims.pop(lease, None)
 
-    def give_up(self, claim: Claim) -> None:
-        """Wait for its end no longer; its lease stays until that is handed in."""
-        del self._claims[claim.lease]
+    def give_up(self, ended: Endings, pool: Pool, *, settling: Iterable[bytes]) -> None:
+        """Let what has not ended end as interrupted, or as unstarted; its lease stays until that is handed in."""
+        known = ended.leases().union(settling)
+        if left := [claim for claim in self if claim.lease not in known]:
+            pool.close()  # Else jobs of another shard may still run there.
+        for claim in left:
+            ended.add(claim, _CUT_SHORT if pool.has_begun(claim) else UNSTARTED)
+            del self._claims[claim.lease]
 
     def check(self) -> None:
         """Raise SystemExit, which ends a service, if the thread died: each job longer than LEASE would run twice."""

@@ -1,12 +1,14 @@
 """Served: the queues one worker serves on one shard, and their bells."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from time import monotonic
 
 from django_delayq.exceptions import StoreError
 from django_delayq.store.bells import Bells
+from django_delayq.store.call import Call
 from django_delayq.store.shard import Shard
+from django_delayq.store.wire import command
 
 
 class Served:
@@ -39,12 +41,29 @@ class Served:
         """Whether the bells are listened to."""
         return self._waker.listening
 
-    def listen(self, *, wanted: bool) -> int:
-        """Have the bells listened to where that is wanted; returns the socket to wait on, or -1."""
+    def listen(self, *, wanted: bool, block: float) -> int:
+        """Have the bells listened to where that is wanted; returns the socket to wait on, or -1.
+
+        A pop that begins now ends after `block` seconds without a bell.
+        """
         if wanted:
             with self._unless_missed():
-                self._waker.listen(self.bells, now=monotonic())
+                self._waker.listen(self.bells, now=monotonic(), block=block)
         return self._waker.fileno()
+
+    def send_behind(self, call: Call) -> None:
+        """Send a call that is carried out when the pop ends; its answer is to be read after `hear()`."""
+        with self._unless_missed():
+            self._waker.send_behind(call)
+
+    def confirm(self, leases: Sequence[bytes]) -> None:
+        """Confirm claims that came with the bell; sends, and waits for nothing."""
+        self._waker.tell(command("SREM", self._shard.keys("unconfirmed"), *leases))
+
+    def deafen(self) -> None:
+        """Listen no longer; a bell may have rung meanwhile."""
+        self.close()
+        self.missed = True
 
     def hear(self, *, wanted: bool) -> bool:
         """Read the bell that rang; returns whether there may be work. One that is not wanted is rung for others."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from time import monotonic, sleep
 from typing import Any
 
+from django_delayq.armed import Armed
 from django_delayq.clock import SECOND_US
 from django_delayq.config import WorkerConfig
 from django_delayq.dispatcher import Dispatcher
@@ -14,7 +15,7 @@ from django_delayq.exchanger import Exchanger, Settled
 from django_delayq.held import Held
 from django_delayq.job import Claim
 from django_delayq.log import logger
-from django_delayq.outcome import STOPPED, UNSTARTED, Ending, Outcome
+from django_delayq.outcome import UNSTARTED, Ending, Outcome
 from django_delayq.pace import Pace
 from django_delayq.pools.pool import Pool
 from django_delayq.presence import told_of
@@ -32,7 +33,6 @@ from django_delayq.tally import Tally
 _UNBEGUN = 0.1
 #: Seconds after GRACE to hand in the last outcomes, and to learn what was claimed last, where Redis is slow or away.
 _LAST_WORD = 5.0
-_CUT_SHORT = Outcome(ending=Ending.INTERRUPTED, error=STOPPED)
 
 
 class Worker:
@@ -72,6 +72,7 @@ class Worker:
         #: Called once Redis has jobs back whose code still runs here; set by whoever can end the process.
         self.given_back: Callable[[], object] = lambda: None
         self._served = Served(shard, config.queues)
+        self._armed = Armed(self._exchanger, self._served, pool, config)
         self._ended = Endings()
         self._pace = Pace(pool.size, holds=lambda: self._ended.expected, sharing=sharing)
         #: There may be work to take: a bell rang, or the last exchange left some behind.
@@ -93,24 +94,28 @@ class Worker:
 
     def _step(self) -> float | None:
         self._held.check()
-        if self._stop_by is not None and monotonic() > self._stop_by + _LAST_WORD:
-            logger.warning("%s ends without an answer of Redis; its jobs run again when leases lapse", self._name)
-            return None
-        if self._drain and self._stop_by is None:
-            self._hungry = self._stand_in.promote() or self._hungry
-        if self._stop_by is None and not self._exchanger.under_way:
-            self._served.refresh()
-        self._release_unbegun()
-        if self._hungry and not self._exchanger.under_way and not self._takes:
-            self._hungry = False
-            self._served.pass_on()
-        self._give_back()
-        if not self._exchanger.under_way:
-            wait = self._wait()
-            self._pace.wants = self._hungry and self._takes
-            if wait is not None:
-                return None if self._has_ended() else wait
-            self._prepare()
+        # Else its answer is here, with a job that waits for nothing else.
+        if not self._armed.has_rung():
+            if self._stop_by is not None and monotonic() > self._stop_by + _LAST_WORD:
+                logger.warning("%s ends without an answer of Redis; its jobs run again when leases lapse", self._name)
+                return None
+            if self._drain and self._stop_by is None:
+                self._hungry = self._stand_in.promote() or self._hungry
+            if left := self._armed.wait(wanted=self._takes and not self._recovered.due):
+                return left
+            if self._stop_by is None and not self._exchanger.under_way:
+                self._served.refresh()
+            self._release_unbegun()
+            if self._hungry and not self._exchanger.under_way and not self._takes:
+                self._hungry = False
+                self._served.pass_on()
+            self._give_back()
+            if not self._exchanger.under_way:
+                wait = self._wait()
+                self._pace.wants = self._hungry and self._takes
+                if wait is not None:
+                    return None if self._has_ended() else wait
+                self._prepare()
         answer, settled = self._exchanger.exchange(self._ended)
         self._take(answer)
         if self._pace.leave_room(wants=self._hungry):
@@ -121,12 +126,13 @@ class Worker:
         return 0.0
 
     def listen(self) -> int:
-        """Listen to the bells while a slot is free and no work is known of."""
-        return self._served.listen(wanted=not self._hungry and self._may_take())
+        """Listen to the bells while a slot is free and no work is known of; an idle worker arms its next exchange."""
+        idle, wanted = not (self._held or self._ended or self._drain), not self._hungry and self._may_take()
+        return self._armed.listen(idle=idle, wanted=wanted, until=min(self._sweep_at, self._stand_in.ask_at))
 
     def heard(self) -> None:
         """Read the bell that rang, or ring it again for a worker that has a slot free."""
-        self._hungry = self._served.hear(wanted=self._may_take()) or self._hungry
+        self._hungry = self._armed.hear(wanted=self._armed.waits or self._may_take()) or self._hungry
 
     @property
     def code(self) -> bytes:
@@ -191,16 +197,10 @@ class Worker:
         self._held.leases.settling(self._exchanger.settling)
 
     def _take(self, answer: Answer) -> None:
-        if answer.asked:
-            self._hungry, self._served.missed = False, False
-            self._sweep_at = monotonic() + self._sweep
-        news = self._served.compare(answer.queues_version)
-        self._hungry = news or answer.more or self._hungry
-        self._stand_in.told(answer.overdue_in_us)
         may_run = self._recovered.told(answer)
         self._held.add(answer.claims)
         self._ended.expect(len(answer.claims))
-        if self._takes and may_run:
+        if self._takes and may_run and self._armed.confirm(answer):
             was_idle = not self._pool.held
             self._pool.submit(answer.claims, self)
             if was_idle and answer.claims:
@@ -209,6 +209,12 @@ class Worker:
         else:
             for claim in answer.claims:
                 self.finished(claim, UNSTARTED)
+        if answer.asked:
+            self._hungry, self._served.missed = False, False
+            self._sweep_at = monotonic() + self._sweep
+        news = self._served.compare(answer.queues_version)
+        self._hungry = news or answer.more or self._hungry
+        self._stand_in.told(answer.overdue_in_us)
 
     def may_begin(self, claim: Claim) -> bool:
         """Whether the claim's lease is surely still held; called by the pool right before its code begins."""
@@ -234,14 +240,8 @@ class Worker:
 
     def _give_back(self) -> None:
         """Once GRACE is over, settle what runs as interrupted, and release what waits for its own process to start."""
-        if self._stop_by is None or monotonic() < self._stop_by:
-            return
-        ended = self._ended.leases().union(self._exchanger.settling)
-        if left := [claim for claim in self._held if claim.lease not in ended]:
-            self._pool.close()  # Else jobs of another shard may still run there.
-        for claim in left:
-            self._ended.add(claim, _CUT_SHORT if self._pool.has_begun(claim) else UNSTARTED)
-            self._held.give_up(claim)
+        if self._stop_by is not None and monotonic() >= self._stop_by:
+            self._held.give_up(self._ended, self._pool, settling=self._exchanger.settling)
 
     def _has_ended(self) -> bool:
         idle = not self._ended and not self._exchanger.under_way

@@ -199,6 +199,7 @@ class OneWorker:
         strict: bool = False,
         may_recover: bool = True,
         description: str = "",
+        armed: bool = False,
     ) -> Answer:
         """Make the next exchange and send it."""
         queues = queues or ("default",)
@@ -209,6 +210,7 @@ class OneWorker:
             strict=strict,
             may_recover=may_recover,
             description=description,
+            armed=armed,
         )
         return self.door.exchange(self.last)
 

@@ -60,7 +60,9 @@ def go_through_every_door(doors: Doors) -> None:
 
     doors.add(key="waits", delay=HOUR)
     doors.add(queue="new")
-    doors.worker().take(1, "new", description="host/2")
+    worker = doors.worker()
+    worker.take(0, "new", description="host/2")
+    worker.take(1, "new", armed=True)
     doors.add(queue="newer")
 
 

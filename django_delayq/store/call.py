@@ -34,6 +34,10 @@ class Call:
             self._question = self._told(lambda: self._line.send(self.packed))
         return self._line.keeps
 
+    def sent(self, question: Question) -> None:
+        """Note that it was sent elsewhere: `answer()` reads it there."""
+        self._question = question
+
     def answer(self) -> Any:
         """Return what the script returned, in one round trip (two after a script flush).
 

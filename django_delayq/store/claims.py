@@ -14,6 +14,7 @@ from django_delayq.exceptions import BadBody, StaleExchange
 from django_delayq.job import Claim, due_of_rank
 from django_delayq.outcome import Settle
 from django_delayq.seal import Seal
+from django_delayq.store.call import Call
 from django_delayq.store.exchange import Answer, Exchange, Settlement
 from django_delayq.store.keys import encode_queue
 from django_delayq.store.scripts import Script
@@ -48,10 +49,12 @@ class Claims:
         strict: bool = False,
         may_recover: bool = True,
         description: str = "",
+        armed: bool = False,
     ) -> Exchange:
         """Make the next exchange; sends nothing. If it is sent, it must be answered before the next is.
 
-        Only with `may_recover` it may bring a job whose last attempt crashed: then that one alone.
+        Only with `may_recover` it may bring a job whose last attempt crashed: then that one alone. What an `armed` one
+        takes is unconfirmed: it counts no attempt if its lease lapses.
         """
         self._number += 1
         keys = self._shard.keys
@@ -80,8 +83,9 @@ class Claims:
             number=self._number,
             want=want,
             queues=tuple(queues),
+            armed=armed,
             args=[
-                *(self._lease_us, int(strict), len(queues), description, int(may_recover)),
+                *(self._lease_us, int(strict), len(queues), description, int(may_recover), int(armed)),
                 *(b"".join(acknowledged), *counts, *dead, *retries, *kept, *releases),
             ],
             keys=[
@@ -91,16 +95,22 @@ class Claims:
             ],
         )
 
+    def pack(self, exchange: Exchange) -> Call:
+        """Return the call of an exchange, to be sent at once; `exchange()` reads its answer, or sends it again."""
+        exchange.sent_at = exchange.sent_at or lease_time()
+        args = [exchange.worker, exchange.number, exchange.want, *exchange.args]
+        exchange.call = self._shard.call(_EXCHANGE, args, more_keys=exchange.keys)
+        return exchange.call
+
     @sensitive_variables()
     def exchange(self, exchange: Exchange) -> Answer:
         """Hand in outcomes and take claims in one atomic step; safe to repeat until it is answered. O(k log n).
 
         Raises `StoreError`s, and `StaleExchange` when a later exchange was carried out; the next is a new worker's.
         """
-        args = [exchange.worker, exchange.number, exchange.want, *exchange.args]
-        exchange.sent_at = exchange.sent_at or lease_time()
+        call, exchange.call = exchange.call or self.pack(exchange), None
         try:
-            reply = self._shard.run(_EXCHANGE, args, more_keys=exchange.keys)
+            reply = call.answer()
         except StaleExchange:
             if exchange.number == self._number:
                 # Only a number written by hand is later than our last: under this code it might refuse us for ever.
@@ -114,6 +124,7 @@ class Claims:
         ]
         return Answer(
             asked=exchange.want > 0,
+            armed=exchange.armed,
             now_us=now_us,
             lost=_leases(lost),
             overdue_in_us=overdue_in_us,

@@ -6,6 +6,7 @@ from typing import Any
 from django_delayq.attempts import Attempts
 from django_delayq.job import Claim
 from django_delayq.outcome import Decision
+from django_delayq.store.call import Call
 from django_delayq.value import value
 
 
@@ -37,6 +38,10 @@ class Exchange:
     keys: list[str] = field(repr=False)
     #: `clock.lease_time()` before it was sent first: leases count from here.
     sent_at: float = 0.0
+    #: It is sent behind a blocking pop: what it takes is unconfirmed.
+    armed: bool = False
+    #: Sent, and to be answered; None where it is to be sent.
+    call: Call | None = field(default=None, repr=False)
 
     @property
     def token(self) -> bytes:
@@ -50,6 +55,8 @@ class Answer:
 
     #: It asked for claims: else it says nothing of the work there is.
     asked: bool
+    #: It waited behind a blocking pop: its claims are unconfirmed.
+    armed: bool
     now_us: int
     #: Leases that were somebody else's by then: their outcomes changed nothing.
     lost: frozenset[bytes]

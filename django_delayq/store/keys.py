@@ -27,6 +27,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "hash",
         "id -> token, started (µs), rank, stop asked; beside each lease, which is right where they differ",
     ),
+    "unconfirmed": (
+        "set",
+        "leases of claims made behind a blocking pop, until their worker says that it has them; goes with the lease",
+    ),
     "exchanges": (
         "hash",
         "worker -> number, lost leases, claims of its last exchange; goes with its entry in workers",

@@ -6,7 +6,7 @@ computing, this one 9: that was a third of what it costs to enqueue a job.
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from redis import exceptions as redis_errors
 
@@ -84,12 +84,19 @@ class Line:
             return None
 
 
+class Owner(Protocol):
+    """Whose connection a question was sent on."""
+
+    def put_back(self, connection: Any) -> None:
+        """Take the connection back; nothing is unanswered on it, or it is closed."""
+
+
 class Question:
     """What was sent on a connection and is not answered yet."""
 
     __slots__ = ("_connection", "_line")
 
-    def __init__(self, line: Line, connection: Any) -> None:
+    def __init__(self, line: "Owner", connection: Any) -> None:
         self._line, self._connection = line, connection
 
     def answer(self) -> Any:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django_delayq.attempts import Attempts
 from django_delayq.codec import decode, decode_head
@@ -58,6 +59,8 @@ class Lapsed:
     job: Job | None
     fault: Exception | None
     attempts: Attempts
+    #: It was claimed behind a blocking pop, and its worker has not said that the claim came.
+    unconfirmed: bool
     #: µs since the epoch when it was claimed, or 0 where that is lost.
     claimed_us: int
     worker: str
@@ -73,7 +76,8 @@ class Reclaim:
     """What was decided of a lapsed job."""
 
     lease: bytes
-    attempts: Attempts
+    #: With the one that lapsed; None: no attempt is counted, since the claim is unconfirmed.
+    attempts: Attempts | None
     #: Queue to go back to; None: it becomes a dead letter.
     queue: str | None
     #: 0: at its old rank, and among the recovered jobs where its last attempt is one that crashed.
@@ -163,10 +167,11 @@ class Promotion:
             [worker_of(lease) for lease in leases],
         )
 
-        def read() -> list[list[bytes | None]]:
+        def read() -> list[list[Any]]:
             wanted = {"bodies": ids, "attempts": ids, "running": ids, "descriptions": workers}
             # Where promote told of them: on another server they would be jobs without a body, and dead.
             questions: list[list[Part]] = [["HMGET", keys(noun), *fields] for noun, fields in wanted.items()]
+            questions.append(["SMISMEMBER", keys("unconfirmed"), *leases])
             return self._shard.line.ask_all(*questions)
 
         rows = zip(leases, *asked(read, self._shard.client), strict=True)
@@ -179,7 +184,7 @@ class Promotion:
         args: list[bytes | int] = [self._config.due_first_us // 1_000]
         for item in decided:
             number = 0 if item.queue is None else numbers[item.queue]
-            args += (item.lease, item.attempts.pack(), number, item.delay_us)
+            args += (item.lease, item.attempts.pack() if item.attempts else b"", number, item.delay_us)
         keys = self._shard.keys
         more_keys = [key for queue in queues for key in (*keys.of_queue(queue), keys.recovered(queue))]
         return [bool(done) for done in self._shard.run(_RECLAIM, args, more_keys=more_keys)]
@@ -191,6 +196,7 @@ class Promotion:
         record: bytes | None,
         running: bytes | None,
         worker: bytes | None,
+        unconfirmed: int,
     ) -> Lapsed:
         job, fault, queue = None, None, None
         try:
@@ -205,6 +211,7 @@ class Promotion:
             job=job,
             fault=fault,
             attempts=Attempts.unpack(record),
+            unconfirmed=bool(unconfirmed),
             claimed_us=Running.unpack(running).claimed_us,
             worker=worker.decode(errors="replace") if worker else worker_of(lease).hex(),
         )

@@ -81,7 +81,7 @@ DISPATCHER = _joined(
     "dispatcher",
     "run_dispatcher",
     scripts=("promote", "reclaim", "report"),
-    plain=("BLPOP", "HMGET", "HSTRLEN", "INFO", "ZREM", *_SHARDS),
+    plain=("BLPOP", "HMGET", "HSTRLEN", "INFO", "SMISMEMBER", "ZREM", *_SHARDS),
 )
 #: A worker promotes where no dispatcher lives, may start one as its child, and its tasks may enqueue: all of them use
 #: the one REDIS setting of their process, so its rule covers what dispatcher and producer may.
@@ -91,7 +91,7 @@ WORKER = _joined(
     DISPATCHER,
     PRODUCER,
     scripts=("exchange", "heartbeat", "ring"),
-    plain=("XADD", "ZRANGE"),
+    plain=("SREM", "XADD", "ZRANGE"),
 )
 VIEW = _joined(
     "view",

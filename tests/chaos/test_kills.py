@@ -12,13 +12,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from redis import Redis
 
-from django_delayq import enqueue_many
+from django_delayq import RetryPolicy, enqueue_many
 from django_delayq.exceptions import StoreError
 from django_delayq.private_redis import PrivateRedis
 from tests.app import tasks
-from tests.processes import Processes, listeners
+from tests.processes import Command, Processes, listeners
 
 
 def judge(processes: Processes, jobs: Sequence[Any], *, once: bool = True) -> None:
@@ -104,8 +105,77 @@ def test_a_frozen_worker_cannot_settle_what_it_lost(processes: Processes, client
     assert (frozen.end(), other.end()) == (0, 0)
 
 
-def test_a_worker_that_is_frozen_while_it_waits_claims_nothing(processes: Processes, client: Redis) -> None:
-    """Its bell may be lost; the other one looks by itself, and no attempt is counted."""
+def frozen_at_its_bell(processes: Processes, client: Redis, worker: Command) -> Any:
+    """Freeze an idle worker and return a job, of one attempt, that its armed exchange takes while it is frozen."""
+    for _ in range(50):
+        processes.until(lambda: listeners(client) == 2, what="dispatcher and worker to listen")
+        worker.send(signal.SIGSTOP)
+        processes.until(lambda: worker.stopped, what="it to be frozen")
+        job = tasks.record.using(retry=RetryPolicy(max_attempts=1)).enqueue()
+        if client.scard(processes.keys("unconfirmed")):
+            return job
+        # Its pop had ended, as it does every few seconds.
+        worker.send(signal.SIGCONT)
+        processes.until_gone([job])
+    raise AssertionError("it was never met at its bell")
+
+
+def test_a_worker_that_is_frozen_at_its_bell_costs_a_job_no_attempt(processes: Processes, client: Redis) -> None:
+    processes.configure(LEASE=6)
+    processes.dispatcher()
+    frozen = processes.worker()
+    job = frozen_at_its_bell(processes, client, frozen)
+    other = processes.worker()
+    processes.until_gone([job])
+    frozen.send(signal.SIGCONT)
+    assert (frozen.end(), other.end()) == (0, 0)
+    [run] = processes.runs(job.id)
+    assert (run["attempt"], run["recovered"], run["pid"]) == (1, False, other.pid)
+    assert not client.exists(processes.keys("unconfirmed"), processes.keys("attempts"))
+
+
+def test_a_worker_that_was_frozen_at_its_bell_begins_what_it_brought(processes: Processes, client: Redis) -> None:
+    processes.dispatcher()
+    frozen = processes.worker()
+    job = frozen_at_its_bell(processes, client, frozen)
+    frozen.send(signal.SIGCONT)
+    processes.until_gone([job])
+    assert [run["attempt"] for run in processes.runs(job.id)] == [1]
+    assert not client.exists(processes.keys("unconfirmed"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_that_is_stopped_gives_back_what_its_bell_has_just_brought(
+    processes: Processes, client: Redis, number: signal.Signals
+) -> None:
+    processes.dispatcher()
+    frozen = processes.worker()
+    job = frozen_at_its_bell(processes, client, frozen)
+    frozen.send(number)
+    frozen.send(signal.SIGCONT)
+    assert frozen.wait() == 0
+    # It stopped before it began the job, or ran it; it did not leave it to its lease.
+    assert not client.exists(processes.keys("leases"), processes.keys("unconfirmed"))
+    processes.worker()
+    processes.until_gone([job])
+    assert [run["attempt"] for run in processes.runs(job.id)] == [1]
+
+
+def test_a_job_that_kills_its_idle_worker_at_once_is_counted(processes: Processes, client: Redis) -> None:
+    processes.configure(LEASE=2)
+    processes.dispatcher()
+    for _ in range(2):
+        worker = processes.worker()
+        processes.until(lambda: listeners(client) == 2, what="dispatcher and worker to listen")
+        job = tasks.crash.using(retry=RetryPolicy(max_attempts=1)).enqueue("kill")
+        assert worker.wait() != 0
+        assert processes.until_state(job, "dead", "ready") == "dead"
+    assert not client.exists(processes.keys("unconfirmed"))
+
+
+def test_with_the_setting_off_a_frozen_worker_claims_nothing(processes: Processes, client: Redis) -> None:
+    """Its bell may be lost; the other one looks by itself."""
+    processes.configure(CLAIM_BEHIND_POP=False)
     processes.dispatcher()
     frozen, other = processes.worker(), processes.worker()
     processes.until(lambda: listeners(client) == 3, what="all to listen")

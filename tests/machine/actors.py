@@ -90,13 +90,19 @@ class DrivenDispatcher(Promotion):
 
     def reclaim(self, decided: Sequence[Reclaim]) -> list[bool]:
         """Keep it: between reading and writing anything may happen."""
+        for item in decided:
+            job = self.world.model.leased(item.lease)
+            assert (item.attempts is None) == (job is not None and job.unconfirmed)
         self.judged += decided
         return [False] * len(decided)
 
     def carry_out(self, most: int = 500) -> None:
         """Let what was judged through."""
         items, self.judged = self.judged[:most], self.judged[most:]
-        ended = [Ended(item.lease, Ending.LAPSED, item.delay_us, item.attempts.pack()) for item in items]
+        ended = [
+            Ended(item.lease, Ending.LAPSED, item.delay_us, item.attempts.pack() if item.attempts else None)
+            for item in items
+        ]
         assert all(item.delay_us == 0 for item in items)
         told = self.world.model.reclaim(ended)
         assert sum(super().reclaim(items)) == told
@@ -127,6 +133,7 @@ class DrivenWorker:
         may_recover: bool = True,
         endings: Sequence[Ending] = (),
         reply_lost: bool = False,
+        armed: bool = False,
     ) -> None:
         """Settle the first claims held, one by each ending, and take others."""
         if self.waits_for_answer and self.remembered:
@@ -145,12 +152,15 @@ class DrivenWorker:
             strict=strict,
             may_recover=may_recover,
             description="driven",
+            armed=armed,
         )
         ended = [
             Ended(item.claim.lease, ending, item.decision.delay_us, item.attempts.pack()) for item, ending in settled
         ]
         token = self.token(exchange)
-        told = self.world.model.exchange(token, ended, queues, want=want, strict=strict, may_recover=may_recover)
+        told = self.world.model.exchange(
+            token, ended, queues, want=want, strict=strict, may_recover=may_recover, armed=armed
+        )
         self.sent.append(exchange)
         self.waits_for_answer = reply_lost
         self._send(exchange, told, take=not reply_lost)
@@ -165,6 +175,21 @@ class DrivenWorker:
         told = self.world.model.repeat(self.code)
         self._send(self.sent[-1], told, take=self.waits_for_answer)
         self.waits_for_answer = False
+
+    def confirm(self, claims: Sequence[Claim]) -> None:
+        """Say that these claims came."""
+        if leases := [claim.lease for claim in claims]:
+            self.world.client.srem(self.world.keys("unconfirmed"), *leases)
+        for lease in leases:
+            if job := self.world.model.leased(lease):
+                job.unconfirmed = False
+
+    def send_void(self, queues: Sequence[str]) -> None:
+        """Have Redis carry out an armed exchange of a process that has left."""
+        gone = self.world.store.claims(self.world.shard, worker=next(self.world.numbers).to_bytes(8))
+        answer = gone.exchange(gone.prepare(queues=queues, want=1, armed=True))
+        assert (answer.claims, answer.more, answer.first) == ([], True, True)
+        self.world.model.void(queues)
 
     def send_stale(self, pick: int) -> None:
         """Have the network deliver a copy of an exchange before the last one."""

@@ -124,9 +124,17 @@ class Model:
         return moved, len(old), lapsed
 
     def exchange(
-        self, token: bytes, ended: Sequence[Ended], queues: Sequence[str], *, want: int, strict: bool, may_recover: bool
+        self,
+        token: bytes,
+        ended: Sequence[Ended],
+        queues: Sequence[str],
+        *,
+        want: int,
+        strict: bool,
+        may_recover: bool,
+        armed: bool = False,
     ) -> Told:
-        """Settle what still holds its lease, then claim."""
+        """Settle what still holds its lease, then claim; what an armed one claims is unconfirmed."""
         worker, number = token[:8], int.from_bytes(token[8:])
         first, version = worker not in self.exchanges, self.told_version
         lost = frozenset(item.lease for item in ended if not self.leased(item.lease))
@@ -136,7 +144,7 @@ class Model:
         claims = self._chosen(queues, strict, want, may_recover) if want else []
         for job in claims:
             job.rank, job.place, job.score = job.score, Place.CLAIMED, self.now + self.lease_us
-            job.token, job.claimed_us = token, self.now
+            job.token, job.claimed_us, job.unconfirmed = token, self.now, armed
             self._use(job.queue)
         self.workers[worker] = self.now
         self.described.add(worker)
@@ -164,12 +172,16 @@ class Model:
             self._use(queue)
         return {lease for lease in leases if not self.leased(lease)}
 
+    def void(self, queues: Sequence[str]) -> None:
+        """Nobody takes what an armed exchange was to take: the bell that was popped for it rings again."""
+        self.heard -= {job.queue for job in (*self.at(Place.READY), *self.at(Place.RECOVERED))}.intersection(queues)
+
     def reclaim(self, items: Sequence[Ended]) -> int:
         """Take back what is still lapsed under the same lease; return for how many."""
         carried_out = 0
         for item in items:
             job = self.leased(item.lease)
-            if job and job.score <= self.now:
+            if job and job.score <= self.now and (item.record is not None or job.unconfirmed):
                 self._settle(job, item)
                 carried_out += 1
         return carried_out
@@ -289,6 +301,10 @@ class Model:
     def _settle(self, job: ModelJob, item: Ended) -> None:
         if item.ending is Ending.SUCCEEDED:
             return self._end(job, "done", keep=True)
+        if item.record is None:
+            job.place, job.score = Place.RECOVERED if job.suspect else Place.READY, job.rank
+            self._know(job.queue)
+            return None
         if item.ending is Ending.UNSTARTED:
             job.place, job.score = Place.READY, job.rank
             self._know(job.queue)

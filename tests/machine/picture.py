@@ -31,6 +31,8 @@ def read(client: Redis, keys: Keys) -> dict[str, Any]:
                 pipeline.zrange(name, 0, -1, withscores=True)
             case "hash":
                 pipeline.hgetall(name)
+            case "set":
+                pipeline.smembers(name)
             case "list":
                 pipeline.llen(name)
             case _:
@@ -87,6 +89,8 @@ def foretold(model: Model, keys: Keys) -> dict[str, Any]:
             told[keys("leases")][job.lease] = job.score
             run = job.token + job.claimed_us.to_bytes(8) + job.rank.to_bytes(8) + b"\0"
             told[keys("running")][raw_id] = run
+            if job.unconfirmed:
+                told[keys("unconfirmed")] = {*told[keys("unconfirmed")], job.lease}
         else:
             of_queue = {Place.SCHEDULED: keys.schedule, Place.READY: keys.ready, Place.RECOVERED: keys.recovered}
             told[of_queue[job.place](job.queue)][job.member] = job.score

@@ -95,6 +95,23 @@ class Steps(Ground):
             want, queues=queues, strict=strict, may_recover=may_recover, endings=ended, reply_lost=lost
         )
 
+    @rule(pick=picks, queues=queue_lists, lost=st.booleans(), again=st.booleans())
+    def exchange_behind_a_pop(self, pick: int, queues: list[str], lost: bool, again: bool) -> None:
+        """An idle worker's exchange that is carried out with the bell, or sent again since its answer was lost."""
+        self.hear(queues)
+        worker = self.worker(pick)
+        if worker.remembered:
+            worker.exchange(1, queues=queues, may_recover=False, reply_lost=lost, armed=True)
+            if again:
+                worker.repeat()
+        else:
+            worker.send_void(queues)
+
+    @rule(pick=picks, most=st.integers(1, 5))
+    def confirm(self, pick: int, most: int) -> None:
+        worker = self.worker(pick)
+        worker.confirm(worker.held[-most:])
+
     @rule(pick=picks, ended=endings)
     def exchange_all(self, pick: int, ended: list[Ending]) -> None:
         self.worker(pick).exchange(8, endings=ended)

@@ -36,6 +36,8 @@ class ModelJob:
     #: Nothing may start it before (µs).
     due_us: int = 0
     token: bytes = b""
+    #: Its claim was made behind a blocking pop, and nobody said that it came.
+    unconfirmed: bool = False
     claimed_us: int = 0
     rank: int = 0
     #: Ended attempts, counted here and not read from the record.
@@ -61,12 +63,12 @@ class ModelJob:
 
 @dataclass(frozen=True)
 class Ended:
-    """An attempt that ended: its lease, how, and what the one who settles wrote."""
+    """An attempt that ended: its lease, how, and what the one who settles wrote; None where it does not count."""
 
     lease: bytes
     ending: Ending
     delay_us: int
-    record: bytes
+    record: bytes | None
 
 
 @dataclass

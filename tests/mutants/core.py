@@ -126,8 +126,8 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     ): ("tests/unit/test_seal.py", "tests/integration/test_signing.py"),
     at(
         "what runs at the end of GRACE is given back as not begun",
-        WORKER,
-        "_CUT_SHORT if self._pool.has_begun(claim) else UNSTARTED",
+        "held.py",
+        "_CUT_SHORT if pool.has_begun(claim) else UNSTARTED",
         "UNSTARTED",
     ): ("tests/integration/test_run_worker.py",),
     at(

@@ -6,6 +6,8 @@ at = PlantedBug.at
 
 GIVEN_BACK = "tests/integration/test_given_back.py"
 STARTING = "tests/unit/test_starting.py"
+ARMED = "tests/integration/store/test_armed.py"
+KILLS = "tests/chaos/test_kills.py"
 
 MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
@@ -110,4 +112,51 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "            if self._pace.leave_room(wants=False):\n                self.wake()\n",
         "",
     ): ("tests/integration/test_one_outcome.py",),
+    at(
+        "a claim that came with the bell is never confirmed",
+        "armed.py",
+        "            self._served.confirm([claim.lease for claim in answer.claims])\n",
+        "            pass\n",
+    ): (ARMED, KILLS),
+    PlantedBug(
+        "a claim that came with the bell is confirmed once its code runs",
+        (
+            ("worker.py", "may_run and self._armed.confirm(answer):", "may_run:"),
+            (
+                "worker.py",
+                "                sleep(0)\n",
+                "                sleep(0)\n            self._armed.confirm(answer)\n",
+            ),
+        ),
+    ): (KILLS,),
+    at(
+        "a worker that is stopped leaves what its bell brought to the lease",
+        "worker.py",
+        "wanted=self._takes and not",
+        "wanted=not",
+    ): (KILLS,),
+    at(
+        "the answer of a mark is taken for a bell",
+        "store/waker.py",
+        "            while self._untold:\n",
+        "            while False:\n",
+    ): ("tests/integration/store/test_waker.py",),
+    at(
+        "what is armed keeps claims for a pool that others have filled",
+        "armed.py",
+        "self._pool.held >= self._pool.size or not answer.asked",
+        "not answer.asked",
+    ): (ARMED,),
+    at(
+        "what is disarmed takes claims all the same",
+        "exchanger.py",
+        "exchange.call, exchange.want = None, 0",
+        "exchange.call = None",
+    ): (ARMED,),
+    at(
+        "an exchange is armed where the setting forbids it",
+        "armed.py",
+        "idle and self._enabled and",
+        "idle and",
+    ): (ARMED,),
 }

@@ -116,7 +116,7 @@ def test_no_repr_shows_arguments_or_bodies() -> None:
     claim = claim_for(job)
     exchange = Exchange(worker=bytes(8), number=1, want=1, queues=("q",), args=[draft.body], keys=[CANARY])
     told: dict[str, Any] = dict.fromkeys(("overdue_in_us", "more", "first", "recovered"), 0) | {"lost": frozenset()}
-    answer = Answer(asked=True, now_us=1, queues_version=b"", claims=[claim], **told)
+    answer = Answer(asked=True, armed=False, now_us=1, queues_version=b"", claims=[claim], **told)
     values: list[Any] = [
         job,
         draft,
@@ -238,7 +238,10 @@ def test_a_worker_that_fails_in_an_exchange_reports_no_bodies(monkeypatch: pytes
     class BrokenShard:
         index = 0
 
-        def run(self, *_: Any, **__: Any) -> Any:
+        def call(self, *_: Any, **__: Any) -> Any:
+            return self
+
+        def answer(self) -> Any:
             return [1, b"", 0, 1, 0, 0, b"member", 1, 1, CANARY.encode() * 2, b"", "one too many"]
 
     claims = Claims(BrokenShard(), worker=bytes(8), lease_us=1, due_first_us=1, seal=Seal(on=False))  # type: ignore[arg-type]

@@ -6,10 +6,10 @@
 -- Returns: per entry a word: OK (or changed since it was read); MALFORMED, MISSING (no body) and TWICE (also in a later
 --   state) are dropped from here; MISPLACED is put where its body says; UNKNOWN is a lease, written into `running`.
 -- Cost: O(log n) an entry.
-local place, leases, running, bodies, dead_letters, dead_bodies, queues, queues_version, next_due, bell, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+local place, leases, running, bodies, dead_letters, dead_bodies, queues, queues_version, next_due, bell, wake_at, alarm, unconfirmed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 local now, noun, head_start, repair = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
 
-local FIXED = 12
+local FIXED = 13
 local shard = {queues = queues, queues_version = queues_version, next_due = next_due, bell = bell, wake_at = wake_at, alarm = alarm}
 local SIZE = {schedule = 14, ready = 14, recovered = 14, leases = 30, dead_letters = 12}
 -- Of the keys of a queue, the one that is such a place.
@@ -53,6 +53,7 @@ for at = 5, #ARGV, 4 do
     redis.call('HSET', running, string.sub(entry, 1, 12), string.sub(entry, 15) .. struct.pack('>I8I8B', now, rank, 0))
   elseif repair and word ~= 'OK' then
     redis.call('ZREM', place, entry)
+    if noun == 'leases' then redis.call('SREM', unconfirmed, entry) end
     if noun == 'schedule' then index_due(next_due, place) end
     if word == 'MISPLACED' and noun == 'leases' then
       -- It stays the only lease until its end; whoever holds it under the other member is refused.

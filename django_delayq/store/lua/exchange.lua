@@ -2,21 +2,22 @@
 -- KEYS: the named ones, then ready, bell and recovered of each served queue, then results of each job whose result is
 --   kept, then schedule, ready and bell of each outcome queue.
 -- ARGV: now, worker (8 bytes), exchange number, want, lease (µs), 1 = strict queue order, number of served queues,
---   description ('' = known), 1 = it may take a recovered job (one whose last attempt crashed), acknowledged leases (30
---   bytes each, joined), number of dead letters, of retries and of kept results, then dead letters: lease, attempts
---   record; retries: lease, outcome queue, delay (µs), record, rank to keep ('' = that of its new due time);
---   acknowledged with a result: lease, ending, for how long (ms); releases: lease, queue, rank.
+--   description ('' = known), 1 = it may take a recovered job (one whose last attempt crashed), 1 = armed: it waited
+--   behind a blocking pop, and what it takes is unconfirmed, acknowledged leases (30 bytes each, joined), number of dead
+--   letters, of retries and of kept results, then dead letters: lease, attempts record; retries: lease, outcome queue,
+--   delay (µs), record, rank to keep ('' = that of its new due time); acknowledged with a result: lease, ending, for how
+--   long (ms); releases: lease, queue, rank.
 -- Returns: now (µs), lost leases (30 bytes each, joined), µs after which nobody promotes (0 = nobody does), version of
---   the queues ('' = none), 1 = takeable work was left behind, 1 = no earlier exchange of this worker is known here, 1 = recovered jobs were left
---   behind, then per claim: member, served queue, rank, body, attempts record (false = none).
+--   the queues ('' = none), 1 = takeable work was left behind, 1 = no earlier exchange of this worker is known here, 1 =
+--   recovered jobs were left behind, then per claim: member, served queue, rank, body, attempts record (false = none).
 -- Errors: STALEEXCHANGE (a later one was carried out). An equal number gets the recorded answer and what is still held.
 -- Cost: O(k log n), and O(1) a served queue.
-local leases, running, exchanges, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, queues_version, next_due, bell, workers, descriptions, paused, wake_at, alarm, dead_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19]
+local leases, running, exchanges, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, queues_version, next_due, bell, workers, descriptions, paused, wake_at, alarm, dead_bytes, unconfirmed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20]
 local now, worker, number, want, lease_us = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local strict, served, description, may_recover, acknowledged = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8], ARGV[9] == '1', ARGV[10]
+local strict, served, description, may_recover, armed, acknowledged = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8], ARGV[9] == '1', ARGV[10] == '1', ARGV[11]
 
 -- No sweep is longer than 5 s: who would promote later than that never wrote so by this clock.
-local FIXED, OVERDUE, LONGEST_SWEEP = 19, 1000000, 5000000
+local FIXED, OVERDUE, LONGEST_SWEEP = 20, 1000000, 5000000
 -- Most jobs set aside in one exchange, and looked at once some were; keys of one EXISTS (Lua takes some thousand arguments).
 local MOST_ASIDE, LOOK, SLICE = 512, 64, 1000
 local shard = {queues = queues, queues_version = queues_version, next_due = next_due, bell = bell, wake_at = wake_at, alarm = alarm}
@@ -45,8 +46,15 @@ local function answer(lost, more, recovered, claims, bodies_read, records)
   return reply
 end
 
+-- An armed exchange that is void (sent again as disarmed, or of a process that has left) had a bell popped for it.
+local last_number, lost_size, position = struct.unpack('>I8I4', last or string.rep('\0', 12))
+if armed and want > 0 and number <= last_number or armed and not last then
+  for base = FIXED + 1, FIXED + 3 * served, 3 do
+    if redis.call('EXISTS', KEYS[base], KEYS[base + 2]) > 0 then ring(KEYS[base + 1]); ring(bell) end
+  end
+  if not last then return answer('', true, false, {}) end
+end
 if last then
-  local last_number, lost_size, position = struct.unpack('>I8I4', last)
   if number < last_number then return redis.error_reply('STALEEXCHANGE ' .. last_number) end
   if number == last_number then
     local held = {}
@@ -59,22 +67,22 @@ if last then
 end
 
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
-redis.call('HLEN', running); redis.call('ZCARD', workers); redis.call('ZCARD', queues)
+redis.call('HLEN', running); redis.call('ZCARD', workers); redis.call('ZCARD', queues); redis.call('SCARD', unconfirmed)
 -- Where nothing is handed in these are read only, and that before anything is taken.
-if #acknowledged > 0 or #ARGV > 13 then redis.call('HLEN', bodies); redis.call('HLEN', attempts) end
+if #acknowledged > 0 or #ARGV > 14 then redis.call('HLEN', bodies); redis.call('HLEN', attempts) end
 local pauses = redis.call('HLEN', paused) > 0
 if description ~= '' then redis.call('HLEN', descriptions) end
-if tonumber(ARGV[11]) > 0 then redis.call('HLEN', dead_bodies); redis.call('ZCARD', dead_letters); redis.call('GET', dead_bytes) end
-local results, outcome_keys = {}, FIXED + 3 * served + tonumber(ARGV[13])
+if tonumber(ARGV[12]) > 0 then redis.call('HLEN', dead_bodies); redis.call('ZCARD', dead_letters); redis.call('GET', dead_bytes) end
+local results, outcome_keys = {}, FIXED + 3 * served + tonumber(ARGV[14])
 for base = outcome_keys, #KEYS - 3, 3 do check_scheduled(shard, KEYS[base + 1]); check_ready(shard, KEYS[base + 2]) end
 
 -- Look first: which outcomes still hold their lease, and what is there to take.
-local settled, dead, retries, releases, at = {}, {}, {}, {}, 14
+local settled, dead, retries, at = {}, {}, {}, 15
 for i = 1, #acknowledged, 30 do settled[#settled + 1] = string.sub(acknowledged, i, i + 29) end
-for _ = 1, tonumber(ARGV[11]) do
+for _ = 1, tonumber(ARGV[12]) do
   dead[ARGV[at]], settled[#settled + 1], at = ARGV[at + 1], ARGV[at], at + 2
 end
-for _ = 1, tonumber(ARGV[12]) do
+for _ = 1, tonumber(ARGV[13]) do
   retries[ARGV[at]] = {queue = tonumber(ARGV[at + 1]), due = math.min(now + tonumber(ARGV[at + 2]), LATEST), record = ARGV[at + 3], rank = tonumber(ARGV[at + 4])}
   settled[#settled + 1], at = ARGV[at], at + 5
 end
@@ -83,7 +91,8 @@ for key = FIXED + 3 * served + 1, outcome_keys do
   settled[#settled + 1], at = ARGV[at], at + 3
 end
 while at <= #ARGV do
-  releases[ARGV[at]] = {queue = tonumber(ARGV[at + 1]), rank = tonumber(ARGV[at + 2])}
+  -- A release is a retry that counts nothing.
+  retries[ARGV[at]] = {queue = tonumber(ARGV[at + 1]), rank = tonumber(ARGV[at + 2])}
   settled[#settled + 1], at = ARGV[at], at + 3
 end
 local alive, lost, seen, noted = {}, '', {}, false
@@ -98,6 +107,7 @@ if noted then redis.call('HLEN', extras); redis.call('HLEN', holders) end
 
 -- The fence. Also the first write, one that frees: with its memory full, Redis refuses a script that begins by growing.
 redis.call('ZREM', leases, '', unpack(alive))
+if #alive > 0 then redis.call('SREM', unconfirmed, unpack(alive)) end
 local ended, done = {}, {}
 for i, lease in ipairs(alive) do
   local member = string.sub(lease, 1, 14)
@@ -108,31 +118,21 @@ for i, lease in ipairs(alive) do
   elseif retries[lease] then
     local retry = retries[lease]
     local base = outcome_keys + 3 * (retry.queue - 1)
-    redis.call('HSET', attempts, id, retry.record)
+    if retry.record then redis.call('HSET', attempts, id, retry.record) end
     if retry.rank then
       put_ready(shard, now, KEYS[base + 2], KEYS[base + 3], {retry.rank, member})
     else
       put_scheduled(shard, KEYS[base + 1], {retry.due, member})
     end
-  elseif releases[lease] then
-    local release = releases[lease]
-    local base = outcome_keys + 3 * (release.queue - 1)
-    put_ready(shard, now, KEYS[base + 2], KEYS[base + 3], {release.rank, member})
   else
     local result = results[lease]
-    if result then
-      local record, body = redis.call('HGET', attempts, id) or '', redis.call('HGET', bodies, id) or ''
-      keep_result(result.key, record, result.ending, body, result.ttl)
-    end
+    if result then keep_result(result.key, redis.call('HGET', attempts, id) or '', result.ending, redis.call('HGET', bodies, id) or '', result.ttl) end
     let_go(extras, holders, member)
     done[#done + 1] = id
   end
 end
 if #ended > 0 then redis.call('HDEL', running, unpack(ended)) end
-if #done > 0 then
-  redis.call('HDEL', bodies, unpack(done))
-  redis.call('HDEL', attempts, unpack(done))
-end
+if #done > 0 then redis.call('HDEL', bodies, unpack(done)); redis.call('HDEL', attempts, unpack(done)) end
 
 -- Of a paused queue not even a bell is rung: its work would keep the worker awake.
 local unpaused, aside_keys = {}, {}
@@ -229,6 +229,7 @@ end
 if #claims > 0 then
   redis.call('ZADD', leases, unpack(leased))
   redis.call('HSET', running, unpack(runs))
+  for i = 2, armed and #leased or 0, 2 do redis.call('SADD', unconfirmed, leased[i]) end
 end
 -- Recovered jobs left behind: of interest where there is a process, so whoever took one tells the next worker. Who took
 -- none, for want of a process, starts one; did it ring too, it would wake itself again and again.
@@ -240,8 +241,7 @@ if back and recovered > 0 then ring(KEYS[FIXED + 3 * back.queue - 1]); ring(bell
 for _, entry in ipairs(found) do left[#left + 1] = entry.queue end
 local rung = {}
 for _, queue in ipairs(left) do
-  if not rung[queue] then ring(KEYS[FIXED + 3 * queue - 1]) end
-  rung[queue] = true
+  if not rung[queue] then rung[queue] = true; ring(KEYS[FIXED + 3 * queue - 1]) end
 end
 if #left > 0 then ring(bell) end
 redis.call('HSET', exchanges, worker, struct.pack('>I8I4', number, #lost) .. lost .. table.concat(kept))

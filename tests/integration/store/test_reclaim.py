@@ -254,3 +254,74 @@ def test_batches_hold_every_lease_once_in_order(doors: Doors) -> None:
     assert list(doors.promotion.batches(leases)) == [[lease] for lease in leases]
     doors.client.delete(doors.keys("bodies"))
     assert list(doors.promotion.batches(leases)) == [leases]
+
+
+def armed(doors: Doors, **options: Any) -> tuple[OneWorker, Claim]:
+    """Add a job and claim it as behind a blocking pop."""
+    doors.add(**options)
+    worker = doors.worker()
+    worker.take(0)
+    return worker, worker.take(armed=True).claims[0]
+
+
+def confirm(doors: Doors, claim: Claim) -> None:
+    assert doors.client.srem(doors.keys("unconfirmed"), claim.lease)
+
+
+def uncounted(item: Lapsed) -> Reclaim:
+    return Reclaim(lease=item.lease, attempts=None, queue=item.queue)
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_a_claim_that_nobody_confirmed_counts_no_attempt(doors: Doors, confirmed: bool) -> None:
+    _, claim = armed(doors)
+    if confirmed:
+        confirm(doors, claim)
+    doors.clock.turn(LEASE)
+    Dispatcher(doors.shard, doors.promotion).promote()
+    place = doors.recovered() if confirmed else doors.ready()
+    assert place == {claim.raw_id: claim.rank} and doors.where(claim.raw_id)
+    assert not doors.client.exists(doors.keys("unconfirmed"))
+    (again,) = doors.worker().take().claims
+    assert (again.attempt, again.attempts.suspect) == ((2, True) if confirmed else (1, False))
+
+
+def test_one_that_is_confirmed_while_it_is_judged_is_judged_again(doors: Doors) -> None:
+    _, claim = armed(doors)
+    (item,) = lapsed(doors, claim.lease)
+    assert item.unconfirmed
+    confirm(doors, claim)
+    assert doors.promotion.reclaim([uncounted(item)]) == [False]
+    (item,) = doors.promotion.read_lapsed([claim.lease])
+    assert not item.unconfirmed
+    assert doors.promotion.reclaim([decided(item)]) == [True]
+
+
+def test_a_suspect_whose_claim_nobody_confirmed_is_one_as_before(doors: Doors) -> None:
+    worker, claim = armed(doors)
+    confirm(doors, claim)
+    worker.settle(claim, Settle.RETRY, suspect=True, keeps_place=True)
+    (claim,) = worker.take(armed=True).claims
+    assert claim.attempts.suspect
+    (item,) = lapsed(doors, claim.lease)
+    assert doors.promotion.reclaim([uncounted(item)]) == [True]
+    assert doors.where(claim.raw_id) == ["recovered:default"]
+    (again,) = doors.worker().take().claims
+    assert (again.attempt, again.attempts.suspect) == (2, True)
+
+
+def test_an_unreadable_job_whose_claim_nobody_confirmed_is_a_dead_letter(doors: Doors) -> None:
+    _, claim = armed(doors)
+    doors.client.hset(doors.keys("bodies"), claim.raw_id, b"nonsense")
+    doors.clock.turn(LEASE)
+    Dispatcher(doors.shard, doors.promotion).promote()
+    assert doors.where(claim.raw_id) == ["dead_letters"]
+    assert not doors.client.exists(doors.keys("unconfirmed"))
+
+
+@pytest.mark.parametrize("how", [Settle.ACKNOWLEDGE, Settle.RETRY, Settle.RELEASE, Settle.DEAD_LETTER])
+def test_a_claim_that_is_settled_is_unconfirmed_no_longer(doors: Doors, how: Settle) -> None:
+    worker, claim = armed(doors)
+    assert doors.client.sismember(doors.keys("unconfirmed"), claim.lease)
+    worker.settle(claim, how)
+    assert not doors.client.exists(doors.keys("unconfirmed"))

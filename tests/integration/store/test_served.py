@@ -113,6 +113,6 @@ def test_a_bell_that_this_worker_does_not_want_is_rung_for_others(
 ) -> None:
     served = serve(*queues)
     doors.add(queue="mail")
-    assert select.select([served.listen(wanted=True)], [], [], PATIENCE)[0]
+    assert select.select([served.listen(wanted=True, block=10)], [], [], PATIENCE)[0]
     assert served.hear(wanted=wanted) == wanted
     assert doors.client.llen(*served.bells) == (not wanted)

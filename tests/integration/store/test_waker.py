@@ -10,8 +10,9 @@ from redis import Redis
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.store.connection import COMMAND_TIMEOUT
 from django_delayq.store.waker import BLOCK, Waker
+from django_delayq.store.wire import command
 from tests.doors import Doors
-from tests.processes import until
+from tests.processes import listeners, until
 
 #: Seconds until a readable socket is given up.
 PATIENCE = 30.0
@@ -67,3 +68,66 @@ def test_silence_is_counted_from_the_latest_pop(waker: Waker, bell: str, client:
     waker.listen([bell], now=LAST)
     waker.listen([bell], now=LAST + BLOCK)
     assert waker.fileno() != -1
+
+
+def test_a_call_behind_the_pop_is_carried_out_when_the_bell_rings(
+    doors: Doors, waker: Waker, bell: str, client: Redis
+) -> None:
+    call = doors.intake.batch([doors.draft()])._call
+    waker.send_behind(call)
+    until(lambda: listeners(client) == 1, what="the pop")
+    assert doors.ready() == {}
+    client.rpush(bell, 1)
+    assert select.select([waker], [], [], PATIENCE)[0]
+    assert len(doors.ready()) == 1
+    assert waker.take() == bell
+    assert call.answer()[0] == doors.clock.now_us
+
+
+def test_a_call_behind_the_pop_is_carried_out_when_the_pop_ends_empty(doors: Doors, silent: Waker, bell: str) -> None:
+    silent.listen([bell], now=BEGAN, block=0.05)
+    call = doors.intake.batch([doors.draft()])._call
+    silent.send_behind(call)
+    assert select.select([silent], [], [], PATIENCE)[0]
+    assert silent.take() is None
+    assert call.answer() and len(doors.ready()) == 1
+
+
+def test_a_call_behind_the_pop_of_a_connection_that_ends_is_not_carried_out(
+    doors: Doors, waker: Waker, bell: str, client: Redis
+) -> None:
+    waker.send_behind(doors.intake.batch([doors.draft()])._call)
+    until(lambda: listeners(client) == 1, what="the pop")
+    waker.close()
+    until(lambda: listeners(client) == 0, what="its end")
+    client.rpush(bell, 1)
+    assert doors.ready() == {}
+    assert client.llen(bell) == 1
+
+
+def test_an_answer_that_nobody_waits_for_is_not_taken_for_a_bell(waker: Waker, bell: str, client: Redis) -> None:
+    for _ in range(2):
+        client.rpush(bell, 1)
+        assert select.select([waker], [], [], PATIENCE)[0]
+        assert waker.take() == bell
+        waker.tell(command("SREM", "nothing", "there"))
+        waker.listen([bell], now=BEGAN)
+        assert not select.select([waker], [], [], 0)[0]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_on_a_connection_that_was_closed_nothing_is_sent(doors: Doors, waker: Waker, closed: bool) -> None:
+    if closed:
+        waker.close()
+    else:
+        waker._connection.disconnect()
+    with pytest.raises(StoreUnavailable, match="was closed"):
+        waker.tell(command("PING"))
+    assert waker.fileno() == -1
+
+
+def test_silence_is_counted_from_how_long_the_pop_may_block(silent: Waker, bell: str) -> None:
+    silent.listen([bell], now=BEGAN, block=1)
+    silent.listen([bell], now=BEGAN + 1 + COMMAND_TIMEOUT)
+    with pytest.raises(StoreUnavailable, match="no answer to a blocking pop"):
+        silent.listen([bell], now=BEGAN + 1 + COMMAND_TIMEOUT + 0.001)
