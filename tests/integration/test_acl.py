@@ -317,12 +317,12 @@ OWN = {
 }
 #: Redis judges commands, not scripts: these steps of others use nothing but a role's own commands.
 BORROWED = {
-    "producer": "move holder requeue reclaim read_served_queues",
+    "producer": "move holder requeue read_served_queues",
     "dispatcher": "enqueue cancel reschedule move find holder requeue discard read_served_queues ring",
     "worker": "move holder requeue discard",
     "view": "read_served_queues check_server",
-    "action": "enqueue reclaim read_lapsed read_served_queues check_shards check_server",
-    "check": "move find holder counts discard read_lapsed read_served_queues",
+    "action": "enqueue read_served_queues check_shards check_server",
+    "check": "move find holder counts discard read_served_queues",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]
 

@@ -30,7 +30,7 @@ ONE = RetryPolicy(max_attempts=1)
 #: Of an exchange that brought nothing.
 ANSWERED: dict[str, Any] = {
     **{"now_us": 1, "lost": frozenset(), "overdue_in_us": 1, "queues_version": b""},
-    **{"more": False, "first": False, "recovered": False},
+    **{"more": False, "first": False, "recovered": False, "armed": False},
 }
 
 
@@ -131,6 +131,15 @@ def test_an_exchange_that_asked_for_nothing_tells_nothing_of_the_work_there_is(w
     assert worker._hungry and worker._sweep_at == 1.0
     worker._take(Answer(asked=True, claims=[], **ANSWERED))
     assert not worker._hungry and worker._sweep_at > 1.0
+
+
+def test_a_worker_that_is_stopped_does_not_wait_for_its_bell(worker: Worker) -> None:
+    until(worker.step, what="nothing to do")
+    worker.listen()
+    assert worker._armed.waits and (worker.step() or 0) > 0
+    worker.stop()
+    assert worker.step() == 0
+    assert worker.step() is None
 
 
 def test_a_task_that_ends_after_it_was_given_back_but_before_that_was_told_has_ended(

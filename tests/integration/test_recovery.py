@@ -19,6 +19,7 @@ from tests.claims import claim_for
 PATIENCE = 60.0
 FACTS = {
     "asked": True,
+    "armed": False,
     "now_us": 1,
     "lost": frozenset(),
     "overdue_in_us": 1,

@@ -135,12 +135,6 @@ MORE = [
     ),
     at("what lapsed stays unconfirmed", RECLAIM, "    redis.call('SREM', unconfirmed, lease)\n", ""),
     at(
-        "a claim confirmed since it was judged counts no attempt",
-        RECLAIM,
-        "record ~= '' or redis.call('SISMEMBER', unconfirmed, lease) == 1",
-        "true",
-    ),
-    at(
         "an unconfirmed claim that lapsed is counted",
         "dispatcher.py",
         "if item.unconfirmed and item.queue is not None:",

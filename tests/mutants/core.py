@@ -125,6 +125,12 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "code.update(body)",
     ): ("tests/unit/test_seal.py", "tests/integration/test_signing.py"),
     at(
+        "a claim confirmed since it was judged counts no attempt",
+        "store/lua/reclaim.lua",
+        "record ~= '' or redis.call('SISMEMBER', unconfirmed, lease) == 1",
+        "true",
+    ): ("tests/integration/store/test_reclaim.py",),
+    at(
         "what runs at the end of GRACE is given back as not begun",
         "held.py",
         "_CUT_SHORT if pool.has_begun(claim) else UNSTARTED",

@@ -130,11 +130,11 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         ),
     ): (KILLS,),
     at(
-        "a worker that is stopped leaves what its bell brought to the lease",
+        "a worker that is stopped waits for its bell",
         "worker.py",
         "wanted=self._takes and not",
         "wanted=not",
-    ): (KILLS,),
+    ): ("tests/integration/test_one_outcome.py",),
     at(
         "the answer of a mark is taken for a bell",
         "store/waker.py",
