@@ -49,7 +49,7 @@ def _always(*_: Any, **__: Any) -> bool:
 
 def _hands_in(_: Any, exchange: Any) -> bool:
     # Bytes of acknowledged leases, dead letters, retries, kept results: what an exchange without outcomes has none of.
-    acknowledged, dead, retries, kept, *releases = exchange.args[5:]
+    acknowledged, dead, retries, kept, *releases = exchange.args[6:]
     return bool(acknowledged or dead or retries or kept or releases)
 
 

@@ -34,7 +34,7 @@ def in_thread(work: Callable[[], None]) -> list[BaseException]:
         except BaseException as error:
             raised.append(error)
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(2 * PATIENCE)
     assert not thread.is_alive()
