@@ -1,7 +1,7 @@
 """Armed: an idle worker's next exchange, which waits in Redis behind the blocking pop and is carried out with the bell.
 
 Redis keeps what is sent behind a blocking pop unread, and carries it out the moment the pop ends, before it answers
-either. The worker so has its claim with the bell, a round trip earlier: a job starts after 1.1 ms in place of 1.4.
+either. The worker so has its claim with the bell, a round trip earlier: a job starts after 1.55 ms in place of 1.81.
 
 The worker may be frozen or cut off by then. So the claim is unconfirmed: if its lease lapses, no attempt is counted.
 The worker confirms it on the same connection before its code begins, without waiting for the answer.

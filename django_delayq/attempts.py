@@ -1,7 +1,8 @@
 """Attempts: the record of the ended attempts of a job that failed or crashed.
 
-Waiting jobs have none. A script reads the first three bytes only: how many attempts ended, and whether the last one
-ended in a crash or a lost lease (a *suspect*). The history behind them is JSON, written by whoever settles.
+Waiting jobs have none. A script reads the first three bytes only: how many attempts ended, whether the last one ended
+in a crash or a lost lease (a *suspect*), and whether a claim lapsed since that nobody confirmed (it was *spared*). The
+history behind them is JSON, written by whoever settles.
 """
 
 import json
@@ -10,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 _HEAD = struct.Struct(">HB")
-_SUSPECT = 1
+_SUSPECT, _SPARED = 1, 2
 #: Attempts told in full; older ones keep their number only.
 HISTORY = 20
 #: Longest error text stored of the last attempt, and of each earlier one, in bytes as they are stored.
@@ -26,6 +27,9 @@ class Attempts:
     ended: int = 0
     #: The last attempt ended in a crash or a lost lease.
     suspect: bool = False
+    #: Since then the lease of an unconfirmed claim lapsed, and was not counted. The next one is: what kills its worker
+    #: before that can confirm the claim must not go on for ever.
+    spared: bool = False
     #: Oldest first: {"due_us", "worker", "started_us", "ended_us", "ending", "error", "exception"}, at most HISTORY.
     history: tuple[dict[str, Any], ...] = ()
 
@@ -57,7 +61,7 @@ class Attempts:
         earlier = tuple(
             {**old, "error": _cut(old.get("error", ""), EARLIER_ERROR)} for old in self.history[-HISTORY + 1 :]
         )
-        return replace(self, ended=self.ended + 1, suspect=suspect, history=(*earlier, entry))
+        return replace(self, ended=self.ended + 1, suspect=suspect, spared=False, history=(*earlier, entry))
 
     @property
     def last_error(self) -> str:
@@ -66,7 +70,7 @@ class Attempts:
 
     def pack(self) -> bytes:
         """Return the stored form."""
-        head = _HEAD.pack(min(self.ended, 0xFFFF), _SUSPECT if self.suspect else 0)
+        head = _HEAD.pack(min(self.ended, 0xFFFF), _SUSPECT * self.suspect + _SPARED * self.spared)
         return head + json.dumps(self.history, separators=(",", ":")).encode() if self.history else head
 
     @classmethod
@@ -79,7 +83,7 @@ class Attempts:
             history = tuple(map(_known, json.loads(record[_HEAD.size :] or b"[]")))
         except (ValueError, TypeError, AttributeError, RecursionError):
             history = ()
-        return cls(ended=ended, suspect=bool(bits & _SUSPECT), history=history)
+        return cls(ended=ended, suspect=bool(bits & _SUSPECT), spared=bool(bits & _SPARED), history=history)
 
 
 #: What an entry of the history holds.

@@ -7,6 +7,7 @@ promotes.
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from time import monotonic, time_ns
 from typing import Any
@@ -151,8 +152,8 @@ class Dispatcher:
         done = self._promotion.reclaim(decided)
         for (item, outcome, decision), reclaim, carried_out in zip(judged, decided, done, strict=True):
             # Else it was settled, revived, or judged by another dispatcher meanwhile, and that one tells.
-            if carried_out and reclaim.attempts is None:
-                logger.info("Job %s: worker %s never received its claim; no attempt is counted", item.id, item.worker)
+            if carried_out and reclaim.attempts.spared:
+                logger.info("Job %s: worker %s did not confirm its claim; no attempt is counted", item.id, item.worker)
             elif carried_out:
                 counted = "retried" if reclaim.queue is not None else "dead"
                 self.tally.ended(counted, queue=item.queue or "", task=item.job.task if item.job else "")
@@ -160,7 +161,6 @@ class Dispatcher:
 
 
 def _tell(item: Lapsed, outcome: Outcome, decision: Decision, reclaim: Reclaim) -> None:
-    assert reclaim.attempts is not None
     task, queue, attempt = item.job and item.job.task, item.queue, reclaim.attempts.ended
     logger.warning(
         "Job %s of %r in %r: its lease lapsed on worker %s, attempt %d; %s",
@@ -190,8 +190,8 @@ def _judgement(item: Lapsed) -> tuple[Outcome, Decision]:
 
 
 def _reclaim(item: Lapsed, outcome: Outcome, decision: Decision) -> Reclaim:
-    if item.unconfirmed and item.queue is not None:
-        return Reclaim(lease=item.lease, attempts=None, queue=item.queue)
+    if item.unconfirmed and item.queue is not None and not item.attempts.spared:
+        return Reclaim(lease=item.lease, attempts=replace(item.attempts, spared=True), queue=item.queue)
     attempts = item.attempts.add(
         worker=item.worker,
         started_us=item.claimed_us,

@@ -52,7 +52,10 @@ class Endings:
             first = not self._ended
             self._ended.append((claim, outcome))
             self._expected -= 1
-            if first:
+            if outcome.ending is Ending.UNSTARTED:
+                # Another worker may be free for it.
+                self._first_at = 0.0
+            elif first:
                 self._first_at = monotonic()
         return first
 

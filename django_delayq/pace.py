@@ -79,6 +79,8 @@ class Pace:
         self.asked = 0
         #: Its worker wants more.
         self.wants = False
+        #: Its worker does not listen: no slot was left for it when it last looked.
+        self.deaf = False
 
     def ran(self, *runs_us: int) -> None:
         """Count runs in."""
@@ -111,10 +113,14 @@ class Pace:
         """How many other workers want more."""
         return sum(each.wants for each in self._sharing if each is not self)
 
-    def leave_room(self, *, wants: bool) -> bool:
-        """Ask for nothing more until the next exchange; returns whether another worker waits for the room."""
+    def leave_room(self, *, wants: bool, held: int) -> bool:
+        """Ask for nothing more until the next exchange; returns whether another worker waits for the room.
+
+        So does one that does not listen, where `held` claims leave a slot free.
+        """
         self.asked, self.wants = 0, wants
-        return self.rivals > 0
+        others = [each for each in self._sharing if each is not self]
+        return any(each.wants for each in others) or (held < self._size and any(each.deaf for each in others))
 
     def load(self, held: int) -> Load:
         """Return how the pool is used while `held` claims are in it."""

@@ -11,7 +11,7 @@ from django_delayq.config import WorkerConfig
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.endings import Endings
 from django_delayq.exceptions import StoreError
-from django_delayq.exchanger import Exchanger, Settled
+from django_delayq.exchanger import Exchanger
 from django_delayq.held import Held
 from django_delayq.job import Claim
 from django_delayq.log import logger
@@ -88,7 +88,7 @@ class Worker:
         except StoreError:
             # While its Redis is away, the others of this pool need not wait for this worker.
             self._recovered.unanswered()
-            if self._pace.leave_room(wants=False):
+            if self._pace.leave_room(wants=False, held=self._pool.held):
                 self.wake()
             raise
 
@@ -118,16 +118,20 @@ class Worker:
                 self._prepare()
         answer, settled = self._exchanger.exchange(self._ended)
         self._take(answer)
-        if self._pace.leave_room(wants=self._hungry):
+        if self._pace.leave_room(wants=self._hungry, held=self._pool.held):
             self.wake()
-        self._conclude(answer, settled)
+        self._held.settled(settlement.claim.lease for settlement, _ in settled)
+        if any(outcome.ending is Ending.INTERRUPTED for _, outcome in settled):
+            self.given_back()
+        tell_all(settled, lost=answer.lost, tally=self.tally)
         if answer.overdue and not self._drain:
             self._hungry = self._stand_in.promote() or self._hungry
         return 0.0
 
     def listen(self) -> int:
         """Listen to the bells while a slot is free and no work is known of; an idle worker arms its next exchange."""
-        idle, wanted = not (self._held or self._ended or self._drain), not self._hungry and self._may_take()
+        self._pace.deaf = not self._may_take()
+        idle, wanted = not (self._held or self._ended or self._drain), not (self._hungry or self._pace.deaf)
         return self._armed.listen(idle=idle, wanted=wanted, until=min(self._sweep_at, self._stand_in.ask_at))
 
     def heard(self) -> None:
@@ -225,12 +229,6 @@ class Worker:
         self._recovered.ended(claim)
         if self._ended.add(claim, outcome) or (self._hungry and self._pool.held <= self._pace.low):
             self.wake()
-
-    def _conclude(self, answer: Answer, settled: Settled) -> None:
-        self._held.settled(settlement.claim.lease for settlement, _ in settled)
-        if any(outcome.ending is Ending.INTERRUPTED for _, outcome in settled):
-            self.given_back()
-        tell_all(settled, lost=answer.lost, tally=self.tally)
 
     def _release_unbegun(self) -> None:
         if self._pool.unbegun and (self._stop_by is not None or self._pool.waited() >= _UNBEGUN):

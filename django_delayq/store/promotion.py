@@ -76,8 +76,8 @@ class Reclaim:
     """What was decided of a lapsed job."""
 
     lease: bytes
-    #: With the one that lapsed; None: no attempt is counted, since the claim is unconfirmed.
-    attempts: Attempts | None
+    #: With the one that lapsed, or spared: then it is carried out only where the claim is unconfirmed still.
+    attempts: Attempts
     #: Queue to go back to; None: it becomes a dead letter.
     queue: str | None
     #: 0: at its old rank, and among the recovered jobs where its last attempt is one that crashed.
@@ -184,7 +184,7 @@ class Promotion:
         args: list[bytes | int] = [self._config.due_first_us // 1_000]
         for item in decided:
             number = 0 if item.queue is None else numbers[item.queue]
-            args += (item.lease, item.attempts.pack() if item.attempts else b"", number, item.delay_us)
+            args += (item.lease, item.attempts.pack(), number, item.delay_us)
         keys = self._shard.keys
         more_keys = [key for queue in queues for key in (*keys.of_queue(queue), keys.recovered(queue))]
         return [bool(done) for done in self._shard.run(_RECLAIM, args, more_keys=more_keys)]

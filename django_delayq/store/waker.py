@@ -4,6 +4,8 @@ A Redis block timeout is no timer: an idle server answered 24 to 94 ms late (mea
 client's side 0.1 to 0.6 ms. So BLPOP only listens, and select() decides when to get up.
 """
 
+import os
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,9 +17,10 @@ from django_delayq.store.line import Question
 from django_delayq.store.scripts import translated
 from django_delayq.store.wire import command
 
-#: Seconds a BLPOP stays outstanding before it is sent anew; silence beyond COMMAND_TIMEOUT more means a dead
+#: Seconds a BLPOP stays outstanding where nobody says how long; silence beyond COMMAND_TIMEOUT more means a dead
 #: connection.
 BLOCK = 10
+_wakers: "weakref.WeakSet[Waker]" = weakref.WeakSet()
 
 
 class Waker:
@@ -32,6 +35,7 @@ class Waker:
         self._give_up_at = 0.0
         #: Answers to come that nobody waits for.
         self._untold = 0
+        _wakers.add(self)
 
     def listen(self, keys: Sequence[str], *, now: float, block: float = BLOCK) -> None:
         """Have a BLPOP outstanding; one for other keys goes on until it is answered. `now` is monotonic time.
@@ -102,3 +106,12 @@ class Waker:
         except (redis_errors.RedisError, OSError) as error:
             self.close()
             raise translated(error, client=self._client) from error
+
+
+def _after_fork() -> None:
+    """Close what belongs to the parent: else Redis goes on serving its pops when it is dead and this process lives."""
+    for waker in list(_wakers):
+        waker.close()
+
+
+os.register_at_fork(after_in_child=_after_fork)

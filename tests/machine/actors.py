@@ -92,17 +92,14 @@ class DrivenDispatcher(Promotion):
         """Keep it: between reading and writing anything may happen."""
         for item in decided:
             job = self.world.model.leased(item.lease)
-            assert (item.attempts is None) == (job is not None and job.unconfirmed)
+            assert item.attempts.spared == (job is not None and job.unconfirmed and not job.spared)
         self.judged += decided
         return [False] * len(decided)
 
     def carry_out(self, most: int = 500) -> None:
         """Let what was judged through."""
         items, self.judged = self.judged[:most], self.judged[most:]
-        ended = [
-            Ended(item.lease, Ending.LAPSED, item.delay_us, item.attempts.pack() if item.attempts else None)
-            for item in items
-        ]
+        ended = [Ended(item.lease, Ending.LAPSED, item.delay_us, item.attempts.pack()) for item in items]
         assert all(item.delay_us == 0 for item in items)
         told = self.world.model.reclaim(ended)
         assert sum(super().reclaim(items)) == told

@@ -167,7 +167,7 @@ class Model:
         self.workers[worker] = self.now
         for lease in leases:
             if job := self.leased(lease):
-                job.score = self.now + self.lease_us
+                job.score, job.unconfirmed = self.now + self.lease_us, False
         for queue in queues:
             self._use(queue)
         return {lease for lease in leases if not self.leased(lease)}
@@ -181,7 +181,7 @@ class Model:
         carried_out = 0
         for item in items:
             job = self.leased(item.lease)
-            if job and job.score <= self.now and (item.record is not None or job.unconfirmed):
+            if job and job.score <= self.now and (job.unconfirmed or not item.spared):
                 self._settle(job, item)
                 carried_out += 1
         return carried_out
@@ -228,7 +228,7 @@ class Model:
             return None
         if job.digest and (holder := self.holder(job.digest)):
             raise KeyTaken(0, holder)
-        job.ended, job.suspect = 0, False
+        job.ended, job.suspect, job.spared = 0, False, False
         job.record = b"\0\0\0" + job.record[3:] if len(job.record) > 3 else b""
         self._wait(job, self.now + delay_us)
         return job.due_us
@@ -301,7 +301,8 @@ class Model:
     def _settle(self, job: ModelJob, item: Ended) -> None:
         if item.ending is Ending.SUCCEEDED:
             return self._end(job, "done", keep=True)
-        if item.record is None:
+        if item.spared and item.ending is Ending.LAPSED:
+            job.record, job.spared = item.record, True
             job.place, job.score = Place.RECOVERED if job.suspect else Place.READY, job.rank
             self._know(job.queue)
             return None
@@ -309,7 +310,7 @@ class Model:
             job.place, job.score = Place.READY, job.rank
             self._know(job.queue)
             return None
-        job.ended, job.record, job.suspect = job.ended + 1, item.record, False
+        job.ended, job.record, job.suspect, job.spared = job.ended + 1, item.record, False, False
         suspect = item.ending in (Ending.CRASHED, Ending.LAPSED)
         if item.ending is Ending.ASKED_DEAD or job.ended >= job.max_attempts:
             job.place, job.score = Place.DEAD, self.now

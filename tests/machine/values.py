@@ -43,6 +43,8 @@ class ModelJob:
     #: Ended attempts, counted here and not read from the record.
     ended: int = 0
     suspect: bool = False
+    #: A claim lapsed since that nobody confirmed.
+    spared: bool = False
     record: bytes = b""
 
     @property
@@ -63,12 +65,17 @@ class ModelJob:
 
 @dataclass(frozen=True)
 class Ended:
-    """An attempt that ended: its lease, how, and what the one who settles wrote; None where it does not count."""
+    """An attempt that ended: its lease, how, and what the one who settles wrote."""
 
     lease: bytes
     ending: Ending
     delay_us: int
-    record: bytes | None
+    record: bytes
+
+    @property
+    def spared(self) -> bool:
+        """It does not count."""
+        return bool(self.record[2:3] and self.record[2] & 2)
 
 
 @dataclass

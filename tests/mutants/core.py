@@ -103,7 +103,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a heartbeat begins by growing",
         "store/lua/heartbeat.lua",
-        "redis.call('ZREM', leases, '')\n",
+        "redis.call('SREM', unconfirmed, '', unpack(named))\n",
         "",
     ): ("tests/integration/store/test_heartbeat.py", "tests/chaos/test_memory_full.py"),
     at(
@@ -127,7 +127,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a claim confirmed since it was judged counts no attempt",
         "store/lua/reclaim.lua",
-        "record ~= '' or redis.call('SISMEMBER', unconfirmed, lease) == 1",
+        "not is_spared(record) or redis.call('SISMEMBER', unconfirmed, lease) == 1",
         "true",
     ): ("tests/integration/store/test_reclaim.py",),
     at(

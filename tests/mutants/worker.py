@@ -109,7 +109,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a worker whose Redis is away keeps its share of the pool",
         "worker.py",
-        "            if self._pace.leave_room(wants=False):\n                self.wake()\n",
+        "            if self._pace.leave_room(wants=False, held=self._pool.held):\n                self.wake()\n",
         "",
     ): ("tests/integration/test_one_outcome.py",),
     at(
@@ -159,4 +159,22 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "idle and self._enabled and",
         "idle and",
     ): (ARMED,),
+    at(
+        "a worker that does not listen is not told of a free slot",
+        "pace.py",
+        " or (held < self._size and any(each.deaf for each in others))",
+        "",
+    ): ("tests/unit/test_pace.py",),
+    at(
+        "a job that did not begin waits for others to be handed in",
+        "endings.py",
+        "            if outcome.ending is Ending.UNSTARTED:\n",
+        "            if False:\n",
+    ): ("tests/unit/test_endings.py",),
+    at(
+        "a forked process keeps its parent's pop alive",
+        "store/waker.py",
+        "os.register_at_fork(after_in_child=_after_fork)\n",
+        "",
+    ): ("tests/integration/store/test_waker.py",),
 }

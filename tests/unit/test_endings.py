@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from django_delayq.endings import Endings
-from django_delayq.outcome import Ending, Outcome
+from django_delayq.outcome import UNSTARTED, Ending, Outcome
 from tests.claims import numbered
 
 DONE = Outcome(ending=Ending.SUCCEEDED)
@@ -84,3 +84,11 @@ def test_outcomes_that_could_not_be_handed_in_wait_again() -> None:
     with endings.taken() as ended:
         assert len(ended) == 1
     assert not endings
+
+
+def test_what_did_not_begin_waits_for_no_company() -> None:
+    endings = Endings()
+    endings.add(numbered(1), DONE)
+    assert endings.wait > 0
+    endings.add(numbered(2), UNSTARTED)
+    assert endings.wait <= 0

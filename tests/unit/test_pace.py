@@ -138,6 +138,19 @@ def test_what_another_has_asked_for_is_left_to_it() -> None:
     assert worker.want(7) == 1
 
 
+def test_who_does_not_listen_is_woken_for_a_slot_that_is_left() -> None:
+    sharing: list[Pace] = []
+    other, worker = paced(8, 10_000_000, sharing), paced(8, 10_000_000, sharing)
+    assert not worker.pace.leave_room(wants=True, held=7)
+    other.pace.deaf = True
+    assert worker.pace.leave_room(wants=False, held=7)
+    assert not worker.pace.leave_room(wants=False, held=8)
+    # Nor does anybody wake himself.
+    assert not other.pace.leave_room(wants=False, held=7)
+    other.pace.deaf, other.pace.wants = False, True
+    assert worker.pace.leave_room(wants=False, held=8)
+
+
 def test_what_was_given_back_makes_all_who_share_the_pool_take_their_jobs_for_long() -> None:
     sharing: list[Pace] = []
     busy, quiet = paced(8, 1_000, sharing), paced(8, 1_000, sharing)

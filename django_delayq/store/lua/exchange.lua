@@ -67,7 +67,7 @@ if last then
 end
 
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
-redis.call('HLEN', running); redis.call('ZCARD', workers); redis.call('ZCARD', queues); redis.call('SCARD', unconfirmed)
+redis.call('HLEN', running); redis.call('ZCARD', workers); redis.call('ZCARD', queues)
 -- Where nothing is handed in these are read only, and that before anything is taken.
 if #acknowledged > 0 or #ARGV > 14 then redis.call('HLEN', bodies); redis.call('HLEN', attempts) end
 local pauses = redis.call('HLEN', paused) > 0
@@ -106,8 +106,8 @@ end
 if noted then redis.call('HLEN', extras); redis.call('HLEN', holders) end
 
 -- The fence. Also the first write, one that frees: with its memory full, Redis refuses a script that begins by growing.
+redis.call('SREM', unconfirmed, '', unpack(alive))
 redis.call('ZREM', leases, '', unpack(alive))
-if #alive > 0 then redis.call('SREM', unconfirmed, unpack(alive)) end
 local ended, done = {}, {}
 for i, lease in ipairs(alive) do
   local member = string.sub(lease, 1, 14)

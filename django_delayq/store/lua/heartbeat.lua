@@ -3,7 +3,7 @@
 --   their queues, encoded.
 -- Returns: the leases that are lost (joined).
 -- Cost: O(k log n).
-local leases, workers, queues = KEYS[1], KEYS[2], KEYS[3]
+local leases, workers, queues, unconfirmed = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local now, worker, lease_us, held = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4]
 
 local named, ends, lost = {}, {}, ''
@@ -11,7 +11,8 @@ for i = 1, #held, 30 do named[#named + 1] = string.sub(held, i, i + 29) end
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
 redis.call('ZCARD', workers); redis.call('ZCARD', queues)
 -- A write that frees comes first: with its memory full, Redis refuses a ZADD as the first, and every lease would lapse.
-redis.call('ZREM', leases, '')
+-- A worker that renews a lease has the claim, whatever became of its mark.
+redis.call('SREM', unconfirmed, '', unpack(named))
 if #named > 0 then
   for i, score in ipairs(redis.call('ZMSCORE', leases, unpack(named))) do
     if score then

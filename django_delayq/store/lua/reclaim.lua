@@ -1,7 +1,7 @@
 -- Reclaim: what was decided of jobs whose lease lapsed, where it is still lapsed and still the same lease.
 -- KEYS: the named ones, then schedule, ready, bell and recovered of each queue of the batch.
--- ARGV: now, head start (ms), then per job (≤ 500): lease (30 bytes), attempts record ('' = its claim is unconfirmed, and
---   no attempt is counted), queue number (0 = dead letter), delay (µs; 0 = it waits again at its old rank).
+-- ARGV: now, head start (ms), then per job (≤ 500): lease (30 bytes), attempts record (a spared one is for unconfirmed
+--   claims only), queue number (0 = dead letter), delay (µs; 0 = it waits again at its old rank).
 -- Returns: per job 1 = carried out, 0 = settled, revived by a late heartbeat, or reclaimed by somebody else meanwhile.
 -- Cost: O(log n) a job.
 local leases, running, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, queues_version, next_due, bell, wake_at, alarm, dead_bytes, unconfirmed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
@@ -9,6 +9,11 @@ local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
 
 local FIXED, done = 16, {}
 local shard = {queues = queues, queues_version = queues_version, next_due = next_due, bell = bell, wake_at = wake_at, alarm = alarm}
+
+-- Whether a claim lapsed that nobody confirmed, and no attempt was counted.
+local function is_spared(record)
+  return math.floor((string.byte(record, 3) or 0) / 2) % 2 == 1
+end
 
 -- The rank it was claimed with; of one whose record in `running` is lost, that of now.
 local function old_rank(lease)
@@ -19,16 +24,18 @@ end
 
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
 redis.call('HLEN', running); redis.call('HLEN', bodies); redis.call('HLEN', attempts); redis.call('HLEN', extras); redis.call('HLEN', holders); redis.call('HLEN', dead_bodies)
-redis.call('ZCARD', dead_letters); redis.call('SCARD', unconfirmed)
+redis.call('ZCARD', dead_letters)
 redis.call('GET', dead_bytes)
 for base = FIXED, #KEYS - 4, 4 do
   check_scheduled(shard, KEYS[base + 1]); check_ready(shard, KEYS[base + 2]); redis.call('ZCARD', KEYS[base + 4])
 end
+-- A write that changes nothing: who may not write there must not get halfway.
+redis.call('SREM', unconfirmed, '')
 for at = 3, #ARGV, 4 do
   local lease, record, queue, delay = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local member, lease_end = string.sub(lease, 1, 14), redis.call('ZSCORE', leases, lease)
   -- Confirmed since it was judged: it is judged again.
-  local is_judged = record ~= '' or redis.call('SISMEMBER', unconfirmed, lease) == 1
+  local is_judged = not is_spared(record) or redis.call('SISMEMBER', unconfirmed, lease) == 1
   if lease_end and tonumber(lease_end) <= now and is_judged then
     local rank, base = old_rank(lease), FIXED + 4 * (queue - 1)
     redis.call('ZREM', leases, lease)
@@ -37,13 +44,12 @@ for at = 3, #ARGV, 4 do
     if queue == 0 then
       dead_letter(member, record, now, bodies, attempts, extras, holders, dead_letters, dead_bodies, dead_bytes)
     else
-      if record ~= '' then redis.call('HSET', attempts, string.sub(lease, 1, 12), record) end
-      local known = record ~= '' and record or redis.call('HGET', attempts, string.sub(lease, 1, 12))
+      redis.call('HSET', attempts, string.sub(lease, 1, 12), record)
       if delay > 0 then
         local due = math.min(now + delay, LATEST)
         put_scheduled(shard, KEYS[base + 1], {due, member})
       else
-        put_ready(shard, now, KEYS[base + (is_suspect(known) and 4 or 2)], KEYS[base + 3], {rank, member})
+        put_ready(shard, now, KEYS[base + (is_suspect(record) and 4 or 2)], KEYS[base + 3], {rank, member})
       end
     end
     done[#done + 1] = 1

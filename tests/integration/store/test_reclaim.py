@@ -1,5 +1,6 @@
 """Reclaim: what was decided of a lapsed lease is carried out, if it still is that lease and still lapsed."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -269,7 +270,7 @@ def confirm(doors: Doors, claim: Claim) -> None:
 
 
 def uncounted(item: Lapsed) -> Reclaim:
-    return Reclaim(lease=item.lease, attempts=None, queue=item.queue)
+    return Reclaim(lease=item.lease, attempts=replace(item.attempts, spared=True), queue=item.queue)
 
 
 @pytest.mark.parametrize("confirmed", [True, False])
@@ -284,6 +285,21 @@ def test_a_claim_that_nobody_confirmed_counts_no_attempt(doors: Doors, confirmed
     assert not doors.client.exists(doors.keys("unconfirmed"))
     (again,) = doors.worker().take().claims
     assert (again.attempt, again.attempts.suspect) == ((2, True) if confirmed else (1, False))
+
+
+def test_of_two_claims_in_a_row_that_nobody_confirmed_the_second_counts(doors: Doors) -> None:
+    worker, claim = armed(doors)
+    for attempt in (1, 2):
+        Dispatcher(doors.shard, doors.promotion)._judge(doors.lapsed())
+        (again,) = worker.take(armed=True).claims
+        assert again.attempt == attempt
+    assert again.raw_id == claim.raw_id and again.attempts.suspect and not again.attempts.spared
+
+
+def test_a_claim_that_is_renewed_counts_also_where_its_mark_was_lost(doors: Doors) -> None:
+    worker, claim = armed(doors)
+    assert not worker.door.heartbeat([claim.lease])
+    assert not doors.client.exists(doors.keys("unconfirmed"))
 
 
 def test_one_that_is_confirmed_while_it_is_judged_is_judged_again(doors: Doors) -> None:

@@ -1,6 +1,8 @@
 """The waker on a real server: it hears a bell, and gives a connection up that stays silent beyond its pop."""
 
+import os
 import select
+import signal
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -131,3 +133,22 @@ def test_silence_is_counted_from_how_long_the_pop_may_block(silent: Waker, bell:
     silent.listen([bell], now=BEGAN + 1 + COMMAND_TIMEOUT)
     with pytest.raises(StoreUnavailable, match="no answer to a blocking pop"):
         silent.listen([bell], now=BEGAN + 1 + COMMAND_TIMEOUT + 0.001)
+
+
+def test_a_process_that_was_forked_does_not_keep_the_connection_of_a_dead_one(
+    waker: Waker, bell: str, client: Redis
+) -> None:
+    until(lambda: listeners(client) == 1, what="the pop")
+    child = os.fork()
+    if not child:
+        signal.pause()
+        os._exit(0)
+    try:
+        # As where this process is killed: nothing is shut down.
+        waker._connection._sock.close()
+        until(lambda: listeners(client) == 0, what="the connection's end")
+        client.rpush(bell, 1)
+        assert client.llen(bell) == 1
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
