@@ -140,7 +140,6 @@ MORE = [
         "if item.unconfirmed and item.queue is not None and",
         "if False and",
     ),
-    at("a second unconfirmed claim that lapsed is not counted", "dispatcher.py", "and not item.attempts.spared:", ":"),
     at(
         "a heartbeat leaves a claim unconfirmed",
         "store/lua/heartbeat.lua",

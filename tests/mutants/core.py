@@ -131,6 +131,12 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "true",
     ): ("tests/integration/store/test_reclaim.py",),
     at(
+        "a second unconfirmed claim that lapsed is not counted",
+        "dispatcher.py",
+        " and not item.attempts.spared:",
+        ":",
+    ): ("tests/integration/store/test_reclaim.py",),
+    at(
         "what runs at the end of GRACE is given back as not begun",
         "held.py",
         "_CUT_SHORT if pool.has_begun(claim) else UNSTARTED",

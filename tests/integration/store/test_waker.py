@@ -136,8 +136,9 @@ def test_silence_is_counted_from_how_long_the_pop_may_block(silent: Waker, bell:
 
 
 def test_a_process_that_was_forked_does_not_keep_the_connection_of_a_dead_one(
-    waker: Waker, bell: str, client: Redis
+    silent: Waker, bell: str, client: Redis
 ) -> None:
+    silent.listen([bell], now=BEGAN, block=3_600)
     until(lambda: listeners(client) == 1, what="the pop")
     child = os.fork()
     if not child:
@@ -145,7 +146,7 @@ def test_a_process_that_was_forked_does_not_keep_the_connection_of_a_dead_one(
         os._exit(0)
     try:
         # As where this process is killed: nothing is shut down.
-        waker._connection._sock.close()
+        silent._connection._sock.close()
         until(lambda: listeners(client) == 0, what="the connection's end")
         client.rpush(bell, 1)
         assert client.llen(bell) == 1
