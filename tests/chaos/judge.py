@@ -126,9 +126,11 @@ def _judge_repeats(verdict: Verdict, promise: Promise, runs: list[Run], evidence
 def _judge_counts(verdict: Verdict, promise: Promise, runs: list[Run], dead: Dead | None, evidence: "Evidence") -> None:
     """Each attempt is counted once, before it runs, and no more than there may be."""
     numbers = [run.attempt for run in runs]
-    if max(Counter(numbers).values(), default=0) > promise.lives:
+    # The mark of a claim that came with a bell can be lost with its connection; then its attempt is not counted.
+    counted = [run for run in runs if not evidence.mark_may_be_lost(run)]
+    if max(Counter(run.attempt for run in counted).values(), default=0) > promise.lives:
         verdict.miscounted.append(f"{promise.id} ran as attempts {numbers}: one number, two runs")
-    if len(runs) > promise.max_attempts * promise.lives or max(numbers, default=0) > promise.max_attempts:
+    if len(counted) > promise.max_attempts * promise.lives or max(numbers, default=0) > promise.max_attempts:
         verdict.miscounted.append(f"{promise.id} ran as attempts {numbers} of {promise.max_attempts}")
     # A claim that was never begun leaves no line; but only the end of its worker's lease can have ended it.
     for run in runs:
@@ -179,6 +181,13 @@ class Evidence:
         if died is not None and died < until:
             return True
         return any(trouble.begin < until and run.begin < trouble.end for trouble in self._troubles_of(run))
+
+    def mark_may_be_lost(self, run: Run) -> bool:
+        """Whether a run was cut short, and trouble fell between its claim and the first heartbeat of its lease."""
+        until = run.start + self._lease / 3
+        return run.end is None and any(
+            trouble.begin < until and run.begin < trouble.end for trouble in self._troubles_of(run)
+        )
 
     def was_cut_off(self, run: Run, *, by: float) -> bool:
         """Whether trouble can have cost a run its lease before the moment `by`."""

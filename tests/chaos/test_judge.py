@@ -57,6 +57,9 @@ KEPT = {
     "all were cut off for longer than the lease": case(
         run(10.5, 15.0), again(13.0, 13.5), troubles=[Trouble(begin=10.6, end=12.9)]
     ),
+    "its mark fell into a fault": case(
+        run(end=None), again(attempt=1), troubles=[Trouble(begin=10.4, end=10.6)], **killed(10.7)
+    ),
     "its answer fell into a fault": case(run(), again(), troubles=[Trouble(begin=11.0, end=13.0)]),
     "its answer was late, and then fell into a fault": case(run(), again(), troubles=[Trouble(begin=12.9, end=15.4)]),
     "its answer was late, and what ended at the same time was acknowledged": case(
@@ -175,6 +178,11 @@ BROKEN = [
         case(run(), again(), again(15, 16, attempt=3), promises=[promise(lives=2)]),
     ),
     ("miscounted", "one number for two runs", case(run(end=None), again(attempt=1), **killed(10.7))),
+    (
+        "miscounted",
+        "one number for two runs, and trouble long after",
+        case(run(end=None), again(attempt=1), troubles=[Trouble(begin=14, end=15)], **killed(10.7)),
+    ),
     ("miscounted", "an attempt that nobody made", case(run(attempt=2))),
     ("miscounted", "more attempts than deaths", case(run(end=None), again(attempt=4), **killed(10.7))),
     ("miscounted", "beyond max_attempts", case(run(how="failed"), again(), promises=[promise(max_attempts=1)])),
