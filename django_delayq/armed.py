@@ -1,10 +1,11 @@
 """Armed: an idle worker's next exchange, which waits in Redis behind the blocking pop and is carried out with the bell.
 
-Redis keeps what is sent behind a blocking pop unread, and carries it out the moment the pop ends, before it answers
-either. The worker so has its claim with the bell, a round trip earlier: a job starts after 1.55 ms in place of 1.81.
+Redis does not read a command that follows a blocking pop until the pop ends. Then it runs the command at once, before
+it replies to either. The worker receives its claim together with the bell, one round trip earlier.
 
-The worker may be frozen or cut off by then. So the claim is unconfirmed: if its lease lapses, no attempt is counted.
-The worker confirms it on the same connection before its code begins, without waiting for the answer.
+The worker may be frozen or disconnected by then. So the claim is unconfirmed: if its lease lapses, no attempt is
+counted.
+The worker confirms the claim on the same connection before the job's code begins, and does not wait for the reply.
 """
 
 from time import monotonic
@@ -17,7 +18,7 @@ from django_delayq.pools.pool import Pool
 from django_delayq.served import Served
 from django_delayq.store.exchange import Answer
 
-#: Seconds of a pop at least, and after its end in which its answer should be here: Redis ends one up to 0.1 s late.
+#: Shortest pop, in seconds; and how late its reply may be (Redis ends a pop up to 0.1 s late).
 _SHORTEST_POP, _LATE = 0.1, 1.0
 
 
@@ -28,20 +29,20 @@ class Armed:
         self._exchanger = exchanger
         self._served = served
         self._pool = pool
-        #: Some proxies refuse what is sent behind a blocking pop.
+        #: Some proxies refuse a command that follows a blocking pop.
         self._enabled = config.claim_behind_pop
-        #: Seconds of a pop at most: the lease of what is taken counts from before it.
+        #: Longest pop, in seconds. The lease of the claim counts from the start of the pop.
         self._longest = config.lease_us / SECOND_US / 3
-        #: It was sent, and the pop in front of it has not ended.
+        #: The exchange was sent, and the pop before it has not ended.
         self.waits = False
         self._has_rung = False
         #: Monotonic moment at which the pop ends.
         self._until = 0.0
 
     def wait(self, *, wanted: bool) -> float:
-        """Return the seconds to wait for the bell, 0 where nothing is armed.
+        """Return the seconds to wait for the bell, 0 if no exchange is armed.
 
-        What is not wanted any more is disarmed, and so is what was not answered in time.
+        Disarms the exchange if it is not `wanted` any more, or if its reply is overdue.
         """
         left = self._until + _LATE - monotonic()
         if self.waits and wanted and left > 0 and not self._served.missed:
@@ -50,10 +51,10 @@ class Armed:
         return 0.0
 
     def listen(self, *, idle: bool, wanted: bool, until: float) -> int:
-        """Listen to the bells as `Served.listen()` does, until that moment; where the worker is idle, arm an exchange.
+        """Listen to the bells until the monotonic moment `until`, and arm an exchange if the worker is idle.
 
-        It asks for one claim, the rest is asked for when that came: other workers are woken for it, and one that is
-        frozen keeps back one job, not many. Raises `StoreError`s.
+        The exchange asks for one claim only. Other workers are woken for the remaining jobs, and a frozen worker holds
+        back one job, not many. Returns the socket to wait on, or -1. Raises `StoreError`.
         """
         now = monotonic()
         block = max(_SHORTEST_POP, min(self._longest, until - now))
@@ -72,7 +73,7 @@ class Armed:
         return bell
 
     def hear(self, *, wanted: bool) -> bool:
-        """Read the bell as `Served.hear()` does; the answer of what was armed is to be read next."""
+        """Read the bell as `Served.hear()` does. If an exchange was armed, its reply is the next one to read."""
         was_armed, self.waits = self.waits, False
         try:
             heard = self._served.hear(wanted=wanted or was_armed)
@@ -84,22 +85,25 @@ class Armed:
         return heard
 
     def has_rung(self) -> bool:
-        """Return whether the pop in front of an armed exchange has ended since this was last asked."""
+        """Return whether an armed exchange was carried out since the last call."""
         has_rung, self._has_rung = self._has_rung, False
         return has_rung
 
     def disarm(self) -> None:
-        """Take back what waits; the next `Exchanger.exchange()` tells what it had claimed. A bell may be missed."""
+        """Cancel the armed exchange by closing its connection, which may lose a bell.
+
+        The next `Exchanger.exchange()` returns the claim if the exchange was carried out before.
+        """
         if self.waits:
             self.waits = False
             self._served.deafen()
             self._exchanger.disarm()
 
     def confirm(self, answer: Answer) -> bool:
-        """Confirm the claims of an answer; False where they are to be given back: no slot is left, or no connection."""
+        """Confirm the claims of an answer. Returns False if they must be given back: no slot or connection is left."""
         if not (answer.armed and answer.claims):
             return True
-        # Of the workers that share a pool another may have filled it. What was disarmed has no connection any more.
+        # Another worker of this pool may have filled it. A disarmed exchange has no connection left to confirm on.
         if self._pool.held >= self._pool.size or not answer.asked:
             return False
         try:

@@ -27,8 +27,8 @@ class Attempts:
     ended: int = 0
     #: The last attempt ended in a crash or a lost lease.
     suspect: bool = False
-    #: Since then the lease of an unconfirmed claim lapsed, and was not counted. The next one is: what kills its worker
-    #: before that can confirm the claim must not go on for ever.
+    #: The lease of an unconfirmed claim lapsed since, and no attempt was counted. The next such lapse is counted:
+    #: otherwise a job that kills its worker before the worker confirms the claim would be claimed endlessly.
     spared: bool = False
     #: Oldest first: {"due_us", "worker", "started_us", "ended_us", "ending", "error", "exception"}, at most HISTORY.
     history: tuple[dict[str, Any], ...] = ()

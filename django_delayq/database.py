@@ -120,8 +120,8 @@ def _ask_postgresql(driver: Any, autocommit: bool) -> tuple[bool, bool]:
 
 def _ask_mysql(driver: Any, autocommit: bool) -> tuple[bool, bool]:
     # Both drivers keep the status flags of the server's last answer, so this needs no round trip and works on a lost
-    # connection too. PyMySQL has all flags; the lowest is SERVER_STATUS_IN_TRANS. mysqlclient tells only whether
-    # autocommit is on. While it is off, a transaction may be open.
+    # connection too. PyMySQL has all flags; the lowest is SERVER_STATUS_IN_TRANS. mysqlclient only exposes whether
+    # autocommit is on; if it is off, a transaction may be open.
     on = bool(driver.get_autocommit())
     status = getattr(driver, "server_status", None)
     inside = not on if status is None else bool(status & 1)

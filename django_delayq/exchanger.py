@@ -68,7 +68,7 @@ class Exchanger:
         return self._claims.pack(exchange)
 
     def disarm(self) -> None:
-        """Have `exchange()` ask what the armed exchange has taken, or see to it that it never takes anything."""
+        """Make the next `exchange()` return what the armed exchange claimed, or prevent it from claiming anything."""
         assert self._under_way is not None
         exchange, _ = self._under_way
         # Redis carries out the first that has its number: the armed one, or the one that is sent now and takes nothing.

@@ -52,7 +52,7 @@ class Served:
         return self._waker.fileno()
 
     def send_behind(self, call: Call) -> None:
-        """Send a call that is carried out when the pop ends; its answer is to be read after `hear()`."""
+        """Send a call that Redis runs when the pop ends. Read its answer after `hear()`."""
         with self._unless_missed():
             self._waker.send_behind(call)
 

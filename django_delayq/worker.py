@@ -94,7 +94,7 @@ class Worker:
 
     def _step(self) -> float | None:
         self._held.check()
-        # Else its answer is here, with a job that waits for nothing else.
+        # After a bell the answer of the armed exchange has arrived: a job waits, so everything else comes later.
         if not self._armed.has_rung():
             if self._stop_by is not None and monotonic() > self._stop_by + _LAST_WORD:
                 logger.warning("%s ends without an answer of Redis; its jobs run again when leases lapse", self._name)

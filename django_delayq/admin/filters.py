@@ -33,7 +33,7 @@ _LONGEST, _TEXT = 3_000, 500
 #: µs from the epoch: the year 2255.
 _FARTHEST = 2**53
 _MOMENT, _WHOLE = re.compile(r"-?[0-9]{1,18}"), re.compile(r"-?[0-9]{1,16}")
-#: A score that somebody wrote into Redis by hand may be a fraction, or larger than any time.
+#: A score that was edited manually in Redis may be a fraction, or larger than any time.
 _CURSOR = re.compile(
     r"(-?[0-9]{1,16}|-?inf|-?[0-9]{1,17}\.[0-9]{1,20}|-?[0-9.]{1,20}e[-+]?[0-9]{1,3})\.((?:[0-9a-f]{2}){0,64})"
 )

@@ -33,7 +33,7 @@ class Waker:
         #: A BLPOP is outstanding.
         self.listening = False
         self._give_up_at = 0.0
-        #: Answers to come that nobody waits for.
+        #: Number of replies on their way that no caller waits for.
         self._untold = 0
         _wakers.add(self)
 
@@ -63,12 +63,12 @@ class Waker:
         self.listening, self._give_up_at = True, now + block + COMMAND_TIMEOUT
 
     def send_behind(self, call: Call) -> None:
-        """Send a call behind the outstanding pop, for its end; its answer is to be read after `take()`."""
+        """Send a call that Redis runs when the outstanding pop ends. Read its answer after `take()`."""
         self._send(call.packed)
         call.sent(Question(self, self._connection))
 
     def tell(self, packed: bytes) -> None:
-        """Send a command whose answer nobody waits for, where no pop is outstanding."""
+        """Send a command without waiting for its reply. No pop may be outstanding."""
         self._send(packed)
         self._untold += 1
 
@@ -109,7 +109,7 @@ class Waker:
 
 
 def _after_fork() -> None:
-    """Close what belongs to the parent: else Redis goes on serving its pops when it is dead and this process lives."""
+    """Close the parent's connections: an open copy would keep the parent's pop alive after the parent was killed."""
     for waker in list(_wakers):
         waker.close()
 

@@ -50,7 +50,7 @@ end
 -- A worker of all queues reads their names again when the version differs. The first version is a time, so that it differs
 -- after a flush, too.
 local function change_version(shard, now)
-  -- If somebody wrote another type into this key by hand, GET fails and SET replaces the key.
+  -- If the key has another type (it was edited manually), GET fails and SET replaces the key.
   local found = redis.pcall('GET', shard.queues_version)
   redis.call('SET', shard.queues_version, (type(found) == 'string' and tonumber(found) or now) + 1)
 end
