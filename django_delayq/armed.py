@@ -4,8 +4,8 @@ Redis does not read a command that follows a blocking pop until the pop ends. Th
 it replies to either. The worker receives its claim together with the bell, one round trip earlier.
 
 The worker may be frozen or disconnected by then. So the claim is unconfirmed: if its lease lapses, no attempt is
-counted.
-The worker confirms the claim on the same connection before the job's code begins, and does not wait for the reply.
+counted. The worker confirms the claim on the same connection before the job's code begins, and does not wait for the
+reply.
 """
 
 from time import monotonic
