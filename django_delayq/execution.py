@@ -13,7 +13,7 @@ from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, async_to_sync, sync_to_async
 
-from django_delayq import current, database, registry
+from django_delayq import current, database, process_limits, registry
 from django_delayq.clock import SECOND_US
 from django_delayq.conf import get_config
 from django_delayq.exceptions import DeadLetterNow, DelayQError, RetryLater, TaskTimeout, TransactionLeftOpen
@@ -211,6 +211,7 @@ def _text(error: BaseException) -> str:
 
 def failed(error: BaseException) -> Outcome:
     """Return the outcome of an attempt that this exception ended."""
+    process_limits.restore_open_files()
     try:
         text = "".join(traceback.format_exception(error))
         if isinstance(error, asyncio.CancelledError):

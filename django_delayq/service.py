@@ -15,6 +15,7 @@ import weakref
 from time import monotonic
 from typing import Protocol
 
+from django_delayq import process_limits
 from django_delayq.exceptions import StoreAuthError, StoreError
 from django_delayq.log import logger
 
@@ -139,6 +140,7 @@ class Service:
     def _loop(self) -> None:
         try:
             while True:
+                process_limits.check_recursion()
                 delay = self._step()
                 self.stepped.set()
                 if delay is None:
@@ -165,6 +167,7 @@ class Service:
         self._failures, self._deaf = failures, deaf
 
     def _failed(self, sentence: str, error: Exception) -> float:
+        process_limits.restore_open_files()
         again = isinstance(error, StoreAuthError) and monotonic() >= self._tell_at
         if again or not (self._failures or self._deaf):
             logger.warning(sentence, self.name, error)

@@ -53,6 +53,24 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "_set_async_exc(threading.get_ident(), ctypes.py_object())",
     ): ("tests/unit/test_time_limit.py",),
     at(
+        "an attempt that failed leaves the lowered number of open files as it is",
+        "execution.py",
+        "    process_limits.restore_open_files()\n",
+        "",
+    ): ("tests/unit/test_process_limits.py",),
+    at(
+        "a step that failed leaves the lowered number of open files as it is",
+        "service.py",
+        "        process_limits.restore_open_files()\n",
+        "",
+    ): ("tests/unit/test_process_limits.py",),
+    at(
+        "a service goes on beside threads that lack recursion",
+        "service.py",
+        "                process_limits.check_recursion()\n",
+        "",
+    ): ("tests/unit/test_process_limits.py",),
+    at(
         "jobs of the loop go by a factory that another job has set",
         LOOP,
         "Task(run_async(entry.claim), loop=self._loop, context=Context())",

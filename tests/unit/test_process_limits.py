@@ -1,0 +1,87 @@
+"""Process limits that a task lowered: a failure allows open files again, a lack of recursion ends a service."""
+
+import resource
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from django_delayq.execution import failed
+from django_delayq.service import Service, Timed
+
+FILES = resource.RLIMIT_NOFILE
+
+
+@pytest.fixture(autouse=True)
+def _kept() -> Iterator[None]:
+    files, recursion = resource.getrlimit(FILES), sys.getrecursionlimit()
+    yield
+    resource.setrlimit(FILES, files)
+    sys.setrecursionlimit(recursion)
+
+
+class Steps(Timed):
+    """A part whose steps raise these errors one by one, and which ends after them."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+
+    def step(self) -> float | None:
+        if not self.errors:
+            return None
+        raise self.errors.pop(0)
+
+
+def served(part: Steps) -> BaseException | None:
+    """Run a service of this part to its end; returns what ended it."""
+    service = Service(part, name="tried", longest_wait=0.01)
+
+    def run() -> None:
+        try:
+            service.run()
+        except RuntimeError as error:
+            assert error is service.error
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(10)
+    assert service.ended.is_set()
+    return service.error
+
+
+def failed_attempt() -> None:
+    failed(OSError("Too many open files"))
+
+
+def failed_step() -> None:
+    assert served(Steps(OSError("Too many open files"))) is None
+
+
+@pytest.mark.parametrize("failure", [failed_attempt, failed_step])
+def test_open_files_are_allowed_again_after_a_failure(failure: Callable[[], None]) -> None:
+    now, most = resource.getrlimit(FILES)
+    resource.setrlimit(FILES, (now - 10, most))
+    failure()
+    assert resource.getrlimit(FILES) == (now, most)
+
+
+def test_more_open_files_stay_allowed_after_a_failure() -> None:
+    now, most = resource.getrlimit(FILES)
+    resource.setrlimit(FILES, (now - 10, most))
+    failed_attempt()
+    resource.setrlimit(FILES, (most, most))
+    failed_attempt()
+    assert resource.getrlimit(FILES) == (most, most)
+
+
+def test_a_lack_of_recursion_ends_a_service() -> None:
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit - 10)
+    assert f"from {limit} to {limit - 10}" in str(served(Steps()))
+    assert sys.getrecursionlimit() == limit
+
+
+def test_more_recursion_ends_no_service() -> None:
+    sys.setrecursionlimit(sys.getrecursionlimit() + 500)
+    assert served(Steps()) is None
