@@ -17,7 +17,7 @@ from unittest.mock import patch
 import django
 from redis.connection import AbstractConnection
 
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.testing.local_redis import PrivateRedis
 
 QUEUES = [f"queue-{number}" for number in range(8)]
 ROUNDS = 5
@@ -60,9 +60,9 @@ def main() -> None:
 def _fill(jobs: int) -> str:
     """Store the jobs; return the id of one."""
     from django_delayq import enqueue_many, get_store
-    from django_delayq.outcome import Decision, Settle
+    from django_delayq.job.outcome import Decision, Settle
+    from django_delayq.metrics import Tally, packed
     from django_delayq.store.claims import Settlement
-    from django_delayq.tally import Tally, packed
     from tests.app.tasks import noop
 
     store, tally = get_store(), Tally()

@@ -15,8 +15,8 @@ from typing import Any
 
 from benchmarks.results import Results
 from benchmarks.venvs import ROOT, python_of
-from django_delayq.private_redis import PrivateRedis
-from django_delayq.store.intake import BATCH
+from django_delayq.store.enqueue import BATCH
+from django_delayq.testing.local_redis import PrivateRedis
 
 SMALL, CHUNK, ROUNDS, TURNS, DUE = 1_000, 20_000, 5, 200, 10_000
 #: The text that makes a body of 100 bytes.
@@ -49,7 +49,7 @@ class Growing:
 
     def __init__(self, server: PrivateRedis) -> None:
         from benchmarks.peers import delayq
-        from django_delayq.conf import read_config
+        from django_delayq.conf.settings import read_config
         from django_delayq.store.store import Store
 
         config, _ = read_config({"REDIS": server.url})

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from django_delayq.private_redis import find_server, version_of
+from django_delayq.testing.local_redis import find_server, version_of
 
 
 def facts() -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.conf import settings
 
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.doors import DAY, SECOND, Doors
 
 SIZES = (1, 100, 1_000, 5_000, 20_000)
@@ -61,7 +61,7 @@ def fill(doors: Doors, count: int, *, delay: int | None = None) -> None:
 
 def acknowledged(claim: Any) -> Any:
     """Return the settlement of a job that is done."""
-    from django_delayq.outcome import Settle
+    from django_delayq.job.outcome import Settle
     from tests.doors import settlement
 
     return settlement(claim, Settle.ACKNOWLEDGE)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.processes import Processes
 
 
@@ -22,7 +22,7 @@ class _Settings:
     def __setattr__(self, name: str, value: Any) -> None:
         from django.conf import settings
 
-        from django_delayq.conf import drop_config
+        from django_delayq.conf.settings import drop_config
 
         setattr(settings, name, value)
         drop_config()

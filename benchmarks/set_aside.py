@@ -11,7 +11,7 @@ from time import perf_counter
 import django
 from django.conf import settings
 
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.testing.local_redis import PrivateRedis
 
 #: Recovered jobs, and jobs of one batch.
 ASIDE, BATCH = 1_000, 250
@@ -20,8 +20,8 @@ QUEUES = ("plain", "default")
 
 def measure(claims: int) -> tuple[float, float]:
     """Return the median µs of a claim, without and with recovered jobs in its queue."""
-    from django_delayq.attempts import NO_ATTEMPTS
-    from django_delayq.outcome import Settle
+    from django_delayq.job.attempts import NO_ATTEMPTS
+    from django_delayq.job.outcome import Settle
     from tests.doors import Doors, one_more, settlement
 
     with PrivateRedis() as server:

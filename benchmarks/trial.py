@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.ledger import Ledger
 from benchmarks.venvs import ROOT, python_of
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.testing.local_redis import PrivateRedis
 
 #: Jobs run before anything is timed: connections are open, scripts loaded, code warm.
 WARM = 100

@@ -3,18 +3,19 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from django_delayq.by_name import execute_later
-    from django_delayq.current import current_job
-    from django_delayq.decoration import delayed_task
-    from django_delayq.exceptions import DeadLetterNow, RetryLater
-    from django_delayq.handle import JobHandle, get_job
-    from django_delayq.outbox import enqueue_many
-    from django_delayq.retry import RetryPolicy
-    from django_delayq.store.store import get_store
-    from django_delayq.task import Task
+from django_delayq._version import __version__ as __version__
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from django_delayq.exceptions import DeadLetterNow, RetryLater
+    from django_delayq.job.retry import RetryPolicy
+    from django_delayq.store.store import get_store
+    from django_delayq.task.by_name import execute_later
+    from django_delayq.task.context import current_job
+    from django_delayq.task.decorator import delayed_task
+    from django_delayq.task.handle import JobHandle, get_job
+    from django_delayq.task.outbox import enqueue_many
+    from django_delayq.task.task import Task
+
 __all__ = [
     "DeadLetterNow",
     "JobHandle",
@@ -33,15 +34,15 @@ __all__ = [
 #: every run of an environment that has us installed, before any Django is set up.
 _HOMES = {
     "DeadLetterNow": "exceptions",
-    "JobHandle": "handle",
+    "JobHandle": "task.handle",
     "RetryLater": "exceptions",
-    "RetryPolicy": "retry",
-    "Task": "task",
-    "current_job": "current",
-    "delayed_task": "decoration",
-    "enqueue_many": "outbox",
-    "execute_later": "by_name",
-    "get_job": "handle",
+    "RetryPolicy": "job.retry",
+    "Task": "task.task",
+    "current_job": "task.context",
+    "delayed_task": "task.decorator",
+    "enqueue_many": "task.outbox",
+    "execute_later": "task.by_name",
+    "get_job": "task.handle",
     "get_store": "store.store",
 }
 

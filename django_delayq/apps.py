@@ -13,13 +13,15 @@ class DelayQConfig(AppConfig):
     def ready(self) -> None:
         """Register the system checks and import every app's tasks."""
         # Imported here, since models and settings of other apps must be ready before their tasks modules are.
-        from django_delayq import checks, conf, registry
+        from django_delayq import checks
+        from django_delayq.conf import settings
+        from django_delayq.task import registry
 
         register(checks.check_settings)
         register(checks.check_modules)
-        if conf.backends():
+        if settings.backends():
             # It knows tasks that were declared for another backend; nobody else need import it in a worker.
-            from django_delayq import django_task  # noqa: F401
-        config, _ = conf.read_config(conf.given())
+            from django_delayq.backend import django_task  # noqa: F401
+        config, _ = settings.read_config(settings.given())
         # Last: an audit hook of the project's would take what we import after it for the doing of jobs.
         registry.autodiscover(config.tasks.task_modules if config else ())

@@ -5,8 +5,8 @@ from typing import Any
 from django.core.checks import CheckMessage, Error, Warning
 from django.core.checks.urls import check_url_config
 
-from django_delayq import registry
-from django_delayq.conf import given, read_config
+from django_delayq.conf.settings import given, read_config
+from django_delayq.task import registry
 
 
 def check_settings(**_: Any) -> list[CheckMessage]:

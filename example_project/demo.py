@@ -26,7 +26,7 @@ try:
     import django
     from django.core.management import call_command
 
-    from django_delayq.private_redis import ServerNotFound, demo_url, free_port
+    from django_delayq.testing.local_redis import ServerNotFound, demo_url, free_port
 except ImportError as error:
     sys.exit(
         f"{error}. The demo needs Django and redis:\n"

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from django_delayq.attempts import NO_ATTEMPTS
-from django_delayq.job import Claim, Job
+from django_delayq.job.attempts import NO_ATTEMPTS
+from django_delayq.job.job import Claim, Job
 
 
 def claim_for(job: Job | None, **facts: Any) -> Claim:

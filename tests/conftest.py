@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from django_delayq import registry
-from django_delayq.job_id import begin_anew
-from django_delayq.private_redis import PrivateRedis, ServerNotFound, find_server, program_in_wheel
+from django_delayq.job.ids import begin_anew
+from django_delayq.task import registry
+from django_delayq.testing.local_redis import PrivateRedis, ServerNotFound, find_server, program_in_wheel
 from tests.processes import Processes
 
 

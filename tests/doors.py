@@ -4,19 +4,19 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from django_delayq.attempts import Attempts
-from django_delayq.conf import read_config
-from django_delayq.draft import Draft
-from django_delayq.job import Claim, Job
-from django_delayq.job_id import next_id
-from django_delayq.outcome import Decision, Settle
-from django_delayq.result import done
+from django_delayq.conf.settings import read_config
+from django_delayq.job.attempts import Attempts
+from django_delayq.job.ids import next_id
+from django_delayq.job.job import Claim, Job
+from django_delayq.job.outcome import Decision, Settle
+from django_delayq.job.result import done
+from django_delayq.job.unsent import Draft
+from django_delayq.store.enqueue import Receipt
 from django_delayq.store.exchange import Answer, Exchange, Settlement
-from django_delayq.store.intake import Receipt
 from django_delayq.store.keys import CATALOGUE
 from django_delayq.store.promotion import Promoted, Reclaim
 from django_delayq.store.store import Store
-from django_delayq.testing.turned_clock import TurnedClock
+from django_delayq.testing.fake_clock import TurnedClock
 
 MS, SECOND, HOUR, DAY = 1_000, 1_000_000, 3_600_000_000, 86_400_000_000
 #: An uneven moment of 2027: rounding anywhere would show.

@@ -3,13 +3,13 @@
 import os
 from itertools import count
 
-from django_delayq.job import State
-from django_delayq.job_id import shard_of
-from django_delayq.outcome import Settle
+from django_delayq.job.ids import shard_of
+from django_delayq.job.job import State
+from django_delayq.job.outcome import Settle
+from django_delayq.metrics import Tally, packed
 from django_delayq.store.bells import Bells
-from django_delayq.store.intake import key_digest
+from django_delayq.store.enqueue import key_digest
 from django_delayq.store.promotion import Reclaim
-from django_delayq.tally import Tally, packed
 from tests.doors import HOUR, SECOND, Doors, OneWorker, one_more, settlement
 
 

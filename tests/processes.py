@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 
 from redis import Redis
 
-from django_delayq.conf import get_config
+from django_delayq.conf.settings import get_config
 from django_delayq.store.keys import Keys
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -6,9 +6,9 @@ Imported by the admin's autodiscover, and by projects that call `register(site)`
 from django.apps import apps
 from django.db.models.signals import post_migrate
 
-from django_delayq import conf
-from django_delayq.admin.entry import register
 from django_delayq.admin.permissions import create_permissions
+from django_delayq.admin.site import register
+from django_delayq.conf import settings
 
 __all__ = ["register"]
 
@@ -18,6 +18,6 @@ post_migrate.connect(
 )
 
 # A DELAYQ that cannot be read is the system check's to report; without one there is nothing to show.
-_config = conf.read_config(conf.given())[0]
+_config = settings.read_config(settings.given())[0]
 if _config and _config.admin.autoregister:
     register()

@@ -7,11 +7,11 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_delayq import registry
-from django_delayq.admin.payloads import visible
-from django_delayq.admin.visit import Visit
+from django_delayq.admin.arguments import visible
+from django_delayq.admin.context import Visit
 from django_delayq.clock import SECOND_US
-from django_delayq.store.rows import Row
+from django_delayq.store.queries.job_pages import Row
+from django_delayq.task import registry
 from django_delayq.templatetags.delayq import duration_text, grouped
 
 #: How long a due task may wait to be moved before something is wrong.

@@ -15,11 +15,11 @@ from django.utils.dateparse import parse_date, parse_datetime
 from django.utils.http import urlencode
 from django.utils.translation import gettext
 
-from django_delayq.admin.failures import Failure
-from django_delayq.admin.payloads import Payload, visible
+from django_delayq.admin.arguments import Payload, visible
+from django_delayq.admin.errors import Failure
 from django_delayq.clock import moment_us
-from django_delayq.config import DAY_US, HOUR_US
-from django_delayq.store.rows import Row
+from django_delayq.conf.config import DAY_US, HOUR_US
+from django_delayq.store.queries.job_pages import Row
 
 #: A row's place in its list: score and member.
 Cursor = tuple[float, bytes]

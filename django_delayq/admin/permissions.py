@@ -14,8 +14,8 @@ from django.db import router
 from django.http import HttpRequest
 from django.utils.module_loading import import_string
 
-from django_delayq.conf import get_config
-from django_delayq.config import AdminConfig
+from django_delayq.conf.config import AdminConfig
+from django_delayq.conf.settings import get_config
 
 #: Default name -> what it says in the list of permissions. Stored as it is here, like Django's own.
 _ROWS = {

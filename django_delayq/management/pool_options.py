@@ -6,13 +6,13 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.utils.module_loading import import_string
 
-from django_delayq.pools.children import Children
-from django_delayq.pools.forwarding import Forwarding
-from django_delayq.pools.loop import LoopPool
-from django_delayq.pools.pool import Pool
-from django_delayq.pools.recovery import Recovery
-from django_delayq.pools.threads import ThreadPool
 from django_delayq.store.store import Store
+from django_delayq.worker.pools.asyncio import LoopPool
+from django_delayq.worker.pools.base import Pool
+from django_delayq.worker.pools.forwarding import Forwarding
+from django_delayq.worker.pools.processes import Children
+from django_delayq.worker.pools.recovery import Recovery
+from django_delayq.worker.pools.threads import ThreadPool
 
 POOLS = ("threads", "processes", "asyncio", "forwarder")
 #: What `--forward-to` takes for the stream of our own Redis.

@@ -13,14 +13,14 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from django_delayq.config import Config
-from django_delayq.emitter import emitter
+from django_delayq.conf.config import Config
 from django_delayq.exceptions import StoreAuthError, StoreError, StoreUnavailable
-from django_delayq.forked import handle_here
 from django_delayq.log import logger
-from django_delayq.management.shutdown import Shutdown
-from django_delayq.presence import Presence, present
-from django_delayq.service import Service
+from django_delayq.processes.emitter import emitter
+from django_delayq.processes.fork_safety import handle_here
+from django_delayq.processes.reporter import Presence, present
+from django_delayq.processes.service import Service
+from django_delayq.processes.shutdown import Shutdown
 from django_delayq.signals import LogFormatter
 from django_delayq.store.store import Store, get_store
 

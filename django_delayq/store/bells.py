@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from django_delayq.store.scripts import Script
+from django_delayq.store.client.script import Script
 from django_delayq.store.shard import Shard
 
 _RING = Script("ring")

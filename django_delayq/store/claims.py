@@ -7,17 +7,17 @@ from typing import Any
 
 from django.views.decorators.debug import sensitive_variables
 
-from django_delayq.attempts import Attempts
 from django_delayq.clock import lease_time
-from django_delayq.codec import decode
 from django_delayq.exceptions import BadBody, StaleExchange
-from django_delayq.job import Claim, due_of_rank
-from django_delayq.outcome import Settle
-from django_delayq.seal import Seal
-from django_delayq.store.call import Call
+from django_delayq.job.attempts import Attempts
+from django_delayq.job.codec import decode
+from django_delayq.job.job import Claim, due_of_rank
+from django_delayq.job.outcome import Settle
+from django_delayq.job.signing import Seal
+from django_delayq.store.client.script import Script
+from django_delayq.store.client.script_call import Call
 from django_delayq.store.exchange import Answer, Exchange, Settlement
 from django_delayq.store.keys import encode_queue
-from django_delayq.store.scripts import Script
 from django_delayq.store.shard import Shard
 
 _EXCHANGE = Script("exchange")

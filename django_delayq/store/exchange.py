@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from django_delayq.attempts import Attempts
-from django_delayq.job import Claim
-from django_delayq.outcome import Decision
-from django_delayq.store.call import Call
-from django_delayq.value import value
+from django_delayq.job.attempts import Attempts
+from django_delayq.job.job import Claim
+from django_delayq.job.outcome import Decision
+from django_delayq.job.value import value
+from django_delayq.store.client.script_call import Call
 
 
 @value

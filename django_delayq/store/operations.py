@@ -9,16 +9,16 @@ from dataclasses import replace
 from time import time_ns
 from typing import TypeVar
 
-from django_delayq.codec import Head, decode, decode_head, encode, with_flags, with_queue
 from django_delayq.exceptions import BadBody, BadSignature, KeyHeld, ShardsChanged
-from django_delayq.job import DEFAULT_QUEUE, Flag, Job
-from django_delayq.job_id import shard_of
-from django_delayq.result import cancelled
-from django_delayq.seal import Seal
+from django_delayq.job.codec import Head, decode, decode_head, encode, with_flags, with_queue
+from django_delayq.job.ids import shard_of
+from django_delayq.job.job import DEFAULT_QUEUE, Flag, Job
+from django_delayq.job.result import cancelled
+from django_delayq.job.signing import Seal
+from django_delayq.store.client.resp import Part
+from django_delayq.store.client.script import Script, asked
 from django_delayq.store.records import DeadBody
-from django_delayq.store.scripts import Script, asked
 from django_delayq.store.shard import Shard
-from django_delayq.store.wire import Part
 
 _CANCEL, _RESCHEDULE, _MOVE = Script("cancel"), Script("reschedule"), Script("move")
 _REQUEUE, _DISCARD = Script("requeue"), Script("discard")

@@ -5,17 +5,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django_delayq.attempts import Attempts
-from django_delayq.codec import decode, decode_head
-from django_delayq.config import DispatcherConfig
+from django_delayq.conf.config import DispatcherConfig
 from django_delayq.exceptions import BadBody
-from django_delayq.job import Job
-from django_delayq.job_id import to_text
+from django_delayq.job.attempts import Attempts
+from django_delayq.job.codec import decode, decode_head
+from django_delayq.job.ids import to_text
+from django_delayq.job.job import Job
+from django_delayq.store.client.resp import Part
+from django_delayq.store.client.script import Script, asked
 from django_delayq.store.keys import decode_queue, encode_queue
 from django_delayq.store.records import Running, worker_of
-from django_delayq.store.scripts import Script, asked
 from django_delayq.store.shard import Shard
-from django_delayq.store.wire import Part
 
 _PROMOTE = Script("promote")
 _RECLAIM = Script("reclaim")

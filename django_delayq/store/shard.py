@@ -5,13 +5,13 @@ from functools import cached_property
 from typing import Any
 
 from django_delayq.clock import Clock
-from django_delayq.store.call import Call
-from django_delayq.store.connection import Connections
+from django_delayq.store.client.blocking_listener import Waker
+from django_delayq.store.client.connection import Connections
+from django_delayq.store.client.connection_cache import Line
+from django_delayq.store.client.resp import Part
+from django_delayq.store.client.script import Script, asked
+from django_delayq.store.client.script_call import Call
 from django_delayq.store.keys import Keys, decode_queue
-from django_delayq.store.line import Line
-from django_delayq.store.scripts import Script, asked
-from django_delayq.store.waker import Waker
-from django_delayq.store.wire import Part
 
 
 class Shard:

@@ -9,26 +9,26 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.functional import cached_property
 
 from django_delayq.clock import Clock, process_clock
-from django_delayq.conf import get_config, on_config_dropped, sharing_alias
-from django_delayq.config import Config
+from django_delayq.conf.config import Config
+from django_delayq.conf.settings import get_config, on_config_dropped, sharing_alias
 from django_delayq.exceptions import ShardsChanged
-from django_delayq.seal import Seal
-from django_delayq.store.audit import Audit
+from django_delayq.job.signing import Seal
 from django_delayq.store.claims import Claims
-from django_delayq.store.connection import Connections
-from django_delayq.store.inspection import Inspection
-from django_delayq.store.intake import Intake
+from django_delayq.store.client.connection import Connections
+from django_delayq.store.client.connection_cache import Line
+from django_delayq.store.client.script import asked
+from django_delayq.store.client.server_info import Server
+from django_delayq.store.enqueue import Intake
+from django_delayq.store.forward_stream import Stream
 from django_delayq.store.keys import Keys
-from django_delayq.store.line import Line
+from django_delayq.store.maintenance.consistency_check import Audit
 from django_delayq.store.operations import Operations
+from django_delayq.store.process_reports import Reports
 from django_delayq.store.promotion import Promotion
-from django_delayq.store.reports import Reports
-from django_delayq.store.results import Results
-from django_delayq.store.scripts import asked
-from django_delayq.store.server import Server
+from django_delayq.store.queries.dashboard import Survey
+from django_delayq.store.queries.lookup import Inspection
+from django_delayq.store.queries.result_waiter import Results
 from django_delayq.store.shard import Shard
-from django_delayq.store.stream import Stream
-from django_delayq.store.survey import Survey
 
 
 class Store:

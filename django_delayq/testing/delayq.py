@@ -12,18 +12,18 @@ from typing import Any, Self, Unpack
 
 from asgiref.sync import sync_to_async
 
-from django_delayq import outbox, sending
 from django_delayq.clock import LATEST_US, Units, duration_us, moment, moment_us, timedelta_of
 from django_delayq.exceptions import DelayQError, DelayTypeError, DelayValueError
-from django_delayq.handle import JobHandle
-from django_delayq.testing import view
-from django_delayq.testing.commits import commits_of_the_code
-from django_delayq.testing.play import LIMIT, Play
-from django_delayq.testing.runner import Errors
-from django_delayq.testing.seen import RanJob, SeenJob
-from django_delayq.testing.stage import nobody_there, private_store, stores
-from django_delayq.testing.turned_clock import TurnedClock
-from django_delayq.testing.wish import Wish
+from django_delayq.task import outbox, sender
+from django_delayq.task.handle import JobHandle
+from django_delayq.testing import queries as view
+from django_delayq.testing.expected_job import Wish
+from django_delayq.testing.fake_clock import TurnedClock
+from django_delayq.testing.inline_worker import Errors
+from django_delayq.testing.isolation import nobody_there, private_store, stores
+from django_delayq.testing.job_views import RanJob, SeenJob
+from django_delayq.testing.simulator import LIMIT, Play
+from django_delayq.testing.transactions import commits_of_the_code
 
 
 class DelayQ:
@@ -145,11 +145,11 @@ class DelayQ:
                 self._play.run(until_us=0, errors=errors, limit=LIMIT)
 
         before, self._eager = self._eager, sent
-        sending.on_sent.append(sent)
+        sender.on_sent.append(sent)
         try:
             yield
         finally:
-            sending.on_sent.remove(sent)
+            sender.on_sent.remove(sent)
             self._eager = before
 
     def unavailable(self) -> AbstractContextManager[None]:

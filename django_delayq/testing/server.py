@@ -6,7 +6,7 @@ DELAYQ_TESTING_REDIS names another, for machines without a server program; tests
 import os
 from multiprocessing.util import Finalize
 
-from django_delayq.private_redis import PrivateRedis, ServerNotFound
+from django_delayq.testing.local_redis import PrivateRedis, ServerNotFound
 
 _server: PrivateRedis | None = None
 

@@ -13,7 +13,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from django_delayq import JobHandle
-from django_delayq.task import Task
+from django_delayq.task.task import Task
 from market.models import Bid, Sale, State
 from market.tasks import close_bids, open_sale, send_reminder
 

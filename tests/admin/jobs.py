@@ -3,11 +3,11 @@
 from time import monotonic
 from typing import Any
 
-from django_delayq.draft import Draft
-from django_delayq.job import Job
-from django_delayq.job_id import from_text, next_id, to_text
-from django_delayq.outcome import Decision, Settle
-from django_delayq.retry import RetryPolicy
+from django_delayq.job.ids import from_text, next_id, to_text
+from django_delayq.job.job import Job
+from django_delayq.job.outcome import Decision, Settle
+from django_delayq.job.retry import RetryPolicy
+from django_delayq.job.unsent import Draft
 from django_delayq.store.exchange import Settlement
 from tests.doors import Doors, settlement
 

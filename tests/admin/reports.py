@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django_delayq.tally import Tally, packed
+from django_delayq.metrics import Tally, packed
 from tests.doors import Doors
 
 

@@ -9,11 +9,12 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
-from django_delayq.admin import carrying, journal
+from django_delayq.admin import audit_log
+from django_delayq.admin.actions import run as carrying
 from django_delayq.clock import ServerClock
 from django_delayq.exceptions import StoreUnavailable
-from django_delayq.job_id import from_text
-from django_delayq.outcome import Decision, Settle
+from django_delayq.job.ids import from_text
+from django_delayq.job.outcome import Decision, Settle
 from django_delayq.store.exchange import Settlement
 from django_delayq.store.operations import Operations
 from tests.admin.conftest import SITES, page
@@ -150,7 +151,7 @@ def test_more_than_a_hundred_are_deleted_only_with_their_number_typed(browser: C
 
 def test_long_work_goes_on_from_form_to_form(browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(carrying, "SECONDS", 0)
-    monkeypatch.setattr(journal, "MOST_ROWS", 5)
+    monkeypatch.setattr(audit_log, "MOST_ROWS", 5)
     mine = [add_dead(stock, number) for number in range(12)]
     answer = confirm(browser, ask(browser, page("dead", within="1h"), "retry", all="yes"))
     for steps in range(1, 20):
@@ -475,7 +476,7 @@ def test_an_order_of_somebody_else_is_refused(visitor: Callable[..., Client], st
 def test_a_stale_order_is_refused(browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = add_dead(stock)
     answer = ask(browser, page("dead"), "delete", mine)
-    monkeypatch.setattr("django_delayq.admin.orders._GOOD_FOR", -1)
+    monkeypatch.setattr("django_delayq.admin.actions.requests._GOOD_FOR", -1)
     assert "too old or not yours" in done(browser, confirm(browser, answer))
     assert state(stock, mine) == "dead"
 

@@ -10,8 +10,9 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
-from django_delayq.admin import action, carrying
-from django_delayq.admin.deeds import APART, DEEDS
+from django_delayq.admin.actions import run as carrying
+from django_delayq.admin.actions.bulk_actions import APART, DEEDS
+from django_delayq.admin.views import action
 from django_delayq.clock import ServerClock
 from django_delayq.exceptions import StoreUnavailable
 from tests.admin.conftest import page
@@ -30,9 +31,9 @@ DAY_MS = HOUR * 24 // 1_000
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a request count no more than five rows, and handle no more than one."""
-    monkeypatch.setattr("django_delayq.store.inspection._SCANNED", 5)
-    monkeypatch.setattr("django_delayq.admin.places.MAX_ROWS", 5)
-    monkeypatch.setattr("django_delayq.admin.counting._SECONDS", 0)
+    monkeypatch.setattr("django_delayq.store.queries.lookup._SCANNED", 5)
+    monkeypatch.setattr("django_delayq.admin.job_lists.MAX_ROWS", 5)
+    monkeypatch.setattr("django_delayq.admin.actions.preview._SECONDS", 0)
     monkeypatch.setattr(carrying, "SECONDS", 0)
 
 
@@ -135,7 +136,7 @@ def test_no_action_touches_more_than_were_confirmed(
 def test_the_bound_holds_for_what_is_written_down_as_one(
     browser: Client, shelf: Callable[[str], Shelf], slow: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("django_delayq.admin.journal.MOST_ROWS", 2)
+    monkeypatch.setattr("django_delayq.admin.audit_log.MOST_ROWS", 2)
     jobs = shelf("dead")
     for number in range(7):
         jobs.add(number)
@@ -246,5 +247,5 @@ def test_what_was_done_is_told_though_redis_fails_when_looking_for_more(
 
     add_dead(stock)
     answer = ask(browser, page("dead"), "delete", all="yes")
-    monkeypatch.setattr("django_delayq.admin.counting.more_match", fail)
+    monkeypatch.setattr("django_delayq.admin.actions.preview.more_match", fail)
     assert "Deleted 1." in done(browser, confirm(browser, answer))

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import translation
 
-from django_delayq.admin.charts import HEIGHT, WIDTH, Series, draw
+from django_delayq.admin.charts.drawing import HEIGHT, WIDTH, Series, draw
 from django_delayq.templatetags.delayq import grouped
 from tests.admin.conftest import page
 from tests.admin.reports import tell

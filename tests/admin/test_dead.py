@@ -6,10 +6,10 @@ import pytest
 from django.test import Client
 
 from django_delayq import get_store
-from django_delayq.admin.deeds import DEEDS, Fate, Target
-from django_delayq.admin.words import fates_text
-from django_delayq.job_id import from_text
-from django_delayq.outcome import Ending
+from django_delayq.admin.actions.bulk_actions import DEEDS, Fate, Target
+from django_delayq.admin.actions.messages import fates_text
+from django_delayq.job.ids import from_text
+from django_delayq.job.outcome import Ending
 from tests.admin.conftest import page
 from tests.admin.forms import form_to, forms
 from tests.admin.jobs import HOSTILE, add_dead, due_us, state
@@ -140,7 +140,7 @@ def test_a_group_is_retried_later(browser: Client, stock: Doors) -> None:
 
 
 def test_a_scan_that_found_no_group_yet_goes_on(browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("django_delayq.store.inspection._SCANNED", 50)
+    monkeypatch.setattr("django_delayq.store.queries.lookup._SCANNED", 50)
     for number in range(60):
         add_dead(stock, "hay" if number else "needle")
     answer = browser.get(page("dead", group="error", q="needle"))
@@ -150,7 +150,7 @@ def test_a_scan_that_found_no_group_yet_goes_on(browser: Client, stock: Doors, m
 
 
 def test_groups_of_more_than_one_scan_go_on(browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("django_delayq.store.inspection._SCANNED", 50)
+    monkeypatch.setattr("django_delayq.store.queries.lookup._SCANNED", 50)
     for number in range(60):
         add_dead(stock, number)
     answer = browser.get(page("dead", group="error"))

@@ -9,8 +9,8 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
-from django_delayq.job_id import from_text
-from django_delayq.outcome import Settle
+from django_delayq.job.ids import from_text
+from django_delayq.job.outcome import Settle
 from tests.admin.conftest import page
 from tests.admin.forms import form_to, forms
 from tests.admin.jobs import HOUR, POSTED, add, add_dead, claim

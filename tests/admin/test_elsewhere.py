@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from django_delayq.conf import get_config
+from django_delayq.conf.settings import get_config
 from tests.admin.conftest import page
 from tests.admin.jobs import add, add_dead
 from tests.admin.test_hostile import PAGES

@@ -19,7 +19,7 @@ from django.utils.html import escape
 
 import django_delayq
 from django_delayq.admin import register
-from django_delayq.admin.entry import DelayQueue
+from django_delayq.admin.site import DelayQueue
 from tests.admin.conftest import SITES, page
 from tests.doors import Doors
 
@@ -171,7 +171,7 @@ ADMIN_APPS = '"django.contrib.contenttypes", "django.contrib.auth", "django.cont
         ),
         (
             ADMIN_APPS + '"django_delayq"',
-            "from django.contrib import admin; from django_delayq.admin.entry import DelayQueue;"
+            "from django.contrib import admin; from django_delayq.admin.site import DelayQueue;"
             "assert not admin.site.is_registered(DelayQueue)",
         ),
         (

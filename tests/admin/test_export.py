@@ -9,7 +9,7 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 
 from django_delayq.exceptions import StoreUnavailable
-from django_delayq.store.inspection import Inspection
+from django_delayq.store.queries.lookup import Inspection
 from tests.admin.conftest import SITES, page
 from tests.admin.jobs import HOSTILE, HOUR, add, add_dead, claim
 from tests.admin.test_pending import text

@@ -3,10 +3,10 @@
 import pytest
 from django.utils.translation import override
 
-from django_delayq.admin import failures
-from django_delayq.admin.failures import Failure
-from django_delayq.attempts import NO_ATTEMPTS
-from django_delayq.outcome import Ending
+from django_delayq.admin import errors as failures
+from django_delayq.admin.errors import Failure
+from django_delayq.job.attempts import NO_ATTEMPTS
+from django_delayq.job.outcome import Ending
 from tests.admin.jobs import HOSTILE, TRACEBACK
 
 

@@ -8,8 +8,9 @@ import pytest
 from django.test import Client
 from redis import Redis
 
-from django_delayq import RetryPolicy, delayed_task, registry
-from django_delayq.config import DAY_US
+from django_delayq import RetryPolicy, delayed_task
+from django_delayq.conf.config import DAY_US
+from django_delayq.task import registry
 from tests.admin.conftest import page
 from tests.admin.reports import tell
 from tests.admin.test_queues import rows

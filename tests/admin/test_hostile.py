@@ -11,14 +11,14 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
-from django_delayq.admin.wishes import NewTime
-from django_delayq.attempts import HISTORY, NO_ATTEMPTS
+from django_delayq.admin.actions.forms import NewTime
 from django_delayq.exceptions import StoreUnavailable
-from django_delayq.job import State
-from django_delayq.job_id import from_text
-from django_delayq.presence import told_of
+from django_delayq.job.attempts import HISTORY, NO_ATTEMPTS
+from django_delayq.job.ids import from_text
+from django_delayq.job.job import State
+from django_delayq.processes.reporter import told_of
 from django_delayq.store.operations import Operations
-from django_delayq.store.snapshot import combined
+from django_delayq.store.queries.snapshot import combined
 from tests.admin.conftest import RedisClock, page
 from tests.admin.forms import Form, form_to, forms
 from tests.admin.jobs import HOUR, add, add_dead, due_us, state

@@ -10,7 +10,7 @@ from django.contrib.admin.models import CHANGE, DELETION, LogEntry
 from django.contrib.auth.models import AnonymousUser
 from django.test import Client, RequestFactory
 
-from django_delayq.admin import journal
+from django_delayq.admin import audit_log
 from tests.admin.conftest import page
 from tests.admin.jobs import HOSTILE, HOUR, add, add_dead
 from tests.admin.test_action import ask, confirm
@@ -26,9 +26,9 @@ def heard() -> Any:
     def hear(sender: Any, **told: Any) -> None:
         facts.append(told)
 
-    journal.admin_action.connect(hear)
+    audit_log.admin_action.connect(hear)
     yield facts
-    journal.admin_action.disconnect(hear)
+    audit_log.admin_action.disconnect(hear)
 
 
 def test_each_job_has_a_row_a_line_and_a_signal(
@@ -100,11 +100,11 @@ def test_a_failing_receiver_changes_nothing(browser: Client, stock: Doors) -> No
     def fails(**_: Any) -> None:
         raise ValueError("as asked")
 
-    journal.admin_action.connect(fails)
+    audit_log.admin_action.connect(fails)
     try:
         answer = confirm(browser, ask(browser, page("dead"), "retry", add_dead(stock)))
     finally:
-        journal.admin_action.disconnect(fails)
+        audit_log.admin_action.disconnect(fails)
     assert answer.status_code == 302
     assert LogEntry.objects.count() == 1
 
@@ -113,7 +113,7 @@ def test_who_has_no_account_is_still_in_the_log(caplog: pytest.LogCaptureFixture
     request = RequestFactory().post("/")
     request.user = AnonymousUser()
     with caplog.at_level(logging.INFO, "django_delayq.audit"):
-        assert journal.note(request, "retry", "Retried", job_ids=["a"]) is None
+        assert audit_log.note(request, "retry", "Retried", job_ids=["a"]) is None
     assert not LogEntry.objects.exists()
     assert "retry by ''" in caplog.text
 
@@ -121,7 +121,7 @@ def test_who_has_no_account_is_still_in_the_log(caplog: pytest.LogCaptureFixture
 def test_what_was_done_to_many_is_told_on_the_page_of_each(
     browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "MOST_ROWS", 1)
+    monkeypatch.setattr(audit_log, "MOST_ROWS", 1)
     mine = [add(stock, number, delay=HOUR) for number in range(3)]
     confirm(browser, ask(browser, page("pending"), "cancel", all="yes"))
     browser.post(page("action"), {"deed": "pause", "queue": "default", "sure": "yes"})

@@ -10,11 +10,11 @@ import pytest
 from django.test import Client
 from redis import Redis
 
-from django_delayq.admin import visit
+from django_delayq.admin import context as visit
 from django_delayq.clock import SECOND_US, moment
-from django_delayq.config import DAY_US, HOUR_US
+from django_delayq.conf.config import DAY_US, HOUR_US
 from django_delayq.store.store import Store
-from django_delayq.testing.turned_clock import TurnedClock
+from django_delayq.testing.fake_clock import TurnedClock
 from tests.admin.conftest import page
 from tests.admin.reports import tell
 from tests.doors import Doors

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from django_delayq import registry
-from django_delayq.admin.payloads import Payload, read_arguments, visible
-from django_delayq.decoration import delayed_task
+from django_delayq.admin.arguments import Payload, read_arguments, visible
 from django_delayq.exceptions import PayloadNotSerializable
-from django_delayq.job import Job
-from django_delayq.job_id import next_id
+from django_delayq.job.ids import next_id
+from django_delayq.job.job import Job
+from django_delayq.task import registry
+from django_delayq.task.decorator import delayed_task
 from tests.admin.jobs import HOSTILE
 
 HIDE = re.compile("token|card", re.IGNORECASE)

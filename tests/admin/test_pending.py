@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from django_delayq.clock import ServerClock
-from django_delayq.outcome import Settle
+from django_delayq.job.outcome import Settle
 from tests.admin.conftest import SITES, page
 from tests.admin.forms import forms
 from tests.admin.jobs import HOSTILE, HOUR, NOOP, POSTED, add, add_dead, claim, due_us
@@ -125,7 +125,7 @@ def test_a_jump_leads_to_a_moment(browser: Client, stock: Doors) -> None:
 def test_a_scan_says_how_far_it_came_and_goes_on(
     browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("django_delayq.store.inspection._SCANNED", 60)
+    monkeypatch.setattr("django_delayq.store.queries.lookup._SCANNED", 60)
     made = [add(stock, "needle" if number in (3, 150) else "hay", delay=HOUR + number) for number in range(160)]
     answer = browser.get(page("pending", q="needle"))
     assert ids(answer) == [made[3]]
@@ -139,7 +139,7 @@ def test_a_scan_says_how_far_it_came_and_goes_on(
 def test_a_scan_that_found_nothing_yet_says_so_and_goes_on_by_a_button(
     browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("django_delayq.store.inspection._SCANNED", 60)
+    monkeypatch.setattr("django_delayq.store.queries.lookup._SCANNED", 60)
     mine = [add(stock, "needle" if number == 65 else "hay", delay=HOUR + number) for number in range(130)][65]
     for forward in (True, False):
         answer = browser.get(page("pending", q="needle", **({} if forward else {"before": "end"})))

@@ -15,8 +15,8 @@ from django.http import HttpRequest
 from django.test import Client
 from django.urls import reverse
 
-from django_delayq.conf import _ADMIN_KEYS
-from django_delayq.config import AdminConfig
+from django_delayq.conf.config import AdminConfig
+from django_delayq.conf.settings import _ADMIN_KEYS
 from tests.admin.conftest import KINDS, SITES, page
 from tests.admin.jobs import add_dead
 from tests.doors import Doors

@@ -5,8 +5,8 @@ from html import escape, unescape
 
 from django.test import Client
 
-from django_delayq.config import DAY_US
-from django_delayq.job_id import to_text
+from django_delayq.conf.config import DAY_US
+from django_delayq.job.ids import to_text
 from django_delayq.store.promotion import Reclaim
 from tests.admin.conftest import page
 from tests.admin.forms import form_to

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from redis.connection import AbstractConnection
 
-from django_delayq.job_id import to_text
+from django_delayq.job.ids import to_text
 from tests.admin.conftest import page
 from tests.doors import HOUR, SECOND, Doors
 

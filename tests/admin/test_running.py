@@ -5,7 +5,7 @@ from typing import Any
 
 from django.test import Client
 
-from django_delayq.outcome import Settle
+from django_delayq.job.outcome import Settle
 from tests.admin.conftest import page
 from tests.admin.forms import forms
 from tests.admin.jobs import HOUR, NOOP, add, claim

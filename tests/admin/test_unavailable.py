@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.admin.conftest import page
 
 PANELS = ("overview", "pending", "queues", "running", "dead", "functions", "processes")

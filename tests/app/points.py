@@ -11,10 +11,11 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from django_delayq import execution, outbox
-from django_delayq.pools.threads import ThreadPool
 from django_delayq.store.claims import Claims
 from django_delayq.store.promotion import Promotion
+from django_delayq.task import outbox
+from django_delayq.worker import execution
+from django_delayq.worker.pools.threads import ThreadPool
 
 Wrapped = Callable[..., Any]
 

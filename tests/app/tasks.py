@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, current_job, delayed_task, get_store
-from django_delayq.outcome import Decision, Settle
+from django_delayq.job.outcome import Decision, Settle
 from django_delayq.signals import job_finished
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext
 
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.browser import chromium
 from tests.browser.served import Site, served
 from tests.browser.stock import Stock

@@ -10,7 +10,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.admin.settings")
 django.setup()
 
 # Not before Django is set up.
-from django_delayq.private_redis import PrivateRedis, find_server  # noqa: E402
+from django_delayq.testing.local_redis import PrivateRedis, find_server  # noqa: E402
 from tests.browser import chromium  # noqa: E402
 from tests.browser.pages import PAGES  # noqa: E402
 from tests.browser.served import served  # noqa: E402

@@ -7,15 +7,15 @@ from random import Random
 from time import time_ns
 from typing import Any
 
-from django_delayq.attempts import Attempts
-from django_delayq.draft import Draft
-from django_delayq.job import Job
-from django_delayq.job_id import to_text
-from django_delayq.outcome import Decision, Settle
+from django_delayq.job.attempts import Attempts
+from django_delayq.job.ids import to_text
+from django_delayq.job.job import Job
+from django_delayq.job.outcome import Decision, Settle
+from django_delayq.job.unsent import Draft
+from django_delayq.metrics import Tally, packed
+from django_delayq.store.enqueue import BATCH
 from django_delayq.store.exchange import Settlement
-from django_delayq.store.intake import BATCH
-from django_delayq.tally import Tally, packed
-from django_delayq.testing.turned_clock import TurnedClock
+from django_delayq.testing.fake_clock import TurnedClock
 from tests.browser.shop import build_report, close_auction, send_invoice, sync_customer
 from tests.doors import DAY, HOUR, SECOND, Doors
 

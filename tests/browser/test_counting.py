@@ -11,10 +11,10 @@ from tests.browser.window import Window
 def test_the_question_comes_when_the_number_is_known(
     window: Window, stock: Stock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("django_delayq.store.inspection._SCANNED", 50)
-    monkeypatch.setattr("django_delayq.admin.places.MAX_ROWS", 50)
-    monkeypatch.setattr("django_delayq.admin.counting._SECONDS", -1.0)
-    monkeypatch.setattr("django_delayq.admin.carrying.SECONDS", 0.05)
+    monkeypatch.setattr("django_delayq.store.queries.lookup._SCANNED", 50)
+    monkeypatch.setattr("django_delayq.admin.job_lists.MAX_ROWS", 50)
+    monkeypatch.setattr("django_delayq.admin.actions.preview._SECONDS", -1.0)
+    monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", 0.05)
     stock.fill(pending=400)
     # With its script held back the page stays as it is drawn.
     window.page.route("**/delayq.js", lambda route: route.fulfill(content_type="text/javascript", body=""))
@@ -41,7 +41,7 @@ def test_the_question_comes_when_the_number_is_known(
 def test_a_second_press_while_a_step_is_under_way_loses_nothing(
     window: Window, stock: Stock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("django_delayq.admin.carrying.SECONDS", -1.0)
+    monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", -1.0)
     stock.fill(pending=4)
     window.open(page("pending"))
     window.page.locator("input[name=all]").check()

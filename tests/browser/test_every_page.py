@@ -61,7 +61,7 @@ def test_page_without_redis(tab: str, window: Window, settings: Any) -> None:
 def test_page_that_asks_and_page_that_tells_how_far_it_came(
     place: str, deed: str, window: Window, stock: Stock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("django_delayq.admin.carrying.SECONDS", -1.0)
+    monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", -1.0)
     stock.fill(pending=200)
     # Keeps the page that tells from going on by itself.
     window.page.add_init_script("HTMLFormElement.prototype.requestSubmit = () => null")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from django_delayq.job_id import from_text
+from django_delayq.job.ids import from_text
 from tests.admin.conftest import page
 from tests.admin.jobs import add, add_dead, claim
 from tests.admin.reports import tell

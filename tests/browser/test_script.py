@@ -93,7 +93,7 @@ def test_what_is_shown_can_be_copied(new_window: Callable[..., Window], stock: S
 
 def test_long_actions_go_on_by_themselves(window: Window, stock: Stock, monkeypatch: pytest.MonkeyPatch) -> None:
     # A request does one row, and leaves the rest to the next.
-    monkeypatch.setattr("django_delayq.admin.carrying.SECONDS", -1.0)
+    monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", -1.0)
     stock.fill(pending=4)
     window.open(page("pending"))
     window.page.locator("[data-select-all]").check()

@@ -71,7 +71,7 @@ def test_cancel_leads_back_and_does_nothing(plain: Window, stock: Stock) -> None
 
 
 def test_a_long_action_goes_on_by_its_button(plain: Window, stock: Stock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("django_delayq.admin.carrying.SECONDS", -1.0)
+    monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", -1.0)
     plain.open(page("dead", queue="reports"))
     rows = plain.page.locator("[data-row]")
     number = rows.count()

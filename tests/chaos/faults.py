@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from redis import exceptions as redis_errors
 
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.chaos.case import Trouble
 from tests.chaos.crew import DISPATCHER, WORKER, Crew
 from tests.chaos.proxy import Proxy

@@ -23,7 +23,13 @@ LARGE = 4
 #: Names that stand for code somewhere.
 NAMES = (
     *("os.system", "subprocess.Popen", "builtins.eval", "builtins.exec", "posix.system", "pty.spawn", "__class__"),
-    *(CANARY, f"{CANARY}.fire", f"{CANARY}:fire", "django_delayq.task.Task", "django_delayq.registry.autodiscover"),
+    *(
+        CANARY,
+        f"{CANARY}.fire",
+        f"{CANARY}:fire",
+        "django_delayq.task.task.Task",
+        "django_delayq.task.registry.autodiscover",
+    ),
     *("tests.app.tasks.note", "tests.app.tasks.record.func", "tests.app.tasks", "antigravity", "", ".", "..", "\0"),
     *(
         "tests.app.tasks.record\0",

@@ -20,10 +20,10 @@ from django.conf import settings as django_settings
 from django.core.management import call_command
 
 from django_delayq import enqueue_many, get_store
-from django_delayq.attempts import Attempts
 from django_delayq.clock import ServerClock
-from django_delayq.handle import JobHandle
+from django_delayq.job.attempts import Attempts
 from django_delayq.store.records import DeadBody
+from django_delayq.task.handle import JobHandle
 from tests.chaos.proxy import Proxy
 from tests.doors import Doors
 from tests.machine.picture import read

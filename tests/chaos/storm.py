@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.chaos.case import Case
 from tests.chaos.crew import Crew
 from tests.chaos.faults import FAULTS, Ground

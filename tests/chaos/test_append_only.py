@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from django_delayq.config import Config, DispatcherConfig
-from django_delayq.outcome import Ending
-from django_delayq.private_redis import PrivateRedis
-from django_delayq.redis_config import RedisConfig
-from django_delayq.store.call import Call
+from django_delayq.conf.config import Config, DispatcherConfig
+from django_delayq.conf.redis_settings import RedisConfig
+from django_delayq.job.outcome import Ending
+from django_delayq.store.client.script_call import Call
 from django_delayq.store.keys import Keys
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.chaos.chosen import sized
 from tests.doors import Doors
 from tests.machine import invariants, picture

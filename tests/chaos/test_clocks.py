@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from django_delayq.dispatcher import Dispatcher
-from django_delayq.outcome import Settle
+from django_delayq.job.outcome import Settle
 from tests.doors import HOUR, SECOND, Doors, settlement
 from tests.machine import invariants, picture
 from tests.processes import Processes, python_path

@@ -8,7 +8,7 @@ from typing import Any
 from redis import Redis
 
 from django_delayq import get_store
-from django_delayq.attempts import Attempts
+from django_delayq.job.attempts import Attempts
 from tests.app import changing, tasks
 from tests.processes import Command, Processes
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from django_delayq import RetryPolicy
-from django_delayq.handle import JobHandle
-from django_delayq.private_redis import PrivateRedis
-from django_delayq.store.scripts import Script
+from django_delayq.store.client.script import Script
+from django_delayq.task.handle import JobHandle
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.app import tasks
 from tests.chaos.chosen import drawn_seed
 from tests.chaos.life import FORKS, LEASE, Life, Picture, produce, raw, run_command

@@ -8,10 +8,10 @@ import pytest
 from redis import Redis
 
 from django_delayq import enqueue_many
-from django_delayq.attempts import Attempts
 from django_delayq.exceptions import DelayQError
-from django_delayq.job import State
-from django_delayq.job_id import to_text
+from django_delayq.job.attempts import Attempts
+from django_delayq.job.ids import to_text
+from django_delayq.job.job import State
 from django_delayq.store.keys import Keys, decode_queue
 from django_delayq.store.store import get_store
 from tests.app import tasks

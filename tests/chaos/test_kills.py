@@ -17,7 +17,7 @@ from redis import Redis
 
 from django_delayq import RetryPolicy, enqueue_many
 from django_delayq.exceptions import StoreError
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.app import tasks
 from tests.processes import Command, Processes, listeners
 

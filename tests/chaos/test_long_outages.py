@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from django_delayq import RetryPolicy
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.app import tasks
 from tests.processes import Processes
 

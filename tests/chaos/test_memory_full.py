@@ -13,8 +13,8 @@ import pytest
 from django_delayq import enqueue_many
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import StoreRejected
-from django_delayq.outcome import Settle
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.job.outcome import Settle
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.app import tasks
 from tests.doors import SECOND, Doors, settlement
 from tests.machine import invariants, picture

@@ -12,7 +12,7 @@ from redis import Redis
 
 from django_delayq import enqueue_many
 from django_delayq.exceptions import StoreUnavailable
-from django_delayq.store.scripts import Script
+from django_delayq.store.client.script import Script
 from tests.app import tasks
 from tests.chaos.proxy import Proxy
 from tests.processes import Processes

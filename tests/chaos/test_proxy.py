@@ -13,8 +13,8 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from django_delayq.redis_config import RedisConfig
-from django_delayq.store.connection import Connections
+from django_delayq.conf.redis_settings import RedisConfig
+from django_delayq.store.client.connection import Connections
 from tests.chaos.proxy import Proxy
 from tests.chaos.resp import Values, command_of
 from tests.processes import until

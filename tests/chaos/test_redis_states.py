@@ -16,7 +16,7 @@ import pytest
 from redis import Redis
 
 from django_delayq.exceptions import StoreAuthError, StoreError, StoreRejected, StoreUnavailable
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.app import tasks
 from tests.chaos.outages import lasts, met, warnings
 from tests.chaos.report import STAY

@@ -10,7 +10,7 @@ from redis import Redis
 
 from django_delayq import enqueue_many
 from django_delayq.exceptions import StoreRejected
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.app import tasks
 from tests.chaos.outages import lasts, met, warnings
 from tests.chaos.proxy import Proxy

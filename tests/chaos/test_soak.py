@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from django_delayq import enqueue_many
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.app import tasks
 from tests.chaos.chosen import sized
 from tests.chaos.report import STAY

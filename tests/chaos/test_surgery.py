@@ -14,7 +14,7 @@ from redis import Redis
 
 from django_delayq import get_store
 from django_delayq.exceptions import ScriptFault
-from django_delayq.outcome import Settle
+from django_delayq.job.outcome import Settle
 from django_delayq.store.keys import CATALOGUE, Keys
 from django_delayq.store.promotion import Reclaim
 from tests.app import tasks

@@ -64,11 +64,11 @@ def test_module_says_what_it_is_and_imports_absolutely(path: Path) -> None:
 def test_only_the_store_speaks_redis() -> None:
     outside = {name for name in importers("redis", "django_redis") if not name.startswith("store/")}
     # It starts servers, and asks whether they are up.
-    assert outside == {"private_redis.py"}
+    assert outside == {"testing/local_redis.py"}
 
 
 def test_only_the_configuration_reads_settings() -> None:
-    assert importers("django.conf.settings") == {"conf.py", "redis_config.py"}
+    assert importers("django.conf.settings") == {"conf/settings.py", "conf/redis_settings.py"}
 
 
 def test_nothing_is_unpickled_and_nothing_imported_by_a_stored_name() -> None:
@@ -76,7 +76,13 @@ def test_nothing_is_unpickled_and_nothing_imported_by_a_stored_name() -> None:
     # They import what settings and the command line name (modules of tasks, functions that are permissions or take jobs
     # over, backends in TASKS), and the package its own public names.
     assert importers("importlib.import_module", "django.utils.module_loading") == {
-        *("registry.py", "admin/permissions.py", "management/pool_options.py", "__init__.py", "aliases.py"),
+        *(
+            "task/registry.py",
+            "admin/permissions.py",
+            "management/pool_options.py",
+            "__init__.py",
+            "conf/task_backends.py",
+        ),
     }
 
 
@@ -91,8 +97,21 @@ def test_broad_excepts_stand_around_user_code_and_around_a_step_only() -> None:
             if broad and swallows:
                 found.add(named(path))
     # A pool's threads outlive what strikes in them; receivers, log handlers and drivers of databases are the project's.
-    pools = {"pools/child.py", "pools/claim_queue.py", "pools/loop.py", "pools/threads.py"}
-    assert found == {"database.py", "emitter.py", "execution.py", "log.py", "service.py", "signals.py", *pools}
+    pools = {
+        "worker/pools/child.py",
+        "worker/pools/claim_queue.py",
+        "worker/pools/asyncio.py",
+        "worker/pools/threads.py",
+    }
+    assert found == {
+        "processes/database.py",
+        "processes/emitter.py",
+        "worker/execution.py",
+        "log.py",
+        "processes/service.py",
+        "signals.py",
+        *pools,
+    }
 
 
 def test_loading_the_pytest_plugin_imports_no_django() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from django_delayq.store.call import Call
+from django_delayq.store.client.script import Script
+from django_delayq.store.client.script_call import Call
 from django_delayq.store.keys import CATALOGUE
-from django_delayq.store.scripts import Script
 from tests.doors import Doors
 from tests.every_door import go_through_every_door
 

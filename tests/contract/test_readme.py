@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from django.core.management.base import BaseCommand
 
-from django_delayq.conf import _KEYS
+from django_delayq.conf.settings import _KEYS
 from django_delayq.management.commands import delayq_check, run_worker
 
 ROOT = Path(__file__).parents[2]

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from django_delayq.store import roles
-from django_delayq.store.roles import ROLES, calls_of
-from django_delayq.store.scripts import Script
+from django_delayq.store import store
+from django_delayq.store.client.script import Script
+from django_delayq.store.maintenance.acl_roles import ROLES, calls_of
 
-FOLDER = Path(roles.__file__).parent / "lua"
+FOLDER = Path(store.__file__).parent / "lua"
 SCRIPTS = sorted({path.stem for path in FOLDER.glob("*.lua")} - {"_prelude"})
 READS = {
     *("GET", "HEXISTS", "HGET", "HGETALL", "HKEYS", "HLEN", "HMGET", "INFO", "LINDEX"),

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from django_delayq.store import scripts
+from django_delayq.store import store
+from django_delayq.store.client.script import Script
 from django_delayq.store.keys import CATALOGUE
-from django_delayq.store.scripts import Script
 
-STORE = Path(scripts.__file__).parent
+STORE = Path(store.__file__).parent
 PRELUDE = STORE / "lua" / "_prelude.lua"
 FILES = sorted(set(STORE.glob("lua/*.lua")) - {PRELUDE})
 EACH = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -32,7 +32,7 @@ def code(path: Path) -> list[str]:
 
 def users(name: str) -> list[Path]:
     """Return the modules that load a script."""
-    return [path for path in STORE.glob("*.py") if f'Script("{name}")' in path.read_text()]
+    return [path for path in STORE.rglob("*.py") if f'Script("{name}")' in path.read_text()]
 
 
 def commands(path: Path) -> set[str]:
@@ -119,5 +119,5 @@ def test_prelude_is_short_and_there_is_no_other_include() -> None:
 
 
 def test_every_loaded_script_is_there_and_every_file_is_loaded() -> None:
-    loaded = {name for path in STORE.glob("*.py") for name in re.findall(r'Script\("(\w+)"\)', path.read_text())}
+    loaded = {name for path in STORE.rglob("*.py") for name in re.findall(r'Script\("(\w+)"\)', path.read_text())}
     assert loaded == {path.stem for path in FILES}

@@ -14,12 +14,12 @@ import pytest
 from django.db import connections
 from django.db.utils import load_backend
 
-from django_delayq import registry
-from django_delayq.execution import run
-from django_delayq.job import Job
-from django_delayq.job_id import next_id
-from django_delayq.outcome import Outcome
-from django_delayq.task import Task
+from django_delayq.job.ids import next_id
+from django_delayq.job.job import Job
+from django_delayq.job.outcome import Outcome
+from django_delayq.task import registry
+from django_delayq.task.task import Task
+from django_delayq.worker.execution import run
 from tests.claims import claim_for
 from tests.databases import servers
 

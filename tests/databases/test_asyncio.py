@@ -12,12 +12,13 @@ from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.db import connections, transaction
 from django.db.backends.signals import connection_created
 
-from django_delayq import registry, release
-from django_delayq.execution import run_async
-from django_delayq.job import Job
-from django_delayq.job_id import next_id
-from django_delayq.outcome import Ending, Outcome
-from django_delayq.task import Task
+from django_delayq.job.ids import next_id
+from django_delayq.job.job import Job
+from django_delayq.job.outcome import Ending, Outcome
+from django_delayq.task import registry
+from django_delayq.task.task import Task
+from django_delayq.worker import idle_connections as release
+from django_delayq.worker.execution import run_async
 from tests.claims import claim_for
 from tests.databases.conftest import ALIAS, PATIENCE, Database
 

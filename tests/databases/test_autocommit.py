@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from django_delayq import database as ours
-from django_delayq.outcome import Ending
+from django_delayq.job.outcome import Ending
+from django_delayq.processes import database as ours
 from tests.databases.conftest import ALIAS, Database
 from tests.databases.test_connections import assert_writes_are_kept, open_driver, spin
 

@@ -7,12 +7,12 @@ import pytest
 from django.db import connections, transaction
 from django.db.transaction import TransactionManagementError
 
-from django_delayq import database as ours
 from django_delayq.exceptions import TaskTimeout
-from django_delayq.execution import hand_over
-from django_delayq.job import Job
-from django_delayq.job_id import next_id
-from django_delayq.outcome import Ending
+from django_delayq.job.ids import next_id
+from django_delayq.job.job import Job
+from django_delayq.job.outcome import Ending
+from django_delayq.processes import database as ours
+from django_delayq.worker.execution import hand_over
 from tests.claims import claim_for
 from tests.databases.conftest import ALIAS, Database
 

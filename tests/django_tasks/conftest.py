@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from django_delayq import job_id
+from django_delayq.job import ids
 from tests.django_tasks.flavour import task_enqueued, task_finished, task_started
 from tests.django_tasks.worker import OneWorker
 
@@ -16,7 +16,7 @@ BACKEND = "django_delayq.backend.DelayQBackend"
 def tasks_settings(delayq_settings: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Point TASKS at us: `default` and `second`, any queue. Returns pytest-django's settings."""
     # Ids go on from the latest time there was, and other tests turn time far ahead.
-    monkeypatch.setattr(job_id, "_sequence", job_id._Sequence())
+    monkeypatch.setattr(ids, "_sequence", ids._Sequence())
     delayq_settings.TASKS = {alias: {"BACKEND": BACKEND, "QUEUES": []} for alias in ("default", "second")}
     return delayq_settings
 

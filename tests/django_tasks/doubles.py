@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from django_delayq import get_store
-from django_delayq.backend import DelayQBackend
-from django_delayq.job_id import to_text
+from django_delayq.backend.backend import DelayQBackend
+from django_delayq.job.ids import to_text
 from tests.django_tasks.worker import OneWorker
 
 

@@ -10,9 +10,10 @@ import pytest
 from django.utils import timezone
 from redis import Redis
 
-from django_delayq import execute_later, get_job, registry
-from django_delayq.backend import DelayQBackend
+from django_delayq import execute_later, get_job
+from django_delayq.backend.backend import DelayQBackend
 from django_delayq.exceptions import PayloadTooLarge, StoreUnavailable
+from django_delayq.task import registry
 from tests.app import django_tasks
 from tests.django_tasks.conftest import BACKEND
 from tests.django_tasks.flavour import (
@@ -204,7 +205,7 @@ def test_r14_arguments_may_have_any_name(drain: Any) -> None:
 
 
 def test_r15_the_package_ships_no_task_of_djangos() -> None:
-    from django_delayq.django_task import DjangoTask
+    from django_delayq.backend.django_task import DjangoTask
 
     assert not [
         name

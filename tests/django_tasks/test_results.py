@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from django_delayq import get_job, get_store, registry
+from django_delayq import get_job, get_store
 from django_delayq.exceptions import StoreUnavailable, UnknownTask
+from django_delayq.task import registry
 from tests.app import django_tasks
 from tests.django_tasks.conftest import BACKEND
 from tests.django_tasks.flavour import IMMEDIATE, TaskResultStatus, default_task_backend, exceptions, task_backends

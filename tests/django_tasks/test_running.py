@@ -8,10 +8,11 @@ from typing import Any
 import django
 import pytest
 
-from django_delayq import Task, get_job, get_store, registry
-from django_delayq.backend import DelayQBackend
+from django_delayq import Task, get_job, get_store
+from django_delayq.backend.backend import DelayQBackend
 from django_delayq.dispatcher import Dispatcher
-from django_delayq.emitter import emit_at_once
+from django_delayq.processes.emitter import emit_at_once
+from django_delayq.task import registry
 from tests.app import django_tasks
 from tests.django_tasks.conftest import with_options
 from tests.django_tasks.flavour import (
@@ -108,9 +109,9 @@ def test_r26_times_are_in_order_and_workers_have_names(drain: Any) -> None:
 def test_r26_a_fast_clock_of_the_enqueuer_does_not_turn_the_times_round(
     monkeypatch: pytest.MonkeyPatch, drain: Any
 ) -> None:
-    from django_delayq import job_id
+    from django_delayq.job import ids
 
-    monkeypatch.setattr(job_id._sequence, "_last_ms", job_id._sequence._last_ms + 10_000)
+    monkeypatch.setattr(ids._sequence, "_last_ms", ids._sequence._last_ms + 10_000)
     for each in (django_tasks.add, django_tasks.fail):
         result = each.enqueue("1")
         drain()
@@ -256,7 +257,7 @@ def test_r37_one_record_each_on_the_loggers_of_django(drain: Any, caplog: pytest
 
 
 def test_receivers_may_be_coroutine_functions_also_where_a_loop_runs_the_task() -> None:
-    from django_delayq.execution import run_async
+    from django_delayq.worker.execution import run_async
 
     heard: list[str] = []
 

@@ -16,10 +16,11 @@ from django.db import transaction
 from django.test import override_settings
 from redis import Redis
 
-from django_delayq import RetryPolicy, execute_later, get_job, get_store, registry
-from django_delayq.backend import DelayQBackend, DelayQTask
-from django_delayq.conf import get_config
+from django_delayq import RetryPolicy, execute_later, get_job, get_store
+from django_delayq.backend.backend import DelayQBackend, DelayQTask
+from django_delayq.conf.settings import get_config
 from django_delayq.exceptions import KeyHeld, ManualTransaction, StoreUnavailable
+from django_delayq.task import registry
 from tests.app import django_tasks
 from tests.django_tasks.conftest import BACKEND, with_options
 from tests.django_tasks.flavour import (
@@ -69,12 +70,12 @@ def test_r01_one_file_names_either_flavour_and_the_new_name_wins() -> None:
         for path in package.rglob("*.py")
         if "django_tasks" in path.read_text() or "from django.tasks" in path.read_text()
     }
-    assert naming == {"compat.py"}
+    assert naming == {"backend/compat.py"}
     assert DelayQBackend.__mro__[1].__module__.startswith(f"{NAME}.")
 
 
 def test_r01_exceptions_are_those_of_the_flavour() -> None:
-    from django_delayq import compat
+    from django_delayq.backend import compat
 
     assert compat.InvalidTask is InvalidTask
     assert compat.TaskResultDoesNotExist is exceptions.TaskResultDoesNotExist
@@ -84,7 +85,7 @@ def test_r02_the_backport_is_not_needed_where_django_has_tasks() -> None:
     hidden = "django_tasks" if NAME == "django.tasks" else "nothing_of_the_sort"
     ran = run_python(
         ALONE.format(hidden=hidden, backend=BACKEND, used=NAME == "django.tasks")
-        + "from django_delayq import delayed_task; import django_delayq.handle\n"
+        + "from django_delayq import delayed_task; import django_delayq.task.handle\n"
         "assert 'django_tasks' not in {name for name, module in sys.modules.items() if module}\n"
     )
     assert ran.returncode == 0, ran.stderr
@@ -96,14 +97,14 @@ def test_r02_without_any_flavour_delayed_tasks_work_all_the_same() -> None:
     )
     ran = run_python(code + "from django_delayq import delayed_task, get_store; get_store()\n")
     assert ran.returncode == 0, ran.stderr
-    ran = run_python(code + "import django_delayq.backend\n")
+    ran = run_python(code + "import django_delayq.backend.backend\n")
     assert "pip install 'django-delayq[compat]'" in ran.stderr
 
 
 def test_r15_the_backend_is_imported_before_any_model_can_be() -> None:
     ran = run_python(
         ALONE.format(hidden="nothing_of_the_sort", backend=BACKEND, used=True).replace("django.setup()\n", "")
-        + "import django_delayq.backend\nfrom django.apps import apps\nassert not apps.apps_ready\n"
+        + "import django_delayq.backend.backend\nfrom django.apps import apps\nassert not apps.apps_ready\n"
     )
     assert ran.returncode == 0, ran.stderr
 

@@ -18,7 +18,7 @@ import django
 from django.conf import settings
 from django.test.runner import DiscoverRunner
 
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.testing.local_redis import PrivateRedis
 
 #: Test -> why it says nothing about a backend like ours.
 NOT_OURS = {

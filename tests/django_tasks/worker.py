@@ -5,14 +5,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from django_delayq import get_store
-from django_delayq.emitter import emit_at_once
-from django_delayq.execution import run
-from django_delayq.job import Claim
-from django_delayq.outcome import Outcome
-from django_delayq.service import process_name
-from django_delayq.settling import settle, tell_all
+from django_delayq.job.job import Claim
+from django_delayq.job.outcome import Outcome
+from django_delayq.metrics import Tally
+from django_delayq.processes.emitter import emit_at_once
+from django_delayq.processes.service import process_name
 from django_delayq.store.exchange import Settlement
-from django_delayq.tally import Tally
+from django_delayq.worker.execution import run
+from django_delayq.worker.settlement import settle, tell_all
 
 
 class OneWorker:

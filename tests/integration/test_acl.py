@@ -11,13 +11,13 @@ from redis import Redis
 from redis.exceptions import NoPermissionError, ResponseError
 
 from django_delayq.exceptions import StoreAuthError
-from django_delayq.job import State
-from django_delayq.outcome import Settle
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.job.job import State
+from django_delayq.job.outcome import Settle
+from django_delayq.metrics import Tally, packed
 from django_delayq.store.bells import Bells
+from django_delayq.store.maintenance.acl_roles import ROLES
 from django_delayq.store.promotion import Reclaim
-from django_delayq.store.roles import ROLES
-from django_delayq.tally import Tally, packed
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.app import tasks
 from tests.doors import HOUR, SECOND, Doors, settlement
 from tests.processes import Processes

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from django_delayq import enqueue_many, get_store
-from django_delayq.retry import RetryPolicy
+from django_delayq.job.retry import RetryPolicy
 from tests.app import async_tasks, tasks
 from tests.processes import Processes
 

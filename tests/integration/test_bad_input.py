@@ -22,7 +22,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from redis import Redis
 
-from django_delayq import RetryPolicy, delayed_task, enqueue_many, execute_later, get_job, get_store, registry
+from django_delayq import RetryPolicy, delayed_task, enqueue_many, execute_later, get_job, get_store
 from django_delayq.exceptions import (
     DelayQError,
     InvalidDelay,
@@ -36,8 +36,9 @@ from django_delayq.exceptions import (
     UnknownQueue,
     UnknownTask,
 )
-from django_delayq.job import State
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.job.job import State
+from django_delayq.task import registry
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.app.tasks import noop
 
 SECRET = "s3cret-canary"

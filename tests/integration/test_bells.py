@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.app import tasks
 from tests.processes import Processes, listening
 

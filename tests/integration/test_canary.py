@@ -19,9 +19,9 @@ from django.core.management import call_command
 from redis import Redis
 
 from django_delayq import get_store
-from django_delayq.conf import get_config, read_config
+from django_delayq.conf.settings import get_config, read_config
 from django_delayq.exceptions import StoreAuthError, StoreError, StoreUnavailable
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.app import tasks
 from tests.processes import Command, Processes, until
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from django_delayq.attempts import Attempts
-from django_delayq.job import Claim, Job
-from django_delayq.outcome import UNSTARTED, Ending
-from django_delayq.pools.child import Child
-from django_delayq.pools.children import Children
+from django_delayq.job.attempts import Attempts
+from django_delayq.job.job import Claim, Job
+from django_delayq.job.outcome import UNSTARTED, Ending
+from django_delayq.worker.pools.child import Child
+from django_delayq.worker.pools.processes import Children
 from tests.app import tasks
 from tests.claims import claim_for
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from django_delayq.conf import drop_config
+from django_delayq.conf.settings import drop_config
 from django_delayq.exceptions import ScriptFault, StoreUnavailable
-from django_delayq.handle import JobHandle
-from django_delayq.job import State
-from django_delayq.outbox import enqueue_many
-from django_delayq.private_redis import PrivateRedis
-from django_delayq.store.scripts import Script
+from django_delayq.job.job import State
+from django_delayq.store.client.script import Script
 from django_delayq.store.store import get_store
+from django_delayq.task.handle import JobHandle
+from django_delayq.task.outbox import enqueue_many
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.app import tasks
 from tests.doors import HOUR, Doors
 from tests.every_door import go_through_every_door

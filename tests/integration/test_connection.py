@@ -13,13 +13,13 @@ from django.core.exceptions import ImproperlyConfigured
 from redis import Redis
 
 from django_delayq import get_job, get_store
+from django_delayq.conf.redis_settings import RedisConfig
 from django_delayq.exceptions import StoreAuthError, StoreUnavailable
-from django_delayq.job import State
-from django_delayq.private_redis import PrivateRedis, ServerNotStarted, free_port
-from django_delayq.redis_config import RedisConfig
-from django_delayq.store.connection import Connections
-from django_delayq.store.line import Line
-from django_delayq.store.scripts import translated
+from django_delayq.job.job import State
+from django_delayq.store.client.connection import Connections
+from django_delayq.store.client.connection_cache import Line
+from django_delayq.store.client.script import translated
+from django_delayq.testing.local_redis import PrivateRedis, ServerNotStarted, free_port
 from tests.app.tasks import noop
 
 CANARY = "s3cret-canary"

@@ -9,8 +9,8 @@ from django.core.management import CommandError, call_command
 from redis import Redis
 from redis.exceptions import AuthenticationError, ResponseError
 
-from django_delayq.private_redis import PrivateRedis
-from django_delayq.store.roles import ROLES
+from django_delayq.store.maintenance.acl_roles import ROLES
+from django_delayq.testing.local_redis import PrivateRedis
 
 
 def printed(*arguments: Any, **options: Any) -> tuple[list[str], str]:

@@ -11,11 +11,12 @@ import pytest
 from django.core.management import CommandError, call_command
 from redis import Redis
 
-from django_delayq import enqueue_many, get_store, registry
+from django_delayq import enqueue_many, get_store
 from django_delayq.exceptions import ScriptFault
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.store.client.server_info import Server
 from django_delayq.store.keys import CATALOGUE, Keys
-from django_delayq.store.server import Server
+from django_delayq.task import registry
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.app import tasks
 from tests.processes import Processes
 
@@ -94,7 +95,7 @@ def test_a_server_that_is_too_old_is_refused_by_its_redis_version(kept: Redis) -
 
 
 def test_clocks_apart_are_warned_of(kept: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    from django_delayq.store import server
+    from django_delayq.store.client import server_info as server
 
     before = server.time_ns
     monkeypatch.setattr(server, "time_ns", lambda: before() - 3_600_000_000_000)

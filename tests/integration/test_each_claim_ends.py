@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
-from django_delayq import registry
-from django_delayq.attempts import Attempts
-from django_delayq.job import Claim, Job
-from django_delayq.job_id import next_id
-from django_delayq.outcome import Ending, Outcome
-from django_delayq.pools import claim_queue, threads
-from django_delayq.pools.loop import LoopPool
-from django_delayq.pools.pool import Pool
-from django_delayq.pools.recovery import Recovery
-from django_delayq.pools.threads import ThreadPool
-from django_delayq.task import Task
+from django_delayq.job.attempts import Attempts
+from django_delayq.job.ids import next_id
+from django_delayq.job.job import Claim, Job
+from django_delayq.job.outcome import Ending, Outcome
+from django_delayq.task import registry
+from django_delayq.task.task import Task
+from django_delayq.worker.pools import claim_queue, threads
+from django_delayq.worker.pools.asyncio import LoopPool
+from django_delayq.worker.pools.base import Pool
+from django_delayq.worker.pools.recovery import Recovery
+from django_delayq.worker.pools.threads import ThreadPool
 from tests.app import tasks
 from tests.claims import claim_for
 from tests.processes import until

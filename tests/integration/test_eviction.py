@@ -7,7 +7,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from django_delayq import get_store
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.processes import Processes
 
 POLICIES = [f"{keys}-{choice}" for keys in ("allkeys", "volatile") for choice in ("lru", "lfu", "random")]

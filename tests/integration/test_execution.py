@@ -24,17 +24,18 @@ from django.db.backends.sqlite3.base import DatabaseWrapper
 from django.utils import timezone, translation
 from redis import Redis
 
-from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, current_job, get_store, registry
-from django_delayq.attempts import Attempts
+from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, current_job, get_store
 from django_delayq.clock import lease_time
 from django_delayq.exceptions import BadBody, NewerBody, TaskTimeout
-from django_delayq.execution import run, run_async
-from django_delayq.job import Claim, Job, State
-from django_delayq.job_id import next_id
-from django_delayq.outcome import UNFIT_DELAY_US, Ending, Outcome, decide
+from django_delayq.job.attempts import Attempts
+from django_delayq.job.ids import next_id
+from django_delayq.job.job import Claim, Job, State
+from django_delayq.job.outcome import UNFIT_DELAY_US, Ending, Outcome, decide
 from django_delayq.signals import job_started
 from django_delayq.store.exchange import Settlement
-from django_delayq.task import Task
+from django_delayq.task import registry
+from django_delayq.task.task import Task
+from django_delayq.worker.execution import run, run_async
 from tests.app.tasks import noop
 from tests.claims import claim_for
 
@@ -573,7 +574,7 @@ FORKED = """
     import os
     from time import monotonic
     from django_delayq.exceptions import TaskTimeout
-    from django_delayq.time_limit import TimeLimit
+    from django_delayq.worker.time_limit import TimeLimit
 
     def spin():
         give_up = monotonic() + 20

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from django_delayq.private_redis import ServerNotFound, find_server, program_in_wheel
+from django_delayq.testing.local_redis import ServerNotFound, find_server, program_in_wheel
 
 
 @pytest.fixture

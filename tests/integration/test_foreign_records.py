@@ -7,22 +7,22 @@ import pytest
 from redis import exceptions as redis_errors
 
 from django_delayq import get_store
-from django_delayq.aim import Aim
-from django_delayq.attempts import Attempts
-from django_delayq.codec import decode
+from django_delayq.conf.redis_settings import RedisConfig
+from django_delayq.dispatcher import LeadTime
 from django_delayq.exceptions import BadBody, StaleExchange, StoreAuthError
-from django_delayq.job import State
-from django_delayq.outcome import Settle
-from django_delayq.redis_config import RedisConfig
-from django_delayq.store.scripts import translated
+from django_delayq.job.attempts import Attempts
+from django_delayq.job.codec import decode
+from django_delayq.job.job import State
+from django_delayq.job.outcome import Settle
+from django_delayq.store.client.script import translated
 from tests.chaos.hostile import body
 from tests.doors import Doors, settlement
 
 
 def test_a_score_before_all_time_does_not_put_a_dispatcher_to_sleep_for_ever() -> None:
-    aim = Aim()
-    aim.hit(-(2**63))
-    assert aim.sleep(1_000_000) <= 1
+    lead_time = LeadTime()
+    lead_time.record_late(-(2**63))
+    assert lead_time.sleep(1_000_000) <= 1
 
 
 @pytest.mark.parametrize("name", ["t", "h"])

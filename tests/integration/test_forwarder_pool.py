@@ -7,7 +7,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from redis import Redis
 
-from django_delayq.retry import RetryPolicy
+from django_delayq.job.retry import RetryPolicy
 from tests.app import tasks
 from tests.processes import Processes
 

@@ -9,7 +9,7 @@ from redis import Redis
 
 from django_delayq import delayed_task, enqueue_many, get_job, get_store
 from django_delayq.clock import ServerClock
-from django_delayq.conf import get_config
+from django_delayq.conf.settings import get_config
 from django_delayq.exceptions import (
     DelayQError,
     DelayTypeError,
@@ -19,10 +19,10 @@ from django_delayq.exceptions import (
     StoreUnavailable,
     WaitTimeout,
 )
-from django_delayq.handle import JobHandle
-from django_delayq.job import State
-from django_delayq.job_id import from_text
-from django_delayq.outcome import Settle
+from django_delayq.job.ids import from_text
+from django_delayq.job.job import State
+from django_delayq.job.outcome import Settle
+from django_delayq.task.handle import JobHandle
 from tests.app.tasks import noop
 from tests.doors import Doors, settlement
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from django_delayq import delayed_task, get_store
-from django_delayq.retry import RetryPolicy
+from django_delayq.job.retry import RetryPolicy
 from django_delayq.signals import LogFormatter, keep_to_one_line
 from tests.processes import Processes
 

@@ -12,9 +12,9 @@ from redis import Redis
 
 from django_delayq import enqueue_many, get_store
 from django_delayq.exceptions import StoreError, StoreUnavailable
-from django_delayq.handle import JobHandle
-from django_delayq.job import State
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.job.job import State
+from django_delayq.task.handle import JobHandle
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.app.tasks import noop
 from tests.chaos.proxy import Proxy
 from tests.processes import until

@@ -3,7 +3,7 @@
 import pytest
 from redis import Redis
 
-from django_delayq.store.patched_versions import advice
+from django_delayq.store.client.patched_versions import advice
 
 FIXED = [
     *("redis 6.2.20", "redis 7.2.16", "redis 7.4.11", "redis 8.2.9", "redis 8.4.6", "redis 8.6.6", "redis 8.8.2"),

@@ -11,10 +11,11 @@ from django.db import connections, transaction
 from django.test import TestCase, TransactionTestCase
 from redis import Redis
 
-from django_delayq import enqueue_many, get_job, get_store, outbox
+from django_delayq import enqueue_many, get_job, get_store
 from django_delayq.exceptions import DelayQError, KeyHeld, ManualTransaction, StoreUnavailable
-from django_delayq.handle import JobHandle
-from django_delayq.job import State
+from django_delayq.job.job import State
+from django_delayq.task import outbox
+from django_delayq.task.handle import JobHandle
 from tests.app.tasks import noop, record
 
 BOTH = ["default", "other"]

@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 from redis import Redis
 
-import django_delayq.worker
+import django_delayq.worker.worker
 from django_delayq import RetryPolicy, get_job, get_store
 from django_delayq.dispatcher import Dispatcher
-from django_delayq.emitter import emit_at_once
 from django_delayq.exceptions import StoreUnavailable
-from django_delayq.outcome import Settle
-from django_delayq.pools.recovery import Recovery
-from django_delayq.pools.threads import ThreadPool
+from django_delayq.job.outcome import Settle
+from django_delayq.metrics import Tally
+from django_delayq.processes.emitter import emit_at_once
 from django_delayq.signals import job_dead_lettered
 from django_delayq.store.exchange import Answer
 from django_delayq.store.promotion import Promotion, Reclaim
-from django_delayq.tally import Tally
-from django_delayq.worker import Worker
+from django_delayq.worker.pools.recovery import Recovery
+from django_delayq.worker.pools.threads import ThreadPool
+from django_delayq.worker.worker import Worker
 from tests.app import tasks
 from tests.doors import Doors, settlement
 from tests.processes import Processes, until
@@ -103,7 +103,7 @@ def processes(tmp_path: Path, delayq_settings: Any, link: Path, monkeypatch: pyt
 @pytest.fixture
 def worker(link: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
     """A worker of this process, stepped by hand."""
-    monkeypatch.setattr(django_delayq.worker, "_LAST_WORD", 3_600.0)
+    monkeypatch.setattr(django_delayq.worker.worker, "_LAST_WORD", 3_600.0)
     store = get_store()
     shard = store.shards[0]
     made = Worker(

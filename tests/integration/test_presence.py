@@ -14,13 +14,13 @@ from redis import Redis
 
 from django_delayq import get_store
 from django_delayq.exceptions import StoreUnavailable
-from django_delayq.management import shutdown
 from django_delayq.management.starting import run_services
-from django_delayq.presence import Presence
-from django_delayq.private_redis import PrivateRedis
-from django_delayq.service import Service, Timed
-from django_delayq.store.snapshot import Process, Snapshot
-from django_delayq.tally import ALL, Figures, Tally, queue_scope, task_scope
+from django_delayq.metrics import ALL, Figures, Tally, queue_scope, task_scope
+from django_delayq.processes import shutdown
+from django_delayq.processes.reporter import Presence
+from django_delayq.processes.service import Service, Timed
+from django_delayq.store.queries.snapshot import Process, Snapshot
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.app import tasks
 from tests.processes import Processes
 

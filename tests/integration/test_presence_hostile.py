@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from django_delayq import presence
-from django_delayq.presence import Presence, present
-from django_delayq.tally import Tally
+from django_delayq.metrics import Tally
+from django_delayq.processes import reporter as presence
+from django_delayq.processes.reporter import Presence, present
 
 _SHARDS = 8
 

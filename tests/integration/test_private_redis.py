@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from django_delayq import private_redis
-from django_delayq.private_folder import PREFIX, remove_orphans
-from django_delayq.private_redis import PrivateRedis, ServerNotStarted, answers, demo_url, free_port
+from django_delayq.testing import local_redis as private_redis
+from django_delayq.testing.local_folder import PREFIX, remove_orphans
+from django_delayq.testing.local_redis import PrivateRedis, ServerNotStarted, answers, demo_url, free_port
 
 StartRedis = Callable[..., PrivateRedis]
 
@@ -36,7 +36,7 @@ def owner(server: Path, lines: str) -> subprocess.Popen[str]:
     script = f"""
         import os, sys
         from pathlib import Path
-        from django_delayq.private_redis import PrivateRedis
+        from django_delayq.testing.local_redis import PrivateRedis
         server = PrivateRedis(server=Path({str(server)!r})).start()
         print(server.folder, flush=True)
         {lines}

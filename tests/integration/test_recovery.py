@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from django_delayq.attempts import Attempts
-from django_delayq.job import Job
-from django_delayq.job_id import next_id
-from django_delayq.outcome import UNSTARTED, Ending
-from django_delayq.pools import recovery as module
-from django_delayq.pools.recovery import MOST, Recovery
-from django_delayq.recovered import Recovered
+from django_delayq.job.attempts import Attempts
+from django_delayq.job.ids import next_id
+from django_delayq.job.job import Job
+from django_delayq.job.outcome import UNSTARTED, Ending
 from django_delayq.store.exchange import Answer
+from django_delayq.worker.pools import recovery as module
+from django_delayq.worker.pools.recovery import MOST, Recovery
+from django_delayq.worker.recovered import Recovered
 from tests.claims import claim_for
 
 #: Seconds in which a process is up on a busy machine.

@@ -13,7 +13,7 @@ from redis import Redis
 
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import StoreRejected
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.app import tasks
 from tests.doors import MS, SECOND, Doors
 from tests.processes import Processes

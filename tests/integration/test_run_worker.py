@@ -12,8 +12,8 @@ import pytest
 from redis import Redis
 
 from django_delayq import enqueue_many, get_store
-from django_delayq.attempts import Attempts
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.job.attempts import Attempts
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.app import tasks
 from tests.processes import Command, Processes, listeners
 

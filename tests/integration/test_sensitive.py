@@ -7,7 +7,8 @@ from types import ModuleType
 import pytest
 from django.db import transaction
 
-from django_delayq import get_store, registry
+from django_delayq import get_store
+from django_delayq.task import registry
 from tests.processes import Processes
 
 CANARY = "4111-canary"

@@ -8,8 +8,8 @@ from redis import Redis
 
 from django_delayq import enqueue_many
 from django_delayq.dispatcher import Dispatcher
+from django_delayq.store.client.script import Script
 from django_delayq.store.promotion import Promoted, Promotion
-from django_delayq.store.scripts import Script
 from tests.app import tasks
 from tests.doors import HOUR, SECOND, Doors
 from tests.processes import Processes

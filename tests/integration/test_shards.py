@@ -10,10 +10,10 @@ from django.core.management import CommandError, call_command
 from django_delayq import enqueue_many
 from django_delayq.clock import ServerClock
 from django_delayq.exceptions import ShardsChanged
-from django_delayq.handle import JobHandle, get_job
-from django_delayq.job import State
-from django_delayq.job_id import from_text, to_text
+from django_delayq.job.ids import from_text, to_text
+from django_delayq.job.job import State
 from django_delayq.store.store import Store, get_store
+from django_delayq.task.handle import JobHandle, get_job
 from tests.app.tasks import noop
 from tests.doors import Doors
 

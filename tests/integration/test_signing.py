@@ -6,17 +6,18 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from django_delayq import delayed_task, get_store, registry
-from django_delayq.codec import SIGNED, encode, with_queue
+from django_delayq import delayed_task, get_store
 from django_delayq.dispatcher import Dispatcher
-from django_delayq.draft import Draft
 from django_delayq.exceptions import BadSignature
-from django_delayq.execution import run
-from django_delayq.job import Claim, Job
-from django_delayq.job_id import next_id
-from django_delayq.outcome import Ending, Outcome, Settle
-from django_delayq.retry import RetryPolicy
-from django_delayq.settling import settle
+from django_delayq.job.codec import SIGNED, encode, with_queue
+from django_delayq.job.ids import next_id
+from django_delayq.job.job import Claim, Job
+from django_delayq.job.outcome import Ending, Outcome, Settle
+from django_delayq.job.retry import RetryPolicy
+from django_delayq.job.unsent import Draft
+from django_delayq.task import registry
+from django_delayq.worker.execution import run
+from django_delayq.worker.settlement import settle
 from tests.app import tasks
 from tests.doors import DAY, HOUR, Doors
 from tests.processes import Processes

@@ -13,9 +13,9 @@ import pytest
 from redis import Redis
 
 from django_delayq import enqueue_many, get_store
-from django_delayq.store.line import Line, Question
-from django_delayq.store.scripts import Script
-from django_delayq.store.wire import command
+from django_delayq.store.client.connection_cache import Line, Question
+from django_delayq.store.client.resp import command
+from django_delayq.store.client.script import Script
 from tests.app import tasks
 from tests.processes import Processes, listeners
 

@@ -11,12 +11,13 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
 from redis import Redis
 
-from django_delayq import RetryPolicy, delayed_task, enqueue_many, execute_later, get_job, get_store, registry
+from django_delayq import RetryPolicy, delayed_task, enqueue_many, execute_later, get_job, get_store
 from django_delayq.exceptions import DelayQError, KeyHeld, StoreUnavailable
-from django_delayq.handle import JobHandle
-from django_delayq.job import Flag, Job, State
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.job.job import Flag, Job, State
 from django_delayq.signals import job_enqueued
+from django_delayq.task import registry
+from django_delayq.task.handle import JobHandle
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.app.tasks import noop, record, record_async
 
 pytestmark = pytest.mark.usefixtures("delayq_settings")

@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError
 
 from django_delayq.management.starting import run_services
-from django_delayq.service import Service
+from django_delayq.processes.service import Service
 from tests.processes import Processes
 from tests.unit.test_service import Part
 

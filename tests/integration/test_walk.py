@@ -8,7 +8,7 @@ import pytest
 from redis import Redis
 
 from django_delayq import get_job, get_store
-from django_delayq.store.inspection import Found
+from django_delayq.store.queries.lookup import Found
 from tests.app import tasks
 from tests.processes import Processes
 

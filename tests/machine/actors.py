@@ -5,16 +5,16 @@ from itertools import count
 
 from redis import Redis
 
-from django_delayq.config import Config
+from django_delayq.conf.config import Config
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import StaleExchange
-from django_delayq.job import Claim
-from django_delayq.outcome import Ending, Outcome
-from django_delayq.settling import settle
+from django_delayq.job.job import Claim
+from django_delayq.job.outcome import Ending, Outcome
 from django_delayq.store.exchange import Answer, Exchange
 from django_delayq.store.promotion import Promoted, Promotion, Reclaim
 from django_delayq.store.store import Store
-from django_delayq.testing.turned_clock import TurnedClock
+from django_delayq.testing.fake_clock import TurnedClock
+from django_delayq.worker.settlement import settle
 from tests.machine.model import Model
 from tests.machine.values import Ended, Told
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from django_delayq.outcome import Ending
+from django_delayq.job.outcome import Ending
 from tests.machine.actors import QUEUES
 
 SECOND = 1_000_000

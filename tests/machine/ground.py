@@ -6,12 +6,12 @@ from typing import Any
 
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
-from django_delayq.config import DAY_US
-from django_delayq.draft import Draft
+from django_delayq.conf.config import DAY_US
 from django_delayq.exceptions import KeyHeld
-from django_delayq.job import Flag, Job
-from django_delayq.outcome import Ending
-from django_delayq.retry import RetryPolicy
+from django_delayq.job.job import Flag, Job
+from django_delayq.job.outcome import Ending
+from django_delayq.job.retry import RetryPolicy
+from django_delayq.job.unsent import Draft
 from tests.machine import invariants, picture
 from tests.machine.actors import QUEUES, DrivenDispatcher, DrivenWorker, World
 from tests.machine.asks import Ask

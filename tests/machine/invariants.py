@@ -3,8 +3,8 @@
 from collections import Counter
 from typing import Any
 
-from django_delayq.attempts import Attempts
-from django_delayq.codec import decode_head
+from django_delayq.job.attempts import Attempts
+from django_delayq.job.codec import decode_head
 from django_delayq.store.keys import Keys
 from tests.machine.model import Model
 from tests.machine.picture import foretold, noun_of, plain

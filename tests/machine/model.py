@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from django_delayq.codec import with_flags, with_queue
-from django_delayq.draft import Draft
-from django_delayq.job import Flag
-from django_delayq.outcome import Ending
-from django_delayq.store.intake import key_digest
+from django_delayq.job.codec import with_flags, with_queue
+from django_delayq.job.job import Flag
+from django_delayq.job.outcome import Ending
+from django_delayq.job.unsent import Draft
+from django_delayq.store.enqueue import key_digest
 from tests.machine.values import Ended, KeyTaken, ModelJob, Place, Told
 
 SECOND_US, MINUTE_US, HOUR_US = 1_000_000, 60_000_000, 3_600_000_000

@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 from redis import Redis
 
-from django_delayq.result import Result
+from django_delayq.job.result import Result
 from django_delayq.store.keys import CATALOGUE, Keys, encode_queue
 from django_delayq.store.records import Kept
 from tests.machine.model import Model

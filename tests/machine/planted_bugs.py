@@ -219,10 +219,10 @@ MORE = [
     at("a dead letter keeps its attempts", PRELUDE, "  redis.call('HDEL', attempts, id)\n"),
     at(
         "a crash is no suspicion",
-        "outcome.py",
+        "job/outcome.py",
         "suspect = ending in (Ending.CRASHED, Ending.LAPSED)",
         "suspect = False",
     ),
-    at("one attempt too many", "outcome.py", "attempt >= policy.max_attempts", "attempt > policy.max_attempts"),
+    at("one attempt too many", "job/outcome.py", "attempt >= policy.max_attempts", "attempt > policy.max_attempts"),
     at("the dispatcher counts late", "dispatcher.py", "attempt=item.attempts.ended + 1", "attempt=item.attempts.ended"),
 ]

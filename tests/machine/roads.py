@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from django_delayq.outcome import Ending
+from django_delayq.job.outcome import Ending
 from tests.machine.actors import QUEUES, DrivenWorker
 from tests.machine.asks import ENDINGS, Ask, asks, endings, limits
 from tests.machine.steps import Steps

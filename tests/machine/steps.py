@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from django_delayq.outcome import Ending
+from django_delayq.job.outcome import Ending
 from tests.machine.actors import QUEUES
 from tests.machine.asks import SECOND, TIMES, Ask, asks, endings, limits, picks, queue_lists
 from tests.machine.ground import Ground

@@ -7,7 +7,7 @@ import os
 
 from redis import Redis
 
-from django_delayq.outcome import Ending
+from django_delayq.job.outcome import Ending
 from tests.machine.asks import Ask
 from tests.machine.roads import DAY_US
 from tests.machine.values import Place

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from django_delayq.job import Flag
-from django_delayq.outcome import Ending
+from django_delayq.job.job import Flag
+from django_delayq.job.outcome import Ending
 
 
 class Place(StrEnum):

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from redis import Redis
 
-from django_delayq.config import Config, DispatcherConfig
-from django_delayq.redis_config import RedisConfig
+from django_delayq.conf.config import Config, DispatcherConfig
+from django_delayq.conf.redis_settings import RedisConfig
 from tests.machine.actors import World
 from tests.machine.roads import DAY_US, Roads
 

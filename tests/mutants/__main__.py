@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.machine.planted_bugs import FIRST, MORE, PlantedBug
 from tests.machine.planted_process import SAW_IT
 from tests.machine.planting import ROOT, plant

@@ -5,7 +5,7 @@ from tests.machine.planted_bugs import ENQUEUE, PlantedBug
 at = PlantedBug.at
 RESULTS = "tests/integration/store/test_results.py"
 KILLS, NETWORK = "tests/chaos/test_kills.py", "tests/chaos/test_network.py"
-WORKER, DISPATCHER = "worker.py", "dispatcher.py"
+WORKER, DISPATCHER = "worker/worker.py", "dispatcher.py"
 
 MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
@@ -28,13 +28,13 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "return Reclaim(lease=item.lease, attempts=attempts,",
         "return Reclaim(lease=item.lease, attempts=item.attempts,",
     ): ("tests/chaos/test_points.py", KILLS),
-    at("leases are not renewed", "leases.py", "        self.beat()\n", ""): (
+    at("leases are not renewed", "worker/leases.py", "        self.beat()\n", ""): (
         "tests/unit/test_heartbeats.py",
         "tests/chaos/test_every_step.py",
     ),
     at(
         "a suspect runs among the others",
-        "pools/threads.py",
+        "worker/pools/threads.py",
         "runner = self.recovery if self.recovery and entry.claim.attempts.suspect else self._runner",
         "runner = self._runner",
     ): ("tests/chaos/test_poison.py", KILLS),
@@ -46,37 +46,37 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     ): ("tests/integration/test_one_outcome.py",),
     at(
         "an exchange whose answer was lost is forgotten",
-        "exchanger.py",
+        "worker/exchange_session.py",
         "        except StaleExchange:\n",
         "        except Exception:\n",
     ): (NETWORK, "tests/integration/test_one_outcome.py"),
     at(
         "the client library repeats commands by itself",
-        "store/connection.py",
+        "store/client/connection.py",
         "retry=Retry(NoBackoff(), 0),",
         "retry=Retry(NoBackoff(), 3),",
     ): ("tests/integration/test_connection.py", NETWORK),
     at(
         "a lost answer is taken for a job that is not there",
-        "store/scripts.py",
+        "store/client/script.py",
         'f"Redis did not answer: {message}", maybe_accepted=sent',
         'f"Redis did not answer: {message}", maybe_accepted=False',
     ): (NETWORK, "tests/integration/test_connection.py"),
     at(
         "connections to a demoted primary are kept",
-        "store/call.py",
+        "store/client/script_call.py",
         "                self._line.hang_up()\n",
         "                pass\n",
     ): ("tests/integration/test_replaced_server.py",),
     at(
         "an error of Redis ends the loop",
-        "service.py",
+        "processes/service.py",
         '            return self._failed("%s waits for Redis: %s", error)\n',
         "            raise\n",
     ): ("tests/unit/test_service.py", KILLS),
     at(
         "silence on the bell's connection is waited for without end",
-        "store/waker.py",
+        "store/client/blocking_listener.py",
         "if now > self._give_up_at:",
         "if False:",
     ): ("tests/integration/store/test_waker.py",),
@@ -88,7 +88,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     ): ("tests/integration/test_one_outcome.py",),
     at(
         "children of a fork count on from one number",
-        "job_id.py",
+        "job/ids.py",
         "os.register_at_fork(after_in_child=begin_anew)\n",
         "",
     ): ("tests/unit/test_job_id.py", "tests/chaos/test_forks.py"),
@@ -114,13 +114,13 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     ): ("tests/integration/store/test_enqueue.py", "tests/chaos/test_memory_full.py"),
     at(
         "a server that evicts is started on",
-        "store/server.py",
+        "store/client/server_info.py",
         '        if self.policy.startswith(("allkeys", "volatile")):\n',
         "        if False:\n",
     ): ("tests/integration/test_eviction.py",),
     at(
         "a signature holds for any id",
-        "seal.py",
+        "job/signing.py",
         "code.update(raw_id + body)",
         "code.update(body)",
     ): ("tests/unit/test_seal.py", "tests/integration/test_signing.py"),
@@ -138,13 +138,13 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     ): ("tests/integration/store/test_reclaim.py",),
     at(
         "what runs at the end of GRACE is given back as not begun",
-        "held.py",
+        "worker/held_claims.py",
         "_CUT_SHORT if pool.has_begun(claim) else UNSTARTED",
         "UNSTARTED",
     ): ("tests/integration/test_run_worker.py",),
     at(
         "a job that kills its process is tried for ever",
-        "outcome.py",
+        "job/outcome.py",
         "or attempt >= policy.max_attempts:",
         "or (attempt >= policy.max_attempts and ending not in (Ending.CRASHED, Ending.LAPSED)):",
     ): ("tests/unit/test_outcome.py", "tests/chaos/test_poison.py"),
@@ -158,21 +158,24 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         RESULTS,
     ),
     at("a cancelled job keeps no result", "store/lua/cancel.lua", "if ending ~= '' then", "if false then"): (RESULTS,),
-    at("an error of Django's tasks is tried again", "codec.py", "on_error=False)", "on_error=True)"): (
+    at("an error of Django's tasks is tried again", "job/codec.py", "on_error=False)", "on_error=True)"): (
         "tests/django_tasks/test_running.py",
     ),
-    at("wrong arguments of Django's tasks wait", "settling.py", "unfit_waits=not of_django", "unfit_waits=True"): (
-        "tests/django_tasks/test_running.py",
-    ),
-    at("a look-up forgets run_after", "codec.py", '        options["a"] = job.run_after_us\n', "        pass\n"): (
+    at(
+        "wrong arguments of Django's tasks wait",
+        "worker/settlement.py",
+        "unfit_waits=not of_django",
+        "unfit_waits=True",
+    ): ("tests/django_tasks/test_running.py",),
+    at("a look-up forgets run_after", "job/codec.py", '        options["a"] = job.run_after_us\n', "        pass\n"): (
         "tests/django_tasks/test_results.py",
     ),
-    at("aliases share one store", "aliases.py", "-{quote(alias, safe='')}\"", '"'): (
+    at("aliases share one store", "conf/task_backends.py", "-{quote(alias, safe='')}\"", '"'): (
         "tests/django_tasks/test_results.py",
     ),
     at(
         "a connection on which an answer is awaited is used again",
-        "store/line.py",
+        "store/client/connection_cache.py",
         "        self._connection.disconnect()\n",
     ): ("tests/integration/store/test_line.py",),
     at(

@@ -4,10 +4,15 @@ from tests.machine.planted_bugs import PlantedBug
 
 at = PlantedBug.at
 ENDS = ("tests/integration/test_each_claim_ends.py",)
-LOOP, THREADS, QUEUE, CHILD = "pools/loop.py", "pools/threads.py", "pools/claim_queue.py", "pools/child.py"
-CHILDREN, RECOVERY = "pools/children.py", "pools/recovery.py"
+LOOP, THREADS, QUEUE, CHILD = (
+    "worker/pools/asyncio.py",
+    "worker/pools/threads.py",
+    "worker/pools/claim_queue.py",
+    "worker/pools/child.py",
+)
+CHILDREN, RECOVERY = "worker/pools/processes.py", "worker/pools/recovery.py"
 RECOVERS = ("tests/integration/test_recovery.py",)
-LEASES, HEARTBEATS = "leases.py", ("tests/unit/test_heartbeats.py",)
+LEASES, HEARTBEATS = "worker/leases.py", ("tests/unit/test_heartbeats.py",)
 
 MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
@@ -36,37 +41,37 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     ): ("tests/integration/test_process_pool.py",),
     at(
         "a text of a task runs its own code in the worker",
-        "execution.py",
+        "worker/execution.py",
         "    return str.__str__(str(error))\n",
         "    return str(error)\n",
     ): ("tests/integration/test_execution.py",),
     at(
         "a time limit without a thread strikes once there is one",
-        "time_limit.py",
+        "worker/time_limit.py",
         "            self._armed = False\n            raise\n",
         "            raise\n",
     ): ("tests/unit/test_time_limit.py",),
     at(
         "a time limit that struck slows the interpreter down for good",
-        "time_limit.py",
+        "worker/time_limit.py",
         "_set_async_exc(threading.get_ident(), _InItsPlace)",
         "_set_async_exc(threading.get_ident(), ctypes.py_object())",
     ): ("tests/unit/test_time_limit.py",),
     at(
         "an attempt that failed leaves the lowered number of open files as it is",
-        "execution.py",
+        "worker/execution.py",
         "    process_limits.restore_open_files()\n",
         "",
     ): ("tests/unit/test_process_limits.py",),
     at(
         "a step that failed leaves the lowered number of open files as it is",
-        "service.py",
+        "processes/service.py",
         "        process_limits.restore_open_files()\n",
         "",
     ): ("tests/unit/test_process_limits.py",),
     at(
         "a service goes on beside threads that lack recursion",
-        "service.py",
+        "processes/service.py",
         "                process_limits.check_recursion()\n",
         "",
     ): ("tests/unit/test_process_limits.py",),
@@ -114,7 +119,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     ): ("tests/unit/test_claim_queue.py",),
     at(
         "an exception class that raises SystemExit ends its thread",
-        "execution.py",
+        "worker/execution.py",
         "    except BaseException as unprintable:\n",
         "    except Exception as unprintable:\n",
     ): ENDS,

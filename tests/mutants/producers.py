@@ -11,22 +11,22 @@ LOST, CANCEL = "tests/integration/test_lost_answers.py", "tests/integration/stor
 MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a refused resend says that an earlier try stored nothing",
-        "sending.py",
+        "task/sender.py",
         "error.maybe_accepted or any(handle.maybe_sent for handle in left)",
         "error.maybe_accepted",
     ): (LOST,),
-    at("a handle forgets that its enqueue may have arrived", "chunk.py", "self._asked and not refused", "False"): (
+    at("a handle forgets that its enqueue may have arrived", "task/batch.py", "self._asked and not refused", "False"): (
         LOST,
     ),
     at(
         "a doubtful job that was cancelled is sent again",
-        "handle.py",
+        "task/handle.py",
         "        self.draft = None\n        kept",
         "        kept",
     ): (LOST,),
     at(
         "a doubtful job is moved in the handle alone",
-        "handle.py",
+        "task/handle.py",
         "            if not self.maybe_sent:\n                return True\n",
         "            return True\n",
     ): (LOST,),
@@ -36,52 +36,54 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "  if token ~= '' then note(cancelled, id .. token) end\n",
         "",
     ): (LOST, CANCEL),
-    at("a flush raises that is not the last", "outbox.py", "last=self.pending.newest is self", "last=True"): (COMMIT,),
+    at("a flush raises that is not the last", "task/outbox.py", "last=self.pending.newest is self", "last=True"): (
+        COMMIT,
+    ),
     at(
         "a refused key keeps later jobs back",
-        "outbox.py",
+        "task/outbox.py",
         "                    left = [handle for handle in left if handle.draft is not None]\n",
         "                    left = []\n",
     ): (COMMIT,),
     at(
         "what a commit could not send goes with the next",
-        "outbox.py",
+        "task/outbox.py",
         "hook in hooks if isinstance(hook, _Flush)), None) or cls()",
         "hook in hooks if isinstance(hook, _Flush)), None) or vars(connection).setdefault('_pending', cls())",
     ): (COMMIT,),
     at(
         "the outage of one store keeps another's jobs back",
-        "outbox.py",
+        "task/outbox.py",
         "        for handles in by_store.values():\n",
         "        for handles in [sum(by_store.values(), [])]:\n",
     ): ("tests/django_tasks/test_settings.py",),
     at(
         "a job waits for a commit that nobody tells of",
-        "outbox.py",
+        "task/outbox.py",
         "        if _is_manual(connection):\n",
         "        if False:\n",
     ): (COMMIT,),
     at(
         "a second database without autocommit lets nothing be enqueued",
-        "outbox.py",
+        "task/outbox.py",
         " if not _is_beside(each)]",
         "]",
     ): (COMMIT,),
     at(
         "jobs go ahead of a default database without autocommit",
-        "outbox.py",
+        "task/outbox.py",
         "not configured and connection.alias != DEFAULT_DB_ALIAS and",
         "not configured and",
     ): (COMMIT,),
     at(
         "it is not told which jobs of a commit are late",
-        "outbox.py",
+        "task/outbox.py",
         'tries again: %s", left, failure\n',
         'tries again: %s", failure, left\n',
     ): (COMMIT,),
     at(
         "an answer has a quarter of the time",
-        "store/deadline.py",
+        "store/client/deadline.py",
         "self._until = monotonic() + seconds",
         "self._until = monotonic() + seconds / 4",
     ): (DEADLINE,),
@@ -89,11 +91,11 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "each step of a call has all of its time",
         (
             (
-                "store/deadline.py",
+                "store/client/deadline.py",
                 "            if self._within:\n                self._limit()",
                 "            if self._within:\n                self._begin()\n                self._limit()",
             ),
-            ("store/deadline.py", "if not (self._fresh and self._left() > _LEAST):", "if True:"),
+            ("store/client/deadline.py", "if not (self._fresh and self._left() > _LEAST):", "if True:"),
         ),
     ): (DEADLINE,),
     at(
@@ -128,13 +130,13 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     ): ("tests/chaos/test_redis_states.py",),
     at(
         "a refusal is told once, whoever reads it",
-        "service.py",
+        "processes/service.py",
         "again = isinstance(error, StoreAuthError) and",
         "again = False and",
     ): ("tests/unit/test_service.py",),
     at(
         "services of several shards fail with many open files",
-        "management/shutdown.py",
+        "processes/shutdown.py",
         "if readable([self._reading], self._until - monotonic()):",
         "if __import__('select').select([self._reading], [], [], 1.0)[0]:",
     ): ("tests/integration/test_presence.py",),

@@ -112,7 +112,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     ): ("tests/integration/store/test_exchange.py",),
     at(
         "a worker asks only at its sweep whether anybody promotes",
-        "stand_in.py",
+        "worker/fallback_dispatcher.py",
         "            self.ask_at = now + max(_SELDOM, overdue_in_us / SECOND_US + _LITTLE)\n",
         "            self.ask_at = float('inf')\n",
     ): ("tests/unit/test_stand_in.py",),
@@ -126,7 +126,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     ): ("tests/integration/store/test_many_queues.py",),
     at(
         "a heartbeat renews the trust in what it was told is lost",
-        "leases.py",
+        "worker/leases.py",
         "            for lease in lost:\n                del self._held[lease]\n",
         "",
     ): (HEARTBEATS,),

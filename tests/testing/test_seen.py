@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from django_delayq.testing.seen import span
+from django_delayq.testing.job_views import span
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from redis import Redis
 
 from django_delayq import get_job, get_store
 from django_delayq.clock import ServerClock, process_clock
-from django_delayq.conf import get_config
+from django_delayq.conf.settings import get_config
 from django_delayq.exceptions import StoreUnavailable
-from django_delayq.private_redis import PrivateRedis, ServerNotFound
 from django_delayq.testing import DelayQ, server
+from django_delayq.testing.local_redis import PrivateRedis, ServerNotFound
 from tests.testing.tasks import send_reminder
 
 ELSEWHERE = {"REDIS": "redis://127.0.0.1:1/0", "PREFIX": "shop", "LEASE": 77}
@@ -115,7 +115,7 @@ def test_another_server_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_a_server_program_the_error_tells_the_cure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(server, "_server", None)
-    monkeypatch.setattr("django_delayq.private_redis.program_in_wheel", lambda *_: None)
+    monkeypatch.setattr("django_delayq.testing.local_redis.program_in_wheel", lambda *_: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ServerNotFound, match="pip install") as raised, DelayQ():
         pass

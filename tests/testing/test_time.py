@@ -7,9 +7,10 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from django_delayq import RetryPolicy, current_job, enqueue_many, execute_later, registry
+from django_delayq import RetryPolicy, current_job, enqueue_many, execute_later
 from django_delayq.exceptions import DelayQError, DelayTypeError, DelayValueError, TaskTimeout
 from django_delayq.signals import job_dead_lettered, job_enqueued, job_finished, job_started
+from django_delayq.task import registry
 from django_delayq.testing import DelayQ, TaskFailed
 from tests.testing.tasks import (
     ask_for,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from django_delayq.attempts import EARLIER_ERROR, HISTORY, LAST_ERROR, NO_ATTEMPTS, Attempts
+from django_delayq.job.attempts import EARLIER_ERROR, HISTORY, LAST_ERROR, NO_ATTEMPTS, Attempts
 
 #: No verdict from how long an example took: the machine may be busy.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

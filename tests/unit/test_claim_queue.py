@@ -3,10 +3,10 @@
 import pytest
 
 from django_delayq.clock import SECOND_US
-from django_delayq.job import Claim, Job
-from django_delayq.job_id import next_id
-from django_delayq.outcome import UNSTARTED, Ending, Outcome
-from django_delayq.pools.claim_queue import ClaimQueue, Entry, Seat
+from django_delayq.job.ids import next_id
+from django_delayq.job.job import Claim, Job
+from django_delayq.job.outcome import UNSTARTED, Ending, Outcome
+from django_delayq.worker.pools.claim_queue import ClaimQueue, Entry, Seat
 from tests.claims import claim_for, numbered
 
 SUCCEEDED = Outcome(ending=Ending.SUCCEEDED)
@@ -74,7 +74,7 @@ def test_claims_beyond_their_hard_limits_are_counted_from_their_begin(
     owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("django_delayq.pools.claim_queue.monotonic", lambda: now)
+    monkeypatch.setattr("django_delayq.worker.pools.claim_queue.monotonic", lambda: now)
     claims = ClaimQueue()
     claims.put([limited(limit) for limit in (SECOND_US, None, 1)], owner)
     now += 50.0

@@ -18,14 +18,14 @@ from django.utils.safestring import mark_safe
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from django_delayq import codec
-from django_delayq.codec import TASK_RETRY, decode, decode_head, encode, read_queue, with_flags, with_queue
 from django_delayq.exceptions import BadBody, NewerBody, PayloadNotSerializable, PayloadTooLarge
-from django_delayq.job import LARGE_BODY, MAX_DEPTH, Flag, Job
-from django_delayq.job_id import next_id
-from django_delayq.payload import check_payload
-from django_delayq.retry import RetryPolicy
-from django_delayq.time_limit import TimeLimit
+from django_delayq.job import codec
+from django_delayq.job.codec import TASK_RETRY, decode, decode_head, encode, read_queue, with_flags, with_queue
+from django_delayq.job.ids import next_id
+from django_delayq.job.job import LARGE_BODY, MAX_DEPTH, Flag, Job
+from django_delayq.job.retry import RetryPolicy
+from django_delayq.task.arguments import check_payload
+from django_delayq.worker.time_limit import TimeLimit
 
 #: No verdict from how long an example took: the machine may be busy.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -11,12 +11,13 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as some
 
-from django_delayq import checks, conf
-from django_delayq.conf import drop_config, get_config, on_config_dropped, read_config
-from django_delayq.config import DAY_US, AdminConfig, Config, check_name
+from django_delayq import checks
+from django_delayq.conf import settings as conf
+from django_delayq.conf.config import DAY_US, AdminConfig, Config, check_name
+from django_delayq.conf.redis_settings import RedisConfig
+from django_delayq.conf.settings import drop_config, get_config, on_config_dropped, read_config
 from django_delayq.exceptions import UnknownQueue
-from django_delayq.redis_config import RedisConfig
-from django_delayq.retry import RetryPolicy
+from django_delayq.job.retry import RetryPolicy
 
 #: No verdict from how long an example took: the machine may be busy.
 patient = hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -6,7 +6,8 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.template import Context, Engine
 
-from django_delayq import delayed_task, registry
+from django_delayq import delayed_task
+from django_delayq.task import registry
 
 
 @pytest.fixture(autouse=True)

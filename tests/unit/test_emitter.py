@@ -11,8 +11,8 @@ from functools import partial
 import pytest
 from django.db import transaction
 
-from django_delayq import emitter as module
-from django_delayq.emitter import Emitter
+from django_delayq.processes import emitter as module
+from django_delayq.processes.emitter import Emitter
 
 PATIENCE = 30.0
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from django_delayq.endings import Endings
-from django_delayq.outcome import UNSTARTED, Ending, Outcome
+from django_delayq.job.outcome import UNSTARTED, Ending, Outcome
+from django_delayq.worker.outcome_buffer import Endings
 from tests.claims import numbered
 
 DONE = Outcome(ending=Ending.SUCCEEDED)
@@ -48,7 +48,7 @@ def test_an_outcome_is_handed_in_after_five_milliseconds_whatever_comes_after_it
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("django_delayq.endings.monotonic", lambda: now)
+    monkeypatch.setattr("django_delayq.worker.outcome_buffer.monotonic", lambda: now)
     endings = Endings()
     endings.add(numbered(1), DONE)
     assert endings.wait == pytest.approx(0.005)

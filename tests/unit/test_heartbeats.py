@@ -10,9 +10,9 @@ import pytest
 
 from django_delayq.clock import lease_time
 from django_delayq.exceptions import StoreUnavailable
-from django_delayq.job import Claim, Job
-from django_delayq.leases import Leases
-from django_delayq.service import Service
+from django_delayq.job.job import Claim, Job
+from django_delayq.processes.service import Service
+from django_delayq.worker.leases import Leases
 from tests.claims import claim_for
 
 PATIENCE = 30.0

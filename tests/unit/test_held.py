@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from django_delayq.held import Held
+from django_delayq.worker.held_claims import Held
 
 PATIENCE = 30.0
 

@@ -12,7 +12,7 @@ import time_machine
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from django_delayq.job_id import from_text, next_id, shard_of, to_text
+from django_delayq.job.ids import from_text, next_id, shard_of, to_text
 
 #: No verdict from how long an example took: the machine may be busy.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -50,7 +50,7 @@ def test_threads_never_make_the_same_id() -> None:
 # In a process of its own: a fork of this one, with its threads, is what Python warns of.
 FORKS = """
     import os, sys
-    from django_delayq.job_id import next_id
+    from django_delayq.job.ids import next_id
 
     mine = [next_id() for _ in range(10)]
     children = []

@@ -10,7 +10,7 @@ import pytest
 
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.log import logger
-from django_delayq.service import Service
+from django_delayq.processes.service import Service
 from tests.unit.test_service import Part
 
 

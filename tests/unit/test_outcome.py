@@ -4,8 +4,8 @@ from itertools import product
 
 import pytest
 
-from django_delayq.outcome import UNFIT_DELAY_US, Decision, Ending, Outcome, Settle, decide
-from django_delayq.retry import RetryPolicy
+from django_delayq.job.outcome import UNFIT_DELAY_US, Decision, Ending, Outcome, Settle, decide
+from django_delayq.job.retry import RetryPolicy
 
 #: Jitter ½ of base 2 s at attempt 1.
 BACKOFF = 1_000_000

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from django_delayq.pace import MAX_CLAIMS, Load, Pace
+from django_delayq.worker.prefetch import MAX_CLAIMS, Load, Pace
 
 
 class Worker:

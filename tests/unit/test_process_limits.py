@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from django_delayq.execution import failed
-from django_delayq.service import Service, Timed
+from django_delayq.processes.service import Service, Timed
+from django_delayq.worker.execution import failed
 
 FILES = resource.RLIMIT_NOFILE
 

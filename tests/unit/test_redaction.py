@@ -9,22 +9,23 @@ from typing import Any
 import pytest
 from django.views.debug import ExceptionReporter
 
-from django_delayq import delayed_task, execute_later, outbox, registry, sending
-from django_delayq.attempts import NO_ATTEMPTS
-from django_delayq.decoration import SensitiveTask
-from django_delayq.draft import Draft
+from django_delayq import delayed_task, execute_later
 from django_delayq.exceptions import PayloadNotSerializable, PayloadTooLarge, StoreUnavailable
-from django_delayq.handle import JobHandle
-from django_delayq.job import DeadLetter, Job, State
-from django_delayq.job_id import next_id
-from django_delayq.outcome import Decision, Ending, Outcome, Settle
-from django_delayq.redaction import HIDDEN, check_sensitive, redact, shown
-from django_delayq.seal import Seal
-from django_delayq.settling import settle
+from django_delayq.job.attempts import NO_ATTEMPTS
+from django_delayq.job.ids import next_id
+from django_delayq.job.job import DeadLetter, Job, State
+from django_delayq.job.outcome import Decision, Ending, Outcome, Settle
+from django_delayq.job.signing import Seal
+from django_delayq.job.unsent import Draft
 from django_delayq.store.claims import Claims
 from django_delayq.store.exchange import Answer, Exchange, Settlement
-from django_delayq.store.inspection import Found, Row
-from django_delayq.task import Task
+from django_delayq.store.queries.lookup import Found, Row
+from django_delayq.task import outbox, registry, sender
+from django_delayq.task.decorator import SensitiveTask
+from django_delayq.task.handle import JobHandle
+from django_delayq.task.redaction import HIDDEN, check_sensitive, redact, shown
+from django_delayq.task.task import Task
+from django_delayq.worker.settlement import settle
 from tests.claims import claim_for
 
 CANARY = "4111-canary"
@@ -227,9 +228,9 @@ def test_nor_does_that_of_a_plain_call_or_a_worker(no_redis: None) -> None:
 
 def test_bodies_are_in_no_report_of_a_task_that_hides_nothing_either(no_redis: None) -> None:
     handles = [delayed_task(plain).job(1, CANARY)]
-    text = report(lambda: sending.send(handles), StoreUnavailable)
+    text = report(lambda: sender.send(handles), StoreUnavailable)
     assert CANARY not in text
-    assert "sending.py" in text and "redis/connection.py" in text
+    assert "task/sender.py" in text and "redis/connection.py" in text
 
 
 def test_a_worker_that_fails_in_an_exchange_reports_no_bodies(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:

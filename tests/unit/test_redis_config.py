@@ -9,8 +9,8 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from django_delayq import checks
-from django_delayq.conf import get_config, read_config
-from django_delayq.redis_config import RedisConfig, SettingError
+from django_delayq.conf.redis_settings import RedisConfig, SettingError
+from django_delayq.conf.settings import get_config, read_config
 
 CANARY = "s3cret-canary"
 

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from django_delayq import delayed_task, registry
+from django_delayq import delayed_task
 from django_delayq.exceptions import UnknownTask
+from django_delayq.task import registry
 from tests.app.tasks import noop
 
 

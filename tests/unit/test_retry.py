@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from django_delayq.exceptions import DelayTypeError, DelayValueError
-from django_delayq.retry import MAX_ATTEMPTS, RetryPolicy
+from django_delayq.job.retry import MAX_ATTEMPTS, RetryPolicy
 
 #: No verdict from how long an example took: the machine may be busy.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -7,11 +7,11 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.crypto import salted_hmac
 
 from django_delayq import get_store
-from django_delayq.codec import FORMAT, SIGNATURE, SIGNED, decode, decode_head, encode, unsigned, with_queue
 from django_delayq.exceptions import BadBody, BadSignature, NewerBody
-from django_delayq.job import Job
-from django_delayq.job_id import next_id
-from django_delayq.seal import Seal
+from django_delayq.job.codec import FORMAT, SIGNATURE, SIGNED, decode, decode_head, encode, unsigned, with_queue
+from django_delayq.job.ids import next_id
+from django_delayq.job.job import Job
+from django_delayq.job.signing import Seal
 
 JOB = Job(raw_id=next_id(), shard=0, task="shop.tasks.pay", queue="mail", priority=7, args=[1, "x"], kwargs={"k": []})
 BODY = encode(JOB, max_payload=1_000)[1]
@@ -34,7 +34,7 @@ def test_a_signed_body_passes_and_reads_as_the_same_job() -> None:
 
 def test_the_signature_is_the_one_that_django_makes() -> None:
     body = Seal(on=True).signed(JOB.raw_id, BODY)
-    code = salted_hmac("django_delayq.seal", JOB.raw_id + body[:-SIGNATURE], secret="first", algorithm="sha256")
+    code = salted_hmac("django_delayq.job.signing", JOB.raw_id + body[:-SIGNATURE], secret="first", algorithm="sha256")
     assert body[-SIGNATURE:] == code.digest()
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from django_delayq import service as service_module
 from django_delayq.exceptions import ScriptFault, StoreAuthError, StoreUnavailable
-from django_delayq.service import Service
+from django_delayq.processes import service as service_module
+from django_delayq.processes.service import Service
 
 PATIENCE = 30.0
 LONG = 3_600.0

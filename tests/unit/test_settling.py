@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from django_delayq.emitter import emitter
-from django_delayq.job import Job
-from django_delayq.job_id import next_id
-from django_delayq.outcome import Ending, Outcome
-from django_delayq.settling import settle, tell_all
+from django_delayq.job.ids import next_id
+from django_delayq.job.job import Job
+from django_delayq.job.outcome import Ending, Outcome
+from django_delayq.metrics import ALL, WIDTH, Figures, Tally, packed
+from django_delayq.processes.emitter import emitter
 from django_delayq.signals import job_finished
-from django_delayq.tally import ALL, WIDTH, Figures, Tally, packed
+from django_delayq.worker.settlement import settle, tell_all
 from tests.claims import claim_for, numbered
 
 FAILED = Outcome(ending=Ending.FAILED, error="ValueError: no")

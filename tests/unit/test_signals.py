@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from django.dispatch import Signal
 
-from django_delayq.job import Job
-from django_delayq.job_id import next_id
-from django_delayq.outcome import Decision, Ending, Outcome, Settle
+from django_delayq.job.ids import next_id
+from django_delayq.job.job import Job
+from django_delayq.job.outcome import Decision, Ending, Outcome, Settle
 from django_delayq.signals import (
     announce,
     job_dead_lettered,

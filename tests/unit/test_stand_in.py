@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from django_delayq import stand_in
-from django_delayq.stand_in import StandIn
+from django_delayq.worker import fallback_dispatcher
+from django_delayq.worker.fallback_dispatcher import StandIn
 
 
 class Steps:
@@ -24,7 +24,7 @@ class Steps:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
     now = SimpleNamespace(at=100.0)
-    monkeypatch.setattr(stand_in, "monotonic", lambda: now.at)
+    monkeypatch.setattr(fallback_dispatcher, "monotonic", lambda: now.at)
     return now
 
 

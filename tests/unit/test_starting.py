@@ -12,9 +12,9 @@ from django.core.management.base import CommandError
 
 from django_delayq.exceptions import StoreAuthError
 from django_delayq.log import logger
-from django_delayq.management.shutdown import Shutdown
 from django_delayq.management.starting import open_store, run_services
-from django_delayq.service import Service, Timed
+from django_delayq.processes.service import Service, Timed
+from django_delayq.processes.shutdown import Shutdown
 from django_delayq.store.store import Store
 
 #: Seconds after which a part ends though nobody stopped it.

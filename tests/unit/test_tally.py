@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from django_delayq.tally import (
+from django_delayq.metrics import (
     ALL,
     BUCKETS,
     EDGES_US,

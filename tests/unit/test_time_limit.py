@@ -8,9 +8,9 @@ from time import monotonic
 
 import pytest
 
-from django_delayq import time_limit
 from django_delayq.exceptions import TaskTimeout
-from django_delayq.time_limit import TimeLimit
+from django_delayq.worker import time_limit
+from django_delayq.worker.time_limit import TimeLimit
 
 #: Far more than any of these tests needs; nothing is concluded from how long it took.
 PATIENCE = 30.0

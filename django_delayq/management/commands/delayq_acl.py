@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from django_delayq.management.starting import add_backend, read_settings
-from django_delayq.store.roles import ROLES
+from django_delayq.store.maintenance.acl_roles import ROLES
 
 #: Redis refuses a line in which this still stands; a word behind `>` it would take for the password itself.
 _PASSWORD = "#<sha256>"

@@ -7,10 +7,10 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from django_delayq.exceptions import StoreError
-from django_delayq.forecast import Forecast
+from django_delayq.job.outcome import Ending
 from django_delayq.management.starting import add_backend, read_settings
-from django_delayq.outcome import Ending
-from django_delayq.store.server import Server
+from django_delayq.preflight import Forecast
+from django_delayq.store.client.server_info import Server
 from django_delayq.store.store import Store, get_store
 
 #: What the audit's words mean, and what --repair does.

@@ -9,8 +9,8 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.management.starting import add_backend, open_store, run_services, say, show_log, stop_with_parent
-from django_delayq.presence import Presence
-from django_delayq.service import Service
+from django_delayq.processes.reporter import Presence
+from django_delayq.processes.service import Service
 
 
 class Command(BaseCommand):

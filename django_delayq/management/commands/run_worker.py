@@ -10,12 +10,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import autoreload
 
 from django_delayq.clock import SECOND_US
-from django_delayq.config import Config, WorkerConfig, longest_wait_us
+from django_delayq.conf.config import Config, WorkerConfig, longest_wait_us
 from django_delayq.dispatcher import Dispatcher
-from django_delayq.management.kept_command import KeptCommand, to_backend
 from django_delayq.management.pool_options import POOLS, check_pool, make_pool
-from django_delayq.management.several import keep_workers
-from django_delayq.management.shutdown import Shutdown
 from django_delayq.management.starting import (
     ServiceDied,
     add_backend,
@@ -26,13 +23,16 @@ from django_delayq.management.starting import (
     show_log,
     stop_with_parent,
 )
-from django_delayq.pace import Pace
-from django_delayq.pools.pool import Pool
-from django_delayq.presence import Presence
-from django_delayq.service import Service
+from django_delayq.metrics import Tally
+from django_delayq.processes.reporter import Presence
+from django_delayq.processes.service import Service
+from django_delayq.processes.shutdown import Shutdown
+from django_delayq.processes.supervised_command import KeptCommand, to_backend
+from django_delayq.processes.supervisor import keep_workers
 from django_delayq.store.store import Store
-from django_delayq.tally import Tally
-from django_delayq.worker import Worker
+from django_delayq.worker.pools.base import Pool
+from django_delayq.worker.prefetch import Pace
+from django_delayq.worker.worker import Worker
 
 
 class Command(BaseCommand):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.doors import Doors
 
 

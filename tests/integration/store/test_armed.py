@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from django_delayq.armed import Armed
-from django_delayq.config import WorkerConfig
-from django_delayq.endings import Endings
+from django_delayq.conf.config import WorkerConfig
 from django_delayq.exceptions import StaleExchange, StoreUnavailable
-from django_delayq.exchanger import Exchanger
-from django_delayq.served import Served
 from django_delayq.store.exchange import Answer
+from django_delayq.worker.blocking_claim import Armed
+from django_delayq.worker.exchange_session import Exchanger
+from django_delayq.worker.outcome_buffer import Endings
+from django_delayq.worker.queue_listener import Served
 from tests.doors import Doors
 from tests.processes import listeners, until
 
@@ -203,7 +203,7 @@ def test_one_that_is_overdue_is_disarmed(
 ) -> None:
     bell.arm()
     late = monotonic() + 60
-    monkeypatch.setattr("django_delayq.armed.monotonic", lambda: late)
+    monkeypatch.setattr("django_delayq.worker.blocking_claim.monotonic", lambda: late)
     assert bell.armed.wait(wanted=True) == 0 and not bell.armed.waits
     until(lambda: listeners(client) == 0, what="the connection's end")
     assert bell.exchange().claims == []

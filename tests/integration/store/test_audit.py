@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from django_delayq.clock import ServerClock
-from django_delayq.outcome import Settle
-from django_delayq.store.audit import Audit
+from django_delayq.job.outcome import Settle
+from django_delayq.store.maintenance.consistency_check import Audit
 from tests.doors import DAY, HOUR, Doors, settlement
 from tests.every_door import go_through_every_door
 

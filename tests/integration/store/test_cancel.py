@@ -2,7 +2,7 @@
 
 import pytest
 
-from django_delayq.outcome import Settle
+from django_delayq.job.outcome import Settle
 from tests.doors import HOUR, Doors
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from django_delayq.outcome import Settle
+from django_delayq.job.outcome import Settle
 from tests.doors import SECOND, Doors, settlement
 
 SWEEP = 5 * SECOND

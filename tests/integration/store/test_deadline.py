@@ -8,8 +8,8 @@ import pytest
 
 from django_delayq import get_job, get_store
 from django_delayq.exceptions import StoreUnavailable
-from django_delayq.job import State
-from django_delayq.private_redis import PrivateRedis
+from django_delayq.job.job import State
+from django_delayq.testing.local_redis import PrivateRedis
 from tests.app.tasks import noop
 from tests.chaos.proxy import Proxy
 

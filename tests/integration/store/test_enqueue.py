@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from django_delayq.exceptions import StoreRejected
-from django_delayq.outcome import Settle
+from django_delayq.job.outcome import Settle
 from tests.doors import DAY, HOUR, MS, SECOND, START, Doors, ids, settlement
 
 SPANS = pytest.mark.parametrize("span", [1, SECOND, DAY, 365 * DAY, 3_650 * DAY])

@@ -3,8 +3,8 @@
 import pytest
 
 from django_delayq.exceptions import KeyHeld
-from django_delayq.outcome import Settle
-from django_delayq.store import intake
+from django_delayq.job.outcome import Settle
+from django_delayq.store import enqueue
 from tests.doors import HOUR, SECOND, Doors
 
 
@@ -84,7 +84,7 @@ def test_rejected_key_names_the_holder_and_stores_nothing_of_the_batch(doors: Do
 
 
 def test_keys_of_different_tasks_do_not_meet(doors: Doors) -> None:
-    assert intake.key_digest("a.task", "k") != intake.key_digest("b.task", "k")
+    assert enqueue.key_digest("a.task", "k") != enqueue.key_digest("b.task", "k")
 
 
 @pytest.mark.parametrize("ending", [Settle.ACKNOWLEDGE, Settle.DEAD_LETTER])

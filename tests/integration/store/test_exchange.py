@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from django_delayq.exceptions import BadBody, NewerBody
-from django_delayq.outcome import Settle
+from django_delayq.job.outcome import Settle
 from tests.doors import DAY, HOUR, LARGE_TEXT, MS, SECOND, START, Doors, ids, settlement
 
 LEASE = 30 * SECOND

@@ -2,7 +2,7 @@
 
 import pytest
 
-from django_delayq.outcome import Settle
+from django_delayq.job.outcome import Settle
 from tests.doors import DAY, HOUR, MS, SECOND, START, Doors, settlement
 
 EVERY_OUTCOME = pytest.mark.parametrize("outcome", list(Settle))

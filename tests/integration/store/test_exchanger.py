@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from django_delayq.endings import Endings
 from django_delayq.exceptions import StaleExchange, StoreUnavailable
-from django_delayq.exchanger import Exchanger
-from django_delayq.job import Claim
-from django_delayq.outcome import Ending, Outcome
+from django_delayq.job.job import Claim
+from django_delayq.job.outcome import Ending, Outcome
+from django_delayq.worker.exchange_session import Exchanger
+from django_delayq.worker.outcome_buffer import Endings
 from tests.doors import Doors
 
 ASKS: Mapping[str, Any] = {"queues": ("default",), "strict": False, "want": 1}

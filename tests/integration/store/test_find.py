@@ -2,8 +2,8 @@
 
 import pytest
 
-from django_delayq.job import State
-from django_delayq.outcome import Settle
+from django_delayq.job.job import State
+from django_delayq.job.outcome import Settle
 from tests.doors import HOUR, MS, SECOND, START, Doors
 
 

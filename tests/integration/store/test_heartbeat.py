@@ -1,6 +1,6 @@
 """Heartbeat: pushes the leases a worker still holds, and tells it which are lost."""
 
-from django_delayq.outcome import Settle
+from django_delayq.job.outcome import Settle
 from tests.doors import HOUR, SECOND, START, Doors
 
 LEASE = 30 * SECOND

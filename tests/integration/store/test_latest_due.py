@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from django_delayq.clock import LATEST_US
-from django_delayq.outcome import Settle
+from django_delayq.job.outcome import Settle
 from django_delayq.store.promotion import Reclaim
 from tests.doors import DAY, SECOND, START, Doors, one_more
 

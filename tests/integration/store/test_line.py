@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from redis import exceptions as redis_errors
 
-from django_delayq.private_redis import PrivateRedis
-from django_delayq.redis_config import RedisConfig
-from django_delayq.store.connection import Connections
-from django_delayq.store.line import Line
-from django_delayq.store.wire import command
+from django_delayq.conf.redis_settings import RedisConfig
+from django_delayq.store.client.connection import Connections
+from django_delayq.store.client.connection_cache import Line
+from django_delayq.store.client.resp import command
+from django_delayq.testing.local_redis import PrivateRedis
 
 
 @pytest.fixture

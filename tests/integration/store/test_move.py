@@ -2,8 +2,8 @@
 
 import pytest
 
-from django_delayq.codec import with_queue
-from django_delayq.store.scripts import Script
+from django_delayq.job.codec import with_queue
+from django_delayq.store.client.script import Script
 from tests.doors import HOUR, SECOND, START, Doors
 
 

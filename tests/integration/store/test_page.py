@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from django_delayq.job import State
-from django_delayq.outcome import Settle
-from django_delayq.store.inspection import Page
+from django_delayq.job.job import State
+from django_delayq.job.outcome import Settle
+from django_delayq.store.queries.lookup import Page
 from tests.doors import HOUR, LARGE_TEXT, SECOND, START, Doors, settlement
 
 

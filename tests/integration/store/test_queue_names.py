@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from django_delayq.dispatcher import Dispatcher
-from django_delayq.outcome import Settle
+from django_delayq.job.outcome import Settle
 from tests.doors import DAY, HOUR, SECOND, Doors, settlement
 
 MINUTE = 60 * SECOND

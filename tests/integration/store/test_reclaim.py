@@ -7,9 +7,9 @@ import pytest
 
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import BadBody, NewerBody
-from django_delayq.job import Claim
-from django_delayq.outcome import Settle
-from django_delayq.store.line import Question
+from django_delayq.job.job import Claim
+from django_delayq.job.outcome import Settle
+from django_delayq.store.client.connection_cache import Question
 from django_delayq.store.promotion import Lapsed, Reclaim
 from tests.doors import DAY, HOUR, SECOND, START, Doors, OneWorker, one_more
 

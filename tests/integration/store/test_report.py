@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from django_delayq.tally import ALL, MINUTE_US, Figures, Tally, packed, queue_scope, task_scope
+from django_delayq.metrics import ALL, MINUTE_US, Figures, Tally, packed, queue_scope, task_scope
 from tests.doors import HOUR, SECOND, START, Doors
 
 

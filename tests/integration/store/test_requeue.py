@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from django_delayq.exceptions import KeyHeld, PayloadTooLarge
-from django_delayq.job import Flag, Job
-from django_delayq.outcome import Settle
+from django_delayq.job.job import Flag, Job
+from django_delayq.job.outcome import Settle
 from tests.doors import DAY, HOUR, LARGE_TEXT, SECOND, START, Doors
 
 

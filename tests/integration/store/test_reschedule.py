@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from django_delayq.outcome import Settle
-from django_delayq.store.line import Line
+from django_delayq.job.outcome import Settle
+from django_delayq.store.client.connection_cache import Line
 from tests.doors import DAY, HOUR, SECOND, START, Doors
 
 SPANS = pytest.mark.parametrize("span", [1, SECOND, DAY, 365 * DAY, 3_650 * DAY])

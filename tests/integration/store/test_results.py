@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from django_delayq.job import State
-from django_delayq.outcome import Settle
-from django_delayq.result import Result
+from django_delayq.job.job import State
+from django_delayq.job.outcome import Settle
+from django_delayq.job.result import Result
 from tests.doors import HOUR, SECOND, Doors, settlement
 
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from django_delayq.served import Served
+from django_delayq.worker.queue_listener import Served
 from tests.doors import HOUR, Doors
 
 #: Seconds until a readable socket is given up.

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from django_delayq.attempts import NO_ATTEMPTS
-from django_delayq.job import State
-from django_delayq.outcome import Settle
+from django_delayq.job.attempts import NO_ATTEMPTS
+from django_delayq.job.job import State
+from django_delayq.job.outcome import Settle
 from django_delayq.store.promotion import Reclaim
 from tests.doors import SECOND, Doors, ids, one_more
 

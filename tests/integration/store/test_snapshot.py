@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from django_delayq.exceptions import StoreError
-from django_delayq.store.server import Server
-from django_delayq.store.snapshot import combined
+from django_delayq.store.client.server_info import Server
+from django_delayq.store.queries.snapshot import combined
 from tests.doors import DAY, HOUR, SECOND, START, Doors
 
 

@@ -10,9 +10,9 @@ import pytest
 from redis import Redis
 
 from django_delayq.exceptions import StoreUnavailable
-from django_delayq.store.connection import COMMAND_TIMEOUT
-from django_delayq.store.waker import BLOCK, Waker
-from django_delayq.store.wire import command
+from django_delayq.store.client.blocking_listener import BLOCK, Waker
+from django_delayq.store.client.connection import COMMAND_TIMEOUT
+from django_delayq.store.client.resp import command
 from tests.doors import Doors
 from tests.processes import listeners, until
 

@@ -1,0 +1,99 @@
+"""Counting: how many jobs an order is about, and the first of them, for the page that asks whether it is meant.
+
+A count that takes longer than one request may take goes on in several requests. The confirm page is shown once the
+count is complete, and the action changes no more jobs than that number.
+"""
+
+from dataclasses import replace
+from itertools import chain
+from time import monotonic
+
+from django_delayq.admin import job_lists
+from django_delayq.admin.actions.requests import Order, Progress, Token
+from django_delayq.admin.actions.run import meant, was_there
+from django_delayq.admin.context import Visit
+from django_delayq.admin.filters import SIZES
+from django_delayq.admin.job_rows import Line
+from django_delayq.store.queries.job_pages import Row
+
+#: Rows shown before an action.
+SAMPLE = 5
+#: Seconds of one request for counting, and for looking whether more match afterwards.
+_SECONDS, _LOOKING = 1.0, 0.5
+
+
+def count(visit: Visit, order: Order, progress: Progress) -> tuple[Order, Progress]:
+    """Count for up to a second; the order then says how many there are so far, and whether these are all."""
+    if order.ticked:
+        lines = [_looked_up(visit, token) for token in list(order.tokens)[:SAMPLE]]
+        return replace(order, sample=tuple(_words(line) for line in lines if line)), progress
+    place = order.place
+    if order.asked.match(visit.config.redact, by_queue=not place.by_queue) is None:
+        listing = job_lists.read(visit, place, replace(order.asked, count=SIZES[0]))
+        return replace(_with_sample(visit, order, listing.rows), count=listing.total, counted=True), progress
+    return _count_on(visit, order, progress)
+
+
+def more_match(visit: Visit, order: Order, progress: Progress) -> bool:
+    """Return whether jobs match now that a finished order left alone: they came after it was counted.
+
+    Looks for up to half a second; more are not promised to be found.
+    """
+    until, match = monotonic() + _LOOKING, order.now.match(visit.config.redact, by_queue=not order.place.by_queue)
+
+    def came_since(row: Row) -> bool:
+        return not was_there(order, row) and (match is None or match(row))
+
+    beyond = job_lists.walk(
+        visit,
+        order.place,
+        order.asked,
+        match=meant(visit, order),
+        shard=progress.shard,
+        cursor=progress.cursor,
+        before=order.moves_up,
+    )
+    new = job_lists.walk(visit, order.place, order.now, match=came_since, before=order.place.newest_first)
+    for _shard, page in chain(beyond if progress.handled >= order.count else (), new):
+        if page.rows:
+            return True
+        if monotonic() > until:
+            break
+    return False
+
+
+def _count_on(visit: Visit, order: Order, progress: Progress) -> tuple[Order, Progress]:
+    place, until = order.place, monotonic() + _SECONDS
+    pages = job_lists.walk(
+        visit,
+        place,
+        order.asked,
+        match=meant(visit, order),
+        shard=progress.shard,
+        cursor=progress.cursor,
+        before=place.newest_first,
+    )
+    for shard, page in pages:
+        rows = page.rows[::-1] if place.newest_first else page.rows
+        order = replace(_with_sample(visit, order, rows), count=order.count + len(rows))
+        progress = replace(progress.after(shard, page.end), scanned=progress.scanned + page.scanned)
+        if progress.shard < visit.store.config.shards and monotonic() > until:
+            return order, progress
+    return replace(order, counted=True), Progress()
+
+
+def _with_sample(visit: Visit, order: Order, rows: list[Row]) -> Order:
+    more = rows[: SAMPLE - len(order.sample)]
+    return replace(order, sample=(*order.sample, *(_words(Line(row, visit.config.redact)) for row in more)))
+
+
+def _words(line: Line) -> str:
+    return " ".join(filter(None, (line.short_id, line.call, str(line.failure))))
+
+
+def _looked_up(visit: Visit, token: Token) -> Line | None:
+    """Return a ticked row as it is now; nothing where it is gone."""
+    if token.shard >= visit.store.config.shards:
+        return None
+    found = visit.store.inspection(token.shard).find(token.raw_id)
+    return None if found.ended else Line.of(found, visit.config.redact)

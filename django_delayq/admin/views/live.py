@@ -1,0 +1,31 @@
+"""Live: the part of a page that the script replaces, if anything in it changed."""
+
+import re
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+
+from django.http import Http404, HttpResponse, HttpResponseNotModified
+from django.template.response import SimpleTemplateResponse
+
+from django_delayq.admin.context import Visit
+
+#: What changes without anything having happened: how long ago, what time it is, as of when, and the token's mask.
+_IDLE = re.compile(
+    rb'<span class="delayq-away">[^<]*</span>|<p class="delayq-foot">.*?</p>'
+    rb'|name="(?:csrfmiddlewaretoken|seen)" value="[^"]*"|\b(?:from|to)=[0-9]+',
+    re.DOTALL,
+)
+
+
+def show(panels: Mapping[str, Callable[[Visit], HttpResponse]], visit: Visit, panel: str) -> HttpResponse:
+    """Return the part of a page, or 304 to who has it already. Raises Http404 for a page that has none."""
+    if panel not in panels:
+        raise Http404
+    response = panels[panel](visit.for_fragment())
+    if isinstance(response, SimpleTemplateResponse):
+        response.render()
+    etag = f'"{blake2b(_IDLE.sub(b"", response.content), digest_size=12).hexdigest()}"'
+    if visit.request.headers.get("If-None-Match") == etag:
+        response = HttpResponseNotModified()
+    response["ETag"] = etag
+    return response

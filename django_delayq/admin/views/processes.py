@@ -1,0 +1,75 @@
+"""Processes: the dispatchers and workers, what they do, and which of them are lost."""
+
+from dataclasses import dataclass
+
+from django.utils.translation import gettext as _
+
+from django_delayq.admin.arguments import visible
+from django_delayq.admin.context import Page, Visit
+from django_delayq.admin.filters import url_name
+from django_delayq.store.queries.snapshot import Process
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One process, as it told of itself last."""
+
+    process: Process
+    lost: bool
+    now_us: int
+    lease_us: int
+
+    @property
+    def name(self) -> str:
+        """Host and process id, or what there is to know it by."""
+        return visible(self.process.name) or self.process.code.hex()
+
+    @property
+    def version(self) -> str:
+        """Its release of ours."""
+        return visible(self.process.version)
+
+    @property
+    def longest_us(self) -> int | None:
+        """For how long the oldest of its tasks has run."""
+        oldest_us = self.process.oldest_us
+        return None if oldest_us is None or self.lost else max(0, self.now_us - oldest_us)
+
+    @property
+    def code(self) -> str:
+        """What forms call it."""
+        return self.process.code.hex()
+
+    @property
+    def queues(self) -> list[tuple[str, str]]:
+        """What it serves, in its order: name for the eye, name for addresses; empty: everything."""
+        return [(visible(name), url_name(name)) for name in self.process.queues]
+
+    @property
+    def again_us(self) -> int:
+        """When what a lost worker held became free to be tried again."""
+        return self.process.seen_us + self.lease_us
+
+
+def show(visit: Visit) -> Page:
+    """Show the lists; one round trip a shard."""
+    now = visit.snapshot
+    alive = {(each.shard, each.code) for each in visit.alive}
+    found = [
+        Line(
+            process=each,
+            lost=(each.shard, each.code) not in alive,
+            now_us=now.now_us,
+            lease_us=visit.store.config.worker.lease_us,
+        )
+        for each in now.processes
+    ]
+    found.sort(key=lambda line: (line.lost, line.name, line.process.shard))
+    return visit.render(
+        "processes.html",
+        tab="processes",
+        title=_("Processes"),
+        dispatchers=[line for line in found if line.process.kind == "dispatcher"],
+        workers=[line for line in found if line.process.kind == "worker"],
+        sharded=visit.store.config.shards > 1,
+    )

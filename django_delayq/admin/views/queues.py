@@ -1,0 +1,70 @@
+"""Queues: every queue with what is ready, who works on it, and what became of it within the last hour."""
+
+from dataclasses import dataclass
+
+from django.utils.translation import gettext as _
+
+from django_delayq.admin.arguments import visible
+from django_delayq.admin.context import Page, Visit
+from django_delayq.admin.filters import url_name
+from django_delayq.metrics import Figures, queue_scope
+from django_delayq.store.queries.snapshot import QueueState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One queue."""
+
+    queue: str
+    state: QueueState
+    hour: Figures
+    running: int
+    workers: int
+    now_us: int
+
+    @property
+    def name(self) -> str:
+        """Its name for the eye."""
+        return visible(self.queue)
+
+    @property
+    def in_query(self) -> str:
+        """Its name for addresses and forms."""
+        return url_name(self.queue)
+
+    @property
+    def paused_by(self) -> str:
+        """Who paused it."""
+        return visible(self.state.paused.by) if self.state.paused else ""
+
+    @property
+    def oldest_us(self) -> int | None:
+        """For how long the task that is taken next has been due."""
+        due_us = self.state.oldest_ready_us
+        return None if due_us is None else max(0, self.now_us - due_us)
+
+    @property
+    def unserved(self) -> bool:
+        """Whether tasks are ready that nobody takes."""
+        return bool(self.state.ready and not self.workers)
+
+
+def states(visit: Visit) -> list[Line]:
+    """Return every queue; asks Redis nothing beyond the snapshot."""
+    now = visit.snapshot
+    return [
+        Line(
+            queue=name,
+            state=state,
+            hour=now.figures(queue_scope(name)),
+            running=now.claimed_of(name),
+            workers=len(visit.workers_of(name)),
+            now_us=now.now_us,
+        )
+        for name, state in now.queues.items()
+    ]
+
+
+def show(visit: Visit) -> Page:
+    """Show the list; one round trip a shard."""
+    return visit.render("queues.html", tab="queues", title=_("Queues"), queues=states(visit))

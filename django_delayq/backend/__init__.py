@@ -1,0 +1,5 @@
+"""The backend of Django's tasks framework."""
+
+from django_delayq.backend.backend import DelayQBackend
+
+__all__ = ["DelayQBackend"]

@@ -1,0 +1,195 @@
+"""DjangoTask: a task made by Django's own `@task`, as the engine sees it. One task, two doors.
+
+Its jobs have the manners of Django's contract: arguments are normalised and not bound to the signature, an exception is
+final, wrong arguments and an unknown function are too, and results are kept.
+"""
+
+import multiprocessing
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from inspect import Signature
+from types import ModuleType
+from typing import Any, ParamSpec, TypeVar
+
+from django.core.exceptions import ImproperlyConfigured
+from django.utils.timezone import is_naive, make_aware
+
+from django_delayq.backend.compat import (
+    TaskContext,
+    normalize_json,
+    task_backends,
+    task_enqueued,
+    task_finished,
+    task_started,
+)
+from django_delayq.backend.task_result import alias_of, ended, failed, running, waiting
+from django_delayq.clock import LATEST_US, duration_us, moment_us
+from django_delayq.conf.config import check_name
+from django_delayq.conf.settings import get_config, sharing_alias
+from django_delayq.conf.task_backends import MAX_PAYLOAD
+from django_delayq.exceptions import JobFailed
+from django_delayq.job.attempts import NO_ATTEMPTS, Attempts
+from django_delayq.job.codec import check_depth
+from django_delayq.job.job import MAX_DEPTH, Claim, Job
+from django_delayq.job.result import Result, json_of
+from django_delayq.processes.service import process_name
+from django_delayq.signals import send
+from django_delayq.task import registry
+from django_delayq.task.handle import JobHandle
+from django_delayq.task.options import NO_OPTIONS, TaskOptions
+from django_delayq.task.task import Task
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DjangoTask(Task[P, R]):
+    """What Django's `@task` made, with the options its jobs get."""
+
+    #: Django's own object.
+    source: Any
+    run_after_us: int | None = None
+    #: Alias in TASKS whose store its jobs go to; None: DELAYQ's.
+    alias: str | None = None
+    key_of: Callable[..., str | None] | None = None
+
+    @classmethod
+    def of(cls, source: Any, options: TaskOptions = NO_OPTIONS, *, on_commit: bool = False) -> "DjangoTask[P, R]":
+        """Return the task of Django's object, whose backend has validated it."""
+        timeout, hard_timeout = options.timeout, options.hard_timeout
+        return cls(
+            source=source,
+            func=source.func,
+            name=source.module_path,
+            queue=source.queue_name,
+            # Django takes 3.0, True and Decimal(3) for whole numbers.
+            priority=int(source.priority),
+            run_after_us=_instant_us(source.run_after),
+            alias=None if source.backend == sharing_alias() else source.backend,
+            retry=options.retry,
+            key=None if callable(options.key) else options.key,
+            key_of=options.key if callable(options.key) else None,
+            unique=options.unique,
+            on_commit=on_commit,
+            # As long as RESULT_TTL says.
+            result_ttl_us=0,
+            timeout_us=None if timeout is None else duration_us(timeout, name="timeout"),
+            hard_timeout_us=None if hard_timeout is None else duration_us(hard_timeout, name="hard_timeout"),
+        )
+
+    def made(self, args: Any, kwargs: Any) -> JobHandle:
+        """Make a job without sending it; not by `job()`, since arguments may have any name there is.
+
+        Raises TypeError and ValueError for what is no JSON, `PayloadTooLarge`.
+        """
+        return self._draft(args, kwargs)
+
+    @property
+    def signature(self) -> Signature:
+        """What the arguments of a job must fit: the context comes before them."""
+        whole = super().signature
+        if not self.source.takes_context:
+            return whole
+        first, *others = whole.parameters.values()
+        return whole.replace(parameters=others)
+
+    def check_fit(self, args: list[Any], kwargs: dict[str, Any]) -> None:
+        """Raise TypeError for arguments that the function does not take."""
+        self.signature.bind(*args, **kwargs)
+
+    def packed(self, value: Any) -> str:
+        """Return JSON of what a run returned. Raises TypeError and ValueError for what is none, `PayloadTooLarge`."""
+        value = normalize_json(value)
+        check_depth(value)
+        return json_of(value, of=self.name, max_payload=MAX_PAYLOAD, strict=False)
+
+    def enqueued(self, job: Job) -> None:
+        """Tell that a job was accepted."""
+        send(task_enqueued, _sender(job), task_result=waiting(self.source, job, attempts=NO_ATTEMPTS))
+
+    def begin(self, claim: Claim, job: Job) -> Job:
+        """Tell that a job runs; returns it with arguments of its own, in front the context if its function takes it."""
+        result = running(self.source, job, attempts=claim.attempts, worker=_worker(), started_us=claim.claimed_us)
+        send(task_started, _sender(job), task_result=result)
+        context: list[Any] = [TaskContext(task_result=result)] if self.source.takes_context else []
+        # Copies: what the function makes of them need be no JSON, and at the end the job's own are told.
+        return replace(job, args=[*context, *result.args], kwargs=result.kwargs)
+
+    def finished(self, job: Job, *, attempts: Attempts, ending: bytes | None) -> None:
+        """Tell that a job ended: as `results` keeps it, or None as a dead letter."""
+        if ending is None:
+            told = failed(self.source, job, attempts=attempts)
+            try:
+                raise JobFailed(attempts.last_error)
+            except JobFailed:
+                # Inside, since Django's own receiver logs the exception that is being handled.
+                send(task_finished, _sender(job), task_result=told)
+        elif result := Result.unpack(ending):
+            told = ended(self.source, job, attempts=attempts, result=result)
+            send(task_finished, _sender(job), task_result=told)
+
+    def _draft(self, args: Any, kwargs: Any = None) -> JobHandle:
+        args, kwargs = normalize_json(args), normalize_json(kwargs or {})
+        check_depth([args, kwargs], left=MAX_DEPTH + 2)
+        config = get_config(self.alias or sharing_alias())
+        key = self.key_of(*args, **kwargs) if self.key_of else self.key
+        if key is not None:
+            check_name(key, name=f"the key of {self.name}")
+        due_us = self.due_us if self.run_after_us is None else self.run_after_us
+        return self._handle(
+            config,
+            key=key,
+            due_us=None if due_us is None else min(due_us, LATEST_US),
+            queue=self.queue,
+            args=args,
+            kwargs=kwargs,
+            django=True,
+            run_after_us=self.run_after_us,
+            backend=self.alias,
+        )
+
+
+def enter(source: Any) -> None:
+    """Register what Django's `@task` made, once for each function; the newest of a name stands."""
+    known = registry.registered(source.module_path)
+    if known is None or known.func is not source.func:
+        # A moment belongs to one enqueue, not to the function.
+        registry.register(replace(DjangoTask.of(source), run_after_us=None))
+
+
+def _loaded(name: str) -> Any | None:
+    """Return the task of that path that stands in a loaded module: one declared for another backend is known so."""
+    module, _, attribute = name.rpartition(".")
+    loaded: Any = sys.modules.get(module)
+    # Not getattr(): a module may import at that, and nothing is imported because Redis says so.
+    found: Any = vars(loaded).get(attribute) if issubclass(type(loaded), ModuleType) else None
+    # Its class is asked first: a lazy object may run anything, or raise, when it is asked itself.
+    is_task = all(hasattr(type(found), part) for part in ("module_path", "takes_context"))
+    return DjangoTask.of(found) if is_task and found.module_path == name else None
+
+
+def _sender(job: Job) -> Any:
+    """Return the class of the job's backend, or None where TASKS has its alias no more."""
+    try:
+        return type(task_backends[alias_of(job) or ""])
+    except ImproperlyConfigured:
+        return None
+
+
+def _worker() -> str:
+    """Return the name of this worker, also in a process that runs one task for it."""
+    process, parent = multiprocessing.current_process(), multiprocessing.parent_process()
+    return process_name(parent.pid if parent and process.name == "delayq-child" else None)
+
+
+def _instant_us(moment: datetime | timedelta | None) -> int | None:
+    # A timedelta counts from an enqueue, and is a datetime by then.
+    if moment is None or isinstance(moment, timedelta):
+        return None
+    return moment_us(make_aware(moment) if is_naive(moment) else moment, name="run_after")
+
+
+registry.finders.append(_loaded)

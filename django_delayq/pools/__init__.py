@@ -1,1 +1,0 @@
-"""The room that decides how jobs run in parallel."""

@@ -1,0 +1,131 @@
+"""Emitter: one thread of the process that sends the signals and writes the log lines of settled attempts, in order.
+
+Receivers and log handlers are the project's: in the worker's loop, one that takes 50 ms would limit it to 20 exchanges
+a second.
+"""
+
+import atexit
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from contextvars import Context
+from math import inf
+from time import monotonic
+
+from django_delayq.log import logger
+from django_delayq.processes import database
+
+#: Emissions that wait at most, and those of one exchange more: a loop that makes more waits rather than losing any.
+_LIMIT = 512
+#: Emissions after which who waits for room is woken: for each, it would cost 100 µs of switching between two threads.
+_WAKE = 64
+#: Seconds between two log lines that somebody waits for room.
+_TELL_AGAIN = 60.0
+#: Seconds that emissions may hold up the end of a process.
+_LAST = 10.0
+
+Emission = Callable[[], object]
+Emit = Callable[[Iterable[Emission]], None]
+
+
+class Emitter:
+    """Carry out emissions one after another, in a daemon thread that starts with the first."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Emission] = deque()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        #: Emissions that the thread has taken and not begun, and whether it is carrying one out.
+        self._taken: deque[Emission] = deque()
+        self._busy = False
+        self._limit: float = _LIMIT
+        #: time.monotonic() from which on it is logged again that somebody waits for room.
+        self._tell_at = 0.0
+
+    def emit(self, emissions: Iterable[Emission]) -> None:
+        """Carry these out soon; waits while too many wait already."""
+        if self._left >= self._limit and monotonic() >= self._tell_at:
+            self._tell_at = monotonic() + _TELL_AGAIN
+            logger.warning(
+                "%d settled attempts wait to be announced: receivers or log are slow, and this worker waits for them",
+                self._left,
+            )
+        with self._changed:
+            self._changed.wait_for(lambda: self._left < self._limit)
+            self._waiting.extend(emissions)
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="delayq-emitter", daemon=True)
+                # Where the system has no room for a thread, the next call tries again.
+                thread.start()
+                self._thread = thread
+            self._changed.notify_all()
+
+    def lift_limit(self) -> None:
+        """Let nobody wait for room any more: the process ends, and takes no more jobs to tell of."""
+        with self._changed:
+            self._limit = inf
+            self._changed.notify_all()
+
+    def flush(self, seconds: float = _LAST) -> bool:
+        """Wait until all are carried out, for at most so many seconds; logs how many are lost if they are not."""
+        with self._changed:
+            if self._changed.wait_for(lambda: not self._left, seconds):
+                return True
+            left = self._left
+        logger.warning(
+            "%d settled attempts were not announced within %g s: receivers or log are too slow", left, seconds
+        )
+        return False
+
+    @property
+    def _left(self) -> int:
+        return len(self._waiting) + len(self._taken) + self._busy
+
+    def _run(self) -> None:
+        while True:
+            # Code of users can raise an exception in any thread, also in this one.
+            with suppress(BaseException):
+                self._busy = False
+                self._serve()
+
+    def _serve(self) -> None:
+        while True:
+            # A connection may have died while nothing was to be sent.
+            database.clean()
+            while self._taken:
+                self._busy = True
+                _carry_out(self._taken.popleft())
+                self._busy = False
+                if self._taken and not len(self._taken) % _WAKE:
+                    with self._changed:
+                        self._changed.notify_all()
+            with self._changed:
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: bool(self._waiting))
+                self._taken, self._waiting = self._waiting, deque()
+
+
+def emit_at_once(emissions: Iterable[Emission]) -> None:
+    """Carry these out in the caller's thread and on its connections, as tests want it."""
+    for emission in emissions:
+        emission()
+
+
+def _carry_out(emission: Emission) -> None:
+    try:
+        Context().run(emission)
+    except BaseException:
+        # sys.exit() in a receiver ends neither this thread nor the process.
+        logger.exception("A settled attempt could not be announced")
+        database.look_again()
+    if left_open := database.clean():
+        names = ", ".join(map(repr, left_open.aliases))
+        logger.error("A receiver of a signal left a transaction open on %s; it was rolled back", names)
+
+
+emitter = Emitter()
+atexit.register(lambda: emitter.flush())
+# The parent's thread does not exist in a fork, and what waited there is the parent's.
+os.register_at_fork(after_in_child=emitter.__init__)  # type: ignore[misc]

@@ -1,0 +1,115 @@
+"""Roles: what each kind of process may do in Redis, as ACL rules.
+
+The commands inside scripts are read from the scripts; those that the Python doors send by themselves are declared here,
+and a test runs each door under its own rule. Redis judges commands, not scripts: a role can run a foreign script whose
+commands are all its own, and what it can write it can also spoil. A rule keeps it from everything else.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django_delayq.store.client.script import Script
+
+_CALL = re.compile(r"redis\.p?call\(\s*'(\w+)'")
+_WORD = re.compile(r"\w+")
+_COMMENT = re.compile(r"--.*")
+#: A function at the top of a script or its prelude: its name, and its text up to the `end` in the first column.
+_FUNCTION = re.compile(r"^local function (\w+)\(.*?^end$", re.MULTILINE | re.DOTALL)
+#: What every connection sends, besides AUTH, which needs no leave: SELECT for a database other than 0, CLIENT SETNAME
+#: where the settings give a client_name; EVAL where a server does not know the script yet. Not CLIENT SETINFO, which
+#: the connections never send and Redis 7.0 does not know; not +@connection, which brings CLIENT KILL, PAUSE and LIST.
+_CONNECTION = ("CLIENT|SETNAME", "EVAL", "EVALSHA", "SELECT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """One kind of process, and what it does in Redis."""
+
+    name: str
+    #: One line for people.
+    purpose: str
+    #: Names of the scripts it runs.
+    scripts: tuple[str, ...]
+    #: What its doors send without a script.
+    plain: frozenset[str]
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """Every command it needs, sorted."""
+        inside = {command for name in self.scripts for command in calls_of(Script(name).text)}
+        return tuple(sorted(inside.union(self.plain, _CONNECTION)))
+
+    def rule(self, prefix: str) -> str:
+        """Return its ACL rule for the keys of one prefix."""
+        allowed = " ".join(f"+{command.lower()}" for command in self.commands)
+        return f"~{prefix}:* resetchannels -@all {allowed}"
+
+
+def calls_of(text: str) -> set[str]:
+    """Return the commands a script calls: in itself, and in those functions of its text that it really uses."""
+    bare = _COMMENT.sub("", text)
+    functions = {found[1]: found[0] for found in _FUNCTION.finditer(bare)}
+    calls: set[str] = set()
+    waiting = [_FUNCTION.sub("", bare)]
+    while waiting:
+        body = waiting.pop()
+        calls.update(_CALL.findall(body))
+        used = functions.keys() & set(_WORD.findall(body))
+        waiting += [functions.pop(name) for name in used]
+    return calls
+
+
+def _joined(name: str, purpose: str, *parts: Role, scripts: Iterable[str] = (), plain: Iterable[str] = ()) -> Role:
+    return Role(
+        name=name,
+        purpose=purpose,
+        scripts=(*scripts, *(script for part in parts for script in part.scripts)),
+        plain=frozenset(plain).union(*(part.plain for part in parts)),
+    )
+
+
+#: SHARDS is compared with what is written in Redis, and written there.
+_SHARDS = ("GET", "SET", "HLEN")
+PRODUCER = _joined(
+    "producer",
+    "web processes and commands that enqueue, look up, cancel and reschedule jobs by their handles",
+    scripts=("enqueue", "cancel", "reschedule", "find"),
+    plain=("BLMOVE", "HGET", *_SHARDS),
+)
+DISPATCHER = _joined(
+    "dispatcher",
+    "run_dispatcher",
+    scripts=("promote", "reclaim", "report"),
+    plain=("BLPOP", "HMGET", "HSTRLEN", "INFO", "SMISMEMBER", "ZREM", *_SHARDS),
+)
+#: A worker promotes where no dispatcher lives, may start one as its child, and its tasks may enqueue: all of them use
+#: the one REDIS setting of their process, so its rule covers what dispatcher and producer may.
+WORKER = _joined(
+    "worker",
+    "run_worker, also --with-dispatcher, and the tasks it runs, which may enqueue",
+    DISPATCHER,
+    PRODUCER,
+    scripts=("exchange", "heartbeat", "ring"),
+    plain=("SREM", "XADD", "ZRANGE"),
+)
+VIEW = _joined(
+    "view",
+    "who looks at jobs: its commands only read, so it cannot write by a script either",
+    scripts=("find", "page", "snapshot", "coming"),
+    plain=("HGET", "ZCARD", "ZUNION"),
+)
+ACTION = _joined(
+    "action",
+    "who also acts: cancel, reschedule, move, requeue and discard jobs, pause queues, quiet workers",
+    VIEW,
+    scripts=("cancel", "reschedule", "move", "requeue", "discard", "pause", "resume", "quiet"),
+)
+CHECK = _joined(
+    "check",
+    "delayq_check, also with --repair; without CONFIG it cannot tell how often Redis forces its file to disk",
+    scripts=("audit_types", "audit_places", "audit_records", "audit_bytes"),
+    plain=("GET", "HMGET", "HSCAN", "HSTRLEN", "INFO", "ZCARD", "ZRANGE", "ZSCAN", "ZUNION"),
+)
+#: Names as `manage.py delayq_acl` takes them.
+ROLES = {role.name: role for role in (PRODUCER, DISPATCHER, WORKER, VIEW, ACTION, CHECK)}

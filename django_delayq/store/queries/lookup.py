@@ -1,0 +1,214 @@
+"""Inspection: look at jobs; reads only. Called by handles, the admin and health checks."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from operator import add
+from typing import Any
+
+from django_delayq.exceptions import BadBody
+from django_delayq.job.attempts import Attempts
+from django_delayq.job.codec import decode, decode_head
+from django_delayq.job.job import DEFAULT_QUEUE, LARGE_BODY, DeadLetter, Job, State, due_of_rank
+from django_delayq.job.result import Result
+from django_delayq.store.client.script import Script, asked
+from django_delayq.store.queries.job_pages import Page, Row, read_page, whole
+from django_delayq.store.records import DeadBody, Kept, Running
+from django_delayq.store.shard import Shard
+
+_FIND, _PAGE = Script("find"), Script("page")
+#: Rows of one page, at most; rows looked at for those that match, over few queues; bytes of bodies read for a page.
+MAX_ROWS, _SCANNED, _PAGE_BYTES = 250, 2_000, 1024 * 1024
+_PLACES = {State.CLAIMED: "leases", State.DEAD: "dead_letters"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One job as it is now."""
+
+    raw_id: bytes
+    shard: int
+    state: State
+    #: When it is, was, or became due: µs since the epoch, to the millisecond once it is ready; when a dead one died,
+    #: and one with a result ended.
+    moment_us: int
+    #: None where there is no body or it cannot be read.
+    job: Job | None
+    attempts: Attempts
+    #: The body, as far as there is one.
+    stored: bytes | None = field(default=None, repr=False)
+    #: µs since the epoch when the running attempt was claimed.
+    claimed_us: int | None = None
+    #: When its lease ends, where that was asked for; who runs it.
+    lease_end_us: int | None = None
+    worker: str = ""
+    #: How it ended, while that is kept.
+    result: Result | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is in no place any more."""
+        return self.state is State.GONE or self.result is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How many jobs are where."""
+
+    scheduled: dict[str, int]
+    ready: dict[str, int]
+    claimed: int
+    dead: int
+
+
+class Inspection:
+    """The reader's door of one shard."""
+
+    def __init__(self, shard: Shard, *, due_first_us: int) -> None:
+        self._shard = shard
+        self._due_first_us = due_first_us
+
+    def find(self, raw_id: bytes, *, queue: str = DEFAULT_QUEUE, member: bytes = b"", closely: bool = False) -> Found:
+        """Return one job in any state. One round trip where the guessed queue and member are right, else two.
+
+        Closely: also the lease's end of a claimed one; then it is always two.
+        """
+        for _ in range(3):
+            keys = self._shard.keys
+            reply = self._shard.run(_FIND, [raw_id, member], **keys.waiting_places(queue), results=keys.results(raw_id))
+            again = reply[0] == b"elsewhere" or (closely and not member and reply[0] == b"claimed")
+            try:
+                head = decode_head(reply[2]) if again else None
+            except (BadBody, TypeError):
+                break
+            if head is None:
+                break
+            queue, member = head.queue, head.member(raw_id)
+        return self._found(raw_id, *reply)
+
+    def holder(self, digest: bytes) -> bytes | None:
+        """Return the id of the job that holds a key, or None."""
+        member = asked(lambda: self._shard.client.hget(self._shard.keys("holders"), digest), self._shard.client)
+        return member[:12] if member else None
+
+    def counts(self) -> Counts:
+        """Return how many jobs wait, run and are dead, per queue; two round trips, O(1) a queue."""
+        queues, keys = self._shard.read_queues(), self._shard.keys
+
+        def read() -> list[int]:
+            pipeline = self._shard.client.pipeline(transaction=False)
+            for queue in queues:
+                for place in keys.waiting_places(queue).values():
+                    pipeline.zcard(place)
+            pipeline.zcard(keys("leases"))
+            pipeline.zcard(keys("dead_letters"))
+            found: list[int] = pipeline.execute()
+            return found
+
+        *waiting, claimed, dead = asked(read, self._shard.client)
+        return Counts(
+            scheduled=dict(zip(queues, waiting[::3], strict=True)),
+            ready=dict(zip(queues, map(add, waiting[1::3], waiting[2::3]), strict=True)),
+            claimed=claimed,
+            dead=dead,
+        )
+
+    def page(
+        self,
+        state: State,
+        *,
+        queues: Sequence[str] = (),
+        cursor: tuple[float, bytes] | None = None,
+        before: bool = False,
+        count: int = 50,
+        from_us: int | None = None,
+        to_us: int | None = None,
+        match: Callable[[Row], bool] | None = None,
+    ) -> Page:
+        """Return up to 250 rows after (or before) a cursor, or from the start (end); waiting ones of the named queues.
+
+        A cursor is the (score, member) of a row; (score, b"") jumps to a score. Rows that vanished do not shift it.
+        `from_us` and `to_us` bound due times or times of death. With `match`, up to 2,000 rows are looked at, for up to
+        0.1 s. One round trip, O(queues x (log n + rows)); a page of more than 1 MiB ends early.
+        """
+        keys = self._shard.keys
+        if state in _PLACES:
+            places, found_in = [keys(_PLACES[state])], [""]
+        else:
+            of_queue = (keys.schedule,) if state is State.SCHEDULED else (keys.ready, keys.recovered)
+            places = [place(queue) for queue in queues for place in of_queue]
+            found_in = [queue for queue in queues for _ in of_queue]
+        count = min(max(1, count), MAX_ROWS)
+        score, member = cursor if cursor else ("", b"")
+        bounds = ("" if bound is None else bound for bound in (from_us, to_us))
+        rows = _SCANNED // max(1, len(places) // 20) if match else count
+        reply = self._shard.run(
+            _PAGE,
+            [str(score), member, max(rows, count), int(before), LARGE_BODY, _PAGE_BYTES, *bounds],
+            more_keys=places,
+        )
+        return read_page(
+            reply,
+            shard=self._shard.index,
+            state=state,
+            due_first_us=self._due_first_us,
+            found_in=found_in,
+            before=before,
+            count=count,
+            match=match,
+        )
+
+    def dead_letter(self, raw_id: bytes) -> DeadLetter | None:
+        """Return a dead letter with its history, or None."""
+        found = self.find(raw_id)
+        if found.state is not State.DEAD:
+            return None
+        return DeadLetter(
+            raw_id=raw_id, shard=found.shard, died_us=found.moment_us, job=found.job, attempts=found.attempts
+        )
+
+    def _found(
+        self,
+        raw_id: bytes,
+        state: bytes,
+        score: Any,
+        stored: bytes | None,
+        record: bytes | None,
+        running: bytes | None,
+        worker: bytes | None,
+    ) -> Found:
+        where = State(state.decode()) if state not in (b"elsewhere", b"ended") else State.GONE
+        moment_us, claimed_us, lease_end_us, result = whole(score), None, None, None
+        if where is State.DEAD:
+            record, _, stored = DeadBody.unpack(stored)
+        elif state == b"ended":
+            record, ending, stored = Kept.unpack(stored)
+            result = Result.unpack(ending)
+            where, moment_us = (result.state, result.ended_us) if result else (State.GONE, 0)
+        elif where is State.READY:
+            moment_us = self._due_us(moment_us, stored)
+        elif where is State.CLAIMED and running:
+            lease_end_us = moment_us or None
+            claimed_us, rank = Running.unpack(running)
+            moment_us = self._due_us(rank, stored)
+        return Found(
+            raw_id=raw_id,
+            shard=self._shard.index,
+            state=where,
+            moment_us=moment_us,
+            job=self._job(raw_id, stored),
+            attempts=Attempts.unpack(record),
+            stored=stored,
+            claimed_us=claimed_us,
+            lease_end_us=lease_end_us,
+            worker=worker.decode(errors="replace") if worker else "",
+            result=result,
+        )
+
+    def _job(self, raw_id: bytes, body: bytes | None) -> Job | None:
+        try:
+            return decode(body, raw_id=raw_id, shard=self._shard.index)
+        except BadBody:
+            return None
+
+    def _due_us(self, rank: int, body: bytes | None) -> int:
+        return due_of_rank(rank, int.from_bytes((body or b"")[2:3]), due_first_us=self._due_first_us)

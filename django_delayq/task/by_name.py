@@ -1,0 +1,28 @@
+"""By name: enqueue a task that is not at hand."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+from django.views.decorators.debug import sensitive_variables
+
+from django_delayq.conf.config import check_name
+from django_delayq.exceptions import DelayTypeError
+from django_delayq.task import registry
+from django_delayq.task.handle import JobHandle
+from django_delayq.task.task import Task
+
+
+@sensitive_variables("args")
+def execute_later(queue: str, name: str, args: Iterable[Any] = (), delay: float | timedelta = 0) -> JobHandle:
+    """Enqueue a registered task by its name; same checks and same handle as `task.enqueue()`.
+
+    `args`: a list of positional arguments. `delay`: seconds or timedelta; 0: as soon as possible. Raises `UnknownTask`.
+    """
+    if isinstance(args, (str, bytes, dict)):
+        raise TypeError(f"args must be a list of positional arguments, got {type(args).__name__}")
+    task: Task[..., Any] = registry.get(name)
+    check_name(queue, name="queue")
+    if delay is None:
+        raise DelayTypeError("delay must be a number of seconds or a timedelta, got None; 0 means as soon as possible")
+    return task.using(queue=queue, delay=delay).enqueue(*args)

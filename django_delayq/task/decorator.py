@@ -1,0 +1,158 @@
+"""@delayed_task: make a task of a function and register it."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import cached_property
+from typing import Any, ParamSpec, TypeVar, overload
+
+from django.core.exceptions import ImproperlyConfigured
+from django.views.decorators.debug import sensitive_variables
+
+from django_delayq.clock import duration_us
+from django_delayq.job.job import DEFAULT_QUEUE
+from django_delayq.job.retry import RetryPolicy
+from django_delayq.task import registry
+from django_delayq.task.options import result_ttl_us
+from django_delayq.task.redaction import Sensitive, check_sensitive
+from django_delayq.task.task import Task
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class SensitiveTask(Task[P, R]):
+    """A task whose arguments stay out of Django's error reports: frames below these methods show no variables.
+
+    A class of its own, so that other tasks pay nothing for it.
+    """
+
+    @sensitive_variables()
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function, here and now."""
+        return self.code(*args, **kwargs)
+
+    @cached_property
+    def code(self) -> Callable[P, R]:
+        """What a worker calls: of the function's own frames, reports hide the sensitive parameters only."""
+        return sensitive_variables(*(() if isinstance(self.sensitive, bool) else self.sensitive))(self.func)
+
+    job = sensitive_variables()(Task.job)
+    enqueue = sensitive_variables()(Task.enqueue)
+    aenqueue = sensitive_variables()(Task.aenqueue)
+    enqueue_many = sensitive_variables()(Task.enqueue_many)
+    _draft = sensitive_variables()(Task._draft)
+
+
+@overload
+def delayed_task(func: Callable[P, R], /) -> Task[P, R]: ...
+
+
+@overload
+def delayed_task(
+    *,
+    queue: str = ...,
+    priority: int = ...,
+    retry: RetryPolicy | None = ...,
+    timeout: float | timedelta | None = ...,
+    hard_timeout: float | timedelta | None = ...,
+    name: str | None = ...,
+    aliases: Sequence[str] = ...,
+    already_done: Callable[..., bool] | None = ...,
+    on_commit: bool | None = ...,
+    store_result: bool | float | timedelta = ...,
+    sensitive: Sensitive | Sequence[str] = ...,
+) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+
+def delayed_task(
+    func: Any = None,
+    /,
+    *,
+    queue: str = DEFAULT_QUEUE,
+    priority: int = 0,
+    retry: RetryPolicy | None = None,
+    timeout: float | timedelta | None = None,
+    hard_timeout: float | timedelta | None = None,
+    name: str | None = None,
+    aliases: Sequence[str] = (),
+    already_done: Callable[..., bool] | None = None,
+    on_commit: bool | None = None,
+    store_result: bool | float | timedelta = False,
+    sensitive: Sensitive | Sequence[str] = (),
+) -> Any:
+    """Register a function as a task, with the options its jobs get unless `using()` says otherwise.
+
+    `name`: what jobs call it, its import path by default; `aliases`: former names, so that waiting jobs survive a
+    renaming. `already_done`: asked with the job's arguments when it comes back from a crash or lost lease; true
+    acknowledges it without running it again. `store_result`: keep what the task returns, for RESULT_TTL (True) or so
+    long (seconds or timedelta). `sensitive`: names of parameters whose values nobody is shown, True for
+    all: not in the admin, logs, reprs, and Django's error reports. (They stand in Redis as they are, and what your code
+    writes into an exception's message is stored and logged as it is.) Raises ImproperlyConfigured for what a worker
+    could not find or run, and where the name is taken; ValueError and TypeError for options that could not work.
+    """
+
+    def decorate(func: Callable[P, R]) -> Task[P, R]:
+        _check_function(func, named=name is not None)
+        _check_names(name, aliases)
+        _check_already_done(already_done)
+        hidden = check_sensitive(func, sensitive)
+        task = (SensitiveTask if hidden else Task)(
+            func=func,
+            name=name or f"{func.__module__}.{func.__qualname__}",
+            queue=queue,
+            priority=priority,
+            retry=retry,
+            timeout_us=None if timeout is None else duration_us(timeout, name="timeout"),
+            hard_timeout_us=None if hard_timeout is None else duration_us(hard_timeout, name="hard_timeout"),
+            aliases=tuple(aliases),
+            already_done=already_done,
+            on_commit=on_commit,
+            result_ttl_us=result_ttl_us(store_result),
+            sensitive=hidden,
+        )
+        registry.register(task)
+        return task
+
+    return decorate if func is None else decorate(func)
+
+
+def _check_names(name: Any, aliases: Any) -> None:
+    if name is not None and (not isinstance(name, str) or not name):
+        raise ValueError(f"name must be a non-empty string, got {type(name).__name__}")
+    if not isinstance(aliases, (list, tuple)) or not all(isinstance(alias, str) and alias for alias in aliases):
+        raise ValueError(f"aliases must be a list or tuple of names, got {aliases!r:.80}")
+
+
+def _check_already_done(asked: Any) -> None:
+    if asked is not None and not callable(asked):
+        raise TypeError(f"already_done must be a function, got {type(asked).__name__}")
+    if inspect.iscoroutinefunction(asked):
+        # Its coroutine is true whatever it would answer, and the job would be acknowledged without having run.
+        raise TypeError("already_done must be a plain function, not async def; wrap it with asgiref's async_to_sync")
+
+
+def _check_function(func: Any, *, named: bool) -> None:
+    """Raise ImproperlyConfigured for what a stored name could not lead back to."""
+    name = getattr(func, "__qualname__", repr(func))
+    if not inspect.isfunction(func):
+        raise ImproperlyConfigured(f"@delayed_task needs a plain function, got {type(func).__name__} {name}")
+    if func.__name__ == "<lambda>":
+        raise ImproperlyConfigured(
+            f"@delayed_task cannot take a lambda ({func.__module__}); define a function with a name"
+        )
+    if "." in name:
+        kind = "nested function" if "<locals>" in name else "method"
+        raise ImproperlyConfigured(
+            f"@delayed_task cannot take the {kind} {func.__module__}.{name}: a worker could not find it; "
+            f"move it to module level"
+        )
+    if func.__module__ == "__main__" and not named:
+        raise ImproperlyConfigured(
+            f"@delayed_task cannot take {name} of the module __main__: a worker could not find it by that name; "
+            f"move it to tasks.py of an app, or give name="
+        )
+    if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
+        raise ImproperlyConfigured(
+            f"@delayed_task cannot take the generator {func.__module__}.{name}: nobody would iterate it"
+        )

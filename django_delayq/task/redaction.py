@@ -1,0 +1,76 @@
+"""Redaction: which arguments of a task people must not see, and what they see instead.
+
+Errors are the limit: what a task's own code writes into the message of an exception is stored and logged as it is.
+"""
+
+from collections.abc import Mapping, Sequence
+from inspect import Parameter, Signature, signature
+from typing import Any
+
+from django_delayq.conf.config import nearest
+
+#: What stands in an argument's place.
+HIDDEN = "********"
+#: Names of the parameters whose values are hidden; True: all.
+Sensitive = tuple[str, ...] | bool
+
+
+def check_sensitive(func: Any, sensitive: Any) -> Sensitive:
+    """Return the option as it is kept. Raises TypeError, and ValueError for a name that is no parameter's."""
+    if isinstance(sensitive, bool):
+        return sensitive
+    if not isinstance(sensitive, list | tuple) or not all(isinstance(name, str) for name in sensitive):
+        raise TypeError(
+            f"sensitive must be True or a tuple of parameter names such as ('card',), got {type(sensitive).__name__}"
+        )
+    parameters = signature(func).parameters
+    open_ended = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
+    for name in sensitive:
+        # What **options may hold, only the caller knows.
+        if name not in parameters and not open_ended:
+            raise ValueError(
+                f"sensitive names {name!r:.80}, which is no parameter of the task{nearest(name, parameters)}"
+            )
+    return tuple(sensitive)
+
+
+def redact(
+    fits: Signature, sensitive: Sensitive, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return arguments with the values of sensitive parameters hidden, however they were passed.
+
+    Those that do not bind to the signature (the function changed since) are all hidden: which is which is lost.
+    """
+    if not sensitive:
+        return list(args), dict(kwargs)
+    try:
+        fits.bind(*args, **kwargs)
+    except TypeError:
+        sensitive = True
+    if isinstance(sensitive, bool):
+        return [HIDDEN] * len(args), dict.fromkeys(kwargs, HIDDEN)
+    by_kind: dict[Any, list[str]] = {}
+    for name, parameter in fits.parameters.items():
+        by_kind.setdefault(parameter.kind, []).append(name)
+    in_place = by_kind.get(Parameter.POSITIONAL_ONLY, []) + by_kind.get(Parameter.POSITIONAL_OR_KEYWORD, [])
+    by_name = {*by_kind.get(Parameter.POSITIONAL_OR_KEYWORD, ()), *by_kind.get(Parameter.KEYWORD_ONLY, ())}
+    rest, others = (by_kind.get(kind, [""])[0] for kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD))
+    names = in_place + [rest] * (len(args) - len(in_place))
+    return (
+        [HIDDEN if name in sensitive else value for name, value in zip(names, args, strict=False)],
+        {
+            name: HIDDEN if name in sensitive or (name not in by_name and others in sensitive) else value
+            for name, value in kwargs.items()
+        },
+    )
+
+
+def shown(job: Any, task: Any) -> tuple[list[Any], dict[str, Any]]:
+    """Return a job's arguments as people may see them, given its task, or None where it is not registered here.
+
+    Then all are hidden: only the task knows which ones are sensitive.
+    """
+    return task.redacted(job.args, job.kwargs) if task is not None else redact(_UNKNOWN, True, job.args, job.kwargs)
+
+
+_UNKNOWN = Signature()

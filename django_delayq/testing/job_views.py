@@ -1,0 +1,145 @@
+"""SeenJob, RanJob: jobs as tests see them, with reprs that read well in an error message."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django_delayq.clock import moment
+from django_delayq.job.job import Claim, Job, State
+from django_delayq.job.outcome import Decision, Ending, Outcome, Settle
+from django_delayq.store.queries.job_pages import Row
+from django_delayq.task import registry
+
+_NOW = timedelta(seconds=1)
+#: Characters of one argument that are shown.
+_LONGEST = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenJob:
+    """A job that waits, or is dead, as it was at the look."""
+
+    id: str
+    #: The task's name: where its function lives.
+    task: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    queue: str
+    priority: int
+    key: str | None
+    #: scheduled, ready, or dead.
+    state: State
+    #: When it runs or became ready; None for a dead one. Aware, UTC.
+    due: datetime | None
+    #: The same from the moment of the look; negative: so long ago.
+    due_in: timedelta | None
+    #: Number of the attempt it waits for; of a dead one, how many there were.
+    attempt: int
+    #: How the last attempt failed, if one did: the end of a traceback.
+    error: str = field(default="", repr=False)
+
+    @classmethod
+    def of(cls, row: Row, job: Job | None, *, now_us: int) -> "SeenJob":
+        """Make one of what the store shows; a job that cannot be read has no arguments."""
+        due_us = row.due_us
+        return cls(
+            id=row.id,
+            task=row.task,
+            args=list(job.args) if job else [],
+            kwargs=dict(job.kwargs) if job else {},
+            queue=row.queue,
+            priority=row.head.priority,
+            key=job.key if job else None,
+            state=row.state,
+            due=None if due_us is None else moment(due_us),
+            due_in=None if due_us is None else timedelta(microseconds=due_us - now_us),
+            attempt=row.attempts.ended + (row.state is not State.DEAD),
+            error=row.attempts.last_error,
+        )
+
+    def __repr__(self) -> str:
+        words = [f"{call(self.task, self.args, self.kwargs)} {self._when} in queue {self.queue!r}"]
+        words += [f"priority {self.priority}"] if self.priority else []
+        words += [f"key {self.key!r}"] if self.key is not None else []
+        words += [f"attempt {self.attempt}"] if self.attempt > 1 else []
+        return f"<{', '.join(words)}>"
+
+    @property
+    def _when(self) -> str:
+        if self.due_in is None:
+            return "dead"
+        return "due now" if self.due_in < _NOW else f"due in {span(self.due_in)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RanJob:
+    """One attempt that ran in this test."""
+
+    id: str
+    task: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    queue: str
+    #: 1, 2, 3 …
+    attempt: int
+    #: "succeeded", "failed", "asked to retry", "gave up" …
+    ending: Ending
+    #: The end of a traceback, or a sentence; empty after a success.
+    error: str = field(default="", repr=False)
+    #: How long the next attempt waits; None: there is none.
+    retry_in: timedelta | None = None
+
+    @classmethod
+    def of(cls, claim: Claim, outcome: Outcome, decision: Decision) -> "RanJob":
+        """Make one of what a worker knows of an attempt that was settled."""
+        job = claim.job
+        again = decision.settle is Settle.RETRY
+        return cls(
+            id=claim.id,
+            task=job.task if job else "",
+            args=list(job.args) if job else [],
+            kwargs=dict(job.kwargs) if job else {},
+            queue=claim.queue,
+            attempt=claim.attempt,
+            ending=outcome.ending,
+            error=outcome.error,
+            retry_in=timedelta(microseconds=decision.delay_us) if again else None,
+        )
+
+    def __repr__(self) -> str:
+        dead = "" if self.ending is Ending.SUCCEEDED else ", dead"
+        again = f", again in {span(self.retry_in)}" if self.retry_in is not None else dead
+        number = f", attempt {self.attempt}" if self.attempt > 1 else ""
+        return f"<{call(self.task, self.args, self.kwargs)} {self.ending}{number}{again}>"
+
+
+def shown(task: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Return arguments as people may see them."""
+    known = registry.find(task)
+    return (list(args), kwargs) if known is None else known.redacted(args, kwargs)
+
+
+def call(task: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+    """Return a call as Python writes it; what a task calls sensitive is hidden."""
+    args, kwargs = shown(task, args, kwargs)
+    words = [*map(_short, args), *(f"{name}={_short(value)}" for name, value in kwargs.items())]
+    return f"{task}({', '.join(words)})"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def span(time: timedelta) -> str:
+    """Return a time as people say it: "2 d 3 h", "10 min", "1.5 s"; "-" in front of what is past."""
+    exact = abs(time.total_seconds())
+    # What is a little short of an hour, since the test took a moment, is an hour.
+    seconds: float = round(exact, 1) if exact < 59.5 else round(exact)
+    words = []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        number, seconds = divmod(seconds, size)
+        words += [f"{number:g} {unit}"] if number else []
+    words += [f"{seconds:g} s"] if seconds or not words else []
+    return ("-" if time < timedelta(0) else "") + " ".join(words)

@@ -1,0 +1,47 @@
+"""Commits: what a commit is in a test that runs in a transaction of its own, which never commits.
+
+Jobs wait for the transactions of the code under test, and not for the test's: they are sent where the outermost
+`atomic()` of the code ends, and dropped with its rollback, as in production.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.transaction import Atomic
+
+from django_delayq.task import outbox
+
+
+@contextmanager
+def commits_of_the_code() -> Iterator[None]:
+    """Let the outbox see the transactions of the code under test only."""
+    # What the class enqueued for all its tests (setUpTestData) is no test's business.
+    earlier = [hook for connection in connections.all(initialized_only=True) for hook in _ours(connection)]
+    leave = Atomic.__exit__
+
+    def leave_and_send(atomic: Atomic, kind: Any, error: Any, trace: Any) -> None:
+        connection = connections[atomic.using or DEFAULT_DB_ALIAS]
+        failed = kind is not None or connection.needs_rollback
+        leave(atomic, kind, error, trace)
+        if connection.in_atomic_block and not _in_transaction_of_the_code(connection):
+            hooks = [hook for hook in _ours(connection) if hook not in earlier]
+            connection.run_on_commit = [entry for entry in connection.run_on_commit if entry[1] not in hooks]
+            for hook in hooks if not failed else ():
+                hook()
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(outbox, "in_transaction", _in_transaction_of_the_code))
+        stack.enter_context(patch.object(Atomic, "__exit__", leave_and_send))
+        yield
+
+
+def _in_transaction_of_the_code(connection: Any) -> bool:
+    """Tell whether a connection is in an atomic block that is not one of Django's TestCase."""
+    return bool(connection.in_atomic_block and not all(block._from_testcase for block in connection.atomic_blocks))
+
+
+def _ours(connection: Any) -> list[Any]:
+    return [entry[1] for entry in connection.run_on_commit if outbox.is_ours(entry[1])]

@@ -1,0 +1,250 @@
+"""Execution: run a claim's task; the only file that calls user code. An Outcome comes back, never an exception."""
+
+import asyncio
+import inspect
+import os
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context
+from dataclasses import replace
+from functools import cache
+from time import monotonic
+from typing import Any
+
+from asgiref.sync import SyncToAsync, ThreadSensitiveContext, async_to_sync, sync_to_async
+
+from django_delayq.clock import SECOND_US
+from django_delayq.conf.settings import get_config
+from django_delayq.exceptions import DeadLetterNow, DelayQError, RetryLater, TaskTimeout, TransactionLeftOpen
+from django_delayq.job.job import Claim, Job
+from django_delayq.job.outcome import Ending, Outcome, ending_of
+from django_delayq.processes import database, process_limits
+from django_delayq.processes.fork_safety import end_fork_of
+from django_delayq.signals import announce, job_started
+from django_delayq.task import context as current
+from django_delayq.task import registry
+from django_delayq.task.arguments import check_fit
+from django_delayq.worker.idle_connections import release_while_asleep
+from django_delayq.worker.time_limit import TimeLimit
+
+#: How user code is called, and what is done around it: the same words for threads and for a loop.
+Call = Callable[[Any, Job], Awaitable[Any]]
+Clean = Callable[[], Awaitable[TransactionLeftOpen | None]]
+#: Longest traceback handed on; what is stored is cut further.
+_MAX_ERROR = 64 * 1024
+
+
+def witness(error: BaseException) -> None:
+    """See an exception that ended a task's code; tests that want it raised put a function of theirs here."""
+
+
+def run(claim: Claim) -> Outcome:
+    """Run the claimed job's task in this thread and tell how it ended.
+
+    Each run has a context of its own, so language, time zone and context variables start fresh, and `database.clean()`
+    comes before and after.
+    """
+    return Context().run(_to_the_end, _attempt(claim, _call_here, _clean_here))
+
+
+async def run_async(claim: Claim) -> Outcome:
+    """Do as `run()` in this loop, in a context that the caller made for it.
+
+    What the task does through `sync_to_async` happens in a thread of its own, as in a request of Django's.
+    """
+    began = monotonic()
+    try:
+        async with ThreadSensitiveContext() as context:
+            release_while_asleep(context)
+
+            async def clean() -> TransactionLeftOpen | None:
+                if context not in SyncToAsync.context_to_thread_executor:
+                    return None
+                # The thread ends with the job.
+                return await sync_to_async(database.clean)(close=True)
+
+            return await _attempt(claim, _bounded, clean)
+    except BaseException as error:
+        # Cancelled at its hard limit, where nobody waits for this any more; or what was around the task broke.
+        return timed(failed(error), began)
+
+
+def hand_over(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outcome:
+    """Give the claimed job to another system by a user's function; what that raises is a failed attempt.
+
+    The task need not be registered here: {"id", "task", "queue", "priority", "args", "kwargs", "attempt", "due_us"}.
+    """
+    job = claim.job
+    if job is None:
+        return Outcome(ending=ending_of(claim.fault), error=str(claim.fault))
+    told = {
+        **{"id": job.id, "task": job.task, "queue": claim.queue, "priority": job.priority},
+        **{"args": job.args, "kwargs": job.kwargs, "attempt": claim.attempt, "due_us": claim.due_us},
+    }
+    began, outcome = monotonic(), _SUCCEEDED
+    database.clean()
+    try:
+        Context().run(accept, told)
+    except BaseException as error:
+        database.look_again()
+        outcome = _judge(None, job, error)
+    return timed(_unless(database.clean(), outcome), began)
+
+
+def _to_the_end(coroutine: Coroutine[Any, Any, Outcome]) -> Outcome:
+    """Run a coroutine that never waits for anything: one text serves threads and loops."""
+    try:
+        coroutine.send(None)
+    except StopIteration as ended:
+        return ended.value  # type: ignore[no-any-return]
+    raise RuntimeError("a step that threads take waited for a loop")
+
+
+async def _attempt(claim: Claim, call: Call, clean: Clean) -> Outcome:
+    job = claim.job
+    if job is None:
+        return Outcome(ending=ending_of(claim.fault), error=str(claim.fault))
+    began = monotonic()
+    try:
+        task = registry.find(job.task)
+        if task is None:
+            return Outcome(ending=Ending.UNKNOWN_TASK, error=f"No task is registered as {job.task!r} in this worker.")
+        outcome = await _run(task, claim, job, call, clean)
+    except BaseException as error:
+        # A time limit that struck while its run was being wound up, or a broken receiver of a signal.
+        outcome = failed(error)
+    return timed(outcome, began)
+
+
+async def _run(task: Any, claim: Claim, job: Job, call: Call, clean: Clean) -> Outcome:
+    current.enter(claim)
+    await clean()
+    here = os.getpid()
+    try:
+        announce(job_started, task, job=job, attempt=claim.attempt, recovered=claim.attempts.suspect)
+        if claim.attempts.suspect and task.already_done is not None and task.already_done(*job.args, **job.kwargs):
+            value = None
+        else:
+            if job.django:
+                job = task.begin(claim, job)
+            value = await call(task.code, job)
+            end_fork_of(here)
+        outcome = _SUCCEEDED if job.result_ttl_us is None else _with_result(task, value)
+    except BaseException as error:
+        end_fork_of(here, error)
+        # BaseException: sys.exit() in a task ends the task, not the worker.
+        database.look_again()
+        outcome = _judge(task.func, job, error)
+    finally:
+        left_open = await clean()
+    return _unless(left_open, outcome)
+
+
+def _unless(left_open: TransactionLeftOpen | None, outcome: Outcome) -> Outcome:
+    """Return the outcome, or a failure if the code seemed to succeed and what it wrote was rolled back."""
+    return failed(left_open) if left_open and outcome.ending is Ending.SUCCEEDED else outcome
+
+
+def _with_result(task: Any, value: Any) -> Outcome:
+    try:
+        return Outcome(ending=Ending.SUCCEEDED, result=task.packed(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        return replace(failed(error), ending=Ending.UNSTORABLE)
+
+
+async def _call_here(func: Any, job: Job) -> Any:
+    return _call(func, job)
+
+
+def _call(func: Any, job: Job) -> Any:
+    if is_async(func):
+        return async_to_sync(_bounded)(func, job)
+    if job.timeout_us is None:
+        result = func(*job.args, **job.kwargs)
+    else:
+        limit = TimeLimit(job.timeout_us)
+        try:
+            with limit:
+                result = func(*job.args, **job.kwargs)
+        finally:
+            if limit.struck:
+                database.distrust()
+    if inspect.iscoroutine(result):
+        # A decorator hid that the function is a coroutine function.
+        return async_to_sync(_bounded)(lambda: result, replace(job, args=[], kwargs={}))
+    return result
+
+
+async def _bounded(func: Any, job: Job) -> Any:
+    limit = None if job.timeout_us is None else job.timeout_us / SECOND_US
+    try:
+        async with asyncio.timeout(limit) as scope:
+            return await func(*job.args, **job.kwargs)
+    except TimeoutError as error:
+        if scope.expired():
+            raise TaskTimeout(f"The task ran longer than its timeout of {limit:g} s.") from error
+        raise
+
+
+def _judge(func: Any, job: Job, error: BaseException) -> Outcome:
+    witness(error)
+    if isinstance(error, RetryLater):
+        try:
+            asked_us = get_config(job.backend).tasks.check_time(delay=error.delay)[0] or 0
+            delay_us = None if error.delay is None else asked_us
+        except DelayQError as wrong:
+            return failed(wrong)
+        return Outcome(ending=Ending.ASKED_RETRY, error=_text(error), delay_us=delay_us, exception=_path(error))
+    if isinstance(error, DeadLetterNow):
+        return Outcome(ending=Ending.ASKED_DEAD, error=_text(error), exception=_path(error))
+    if func is not None and isinstance(error, TypeError):
+        try:
+            check_fit(func, job.args, job.kwargs)
+        except TypeError as unfit:
+            error_text = f"The stored arguments do not fit {job.task}: {unfit}"
+            return Outcome(ending=Ending.UNFIT, error=error_text, exception=_path(unfit))
+    return failed(error)
+
+
+def _text(error: BaseException) -> str:
+    # A subclass of str may run code of its own wherever it is used, also in the worker's loop.
+    return str.__str__(str(error))
+
+
+def failed(error: BaseException) -> Outcome:
+    """Return the outcome of an attempt that this exception ended."""
+    process_limits.restore_open_files()
+    try:
+        text = "".join(traceback.format_exception(error))
+        if isinstance(error, asyncio.CancelledError):
+            text = f"{text}The task was cancelled, by itself or by other code in its loop; no time limit did it.\n"
+    except BaseException as unprintable:
+        # The exception's own __str__() or metaclass may raise anything, SystemExit included.
+        text = f"{_path(error)} (its traceback cannot be printed: {_path(unprintable)})"
+    return Outcome(ending=Ending.FAILED, error=text[-_MAX_ERROR:], exception=_path(error))
+
+
+def _path(error: BaseException) -> str:
+    try:
+        return f"{type(error).__module__}.{type(error).__qualname__}"
+    except BaseException:
+        # Its metaclass raises; this asks `type` itself.
+        return str(type.__getattribute__(type(error), "__name__"))
+
+
+async def _clean_here() -> TransactionLeftOpen | None:
+    return database.clean()
+
+
+def timed(outcome: Outcome, began: float) -> Outcome:
+    """Return the outcome of code that began then and ended now."""
+    run_us = int((monotonic() - began) * SECOND_US)
+    if outcome is _SUCCEEDED:
+        # What most jobs come to, at a quarter of the cost of replace().
+        return Outcome(ending=Ending.SUCCEEDED, run_us=run_us, began=began)
+    return replace(outcome, run_us=run_us, began=began)
+
+
+#: Cached, since each job needs it.
+is_async = cache(inspect.iscoroutinefunction)
+_SUCCEEDED = Outcome(ending=Ending.SUCCEEDED)

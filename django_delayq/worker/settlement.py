@@ -1,0 +1,113 @@
+"""Settling: from what happened to an attempt to what the store is told, and then to the signals."""
+
+import logging
+import random
+from collections.abc import Iterable
+from functools import partial
+from time import monotonic
+
+from django_delayq.clock import SECOND_US
+from django_delayq.job.job import Claim
+from django_delayq.job.outcome import Outcome, Settle, decide
+from django_delayq.job.result import done
+from django_delayq.job.retry import RetryPolicy
+from django_delayq.log import logger
+from django_delayq.metrics import Tally
+from django_delayq.processes.emitter import Emission, Emit, emitter
+from django_delayq.signals import announce, is_heard, job_dead_lettered, job_finished
+from django_delayq.store.exchange import Settlement
+from django_delayq.task import registry
+
+_DEFAULT_RETRY = RetryPolicy()
+_COUNTED = {Settle.ACKNOWLEDGE: "done", Settle.RETRY: "retried", Settle.DEAD_LETTER: "dead"}
+
+
+def settle(claim: Claim, outcome: Outcome, *, worker: str, jitter: float | None = None) -> Settlement:
+    """Decide about an attempt that ended, and write it into the job's history where there is to be one.
+
+    `jitter`: the share of the longest wait that a retry waits, drawn from [0, 1) by default.
+    """
+    policy = claim.job.retry if claim.job else _DEFAULT_RETRY
+    of_django = claim.job is not None and claim.job.django
+    jitter = random.random() if jitter is None else jitter
+    decision = decide(outcome, policy, attempt=claim.attempt, jitter=jitter, unfit_waits=not of_django)
+    attempts = claim.attempts
+    if outcome.result is not None and claim.job and claim.job.result_ttl_us is not None:
+        ended_us = _ended_us(claim, outcome)
+        started_us = _started_us(claim, outcome, ended_us, of_django=of_django)
+        ending = done(worker=worker, started_us=started_us, ended_us=ended_us, value=outcome.result)
+        ttl_ms = max(1, claim.job.result_ttl_us // 1_000)
+        return Settlement(claim=claim, decision=decision, attempts=attempts, ending=ending, ttl_ms=ttl_ms)
+    if decision.settle in (Settle.RETRY, Settle.DEAD_LETTER):
+        ended_us = _ended_us(claim, outcome)
+        attempts = attempts.add(
+            worker=worker,
+            started_us=_started_us(claim, outcome, ended_us, of_django=of_django),
+            ended_us=ended_us,
+            ending=outcome.ending,
+            error=outcome.error,
+            suspect=decision.suspect,
+            due_us=claim.due_us,
+            exception=outcome.exception,
+        )
+    return Settlement(claim=claim, decision=decision, attempts=attempts)
+
+
+def tell_all(
+    settled: Iterable[tuple[Settlement, Outcome]], *, lost: frozenset[bytes], tally: Tally, emit: Emit = emitter.emit
+) -> None:
+    """Count settled attempts and emit their signals and log lines; `lost` are the leases that were lost."""
+    emissions: list[Emission] = []
+    for settlement, outcome in settled:
+        if settlement.claim.lease in lost:
+            emissions.append(partial(_warn_of_loss, settlement.claim, outcome))
+        elif settlement.decision.settle is not Settle.RELEASE:
+            _count(settlement.claim, outcome, _COUNTED[settlement.decision.settle], tally)
+            if _is_heard(settlement):
+                emissions.append(partial(_tell, settlement, outcome))
+    if emissions:
+        emit(emissions)
+
+
+def _is_heard(settlement: Settlement) -> bool:
+    job = settlement.claim.job
+    if settlement.decision.settle is Settle.ACKNOWLEDGE and not (job is not None and job.django):
+        return is_heard(job_finished, logging.INFO)
+    return True
+
+
+def _warn_of_loss(claim: Claim, outcome: Outcome) -> None:
+    logger.warning("Job %s: lease lost, its outcome (%s) was refused", claim.id, outcome.ending)
+
+
+def _tell(settlement: Settlement, outcome: Outcome) -> None:
+    claim, decision = settlement.claim, settlement.decision
+    task = registry.find(claim.job.task) if claim.job else None
+    facts = {"job_id": claim.id, "job": claim.job, "attempt": claim.attempt}
+    announce(job_finished, task, **facts, outcome=outcome, decision=decision)
+    if decision.settle is Settle.DEAD_LETTER:
+        announce(job_dead_lettered, task, **facts, reason=f"{outcome.ending}\n{outcome.error}")
+    if claim.job and claim.job.django and task is not None and decision.settle is not Settle.RETRY:
+        ending = None if decision.settle is Settle.DEAD_LETTER else settlement.ending
+        task.finished(claim.job, attempts=settlement.attempts, ending=ending)
+
+
+def _ended_us(claim: Claim, outcome: Outcome) -> int:
+    # The time at which the code ended. The outcome may reach Redis minutes later, after an outage.
+    return _at_us(claim, monotonic()) if outcome.began is None else _at_us(claim, outcome.began) + outcome.run_us
+
+
+def _started_us(claim: Claim, outcome: Outcome, ended_us: int, *, of_django: bool) -> int:
+    # What whoever looks at a running job is told, and what stays: a result of Django's keeps its first `started_at`.
+    return claim.claimed_us if of_django else ended_us - outcome.run_us
+
+
+def _at_us(claim: Claim, moment: float) -> int:
+    """Return a moment of this process's clock as Redis's: that at the claim, and from there on the process's own."""
+    return claim.claimed_us + int((moment - claim.taken_at) * SECOND_US)
+
+
+def _count(claim: Claim, outcome: Outcome, name: str, tally: Tally) -> None:
+    task, began = claim.job.task if claim.job else "", outcome.began
+    lag_us = None if began is None else _at_us(claim, began) - claim.due_us
+    tally.ended(name, queue=claim.queue, task=task, lag_us=lag_us, run_us=None if began is None else outcome.run_us)

@@ -1,0 +1,45 @@
+"""The dispatcher's lead follows what is measured, and never runs away."""
+
+from django_delayq.dispatcher import LeadTime
+
+
+def test_the_first_sleep_has_no_lead():
+    assert LeadTime().sleep(1_000_000) == 1.0
+
+
+def test_the_lead_settles_where_promotions_arrive_on_time():
+    lead_time, overhead_us = LeadTime(), 800
+    arrivals = []
+    for _ in range(500):
+        # A timer that is `overhead_us` late: what the lead does not cover is lateness.
+        late_us = overhead_us - lead_time.lead_us
+        arrivals.append(late_us)
+        if late_us >= 0:
+            lead_time.record_late(int(late_us))
+        else:
+            lead_time.record_early()
+    settled = arrivals[100:]
+    assert sum(settled) / len(settled) < overhead_us / 3
+
+
+def test_an_early_arrival_shortens_the_lead():
+    lead_time = LeadTime()
+    for _ in range(50):
+        lead_time.record_late(1_000)
+    before = lead_time.lead_us
+    lead_time.record_early()
+    assert lead_time.lead_us < before
+
+
+def test_the_lead_is_bounded_when_the_machine_is_overloaded():
+    lead_time = LeadTime()
+    for _ in range(10_000):
+        lead_time.record_late(60_000_000)
+    assert lead_time.lead_us <= 2_000
+
+
+def test_what_is_due_within_the_lead_is_not_slept_for():
+    lead_time = LeadTime()
+    for _ in range(100):
+        lead_time.record_late(2_000)
+    assert lead_time.sleep(1) == 0.0
