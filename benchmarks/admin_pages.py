@@ -17,7 +17,7 @@ from unittest.mock import patch
 import django
 from redis.connection import AbstractConnection
 
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 
 QUEUES = [f"queue-{number}" for number in range(8)]
 ROUNDS = 5
@@ -45,7 +45,7 @@ PAGES = {
 def main() -> None:
     """Measure and print."""
     jobs = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
-    with PrivateRedis() as server:
+    with LocalRedisServer() as server:
         os.environ |= {"DELAYQ_TEST_REDIS": server.url, "DJANGO_SETTINGS_MODULE": "tests.admin.settings"}
         django.setup()
         job_id = _fill(jobs)
@@ -60,12 +60,12 @@ def main() -> None:
 def _fill(jobs: int) -> str:
     """Store the jobs; return the id of one."""
     from django_delayq import enqueue_many, get_store
-    from django_delayq.job.outcome import Decision, Settle
-    from django_delayq.metrics import Tally, packed
+    from django_delayq.job.outcome import Action, Decision
+    from django_delayq.metrics import MetricsBuffer, encode_rows
     from django_delayq.store.claims import Settlement
     from tests.app.tasks import noop
 
-    store, tally = get_store(), Tally()
+    store, tally = get_store(), MetricsBuffer()
     ahead = ({"queue": queue, "delay": random.uniform(60, 86_400)} for queue in QUEUES * (jobs // len(QUEUES)))
     enqueue_many((noop.using(**options).job(1, "short", kind={"a": 1}) for options in ahead), on_progress=id)
     enqueue_many((noop.using(queue="dying").job(number) for number in range(jobs // 10)), on_progress=id)
@@ -73,7 +73,7 @@ def _fill(jobs: int) -> str:
     held: list[Any] = []
     while True:
         ends = [
-            Settlement(claim=claim, decision=Decision(settle=Settle.DEAD_LETTER), attempts=_died(claim))
+            Settlement(claim=claim, decision=Decision(action=Action.DEAD_LETTER), attempts=_died(claim))
             for claim in held
         ]
         held = claims.exchange(claims.prepare(queues=["dying"], want=250, settlements=ends)).claims
@@ -81,7 +81,9 @@ def _fill(jobs: int) -> str:
             break
     for _ in range(10_000):
         tally.ended("done", queue=random.choice(QUEUES), task=noop.name, lag_us=random.randrange(10_000), run_us=5_000)
-    store.reports(store.shards[0]).report(os.urandom(8), "worker", {"name": "host:1"}, packed(tally.take()))
+    store.process_reports(store.shards[0]).report(
+        os.urandom(8), "worker", {"name": "host:1"}, encode_rows(tally.take())
+    )
     return noop.using(delay=600, queue=QUEUES[0]).enqueue(1).id
 
 
@@ -101,7 +103,7 @@ def _visitor() -> Any:
     return client
 
 
-def _visit(visitor: Any, server: PrivateRedis, url: str) -> tuple[int, float, float]:
+def _visit(visitor: Any, server: LocalRedisServer, url: str) -> tuple[int, float, float]:
     """Return round trips, ms of Redis, ms of the whole page."""
     with server.client() as client, _counted() as trips:
         before, began = _spent(client), time.perf_counter()

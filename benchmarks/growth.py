@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.results import Results
 from benchmarks.venvs import ROOT, python_of
 from django_delayq.store.enqueue import BATCH
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 
 SMALL, CHUNK, ROUNDS, TURNS, DUE = 1_000, 20_000, 5, 200, 10_000
 #: The text that makes a body of 100 bytes.
@@ -47,7 +47,7 @@ def table(results: Results) -> str:
 class Growing:
     """A schedule that grows, on a server of its own."""
 
-    def __init__(self, server: PrivateRedis) -> None:
+    def __init__(self, server: LocalRedisServer) -> None:
         from benchmarks.peers import delayq
         from django_delayq.conf.settings import read_config
         from django_delayq.store.store import Store
@@ -71,7 +71,7 @@ class Growing:
         while self.waiting < size:
             drafts, before = self._drafts(min(CHUNK, size - self.waiting)), self._script_us()
             for at in range(0, len(drafts), BATCH):
-                self._store.intake(0).enqueue(drafts[at : at + BATCH])
+                self._store.enqueue_api(0).enqueue(drafts[at : at + BATCH])
             self.waiting += len(drafts)
             spent = (self._script_us() - before) / len(drafts)
         return spent
@@ -84,14 +84,14 @@ class Growing:
         """Enqueue one job; return µs of wall time."""
         (draft,) = self._drafts(1)
         began = time.perf_counter()
-        self._store.intake(0).enqueue([draft])
+        self._store.enqueue_api(0).enqueue([draft])
         self.waiting += 1
         return 1e6 * (time.perf_counter() - began)
 
     def promote_us(self) -> float:
         """Make jobs due and promote them; return the µs of Redis that each took."""
         for _ in range(DUE // BATCH):
-            self._store.intake(0).enqueue(self._drafts(BATCH, delay=0.5))
+            self._store.enqueue_api(0).enqueue(self._drafts(BATCH, delay=0.5))
         time.sleep(0.6)
         door, moved, before = self._store.promotion(self._store.shards[0]), 0, self._script_us()
         while more := door.promote(["default"]).moved:
@@ -126,7 +126,7 @@ def _part(*schedules: Growing) -> None:
 def main() -> None:
     """Measure each size, from the least."""
     sizes = sorted(int(size) for size in sys.argv[1:])
-    with PrivateRedis() as one, PrivateRedis() as other:
+    with LocalRedisServer() as one, LocalRedisServer() as other:
         growing, small = Growing(one), Growing(other)
         _part(growing, small)
         small.grow(SMALL)

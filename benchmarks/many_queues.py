@@ -10,7 +10,7 @@ from typing import Any
 
 from django.conf import settings
 
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.doors import DAY, SECOND, Doors
 
 SIZES = (1, 100, 1_000, 5_000, 20_000)
@@ -61,10 +61,10 @@ def fill(doors: Doors, count: int, *, delay: int | None = None) -> None:
 
 def acknowledged(claim: Any) -> Any:
     """Return the settlement of a job that is done."""
-    from django_delayq.job.outcome import Settle
+    from django_delayq.job.outcome import Action
     from tests.doors import settlement
 
-    return settlement(claim, Settle.ACKNOWLEDGE)
+    return settlement(claim, Action.ACKNOWLEDGE)
 
 
 def main() -> None:
@@ -72,13 +72,13 @@ def main() -> None:
     settings.configure(USE_TZ=True, SECRET_KEY="x")
     print("wall / in Redis, ms\n\n| names used | served | exchange | promotion |\n|---|---|---|---|")
     for size in SIZES:
-        with PrivateRedis() as server:
+        with LocalRedisServer() as server:
             doors = Doors(server.url)
             fill(doors, size - 1)
             doors.add(queue="busy", delay=30 * DAY)
             doors.add(queue="busy")
             row(doors, f"{size:,}, a moment ago")
-            doors.clock.turn(LONG)
+            doors.clock.advance(LONG)
             doors.add(queue="busy")
             hint: list[str] = []
             slowest = 0.0
@@ -88,7 +88,7 @@ def main() -> None:
                 slowest = max(slowest, perf_counter() - begun)
             row(doors, f"{size:,}, eleven minutes ago (slowest promotion meanwhile {slowest * 1_000:.1f} ms)")
             doors.close()
-    with PrivateRedis() as server:
+    with LocalRedisServer() as server:
         doors = Doors(server.url)
         fill(doors, 5_000, delay=30 * DAY)
         doors.add(queue="busy")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.processes import Processes
 
 
@@ -31,7 +31,7 @@ class _Settings:
 @contextmanager
 def rehearse(folder: Path) -> Iterator[Processes]:
     """Start a server and return what starts commands on it; this process can enqueue the tests' tasks."""
-    with PrivateRedis() as server:
+    with LocalRedisServer() as server:
         os.environ |= {"DJANGO_SETTINGS_MODULE": "tests.settings", "DELAYQ_TEST_REDIS": server.url}
         import django
 

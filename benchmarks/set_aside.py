@@ -11,7 +11,7 @@ from time import perf_counter
 import django
 from django.conf import settings
 
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 
 #: Recovered jobs, and jobs of one batch.
 ASIDE, BATCH = 1_000, 250
@@ -21,10 +21,10 @@ QUEUES = ("plain", "default")
 def measure(claims: int) -> tuple[float, float]:
     """Return the median µs of a claim, without and with recovered jobs in its queue."""
     from django_delayq.job.attempts import NO_ATTEMPTS
-    from django_delayq.job.outcome import Settle
+    from django_delayq.job.outcome import Action
     from tests.doors import Doors, one_more, settlement
 
-    with PrivateRedis() as server:
+    with LocalRedisServer() as server:
         doors = Doors(server.url)
         drafts = [doors.draft() for _ in range(ASIDE)]
         for at in range(0, ASIDE, BATCH):
@@ -32,7 +32,7 @@ def measure(claims: int) -> tuple[float, float]:
         record = one_more(NO_ATTEMPTS, suspect=True).pack()
         doors.client.hset(doors.keys("attempts"), mapping={draft.job.raw_id: record for draft in drafts})
         worker = doors.worker()
-        while worker.take(1, may_recover=False).more:
+        while worker.take(1, may_recover=False).has_more:
             # So many are set aside in one step.
             pass
         assert len(doors.recovered()) == ASIDE
@@ -45,7 +45,7 @@ def measure(claims: int) -> tuple[float, float]:
                 began = perf_counter()
                 (claim,) = worker.take(1, queue, may_recover=False).claims
                 spent[queue].append(perf_counter() - began)
-                worker.take(0, settle=[settlement(claim, Settle.ACKNOWLEDGE)])
+                worker.take(0, settle=[settlement(claim, Action.ACKNOWLEDGE)])
         doors.close()
     without, with_them = (statistics.median(spent[queue]) * 1e6 for queue in QUEUES)
     return without, with_them

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.ledger import Ledger
 from benchmarks.venvs import ROOT, python_of
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 
 #: Jobs run before anything is timed: connections are open, scripts loaded, code warm.
 WARM = 100
@@ -31,7 +31,7 @@ class Failed(Exception):
 class Trial:
     """One system in one configuration, beside a server that nobody else uses."""
 
-    def __init__(self, system: str, configuration: str, server: PrivateRedis, folder: Path, jobs: int) -> None:
+    def __init__(self, system: str, configuration: str, server: LocalRedisServer, folder: Path, jobs: int) -> None:
         self.system, self.ledger = system, Ledger(folder / "ledger", jobs + WARM)
         # One connection, so that a count of requests knows which is ours.
         self.client: Any = server.client(single_connection_client=True)
@@ -168,7 +168,7 @@ def trial(system: str, configuration: str, *, jobs: int) -> Iterator[Trial]:
     shared = "/dev/shm" if os.path.isdir("/dev/shm") else None
     folder = Path(tempfile.mkdtemp(prefix="delayq-bench-", dir=shared))
     try:
-        with PrivateRedis(port=0) as server:
+        with LocalRedisServer(port=0) as server:
             made = Trial(system, configuration, server, folder, jobs)
             try:
                 yield made

@@ -22,6 +22,6 @@ class DelayQConfig(AppConfig):
         if settings.backends():
             # It knows tasks that were declared for another backend; nobody else need import it in a worker.
             from django_delayq.backend import django_task  # noqa: F401
-        config, _ = settings.read_config(settings.given())
+        config, _ = settings.read_config(settings.raw_setting())
         # Last: an audit hook of the project's would take what we import after it for the doing of jobs.
         registry.autodiscover(config.tasks.task_modules if config else ())

@@ -5,13 +5,13 @@ from typing import Any
 from django.core.checks import CheckMessage, Error, Warning
 from django.core.checks.urls import check_url_config
 
-from django_delayq.conf.settings import given, read_config
+from django_delayq.conf.settings import raw_setting, read_config
 from django_delayq.task import registry
 
 
 def check_settings(**_: Any) -> list[CheckMessage]:
     """Report everything wrong with DELAYQ, each with its cure."""
-    problems = read_config(given())[1]
+    problems = read_config(raw_setting())[1]
     return [Error(problem.message, hint=problem.hint, id=problem.id) for problem in problems]
 
 

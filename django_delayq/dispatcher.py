@@ -13,13 +13,13 @@ from time import monotonic, time_ns
 from typing import Any
 
 from django_delayq.clock import SECOND_US
-from django_delayq.job.outcome import Decision, Ending, Outcome, Settle, decide, ending_of
+from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind, decide, kind_of_fault
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.log import logger
-from django_delayq.metrics import LastHour, Tally
+from django_delayq.metrics import MetricsBuffer, PromotionStats
 from django_delayq.processes.emitter import Emit, emitter
 from django_delayq.signals import announce, job_dead_lettered
-from django_delayq.store.promotion import Lapsed, Promoted, Promotion, Reclaim
+from django_delayq.store.promotion import ExpiredLease, Promotion, PromotionResult, Reclaim
 from django_delayq.store.shard import Shard
 from django_delayq.task import registry
 
@@ -71,14 +71,14 @@ class Dispatcher:
     kind = "dispatcher"
 
     def __init__(
-        self, shard: Shard, promotion: Promotion, *, tally: Tally | None = None, emit: Emit = emitter.emit
+        self, shard: Shard, promotion: Promotion, *, tally: MetricsBuffer | None = None, emit: Emit = emitter.emit
     ) -> None:
         self._shard = shard
         self._promotion = promotion
         self._emit = emit
         #: Queues that the next promotion names: the last one returned them as due by then.
         self._queues: Sequence[str] = ()
-        self._waker = shard.waker()
+        self._listener = shard.blocking_listener()
         self._lead_time = LeadTime()
         self._stopping = False
         #: Another dispatcher promoted last; the alarm rang here since the last step.
@@ -88,8 +88,8 @@ class Dispatcher:
         #: Dead letters that were dropped since the last log line about them.
         self._dropped = 0
         #: A stand-in adds to its worker's.
-        self.tally = tally or Tally()
-        self._last_hour = LastHour()
+        self.metrics = tally or MetricsBuffer()
+        self._stats = PromotionStats()
 
     def step(self) -> float | None:
         """Promote what is due, judge what lapsed; return the seconds until the next thing to do."""
@@ -126,7 +126,7 @@ class Dispatcher:
         # Farther ahead than any sweep: the clock was set.
         return wait + random.uniform(*_HOLD_OFF) if 0.0 < wait <= _LONGEST_SWEEP else None
 
-    def promote(self) -> Promoted:
+    def promote(self) -> PromotionResult:
         """Do one whole step. One round trip, two where a queue is due that the last step did not know of."""
         promoted = self._promotion.promote(self._queues)
         if not (promoted.sleep_us or promoted.moved or set(promoted.queues).issubset(self._queues)):
@@ -134,9 +134,9 @@ class Dispatcher:
             promoted = self._promotion.promote(promoted.queues)
         self._queues = promoted.queues
         if promoted.moved:
-            self.tally.moved(promoted.moved)
-            self._last_hour.promoted(promoted.moved, late_us=promoted.late_us, now_us=time_ns() // 1_000)
-        for leases in self._promotion.batches(promoted.lapsed):
+            self.metrics.moved(promoted.moved)
+            self._stats.promoted(promoted.moved, late_us=promoted.late_us, now_us=time_ns() // 1_000)
+        for leases in self._promotion.batches(promoted.expired_leases):
             self._judge(leases)
         self._dropped += promoted.trimmed
         # Where thousands go there are many steps in a row: one line for all of them.
@@ -147,13 +147,13 @@ class Dispatcher:
         return promoted
 
     @property
-    def code(self) -> bytes:
+    def worker_id(self) -> bytes:
         """How Redis knows this dispatcher."""
         return self._promotion.code
 
-    def says(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
         """Return what the dashboard shows of this dispatcher besides its process."""
-        hour = self._last_hour.figures(time_ns() // 1_000)
+        hour = self._stats.figures(time_ns() // 1_000)
         return {"moved": hour.moved, "lag_p95_us": hour.lag_us(0.95)}
 
     def quiet(self, asked: bool) -> None:
@@ -161,12 +161,12 @@ class Dispatcher:
 
     def listen(self) -> int:
         """Listen to the alarm."""
-        self._waker.listen([self._shard.keys("alarm")], now=monotonic())
-        return self._waker.fileno()
+        self._listener.listen([self._shard.keys("alarm")], now=monotonic())
+        return self._listener.fileno()
 
-    def heard(self) -> None:
+    def on_wakeup(self) -> None:
         """Take the alarm down; the step that follows finds why it rang."""
-        self._waker.take()
+        self._listener.take()
         self._called = True
 
     def stop(self) -> None:
@@ -175,11 +175,11 @@ class Dispatcher:
 
     def close(self) -> None:
         """Let go of the connection."""
-        self._waker.close()
+        self._listener.close()
 
     def _judge(self, leases: Sequence[bytes]) -> None:
         """Ask the same `decide` that workers ask; the policy travels in the job, so no user code is needed."""
-        lapsed = self._promotion.read_lapsed(leases)
+        lapsed = self._promotion.read_expired_leases(leases)
         judged = [(item, *_judgement(item)) for item in lapsed]
         decided = [_reclaim(item, outcome, decision) for item, outcome, decision in judged]
         done = self._promotion.reclaim(decided)
@@ -189,11 +189,11 @@ class Dispatcher:
                 logger.info("Job %s: worker %s did not confirm its claim; no attempt is counted", item.id, item.worker)
             elif carried_out:
                 counted = "retried" if reclaim.queue is not None else "dead"
-                self.tally.ended(counted, queue=item.queue or "", task=item.job.task if item.job else "")
+                self.metrics.ended(counted, queue=item.queue or "", task=item.job.task if item.job else "")
                 self._emit([partial(_tell, item, outcome, decision, reclaim)])
 
 
-def _tell(item: Lapsed, outcome: Outcome, decision: Decision, reclaim: Reclaim) -> None:
+def _tell(item: ExpiredLease, outcome: Outcome, decision: Decision, reclaim: Reclaim) -> None:
     task, queue, attempt = item.job and item.job.task, item.queue, reclaim.attempts.ended
     logger.warning(
         "Job %s of %r in %r: its lease lapsed on worker %s, attempt %d; %s",
@@ -202,36 +202,36 @@ def _tell(item: Lapsed, outcome: Outcome, decision: Decision, reclaim: Reclaim) 
         queue,
         item.worker,
         attempt,
-        decision.settle,
+        decision.action,
     )
-    if decision.settle is Settle.DEAD_LETTER:
+    if decision.action is Action.DEAD_LETTER:
         sender = registry.find(item.job.task) if item.job else None
         announce(job_dead_lettered, sender, job_id=item.id, job=item.job, attempt=attempt, reason=outcome.error)
         if item.job and item.job.django and sender is not None:
-            sender.finished(item.job, attempts=reclaim.attempts, ending=None)
+            sender.on_finished(item.job, attempts=reclaim.attempts, ending=None)
 
 
-def _judgement(item: Lapsed) -> tuple[Outcome, Decision]:
+def _judgement(item: ExpiredLease) -> tuple[Outcome, Decision]:
     if item.job is not None:
-        ending, policy = Ending.LAPSED, item.job.retry
+        ending, policy = OutcomeKind.LEASE_EXPIRED, item.job.retry
         error = f"The worker {item.worker} did not finish and its lease lapsed: killed, frozen, or cut off."
     else:
-        ending, policy = ending_of(item.fault), RetryPolicy()
+        ending, policy = kind_of_fault(item.fault), RetryPolicy()
         error = str(item.fault)
-    outcome = Outcome(ending=ending, error=error)
+    outcome = Outcome(kind=ending, error=error)
     return outcome, decide(outcome, policy, attempt=item.attempts.ended + 1, jitter=random.random())
 
 
-def _reclaim(item: Lapsed, outcome: Outcome, decision: Decision) -> Reclaim:
+def _reclaim(item: ExpiredLease, outcome: Outcome, decision: Decision) -> Reclaim:
     if item.unconfirmed and item.queue is not None and not item.attempts.spared:
         return Reclaim(lease=item.lease, attempts=replace(item.attempts, spared=True), queue=item.queue)
     attempts = item.attempts.add(
         worker=item.worker,
         started_us=item.claimed_us,
         ended_us=None,
-        ending=outcome.ending,
+        ending=outcome.kind,
         error=outcome.error,
-        suspect=decision.suspect,
+        suspect=decision.crash_suspected,
     )
-    queue = item.queue if decision.settle is Settle.RETRY else None
+    queue = item.queue if decision.action is Action.RETRY else None
     return Reclaim(lease=item.lease, attempts=attempts, queue=queue, delay_us=decision.delay_us)

@@ -29,7 +29,7 @@ _LAG, _RUN = len(_NAMES), len(_NAMES) + BUCKETS
 _MOST = 2**32 - 1
 
 #: The scope of all jobs.
-ALL = b"all"
+ALL_JOBS = b"all"
 
 
 def bucket(us: int) -> int:
@@ -38,18 +38,18 @@ def bucket(us: int) -> int:
     return number if number < BUCKETS else BUCKETS - 1
 
 
-def queue_scope(queue: str) -> bytes:
+def queue_dimension(queue: str) -> bytes:
     """Return the scope of a queue's jobs."""
     return b"queue:" + queue.encode("utf-8", "surrogatepass")
 
 
-def task_scope(task: str) -> bytes:
+def task_dimension(task: str) -> bytes:
     """Return the scope of a task's jobs."""
     return b"task:" + task.encode("utf-8", "surrogatepass")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class Stats:
     """What happened within a minute, or within several added up."""
 
     done: int = 0
@@ -89,32 +89,32 @@ class Figures:
         return _percentile(self.run, share)
 
     @classmethod
-    def of(cls, row: Iterable[int]) -> "Figures":
+    def of(cls, row: Iterable[int]) -> "Stats":
         """Read a row."""
         numbers = tuple(row)
         named = dict(zip(_NAMES, numbers, strict=False))
         return cls(**named, lag=numbers[_LAG:_RUN], run=numbers[_RUN:])
 
 
-EMPTY = Figures()
+EMPTY = Stats()
 
 
 @dataclass(frozen=True)
-class History:
+class MinuteSeries:
     """The last hour of one scope, by the minute."""
 
     #: Minute since the epoch -> its row.
     rows: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     @classmethod
-    def unpack(cls, ring: bytes | None) -> "History":
+    def unpack(cls, ring: bytes | None) -> "MinuteSeries":
         """Read a ring; one that is not ours reads as empty."""
         if not ring or len(ring) != MINUTES * _SLOT.size:
             return NO_HISTORY
         return cls({minute: tuple(row) for minute, *row in _SLOT.iter_unpack(ring) if minute})
 
     @classmethod
-    def added(cls, histories: "Sequence[History]") -> "History":
+    def added(cls, histories: "Sequence[MinuteSeries]") -> "MinuteSeries":
         """Return the history of several scopes together."""
         if len(histories) == 1:
             return histories[0]
@@ -124,15 +124,15 @@ class History:
                 _add(rows.setdefault(minute, [0] * WIDTH), row)
         return cls({minute: tuple(row) for minute, row in rows.items()})
 
-    def last(self, now_us: int, minutes: int = 60) -> Figures:
+    def last(self, now_us: int, minutes: int = 60) -> Stats:
         """Return the last minutes added up, up to the one under way."""
-        return Figures.of(self._added(now_us, minutes))
+        return Stats.of(self._added(now_us, minutes))
 
-    def series(self, now_us: int, minutes: int = 60) -> list[Figures]:
+    def series(self, now_us: int, minutes: int = 60) -> list[Stats]:
         """Return the last minutes one by one, oldest first, the one under way last."""
         last = now_us // MINUTE_US
         found = (self.rows.get(minute) for minute in range(last - minutes + 1, last + 1))
-        return [Figures.of(row) if row else EMPTY for row in found]
+        return [Stats.of(row) if row else EMPTY for row in found]
 
     def _added(self, now_us: int, minutes: int) -> list[int]:
         last = now_us // MINUTE_US
@@ -140,10 +140,10 @@ class History:
         return [sum(column) for column in zip(*rows, strict=True)] if rows else [0] * WIDTH
 
 
-NO_HISTORY = History()
+NO_HISTORY = MinuteSeries()
 
 
-class Tally:
+class MetricsBuffer:
     """One process's adding up; safe to use from several threads."""
 
     def __init__(self) -> None:
@@ -172,7 +172,7 @@ class Tally:
             rows, self._rows = self._rows, {}
         return rows
 
-    def put_back(self, rows: Mapping[tuple[str, str], Sequence[int]]) -> None:
+    def restore(self, rows: Mapping[tuple[str, str], Sequence[int]]) -> None:
         """Add what was taken again: it could not be told."""
         with self._lock:
             for (queue, task), taken in rows.items():
@@ -185,7 +185,7 @@ class Tally:
         return row
 
 
-class LastHour:
+class PromotionStats:
     """What one dispatcher promoted within the last hour, and how late."""
 
     def __init__(self) -> None:
@@ -199,16 +199,20 @@ class LastHour:
         for minute in [minute for minute in self._rows if minute <= now_us // MINUTE_US - MINUTES]:
             del self._rows[minute]
 
-    def figures(self, now_us: int) -> Figures:
+    def figures(self, now_us: int) -> Stats:
         """Return the hour added up; its lag counts steps, not jobs."""
-        return History({minute: tuple(row) for minute, row in self._rows.copy().items()}).last(now_us)
+        return MinuteSeries({minute: tuple(row) for minute, row in self._rows.copy().items()}).last(now_us)
 
 
-def packed(rows: Mapping[tuple[str, str], Sequence[int]]) -> dict[bytes, bytes]:
+def encode_rows(rows: Mapping[tuple[str, str], Sequence[int]]) -> dict[bytes, bytes]:
     """Return scope -> row as `lua/report.lua` adds it: each row counts for all jobs, its queue and its task."""
     scopes: dict[bytes, list[int]] = {}
     for (queue, task), row in rows.items():
-        for scope in [ALL, *([queue_scope(queue)] if queue else []), *([task_scope(task)] if task else [])]:
+        for scope in [
+            ALL_JOBS,
+            *([queue_dimension(queue)] if queue else []),
+            *([task_dimension(task)] if task else []),
+        ]:
             _add(scopes.setdefault(scope, [0] * WIDTH), row)
     return {scope: _ROW.pack(*(min(number, _MOST) for number in row)) for scope, row in scopes.items()}
 

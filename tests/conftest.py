@@ -18,7 +18,7 @@ from redis import Redis
 
 from django_delayq.job.ids import begin_anew
 from django_delayq.task import registry
-from django_delayq.testing.local_redis import PrivateRedis, ServerNotFound, find_server, program_in_wheel
+from django_delayq.testing.local_redis import LocalRedisServer, ServerNotFound, find_server, program_in_wheel
 from tests.processes import Processes
 
 
@@ -58,20 +58,20 @@ def server_program() -> Path:
 
 
 @pytest.fixture(scope="session")
-def redis_server(server_program: Path) -> Iterator[PrivateRedis]:
+def redis_server(server_program: Path) -> Iterator[LocalRedisServer]:
     """The session's server. A test that ends or reconfigures its server starts its own by `start_redis`."""
-    with PrivateRedis(server=server_program) as server:
+    with LocalRedisServer(server=server_program) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def redis_url(redis_server: PrivateRedis) -> str:
+def redis_url(redis_server: LocalRedisServer) -> str:
     """The URL of the session's server."""
     return redis_server.url
 
 
 @pytest.fixture
-def client(redis_server: PrivateRedis) -> Iterator[Redis]:
+def client(redis_server: LocalRedisServer) -> Iterator[Redis]:
     """A plain client on the session's server, emptied."""
     # RESP2 as in the package: what a test reads has the types that the package reads.
     with redis_server.client(protocol=2) as plain:
@@ -80,12 +80,12 @@ def client(redis_server: PrivateRedis) -> Iterator[Redis]:
 
 
 @pytest.fixture
-def start_redis(server_program: Path) -> Iterator[Callable[..., PrivateRedis]]:
+def start_redis(server_program: Path) -> Iterator[Callable[..., LocalRedisServer]]:
     """Start servers for this test alone: `start_redis(port=0, options={"maxmemory": "4mb"})`."""
-    started: list[PrivateRedis] = []
+    started: list[LocalRedisServer] = []
 
-    def start(**kwargs: Any) -> PrivateRedis:
-        started.append(PrivateRedis(server=server_program, **kwargs).start())
+    def start(**kwargs: Any) -> LocalRedisServer:
+        started.append(LocalRedisServer(server=server_program, **kwargs).start())
         return started[-1]
 
     yield start

@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from django_delayq.conf.settings import read_config
-from django_delayq.job.attempts import Attempts
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Claim, Job
-from django_delayq.job.outcome import Decision, Settle
+from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.result import done
-from django_delayq.job.unsent import Draft
-from django_delayq.store.enqueue import Receipt
-from django_delayq.store.exchange import Answer, Exchange, Settlement
+from django_delayq.job.unsent import UnsentJob
+from django_delayq.store.enqueue import EnqueueResult
+from django_delayq.store.exchange import ExchangeReply, ExchangeRequest, Settlement
 from django_delayq.store.keys import CATALOGUE
-from django_delayq.store.promotion import Promoted, Reclaim
+from django_delayq.store.promotion import PromotionResult, Reclaim
 from django_delayq.store.store import Store
-from django_delayq.testing.fake_clock import TurnedClock
+from django_delayq.testing.fake_clock import FakeClock
 
 MS, SECOND, HOUR, DAY = 1_000, 1_000_000, 3_600_000_000, 86_400_000_000
 #: An uneven moment of 2027: rounding anywhere would show.
@@ -30,15 +30,15 @@ class Doors:
     def __init__(self, url: str, *, clock: Any = None, shard: int = 0, **delayq: Any) -> None:
         config, problems = read_config({"REDIS": url, **delayq})
         assert config, problems
-        self.clock = clock or TurnedClock(START)
+        self.clock = clock or FakeClock(START)
         self.config = config
         self.store = Store(config, clock=self.clock)
         self.shard = self.store.shards[shard]
         self.client: Any = self.shard.client
         self.keys = self.shard.keys
-        self.intake = self.store.intake(shard)
+        self.intake = self.store.enqueue_api(shard)
         self.operations = self.store.operations(shard)
-        self.inspection = self.store.inspection(shard)
+        self.inspection = self.store.lookup(shard)
         self.promotion = self.store.promotion(self.shard)
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ class Doors:
         reject: bool = False,
         raw_id: bytes | None = None,
         ttl: int | None = None,
-    ) -> Draft:
+    ) -> UnsentJob:
         """Make a job that is not sent yet; `delay` in µs from now, `due` in µs since the epoch, `ttl` of its result."""
         job = Job(
             raw_id=raw_id or next_id(),
@@ -69,10 +69,10 @@ class Doors:
             key=key,
             result_ttl_us=ttl,
         )
-        draft = Draft.of(job, max_payload=1_000_000, reject=reject, on_commit=False, database=None)
-        return draft.timed(delay_us=delay, due_us=due, called_at=self.clock.steady())
+        draft = UnsentJob.of(job, max_payload=1_000_000, reject=reject, on_commit=False, database=None)
+        return draft.rescheduled(delay_us=delay, due_us=due, called_at=self.clock.steady())
 
-    def enqueue(self, *drafts: Draft) -> Receipt:
+    def enqueue(self, *drafts: UnsentJob) -> EnqueueResult:
         """Send a batch."""
         return self.intake.enqueue(drafts)
 
@@ -92,7 +92,7 @@ class Doors:
         """Let a ready job die now, claimed alone."""
         worker = self.worker()
         claims = worker.take(64, queue).claims
-        ends = [settlement(c, Settle.DEAD_LETTER if c.raw_id == raw_id else Settle.RELEASE) for c in claims]
+        ends = [settlement(c, Action.DEAD_LETTER if c.raw_id == raw_id else Action.RELEASE) for c in claims]
         assert not worker.take(0, settle=ends).lost
         assert self.where(raw_id) == ["dead_letters"]
 
@@ -102,21 +102,21 @@ class Doors:
 
     def lapse(self) -> None:
         """Let every lease lapse and take the jobs back, ready again at their rank, without counting an attempt."""
-        lapsed = self.promotion.read_lapsed(self.lapsed())
+        lapsed = self.promotion.read_expired_leases(self.lapsed())
         back = [Reclaim(lease=item.lease, attempts=item.attempts, queue=item.queue) for item in lapsed]
         assert sum(self.promotion.reclaim(back)) == len(back)
         self.promote()
 
     def lapsed(self) -> list[bytes]:
         """Let every lease lapse and return those a promotion names, also where it takes the turn for an outage."""
-        self.clock.turn(self.config.worker.lease_us)
-        leases = self.promote().lapsed
+        self.clock.advance(self.config.worker.lease_us)
+        leases = self.promote().expired_leases
         if not leases:
-            self.clock.turn(self.config.dispatcher.recovery_us)
-            leases = self.promote().lapsed
+            self.clock.advance(self.config.dispatcher.recovery_us)
+            leases = self.promote().expired_leases
         return leases
 
-    def promote(self, *queues: str, limit: int = 500) -> Promoted:
+    def promote(self, *queues: str, limit: int = 500) -> PromotionResult:
         """Promote the named queues, all there are by default."""
         return self.promotion.promote(queues or self.shard.read_queues(), limit=limit)
 
@@ -189,7 +189,7 @@ class OneWorker:
     def __init__(self, doors: Doors, code: bytes) -> None:
         self.code = code
         self.door = doors.store.claims(doors.shard, worker=code)
-        self.last: Exchange | None = None
+        self.last: ExchangeRequest | None = None
 
     def take(
         self,
@@ -200,7 +200,7 @@ class OneWorker:
         may_recover: bool = True,
         description: str = "",
         armed: bool = False,
-    ) -> Answer:
+    ) -> ExchangeReply:
         """Make the next exchange and send it."""
         queues = queues or ("default",)
         self.last = self.door.prepare(
@@ -214,19 +214,19 @@ class OneWorker:
         )
         return self.door.exchange(self.last)
 
-    def again(self) -> Answer:
+    def again(self) -> ExchangeReply:
         """Send the last exchange once more, word for word."""
         assert self.last is not None
         return self.door.exchange(self.last)
 
-    def settle(self, claim: Claim, how: Settle, **options: Any) -> Answer:
+    def settle(self, claim: Claim, how: Action, **options: Any) -> ExchangeReply:
         """Hand in one outcome and take nothing."""
         return self.take(0, settle=[settlement(claim, how, **options)])
 
 
 def settlement(
     claim: Claim,
-    how: Settle,
+    how: Action,
     *,
     delay: int = 0,
     suspect: bool = False,
@@ -237,14 +237,14 @@ def settlement(
 ) -> Settlement:
     """Make what a worker hands in; retries and dead letters count the attempt; `value` is JSON of a kept result."""
     attempts = claim.attempts
-    if how in (Settle.RETRY, Settle.DEAD_LETTER):
+    if how in (Action.RETRY, Action.DEAD_LETTER):
         attempts = one_more(attempts, suspect=suspect, error=error)
-    decision = Decision(settle=how, delay_us=delay, suspect=suspect, keeps_place=keeps_place)
+    decision = Decision(action=how, delay_us=delay, crash_suspected=suspect, keeps_place=keeps_place)
     ending = done(worker="w", started_us=1, ended_us=2, value=value) if value else b""
-    return Settlement(claim=claim, decision=decision, attempts=attempts, ending=ending, ttl_ms=ttl_ms)
+    return Settlement(claim=claim, decision=decision, attempts=attempts, result=ending, ttl_ms=ttl_ms)
 
 
-def one_more(attempts: Attempts, *, suspect: bool = False, error: str = "as asked") -> Attempts:
+def one_more(attempts: AttemptHistory, *, suspect: bool = False, error: str = "as asked") -> AttemptHistory:
     """Return the record with one more ended attempt."""
     return attempts.add(worker="w", started_us=1, ended_us=2, ending="failed", error=error, suspect=suspect)
 

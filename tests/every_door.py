@@ -5,9 +5,9 @@ from itertools import count
 
 from django_delayq.job.ids import shard_of
 from django_delayq.job.job import State
-from django_delayq.job.outcome import Settle
-from django_delayq.metrics import Tally, packed
-from django_delayq.store.bells import Bells
+from django_delayq.job.outcome import Action
+from django_delayq.metrics import MetricsBuffer, encode_rows
+from django_delayq.store.bells import Notifier
 from django_delayq.store.enqueue import key_digest
 from django_delayq.store.promotion import Reclaim
 from tests.doors import HOUR, SECOND, Doors, OneWorker, one_more, settlement
@@ -26,12 +26,12 @@ def go_through_every_door(doors: Doors) -> None:
     for _ in range(3):
         doors.add(delay=SECOND, key=os.urandom(4).hex())
         doors.add(queue="other")
-    doors.clock.turn(SECOND)
+    doors.clock.advance(SECOND)
     doors.promote()
     claims = worker.take(4, "default", "other", description="host/1").claims
     assert len(claims) == 4
     assert not worker.door.heartbeat([claim.lease for claim in claims])
-    ends = [settlement(claim, how) for claim, how in zip(claims, Settle, strict=True)]
+    ends = [settlement(claim, how) for claim, how in zip(claims, Action, strict=True)]
     assert not worker.take(1, "other", settle=ends).lost
     assert len(worker.again().claims) == 1
     _lapse_through_dispatcher(doors, worker)
@@ -53,7 +53,7 @@ def go_through_every_door(doors: Doors) -> None:
     assert doors.inspection.counts().dead
     assert doors.inspection.holder(bytes(16)) is None
     for queues in ((), ("other",)):
-        Bells(doors.shard).ring(queues)
+        Notifier(doors.shard).notify(queues)
     doors.store.check_shards()
     doors.store.check_server()
     _look_and_tell(doors)
@@ -73,27 +73,27 @@ def _keep_results(doors: Doors) -> None:
     assert doors.inspection.find(cancelled).state is State.CANCELLED
     worker = doors.worker()
     [claim] = worker.take(1, "kept").claims
-    assert not worker.settle(claim, Settle.ACKNOWLEDGE, value="3").lost
+    assert not worker.settle(claim, Action.ACKNOWLEDGE, value="3").lost
     assert doors.inspection.find(kept).state is State.DONE
-    assert doors.store.results(doors.shard.index).wait(kept, 1.0)
+    assert doors.store.result_waiter(doors.shard.index).wait(kept, 1.0)
 
 
 def _look_and_tell(doors: Doors) -> None:
-    tally, worker, reports = Tally(), doors.worker(), doors.store.reports(doors.shard)
+    tally, worker, reports = MetricsBuffer(), doors.worker(), doors.store.process_reports(doors.shard)
     worker.take(0, description="host/3")
     tally.ended("done", queue="default", task="shop.remind", lag_us=1, run_us=1)
     assert doors.operations.quiet(worker.code, by="ann")
-    assert reports.report(worker.code, "worker", {"name": "host:3"}, packed(tally.take()))
+    assert reports.report(worker.code, "worker", {"name": "host:3"}, encode_rows(tally.take()))
     assert doors.operations.unquiet(worker.code)
     assert doors.operations.quiet(worker.code, by="ann")
     leaving = os.urandom(8)
     assert not reports.report(leaving, "dispatcher", {}, {})
-    reports.leave(leaving, {})
+    reports.deregister(leaving, {})
     for queue in ("default", "moved"):
         assert doors.operations.pause(queue, by="ann")
     assert doors.operations.resume("default")
-    doors.store.stream(doors.shard).add({"id": "an id"})
-    survey = doors.store.survey(doors.shard.index)
+    doors.store.forward_stream(doors.shard).add({"id": "an id"})
+    survey = doors.store.dashboard(doors.shard.index)
     assert survey.snapshot(tasks=["shop.remind"]).dead
     assert len(survey.coming([0, 1, 2], queues=["default"])) == 2
 
@@ -102,7 +102,7 @@ def _lapse_through_dispatcher(doors: Doors, worker: OneWorker) -> None:
     for _ in range(3):
         doors.add(queue="lapsing")
     assert len(worker.take(3, "lapsing").claims) == 3
-    items = doors.promotion.read_lapsed(doors.lapsed())
+    items = doors.promotion.read_expired_leases(doors.lapsed())
     dead = Reclaim(lease=items[0].lease, attempts=one_more(items[0].attempts), queue=None)
     back = [Reclaim(lease=i.lease, attempts=one_more(i.attempts), queue=i.queue, delay_us=HOUR) for i in items[1:3]]
     last = Reclaim(lease=items[3].lease, attempts=one_more(items[3].attempts, suspect=True), queue=items[3].queue)

@@ -18,6 +18,6 @@ post_migrate.connect(
 )
 
 # A DELAYQ that cannot be read is the system check's to report; without one there is nothing to show.
-_config = settings.read_config(settings.given())[0]
+_config = settings.read_config(settings.raw_setting())[0]
 if _config and _config.admin.autoregister:
     register()

@@ -10,7 +10,7 @@ from django.utils.translation import ngettext
 from django_delayq.admin.arguments import visible
 from django_delayq.admin.context import Visit
 from django_delayq.clock import SECOND_US
-from django_delayq.store.queries.job_pages import Row
+from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.task import registry
 from django_delayq.templatetags.delayq import duration_text, grouped
 
@@ -32,7 +32,7 @@ class Alert:
     severe: bool = False
 
 
-def alerts(visit: Visit, rows: Sequence[Row] = ()) -> list[Alert]:
+def alerts(visit: Visit, rows: Sequence[JobRow] = ()) -> list[Alert]:
     """Return what is wrong by the snapshot and the rows that the page shows anyway."""
     return [*_processes(visit), *_queues(visit), *_server(visit), *_unknown(visit, rows)]
 
@@ -115,7 +115,7 @@ def _server(visit: Visit) -> Iterator[Alert]:
         )
 
 
-def _unknown(visit: Visit, rows: Sequence[Row]) -> Iterator[Alert]:
+def _unknown(visit: Visit, rows: Sequence[JobRow]) -> Iterator[Alert]:
     met = {row.task for row in rows} | {queue.next_task for queue in visit.snapshot.queues.values()}
     names = sorted(name for name in met if name and registry.find(name) is None)
     if names:

@@ -103,7 +103,7 @@ class Visit:
         """Take the snapshot with the figures of tasks or what the server tells in it; before anybody else reads it."""
         before = time_ns()
         shards = range(self.store.config.shards)
-        taken = combined([self.store.survey(shard).snapshot(tasks=tasks, facts=facts) for shard in shards])
+        taken = combined([self.store.dashboard(shard).snapshot(tasks=tasks, facts=facts) for shard in shards])
         # cached_property keeps its value here, also in a frozen dataclass.
         self.__dict__["snapshot"] = taken
         self.__dict__["server_us"] = (before + time_ns()) // 2_000

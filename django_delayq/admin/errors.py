@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, Self
 from django.utils.translation import gettext_lazy as _
 
 from django_delayq.admin.arguments import short, visible
-from django_delayq.job.attempts import Attempts
-from django_delayq.job.outcome import Ending
+from django_delayq.job.attempts import AttemptHistory
+from django_delayq.job.outcome import OutcomeKind
 
 #: `module.Class: message`, as Python ends a traceback.
 _LAST = re.compile(r"([A-Za-z_][\w.]{0,199})(?:: (.*))?")
@@ -16,18 +16,18 @@ _FRAME = '  File "'
 _LINE = 200
 #: What people are told of endings that are no exceptions.
 _WORDS: dict[str, Any] = {
-    Ending.FAILED: _("failed"),
-    Ending.ASKED_RETRY: _("asked for another try"),
-    Ending.ASKED_DEAD: _("gave up"),
-    Ending.CRASHED: _("crashed"),
-    Ending.LAPSED: _("worker lost"),
-    Ending.INTERRUPTED: _("interrupted"),
-    Ending.UNKNOWN_TASK: _("function not known"),
-    Ending.UNFIT: _("arguments do not fit"),
-    Ending.NEWER: _("stored by a newer version"),
-    Ending.UNREADABLE: _("could not be read"),
-    Ending.BAD_SIGNATURE: _("signature wrong"),
-    Ending.UNSTORABLE: _("its result cannot be stored"),
+    OutcomeKind.FAILED: _("failed"),
+    OutcomeKind.RETRY_REQUESTED: _("asked for another try"),
+    OutcomeKind.REJECTED: _("gave up"),
+    OutcomeKind.CRASHED: _("crashed"),
+    OutcomeKind.LEASE_EXPIRED: _("worker lost"),
+    OutcomeKind.INTERRUPTED: _("interrupted"),
+    OutcomeKind.UNKNOWN_TASK: _("function not known"),
+    OutcomeKind.ARGUMENTS_MISMATCH: _("arguments do not fit"),
+    OutcomeKind.NEWER: _("stored by a newer version"),
+    OutcomeKind.UNREADABLE: _("could not be read"),
+    OutcomeKind.BAD_SIGNATURE: _("signature wrong"),
+    OutcomeKind.RESULT_NOT_SERIALIZABLE: _("its result cannot be stored"),
 }
 
 
@@ -39,7 +39,7 @@ class Failure(NamedTuple):
     message: str
 
     @classmethod
-    def of(cls, attempts: Attempts) -> Self:
+    def of(cls, attempts: AttemptHistory) -> Self:
         """Read the last attempt; empty where there is none."""
         return cls.read(**attempts.history[-1]) if attempts.history else cls("", "")
 
@@ -47,7 +47,7 @@ class Failure(NamedTuple):
     def read(cls, ending: str = "", error: str = "", **_rest: object) -> Self:
         """Read one attempt of a history."""
         lines = error.rstrip().split("\n")
-        if ending in ("failed", Ending.UNSTORABLE):
+        if ending in ("failed", OutcomeKind.RESULT_NOT_SERIALIZABLE):
             frames = [number for number, line in enumerate(lines) if line.startswith(_FRAME)]
             after = lines[frames[-1] + 1 :] if frames else lines[-1:]
             # A message may go on for lines; the class stands at the beginning of the first.

@@ -19,7 +19,7 @@ from django_delayq.admin.arguments import Payload, visible
 from django_delayq.admin.errors import Failure
 from django_delayq.clock import moment_us
 from django_delayq.conf.config import DAY_US, HOUR_US
-from django_delayq.store.queries.job_pages import Row
+from django_delayq.store.queries.job_pages import JobRow
 
 #: A row's place in its list: score and member.
 Cursor = tuple[float, bytes]
@@ -173,12 +173,12 @@ class Filter:
             from_us = now_us - SPANS[self.within]
         return replace(self, within="", from_us=from_us, to_us=to_us)
 
-    def match(self, hide: Pattern[str], *, by_queue: bool) -> Callable[[Row], bool] | None:
+    def match(self, hide: Pattern[str], *, by_queue: bool) -> Callable[[JobRow], bool] | None:
         """Return what says whether a row is meant; None where all are.
 
         Text is looked for in what everybody may see of the arguments: else whoever may filter could find out the rest.
         """
-        tests: list[Callable[[Row], bool]] = []
+        tests: list[Callable[[JobRow], bool]] = []
         if self.queue and by_queue:
             tests.append(lambda row: row.queue == self.queue)
         if self.function:
@@ -243,6 +243,6 @@ def _ends(name: str, wanted: str) -> bool:
     return name == wanted or name.endswith(f".{wanted}")
 
 
-def _searched(row: Row, hide: Pattern[str]) -> str:
+def _searched(row: JobRow, hide: Pattern[str]) -> str:
     line = Payload.of(row.job, hide).line(None) if row.job else ""
     return f"{row.id} {row.task} {line} {visible(row.worker)} {row.attempts.last_error}"

@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from django_delayq.admin.context import Visit
 from django_delayq.admin.filters import Cursor, Filter
 from django_delayq.job.job import State
-from django_delayq.store.queries.job_pages import Page, Row
+from django_delayq.store.queries.job_pages import JobPage, JobRow
 from django_delayq.store.queries.lookup import MAX_ROWS
 from django_delayq.store.store import Store
 
@@ -88,7 +88,7 @@ def counted(words: Any, number: int, **facts: object) -> str:
 class Listing:
     """The rows of one page, in the order of the screen, and where the page lies in its list."""
 
-    rows: list[Row]
+    rows: list[JobRow]
     #: Numbers of the first and last row, counted from 1, among all within the time asked for.
     first: int
     last: int
@@ -99,7 +99,7 @@ class Listing:
     onward: Cursor | None
     back: Cursor | None
     #: In place of `rows`, where asked for: all that matched among those looked at.
-    gathered: list[Row] = field(default_factory=list)
+    gathered: list[JobRow] = field(default_factory=list)
 
     @property
     def matching(self) -> int | None:
@@ -117,7 +117,7 @@ def read(visit: Visit, place: Place, asked: Filter, *, gather: bool = False) -> 
     if cursor is None and asked.at_us is not None and place.timed:
         cursor = (asked.at_us + downward, b"")
     match = asked.match(visit.config.redact, by_queue=not place.by_queue)
-    gathered: list[Row] = []
+    gathered: list[JobRow] = []
     if gather:
         fits = match
         # The store takes no for an answer, and goes on.
@@ -154,17 +154,17 @@ def walk(
     place: Place,
     asked: Filter,
     *,
-    match: Callable[[Row], bool] | None,
+    match: Callable[[JobRow], bool] | None,
     shard: int = 0,
     cursor: Cursor | None = None,
     before: bool = False,
-) -> Iterator[tuple[int, Page]]:
+) -> Iterator[tuple[int, JobPage]]:
     """Yield the whole list in pages, each with its shard, one shard after the other; from a row of one on."""
     queues = place.queues(visit, asked.queue)
     for number in range(shard, visit.store.config.shards):
         left = True
         while left:
-            page = visit.store.inspection(number).page(
+            page = visit.store.lookup(number).page(
                 place.state,
                 queues=queues,
                 cursor=cursor,
@@ -178,7 +178,7 @@ def walk(
             cursor, left = page.end, page.end is not None
 
 
-def _gathers(fits: Callable[[Row], bool] | None, gathered: list[Row], row: Row) -> bool:
+def _gathers(fits: Callable[[JobRow], bool] | None, gathered: list[JobRow], row: JobRow) -> bool:
     if fits is None or fits(row):
         gathered.append(row)
     return False
@@ -186,10 +186,10 @@ def _gathers(fits: Callable[[Row], bool] | None, gathered: list[Row], row: Row) 
 
 def _merged(
     store: Store, place: Place, *, cursor: Cursor | None, before: bool, count: int, **asked: Any
-) -> tuple[list[Row], int, int, int, Cursor | None]:
+) -> tuple[list[JobRow], int, int, int, Cursor | None]:
     """Return rows of all shards, the rank of the first row looked at, how many were, of how many, and how far."""
     pages = [
-        store.inspection(shard).page(place.state, cursor=cursor, before=before, count=count, **asked)
+        store.lookup(shard).page(place.state, cursor=cursor, before=before, count=count, **asked)
         for shard in range(store.config.shards)
         if asked["queues"] or not place.by_queue
     ]

@@ -11,7 +11,7 @@ from django_delayq.admin.arguments import Payload, short, visible
 from django_delayq.admin.errors import Failure
 from django_delayq.job.ids import created_us
 from django_delayq.job.job import State
-from django_delayq.store.queries.job_pages import Row
+from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.queries.lookup import Found
 
 
@@ -19,7 +19,7 @@ from django_delayq.store.queries.lookup import Found
 class Line:
     """One row of a list, in words."""
 
-    row: Row
+    row: JobRow
     hide: Pattern[str]
     #: The address of its own page.
     url: str = ""
@@ -29,7 +29,7 @@ class Line:
         """Return the line of a job that was looked up by its id."""
         stored = found.stored or b""
         return cls(
-            Row(found.raw_id, found.shard, found.state, found.moment_us, stored, len(stored), found.attempts), hide
+            JobRow(found.raw_id, found.shard, found.state, found.moment_us, stored, len(stored), found.attempts), hide
         )
 
     @property

@@ -35,7 +35,7 @@ from django_delayq.admin.views import (
 from django_delayq.admin.views import job as detail
 from django_delayq.admin.views import queue as queue_detail
 from django_delayq.admin.views import tasks as functions
-from django_delayq.conf.settings import given, read_config
+from django_delayq.conf.settings import raw_setting, read_config
 from django_delayq.exceptions import StoreError
 
 Show = Callable[..., HttpResponseBase]
@@ -116,7 +116,7 @@ class QueueAdmin(ModelAdmin):  # type: ignore[type-arg]
         """Report what only importing can tell of the settings; there are no fields to check."""
         hint = "Give 'app_label.codename', or the dotted path of a function that takes the request."
         # What else is wrong with DELAYQ is told by the check of the whole of it.
-        config, _problems = read_config(given())
+        config, _problems = read_config(raw_setting())
         return [Error(each, hint=hint, id="delayq.E007") for each in (problems(config.admin) if config else ())]
 
     def has_module_permission(self, request: HttpRequest) -> bool:

@@ -15,10 +15,10 @@ from django.utils import timezone
 from django.utils.functional import cached_property
 
 from django_delayq.backend.compat import BaseTaskBackend, InvalidTask, Task, TaskResultDoesNotExist
-from django_delayq.backend.django_task import DjangoTask, enter
-from django_delayq.backend.task_result import alias_of, ended, failed, running, waiting
+from django_delayq.backend.django_task import DjangoTask, register_django_task
+from django_delayq.backend.task_result import alias_of, failed_result, finished_result, ready_result, running_result
 from django_delayq.conf.config import MAX_NAME, nearest
-from django_delayq.conf.settings import backends, has_delayq, read_alias, sharing_alias
+from django_delayq.conf.settings import backends, is_configured, read_alias, sharing_alias
 from django_delayq.conf.task_backends import EXTRA_KEYS, OWN_KEYS
 from django_delayq.exceptions import DelayQError, UnknownTask
 from django_delayq.job.attempts import NO_ATTEMPTS
@@ -82,7 +82,7 @@ class DelayQBackend(BaseTaskBackend):
             except (DelayQError, ValueError) as error:
                 raise InvalidTask(str(error)) from error
         try:
-            enter(task)
+            register_django_task(task)
         except ImproperlyConfigured as error:
             raise InvalidTask(str(error)) from error
 
@@ -97,12 +97,12 @@ class DelayQBackend(BaseTaskBackend):
         mine: DjangoTask[..., Any] = DjangoTask.of(
             task, self._options_of(task), on_commit=self._sound_options.get("ON_COMMIT", False)
         )
-        handle = mine.made(args, kwargs)
+        handle = mine.make_job(args, kwargs)
         job = handle.job
         outbox.accept([handle])
         if not handle.created or job is None:
             return self.get_result(handle.id)
-        result = waiting(task, job, attempts=NO_ATTEMPTS)
+        result = ready_result(task, job, attempts=NO_ATTEMPTS)
         object.__setattr__(result, "task", task)
         return result
 
@@ -114,7 +114,7 @@ class DelayQBackend(BaseTaskBackend):
         place, store = from_text(result_id), get_store(self.alias)
         if place is None or place[1] >= store.config.shards:
             raise TaskResultDoesNotExist(_NO_RESULT.format(result_id))
-        found = store.inspection(place[1]).find(place[0])
+        found = store.lookup(place[1]).find(place[0])
         job = found.job
         if job is None or not job.django or alias_of(job) != self.alias:
             raise TaskResultDoesNotExist(_NO_RESULT.format(result_id))
@@ -154,7 +154,7 @@ class DelayQBackend(BaseTaskBackend):
             yield Error(f"{of} must be a dict, got {type(given).__name__}.", id="delayq.E010")
             return
         shared = self.alias == sharing_alias()
-        for key in self.options if shared and has_delayq() else ():
+        for key in self.options if shared and is_configured() else ():
             if key not in (*EXTRA_KEYS, *OWN_KEYS):
                 hint = "Write it there, or take it out: this alias shares the store of DELAYQ."
                 yield Error(f"{of} has the key {key!r:.80}, which is DELAYQ's to say.", hint=hint, id="delayq.E011")
@@ -211,12 +211,12 @@ def _told(source: Any, found: Found) -> Any:
     if job is None:
         return None
     if found.result is not None:
-        return ended(source, job, attempts=attempts, result=found.result)
+        return finished_result(source, job, attempts=attempts, result=found.result)
     match found.state:
         case State.SCHEDULED | State.READY:
-            return waiting(source, job, attempts=attempts)
+            return ready_result(source, job, attempts=attempts)
         case State.CLAIMED:
-            return running(source, job, attempts=attempts, worker=found.worker, started_us=found.claimed_us or 0)
+            return running_result(source, job, attempts=attempts, worker=found.worker, started_us=found.claimed_us or 0)
         case State.DEAD:
-            return failed(source, job, attempts=attempts, died_us=found.moment_us)
+            return failed_result(source, job, attempts=attempts, died_us=found.moment_us)
     return None

@@ -24,13 +24,13 @@ from django_delayq.backend.compat import (
     task_finished,
     task_started,
 )
-from django_delayq.backend.task_result import alias_of, ended, failed, running, waiting
+from django_delayq.backend.task_result import alias_of, failed_result, finished_result, ready_result, running_result
 from django_delayq.clock import LATEST_US, duration_us, moment_us
 from django_delayq.conf.config import check_name
 from django_delayq.conf.settings import get_config, sharing_alias
 from django_delayq.conf.task_backends import MAX_PAYLOAD
 from django_delayq.exceptions import JobFailed
-from django_delayq.job.attempts import NO_ATTEMPTS, Attempts
+from django_delayq.job.attempts import NO_ATTEMPTS, AttemptHistory
 from django_delayq.job.codec import check_depth
 from django_delayq.job.job import MAX_DEPTH, Claim, Job
 from django_delayq.job.result import Result, json_of
@@ -80,7 +80,7 @@ class DjangoTask(Task[P, R]):
             hard_timeout_us=None if hard_timeout is None else duration_us(hard_timeout, name="hard_timeout"),
         )
 
-    def made(self, args: Any, kwargs: Any) -> JobHandle:
+    def make_job(self, args: Any, kwargs: Any) -> JobHandle:
         """Make a job without sending it; not by `job()`, since arguments may have any name there is.
 
         Raises TypeError and ValueError for what is no JSON, `PayloadTooLarge`.
@@ -100,35 +100,37 @@ class DjangoTask(Task[P, R]):
         """Raise TypeError for arguments that the function does not take."""
         self.signature.bind(*args, **kwargs)
 
-    def packed(self, value: Any) -> str:
+    def serialize_result(self, value: Any) -> str:
         """Return JSON of what a run returned. Raises TypeError and ValueError for what is none, `PayloadTooLarge`."""
         value = normalize_json(value)
         check_depth(value)
         return json_of(value, of=self.name, max_payload=MAX_PAYLOAD, strict=False)
 
-    def enqueued(self, job: Job) -> None:
+    def on_enqueued(self, job: Job) -> None:
         """Tell that a job was accepted."""
-        send(task_enqueued, _sender(job), task_result=waiting(self.source, job, attempts=NO_ATTEMPTS))
+        send(task_enqueued, _sender(job), task_result=ready_result(self.source, job, attempts=NO_ATTEMPTS))
 
-    def begin(self, claim: Claim, job: Job) -> Job:
+    def before_run(self, claim: Claim, job: Job) -> Job:
         """Tell that a job runs; returns it with arguments of its own, in front the context if its function takes it."""
-        result = running(self.source, job, attempts=claim.attempts, worker=_worker(), started_us=claim.claimed_us)
+        result = running_result(
+            self.source, job, attempts=claim.attempts, worker=_worker(), started_us=claim.claimed_us
+        )
         send(task_started, _sender(job), task_result=result)
         context: list[Any] = [TaskContext(task_result=result)] if self.source.takes_context else []
         # Copies: what the function makes of them need be no JSON, and at the end the job's own are told.
         return replace(job, args=[*context, *result.args], kwargs=result.kwargs)
 
-    def finished(self, job: Job, *, attempts: Attempts, ending: bytes | None) -> None:
+    def on_finished(self, job: Job, *, attempts: AttemptHistory, ending: bytes | None) -> None:
         """Tell that a job ended: as `results` keeps it, or None as a dead letter."""
         if ending is None:
-            told = failed(self.source, job, attempts=attempts)
+            told = failed_result(self.source, job, attempts=attempts)
             try:
                 raise JobFailed(attempts.last_error)
             except JobFailed:
                 # Inside, since Django's own receiver logs the exception that is being handled.
                 send(task_finished, _sender(job), task_result=told)
         elif result := Result.unpack(ending):
-            told = ended(self.source, job, attempts=attempts, result=result)
+            told = finished_result(self.source, job, attempts=attempts, result=result)
             send(task_finished, _sender(job), task_result=told)
 
     def _draft(self, args: Any, kwargs: Any = None) -> JobHandle:
@@ -152,7 +154,7 @@ class DjangoTask(Task[P, R]):
         )
 
 
-def enter(source: Any) -> None:
+def register_django_task(source: Any) -> None:
     """Register what Django's `@task` made, once for each function; the newest of a name stands."""
     known = registry.registered(source.module_path)
     if known is None or known.func is not source.func:

@@ -13,10 +13,10 @@ from django.utils.timezone import make_naive
 from django_delayq.backend.compat import TaskError, TaskResult, TaskResultStatus
 from django_delayq.conf.settings import sharing_alias, uses_time_zones
 from django_delayq.exceptions import JobCancelled
-from django_delayq.job.attempts import Attempts
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import created_us
 from django_delayq.job.job import Job, State
-from django_delayq.job.outcome import Ending
+from django_delayq.job.outcome import OutcomeKind
 from django_delayq.job.result import Result
 
 #: Longest id of a worker that the contract has.
@@ -26,10 +26,10 @@ _EPOCH = datetime(1970, 1, 1)
 _ZONES = (UTC, timezone(timedelta(hours=-23, minutes=-59)), timezone(timedelta(hours=23, minutes=59)))
 #: What stands for an ending that no exception of the task made.
 _CLASSES = {
-    Ending.UNKNOWN_TASK: "UnknownTask",
-    Ending.NEWER: "NewerBody",
-    Ending.UNREADABLE: "BadBody",
-    Ending.BAD_SIGNATURE: "BadSignature",
+    OutcomeKind.UNKNOWN_TASK: "UnknownTask",
+    OutcomeKind.NEWER: "NewerBody",
+    OutcomeKind.UNREADABLE: "BadBody",
+    OutcomeKind.BAD_SIGNATURE: "BadSignature",
 }
 
 
@@ -38,7 +38,7 @@ def alias_of(job: Job) -> str | None:
     return job.backend if job.backend is not None else sharing_alias()
 
 
-def rebuilt(source: Any, job: Job) -> Any:
+def task_of(source: Any, job: Job) -> Any:
     """Return Django's task as it was when this job was enqueued."""
     stored = {
         "priority": job.priority,
@@ -73,23 +73,23 @@ def _in_zone(us: int, zone: tzinfo) -> datetime | None:
         return None
 
 
-def waiting(source: Any, job: Job, *, attempts: Attempts) -> Any:
+def ready_result(source: Any, job: Job, *, attempts: AttemptHistory) -> Any:
     """Return the result of a job that waits: for its time, a worker, or another attempt."""
     return _made(source, job, TaskResultStatus.READY, attempts)
 
 
-def running(source: Any, job: Job, *, attempts: Attempts, worker: str, started_us: int) -> Any:
+def running_result(source: Any, job: Job, *, attempts: AttemptHistory, worker: str, started_us: int) -> Any:
     """Return the result of a job that a worker has."""
     return _made(source, job, TaskResultStatus.RUNNING, attempts, runs=[(worker, started_us)])
 
 
-def failed(source: Any, job: Job, *, attempts: Attempts, died_us: int | None = None) -> Any:
+def failed_result(source: Any, job: Job, *, attempts: AttemptHistory, died_us: int | None = None) -> Any:
     """Return the result of a dead letter."""
     last_us = next((entry.get("ended_us") for entry in attempts.history[-1:]), None) or died_us
     return _made(source, job, TaskResultStatus.FAILED, attempts, finished_us=last_us)
 
 
-def ended(source: Any, job: Job, *, attempts: Attempts, result: Result) -> Any:
+def finished_result(source: Any, job: Job, *, attempts: AttemptHistory, result: Result) -> Any:
     """Return the kept result of a job that is done, or was cancelled."""
     runs = [] if result.started_us is None else [(result.worker, result.started_us)]
     status = TaskResultStatus.SUCCESSFUL if result.state is State.DONE else TaskResultStatus.FAILED
@@ -105,7 +105,7 @@ def _made(
     source: Any,
     job: Job,
     status: TaskResultStatus,
-    attempts: Attempts,
+    attempts: AttemptHistory,
     *,
     runs: list[tuple[str, int]] | None = None,
     finished_us: int | None = None,
@@ -118,7 +118,7 @@ def _made(
     forgotten = max(0, attempts.ended - len(history))
     starts_us = [started_us for _, started_us in told]
     return TaskResult(
-        task=rebuilt(source, job),
+        task=task_of(source, job),
         id=job.id,
         status=status,
         enqueued_at=at(enqueued_us),

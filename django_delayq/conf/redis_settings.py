@@ -46,7 +46,7 @@ class RedisConfig:
     #: Called at connect time; returns any form of the setting.
     factory: Callable[[], Any] | None = field(default=None, repr=False)
     #: Where it leads, for people: no user, no password.
-    place: str = ""
+    display_url: str = ""
     #: What it was read from, for people; two that lead to one server are the same.
     setting: str = field(default=_NAME, compare=False)
 
@@ -55,7 +55,7 @@ class RedisConfig:
         """Read any form of the setting. Raises `SettingError`."""
         if callable(value) and not isinstance(value, type):
             place = f"what {getattr(value, '__qualname__', 'a callable')}() returns"
-            return cls(factory=value, place=place, setting=setting)
+            return cls(factory=value, display_url=place, setting=setting)
         if isinstance(value, Mapping):
             return cls._from_parameters(value, setting)
         if isinstance(value, str) and value:
@@ -86,7 +86,7 @@ class RedisConfig:
         return cls(
             url=_SCHEMES[scheme] + url[len(parts.scheme) :],
             parameters=dict(parameters),
-            place=f"{_SCHEMES[scheme]}://{place}",
+            display_url=f"{_SCHEMES[scheme]}://{place}",
             setting=setting,
         )
 
@@ -118,7 +118,7 @@ class RedisConfig:
             if "unix_socket_path" in given and "host" in given:
                 raise SettingError(f"{setting} has both 'host' and 'unix_socket_path'.", "Give one of the two.")
             where = given.get("unix_socket_path") or f"{given.get('host', 'localhost')}:{given.get('port', 6379)}"
-            return cls(parameters=parameters, place=f"{where}/{given.get('db', 0)}", setting=setting)
+            return cls(parameters=parameters, display_url=f"{where}/{given.get('db', 0)}", setting=setting)
         both = {"host", "port", "unix_socket_path"} & set(given)
         if both:
             raise SettingError(f"{setting} has both 'url' and {min(both)!r}.", "Give one of the two.")

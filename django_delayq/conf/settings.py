@@ -31,9 +31,9 @@ _ADMIN_KEYS: dict[str, Callable[[str, Any], Any]] = {
     "VIEW_PERMISSION": validators.permission,
     "MANAGE_PERMISSION": validators.permission,
     "PAYLOAD_PERMISSION": validators.permission,
-    "READ_ONLY": validators.truth,
-    "AUTOREGISTER": validators.truth,
-    "CREATE_PERMISSIONS": validators.truth,
+    "READ_ONLY": validators.boolean,
+    "AUTOREGISTER": validators.boolean,
+    "CREATE_PERMISSIONS": validators.boolean,
     "REDACT": validators.pattern,
 }
 
@@ -51,25 +51,25 @@ def _admin(key: str, value: Any) -> AdminConfig:
 _KEYS: dict[str, tuple[str, str, Callable[[str, Any], Any]]] = {
     "REDIS": ("", "redis", lambda key, value: RedisConfig.read(value, setting=key)),
     "PREFIX": ("", "prefix", validators.prefix),
-    "SHARDS": ("", "shards", validators.number(1, 1000)),
+    "SHARDS": ("", "shards", validators.integer(1, 1000)),
     "ENQUEUE_TIMEOUT": ("", "enqueue_timeout", validators.timeout),
-    "SIGN": ("", "sign", validators.truth),
+    "SIGN": ("", "sign", validators.boolean),
     "ADMIN": ("", "admin", _admin),
     "QUEUES": ("tasks", "queues", validators.queues),
     "TASK_MODULES": ("tasks", "task_modules", validators.modules),
-    "ON_COMMIT": ("tasks", "on_commit", validators.truth),
+    "ON_COMMIT": ("tasks", "on_commit", validators.boolean),
     "RETRY": ("tasks", "retry", validators.retry),
-    "MAX_DELAY": ("tasks", "max_delay_us", validators.span(minimum_us=SECOND_US)),
-    "RESULT_TTL": ("tasks", "result_ttl_us", validators.span(minimum_us=SECOND_US)),
-    "MAX_PAYLOAD": ("tasks", "max_payload", validators.number(1_024, 8 * 1024 * 1024)),
-    "LEASE": ("worker dispatcher", "lease_us", validators.span(minimum_us=SECOND_US, maximum_us=DAY_US)),
-    "GRACE": ("worker", "grace_us", validators.span(maximum_us=DAY_US)),
-    "CLAIM_BEHIND_POP": ("worker", "claim_behind_pop", validators.truth),
-    "CONCURRENCY": ("worker", "concurrency", validators.number(1, 10_000)),
-    "DUE_FIRST": ("dispatcher", "due_first_us", validators.span(maximum_us=365 * DAY_US)),
-    "DEAD_MAX_AGE": ("dispatcher", "dead_max_age_us", validators.span(minimum_us=SECOND_US)),
-    "DEAD_MAX_COUNT": ("dispatcher", "dead_max_count", validators.number(0, 100_000_000)),
-    "DEAD_MAX_BYTES": ("dispatcher", "dead_max_bytes", validators.number(0, 2**50)),
+    "MAX_DELAY": ("tasks", "max_delay_us", validators.duration(minimum_us=SECOND_US)),
+    "RESULT_TTL": ("tasks", "result_ttl_us", validators.duration(minimum_us=SECOND_US)),
+    "MAX_PAYLOAD": ("tasks", "max_payload", validators.integer(1_024, 8 * 1024 * 1024)),
+    "LEASE": ("worker dispatcher", "lease_us", validators.duration(minimum_us=SECOND_US, maximum_us=DAY_US)),
+    "GRACE": ("worker", "grace_us", validators.duration(maximum_us=DAY_US)),
+    "CLAIM_BEHIND_POP": ("worker", "claim_behind_pop", validators.boolean),
+    "CONCURRENCY": ("worker", "concurrency", validators.integer(1, 10_000)),
+    "DUE_FIRST": ("dispatcher", "due_first_us", validators.duration(maximum_us=365 * DAY_US)),
+    "DEAD_MAX_AGE": ("dispatcher", "dead_max_age_us", validators.duration(minimum_us=SECOND_US)),
+    "DEAD_MAX_COUNT": ("dispatcher", "dead_max_count", validators.integer(0, 100_000_000)),
+    "DEAD_MAX_BYTES": ("dispatcher", "dead_max_bytes", validators.integer(0, 2**50)),
 }
 _PARTS = {"tasks": TaskConfig, "dispatcher": DispatcherConfig, "worker": WorkerConfig}
 
@@ -123,25 +123,25 @@ def read_config(
 
 
 #: Keys that stand above the setting while a test runs, so that no setting can lead it to somebody's Redis.
-forced: dict[str, Any] = {}
+overrides: dict[str, Any] = {}
 
 
-def given() -> Any:
+def raw_setting() -> Any:
     """Return the DELAYQ setting as it stands, or what an alias of TASKS says in its place, or None."""
     value = getattr(settings, "DELAYQ", None)
     if value is None:
-        value = task_backends.standing_in(backends()) or ({} if forced else None)
-    return {**value, **forced} if forced and isinstance(value, Mapping) else value
+        value = task_backends.fallback_settings(backends()) or ({} if overrides else None)
+    return {**value, **overrides} if overrides and isinstance(value, Mapping) else value
 
 
-def has_delayq() -> bool:
+def is_configured() -> bool:
     """Return whether there is a DELAYQ setting, so that nothing stands in for it."""
     return getattr(settings, "DELAYQ", None) is not None
 
 
 def backends() -> dict[str, task_backends.Given]:
     """Return the OPTIONS of each alias in TASKS that is ours."""
-    return task_backends.ours(getattr(settings, "TASKS", None))
+    return task_backends.our_backends(getattr(settings, "TASKS", None))
 
 
 def uses_time_zones() -> bool:
@@ -153,7 +153,7 @@ def sharing_alias() -> str | None:
     """Return the alias in TASKS whose jobs stand in DELAYQ's own store: `default`, or the only one of ours."""
     global _sharing
     if _sharing is _UNKNOWN:
-        _sharing = task_backends.sharing(backends())
+        _sharing = task_backends.shared_alias(backends())
     return _sharing
 
 
@@ -164,7 +164,7 @@ def separate_aliases() -> list[str]:
 
 def read_alias(alias: str) -> tuple[Config | None, list[Problem]]:
     """Do as `read_config` for an alias in TASKS that is ours."""
-    value = task_backends.own(alias, backends(), getattr(settings, "DELAYQ", None), forced=forced)
+    value = task_backends.alias_settings(alias, backends(), getattr(settings, "DELAYQ", None), forced=overrides)
     return read_config(value, own=backends()[alias], of=f"TASKS[{alias!r}]['OPTIONS']")
 
 
@@ -183,7 +183,7 @@ def get_config(backend: str | None = None) -> Config:
         if backend is not None and backend not in backends():
             known = ", ".join(map(repr, backends())) or "none is"
             raise ImproperlyConfigured(f"TASKS has no alias {backend!r} with a backend of django_delayq: {known}.")
-        config, problems = read_config(given()) if backend is None else read_alias(backend)
+        config, problems = read_config(raw_setting()) if backend is None else read_alias(backend)
         if config is None:
             raise ImproperlyConfigured(f"{problems[0].message} {problems[0].hint}")
         _cached[backend] = config

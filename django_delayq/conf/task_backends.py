@@ -22,7 +22,7 @@ OWN_KEYS = ("RETRY", "RESULT_TTL", "MAX_PAYLOAD")
 MAX_PAYLOAD = 8 * 1024 * 1024
 
 
-def ours(tasks: Any) -> dict[str, Given]:
+def our_backends(tasks: Any) -> dict[str, Given]:
     """Return the OPTIONS of each alias whose backend is ours, or made from it."""
     entries = tasks.items() if isinstance(tasks, Mapping) else ()
     found = {
@@ -34,27 +34,27 @@ def ours(tasks: Any) -> dict[str, Given]:
     return {alias: options if isinstance(options, Mapping) else {} for alias, options in found.items()}
 
 
-def sharing(backends: Mapping[str, Given]) -> str | None:
+def shared_alias(backends: Mapping[str, Given]) -> str | None:
     """Return the alias that shares DELAYQ's store, or None."""
     if "default" in backends:
         return "default"
     return next(iter(backends)) if len(backends) == 1 else None
 
 
-def standing_in(backends: Mapping[str, Given]) -> dict[str, Any] | None:
+def fallback_settings(backends: Mapping[str, Given]) -> dict[str, Any] | None:
     """Return what the sharing alias says in place of a DELAYQ that there is not; None where that is nothing."""
-    alias = sharing(backends)
+    alias = shared_alias(backends)
     return _delayq_keys(backends[alias]) or None if alias is not None else None
 
 
-def own(alias: str, backends: Mapping[str, Given], delayq: Any, *, forced: Given) -> dict[str, Any]:
+def alias_settings(alias: str, backends: Mapping[str, Given], delayq: Any, *, forced: Given) -> dict[str, Any]:
     """Return the DELAYQ of an alias: of its store, and of its tasks, whose manners are those of Django's contract.
 
     What is forced stands above them, as above DELAYQ.
     """
-    given = {**(delayq if isinstance(delayq, Mapping) else standing_in(backends) or {}), **forced}
+    given = {**(delayq if isinstance(delayq, Mapping) else fallback_settings(backends) or {}), **forced}
     manners = {"RETRY": TASK_RETRY, "MAX_PAYLOAD": MAX_PAYLOAD}
-    if alias == sharing(backends):
+    if alias == shared_alias(backends):
         return {**given, **manners, **{key: backends[alias][key] for key in OWN_KEYS if key in backends[alias]}}
     prefix = f"{given.get('PREFIX', 'delayq')}-{quote(alias, safe='')}"
     fixed = {**forced, "PREFIX": prefix} if "PREFIX" in forced else forced

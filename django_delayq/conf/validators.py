@@ -9,7 +9,7 @@ from django_delayq.conf.config import DAY_US, check_name
 from django_delayq.job.retry import RetryPolicy
 
 
-def span(*, minimum_us: int = 0, maximum_us: int = 3_650 * DAY_US) -> Callable[[str, Any], int]:
+def duration(*, minimum_us: int = 0, maximum_us: int = 3_650 * DAY_US) -> Callable[[str, Any], int]:
     """Return a reader of seconds or a timedelta within bounds, as µs."""
 
     def read(key: str, value: Any) -> int:
@@ -25,10 +25,10 @@ def span(*, minimum_us: int = 0, maximum_us: int = 3_650 * DAY_US) -> Callable[[
 
 def timeout(key: str, value: Any) -> float:
     """Return seconds, 10 ms to a day."""
-    return span(minimum_us=10_000, maximum_us=DAY_US)(key, value) / SECOND_US
+    return duration(minimum_us=10_000, maximum_us=DAY_US)(key, value) / SECOND_US
 
 
-def number(minimum: int, maximum: int) -> Callable[[str, Any], int]:
+def integer(minimum: int, maximum: int) -> Callable[[str, Any], int]:
     """Return a reader of whole numbers within bounds."""
 
     def read(key: str, value: Any) -> int:
@@ -56,7 +56,7 @@ def modules(key: str, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def truth(key: str, value: Any) -> bool:
+def boolean(key: str, value: Any) -> bool:
     """Return True or False."""
     if not isinstance(value, bool):
         raise ValueError(f"{key} must be True or False, got {type(value).__name__}")

@@ -21,12 +21,12 @@ _LONGEST_CLASS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempts:
+class AttemptHistory:
     """Ended attempts; a lease is the running one."""
 
     ended: int = 0
     #: The last attempt ended in a crash or a lost lease.
-    suspect: bool = False
+    crash_suspected: bool = False
     #: The lease of an unconfirmed claim lapsed since, and no attempt was counted. The next such lapse is counted:
     #: otherwise a job that kills its worker before the worker confirms the claim would be claimed endlessly.
     spared: bool = False
@@ -44,7 +44,7 @@ class Attempts:
         suspect: bool = False,
         due_us: int | None = None,
         exception: str = "",
-    ) -> "Attempts":
+    ) -> "AttemptHistory":
         """Return the record with one more ended attempt; `ended_us` None: nobody saw it end; `due_us`: it was due.
 
         `exception` is the class of what the task raised, "module.qualname".
@@ -61,7 +61,7 @@ class Attempts:
         earlier = tuple(
             {**old, "error": _cut(old.get("error", ""), EARLIER_ERROR)} for old in self.history[-HISTORY + 1 :]
         )
-        return replace(self, ended=self.ended + 1, suspect=suspect, spared=False, history=(*earlier, entry))
+        return replace(self, ended=self.ended + 1, crash_suspected=suspect, spared=False, history=(*earlier, entry))
 
     @property
     def last_error(self) -> str:
@@ -70,11 +70,11 @@ class Attempts:
 
     def pack(self) -> bytes:
         """Return the stored form."""
-        head = _HEAD.pack(min(self.ended, 0xFFFF), _SUSPECT * self.suspect + _SPARED * self.spared)
+        head = _HEAD.pack(min(self.ended, 0xFFFF), _SUSPECT * self.crash_suspected + _SPARED * self.spared)
         return head + json.dumps(self.history, separators=(",", ":")).encode() if self.history else head
 
     @classmethod
-    def unpack(cls, record: bytes | None) -> "Attempts":
+    def unpack(cls, record: bytes | None) -> "AttemptHistory":
         """Read the stored form; a damaged history is dropped, never the count."""
         if not record or len(record) < _HEAD.size:
             return NO_ATTEMPTS
@@ -83,7 +83,7 @@ class Attempts:
             history = tuple(map(_known, json.loads(record[_HEAD.size :] or b"[]")))
         except (ValueError, TypeError, AttributeError, RecursionError):
             history = ()
-        return cls(ended=ended, suspect=bool(bits & _SUSPECT), spared=bool(bits & _SPARED), history=history)
+        return cls(ended=ended, crash_suspected=bool(bits & _SUSPECT), spared=bool(bits & _SPARED), history=history)
 
 
 #: What an entry of the history holds.
@@ -93,7 +93,7 @@ _ENTRY: dict[str, Any] = {
 }
 #: No moment of ours is as far.
 _LARGEST = 2**63
-NO_ATTEMPTS = Attempts()
+NO_ATTEMPTS = AttemptHistory()
 
 
 def _known(entry: Any) -> dict[str, Any]:

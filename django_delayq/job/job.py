@@ -9,10 +9,10 @@ from math import inf
 from typing import Any
 
 from django_delayq.clock import SECOND_US
-from django_delayq.job.attempts import Attempts
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import to_text
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.job.value import value
+from django_delayq.job.value import fast_dataclass
 
 #: Of a task that names none. Bodies leave it out: it stays what it is.
 DEFAULT_QUEUE = "default"
@@ -43,10 +43,10 @@ class State(StrEnum):
 class Flag(IntFlag):
     """What is known of a job whose body is not parsed: the last byte of the member, and a byte of the body's head."""
 
-    NOTED = 1  # has a record in `extras`
+    HAS_EXTRAS = 1  # has a record in `extras`
     DELAYED = 2  # by its caller: due ahead of ordinary jobs of its priority
     LARGE = 4  # body over LARGE_BODY
-    KEPT = 8  # its result is kept
+    KEEPS_RESULT = 8  # its result is kept
     DJANGO = 16  # made by Django's own @task, whose manners it has
 
 
@@ -60,7 +60,7 @@ def due_of_rank(rank: int, flags: int, *, due_first_us: int) -> int:
     return time_us + due_first_us // 1_000 * 1_000 if flags & _DELAYED else time_us
 
 
-@value
+@fast_dataclass
 class Job:
     """One promise to run a task."""
 
@@ -107,7 +107,7 @@ class Job:
         return self.timeout_us + HARD_TIMEOUT_MARGIN_US
 
 
-@value
+@fast_dataclass
 class Claim:
     """A ready job taken under a lease."""
 
@@ -122,7 +122,7 @@ class Claim:
     #: None where the body cannot be read; `fault` says why.
     job: Job | None
     fault: Exception | None = None
-    attempts: Attempts
+    attempts: AttemptHistory
     #: µs since the epoch, Redis's clock, when the claim was made.
     claimed_us: int
     #: `clock.lease_time()` before the claim was sent, maybe long before Redis made it: the lease is counted from here.
@@ -162,7 +162,7 @@ class DeadLetter:
     #: µs since the epoch, Redis's clock.
     died_us: int
     job: Job | None
-    attempts: Attempts
+    attempts: AttemptHistory
 
     @property
     def id(self) -> str:

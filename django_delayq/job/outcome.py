@@ -9,44 +9,44 @@ from enum import StrEnum
 from django_delayq.clock import SECOND_US
 from django_delayq.exceptions import BadSignature, NewerBody
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.job.value import value
+from django_delayq.job.value import fast_dataclass
 
 #: Wait of a job this worker's code does not fit (unknown task, other arguments, newer version): a deploy may be under
 #: way.
 UNFIT_DELAY_US = 30 * SECOND_US
 
 
-class Ending(StrEnum):
+class OutcomeKind(StrEnum):
     """How an attempt ended; the value is the reason a dead letter gives."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    ASKED_RETRY = "asked to retry"
-    ASKED_DEAD = "gave up"
+    RETRY_REQUESTED = "asked to retry"
+    REJECTED = "gave up"
     CRASHED = "crashed"
-    LAPSED = "lease lapsed"
+    LEASE_EXPIRED = "lease lapsed"
     INTERRUPTED = "interrupted"
     UNKNOWN_TASK = "unknown_task"
-    UNFIT = "arguments do not fit"
+    ARGUMENTS_MISMATCH = "arguments do not fit"
     NEWER = "newer version"
     UNREADABLE = "unreadable"
     BAD_SIGNATURE = "bad_signature"
-    UNSTORABLE = "result cannot be stored"
+    RESULT_NOT_SERIALIZABLE = "result cannot be stored"
     UNSTARTED = "unstarted"
 
 
-def ending_of(fault: Exception | None) -> Ending:
+def kind_of_fault(fault: Exception | None) -> OutcomeKind:
     """Return how an attempt ends whose body could not be read."""
     if isinstance(fault, NewerBody):
-        return Ending.NEWER
-    return Ending.BAD_SIGNATURE if isinstance(fault, BadSignature) else Ending.UNREADABLE
+        return OutcomeKind.NEWER
+    return OutcomeKind.BAD_SIGNATURE if isinstance(fault, BadSignature) else OutcomeKind.UNREADABLE
 
 
-@value
+@fast_dataclass
 class Outcome:
     """What happened to one attempt."""
 
-    ending: Ending
+    kind: OutcomeKind
     #: Traceback or sentence, for people.
     error: str = ""
     #: µs the task asked to wait; None: the policy decides.
@@ -61,12 +61,12 @@ class Outcome:
     result: str | None = None
 
 
-UNSTARTED = Outcome(ending=Ending.UNSTARTED)
+UNSTARTED = Outcome(kind=OutcomeKind.UNSTARTED)
 #: The error of an interrupted attempt.
 STOPPED = "The worker was stopped before the task ended."
 
 
-class Settle(StrEnum):
+class Action(StrEnum):
     """The four ways a claim ends."""
 
     ACKNOWLEDGE = "acknowledge"
@@ -79,22 +79,24 @@ class Settle(StrEnum):
 class Decision:
     """What is to be done with the job."""
 
-    settle: Settle
+    action: Action
     #: µs until the next attempt, where there is one.
     delay_us: int = 0
     #: The next attempt runs alone in a process of its own.
-    suspect: bool = False
+    crash_suspected: bool = False
     #: The job waits again at its old rank: nobody's fault ended the attempt, and it had waited for its turn already.
     keeps_place: bool = False
 
 
 #: What no further attempt would mend.
-_FINAL = frozenset({Ending.ASKED_DEAD, Ending.UNREADABLE, Ending.BAD_SIGNATURE, Ending.UNSTORABLE})
+_FINAL = frozenset(
+    {OutcomeKind.REJECTED, OutcomeKind.UNREADABLE, OutcomeKind.BAD_SIGNATURE, OutcomeKind.RESULT_NOT_SERIALIZABLE}
+)
 #: What the next deploy might mend.
-_UNFIT = frozenset({Ending.UNKNOWN_TASK, Ending.UNFIT})
-_ACKNOWLEDGE = Decision(settle=Settle.ACKNOWLEDGE)
-_DEAD_LETTER = Decision(settle=Settle.DEAD_LETTER)
-_RELEASE = Decision(settle=Settle.RELEASE)
+_UNFIT = frozenset({OutcomeKind.UNKNOWN_TASK, OutcomeKind.ARGUMENTS_MISMATCH})
+_ACKNOWLEDGE = Decision(action=Action.ACKNOWLEDGE)
+_DEAD_LETTER = Decision(action=Action.DEAD_LETTER)
+_RELEASE = Decision(action=Action.RELEASE)
 
 
 def decide(outcome: Outcome, policy: RetryPolicy, *, attempt: int, jitter: float, unfit_waits: bool = True) -> Decision:
@@ -102,27 +104,27 @@ def decide(outcome: Outcome, policy: RetryPolicy, *, attempt: int, jitter: float
 
     Whether a job that this code does not fit waits for other code is a manner of the job's kind.
     """
-    ending = outcome.ending
-    if ending is Ending.SUCCEEDED:
+    ending = outcome.kind
+    if ending is OutcomeKind.SUCCEEDED:
         return _ACKNOWLEDGE
-    if ending is Ending.UNSTARTED:
+    if ending is OutcomeKind.UNSTARTED:
         return _RELEASE
     if ending in _UNFIT and not unfit_waits:
         return _DEAD_LETTER
     if ending in _FINAL or attempt >= policy.max_attempts:
         return _DEAD_LETTER
-    suspect = ending in (Ending.CRASHED, Ending.LAPSED)
+    suspect = ending in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)
     keeps_place = False
     match ending:
-        case Ending.FAILED if not policy.on_error:
+        case OutcomeKind.FAILED if not policy.on_error:
             return _DEAD_LETTER
-        case Ending.LAPSED | Ending.INTERRUPTED:
+        case OutcomeKind.LEASE_EXPIRED | OutcomeKind.INTERRUPTED:
             # The lease itself was the wait; a deploy's interruption is nobody's fault.
             delay_us, keeps_place = 0, True
-        case Ending.UNKNOWN_TASK | Ending.UNFIT | Ending.NEWER:
+        case OutcomeKind.UNKNOWN_TASK | OutcomeKind.ARGUMENTS_MISMATCH | OutcomeKind.NEWER:
             delay_us = UNFIT_DELAY_US
-        case Ending.ASKED_RETRY if outcome.delay_us is not None:
+        case OutcomeKind.RETRY_REQUESTED if outcome.delay_us is not None:
             delay_us = outcome.delay_us
         case _:
             delay_us = policy.delay_us(attempt, jitter)
-    return Decision(settle=Settle.RETRY, delay_us=delay_us, suspect=suspect, keeps_place=keeps_place)
+    return Decision(action=Action.RETRY, delay_us=delay_us, crash_suspected=suspect, keeps_place=keeps_place)

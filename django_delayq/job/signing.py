@@ -18,7 +18,7 @@ from django_delayq.job.codec import SIGNATURE, SIGNED, is_newer, read_queue, uns
 _SALT = "django_delayq.job.signing"
 
 
-class Seal:
+class BodySigner:
     """Sign and verify bodies with SECRET_KEY, SECRET_KEY_FALLBACKS; do nothing where signing is off."""
 
     def __init__(self, *, on: bool) -> None:
@@ -32,14 +32,14 @@ class Seal:
                 for secret in (secrets.key, *secrets.fallback_keys)
             ]
 
-    def signed(self, raw_id: bytes, body: bytes) -> bytes:
+    def sign(self, raw_id: bytes, body: bytes) -> bytes:
         """Return an unsigned body as it is to be stored."""
         if not self.on:
             return body
         body = bytes((body[0] | SIGNED,)) + body[1:]
         return body + self._signature(0, raw_id, body)
 
-    def check(self, raw_id: bytes, body: bytes | None, *, queue: str | None = None) -> None:
+    def verify(self, raw_id: bytes, body: bytes | None, *, queue: str | None = None) -> None:
         """Raise `BadSignature` unless the body is signed for this id, and for the queue it was found in.
 
         A missing body and one of a later release, which no worker runs, are left to `decode`.
@@ -60,13 +60,13 @@ class Seal:
         if queue is not None and read_queue(text) != queue:
             raise BadSignature("the job is signed for another queue than it was found in")
 
-    def rewritten(self, raw_id: bytes, body: bytes, rewrite: Callable[[bytes], bytes]) -> bytes:
+    def resign(self, raw_id: bytes, body: bytes, rewrite: Callable[[bytes], bytes]) -> bytes:
         """Verify a stored body, let `rewrite` make another of it without its signature, and sign that.
 
         With signing off the result is unsigned, since the old signature would be wrong. Raises `BadSignature`.
         """
-        self.check(raw_id, body)
-        return self.signed(raw_id, rewrite(unsigned(body)))
+        self.verify(raw_id, body)
+        return self.sign(raw_id, rewrite(unsigned(body)))
 
     def _signature(self, number: int, raw_id: bytes, body: bytes) -> bytes:
         code = self._keys[number].copy()

@@ -5,11 +5,11 @@ from dataclasses import field, replace
 from django_delayq.clock import steady
 from django_delayq.job.codec import encode, with_flags
 from django_delayq.job.job import Flag, Job
-from django_delayq.job.value import value
+from django_delayq.job.value import fast_dataclass
 
 
-@value
-class Draft:
+@fast_dataclass
+class UnsentJob:
     """A job and its body as they will be sent."""
 
     job: Job
@@ -38,13 +38,13 @@ class Draft:
         database: str | None,
         delay_us: int | None = None,
         due_us: int | None = None,
-    ) -> "Draft":
+    ) -> "UnsentJob":
         """Encode a job whose arguments are checked; a delay counts from now. Raises `PayloadTooLarge`."""
-        flags = job.flags if job.key is None else job.flags | Flag.NOTED
+        flags = job.flags if job.key is None else job.flags | Flag.HAS_EXTRAS
         if delay_us is not None or due_us is not None:
             flags |= Flag.DELAYED
         if job.result_ttl_us is not None:
-            flags |= Flag.KEPT
+            flags |= Flag.KEEPS_RESULT
         if job.django:
             flags |= Flag.DJANGO
         if flags is not job.flags:
@@ -61,7 +61,7 @@ class Draft:
             database=database,
         )
 
-    def timed(self, *, delay_us: int | None, due_us: int | None, called_at: float) -> "Draft":
+    def rescheduled(self, *, delay_us: int | None, due_us: int | None, called_at: float) -> "UnsentJob":
         """Return the draft for another time; the delayed flag follows."""
         delayed = delay_us is not None or due_us is not None
         flags = self.job.flags | Flag.DELAYED if delayed else self.job.flags & ~Flag.DELAYED

@@ -11,6 +11,6 @@ T = TypeVar("T")
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
-def value(cls: type[T]) -> type[T]:
+def fast_dataclass(cls: type[T]) -> type[T]:
     """Make a class a value: keyword arguments, slots, compared and hashed by its fields; never assigned to."""
     return dataclass(slots=True, kw_only=True, unsafe_hash=True)(cls)

@@ -7,11 +7,11 @@ from django.core.management.base import CommandError
 from django.utils.module_loading import import_string
 
 from django_delayq.store.store import Store
-from django_delayq.worker.pools.asyncio import LoopPool
+from django_delayq.worker.pools.asyncio import AsyncioPool
 from django_delayq.worker.pools.base import Pool
-from django_delayq.worker.pools.forwarding import Forwarding
-from django_delayq.worker.pools.processes import Children
-from django_delayq.worker.pools.recovery import Recovery
+from django_delayq.worker.pools.forwarding import ForwardingRunner
+from django_delayq.worker.pools.processes import ProcessRunner
+from django_delayq.worker.pools.recovery import RecoveryRunner
 from django_delayq.worker.pools.threads import ThreadPool
 
 POOLS = ("threads", "processes", "asyncio", "forwarder")
@@ -42,7 +42,7 @@ def check_pool(options: dict[str, Any]) -> None:
 def _accept(options: dict[str, Any], store: Store) -> Callable[[dict[str, Any]], object]:
     if options["forward_to"] == STREAM:
         # Any shard's stream would do: its readers read them all. The job's own keeps the load even.
-        doors = [store.stream(shard) for shard in store.shards]
+        doors = [store.forward_stream(shard) for shard in store.shards]
         return lambda job: doors[int(job["id"].rpartition("-")[2]) % len(doors)].add(job)
     try:
         accept = import_string(options["forward_to"])
@@ -56,11 +56,11 @@ def _accept(options: dict[str, Any], store: Store) -> Callable[[dict[str, Any]],
 def make_pool(options: dict[str, Any], store: Store, *, size: int) -> Pool:
     """Return the pool that the options ask for."""
     if options["pool"] == "threads":
-        return ThreadPool(size, recovery=Recovery())
+        return ThreadPool(size, recovery=RecoveryRunner())
     if options["pool"] == "asyncio":
-        return LoopPool(size)
+        return AsyncioPool(size)
     if options["pool"] == "forwarder":
-        return ThreadPool(size, Forwarding(_accept(options, store)), recovery=None)
+        return ThreadPool(size, ForwardingRunner(_accept(options, store)), recovery=None)
     max_memory = options["max_memory"] and options["max_memory"] * _MIB
-    runner = Children(max_jobs=options["max_jobs"], max_memory=max_memory)
-    return ThreadPool(size, runner, recovery=Recovery())
+    runner = ProcessRunner(max_jobs=options["max_jobs"], max_memory=max_memory)
+    return ThreadPool(size, runner, recovery=RecoveryRunner())

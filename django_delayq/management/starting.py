@@ -17,8 +17,8 @@ from django_delayq.conf.config import Config
 from django_delayq.exceptions import StoreAuthError, StoreError, StoreUnavailable
 from django_delayq.log import logger
 from django_delayq.processes.emitter import emitter
-from django_delayq.processes.fork_safety import handle_here
-from django_delayq.processes.reporter import Presence, present
+from django_delayq.processes.fork_safety import install_signal_handler
+from django_delayq.processes.reporter import ProcessReporter, reporting
 from django_delayq.processes.service import Service
 from django_delayq.processes.shutdown import Shutdown
 from django_delayq.signals import LogFormatter
@@ -90,7 +90,7 @@ def say(command: BaseCommand, sentence: str, options: dict[str, Any]) -> None:
 
 def run_services(
     services: Sequence[Service],
-    presences: Sequence[Presence],
+    presences: Sequence[ProcessReporter],
     *,
     ready: Callable[[], object] = lambda: None,
     shutdown: Shutdown | None = None,
@@ -121,7 +121,7 @@ def run_services(
             running.discard(service)
             shutdown.wake()
 
-    with _signals(stop, shutdown.wake_descriptor), present(presences, patience=lambda: shutdown.patience):
+    with _signals(stop, shutdown.wake_descriptor), reporting(presences, patience=lambda: shutdown.patience):
         ready()
         for service in services:
             threading.Thread(target=run, args=[service], name=service.name, daemon=True).start()
@@ -145,7 +145,7 @@ def _signals(stop: Callable[..., None], wake: int) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    handle_here(stop)
+    install_signal_handler(stop)
     descriptor = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     try:
         yield

@@ -107,7 +107,7 @@ class Emitter:
                 self._taken, self._waiting = self._waiting, deque()
 
 
-def emit_at_once(emissions: Iterable[Emission]) -> None:
+def emit_now(emissions: Iterable[Emission]) -> None:
     """Carry these out in the caller's thread and on its connections, as tests want it."""
     for emission in emissions:
         emission()

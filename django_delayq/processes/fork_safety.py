@@ -17,14 +17,14 @@ _handlers: list[Callable[..., Any]] = []
 _forking = threading.local()
 
 
-def handle_here(handler: Callable[..., Any]) -> None:
+def install_signal_handler(handler: Callable[..., Any]) -> None:
     """Handle SIGTERM and SIGINT in this process and not in those forked from it. For the main thread."""
     _handlers.append(handler)
     for number in _DEFAULTS:
         signal.signal(number, handler)
 
 
-def end_fork_of(pid: int, error: BaseException | None = None) -> None:
+def exit_if_child_of(pid: int, error: BaseException | None = None) -> None:
     """End this process as an interpreter ends, unless it is the one with that id; `error` is what ended its code."""
     if os.getpid() != pid:
         _end(error)

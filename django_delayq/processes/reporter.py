@@ -13,10 +13,10 @@ from typing import Any, Protocol
 from django_delayq._version import __version__
 from django_delayq.exceptions import StoreError
 from django_delayq.job.job import Claim
-from django_delayq.metrics import Tally, packed
-from django_delayq.processes.memory import resident
-from django_delayq.processes.service import Service, Timed, process_name
-from django_delayq.store.process_reports import Reports
+from django_delayq.metrics import MetricsBuffer, encode_rows
+from django_delayq.processes.memory import rss_bytes
+from django_delayq.processes.service import PeriodicRunnable, Service, process_name
+from django_delayq.store.process_reports import ProcessReports
 
 #: Seconds between two reports. Idle, a process asks Redis for little else.
 _EVERY = 15.0
@@ -25,27 +25,27 @@ _QUEUES = 50
 _STARTED_US = time_ns() // 1_000
 
 
-class Present(Protocol):
+class ReportSource(Protocol):
     """What a presence tells of: a dispatcher or a worker."""
 
     kind: str
-    tally: Tally
+    metrics: MetricsBuffer
 
     @property
-    def code(self) -> bytes:
+    def worker_id(self) -> bytes:
         """How Redis knows it."""
 
-    def says(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
         """Return what the dashboard shows of it besides its process."""
 
     def quiet(self, asked: bool) -> None:
         """Take no more jobs, or take them again."""
 
 
-class Presence(Timed):
+class ProcessReporter(PeriodicRunnable):
     """What the dashboard is told of one dispatcher or worker of one shard."""
 
-    def __init__(self, reports: Reports, of: Present) -> None:
+    def __init__(self, reports: ProcessReports, of: ReportSource) -> None:
         self._reports = reports
         self._of = of
         self._service = Service(self, name=f"Presence of {process_name()}")
@@ -58,33 +58,33 @@ class Presence(Timed):
         """Report once; return the seconds until the next time."""
         if self.stopped:
             return None
-        rows = self._of.tally.take()
+        rows = self._of.metrics.take()
         try:
-            self._of.quiet(self._reports.report(self._of.code, self._of.kind, self._said(), packed(rows)))
+            self._of.quiet(self._reports.report(self._of.worker_id, self._of.kind, self._said(), encode_rows(rows)))
         except StoreError:
-            self._of.tally.put_back(rows)
+            self._of.metrics.restore(rows)
             raise
         return _EVERY
 
-    def leave(self) -> None:
+    def deregister(self) -> None:
         """Hand the last figures in and be forgotten; who cannot is seen to be lost."""
         self._service.stop()
         self._service.ended.wait()
         with suppress(StoreError):
-            self._reports.leave(self._of.code, packed(self._of.tally.take()))
+            self._reports.deregister(self._of.worker_id, encode_rows(self._of.metrics.take()))
 
     def _said(self) -> dict[str, Any]:
         return {
             "name": process_name(),
             "version": __version__,
             "started_us": _STARTED_US,
-            "rss": resident(),
-            **self._of.says(),
+            "rss": rss_bytes(),
+            **self._of.status(),
         }
 
 
 @contextmanager
-def present(presences: Sequence[Presence], *, patience: Callable[[], float]) -> Iterator[None]:
+def reporting(presences: Sequence[ProcessReporter], *, patience: Callable[[], float]) -> Iterator[None]:
     """Let these report for as long as the `with` block lasts, and take their leave, all together.
 
     `patience` is asked then for the seconds that this may take.
@@ -95,7 +95,7 @@ def present(presences: Sequence[Presence], *, patience: Callable[[], float]) -> 
         yield
     finally:
         # In other threads, and not waited for longer: a Redis that does not answer may not keep a process from ending.
-        leaves = [threading.Thread(target=each.leave, name="delayq-leave", daemon=True) for each in presences]
+        leaves = [threading.Thread(target=each.deregister, name="delayq-leave", daemon=True) for each in presences]
         until = monotonic() + patience()
         for leave in leaves:
             leave.start()
@@ -103,7 +103,7 @@ def present(presences: Sequence[Presence], *, patience: Callable[[], float]) -> 
             leave.join(max(0.0, until - monotonic()))
 
 
-def told_of(claims: Sequence[Claim], *, queues: Sequence[str]) -> dict[str, Any]:
+def claims_status(claims: Sequence[Claim], *, queues: Sequence[str]) -> dict[str, Any]:
     """Return what is told of the jobs and queues of a worker: no more than fits into one short record."""
     return {
         "queues": queues[:_QUEUES],

@@ -46,7 +46,7 @@ def readable(descriptors: list[int], seconds: float) -> list[int]:
     return [descriptor for descriptor, _ in poll.poll(math.ceil(seconds * 1_000))]
 
 
-class Part(Protocol):
+class Runnable(Protocol):
     """What a Service runs."""
 
     def step(self) -> float | None:
@@ -55,7 +55,7 @@ class Part(Protocol):
     def listen(self) -> int:
         """Return the socket that may wake this part, or -1 for none."""
 
-    def heard(self) -> None:
+    def on_wakeup(self) -> None:
         """Read what came in on that socket."""
 
     def stop(self) -> None:
@@ -65,7 +65,7 @@ class Part(Protocol):
         """Let go of connections."""
 
 
-class Timed:
+class PeriodicRunnable:
     """What the parts have in common that only time wakes; their step is the last one where `stopped` is set."""
 
     stopped = False
@@ -74,7 +74,7 @@ class Timed:
         """Nothing wakes it."""
         return -1
 
-    def heard(self) -> None:
+    def on_wakeup(self) -> None:
         """Nothing is heard."""
 
     def stop(self) -> None:
@@ -88,8 +88,8 @@ class Timed:
 class Service:
     """The loop around one part."""
 
-    def __init__(self, part: Part, *, name: str, longest_wait: float = _LONGEST_WAIT) -> None:
-        self.part = part
+    def __init__(self, part: Runnable, *, name: str, longest_wait: float = _LONGEST_WAIT) -> None:
+        self.runnable = part
         self.name = name
         self._longest_wait = min(_LONGEST_WAIT, longest_wait)
         #: Set after each step, for tests that wait for one.
@@ -127,7 +127,7 @@ class Service:
     def stop(self) -> None:
         """Ask the part to end; from any thread or a signal handler. A second time: at once."""
         self.stopped = True
-        self.part.stop()
+        self.runnable.stop()
         self.wake()
 
     def wake(self) -> None:
@@ -148,16 +148,16 @@ class Service:
                 if delay > 0:
                     self._wait(delay)
         finally:
-            self.part.close()
+            self.runnable.close()
 
     def _step(self) -> float | None:
         try:
-            delay = self.part.step()
+            delay = self.runnable.step()
         except StoreError as error:
-            return self._failed("%s waits for Redis: %s", error)
+            return self._on_failure("%s waits for Redis: %s", error)
         except Exception as error:
             logger.exception("%s: a step failed; this is a bug, it goes on", self.name)
-            return self._failed("%s goes on after %r", error)
+            return self._on_failure("%s goes on after %r", error)
         self._recovered(failures=0, deaf=self._deaf)
         return delay
 
@@ -166,7 +166,7 @@ class Service:
             logger.info("%s works again", self.name)
         self._failures, self._deaf = failures, deaf
 
-    def _failed(self, sentence: str, error: Exception) -> float:
+    def _on_failure(self, sentence: str, error: Exception) -> float:
         process_limits.restore_open_files()
         again = isinstance(error, StoreAuthError) and monotonic() >= self._tell_at
         if again or not (self._failures or self._deaf):
@@ -175,7 +175,7 @@ class Service:
         self._failures += 1
         return self._pause(self._failures)
 
-    def _unheard(self, sentence: str, error: Exception) -> None:
+    def _on_listen_failure(self, sentence: str, error: Exception) -> None:
         if not isinstance(error, StoreError):
             logger.exception("%s: listening failed; this is a bug, it goes on", self.name)
         if not self._failures and not self._deaf:
@@ -191,9 +191,9 @@ class Service:
         until, bell = monotonic() + delay, -1
         if not self._failures and monotonic() >= self._listen_at:
             try:
-                bell = self.part.listen()
+                bell = self.runnable.listen()
             except Exception as error:
-                self._unheard("%s cannot listen: %s", error)
+                self._on_listen_failure("%s cannot listen: %s", error)
         # Not while steps fail too: the moment to listen again may be long past, and steps would follow without a wait.
         if self._deaf and bell < 0 and not self._failures:
             until = min(until, max(self._listen_at, monotonic()))
@@ -204,9 +204,9 @@ class Service:
             self._awake = False
         elif bell in heard:
             try:
-                self.part.heard()
+                self.runnable.on_wakeup()
             except Exception as error:
-                self._unheard("%s lost its bell: %s", error)
+                self._on_listen_failure("%s lost its bell: %s", error)
                 return
         if bell >= 0 and self._wake_read not in heard:
             # It rang, or nothing was said against listening all the while.

@@ -13,7 +13,7 @@ from time import monotonic
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
 
 
-class KeptCommand:
+class SupervisedCommand:
     """Keep one command running until stopped; it takes --until-stdin-closes, and so ends when this process does."""
 
     def __init__(self, *command: str) -> None:

@@ -3,7 +3,7 @@
 import signal
 from typing import Any
 
-from django_delayq.processes.supervised_command import KeptCommand, to_backend
+from django_delayq.processes.supervised_command import SupervisedCommand, to_backend
 
 #: Options that the children get as they were given.
 _HANDED_ON = (
@@ -20,13 +20,13 @@ _HANDED_ON = (
 )
 
 
-def keep_workers(options: dict[str, Any]) -> None:
+def run_workers(options: dict[str, Any]) -> None:
     """Keep so many workers running until SIGTERM or SIGINT, which they get too; each that ends is started anew."""
     given = [f"--{name.replace('_', '-')}={options[name]}" for name in _HANDED_ON if options.get(name) is not None]
     commands = [("run_worker", *given)] * options["processes"]
     if options["with_dispatcher"]:
         commands.append(("run_dispatcher", *to_backend(options["backend"])))
-    children = [KeptCommand(*command) for command in commands]
+    children = [SupervisedCommand(*command) for command in commands]
 
     def stop(*_: Any) -> None:
         for child in children:

@@ -8,7 +8,7 @@ from django_delayq.store.shard import Shard
 _RING = Script("ring")
 
 
-class Bells:
+class Notifier:
     """The bells of one shard; no queues stand for all there are."""
 
     def __init__(self, shard: Shard) -> None:
@@ -19,7 +19,7 @@ class Bells:
         keys = self._shard.keys
         return [keys.bell(queue) for queue in queues] or [keys("bell")]
 
-    def ring(self, queues: Sequence[str]) -> None:
+    def notify(self, queues: Sequence[str]) -> None:
         """Wake another worker of these queues, where they have ready jobs. One round trip."""
         keys = self._shard.keys
         places = [key for queue in queues for key in (*keys.of_queue(queue)[1:], keys.recovered(queue))]

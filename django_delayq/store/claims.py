@@ -9,14 +9,14 @@ from django.views.decorators.debug import sensitive_variables
 
 from django_delayq.clock import lease_time
 from django_delayq.exceptions import BadBody, StaleExchange
-from django_delayq.job.attempts import Attempts
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import decode
 from django_delayq.job.job import Claim, due_of_rank
-from django_delayq.job.outcome import Settle
-from django_delayq.job.signing import Seal
+from django_delayq.job.outcome import Action
+from django_delayq.job.signing import BodySigner
 from django_delayq.store.client.script import Script
-from django_delayq.store.client.script_call import Call
-from django_delayq.store.exchange import Answer, Exchange, Settlement
+from django_delayq.store.client.script_call import ScriptCall
+from django_delayq.store.exchange import ExchangeReply, ExchangeRequest, Settlement
 from django_delayq.store.keys import encode_queue
 from django_delayq.store.shard import Shard
 
@@ -31,7 +31,7 @@ _HEARTBEATS = 500
 class Claims:
     """The door of one worker to one shard."""
 
-    def __init__(self, shard: Shard, *, worker: bytes, lease_us: int, due_first_us: int, seal: Seal) -> None:
+    def __init__(self, shard: Shard, *, worker: bytes, lease_us: int, due_first_us: int, seal: BodySigner) -> None:
         self._shard = shard
         self._seal = seal
         self._due_first_us = due_first_us
@@ -50,7 +50,7 @@ class Claims:
         may_recover: bool = True,
         description: str = "",
         armed: bool = False,
-    ) -> Exchange:
+    ) -> ExchangeRequest:
         """Make the next exchange; sends nothing. If it is sent, it must be answered before the next is.
 
         Only with `may_recover` it may bring a job whose last attempt crashed: then that one alone. What an `armed` one
@@ -63,22 +63,22 @@ class Claims:
         outcome_queues: dict[str, int] = {}
         for settlement in settlements:
             claim, decision = settlement.claim, settlement.decision
-            match decision.settle:
-                case Settle.ACKNOWLEDGE if settlement.ending:
-                    kept += [claim.lease, settlement.ending, settlement.ttl_ms]
-                case Settle.ACKNOWLEDGE:
+            match decision.action:
+                case Action.ACKNOWLEDGE if settlement.result:
+                    kept += [claim.lease, settlement.result, settlement.ttl_ms]
+                case Action.ACKNOWLEDGE:
                     acknowledged.append(claim.lease)
-                case Settle.DEAD_LETTER:
+                case Action.DEAD_LETTER:
                     dead += [claim.lease, settlement.attempts.pack()]
-                case Settle.RETRY:
+                case Action.RETRY:
                     number = outcome_queues.setdefault(claim.queue, len(outcome_queues) + 1)
                     rank = claim.rank if decision.keeps_place else b""
                     retries += [claim.lease, number, decision.delay_us, settlement.attempts.pack(), rank]
-                case Settle.RELEASE:
+                case Action.RELEASE:
                     number = outcome_queues.setdefault(claim.queue, len(outcome_queues) + 1)
                     releases += [claim.lease, number, claim.rank]
         counts = (len(dead) // 2, len(retries) // 5, len(kept) // 3)
-        return Exchange(
+        return ExchangeRequest(
             worker=self.worker,
             number=self._number,
             want=want,
@@ -95,7 +95,7 @@ class Claims:
             ],
         )
 
-    def pack(self, exchange: Exchange) -> Call:
+    def pack(self, exchange: ExchangeRequest) -> ScriptCall:
         """Return the call of an exchange, to be sent at once; `exchange()` reads its answer, or sends it again."""
         exchange.sent_at = exchange.sent_at or lease_time()
         args = [exchange.worker, exchange.number, exchange.want, *exchange.args]
@@ -103,7 +103,7 @@ class Claims:
         return exchange.call
 
     @sensitive_variables()
-    def exchange(self, exchange: Exchange) -> Answer:
+    def exchange(self, exchange: ExchangeRequest) -> ExchangeReply:
         """Hand in outcomes and take claims in one atomic step; safe to repeat until it is answered. O(k log n).
 
         Raises `StoreError`s, and `StaleExchange` when a later exchange was carried out; the next is a new worker's.
@@ -122,15 +122,15 @@ class Claims:
             self._claim(exchange, now_us, taken_at, rows[at] + token, *rows[at + 1 : at + 5])
             for at in range(0, len(rows), 5)
         ]
-        return Answer(
-            asked=exchange.want > 0,
+        return ExchangeReply(
+            claimed=exchange.want > 0,
             armed=exchange.armed,
             now_us=now_us,
             lost=_leases(lost),
             overdue_in_us=overdue_in_us,
             queues_version=queues_version,
-            more=bool(more),
-            first=bool(first),
+            has_more=bool(more),
+            unknown_worker=bool(first),
             recovered=bool(recovered),
             claims=claims,
         )
@@ -149,7 +149,7 @@ class Claims:
 
     def _claim(
         self,
-        exchange: Exchange,
+        exchange: ExchangeRequest,
         now_us: int,
         taken_at: float,
         lease: bytes,
@@ -162,7 +162,7 @@ class Claims:
         name = exchange.queues[queue - 1]
         try:
             # First, so that nothing but the head of a forged body is ever parsed.
-            self._seal.check(lease[:12], body, queue=name)
+            self._seal.verify(lease[:12], body, queue=name)
             job = decode(body, raw_id=lease[:12], shard=self._shard.index)
         except BadBody as error:
             fault = error
@@ -174,7 +174,7 @@ class Claims:
             due_us=due_of_rank(rank, lease[13], due_first_us=self._due_first_us),
             job=job,
             fault=fault,
-            attempts=Attempts.unpack(record),
+            attempts=AttemptHistory.unpack(record),
             claimed_us=now_us,
             sent_at=exchange.sent_at,
             taken_at=taken_at,

@@ -7,11 +7,11 @@ from hashlib import blake2b
 from django.views.decorators.debug import sensitive_variables
 
 from django_delayq.clock import LATEST_US, SECOND_US
-from django_delayq.job.signing import Seal
-from django_delayq.job.unsent import Draft
+from django_delayq.job.signing import BodySigner
+from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
-from django_delayq.store.client.script_call import Call
+from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.shard import Shard
 
 _ENQUEUE = Script("enqueue")
@@ -23,7 +23,7 @@ _HAS_KEY = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
+class EnqueueResult:
     """What became of a batch."""
 
     #: Redis's time of the step, µs since the epoch.
@@ -39,20 +39,20 @@ def key_digest(task: str, key: str) -> bytes:
     return blake2b(f"{task}\0{key}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-class Intake:
+class Enqueue:
     """The door for new jobs of one shard."""
 
-    def __init__(self, shard: Shard, *, due_first_us: int, seal: Seal) -> None:
+    def __init__(self, shard: Shard, *, due_first_us: int, seal: BodySigner) -> None:
         self._shard = shard
         self._seal = seal
         self._head_start_ms = due_first_us // 1_000
 
-    def enqueue(self, drafts: Sequence[Draft]) -> Receipt:
+    def enqueue(self, drafts: Sequence[UnsentJob]) -> EnqueueResult:
         """Store up to 250 jobs as one batch; see there."""
         return self.batch(drafts).receipt()
 
     @sensitive_variables()
-    def batch(self, drafts: Sequence[Draft]) -> "Batch":
+    def batch(self, drafts: Sequence[UnsentJob]) -> "Batch":
         """Return up to 250 jobs packed together, not sent."""
         queues = list(dict.fromkeys(draft.job.queue for draft in drafts))
         numbers = {queue: number for number, queue in enumerate(queues, 1)}
@@ -65,7 +65,7 @@ class Intake:
             job = draft.job
             due: int | str = draft.due_us if draft.due_us is not None else "" if left is None else f"+{left}"
             # Signed here and nowhere before: until it is sent, a draft may get other flags.
-            args += (job.member, numbers[job.queue], due, self._seal.signed(job.raw_id, draft.body))
+            args += (job.member, numbers[job.queue], due, self._seal.sign(job.raw_id, draft.body))
             if job.key is not None:
                 digest = key_digest(job.task, job.key)
                 args += (bytes((_HAS_KEY,)) + digest, digest, 1 if draft.reject else 0)
@@ -75,7 +75,7 @@ class Intake:
 class Batch:
     """Jobs that are stored all or none. Those whose id is known already are left as they are: safe to send again."""
 
-    def __init__(self, call: Call, drafts: Sequence[Draft], remaining: Sequence[int | None]) -> None:
+    def __init__(self, call: ScriptCall, drafts: Sequence[UnsentJob], remaining: Sequence[int | None]) -> None:
         self._call, self._drafts, self._remaining = call, drafts, remaining
 
     # Bodies stay out of error reports, also where they wait for the commit: redis-py's frames would show them.
@@ -85,13 +85,13 @@ class Batch:
         return self._call.send()
 
     @sensitive_variables()
-    def receipt(self) -> Receipt:
+    def receipt(self) -> EnqueueResult:
         """Return what became of it. O(log n) a job, for Redis.
 
         Raises `KeyHeld`, and `StoreError`s that tell whether the jobs may be stored.
         """
         reply = self._call.answer()
-        return Receipt(
+        return EnqueueResult(
             now_us=reply[0],
             due_us=[
                 max(reply[0], min(LATEST_US, draft.due_us if draft.due_us is not None else reply[0] + (left or 0)))
@@ -105,7 +105,7 @@ class Batch:
         self._call.give_up()
 
 
-def _remaining_us(draft: Draft, now: float) -> int | None:
+def _remaining_us(draft: UnsentJob, now: float) -> int | None:
     """A delay counts from the call: what a wait for a commit took is taken off, rounded so that nothing comes early."""
     if draft.delay_us is None:
         return None

@@ -3,28 +3,28 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from django_delayq.job.attempts import Attempts
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Decision
-from django_delayq.job.value import value
-from django_delayq.store.client.script_call import Call
+from django_delayq.job.value import fast_dataclass
+from django_delayq.store.client.script_call import ScriptCall
 
 
-@value
+@fast_dataclass
 class Settlement:
     """A claim, and what was decided of it."""
 
     claim: Claim
     decision: Decision
     #: With the attempt that just ended; unused for acknowledge and release.
-    attempts: Attempts
+    attempts: AttemptHistory
     #: Of a job that is acknowledged and keeps its result: what to keep of its end, and for how many ms.
-    ending: bytes = field(default=b"", repr=False)
+    result: bytes = field(default=b"", repr=False)
     ttl_ms: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
-class Exchange:
+class ExchangeRequest:
     """One exchange, ready to be sent, and to be sent again word for word."""
 
     #: Code of the worker, 8 bytes.
@@ -41,7 +41,7 @@ class Exchange:
     #: It is sent behind a blocking pop: what it takes is unconfirmed.
     armed: bool = False
     #: Sent, and to be answered; None where it is to be sent.
-    call: Call | None = field(default=None, repr=False)
+    call: ScriptCall | None = field(default=None, repr=False)
 
     @property
     def token(self) -> bytes:
@@ -50,11 +50,11 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ExchangeReply:
     """What an exchange brought."""
 
     #: It asked for claims: else it says nothing of the work there is.
-    asked: bool
+    claimed: bool
     #: It waited behind a blocking pop: its claims are unconfirmed.
     armed: bool
     now_us: int
@@ -65,14 +65,14 @@ class Answer:
     #: Another one whenever a queue appears or is forgotten.
     queues_version: bytes
     #: Takeable work was left behind.
-    more: bool
+    has_more: bool
     #: The server knows no earlier exchange of this worker: the first one, or the server was flushed or replaced.
-    first: bool
+    unknown_worker: bool
     #: Recovered jobs were left behind: whoever has a process for one may ask for it.
     recovered: bool
     claims: list[Claim]
 
     @property
-    def overdue(self) -> bool:
+    def dispatcher_overdue(self) -> bool:
         """Whether nobody promotes."""
         return not self.overdue_in_us

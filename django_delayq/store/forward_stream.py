@@ -3,11 +3,11 @@
 import json
 from typing import Any
 
-from django_delayq.store.client.script import asked
+from django_delayq.store.client.script import with_store_errors
 from django_delayq.store.shard import Shard
 
 
-class Stream:
+class ForwardStream:
     """The forwarder's door of one shard."""
 
     def __init__(self, shard: Shard) -> None:
@@ -20,4 +20,4 @@ class Stream:
         """
         client, key = self._shard.client, self._shard.keys("forwarded")
         text = json.dumps(job, separators=(",", ":"))
-        asked(lambda: client.execute_command("XADD", key, "*", "id", job["id"], "job", text), client)
+        with_store_errors(lambda: client.execute_command("XADD", key, "*", "id", job["id"], "job", text), client)

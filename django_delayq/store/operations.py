@@ -14,10 +14,10 @@ from django_delayq.job.codec import Head, decode, decode_head, encode, with_flag
 from django_delayq.job.ids import shard_of
 from django_delayq.job.job import DEFAULT_QUEUE, Flag, Job
 from django_delayq.job.result import cancelled
-from django_delayq.job.signing import Seal
+from django_delayq.job.signing import BodySigner
 from django_delayq.store.client.resp import Part
-from django_delayq.store.client.script import Script, asked
-from django_delayq.store.records import DeadBody
+from django_delayq.store.client.script import Script, with_store_errors
+from django_delayq.store.records import DeadLetterRecord
 from django_delayq.store.shard import Shard
 
 _CANCEL, _RESCHEDULE, _MOVE = Script("cancel"), Script("reschedule"), Script("move")
@@ -31,7 +31,7 @@ T = TypeVar("T")
 class Operations:
     """The door for changes to single jobs of one shard."""
 
-    def __init__(self, shard: Shard, *, shards: int, due_first_us: int, max_payload: int, seal: Seal) -> None:
+    def __init__(self, shard: Shard, *, shards: int, due_first_us: int, max_payload: int, seal: BodySigner) -> None:
         self._shard = shard
         self._shards = shards
         self._seal = seal
@@ -82,7 +82,7 @@ class Operations:
         keys = self._shard.keys
 
         def step(head: Head, body: bytes) -> tuple[bytes, bool]:
-            moved = self._seal.rewritten(raw_id, body, lambda unsigned: with_queue(unsigned, queue))
+            moved = self._seal.resign(raw_id, body, lambda unsigned: with_queue(unsigned, queue))
             word = self._shard.run(
                 _MOVE,
                 [head.member(raw_id), body, moved],
@@ -105,20 +105,20 @@ class Operations:
         where it is no longer that dead letter. Raises `KeyHeld` where its key is another job's by now, `BadBody` where
         it cannot be read, `ShardsChanged` where its key is another shard's by now, and with `change` `PayloadTooLarge`.
         """
-        stored = asked(
+        stored = with_store_errors(
             lambda: self._shard.line.ask("HGET", self._shard.keys("dead_bodies"), raw_id), self._shard.client
         )
         if stored is None:
             return None
-        letter = DeadBody.unpack(stored)
+        letter = DeadLetterRecord.unpack(stored)
         self._check_key(letter.extras)
         body = letter.body
         queue, changed = decode_head(body).queue, [b"", b"", b""]
         if change is not None:
-            self._seal.check(raw_id, body)
+            self._seal.verify(raw_id, body)
             job = change(decode(body, raw_id=raw_id, shard=self._shard.index))
             job, new = encode(replace(job, flags=job.flags & ~Flag.LARGE), max_payload=self._max_payload)
-            changed = [body, job.member, self._seal.signed(raw_id, new)]
+            changed = [body, job.member, self._seal.sign(raw_id, new)]
         places = {**self._shard.keys.waiting_places(queue), "queue_bell": self._shard.keys.bell(queue)}
         args: list[Part] = [raw_id, died_us, delay_us, self._head_start_ms, *changed]
         word, due_us = self._shard.run(_REQUEUE, args, **places)
@@ -166,7 +166,7 @@ class Operations:
         if flags == head.flags:
             return [b"", b"", b""]
         try:
-            changed = self._seal.rewritten(raw_id, body, lambda unsigned: with_flags(unsigned, flags))
+            changed = self._seal.resign(raw_id, body, lambda unsigned: with_flags(unsigned, flags))
         except BadSignature:
             # No worker will run it, whenever it is due.
             return [b"", b"", b""]
@@ -189,7 +189,9 @@ class Operations:
         absent: Callable[[], tuple[bytes, T]] | None = None,
     ) -> T:
         for _ in range(2):
-            body = asked(lambda: self._shard.line.ask("HGET", self._shard.keys("bodies"), raw_id), self._shard.client)
+            body = with_store_errors(
+                lambda: self._shard.line.ask("HGET", self._shard.keys("bodies"), raw_id), self._shard.client
+            )
             try:
                 head = decode_head(body) if body is not None else None
             except BadBody:

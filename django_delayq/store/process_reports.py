@@ -11,7 +11,7 @@ from django_delayq.store.shard import Shard
 _REPORT = Script("report")
 
 
-class Reports:
+class ProcessReports:
     """The telling door of one shard."""
 
     def __init__(self, shard: Shard) -> None:
@@ -27,7 +27,7 @@ class Reports:
         text = json.dumps(said, separators=(",", ":"))
         return bool(self._shard.run(_REPORT, [code, kind, text, WIDTH, MINUTES, *cells]))
 
-    def leave(self, code: bytes, rows: Mapping[bytes, bytes]) -> None:
+    def deregister(self, code: bytes, rows: Mapping[bytes, bytes]) -> None:
         """Hand the last rows in and be forgotten."""
         cells = [cell for pair in rows.items() for cell in pair]
         self._shard.run(_REPORT, [code, "", "", WIDTH, MINUTES, *cells])

@@ -7,14 +7,14 @@ from typing import Any
 
 from django_delayq.conf.config import DispatcherConfig
 from django_delayq.exceptions import BadBody
-from django_delayq.job.attempts import Attempts
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import decode, decode_head
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import Job
 from django_delayq.store.client.resp import Part
-from django_delayq.store.client.script import Script, asked
+from django_delayq.store.client.script import Script, with_store_errors
 from django_delayq.store.keys import decode_queue, encode_queue
-from django_delayq.store.records import Running, worker_of
+from django_delayq.store.records import RunningRecord, worker_of
 from django_delayq.store.shard import Shard
 
 _PROMOTE = Script("promote")
@@ -26,7 +26,7 @@ _BATCH_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Promoted:
+class PromotionResult:
     """What one promotion did, and when to come again."""
 
     #: µs until the next thing to do: 0 if more is due now.
@@ -44,11 +44,11 @@ class Promoted:
     #: that have long been empty, to forget.
     queues: list[str]
     #: Leases that have lapsed, at most 500: none at first after an outage, which outlasts those of living workers too.
-    lapsed: list[bytes]
+    expired_leases: list[bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lapsed:
+class ExpiredLease:
     """A job whose lease ran out, as it was read for judgement."""
 
     lease: bytes
@@ -58,7 +58,7 @@ class Lapsed:
     #: None where the body cannot be read; `fault` says why.
     job: Job | None
     fault: Exception | None
-    attempts: Attempts
+    attempts: AttemptHistory
     #: It was claimed behind a blocking pop, and its worker has not said that the claim came.
     unconfirmed: bool
     #: µs since the epoch when it was claimed, or 0 where that is lost.
@@ -77,7 +77,7 @@ class Reclaim:
 
     lease: bytes
     #: With the one that lapsed, or spared: then it is carried out only where the claim is unconfirmed still.
-    attempts: Attempts
+    attempts: AttemptHistory
     #: Queue to go back to; None: it becomes a dead letter.
     queue: str | None
     #: 0: at its old rank, and among the recovered jobs where its last attempt is one that crashed.
@@ -93,7 +93,7 @@ class Promotion:
         #: The dispatcher's, as Redis knows it: 8 random bytes.
         self.code = os.urandom(8)
 
-    def promote(self, queues: Sequence[str], *, limit: int = BATCH) -> Promoted:
+    def promote(self, queues: Sequence[str], *, limit: int = BATCH) -> PromotionResult:
         """Move due jobs of the named queues to ready in one atomic step, and trim what is old. O(k log n).
 
         The queues are those that the last step returned; a step names few, however many there are.
@@ -116,7 +116,7 @@ class Promotion:
             more_keys=[key for queue in queues for key in (*keys.of_queue(queue), keys.recovered(queue))],
         )
         now_us, wake_at_us, second, moved, late_us, trimmed, names, *lapsed = reply
-        return Promoted(
+        return PromotionResult(
             sleep_us=wake_at_us - now_us,
             wake_at_us=wake_at_us,
             second=bool(second),
@@ -124,7 +124,7 @@ class Promotion:
             late_us=late_us,
             trimmed=trimmed,
             queues=self._sound(names),
-            lapsed=lapsed,
+            expired_leases=lapsed,
         )
 
     def _sound(self, names: Sequence[bytes]) -> list[str]:
@@ -133,12 +133,12 @@ class Promotion:
         if odd := [name for name, queue in queues.items() if encode_queue(queue).encode() != name]:
             line, keys = self._shard.line, self._shard.keys
             dropped: list[list[Part]] = [["ZREM", keys(noun), *odd] for noun in ("queues", "next_due")]
-            asked(lambda: line.ask_all(*dropped), self._shard.client)
+            with_store_errors(lambda: line.ask_all(*dropped), self._shard.client)
         return [queue for name, queue in queues.items() if name not in odd]
 
     def read_wake_at(self) -> int | None:
         """Return the moment of the next promotion as the last one announced it (µs); None where there is none. O(1)."""
-        found = asked(lambda: self._shard.line.ask("GET", self._shard.keys("wake_at")), self._shard.client)
+        found = with_store_errors(lambda: self._shard.line.ask("GET", self._shard.keys("wake_at")), self._shard.client)
         return int(found) if found and found.isdigit() else None
 
     def batches(self, leases: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
@@ -148,7 +148,7 @@ class Promotion:
             return
         shard, key = self._shard, self._shard.keys("bodies")
         questions: list[list[Part]] = [["HSTRLEN", key, lease[:12]] for lease in leases]
-        sizes = asked(lambda: shard.line.ask_all(*questions), shard.client)
+        sizes = with_store_errors(lambda: shard.line.ask_all(*questions), shard.client)
         start, total = 0, 0
         for at, size in enumerate(sizes):
             if at > start and total + size > _BATCH_BYTES:
@@ -157,7 +157,7 @@ class Promotion:
             total += size
         yield leases[start:]
 
-    def read_lapsed(self, leases: Sequence[bytes]) -> list[Lapsed]:
+    def read_expired_leases(self, leases: Sequence[bytes]) -> list[ExpiredLease]:
         """Return what is needed to judge a batch of lapsed leases, in one round trip."""
         if not leases:
             return []
@@ -174,7 +174,7 @@ class Promotion:
             questions.append(["SMISMEMBER", keys("unconfirmed"), *leases])
             return self._shard.line.ask_all(*questions)
 
-        rows = zip(leases, *asked(read, self._shard.client), strict=True)
+        rows = zip(leases, *with_store_errors(read, self._shard.client), strict=True)
         return [self._lapsed(*row) for row in rows]
 
     def reclaim(self, decided: Sequence[Reclaim]) -> list[bool]:
@@ -197,21 +197,21 @@ class Promotion:
         running: bytes | None,
         worker: bytes | None,
         unconfirmed: int,
-    ) -> Lapsed:
+    ) -> ExpiredLease:
         job, fault, queue = None, None, None
         try:
             queue = decode_head(body or b"").queue
             job = decode(body, raw_id=lease[:12], shard=self._shard.index)
         except BadBody as error:
             fault = error
-        return Lapsed(
+        return ExpiredLease(
             lease=lease,
             shard=self._shard.index,
             queue=queue,
             job=job,
             fault=fault,
-            attempts=Attempts.unpack(record),
+            attempts=AttemptHistory.unpack(record),
             unconfirmed=bool(unconfirmed),
-            claimed_us=Running.unpack(running).claimed_us,
+            claimed_us=RunningRecord.unpack(running).claimed_us,
             worker=worker.decode(errors="replace") if worker else worker_of(lease).hex(),
         )

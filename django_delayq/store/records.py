@@ -3,7 +3,7 @@
 from typing import NamedTuple, Self
 
 
-class Running(NamedTuple):
+class RunningRecord(NamedTuple):
     """What `running` holds of a claimed job: its token (16 bytes), then this."""
 
     #: µs since the epoch when it was claimed; 0 where that is lost.
@@ -17,7 +17,7 @@ class Running(NamedTuple):
         return cls(claimed_us=int.from_bytes(record[16:24]), rank=int.from_bytes(record[24:32]))
 
 
-class DeadBody(NamedTuple):
+class DeadLetterRecord(NamedTuple):
     """What `dead_bodies` holds of a dead letter: two lengths, its member, its attempts and extras records, its body."""
 
     attempts: bytes
@@ -33,7 +33,7 @@ class DeadBody(NamedTuple):
         return cls(attempts=stored[22:extras], extras=stored[extras:body], body=stored[body:])
 
 
-class Kept(NamedTuple):
+class ResultRecord(NamedTuple):
     """What `results` holds of a job that ended: two lengths, its attempts record, its ending (JSON), its body."""
 
     attempts: bytes

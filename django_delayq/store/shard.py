@@ -5,19 +5,21 @@ from functools import cached_property
 from typing import Any
 
 from django_delayq.clock import Clock
-from django_delayq.store.client.blocking_listener import Waker
+from django_delayq.store.client.blocking_listener import BlockingListener
 from django_delayq.store.client.connection import Connections
-from django_delayq.store.client.connection_cache import Line
+from django_delayq.store.client.connection_cache import ConnectionCache
 from django_delayq.store.client.resp import Part
-from django_delayq.store.client.script import Script, asked
-from django_delayq.store.client.script_call import Call
+from django_delayq.store.client.script import Script, with_store_errors
+from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.keys import Keys, decode_queue
 
 
 class Shard:
     """Index, client, keys and clock of a share of the jobs."""
 
-    def __init__(self, *, index: int, line: Line, connections: Connections, keys: Keys, clock: Clock) -> None:
+    def __init__(
+        self, *, index: int, line: ConnectionCache, connections: Connections, keys: Keys, clock: Clock
+    ) -> None:
         self.index = index
         self.line, self.client = line, line.client
         self.connections = connections
@@ -29,7 +31,9 @@ class Shard:
         """Run a script; arguments and errors as for `call()` and its `answer()`."""
         return self.call(script, args, more_keys=more_keys, **named_keys).answer()
 
-    def call(self, script: Script, args: Sequence[Part], *, more_keys: Sequence[str] = (), **named_keys: str) -> Call:
+    def call(
+        self, script: Script, args: Sequence[Part], *, more_keys: Sequence[str] = (), **named_keys: str
+    ) -> ScriptCall:
         """Return the call of a script with the clock in front of `args`, not sent.
 
         Keys it names come from the catalogue, or from `named_keys` where they depend on the call (a queue's);
@@ -43,11 +47,11 @@ class Shard:
             fixed_keys = self._fixed_keys.get(script.name, ())
             if not fixed_keys:
                 fixed_keys = self._fixed_keys[script.name] = tuple(self.keys(name) for name in script.key_names)
-        return Call(script, self.line, fixed_keys, more_keys, [self.clock.argument(), *args])
+        return ScriptCall(script, self.line, fixed_keys, more_keys, [self.clock.argument(), *args])
 
-    def waker(self) -> Waker:
+    def blocking_listener(self) -> BlockingListener:
         """Return a new connection that hears this shard's bells."""
-        return Waker(self.connections, self.client)
+        return BlockingListener(self.connections, self.client)
 
     def read_queues(self) -> list[str]:
         """Return the names of all queues with jobs, or that had some in the last ten minutes; sorted."""
@@ -59,9 +63,9 @@ class Shard:
 
     def _names(self, *command: Part) -> list[str]:
         # Where the scripts run, not by the client's pool: a connection there may still lead to the server before this.
-        return sorted(map(decode_queue, asked(lambda: self.line.ask(*command), self.client)))
+        return sorted(map(decode_queue, with_store_errors(lambda: self.line.ask(*command), self.client)))
 
     @cached_property
-    def place(self) -> str:
+    def label(self) -> str:
         """Where the shard is, for people."""
-        return f"{self.connections.config.place} shard {self.index}"
+        return f"{self.connections.config.display_url} shard {self.index}"

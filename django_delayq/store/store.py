@@ -12,22 +12,22 @@ from django_delayq.clock import Clock, process_clock
 from django_delayq.conf.config import Config
 from django_delayq.conf.settings import get_config, on_config_dropped, sharing_alias
 from django_delayq.exceptions import ShardsChanged
-from django_delayq.job.signing import Seal
+from django_delayq.job.signing import BodySigner
 from django_delayq.store.claims import Claims
 from django_delayq.store.client.connection import Connections
-from django_delayq.store.client.connection_cache import Line
-from django_delayq.store.client.script import asked
-from django_delayq.store.client.server_info import Server
-from django_delayq.store.enqueue import Intake
-from django_delayq.store.forward_stream import Stream
+from django_delayq.store.client.connection_cache import ConnectionCache
+from django_delayq.store.client.script import with_store_errors
+from django_delayq.store.client.server_info import ServerInfo
+from django_delayq.store.enqueue import Enqueue
+from django_delayq.store.forward_stream import ForwardStream
 from django_delayq.store.keys import Keys
-from django_delayq.store.maintenance.consistency_check import Audit
+from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.store.operations import Operations
-from django_delayq.store.process_reports import Reports
+from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Promotion
-from django_delayq.store.queries.dashboard import Survey
-from django_delayq.store.queries.lookup import Inspection
-from django_delayq.store.queries.result_waiter import Results
+from django_delayq.store.queries.dashboard import DashboardQueries
+from django_delayq.store.queries.lookup import Lookup
+from django_delayq.store.queries.result_waiter import ResultWaiter
 from django_delayq.store.shard import Shard
 
 
@@ -37,11 +37,11 @@ class Store:
     def __init__(self, config: Config, *, clock: Clock | None = None) -> None:
         self.config = config
         #: Signs and verifies bodies, or does nothing; here, so that a missing SECRET_KEY ends a command at its start.
-        self.seal = Seal(on=config.sign)
+        self.seal = BodySigner(on=config.sign)
         self._connections = Connections(config.redis)
         self._clock = clock or process_clock()
         self._shards_checked = False
-        self._surveys: dict[int, Survey] = {}
+        self._surveys: dict[int, DashboardQueries] = {}
 
     # Django's cached_property: that of functools holds a lock before Python 3.12, and a fork keeps it held.
     @cached_property
@@ -54,7 +54,7 @@ class Store:
         return self._shards(self._connections.producer(timeout=self.config.enqueue_timeout))
 
     def _shards(self, client: Any) -> list[Shard]:
-        line = Line(client)
+        line = ConnectionCache(client)
         return [
             Shard(
                 index=index,
@@ -71,10 +71,10 @@ class Store:
         for shard in (*self.shards, *self._producer_shards):
             shard.client.connection_pool.disconnect()
 
-    def intake(self, shard: int) -> Intake:
+    def enqueue_api(self, shard: int) -> Enqueue:
         """Return the door for new jobs; its calls take at most ENQUEUE_TIMEOUT."""
         due_first_us = self.config.dispatcher.due_first_us
-        return Intake(self._producer_shards[shard], due_first_us=due_first_us, seal=self.seal)
+        return Enqueue(self._producer_shards[shard], due_first_us=due_first_us, seal=self.seal)
 
     def operations(self, shard: int) -> Operations:
         """Return the door for changes to single jobs."""
@@ -88,37 +88,39 @@ class Store:
             seal=self.seal,
         )
 
-    def inspection(self, shard: int) -> Inspection:
+    def lookup(self, shard: int) -> Lookup:
         """Return the reader's door."""
-        return Inspection(self._producer_shards[shard], due_first_us=self.config.dispatcher.due_first_us)
+        return Lookup(self._producer_shards[shard], due_first_us=self.config.dispatcher.due_first_us)
 
-    def results(self, shard: int) -> Results:
+    def result_waiter(self, shard: int) -> ResultWaiter:
         """Return the door of those who wait; its calls block for up to a second, beside what an answer may take."""
-        return Results(self.shards[shard])
+        return ResultWaiter(self.shards[shard])
 
-    def survey(self, shard: int) -> Survey:
+    def dashboard(self, shard: int) -> DashboardQueries:
         """Return the watcher's door; the same one each time, since it knows the queues from the last."""
         if shard not in self._surveys:
             due_first_us = self.config.dispatcher.due_first_us
-            self._surveys[shard] = Survey(self._producer_shards[shard], due_first_us=due_first_us)
+            self._surveys[shard] = DashboardQueries(self._producer_shards[shard], due_first_us=due_first_us)
         return self._surveys[shard]
 
-    def audit(self, shard: Shard) -> Audit:
+    def consistency_check(self, shard: Shard) -> ConsistencyCheck:
         """Return the door of whoever checks a shard."""
         config = self.config
-        return Audit(shard, due_first_us=config.dispatcher.due_first_us, max_payload=config.tasks.max_payload)
+        return ConsistencyCheck(
+            shard, due_first_us=config.dispatcher.due_first_us, max_payload=config.tasks.max_payload
+        )
 
     def promotion(self, shard: Shard) -> Promotion:
         """Return the dispatcher's door."""
         return Promotion(shard, self.config.dispatcher)
 
-    def reports(self, shard: Shard) -> Reports:
+    def process_reports(self, shard: Shard) -> ProcessReports:
         """Return the door by which dispatchers and workers tell of themselves."""
-        return Reports(shard)
+        return ProcessReports(shard)
 
-    def stream(self, shard: Shard) -> Stream:
+    def forward_stream(self, shard: Shard) -> ForwardStream:
         """Return the forwarder's door."""
-        return Stream(shard)
+        return ForwardStream(shard)
 
     def claims(self, shard: Shard, *, worker: bytes) -> Claims:
         """Return the door of the worker with that code (8 random bytes of its process)."""
@@ -136,8 +138,8 @@ class Store:
 
         Raises ImproperlyConfigured below Redis 6.2, and for a policy that may evict jobs.
         """
-        server = Server.look(self.shards[0].client)
-        for refusal in server.refusals():
+        server = ServerInfo.fetch(self.shards[0].client)
+        for refusal in server.fatal():
             raise ImproperlyConfigured(refusal)
         return "" if server.policy else next(server.warnings())
 
@@ -149,7 +151,7 @@ class Store:
     def known_shards(self) -> int:
         """Return the number of shards that the keys in use were spread over; 0 where nobody took it down."""
         client = self._producer_shards[0].client
-        written = asked(partial(client.get, Keys(self.config.prefix, 0)("shards")), client) or b""
+        written = with_store_errors(partial(client.get, Keys(self.config.prefix, 0)("shards")), client) or b""
         # What is no number was written by hand.
         return int(written) if written.isdigit() else 0
 
@@ -170,8 +172,10 @@ class Store:
             return
         for index in range(known if not force else 0):
             place = Keys(self.config.prefix, index)
-            keyed = asked(partial(client.hlen, place("holders")), client)
-            left = sum(asked(partial(client.hlen, place(noun)), client) for noun in ("bodies", "dead_bodies"))
+            keyed = with_store_errors(partial(client.hlen, place("holders")), client)
+            left = sum(
+                with_store_errors(partial(client.hlen, place(noun)), client) for noun in ("bodies", "dead_bodies")
+            )
             if keyed or (left and index >= shards):
                 self._shards_checked = False
                 raise ShardsChanged(
@@ -179,7 +183,7 @@ class Store:
                     f"{keyed} of them keyed: set it back until they are done, "
                     f"or start run_dispatcher once with --force-shards."
                 )
-        asked(partial(client.set, keys("shards"), shards), client)
+        with_store_errors(partial(client.set, keys("shards"), shards), client)
 
 
 # Reentrant: a signal handler that enqueues may interrupt the first use.

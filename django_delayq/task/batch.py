@@ -15,7 +15,7 @@ from django_delayq.task.handle import JobHandle
 _BYTES = 1024 * 1024
 
 
-class Chunk:
+class Batch:
     """One atomic step: packed, sent, accepted, announced. Meanwhile its handles have no drafts, and ask Redis."""
 
     def __init__(self, backend: str | None, shard: int, handles: list[JobHandle]) -> None:
@@ -27,7 +27,7 @@ class Chunk:
         store = get_store(backend)
         if store.config.shards > 1 or any(draft.job.key is not None for draft in self._drafts):
             store.check_shards_once()
-        self._batch = store.intake(shard).batch(self._drafts)
+        self._batch = store.enqueue_api(shard).batch(self._drafts)
         for handle in handles:
             # Who cancels or reschedules it from here on would change what is packed already.
             handle.mark_packed()
@@ -64,9 +64,9 @@ class Chunk:
                 task = registry.find(job.task)
                 announce(job_enqueued, task, job=job)
                 if job.django and task is not None:
-                    task.enqueued(job)
+                    task.on_enqueued(job)
 
-    def take_back(self, reason: BaseException) -> None:
+    def restore(self, reason: BaseException) -> None:
         """Give the drafts back, to be sent again, whether or not it was stored."""
         self._batch.give_up()
         # Whatever else strikes (a time limit, Ctrl-C) does so anywhere.
@@ -75,7 +75,7 @@ class Chunk:
             handle.mark_unsent(draft, maybe_sent=self._asked and not refused)
 
 
-def in_chunks(handles: Iterable[JobHandle]) -> Iterator[list[JobHandle]]:
+def in_batches(handles: Iterable[JobHandle]) -> Iterator[list[JobHandle]]:
     """Yield jobs as they come, up to 250 and 1 MiB of them together."""
     chunk: list[JobHandle] = []
     size = 0

@@ -27,7 +27,7 @@ class CurrentJob:
     @property
     def recovered(self) -> bool:
         """Whether the last attempt ended in a crash or a lost lease: part of its work may be done."""
-        return self._claim.attempts.suspect
+        return self._claim.attempts.crash_suspected
 
     @property
     def due(self) -> datetime:
@@ -48,7 +48,7 @@ class CurrentJob:
 _current: ContextVar[Claim | None] = ContextVar("django_delayq.task.context", default=None)
 
 
-def enter(claim: Claim) -> None:
+def set_current_claim(claim: Claim) -> None:
     """Make the claim the current one of this context."""
     _current.set(claim)
 

@@ -30,10 +30,10 @@ class SensitiveTask(Task[P, R]):
     @sensitive_variables()
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function, here and now."""
-        return self.code(*args, **kwargs)
+        return self.callable(*args, **kwargs)
 
     @cached_property
-    def code(self) -> Callable[P, R]:
+    def callable(self) -> Callable[P, R]:
         """What a worker calls: of the function's own frames, reports hide the sensitive parameters only."""
         return sensitive_variables(*(() if isinstance(self.sensitive, bool) else self.sensitive))(self.func)
 

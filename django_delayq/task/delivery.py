@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from django_delayq.exceptions import KeyHeld, StoreError
-from django_delayq.task.batch import Chunk, in_chunks
+from django_delayq.task.batch import Batch, in_batches
 from django_delayq.task.handle import JobHandle
 
 
@@ -23,8 +23,8 @@ class Delivery:
         self.failure: StoreError | KeyHeld | None = None
         #: Called with that, and with the number of jobs accepted before.
         self._tell = tell
-        self._under_way: Chunk | None = None
-        self._unannounced: list[Chunk] = []
+        self._under_way: Batch | None = None
+        self._unannounced: list[Batch] = []
 
     def take(self, handles: Iterable[JobHandle]) -> list[JobHandle]:
         """Send these jobs by shards, each chunk once that before it is accepted; returns what was accepted meanwhile.
@@ -34,14 +34,14 @@ class Delivery:
         accepted = []
         for backend, shard, members in _by_place(handles):
             try:
-                chunk = Chunk(backend, shard, members)
+                chunk = Batch(backend, shard, members)
                 try:
                     self._accept()
                     self._under_way = chunk
                     sent = chunk.send()
                 except BaseException as error:
                     self._under_way = None
-                    chunk.take_back(error)
+                    chunk.restore(error)
                     raise
                 # The first is answered before more are made: Redis may not know the script yet.
                 if not sent or not self.accepted:
@@ -69,7 +69,7 @@ class Delivery:
     ) -> None:
         if error is not None and not isinstance(error, Exception):
             if self._under_way is not None:
-                self._under_way.take_back(error)
+                self._under_way.restore(error)
             return
         try:
             # Also where somebody's code failed meanwhile: how many were accepted is to be known.
@@ -86,7 +86,7 @@ class Delivery:
             try:
                 chunk.accept()
             except BaseException as error:
-                chunk.take_back(error)
+                chunk.restore(error)
                 raise
             self.accepted += len(chunk.handles)
             self._unannounced.append(chunk)
@@ -107,5 +107,5 @@ def _by_place(handles: Iterable[JobHandle]) -> Iterator[tuple[str | None, int, l
             by_place.setdefault((handle.backend, handle.draft.job.shard), []).append(handle)
     for (backend, shard), members in by_place.items():
         # Whoever hears of the first may cancel others.
-        for chunk in in_chunks(handle for handle in members if handle.draft):
+        for chunk in in_batches(handle for handle in members if handle.draft):
             yield backend, shard, chunk

@@ -13,10 +13,10 @@ from django_delayq.exceptions import NoResult, WaitTimeout
 from django_delayq.job.ids import from_text, to_text
 from django_delayq.job.job import DEFAULT_QUEUE, Job, State
 from django_delayq.job.result import Result
-from django_delayq.job.unsent import Draft
-from django_delayq.store.enqueue import Receipt
+from django_delayq.job.unsent import UnsentJob
+from django_delayq.store.enqueue import EnqueueResult
 from django_delayq.store.operations import Operations
-from django_delayq.store.queries.lookup import Inspection
+from django_delayq.store.queries.lookup import Lookup
 from django_delayq.store.store import Store, get_store
 
 _HAS_DUE = (State.SCHEDULED, State.READY, State.CLAIMED)
@@ -28,7 +28,9 @@ class JobHandle:
     Until it is sent (after the commit of a transaction, by default) the job lives in this handle only: state `unsent`.
     """
 
-    def __init__(self, *, raw_id: bytes, shard: int, draft: Draft | None = None, backend: str | None = None) -> None:
+    def __init__(
+        self, *, raw_id: bytes, shard: int, draft: UnsentJob | None = None, backend: str | None = None
+    ) -> None:
         self._raw_id = raw_id
         self._shard = shard
         #: Alias in TASKS whose store it is in; None: DELAYQ's.
@@ -91,7 +93,7 @@ class JobHandle:
             left = until - monotonic()
             if left <= 0:
                 raise WaitTimeout(f"job {self.id} has not ended within {seconds:g} s, it is {self._state}")
-            self._store.results(self._shard).wait(self._raw_id, left)
+            self._store.result_waiter(self._shard).wait(self._raw_id, left)
         return self.result
 
     def refresh(self) -> "JobHandle":
@@ -141,7 +143,7 @@ class JobHandle:
             raise TypeError("reschedule() needs delay= (seconds or timedelta) or at= (aware datetime)")
         delay_us, due_us = self._store.config.tasks.check_time(delay=delay, at=at)
         if self.draft is not None:
-            self.draft = self.draft.timed(delay_us=delay_us, due_us=due_us, called_at=steady())
+            self.draft = self.draft.rescheduled(delay_us=delay_us, due_us=due_us, called_at=steady())
             self._job = self.draft.job
             if not self.maybe_sent:
                 return True
@@ -172,13 +174,13 @@ class JobHandle:
         """Take down that the draft is on its way: from here on Redis is asked."""
         self.draft, self._state = None, None
 
-    def mark_unsent(self, draft: Draft, *, maybe_sent: bool) -> None:
+    def mark_unsent(self, draft: UnsentJob, *, maybe_sent: bool) -> None:
         """Take back a draft that was not, or not surely, accepted."""
         self.draft, self._state = draft, State.UNSENT
         # For good: the first copy may arrive after the second.
         self.maybe_sent = self.maybe_sent or maybe_sent
 
-    def mark_sent(self, receipt: Receipt, number: int) -> None:
+    def mark_sent(self, receipt: EnqueueResult, number: int) -> None:
         """Take down that the store accepted the draft as number `number` of a batch."""
         if number in receipt.held:
             self._raw_id, self.created, self._state, self._job = receipt.held[number], False, None, None
@@ -207,8 +209,8 @@ class JobHandle:
         return get_store(self.backend)
 
     @property
-    def _inspection(self) -> Inspection:
-        return self._store.inspection(self._shard)
+    def _inspection(self) -> Lookup:
+        return self._store.lookup(self._shard)
 
     @property
     def _operations(self) -> Operations:

@@ -24,17 +24,17 @@ class _Commit(partial[None]):
     """The commit hook that counts the commit of one connection."""
 
 
-class _Pending:
+class _PendingSends:
     """The jobs of one transaction of one connection. Its commit hooks alone hold it, so nothing of it outlives them."""
 
     def __init__(self) -> None:
         #: Those whose connections have all committed, not sent yet.
         self.committed: list[JobHandle] = []
-        self.newest: _Flush | None = None
+        self.latest: _Flush | None = None
         self._refused: list[KeyHeld] = []
 
     @classmethod
-    def of(cls, connection: Any) -> "_Pending":
+    def of(cls, connection: Any) -> "_PendingSends":
         """Return that of the transaction under way."""
         hooks = (hook for _, hook, _ in reversed(connection.run_on_commit))
         return next((hook.pending for hook in hooks if isinstance(hook, _Flush)), None) or cls()
@@ -89,14 +89,14 @@ class _Pending:
 class _Flush:
     """The commit hook that sends what has committed; one per enqueue, of which those superseded do nothing."""
 
-    superseded = False
+    skipped = False
 
-    def __init__(self, pending: _Pending) -> None:
+    def __init__(self, pending: _PendingSends) -> None:
         self.pending = pending
 
     def __call__(self) -> None:
-        if not self.superseded:
-            self.pending.send(last=self.pending.newest is self)
+        if not self.skipped:
+            self.pending.send(last=self.pending.latest is self)
 
 
 #: Whether a connection is in a transaction that decides about jobs. Tests replace it: their own never commits.
@@ -127,20 +127,20 @@ def accept(handles: Sequence[JobHandle]) -> None:
 def _wait(aliases: tuple[str, ...], handles: Sequence[JobHandle]) -> None:
     missing = set(aliases)
 
-    def committed(alias: str, pending: _Pending) -> None:
+    def committed(alias: str, pending: _PendingSends) -> None:
         missing.discard(alias)
         if not missing:
             pending.committed.extend(handles)
 
     for alias in aliases:
         connection = connections[alias]
-        pending = _Pending.of(connection)
-        if pending.newest is not None:
+        pending = _PendingSends.of(connection)
+        if pending.latest is not None:
             # All jobs of a commit go in one batch, so of neighbours only the last sends. But a hook of the project in
             # between may raise, and Django runs none after it: what stands before such a hook must be sent before it.
             hooks = connection.run_on_commit
-            pending.newest.superseded = bool(hooks) and hooks[-1][1] is pending.newest
-        flush = pending.newest = _Flush(pending)
+            pending.latest.skipped = bool(hooks) and hooks[-1][1] is pending.latest
+        flush = pending.latest = _Flush(pending)
         connection.on_commit(_Commit(committed, alias, pending))
         # Without savepoint ids, or the rollback of a savepoint would take the flush of others' jobs with it.
         hook: tuple[Any, ...] = (set(), flush, False)

@@ -70,7 +70,11 @@ def shown(job: Any, task: Any) -> tuple[list[Any], dict[str, Any]]:
 
     Then all are hidden: only the task knows which ones are sensitive.
     """
-    return task.redacted(job.args, job.kwargs) if task is not None else redact(_UNKNOWN, True, job.args, job.kwargs)
+    return (
+        task.redact_arguments(job.args, job.kwargs)
+        if task is not None
+        else redact(_UNKNOWN, True, job.args, job.kwargs)
+    )
 
 
 _UNKNOWN = Signature()

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from django_delayq.exceptions import KeyHeld, StoreError
-from django_delayq.task.batch import in_chunks
+from django_delayq.task.batch import in_batches
 from django_delayq.task.delivery import Delivery
 from django_delayq.task.handle import JobHandle
 
@@ -43,7 +43,7 @@ def stream(handles: Iterable[JobHandle], on_progress: Callable[[int], Any], *, c
 
     def made() -> Iterator[list[JobHandle]]:
         try:
-            for chunk in in_chunks(handles):
+            for chunk in in_batches(handles):
                 check()
                 recent.append(chunk)
                 yield chunk

@@ -17,12 +17,12 @@ from django_delayq.clock import Units, duration_us, timedelta_of
 from django_delayq.conf.config import Config, check_name
 from django_delayq.conf.settings import get_config
 from django_delayq.exceptions import DelayTypeError
-from django_delayq.job.attempts import Attempts
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import next_id, shard_of
 from django_delayq.job.job import DEFAULT_QUEUE, Claim, Job
 from django_delayq.job.result import json_of
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.job.unsent import Draft
+from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.enqueue import key_digest
 from django_delayq.store.store import get_store
 from django_delayq.task import outbox
@@ -176,10 +176,10 @@ class Task(Generic[P, R]):
         store = get_store()
         digest = key_digest(self.name, check_name(key, name="key"))
         shard = shard_of(digest, store.config.shards)
-        raw_id = store.inspection(shard).holder(digest)
+        raw_id = store.lookup(shard).holder(digest)
         return JobHandle(raw_id=raw_id, shard=shard) if raw_id else None
 
-    def redacted(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def redact_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return stored arguments as people may see them."""
         return redact(self.signature, self.sensitive, args, kwargs)
 
@@ -193,23 +193,23 @@ class Task(Generic[P, R]):
         check_fit(self.func, args, kwargs)
 
     @property
-    def code(self) -> Callable[P, R]:
+    def callable(self) -> Callable[P, R]:
         """What a worker calls."""
         return self.func
 
-    def packed(self, value: Any) -> str:
+    def serialize_result(self, value: Any) -> str:
         """Return JSON of what a run returned. Raises `PayloadNotSerializable`, `PayloadTooLarge`."""
         check_payload(value, "the return value", show_keys=not self.sensitive)
         return json_of(value, of=self.name, max_payload=get_config().tasks.max_payload)
 
-    def enqueued(self, job: Job) -> None:
+    def on_enqueued(self, job: Job) -> None:
         """Tell that a job was accepted which Django's @task made."""
 
-    def begin(self, claim: Claim, job: Job) -> Job:
+    def before_run(self, claim: Claim, job: Job) -> Job:
         """Tell that it runs; returns it as its function is to be called."""
         return job
 
-    def finished(self, job: Job, *, attempts: Attempts, ending: bytes | None) -> None:
+    def on_finished(self, job: Job, *, attempts: AttemptHistory, ending: bytes | None) -> None:
         """Tell that it ended: as `results` keeps it, or None as a dead letter."""
 
     def _draft(self, args: list[Any], kwargs: dict[str, Any] | None = None) -> JobHandle:
@@ -235,7 +235,7 @@ class Task(Generic[P, R]):
             result_ttl_us=config.tasks.result_ttl_us if self.result_ttl_us == 0 else self.result_ttl_us,
             **facts,
         )
-        draft = Draft.of(
+        draft = UnsentJob.of(
             job,
             max_payload=config.tasks.max_payload,
             reject=self.unique == "reject",

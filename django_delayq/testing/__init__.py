@@ -2,7 +2,7 @@
 
 from django_delayq.testing.delayq import DelayQ
 from django_delayq.testing.inline_worker import TaskFailed
-from django_delayq.testing.job_views import RanJob, SeenJob
+from django_delayq.testing.job_views import EnqueuedJob, JobRun
 from django_delayq.testing.mixin import DelayQMixin
 
-__all__ = ["DelayQ", "DelayQMixin", "RanJob", "SeenJob", "TaskFailed"]
+__all__ = ["DelayQ", "DelayQMixin", "JobRun", "EnqueuedJob", "TaskFailed"]

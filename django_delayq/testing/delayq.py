@@ -17,12 +17,12 @@ from django_delayq.exceptions import DelayQError, DelayTypeError, DelayValueErro
 from django_delayq.task import outbox, sender
 from django_delayq.task.handle import JobHandle
 from django_delayq.testing import queries as view
-from django_delayq.testing.expected_job import Wish
-from django_delayq.testing.fake_clock import TurnedClock
+from django_delayq.testing.expected_job import ExpectedJob
+from django_delayq.testing.fake_clock import FakeClock
 from django_delayq.testing.inline_worker import Errors
-from django_delayq.testing.isolation import nobody_there, private_store, stores
-from django_delayq.testing.job_views import RanJob, SeenJob
-from django_delayq.testing.simulator import LIMIT, Play
+from django_delayq.testing.isolation import private_store, redis_unavailable, stores
+from django_delayq.testing.job_views import EnqueuedJob, JobRun
+from django_delayq.testing.simulator import LIMIT, Simulator
 from django_delayq.testing.transactions import commits_of_the_code
 
 
@@ -31,9 +31,9 @@ class DelayQ:
 
     def __init__(self) -> None:
         self._stack = ExitStack()
-        self._clock = TurnedClock()
+        self._clock = FakeClock()
         self._entered_at = 0.0
-        self._play = Play(self._clock)
+        self._play = Simulator(self._clock)
         #: What the innermost eager mode does with jobs that were sent.
         self._eager: Callable[[Sequence[JobHandle]], None] | None = None
 
@@ -56,21 +56,21 @@ class DelayQ:
         return moment(self._clock.now_us)
 
     @property
-    def enqueued(self) -> list[SeenJob]:
+    def enqueued(self) -> list[EnqueuedJob]:
         """What waits, in the order in which it is to run: what is due first, then by due time."""
         return view.waiting(stores(), now_us=self._clock.now_us)
 
     @property
-    def dead(self) -> list[SeenJob]:
+    def dead(self) -> list[EnqueuedJob]:
         """What died, oldest first."""
         return view.dead(stores(), now_us=self._clock.now_us)
 
     @property
-    def ran(self) -> list[RanJob]:
+    def ran(self) -> list[JobRun]:
         """Every attempt that ran in this test, oldest first."""
         return self._play.ran
 
-    def run_due(self, *, errors: Errors = "raise", limit: int = LIMIT) -> list[RanJob]:
+    def run_due(self, *, errors: Errors = "raise", limit: int = LIMIT) -> list[JobRun]:
         """Run everything that is due now, one job after another, in this thread; returns what ran.
 
         An exception in a task is raised here after the job was settled; `errors="retry"` leaves it to the retry policy.
@@ -86,14 +86,14 @@ class DelayQ:
         errors: Errors = "raise",
         limit: int = LIMIT,
         **units: Unpack[Units],
-    ) -> list[RanJob]:
+    ) -> list[JobRun]:
         """Let time pass: seconds, a timedelta, or timedelta's keywords (`minutes=10`); nothing sleeps.
 
         With `run`, everything that becomes due on the way runs at its own time, and is returned.
         """
         if (delay is None) is not bool(units):
             raise DelayTypeError("advance() takes seconds, a timedelta, or keywords such as minutes=10")
-        with self._clock.still():
+        with self._clock.frozen():
             until_us = self._clock.now_us + duration_us(timedelta_of(units) if delay is None else delay)
             if until_us > LATEST_US:
                 raise DelayValueError("advance() goes as far as jobs can wait, to the year 2255; let less time pass")
@@ -103,27 +103,27 @@ class DelayQ:
 
     def advance_to(
         self, moment: datetime, *, run: bool = False, errors: Errors = "raise", limit: int = LIMIT
-    ) -> list[RanJob]:
+    ) -> list[JobRun]:
         """Let time pass until an aware datetime; else as `advance()`."""
-        with self._clock.still():
+        with self._clock.frozen():
             left_us = moment_us(moment, name="moment") - self._clock.now_us
             if left_us < 0:
                 raise DelayQError(f"advance_to() goes ahead only, and {moment} is past: it is {self.now}")
             return self.advance(timedelta(microseconds=left_us), run=run, errors=errors, limit=limit)
 
-    def drain(self, *, errors: Errors = "raise", limit: int = LIMIT) -> list[RanJob]:
+    def drain(self, *, errors: Errors = "raise", limit: int = LIMIT) -> list[JobRun]:
         """Run everything that waits, each job at its time, until nothing waits any more; returns what ran."""
         return self._play.run(until_us=None, errors=errors, limit=limit)
 
-    async def arun_due(self, **options: Any) -> list[RanJob]:
+    async def arun_due(self, **options: Any) -> list[JobRun]:
         """Do as `run_due()`, from async code."""
         return await sync_to_async(self.run_due)(**options)
 
-    async def aadvance(self, delay: float | timedelta | None = None, **options: Any) -> list[RanJob]:
+    async def aadvance(self, delay: float | timedelta | None = None, **options: Any) -> list[JobRun]:
         """Do as `advance()`, from async code."""
         return await sync_to_async(self.advance)(delay, **options)
 
-    async def adrain(self, **options: Any) -> list[RanJob]:
+    async def adrain(self, **options: Any) -> list[JobRun]:
         """Do as `drain()`, from async code."""
         return await sync_to_async(self.drain)(**options)
 
@@ -140,7 +140,7 @@ class DelayQ:
                 # An eager mode inside this one has its own way.
                 return
             if not honour_delays:
-                self._play.hasten(handles)
+                self._play.skip_delay(handles)
             if not self._play.runs:
                 self._play.run(until_us=0, errors=errors, limit=LIMIT)
 
@@ -154,7 +154,7 @@ class DelayQ:
 
     def unavailable(self) -> AbstractContextManager[None]:
         """Let Redis be out of reach inside: whoever enqueues gets `StoreUnavailable` at once."""
-        return nobody_there()
+        return redis_unavailable()
 
     def assert_enqueued(
         self,
@@ -168,7 +168,7 @@ class DelayQ:
         priority: int | None = None,
         key: str | None = None,
         count: int | None = None,
-    ) -> SeenJob:
+    ) -> EnqueuedJob:
         """Assert that a job of the task waits, with what is named here; returns it (the first of several).
 
         `due_in`: seconds or timedelta from now, to the second. `count`: so many of them, no more. Raises
@@ -194,10 +194,10 @@ class DelayQ:
             shown = "\n    ".join(map(repr, found))
             raise AssertionError(f"Enqueued, and should not be: {wish}\n    {shown}")
 
-    def _look(self, task: Any, **wanted: Any) -> tuple[Wish, list[SeenJob], list[SeenJob]]:
+    def _look(self, task: Any, **wanted: Any) -> tuple[ExpectedJob, list[EnqueuedJob], list[EnqueuedJob]]:
         took = timedelta(seconds=monotonic() - self._entered_at)
-        wish, jobs = Wish.of(task, took=took, **{"args": None, "kwargs": None, **wanted}), self.enqueued
-        return wish, jobs, [job for job in jobs if job.task == wish.task and not wish.faults(job)]
+        wish, jobs = ExpectedJob.of(task, took=took, **{"args": None, "kwargs": None, **wanted}), self.enqueued
+        return wish, jobs, [job for job in jobs if job.task == wish.task and not wish.mismatches(job)]
 
 
 def _hint() -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from django_delayq.clock import duration_us, moment, moment_us
 from django_delayq.task.task import Task
-from django_delayq.testing.job_views import SeenJob, call, shown, span
+from django_delayq.testing.job_views import EnqueuedJob, call, shown, span
 
 #: How far a due time may be from the wanted one.
 _CLOSE = timedelta(seconds=1)
@@ -17,7 +17,7 @@ _SHOWN = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class ExpectedJob:
     """A job somebody wants; what is None may be anything."""
 
     task: str
@@ -32,7 +32,7 @@ class Wish:
     took: timedelta = timedelta(0)
 
     @classmethod
-    def of(cls, task: Any, *, due_in: Any = None, due: Any = None, took: timedelta, **wanted: Any) -> "Wish":
+    def of(cls, task: Any, *, due_in: Any = None, due: Any = None, took: timedelta, **wanted: Any) -> "ExpectedJob":
         """Make one of what a test says: `due_in` in seconds or as a timedelta, `due` as an aware datetime."""
         if isinstance(wanted["args"], str) or not isinstance(wanted["args"], Sequence | None):
             raise TypeError(f"args must be a list or tuple of positional arguments, got {wanted['args']!r:.80}")
@@ -46,7 +46,7 @@ class Wish:
             **wanted,
         )
 
-    def faults(self, job: SeenJob) -> list[str]:
+    def mismatches(self, job: EnqueuedJob) -> list[str]:
         """Return what is wrong with a job of this task; nothing where it is the wanted one."""
         faults = []
         args, kwargs = _plain(self.args), _plain(self.kwargs)
@@ -75,13 +75,13 @@ class Wish:
         words += [f"with key {self.key!r}"] if self.key is not None else []
         return " ".join(words)
 
-    def told_short(self, jobs: Sequence[SeenJob]) -> str:
+    def told_short(self, jobs: Sequence[EnqueuedJob]) -> str:
         """Return an error message's lines about what is enqueued instead, the nearest first."""
         if not jobs:
             return "Nothing is enqueued."
-        same = sorted((job for job in jobs if job.task == self.task), key=lambda job: len(self.faults(job)))
+        same = sorted((job for job in jobs if job.task == self.task), key=lambda job: len(self.mismatches(job)))
         if same:
-            nearest = "\n    ".join(["Nearest:", repr(same[0]), *self.faults(same[0])])
+            nearest = "\n    ".join(["Nearest:", repr(same[0]), *self.mismatches(same[0])])
             rest = [job for job in jobs if job is not same[0]]
             return f"{nearest}\n{_listed('Also enqueued:', rest)}" if rest else nearest
         close = difflib.get_close_matches(self.task, [job.task for job in jobs], n=1, cutoff=0.0)
@@ -112,6 +112,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _listed(head: str, jobs: Sequence[SeenJob]) -> str:
+def _listed(head: str, jobs: Sequence[EnqueuedJob]) -> str:
     more = [f"… and {len(jobs) - _SHOWN} more"] if len(jobs) > _SHOWN else []
     return "\n    ".join([head, *map(repr, jobs[:_SHOWN]), *more])

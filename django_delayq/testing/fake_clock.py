@@ -10,7 +10,7 @@ from time import time_ns
 from django_delayq.clock import SECOND_US
 
 
-class TurnedClock:
+class FakeClock:
     """A clock that a test turns; given a moment (µs since the epoch), it stands still there."""
 
     def __init__(self, now_us: int | None = None) -> None:
@@ -35,12 +35,12 @@ class TurnedClock:
         """Return the seconds that passed since this clock was made."""
         return (self.now_us - self._began_us) / SECOND_US
 
-    def turn(self, us: int) -> None:
+    def advance(self, us: int) -> None:
         """Let so many µs pass."""
         self._turned_us += us
 
     @contextmanager
-    def still(self) -> Iterator[None]:
+    def frozen(self) -> Iterator[None]:
         """Let time stand still inside, where nobody turns it."""
         before, self._stands_at = self._stands_at, self.now_us - self._turned_us
         try:

@@ -11,21 +11,21 @@ from unittest.mock import patch
 
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import DelayQError
-from django_delayq.job.outcome import Ending, Outcome
-from django_delayq.metrics import Tally
-from django_delayq.processes.emitter import emit_at_once
-from django_delayq.store.exchange import Answer, Settlement
+from django_delayq.job.outcome import Outcome, OutcomeKind
+from django_delayq.metrics import MetricsBuffer
+from django_delayq.processes.emitter import emit_now
+from django_delayq.store.exchange import ExchangeReply, Settlement
 from django_delayq.store.shard import Shard
 from django_delayq.store.store import Store
-from django_delayq.testing.job_views import RanJob
+from django_delayq.testing.job_views import JobRun
 from django_delayq.worker import execution
-from django_delayq.worker.fallback_dispatcher import StandIn
-from django_delayq.worker.settlement import settle, tell_all
+from django_delayq.worker.fallback_dispatcher import FallbackDispatcher
+from django_delayq.worker.settlement import decide_settlement, emit_all
 
 #: What becomes of an exception in a task: it is raised in the test, or left to the task's retry policy.
 Errors = Literal["raise", "retry"]
 #: Endings that are the task's own wish, or nobody's fault.
-_NO_ERROR = (Ending.SUCCEEDED, Ending.ASKED_RETRY, Ending.ASKED_DEAD)
+_NO_ERROR = (OutcomeKind.SUCCEEDED, OutcomeKind.RETRY_REQUESTED, OutcomeKind.REJECTED)
 #: Of what a retry may wait, tests wait all: the longest is the only wait that does not depend on chance.
 _LONGEST = 1.0
 
@@ -34,17 +34,17 @@ class TaskFailed(DelayQError, AssertionError):
     """A job could not be run: its task is unknown here, or its stored form cannot be read."""
 
 
-class Runner:
+class InlineWorker:
     """A worker and a dispatcher of one shard that work when they are told to."""
 
     def __init__(self, store: Store, shard: Shard) -> None:
         self._shard = shard
-        self._promotion = StandIn(Dispatcher(shard, store.promotion(shard), emit=emit_at_once))
+        self._promotion = FallbackDispatcher(Dispatcher(shard, store.promotion(shard), emit=emit_now))
         self._claims = store.claims(shard, worker=os.urandom(8))
         self._queues: list[str] = []
         self._version = b""
 
-    def run(self, *, errors: Errors) -> Iterator[RanJob]:
+    def run(self, *, errors: Errors) -> Iterator[JobRun]:
         """Run what is due or ready until nothing is; tell of each attempt once it is settled.
 
         Raises what a task raised, after it was settled, unless errors are left to the retry policy.
@@ -59,14 +59,14 @@ class Runner:
             [claim] = claims
             with _witnessed() as raised:
                 outcome = execution.run(claim)
-            settlement = settle(claim, outcome, worker="the test", jitter=_LONGEST)
+            settlement = decide_settlement(claim, outcome, worker="the test", jitter=_LONGEST)
             lost = self._exchange(settlement).lost
-            tell_all([(settlement, outcome)], lost=lost, tally=Tally(), emit=emit_at_once)
-            ran = RanJob.of(claim, outcome, settlement.decision)
+            emit_all([(settlement, outcome)], lost=lost, tally=MetricsBuffer(), emit=emit_now)
+            ran = JobRun.of(claim, outcome, settlement.decision)
             yield ran
             _raise(outcome, ran, raised[-1] if raised else None, errors)
 
-    def _exchange(self, *settlements: Settlement, want: int = 0) -> Answer:
+    def _exchange(self, *settlements: Settlement, want: int = 0) -> ExchangeReply:
         description = f"test in process {os.getpid()}"
         exchange = self._claims.prepare(
             queues=self._queues, want=want, settlements=settlements, description=description
@@ -90,11 +90,11 @@ async def _clean_nothing() -> None:
     pass
 
 
-def _raise(outcome: Outcome, ran: RanJob, error: BaseException | None, errors: Errors) -> None:
+def _raise(outcome: Outcome, ran: JobRun, error: BaseException | None, errors: Errors) -> None:
     if error is not None and not isinstance(error, Exception):
         # Ctrl-C, or pytest's own way out of a test, which a worker would survive.
         raise error
-    if errors == "retry" or outcome.ending in _NO_ERROR:
+    if errors == "retry" or outcome.kind in _NO_ERROR:
         return
     if error is None:
         raise TaskFailed(f"{ran!r}: {outcome.error}")

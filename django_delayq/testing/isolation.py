@@ -12,17 +12,17 @@ from django_delayq.clock import use_clock
 from django_delayq.conf import settings
 from django_delayq.job.ids import begin_anew
 from django_delayq.store.store import Store, get_store
-from django_delayq.testing.fake_clock import TurnedClock
+from django_delayq.testing.fake_clock import FakeClock
 from django_delayq.testing.server import server_url
 
 
 @contextmanager
-def private_store(clock: TurnedClock) -> Iterator[None]:
+def private_store(clock: FakeClock) -> Iterator[None]:
     """Let all stores of this process be at a prefix of their own under `clock`; nothing of them is left afterwards."""
     prefix = f"test-{token_hex(6)}"
     clock_before = use_clock(clock)
     try:
-        with patch.dict(settings.forced, REDIS=server_url(), PREFIX=prefix):
+        with patch.dict(settings.overrides, REDIS=server_url(), PREFIX=prefix):
             settings.drop_config()
             first = get_store()
             try:
@@ -42,11 +42,11 @@ def stores() -> list[Store]:
 
 
 @contextmanager
-def nobody_there() -> Iterator[None]:
+def redis_unavailable() -> Iterator[None]:
     """Let no store of this process reach its Redis; afterwards all is there as it was."""
     try:
         # A path that nobody can make a socket at: refused at once.
-        with patch.dict(settings.forced, REDIS="unix:///dev/null/redis.sock"):
+        with patch.dict(settings.overrides, REDIS="unix:///dev/null/redis.sock"):
             settings.drop_config()
             yield
     finally:

@@ -7,8 +7,8 @@ from typing import Any
 
 from django_delayq.clock import moment
 from django_delayq.job.job import Claim, Job, State
-from django_delayq.job.outcome import Decision, Ending, Outcome, Settle
-from django_delayq.store.queries.job_pages import Row
+from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind
+from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.task import registry
 
 _NOW = timedelta(seconds=1)
@@ -17,7 +17,7 @@ _LONGEST = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenJob:
+class EnqueuedJob:
     """A job that waits, or is dead, as it was at the look."""
 
     id: str
@@ -40,7 +40,7 @@ class SeenJob:
     error: str = field(default="", repr=False)
 
     @classmethod
-    def of(cls, row: Row, job: Job | None, *, now_us: int) -> "SeenJob":
+    def of(cls, row: JobRow, job: Job | None, *, now_us: int) -> "EnqueuedJob":
         """Make one of what the store shows; a job that cannot be read has no arguments."""
         due_us = row.due_us
         return cls(
@@ -73,7 +73,7 @@ class SeenJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RanJob:
+class JobRun:
     """One attempt that ran in this test."""
 
     id: str
@@ -84,17 +84,17 @@ class RanJob:
     #: 1, 2, 3 …
     attempt: int
     #: "succeeded", "failed", "asked to retry", "gave up" …
-    ending: Ending
+    ending: OutcomeKind
     #: The end of a traceback, or a sentence; empty after a success.
     error: str = field(default="", repr=False)
     #: How long the next attempt waits; None: there is none.
     retry_in: timedelta | None = None
 
     @classmethod
-    def of(cls, claim: Claim, outcome: Outcome, decision: Decision) -> "RanJob":
+    def of(cls, claim: Claim, outcome: Outcome, decision: Decision) -> "JobRun":
         """Make one of what a worker knows of an attempt that was settled."""
         job = claim.job
-        again = decision.settle is Settle.RETRY
+        again = decision.action is Action.RETRY
         return cls(
             id=claim.id,
             task=job.task if job else "",
@@ -102,13 +102,13 @@ class RanJob:
             kwargs=dict(job.kwargs) if job else {},
             queue=claim.queue,
             attempt=claim.attempt,
-            ending=outcome.ending,
+            ending=outcome.kind,
             error=outcome.error,
             retry_in=timedelta(microseconds=decision.delay_us) if again else None,
         )
 
     def __repr__(self) -> str:
-        dead = "" if self.ending is Ending.SUCCEEDED else ", dead"
+        dead = "" if self.ending is OutcomeKind.SUCCEEDED else ", dead"
         again = f", again in {span(self.retry_in)}" if self.retry_in is not None else dead
         number = f", attempt {self.attempt}" if self.attempt > 1 else ""
         return f"<{call(self.task, self.args, self.kwargs)} {self.ending}{number}{again}>"
@@ -117,7 +117,7 @@ class RanJob:
 def shown(task: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """Return arguments as people may see them."""
     known = registry.find(task)
-    return (list(args), kwargs) if known is None else known.redacted(args, kwargs)
+    return (list(args), kwargs) if known is None else known.redact_arguments(args, kwargs)
 
 
 def call(task: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:

@@ -30,7 +30,7 @@ NEWBORN = 60.0
 END_LIMIT = 10.0
 
 
-class PrivateFolder:
+class LocalFolder:
     """One folder, mode 0700, with a path short enough for a unix socket."""
 
     def __init__(self, path: Path, lock: int) -> None:

@@ -25,7 +25,7 @@ from urllib.parse import quote
 from redis import Redis
 
 from django_delayq.exceptions import DelayQError
-from django_delayq.testing.local_folder import PID_FILE, SOCKET, PrivateFolder, remove_orphans
+from django_delayq.testing.local_folder import PID_FILE, SOCKET, LocalFolder, remove_orphans
 
 #: The oldest Redis with every command the scripts need; long-lived distributions still carry 6.0.
 FLOOR = (6, 2)
@@ -85,7 +85,7 @@ def version_of(program: Path) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-class PrivateRedis:
+class LocalRedisServer:
     """One server process: from `start`, or entering a `with` block, to `stop`, its end, or the owner's end.
 
     It listens on a unix socket in a folder that only its user can enter; where `port` is given, on 127.0.0.1
@@ -100,7 +100,7 @@ class PrivateRedis:
         self._server = server
         self._options = {"save": "", "appendonly": "no"} | dict(options or {})
         self._owner = 0
-        self._folder: PrivateFolder | None = None
+        self._folder: LocalFolder | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -140,7 +140,7 @@ class PrivateRedis:
         if self._folder is None:
             self._server = self._server or find_server()
             remove_orphans()
-            self._folder = PrivateFolder.create()
+            self._folder = LocalFolder.create()
             self._owner = os.getpid()
             atexit.register(self.stop)
         if self._process is None:
@@ -246,5 +246,5 @@ def demo_url() -> Iterator[str]:
     if given := os.environ.get("DELAYQ_REDIS_URL"):
         yield given
         return
-    with PrivateRedis() as server:
+    with LocalRedisServer() as server:
         yield server.url

@@ -6,9 +6,9 @@ DELAYQ_TESTING_REDIS names another, for machines without a server program; tests
 import os
 from multiprocessing.util import Finalize
 
-from django_delayq.testing.local_redis import PrivateRedis, ServerNotFound
+from django_delayq.testing.local_redis import LocalRedisServer, ServerNotFound
 
-_server: PrivateRedis | None = None
+_server: LocalRedisServer | None = None
 
 
 def server_url() -> str:
@@ -19,7 +19,7 @@ def server_url() -> str:
         return given
     if _server is None:
         try:
-            server = PrivateRedis().start()
+            server = LocalRedisServer().start()
         except ServerNotFound as error:
             error.add_note("Or name a server that runs: DELAYQ_TESTING_REDIS=redis://localhost:6379/9")
             raise

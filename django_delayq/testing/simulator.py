@@ -9,35 +9,35 @@ from django_delayq.job.job import State
 from django_delayq.store.store import Store
 from django_delayq.task.handle import JobHandle
 from django_delayq.testing import queries as view
-from django_delayq.testing.fake_clock import TurnedClock
-from django_delayq.testing.inline_worker import Errors, Runner
+from django_delayq.testing.fake_clock import FakeClock
+from django_delayq.testing.inline_worker import Errors, InlineWorker
 from django_delayq.testing.isolation import stores
-from django_delayq.testing.job_views import RanJob
+from django_delayq.testing.job_views import JobRun
 
 #: Jobs that one call runs at most: a task that enqueues itself would run for ever.
 LIMIT = 1_000
 
 
-class Play:
+class Simulator:
     """What runs in one test."""
 
-    def __init__(self, clock: TurnedClock) -> None:
+    def __init__(self, clock: FakeClock) -> None:
         self._clock = clock
-        self._runners: tuple[list[Store], list[Runner]] = ([], [])
+        self._runners: tuple[list[Store], list[InlineWorker]] = ([], [])
         #: Whether jobs run just now: those they enqueue run after them.
         self.runs = False
         #: What is to run before its time.
         self._hasty: list[JobHandle] = []
         #: Every attempt that ran, oldest first.
-        self.ran: list[RanJob] = []
+        self.ran: list[JobRun] = []
 
-    def run(self, *, until_us: int | None, errors: Errors, limit: int) -> list[RanJob]:
+    def run(self, *, until_us: int | None, errors: Errors, limit: int) -> list[JobRun]:
         """Run what becomes due until that moment (µs since the epoch), each at its time; 0: what is due, None: all."""
         _check(errors, runs=self.runs)
-        ran: list[RanJob] = []
+        ran: list[JobRun] = []
         self.runs = True
         try:
-            with self._clock.still():
+            with self._clock.frozen():
                 while True:
                     for job in self._due(errors):
                         ran.append(job)
@@ -56,15 +56,15 @@ class Play:
         finally:
             self.runs = False
 
-    def hasten(self, handles: Sequence[JobHandle]) -> None:
+    def skip_delay(self, handles: Sequence[JobHandle]) -> None:
         """Let these jobs, and their further attempts, run before their time."""
         # Who holds a key that was asked for again was there before, and keeps its time.
         self._hasty += [handle for handle in handles if handle.created]
 
-    def _due(self, errors: Errors) -> Iterator[RanJob]:
+    def _due(self, errors: Errors) -> Iterator[JobRun]:
         known, there = self._runners[0], stores()
         if known != there:
-            self._runners = there, [Runner(store, shard) for store in there for shard in store.shards]
+            self._runners = there, [InlineWorker(store, shard) for store in there for shard in store.shards]
         again = True
         while again:
             again = False

@@ -13,19 +13,19 @@ from time import monotonic
 from django_delayq.clock import SECOND_US
 from django_delayq.conf.config import WorkerConfig
 from django_delayq.exceptions import StoreError
-from django_delayq.store.exchange import Answer
-from django_delayq.worker.exchange_session import Exchanger
+from django_delayq.store.exchange import ExchangeReply
+from django_delayq.worker.exchange_session import ExchangeSession
 from django_delayq.worker.pools.base import Pool
-from django_delayq.worker.queue_listener import Served
+from django_delayq.worker.queue_listener import QueueListener
 
 #: Shortest pop, in seconds; and how late its reply may be (Redis ends a pop up to 0.1 s late).
 _SHORTEST_POP, _LATE = 0.1, 1.0
 
 
-class Armed:
+class BlockingClaim:
     """The armed exchange of one worker; at most one, and none beside another exchange."""
 
-    def __init__(self, exchanger: Exchanger, served: Served, pool: Pool, config: WorkerConfig) -> None:
+    def __init__(self, exchanger: ExchangeSession, served: QueueListener, pool: Pool, config: WorkerConfig) -> None:
         self._exchanger = exchanger
         self._served = served
         self._pool = pool
@@ -45,9 +45,9 @@ class Armed:
         Disarms the exchange if it is not `wanted` any more, or if its reply is overdue.
         """
         left = self._until + _LATE - monotonic()
-        if self.waits and wanted and left > 0 and not self._served.missed:
+        if self.waits and wanted and left > 0 and not self._served.wakeup_missed:
             return left
-        self.disarm()
+        self.cancel()
         return 0.0
 
     def listen(self, *, idle: bool, wanted: bool, until: float) -> int:
@@ -59,52 +59,52 @@ class Armed:
         now = monotonic()
         block = max(_SHORTEST_POP, min(self._longest, until - now))
         bell = self._served.listen(wanted=wanted, block=block)
-        if wanted and idle and self._enabled and not self._exchanger.under_way:
+        if wanted and idle and self._enabled and not self._exchanger.in_flight:
             served, self._until = self._served, now + block
-            call = self._exchanger.arm(
+            call = self._exchanger.send_blocking(
                 want=1, queues=served.queues, strict=served.strict, may_recover=self._pool.recovery is None
             )
             self.waits = True
             try:
                 self._served.send_behind(call)
             except StoreError:
-                self.disarm()
+                self.cancel()
                 raise
         return bell
 
-    def hear(self, *, wanted: bool) -> bool:
+    def consume_wakeup(self, *, wanted: bool) -> bool:
         """Read the bell as `Served.hear()` does. If an exchange was armed, its reply is the next one to read."""
         was_armed, self.waits = self.waits, False
         try:
-            heard = self._served.hear(wanted=wanted or was_armed)
+            heard = self._served.consume_wakeup(wanted=wanted or was_armed)
         except StoreError:
             if was_armed:
-                self._exchanger.disarm()
+                self._exchanger.cancel_blocking()
             raise
         self._has_rung = was_armed
         return heard
 
-    def has_rung(self) -> bool:
+    def is_ready(self) -> bool:
         """Return whether an armed exchange was carried out since the last call."""
         has_rung, self._has_rung = self._has_rung, False
         return has_rung
 
-    def disarm(self) -> None:
+    def cancel(self) -> None:
         """Cancel the armed exchange by closing its connection, which may lose a bell.
 
         The next `Exchanger.exchange()` returns the claim if the exchange was carried out before.
         """
         if self.waits:
             self.waits = False
-            self._served.deafen()
-            self._exchanger.disarm()
+            self._served.stop()
+            self._exchanger.cancel_blocking()
 
-    def confirm(self, answer: Answer) -> bool:
+    def confirm(self, answer: ExchangeReply) -> bool:
         """Confirm the claims of an answer. Returns False if they must be given back: no slot or connection is left."""
         if not (answer.armed and answer.claims):
             return True
         # Another worker of this pool may have filled it. A disarmed exchange has no connection left to confirm on.
-        if self._pool.held >= self._pool.size or not answer.asked:
+        if self._pool.held >= self._pool.size or not answer.claimed:
             return False
         try:
             self._served.confirm([claim.lease for claim in answer.claims])

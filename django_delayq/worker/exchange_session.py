@@ -7,15 +7,15 @@ from django_delayq.exceptions import StaleExchange, StoreError
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Outcome
 from django_delayq.store.claims import Claims
-from django_delayq.store.client.script_call import Call
-from django_delayq.store.exchange import Answer, Exchange, Settlement
-from django_delayq.worker.outcome_buffer import Endings
-from django_delayq.worker.settlement import settle
+from django_delayq.store.client.script_call import ScriptCall
+from django_delayq.store.exchange import ExchangeReply, ExchangeRequest, Settlement
+from django_delayq.worker.outcome_buffer import OutcomeBuffer
+from django_delayq.worker.settlement import decide_settlement
 
 Settled = list[tuple[Settlement, Outcome]]
 
 
-class Exchanger:
+class ExchangeSession:
     """What a worker hands in and asks for, and what it is given."""
 
     def __init__(self, claims: Claims, *, name: str) -> None:
@@ -23,15 +23,15 @@ class Exchanger:
         self._name = name
         #: The server was told whose worker this is.
         self._described = False
-        self._under_way: tuple[Exchange, Settled] | None = None
+        self._under_way: tuple[ExchangeRequest, Settled] | None = None
 
     @property
-    def code(self) -> bytes:
+    def worker_id(self) -> bytes:
         """How Redis knows this worker."""
         return self._claims.worker
 
     @property
-    def under_way(self) -> bool:
+    def in_flight(self) -> bool:
         """Whether an exchange is to be answered before there can be another."""
         return self._under_way is not None
 
@@ -50,7 +50,7 @@ class Exchanger:
         ended: Sequence[tuple[Claim, Outcome]] = (),
     ) -> None:
         """Make the next exchange; `exchange()` sends it."""
-        settled = [(settle(claim, outcome, worker=self._name), outcome) for claim, outcome in ended]
+        settled = [(decide_settlement(claim, outcome, worker=self._name), outcome) for claim, outcome in ended]
         exchange = self._claims.prepare(
             queues=queues,
             want=want,
@@ -61,20 +61,20 @@ class Exchanger:
         )
         self._under_way = exchange, settled
 
-    def arm(self, **asks: Any) -> Call:
+    def send_blocking(self, **asks: Any) -> ScriptCall:
         """Make the next exchange one that hands nothing in; returns its call, to be sent behind a blocking pop."""
         exchange = self._claims.prepare(description="" if self._described else self._name, armed=True, **asks)
         self._under_way = exchange, []
         return self._claims.pack(exchange)
 
-    def disarm(self) -> None:
+    def cancel_blocking(self) -> None:
         """Make the next `exchange()` return what the armed exchange claimed, or prevent it from claiming anything."""
         assert self._under_way is not None
         exchange, _ = self._under_way
         # Redis carries out the first that has its number: the armed one, or the one that is sent now and takes nothing.
         exchange.call, exchange.want = None, 0
 
-    def exchange(self, ended: Endings) -> tuple[Answer, Settled]:
+    def exchange(self, ended: OutcomeBuffer) -> tuple[ExchangeReply, Settled]:
         """Return what the exchange under way brought, and what it settled. Raises `StoreError`s.
 
         A stale one is given up: the outcomes go back to where they came from, to be handed in by another.
@@ -84,15 +84,15 @@ class Exchanger:
         try:
             answer = self._claims.exchange(exchange)
         except StaleExchange:
-            ended.put_back((settlement.claim, outcome) for settlement, outcome in settled)
+            ended.restore((settlement.claim, outcome) for settlement, outcome in settled)
             self._under_way = None
             raise
         except StoreError:
             if exchange.armed:
                 # Sent again after an outage, it would take claims whose leases count from before it.
-                self.disarm()
+                self.cancel_blocking()
             raise
         self._under_way = None
         # Told with the first exchange; a server that forgot this worker is told again.
-        self._described = not answer.first or not self._described
+        self._described = not answer.unknown_worker or not self._described
         return answer, settled

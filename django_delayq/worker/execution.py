@@ -17,14 +17,14 @@ from django_delayq.clock import SECOND_US
 from django_delayq.conf.settings import get_config
 from django_delayq.exceptions import DeadLetterNow, DelayQError, RetryLater, TaskTimeout, TransactionLeftOpen
 from django_delayq.job.job import Claim, Job
-from django_delayq.job.outcome import Ending, Outcome, ending_of
+from django_delayq.job.outcome import Outcome, OutcomeKind, kind_of_fault
 from django_delayq.processes import database, process_limits
-from django_delayq.processes.fork_safety import end_fork_of
+from django_delayq.processes.fork_safety import exit_if_child_of
 from django_delayq.signals import announce, job_started
 from django_delayq.task import context as current
 from django_delayq.task import registry
 from django_delayq.task.arguments import check_fit
-from django_delayq.worker.idle_connections import release_while_asleep
+from django_delayq.worker.idle_connections import close_while_idle
 from django_delayq.worker.time_limit import TimeLimit
 
 #: How user code is called, and what is done around it: the same words for threads and for a loop.
@@ -34,7 +34,7 @@ Clean = Callable[[], Awaitable[TransactionLeftOpen | None]]
 _MAX_ERROR = 64 * 1024
 
 
-def witness(error: BaseException) -> None:
+def on_task_exception(error: BaseException) -> None:
     """See an exception that ended a task's code; tests that want it raised put a function of theirs here."""
 
 
@@ -44,7 +44,7 @@ def run(claim: Claim) -> Outcome:
     Each run has a context of its own, so language, time zone and context variables start fresh, and `database.clean()`
     comes before and after.
     """
-    return Context().run(_to_the_end, _attempt(claim, _call_here, _clean_here))
+    return Context().run(_run_sync, _attempt(claim, _call_here, _clean_here))
 
 
 async def run_async(claim: Claim) -> Outcome:
@@ -55,7 +55,7 @@ async def run_async(claim: Claim) -> Outcome:
     began = monotonic()
     try:
         async with ThreadSensitiveContext() as context:
-            release_while_asleep(context)
+            close_while_idle(context)
 
             async def clean() -> TransactionLeftOpen | None:
                 if context not in SyncToAsync.context_to_thread_executor:
@@ -69,14 +69,14 @@ async def run_async(claim: Claim) -> Outcome:
         return timed(failed(error), began)
 
 
-def hand_over(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outcome:
+def forward(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outcome:
     """Give the claimed job to another system by a user's function; what that raises is a failed attempt.
 
     The task need not be registered here: {"id", "task", "queue", "priority", "args", "kwargs", "attempt", "due_us"}.
     """
     job = claim.job
     if job is None:
-        return Outcome(ending=ending_of(claim.fault), error=str(claim.fault))
+        return Outcome(kind=kind_of_fault(claim.fault), error=str(claim.fault))
     told = {
         **{"id": job.id, "task": job.task, "queue": claim.queue, "priority": job.priority},
         **{"args": job.args, "kwargs": job.kwargs, "attempt": claim.attempt, "due_us": claim.due_us},
@@ -87,11 +87,11 @@ def hand_over(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outco
         Context().run(accept, told)
     except BaseException as error:
         database.look_again()
-        outcome = _judge(None, job, error)
+        outcome = _outcome_of(None, job, error)
     return timed(_unless(database.clean(), outcome), began)
 
 
-def _to_the_end(coroutine: Coroutine[Any, Any, Outcome]) -> Outcome:
+def _run_sync(coroutine: Coroutine[Any, Any, Outcome]) -> Outcome:
     """Run a coroutine that never waits for anything: one text serves threads and loops."""
     try:
         coroutine.send(None)
@@ -103,12 +103,14 @@ def _to_the_end(coroutine: Coroutine[Any, Any, Outcome]) -> Outcome:
 async def _attempt(claim: Claim, call: Call, clean: Clean) -> Outcome:
     job = claim.job
     if job is None:
-        return Outcome(ending=ending_of(claim.fault), error=str(claim.fault))
+        return Outcome(kind=kind_of_fault(claim.fault), error=str(claim.fault))
     began = monotonic()
     try:
         task = registry.find(job.task)
         if task is None:
-            return Outcome(ending=Ending.UNKNOWN_TASK, error=f"No task is registered as {job.task!r} in this worker.")
+            return Outcome(
+                kind=OutcomeKind.UNKNOWN_TASK, error=f"No task is registered as {job.task!r} in this worker."
+            )
         outcome = await _run(task, claim, job, call, clean)
     except BaseException as error:
         # A time limit that struck while its run was being wound up, or a broken receiver of a signal.
@@ -117,24 +119,28 @@ async def _attempt(claim: Claim, call: Call, clean: Clean) -> Outcome:
 
 
 async def _run(task: Any, claim: Claim, job: Job, call: Call, clean: Clean) -> Outcome:
-    current.enter(claim)
+    current.set_current_claim(claim)
     await clean()
     here = os.getpid()
     try:
-        announce(job_started, task, job=job, attempt=claim.attempt, recovered=claim.attempts.suspect)
-        if claim.attempts.suspect and task.already_done is not None and task.already_done(*job.args, **job.kwargs):
+        announce(job_started, task, job=job, attempt=claim.attempt, recovered=claim.attempts.crash_suspected)
+        if (
+            claim.attempts.crash_suspected
+            and task.already_done is not None
+            and task.already_done(*job.args, **job.kwargs)
+        ):
             value = None
         else:
             if job.django:
-                job = task.begin(claim, job)
-            value = await call(task.code, job)
-            end_fork_of(here)
+                job = task.before_run(claim, job)
+            value = await call(task.callable, job)
+            exit_if_child_of(here)
         outcome = _SUCCEEDED if job.result_ttl_us is None else _with_result(task, value)
     except BaseException as error:
-        end_fork_of(here, error)
+        exit_if_child_of(here, error)
         # BaseException: sys.exit() in a task ends the task, not the worker.
         database.look_again()
-        outcome = _judge(task.func, job, error)
+        outcome = _outcome_of(task.func, job, error)
     finally:
         left_open = await clean()
     return _unless(left_open, outcome)
@@ -142,14 +148,14 @@ async def _run(task: Any, claim: Claim, job: Job, call: Call, clean: Clean) -> O
 
 def _unless(left_open: TransactionLeftOpen | None, outcome: Outcome) -> Outcome:
     """Return the outcome, or a failure if the code seemed to succeed and what it wrote was rolled back."""
-    return failed(left_open) if left_open and outcome.ending is Ending.SUCCEEDED else outcome
+    return failed(left_open) if left_open and outcome.kind is OutcomeKind.SUCCEEDED else outcome
 
 
 def _with_result(task: Any, value: Any) -> Outcome:
     try:
-        return Outcome(ending=Ending.SUCCEEDED, result=task.packed(value))
+        return Outcome(kind=OutcomeKind.SUCCEEDED, result=task.serialize_result(value))
     except (TypeError, ValueError, RecursionError) as error:
-        return replace(failed(error), ending=Ending.UNSTORABLE)
+        return replace(failed(error), kind=OutcomeKind.RESULT_NOT_SERIALIZABLE)
 
 
 async def _call_here(func: Any, job: Job) -> Any:
@@ -186,23 +192,23 @@ async def _bounded(func: Any, job: Job) -> Any:
         raise
 
 
-def _judge(func: Any, job: Job, error: BaseException) -> Outcome:
-    witness(error)
+def _outcome_of(func: Any, job: Job, error: BaseException) -> Outcome:
+    on_task_exception(error)
     if isinstance(error, RetryLater):
         try:
             asked_us = get_config(job.backend).tasks.check_time(delay=error.delay)[0] or 0
             delay_us = None if error.delay is None else asked_us
         except DelayQError as wrong:
             return failed(wrong)
-        return Outcome(ending=Ending.ASKED_RETRY, error=_text(error), delay_us=delay_us, exception=_path(error))
+        return Outcome(kind=OutcomeKind.RETRY_REQUESTED, error=_text(error), delay_us=delay_us, exception=_path(error))
     if isinstance(error, DeadLetterNow):
-        return Outcome(ending=Ending.ASKED_DEAD, error=_text(error), exception=_path(error))
+        return Outcome(kind=OutcomeKind.REJECTED, error=_text(error), exception=_path(error))
     if func is not None and isinstance(error, TypeError):
         try:
             check_fit(func, job.args, job.kwargs)
         except TypeError as unfit:
             error_text = f"The stored arguments do not fit {job.task}: {unfit}"
-            return Outcome(ending=Ending.UNFIT, error=error_text, exception=_path(unfit))
+            return Outcome(kind=OutcomeKind.ARGUMENTS_MISMATCH, error=error_text, exception=_path(unfit))
     return failed(error)
 
 
@@ -221,7 +227,7 @@ def failed(error: BaseException) -> Outcome:
     except BaseException as unprintable:
         # The exception's own __str__() or metaclass may raise anything, SystemExit included.
         text = f"{_path(error)} (its traceback cannot be printed: {_path(unprintable)})"
-    return Outcome(ending=Ending.FAILED, error=text[-_MAX_ERROR:], exception=_path(error))
+    return Outcome(kind=OutcomeKind.FAILED, error=text[-_MAX_ERROR:], exception=_path(error))
 
 
 def _path(error: BaseException) -> str:
@@ -241,10 +247,10 @@ def timed(outcome: Outcome, began: float) -> Outcome:
     run_us = int((monotonic() - began) * SECOND_US)
     if outcome is _SUCCEEDED:
         # What most jobs come to, at a quarter of the cost of replace().
-        return Outcome(ending=Ending.SUCCEEDED, run_us=run_us, began=began)
+        return Outcome(kind=OutcomeKind.SUCCEEDED, run_us=run_us, began=began)
     return replace(outcome, run_us=run_us, began=began)
 
 
 #: Cached, since each job needs it.
 is_async = cache(inspect.iscoroutinefunction)
-_SUCCEEDED = Outcome(ending=Ending.SUCCEEDED)
+_SUCCEEDED = Outcome(kind=OutcomeKind.SUCCEEDED)

@@ -14,13 +14,13 @@ _OVERDUE, _LITTLE = 1.05, 0.05
 _SELDOM = 2.5
 
 
-class StandIn:
+class FallbackDispatcher:
     """One shard's dispatcher in a worker's hands."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
         #: Monotonic moment at which to ask by an exchange: the next promotion is overdue then, if nobody else came.
-        self.ask_at = inf
+        self.check_at = inf
 
     def promote(self) -> bool:
         """Do whole steps until nothing more is due; true where they made jobs ready."""
@@ -29,15 +29,15 @@ class StandIn:
             promoted = self._dispatcher.promote()
             moved = moved or promoted.moved > 0
             if promoted.sleep_us > 0:
-                self.ask_at = monotonic() + promoted.sleep_us / SECOND_US + _OVERDUE
+                self.check_at = monotonic() + promoted.sleep_us / SECOND_US + _OVERDUE
                 break
         return moved
 
     def told(self, overdue_in_us: int) -> None:
         """Note the answer of an exchange: the next promotion is overdue after so many µs."""
         now = monotonic()
-        if self.ask_at == inf or now >= self.ask_at:
-            self.ask_at = now + max(_SELDOM, overdue_in_us / SECOND_US + _LITTLE)
+        if self.check_at == inf or now >= self.check_at:
+            self.check_at = now + max(_SELDOM, overdue_in_us / SECOND_US + _LITTLE)
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Iterator
 from django_delayq.clock import SECOND_US
 from django_delayq.conf.config import longest_wait_us
 from django_delayq.job.job import Claim
-from django_delayq.job.outcome import STOPPED, UNSTARTED, Ending, Outcome
+from django_delayq.job.outcome import STOPPED, UNSTARTED, Outcome, OutcomeKind
 from django_delayq.processes.service import Service
 from django_delayq.worker.leases import Leases
-from django_delayq.worker.outcome_buffer import Endings
+from django_delayq.worker.outcome_buffer import OutcomeBuffer
 from django_delayq.worker.pools.base import Pool
 
-_CUT_SHORT = Outcome(ending=Ending.INTERRUPTED, error=STOPPED)
+_CUT_SHORT = Outcome(kind=OutcomeKind.INTERRUPTED, error=STOPPED)
 
 
-class Held:
+class HeldClaims:
     """What a worker is to settle, and the leases it has for it."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Held:
         for lease in ended:
             self._claims.pop(lease, None)
 
-    def give_up(self, ended: Endings, pool: Pool, *, settling: Iterable[bytes]) -> None:
+    def interrupt_all(self, ended: OutcomeBuffer, pool: Pool, *, settling: Iterable[bytes]) -> None:
         """Let what has not ended end as interrupted, or as unstarted; its lease stays until that is handed in."""
         known = ended.leases().union(settling)
         if left := [claim for claim in self if claim.lease not in known]:

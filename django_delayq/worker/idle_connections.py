@@ -22,7 +22,7 @@ from django_delayq.processes.database import let_go
 _AGE = 0.5
 
 
-class Release:
+class IdleConnectionCloser:
     """The connections of one job of a loop."""
 
     def __init__(self, context: ThreadSensitiveContext) -> None:
@@ -86,9 +86,9 @@ class Release:
             self._look_after(min(waits))
 
 
-def release_while_asleep(context: ThreadSensitiveContext) -> None:
+def close_while_idle(context: ThreadSensitiveContext) -> None:
     """Let connections that this asyncio task opens be closed where it uses them no more; `context` is its thread's."""
-    _release.set(Release(context))
+    _release.set(IdleConnectionCloser(context))
 
 
 def _note_connection(connection: Any, **_: Any) -> None:
@@ -97,5 +97,5 @@ def _note_connection(connection: Any, **_: Any) -> None:
         release.opened(connection)
 
 
-_release: ContextVar[Release | None] = ContextVar("delayq_release", default=None)
+_release: ContextVar[IdleConnectionCloser | None] = ContextVar("delayq_release", default=None)
 connection_created.connect(_note_connection, dispatch_uid="django_delayq.worker.idle_connections")

@@ -7,7 +7,7 @@ from time import monotonic
 from django_delayq.clock import SECOND_US, lease_time
 from django_delayq.job.job import Claim
 from django_delayq.log import logger
-from django_delayq.processes.service import Timed
+from django_delayq.processes.service import PeriodicRunnable
 
 #: Share of a lease after which the worker itself takes it for lost: clocks and answers take time.
 _TRUST = 0.9
@@ -16,7 +16,7 @@ _TRUST = 0.9
 _LATEST_BEGIN = 120.0
 
 
-class Leases(Timed):
+class Leases(PeriodicRunnable):
     """The leases one worker holds on one shard."""
 
     def __init__(

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from time import monotonic
 
 from django_delayq.job.job import Claim
-from django_delayq.job.outcome import Ending, Outcome
+from django_delayq.job.outcome import Outcome, OutcomeKind
 
 #: Seconds an outcome may wait for company before it is handed in.
 _HAND_IN = 0.005
@@ -18,7 +18,7 @@ _OUTCOMES = 256
 _BYTES = 1024 * 1024
 
 
-class Endings:
+class OutcomeBuffer:
     """Outcomes that wait to be handed in; added by any thread, taken by one."""
 
     def __init__(self) -> None:
@@ -52,14 +52,14 @@ class Endings:
             first = not self._ended
             self._ended.append((claim, outcome))
             self._expected -= 1
-            if outcome.ending is Ending.UNSTARTED:
+            if outcome.kind is OutcomeKind.UNSTARTED:
                 # Another worker may be free for it.
                 self._first_at = 0.0
             elif first:
                 self._first_at = monotonic()
         return first
 
-    def put_back(self, ended: Iterable[tuple[Claim, Outcome]]) -> None:
+    def restore(self, ended: Iterable[tuple[Claim, Outcome]]) -> None:
         """Let outcomes wait again that could not be handed in."""
         with self._lock:
             self._ended.extend(ended)
@@ -71,7 +71,7 @@ class Endings:
         try:
             yield ended
         except BaseException:
-            self.put_back(ended)
+            self.restore(ended)
             raise
 
     def take(self) -> list[tuple[Claim, Outcome]]:
@@ -88,8 +88,8 @@ class Endings:
             if self._ended:
                 # They have waited; who took these comes again at once, and need not be told.
                 self._first_at = 0.0
-        if any(outcome.ending is Ending.INTERRUPTED for _, outcome in ended):
-            ended.sort(key=lambda item: item[1].ending is not Ending.INTERRUPTED)
+        if any(outcome.kind is OutcomeKind.INTERRUPTED for _, outcome in ended):
+            ended.sort(key=lambda item: item[1].kind is not OutcomeKind.INTERRUPTED)
         return list({claim.lease: (claim, outcome) for claim, outcome in ended}.values())
 
     def leases(self) -> set[bytes]:

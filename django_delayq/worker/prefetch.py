@@ -47,7 +47,7 @@ class Load:
         return -(-self.size // (1 + self.rivals))
 
     @property
-    def want(self) -> int:
+    def claim_count(self) -> int:
         """Claims to ask for, 0 to 64."""
         free = min(self.size - self.held, self.share - self.mine)
         ahead = max(self.share, self.target // (1 + self.rivals)) - self.mine if self.wait < _SOON else 0
@@ -56,18 +56,18 @@ class Load:
     @property
     def has_slot(self) -> bool:
         """Whether a claim would begin at once, or soon since others hold more than their share."""
-        return self.want > 0 and (self.held < self.size or self.mine < self.share)
+        return self.claim_count > 0 and (self.held < self.size or self.mine < self.share)
 
     @property
     def is_time(self) -> bool:
         """Whether `want` is worth a round trip: a slot would wait, or it is a batch."""
-        return self.has_slot or (self.want > 0 and self.mine <= self.low // (1 + self.rivals))
+        return self.has_slot or (self.claim_count > 0 and self.mine <= self.low // (1 + self.rivals))
 
 
-class Pace:
+class PrefetchPolicy:
     """The measured pace of one worker."""
 
-    def __init__(self, size: int, *, holds: Callable[[], int], sharing: "list[Pace] | None" = None) -> None:
+    def __init__(self, size: int, *, holds: Callable[[], int], sharing: "list[PrefetchPolicy] | None" = None) -> None:
         """`holds` tells how many claims this worker has in the pool; `sharing` has the paces of all that use it."""
         self._size = size
         self._holds = holds
@@ -82,13 +82,13 @@ class Pace:
         #: Its worker does not listen: no slot was left for it when it last looked.
         self.deaf = False
 
-    def ran(self, *runs_us: int) -> None:
+    def observe(self, *runs_us: int) -> None:
         """Count runs in."""
         for run_us in runs_us:
             seconds = run_us / 1_000_000
             self._average = seconds if self._average is None else self._average + _NEWEST * (seconds - self._average)
 
-    def stalled(self) -> None:
+    def back_off(self) -> None:
         """Stop claiming ahead until short runs are measured again: claims waited too long and were given back.
 
         The pool does not know whose runs are long, so this holds for all workers that share it.
@@ -104,7 +104,7 @@ class Pace:
         return max(1, min(_MAX_HELD, int(self._size * _AHEAD / max(self._average, 1e-6))))
 
     @property
-    def low(self) -> int:
+    def refill_at(self) -> int:
         """Claims left at which it is time to ask again, before the pool runs dry."""
         return max(self.target // 4, self.target - MAX_CLAIMS)
 
@@ -131,7 +131,7 @@ class Pace:
             rivals=self.rivals,
             wait=self._wait(),
             target=self.target,
-            low=self.low,
+            low=self.refill_at,
         )
 
     def _wait(self) -> float:

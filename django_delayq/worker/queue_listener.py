@@ -5,26 +5,26 @@ from collections.abc import Iterator, Sequence
 from time import monotonic
 
 from django_delayq.exceptions import StoreError
-from django_delayq.store.bells import Bells
-from django_delayq.store.client.resp import command
-from django_delayq.store.client.script_call import Call
+from django_delayq.store.bells import Notifier
+from django_delayq.store.client.resp import encode
+from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.shard import Shard
 
 
-class Served:
+class QueueListener:
     """Named queues in strict order, or all there are."""
 
     def __init__(self, shard: Shard, chosen: tuple[str, ...]) -> None:
         self._shard = shard
-        self._waker = shard.waker()
-        self._bells = Bells(shard)
+        self._waker = shard.blocking_listener()
+        self._bells = Notifier(shard)
         self._chosen = chosen
         self.queues = chosen
         #: Version of the names that were read last, and the version that the last exchange returned.
         self._version: bytes | None = None
         self._newest: bytes | None = None
         #: A bell may have rung unheard: the worker asks. Only an answer shows that Redis is back, too.
-        self.missed = False
+        self.wakeup_missed = False
 
     @property
     def strict(self) -> bool:
@@ -32,7 +32,7 @@ class Served:
         return bool(self._chosen)
 
     @property
-    def bells(self) -> list[str]:
+    def notification_keys(self) -> list[str]:
         """The keys to listen to."""
         return self._bells.of(self._chosen)
 
@@ -48,29 +48,29 @@ class Served:
         """
         if wanted:
             with self._unless_missed():
-                self._waker.listen(self.bells, now=monotonic(), block=block)
+                self._waker.listen(self.notification_keys, now=monotonic(), block=block)
         return self._waker.fileno()
 
-    def send_behind(self, call: Call) -> None:
+    def send_behind(self, call: ScriptCall) -> None:
         """Send a call that Redis runs when the pop ends. Read its answer after `hear()`."""
         with self._unless_missed():
             self._waker.send_behind(call)
 
     def confirm(self, leases: Sequence[bytes]) -> None:
         """Confirm claims that came with the bell; sends, and waits for nothing."""
-        self._waker.tell(command("SREM", self._shard.keys("unconfirmed"), *leases))
+        self._waker.tell(encode("SREM", self._shard.keys("unconfirmed"), *leases))
 
-    def deafen(self) -> None:
+    def stop(self) -> None:
         """Listen no longer; a bell may have rung meanwhile."""
         self.close()
-        self.missed = True
+        self.wakeup_missed = True
 
-    def hear(self, *, wanted: bool) -> bool:
+    def consume_wakeup(self, *, wanted: bool) -> bool:
         """Read the bell that rang; returns whether there may be work. One that is not wanted is rung for others."""
         with self._unless_missed():
             bell = self._waker.take()
             if bell and not wanted:
-                self.pass_on()
+                self.notify_others()
         return bell is not None and wanted
 
     def close(self) -> None:
@@ -82,7 +82,7 @@ class Served:
         try:
             yield
         except StoreError:
-            self.missed = True
+            self.wakeup_missed = True
             raise
 
     def compare(self, version: bytes) -> bool:
@@ -103,8 +103,8 @@ class Served:
         self.queues, self._version = tuple(self._shard.read_served_queues()), version
         if not known.issuperset(self.queues):
             # The bell woke one worker, which may have no slot left; it tells the next. Who learns nothing tells nobody.
-            self.pass_on()
+            self.notify_others()
 
-    def pass_on(self) -> None:
+    def notify_others(self) -> None:
         """Ring for the work that this worker was about to take, or a heard bell would be lost with it."""
-        self._bells.ring(self._chosen)
+        self._bells.notify(self._chosen)

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 
 from django_delayq.job.job import Claim
-from django_delayq.store.exchange import Answer
-from django_delayq.worker.pools.recovery import Recovery
+from django_delayq.store.exchange import ExchangeReply
+from django_delayq.worker.pools.recovery import RecoveryRunner
 
 
-class Recovered:
+class RecoveryGate:
     """What one worker knows of the recovered jobs of its shard."""
 
-    def __init__(self, recovery: Recovery | None, wake: Callable[[], object]) -> None:
+    def __init__(self, recovery: RecoveryRunner | None, wake: Callable[[], object]) -> None:
         """Without `recovery` the pool runs no task: a recovered job is claimed like any other."""
         self._recovery = recovery
         self._wake = wake
@@ -30,7 +30,7 @@ class Recovered:
             self._recovery.start(self._wake)
         return self.left and self._recovery.free
 
-    def may_come(self) -> bool:
+    def may_claim(self) -> bool:
         """Return whether the next exchange may bring one: a process is up, and kept for it."""
         if self._recovery is None:
             return True
@@ -44,22 +44,22 @@ class Recovered:
             self._recovery.release()
         self._reserved = False
 
-    def told(self, answer: Answer) -> bool:
+    def record_reply(self, answer: ExchangeReply) -> bool:
         """Take down what an exchange brought and left behind; false if that must be given back: it has no process.
 
         An exchange is sent again word for word, also where others have the process that was kept for it.
         """
-        came, runs = any(claim.attempts.suspect for claim in answer.claims), True
+        came, runs = any(claim.attempts.crash_suspected for claim in answer.claims), True
         if not came:
             self.unanswered()
         elif self._recovery and not self._reserved:
             runs = self._recovery.reserve(came=True)
         self._reserved = False
-        if answer.asked:
+        if answer.claimed:
             self.left = answer.recovered or not runs
         return runs
 
     def ended(self, claim: Claim) -> None:
         """Let go of a claim's process."""
-        if self._recovery and claim.attempts.suspect:
+        if self._recovery and claim.attempts.crash_suspected:
             self._recovery.release()

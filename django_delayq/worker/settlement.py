@@ -8,21 +8,21 @@ from time import monotonic
 
 from django_delayq.clock import SECOND_US
 from django_delayq.job.job import Claim
-from django_delayq.job.outcome import Outcome, Settle, decide
+from django_delayq.job.outcome import Action, Outcome, decide
 from django_delayq.job.result import done
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.log import logger
-from django_delayq.metrics import Tally
+from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.emitter import Emission, Emit, emitter
 from django_delayq.signals import announce, is_heard, job_dead_lettered, job_finished
 from django_delayq.store.exchange import Settlement
 from django_delayq.task import registry
 
 _DEFAULT_RETRY = RetryPolicy()
-_COUNTED = {Settle.ACKNOWLEDGE: "done", Settle.RETRY: "retried", Settle.DEAD_LETTER: "dead"}
+_COUNTED = {Action.ACKNOWLEDGE: "done", Action.RETRY: "retried", Action.DEAD_LETTER: "dead"}
 
 
-def settle(claim: Claim, outcome: Outcome, *, worker: str, jitter: float | None = None) -> Settlement:
+def decide_settlement(claim: Claim, outcome: Outcome, *, worker: str, jitter: float | None = None) -> Settlement:
     """Decide about an attempt that ended, and write it into the job's history where there is to be one.
 
     `jitter`: the share of the longest wait that a retry waits, drawn from [0, 1) by default.
@@ -37,59 +37,63 @@ def settle(claim: Claim, outcome: Outcome, *, worker: str, jitter: float | None 
         started_us = _started_us(claim, outcome, ended_us, of_django=of_django)
         ending = done(worker=worker, started_us=started_us, ended_us=ended_us, value=outcome.result)
         ttl_ms = max(1, claim.job.result_ttl_us // 1_000)
-        return Settlement(claim=claim, decision=decision, attempts=attempts, ending=ending, ttl_ms=ttl_ms)
-    if decision.settle in (Settle.RETRY, Settle.DEAD_LETTER):
+        return Settlement(claim=claim, decision=decision, attempts=attempts, result=ending, ttl_ms=ttl_ms)
+    if decision.action in (Action.RETRY, Action.DEAD_LETTER):
         ended_us = _ended_us(claim, outcome)
         attempts = attempts.add(
             worker=worker,
             started_us=_started_us(claim, outcome, ended_us, of_django=of_django),
             ended_us=ended_us,
-            ending=outcome.ending,
+            ending=outcome.kind,
             error=outcome.error,
-            suspect=decision.suspect,
+            suspect=decision.crash_suspected,
             due_us=claim.due_us,
             exception=outcome.exception,
         )
     return Settlement(claim=claim, decision=decision, attempts=attempts)
 
 
-def tell_all(
-    settled: Iterable[tuple[Settlement, Outcome]], *, lost: frozenset[bytes], tally: Tally, emit: Emit = emitter.emit
+def emit_all(
+    settled: Iterable[tuple[Settlement, Outcome]],
+    *,
+    lost: frozenset[bytes],
+    tally: MetricsBuffer,
+    emit: Emit = emitter.emit,
 ) -> None:
     """Count settled attempts and emit their signals and log lines; `lost` are the leases that were lost."""
     emissions: list[Emission] = []
     for settlement, outcome in settled:
         if settlement.claim.lease in lost:
             emissions.append(partial(_warn_of_loss, settlement.claim, outcome))
-        elif settlement.decision.settle is not Settle.RELEASE:
-            _count(settlement.claim, outcome, _COUNTED[settlement.decision.settle], tally)
+        elif settlement.decision.action is not Action.RELEASE:
+            _count(settlement.claim, outcome, _COUNTED[settlement.decision.action], tally)
             if _is_heard(settlement):
-                emissions.append(partial(_tell, settlement, outcome))
+                emissions.append(partial(_emit, settlement, outcome))
     if emissions:
         emit(emissions)
 
 
 def _is_heard(settlement: Settlement) -> bool:
     job = settlement.claim.job
-    if settlement.decision.settle is Settle.ACKNOWLEDGE and not (job is not None and job.django):
+    if settlement.decision.action is Action.ACKNOWLEDGE and not (job is not None and job.django):
         return is_heard(job_finished, logging.INFO)
     return True
 
 
 def _warn_of_loss(claim: Claim, outcome: Outcome) -> None:
-    logger.warning("Job %s: lease lost, its outcome (%s) was refused", claim.id, outcome.ending)
+    logger.warning("Job %s: lease lost, its outcome (%s) was refused", claim.id, outcome.kind)
 
 
-def _tell(settlement: Settlement, outcome: Outcome) -> None:
+def _emit(settlement: Settlement, outcome: Outcome) -> None:
     claim, decision = settlement.claim, settlement.decision
     task = registry.find(claim.job.task) if claim.job else None
     facts = {"job_id": claim.id, "job": claim.job, "attempt": claim.attempt}
     announce(job_finished, task, **facts, outcome=outcome, decision=decision)
-    if decision.settle is Settle.DEAD_LETTER:
-        announce(job_dead_lettered, task, **facts, reason=f"{outcome.ending}\n{outcome.error}")
-    if claim.job and claim.job.django and task is not None and decision.settle is not Settle.RETRY:
-        ending = None if decision.settle is Settle.DEAD_LETTER else settlement.ending
-        task.finished(claim.job, attempts=settlement.attempts, ending=ending)
+    if decision.action is Action.DEAD_LETTER:
+        announce(job_dead_lettered, task, **facts, reason=f"{outcome.kind}\n{outcome.error}")
+    if claim.job and claim.job.django and task is not None and decision.action is not Action.RETRY:
+        ending = None if decision.action is Action.DEAD_LETTER else settlement.result
+        task.on_finished(claim.job, attempts=settlement.attempts, ending=ending)
 
 
 def _ended_us(claim: Claim, outcome: Outcome) -> int:
@@ -107,7 +111,7 @@ def _at_us(claim: Claim, moment: float) -> int:
     return claim.claimed_us + int((moment - claim.taken_at) * SECOND_US)
 
 
-def _count(claim: Claim, outcome: Outcome, name: str, tally: Tally) -> None:
+def _count(claim: Claim, outcome: Outcome, name: str, tally: MetricsBuffer) -> None:
     task, began = claim.job.task if claim.job else "", outcome.began
     lag_us = None if began is None else _at_us(claim, began) - claim.due_us
     tally.ended(name, queue=claim.queue, task=task, lag_us=lag_us, run_us=None if began is None else outcome.run_us)

@@ -5,9 +5,9 @@ from typing import Any
 
 from django_delayq.job.ids import from_text, next_id, to_text
 from django_delayq.job.job import Job
-from django_delayq.job.outcome import Decision, Settle
+from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.job.unsent import Draft
+from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.exchange import Settlement
 from tests.doors import Doors, settlement
 
@@ -43,8 +43,8 @@ def add(
         retry=RetryPolicy(max_attempts=3),
         key=unique_by,
     )
-    draft = Draft.of(job, max_payload=4_000_000, reject=False, on_commit=False, database=None)
-    doors.enqueue(draft.timed(delay_us=delay, due_us=None, called_at=monotonic()))
+    draft = UnsentJob.of(job, max_payload=4_000_000, reject=False, on_commit=False, database=None)
+    doors.enqueue(draft.rescheduled(delay_us=delay, due_us=None, called_at=monotonic()))
     return job.id
 
 
@@ -53,7 +53,7 @@ def claim(doors: Doors, text_id: str, *, queue: str = "default") -> Any:
     worker = doors.worker()
     claims = worker.take(64, queue, description="web1:4411").claims
     (mine,) = [one for one in claims if to_text(one.raw_id, doors.shard.index) == text_id]
-    others = [settlement(one, Settle.RELEASE) for one in claims if one is not mine]
+    others = [settlement(one, Action.RELEASE) for one in claims if one is not mine]
     worker.take(0, settle=others)
     return worker, mine
 
@@ -65,7 +65,7 @@ def add_dead(
     text_id = add(doors, *args, queue=queue, delay=None, **kwargs)
     worker, mine = claim(doors, text_id, queue=queue)
     attempts = mine.attempts.add(worker="w", started_us=1, ended_us=2, ending=ending, error=error)
-    decision = Decision(settle=Settle.DEAD_LETTER, delay_us=0, suspect=False)
+    decision = Decision(action=Action.DEAD_LETTER, delay_us=0, crash_suspected=False)
     worker.take(0, settle=[Settlement(claim=mine, decision=decision, attempts=attempts)])
     return text_id
 

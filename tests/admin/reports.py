@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django_delayq.metrics import Tally, packed
+from django_delayq.metrics import MetricsBuffer, encode_rows
 from tests.doors import Doors
 
 
@@ -21,8 +21,10 @@ def tell(
     **said: Any,
 ) -> None:
     """Report of one process: what it says of itself, and attempts that ended since the last time."""
-    tally = Tally()
+    tally = MetricsBuffer()
     for name, number in (("done", done), ("retried", retried), ("dead", dead)):
         for _ in range(number):
             tally.ended(name, queue=queue, task=task, lag_us=lag_us, run_us=run_us)
-    stock.store.reports(stock.shard).report(code, kind, {"name": "web1:4411", **said}, packed(tally.take()))
+    stock.store.process_reports(stock.shard).report(
+        code, kind, {"name": "web1:4411", **said}, encode_rows(tally.take())
+    )

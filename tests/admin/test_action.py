@@ -14,7 +14,7 @@ from django_delayq.admin.actions import run as carrying
 from django_delayq.clock import ServerClock
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.ids import from_text
-from django_delayq.job.outcome import Decision, Settle
+from django_delayq.job.outcome import Action, Decision
 from django_delayq.store.exchange import Settlement
 from django_delayq.store.operations import Operations
 from tests.admin.conftest import SITES, page
@@ -79,7 +79,7 @@ def test_a_second_press_changes_nothing(browser: Client, stock: Doors) -> None:
     assert "Retried 0; 1 was already gone." in done(browser, confirm(browser, answer))
     # It died again since: that is another dead letter.
     worker, claimed = claim(stock, mine)
-    worker.settle(claimed, Settle.DEAD_LETTER)
+    worker.settle(claimed, Action.DEAD_LETTER)
     assert "Retried 0; 1 was already gone." in done(browser, confirm(browser, answer))
     assert state(stock, mine) == "dead"
 
@@ -271,7 +271,7 @@ def test_jobs_that_run_are_no_longer_waiting(browser: Client, stock: Doors) -> N
 def test_dead_letters_are_spread_at_random_over_minutes(browser: Client, stock: Doors) -> None:
     mine = [add_dead(stock, number) for number in range(20)]
     answer = ask(browser, page("dead"), "retry_later", all="yes")
-    now_us = stock.store.survey(0).snapshot().now_us
+    now_us = stock.store.dashboard(0).snapshot().now_us
     assert "Set 20 to be retried, spread over " in done(browser, confirm(browser, answer, minutes="60"))
     dues = [due_us(stock, each) - now_us for each in mine]
     assert all(0 <= due <= HOUR + MINUTE for due in dues)
@@ -358,7 +358,7 @@ def test_a_queue_is_purged_with_its_name_typed(browser: Client, stock: Doors) ->
 def test_a_purge_leaves_what_became_ready_later(browser: Client, stock: Doors) -> None:
     mine, scheduled = add(stock, queue="mail", delay=None), add(stock, queue="mail")
     form = form_to(browser.get(page("queue_detail", "mail")), "/action/", button="purge")
-    survey = stock.store.survey(0)
+    survey = stock.store.dashboard(0)
     seen_us = int(dict(form.fields)["seen"])
     for _ in range(10_000):
         if survey.snapshot().now_us > seen_us + 5_000:
@@ -373,10 +373,10 @@ def test_a_queue_is_paused_and_resumed(browser: Client, stock: Doors) -> None:
     address = page("queue_detail", "a/b")
     answer = form_to(browser.get(address), "/action/", button="pause").post(browser, deed="pause")
     assert "Pause queue a/b?" in text(answer)
-    assert stock.store.survey(0).snapshot().queues["a/b"].paused is None
+    assert stock.store.dashboard(0).snapshot().queues["a/b"].paused is None
     assert "Paused queue a/b." in done(browser, confirm(browser, answer))
     assert "Queue a/b was paused already." in done(browser, confirm(browser, answer))
-    paused = stock.store.survey(0).snapshot().queues["a/b"].paused
+    paused = stock.store.dashboard(0).snapshot().queues["a/b"].paused
     assert paused is not None
     assert paused.by == "superuser"
     said = browser.get(address)
@@ -411,7 +411,7 @@ def test_a_worker_is_asked_to_take_no_more(browser: Client, stock: Doors) -> Non
     answer = browser.post(page("action"), {"deed": "quiet", "worker": code})
     assert "Quiet worker" in text(answer)
     assert "to take no more tasks." in done(browser, confirm(browser, answer))
-    (process,) = [each for each in stock.store.survey(0).snapshot().processes if each.code == worker.code]
+    (process,) = [each for each in stock.store.dashboard(0).snapshot().processes if each.code == worker.code]
     assert process.asked_quiet
     answer = browser.post(page("action"), {"deed": "unquiet", "worker": code})
     assert "take tasks again." in done(browser, confirm(browser, answer))
@@ -592,7 +592,7 @@ def test_a_job_that_ran_when_the_page_was_drawn_and_came_back_is_not_meant(brows
     asked = ask(browser, page("pending"), "cancel", all="yes")
     now_us = stock.clock.now_us
     attempts = running.attempts.add(worker="w", started_us=now_us, ended_us=now_us, ending="failed", error="x")
-    again = Settlement(claim=running, decision=Decision(settle=Settle.RETRY, delay_us=HOUR // 2), attempts=attempts)
+    again = Settlement(claim=running, decision=Decision(action=Action.RETRY, delay_us=HOUR // 2), attempts=attempts)
     assert not worker.take(0, settle=[again]).lost
     assert "Cancelled 1." in done(browser, confirm(browser, asked))
     assert (state(stock, mine), state(stock, back)) == ("gone", "scheduled")

@@ -9,7 +9,7 @@ from django_delayq import get_store
 from django_delayq.admin.actions.bulk_actions import DEEDS, Fate, Target
 from django_delayq.admin.actions.messages import fates_text
 from django_delayq.job.ids import from_text
-from django_delayq.job.outcome import Ending
+from django_delayq.job.outcome import OutcomeKind
 from tests.admin.conftest import page
 from tests.admin.forms import form_to, forms
 from tests.admin.jobs import HOSTILE, add_dead, due_us, state
@@ -47,13 +47,13 @@ def test_the_function_leads_to_the_task_as_the_id_does(browser: Client, stock: D
 @pytest.mark.parametrize(
     ("ending", "words"),
     [
-        (Ending.UNKNOWN_TASK, "function not known"),
-        (Ending.BAD_SIGNATURE, "signature wrong"),
-        (Ending.UNREADABLE, "could not be read"),
+        (OutcomeKind.UNKNOWN_TASK, "function not known"),
+        (OutcomeKind.BAD_SIGNATURE, "signature wrong"),
+        (OutcomeKind.UNREADABLE, "could not be read"),
     ],
 )
 def test_an_ending_is_told_in_words_and_asked_for_as_it_is_stored(
-    ending: Ending, words: str, browser: Client, stock: Doors
+    ending: OutcomeKind, words: str, browser: Client, stock: Doors
 ) -> None:
     mine, _ = add_dead(stock, error="Why", ending=ending), add_dead(stock)
     answer = browser.get(page("dead"))

@@ -10,7 +10,7 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 
 from django_delayq.job.ids import from_text
-from django_delayq.job.outcome import Settle
+from django_delayq.job.outcome import Action
 from tests.admin.conftest import page
 from tests.admin.forms import form_to, forms
 from tests.admin.jobs import HOUR, POSTED, add, add_dead, claim
@@ -31,11 +31,11 @@ def test_a_job_is_shown_in_every_state(browser: Client, stock: Doors) -> None:
 def test_a_dead_letter_tells_its_tries_and_its_traceback(browser: Client, stock: Doors) -> None:
     mine = add(stock, delay=None)
     worker, claimed = claim(stock, mine)
-    worker.settle(claimed, Settle.RETRY, error="first: failure")
+    worker.settle(claimed, Action.RETRY, error="first: failure")
     stock.promote()
     worker, claimed = claim(stock, mine)
     worker.settle(
-        claimed, Settle.DEAD_LETTER, error='Traceback:\n  File "a.py", line 1, in f\n    x\nValueError: <b>no</b>'
+        claimed, Action.DEAD_LETTER, error='Traceback:\n  File "a.py", line 1, in f\n    x\nValueError: <b>no</b>'
     )
     answer = browser.get(page("task_detail", mine))
     assert "1 1970" not in text(answer)

@@ -68,7 +68,7 @@ def test_processes_tells_where_they_are_and_asks_none_of_them(browser: Client, s
     )
     answer = browser.get(page("processes"))
     told = text(answer)
-    here = get_config().redis.place
+    here = get_config().redis.display_url
     assert "far redis://10.255.255.1:6399/3 " in told
     assert "--backend far" in told
     assert f"near {here} mine --backend near" in told

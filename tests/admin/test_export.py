@@ -9,7 +9,7 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 
 from django_delayq.exceptions import StoreUnavailable
-from django_delayq.store.queries.lookup import Inspection
+from django_delayq.store.queries.lookup import Lookup
 from tests.admin.conftest import SITES, page
 from tests.admin.jobs import HOSTILE, HOUR, add, add_dead, claim
 from tests.admin.test_pending import text
@@ -79,14 +79,14 @@ def test_a_download_that_redis_ended_says_that_it_is_not_whole(
 ) -> None:
     for number in range(251):
         add(stock, number)
-    answer, read = browser.get(page("export", "pending")), Inspection.page
+    answer, read = browser.get(page("export", "pending")), Lookup.page
 
-    def fails(self: Inspection, *args: Any, **options: Any) -> Any:
+    def fails(self: Lookup, *args: Any, **options: Any) -> Any:
         if options["cursor"]:
             raise StoreUnavailable("gone away")
         return read(self, *args, **options)
 
-    monkeypatch.setattr(Inspection, "page", fails)
+    monkeypatch.setattr(Lookup, "page", fails)
     found = lines(answer)
     assert len(found) == 251
     assert found[-1] == {"incomplete": "gone away"}

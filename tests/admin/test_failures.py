@@ -6,7 +6,7 @@ from django.utils.translation import override
 from django_delayq.admin import errors as failures
 from django_delayq.admin.errors import Failure
 from django_delayq.job.attempts import NO_ATTEMPTS
-from django_delayq.job.outcome import Ending
+from django_delayq.job.outcome import OutcomeKind
 from tests.admin.jobs import HOSTILE, TRACEBACK
 
 
@@ -46,8 +46,8 @@ def test_what_is_no_exception_is_called_by_its_ending(ending: str) -> None:
     assert (failure.error, failure.message) == (ending, "No use: at all")
 
 
-@pytest.mark.parametrize("ending", set(Ending) - {Ending.SUCCEEDED, Ending.UNSTARTED})
-def test_every_ending_that_is_written_down_has_words(ending: Ending) -> None:
+@pytest.mark.parametrize("ending", set(OutcomeKind) - {OutcomeKind.SUCCEEDED, OutcomeKind.UNSTARTED})
+def test_every_ending_that_is_written_down_has_words(ending: OutcomeKind) -> None:
     with override("de"):
         assert Failure.read(ending=ending).name
     assert ending in failures._WORDS

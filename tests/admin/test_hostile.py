@@ -16,7 +16,7 @@ from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.attempts import HISTORY, NO_ATTEMPTS
 from django_delayq.job.ids import from_text
 from django_delayq.job.job import State
-from django_delayq.processes.reporter import told_of
+from django_delayq.processes.reporter import claims_status
 from django_delayq.store.operations import Operations
 from django_delayq.store.queries.snapshot import combined
 from tests.admin.conftest import RedisClock, page
@@ -238,7 +238,7 @@ def test_slots_are_counted_once_a_process(browser: Client, shards: list[Doors]) 
 def test_a_worker_of_many_queues_serves_all_of_them(browser: Client, stock: Doors) -> None:
     names = tuple(f"q{number:03}" for number in range(60))
     add(stock, queue=names[-1], delay=None)
-    tell(stock, **told_of([], queues=names))
+    tell(stock, **claims_status([], queues=names))
     assert "No worker takes tasks" not in text(browser.get(page("overview")))
 
 
@@ -246,7 +246,7 @@ def test_a_queue_paused_on_one_shard_is_not_shown_as_running(browser: Client, sh
     for doors in shards:
         add(doors, delay=None)
     shards[0].operations.pause("default", by="ann")
-    seen = combined([shards[0].store.survey(number).snapshot() for number in range(3)])
+    seen = combined([shards[0].store.dashboard(number).snapshot() for number in range(3)])
     assert seen.queues["default"].paused is not None
 
 

@@ -14,7 +14,7 @@ from django_delayq.admin import context as visit
 from django_delayq.clock import SECOND_US, moment
 from django_delayq.conf.config import DAY_US, HOUR_US
 from django_delayq.store.store import Store
-from django_delayq.testing.fake_clock import TurnedClock
+from django_delayq.testing.fake_clock import FakeClock
 from tests.admin.conftest import page
 from tests.admin.reports import tell
 from tests.doors import Doors
@@ -185,7 +185,7 @@ def test_what_the_server_may_not_tell_is_left_out(browser: Client, start_redis: 
 def test_clocks_that_differ(apart: int, browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
     both_at_work(stock)
     config = replace(stock.config, enqueue_timeout=8.0)
-    monkeypatch.setattr(visit, "_store", Store(config, clock=TurnedClock(stock.clock.now_us + apart)))
+    monkeypatch.setattr(visit, "_store", Store(config, clock=FakeClock(stock.clock.now_us + apart)))
     (alert,) = alerts(browser)
     assert re.match(r"Note: Redis's clock and this server's are \d\.\d s apart", alert)
     assert "too much" in shown(browser)

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from django_delayq.clock import ServerClock
-from django_delayq.job.outcome import Settle
+from django_delayq.job.outcome import Action
 from tests.admin.conftest import SITES, page
 from tests.admin.forms import forms
 from tests.admin.jobs import HOSTILE, HOUR, NOOP, POSTED, add, add_dead, claim, due_us
@@ -193,7 +193,7 @@ def test_a_text_filter_does_not_find_what_is_hidden(visitor: Callable[..., Clien
 def test_a_job_that_waits_for_its_next_try_is_marked(browser: Client, stock: Doors) -> None:
     mine = add(stock, delay=None)
     worker, claimed = claim(stock, mine)
-    worker.settle(claimed, Settle.RETRY, delay=HOUR, error="ValueError: as asked")
+    worker.settle(claimed, Action.RETRY, delay=HOUR, error="ValueError: as asked")
     answer = browser.get(page("pending"))
     assert "2/3 retry" in text(answer)
     assert "ValueError: as asked" in answer.content.decode()

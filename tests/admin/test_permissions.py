@@ -119,7 +119,7 @@ def test_read_only_draws_no_buttons_and_refuses_actions(browser: Client, stock: 
     for name in PANELS:
         assert page("action") not in browser.get(page(name)).content.decode()
     assert browser.post(page("action"), {"deed": "pause", "queue": "mail"}).status_code == 403
-    assert not stock.store.survey(0).snapshot().queues["mail"].paused
+    assert not stock.store.dashboard(0).snapshot().queues["mail"].paused
 
 
 @pytest.mark.parametrize("read_only", [False, True])

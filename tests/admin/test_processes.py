@@ -70,7 +70,7 @@ def test_button_quiets_a_worker_and_wakes_it_again(browser: Client, stock: Doors
         asked = form_to(browser.get(page("processes")), "action/", button=deed).post(browser, deed=deed)
         answer = form_to(asked, "action/").post(browser)
         assert (answer.status_code, answer["Location"]) == (302, page("processes"))
-        (worker,) = stock.store.survey(0).snapshot().processes
+        (worker,) = stock.store.dashboard(0).snapshot().processes
         assert worker.asked_quiet == quiet
     tell(stock, quiet=True)
     assert "web1:4411 quiet Take tasks again web1:4411 all" in listed(browser)

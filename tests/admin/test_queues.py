@@ -65,10 +65,10 @@ def test_button_pauses_and_resumes(browser: Client, stock: Doors) -> None:
     stock.add(queue="a/b")
     for deed, paused in (("pause", True), ("resume", False)):
         asked = form_to(browser.get(page("queues")), "action/", button=deed).post(browser, deed=deed)
-        assert bool(stock.store.survey(0).snapshot().queues["a/b"].paused) != paused
+        assert bool(stock.store.dashboard(0).snapshot().queues["a/b"].paused) != paused
         answer = form_to(asked, "action/").post(browser)
         assert (answer.status_code, answer["Location"]) == (302, page("queues"))
-        assert bool(stock.store.survey(0).snapshot().queues["a/b"].paused) == paused
+        assert bool(stock.store.dashboard(0).snapshot().queues["a/b"].paused) == paused
 
 
 def test_numbers_lead_to_their_tasks(browser: Client, stock: Doors) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.test import Client
 
-from django_delayq.job.outcome import Settle
+from django_delayq.job.outcome import Action
 from tests.admin.conftest import page
 from tests.admin.forms import forms
 from tests.admin.jobs import HOUR, NOOP, add, claim
@@ -75,6 +75,6 @@ def test_running_jobs_are_filtered(browser: Client, stock: Doors) -> None:
 def test_a_job_that_ran_out_of_its_list_is_not_in_two(browser: Client, stock: Doors) -> None:
     mine = add(stock, delay=None)
     worker, claimed = claim(stock, mine)
-    worker.settle(claimed, Settle.DEAD_LETTER, error=OTHER)
+    worker.settle(claimed, Action.DEAD_LETTER, error=OTHER)
     assert mine not in browser.get(page("running")).content.decode()
     assert ids(browser.get(page("dead"))) == [mine]

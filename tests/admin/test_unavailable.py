@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.admin.conftest import page
 
 PANELS = ("overview", "pending", "queues", "running", "dead", "functions", "processes")
@@ -69,7 +69,7 @@ def test_server_that_does_not_answer_is_given_up(browser: Client, settings: Any,
     assert browser.get(page("overview")).status_code == 503
 
 
-def test_refusal_is_told_as_one(browser: Client, settings: Any, start_redis: Callable[..., PrivateRedis]) -> None:
+def test_refusal_is_told_as_one(browser: Client, settings: Any, start_redis: Callable[..., LocalRedisServer]) -> None:
     server = start_redis(options={"requirepass": "hunter2"})
     settings.DELAYQ = {"REDIS": server.url}
     answer = browser.get(page("overview"))

@@ -57,7 +57,7 @@ def _hands_in(_: Any, exchange: Any) -> bool:
 #: Name -> where the function is, its name, whether the process ends before it (else after it), which calls count.
 POINTS: dict[str, tuple[Any, str, bool, Callable[..., bool]]] = {
     # The database has the transaction; what waited for it is sent next.
-    "between commit and send": (outbox._Pending, "send", True, _always),
+    "between commit and send": (outbox._PendingSends, "send", True, _always),
     # The answer is in, and the claim is on its way into the pool.
     "after claim": (ThreadPool, "submit", True, _always),
     "before user code": (execution, "_call", True, _always),

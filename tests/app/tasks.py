@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, current_job, delayed_task, get_store
-from django_delayq.job.outcome import Decision, Settle
+from django_delayq.job.outcome import Action, Decision
 from django_delayq.signals import job_finished
 
 
@@ -106,7 +106,7 @@ def work(seconds: float, fails: int = 0) -> None:
 
 def note_acknowledged(job_id: str, attempt: int, decision: Decision, **_: Any) -> None:
     """Write down that Redis told this worker that a job is done: from then on nothing may run it again."""
-    if decision.settle is Settle.ACKNOWLEDGE:
+    if decision.action is Action.ACKNOWLEDGE:
         note("acknowledged", id=job_id, attempt=attempt)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext
 
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.browser import chromium
 from tests.browser.served import Site, served
 from tests.browser.stock import Stock
@@ -66,7 +66,7 @@ def window(new_window: Callable[..., Window]) -> Window:
 
 
 @pytest.fixture
-def stock(redis_server: PrivateRedis, redis_url: str) -> Iterator[Stock]:
+def stock(redis_server: LocalRedisServer, redis_url: str) -> Iterator[Stock]:
     """An emptied store, and what fills it."""
     with redis_server.client() as client:
         client.flushall()

@@ -10,7 +10,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.admin.settings")
 django.setup()
 
 # Not before Django is set up.
-from django_delayq.testing.local_redis import PrivateRedis, find_server  # noqa: E402
+from django_delayq.testing.local_redis import LocalRedisServer, find_server  # noqa: E402
 from tests.browser import chromium  # noqa: E402
 from tests.browser.pages import PAGES  # noqa: E402
 from tests.browser.served import served  # noqa: E402
@@ -22,7 +22,7 @@ def main(folder: Path, width: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     program = chromium.find() or sys.exit("There is no browser on PATH.")
     with (
-        PrivateRedis(server=find_server()) as server,
+        LocalRedisServer(server=find_server()) as server,
         served(server.url) as site,
         chromium.launched(program) as browser,
     ):

@@ -7,15 +7,15 @@ from random import Random
 from time import time_ns
 from typing import Any
 
-from django_delayq.job.attempts import Attempts
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import Job
-from django_delayq.job.outcome import Decision, Settle
-from django_delayq.job.unsent import Draft
-from django_delayq.metrics import Tally, packed
+from django_delayq.job.outcome import Action, Decision
+from django_delayq.job.unsent import UnsentJob
+from django_delayq.metrics import MetricsBuffer, encode_rows
 from django_delayq.store.enqueue import BATCH
 from django_delayq.store.exchange import Settlement
-from django_delayq.testing.fake_clock import TurnedClock
+from django_delayq.testing.fake_clock import FakeClock
 from tests.browser.shop import build_report, close_auction, send_invoice, sync_customer
 from tests.doors import DAY, HOUR, SECOND, Doors
 
@@ -44,7 +44,7 @@ class Stock:
     def __init__(self, url: str) -> None:
         self._random, self._serial = Random(4), count(1)
         self.now_us = time_ns() // 1_000
-        self.clock = TurnedClock(self.now_us)
+        self.clock = FakeClock(self.now_us)
         self.doors = Doors(url, clock=self.clock)
         self.ids: dict[str, str] = {}
         self._workers = [self.doors.worker(code) for code in WORKERS]
@@ -112,7 +112,7 @@ class Stock:
     def send(self, *jobs: tuple[Job, int | None]) -> None:
         """Enqueue jobs, each with its due time in µs since the epoch, or None: now."""
         drafts = [
-            Draft.of(job, max_payload=4_000_000, reject=False, on_commit=False, database=None).timed(
+            UnsentJob.of(job, max_payload=4_000_000, reject=False, on_commit=False, database=None).rescheduled(
                 delay_us=None, due_us=due_us, called_at=0.0
             )
             for job, due_us in jobs
@@ -120,12 +120,12 @@ class Stock:
         for start in range(0, len(drafts), BATCH):
             self.doors.enqueue(*drafts[start : start + BATCH])
 
-    def fail(self, job: Job, error: str, *, times: int, how: Settle, delay_us: int = 0) -> str:
+    def fail(self, job: Job, error: str, *, times: int, how: Action, delay_us: int = 0) -> str:
         """Let a job fail so many times up to now, and then wait, or die."""
         self.send((job, None))
         worker = self._workers[0]
         (claim,) = worker.take(1, job.queue).claims
-        attempts = Attempts()
+        attempts = AttemptHistory()
         for number in range(times, 0, -1):
             ended_us = self.clock.now_us - (2**number - 2) * 10 * SECOND
             attempts = attempts.add(
@@ -135,20 +135,20 @@ class Stock:
                 ending="failed",
                 error=error,
             )
-        decision = Decision(settle=how, delay_us=delay_us, suspect=False)
+        decision = Decision(action=how, delay_us=delay_us, crash_suspected=False)
         assert not worker.take(0, settle=[Settlement(claim=claim, decision=decision, attempts=attempts)]).lost
         return job.id
 
-    def _report(self, code: bytes, kind: str, *, tally: Tally | None = None, **said: Any) -> None:
+    def _report(self, code: bytes, kind: str, *, tally: MetricsBuffer | None = None, **said: Any) -> None:
         said |= {"version": "1.0.0", "started_us": self.now_us - 2 * DAY, "rss": 84 << 20}
-        rows = packed(tally.take()) if tally else {}
-        self.doors.store.reports(self.doors.shard).report(code, kind, said, rows)
+        rows = encode_rows(tally.take()) if tally else {}
+        self.doors.store.process_reports(self.doors.shard).report(code, kind, said, rows)
 
     def _history(self) -> None:
         draw = self._random
         for back in range(59, -1, -1):
             self.clock.now_us = self.now_us - back * MINUTE
-            tally = Tally()
+            tally = MetricsBuffer()
             load = int(60 + 40 * math.sin(back / 9) + draw.randrange(15))
             for _ in range(load):
                 task = draw.choices(TASKS, [5, 8, 3, 1])[0]
@@ -173,20 +173,20 @@ class Stock:
                 (build_report, FULL, 3),
             )[number % 4]
             job = self.job(task, *self._arguments(task, number)[0], ago_us=HOUR, **self._arguments(task, number)[1])
-            self.ids["dead"] = self.fail(job, error, times=times, how=Settle.DEAD_LETTER)
+            self.ids["dead"] = self.fail(job, error, times=times, how=Action.DEAD_LETTER)
         job = replace(self.job(sync_customer, 17), task="old.tasks.removed")
         self.ids["unknown"] = self.fail(
             job,
             "django_delayq.exceptions.UnknownTask: No task is registered as 'old.tasks.removed'",
             times=1,
-            how=Settle.DEAD_LETTER,
+            how=Action.DEAD_LETTER,
         )
         self.clock.now_us = self.now_us
 
     def _waiting(self, pending: int) -> None:
         draw = self._random
         retried = self.job(send_invoice, 1999, lang="fr", token="t", ago_us=HOUR)
-        self.ids["retried"] = self.fail(retried, TIMED_OUT, times=2, how=Settle.RETRY, delay_us=150 * SECOND)
+        self.ids["retried"] = self.fail(retried, TIMED_OUT, times=2, how=Action.RETRY, delay_us=150 * SECOND)
         jobs: list[tuple[Job, int | None]] = []
         for number in range(pending):
             task = draw.choices(TASKS, [5, 8, 3, 1])[0]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from redis import exceptions as redis_errors
 
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.chaos.case import Trouble
 from tests.chaos.crew import DISPATCHER, WORKER, Crew
 from tests.chaos.proxy import Proxy
@@ -23,7 +23,7 @@ from tests.chaos.proxy import Proxy
 class Ground:
     """What faults are done to."""
 
-    server: PrivateRedis
+    server: LocalRedisServer
     crew: Crew
     proxy: Proxy | None
     chance: random.Random

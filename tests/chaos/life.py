@@ -21,8 +21,8 @@ from django.core.management import call_command
 
 from django_delayq import enqueue_many, get_store
 from django_delayq.clock import ServerClock
-from django_delayq.job.attempts import Attempts
-from django_delayq.store.records import DeadBody
+from django_delayq.job.attempts import AttemptHistory
+from django_delayq.store.records import DeadLetterRecord
 from django_delayq.task.handle import JobHandle
 from tests.chaos.proxy import Proxy
 from tests.doors import Doors
@@ -215,12 +215,12 @@ class Picture:
         ends = [end for lease, end in self.values.get("leases", {}).items() if lease[:12] == raw(handle)]
         return ends[0] / 1_000_000 if ends else None
 
-    def attempts(self, handle: JobHandle) -> Attempts:
+    def attempts(self, handle: JobHandle) -> AttemptHistory:
         """Return the ended attempts of a job, alive or dead."""
         stored = self.values.get("dead_bodies", {}).get(raw(handle))
         if stored is not None:
-            return Attempts.unpack(DeadBody.unpack(stored).attempts)
-        return Attempts.unpack(self.values.get("attempts", {}).get(raw(handle)))
+            return AttemptHistory.unpack(DeadLetterRecord.unpack(stored).attempts)
+        return AttemptHistory.unpack(self.values.get("attempts", {}).get(raw(handle)))
 
 
 def raw(handle: JobHandle) -> bytes:

@@ -106,7 +106,7 @@ def longest_pause(faults: list[tuple[str, float, float]], starts: list[float]) -
 
 def read_dead(client: Redis, keys: Keys) -> list[Dead]:
     """Return all dead letters there are."""
-    inspection = get_store().inspection(keys.shard)
+    inspection = get_store().lookup(keys.shard)
     letters = [inspection.dead_letter(raw_id) for raw_id in client.zrange(keys("dead_letters"), 0, -1)]
     return [
         Dead(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.chaos.case import Case
 from tests.chaos.crew import Crew
 from tests.chaos.faults import FAULTS, Ground
@@ -76,7 +76,7 @@ class Storm:
     def run(self) -> Report:
         """Let it blow, then let everything drain, then hear the judge."""
         with ExitStack() as stack:
-            self._server = stack.enter_context(PrivateRedis(server=self._program, options=self.plan.redis))
+            self._server = stack.enter_context(LocalRedisServer(server=self._program, options=self.plan.redis))
             proxy = stack.enter_context(Proxy(self._server.url)) if self.plan.network else None
             self._processes.configure(REDIS=proxy.url if proxy else self._server.url, LEASE=LEASE)
             self._began = time.monotonic()

@@ -19,10 +19,10 @@ from redis import Redis
 
 from django_delayq.conf.config import Config, DispatcherConfig
 from django_delayq.conf.redis_settings import RedisConfig
-from django_delayq.job.outcome import Ending
-from django_delayq.store.client.script_call import Call
+from django_delayq.job.outcome import OutcomeKind
+from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.keys import Keys
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.chaos.chosen import sized
 from tests.doors import Doors
 from tests.machine import invariants, picture
@@ -46,7 +46,7 @@ SCRIPTS = {
     "requeue",
     "discard",
 }
-_answer = Call.answer
+_answer = ScriptCall.answer
 
 
 class Diary:
@@ -65,7 +65,7 @@ class Diary:
         self.pictures.append(picture.read(self._client, self._keys))
         self.scripts.append(script)
 
-    def answer(self, call: Call) -> Any:
+    def answer(self, call: ScriptCall) -> Any:
         """Run a script and write."""
         try:
             return _answer(call)
@@ -107,7 +107,7 @@ def take_steps(ground: Ground, chance: random.Random, count: int) -> None:
                 ground.dispatchers[0].step()
                 ground.dispatchers[0].carry_out()
             case 10:
-                worker.exchange(8, endings=[Ending.FAILED] * 8)
+                worker.exchange(8, endings=[OutcomeKind.FAILED] * 8)
             case _:
                 ground.turn_to_next(1)
                 ground.dispatchers[1].step()
@@ -128,7 +128,7 @@ def ask(chance: random.Random) -> Ask:
 class Written:
     """A file, and what was true while it grew."""
 
-    server: PrivateRedis
+    server: LocalRedisServer
     #: The file that grew, as named in its server's folder.
     file: Path
     diary: Diary
@@ -137,7 +137,7 @@ class Written:
     def wrong_cuts(self, cuts: Sequence[int]) -> list[str]:
         """Load the file at each of these lengths; tell where it is not what the diary says of that moment."""
         with ExitStack() as stack:
-            loaders = [stack.enter_context(PrivateRedis(server=self.server._server, options=LOADING)) for _ in "ab"]
+            loaders = [stack.enter_context(LocalRedisServer(server=self.server._server, options=LOADING)) for _ in "ab"]
             for loader in loaders:
                 loader.kill()
                 shutil.copytree(self.server.folder, loader.folder, dirs_exist_ok=True, ignore=_sockets)
@@ -147,7 +147,7 @@ class Written:
         assert sum(len(part) for part in parts) == len(cuts) > 0
         return [fault for faults in found for fault in faults]
 
-    def _load(self, loader: PrivateRedis, cuts: Sequence[int]) -> list[str]:
+    def _load(self, loader: LocalRedisServer, cuts: Sequence[int]) -> list[str]:
         whole, faults = (self.server.folder / self.file).read_bytes(), []
         doors = Doors(loader.url)
         for cut in cuts:
@@ -155,7 +155,7 @@ class Written:
             loader.start()
             with loader.client(protocol=2) as client:
                 found = picture.read(client, self.keys)
-            findings = list(doors.store.audit(doors.shard).walk())
+            findings = list(doors.store.consistency_check(doors.shard).walk())
             doors.close()
             loader.kill()
             invariants.check_each_job_is_in_one_place(found, self.keys)
@@ -172,7 +172,7 @@ def _sockets(folder: str, names: list[str]) -> set[str]:
 
 @pytest.fixture
 def write(
-    start_redis: Callable[..., PrivateRedis], monkeypatch: pytest.MonkeyPatch
+    start_redis: Callable[..., LocalRedisServer], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[random.Random, int], Written]:
     """Let a server write the file of so many steps."""
 
@@ -186,7 +186,7 @@ def write(
             patch.setattr(world.clock, "steady", lambda: 0.0)
             ground = Steps(world)
             diary = Diary(client, ground.world.keys, file)
-            patch.setattr(Call, "answer", lambda call: diary.answer(call))
+            patch.setattr(ScriptCall, "answer", lambda call: diary.answer(call))
             take_steps(ground, chance, steps)
         server.kill()
         assert diary.sizes == sorted(diary.sizes)

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.app import tasks
 from tests.processes import Processes
 
@@ -16,7 +16,7 @@ WRITING = {"appendonly": "yes", "appendfsync": "always", "auto-aof-rewrite-perce
 
 
 def test_what_a_server_forgot_is_repeated_and_who_held_it_is_refused(
-    processes: Processes, start_redis: Callable[..., PrivateRedis], tmp_path: Path
+    processes: Processes, start_redis: Callable[..., LocalRedisServer], tmp_path: Path
 ) -> None:
     server = start_redis(options=WRITING)
     [file] = [path for path in server.folder.rglob("appendonly.aof*") if path.name.endswith(("incr.aof", "ly.aof"))]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from django_delayq.dispatcher import Dispatcher
-from django_delayq.job.outcome import Settle
+from django_delayq.job.outcome import Action
 from tests.doors import HOUR, SECOND, Doors, settlement
 from tests.machine import invariants, picture
 from tests.processes import Processes, python_path
@@ -129,7 +129,7 @@ def test_a_jumping_clock_of_redis_loses_doubles_and_hastens_nothing(
         dispatcher.step()
         for raw_id in doors.ready().keys() - before.keys():
             assert waiting[raw_id] <= doors.clock.now_us, "early"
-        settled = [settlement(claim, Settle.ACKNOWLEDGE) for claim in held[number]]
+        settled = [settlement(claim, Action.ACKNOWLEDGE) for claim in held[number]]
         answer = workers[number].take(chance.randint(1, 5), settle=settled)
         for item in settled:
             refused += item.claim.lease in answer.lost
@@ -140,7 +140,7 @@ def test_a_jumping_clock_of_redis_loses_doubles_and_hastens_nothing(
     for _ in range(150):
         jump = chance.choice([0, 1_000, SECOND, 31 * SECOND, HOUR, -SECOND, -31 * SECOND, -HOUR])
         back += jump < 0
-        doors.clock.turn(jump)
+        doors.clock.advance(jump)
         # Else all may be done before a lease lapses.
         if client.hlen(doors.keys("bodies")) < 20:
             add()
@@ -150,7 +150,7 @@ def test_a_jumping_clock_of_redis_loses_doubles_and_hastens_nothing(
     for number in range(400):
         if not client.hlen(doors.keys("bodies")):
             break
-        doors.clock.turn(HOUR)
+        doors.clock.advance(HOUR)
         step(number % 3)
     dead = set(doors.scores(doors.keys("dead_letters")))
     doors.close()

@@ -55,7 +55,7 @@ def test_a_database_that_is_away_fails_attempts_until_it_is_back_or_they_are_use
     os.rename(away, file.parent)
     processes.until_gone(patient)
     for job in doomed:
-        dead = get_store().inspection(0).dead_letter(bytes.fromhex(job.id.split("-")[0]))
+        dead = get_store().lookup(0).dead_letter(bytes.fromhex(job.id.split("-")[0]))
         assert dead is not None and dead.attempts.ended == 2
         assert "unable to open database file" in dead.attempts.last_error
     with sqlite3.connect(file) as connection:

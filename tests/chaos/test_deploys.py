@@ -8,7 +8,7 @@ from typing import Any
 from redis import Redis
 
 from django_delayq import get_store
-from django_delayq.job.attempts import Attempts
+from django_delayq.job.attempts import AttemptHistory
 from tests.app import changing, tasks
 from tests.processes import Command, Processes
 
@@ -47,14 +47,14 @@ def put_back(client: Redis, processes: Processes, job: Any, ended: int) -> None:
         record = client.hget(processes.keys("attempts"), raw_id(job))
         waiting = client.zrange(processes.keys.schedule("default"), 0, -1, withscores=True)
         due = [score for member, score in waiting if member.startswith(raw_id(job))]
-        return int(due[0]) if due and Attempts.unpack(record).ended == ended else 0
+        return int(due[0]) if due and AttemptHistory.unpack(record).ended == ended else 0
 
     due_us = processes.until(waits, what=f"{job.id} to be put back the {ended}. time")
     seconds, us = client.time()
     left = due_us / 1_000_000 - seconds - us / 1_000_000
     # What was waited for above is over already.
     assert 0 < left <= WAIT
-    [entry] = Attempts.unpack(client.hget(processes.keys("attempts"), raw_id(job))).history[-1:]
+    [entry] = AttemptHistory.unpack(client.hget(processes.keys("attempts"), raw_id(job))).history[-1:]
     # The start is by the worker's own clock.
     assert (WAIT - 1) * 1_000_000 < due_us - entry["started_us"] < (WAIT + 20) * 1_000_000
 
@@ -96,7 +96,7 @@ def test_jobs_that_nobody_can_run_are_dead_with_their_reason_once_their_attempts
             put_back(client, processes, job, ended)
             assert job.reschedule(delay=0)
         processes.until(lambda job=job: client.zscore(processes.keys("dead_letters"), raw_id(job)), what="its death")
-        dead = get_store().inspection(0).dead_letter(raw_id(job))
+        dead = get_store().lookup(0).dead_letter(raw_id(job))
         assert dead is not None and dead.attempts.ended == attempts
         told = {unknown.id: "unknown_task", unfit.id: "arguments do not fit", newer.id: "newer version"}
         assert [entry["ending"] for entry in dead.attempts.history] == [told[job.id]] * attempts

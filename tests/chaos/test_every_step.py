@@ -17,7 +17,7 @@ import pytest
 from django_delayq import RetryPolicy
 from django_delayq.store.client.script import Script
 from django_delayq.task.handle import JobHandle
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.app import tasks
 from tests.chaos.chosen import drawn_seed
 from tests.chaos.life import FORKS, LEASE, Life, Picture, produce, raw, run_command
@@ -42,7 +42,7 @@ SEED = drawn_seed()
 
 @pytest.fixture
 def walk(
-    start_redis: Callable[..., PrivateRedis], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any
+    start_redis: Callable[..., LocalRedisServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> Any:
     """Walk through the lives that `act` lives: `walk(act, least=20)` returns the scripts that were called."""
     server = start_redis()

@@ -9,7 +9,7 @@ from redis import Redis
 
 from django_delayq import enqueue_many
 from django_delayq.exceptions import DelayQError
-from django_delayq.job.attempts import Attempts
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import State
 from django_delayq.store.keys import Keys, decode_queue
@@ -30,7 +30,7 @@ def write_all(client: Redis, keys: Keys, written: Iterable[Payload]) -> None:
 
 def look_at_all(written: Sequence[Payload]) -> Counter[State]:
     """Do what an administrator's pages do: each job by its id, every place page by page, the counts."""
-    inspection, states = get_store().inspection(0), Counter[State]()
+    inspection, states = get_store().lookup(0), Counter[State]()
     queues = sorted({payload.queue for payload in written})
     for payload in written:
         # Ids of another length cannot be asked for: a text that is not an id is not one.
@@ -51,7 +51,7 @@ def look_at_all(written: Sequence[Payload]) -> Counter[State]:
 
 def act_on_all(written: Sequence[Payload]) -> None:
     """Do what an administrator's buttons do; an error is one of ours, with a sentence."""
-    operations, inspection = get_store().operations(0), get_store().inspection(0)
+    operations, inspection = get_store().operations(0), get_store().lookup(0)
     for payload in written:
         acts = [
             lambda one=payload: operations.reschedule(one.raw_id, delay_us=1),
@@ -88,7 +88,7 @@ def ends(client: Redis, keys: Keys, written: Sequence[Payload], ran: Counter[str
             found["trimmed"] += 1
         elif len(payload.member) != 14 and payload.place in ("ready", "schedule"):
             found["dropped"] += 1
-        elif raw_id in bodies and Attempts.unpack(told.get(raw_id)).ended:
+        elif raw_id in bodies and AttemptHistory.unpack(told.get(raw_id)).ended:
             found["put back"] += 1
         else:
             found[f"lost: {payload.kind}" if raw_id not in bodies else f"open: {payload.kind} nowhere"] += 1

@@ -17,7 +17,7 @@ from redis import Redis
 
 from django_delayq import RetryPolicy, enqueue_many
 from django_delayq.exceptions import StoreError
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.app import tasks
 from tests.processes import Command, Processes, listeners
 
@@ -227,7 +227,7 @@ def test_cut_connections_are_made_anew(processes: Processes, client: Redis) -> N
 
 
 def test_processes_work_again_after_redis_was_away(
-    processes: Processes, start_redis: Callable[..., PrivateRedis], gate: Path
+    processes: Processes, start_redis: Callable[..., LocalRedisServer], gate: Path
 ) -> None:
     server = start_redis(options={"appendonly": "yes", "appendfsync": "always"})
     processes.configure(REDIS=server.url)
@@ -252,7 +252,7 @@ def test_processes_work_again_after_redis_was_away(
 
 
 def test_processes_wait_for_a_redis_that_starts_after_them(
-    processes: Processes, start_redis: Callable[..., PrivateRedis]
+    processes: Processes, start_redis: Callable[..., LocalRedisServer]
 ) -> None:
     server = start_redis()
     processes.configure(REDIS=server.url)
@@ -268,7 +268,7 @@ def test_processes_wait_for_a_redis_that_starts_after_them(
 
 
 def test_a_worker_ends_while_redis_is_away(
-    processes: Processes, start_redis: Callable[..., PrivateRedis], gate: Path
+    processes: Processes, start_redis: Callable[..., LocalRedisServer], gate: Path
 ) -> None:
     server = start_redis()
     processes.configure(REDIS=server.url, GRACE=0)
@@ -333,7 +333,7 @@ def test_10_000_jobs_due_at_one_instant_all_start_and_none_twice(processes: Proc
 
 
 def test_jobs_enqueued_while_redis_restarts_are_sent_or_refused(
-    processes: Processes, start_redis: Callable[..., PrivateRedis]
+    processes: Processes, start_redis: Callable[..., LocalRedisServer]
 ) -> None:
     server = start_redis(options={"appendonly": "yes", "appendfsync": "always"})
     processes.configure(REDIS=server.url)

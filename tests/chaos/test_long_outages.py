@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from django_delayq import RetryPolicy
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.app import tasks
 from tests.processes import Processes
 
@@ -19,7 +19,7 @@ ONCE = RetryPolicy(max_attempts=1)
 
 
 @contextmanager
-def killed(server: PrivateRedis) -> Iterator[None]:
+def killed(server: LocalRedisServer) -> Iterator[None]:
     """It is killed, and reads its file when it is back."""
     server.kill()
     yield
@@ -27,7 +27,7 @@ def killed(server: PrivateRedis) -> Iterator[None]:
 
 
 @contextmanager
-def frozen(server: PrivateRedis) -> Iterator[None]:
+def frozen(server: LocalRedisServer) -> Iterator[None]:
     """It keeps its connections and answers nothing."""
     assert server.pid is not None
     kill(server.pid, signal.SIGSTOP)
@@ -37,9 +37,9 @@ def frozen(server: PrivateRedis) -> Iterator[None]:
 
 @pytest.mark.parametrize("outage", [killed, frozen])
 def test_workers_keep_their_jobs_over_an_outage_of_two_leases(
-    outage: Callable[[PrivateRedis], object],
+    outage: Callable[[LocalRedisServer], object],
     processes: Processes,
-    start_redis: Callable[..., PrivateRedis],
+    start_redis: Callable[..., LocalRedisServer],
     tmp_path: Path,
 ) -> None:
     server = start_redis(options={"appendonly": "yes", "appendfsync": "always"})

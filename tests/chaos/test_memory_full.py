@@ -13,8 +13,8 @@ import pytest
 from django_delayq import enqueue_many
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import StoreRejected
-from django_delayq.job.outcome import Settle
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.job.outcome import Action
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.app import tasks
 from tests.doors import SECOND, Doors, settlement
 from tests.machine import invariants, picture
@@ -25,7 +25,7 @@ TEXT = "x" * 10_000
 
 
 def test_on_a_full_server_everything_goes_on_until_there_is_room_again(
-    processes: Processes, start_redis: Callable[..., PrivateRedis], gate: Path
+    processes: Processes, start_redis: Callable[..., LocalRedisServer], gate: Path
 ) -> None:
     server = start_redis(options=FULL)
     # A lease shorter than the time it is full: only heartbeats keep the claims.
@@ -85,7 +85,7 @@ def test_on_a_full_server_everything_goes_on_until_there_is_room_again(
 
 
 @pytest.fixture
-def doors(start_redis: Callable[..., PrivateRedis]) -> Iterator[Doors]:
+def doors(start_redis: Callable[..., LocalRedisServer]) -> Iterator[Doors]:
     opened = Doors(start_redis(options=FULL).url)
     yield opened
     opened.close()
@@ -149,11 +149,11 @@ def prepared(doors: Doors, room: int) -> list[Callable[[], Any]]:
         lambda: doors.operations.requeue(dead, died_us=died_us),
         lambda: other.take(2),
         lambda: worker.door.heartbeat([claim.lease for claim in claims]),
-        lambda: worker.settle(claims[0], Settle.RETRY, error="e" * 2_000),
-        lambda: worker.settle(claims[1], Settle.DEAD_LETTER, error="e" * 2_000),
-        lambda: worker.take(1, settle=[settlement(claims[2], Settle.RELEASE)]),
-        lambda: worker.settle(claims[3], Settle.ACKNOWLEDGE),
-        lambda: doors.clock.turn(doors.config.worker.lease_us),
+        lambda: worker.settle(claims[0], Action.RETRY, error="e" * 2_000),
+        lambda: worker.settle(claims[1], Action.DEAD_LETTER, error="e" * 2_000),
+        lambda: worker.take(1, settle=[settlement(claims[2], Action.RELEASE)]),
+        lambda: worker.settle(claims[3], Action.ACKNOWLEDGE),
+        lambda: doors.clock.advance(doors.config.worker.lease_us),
         doors.promote,
         Dispatcher(doors.shard, doors.promotion).step,
         lambda: doors.operations.cancel(waits),

@@ -113,7 +113,7 @@ def test_a_dispatcher_killed_around_a_reclaim_counts_the_lease_once(
     assert letter.attempts.ended == 1
     assert [doors.where(raw(handle)) for handle in (job, due)] == [["recovered:default"], ["ready:due"]]
     [again] = doors.worker().take().claims
-    assert (again.raw_id, again.attempt, again.attempts.suspect) == (raw(job), 2, True)
+    assert (again.raw_id, again.attempt, again.attempts.crash_suspected) == (raw(job), 2, True)
 
 
 def test_a_producer_killed_between_commit_and_send_leaves_its_row_and_nothing_of_the_job(
@@ -132,7 +132,7 @@ def test_a_producer_killed_between_commit_and_send_leaves_its_row_and_nothing_of
     with sqlite3.connect(database) as connection:
         assert connection.execute("SELECT attempt FROM seen").fetchall() == [(1,), (1,)]
     [first, second] = (re.findall("job (\\S+)", command.output)[-1] for command in (killed, whole))
-    assert (get_job(first), list(doors.store.audit(doors.shard).walk())) == (None, [])
+    assert (get_job(first), list(doors.store.consistency_check(doors.shard).walk())) == (None, [])
     processes.worker()
     processes.until_runs(1, second)
     assert len(processes.runs()) == 1

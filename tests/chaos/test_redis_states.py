@@ -16,7 +16,7 @@ import pytest
 from redis import Redis
 
 from django_delayq.exceptions import StoreAuthError, StoreError, StoreRejected, StoreUnavailable
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.app import tasks
 from tests.chaos.outages import lasts, met, warnings
 from tests.chaos.report import STAY
@@ -26,14 +26,14 @@ from tests.processes import Processes, until
 
 OLD, NEW = "canary-old", "canary-new"
 
-State = Callable[[PrivateRedis], Any]
+State = Callable[[LocalRedisServer], Any]
 
 
 # Refused writes
 
 
 @contextmanager
-def demoted(server: PrivateRedis) -> Iterator[None]:
+def demoted(server: LocalRedisServer) -> Iterator[None]:
     """A replica of nobody there: READONLY."""
     with server.client() as client:
         client.replicaof("127.0.0.1", 1)
@@ -42,7 +42,7 @@ def demoted(server: PrivateRedis) -> Iterator[None]:
 
 
 @contextmanager
-def disk_full(server: PrivateRedis) -> Iterator[None]:
+def disk_full(server: LocalRedisServer) -> Iterator[None]:
     """No file may grow beyond what the append-only file has by now: MISCONF, as a full disk gives."""
     with server.client() as client:
         size = client.info("persistence")["aof_current_size"]
@@ -53,7 +53,7 @@ def disk_full(server: PrivateRedis) -> Iterator[None]:
 
 
 @contextmanager
-def lonely(server: PrivateRedis) -> Iterator[None]:
+def lonely(server: LocalRedisServer) -> Iterator[None]:
     """Fewer replicas than asked for: NOREPLICAS."""
     with server.client() as client:
         client.config_set("min-replicas-to-write", 1)
@@ -62,18 +62,18 @@ def lonely(server: PrivateRedis) -> Iterator[None]:
 
 
 @pytest.fixture
-def limited(server_program: Path, tmp_path: Path) -> Iterator[PrivateRedis]:
+def limited(server_program: Path, tmp_path: Path) -> Iterator[LocalRedisServer]:
     """A server that is told of a file at its limit, not ended by a signal; its append-only file is large."""
     program = tmp_path / "limited-server"
     program.write_text(f"#!/bin/sh\ntrap '' 25\nexec {server_program} \"$@\"\n")
     program.chmod(0o700)
-    with PrivateRedis(server=program, options={"appendonly": "yes", "appendfsync": "everysec"}) as server:
+    with LocalRedisServer(server=program, options={"appendonly": "yes", "appendfsync": "everysec"}) as server:
         with server.client() as client:
             client.set("somebody else's", b"x" * 1_000_000)
         yield server
 
 
-def test_refused_writes_are_waited_out(processes: Processes, limited: PrivateRedis) -> None:
+def test_refused_writes_are_waited_out(processes: Processes, limited: LocalRedisServer) -> None:
     processes.configure(REDIS=limited.url, LEASE=2)
     commands = [processes.dispatcher(), processes.worker()]
     states: list[tuple[str, State]] = [("READONLY", demoted), ("MISCONF", disk_full), ("NOREPLICAS", lonely)]
@@ -93,7 +93,7 @@ def test_refused_writes_are_waited_out(processes: Processes, limited: PrivateRed
     assert {error.code for error in trickle.errors if isinstance(error, StoreRejected)} == {code for code, _ in states}
 
 
-def test_an_idle_worker_says_once_that_redis_takes_no_writes(processes: Processes, limited: PrivateRedis) -> None:
+def test_an_idle_worker_says_once_that_redis_takes_no_writes(processes: Processes, limited: LocalRedisServer) -> None:
     # Between two sweeps it has nothing to ask, and that is no sign that all is well.
     processes.configure(REDIS=limited.url, LEASE=4)
     commands = [processes.dispatcher(), processes.worker()]
@@ -108,7 +108,7 @@ def test_an_idle_worker_says_once_that_redis_takes_no_writes(processes: Processe
 # Not ready
 
 
-def test_a_server_that_loads_is_waited_for(processes: Processes, start_redis: Callable[..., PrivateRedis]) -> None:
+def test_a_server_that_loads_is_waited_for(processes: Processes, start_redis: Callable[..., LocalRedisServer]) -> None:
     # While it loads, a server answers once every 2 MB.
     options = {"appendonly": "yes", "appendfsync": "always", "key-load-delay": "800", "rdbcompression": "no"}
     server = start_redis(options=options)
@@ -138,7 +138,7 @@ def test_a_server_that_loads_is_waited_for(processes: Processes, start_redis: Ca
 
 
 def test_a_busy_server_is_waited_for_and_what_lapsed_meanwhile_is_fenced(
-    processes: Processes, start_redis: Callable[..., PrivateRedis], gate: Path
+    processes: Processes, start_redis: Callable[..., LocalRedisServer], gate: Path
 ) -> None:
     server = start_redis(options={"lua-time-limit": "20"})
     processes.configure(REDIS=server.url, LEASE=1)
@@ -174,7 +174,7 @@ def _run_until_killed(client: Redis) -> None:
 
 
 def test_a_password_changed_in_mid_run_is_waited_out_and_never_shown(
-    processes: Processes, start_redis: Callable[..., PrivateRedis]
+    processes: Processes, start_redis: Callable[..., LocalRedisServer]
 ) -> None:
     server = start_redis(port=0, options={"requirepass": OLD})
     processes.configure(REDIS=f"redis://:{OLD}@127.0.0.1:{server.port}/0", LEASE=2)
@@ -204,7 +204,7 @@ def test_a_password_changed_in_mid_run_is_waited_out_and_never_shown(
 
 
 def test_commands_without_the_password_say_what_is_refused_and_wait(
-    processes: Processes, start_redis: Callable[..., PrivateRedis]
+    processes: Processes, start_redis: Callable[..., LocalRedisServer]
 ) -> None:
     server = start_redis(port=0, options={"requirepass": OLD})
     processes.configure(REDIS=f"redis://127.0.0.1:{server.port}/0", LEASE=2)

@@ -10,18 +10,18 @@ from redis import Redis
 
 from django_delayq import enqueue_many
 from django_delayq.exceptions import StoreRejected
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.app import tasks
 from tests.chaos.outages import lasts, met, warnings
 from tests.chaos.proxy import Proxy
 from tests.chaos.trickle import Trickle
 from tests.processes import Processes, until
 
-Pair = tuple[PrivateRedis, PrivateRedis]
+Pair = tuple[LocalRedisServer, LocalRedisServer]
 
 
 @pytest.fixture
-def pair(start_redis: Callable[..., PrivateRedis]) -> Iterator[Pair]:
+def pair(start_redis: Callable[..., LocalRedisServer]) -> Iterator[Pair]:
     """A primary, and a replica that has all of it."""
     primary = start_redis(port=0, options={"repl-diskless-sync-delay": "0", "repl-ping-replica-period": "1"})
     replica = start_redis(port=0, options={"replicaof": f"127.0.0.1 {primary.port}"})
@@ -32,7 +32,7 @@ def pair(start_redis: Callable[..., PrivateRedis]) -> Iterator[Pair]:
         os.kill(replica.pid, signal.SIGCONT)
 
 
-def replicated(primary: PrivateRedis, replica: PrivateRedis) -> bool:
+def replicated(primary: LocalRedisServer, replica: LocalRedisServer) -> bool:
     """Tell whether the replica has all that the primary has written by now."""
     with primary.client() as ours, replica.client() as theirs:
         written, has = ours.info("replication"), theirs.info("replication")

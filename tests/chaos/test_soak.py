@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from django_delayq import enqueue_many
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.app import tasks
 from tests.chaos.chosen import sized
 from tests.chaos.report import STAY
@@ -55,7 +55,7 @@ def load(number: int) -> Iterator[Any]:
 
 @pytest.mark.slow
 def test_memory_and_keys_come_back_to_what_they_were(
-    processes: Processes, start_redis: Callable[..., PrivateRedis], tell: Callable[[str], None]
+    processes: Processes, start_redis: Callable[..., LocalRedisServer], tell: Callable[[str], None]
 ) -> None:
     minutes = sized("SOAK", 60.0)
     server = start_redis()

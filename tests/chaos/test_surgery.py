@@ -14,7 +14,7 @@ from redis import Redis
 
 from django_delayq import get_store
 from django_delayq.exceptions import ScriptFault
-from django_delayq.job.outcome import Settle
+from django_delayq.job.outcome import Action
 from django_delayq.store.keys import CATALOGUE, Keys
 from django_delayq.store.promotion import Reclaim
 from tests.app import tasks
@@ -45,7 +45,7 @@ def doors(redis_url: str, client: Redis) -> Iterator[Doors]:
 
 
 def reclaim(doors: Doors, _: Any, claims: list[Any]) -> None:
-    doors.clock.turn(doors.config.worker.lease_us)
+    doors.clock.advance(doors.config.worker.lease_us)
     queues = ["default", None]
     decided = [Reclaim(lease=c.lease, attempts=one_more(c.attempts), queue=queues.pop()) for c in claims]
     assert doors.promotion.reclaim(decided) == [True, True]
@@ -54,14 +54,14 @@ def reclaim(doors: Doors, _: Any, claims: list[Any]) -> None:
 STEPS: dict[str, Step] = {
     "enqueue": lambda doors, worker, claims: doors.add(key="new"),
     "enqueue later": lambda doors, worker, claims: doors.add(delay=SECOND),
-    "promote": lambda doors, worker, claims: (doors.clock.turn(SECOND), doors.promotion.promote(["default"])),
+    "promote": lambda doors, worker, claims: (doors.clock.advance(SECOND), doors.promotion.promote(["default"])),
     "claim": lambda doors, worker, claims: worker.take(5),
     "first claim": lambda doors, worker, claims: doors.worker().take(5, description="new"),
     "heartbeat": lambda doors, worker, claims: worker.door.heartbeat([claim.lease for claim in claims]),
     "reclaim": reclaim,
     **{
         str(how): lambda doors, worker, claims, how=how: worker.take(2, settle=[settlement(c, how) for c in claims])
-        for how in Settle
+        for how in Action
     },
     "cancel": lambda doors, worker, claims: doors.operations.cancel(next(iter(doors.schedule()))),
     "reschedule": lambda doors, worker, claims: doors.operations.reschedule(next(iter(doors.schedule())), delay_us=5),
@@ -217,7 +217,7 @@ def test_random_surgery_on_records_harms_nobody_else(processes: Processes, clien
     # Whoever was not harmed has run, what is wrong is put right beside running processes, and all goes on for those
     # who come now.
     processes.until(lambda: unharmed <= {run["id"] for run in processes.runs()}, what="the unharmed to run")
-    audit = get_store().audit(get_store().shards[0])
+    audit = get_store().consistency_check(get_store().shards[0])
     assert list(audit.walk(repair=True)), "surgery that leaves no trace shows nothing"
     # One repair can uncover the next fault.
     processes.until(lambda: not list(audit.walk(repair=True)), what="a walk that finds nothing to repair")

@@ -13,7 +13,7 @@ import django_delayq
 PACKAGE = Path(django_delayq.__file__).parent
 ROOT = PACKAGE.parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
-LINES = 250
+LINES = 400
 
 
 def named(path: Path) -> str:

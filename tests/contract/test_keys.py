@@ -8,7 +8,7 @@ import pytest
 from redis import Redis
 
 from django_delayq.store.client.script import Script
-from django_delayq.store.client.script_call import Call
+from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.keys import CATALOGUE
 from tests.doors import Doors
 from tests.every_door import go_through_every_door
@@ -71,13 +71,13 @@ def test_bells_hold_at_most_one_ring(doors: Doors) -> None:
 
 def test_scripts_get_the_keys_they_name(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: dict[str, list[tuple[str, ...]]] = {}
-    make = Call.__init__
+    make = ScriptCall.__init__
 
-    def recorded(call: Call, script: Script, *args: Any) -> None:
+    def recorded(call: ScriptCall, script: Script, *args: Any) -> None:
         make(call, script, *args)
         calls.setdefault(script.name, []).append(tuple(call._keys))
 
-    monkeypatch.setattr(Call, "__init__", recorded)
+    monkeypatch.setattr(ScriptCall, "__init__", recorded)
     go_through_every_door(doors)
     for name, batches in calls.items():
         names = Script(name).key_names

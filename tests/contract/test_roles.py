@@ -6,7 +6,7 @@ import pytest
 
 from django_delayq.store import store
 from django_delayq.store.client.script import Script
-from django_delayq.store.maintenance.acl_roles import ROLES, calls_of
+from django_delayq.store.maintenance.acl_roles import ROLES, commands_in
 
 FOLDER = Path(store.__file__).parent / "lua"
 SCRIPTS = sorted({path.stem for path in FOLDER.glob("*.lua")} - {"_prelude"})
@@ -76,7 +76,7 @@ FORBIDDEN = {
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_each_script_calls_what_is_written_here(name: str) -> None:
-    assert calls_of(Script(name).text) == set(CALLS[name].split())
+    assert commands_in(Script(name).text) == set(CALLS[name].split())
 
 
 def test_each_script_is_run_by_some_role() -> None:
@@ -124,9 +124,9 @@ end
 
 
 def test_calls_are_found_through_functions_that_are_used_and_in_no_others() -> None:
-    assert calls_of(PRELUDE + "return 1") == set()
-    assert calls_of(PRELUDE + "return redis.call('GET', KEYS[1]) -- used()") == {"GET"}
-    assert calls_of(PRELUDE + "for _ = 1, 2 do used(KEYS[1]) end\nreturn redis.call('GET', KEYS[1])") == {
+    assert commands_in(PRELUDE + "return 1") == set()
+    assert commands_in(PRELUDE + "return redis.call('GET', KEYS[1]) -- used()") == {"GET"}
+    assert commands_in(PRELUDE + "for _ = 1, 2 do used(KEYS[1]) end\nreturn redis.call('GET', KEYS[1])") == {
         *("GET", "LLEN", "DEL")
     }
-    assert calls_of(PRELUDE + "local later = inner\nreturn later(KEYS[1])") == {"DEL"}
+    assert commands_in(PRELUDE + "local later = inner\nreturn later(KEYS[1])") == {"DEL"}

@@ -14,7 +14,7 @@ from django.db.backends.signals import connection_created
 
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Job
-from django_delayq.job.outcome import Ending, Outcome
+from django_delayq.job.outcome import Outcome, OutcomeKind
 from django_delayq.task import registry
 from django_delayq.task.task import Task
 from django_delayq.worker import idle_connections as release
@@ -85,7 +85,7 @@ def test_coroutines_that_sleep_hold_no_connections(database: Database, opened: l
         assert not jobs.done()
         awake.set()
         for outcome in await jobs:
-            assert outcome.ending is Ending.SUCCEEDED, outcome.error
+            assert outcome.kind is OutcomeKind.SUCCEEDED, outcome.error
 
     asyncio.run(main())
     assert all(each.connection is None for each in opened), "they end with their jobs"
@@ -95,13 +95,13 @@ def test_coroutines_that_sleep_hold_no_connections(database: Database, opened: l
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A number for each look at whether a job's connections can be closed."""
     taken: list[int] = []
-    look = release.Release._close_idle
+    look = release.IdleConnectionCloser._close_idle
 
-    def noted(self: release.Release) -> None:
+    def noted(self: release.IdleConnectionCloser) -> None:
         look(self)
         taken.append(1)
 
-    monkeypatch.setattr(release.Release, "_close_idle", noted)
+    monkeypatch.setattr(release.IdleConnectionCloser, "_close_idle", noted)
     return taken
 
 
@@ -114,7 +114,7 @@ def test_a_transaction_goes_on_over_a_sleep(database: Database, opened: list[Any
         await sync_to_async(block.__exit__)(None, None, None)
 
     [outcome] = asyncio.run(run(writes))
-    assert outcome.ending is Ending.SUCCEEDED, outcome.error
+    assert outcome.kind is OutcomeKind.SUCCEEDED, outcome.error
     assert len(opened) == 1
     assert database.value == 5
 
@@ -131,7 +131,7 @@ def test_rows_are_read_on_after_a_sleep(database: Database, opened: list[Any], l
         return connections[ALIAS].cursor()
 
     [outcome] = asyncio.run(run(reads))
-    assert outcome.ending is Ending.SUCCEEDED, outcome.error
+    assert outcome.kind is OutcomeKind.SUCCEEDED, outcome.error
     assert len(opened) == 1
 
 
@@ -164,13 +164,13 @@ def test_a_coroutine_that_queries_steadily_keeps_its_connection(
         await until(lambda: opened[0].connection is None, "the unused one to be closed")
 
     [outcome] = asyncio.run(run(steady))
-    assert outcome.ending is Ending.SUCCEEDED, outcome.error
+    assert outcome.kind is OutcomeKind.SUCCEEDED, outcome.error
     assert len(opened) == 1
 
 
 def test_however_often_connections_are_opened_one_look_at_a_time_is_due() -> None:
     async def main() -> None:
-        made = release.Release(ThreadSensitiveContext())
+        made = release.IdleConnectionCloser(ThreadSensitiveContext())
         made._loop = loop = Mock()
         for alias in ("default", ALIAS, ALIAS):
             made.opened(SimpleNamespace(alias=alias, make_cursor=None, make_debug_cursor=None))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from django_delayq.job.outcome import Ending
+from django_delayq.job.outcome import OutcomeKind
 from django_delayq.processes import database as ours
 from tests.databases.conftest import ALIAS, Database
 from tests.databases.test_connections import assert_writes_are_kept, open_driver, spin
@@ -42,7 +42,7 @@ def test_what_nobody_committed_is_a_failure(off: Any, database: Database) -> Non
         database.write(1)
 
     outcome = database.run(writes)
-    assert (outcome.ending, outcome.exception) == (Ending.FAILED, LEFT_OPEN)
+    assert (outcome.kind, outcome.exception) == (OutcomeKind.FAILED, LEFT_OPEN)
     assert database.value == 0
     assert open_driver(database) is None
     assert_writes_are_kept(database)
@@ -55,7 +55,7 @@ def test_what_the_task_committed_is_a_success_and_autocommit_is_on_for_the_next(
         connections[ALIAS].connection.commit()
 
     outcome = database.run(commits)
-    assert outcome.ending is Ending.SUCCEEDED, outcome.error
+    assert outcome.kind is OutcomeKind.SUCCEEDED, outcome.error
     assert database.value == 1
     assert open_driver(database) is None
     assert_writes_are_kept(database)
@@ -78,7 +78,7 @@ def test_a_limit_stays_the_reason(off: Any, database: Database) -> None:
 
     # Long enough to come to the loop on any machine.
     outcome = database.run(cut_off, timeout_us=500_000)
-    assert (outcome.ending, outcome.exception) == (Ending.FAILED, "django_delayq.exceptions.TaskTimeout")
+    assert (outcome.kind, outcome.exception) == (OutcomeKind.FAILED, "django_delayq.exceptions.TaskTimeout")
     assert_writes_are_kept(database)
 
 
@@ -101,12 +101,12 @@ def test_a_lost_connection_fails_no_job_that_does_not_need_it(database: Database
         database.write(1)
         connections[ALIAS].connection.close()
 
-    assert database.run(lose).ending is Ending.SUCCEEDED
+    assert database.run(lose).kind is OutcomeKind.SUCCEEDED
     assert_writes_are_kept(database)
     # As where the server ends what was idle for long.
     database.here(lambda: connections[ALIAS].connection.close())
     outcome = database.run(int)
-    assert outcome.ending is Ending.SUCCEEDED, outcome.error
+    assert outcome.kind is OutcomeKind.SUCCEEDED, outcome.error
     assert database.value == 8
 
 

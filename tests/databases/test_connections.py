@@ -10,9 +10,9 @@ from django.db.transaction import TransactionManagementError
 from django_delayq.exceptions import TaskTimeout
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Job
-from django_delayq.job.outcome import Ending
+from django_delayq.job.outcome import OutcomeKind
 from django_delayq.processes import database as ours
-from django_delayq.worker.execution import hand_over
+from django_delayq.worker.execution import forward
 from tests.claims import claim_for
 from tests.databases.conftest import ALIAS, Database
 
@@ -29,7 +29,7 @@ def spin() -> None:
 
 def assert_writes_are_kept(database: Database, value: int = 7) -> None:
     outcome = database.run(database.write, value)
-    assert outcome.ending is Ending.SUCCEEDED, outcome.error
+    assert outcome.kind is OutcomeKind.SUCCEEDED, outcome.error
     assert database.value == value
 
     def in_a_block() -> None:
@@ -37,7 +37,7 @@ def assert_writes_are_kept(database: Database, value: int = 7) -> None:
             database.write(value + 1)
 
     outcome = database.run(in_a_block)
-    assert outcome.ending is Ending.SUCCEEDED, outcome.error
+    assert outcome.kind is OutcomeKind.SUCCEEDED, outcome.error
     assert database.value == value + 1
 
 
@@ -46,7 +46,7 @@ def open_driver(database: Database) -> Any:
 
 
 def test_a_sound_connection_is_kept(database: Database) -> None:
-    assert database.run(database.write, 1).ending is Ending.SUCCEEDED
+    assert database.run(database.write, 1).kind is OutcomeKind.SUCCEEDED
     driver = open_driver(database)
     assert driver is not None
     assert_writes_are_kept(database)
@@ -60,7 +60,7 @@ def test_a_limit_that_strikes_after_begin_does_not_poison_the_thread(database: D
         spin()
 
     outcome = database.run(cut_off, timeout_us=50_000)
-    assert outcome.ending is Ending.FAILED and "TaskTimeout" in outcome.error
+    assert outcome.kind is OutcomeKind.FAILED and "TaskTimeout" in outcome.error
     assert open_driver(database) is None
     assert_writes_are_kept(database)
 
@@ -73,8 +73,8 @@ def test_limits_that_strike_anywhere_do_not_poison_the_thread(database: Database
 
     for _ in range(ROUNDS):
         outcome = database.run(atomics, timeout_us=random.randint(2_000, 9_000))
-        assert outcome.ending is Ending.FAILED
-        assert database.run(database.write, 0).ending is Ending.SUCCEEDED
+        assert outcome.kind is OutcomeKind.FAILED
+        assert database.run(database.write, 0).kind is OutcomeKind.SUCCEEDED
     assert_writes_are_kept(database)
 
 
@@ -85,8 +85,8 @@ def test_a_limit_that_the_task_catches_closes_its_connection_all_the_same(databa
         except TaskTimeout:
             return
 
-    assert database.run(database.write, 1).ending is Ending.SUCCEEDED
-    assert database.run(catches, timeout_us=50_000).ending is Ending.SUCCEEDED
+    assert database.run(database.write, 1).kind is OutcomeKind.SUCCEEDED
+    assert database.run(catches, timeout_us=50_000).kind is OutcomeKind.SUCCEEDED
     assert open_driver(database) is None
     assert database.value == 1
     assert_writes_are_kept(database)
@@ -116,7 +116,7 @@ def leave_manual(database: Database) -> None:
 @pytest.mark.parametrize("leave", [leave_block, leave_inner_block, leave_begin, leave_manual])
 def test_a_success_that_leaves_a_transaction_open_is_a_failure(leave: Any, database: Database) -> None:
     outcome = database.run(leave, database)
-    assert outcome.ending is Ending.FAILED
+    assert outcome.kind is OutcomeKind.FAILED
     assert outcome.exception == "django_delayq.exceptions.TransactionLeftOpen"
     assert f"'{ALIAS}'" in outcome.error and "transaction.atomic()" in outcome.error
     assert database.value == 0, "what was written is rolled back"
@@ -130,7 +130,7 @@ def test_an_error_stays_the_reason_where_a_transaction_was_left_too(database: Da
         raise ValueError("the bank is closed")
 
     outcome = database.run(fails)
-    assert (outcome.ending, outcome.exception) == (Ending.FAILED, "builtins.ValueError")
+    assert (outcome.kind, outcome.exception) == (OutcomeKind.FAILED, "builtins.ValueError")
     assert_writes_are_kept(database)
 
 
@@ -159,11 +159,11 @@ def test_commit_hooks_that_were_cut_off_run_with_nobody_elses_commit(
             transaction.on_commit(notify_the_bank, using=ALIAS)
             connection._commit = commit_and_end
 
-    assert database.run(database.write, 1).ending is Ending.SUCCEEDED
+    assert database.run(database.write, 1).kind is OutcomeKind.SUCCEEDED
     # Long enough to come to the commit on any machine.
     outcome = database.run(cut_off, timeout_us=2_000_000)
     database.here(lambda: connections[ALIAS].__dict__.pop("_commit"))
-    assert outcome.ending is Ending.FAILED
+    assert outcome.kind is OutcomeKind.FAILED
     assert database.value == 5
     [record] = [each for each in caplog.records if "commit hooks" in each.getMessage()]
     assert "notify_the_bank" in record.getMessage() and ALIAS in record.getMessage()
@@ -183,7 +183,7 @@ def test_a_manual_transaction_is_the_business_of_a_project_without_autocommit(da
 
     for _ in range(2):
         outcome = database.run(writes)
-        assert outcome.ending is Ending.SUCCEEDED, outcome.error
+        assert outcome.kind is OutcomeKind.SUCCEEDED, outcome.error
     assert database.value == 3
 
 
@@ -193,12 +193,12 @@ def test_a_connection_that_was_closed_below_django_costs_one_attempt(database: D
         connections[ALIAS].connection.close()
         database.write(2)
 
-    assert database.run(lose).ending is Ending.FAILED
+    assert database.run(lose).kind is OutcomeKind.FAILED
     assert_writes_are_kept(database)
 
 
 def test_connections_of_the_thread_are_closed_where_all_are_to_go(database: Database) -> None:
-    assert database.run(database.write, 1).ending is Ending.SUCCEEDED
+    assert database.run(database.write, 1).kind is OutcomeKind.SUCCEEDED
     assert database.here(lambda: ours.clean(close=True)) is None
     assert open_driver(database) is None
     assert_writes_are_kept(database)
@@ -212,11 +212,11 @@ def test_a_forwarders_function_has_a_sound_connection(database: Database) -> Non
         # As when the database is started anew.
         connections[ALIAS].connection.close()
 
-    outcomes = [database.here(lambda: hand_over(claim, accept)).ending for _ in range(6)]
+    outcomes = [database.here(lambda: forward(claim, accept)).ending for _ in range(6)]
     # Without health checks one error tells that the connection is dead.
-    assert outcomes[:1] == [Ending.SUCCEEDED] and outcomes.count(Ending.SUCCEEDED) >= 3
+    assert outcomes[:1] == [OutcomeKind.SUCCEEDED] and outcomes.count(OutcomeKind.SUCCEEDED) >= 3
 
-    outcome = database.here(lambda: hand_over(claim, lambda job: leave_block(database)))
+    outcome = database.here(lambda: forward(claim, lambda job: leave_block(database)))
     assert outcome.exception == "django_delayq.exceptions.TransactionLeftOpen"
     assert database.value == 4
     assert_writes_are_kept(database)

@@ -116,7 +116,7 @@ def test_r35_deferred_tasks_that_came_due_go_by_their_run_after() -> None:
     results = {f"{number}": django_tasks.noop.using(run_after=at).enqueue() for number, at in enumerate(later)}
     store = get_store()
     promotion = store.promotion(store.shards[0])
-    while any(store.inspection(0).counts().scheduled.values()):
+    while any(store.lookup(0).counts().scheduled.values()):
         promotion.promote(["default"])
     assert order_of(results) == ["1", "2", "0"]
 

@@ -11,7 +11,7 @@ import pytest
 from django_delayq import Task, get_job, get_store
 from django_delayq.backend.backend import DelayQBackend
 from django_delayq.dispatcher import Dispatcher
-from django_delayq.processes.emitter import emit_at_once
+from django_delayq.processes.emitter import emit_now
 from django_delayq.task import registry
 from tests.app import django_tasks
 from tests.django_tasks.conftest import with_options
@@ -305,7 +305,7 @@ def lapse(client: Any) -> None:
     for lease in client.zrange(leases, 0, -1):
         client.zadd(leases, {lease: 1})
     store = get_store()
-    dispatcher = Dispatcher(store.shards[0], store.promotion(store.shards[0]), emit=emit_at_once)
+    dispatcher = Dispatcher(store.shards[0], store.promotion(store.shards[0]), emit=emit_now)
     dispatcher.promote()
     dispatcher.close()
 
@@ -351,7 +351,7 @@ def test_a_failed_task_that_somebody_tries_again_is_ready_with_its_history(gate:
     OneWorker().drain()
     result.refresh()
     failed_at = result.finished_at
-    operations, found = get_store().operations(0), get_store().inspection(0)
+    operations, found = get_store().operations(0), get_store().lookup(0)
     raw_id = bytes.fromhex(result.id.split("-")[0])
     letter = found.dead_letter(raw_id)
     assert letter is not None

@@ -18,7 +18,7 @@ import django
 from django.conf import settings
 from django.test.runner import DiscoverRunner
 
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 
 #: Test -> why it says nothing about a backend like ours.
 NOT_OURS = {
@@ -88,7 +88,7 @@ def _each(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
 
 def main() -> int:
     """Run them and return how many failed."""
-    with tempfile.TemporaryDirectory() as made, PrivateRedis() as server:
+    with tempfile.TemporaryDirectory() as made, LocalRedisServer() as server:
         folder = Path(made)
         unpack(fetch(folder), folder)
         sys.path.insert(0, str(folder))

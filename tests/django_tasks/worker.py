@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from django_delayq import get_store
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Outcome
-from django_delayq.metrics import Tally
-from django_delayq.processes.emitter import emit_at_once
+from django_delayq.metrics import MetricsBuffer
+from django_delayq.processes.emitter import emit_now
 from django_delayq.processes.service import process_name
 from django_delayq.store.exchange import Settlement
 from django_delayq.worker.execution import run
-from django_delayq.worker.settlement import settle, tell_all
+from django_delayq.worker.settlement import decide_settlement, emit_all
 
 
 class OneWorker:
@@ -37,7 +37,7 @@ class OneWorker:
             # In a thread, as in a worker: it has no connections to a database that pytest would have to allow.
             with ThreadPoolExecutor(1) as thread:
                 outcome = thread.submit(self._run, claim).result()
-            self._settle(settle(claim, outcome, worker=self.name), outcome)
+            self._settle(decide_settlement(claim, outcome, worker=self.name), outcome)
         return bool(claims)
 
     def drain(self, most: int = 200) -> int:
@@ -50,4 +50,4 @@ class OneWorker:
 
     def _settle(self, settlement: Settlement, outcome: Outcome) -> None:
         answer = self._claims.exchange(self._claims.prepare(queues=(), want=0, settlements=[settlement]))
-        tell_all([(settlement, outcome)], lost=answer.lost, tally=Tally(), emit=emit_at_once)
+        emit_all([(settlement, outcome)], lost=answer.lost, tally=MetricsBuffer(), emit=emit_now)

@@ -12,12 +12,12 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 from django_delayq.exceptions import StoreAuthError
 from django_delayq.job.job import State
-from django_delayq.job.outcome import Settle
-from django_delayq.metrics import Tally, packed
-from django_delayq.store.bells import Bells
+from django_delayq.job.outcome import Action
+from django_delayq.metrics import MetricsBuffer, encode_rows
+from django_delayq.store.bells import Notifier
 from django_delayq.store.maintenance.acl_roles import ROLES
 from django_delayq.store.promotion import Reclaim
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.app import tasks
 from tests.doors import HOUR, SECOND, Doors, settlement
 from tests.processes import Processes
@@ -30,7 +30,7 @@ Step = Callable[[Doors, Doors], Any]
 class Ground:
     """A server with one user a role, and the doors of each."""
 
-    def __init__(self, server: PrivateRedis) -> None:
+    def __init__(self, server: LocalRedisServer) -> None:
         self.server = server
         self.every = Doors(server.url, PREFIX=PREFIX)
         self._doors: dict[str, Doors] = {}
@@ -66,7 +66,7 @@ class Ground:
 
 @pytest.fixture(scope="module")
 def ground(server_program: Path) -> Iterator[Ground]:
-    with PrivateRedis(server=server_program, port=0) as server:
+    with LocalRedisServer(server=server_program, port=0) as server:
         made = Ground(server)
         yield made
         made.close()
@@ -88,7 +88,7 @@ def dead(every: Doors) -> Any:
 def lapsed(every: Doors) -> Any:
     """Let a lease lapse and return it, for judgement."""
     claimed(every)
-    return every.promotion.read_lapsed(every.lapsed())
+    return every.promotion.read_expired_leases(every.lapsed())
 
 
 def enqueue(role: Doors, every: Doors) -> Any:
@@ -142,14 +142,14 @@ def discard(role: Doors, every: Doors) -> Any:
 
 def promote(role: Doors, every: Doors) -> Any:
     every.add(delay=SECOND)
-    every.clock.turn(SECOND)
+    every.clock.advance(SECOND)
     return role.promotion.promote(["default"]).moved
 
 
 def read_lapsed(role: Doors, every: Doors) -> Any:
     _, claims = claimed(every, 2)
     [batch] = role.promotion.batches([claim.lease for claim in claims])
-    return role.promotion.read_lapsed(batch)[0].job
+    return role.promotion.read_expired_leases(batch)[0].job
 
 
 def reclaim(role: Doors, every: Doors) -> Any:
@@ -165,7 +165,7 @@ def exchange(role: Doors, every: Doors) -> Any:
     worker = role.worker()
     claims = worker.take(4, queue, description="host/1").claims
     assert len(worker.again().claims) == 4
-    ends = [settlement(claim, how) for claim, how in zip(claims, Settle, strict=True)]
+    ends = [settlement(claim, how) for claim, how in zip(claims, Action, strict=True)]
     return not worker.take(0, queue, settle=ends).lost
 
 
@@ -186,7 +186,7 @@ def read_served_queues(role: Doors, every: Doors) -> Any:
 
 
 def listen(role: Doors, every: Doors) -> Any:
-    waker = role.shard.waker()
+    waker = role.shard.blocking_listener()
     waker.listen([every.keys("alarm")], now=monotonic())
     every.client.rpush(every.keys("alarm"), 1)
     heard = waker.take()
@@ -197,7 +197,7 @@ def listen(role: Doors, every: Doors) -> Any:
 def ring(role: Doors, every: Doors) -> Any:
     every.add()
     for queues in ((), ("default",)):
-        Bells(role.shard).ring(queues)
+        Notifier(role.shard).notify(queues)
     return True
 
 
@@ -222,33 +222,33 @@ def cancel_kept(role: Doors, every: Doors) -> Any:
 def wait(role: Doors, every: Doors) -> Any:
     kept = every.add(ttl=HOUR)
     every.operations.cancel(kept)
-    return role.store.results(role.shard.index).wait(kept, 1)
+    return role.store.result_waiter(role.shard.index).wait(kept, 1)
 
 
 def survey(role: Doors, every: Doors) -> Any:
     every.add(delay=HOUR)
-    look = role.store.survey(role.shard.index)
+    look = role.store.dashboard(role.shard.index)
     assert look.coming([0, 2 * every.clock.now_us], queues=["default"])[0]
     return look.snapshot(tasks=["t"]).queues["default"].scheduled
 
 
 def server(role: Doors, every: Doors) -> Any:
-    facts = role.store.survey(role.shard.index).snapshot(facts=True).server
+    facts = role.store.dashboard(role.shard.index).snapshot(facts=True).server
     return facts and facts.version
 
 
 def report(role: Doors, every: Doors) -> Any:
-    reports, code = role.store.reports(role.shard), bytes(8)
-    tally = Tally()
+    reports, code = role.store.process_reports(role.shard), bytes(8)
+    tally = MetricsBuffer()
     tally.ended("done", queue="default", task="t", lag_us=1, run_us=1)
     for _ in range(2):
-        assert not reports.report(code, "worker", {}, packed(tally.take()))
-    reports.leave(code, {})
+        assert not reports.report(code, "worker", {}, encode_rows(tally.take()))
+    reports.deregister(code, {})
     return True
 
 
 def hand_on(role: Doors, every: Doors) -> Any:
-    role.store.stream(role.shard).add({"id": "an id"})
+    role.store.forward_stream(role.shard).add({"id": "an id"})
     return every.client.xlen(every.keys("forwarded"))
 
 
@@ -274,7 +274,7 @@ def audit(role: Doors, every: Doors) -> Any:
     every.client.hdel(every.keys("bodies"), lost[2])
     every.client.hset(every.keys("bodies"), b"orphan-12345", b"?")
     every.client.delete(every.keys("running"))
-    door = role.store.audit(role.shard)
+    door = role.store.consistency_check(role.shard)
     found = list(door.walk(repair=True))
     assert list(door.bodies())
     return found

@@ -55,7 +55,7 @@ def test_soft_and_hard_limits_end_a_coroutine(processes: Processes) -> None:
     hard = async_tasks.nap_stubbornly.using(timeout=0.1, hard_timeout=0.3, retry=ONCE).enqueue(3_600)
     for job, told in ((soft, "TaskTimeout"), (hard, "hard limit of 0.3 s")):
         processes.until_state(job, "dead")
-        letter = get_store().inspection(0).dead_letter(bytes.fromhex(job.id[:24]))
+        letter = get_store().lookup(0).dead_letter(bytes.fromhex(job.id[:24]))
         assert letter is not None
         assert told in letter.attempts.last_error
 

@@ -38,7 +38,7 @@ from django_delayq.exceptions import (
 )
 from django_delayq.job.job import State
 from django_delayq.task import registry
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.app.tasks import noop
 
 SECRET = "s3cret-canary"
@@ -365,7 +365,7 @@ def test_the_key_of_a_live_job(client: Redis) -> None:
     error = refused(KeyHeld, ValueError, rf"'k'.*{holder.id}", noop.using(key="k", unique="reject").enqueue)
     assert isinstance(error, KeyHeld) and error.holder == holder.id
     assert sorted((key, client.type(key)) for key in client.scan_iter()) == before
-    assert get_store().inspection(0).counts().scheduled == {"default": 1}
+    assert get_store().lookup(0).counts().scheduled == {"default": 1}
     client.flushall()
 
 
@@ -466,7 +466,7 @@ def test_a_certificate_that_cannot_be_used(content: str | None, tmp_path: Path, 
 # --- Redis ---
 
 
-def test_redis_down(delayq_settings: Any, start_redis: Callable[..., PrivateRedis]) -> None:
+def test_redis_down(delayq_settings: Any, start_redis: Callable[..., LocalRedisServer]) -> None:
     server = start_redis(port=0, options={"requirepass": SECRET})
     urls = [f"redis://:{SECRET}@127.0.0.1:{server.port}/0", f"unix://:{SECRET}@{server.socket}"]
     server.kill()
@@ -540,13 +540,13 @@ def test_redis_slow(scheme: str, mute_server: int, delayq_settings: Any) -> None
     assert isinstance(first, StoreUnavailable) and first.maybe_accepted and list(first.unsent) == [handle]
 
 
-def test_memory_full(delayq_settings: Any, start_redis: Callable[..., PrivateRedis]) -> None:
+def test_memory_full(delayq_settings: Any, start_redis: Callable[..., LocalRedisServer]) -> None:
     server = start_redis(options={"maxmemory": "1", "maxmemory-policy": "noeviction"})
     delayq_settings.DELAYQ = {"REDIS": server.url}
     rejected(server, "OOM")
 
 
-def rejected(server: PrivateRedis, code: str) -> None:
+def rejected(server: LocalRedisServer, code: str) -> None:
     """Check what enqueueing says of a server that takes no writes, single and in bulk, script known or not."""
     for _ in range(2):
         for act in (lambda: noop.enqueue(SECRET), lambda: noop.after(60).enqueue_many([(1,)] * 3)):
@@ -559,7 +559,7 @@ def rejected(server: PrivateRedis, code: str) -> None:
         assert other.dbsize() == 0
 
 
-def test_a_replica(delayq_settings: Any, start_redis: Callable[..., PrivateRedis]) -> None:
+def test_a_replica(delayq_settings: Any, start_redis: Callable[..., LocalRedisServer]) -> None:
     main, replica = start_redis(port=0), start_redis(port=0)
     with replica.client() as other:
         other.replicaof("127.0.0.1", main.port)
@@ -567,7 +567,7 @@ def test_a_replica(delayq_settings: Any, start_redis: Callable[..., PrivateRedis
         rejected(replica, "READONLY")
 
 
-def test_a_server_that_cannot_save(delayq_settings: Any, start_redis: Callable[..., PrivateRedis]) -> None:
+def test_a_server_that_cannot_save(delayq_settings: Any, start_redis: Callable[..., LocalRedisServer]) -> None:
     server = start_redis(options={"save": "3600 1", "stop-writes-on-bgsave-error": "yes"})
     with server.client() as other:
         # A folder where the file should be written makes every save fail.
@@ -582,7 +582,7 @@ def test_a_server_that_cannot_save(delayq_settings: Any, start_redis: Callable[.
     assert (caught.value.code, caught.value.maybe_accepted) == ("MISCONF", False)
 
 
-def test_too_few_replicas(delayq_settings: Any, start_redis: Callable[..., PrivateRedis]) -> None:
+def test_too_few_replicas(delayq_settings: Any, start_redis: Callable[..., LocalRedisServer]) -> None:
     server = start_redis(options={"min-replicas-to-write": "1"})
     delayq_settings.DELAYQ = {"REDIS": server.url}
     rejected(server, "NOREPLICAS")
@@ -595,7 +595,7 @@ def wait_until(true: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_a_server_that_loads(delayq_settings: Any, start_redis: Callable[..., PrivateRedis]) -> None:
+def test_a_server_that_loads(delayq_settings: Any, start_redis: Callable[..., LocalRedisServer]) -> None:
     server = start_redis()
     delayq_settings.DELAYQ = {"REDIS": server.url}
     with server.client() as other:
@@ -624,7 +624,7 @@ def test_a_server_that_loads(delayq_settings: Any, start_redis: Callable[..., Pr
 
 
 @pytest.fixture
-def guarded(start_redis: Callable[..., PrivateRedis]) -> PrivateRedis:
+def guarded(start_redis: Callable[..., LocalRedisServer]) -> LocalRedisServer:
     """A server with a password, and a user `shop` who may do too little."""
     server = start_redis(port=0, options={"requirepass": SECRET})
     with server.client(password=SECRET) as other:
@@ -635,7 +635,7 @@ def guarded(start_redis: Callable[..., PrivateRedis]) -> PrivateRedis:
     return server
 
 
-def auth_refused(server: PrivateRedis, credentials: str, delayq_settings: Any) -> StoreAuthError:
+def auth_refused(server: LocalRedisServer, credentials: str, delayq_settings: Any) -> StoreAuthError:
     delayq_settings.DELAYQ = {"REDIS": f"redis://{credentials}127.0.0.1:{server.port}/0"}
     with pytest.raises(StoreAuthError) as caught:
         noop.enqueue("payload-canary")
@@ -649,29 +649,29 @@ def auth_refused(server: PrivateRedis, credentials: str, delayq_settings: Any) -
 
 
 @pytest.mark.parametrize("user", ["shop", "nobody", "default"])
-def test_a_wrong_password_names_the_user(user: str, guarded: PrivateRedis, delayq_settings: Any) -> None:
+def test_a_wrong_password_names_the_user(user: str, guarded: LocalRedisServer, delayq_settings: Any) -> None:
     assert user in str(auth_refused(guarded, f"{user}:wrong-{SECRET}@", delayq_settings))
 
 
-def test_a_wrong_password_without_a_user(guarded: PrivateRedis, delayq_settings: Any) -> None:
+def test_a_wrong_password_without_a_user(guarded: LocalRedisServer, delayq_settings: Any) -> None:
     assert "default" in str(auth_refused(guarded, f":wrong-{SECRET}@", delayq_settings))
 
 
-def test_no_password_where_one_is_needed(guarded: PrivateRedis, delayq_settings: Any) -> None:
+def test_no_password_where_one_is_needed(guarded: LocalRedisServer, delayq_settings: Any) -> None:
     auth_refused(guarded, "", delayq_settings)
 
 
 @pytest.mark.parametrize("user", ["noscript", "reader"])
-def test_a_forbidden_command_names_user_and_command(user: str, guarded: PrivateRedis, delayq_settings: Any) -> None:
+def test_a_forbidden_command_names_user_and_command(user: str, guarded: LocalRedisServer, delayq_settings: Any) -> None:
     error = auth_refused(guarded, f"{user}:{SECRET}@", delayq_settings)
     assert user in str(error) and "eval" in str(error).lower()
 
 
-def test_forbidden_keys_name_the_user(guarded: PrivateRedis, delayq_settings: Any) -> None:
+def test_forbidden_keys_name_the_user(guarded: LocalRedisServer, delayq_settings: Any) -> None:
     assert "shop" in str(auth_refused(guarded, f"shop:{SECRET}@", delayq_settings))
 
 
-def test_the_documented_permissions_are_enough(guarded: PrivateRedis, delayq_settings: Any) -> None:
+def test_the_documented_permissions_are_enough(guarded: LocalRedisServer, delayq_settings: Any) -> None:
     with guarded.client(password=SECRET) as other:
         other.execute_command("ACL", "SETUSER", "delayq", "on", f">{SECRET}", "~delayq:*", "+@all", "-@dangerous")
     delayq_settings.DELAYQ = {"REDIS": f"redis://delayq:{SECRET}@127.0.0.1:{guarded.port}/0"}
@@ -734,7 +734,7 @@ def test_commands_with_settings_that_cannot_work(command: str, delayq: Any, word
     assert SECRET not in str(caught.value)
 
 
-def test_a_check_that_redis_refuses(guarded: PrivateRedis, delayq_settings: Any) -> None:
+def test_a_check_that_redis_refuses(guarded: LocalRedisServer, delayq_settings: Any) -> None:
     delayq_settings.DELAYQ = {"REDIS": f"redis://shop:wrong-{SECRET}@127.0.0.1:{guarded.port}/0"}
     with pytest.raises(CommandError, match="refused") as caught:
         call_command("delayq_check", stdout=io.StringIO())
@@ -743,7 +743,7 @@ def test_a_check_that_redis_refuses(guarded: PrivateRedis, delayq_settings: Any)
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
 def test_a_server_that_may_evict_jobs_is_refused(
-    policy: str, delayq_settings: Any, start_redis: Callable[..., PrivateRedis]
+    policy: str, delayq_settings: Any, start_redis: Callable[..., LocalRedisServer]
 ) -> None:
     server = start_redis(options={"maxmemory-policy": policy})
     delayq_settings.DELAYQ = {"REDIS": server.url}

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.app import tasks
 from tests.processes import Processes, listening
 
 
 def test_jobs_are_taken_while_no_connection_is_let_in_to_listen(
-    processes: Processes, start_redis: Callable[..., PrivateRedis]
+    processes: Processes, start_redis: Callable[..., LocalRedisServer]
 ) -> None:
     server = start_redis()
     processes.configure(REDIS=server.url)

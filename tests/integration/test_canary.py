@@ -21,7 +21,7 @@ from redis import Redis
 from django_delayq import get_store
 from django_delayq.conf.settings import get_config, read_config
 from django_delayq.exceptions import StoreAuthError, StoreError, StoreUnavailable
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.app import tasks
 from tests.processes import Command, Processes, until
 
@@ -31,7 +31,7 @@ TRACES = ("s3cret", "canary-4711")
 
 
 @pytest.fixture
-def server(start_redis: Callable[..., PrivateRedis]) -> PrivateRedis:
+def server(start_redis: Callable[..., LocalRedisServer]) -> LocalRedisServer:
     """A server whose user `app` has the canary for a password."""
     made = start_redis(port=0)
     with made.client() as client:
@@ -39,7 +39,7 @@ def server(start_redis: Callable[..., PrivateRedis]) -> PrivateRedis:
     return made
 
 
-def url(server: PrivateRedis, *, password: str = CANARY, scheme: str = "redis", end: str = "/0") -> str:
+def url(server: LocalRedisServer, *, password: str = CANARY, scheme: str = "redis", end: str = "/0") -> str:
     return f"{scheme}://app:{password}@127.0.0.1:{server.port}{end}"
 
 
@@ -81,7 +81,7 @@ def group(command: Command) -> list[str]:
     return found
 
 
-def test_processes_never_show_it_through_a_life_of_trouble(processes: Processes, server: PrivateRedis) -> None:
+def test_processes_never_show_it_through_a_life_of_trouble(processes: Processes, server: LocalRedisServer) -> None:
     processes.configure(REDIS=url(server), LEASE=2)
     dispatcher = processes.start("run_dispatcher", "-v", 3)
     worker = processes.start("run_worker", "--with-dispatcher", "-v", 3)
@@ -133,7 +133,7 @@ def test_processes_never_show_it_through_a_life_of_trouble(processes: Processes,
 
 
 ENQUEUE = "from tests.app import tasks; tasks.record.enqueue(1)"
-FAULTS: dict[str, Callable[[PrivateRedis], Any]] = {
+FAULTS: dict[str, Callable[[LocalRedisServer], Any]] = {
     "refused": lambda server: f"redis://app:{CANARY}@127.0.0.1:1/0",
     "wrong password": lambda server: url(server, password=f"{CANARY}-not"),
     "no such host": lambda server: f"redis://app:{CANARY}@no-such-host.invalid:6379/0",
@@ -148,7 +148,7 @@ FAULTS: dict[str, Callable[[PrivateRedis], Any]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_no_command_shows_it_whatever_is_wrong(fault: str, processes: Processes, server: PrivateRedis) -> None:
+def test_no_command_shows_it_whatever_is_wrong(fault: str, processes: Processes, server: LocalRedisServer) -> None:
     processes.configure(REDIS=FAULTS[fault](server))
     started = [
         processes.start("shell", "-c", ENQUEUE),
@@ -175,7 +175,7 @@ def test_no_command_shows_it_whatever_is_wrong(fault: str, processes: Processes,
         clean(" ".join(group(command)))
 
 
-def test_nothing_shows_it_of_itself(server: PrivateRedis, settings: Any) -> None:
+def test_nothing_shows_it_of_itself(server: LocalRedisServer, settings: Any) -> None:
     forms: list[Any] = [
         url(server),
         {"url": url(server)},
@@ -190,23 +190,33 @@ def test_nothing_shows_it_of_itself(server: PrivateRedis, settings: Any) -> None
         job = tasks.noop.after(60).enqueue(1)
         config = get_config()
         shard = store.shards[0]
-        things = [config, config.redis, store, shard, shard.place, shard.client, shard.waker(), job, job.job]
-        things += [store._connections, store.intake(0), store.inspection(0), store.promotion(shard), read_config]
+        things = [
+            config,
+            config.redis,
+            store,
+            shard,
+            shard.label,
+            shard.client,
+            shard.blocking_listener(),
+            job,
+            job.job,
+        ]
+        things += [store._connections, store.enqueue_api(0), store.lookup(0), store.promotion(shard), read_config]
         clean(" ".join(f"{thing} {thing!r}" for thing in things))
         shard.client.connection_pool.disconnect()
 
 
-def test_no_error_shows_it(server: PrivateRedis, settings: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_error_shows_it(server: LocalRedisServer, settings: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     wrong = url(server, password=f"{CANARY}-not")
     for given, kind in ((wrong, StoreAuthError), (f"redis://app:{CANARY}@127.0.0.1:1/0", StoreUnavailable)):
         settings.DELAYQ = {"REDIS": given, "ENQUEUE_TIMEOUT": 1}
         acts: list[Callable[[], Any]] = [
             lambda: tasks.noop.enqueue(1),
-            lambda: get_store().inspection(0).counts(),
-            lambda: get_store().inspection(0).find(bytes(12)),
+            lambda: get_store().lookup(0).counts(),
+            lambda: get_store().lookup(0).find(bytes(12)),
             lambda: get_store().operations(0).cancel(bytes(12)),
-            lambda: get_store().shards[0].waker().listen(["x"], now=0.0),
+            lambda: get_store().shards[0].blocking_listener().listen(["x"], now=0.0),
             lambda: get_store().check_server(),
         ]
         for act in acts:
@@ -217,7 +227,7 @@ def test_no_error_shows_it(server: PrivateRedis, settings: Any, caplog: pytest.L
     clean(caplog.text)
 
 
-def test_no_command_prints_it_where_all_is_well(server: PrivateRedis, settings: Any) -> None:
+def test_no_command_prints_it_where_all_is_well(server: LocalRedisServer, settings: Any) -> None:
     settings.DELAYQ = {"REDIS": url(server)}
     printed = io.StringIO()
     for command, options in (("delayq_acl", {}), ("delayq_check", {"json": True}), ("delayq_check", {}), ("check", {})):

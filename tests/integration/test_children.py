@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from django_delayq.job.attempts import Attempts
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.job import Claim, Job
-from django_delayq.job.outcome import UNSTARTED, Ending
-from django_delayq.worker.pools.child import Child
-from django_delayq.worker.pools.processes import Children
+from django_delayq.job.outcome import UNSTARTED, OutcomeKind
+from django_delayq.worker.pools.child import ChildProcess
+from django_delayq.worker.pools.processes import ProcessRunner
 from tests.app import tasks
 from tests.claims import claim_for
 
@@ -27,46 +27,46 @@ def ledger(tmp_path: Any, monkeypatch: pytest.MonkeyPatch, delayq_settings: Any)
 def suspect(task: Any, *args: Any, **job: Any) -> Claim:
     """Make a claim of a job whose last attempt crashed."""
     made = Job(raw_id=bytes(12), shard=0, task=task.name, queue="default", args=list(args), **job)
-    return claim_for(made, attempts=Attempts(ended=1, suspect=True))
+    return claim_for(made, attempts=AttemptHistory(ended=1, crash_suspected=True))
 
 
 def test_what_a_suspect_forked_does_not_hide_its_end(ledger: Any) -> None:
     # The grandchild holds the pipe open for an hour, or until it is killed.
-    outcome = Children(max_jobs=1).run(suspect(tasks.fork_and_exit, 3_600), lambda: True)
-    assert outcome.ending is Ending.CRASHED
+    outcome = ProcessRunner(max_jobs=1).run(suspect(tasks.fork_and_exit, 3_600), lambda: True)
+    assert outcome.kind is OutcomeKind.CRASHED
     os.kill(int(ledger.read_text()), 9)
 
 
 def test_a_suspect_whose_lease_was_lost_meanwhile_does_not_begin(ledger: Any) -> None:
-    assert Children(max_jobs=1).run(suspect(tasks.record), lambda: False).ending is Ending.UNSTARTED
+    assert ProcessRunner(max_jobs=1).run(suspect(tasks.record), lambda: False).kind is OutcomeKind.UNSTARTED
     assert not ledger.exists()
 
 
 def test_a_suspect_over_its_hard_limit_is_killed(ledger: Any) -> None:
-    outcome = Children(max_jobs=1).run(suspect(tasks.nap, 3_600, hard_timeout_us=300_000), lambda: True)
-    assert outcome.ending is Ending.CRASHED
+    outcome = ProcessRunner(max_jobs=1).run(suspect(tasks.nap, 3_600, hard_timeout_us=300_000), lambda: True)
+    assert outcome.kind is OutcomeKind.CRASHED
     assert "hard limit of 0.3 s" in outcome.error
 
 
 def test_a_suspect_that_closed_its_descriptors_is_killed_at_its_hard_limit(ledger: Any) -> None:
     # Its process answers no more, and lives on for a while.
-    outcome = Children(max_jobs=1).run(suspect(tasks.close_and_nap, 15, hard_timeout_us=300_000), lambda: True)
-    assert outcome.ending is Ending.CRASHED
+    outcome = ProcessRunner(max_jobs=1).run(suspect(tasks.close_and_nap, 15, hard_timeout_us=300_000), lambda: True)
+    assert outcome.kind is OutcomeKind.CRASHED
     assert "hard limit of 0.3 s" in outcome.error
 
 
 def test_a_suspect_that_writes_into_the_pipe_of_its_process_has_crashed(ledger: Any) -> None:
-    with closing(Children()) as children:
+    with closing(ProcessRunner()) as children:
         outcome = children.run(suspect(tasks.write_to_descriptors), lambda: True)
-        assert outcome.ending is Ending.CRASHED
+        assert outcome.kind is OutcomeKind.CRASHED
         assert "Its answer could not be read" in outcome.error
         assert (children.count, children.up) == (0, 0)
-        assert children.run(suspect(tasks.record), lambda: True).ending is Ending.SUCCEEDED
+        assert children.run(suspect(tasks.record), lambda: True).kind is OutcomeKind.SUCCEEDED
         assert (children.count, children.up) == (1, 1)
 
 
 def test_a_process_without_a_descriptor_left_fails_the_attempt(ledger: Any) -> None:
-    alone = Children(max_jobs=1)
+    alone = ProcessRunner(max_jobs=1)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(name) for name in os.listdir("/proc/self/fd"))
     taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(highest + 1 - len(os.listdir("/proc/self/fd")) + 1)]
@@ -82,14 +82,14 @@ def test_a_process_without_a_descriptor_left_fails_the_attempt(ledger: Any) -> N
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for descriptor in taken:
             os.close(descriptor)
-    assert outcome.ending is Ending.FAILED
+    assert outcome.kind is OutcomeKind.FAILED
     assert "No process could be started" in outcome.error
 
 
 def test_after_processes_that_do_not_come_up_the_next_waits_longer_and_longer(
     ledger: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    children, waits = Children(), list[float]()
+    children, waits = ProcessRunner(), list[float]()
     monkeypatch.setattr(children._closed, "wait", waits.append)
     claim = suspect(tasks.record)
 
@@ -97,11 +97,11 @@ def test_after_processes_that_do_not_come_up_the_next_waits_longer_and_longer(
         return children.run(claim, lambda: True) is not UNSTARTED
 
     with monkeypatch.context() as broken:
-        broken.setattr(Child, "is_up", Child.kill)
+        broken.setattr(ChildProcess, "is_up", ChildProcess.kill)
         assert not any(run() for _ in range(7))
     assert waits == [1, 2, 4, 8, 16, 30, 30]
     assert run() and len(waits) == 7
     with monkeypatch.context() as broken:
-        broken.setattr(Child, "is_up", Child.kill)
+        broken.setattr(ChildProcess, "is_up", ChildProcess.kill)
         assert not run()
     assert waits[7:] == [1], "one that came up ends the row of failures"

@@ -18,7 +18,7 @@ from django_delayq.store.client.script import Script
 from django_delayq.store.store import get_store
 from django_delayq.task.handle import JobHandle
 from django_delayq.task.outbox import enqueue_many
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.app import tasks
 from tests.doors import HOUR, Doors
 from tests.every_door import go_through_every_door
@@ -30,7 +30,7 @@ SHARDS = 3
 def cluster_url(server_program: Path) -> Iterator[str]:
     """The URL of a node that serves all 16,384 slots."""
     # A cluster node needs a port, also where it is asked through its socket.
-    with PrivateRedis(server=server_program, port=0, options={"cluster-enabled": "yes"}) as server:
+    with LocalRedisServer(server=server_program, port=0, options={"cluster-enabled": "yes"}) as server:
         with server.client() as client:
             client.execute_command("CLUSTER", "ADDSLOTS", *range(16_384))
             # A node waits two seconds before it believes itself.
@@ -81,7 +81,7 @@ def test_script_that_names_another_shards_key_is_refused(emptied_url: str) -> No
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_bells_of_one_shard_can_be_waited_for_together(emptied_url: str, shard: int) -> None:
     doors = Doors(emptied_url, shard=shard, SHARDS=SHARDS)
-    waker = doors.shard.waker()
+    waker = doors.shard.blocking_listener()
     waker.listen([doors.keys.bell("a"), doors.keys.bell("b"), doors.keys("bell")], now=0.0)
     doors.add(queue="b")
     assert waker.take() in (doors.keys.bell("b"), doors.keys("bell"))
@@ -106,7 +106,7 @@ def test_handles_lead_to_jobs_on_all_shards(emptied_url: str, settings: Any) -> 
     drop_config()
 
 
-def test_cluster_that_is_down_is_waited_for(start_redis: Callable[..., PrivateRedis]) -> None:
+def test_cluster_that_is_down_is_waited_for(start_redis: Callable[..., LocalRedisServer]) -> None:
     # No slot is served: the node answers CLUSTERDOWN.
     doors = Doors(start_redis(port=0, options={"cluster-enabled": "yes"}).url)
     with pytest.raises(StoreUnavailable) as error:
@@ -116,7 +116,7 @@ def test_cluster_that_is_down_is_waited_for(start_redis: Callable[..., PrivateRe
     doors.close()
 
 
-def test_replica_without_its_primary_is_waited_for(start_redis: Callable[..., PrivateRedis]) -> None:
+def test_replica_without_its_primary_is_waited_for(start_redis: Callable[..., LocalRedisServer]) -> None:
     doors = Doors(start_redis().url)
     doors.client.config_set("replica-serve-stale-data", "no")
     doors.client.replicaof("127.0.0.1", "1")

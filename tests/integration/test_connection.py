@@ -17,16 +17,16 @@ from django_delayq.conf.redis_settings import RedisConfig
 from django_delayq.exceptions import StoreAuthError, StoreUnavailable
 from django_delayq.job.job import State
 from django_delayq.store.client.connection import Connections
-from django_delayq.store.client.connection_cache import Line
-from django_delayq.store.client.script import translated
-from django_delayq.testing.local_redis import PrivateRedis, ServerNotStarted, free_port
+from django_delayq.store.client.connection_cache import ConnectionCache
+from django_delayq.store.client.script import to_store_error
+from django_delayq.testing.local_redis import LocalRedisServer, ServerNotStarted, free_port
 from tests.app.tasks import noop
 
 CANARY = "s3cret-canary"
 
 
 @pytest.fixture
-def tcp(start_redis: Callable[..., PrivateRedis]) -> PrivateRedis:
+def tcp(start_redis: Callable[..., LocalRedisServer]) -> LocalRedisServer:
     """A server with a port and a password."""
     return start_redis(port=0, options={"requirepass": CANARY})
 
@@ -43,27 +43,27 @@ def arrives(settings: Any, form: Any, *, database: int = 0, **server: Any) -> No
     assert handle.cancel()
 
 
-def test_url(tcp: PrivateRedis, settings: Any) -> None:
+def test_url(tcp: LocalRedisServer, settings: Any) -> None:
     arrives(settings, f"redis://:{CANARY}@127.0.0.1:{tcp.port}/0", port=tcp.port)
     arrives(settings, f"redis://default:{CANARY}@127.0.0.1:{tcp.port}/3", port=tcp.port, database=3)
     arrives(settings, f"valkey://:{CANARY}@127.0.0.1:{tcp.port}/1", port=tcp.port, database=1)
 
 
-def test_url_and_parameters(tcp: PrivateRedis, settings: Any) -> None:
+def test_url_and_parameters(tcp: LocalRedisServer, settings: Any) -> None:
     arrives(settings, {"url": f"redis://127.0.0.1:{tcp.port}/2", "password": CANARY}, port=tcp.port, database=2)
 
 
-def test_parameters(tcp: PrivateRedis, settings: Any) -> None:
+def test_parameters(tcp: LocalRedisServer, settings: Any) -> None:
     form = {"host": "127.0.0.1", "port": tcp.port, "password": CANARY, "db": 4, "client_name": "shop"}
     arrives(settings, form, port=tcp.port, database=4)
 
 
-def test_parameters_as_text_from_the_environment(tcp: PrivateRedis, settings: Any) -> None:
+def test_parameters_as_text_from_the_environment(tcp: LocalRedisServer, settings: Any) -> None:
     form = {"host": "127.0.0.1", "port": str(tcp.port), "password": CANARY, "db": "1"}
     arrives(settings, form, port=tcp.port, database=1)
 
 
-def test_unix_socket(tcp: PrivateRedis, settings: Any) -> None:
+def test_unix_socket(tcp: LocalRedisServer, settings: Any) -> None:
     path = str(tcp.socket)
     arrives(settings, f"unix://:{CANARY}@{path}?db=5", unix_socket_path=path, database=5)
     arrives(settings, {"unix_socket_path": path, "password": CANARY}, unix_socket_path=path)
@@ -73,7 +73,7 @@ def cache(backend: str, location: Any, **options: Any) -> dict[str, Any]:
     return {"default": {"BACKEND": backend, "LOCATION": location, "KEY_PREFIX": "shop", "OPTIONS": options}}
 
 
-def test_alias_of_django_redis(tcp: PrivateRedis, settings: Any) -> None:
+def test_alias_of_django_redis(tcp: LocalRedisServer, settings: Any) -> None:
     settings.CACHES = cache(
         "django_redis.cache.RedisCache",
         f"redis://127.0.0.1:{tcp.port}/6",
@@ -86,13 +86,13 @@ def test_alias_of_django_redis(tcp: PrivateRedis, settings: Any) -> None:
     arrives(settings, "default", port=tcp.port, database=6)
 
 
-def test_alias_of_djangos_own_redis_cache(tcp: PrivateRedis, settings: Any) -> None:
+def test_alias_of_djangos_own_redis_cache(tcp: LocalRedisServer, settings: Any) -> None:
     location = [f"redis://:{CANARY}@127.0.0.1:{tcp.port}", f"redis://:{CANARY}@127.0.0.1:1"]
     settings.CACHES = cache("django.core.cache.backends.redis.RedisCache", location, db=7)
     arrives(settings, "default", port=tcp.port, database=7)
 
 
-def test_the_pool_of_the_cache_is_left_alone(tcp: PrivateRedis, settings: Any) -> None:
+def test_the_pool_of_the_cache_is_left_alone(tcp: LocalRedisServer, settings: Any) -> None:
     url = f"redis://:{CANARY}@127.0.0.1:{tcp.port}/0"
     settings.CACHES = cache("django_redis.cache.RedisCache", url)
     caches["default"].set("a", 1)
@@ -106,7 +106,7 @@ def test_the_pool_of_the_cache_is_left_alone(tcp: PrivateRedis, settings: Any) -
 
 
 @pytest.mark.parametrize("made_of", ["url", "parameters", "client", "decoding client", "alias"])
-def test_callable(made_of: str, tcp: PrivateRedis, settings: Any) -> None:
+def test_callable(made_of: str, tcp: LocalRedisServer, settings: Any) -> None:
     url = f"redis://:{CANARY}@127.0.0.1:{tcp.port}/0"
     settings.CACHES = cache("django_redis.cache.RedisCache", url)
     clients: list[Redis] = []
@@ -129,7 +129,7 @@ def test_callable(made_of: str, tcp: PrivateRedis, settings: Any) -> None:
             client.close()
 
 
-def test_a_callable_is_asked_again_by_a_new_store(tcp: PrivateRedis, settings: Any) -> None:
+def test_a_callable_is_asked_again_by_a_new_store(tcp: LocalRedisServer, settings: Any) -> None:
     asked: list[int] = []
 
     def connect() -> str:
@@ -158,11 +158,11 @@ def test_a_callable_that_returns_nonsense_is_told_apart(answer: Any, settings: A
 @pytest.mark.parametrize(
     "query", ["decode_responses=True", "protocol=3", "socket_timeout=0.000001", "health_check_interval=1"]
 )
-def test_what_a_url_says_of_our_own_matters_is_overruled(query: str, tcp: PrivateRedis, settings: Any) -> None:
+def test_what_a_url_says_of_our_own_matters_is_overruled(query: str, tcp: LocalRedisServer, settings: Any) -> None:
     arrives(settings, f"redis://:{CANARY}@127.0.0.1:{tcp.port}/0?{query}", port=tcp.port)
 
 
-def test_our_connections_have_timeouts_and_no_silent_repeats(tcp: PrivateRedis, settings: Any) -> None:
+def test_our_connections_have_timeouts_and_no_silent_repeats(tcp: LocalRedisServer, settings: Any) -> None:
     settings.DELAYQ = {"REDIS": f"redis://:{CANARY}@127.0.0.1:{tcp.port}/0", "ENQUEUE_TIMEOUT": 0.5}
     store = get_store()
     for shards, seconds in ((store.shards, 5.0), (store._producer_shards, 0.5)):
@@ -172,17 +172,17 @@ def test_our_connections_have_timeouts_and_no_silent_repeats(tcp: PrivateRedis, 
         assert given["retry"]._retries == 0 and given["protocol"] == 2
 
 
-def test_nothing_is_opened_before_the_first_use(tcp: PrivateRedis, settings: Any) -> None:
+def test_nothing_is_opened_before_the_first_use(tcp: LocalRedisServer, settings: Any) -> None:
     settings.DELAYQ = {"REDIS": f"redis://:{CANARY}@127.0.0.1:{tcp.port}/0"}
     with tcp.client(password=CANARY) as other:
         before = other.info("stats")["total_connections_received"]
         store = get_store()
-        store.intake(0), store.operations(0), store.inspection(0), store.shards[0].waker()
+        store.enqueue_api(0), store.operations(0), store.lookup(0), store.shards[0].blocking_listener()
         assert other.info("stats")["total_connections_received"] == before
 
 
 def test_after_a_restart_of_the_server_the_next_call_connects_anew(
-    start_redis: Callable[..., PrivateRedis], settings: Any
+    start_redis: Callable[..., LocalRedisServer], settings: Any
 ) -> None:
     server = start_redis()
     settings.DELAYQ = {"REDIS": server.url}
@@ -228,7 +228,7 @@ def tls(certificates: Path, server_program: Path) -> Iterator[int]:
     }
     system = shutil.which("redis-server")
     for program in dict.fromkeys([server_program, *([Path(system)] if system else [])]):
-        server = PrivateRedis(server=program, options=options)
+        server = LocalRedisServer(server=program, options=options)
         try:
             server.start()
         except ServerNotStarted:
@@ -254,13 +254,13 @@ def test_tls(tls: int, certificates: Path, settings: Any) -> None:
     arrives(settings, "default", **reader)
 
 
-def test_a_call_for_which_no_connection_is_free_was_surely_not_sent(redis_server: PrivateRedis) -> None:
+def test_a_call_for_which_no_connection_is_free_was_surely_not_sent(redis_server: LocalRedisServer) -> None:
     connections = Connections(RedisConfig.read({"url": redis_server.url, "max_connections": 1}))
     client = connections.client()
     client.connection_pool.get_connection()
     with pytest.raises(redis.ConnectionError) as caught:
-        Line(client).ask("PING")
-    error = translated(caught.value, client=client)
+        ConnectionCache(client).ask("PING")
+    error = to_store_error(caught.value, client=client)
     assert isinstance(error, StoreUnavailable) and not error.maybe_accepted
 
 
@@ -270,7 +270,7 @@ def test_every_connection_over_tls_works_from_its_first_command_on(tls: int, cer
         # A password would be an answer read before the first command, behind the handshake's own last words.
         admin.config_set("requirepass", "")
     connections = Connections(RedisConfig.read(f"rediss://127.0.0.1:{tls}/0?ssl_ca_certs={ca}"))
-    assert [Line(connections.client()).ask("PING") for _ in range(30)] == [b"PONG"] * 30
+    assert [ConnectionCache(connections.client()).ask("PING") for _ in range(30)] == [b"PONG"] * 30
 
 
 @pytest.mark.parametrize("scheme", ["rediss", "redis"])
@@ -282,7 +282,7 @@ def test_a_server_that_cannot_be_trusted_gets_nothing(scheme: str, tls: int, set
     assert CANARY not in str(caught.value)
 
 
-def test_a_wrong_password_is_told_apart_from_an_outage(tcp: PrivateRedis, settings: Any) -> None:
+def test_a_wrong_password_is_told_apart_from_an_outage(tcp: LocalRedisServer, settings: Any) -> None:
     settings.DELAYQ = {"REDIS": f"redis://:wrong-{CANARY}@127.0.0.1:{tcp.port}/0"}
     with pytest.raises(StoreAuthError) as caught:
         noop.enqueue()

@@ -10,7 +10,7 @@ from redis import Redis
 from redis.exceptions import AuthenticationError, ResponseError
 
 from django_delayq.store.maintenance.acl_roles import ROLES
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 
 
 def printed(*arguments: Any, **options: Any) -> tuple[list[str], str]:
@@ -89,7 +89,7 @@ def test_settings_that_cannot_work_are_told(settings: Any) -> None:
 
 
 def test_it_connects_to_nothing(settings: Any, start_redis: Any) -> None:
-    server: PrivateRedis = start_redis()
+    server: LocalRedisServer = start_redis()
     settings.DELAYQ = {"REDIS": server.url}
     with server.client(protocol=2) as plain:
         before = plain.info("stats")["total_connections_received"]

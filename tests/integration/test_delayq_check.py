@@ -13,10 +13,10 @@ from redis import Redis
 
 from django_delayq import enqueue_many, get_store
 from django_delayq.exceptions import ScriptFault
-from django_delayq.store.client.server_info import Server
+from django_delayq.store.client.server_info import ServerInfo
 from django_delayq.store.keys import CATALOGUE, Keys
 from django_delayq.task import registry
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.app import tasks
 from tests.processes import Processes
 
@@ -41,7 +41,7 @@ def report(*options: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def kept(start_redis: Callable[..., PrivateRedis], delayq_settings: Any) -> Redis:
+def kept(start_redis: Callable[..., LocalRedisServer], delayq_settings: Any) -> Redis:
     """A client of a server that keeps its data as the manual asks, which DELAYQ leads to."""
     server = start_redis(options={"appendonly": "yes", "appendfsync": "everysec"})
     delayq_settings.DELAYQ = {"REDIS": server.url}
@@ -80,8 +80,8 @@ def test_a_nearly_full_server_is_warned_of(kept: Redis) -> None:
 
 
 def test_a_server_that_is_too_old_is_refused_by_its_redis_version(kept: Redis) -> None:
-    server = Server.look(kept)
-    [refusal] = replace(server, redis_version="6.0.16").refusals()
+    server = ServerInfo.fetch(kept)
+    [refusal] = replace(server, redis_version="6.0.16").fatal()
     assert refusal.startswith("Redis 6.0.16 is too old") and "6.2 or later" in refusal
     # Of Valkey it is the Redis version that counts, which is never below 7.2; who tells none is not refused.
     sound = [
@@ -91,7 +91,7 @@ def test_a_server_that_is_too_old_is_refused_by_its_redis_version(kept: Redis) -
         ("redis", "", ""),
     ]
     for kind, version, redis_version in sound:
-        assert list(replace(server, kind=kind, version=version, redis_version=redis_version).refusals()) == []
+        assert list(replace(server, kind=kind, version=version, redis_version=redis_version).fatal()) == []
 
 
 def test_clocks_apart_are_warned_of(kept: Redis, monkeypatch: pytest.MonkeyPatch) -> None:

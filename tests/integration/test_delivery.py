@@ -13,7 +13,7 @@ from django_delayq.exceptions import KeyHeld, StoreUnavailable
 from django_delayq.job.job import State
 from django_delayq.signals import job_enqueued
 from django_delayq.task.handle import JobHandle
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.app.tasks import noop
 
 pytestmark = pytest.mark.usefixtures("delayq_settings")
@@ -26,7 +26,7 @@ class Stop(BaseException):
 
 
 def waiting() -> int:
-    counts = get_store().inspection(0).counts()
+    counts = get_store().lookup(0).counts()
     return counts.ready.get("default", 0) + counts.scheduled.get("default", 0)
 
 
@@ -178,11 +178,11 @@ def test_one_connection_is_enough_even_where_making_the_jobs_takes_one(start_red
     assert enqueue_many(jobs(), on_progress=lambda accepted: told.append((accepted, number))) == 600
     # None is held back until the next is made.
     assert told == [(250, 250), (500, 500), (600, 600)]
-    assert get_store().inspection(0).counts().ready == {"default": 600, "other": 6}
+    assert get_store().lookup(0).counts().ready == {"default": 600, "other": 6}
 
 
 def test_a_failure_of_others_keeps_what_it_tells(start_redis: Any, delayq_settings: Any) -> None:
-    server: PrivateRedis = start_redis(options=DURABLE)
+    server: LocalRedisServer = start_redis(options=DURABLE)
     delayq_settings.DELAYQ = {"REDIS": server.url}
     single = noop.job("single")
 
@@ -198,7 +198,7 @@ def test_a_failure_of_others_keeps_what_it_tells(start_redis: Any, delayq_settin
 
 
 def test_of_two_chunks_made_the_one_that_fails_and_the_next_are_named(start_redis: Any, delayq_settings: Any) -> None:
-    server: PrivateRedis = start_redis(options=DURABLE)
+    server: LocalRedisServer = start_redis(options=DURABLE)
     delayq_settings.DELAYQ = {"REDIS": server.url}
     jobs = [noop.job(number) for number in range(900)]
     told: list[int] = []

@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from django_delayq.job.attempts import Attempts
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Claim, Job
-from django_delayq.job.outcome import Ending, Outcome
+from django_delayq.job.outcome import Outcome, OutcomeKind
 from django_delayq.task import registry
 from django_delayq.task.task import Task
 from django_delayq.worker.pools import claim_queue, threads
-from django_delayq.worker.pools.asyncio import LoopPool
+from django_delayq.worker.pools.asyncio import AsyncioPool
 from django_delayq.worker.pools.base import Pool
-from django_delayq.worker.pools.recovery import Recovery
+from django_delayq.worker.pools.recovery import RecoveryRunner
 from django_delayq.worker.pools.threads import ThreadPool
 from tests.app import tasks
 from tests.claims import claim_for
@@ -75,17 +75,17 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Make:
         if not isinstance(func, Task):
             registry._tasks[name] = Task(func=func, name=name)
         made = Job(raw_id=next_id(), shard=0, task=name, queue="default", args=list(args), **job)
-        return claim_for(made, attempts=Attempts(ended=1, suspect=suspect))
+        return claim_for(made, attempts=AttemptHistory(ended=1, crash_suspected=suspect))
 
     return made
 
 
 def threads_of(size: int) -> ThreadPool:
     """Return a pool of threads, as run_worker makes it."""
-    return ThreadPool(size, recovery=Recovery())
+    return ThreadPool(size, recovery=RecoveryRunner())
 
 
-@pytest.fixture(params=[threads_of, LoopPool])
+@pytest.fixture(params=[threads_of, AsyncioPool])
 def pool(request: Any) -> Iterator[Pool]:
     made = request.param(2)
     yield made
@@ -93,8 +93,8 @@ def pool(request: Any) -> Iterator[Pool]:
 
 
 @pytest.fixture
-def loop() -> Iterator[LoopPool]:
-    made = LoopPool(4)
+def loop() -> Iterator[AsyncioPool]:
+    made = AsyncioPool(4)
     yield made
     made.close()
 
@@ -134,18 +134,20 @@ async def cancel_all() -> None:
 
 @pytest.mark.parametrize("func", [cancel_itself, cancel_itself_last])
 def test_a_coroutine_that_cancels_itself_fails_and_its_slot_is_free(
-    func: Any, loop: LoopPool, ledger: Ledger, make: Make
+    func: Any, loop: AsyncioPool, ledger: Ledger, make: Make
 ) -> None:
     claim = make(func)
     loop.submit([claim], ledger)
     outcome = ledger.of(claim)
-    assert outcome.ending is Ending.FAILED
+    assert outcome.kind is OutcomeKind.FAILED
     assert "The task was cancelled, by itself or by other code in its loop" in outcome.error
     assert outcome.exception == "asyncio.exceptions.CancelledError"
     assert loop.held == 0
 
 
-def test_those_a_neighbour_cancels_end_also_before_their_first_step(loop: LoopPool, ledger: Ledger, make: Make) -> None:
+def test_those_a_neighbour_cancels_end_also_before_their_first_step(
+    loop: AsyncioPool, ledger: Ledger, make: Make
+) -> None:
     running = make(wait, hard_timeout_us=3_600_000_000)
     loop.submit([running], ledger)
     until(lambda: loop.has_begun(running), what="the first to begin")
@@ -154,26 +156,26 @@ def test_those_a_neighbour_cancels_end_also_before_their_first_step(loop: LoopPo
     loop.submit(both, ledger)
     for claim in (running, *both):
         outcome = ledger.of(claim)
-        assert outcome.ending is Ending.FAILED
+        assert outcome.kind is OutcomeKind.FAILED
         assert "The task was cancelled" in outcome.error and "limit of" not in outcome.error
     assert loop.held == 0
 
 
-def test_a_time_limit_is_told_apart_from_being_cancelled(loop: LoopPool, ledger: Ledger, make: Make) -> None:
+def test_a_time_limit_is_told_apart_from_being_cancelled(loop: AsyncioPool, ledger: Ledger, make: Make) -> None:
     soft, hard = make(wait, timeout_us=50_000), make(wait, hard_timeout_us=50_000)
     loop.submit([soft, hard], ledger)
     assert "TaskTimeout" in ledger.of(soft).error and "was cancelled, by" not in ledger.of(soft).error
-    assert ledger.of(hard).ending is Ending.CRASHED
+    assert ledger.of(hard).kind is OutcomeKind.CRASHED
     assert "hard limit of 0.05 s" in ledger.of(hard).error
     assert ledger.of(hard).run_us >= 50_000
 
 
-def test_a_coroutine_that_is_given_back_tells_how_long_it_ran(loop: LoopPool, ledger: Ledger, make: Make) -> None:
+def test_a_coroutine_that_is_given_back_tells_how_long_it_ran(loop: AsyncioPool, ledger: Ledger, make: Make) -> None:
     loop.submit([given_back := make(wait), paused := make(pause)], ledger)
     ran_us = ledger.of(paused).run_us
     assert ran_us >= 40_000
     loop.close()
-    assert ledger.of(given_back).ending is Ending.INTERRUPTED
+    assert ledger.of(given_back).kind is OutcomeKind.INTERRUPTED
     # It began before the other one.
     assert ledger.of(given_back).run_us >= ran_us
 
@@ -198,16 +200,16 @@ async def use_thread() -> None:
 
 
 @pytest.mark.parametrize("harm", [set_bad_factory, shut_down])
-def test_what_a_job_does_to_the_loop_fails_no_other(harm: Any, loop: LoopPool, ledger: Ledger, make: Make) -> None:
+def test_what_a_job_does_to_the_loop_fails_no_other(harm: Any, loop: AsyncioPool, ledger: Ledger, make: Make) -> None:
     loop.submit([claim := make(harm)], ledger)
     ledger.of(claim)
     others = [make(pause), make(quick), make(use_thread)]
     loop.submit(others, ledger)
-    assert [ledger.of(claim).ending for claim in others] == [Ending.SUCCEEDED] * 3
+    assert [ledger.of(claim).kind for claim in others] == [OutcomeKind.SUCCEEDED] * 3
 
 
 def test_a_loop_that_is_closed_is_replaced_and_what_ran_there_crashed(
-    loop: LoopPool, ledger: Ledger, make: Make
+    loop: AsyncioPool, ledger: Ledger, make: Make
 ) -> None:
     async def close_loop() -> None:
         running = asyncio.get_running_loop()
@@ -216,13 +218,13 @@ def test_a_loop_that_is_closed_is_replaced_and_what_ran_there_crashed(
         running.close()
 
     loop.submit([claim := make(close_loop)], ledger)
-    assert ledger.of(claim).ending is Ending.CRASHED
+    assert ledger.of(claim).kind is OutcomeKind.CRASHED
     loop.submit([later := make(pause)], ledger)
-    assert ledger.of(later).ending is Ending.SUCCEEDED
+    assert ledger.of(later).kind is OutcomeKind.SUCCEEDED
 
 
 def test_without_a_new_loop_the_process_ends_and_with_it_its_leases(
-    loop: LoopPool, ledger: Ledger, make: Make, monkeypatch: pytest.MonkeyPatch
+    loop: AsyncioPool, ledger: Ledger, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends: list[int] = []
     new_loop = loop._new_loop
@@ -243,10 +245,10 @@ def test_without_a_new_loop_the_process_ends_and_with_it_its_leases(
 
 
 def test_a_loop_pool_has_recovery_processes_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Recovery] = []
-    begin = Recovery.__init__
-    monkeypatch.setattr(Recovery, "__init__", lambda self: made.append(self) or begin(self))  # type: ignore[func-returns-value]
-    pool = LoopPool(2)
+    made: list[RecoveryRunner] = []
+    begin = RecoveryRunner.__init__
+    monkeypatch.setattr(RecoveryRunner, "__init__", lambda self: made.append(self) or begin(self))  # type: ignore[func-returns-value]
+    pool = AsyncioPool(2)
     assert made == [pool.recovery]
     pool.close()
 
@@ -264,10 +266,10 @@ def test_where_no_thread_can_start_the_others_do_its_work(
     with monkeypatch.context() as full:
         full.setattr(threading.Thread, "start", refuse)
         pool.submit([one := make(quick), other := make(quick)], ledger)
-        assert [ledger.of(claim).ending for claim in (one, other)] == [Ending.SUCCEEDED] * 2
+        assert [ledger.of(claim).kind for claim in (one, other)] == [OutcomeKind.SUCCEEDED] * 2
     assert len(pool._seats) == 1
     pool.submit([one := make(quick), other := make(quick)], ledger)
-    assert [ledger.of(claim).ending for claim in (one, other)] == [Ending.SUCCEEDED] * 2
+    assert [ledger.of(claim).kind for claim in (one, other)] == [OutcomeKind.SUCCEEDED] * 2
     assert len(pool._seats) == 2
 
 
@@ -307,7 +309,7 @@ def test_a_late_exception_costs_neither_the_next_claim_nor_the_thread(ledger: Le
         # It waits for a claim: what is sent now strikes once it has got one.
         strike(seen[-1])
         pool.submit([claim := make(remember), after := make(remember)], ledger)
-        assert {ledger.of(claim).ending, ledger.of(after).ending} <= {Ending.SUCCEEDED, Ending.UNSTARTED}
+        assert {ledger.of(claim).kind, ledger.of(after).kind} <= {OutcomeKind.SUCCEEDED, OutcomeKind.UNSTARTED}
     assert pool.held == 0
     assert set(seen) == {seen[0]}
 
@@ -319,11 +321,15 @@ def test_a_thread_that_is_struck_again_and_again_goes_on(ledger: Ledger, make: M
         pool.submit([claim := make(remember)], ledger)
         # The last strike may be late, and meet one more.
         pool.submit([after := make(remember)], ledger)
-        assert {ledger.of(claim).ending, ledger.of(after).ending} <= {Ending.SUCCEEDED, Ending.UNSTARTED, Ending.FAILED}
+        assert {ledger.of(claim).kind, ledger.of(after).kind} <= {
+            OutcomeKind.SUCCEEDED,
+            OutcomeKind.UNSTARTED,
+            OutcomeKind.FAILED,
+        }
     pool.submit([last := make(remember)], ledger)
     ledger.of(last)
     pool.submit([last := make(remember)], ledger)
-    assert ledger.of(last).ending is Ending.SUCCEEDED
+    assert ledger.of(last).kind is OutcomeKind.SUCCEEDED
     assert pool.held == 0
 
 
@@ -331,8 +337,8 @@ def test_a_thread_that_is_struck_again_and_again_goes_on(ledger: Ledger, make: M
 def test_an_exception_at_any_line_leaves_no_claim_behind(
     func: Any, ledger: Ledger, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind = threads_of if func is quick else LoopPool
-    files = FILES if func is quick else FILES | {sys.modules[LoopPool.__module__].__file__}
+    kind = threads_of if func is quick else AsyncioPool
+    files = FILES if func is quick else FILES | {sys.modules[AsyncioPool.__module__].__file__}
     # What strikes a callback of the loop is made good after a second: too slow for each line.
     for number in range(1, 400, 1 if func is quick else 5):
         struck = threading.Event()
@@ -406,7 +412,7 @@ def test_an_exception_whose_class_ends_who_asks_it_is_a_failure(pool: Pool, ledg
     pool.submit(claims, ledger)
     for claim in claims:
         outcome = ledger.of(claim)
-        assert outcome.ending is Ending.FAILED and "Hostile" in outcome.error
+        assert outcome.kind is OutcomeKind.FAILED and "Hostile" in outcome.error
     assert pool.held == 0
 
 
@@ -417,14 +423,14 @@ def test_a_plain_claim_waits_behind_stuck_threads_as_unbegun(ledger: Ledger, mak
         stuck.set()
         go_on.wait(30)
 
-    pool = LoopPool(1)
+    pool = AsyncioPool(1)
     try:
         pool.submit([hanging := make(hang, hard_timeout_us=10_000)], ledger)
         assert stuck.wait(30)
         pool.submit([claim := make(quick)], ledger)
-        assert (pool.held, pool.unbegun, pool.has_begun(claim)) == (2, 1, False)
-        pool.withdraw()
-        assert ledger.of(claim).ending is Ending.UNSTARTED
+        assert (pool.held, pool.queued, pool.has_begun(claim)) == (2, 1, False)
+        pool.release_queued()
+        assert ledger.of(claim).kind is OutcomeKind.UNSTARTED
         assert not any(told is hanging for told, _ in ledger.told)
     finally:
         go_on.set()
@@ -432,31 +438,31 @@ def test_a_plain_claim_waits_behind_stuck_threads_as_unbegun(ledger: Ledger, mak
 
 
 def test_a_suspect_of_the_loop_has_its_whole_limit_after_its_process_started(
-    loop: LoopPool, ledger: Ledger, make: Make
+    loop: AsyncioPool, ledger: Ledger, make: Make
 ) -> None:
     # A process takes longer than this to start.
     loop.submit([claim := make(tasks.noop, suspect=True, hard_timeout_us=150_000)], ledger)
-    assert ledger.of(claim).ending is Ending.SUCCEEDED
+    assert ledger.of(claim).kind is OutcomeKind.SUCCEEDED
 
 
 def test_two_suspects_of_the_loop_run_at_once_and_others_can_be_given_back(
-    loop: LoopPool, ledger: Ledger, make: Make, gate: Path
+    loop: AsyncioPool, ledger: Ledger, make: Make, gate: Path
 ) -> None:
     claims = [make(tasks.wait_for, str(gate), suspect=True) for _ in range(4)]
     loop.submit(claims, ledger)
-    until(lambda: loop.unbegun == 2, what="two to be taken")
-    assert loop.waited() < 0.1, "they are not given back at once, only to be claimed again"
-    loop.withdraw()
-    assert [ledger.of(claim).ending for claim in claims[2:]] == [Ending.UNSTARTED] * 2
+    until(lambda: loop.queued == 2, what="two to be taken")
+    assert loop.oldest_wait() < 0.1, "they are not given back at once, only to be claimed again"
+    loop.release_queued()
+    assert [ledger.of(claim).kind for claim in claims[2:]] == [OutcomeKind.UNSTARTED] * 2
     until(lambda: all(map(loop.has_begun, claims[:2])), what="two to begin")
     gate.touch()
-    assert [ledger.of(claim).ending for claim in claims[:2]] == [Ending.SUCCEEDED] * 2
+    assert [ledger.of(claim).kind for claim in claims[:2]] == [OutcomeKind.SUCCEEDED] * 2
 
 
 def test_what_has_not_begun_when_a_pool_is_closed_never_begins(pool: Pool, ledger: Ledger, make: Make) -> None:
     pool.submit([claim := make(tasks.noop, suspect=True)], ledger)
-    until(lambda: pool.unbegun == 0, what="its process to start")
+    until(lambda: pool.queued == 0, what="its process to start")
     assert not pool.has_begun(claim)
     pool.close()
     assert not pool.has_begun(claim)
-    assert ledger.of(claim).ending is Ending.UNSTARTED
+    assert ledger.of(claim).kind is OutcomeKind.UNSTARTED

@@ -7,7 +7,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from django_delayq import get_store
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.processes import Processes
 
 POLICIES = [f"{keys}-{choice}" for keys in ("allkeys", "volatile") for choice in ("lru", "lfu", "random")]
@@ -15,7 +15,9 @@ POLICIES.append("volatile-ttl")
 COMMANDS = ["run_dispatcher", "run_worker"]
 
 
-def test_every_policy_that_evicts_is_refused(start_redis: Callable[..., PrivateRedis], delayq_settings: Any) -> None:
+def test_every_policy_that_evicts_is_refused(
+    start_redis: Callable[..., LocalRedisServer], delayq_settings: Any
+) -> None:
     server = start_redis()
     delayq_settings.DELAYQ = {"REDIS": server.url}
     with server.client() as client:
@@ -29,7 +31,7 @@ def test_every_policy_that_evicts_is_refused(start_redis: Callable[..., PrivateR
 
 
 def test_neither_command_starts_under_a_policy_that_evicts(
-    start_redis: Callable[..., PrivateRedis], processes: Processes
+    start_redis: Callable[..., LocalRedisServer], processes: Processes
 ) -> None:
     processes.configure(REDIS=start_redis(options={"maxmemory-policy": "volatile-lru"}).url)
     for command in [processes.start(name) for name in COMMANDS]:

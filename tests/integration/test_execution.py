@@ -27,10 +27,10 @@ from redis import Redis
 from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, current_job, get_store
 from django_delayq.clock import lease_time
 from django_delayq.exceptions import BadBody, NewerBody, TaskTimeout
-from django_delayq.job.attempts import Attempts
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Claim, Job, State
-from django_delayq.job.outcome import UNFIT_DELAY_US, Ending, Outcome, decide
+from django_delayq.job.outcome import UNFIT_DELAY_US, Outcome, OutcomeKind, decide
 from django_delayq.signals import job_started
 from django_delayq.store.exchange import Settlement
 from django_delayq.task import registry
@@ -42,15 +42,15 @@ from tests.claims import claim_for
 Run = Callable[..., Outcome]
 #: Far more than any of these tests needs; nothing is concluded from how long it took.
 PATIENCE = 30.0
-SUSPECT = Attempts(ended=1, suspect=True)
+SUSPECT = AttemptHistory(ended=1, crash_suspected=True)
 
 
-def claim_of(name: str, *args: Any, attempts: Attempts | None = None, **facts: Any) -> Claim:
+def claim_of(name: str, *args: Any, attempts: AttemptHistory | None = None, **facts: Any) -> Claim:
     """Return the claim of a job, as an exchange would bring it."""
     options = {"queue": "mail", **facts}
     job = Job(raw_id=next_id(), shard=0, task=name, args=list(args), **options)
     moments = {"rank": 100 * 2**45, "due_us": 1_893_456_000_123_000, "sent_at": lease_time(), "taken_at": monotonic()}
-    return claim_for(job, attempts=attempts or Attempts(), **moments)
+    return claim_for(job, attempts=attempts or AttemptHistory(), **moments)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def raises(error: BaseException) -> Callable[[], None]:
 def test_success(run_task: Run) -> None:
     got: list[Any] = []
     outcome = run_task(lambda *args, **kwargs: got.append((args, kwargs)), 1, [2], kwargs={"a": None})
-    assert (outcome.ending, outcome.error, outcome.delay_us) == (Ending.SUCCEEDED, "", None)
+    assert (outcome.kind, outcome.error, outcome.delay_us) == (OutcomeKind.SUCCEEDED, "", None)
     assert outcome.run_us >= 0 and got == [((1, [2]), {"a": None})]
 
 
@@ -122,9 +122,9 @@ def test_whatever_a_task_raises_is_a_failure(error: BaseException, kind: str, ru
         raise error
 
     outcome = run_task(raises(error) if kind == "sync" else func)
-    assert outcome.ending is Ending.FAILED
+    assert outcome.kind is OutcomeKind.FAILED
     assert type(error).__name__ in outcome.error
-    assert run_task(lambda: None).ending is Ending.SUCCEEDED, "the thread did not survive"
+    assert run_task(lambda: None).kind is OutcomeKind.SUCCEEDED, "the thread did not survive"
     outcome.error.encode("utf-8", "surrogatepass")
 
 
@@ -154,13 +154,17 @@ def test_retry_later(delay: Any, delay_us: int | None, kind: str, run_task: Run)
         raise RetryLater(delay, "the bank is closed")
 
     outcome = run_task(raises(RetryLater(delay, "the bank is closed")) if kind == "sync" else func)
-    assert (outcome.ending, outcome.delay_us, outcome.error) == (Ending.ASKED_RETRY, delay_us, "the bank is closed")
+    assert (outcome.kind, outcome.delay_us, outcome.error) == (
+        OutcomeKind.RETRY_REQUESTED,
+        delay_us,
+        "the bank is closed",
+    )
 
 
 @pytest.mark.parametrize("delay", ["5", -1, float("nan"), float("inf"), True, datetime.max])
 def test_retry_later_with_no_delay_at_all_is_a_failure(delay: Any, run_task: Run) -> None:
     outcome = run_task(raises(RetryLater(delay)))
-    assert outcome.ending is Ending.FAILED and "delay" in outcome.error
+    assert outcome.kind is OutcomeKind.FAILED and "delay" in outcome.error
 
 
 @pytest.mark.parametrize("kind", [RetryLater, DeadLetterNow])
@@ -180,21 +184,21 @@ def test_texts_of_tasks_run_no_code_of_theirs_later(run_task: Run, kind: Any) ->
 @pytest.mark.parametrize("delay", [1e300, 10**30, timedelta.max])
 def test_retry_later_beyond_max_delay_is_a_failure(delay: Any, run_task: Run) -> None:
     outcome = run_task(raises(RetryLater(delay)))
-    assert outcome.ending is Ending.FAILED and "MAX_DELAY" in outcome.error
+    assert outcome.kind is OutcomeKind.FAILED and "MAX_DELAY" in outcome.error
 
 
 def test_dead_letter_now(run_task: Run) -> None:
     outcome = run_task(raises(DeadLetterNow("the user is gone")))
-    assert (outcome.ending, outcome.error) == (Ending.ASKED_DEAD, "the user is gone")
+    assert (outcome.kind, outcome.error) == (OutcomeKind.REJECTED, "the user is gone")
     policy = RetryPolicy(max_attempts=1_000)
-    assert decide(outcome, policy, attempt=1, jitter=0.5).settle == "dead_letter"
+    assert decide(outcome, policy, attempt=1, jitter=0.5).action == "dead_letter"
 
 
 def test_an_unknown_task_is_put_back() -> None:
     outcome = run(claim_of("shop.tasks.renamed"))
-    assert outcome.ending is Ending.UNKNOWN_TASK and "'shop.tasks.renamed'" in outcome.error
+    assert outcome.kind is OutcomeKind.UNKNOWN_TASK and "'shop.tasks.renamed'" in outcome.error
     decision = decide(outcome, RetryPolicy(), attempt=1, jitter=0.5)
-    assert (decision.settle, decision.delay_us) == ("retry", UNFIT_DELAY_US)
+    assert (decision.action, decision.delay_us) == ("retry", UNFIT_DELAY_US)
 
 
 class Lazy:
@@ -210,7 +214,7 @@ def test_a_name_of_what_is_no_task_is_unknown_whatever_stands_there(name: str, m
     module = ModuleType("lazy_module")
     vars(module)["request"] = Lazy()
     monkeypatch.setitem(sys.modules, "lazy_module", module)
-    assert run(claim_of(name)).ending is Ending.UNKNOWN_TASK
+    assert run(claim_of(name)).kind is OutcomeKind.UNKNOWN_TASK
 
 
 def test_a_search_for_a_task_that_fails_is_the_attempts_end_and_not_the_threads(
@@ -222,7 +226,7 @@ def test_a_search_for_a_task_that_fails_is_the_attempts_end_and_not_the_threads(
     monkeypatch.setattr(registry, "finders", [fails])
     claim = claim_of("shop.tasks.renamed")
     for outcome in (run(claim), asyncio.run(run_async(claim))):
-        assert outcome.ending is Ending.FAILED and "a finder's own fault" in outcome.error
+        assert outcome.kind is OutcomeKind.FAILED and "a finder's own fault" in outcome.error
 
 
 def test_arguments_that_no_longer_fit_are_put_back(run_task: Run) -> None:
@@ -231,15 +235,15 @@ def test_arguments_that_no_longer_fit_are_put_back(run_task: Run) -> None:
 
     for facts in ({"kwargs": {"name": "x"}}, {"kwargs": {"user_id": 1, "more": 2}}, {}):
         outcome = run_task(narrowed, **facts)
-        assert outcome.ending is Ending.UNFIT and "shop.tasks.play" in outcome.error
-    assert run_task(narrowed, 1, 2).ending is Ending.UNFIT
+        assert outcome.kind is OutcomeKind.ARGUMENTS_MISMATCH and "shop.tasks.play" in outcome.error
+    assert run_task(narrowed, 1, 2).kind is OutcomeKind.ARGUMENTS_MISMATCH
 
 
 def test_a_type_error_of_the_task_itself_is_a_failure(run_task: Run) -> None:
     def wrong(value: int) -> None:
         len(value)  # type: ignore[arg-type]
 
-    assert run_task(wrong, 1).ending is Ending.FAILED
+    assert run_task(wrong, 1).kind is OutcomeKind.FAILED
 
 
 def unread(fault: Exception) -> Claim:
@@ -250,8 +254,8 @@ def unread(fault: Exception) -> Claim:
 
 def test_a_body_of_a_newer_release_is_put_back_and_a_damaged_one_is_not() -> None:
     newer, damaged = run(unread(NewerBody("format 2"))), run(unread(BadBody("its head does not end")))
-    assert (newer.ending, newer.error) == (Ending.NEWER, "format 2")
-    assert (damaged.ending, damaged.error) == (Ending.UNREADABLE, "its head does not end")
+    assert (newer.kind, newer.error) == (OutcomeKind.NEWER, "format 2")
+    assert (damaged.kind, damaged.error) == (OutcomeKind.UNREADABLE, "its head does not end")
 
 
 def test_current_job(run_task: Run) -> None:
@@ -284,13 +288,13 @@ def test_a_coroutine_function_runs_to_its_end(run_task: Run) -> None:
         await asyncio.sleep(0)
         seen.append(value)
 
-    assert run_task(func, 5).ending is Ending.SUCCEEDED and seen == [5]
+    assert run_task(func, 5).kind is OutcomeKind.SUCCEEDED and seen == [5]
 
 
 def test_a_task_over_its_timeout_fails(run_task: Run) -> None:
     outcome = run_task(spin, timeout_us=1_000)
-    assert outcome.ending is Ending.FAILED and "TaskTimeout" in outcome.error
-    assert run_task(lambda: None, timeout_us=1_000_000_000).ending is Ending.SUCCEEDED
+    assert outcome.kind is OutcomeKind.FAILED and "TaskTimeout" in outcome.error
+    assert run_task(lambda: None, timeout_us=1_000_000_000).kind is OutcomeKind.SUCCEEDED
 
 
 def test_a_coroutine_over_its_timeout_fails(run_task: Run) -> None:
@@ -303,7 +307,7 @@ def test_a_coroutine_over_its_timeout_fails(run_task: Run) -> None:
             cleaned.append(1)
 
     outcome = run_task(func, timeout_us=1_000)
-    assert outcome.ending is Ending.FAILED and "TaskTimeout" in outcome.error and cleaned == [1]
+    assert outcome.kind is OutcomeKind.FAILED and "TaskTimeout" in outcome.error and cleaned == [1]
 
 
 def test_a_timeout_error_of_the_coroutine_itself_is_its_own(run_task: Run) -> None:
@@ -322,13 +326,13 @@ def test_a_task_may_clean_up_after_its_timeout(run_task: Run) -> None:
             raise RetryLater(5) from None
 
     outcome = run_task(func, timeout_us=1_000)
-    assert (outcome.ending, outcome.delay_us) == (Ending.ASKED_RETRY, 5_000_000)
+    assert (outcome.kind, outcome.delay_us) == (OutcomeKind.RETRY_REQUESTED, 5_000_000)
 
 
 def test_a_timeout_never_hits_the_next_job(run_task: Run) -> None:
     for _ in range(100):
-        assert run_task(spin, timeout_us=500).ending is Ending.FAILED
-        assert run_task(lambda: sum(range(1_000))).ending is Ending.SUCCEEDED
+        assert run_task(spin, timeout_us=500).kind is OutcomeKind.FAILED
+        assert run_task(lambda: sum(range(1_000))).kind is OutcomeKind.SUCCEEDED
 
 
 variable: ContextVar[str] = ContextVar("variable", default="untouched")
@@ -349,7 +353,7 @@ def test_language_time_zone_and_context_start_fresh(kind: str, run_task: Run) ->
 
     mine = (variable.get(), translation.get_language(), timezone.get_current_timezone_name())
     for _ in range(2):
-        assert run_task(func if kind == "sync" else async_func).ending is Ending.SUCCEEDED
+        assert run_task(func if kind == "sync" else async_func).kind is OutcomeKind.SUCCEEDED
     assert seen[0] == seen[1] and seen[0][0] == "untouched" and "Tokyo" not in seen[1][2]
     assert mine == (variable.get(), translation.get_language(), timezone.get_current_timezone_name())
 
@@ -399,7 +403,7 @@ def test_a_broken_database_connection_is_not_left_to_the_next_job(
             connection.errors_occurred = True
             connection.is_usable = lambda: False
 
-        assert run_task(breaks).ending is Ending.SUCCEEDED
+        assert run_task(breaks).kind is OutcomeKind.SUCCEEDED
         assert connection.connection is None
         del connection.is_usable
 
@@ -407,10 +411,10 @@ def test_a_broken_database_connection_is_not_left_to_the_next_job(
             with connection.cursor() as cursor:
                 assert cursor.execute("SELECT 1").fetchone() == (1,)
 
-        assert run_task(works).ending is Ending.SUCCEEDED
+        assert run_task(works).kind is OutcomeKind.SUCCEEDED
         kept = connection.connection
         assert kept is not None, "a sound connection with CONN_MAX_AGE is kept"
-        assert run_task(works).ending is Ending.SUCCEEDED
+        assert run_task(works).kind is OutcomeKind.SUCCEEDED
         assert connection.connection is kept
 
     in_worker_thread(work)
@@ -433,7 +437,7 @@ def test_a_connection_that_died_between_jobs_is_replaced_before_the_next(
             assert connection.connection is not died
 
         outcome = run_task(works)
-        assert outcome.ending is Ending.SUCCEEDED, outcome.error
+        assert outcome.kind is OutcomeKind.SUCCEEDED, outcome.error
 
     in_worker_thread(work)
 
@@ -455,7 +459,7 @@ def test_a_connection_that_failed_while_it_was_set_up_is_not_left_to_the_next_jo
                 cursor.execute("SELECT 1")
 
         # As when a server, or what stands in front of it, accepts the connection and ends right after.
-        assert run_task(asks).ending is Ending.FAILED
+        assert run_task(asks).kind is OutcomeKind.FAILED
         assert connection.connection is None
 
     in_worker_thread(work)
@@ -473,7 +477,7 @@ def test_a_connection_past_its_age_is_closed(
             with connection.cursor() as cursor:
                 cursor.execute("SELECT 1")
 
-        assert run_task(works).ending is Ending.SUCCEEDED
+        assert run_task(works).kind is OutcomeKind.SUCCEEDED
         assert connection.connection is None
 
     in_worker_thread(work)
@@ -501,9 +505,9 @@ def test_a_recovered_job_that_was_done_is_not_run_again(run_task: Run) -> None:
         return True
 
     facts: dict[str, Any] = {"already_done": already_done, "kwargs": {"a": 1}}
-    assert run_task(lambda *a, **k: ran.append(a), 7, attempts=SUSPECT, **facts).ending is Ending.SUCCEEDED
+    assert run_task(lambda *a, **k: ran.append(a), 7, attempts=SUSPECT, **facts).kind is OutcomeKind.SUCCEEDED
     assert (ran, asked) == ([], [((7,), {"a": 1})])
-    for attempts in (Attempts(), Attempts(ended=1)):
+    for attempts in (AttemptHistory(), AttemptHistory(ended=1)):
         run_task(lambda *a, **k: ran.append(a), 7, attempts=attempts, **facts)
     assert len(ran) == 2 and len(asked) == 1
     facts["already_done"] = lambda *a, **k: False
@@ -516,7 +520,7 @@ def test_an_error_of_already_done_is_a_failure(run_task: Run) -> None:
         raise ValueError("cannot say")
 
     outcome = run_task(lambda: None, attempts=SUSPECT, already_done=already_done)
-    assert outcome.ending is Ending.FAILED and "cannot say" in outcome.error
+    assert outcome.kind is OutcomeKind.FAILED and "cannot say" in outcome.error
 
 
 def test_a_broken_receiver_does_not_stop_the_job(run_task: Run, caplog: pytest.LogCaptureFixture) -> None:
@@ -526,7 +530,7 @@ def test_a_broken_receiver_does_not_stop_the_job(run_task: Run, caplog: pytest.L
     job_started.connect(broken)
     try:
         with caplog.at_level(logging.ERROR):
-            assert run_task(lambda: None).ending is Ending.SUCCEEDED
+            assert run_task(lambda: None).kind is OutcomeKind.SUCCEEDED
     finally:
         job_started.disconnect(broken)
     assert "receiver broke" in caplog.text
@@ -538,7 +542,7 @@ def test_a_receiver_that_exits_does_not_stop_the_job(run_task: Run, caplog: pyte
 
     job_started.connect(leaves)
     try:
-        assert run_task(lambda: None).ending is Ending.SUCCEEDED
+        assert run_task(lambda: None).kind is OutcomeKind.SUCCEEDED
     finally:
         job_started.disconnect(leaves)
     assert "those behind it were not called" in caplog.text
@@ -561,12 +565,12 @@ def test_an_unfit_job_waits_in_its_schedule_with_its_attempt_counted(delayq_sett
     finally:
         registry._tasks = tasks
     decision = decide(outcome, noop.retry or RetryPolicy(), attempt=claim.attempt, jitter=0.5)
-    attempts = claim.attempts.add(worker="w", started_us=1, ended_us=2, ending=outcome.ending, error=outcome.error)
+    attempts = claim.attempts.add(worker="w", started_us=1, ended_us=2, ending=outcome.kind, error=outcome.error)
     settled = Settlement(claim=claim, decision=decision, attempts=attempts)
     assert not claims.exchange(claims.prepare(queues=["default"], want=0, settlements=[settled])).lost
     assert handle.refresh().state is State.SCHEDULED and handle.due
     assert timedelta(seconds=20) < handle.due - datetime.now(UTC) <= timedelta(seconds=30)
-    assert store.inspection(0).find(claim.raw_id).attempts.history[0]["ending"] == "unknown_task"
+    assert store.lookup(0).find(claim.raw_id).attempts.history[0]["ending"] == "unknown_task"
 
 
 # A forked process must have time limits of its own: the watching thread does not survive a fork.

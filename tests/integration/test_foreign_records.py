@@ -10,11 +10,11 @@ from django_delayq import get_store
 from django_delayq.conf.redis_settings import RedisConfig
 from django_delayq.dispatcher import LeadTime
 from django_delayq.exceptions import BadBody, StaleExchange, StoreAuthError
-from django_delayq.job.attempts import Attempts
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import decode
 from django_delayq.job.job import State
-from django_delayq.job.outcome import Settle
-from django_delayq.store.client.script import translated
+from django_delayq.job.outcome import Action
+from django_delayq.store.client.script import to_store_error
 from tests.chaos.hostile import body
 from tests.doors import Doors, settlement
 
@@ -39,7 +39,7 @@ def test_arguments_deeper_than_any_enqueued_are_damage() -> None:
 def test_a_history_is_what_we_write_and_nothing_deeper() -> None:
     deep = b"[" * 900 + b"]" * 900
     record = b'\0\1\1[{"worker":%s,"error":%s,"x":1,"ending":"failed"}]' % (deep, deep)
-    assert Attempts.unpack(record).history == ({"ending": "failed"},)
+    assert AttemptHistory.unpack(record).history == ({"ending": "failed"},)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_history_is_what_we_write_and_nothing_deeper() -> None:
     ],
 )
 def test_a_refusal_inside_a_script_is_a_refusal(message: str) -> None:
-    assert isinstance(translated(redis_errors.ResponseError(message)), StoreAuthError)
+    assert isinstance(to_store_error(redis_errors.ResponseError(message)), StoreAuthError)
 
 
 def test_a_callable_that_holds_a_password_is_not_shown() -> None:
@@ -61,7 +61,7 @@ def test_a_callable_that_holds_a_password_is_not_shown() -> None:
 
 @pytest.mark.parametrize("score", ["-inf", "inf", "1e308"])
 def test_an_endless_score_can_be_looked_at(score: str, client: Any, delayq_settings: Any) -> None:
-    inspection = get_store().inspection(0)
+    inspection = get_store().lookup(0)
     keys = inspection._shard.keys
     client.execute_command("ZADD", keys.ready("default"), score, b"i" * 14)
     assert inspection.find(b"i" * 12, member=b"i" * 14).state is State.READY
@@ -84,7 +84,7 @@ def test_a_wake_time_that_nobody_wrote_does_not_stop_workers_from_promoting(
 ) -> None:
     doors = Doors(redis_url)
     client.set(doors.keys("wake_at"), wake_at)
-    assert doors.worker().take(1).overdue
+    assert doors.worker().take(1).dispatcher_overdue
     doors.close()
 
 
@@ -96,7 +96,7 @@ def test_a_later_number_that_nobody_gave_costs_a_worker_one_exchange(client: Any
     client.hset(doors.keys("exchanges"), worker.code, b"\xff" * 20)
     with pytest.raises(StaleExchange):
         worker.take(0)
-    answer = worker.take(0, settle=[settlement(claim, Settle.ACKNOWLEDGE)])
-    assert (answer.first, answer.lost) == (True, frozenset())
+    answer = worker.take(0, settle=[settlement(claim, Action.ACKNOWLEDGE)])
+    assert (answer.unknown_worker, answer.lost) == (True, frozenset())
     assert not client.exists(doors.keys("bodies"))
     doors.close()

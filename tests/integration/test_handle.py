@@ -21,7 +21,7 @@ from django_delayq.exceptions import (
 )
 from django_delayq.job.ids import from_text
 from django_delayq.job.job import State
-from django_delayq.job.outcome import Settle
+from django_delayq.job.outcome import Action
 from django_delayq.task.handle import JobHandle
 from tests.app.tasks import noop
 from tests.doors import Doors, settlement
@@ -54,13 +54,13 @@ def in_state(state: State, doors: Doors) -> JobHandle:
     if state in (State.CLAIMED, State.DEAD):
         [claim] = worker.take(1).claims
         if state is State.DEAD:
-            worker.settle(claim, Settle.DEAD_LETTER)
+            worker.settle(claim, Action.DEAD_LETTER)
     if state is State.GONE:
         [claim] = worker.take(1).claims
-        assert not worker.take(0, settle=[settlement(claim, Settle.ACKNOWLEDGE)]).lost
+        assert not worker.take(0, settle=[settlement(claim, Action.ACKNOWLEDGE)]).lost
     if state is State.DONE:
         [claim] = worker.take(1).claims
-        assert not worker.take(0, settle=[settlement(claim, Settle.ACKNOWLEDGE, value="8")]).lost
+        assert not worker.take(0, settle=[settlement(claim, Action.ACKNOWLEDGE, value="8")]).lost
     if state is State.CANCELLED:
         assert doors.operations.cancel(place[0])
     return handle
@@ -260,7 +260,7 @@ def test_a_wait_ends_when_the_job_dies_or_is_cancelled(doors: Doors) -> None:
         waits = [threads.submit(handle.wait, 60) for handle in (dying, cancelled)]
         worker = doors.worker()
         [claim] = worker.take(1).claims
-        worker.settle(claim, Settle.DEAD_LETTER)
+        worker.settle(claim, Action.DEAD_LETTER)
         assert get_job(cancelled.id).cancel()  # type: ignore[union-attr]
         for wait, state in zip(waits, ("dead", "cancelled"), strict=True):
             with pytest.raises(NoResult, match=f"it is {state}"):

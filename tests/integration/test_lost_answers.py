@@ -14,14 +14,14 @@ from django_delayq import enqueue_many, get_store
 from django_delayq.exceptions import StoreError, StoreUnavailable
 from django_delayq.job.job import State
 from django_delayq.task.handle import JobHandle
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.app.tasks import noop
 from tests.chaos.proxy import Proxy
 from tests.processes import until
 
 
 @pytest.fixture
-def server(start_redis: Callable[..., PrivateRedis], delayq_settings: Any) -> PrivateRedis:
+def server(start_redis: Callable[..., LocalRedisServer], delayq_settings: Any) -> LocalRedisServer:
     """A server of its own, whose answers are waited for briefly."""
     server = start_redis()
     delayq_settings.DELAYQ = {"REDIS": server.url, "ENQUEUE_TIMEOUT": 0.3}
@@ -29,7 +29,7 @@ def server(start_redis: Callable[..., PrivateRedis], delayq_settings: Any) -> Pr
 
 
 @contextmanager
-def frozen(server: PrivateRedis) -> Iterator[None]:
+def frozen(server: LocalRedisServer) -> Iterator[None]:
     """Let the server take what is sent to it, and do it only afterwards."""
     os.kill(server.pid, signal.SIGSTOP)
     try:
@@ -38,12 +38,12 @@ def frozen(server: PrivateRedis) -> Iterator[None]:
         os.kill(server.pid, signal.SIGCONT)
 
 
-def bodies(server: PrivateRedis) -> int:
+def bodies(server: LocalRedisServer) -> int:
     with server.client() as client:
         return client.hlen("delayq:{0}:bodies")
 
 
-def in_doubt(server: PrivateRedis, *, delay: float = 3_600, arrives: bool = True) -> tuple[JobHandle, StoreError]:
+def in_doubt(server: LocalRedisServer, *, delay: float = 3_600, arrives: bool = True) -> tuple[JobHandle, StoreError]:
     """Return a job whose enqueue had no answer, and its error; it arrived all the same, or was lost on its way."""
     handle = noop.after(delay).job() if delay else noop.job()
     # Known to the server, or the request would be one for a script that it does not have.
@@ -58,7 +58,7 @@ def in_doubt(server: PrivateRedis, *, delay: float = 3_600, arrives: bool = True
     return handle, caught.value
 
 
-def test_a_job_that_arrived_without_an_answer_is_cancelled_in_redis(server: PrivateRedis) -> None:
+def test_a_job_that_arrived_without_an_answer_is_cancelled_in_redis(server: LocalRedisServer) -> None:
     handle, error = in_doubt(server)
     assert handle.cancel() is True
     assert (handle.state, bodies(server)) == (State.GONE, 0)
@@ -66,7 +66,7 @@ def test_a_job_that_arrived_without_an_answer_is_cancelled_in_redis(server: Priv
     assert bodies(server) == 0, "it was revived"
 
 
-def test_a_job_that_runs_already_is_not_said_to_be_cancelled(server: PrivateRedis) -> None:
+def test_a_job_that_runs_already_is_not_said_to_be_cancelled(server: LocalRedisServer) -> None:
     handle, error = in_doubt(server, delay=0)
     store = get_store()
     claims = store.claims(store.shards[0], worker=b"a worker")
@@ -80,7 +80,7 @@ def test_a_job_that_runs_already_is_not_said_to_be_cancelled(server: PrivateRedi
     assert bodies(server) == 0, "it ran twice"
 
 
-def test_of_a_job_that_redis_does_not_have_nothing_is_promised(server: PrivateRedis) -> None:
+def test_of_a_job_that_redis_does_not_have_nothing_is_promised(server: LocalRedisServer) -> None:
     handle, error = in_doubt(server, arrives=False)
     assert handle.refresh().state is State.UNSENT
     assert handle.cancel() is False, "it may have run meanwhile"
@@ -88,7 +88,9 @@ def test_of_a_job_that_redis_does_not_have_nothing_is_promised(server: PrivateRe
     assert bodies(server) == 0 and handle.state is State.GONE
 
 
-def test_a_cancel_that_had_no_answer_is_repeated_with_the_same_one(server: PrivateRedis, delayq_settings: Any) -> None:
+def test_a_cancel_that_had_no_answer_is_repeated_with_the_same_one(
+    server: LocalRedisServer, delayq_settings: Any
+) -> None:
     with Proxy(server.url) as network:
         delayq_settings.DELAYQ = {"REDIS": network.url}
         handle = noop.after(60).enqueue()
@@ -103,7 +105,7 @@ def test_a_cancel_that_had_no_answer_is_repeated_with_the_same_one(server: Priva
     assert handle.state is State.GONE
 
 
-def test_a_doubtful_job_is_moved_in_redis(server: PrivateRedis) -> None:
+def test_a_doubtful_job_is_moved_in_redis(server: LocalRedisServer) -> None:
     handle, error = in_doubt(server)
     assert handle.reschedule(delay=7_200) is True
     error.resend()
@@ -113,14 +115,14 @@ def test_a_doubtful_job_is_moved_in_redis(server: PrivateRedis) -> None:
         assert client.zrange("delayq:{0}:schedule:default", 0, -1, withscores=True)[0][1] == due.timestamp() * 1e6
 
 
-def test_a_doubtful_job_that_redis_does_not_have_is_sent_for_its_new_time(server: PrivateRedis) -> None:
+def test_a_doubtful_job_that_redis_does_not_have_is_sent_for_its_new_time(server: LocalRedisServer) -> None:
     handle, error = in_doubt(server, arrives=False)
     assert handle.reschedule(delay=0) is False
     error.resend()
     assert handle.state is State.READY
 
 
-def test_what_was_refused_is_surely_unsent(server: PrivateRedis) -> None:
+def test_what_was_refused_is_surely_unsent(server: LocalRedisServer) -> None:
     with server.client() as client:
         client.config_set("maxmemory", 1)
         handle = noop.job()
@@ -132,7 +134,7 @@ def test_what_was_refused_is_surely_unsent(server: PrivateRedis) -> None:
     assert handle.cancel() is True, "it asked Redis"
 
 
-def test_a_job_that_may_have_arrived_may_still_be_there_after_a_refused_resend(server: PrivateRedis) -> None:
+def test_a_job_that_may_have_arrived_may_still_be_there_after_a_refused_resend(server: LocalRedisServer) -> None:
     _, error = in_doubt(server)
     server.kill()
     with pytest.raises(StoreUnavailable) as caught:
@@ -140,7 +142,7 @@ def test_a_job_that_may_have_arrived_may_still_be_there_after_a_refused_resend(s
     assert caught.value.maybe_accepted
 
 
-def test_async_code_asks_the_same(server: PrivateRedis, client: Redis) -> None:
+def test_async_code_asks_the_same(server: LocalRedisServer, client: Redis) -> None:
     async def change(handle: JobHandle) -> tuple[bool, State, bool, bool]:
         moved = await handle.areschedule(delay=7_200)
         return moved, (await handle.arefresh()).state, await handle.acancel(), await handle.acancel()

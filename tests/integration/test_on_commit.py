@@ -29,7 +29,7 @@ class Wrong(Exception):
 
 def sent() -> int:
     """Return how many jobs Redis holds."""
-    counts = get_store().inspection(0).counts()
+    counts = get_store().lookup(0).counts()
     return sum(counts.ready.values()) + sum(counts.scheduled.values())
 
 

@@ -13,13 +13,13 @@ import django_delayq.worker.worker
 from django_delayq import RetryPolicy, get_job, get_store
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import StoreUnavailable
-from django_delayq.job.outcome import Settle
-from django_delayq.metrics import Tally
-from django_delayq.processes.emitter import emit_at_once
+from django_delayq.job.outcome import Action
+from django_delayq.metrics import MetricsBuffer
+from django_delayq.processes.emitter import emit_now
 from django_delayq.signals import job_dead_lettered
-from django_delayq.store.exchange import Answer
+from django_delayq.store.exchange import ExchangeReply
 from django_delayq.store.promotion import Promotion, Reclaim
-from django_delayq.worker.pools.recovery import Recovery
+from django_delayq.worker.pools.recovery import RecoveryRunner
 from django_delayq.worker.pools.threads import ThreadPool
 from django_delayq.worker.worker import Worker
 from tests.app import tasks
@@ -57,8 +57,8 @@ def told() -> Iterator[list[str]]:
 # In one exchange
 
 
-@pytest.mark.parametrize("ends", list(itertools.product(Settle, repeat=2)), ids=lambda ends: " and ".join(ends))
-def test_a_lease_told_twice_in_one_exchange_is_settled_once(ends: Sequence[Settle], doors: Doors) -> None:
+@pytest.mark.parametrize("ends", list(itertools.product(Action, repeat=2)), ids=lambda ends: " and ".join(ends))
+def test_a_lease_told_twice_in_one_exchange_is_settled_once(ends: Sequence[Action], doors: Doors) -> None:
     raw_id = doors.add("argument", key="held")
     worker = doors.worker()
     (claim,) = worker.take().claims
@@ -68,7 +68,7 @@ def test_a_lease_told_twice_in_one_exchange_is_settled_once(ends: Sequence[Settl
     if not places:
         assert doors.traces(raw_id) == []
         return
-    assert len(places) == 1 and set(ends) != {Settle.ACKNOWLEDGE}
+    assert len(places) == 1 and set(ends) != {Action.ACKNOWLEDGE}
     letter = doors.inspection.dead_letter(raw_id)
     job = letter.job if letter else doors.inspection.find(raw_id).job
     assert job is not None and job.args == ["argument"] and job.key == "held"
@@ -110,9 +110,9 @@ def worker(link: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
         shard=shard,
         door=lambda code: store.claims(shard, worker=code),
         config=store.config.worker,
-        pool=ThreadPool(2, recovery=Recovery()),
+        pool=ThreadPool(2, recovery=RecoveryRunner()),
         dispatcher=Dispatcher(shard, store.promotion(shard)),
-        tally=Tally(),
+        tally=MetricsBuffer(),
         sweep_us=3_600_000_000,
     )
     yield made
@@ -124,19 +124,19 @@ def worker(link: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
 
 
 def test_an_exchange_that_asked_for_nothing_tells_nothing_of_the_work_there_is(worker: Worker) -> None:
-    worker._hungry, worker._sweep_at = True, 1.0
+    worker._work_available, worker._sweep_at = True, 1.0
     # No queue is new.
-    worker._served._version = ANSWERED["queues_version"]
-    worker._take(Answer(asked=False, claims=[], **ANSWERED))
-    assert worker._hungry and worker._sweep_at == 1.0
-    worker._take(Answer(asked=True, claims=[], **ANSWERED))
-    assert not worker._hungry and worker._sweep_at > 1.0
+    worker._queues._version = ANSWERED["queues_version"]
+    worker._accept_claims(ExchangeReply(claimed=False, claims=[], **ANSWERED))
+    assert worker._work_available and worker._sweep_at == 1.0
+    worker._accept_claims(ExchangeReply(claimed=True, claims=[], **ANSWERED))
+    assert not worker._work_available and worker._sweep_at > 1.0
 
 
 def test_a_worker_that_is_stopped_does_not_wait_for_its_bell(worker: Worker) -> None:
     until(worker.step, what="nothing to do")
     worker.listen()
-    assert worker._armed.waits and (worker.step() or 0) > 0
+    assert worker._blocking_claim.waits and (worker.step() or 0) > 0
     worker.stop()
     assert worker.step() == 0
     assert worker.step() is None
@@ -160,7 +160,7 @@ def test_a_task_that_ends_after_it_was_given_back_but_before_that_was_told_has_e
     with pytest.raises(StoreUnavailable):
         worker.step()
     gates[1].touch()
-    until(lambda: len(worker._ended) == 2, what="the second job's own end")
+    until(lambda: len(worker._outcomes) == 2, what="the second job's own end")
 
     away.rename(link)
     until(lambda: worker.step() is None, what="the worker's end")
@@ -174,7 +174,7 @@ def test_a_job_whose_lease_surely_ran_out_before_it_began_is_not_begun(
     worker: Worker, processes: Processes, link: Path, tmp_path: Path, client: Redis, gate: Path, lease: int
 ) -> None:
     # Jobs this short are claimed ahead: two run, one waits for a thread.
-    worker._pace.ran(1_000)
+    worker._prefetch.observe(1_000)
     jobs = [*tasks.wait_for.enqueue_many([(str(gate),), (str(gate),)]), tasks.record.enqueue()]
     # Not a step more, or the third is given back for having waited.
     until(lambda: worker.step() is not None and len(worker._held) == 3, what="three claims")
@@ -184,7 +184,7 @@ def test_a_job_whose_lease_surely_ran_out_before_it_began_is_not_begun(
     client.client_kill_filter(_type="normal", skipme=True)
     until(lambda: not any(map(worker.may_begin, worker._held)), what="the leases to be surely over")
     gate.touch()
-    until(lambda: len(worker._ended) == 3, what="all to end")
+    until(lambda: len(worker._outcomes) == 3, what="all to end")
     assert len(processes.runs()) == 2
 
     away.rename(link)
@@ -213,11 +213,11 @@ def test_of_two_dispatchers_that_judge_a_lease_one_tells(body: str, doors: Doors
     (claim,) = doors.worker().take().claims
     if body == "damaged":
         doors.client.hset(doors.keys("bodies"), claim.raw_id, b"\x01damaged")
-    doors.clock.turn(doors.config.worker.lease_us)
+    doors.clock.advance(doors.config.worker.lease_us)
     slow = Overtaken(doors.shard, doors.config.dispatcher)
-    quick = Dispatcher(doors.shard, doors.promotion, emit=emit_at_once)
+    quick = Dispatcher(doors.shard, doors.promotion, emit=emit_now)
     slow.meanwhile = quick.promote
-    Dispatcher(doors.shard, slow, emit=emit_at_once).promote()
+    Dispatcher(doors.shard, slow, emit=emit_now).promote()
     assert told == [job.id]
     found = get_job(told[0])
     assert found is not None and found.state == "dead"
@@ -227,10 +227,10 @@ def test_a_dispatcher_that_finds_a_lease_settled_tells_nothing(doors: Doors, tol
     job = tasks.noop.using(retry=ONE).enqueue()
     worker = doors.worker()
     (claim,) = worker.take().claims
-    doors.clock.turn(doors.config.worker.lease_us)
+    doors.clock.advance(doors.config.worker.lease_us)
     slow = Overtaken(doors.shard, doors.config.dispatcher)
-    slow.meanwhile = lambda: worker.settle(claim, Settle.ACKNOWLEDGE)
-    Dispatcher(doors.shard, slow, emit=emit_at_once).promote()
+    slow.meanwhile = lambda: worker.settle(claim, Action.ACKNOWLEDGE)
+    Dispatcher(doors.shard, slow, emit=emit_now).promote()
     assert told == []
     assert job.refresh().state == "gone"
 
@@ -239,7 +239,7 @@ def test_a_worker_whose_redis_is_away_leaves_its_share_of_the_pool_to_others(wor
     away = link.rename(link.with_name("away.sock"))
     with pytest.raises(StoreUnavailable):
         worker.step()
-    assert (worker._pace.wants, worker._pace.asked) == (False, 0)
+    assert (worker._prefetch.wants, worker._prefetch.asked) == (False, 0)
     away.rename(link)
 
 
@@ -252,22 +252,22 @@ def test_a_recovered_job_that_came_without_a_process_is_given_back_uncounted(
     job = tasks.record.enqueue()
     # As after a crash: one attempt was counted, and nobody knows how it ended.
     doors.worker().take()
-    until(lambda: (worker.step() or 0) > 0 and not worker._hungry, what="the worker to know the queue")
+    until(lambda: (worker.step() or 0) > 0 and not worker._work_available, what="the worker to know the queue")
     # A jump of the clock spares each lease once.
     for _ in range(2):
-        doors.clock.turn(doors.config.worker.lease_us)
-        Dispatcher(doors.shard, doors.promotion, emit=emit_at_once).promote()
+        doors.clock.advance(doors.config.worker.lease_us)
+        Dispatcher(doors.shard, doors.promotion, emit=emit_now).promote()
 
     away = link.rename(link.with_name("away.sock"))
-    worker._hungry = True
+    worker._work_available = True
     client.client_kill_filter(_type="normal", skipme=True)
     with pytest.raises(StoreUnavailable):
         worker.step()
     # Another shard's worker takes the process meanwhile.
     assert recovery.reserve()
     away.rename(link)
-    until(lambda: worker.step() is not None and not worker._exchanger.under_way, what="an answer")
-    assert [claim.attempts.suspect for claim in worker._held] == [True]
+    until(lambda: worker.step() is not None and not worker._session.in_flight, what="an answer")
+    assert [claim.attempts.crash_suspected for claim in worker._held] == [True]
     until(lambda: worker.step() is not None and not len(worker._held), what="it to be given back")
     assert not processes.runs()
     recovery.release()

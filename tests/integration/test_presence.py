@@ -15,12 +15,12 @@ from redis import Redis
 from django_delayq import get_store
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.management.starting import run_services
-from django_delayq.metrics import ALL, Figures, Tally, queue_scope, task_scope
+from django_delayq.metrics import ALL_JOBS, MetricsBuffer, Stats, queue_dimension, task_dimension
 from django_delayq.processes import shutdown
-from django_delayq.processes.reporter import Presence
-from django_delayq.processes.service import Service, Timed
+from django_delayq.processes.reporter import ProcessReporter
+from django_delayq.processes.service import PeriodicRunnable, Service
 from django_delayq.store.queries.snapshot import Process, Snapshot
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.app import tasks
 from tests.processes import Processes
 
@@ -29,7 +29,7 @@ RECORD = "tests.app.tasks.record"
 
 def snapshot() -> Snapshot:
     """Look at the shard now."""
-    return get_store().survey(0).snapshot(tasks=[RECORD])
+    return get_store().dashboard(0).snapshot(tasks=[RECORD])
 
 
 def told(kind: str) -> Process | None:
@@ -63,8 +63,8 @@ def test_figures_tell_what_ran_failed_and_was_promoted(processes: Processes) -> 
     processes.until_state(failing, "scheduled", "dead")
     assert (worker.end(), dispatcher.end()) == (0, 0)
     seen = snapshot()
-    whole, mail = seen.figures(ALL), seen.figures(queue_scope("mail"))
-    assert (whole.done, mail.done, seen.figures(task_scope(RECORD)).done) == (3, 3, 3)
+    whole, mail = seen.figures(ALL_JOBS), seen.figures(queue_dimension("mail"))
+    assert (whole.done, mail.done, seen.figures(task_dimension(RECORD)).done) == (3, 3, 3)
     assert whole.retried >= 1
     assert mail.failed == 0
     assert whole.moved >= 3
@@ -136,7 +136,7 @@ class Reporter:
     kind, code = "worker", bytes(8)
 
     def __init__(self) -> None:
-        self.tally, self.asked = Tally(), False
+        self.tally, self.asked = MetricsBuffer(), False
 
     def says(self) -> dict[str, object]:
         return {}
@@ -147,7 +147,7 @@ class Reporter:
 
 def test_figures_that_could_not_be_told_are_told_the_next_time() -> None:
     door, reporter = Door(), Reporter()
-    presence = Presence(door, reporter)  # type: ignore[arg-type]
+    presence = ProcessReporter(door, reporter)  # type: ignore[arg-type]
     reporter.tally.ended("done", queue="q", task="t")
     with pytest.raises(StoreUnavailable):
         presence.step()
@@ -155,14 +155,14 @@ def test_figures_that_could_not_be_told_are_told_the_next_time() -> None:
     assert presence.step() == 15.0
     assert reporter.asked
     [rows] = door.rows
-    assert Figures.of(rows[ALL][3::4]).done == 2
+    assert Stats.of(rows[ALL_JOBS][3::4]).done == 2
 
 
 def test_whoever_is_seen_can_be_stopped() -> None:
     events: list[str] = []
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
-    class Seen(Presence):
+    class Seen(ProcessReporter):
         def start(self) -> None:
             events.append("seen")
             os.kill(os.getpid(), signal.SIGTERM)
@@ -170,7 +170,7 @@ def test_whoever_is_seen_can_be_stopped() -> None:
         def leave(self) -> None:
             events.append("left")
 
-    class Sleeper(Timed):
+    class Sleeper(PeriodicRunnable):
         def step(self) -> float | None:
             return None if self.stopped else 3_600.0
 
@@ -205,7 +205,7 @@ def test_several_services_run_in_a_process_with_thousands_of_open_files(monkeypa
         assert descriptors[0] >= 1_100
         return real(descriptors, seconds)
 
-    class Waiter(Timed):
+    class Waiter(PeriodicRunnable):
         def step(self) -> None:
             assert polled.wait(30)
 
@@ -224,7 +224,7 @@ def test_several_services_run_in_a_process_with_thousands_of_open_files(monkeypa
 
 
 def test_a_frozen_redis_does_not_keep_a_process_from_ending(
-    processes: Processes, start_redis: Callable[..., PrivateRedis]
+    processes: Processes, start_redis: Callable[..., LocalRedisServer]
 ) -> None:
     server = start_redis()
     processes.configure(REDIS=server.url, GRACE=0)

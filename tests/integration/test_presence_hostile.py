@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from django_delayq.metrics import Tally
+from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes import reporter as presence
-from django_delayq.processes.reporter import Presence, present
+from django_delayq.processes.reporter import ProcessReporter, reporting
 
 _SHARDS = 8
 
@@ -29,7 +29,7 @@ class _Reporter:
     kind, code = "worker", bytes(8)
 
     def __init__(self) -> None:
-        self.tally = Tally()
+        self.tally = MetricsBuffer()
 
     def says(self) -> dict[str, object]:
         return {}
@@ -62,8 +62,8 @@ def test_shards_share_the_time_for_taking_leave(
             now += timeout
 
     monkeypatch.setattr(presence, "monotonic", lambda: now)
-    presences = [Presence(_Mute(answered), _Reporter()) for _ in range(_SHARDS)]  # type: ignore[arg-type]
-    with present(presences, patience=lambda: patience):
+    presences = [ProcessReporter(_Mute(answered), _Reporter()) for _ in range(_SHARDS)]  # type: ignore[arg-type]
+    with reporting(presences, patience=lambda: patience):
         monkeypatch.setattr(threading, "Thread", Unanswered)
     assert len(waits) == _SHARDS
     assert sum(waits) <= patience

@@ -15,9 +15,9 @@ import pytest
 
 from django_delayq.testing import local_redis as private_redis
 from django_delayq.testing.local_folder import PREFIX, remove_orphans
-from django_delayq.testing.local_redis import PrivateRedis, ServerNotStarted, answers, demo_url, free_port
+from django_delayq.testing.local_redis import LocalRedisServer, ServerNotStarted, answers, demo_url, free_port
 
-StartRedis = Callable[..., PrivateRedis]
+StartRedis = Callable[..., LocalRedisServer]
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def orphan(server: Path) -> Path:
 
 
 def test_server_answers_inside_the_block_and_is_gone_after_it(server_program: Path) -> None:
-    with PrivateRedis(server=server_program) as server, server.client() as client:
+    with LocalRedisServer(server=server_program) as server, server.client() as client:
         folder, pid = server.folder, server.pid
         assert client.ping()
         assert client.info("server")["process_id"] == pid
@@ -162,7 +162,7 @@ def test_fork_of_the_owner_does_not_end_the_server(server_program: Path) -> None
 
 
 def test_next_start_removes_the_server_of_a_killed_owner(
-    server_program: Path, redis_server: PrivateRedis, start_redis: StartRedis, temporary: Path
+    server_program: Path, redis_server: LocalRedisServer, start_redis: StartRedis, temporary: Path
 ) -> None:
     folder = orphan(server_program)
     start_redis()

@@ -56,7 +56,7 @@ def test_jobs_of_a_crash_run_in_two_processes(
     processes.until_gone([tasks.record.enqueue()])
     assert client.zcard(processes.keys.recovered("default")) == size - MOST
     gate.touch()
-    inspection = get_store().inspection(0)
+    inspection = get_store().lookup(0)
 
     def all_gone() -> bool:
         nonlocal most

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from django_delayq.job.attempts import Attempts
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Job
-from django_delayq.job.outcome import UNSTARTED, Ending
-from django_delayq.store.exchange import Answer
+from django_delayq.job.outcome import UNSTARTED, OutcomeKind
+from django_delayq.store.exchange import ExchangeReply
 from django_delayq.worker.pools import recovery as module
-from django_delayq.worker.pools.recovery import MOST, Recovery
-from django_delayq.worker.recovered import Recovered
+from django_delayq.worker.pools.recovery import MOST, RecoveryRunner
+from django_delayq.worker.recovered import RecoveryGate
 from tests.claims import claim_for
 
 #: Seconds in which a process is up on a busy machine.
@@ -30,14 +30,14 @@ FACTS = {
 
 
 @pytest.fixture
-def recovery(delayq_settings: object) -> Iterator[Recovery]:
+def recovery(delayq_settings: object) -> Iterator[RecoveryRunner]:
     """The processes of one pool."""
-    recovery = Recovery()
+    recovery = RecoveryRunner()
     yield recovery
     recovery.close()
 
 
-def started(recovery: Recovery) -> None:
+def started(recovery: RecoveryRunner) -> None:
     """Start one more process, and wait until it is up."""
     up = threading.Event()
     recovery.start(up.set)
@@ -47,10 +47,10 @@ def started(recovery: Recovery) -> None:
 def suspect() -> object:
     """A claim of a job whose last attempt crashed."""
     job = Job(raw_id=next_id(), shard=0, task="tests.app.tasks.noop", queue="default")
-    return claim_for(job, attempts=Attempts(ended=1, suspect=True))
+    return claim_for(job, attempts=AttemptHistory(ended=1, crash_suspected=True))
 
 
-def test_a_process_is_up_before_it_is_reserved_and_for_one_claim_only(recovery: Recovery) -> None:
+def test_a_process_is_up_before_it_is_reserved_and_for_one_claim_only(recovery: RecoveryRunner) -> None:
     assert not recovery.reserve()
     for _ in range(MOST):
         started(recovery)
@@ -60,7 +60,7 @@ def test_a_process_is_up_before_it_is_reserved_and_for_one_claim_only(recovery: 
     assert recovery.reserve()
 
 
-def test_there_are_never_more_than_two(recovery: Recovery) -> None:
+def test_there_are_never_more_than_two(recovery: RecoveryRunner) -> None:
     for _ in range(MOST):
         started(recovery)
         assert recovery.reserve()
@@ -70,7 +70,7 @@ def test_there_are_never_more_than_two(recovery: Recovery) -> None:
     assert not recovery.free
 
 
-def test_a_process_that_crashed_is_not_free(recovery: Recovery) -> None:
+def test_a_process_that_crashed_is_not_free(recovery: RecoveryRunner) -> None:
     started(recovery)
     assert recovery.reserve()
     [child] = recovery._children._idle
@@ -79,7 +79,7 @@ def test_a_process_that_crashed_is_not_free(recovery: Recovery) -> None:
     assert not recovery.free
 
 
-def test_processes_that_died_idle_make_room_for_others(recovery: Recovery) -> None:
+def test_processes_that_died_idle_make_room_for_others(recovery: RecoveryRunner) -> None:
     for _ in range(MOST):
         started(recovery)
         assert recovery.reserve()
@@ -95,7 +95,7 @@ def test_processes_that_died_idle_make_room_for_others(recovery: Recovery) -> No
 
 
 def test_a_process_can_start_once_the_system_has_a_thread_again(
-    recovery: Recovery, monkeypatch: pytest.MonkeyPatch
+    recovery: RecoveryRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -108,12 +108,12 @@ def test_a_process_can_start_once_the_system_has_a_thread_again(
 
 
 def test_a_process_is_used_again_and_ends_when_none_has_come_for_a_while(
-    recovery: Recovery, monkeypatch: pytest.MonkeyPatch
+    recovery: RecoveryRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started(recovery)
     for _ in range(2):
         assert recovery.reserve()
-        assert recovery.run(suspect(), lambda: True).ending is Ending.SUCCEEDED
+        assert recovery.run(suspect(), lambda: True).kind is OutcomeKind.SUCCEEDED
         recovery.release()
     assert recovery._children.count == 1
     recovery.rest()
@@ -124,65 +124,65 @@ def test_a_process_is_used_again_and_ends_when_none_has_come_for_a_while(
     assert not recovery.free
 
 
-def test_a_worker_keeps_a_process_for_what_may_come_and_no_longer(recovery: Recovery) -> None:
+def test_a_worker_keeps_a_process_for_what_may_come_and_no_longer(recovery: RecoveryRunner) -> None:
     woken = threading.Event()
-    recovered = Recovered(recovery, woken.set)
+    recovered = RecoveryGate(recovery, woken.set)
     claim = suspect()
-    recovered.told(Answer(recovered=True, claims=[], **FACTS))
-    assert not recovered.may_come()
+    recovered.record_reply(ExchangeReply(recovered=True, claims=[], **FACTS))
+    assert not recovered.may_claim()
     assert not recovered.due
     assert woken.wait(PATIENCE)
     assert recovered.due
     # One that brings nothing, then one that brings a job.
     for claims in ([], [claim]):
-        assert recovered.may_come()
+        assert recovered.may_claim()
         assert not recovery.free
-        recovered.told(Answer(recovered=True, claims=claims, **FACTS))
+        recovered.record_reply(ExchangeReply(recovered=True, claims=claims, **FACTS))
         assert recovery.free == (not claims)
-    assert not recovered.may_come()
+    assert not recovered.may_claim()
     recovered.ended(claim)
     assert recovered.due
     # Who has one for an exchange that was given up has it for the next.
-    assert recovered.may_come()
-    assert recovered.may_come()
-    recovered.told(Answer(recovered=False, claims=[], **FACTS))
+    assert recovered.may_claim()
+    assert recovered.may_claim()
+    recovered.record_reply(ExchangeReply(recovered=False, claims=[], **FACTS))
     assert recovery.free
     assert not recovered.due
 
 
-def test_while_an_exchange_has_no_answer_others_have_the_process(recovery: Recovery) -> None:
-    away, other = Recovered(recovery, lambda: None), Recovered(recovery, lambda: None)
+def test_while_an_exchange_has_no_answer_others_have_the_process(recovery: RecoveryRunner) -> None:
+    away, other = RecoveryGate(recovery, lambda: None), RecoveryGate(recovery, lambda: None)
     claim = suspect()
     started(recovery)
-    assert away.may_come()
-    assert not other.may_come()
+    assert away.may_claim()
+    assert not other.may_claim()
     away.unanswered()
     away.unanswered()
-    assert other.may_come()
+    assert other.may_claim()
     # What was sent is sent again word for word, and may bring one after all: without a process it does not run.
-    assert not away.told(Answer(recovered=False, claims=[claim], **FACTS))
+    assert not away.record_reply(ExchangeReply(recovered=False, claims=[claim], **FACTS))
     away.ended(claim)
     assert away.left, "it waits for the next exchange"
     assert not recovery.free
-    other.told(Answer(recovered=False, claims=[], **FACTS))
+    other.record_reply(ExchangeReply(recovered=False, claims=[], **FACTS))
     assert recovery.free
     # With a process that is free again it runs.
-    assert away.told(Answer(recovered=False, claims=[claim], **FACTS))
+    assert away.record_reply(ExchangeReply(recovered=False, claims=[claim], **FACTS))
     assert not recovery.free
     away.ended(claim)
     assert recovery.free
 
 
 def test_a_pool_that_runs_no_task_takes_them_like_others() -> None:
-    recovered = Recovered(None, lambda: None)
-    assert recovered.may_come()
-    assert recovered.told(Answer(recovered=True, claims=[suspect()], **FACTS))
+    recovered = RecoveryGate(None, lambda: None)
+    assert recovered.may_claim()
+    assert recovered.record_reply(ExchangeReply(recovered=True, claims=[suspect()], **FACTS))
     recovered.ended(suspect())
     recovered.unanswered()
     assert recovered.due
 
 
-def test_a_claim_whose_lease_is_lost_meanwhile_does_not_begin(recovery: Recovery) -> None:
+def test_a_claim_whose_lease_is_lost_meanwhile_does_not_begin(recovery: RecoveryRunner) -> None:
     started(recovery)
     assert recovery.reserve()
     assert recovery.run(suspect(), lambda: False) is UNSTARTED

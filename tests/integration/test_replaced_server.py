@@ -13,7 +13,7 @@ from redis import Redis
 
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import StoreRejected
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.app import tasks
 from tests.doors import MS, SECOND, Doors
 from tests.processes import Processes
@@ -26,14 +26,14 @@ class Name:
         self._link = link
         self.url = f"unix://{link}"
 
-    def lead_to(self, server: PrivateRedis) -> None:
+    def lead_to(self, server: LocalRedisServer) -> None:
         """Lead there from now on, in one step."""
         new = self._link.with_suffix(".new")
         new.symlink_to(server.socket)
         new.replace(self._link)
 
 
-def demote(server: PrivateRedis) -> None:
+def demote(server: LocalRedisServer) -> None:
     """Make it a replica of nobody there: it stays reachable and takes no writes."""
     with server.client() as client:
         client.replicaof("127.0.0.1", 1)
@@ -45,7 +45,7 @@ def name(tmp_path: Path) -> Name:
 
 
 @pytest.fixture
-def two(start_redis: Callable[..., PrivateRedis], name: Name) -> tuple[PrivateRedis, PrivateRedis]:
+def two(start_redis: Callable[..., LocalRedisServer], name: Name) -> tuple[LocalRedisServer, LocalRedisServer]:
     """Two servers; the name leads to the first."""
     old, new = start_redis(), start_redis()
     name.lead_to(old)
@@ -69,7 +69,7 @@ def processes(tmp_path: Path, delayq_settings: Any) -> Iterator[Processes]:
 
 
 def test_a_producer_refused_by_a_demoted_server_looks_for_the_new_one(
-    doors: Doors, two: tuple[PrivateRedis, PrivateRedis], name: Name
+    doors: Doors, two: tuple[LocalRedisServer, LocalRedisServer], name: Name
 ) -> None:
     old, new = two
     doors.add()
@@ -84,7 +84,7 @@ def test_a_producer_refused_by_a_demoted_server_looks_for_the_new_one(
 
 
 def test_a_worker_and_a_dispatcher_refused_by_a_demoted_server_look_for_the_new_one(
-    doors: Doors, two: tuple[PrivateRedis, PrivateRedis], name: Name
+    doors: Doors, two: tuple[LocalRedisServer, LocalRedisServer], name: Name
 ) -> None:
     old, new = two
     worker = doors.worker()
@@ -94,7 +94,7 @@ def test_a_worker_and_a_dispatcher_refused_by_a_demoted_server_look_for_the_new_
     with pytest.raises(StoreRejected):
         worker.take()
     raw_id = doors.add(delay=SECOND)
-    doors.clock.turn(SECOND)
+    doors.clock.advance(SECOND)
     assert doors.promote().moved == 1
     # The dispatcher shares the worker's pool here; in a process of its own it is refused first.
     assert [claim.raw_id for claim in worker.take().claims] == [raw_id]
@@ -106,7 +106,7 @@ def test_a_worker_and_a_dispatcher_refused_by_a_demoted_server_look_for_the_new_
 
 @pytest.mark.parametrize("how", ["demoted", "cut off"])
 def test_a_lapsed_job_is_read_where_its_lease_is_and_not_on_the_old_server(
-    how: str, doors: Doors, two: tuple[PrivateRedis, PrivateRedis], name: Name
+    how: str, doors: Doors, two: tuple[LocalRedisServer, LocalRedisServer], name: Name
 ) -> None:
     old, new = two
     doors.promote()
@@ -122,7 +122,7 @@ def test_a_lapsed_job_is_read_where_its_lease_is_and_not_on_the_old_server(
             client.client_kill_filter(_id=str(doors.shard.line.ask("CLIENT", "ID")))
     raw_id = doors.add()
     doors.worker().take()
-    doors.clock.turn(doors.config.worker.lease_us)
+    doors.clock.advance(doors.config.worker.lease_us)
     Dispatcher(doors.shard, doors.promotion).promote()
     # Read on the old server, it would be a job of no queue, or one without a body, and dead.
     with new.client(protocol=2) as client:
@@ -130,7 +130,9 @@ def test_a_lapsed_job_is_read_where_its_lease_is_and_not_on_the_old_server(
         assert not client.exists(doors.keys("leases"), doors.keys("dead_letters"))
 
 
-def test_commands_find_the_new_server(two: tuple[PrivateRedis, PrivateRedis], name: Name, processes: Processes) -> None:
+def test_commands_find_the_new_server(
+    two: tuple[LocalRedisServer, LocalRedisServer], name: Name, processes: Processes
+) -> None:
     old, new = two
     processes.configure(REDIS=name.url, LEASE=2)
     processes.dispatcher()
@@ -169,7 +171,7 @@ def test_each_dispatcher_is_told_of_a_flush_whoever_comes_first(redis_url: str, 
     client.flushall()
     dispatchers[0].promote()
     raw_id = doors.add(queue="mail", delay=MS)
-    doors.clock.turn(MS)
+    doors.clock.advance(MS)
     dispatchers[1].promote()
     assert doors.where(raw_id) == ["ready:mail"]
     for dispatcher in dispatchers:
@@ -189,7 +191,7 @@ def test_a_dispatcher_that_was_not_told_of_a_flush_finds_the_queues_that_came_si
     # Another promotes first, while there is no queue at all; then there is one again, another.
     other.promote()
     raw_id = doors.add(queue="mail", delay=MS)
-    doors.clock.turn(MS)
+    doors.clock.advance(MS)
     known.promote()
     assert doors.where(raw_id) == ["ready:mail"]
     for dispatcher in (known, other):
@@ -202,7 +204,7 @@ def test_a_dispatcher_that_was_not_told_of_a_flush_finds_the_queues_that_came_si
 
 @pytest.mark.parametrize("form", ["url", "parameters"])
 def test_a_worker_drains_by_tcp_without_the_fast_parser(
-    form: str, start_redis: Callable[..., PrivateRedis], processes: Processes
+    form: str, start_redis: Callable[..., LocalRedisServer], processes: Processes
 ) -> None:
     # Where hiredis is installed, it cannot be imported by the worker: found first, and broken.
     (processes.folder / "hiredis.py").write_text("raise ImportError('hidden')\n")

@@ -12,15 +12,15 @@ import pytest
 from redis import Redis
 
 from django_delayq import enqueue_many, get_store
-from django_delayq.job.attempts import Attempts
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.job.attempts import AttemptHistory
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.app import tasks
 from tests.processes import Command, Processes, listeners
 
 
-def attempts_of(job: Any) -> Attempts:
+def attempts_of(job: Any) -> AttemptHistory:
     raw_id = bytes.fromhex(job.id.split("-")[0])
-    return get_store().inspection(0).find(raw_id, queue=job.job.queue).attempts
+    return get_store().lookup(0).find(raw_id, queue=job.job.queue).attempts
 
 
 def dispatchers_started(worker: Command) -> list[int]:
@@ -369,7 +369,7 @@ def test_claims_that_have_not_begun_are_released_uncounted(processes: Processes,
 
 
 def test_grace_is_for_what_runs_and_an_idle_worker_ends_without_redis_too(
-    processes: Processes, start_redis: Callable[..., PrivateRedis]
+    processes: Processes, start_redis: Callable[..., LocalRedisServer]
 ) -> None:
     server = start_redis()
     processes.configure(REDIS=server.url, GRACE=1_000)
@@ -384,7 +384,7 @@ def test_grace_is_for_what_runs_and_an_idle_worker_ends_without_redis_too(
 
 
 def test_a_worker_ends_at_once_where_it_cannot_learn_which_queues_there_are(
-    processes: Processes, start_redis: Callable[..., PrivateRedis]
+    processes: Processes, start_redis: Callable[..., LocalRedisServer]
 ) -> None:
     server = start_redis()
     processes.configure(REDIS=server.url, GRACE=1_000)
@@ -405,7 +405,7 @@ def test_what_outlasts_grace_is_given_back_counted_and_at_once(processes: Proces
     processes.until_runs(1)
     assert worker.end() == 0
     given_back = attempts_of(job)
-    assert (given_back.ended, given_back.suspect) == (1, False)
+    assert (given_back.ended, given_back.crash_suspected) == (1, False)
     gate.touch()
     # --drain does not wait for anything later: without back-off, the job is due by now.
     assert processes.worker("--drain").wait() == 0

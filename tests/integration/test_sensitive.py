@@ -101,7 +101,7 @@ def test_what_is_sensitive_stands_in_the_body_and_nowhere_else(
     assert "could not charge" in mailed and "seen-by-all" in mailed
     assert CANARY not in mailed
 
-    inspection = get_store().inspection(0)
+    inspection = get_store().lookup(0)
     for job in jobs:
         letter = inspection.dead_letter(bytes.fromhex(job.id.split("-")[0]))
         assert letter is not None and letter.job is not None

@@ -9,7 +9,7 @@ from redis import Redis
 from django_delayq import enqueue_many
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.store.client.script import Script
-from django_delayq.store.promotion import Promoted, Promotion
+from django_delayq.store.promotion import Promotion, PromotionResult
 from tests.app import tasks
 from tests.doors import HOUR, SECOND, Doors
 from tests.processes import Processes
@@ -24,7 +24,7 @@ class Counted(Promotion):
 
     promotions = 0
 
-    def promote(self, *args: Any, **options: Any) -> Promoted:
+    def promote(self, *args: Any, **options: Any) -> PromotionResult:
         self.promotions += 1
         return super().promote(*args, **options)
 
@@ -56,7 +56,7 @@ def two(doors: Doors) -> tuple[Dispatcher, Counted, Dispatcher, Counted]:
 def test_who_follows_only_looks_where_the_other_promoted(doors: Doors) -> None:
     first, counted, second, other = two(doors)
     doors.add(delay=3 * SECOND)
-    doors.clock.turn(SECOND)
+    doors.clock.advance(SECOND)
     first.step()
     wait = second.step()
     assert (counted.promotions, other.promotions) == (1, 0)
@@ -67,7 +67,7 @@ def test_who_follows_only_looks_where_the_other_promoted(doors: Doors) -> None:
 
 def test_who_follows_promotes_where_the_other_did_not(doors: Doors) -> None:
     _, _, second, other = two(doors)
-    doors.clock.turn(SECOND)
+    doors.clock.advance(SECOND)
     second.step()
     assert other.promotions == 1
     assert doors.inspection.counts().ready == {"default": 1}
@@ -78,21 +78,21 @@ def test_who_follows_promotes_where_the_other_did_not(doors: Doors) -> None:
 
 def test_who_hears_the_alarm_promotes_at_once_and_in_time_for_what_rang(doors: Doors) -> None:
     first, _, second, other = two(doors)
-    doors.clock.turn(SECOND)
+    doors.clock.advance(SECOND)
     # The other has promoted since; the alarm is heard here alone.
     first.step()
     doors.add(delay=SECOND // 2)
     second.listen()
-    second.heard()
+    second.on_wakeup()
     assert second.step() == pytest.approx(0.5)
     assert other.promotions == 1
 
 
 def test_who_comes_early_for_its_own_moment_goes_on_promoting(doors: Doors) -> None:
     first, counted, _, _ = two(doors)
-    doors.clock.turn(SECOND - 500)
+    doors.clock.advance(SECOND - 500)
     assert first.step() == pytest.approx(0.0005, abs=0.0005)
-    doors.clock.turn(500)
+    doors.clock.advance(500)
     first.step()
     assert counted.promotions == 2
     assert doors.inspection.counts().ready == {"default": 1}
@@ -101,7 +101,7 @@ def test_who_comes_early_for_its_own_moment_goes_on_promoting(doors: Doors) -> N
 @pytest.mark.parametrize("turn", [-HOUR, HOUR])
 def test_a_clock_that_was_set_is_followed_by_a_promotion(doors: Doors, turn: int) -> None:
     first, _, second, other = two(doors)
-    doors.clock.turn(turn)
+    doors.clock.advance(turn)
     first.step()
     wait = second.step()
     # Twice where it was forgotten meanwhile.

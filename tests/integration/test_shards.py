@@ -51,9 +51,9 @@ def test_id_carries_the_shard_its_job_is_in(delayq_settings: Any) -> None:
         place = from_text(handle.id)
         assert place is not None
         raw_id, shard = place
-        assert get_store().inspection(shard).find(raw_id).state is State.SCHEDULED
+        assert get_store().lookup(shard).find(raw_id).state is State.SCHEDULED
         others = [number for number in range(4) if number != shard]
-        assert {get_store().inspection(number).find(raw_id).state for number in others} == {State.GONE}
+        assert {get_store().lookup(number).find(raw_id).state for number in others} == {State.GONE}
 
 
 def test_old_ids_lead_to_their_jobs_after_shards_were_added(delayq_settings: Any) -> None:

@@ -12,12 +12,12 @@ from django_delayq.exceptions import BadSignature
 from django_delayq.job.codec import SIGNED, encode, with_queue
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Claim, Job
-from django_delayq.job.outcome import Ending, Outcome, Settle
+from django_delayq.job.outcome import Action, Outcome, OutcomeKind
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.job.unsent import Draft
+from django_delayq.job.unsent import UnsentJob
 from django_delayq.task import registry
 from django_delayq.worker.execution import run
-from django_delayq.worker.settlement import settle
+from django_delayq.worker.settlement import decide_settlement
 from tests.app import tasks
 from tests.doors import DAY, HOUR, Doors
 from tests.processes import Processes
@@ -63,14 +63,14 @@ def take(doors: Doors, queue: str = "default") -> tuple[Claim, Outcome]:
     worker = doors.worker()
     [claim] = worker.take(1, queue).claims
     outcome = run(claim)
-    assert not worker.take(0, queue, settle=[settle(claim, outcome, worker="w")]).lost
+    assert not worker.take(0, queue, settle=[decide_settlement(claim, outcome, worker="w")]).lost
     return claim, outcome
 
 
 def assert_refused(doors: Doors, raw_id: bytes, queue: str = "default") -> None:
     """Take the job and find it dead at once, for its signature, with nothing run or asked."""
     claim, outcome = take(doors, queue)
-    assert (claim.raw_id, claim.job, outcome.ending) == (raw_id, None, Ending.BAD_SIGNATURE)
+    assert (claim.raw_id, claim.job, outcome.kind) == (raw_id, None, OutcomeKind.BAD_SIGNATURE)
     assert isinstance(claim.fault, BadSignature)
     assert doors.where(raw_id) == ["dead_letters"]
     letter = doors.inspection.dead_letter(raw_id)
@@ -87,7 +87,7 @@ def test_a_signed_job_runs(make: Callable[..., Doors]) -> None:
     doors = make()
     raw_id = doors.add(1, "x", key="k")
     assert body_of(doors, raw_id)[0] & SIGNED
-    assert take(doors)[1].ending is Ending.SUCCEEDED
+    assert take(doors)[1].kind is OutcomeKind.SUCCEEDED
     assert ran == [(1, "x")]
     assert doors.traces(raw_id) == []
 
@@ -99,7 +99,7 @@ def test_signing_takes_nothing_from_a_job(options: dict[str, Any], make: Callabl
     found = doors.inspection.find(raw_id)
     assert found.job is not None and found.job.args == [1]
     assert doors.operations.reschedule(raw_id, delay_us=0)
-    assert take(doors)[1].ending is Ending.SUCCEEDED
+    assert take(doors)[1].kind is OutcomeKind.SUCCEEDED
 
 
 def test_off_nothing_is_signed(make: Callable[..., Doors]) -> None:
@@ -156,7 +156,7 @@ def test_what_claims_to_be_of_a_later_release_does_not_run_either(
     doors.client.hset(doors.keys("bodies"), raw_id, forged)
     claim, outcome = take(doors)
     assert (claim.job, ran) == (None, [])
-    assert outcome.ending is (Ending.NEWER if size == 500 else Ending.UNREADABLE)
+    assert outcome.kind is (OutcomeKind.NEWER if size == 500 else OutcomeKind.UNREADABLE)
 
 
 def test_a_job_put_into_another_queue_is_dead_and_never_runs(make: Callable[..., Doors]) -> None:
@@ -172,13 +172,13 @@ def test_a_suspect_is_not_even_asked_about(make: Callable[..., Doors]) -> None:
         ran.clear()
         raw_id = first.add(1)
         worker = doors.worker()
-        worker.settle(worker.take().claims[0], Settle.RETRY, suspect=True, delay=1)
-        doors.clock.turn(1)
+        worker.settle(worker.take().claims[0], Action.RETRY, suspect=True, delay=1)
+        doors.clock.advance(1)
         doors.promote()
         if first is off:
             assert_refused(doors, raw_id)
         else:
-            assert take(doors)[1].ending is Ending.SUCCEEDED
+            assert take(doors)[1].kind is OutcomeKind.SUCCEEDED
         assert ran == expected
 
 
@@ -192,9 +192,9 @@ def test_a_lapsed_lease_brings_a_forged_job_back_to_its_end(make: Callable[..., 
         queue="default",
         retry=RetryPolicy(max_attempts=1_000),
     )
-    make(SIGN=False).enqueue(Draft.of(job, max_payload=1_000, reject=False, on_commit=False, database=None))
+    make(SIGN=False).enqueue(UnsentJob.of(job, max_payload=1_000, reject=False, on_commit=False, database=None))
     assert doors.worker().take().claims[0].job is None
-    doors.clock.turn(DAY)
+    doors.clock.advance(DAY)
     dispatcher = Dispatcher(doors.shard, doors.promotion)
     dispatcher.promote()
     dispatcher.promote()
@@ -206,7 +206,7 @@ def test_retry_and_requeue_leave_the_body_as_it_is(make: Callable[..., Doors]) -
     raw_id = doors.add(1)
     body = body_of(doors, raw_id)
     worker = doors.worker()
-    worker.settle(worker.take().claims[0], Settle.RETRY)
+    worker.settle(worker.take().claims[0], Action.RETRY)
     doors.promote()
     assert body_of(doors, raw_id) == body
     doors.kill(raw_id)
@@ -215,7 +215,7 @@ def test_retry_and_requeue_leave_the_body_as_it_is(make: Callable[..., Doors]) -
     doors.operations.requeue(raw_id, died_us=letter.died_us)
     doors.promote()
     assert body_of(doors, raw_id) == body
-    assert take(doors)[1].ending is Ending.SUCCEEDED
+    assert take(doors)[1].kind is OutcomeKind.SUCCEEDED
 
 
 def test_an_old_key_runs_jobs_as_long_as_it_is_a_fallback(make: Callable[..., Doors], settings: Any) -> None:
@@ -238,17 +238,17 @@ def test_switched_off_signed_jobs_run_whatever_their_signature(make: Callable[..
     doors, off = make(), make(SIGN=False)
     raw_id = doors.add(1)
     doors.client.hset(doors.keys("bodies"), raw_id, body_of(doors, raw_id)[:-32] + bytes(32))
-    assert take(off)[1].ending is Ending.SUCCEEDED
+    assert take(off)[1].kind is OutcomeKind.SUCCEEDED
     assert ran == [(1,)]
 
 
 def test_a_moved_job_can_be_signed_anew(make: Callable[..., Doors]) -> None:
     doors = make()
     raw_id = doors.add(1)
-    moved = doors.store.seal.rewritten(raw_id, body_of(doors, raw_id), lambda body: with_queue(body, "other"))
+    moved = doors.store.seal.resign(raw_id, body_of(doors, raw_id), lambda body: with_queue(body, "other"))
     doors.client.hset(doors.keys("bodies"), raw_id, moved)
     doors.client.rename(doors.keys.ready("default"), doors.keys.ready("other"))
-    assert take(doors, "other")[1].ending is Ending.SUCCEEDED
+    assert take(doors, "other")[1].kind is OutcomeKind.SUCCEEDED
 
 
 def test_resend_signs_the_same_job_as_it_is_by_then(make: Callable[..., Doors]) -> None:
@@ -279,7 +279,7 @@ def test_real_workers_run_what_is_signed_and_bury_the_rest(
     runs = processes.runs()
     assert sorted(run["args"][0] for run in runs if "args" in run) == ["fair", "fair, delayed"]
     assert len(processes.runs(twice.id)) == 2
-    inspection = get_store().inspection(0)
+    inspection = get_store().lookup(0)
     for job in forged:
         letter = inspection.dead_letter(bytes.fromhex(job.id.split("-")[0]))
         assert letter is not None and letter.attempts.ended == 1
@@ -303,18 +303,18 @@ def test_encode_is_the_same_with_and_without(make: Callable[..., Doors]) -> None
     doors = make()
     draft = doors.draft(1)
     assert encode(draft.job, max_payload=1_000)[1] == draft.body
-    later = draft.timed(delay_us=1, due_us=None, called_at=0.0)
+    later = draft.rescheduled(delay_us=1, due_us=None, called_at=0.0)
     doors.enqueue(later)
-    doors.clock.turn(HOUR)
+    doors.clock.advance(HOUR)
     doors.promote()
-    assert take(doors)[1].ending is Ending.SUCCEEDED
+    assert take(doors)[1].kind is OutcomeKind.SUCCEEDED
 
 
 def test_move_verifies_and_signs_anew(make: Callable[..., Doors]) -> None:
     doors, off = make(), make(SIGN=False)
     raw_id, forged = doors.add(1), off.add(2)
     assert doors.operations.move(raw_id, "other")
-    assert take(doors, "other")[1].ending is Ending.SUCCEEDED
+    assert take(doors, "other")[1].kind is OutcomeKind.SUCCEEDED
     with pytest.raises(BadSignature):
         doors.operations.move(forged, "other")
     assert doors.where(forged) == ["ready:default"]

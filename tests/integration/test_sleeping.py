@@ -13,8 +13,8 @@ import pytest
 from redis import Redis
 
 from django_delayq import enqueue_many, get_store
-from django_delayq.store.client.connection_cache import Line, Question
-from django_delayq.store.client.resp import command
+from django_delayq.store.client.connection_cache import ConnectionCache, PendingReply
+from django_delayq.store.client.resp import encode
 from django_delayq.store.client.script import Script
 from tests.app import tasks
 from tests.processes import Processes, listeners
@@ -46,7 +46,7 @@ def sweep_afresh(client: Redis, processes: Processes, *, bell: str) -> float:
     return float(seen) / 1_000_000
 
 
-class Muffled(Line):
+class Muffled(ConnectionCache):
     """A line whose every command takes down bells and alarm in the same step, before anybody can hear them."""
 
     def __init__(self, client: Any, bells: list[str]) -> None:
@@ -54,12 +54,12 @@ class Muffled(Line):
         self._bells = bells
 
     def send(self, packed: bytes) -> "MuffledQuestion":
-        step = [command("MULTI"), packed, command("DEL", *self._bells), command("EXEC")]
+        step = [encode("MULTI"), packed, encode("DEL", *self._bells), encode("EXEC")]
         question = super().send(b"".join(step))
         return MuffledQuestion(self, question._connection)
 
 
-class MuffledQuestion(Question):
+class MuffledQuestion(PendingReply):
     """Four commands were sent; the answer to the second is in that to the last."""
 
     def answer(self) -> Any:

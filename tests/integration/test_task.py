@@ -17,7 +17,7 @@ from django_delayq.job.job import Flag, Job, State
 from django_delayq.signals import job_enqueued
 from django_delayq.task import registry
 from django_delayq.task.handle import JobHandle
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.app.tasks import noop, record, record_async
 
 pytestmark = pytest.mark.usefixtures("delayq_settings")
@@ -147,7 +147,7 @@ def test_the_grammar_of_django_tasks_is_understood() -> None:
 def test_any_text_is_a_queue(queue: str, client: Redis) -> None:
     handle = noop.using(queue=queue).enqueue()
     assert stored(handle).queue == queue
-    assert get_store().inspection(0).counts().ready == {queue: 1}
+    assert get_store().lookup(0).counts().ready == {queue: 1}
 
 
 @pytest.mark.parametrize("priority", [-100, -1, 0, 1, 100])
@@ -253,7 +253,7 @@ def test_five_hundred_jobs_are_two_round_trips(counted: Redis) -> None:
     assert scripts_run(counted) == 2
     assert {handle.state for handle in handles} == {State.SCHEDULED}
     assert stored(handles[499]).args == [499]
-    assert get_store().inspection(0).counts().scheduled == {"default": 500}
+    assert get_store().lookup(0).counts().scheduled == {"default": 500}
 
 
 def test_a_chunk_ends_at_a_megabyte(counted: Redis) -> None:
@@ -279,7 +279,7 @@ def test_a_transaction_that_begins_while_jobs_are_made_is_seen() -> None:
         noop.enqueue_many(made, on_progress=lambda accepted: None)
     made.close()
     assert caught.value.__notes__ == ["enqueue_many() had accepted 250 jobs by then."]
-    assert get_store().inspection(0).counts().ready == {"default": 250}
+    assert get_store().lookup(0).counts().ready == {"default": 250}
 
 
 def test_a_job_that_is_given_twice_is_sent_once() -> None:
@@ -338,7 +338,7 @@ def test_a_refused_key_refuses_its_chunk_and_tells_what_was_accepted(client: Red
     with pytest.raises(KeyHeld, match="'k'") as caught:
         enqueue_many(jobs)
     assert (caught.value.accepted, caught.value.holder) == (250, holder.id)
-    assert get_store().inspection(0).counts().ready == {"default": 250}
+    assert get_store().lookup(0).counts().ready == {"default": 250}
     assert [job.state for job in jobs[250:]] == [State.UNSENT] * 51
 
 
@@ -346,7 +346,7 @@ def test_a_refused_key_refuses_its_chunk_and_tells_what_was_accepted(client: Red
 def test_an_outage_in_the_middle_tells_what_was_accepted_and_can_be_mended(
     progress: bool, start_redis: Any, delayq_settings: Any
 ) -> None:
-    server: PrivateRedis = start_redis(options={"appendonly": "yes", "appendfsync": "always"})
+    server: LocalRedisServer = start_redis(options={"appendonly": "yes", "appendfsync": "always"})
     delayq_settings.DELAYQ = {"REDIS": server.url}
     made: list[JobHandle] = []
 
@@ -379,7 +379,7 @@ def test_an_outage_in_the_middle_tells_what_was_accepted_and_can_be_mended(
     again.value.resend()
     caught.value.resend()
     assert {job.state for job in unsent} == {State.READY}
-    assert get_store().inspection(0).counts().ready == {"default": 500 if progress else 600}
+    assert get_store().lookup(0).counts().ready == {"default": 500 if progress else 600}
 
 
 @pytest.mark.parametrize("shards", [1, 4])

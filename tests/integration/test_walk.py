@@ -24,7 +24,7 @@ def raw(job: Any) -> bytes:
 
 
 def found(job: Any) -> Found:
-    return get_store().inspection(0).find(raw(job), queue="mail")
+    return get_store().lookup(0).find(raw(job), queue="mail")
 
 
 def places(client: Redis, processes: Processes, job: Any) -> list[str]:
@@ -87,7 +87,7 @@ def test_a_failing_job_is_retried_dies_is_requeued_and_done(
     assert places(client, processes, job) == ["dead"]
     assert [run["attempt"] for run in processes.runs()] == [1, 2, 3]
     assert {run["recovered"] for run in processes.runs()} == {False}
-    dead = get_store().inspection(0).dead_letter(raw(job))
+    dead = get_store().lookup(0).dead_letter(raw(job))
     assert dead is not None
     assert dead.attempts.ended == 3
     assert [entry["ending"] for entry in dead.attempts.history] == ["failed"] * 3

@@ -9,12 +9,12 @@ from django_delayq.conf.config import Config
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import StaleExchange
 from django_delayq.job.job import Claim
-from django_delayq.job.outcome import Ending, Outcome
-from django_delayq.store.exchange import Answer, Exchange
-from django_delayq.store.promotion import Promoted, Promotion, Reclaim
+from django_delayq.job.outcome import Outcome, OutcomeKind
+from django_delayq.store.exchange import ExchangeReply, ExchangeRequest
+from django_delayq.store.promotion import Promotion, PromotionResult, Reclaim
 from django_delayq.store.store import Store
-from django_delayq.testing.fake_clock import TurnedClock
-from django_delayq.worker.settlement import settle
+from django_delayq.testing.fake_clock import FakeClock
+from django_delayq.worker.settlement import decide_settlement
 from tests.machine.model import Model
 from tests.machine.values import Ended, Told
 
@@ -29,11 +29,11 @@ class World:
 
     def __init__(self, client: Redis, config: Config) -> None:
         self.client = client
-        self.clock = TurnedClock(START_US)
+        self.clock = FakeClock(START_US)
         self.store = Store(config, clock=self.clock)
         self.shard = self.store.shards[0]
         self.keys = self.shard.keys
-        self.intake, self.operations = self.store.intake(0), self.store.operations(0)
+        self.intake, self.operations = self.store.enqueue_api(0), self.store.operations(0)
         self.begin()
 
     def begin(self) -> None:
@@ -71,7 +71,7 @@ class DrivenDispatcher(Promotion):
         self.limit = limit
         self._dispatcher.promote()
 
-    def promote(self, queues: Sequence[str], *, limit: int = 500) -> Promoted:
+    def promote(self, queues: Sequence[str], *, limit: int = 500) -> PromotionResult:
         """Compare each promotion with the model's."""
         model = self.world.model
         heads = sorted(jobs[0].score for queue in queues if (jobs := model.due(queue)))
@@ -80,7 +80,7 @@ class DrivenDispatcher(Promotion):
         promoted = super().promote(queues, limit=limit)
         moved, trimmed, lapsed = model.promote(self.code, queues, limit)
         assert (promoted.moved, promoted.trimmed) == (moved, trimmed)
-        assert set(promoted.lapsed) == lapsed
+        assert set(promoted.expired_leases) == lapsed
         assert set(promoted.queues) == model.to_name(model.now + promoted.sleep_us)
         more = any(model.due(queue) for queue in QUEUES)
         assert (promoted.sleep_us == 0) == more, "sleep and work left do not fit together"
@@ -99,7 +99,7 @@ class DrivenDispatcher(Promotion):
     def carry_out(self, most: int = 500) -> None:
         """Let what was judged through."""
         items, self.judged = self.judged[:most], self.judged[most:]
-        ended = [Ended(item.lease, Ending.LAPSED, item.delay_us, item.attempts.pack()) for item in items]
+        ended = [Ended(item.lease, OutcomeKind.LEASE_EXPIRED, item.delay_us, item.attempts.pack()) for item in items]
         assert all(item.delay_us == 0 for item in items)
         told = self.world.model.reclaim(ended)
         assert sum(super().reclaim(items)) == told
@@ -118,7 +118,7 @@ class DrivenWorker:
         self.door = self.world.store.claims(self.world.shard, worker=self.code)
         #: What it believes to hold; it may be wrong.
         self.held: list[Claim] = []
-        self.sent: list[Exchange] = []
+        self.sent: list[ExchangeRequest] = []
         self.waits_for_answer = False
 
     def exchange(
@@ -128,7 +128,7 @@ class DrivenWorker:
         queues: Sequence[str] = QUEUES,
         strict: bool = False,
         may_recover: bool = True,
-        endings: Sequence[Ending] = (),
+        endings: Sequence[OutcomeKind] = (),
         reply_lost: bool = False,
         armed: bool = False,
     ) -> None:
@@ -139,7 +139,7 @@ class DrivenWorker:
             self.restart()
         claims, self.held = self.held[: len(endings)], self.held[len(endings) :]
         settled = [
-            (settle(claim, _outcome(ending), worker="driven"), ending)
+            (decide_settlement(claim, _outcome(ending), worker="driven"), ending)
             for claim, ending in zip(claims, endings, strict=False)
         ]
         exchange = self.door.prepare(
@@ -185,7 +185,7 @@ class DrivenWorker:
         """Have Redis carry out an armed exchange of a process that has left."""
         gone = self.world.store.claims(self.world.shard, worker=next(self.world.numbers).to_bytes(8))
         answer = gone.exchange(gone.prepare(queues=queues, want=1, armed=True))
-        assert (answer.claims, answer.more, answer.first) == ([], True, True)
+        assert (answer.claims, answer.has_more, answer.unknown_worker) == ([], True, True)
         self.world.model.void(queues)
 
     def send_stale(self, pick: int) -> None:
@@ -206,24 +206,24 @@ class DrivenWorker:
         told = self.world.model.heartbeat(self.code, leases, queues)
         assert self.door.heartbeat(leases, queues) == told
 
-    def token(self, exchange: Exchange) -> bytes:
+    def token(self, exchange: ExchangeRequest) -> bytes:
         """Return what names the claims of an exchange."""
         return self.code + exchange.number.to_bytes(8)
 
-    def _send(self, exchange: Exchange, told: Told, *, take: bool) -> None:
+    def _send(self, exchange: ExchangeRequest, told: Told, *, take: bool) -> None:
         answer = self.door.exchange(exchange)
         self._compare(answer, told)
         if take:
             self.held += answer.claims
 
-    def _compare(self, answer: Answer, told: Told) -> None:
+    def _compare(self, answer: ExchangeReply, told: Told) -> None:
         model = self.world.model
         assert answer.lost == told.lost
-        assert answer.more == told.more
-        assert answer.first == told.first
+        assert answer.has_more == told.more
+        assert answer.unknown_worker == told.first
         assert answer.recovered == told.recovered
         assert answer.queues_version == told.version
-        assert answer.overdue == (model.wake_at is None or model.wake_at + 1_000_000 < model.now)
+        assert answer.dispatcher_overdue == (model.wake_at is None or model.wake_at + 1_000_000 < model.now)
         found = [(claim.lease, claim.queue, claim.rank, claim.attempts.pack()) for claim in answer.claims]
         assert found == [(job.lease, job.queue, job.rank, job.record or bytes(3)) for job in told.claims]
         for claim in answer.claims:
@@ -232,7 +232,7 @@ class DrivenWorker:
             assert claim.attempt <= claim.job.retry.max_attempts, "tried too often"
 
 
-def _outcome(ending: Ending) -> Outcome:
-    delay_us = RETRY_LATER_US if ending is Ending.ASKED_RETRY else None
-    result = "[1]" if ending is Ending.SUCCEEDED else None
-    return Outcome(ending=ending, error=f"it {ending}", delay_us=delay_us, result=result)
+def _outcome(ending: OutcomeKind) -> Outcome:
+    delay_us = RETRY_LATER_US if ending is OutcomeKind.RETRY_REQUESTED else None
+    result = "[1]" if ending is OutcomeKind.SUCCEEDED else None
+    return Outcome(kind=ending, error=f"it {ending}", delay_us=delay_us, result=result)

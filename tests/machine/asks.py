@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from django_delayq.job.outcome import Ending
+from django_delayq.job.outcome import OutcomeKind
 from tests.machine.actors import QUEUES
 
 SECOND = 1_000_000
@@ -12,8 +12,14 @@ SECOND = 1_000_000
 TIMES = [("delay", 1), ("delay", 1_500), ("delay", 2 * SECOND + 1), ("delay", 3_700 * SECOND)]
 TIMES += [("at", -5 * SECOND), ("at", 0), ("at", 999), ("at", 40 * SECOND)]
 AT_ONCE = ("now", 0)
-ENDINGS = [Ending.SUCCEEDED, Ending.FAILED, Ending.ASKED_RETRY, Ending.ASKED_DEAD, Ending.CRASHED]
-ENDINGS += [Ending.INTERRUPTED, Ending.UNSTARTED]
+ENDINGS = [
+    OutcomeKind.SUCCEEDED,
+    OutcomeKind.FAILED,
+    OutcomeKind.RETRY_REQUESTED,
+    OutcomeKind.REJECTED,
+    OutcomeKind.CRASHED,
+]
+ENDINGS += [OutcomeKind.INTERRUPTED, OutcomeKind.UNSTARTED]
 picks = st.integers(0, 15)
 limits = st.sampled_from([500, 500, 1, 2])
 

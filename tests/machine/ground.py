@@ -9,9 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from django_delayq.conf.config import DAY_US
 from django_delayq.exceptions import KeyHeld
 from django_delayq.job.job import Flag, Job
-from django_delayq.job.outcome import Ending
+from django_delayq.job.outcome import OutcomeKind
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.job.unsent import Draft
+from django_delayq.job.unsent import UnsentJob
 from tests.machine import invariants, picture
 from tests.machine.actors import QUEUES, DrivenDispatcher, DrivenWorker, World
 from tests.machine.asks import Ask
@@ -25,7 +25,7 @@ class Ground(RuleBasedStateMachine):
         super().__init__()
         self.world = world
         world.begin()
-        self.drafts: list[Draft] = []
+        self.drafts: list[UnsentJob] = []
         self.known: list[bytes] = []
         self.dispatchers = [DrivenDispatcher(world), DrivenDispatcher(world)]
         self.workers = [DrivenWorker(world), DrivenWorker(world)]
@@ -41,7 +41,7 @@ class Ground(RuleBasedStateMachine):
         self.send(drafts)
         return [draft.job.raw_id for draft in drafts]
 
-    def draft(self, ask: Ask) -> Draft:
+    def draft(self, ask: Ask) -> UnsentJob:
         job = Job(
             raw_id=next(self.world.numbers).to_bytes(12),
             shard=0,
@@ -54,15 +54,15 @@ class Ground(RuleBasedStateMachine):
             # The flag is all that scripts see; a large body would only slow the machine down.
             flags=Flag.LARGE if ask.large else Flag(0),
         )
-        draft = Draft.of(job, max_payload=4_096, reject=ask.reject, on_commit=False, database=None)
+        draft = UnsentJob.of(job, max_payload=4_096, reject=ask.reject, on_commit=False, database=None)
         word, us = ask.when
         delay_us, due_us = us if word == "delay" else None, self.world.model.now + us if word == "at" else None
-        draft = draft.timed(delay_us=delay_us, due_us=due_us, called_at=0.0)
+        draft = draft.rescheduled(delay_us=delay_us, due_us=due_us, called_at=0.0)
         self.drafts.append(draft)
         self.known.append(job.raw_id)
         return draft
 
-    def send(self, drafts: list[Draft]) -> None:
+    def send(self, drafts: list[UnsentJob]) -> None:
         try:
             told: Any = self.world.model.enqueue(drafts)
         except KeyTaken as taken:
@@ -146,7 +146,7 @@ class Ground(RuleBasedStateMachine):
         if sys.exc_info()[0] is not None:
             return
         # Wherever the walk ended, an audit that would repair finds nothing, and so changes nothing.
-        assert list(self.world.store.audit(self.world.shard).walk(repair=True)) == []
+        assert list(self.world.store.consistency_check(self.world.shard).walk(repair=True)) == []
         self.check()
         worker, dispatcher, model = DrivenWorker(self.world), DrivenDispatcher(self.world), self.world.model
         for queue in list(model.paused):
@@ -157,7 +157,7 @@ class Ground(RuleBasedStateMachine):
                 break
             dispatcher.carry_out()
             dispatcher.step()
-            worker.exchange(8, endings=[Ending.SUCCEEDED] * len(worker.held))
+            worker.exchange(8, endings=[OutcomeKind.SUCCEEDED] * len(worker.held))
             if not (worker.held or model.at(Place.READY) or model.at(Place.RECOVERED) or dispatcher.judged):
                 self.turn_to_next()
         self.check()

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from django_delayq.job.attempts import Attempts
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import decode_head
 from django_delayq.store.keys import Keys
 from tests.machine.model import Model
@@ -57,8 +57,10 @@ def check_nothing_is_early(model: Model, picture: dict[str, Any], keys: Keys) ->
 def check_attempts_are_counted(model: Model) -> None:
     """The record tells as many attempts as ended, and the running one is within the policy."""
     for job in model.jobs.values():
-        attempts = Attempts.unpack(job.record)
-        assert (attempts.ended, attempts.suspect) == (job.ended, job.suspect), f"{job} has the record {attempts}"
+        attempts = AttemptHistory.unpack(job.record)
+        assert (attempts.ended, attempts.crash_suspected) == (job.ended, job.suspect), (
+            f"{job} has the record {attempts}"
+        )
         running = job.place is not Place.DEAD
         assert job.ended + running <= job.max_attempts, f"{job} is tried more often than its policy says"
         assert decode_head(job.body).member(job.raw_id) == job.member

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from django_delayq.job.codec import with_flags, with_queue
 from django_delayq.job.job import Flag
-from django_delayq.job.outcome import Ending
-from django_delayq.job.unsent import Draft
+from django_delayq.job.outcome import OutcomeKind
+from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.enqueue import key_digest
 from tests.machine.values import Ended, KeyTaken, ModelJob, Place, Told
 
@@ -70,9 +70,9 @@ class Model:
         job = self.jobs.get(lease[:12])
         return job if job and job.place is Place.CLAIMED and job.lease == lease else None
 
-    def enqueue(self, drafts: Sequence[Draft]) -> dict[int, bytes]:
+    def enqueue(self, drafts: Sequence[UnsentJob]) -> dict[int, bytes]:
         """Accept a batch or, by `KeyTaken`, nothing; return who holds the keys of those not stored."""
-        fresh: dict[bytes, Draft] = {}
+        fresh: dict[bytes, UnsentJob] = {}
         taken: dict[bytes, bytes] = {}
         held: dict[int, bytes] = {}
         for number, draft in enumerate(drafts):
@@ -299,22 +299,22 @@ class Model:
         return sorted(by_member, key=lambda job: order[job.queue]) if strict else by_member
 
     def _settle(self, job: ModelJob, item: Ended) -> None:
-        if item.ending is Ending.SUCCEEDED:
+        if item.ending is OutcomeKind.SUCCEEDED:
             return self._end(job, "done", keep=True)
-        if item.spared and item.ending is Ending.LAPSED:
+        if item.spared and item.ending is OutcomeKind.LEASE_EXPIRED:
             job.record, job.spared = item.record, True
             job.place, job.score = Place.RECOVERED if job.suspect else Place.READY, job.rank
             self._know(job.queue)
             return None
-        if item.ending is Ending.UNSTARTED:
+        if item.ending is OutcomeKind.UNSTARTED:
             job.place, job.score = Place.READY, job.rank
             self._know(job.queue)
             return None
         job.ended, job.record, job.suspect, job.spared = job.ended + 1, item.record, False, False
-        suspect = item.ending in (Ending.CRASHED, Ending.LAPSED)
-        if item.ending is Ending.ASKED_DEAD or job.ended >= job.max_attempts:
+        suspect = item.ending in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)
+        if item.ending is OutcomeKind.REJECTED or job.ended >= job.max_attempts:
             job.place, job.score = Place.DEAD, self.now
-        elif item.ending in (Ending.INTERRUPTED, Ending.LAPSED):
+        elif item.ending in (OutcomeKind.INTERRUPTED, OutcomeKind.LEASE_EXPIRED):
             job.place, job.score, job.suspect = Place.RECOVERED if suspect else Place.READY, job.rank, suspect
             self._know(job.queue)
         else:
@@ -381,11 +381,11 @@ class Model:
         self.version = (self.now if self.version is None else self.version) + 1
 
     def _end(self, job: ModelJob, how: str, *, keep: bool = False) -> None:
-        if keep and job.has(Flag.KEPT):
+        if keep and job.has(Flag.KEEPS_RESULT):
             self.results[job.raw_id] = job.record, job.body, how
         del self.jobs[job.raw_id]
         self.tally[how] += 1
 
 
-def _digest(draft: Draft) -> bytes | None:
+def _digest(draft: UnsentJob) -> bytes | None:
     return key_digest(draft.job.task, draft.job.key) if draft.job.key is not None else None

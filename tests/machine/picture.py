@@ -8,7 +8,7 @@ from redis import Redis
 
 from django_delayq.job.result import Result
 from django_delayq.store.keys import CATALOGUE, Keys, encode_queue
-from django_delayq.store.records import Kept
+from django_delayq.store.records import ResultRecord
 from tests.machine.model import Model
 from tests.machine.values import Place
 
@@ -63,7 +63,7 @@ def plain(picture: dict[str, Any], keys: Keys) -> dict[str, Any]:
         told[keys("exchanges")] = {worker: int.from_bytes(kept[:8]) for worker, kept in exchanges.items()}
     for name in told:
         if noun_of(name, keys) == "results":
-            kept = Kept.unpack(told[name])
+            kept = ResultRecord.unpack(told[name])
             result = Result.unpack(kept.ending)
             told[name] = kept.attempts, kept.body, str(result and result.state)
     return told

@@ -220,7 +220,7 @@ MORE = [
     at(
         "a crash is no suspicion",
         "job/outcome.py",
-        "suspect = ending in (Ending.CRASHED, Ending.LAPSED)",
+        "suspect = ending in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)",
         "suspect = False",
     ),
     at("one attempt too many", "job/outcome.py", "attempt >= policy.max_attempts", "attempt > policy.max_attempts"),

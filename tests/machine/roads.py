@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from django_delayq.job.outcome import Ending
+from django_delayq.job.outcome import OutcomeKind
 from tests.machine.actors import QUEUES, DrivenWorker
 from tests.machine.asks import ENDINGS, Ask, asks, endings, limits
 from tests.machine.steps import Steps
@@ -18,7 +18,7 @@ class Roads(Steps):
     """All rules."""
 
     @rule(ending=st.sampled_from(ENDINGS), again=st.sampled_from([0, 1]))
-    def lease_is_lost_then_claimed_again_then_the_first_worker_settles(self, ending: Ending, again: int) -> None:
+    def lease_is_lost_then_claimed_again_then_the_first_worker_settles(self, ending: OutcomeKind, again: int) -> None:
         """Also where it is the same process that claims it again: the token is another one."""
         first, second = self.worker(0), self.worker(again)
         if not self.claimed(first):
@@ -35,7 +35,7 @@ class Roads(Steps):
         self.check()
 
     @rule(ended=endings, most=st.integers(1, 3))
-    def worker_crashes_between_claim_and_settle(self, ended: list[Ending], most: int) -> None:
+    def worker_crashes_between_claim_and_settle(self, ended: list[OutcomeKind], most: int) -> None:
         """Until its jobs are dead: each is tried as often as its policy says and no more, suspects one at a time."""
         for _ in range(most):
             if not self.claimed(self.worker(0)):
@@ -47,7 +47,7 @@ class Roads(Steps):
 
     @rule(batch=st.lists(asks, min_size=2, max_size=3), ended=endings, carried_out=st.integers(0, 2))
     def reply_is_lost_and_the_exchange_repeated_late(
-        self, batch: list[Ask], ended: list[Ending], carried_out: int
+        self, batch: list[Ask], ended: list[OutcomeKind], carried_out: int
     ) -> None:
         """Meanwhile some of what it claimed is taken back; the repeat brings what is still held, settled once."""
         worker = self.worker(0)
@@ -61,10 +61,10 @@ class Roads(Steps):
         if worker.remembered:
             worker.repeat()
             self.check()
-            worker.exchange(1, endings=[Ending.SUCCEEDED] * len(worker.held))
+            worker.exchange(1, endings=[OutcomeKind.SUCCEEDED] * len(worker.held))
 
     @rule(batch=st.lists(asks, min_size=1, max_size=4), ended=st.sampled_from(ENDINGS))
-    def reply_to_an_enqueue_is_lost(self, batch: list[Ask], ended: Ending) -> None:
+    def reply_to_an_enqueue_is_lost(self, batch: list[Ask], ended: OutcomeKind) -> None:
         """It is sent again when its jobs are claimed, and again when they failed or are dead: no second job of one."""
         self.enqueue(batch)
         drafts, worker = self.drafts[-len(batch) :], self.fresh_worker()
@@ -95,7 +95,7 @@ class Roads(Steps):
         worker = self.fresh_worker()
         dead = self.enqueue([Ask(key="m", max_attempts=1)])[0]
         worker.exchange(9)
-        worker.exchange(0, endings=[Ending.ASKED_DEAD] * len(worker.held))
+        worker.exchange(0, endings=[OutcomeKind.REJECTED] * len(worker.held))
         other = self.enqueue([Ask(key="m")])[0]
         letter = self.world.model.jobs.get(dead)
         if letter is None or letter.place is not Place.DEAD:
@@ -107,7 +107,7 @@ class Roads(Steps):
             self.change("cancel", other)
         else:
             worker.exchange(9)
-            worker.exchange(0, endings=[Ending.SUCCEEDED] * len(worker.held))
+            worker.exchange(0, endings=[OutcomeKind.SUCCEEDED] * len(worker.held))
         self.check()
         self.requeue_one(dead, letter.score, delay_us)
 
@@ -119,7 +119,7 @@ class Roads(Steps):
         deaths = []
         for _ in range(2):
             worker.exchange(9)
-            worker.exchange(0, endings=[Ending.ASKED_DEAD] * len(worker.held))
+            worker.exchange(0, endings=[OutcomeKind.REJECTED] * len(worker.held))
             letter = self.world.model.jobs.get(dead)
             if letter is None or letter.place is not Place.DEAD:
                 return
@@ -157,7 +157,7 @@ class Roads(Steps):
         self.worker(1).exchange(3)
 
     @rule(endings=st.lists(st.sampled_from(ENDINGS[1:]), min_size=2, max_size=5), ask=asks)
-    def one_job_fails_again_and_again(self, endings: list[Ending], ask: Ask) -> None:
+    def one_job_fails_again_and_again(self, endings: list[OutcomeKind], ask: Ask) -> None:
         """Through back-offs, releases and crashes: its attempts are counted right."""
         worker = self.fresh_worker()
         raw_id = self.enqueue([ask])[0]
@@ -171,8 +171,11 @@ class Roads(Steps):
             worker.exchange(0, endings=[ending] * len(worker.held))
             self.check()
 
-    @rule(batch=st.lists(asks, min_size=1, max_size=4), ended=st.sampled_from([Ending.UNSTARTED, Ending.INTERRUPTED]))
-    def what_is_given_back_is_known_of(self, batch: list[Ask], ended: Ending) -> None:
+    @rule(
+        batch=st.lists(asks, min_size=1, max_size=4),
+        ended=st.sampled_from([OutcomeKind.UNSTARTED, OutcomeKind.INTERRUPTED]),
+    )
+    def what_is_given_back_is_known_of(self, batch: list[Ask], ended: OutcomeKind) -> None:
         """Its bell was heard and answered before; it must ring again."""
         worker = self.fresh_worker()
         self.enqueue(batch)
@@ -191,7 +194,7 @@ class Roads(Steps):
         self.enqueue([Ask(key=None if by == "age" else "n", priority=100) for _ in range(2)])
         self.enqueue([Ask(priority=100) for _ in range(4)])
         worker.exchange(8)
-        worker.exchange(8, endings=[Ending.ASKED_DEAD] * len(worker.held))
+        worker.exchange(8, endings=[OutcomeKind.REJECTED] * len(worker.held))
         if by == "age":
             self.world.turn_to(self.world.model.now + DAY_US)
         self.dispatchers[0].step()
@@ -200,7 +203,7 @@ class Roads(Steps):
     def a_queue_is_forgotten_and_comes_back(self, ask: Ask, off: int) -> None:
         """One with work or a running job is kept; the last two steps find it unused, and forget it."""
         self.enqueue([ask])
-        self.worker(1).exchange(8, endings=[Ending.SUCCEEDED] * len(self.worker(1).held))
+        self.worker(1).exchange(8, endings=[OutcomeKind.SUCCEEDED] * len(self.worker(1).held))
         self.world.turn_to(self.world.model.now + self.world.model.remembered_us + MINUTE_US + off)
         for _ in range(2):
             self.look()

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from django_delayq.job.outcome import Ending
+from django_delayq.job.outcome import OutcomeKind
 from tests.machine.actors import QUEUES
 from tests.machine.asks import SECOND, TIMES, Ask, asks, endings, limits, picks, queue_lists
 from tests.machine.ground import Ground
@@ -88,7 +88,7 @@ class Steps(Ground):
         queues: list[str],
         strict: bool,
         may_recover: bool,
-        ended: list[Ending],
+        ended: list[OutcomeKind],
         lost: bool,
     ) -> None:
         self.worker(pick).exchange(
@@ -113,7 +113,7 @@ class Steps(Ground):
         worker.confirm(worker.held[-most:])
 
     @rule(pick=picks, ended=endings)
-    def exchange_all(self, pick: int, ended: list[Ending]) -> None:
+    def exchange_all(self, pick: int, ended: list[OutcomeKind]) -> None:
         self.worker(pick).exchange(8, endings=ended)
 
     @rule(pick=picks)

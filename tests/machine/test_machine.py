@@ -7,7 +7,7 @@ import os
 
 from redis import Redis
 
-from django_delayq.job.outcome import Ending
+from django_delayq.job.outcome import OutcomeKind
 from tests.machine.asks import Ask
 from tests.machine.roads import DAY_US
 from tests.machine.values import Place
@@ -27,8 +27,8 @@ def test_what_one_promotion_does_not_drop_the_next_one_does(client: Redis, redis
         road.look()
         worker = road.fresh_worker()
         while road.world.model.at(Place.READY):
-            worker.exchange(54, endings=[Ending.ASKED_DEAD] * len(worker.held))
-        worker.exchange(0, endings=[Ending.ASKED_DEAD] * len(worker.held))
+            worker.exchange(54, endings=[OutcomeKind.REJECTED] * len(worker.held))
+        worker.exchange(0, endings=[OutcomeKind.REJECTED] * len(worker.held))
         for _ in range(60):
             worker.restart()
             worker.exchange(1)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from django_delayq.job.job import Flag
-from django_delayq.job.outcome import Ending
+from django_delayq.job.outcome import OutcomeKind
 
 
 class Place(StrEnum):
@@ -68,7 +68,7 @@ class Ended:
     """An attempt that ended: its lease, how, and what the one who settles wrote."""
 
     lease: bytes
-    ending: Ending
+    ending: OutcomeKind
     delay_us: int
     record: bytes
 

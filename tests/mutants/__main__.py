@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.machine.planted_bugs import FIRST, MORE, PlantedBug
 from tests.machine.planted_process import SAW_IT
 from tests.machine.planting import ROOT, plant
@@ -64,7 +64,7 @@ def run(command: list[str], environment: dict[str, str], folder: str) -> subproc
 def main(word: str = "") -> int:
     """Print a line a bug."""
     survivors = 0
-    with PrivateRedis() as server:
+    with LocalRedisServer() as server:
         for bug, tests in [*((bug, ()) for bug in (*FIRST, *MORE)), *MUTANTS.items()]:
             if word not in bug.name:
                 continue

@@ -13,14 +13,14 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         WORKER,
         "            self._pool.submit(answer.claims, self)\n",
         "            for claim in answer.claims:\n"
-        "                self._ended.add(claim, Outcome(ending=Ending.SUCCEEDED))\n"
+        "                self._outcomes.add(claim, Outcome(kind=OutcomeKind.SUCCEEDED))\n"
         "            self._pool.submit(answer.claims, self)\n",
     ): (KILLS,),
     at(
         "a worker that is to end reads names of queues first",
         WORKER,
-        "if self._stop_by is None and not self._exchanger.under_way:",
-        "if not self._exchanger.under_way:",
+        "if self._stop_by is None and not self._session.in_flight:",
+        "if not self._session.in_flight:",
     ): ("tests/integration/test_run_worker.py",),
     at(
         "a lapsed lease is no attempt",
@@ -35,7 +35,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a suspect runs among the others",
         "worker/pools/threads.py",
-        "runner = self.recovery if self.recovery and entry.claim.attempts.suspect else self._runner",
+        "runner = self.recovery if self.recovery and entry.claim.attempts.crash_suspected else self._runner",
         "runner = self._runner",
     ): ("tests/chaos/test_poison.py", KILLS),
     at(
@@ -65,13 +65,13 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "connections to a demoted primary are kept",
         "store/client/script_call.py",
-        "                self._line.hang_up()\n",
+        "                self._line.disconnect_idle()\n",
         "                pass\n",
     ): ("tests/integration/test_replaced_server.py",),
     at(
         "an error of Redis ends the loop",
         "processes/service.py",
-        '            return self._failed("%s waits for Redis: %s", error)\n',
+        '            return self._on_failure("%s waits for Redis: %s", error)\n',
         "            raise\n",
     ): ("tests/unit/test_service.py", KILLS),
     at(
@@ -83,7 +83,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "an exchange that asked for nothing tells that there is nothing",
         WORKER,
-        "        if answer.asked:\n",
+        "        if answer.claimed:\n",
         "        if True:\n",
     ): ("tests/integration/test_one_outcome.py",),
     at(
@@ -146,7 +146,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "a job that kills its process is tried for ever",
         "job/outcome.py",
         "or attempt >= policy.max_attempts:",
-        "or (attempt >= policy.max_attempts and ending not in (Ending.CRASHED, Ending.LAPSED)):",
+        "or (attempt >= policy.max_attempts and ending not in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)):",
     ): ("tests/unit/test_outcome.py", "tests/chaos/test_poison.py"),
     at(
         "a repair gives a lost job a second place",

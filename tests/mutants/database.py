@@ -54,7 +54,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a success may leave a transaction open",
         "worker/execution.py",
-        "return failed(left_open) if left_open and outcome.ending is Ending.SUCCEEDED else outcome",
+        "return failed(left_open) if left_open and outcome.kind is OutcomeKind.SUCCEEDED else outcome",
         "return outcome",
     ): (CONNECTIONS,),
     at(

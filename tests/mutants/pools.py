@@ -157,7 +157,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "plain jobs of the loop have recovery processes of their own",
         LOOP,
         "ThreadPool(size, recovery=None, ready=False)",
-        "ThreadPool(size, recovery=Recovery(), ready=False)",
+        "ThreadPool(size, recovery=RecoveryRunner(), ready=False)",
     ): ENDS,
     at(
         "the hard limit counts from the claim",

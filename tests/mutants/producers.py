@@ -36,7 +36,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "  if token ~= '' then note(cancelled, id .. token) end\n",
         "",
     ): (LOST, CANCEL),
-    at("a flush raises that is not the last", "task/outbox.py", "last=self.pending.newest is self", "last=True"): (
+    at("a flush raises that is not the last", "task/outbox.py", "last=self.pending.latest is self", "last=True"): (
         COMMIT,
     ),
     at(

@@ -113,8 +113,8 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a worker asks only at its sweep whether anybody promotes",
         "worker/fallback_dispatcher.py",
-        "            self.ask_at = now + max(_SELDOM, overdue_in_us / SECOND_US + _LITTLE)\n",
-        "            self.ask_at = float('inf')\n",
+        "            self.check_at = now + max(_SELDOM, overdue_in_us / SECOND_US + _LITTLE)\n",
+        "            self.check_at = float('inf')\n",
     ): ("tests/unit/test_stand_in.py",),
     PlantedBug(
         "a repeated exchange counts queues in 16 bits",

@@ -93,8 +93,8 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a recovered job without a process runs all the same",
         "worker/worker.py",
-        "if self._takes and may_run and self._armed.confirm(answer):",
-        "if self._takes and self._armed.confirm(answer):",
+        "if self._takes and may_run and self._blocking_claim.confirm(answer):",
+        "if self._takes and self._blocking_claim.confirm(answer):",
     ): ("tests/integration/test_one_outcome.py",),
     at(
         "a job given back for want of a process is forgotten",

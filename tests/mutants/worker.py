@@ -13,7 +13,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "outcomes that could not be handed in are lost",
         "worker/outcome_buffer.py",
-        "            self.put_back(ended)\n",
+        "            self.restore(ended)\n",
         "",
     ): ("tests/unit/test_endings.py",),
     at(
@@ -79,7 +79,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a bell that a full worker heard is lost",
         "worker/queue_listener.py",
-        "            if bell and not wanted:\n                self.pass_on()\n",
+        "            if bell and not wanted:\n                self.notify_others()\n",
         "",
     ): ("tests/integration/store/test_served.py",),
     at(
@@ -103,13 +103,13 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a coroutine that is cut off did not run",
         "worker/pools/asyncio.py",
-        "    outcome = Outcome(ending=ending, error=error)\n    return outcome if entry.began is None",
-        "    outcome = Outcome(ending=ending, error=error)\n    return outcome if True",
+        "    outcome = Outcome(kind=ending, error=error)\n    return outcome if entry.began is None",
+        "    outcome = Outcome(kind=ending, error=error)\n    return outcome if True",
     ): ("tests/integration/test_each_claim_ends.py",),
     at(
         "a worker whose Redis is away keeps its share of the pool",
         "worker/worker.py",
-        "            if self._pace.leave_room(wants=False, held=self._pool.held):\n                self.wake()\n",
+        "            if self._prefetch.leave_room(wants=False, held=self._pool.held):\n                self.wake()\n",
         "",
     ): ("tests/integration/test_one_outcome.py",),
     at(
@@ -121,11 +121,11 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     PlantedBug(
         "a claim that came with the bell is confirmed once its code runs",
         (
-            ("worker/worker.py", "may_run and self._armed.confirm(answer):", "may_run:"),
+            ("worker/worker.py", "may_run and self._blocking_claim.confirm(answer):", "may_run:"),
             (
                 "worker/worker.py",
                 "                sleep(0)\n",
-                "                sleep(0)\n            self._armed.confirm(answer)\n",
+                "                sleep(0)\n            self._blocking_claim.confirm(answer)\n",
             ),
         ),
     ): (KILLS,),
@@ -144,8 +144,8 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "what is armed keeps claims for a pool that others have filled",
         "worker/blocking_claim.py",
-        "self._pool.held >= self._pool.size or not answer.asked",
-        "not answer.asked",
+        "self._pool.held >= self._pool.size or not answer.claimed",
+        "not answer.claimed",
     ): (ARMED,),
     at(
         "what is disarmed takes claims all the same",
@@ -168,7 +168,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a job that did not begin waits for others to be handed in",
         "worker/outcome_buffer.py",
-        "            if outcome.ending is Ending.UNSTARTED:\n",
+        "            if outcome.kind is OutcomeKind.UNSTARTED:\n",
         "            if False:\n",
     ): ("tests/unit/test_endings.py",),
     at(

@@ -13,7 +13,7 @@ from django_delayq.clock import ServerClock, process_clock
 from django_delayq.conf.settings import get_config
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.testing import DelayQ, server
-from django_delayq.testing.local_redis import PrivateRedis, ServerNotFound
+from django_delayq.testing.local_redis import LocalRedisServer, ServerNotFound
 from tests.testing.tasks import send_reminder
 
 ELSEWHERE = {"REDIS": "redis://127.0.0.1:1/0", "PREFIX": "shop", "LEASE": 77}
@@ -104,7 +104,7 @@ def test_the_tests_of_a_process_share_one_server(delayq: DelayQ, delayq_redis_ur
 
 
 def test_another_server_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with PrivateRedis(port=0) as given, given.client() as client:
+    with LocalRedisServer(port=0) as given, given.client() as client:
         client.set("precious", 1)
         monkeypatch.setenv("DELAYQ_TESTING_REDIS", given.url)
         with DelayQ():

@@ -6,31 +6,31 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from django_delayq.job.attempts import EARLIER_ERROR, HISTORY, LAST_ERROR, NO_ATTEMPTS, Attempts
+from django_delayq.job.attempts import EARLIER_ERROR, HISTORY, LAST_ERROR, NO_ATTEMPTS, AttemptHistory
 
 #: No verdict from how long an example took: the machine may be busy.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def added(attempts: Attempts, number: int, *, error: str = "", suspect: bool = False) -> Attempts:
+def added(attempts: AttemptHistory, number: int, *, error: str = "", suspect: bool = False) -> AttemptHistory:
     return attempts.add(
         worker=f"w{number}", started_us=number, ended_us=number + 1, ending="failed", error=error, suspect=suspect
     )
 
 
 def test_a_waiting_job_has_no_record() -> None:
-    assert Attempts.unpack(None) is NO_ATTEMPTS
-    assert (NO_ATTEMPTS.ended, NO_ATTEMPTS.suspect, NO_ATTEMPTS.last_error) == (0, False, "")
+    assert AttemptHistory.unpack(None) is NO_ATTEMPTS
+    assert (NO_ATTEMPTS.ended, NO_ATTEMPTS.crash_suspected, NO_ATTEMPTS.last_error) == (0, False, "")
 
 
 def test_a_record_comes_back() -> None:
     attempts = added(added(NO_ATTEMPTS, 1, error="first\n\0\ud800 ü"), 2, error="second", suspect=True)
-    assert Attempts.unpack(attempts.pack()) == attempts
-    assert (attempts.ended, attempts.suspect, attempts.last_error) == (2, True, "second")
+    assert AttemptHistory.unpack(attempts.pack()) == attempts
+    assert (attempts.ended, attempts.crash_suspected, attempts.last_error) == (2, True, "second")
 
 
 def test_only_the_last_attempt_makes_a_suspect() -> None:
-    assert not added(added(NO_ATTEMPTS, 1, suspect=True), 2).suspect
+    assert not added(added(NO_ATTEMPTS, 1, suspect=True), 2).crash_suspected
 
 
 def test_what_a_script_reads_stands_in_the_first_three_bytes() -> None:
@@ -72,32 +72,32 @@ def stored(text: str) -> int:
 
 
 def test_more_attempts_than_the_head_can_say_stay_at_its_end() -> None:
-    assert Attempts.unpack(Attempts(ended=70_000).pack()).ended == 65_535
+    assert AttemptHistory.unpack(AttemptHistory(ended=70_000).pack()).ended == 65_535
 
 
 @pytest.mark.parametrize(
     "tail", [b"", b"{", b"[", b"null", b"5", b'"text"', b'{"a":1}', b"[1,null,[]]", b"\xff\xfe", b"[" * 100_000]
 )
 def test_a_damaged_history_is_dropped_but_never_the_count(tail: bytes) -> None:
-    found = Attempts.unpack(b"\0\7\1" + tail)
-    assert (found.ended, found.suspect, found.history, found.last_error) == (7, True, (), "")
+    found = AttemptHistory.unpack(b"\0\7\1" + tail)
+    assert (found.ended, found.crash_suspected, found.history, found.last_error) == (7, True, (), "")
     assert added(found, 8, error="new").ended == 8
 
 
 @pytest.mark.parametrize("record", [b"", b"\0", b"\0\1"])
 def test_a_record_without_its_head_is_none(record: bytes) -> None:
-    assert Attempts.unpack(record) == NO_ATTEMPTS
+    assert AttemptHistory.unpack(record) == NO_ATTEMPTS
 
 
 def test_entries_of_another_shape_are_carried_on() -> None:
-    found = Attempts.unpack(b'\0\1\0[{"error":7,"new":true},{}]')
+    found = AttemptHistory.unpack(b'\0\1\0[{"error":7,"new":true},{}]')
     assert found.ended == 1 and found.last_error == ""
-    assert Attempts.unpack(added(found, 2, error="e").pack()).last_error == "e"
+    assert AttemptHistory.unpack(added(found, 2, error="e").pack()).last_error == "e"
 
 
 @patient
 @given(some.binary(max_size=200))
 def test_any_bytes_can_be_read(record: bytes) -> None:
-    found = Attempts.unpack(record)
+    found = AttemptHistory.unpack(record)
     assert found.ended >= 0
-    assert Attempts.unpack(added(found, 1, error="e").pack()).last_error == "e"
+    assert AttemptHistory.unpack(added(found, 1, error="e").pack()).last_error == "e"

@@ -5,11 +5,11 @@ import pytest
 from django_delayq.clock import SECOND_US
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Claim, Job
-from django_delayq.job.outcome import UNSTARTED, Ending, Outcome
+from django_delayq.job.outcome import UNSTARTED, Outcome, OutcomeKind
 from django_delayq.worker.pools.claim_queue import ClaimQueue, Entry, Seat
 from tests.claims import claim_for, numbered
 
-SUCCEEDED = Outcome(ending=Ending.SUCCEEDED)
+SUCCEEDED = Outcome(kind=OutcomeKind.SUCCEEDED)
 
 
 class Owner:
@@ -65,7 +65,7 @@ def test_what_an_exception_left_in_a_seat_has_failed_if_it_had_begun(owner: Owne
     seat, entry = taken(claims, owner)
     assert not begun or claims.begin(entry)
     claims.recover(seat, ValueError("struck"))
-    assert [outcome.ending for outcome in owner.outcomes] == [Ending.FAILED if begun else Ending.UNSTARTED]
+    assert [outcome.kind for outcome in owner.outcomes] == [OutcomeKind.FAILED if begun else OutcomeKind.UNSTARTED]
     assert owner.outcomes[0].began == entry.began
     assert seat.entry is None
 

@@ -168,7 +168,7 @@ policies = some.builds(
     timeout_us=some.none() | some.integers(min_value=1, max_value=2**62),
     hard_timeout_us=some.none() | some.integers(min_value=1, max_value=2**62),
     key=some.none() | surrogates_not_paired.filter(bool),
-    flags=some.sampled_from([Flag.NOTED, Flag.DELAYED, Flag.LARGE]),
+    flags=some.sampled_from([Flag.HAS_EXTRAS, Flag.DELAYED, Flag.LARGE]),
     django=some.booleans(),
     result_ttl_us=some.none() | some.integers(min_value=1, max_value=2**62),
     run_after_us=some.none() | some.integers(min_value=-(2**62), max_value=2**62),
@@ -177,7 +177,7 @@ policies = some.builds(
 def test_any_options_come_back(flags: Flag, **facts: Any) -> None:
     if not facts["django"]:
         facts |= {"run_after_us": None, "backend": None}
-    flags |= (Flag.KEPT if facts["result_ttl_us"] is not None else Flag(0)) | (
+    flags |= (Flag.KEEPS_RESULT if facts["result_ttl_us"] is not None else Flag(0)) | (
         Flag.DJANGO if facts["django"] else Flag(0)
     )
     job = job_of(1, flags=flags, **facts)
@@ -211,7 +211,7 @@ def test_the_default_queues_name_may_be_spelled_out() -> None:
 
 def test_what_is_default_of_a_task_of_djangos_takes_no_room() -> None:
     kept = {"django": True, "retry": TASK_RETRY, "result_ttl_us": 86_400_000_000}
-    _, body = encode(job_of(flags=Flag.KEPT | Flag.DJANGO, **kept), max_payload=1_024)
+    _, body = encode(job_of(flags=Flag.KEEPS_RESULT | Flag.DJANGO, **kept), max_payload=1_024)
     assert len(body) == len(encode(job_of(), max_payload=1_024)[1])
 
 

@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
-from django_delayq.job.outcome import UNSTARTED, Ending, Outcome
-from django_delayq.worker.outcome_buffer import Endings
+from django_delayq.job.outcome import UNSTARTED, Outcome, OutcomeKind
+from django_delayq.worker.outcome_buffer import OutcomeBuffer
 from tests.claims import numbered
 
-DONE = Outcome(ending=Ending.SUCCEEDED)
+DONE = Outcome(kind=OutcomeKind.SUCCEEDED)
 
 
 def test_only_the_first_that_waits_is_told_of() -> None:
-    endings = Endings()
+    endings = OutcomeBuffer()
     assert [endings.add(numbered(number), DONE) for number in range(3)] == [True, False, False]
     assert len(endings.take()) == 3
     assert endings.add(numbered(3), DONE)
 
 
 def test_who_takes_when_told_and_only_then_gets_all() -> None:
-    endings, told, taken = Endings(), threading.Event(), list[Any]()
+    endings, told, taken = OutcomeBuffer(), threading.Event(), list[Any]()
 
     def end(first: int) -> None:
         for number in range(first, first + 5_000):
@@ -49,7 +49,7 @@ def test_an_outcome_is_handed_in_after_five_milliseconds_whatever_comes_after_it
 ) -> None:
     now = 100.0
     monkeypatch.setattr("django_delayq.worker.outcome_buffer.monotonic", lambda: now)
-    endings = Endings()
+    endings = OutcomeBuffer()
     endings.add(numbered(1), DONE)
     assert endings.wait == pytest.approx(0.005)
     now += 0.004
@@ -63,8 +63,8 @@ def test_an_outcome_is_handed_in_after_five_milliseconds_whatever_comes_after_it
 
 
 def test_large_results_go_in_exchanges_of_their_own_and_none_is_left_behind() -> None:
-    endings = Endings()
-    large = Outcome(ending=Ending.SUCCEEDED, result='"' + 600_000 * "x" + '"')
+    endings = OutcomeBuffer()
+    large = Outcome(kind=OutcomeKind.SUCCEEDED, result='"' + 600_000 * "x" + '"')
     for number in range(5):
         endings.add(numbered(number), large)
     endings.add(numbered(5), DONE)
@@ -76,7 +76,7 @@ def test_large_results_go_in_exchanges_of_their_own_and_none_is_left_behind() ->
 
 
 def test_outcomes_that_could_not_be_handed_in_wait_again() -> None:
-    endings = Endings()
+    endings = OutcomeBuffer()
     endings.add(numbered(1), DONE)
     with pytest.raises(MemoryError), endings.taken():
         raise MemoryError
@@ -87,7 +87,7 @@ def test_outcomes_that_could_not_be_handed_in_wait_again() -> None:
 
 
 def test_what_did_not_begin_waits_for_no_company() -> None:
-    endings = Endings()
+    endings = OutcomeBuffer()
     endings.add(numbered(1), DONE)
     assert endings.wait > 0
     endings.add(numbered(2), UNSTARTED)

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from django_delayq.worker.held_claims import Held
+from django_delayq.worker.held_claims import HeldClaims
 
 PATIENCE = 30.0
 
@@ -13,10 +13,10 @@ class Late(BaseException):
     """What code of users raises in any thread, as time limits do."""
 
 
-def held_by(beat: type[BaseException] | None) -> tuple[Held, threading.Event]:
+def held_by(beat: type[BaseException] | None) -> tuple[HeldClaims, threading.Event]:
     """Return what a worker holds, with a heartbeat that raises this, and what is set when heartbeats end."""
     ended = threading.Event()
-    held = Held(lambda *_: frozenset(), lambda _: False, lease_us=300_000, name="a worker", ended=ended.set)
+    held = HeldClaims(lambda *_: frozenset(), lambda _: False, lease_us=300_000, name="a worker", ended=ended.set)
 
     def strike() -> frozenset[bytes]:
         if beat:

@@ -5,24 +5,24 @@ from typing import Any
 
 import pytest
 
-from django_delayq.worker.prefetch import MAX_CLAIMS, Load, Pace
+from django_delayq.worker.prefetch import MAX_CLAIMS, Load, PrefetchPolicy
 
 
 class Worker:
     """What a worker does with its pace."""
 
-    def __init__(self, size: int, *run_us: int, sharing: list[Pace] | None = None) -> None:
+    def __init__(self, size: int, *run_us: int, sharing: list[PrefetchPolicy] | None = None) -> None:
         self.holds = 0
-        self.pace = Pace(size, holds=lambda: self.holds, sharing=sharing)
+        self.pace = PrefetchPolicy(size, holds=lambda: self.holds, sharing=sharing)
         for each in run_us:
-            self.pace.ran(each)
+            self.pace.observe(each)
 
     def want(self, holds: int, *, others: int = 0) -> int:
         self.holds = holds
-        return self.pace.load(holds + others).want
+        return self.pace.load(holds + others).claim_count
 
 
-def paced(size: int, run_us: int, sharing: list[Pace] | None = None) -> Worker:
+def paced(size: int, run_us: int, sharing: list[PrefetchPolicy] | None = None) -> Worker:
     return Worker(size, *[run_us] * 200, sharing=sharing)
 
 
@@ -40,13 +40,13 @@ def test_short_jobs_share_round_trips() -> None:
 
 def test_the_next_batch_is_asked_for_while_the_last_one_runs() -> None:
     worker = paced(8, 1)
-    assert worker.pace.low == MAX_CLAIMS == worker.want(MAX_CLAIMS)
+    assert worker.pace.refill_at == MAX_CLAIMS == worker.want(MAX_CLAIMS)
 
 
 @pytest.mark.parametrize("run_us", [60_000, 1_000_000, 3_600_000_000])
 def test_long_jobs_take_no_more_than_the_free_slots(run_us: int) -> None:
     worker = paced(1, run_us)
-    assert (worker.pace.target, worker.pace.low) == (1, 0)
+    assert (worker.pace.target, worker.pace.refill_at) == (1, 0)
     assert [worker.want(held) for held in (0, 1)] == [1, 0]
     assert [paced(8, run_us).want(held) for held in (0, 7, 8)] == [8, 1, 0]
 
@@ -66,7 +66,7 @@ def test_one_exchange_never_asks_for_more_than_its_limit(size: int, run_us: int)
 def test_a_change_of_pace_is_noticed() -> None:
     worker = paced(1, 0)
     for _ in range(50):
-        worker.pace.ran(1_000_000)
+        worker.pace.observe(1_000_000)
     assert worker.pace.target == 1
 
 
@@ -109,26 +109,26 @@ FULL: dict[str, Any] = {"held": 8, "wait": inf, **LONG}
     ],
 )
 def test_of_those_who_want_more_each_has_an_equal_share(state: Load, is_time: bool, want: int) -> None:
-    assert (state.is_time, state.want) == (is_time, want)
+    assert (state.is_time, state.claim_count) == (is_time, want)
 
 
 def test_a_slot_is_free_soon_beside_short_jobs_and_not_beside_long_ones() -> None:
     for run_us, soon in ((3_000, True), (1_000_000, False)):
-        sharing: list[Pace] = []
+        sharing: list[PrefetchPolicy] = []
         busy, quiet = paced(8, run_us, sharing), Worker(8, sharing=sharing)
         busy.holds = 8
         assert bool(quiet.want(0, others=8)) is soon
 
 
 def test_one_long_job_of_another_leaves_short_ones_their_batches() -> None:
-    sharing: list[Pace] = []
+    sharing: list[PrefetchPolicy] = []
     other, worker = paced(8, 10_000_000, sharing), paced(8, 1_000, sharing)
     other.holds = 1
     assert worker.want(20, others=1) == MAX_CLAIMS
 
 
 def test_what_another_has_asked_for_is_left_to_it() -> None:
-    sharing: list[Pace] = []
+    sharing: list[PrefetchPolicy] = []
     other, worker = paced(8, 10_000_000, sharing), paced(8, 10_000_000, sharing)
     other.pace.asked = 1
     assert worker.want(7) == 0
@@ -139,7 +139,7 @@ def test_what_another_has_asked_for_is_left_to_it() -> None:
 
 
 def test_who_does_not_listen_is_woken_for_a_slot_that_is_left() -> None:
-    sharing: list[Pace] = []
+    sharing: list[PrefetchPolicy] = []
     other, worker = paced(8, 10_000_000, sharing), paced(8, 10_000_000, sharing)
     assert not worker.pace.leave_room(wants=True, held=7)
     other.pace.deaf = True
@@ -152,8 +152,8 @@ def test_who_does_not_listen_is_woken_for_a_slot_that_is_left() -> None:
 
 
 def test_what_was_given_back_makes_all_who_share_the_pool_take_their_jobs_for_long() -> None:
-    sharing: list[Pace] = []
+    sharing: list[PrefetchPolicy] = []
     busy, quiet = paced(8, 1_000, sharing), paced(8, 1_000, sharing)
     busy.holds = 8
-    quiet.pace.stalled()
+    quiet.pace.back_off()
     assert quiet.want(0, others=8) == busy.want(8) == 0

@@ -14,18 +14,18 @@ from django_delayq.exceptions import PayloadNotSerializable, PayloadTooLarge, St
 from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import DeadLetter, Job, State
-from django_delayq.job.outcome import Decision, Ending, Outcome, Settle
-from django_delayq.job.signing import Seal
-from django_delayq.job.unsent import Draft
+from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind
+from django_delayq.job.signing import BodySigner
+from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.claims import Claims
-from django_delayq.store.exchange import Answer, Exchange, Settlement
-from django_delayq.store.queries.lookup import Found, Row
+from django_delayq.store.exchange import ExchangeReply, ExchangeRequest, Settlement
+from django_delayq.store.queries.lookup import Found, JobRow
 from django_delayq.task import outbox, registry, sender
 from django_delayq.task.decorator import SensitiveTask
 from django_delayq.task.handle import JobHandle
 from django_delayq.task.redaction import HIDDEN, check_sensitive, redact, shown
 from django_delayq.task.task import Task
-from django_delayq.worker.settlement import settle
+from django_delayq.worker.settlement import decide_settlement
 from tests.claims import claim_for
 
 CANARY = "4111-canary"
@@ -74,8 +74,8 @@ def test_sensitive_arguments_are_hidden_however_they_were_passed(
     assert redact(signature(func), sensitive, args, kwargs) == (seen, seen_named)
     assert (args, kwargs) == before
     task = delayed_task(sensitive=sensitive)(func)
-    assert task.redacted(args, kwargs) == (seen, seen_named)
-    assert task.after(60).redacted(args, kwargs) == (seen, seen_named)
+    assert task.redact_arguments(args, kwargs) == (seen, seen_named)
+    assert task.after(60).redact_arguments(args, kwargs) == (seen, seen_named)
 
 
 def test_of_a_task_that_is_not_registered_here_nothing_is_shown() -> None:
@@ -111,24 +111,24 @@ def canary_job(**facts: Any) -> Job:
 
 def test_no_repr_shows_arguments_or_bodies() -> None:
     job = canary_job()
-    draft = Draft.of(job, max_payload=1_000, reject=False, on_commit=False, database=None)
+    draft = UnsentJob.of(job, max_payload=1_000, reject=False, on_commit=False, database=None)
     assert CANARY.encode() in draft.body
     facts: dict[str, Any] = {"attempts": NO_ATTEMPTS, "shard": 0}
     claim = claim_for(job)
-    exchange = Exchange(worker=bytes(8), number=1, want=1, queues=("q",), args=[draft.body], keys=[CANARY])
+    exchange = ExchangeRequest(worker=bytes(8), number=1, want=1, queues=("q",), args=[draft.body], keys=[CANARY])
     told: dict[str, Any] = dict.fromkeys(("overdue_in_us", "more", "first", "recovered"), 0) | {"lost": frozenset()}
-    answer = Answer(asked=True, armed=False, now_us=1, queues_version=b"", claims=[claim], **told)
+    answer = ExchangeReply(claimed=True, armed=False, now_us=1, queues_version=b"", claims=[claim], **told)
     values: list[Any] = [
         job,
         draft,
         claim,
         exchange,
         answer,
-        settle(claim, Outcome(ending=Ending.FAILED), worker="w"),
-        Settlement(claim=claim, decision=Decision(settle=Settle.RETRY), attempts=NO_ATTEMPTS),
+        decide_settlement(claim, Outcome(kind=OutcomeKind.FAILED), worker="w"),
+        Settlement(claim=claim, decision=Decision(action=Action.RETRY), attempts=NO_ATTEMPTS),
         DeadLetter(raw_id=job.raw_id, died_us=1, job=job, **facts),
         Found(raw_id=job.raw_id, state=State.DEAD, moment_us=1, job=job, **facts),
-        Row(member=job.member, shard=0, state=State.READY, score=1, stored=draft.body, size=1, attempts=NO_ATTEMPTS),
+        JobRow(member=job.member, shard=0, state=State.READY, score=1, stored=draft.body, size=1, attempts=NO_ATTEMPTS),
         JobHandle(raw_id=job.raw_id, shard=0, draft=draft),
     ]
     for value in values:
@@ -219,7 +219,7 @@ def test_nor_do_those_of_arguments_that_are_refused(door: str, no_redis: None) -
 
 def test_nor_does_that_of_a_plain_call_or_a_worker(no_redis: None) -> None:
     task = delayed_task(sensitive=("card",))(checking)
-    for call in (lambda: task(77, secret()), lambda: task.code(77, secret())):
+    for call in (lambda: task(77, secret()), lambda: task.callable(77, secret())):
         text = report(call, RuntimeError)
         assert CANARY not in text
     # Of the function's own frame a worker's report shows what is not sensitive.
@@ -245,6 +245,6 @@ def test_a_worker_that_fails_in_an_exchange_reports_no_bodies(monkeypatch: pytes
         def answer(self) -> Any:
             return [1, b"", 0, 1, 0, 0, b"member", 1, 1, CANARY.encode() * 2, b"", "one too many"]
 
-    claims = Claims(BrokenShard(), worker=bytes(8), lease_us=1, due_first_us=1, seal=Seal(on=False))  # type: ignore[arg-type]
-    exchange = Exchange(worker=bytes(8), number=1, want=1, queues=("q",), args=[], keys=[])
+    claims = Claims(BrokenShard(), worker=bytes(8), lease_us=1, due_first_us=1, seal=BodySigner(on=False))  # type: ignore[arg-type]
+    exchange = ExchangeRequest(worker=bytes(8), number=1, want=1, queues=("q",), args=[], keys=[])
     assert CANARY not in report(lambda: claims.exchange(exchange), TypeError)

@@ -33,7 +33,7 @@ CANARY = "s3cret-canary"
 def test_a_url_is_kept_and_its_place_told(url: str, kept: str, place: str) -> None:
     for form in (url, {"url": url}):
         config = RedisConfig.read(form)
-        assert (config.url, config.place) == (kept, place)
+        assert (config.url, config.display_url) == (kept, place)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_url_is_kept_and_its_place_told(url: str, kept: str, place: str) -> No
 )
 def test_parameters_are_kept_and_their_place_told(parameters: dict[str, Any], place: str) -> None:
     config = RedisConfig.read(parameters)
-    assert (config.url, config.parameters, config.place) == (None, parameters, place)
+    assert (config.url, config.parameters, config.display_url) == (None, parameters, place)
 
 
 def test_a_url_takes_further_parameters() -> None:
@@ -60,7 +60,7 @@ def test_a_callable_is_called_at_connect_time_only() -> None:
         raise AssertionError("called while reading")
 
     config = RedisConfig.read(connect)
-    assert config.factory is connect and "connect" in config.place
+    assert config.factory is connect and "connect" in config.display_url
 
 
 def cache(location: Any, backend: str = "django_redis.cache.RedisCache", **options: Any) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def test_what_cannot_lead_to_redis_is_a_problem_with_a_cure(form: Any, words: st
 
 def test_a_parameter_given_as_text_is_taken_where_it_is_a_number() -> None:
     # As it comes from an environment variable.
-    assert RedisConfig.read({"host": "h", "port": "7000", "db": "1"}).place == "h:7000/1"
+    assert RedisConfig.read({"host": "h", "port": "7000", "db": "1"}).display_url == "h:7000/1"
 
 
 #: Forms that hold the canary, sound and broken: the password of a setting must not be shown in either case.
@@ -209,7 +209,7 @@ def test_a_password_is_never_shown(form: Any, settings: Any) -> None:
         # What a traceback of ours shows beyond the error itself is source code, not values.
         assert CANARY not in str(error) + error.hint
     else:
-        assert CANARY not in repr(config) + str(config) + config.place
+        assert CANARY not in repr(config) + str(config) + config.display_url
         assert CANARY not in repr(get_config())
     assert CANARY not in repr(checks.check_settings())
     try:

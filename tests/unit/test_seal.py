@@ -11,7 +11,7 @@ from django_delayq.exceptions import BadBody, BadSignature, NewerBody
 from django_delayq.job.codec import FORMAT, SIGNATURE, SIGNED, decode, decode_head, encode, unsigned, with_queue
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Job
-from django_delayq.job.signing import Seal
+from django_delayq.job.signing import BodySigner
 
 JOB = Job(raw_id=next_id(), shard=0, task="shop.tasks.pay", queue="mail", priority=7, args=[1, "x"], kwargs={"k": []})
 BODY = encode(JOB, max_payload=1_000)[1]
@@ -23,97 +23,97 @@ def first_key(settings: Any) -> None:
 
 
 def test_a_signed_body_passes_and_reads_as_the_same_job() -> None:
-    seal = Seal(on=True)
-    body = seal.signed(JOB.raw_id, BODY)
+    seal = BodySigner(on=True)
+    body = seal.sign(JOB.raw_id, BODY)
     assert len(body) == len(BODY) + SIGNATURE
-    seal.check(JOB.raw_id, body, queue="mail")
+    seal.verify(JOB.raw_id, body, queue="mail")
     assert decode(body, raw_id=JOB.raw_id, shard=0) == JOB
     assert decode_head(body) == decode_head(BODY)
     assert unsigned(body) == BODY
 
 
 def test_the_signature_is_the_one_that_django_makes() -> None:
-    body = Seal(on=True).signed(JOB.raw_id, BODY)
+    body = BodySigner(on=True).sign(JOB.raw_id, BODY)
     code = salted_hmac("django_delayq.job.signing", JOB.raw_id + body[:-SIGNATURE], secret="first", algorithm="sha256")
     assert body[-SIGNATURE:] == code.digest()
 
 
 def test_any_byte_changed_or_cut_off_is_noticed() -> None:
-    seal = Seal(on=True)
-    body = seal.signed(JOB.raw_id, BODY)
+    seal = BodySigner(on=True)
+    body = seal.sign(JOB.raw_id, BODY)
     for at in range(len(body)):
         for bit in (1, 0x80):
             changed = bytearray(body)
             changed[at] ^= bit
             if changed[0] & ~SIGNED <= FORMAT:
                 with pytest.raises(BadSignature):
-                    seal.check(JOB.raw_id, bytes(changed))
+                    seal.verify(JOB.raw_id, bytes(changed))
         with pytest.raises(BadSignature):
-            seal.check(JOB.raw_id, body[:at])
+            seal.verify(JOB.raw_id, body[:at])
     with pytest.raises(BadSignature):
-        seal.check(JOB.raw_id, body + b"\0")
+        seal.verify(JOB.raw_id, body + b"\0")
 
 
 def test_a_body_without_a_signature_is_refused() -> None:
     for body in (BODY, b"", BODY[:1] + bytes(200)):
         with pytest.raises(BadSignature, match="is not signed"):
-            Seal(on=True).check(JOB.raw_id, body)
+            BodySigner(on=True).verify(JOB.raw_id, body)
     with pytest.raises(BadSignature, match="is wrong"):
-        Seal(on=True).check(JOB.raw_id, bytes((FORMAT | SIGNED,)))
+        BodySigner(on=True).verify(JOB.raw_id, bytes((FORMAT | SIGNED,)))
 
 
 def test_a_body_of_another_job_or_queue_is_refused() -> None:
-    seal = Seal(on=True)
-    body = seal.signed(JOB.raw_id, BODY)
+    seal = BodySigner(on=True)
+    body = seal.sign(JOB.raw_id, BODY)
     with pytest.raises(BadSignature, match="another job's"):
-        seal.check(next_id(), body)
+        seal.verify(next_id(), body)
     with pytest.raises(BadSignature, match="another queue"):
-        seal.check(JOB.raw_id, body, queue="bulk")
+        seal.verify(JOB.raw_id, body, queue="bulk")
 
 
 def test_an_old_key_is_good_as_long_as_it_is_a_fallback(settings: Any) -> None:
-    old = Seal(on=True).signed(JOB.raw_id, BODY)
+    old = BodySigner(on=True).sign(JOB.raw_id, BODY)
     settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "second", ["zeroth", "first"]
-    rotated = Seal(on=True)
-    rotated.check(JOB.raw_id, old)
-    new = rotated.signed(JOB.raw_id, BODY)
+    rotated = BodySigner(on=True)
+    rotated.verify(JOB.raw_id, old)
+    new = rotated.sign(JOB.raw_id, BODY)
     assert new != old
     settings.SECRET_KEY_FALLBACKS = []
-    Seal(on=True).check(JOB.raw_id, new)
+    BodySigner(on=True).verify(JOB.raw_id, new)
     with pytest.raises(BadSignature, match="SECRET_KEY_FALLBACKS"):
-        Seal(on=True).check(JOB.raw_id, old)
+        BodySigner(on=True).verify(JOB.raw_id, old)
 
 
 def test_off_it_signs_nothing_and_refuses_nothing() -> None:
-    off, signed = Seal(on=False), Seal(on=True).signed(JOB.raw_id, BODY)
-    assert off.signed(JOB.raw_id, BODY) is BODY
+    off, signed = BodySigner(on=False), BodySigner(on=True).sign(JOB.raw_id, BODY)
+    assert off.sign(JOB.raw_id, BODY) is BODY
     for body in (BODY, signed, signed[:-1], b"", None):
-        off.check(next_id(), body, queue="elsewhere")
+        off.verify(next_id(), body, queue="elsewhere")
     assert decode(signed, raw_id=JOB.raw_id, shard=0) == JOB
 
 
 def test_what_is_rewritten_is_verified_before_and_signed_after() -> None:
-    seal = Seal(on=True)
-    body = seal.signed(JOB.raw_id, BODY)
-    moved = seal.rewritten(JOB.raw_id, body, lambda text: with_queue(text, "bulk"))
-    seal.check(JOB.raw_id, moved, queue="bulk")
+    seal = BodySigner(on=True)
+    body = seal.sign(JOB.raw_id, BODY)
+    moved = seal.resign(JOB.raw_id, body, lambda text: with_queue(text, "bulk"))
+    seal.verify(JOB.raw_id, moved, queue="bulk")
     assert unsigned(moved) == with_queue(BODY, "bulk")
-    for forged in (BODY, with_queue(body, "bulk"), seal.signed(next_id(), BODY)):
+    for forged in (BODY, with_queue(body, "bulk"), seal.sign(next_id(), BODY)):
         with pytest.raises(BadSignature):
-            seal.rewritten(JOB.raw_id, forged, lambda text: text)
+            seal.resign(JOB.raw_id, forged, lambda text: text)
 
 
 def test_off_what_is_rewritten_loses_the_signature_that_would_be_wrong() -> None:
-    body = Seal(on=True).signed(JOB.raw_id, BODY)
+    body = BodySigner(on=True).sign(JOB.raw_id, BODY)
     for stored in (body, BODY):
-        moved = Seal(on=False).rewritten(JOB.raw_id, stored, lambda text: with_queue(text, "bulk"))
+        moved = BodySigner(on=False).resign(JOB.raw_id, stored, lambda text: with_queue(text, "bulk"))
         assert moved == with_queue(BODY, "bulk")
 
 
 @pytest.mark.parametrize("top", [0, SIGNED])
 def test_a_body_of_a_later_release_is_left_to_that_release(top: int) -> None:
     body = bytes((top | FORMAT + 1,)) + BODY[1:]
-    Seal(on=True).check(JOB.raw_id, body)
+    BodySigner(on=True).verify(JOB.raw_id, body)
     with pytest.raises(NewerBody, match=f"format {FORMAT + 1},"):
         decode(body, raw_id=JOB.raw_id, shard=0)
 

@@ -142,7 +142,7 @@ def test_a_bug_in_a_step_is_logged_with_its_traceback(caplog: pytest.LogCaptureF
 def test_failures_wait_longer_and_longer_up_to_a_limit() -> None:
     part = Part()
     service = Service(part, name="Stub")
-    waits = [service._failed("%s: %s", StoreUnavailable()) for _ in range(2_000)]
+    waits = [service._on_failure("%s: %s", StoreUnavailable()) for _ in range(2_000)]
     part.stop()
     service.run()
     part.shut()

@@ -8,7 +8,7 @@ from django.dispatch import Signal
 
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Job
-from django_delayq.job.outcome import Decision, Ending, Outcome, Settle
+from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind
 from django_delayq.signals import (
     announce,
     job_dead_lettered,
@@ -23,7 +23,7 @@ FORGERIES = ["\n", "\r\n", "\r", "\x0b", "\x0c", "\x1b[2K", "\x85", "\u2028", "\
 EVIL = "".join(f"{sep}2030-01-01 ERROR Job forged" for sep in FORGERIES)
 
 EVIL_JOB = Job(raw_id=next_id(), shard=0, task=f"task{EVIL}", queue=f"queue{EVIL}", args=["secret"])
-FAILED = Outcome(ending=Ending.FAILED, error=f"Traceback …\nValueError: {EVIL}")
+FAILED = Outcome(kind=OutcomeKind.FAILED, error=f"Traceback …\nValueError: {EVIL}")
 LIVES: list[tuple[Signal, dict[str, Any]]] = [
     (job_enqueued, {"job": EVIL_JOB}),
     (job_started, {"job": EVIL_JOB, "attempt": 1, "recovered": False}),
@@ -33,8 +33,8 @@ LIVES: list[tuple[Signal, dict[str, Any]]] = [
             "job_id": EVIL_JOB.id,
             "job": EVIL_JOB,
             "attempt": 1,
-            "outcome": Outcome(ending=Ending.SUCCEEDED),
-            "decision": Decision(settle=Settle.ACKNOWLEDGE),
+            "outcome": Outcome(kind=OutcomeKind.SUCCEEDED),
+            "decision": Decision(action=Action.ACKNOWLEDGE),
         },
     ),
     (
@@ -44,7 +44,7 @@ LIVES: list[tuple[Signal, dict[str, Any]]] = [
             "job": EVIL_JOB,
             "attempt": 2,
             "outcome": FAILED,
-            "decision": Decision(settle=Settle.RETRY, delay_us=5),
+            "decision": Decision(action=Action.RETRY, delay_us=5),
         },
     ),
     (
@@ -53,8 +53,8 @@ LIVES: list[tuple[Signal, dict[str, Any]]] = [
             "job_id": EVIL_JOB.id,
             "job": None,
             "attempt": 1,
-            "outcome": Outcome(ending=Ending.NEWER, error="stored in format 2"),
-            "decision": Decision(settle=Settle.RETRY, delay_us=5),
+            "outcome": Outcome(kind=OutcomeKind.NEWER, error="stored in format 2"),
+            "decision": Decision(action=Action.RETRY, delay_us=5),
         },
     ),
     (
@@ -88,9 +88,9 @@ def test_no_text_of_a_user_can_forge_a_log_line(
 def test_log_sentences_name_task_queue_and_attempt(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="django_delayq")
     job = Job(raw_id=next_id(), shard=0, task="shop.remind", queue="mail")
-    outcome = Outcome(ending=Ending.FAILED, error="Traceback\n  File\nValueError: no money")
+    outcome = Outcome(kind=OutcomeKind.FAILED, error="Traceback\n  File\nValueError: no money")
     facts = {"job_id": job.id, "job": job, "attempt": 2}
-    announce(job_finished, None, **facts, outcome=outcome, decision=Decision(settle=Settle.RETRY, delay_us=1_500_000))
+    announce(job_finished, None, **facts, outcome=outcome, decision=Decision(action=Action.RETRY, delay_us=1_500_000))
     announce(job_dead_lettered, None, **facts, reason=outcome.error)
     for record in caplog.records:
         for word in (job.id, "shop.remind", "mail", "attempt 2", "ValueError: no money"):
@@ -100,7 +100,7 @@ def test_log_sentences_name_task_queue_and_attempt(caplog: pytest.LogCaptureFixt
 
 def test_a_dead_letter_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     facts = {"job_id": EVIL_JOB.id, "job": EVIL_JOB, "attempt": 1}
-    announce(job_finished, None, **facts, outcome=FAILED, decision=Decision(settle=Settle.DEAD_LETTER))
+    announce(job_finished, None, **facts, outcome=FAILED, decision=Decision(action=Action.DEAD_LETTER))
     announce(job_dead_lettered, None, **facts, reason="x")
     assert len(caplog.records) == 1
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from django_delayq.worker import fallback_dispatcher
-from django_delayq.worker.fallback_dispatcher import StandIn
+from django_delayq.worker.fallback_dispatcher import FallbackDispatcher
 
 
 class Steps:
@@ -30,33 +30,33 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_it_steps_until_nothing_more_is_due(clock: Any) -> None:
     steps = Steps((500, 0), (500, 0), (3, 2_000_000), (9, 0))
-    assert StandIn(steps).promote() is True  # type: ignore[arg-type]
+    assert FallbackDispatcher(steps).promote() is True  # type: ignore[arg-type]
     assert list(steps.left) == [(9, 0)]
 
 
 def test_it_leaves_a_long_backlog_to_its_next_turn(clock: Any) -> None:
     steps = Steps(*[(500, 0)] * 30)
-    assert StandIn(steps).promote() is True  # type: ignore[arg-type]
+    assert FallbackDispatcher(steps).promote() is True  # type: ignore[arg-type]
     assert len(steps.left) == 10
 
 
 def test_it_asks_again_once_the_next_promotion_is_overdue(clock: Any) -> None:
-    held = StandIn(Steps((0, 2_000_000)))  # type: ignore[arg-type]
+    held = FallbackDispatcher(Steps((0, 2_000_000)))  # type: ignore[arg-type]
     assert held.promote() is False
     # `exchange` calls it overdue a second past its time.
-    assert 103.0 < held.ask_at < 103.2
+    assert 103.0 < held.check_at < 103.2
     clock.at = 102.9
     held.told(500_000)
-    assert 103.0 < held.ask_at < 103.2
+    assert 103.0 < held.check_at < 103.2
     clock.at = 103.2
     held.told(4_000_000)
-    assert 107.2 < held.ask_at < 107.3
+    assert 107.2 < held.check_at < 107.3
 
 
 def test_beside_a_dispatcher_it_asks_when_that_would_be_overdue_and_not_often(clock: Any) -> None:
-    held = StandIn(Steps())  # type: ignore[arg-type]
+    held = FallbackDispatcher(Steps())  # type: ignore[arg-type]
     held.told(6_000_000)
-    assert 106.0 < held.ask_at < 106.1
+    assert 106.0 < held.check_at < 106.1
     clock.at = 107.0
     held.told(10_000)
-    assert held.ask_at == 109.5
+    assert held.check_at == 109.5

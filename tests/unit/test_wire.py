@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from redis.connection import Encoder, PythonRespSerializer
 
-from django_delayq.store.client.resp import command, script_call
+from django_delayq.store.client.resp import encode, encode_evalsha
 
 PARTS: list[Any] = ["SET", b"\x00\r\n$", "", b"", "ü", 0, -5, 2**63, "x" * 10_000]
 
@@ -16,17 +16,17 @@ def packed_by_the_library(*parts: Any) -> bytes:
 
 
 def test_a_command_is_packed_as_the_library_packs_it() -> None:
-    assert command(*PARTS) == packed_by_the_library(*PARTS)
+    assert encode(*PARTS) == packed_by_the_library(*PARTS)
 
 
 @pytest.mark.parametrize("fixed", [(), ("a:{0}:bodies", "a:{0}:running")])
 def test_a_script_s_call_is_the_command_evalsha(fixed: tuple[str, ...]) -> None:
     for _ in range(2):
-        call = script_call("5ha", fixed, ["a:{0}:ready:ü"], PARTS)
+        call = encode_evalsha("5ha", fixed, ["a:{0}:ready:ü"], PARTS)
         assert call == packed_by_the_library("EVALSHA", "5ha", len(fixed) + 1, *fixed, "a:{0}:ready:ü", *PARTS)
 
 
 @pytest.mark.parametrize("part", [1.5, None, [1], object()])
 def test_nothing_else_is_packed(part: Any) -> None:
     with pytest.raises(TypeError):
-        command("SET", part)
+        encode("SET", part)

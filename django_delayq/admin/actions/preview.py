@@ -14,7 +14,7 @@ from django_delayq.admin.actions.run import meant, was_there
 from django_delayq.admin.context import Visit
 from django_delayq.admin.filters import SIZES
 from django_delayq.admin.job_rows import Line
-from django_delayq.store.queries.job_pages import Row
+from django_delayq.store.queries.job_pages import JobRow
 
 #: Rows shown before an action.
 SAMPLE = 5
@@ -41,7 +41,7 @@ def more_match(visit: Visit, order: Order, progress: Progress) -> bool:
     """
     until, match = monotonic() + _LOOKING, order.now.match(visit.config.redact, by_queue=not order.place.by_queue)
 
-    def came_since(row: Row) -> bool:
+    def came_since(row: JobRow) -> bool:
         return not was_there(order, row) and (match is None or match(row))
 
     beyond = job_lists.walk(
@@ -82,7 +82,7 @@ def _count_on(visit: Visit, order: Order, progress: Progress) -> tuple[Order, Pr
     return replace(order, counted=True), Progress()
 
 
-def _with_sample(visit: Visit, order: Order, rows: list[Row]) -> Order:
+def _with_sample(visit: Visit, order: Order, rows: list[JobRow]) -> Order:
     more = rows[: SAMPLE - len(order.sample)]
     return replace(order, sample=(*order.sample, *(_words(Line(row, visit.config.redact)) for row in more)))
 
@@ -95,5 +95,5 @@ def _looked_up(visit: Visit, token: Token) -> Line | None:
     """Return a ticked row as it is now; nothing where it is gone."""
     if token.shard >= visit.store.config.shards:
         return None
-    found = visit.store.inspection(token.shard).find(token.raw_id)
+    found = visit.store.lookup(token.shard).find(token.raw_id)
     return None if found.ended else Line.of(found, visit.config.redact)

@@ -12,7 +12,7 @@ from django_delayq.admin.context import Visit
 from django_delayq.admin.filters import Cursor
 from django_delayq.admin.job_lists import DEAD, READY, walk
 from django_delayq.job.ids import created_us
-from django_delayq.store.queries.job_pages import Row
+from django_delayq.store.queries.job_pages import JobRow
 
 #: Seconds of one request.
 SECONDS = 2.0
@@ -69,7 +69,7 @@ class Carrying:
     def _token(self, token: Token) -> None:
         self._one(*token, passed=self.progress.passed + 1)
 
-    def _row(self, row: Row) -> None:
+    def _row(self, row: JobRow) -> None:
         self._one(row.raw_id, row.shard, row.moment_us, cursor=row.cursor)
 
     def _pass(self, shard: int, end: Cursor | None) -> None:
@@ -87,7 +87,7 @@ class Carrying:
         self.progress = replace(self.progress, fates=fates, **passed)
 
 
-def meant(visit: Visit, order: Order) -> Callable[[Row], bool] | None:
+def meant(visit: Visit, order: Order) -> Callable[[JobRow], bool] | None:
     """Return what says whether a row is meant: it matches, and was there when the person looked."""
     place = order.place
     match = order.asked.match(visit.config.redact, by_queue=not place.by_queue)
@@ -95,7 +95,7 @@ def meant(visit: Visit, order: Order) -> Callable[[Row], bool] | None:
         return match
     moved_to = order.wish.get("due_us"), order.wish.get("queue")
 
-    def is_meant(row: Row) -> bool:
+    def is_meant(row: JobRow) -> bool:
         return (
             row.due_us != moved_to[0]
             and row.queue != moved_to[1]
@@ -106,7 +106,7 @@ def meant(visit: Visit, order: Order) -> Callable[[Row], bool] | None:
     return is_meant
 
 
-def was_there(order: Order, row: Row) -> bool:
+def was_there(order: Order, row: JobRow) -> bool:
     """Return whether a row was in the list when the person looked."""
     if order.place is DEAD:
         return row.moment_us <= order.seen_us
@@ -118,7 +118,7 @@ def was_there(order: Order, row: Row) -> bool:
     )
 
 
-def _back_since(row: Row) -> int:
+def _back_since(row: JobRow) -> int:
     """Return when a job that ran came back to wait; of a lapsed lease nobody saw the end, and it was due at once."""
     if not row.attempts.history:
         return 0

@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_delayq.admin.charts.drawing import Chart, Series, draw
-from django_delayq.metrics import EDGES_US, MINUTE_US, Figures, History
+from django_delayq.metrics import EDGES_US, MINUTE_US, MinuteSeries, Stats
 from django_delayq.templatetags.delayq import duration_text, grouped, zoned
 
 #: Buckets shown at least, so that a single bar is not as wide as the page.
@@ -16,7 +16,7 @@ _FEWEST = 10
 _HALF, _MOST = 0.5, 0.95
 
 
-def finished(history: History, now_us: int, tz: tzinfo) -> Chart:
+def finished(history: MinuteSeries, now_us: int, tz: tzinfo) -> Chart:
     """Draw what ended in each minute, by how it ended."""
     minutes, hour = history.series(now_us), history.last(now_us)
     facts = {"done": grouped(hour.done), "retried": grouped(hour.retried), "dead": grouped(hour.dead)}
@@ -35,7 +35,7 @@ def finished(history: History, now_us: int, tz: tzinfo) -> Chart:
     )
 
 
-def over_time(name: str, title: str, history: History, now_us: int, tz: tzinfo) -> Chart:
+def over_time(name: str, title: str, history: MinuteSeries, now_us: int, tz: tzinfo) -> Chart:
     """Draw the median and the 95th percentile of `lag` or `run` by the minute."""
     times, hour = _times(name), history.last(now_us)
     minutes = history.series(now_us)
@@ -54,7 +54,7 @@ def over_time(name: str, title: str, history: History, now_us: int, tz: tzinfo) 
     )
 
 
-def histogram(name: str, title: str, hour: Figures) -> Chart:
+def histogram(name: str, title: str, hour: Stats) -> Chart:
     """Draw how many runs of the last hour took how long to begin (`lag`) or to end (`run`)."""
     counts = hour.lag if name == "lag" else hour.run
     shown = _shown(counts)
@@ -76,11 +76,11 @@ def histogram(name: str, title: str, hour: Figures) -> Chart:
     )
 
 
-def _times(name: str) -> Callable[[Figures, float], int | None]:
-    return Figures.lag_us if name == "lag" else Figures.run_us
+def _times(name: str) -> Callable[[Stats, float], int | None]:
+    return Stats.lag_us if name == "lag" else Stats.run_us
 
 
-def _summary(hour: Figures, times: Callable[[Figures, float], int | None]) -> str:
+def _summary(hour: Stats, times: Callable[[Stats, float], int | None]) -> str:
     half_us, most_us = times(hour, _HALF), times(hour, _MOST)
     if half_us is None:
         return _("Nothing ran within the last hour.")

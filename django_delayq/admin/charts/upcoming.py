@@ -64,7 +64,7 @@ def chart(visit: Visit) -> Chart:
         counts = [
             a + b
             for a, b in zip(
-                counts, visit.store.survey(shard).coming(edges, queues=list(visit.snapshot.queues)), strict=True
+                counts, visit.store.dashboard(shard).coming(edges, queues=list(visit.snapshot.queues)), strict=True
             )
         ]
     snapshot = visit.snapshot

@@ -77,7 +77,7 @@ def _arguments(visit: Visit, order: Order) -> tuple[Order, dict[str, str]]:
     (token,) = list(order.tokens)[:1]
     found = None
     if token.shard < visit.store.config.shards:
-        found = visit.store.inspection(token.shard).find(token.raw_id)
+        found = visit.store.lookup(token.shard).find(token.raw_id)
     if found is None or found.job is None or found.state is not State.DEAD:
         return order, {}
     if Payload.of(found.job, visit.config.redact).hidden:

@@ -16,7 +16,7 @@ from django_delayq.admin.filters import Filter
 from django_delayq.admin.job_lists import DEAD
 from django_delayq.admin.views import lists
 from django_delayq.conf.config import DAY_US, DispatcherConfig
-from django_delayq.store.queries.job_pages import Row
+from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.templatetags.delayq import duration_text, grouped
 
 
@@ -71,7 +71,7 @@ def _kept(config: DispatcherConfig) -> str:
     return _("Kept for %(age)s, at most %(most)s") % {"age": age, "most": most}
 
 
-def groups(visit: Visit, asked: Filter, rows: Iterable[Row]) -> list[Group]:
+def groups(visit: Visit, asked: Filter, rows: Iterable[JobRow]) -> list[Group]:
     """Return dead letters by error and function, or by function alone, the most frequent first."""
     found: dict[tuple[str, str], Group] = {}
     for row in rows:

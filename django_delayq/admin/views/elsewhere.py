@@ -31,5 +31,5 @@ def other_stores() -> list[OtherStore]:
             continue
         # By mistake an alias may name the very same store; `manage.py check` reports it.
         if (config.redis, config.prefix) != (shown.redis, shown.prefix):
-            found.append(OtherStore(visible(alias), visible(config.redis.place), visible(config.prefix)))
+            found.append(OtherStore(visible(alias), visible(config.redis.display_url), visible(config.prefix)))
     return found

@@ -17,7 +17,7 @@ from django_delayq.admin.job_lists import PLACES, READY, Place, walk
 from django_delayq.clock import moment
 from django_delayq.exceptions import StoreError
 from django_delayq.job.ids import created_us
-from django_delayq.store.queries.job_pages import Row
+from django_delayq.store.queries.job_pages import JobRow
 
 
 def show(visit: Visit, place: str) -> HttpResponseBase:
@@ -43,7 +43,7 @@ def show(visit: Visit, place: str) -> HttpResponseBase:
     )
 
 
-def _rows(visit: Visit, place: Place, asked: Filter) -> Iterator[Row | StoreError]:
+def _rows(visit: Visit, place: Place, asked: Filter) -> Iterator[JobRow | StoreError]:
     match = asked.match(visit.config.redact, by_queue=not place.by_queue)
     try:
         for _shard, page in walk(visit, place, asked, match=match):
@@ -52,13 +52,13 @@ def _rows(visit: Visit, place: Place, asked: Filter) -> Iterator[Row | StoreErro
         yield error
 
 
-def _line(visit: Visit, row: Row | StoreError, *, reveal: bool) -> str:
+def _line(visit: Visit, row: JobRow | StoreError, *, reveal: bool) -> str:
     # Too late for another status: the file says itself that it is not whole.
     told = {"incomplete": str(row)} if isinstance(row, StoreError) else _told(visit, row, reveal=reveal)
     return json.dumps(told) + "\n"
 
 
-def _told(visit: Visit, row: Row, *, reveal: bool) -> dict[str, Any]:
+def _told(visit: Visit, row: JobRow, *, reveal: bool) -> dict[str, Any]:
     payload = Payload.of(row.job, visit.config.redact, reveal=reveal) if row.job else None
     return {
         "id": row.id,

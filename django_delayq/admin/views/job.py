@@ -63,7 +63,7 @@ def _find(visit: Visit, raw_id: bytes, shard: int) -> Found | None:
     except ValueError:
         queue, cursor = "", None
     member = cursor[1] if cursor and cursor[1].startswith(raw_id) else b""
-    return visit.store.inspection(shard).find(raw_id, queue=queue or DEFAULT_QUEUE, member=member[:14], closely=True)
+    return visit.store.lookup(shard).find(raw_id, queue=queue or DEFAULT_QUEUE, member=member[:14], with_lease=True)
 
 
 def _way_back(visit: Visit, sheet: Sheet) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from django_delayq.admin.filters import SIZES, Filter, url_name, write_cursor
 from django_delayq.admin.job_lists import READY, Listing, Place
 from django_delayq.admin.job_rows import Line
 from django_delayq.job.ids import from_text
-from django_delayq.store.queries.job_pages import Row
+from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.task import registry
 from django_delayq.templatetags.delayq import zoned
 
@@ -94,7 +94,7 @@ def context(visit: Visit, place: Place, asked: Filter, listing: Listing) -> dict
     }
 
 
-def detail_url(visit: Visit, place: Place, asked: Filter, row: Row) -> str:
+def detail_url(visit: Visit, place: Place, asked: Filter, row: JobRow) -> str:
     """Return the address of a row's own page, which leads back to the list, and on to the next row."""
     hints = {"list": place.name, "in": url_name(row.queue), "row": write_cursor(row.cursor)}
     return visit.url("task_detail", row.id, **hints, **asked.pairs(cursor=None, before=False, at_us=None))

@@ -13,7 +13,7 @@ from django_delayq.admin.filters import Filter
 from django_delayq.admin.job_lists import DEAD, read
 from django_delayq.admin.job_rows import Line
 from django_delayq.admin.views.queues import states
-from django_delayq.metrics import ALL, NO_HISTORY
+from django_delayq.metrics import ALL_JOBS, NO_HISTORY
 from django_delayq.store.queries.snapshot import Snapshot
 from django_delayq.templatetags.delayq import duration_text, grouped, percent
 
@@ -40,7 +40,7 @@ class Tile:
 def show(visit: Visit) -> Page:
     """Show the page; three round trips a shard."""
     now = visit.look(facts=True)
-    history = now.history.get(ALL, NO_HISTORY)
+    history = now.history.get(ALL_JOBS, NO_HISTORY)
     hour = history.last(now.now_us)
     newest = read(visit, DEAD, Filter(count=_LOOKED)).rows if now.dead else []
     tiles = _tiles(visit, now)
@@ -66,7 +66,7 @@ def show(visit: Visit) -> Page:
 
 
 def _tiles(visit: Visit, now: Snapshot) -> list[Tile]:
-    hour, queues = now.figures(ALL), now.queues.values()
+    hour, queues = now.figures(ALL_JOBS), now.queues.values()
     next_us = min((queue.next_due_us for queue in queues if queue.next_due_us is not None), default=None)
     ready_us = min((queue.oldest_ready_us for queue in queues if queue.oldest_ready_us is not None), default=None)
     run_us = min((each.oldest_us for each in visit.alive if each.oldest_us is not None), default=None)

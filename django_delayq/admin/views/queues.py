@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 from django_delayq.admin.arguments import visible
 from django_delayq.admin.context import Page, Visit
 from django_delayq.admin.filters import url_name
-from django_delayq.metrics import Figures, queue_scope
+from django_delayq.metrics import Stats, queue_dimension
 from django_delayq.store.queries.snapshot import QueueState
 
 
@@ -17,7 +17,7 @@ class Line:
 
     queue: str
     state: QueueState
-    hour: Figures
+    hour: Stats
     running: int
     workers: int
     now_us: int
@@ -56,7 +56,7 @@ def states(visit: Visit) -> list[Line]:
         Line(
             queue=name,
             state=state,
-            hour=now.figures(queue_scope(name)),
+            hour=now.figures(queue_dimension(name)),
             running=now.claimed_of(name),
             workers=len(visit.workers_of(name)),
             now_us=now.now_us,

@@ -13,7 +13,7 @@ from django_delayq.admin.filters import Filter, url_name
 from django_delayq.admin.job_lists import DEAD, PENDING, read
 from django_delayq.clock import duration_us
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.metrics import Figures, task_scope
+from django_delayq.metrics import Stats, task_dimension
 from django_delayq.task import registry
 
 #: Rows of pending tasks and of dead letters looked at for functions that this process does not know.
@@ -26,7 +26,7 @@ class Line:
     """One function."""
 
     task: str
-    hour: Figures
+    hour: Stats
     #: Whether this process knows it, and then where its tasks go by default, how they are tried again, how long a try
     #: may take, and where it is written.
     registered: bool = False
@@ -81,12 +81,12 @@ def show(visit: Visit) -> Page:
         for row in read(visit, place, Filter(count=_LOOKED)).rows
         if row.task and registry.find(row.task) is None
     }
-    lines = [Line(task=name, hour=now.figures(task_scope(name))) for name in sorted(strangers)]
-    lines += [_line(task, now.figures(task_scope(name)), visit) for name, task in known.items()]
+    lines = [Line(task=name, hour=now.figures(task_dimension(name))) for name in sorted(strangers)]
+    lines += [_line(task, now.figures(task_dimension(name)), visit) for name, task in known.items()]
     return visit.render("functions.html", tab="functions", title=_("Task functions"), functions=lines)
 
 
-def _line(task: Any, hour: Figures, visit: Visit) -> Line:
+def _line(task: Any, hour: Stats, visit: Visit) -> Line:
     """Take out of a task what the template shows. The task itself is callable, and a template calls what it can."""
     code = task.func.__code__
     return Line(

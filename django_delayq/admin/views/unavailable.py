@@ -16,7 +16,7 @@ def show(visit: Visit, error: StoreError) -> HttpResponse:
         status=503,
         error=str(error),
         refused=isinstance(error, StoreAuthError),
-        place=visit.store.config.redis.place,
+        place=visit.store.config.redis.display_url,
         down=True,
         again=visit.request.get_full_path() if visit.request.method == "GET" else visit.url("overview"),
     )

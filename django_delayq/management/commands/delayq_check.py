@@ -7,10 +7,10 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from django_delayq.exceptions import StoreError
-from django_delayq.job.outcome import Ending
+from django_delayq.job.outcome import OutcomeKind
 from django_delayq.management.starting import add_backend, read_settings
-from django_delayq.preflight import Forecast
-from django_delayq.store.client.server_info import Server
+from django_delayq.preflight import Preflight
+from django_delayq.store.client.server_info import ServerInfo
 from django_delayq.store.store import Store, get_store
 
 #: What the audit's words mean, and what --repair does.
@@ -29,11 +29,11 @@ _DRIFT = {
     "UNHELD": ("jobs that no longer hold their key", "held again"),
 }
 _DOUBTS = {
-    Ending.UNKNOWN_TASK: "no task of that name is registered: keep it, or name it in aliases=",
-    Ending.UNFIT: "their arguments do not fit the function: give new parameters a default",
-    Ending.NEWER: "stored by a newer django_delayq",
-    Ending.BAD_SIGNATURE: "not signed with SECRET_KEY or SECRET_KEY_FALLBACKS",
-    Ending.UNREADABLE: "their stored body cannot be read",
+    OutcomeKind.UNKNOWN_TASK: "no task of that name is registered: keep it, or name it in aliases=",
+    OutcomeKind.ARGUMENTS_MISMATCH: "their arguments do not fit the function: give new parameters a default",
+    OutcomeKind.NEWER: "stored by a newer django_delayq",
+    OutcomeKind.BAD_SIGNATURE: "not signed with SECRET_KEY or SECRET_KEY_FALLBACKS",
+    OutcomeKind.UNREADABLE: "their stored body cannot be read",
 }
 
 
@@ -70,16 +70,18 @@ class Command(BaseCommand):
 
 
 def _look(store: Store, *, repair: bool) -> dict[str, Any]:
-    server = Server.look(store.shards[0].client, closely=True)
-    faults = [*server.refusals(), *server.faults()]
+    server = ServerInfo.fetch(store.shards[0].client, closely=True)
+    faults = [*server.fatal(), *server.errors()]
     drift: dict[str, dict[str, Any]] = {}
     left = 0
     # One repair can uncover the next fault.
     for _ in range(_WALKS if repair else 1):
         left = 0
-        for finding in (finding for shard in store.shards for finding in store.audit(shard).walk(repair=repair)):
+        for finding in (
+            finding for shard in store.shards for finding in store.consistency_check(shard).walk(repair=repair)
+        ):
             left += 1
-            kind = drift.setdefault(finding.word, {"count": 0, "means": _DRIFT[finding.word][0], "examples": []})
+            kind = drift.setdefault(finding.code, {"count": 0, "means": _DRIFT[finding.code][0], "examples": []})
             kind["count"] += 1
             if len(kind["examples"]) < _EXAMPLES:
                 kind["examples"].append(f"{finding.key} {finding.entry[:32].hex()}")
@@ -92,7 +94,7 @@ def _look(store: Store, *, repair: bool) -> dict[str, Any]:
             f"DELAYQ['SHARDS'] is {store.config.shards}, but the keys are spread over {known}: "
             f"what is in the others is neither looked at here nor run."
         )
-    forecast = Forecast.of(store) if readable else Forecast()
+    forecast = Preflight.of(store) if readable else Preflight()
     doubts = [
         {
             "ending": doubt.ending.value,
@@ -105,7 +107,7 @@ def _look(store: Store, *, repair: bool) -> dict[str, Any]:
     ]
     return {
         "server": {
-            "place": store.config.redis.place,
+            "place": store.config.redis.display_url,
             "kind": server.kind,
             "version": server.version,
             "persistence": server.persistence,

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.management.starting import add_backend, open_store, run_services, say, show_log, stop_with_parent
-from django_delayq.processes.reporter import Presence
+from django_delayq.processes.reporter import ProcessReporter
 from django_delayq.processes.service import Service
 
 
@@ -31,9 +31,11 @@ class Command(BaseCommand):
         show_log(options["verbosity"])
         config, store = open_store(options["backend"], force_shards=options["force_shards"])
         dispatchers = {shard: Dispatcher(shard, store.promotion(shard)) for shard in store.shards}
-        services = [Service(part, name=f"Dispatcher of {shard.place}") for shard, part in dispatchers.items()]
+        services = [Service(part, name=f"Dispatcher of {shard.label}") for shard, part in dispatchers.items()]
         if options["until_stdin_closes"]:
             stop_with_parent(services)
-        sentence = f"Dispatcher {os.getpid()} serves {config.redis.place}, prefix {config.prefix!r}."
-        presences = [Presence(store.reports(shard), dispatcher) for shard, dispatcher in dispatchers.items()]
+        sentence = f"Dispatcher {os.getpid()} serves {config.redis.display_url}, prefix {config.prefix!r}."
+        presences = [
+            ProcessReporter(store.process_reports(shard), dispatcher) for shard, dispatcher in dispatchers.items()
+        ]
         run_services(services, presences, ready=partial(say, self, sentence, options))

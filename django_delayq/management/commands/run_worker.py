@@ -23,15 +23,15 @@ from django_delayq.management.starting import (
     show_log,
     stop_with_parent,
 )
-from django_delayq.metrics import Tally
-from django_delayq.processes.reporter import Presence
+from django_delayq.metrics import MetricsBuffer
+from django_delayq.processes.reporter import ProcessReporter
 from django_delayq.processes.service import Service
 from django_delayq.processes.shutdown import Shutdown
-from django_delayq.processes.supervised_command import KeptCommand, to_backend
-from django_delayq.processes.supervisor import keep_workers
+from django_delayq.processes.supervised_command import SupervisedCommand, to_backend
+from django_delayq.processes.supervisor import run_workers
 from django_delayq.store.store import Store
 from django_delayq.worker.pools.base import Pool
-from django_delayq.worker.prefetch import Pace
+from django_delayq.worker.prefetch import PrefetchPolicy
 from django_delayq.worker.worker import Worker
 
 
@@ -65,7 +65,7 @@ class Command(BaseCommand):
         chosen = _chosen(read_settings(options["backend"]), options)
         check_pool(options)
         if options["processes"] > 1:
-            return keep_workers(options)
+            return run_workers(options)
         config, store = open_store(options["backend"])
         if options["reload"]:
             autoreload.run_with_reloader(self._run, Shutdown(), config, store, chosen, options)
@@ -97,11 +97,11 @@ class Command(BaseCommand):
     ) -> bool:
         """Run one worker a shard to their ends; true where that has to be done again."""
         services: list[Service] = []
-        presences: list[Presence] = []
-        sharing: list[Pace] = []
-        ended = pool.ended
+        presences: list[ProcessReporter] = []
+        sharing: list[PrefetchPolicy] = []
+        ended = pool.finished_count
         for shard in store.shards:
-            tally = Tally()
+            tally = MetricsBuffer()
             worker = Worker(
                 shard=shard,
                 door=lambda code, shard=shard: store.claims(shard, worker=code),  # type: ignore[misc]
@@ -118,17 +118,19 @@ class Command(BaseCommand):
             worker.given_back = shutdown.given_back
             # What ended during an outage is handed in before its lease can lapse.
             longest_wait = longest_wait_us(chosen.lease_us) / SECOND_US
-            services.append(Service(worker, name=f"Worker of {shard.place}", longest_wait=longest_wait))
-            presences.append(Presence(store.reports(shard), worker))
+            services.append(Service(worker, name=f"Worker of {shard.label}", longest_wait=longest_wait))
+            presences.append(ProcessReporter(store.process_reports(shard), worker))
         if options["reload"]:
             _stop_before_reload(services)
         if options["until_stdin_closes"]:
             stop_with_parent(services)
         sentence = (
-            f"Worker {os.getpid()} serves {', '.join(chosen.queues) or 'all queues'} at {config.redis.place}, "
+            f"Worker {os.getpid()} serves {', '.join(chosen.queues) or 'all queues'} at {config.redis.display_url}, "
             f"prefix {config.prefix!r}, {chosen.concurrency} at once."
         )
-        child = KeptCommand("run_dispatcher", *to_backend(options["backend"])) if options["with_dispatcher"] else None
+        child = (
+            SupervisedCommand("run_dispatcher", *to_backend(options["backend"])) if options["with_dispatcher"] else None
+        )
         try:
             run_services(services, presences, ready=partial(say, self, sentence, options), shutdown=shutdown)
         finally:
@@ -138,7 +140,9 @@ class Command(BaseCommand):
             elif child:
                 child.stop()
         # A drained shard's worker has ended when another shard's job enqueues into it: drained is a pass without jobs.
-        return bool(options["drain"]) and pool.ended > ended and not any(service.stopped for service in services)
+        return (
+            bool(options["drain"]) and pool.finished_count > ended and not any(service.stopped for service in services)
+        )
 
 
 def _wake_all(services: list[Service]) -> None:

@@ -12,18 +12,18 @@ from typing import Any
 from redis import exceptions as redis_errors
 
 from django_delayq.store.client.connection import COMMAND_TIMEOUT, Connections
-from django_delayq.store.client.connection_cache import Question
-from django_delayq.store.client.resp import command
-from django_delayq.store.client.script import translated
-from django_delayq.store.client.script_call import Call
+from django_delayq.store.client.connection_cache import PendingReply
+from django_delayq.store.client.resp import encode
+from django_delayq.store.client.script import to_store_error
+from django_delayq.store.client.script_call import ScriptCall
 
 #: Seconds a BLPOP stays outstanding where nobody says how long; silence beyond COMMAND_TIMEOUT more means a dead
 #: connection.
 BLOCK = 10
-_wakers: "weakref.WeakSet[Waker]" = weakref.WeakSet()
+_wakers: "weakref.WeakSet[BlockingListener]" = weakref.WeakSet()
 
 
-class Waker:
+class BlockingListener:
     """Hear one shard's bells."""
 
     def __init__(self, connections: Connections, client: Any) -> None:
@@ -46,7 +46,7 @@ class Waker:
         if self.listening:
             if now > self._give_up_at:
                 self.close()
-                raise translated(redis_errors.TimeoutError("no answer to a blocking pop"))
+                raise to_store_error(redis_errors.TimeoutError("no answer to a blocking pop"))
             return
         try:
             if self._connection is None:
@@ -56,16 +56,16 @@ class Waker:
                 # Else it would be taken for the bell.
                 self._connection.read_response()
                 self._untold -= 1
-            self._connection.send_packed_command([command("BLPOP", *keys, f"{block:.3f}")])
+            self._connection.send_packed_command([encode("BLPOP", *keys, f"{block:.3f}")])
         except (redis_errors.RedisError, OSError) as error:
             self.close()
-            raise translated(error, client=self._client) from error
+            raise to_store_error(error, client=self._client) from error
         self.listening, self._give_up_at = True, now + block + COMMAND_TIMEOUT
 
-    def send_behind(self, call: Call) -> None:
+    def send_behind(self, call: ScriptCall) -> None:
         """Send a call that Redis runs when the outstanding pop ends. Read its answer after `take()`."""
         self._send(call.packed)
-        call.sent(Question(self, self._connection))
+        call.sent(PendingReply(self, self._connection))
 
     def tell(self, packed: bytes) -> None:
         """Send a command without waiting for its reply. No pop may be outstanding."""
@@ -87,7 +87,7 @@ class Waker:
             answer = self._connection.read_response()
         except (redis_errors.RedisError, OSError) as error:
             self.close()
-            raise translated(error, client=self._client) from error
+            raise to_store_error(error, client=self._client) from error
         self.listening = False
         return answer[0].decode() if answer else None
 
@@ -105,7 +105,7 @@ class Waker:
             self._connection._sock.sendall(packed)
         except (redis_errors.RedisError, OSError) as error:
             self.close()
-            raise translated(error, client=self._client) from error
+            raise to_store_error(error, client=self._client) from error
 
 
 def _after_fork() -> None:

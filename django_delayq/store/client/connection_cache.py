@@ -10,13 +10,13 @@ from typing import Any, Protocol
 
 from redis import exceptions as redis_errors
 
-from django_delayq.store.client.resp import Part, command
+from django_delayq.store.client.resp import Part, encode
 
 #: Connections of a pool whose number nobody limited: as many as there are threads that ask.
 ANY_NUMBER = 2**31
 
 
-class Line:
+class ConnectionCache:
     """One question at a time on each connection; safe to use from several threads."""
 
     def __init__(self, client: Any) -> None:
@@ -29,16 +29,16 @@ class Line:
 
     def ask(self, *parts: Part) -> Any:
         """Send one command and return its answer, once: nothing is repeated. Raises the library's errors."""
-        return self.send(command(*parts)).answer()
+        return self.send(encode(*parts)).answer()
 
     def ask_all(self, *commands: Sequence[Part]) -> list[Any]:
         """Send these commands at once and return their answers, in one round trip. Raises as `ask()` does."""
-        return self.send(b"".join(command(*parts) for parts in commands)).answers(len(commands))
+        return self.send(b"".join(encode(*parts) for parts in commands)).answers(len(commands))
 
-    def send(self, packed: bytes) -> "Question":
+    def send(self, packed: bytes) -> "PendingReply":
         """Send what is packed; its answer is to be read, or given up, whatever happens. Raises the library's errors."""
         connection = self._taken()
-        question = Question(self, connection)
+        question = PendingReply(self, connection)
         try:
             connection.send_packed_command([packed])
         except BaseException:
@@ -46,7 +46,7 @@ class Line:
             raise
         return question
 
-    def hang_up(self) -> None:
+    def disconnect_idle(self) -> None:
         """Close what is not in use, in the client's pool too; the next command connects anew."""
         # Plain reads go by the pool: they too would stay with a server that no longer is the one.
         self.client.connection_pool.disconnect(inuse_connections=False)
@@ -84,19 +84,19 @@ class Line:
             return None
 
 
-class Owner(Protocol):
+class ConnectionOwner(Protocol):
     """Whose connection a question was sent on."""
 
     def put_back(self, connection: Any) -> None:
         """Take the connection back; nothing is unanswered on it, or it is closed."""
 
 
-class Question:
+class PendingReply:
     """What was sent on a connection and is not answered yet."""
 
     __slots__ = ("_connection", "_line")
 
-    def __init__(self, line: "Owner", connection: Any) -> None:
+    def __init__(self, line: "ConnectionOwner", connection: Any) -> None:
         self._line, self._connection = line, connection
 
     def answer(self) -> Any:

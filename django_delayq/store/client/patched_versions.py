@@ -30,7 +30,7 @@ _NAMES = {"redis": "Redis", "valkey": "Valkey"}
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
 
-def advice(server: str, version: str) -> str:
+def security_warning(server: str, version: str) -> str:
     """Return one sentence where this release lacks security fixes, else nothing; also for one that is not known.
 
     `server` is "redis" or "valkey", `version` its own (INFO: `valkey_version` where it is told, else `redis_version`).

@@ -11,12 +11,12 @@ from operator import index
 Part = bytes | str | int
 
 
-def command(*parts: Part) -> bytes:
+def encode(*parts: Part) -> bytes:
     """Return a command."""
     return b"*%d\r\n%b" % (len(parts), _packed(parts))
 
 
-def script_call(sha: str, fixed_keys: tuple[str, ...], more_keys: Sequence[str], args: Sequence[Part]) -> bytes:
+def encode_evalsha(sha: str, fixed_keys: tuple[str, ...], more_keys: Sequence[str], args: Sequence[Part]) -> bytes:
     """Return the call of a script that Redis knows by its SHA-1; `fixed_keys` are those that every call has."""
     keys = len(fixed_keys) + len(more_keys)
     head, rest = _head(sha, keys, fixed_keys), _packed((*more_keys, *args))

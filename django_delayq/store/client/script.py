@@ -56,22 +56,22 @@ class Script:
         self.text = _PRELUDE + source
         self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
-    def place(self, message: str) -> str:
+    def source_line(self, message: str) -> str:
         """Return `name.lua:line` for a script error's text."""
         match = _LINE.search(message)
         line = int(match[2]) - _PRELUDE.count("\n") if match else 0
         return f"{self.name}.lua:{line}" if line > 0 else f"_prelude.lua:{match[2]}" if match else f"{self.name}.lua"
 
 
-def asked(question: Callable[[], T], client: Any) -> T:
+def with_store_errors(question: Callable[[], T], client: Any) -> T:
     """Run plain commands of a client with errors translated as for scripts."""
     try:
         return question()
     except redis_errors.RedisError as error:
-        raise translated(error, client=client) from error
+        raise to_store_error(error, client=client) from error
 
 
-def translated(error: Exception, *, script: Script | None = None, client: Any = None) -> StoreError | KeyHeld:
+def to_store_error(error: Exception, *, script: Script | None = None, client: Any = None) -> StoreError | KeyHeld:
     """Return our error for one of the client library's, told apart by its first word.
 
     A wrong password is a ConnectionError in the library, and several passing conditions are plain ResponseErrors.
@@ -89,7 +89,7 @@ def translated(error: Exception, *, script: Script | None = None, client: Any = 
     ):
         given = client.connection_pool.connection_kwargs.get("username") if client else None
         of = f" of user {given or 'default'!r}" if client else ""
-        where = f" at {script.place(message)}" if script else ""
+        where = f" at {script.source_line(message)}" if script else ""
         return StoreAuthError(f"Redis refused the password or a command{of}{where}: {message}")
     if word == "KEYHELD":
         _, index, holder = message.split(" ")
@@ -106,7 +106,7 @@ def translated(error: Exception, *, script: Script | None = None, client: Any = 
     if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError):
         sent = not any(isinstance(cause, _NOT_CONNECTED) for cause in _causes(error))
         return StoreUnavailable(f"Redis did not answer: {message}", maybe_accepted=sent)
-    where = f" at {script.place(message)}" if script else ""
+    where = f" at {script.source_line(message)}" if script else ""
     cure = "; manage.py delayq_check --repair deletes keys of another type" if "WRONGTYPE" in message else ""
     return ScriptFault(f"Redis reported a fault{where}: {message}{cure}", maybe_accepted=True)
 

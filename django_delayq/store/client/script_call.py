@@ -6,24 +6,29 @@ from typing import Any, TypeVar
 from redis import exceptions as redis_errors
 
 from django_delayq.exceptions import StoreRejected
-from django_delayq.store.client.connection_cache import Line, Question
-from django_delayq.store.client.resp import Part, script_call
-from django_delayq.store.client.script import Script, translated
+from django_delayq.store.client.connection_cache import ConnectionCache, PendingReply
+from django_delayq.store.client.resp import Part, encode_evalsha
+from django_delayq.store.client.script import Script, to_store_error
 
 T = TypeVar("T")
 
 
-class Call:
+class ScriptCall:
     """One call of a script, packed; `answer()` is all it takes, `send()` lets its caller do something meanwhile."""
 
     def __init__(
-        self, script: Script, line: Line, fixed_keys: tuple[str, ...], more_keys: Sequence[str], args: Sequence[Part]
+        self,
+        script: Script,
+        line: ConnectionCache,
+        fixed_keys: tuple[str, ...],
+        more_keys: Sequence[str],
+        args: Sequence[Part],
     ) -> None:
         self.script = script
         self._line, self._keys, self._args = line, [*fixed_keys, *more_keys], args
         #: As it goes over the wire.
-        self.packed = script_call(script.sha, fixed_keys, more_keys, args)
-        self._question: Question | None = None
+        self.packed = encode_evalsha(script.sha, fixed_keys, more_keys, args)
+        self._question: PendingReply | None = None
 
     def send(self) -> bool:
         """Send it, where a connection may be held until `answer()`; false where it could be the only one.
@@ -34,7 +39,7 @@ class Call:
             self._question = self._told(lambda: self._line.send(self.packed))
         return self._line.keeps
 
-    def sent(self, question: Question) -> None:
+    def sent(self, question: PendingReply) -> None:
         """Note that it was sent elsewhere: `answer()` reads it there."""
         self._question = question
 
@@ -62,8 +67,8 @@ class Call:
         try:
             return ask()
         except redis_errors.RedisError as error:
-            told = translated(error, script=self.script, client=self._line.client)
+            told = to_store_error(error, script=self.script, client=self._line.client)
             if isinstance(told, StoreRejected) and told.code == "READONLY":
                 # Its name may lead to another primary by now; the open connections never will.
-                self._line.hang_up()
+                self._line.disconnect_idle()
             raise told from error

@@ -8,8 +8,8 @@ from typing import Any
 
 from django_delayq.clock import SECOND_US
 from django_delayq.exceptions import ScriptFault, StoreAuthError
-from django_delayq.store.client.patched_versions import advice
-from django_delayq.store.client.script import asked
+from django_delayq.store.client.patched_versions import security_warning
+from django_delayq.store.client.script import with_store_errors
 
 #: The oldest with every command that our scripts call.
 FLOOR = (6, 2)
@@ -20,7 +20,7 @@ _NEARLY_FULL = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
+class ServerInfo:
     """What a server says of itself; empty where it does not tell."""
 
     #: "redis" or "valkey", and its own version.
@@ -44,11 +44,11 @@ class Server:
     within_us: int = 0
 
     @classmethod
-    def look(cls, client: Any, *, closely: bool = False) -> "Server":
+    def fetch(cls, client: Any, *, closely: bool = False) -> "ServerInfo":
         """Ask a server; closely: also for settings that it may refuse to tell. Raises `StoreError`s."""
-        info = asked(client.info, client)
+        info = with_store_errors(client.info, client)
         before = time_ns()
-        seconds, microseconds = asked(client.time, client)
+        seconds, microseconds = with_store_errors(client.time, client)
         after = time_ns()
         return replace(
             cls.of(info),
@@ -59,7 +59,7 @@ class Server:
         )
 
     @classmethod
-    def of(cls, info: Mapping[str, Any]) -> "Server":
+    def of(cls, info: Mapping[str, Any]) -> "ServerInfo":
         """Read what INFO answered."""
         valkey = "valkey_version" in info
         return cls(
@@ -81,7 +81,7 @@ class Server:
             return f"append-only file, fsync {self.fsync or 'unknown'}"
         return "snapshots only" if self.snapshots else "none"
 
-    def refusals(self) -> Iterator[str]:
+    def fatal(self) -> Iterator[str]:
         """Yield why no command may start on this server, each with its cure."""
         if self._numbers and self._numbers < FLOOR:
             yield f"Redis {self.redis_version} is too old: django_delayq needs Redis 6.2 or later, or any Valkey."
@@ -91,7 +91,7 @@ class Server:
                 f"set it to noeviction."
             )
 
-    def faults(self) -> Iterator[str]:
+    def errors(self) -> Iterator[str]:
         """Yield what keeps jobs from running or being kept now, each with its cure; commands wait for its end."""
         if self.replica:
             yield "The Redis server is a replica and takes no writes; DELAYQ['REDIS'] must lead to the primary."
@@ -117,7 +117,7 @@ class Server:
                 f"Redis's clock is {self.ahead_us / SECOND_US:+.1f} s from this host's: jobs are due by Redis's, so "
                 f"moments given to at() come that much off; let NTP set both."
             )
-        if old := advice(self.kind, self.version):
+        if old := security_warning(self.kind, self.version):
             yield old
 
     @property
@@ -128,7 +128,7 @@ class Server:
 def _configured(client: Any, name: str) -> str:
     """Return a setting of the server, or nothing where it does not tell."""
     try:
-        return str(asked(partial(client.config_get, name), client).get(name, ""))
+        return str(with_store_errors(partial(client.config_get, name), client).get(name, ""))
     except (StoreAuthError, ScriptFault):
         # Managed servers have no CONFIG, and our own roles may not call it.
         return ""

@@ -23,7 +23,7 @@ _CONNECTION = ("CLIENT|SETNAME", "EVAL", "EVALSHA", "SELECT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Role:
+class AclRole:
     """One kind of process, and what it does in Redis."""
 
     name: str
@@ -37,7 +37,7 @@ class Role:
     @property
     def commands(self) -> tuple[str, ...]:
         """Every command it needs, sorted."""
-        inside = {command for name in self.scripts for command in calls_of(Script(name).text)}
+        inside = {command for name in self.scripts for command in commands_in(Script(name).text)}
         return tuple(sorted(inside.union(self.plain, _CONNECTION)))
 
     def rule(self, prefix: str) -> str:
@@ -46,7 +46,7 @@ class Role:
         return f"~{prefix}:* resetchannels -@all {allowed}"
 
 
-def calls_of(text: str) -> set[str]:
+def commands_in(text: str) -> set[str]:
     """Return the commands a script calls: in itself, and in those functions of its text that it really uses."""
     bare = _COMMENT.sub("", text)
     functions = {found[1]: found[0] for found in _FUNCTION.finditer(bare)}
@@ -60,8 +60,10 @@ def calls_of(text: str) -> set[str]:
     return calls
 
 
-def _joined(name: str, purpose: str, *parts: Role, scripts: Iterable[str] = (), plain: Iterable[str] = ()) -> Role:
-    return Role(
+def _joined(
+    name: str, purpose: str, *parts: AclRole, scripts: Iterable[str] = (), plain: Iterable[str] = ()
+) -> AclRole:
+    return AclRole(
         name=name,
         purpose=purpose,
         scripts=(*scripts, *(script for part in parts for script in part.scripts)),

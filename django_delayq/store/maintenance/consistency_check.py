@@ -12,8 +12,8 @@ from typing import Any
 from django_delayq.exceptions import BadBody
 from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.codec import Head, decode_head
-from django_delayq.job.outcome import Ending
-from django_delayq.store.client.script import Script, asked
+from django_delayq.job.outcome import OutcomeKind
+from django_delayq.store.client.script import Script, with_store_errors
 from django_delayq.store.keys import CATALOGUE
 from django_delayq.store.shard import Shard
 
@@ -26,24 +26,24 @@ _COUNTS = 3
 #: The hashes that are walked, each after what its judgement rests on.
 _RECORD_NOUNS = ("bodies", "running", "attempts", "holders", "extras", "dead_bodies")
 #: The history of a dead letter made here.
-_EPITAPH = NO_ATTEMPTS.add(
-    worker="", started_us=0, ended_us=None, ending=Ending.UNREADABLE, error="The stored body cannot be read."
+_UNREADABLE_HISTORY = NO_ATTEMPTS.add(
+    worker="", started_us=0, ended_us=None, ending=OutcomeKind.UNREADABLE, error="The stored body cannot be read."
 ).pack()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Inconsistency:
     """One thing that is not as any step leaves it."""
 
     #: What is wrong: the words of the scripts, MISTYPED for a key of another type than ours, and MISCOUNTED for a wrong
     #: sum of bytes.
-    word: str
+    code: str
     key: str
     #: The entry or field; of a mistyped key its type.
     entry: bytes
 
 
-class Audit:
+class ConsistencyCheck:
     """The door of whoever checks one shard."""
 
     def __init__(self, shard: Shard, *, due_first_us: int, max_payload: int) -> None:
@@ -51,7 +51,7 @@ class Audit:
         self._slice = max(1, min(_SLICE, _SLICE_BYTES // max_payload))
         self._head_start_ms = due_first_us // 1_000
 
-    def walk(self, *, repair: bool = False) -> Iterator[Finding]:
+    def walk(self, *, repair: bool = False) -> Iterator[Inconsistency]:
         """Yield what is wrong, and with `repair` put it right; O(n log n) in slices of up to 100, with bounded memory.
 
         One repair can uncover the next fault: repaired is what a walk finds nothing in. Without `repair` one fault may
@@ -118,7 +118,7 @@ class Audit:
     ) -> list[bytes]:
         """Judge up to 500 records, with `repair` put them right; one atomic step, a word for each."""
         keys, rows = self._rows(fields, bodies, ids)
-        args = [noun, self._head_start_ms, int(repair), _EPITAPH, *rows]
+        args = [noun, self._head_start_ms, int(repair), _UNREADABLE_HISTORY, *rows]
         words: list[bytes] = self._shard.run(_RECORDS, args, records=self._shard.keys(noun), more_keys=keys)
         return words
 
@@ -126,7 +126,7 @@ class Audit:
         """Write the sum of all dead bodies anew; False: it is not what the caller read any more."""
         return bool(self._shard.run(_BYTES, [seen, counted]))
 
-    def _miscounted(self, *, repair: bool) -> Iterator[Finding]:
+    def _miscounted(self, *, repair: bool) -> Iterator[Inconsistency]:
         """Count the bytes of dead letters, which may come and go: only a sum of a time without any tells something."""
         for _ in range(_COUNTS):
             before = self._dead_now()
@@ -136,7 +136,7 @@ class Audit:
                 if seen != (b"%d" % counted if counted else b""):
                     if repair:
                         self.audit_bytes(seen, counted)
-                    yield Finding(word="MISCOUNTED", key=self._shard.keys("dead_bytes"), entry=seen)
+                    yield Inconsistency(code="MISCOUNTED", key=self._shard.keys("dead_bytes"), entry=seen)
                 return
 
     def _dead_now(self) -> list[Any]:
@@ -146,20 +146,20 @@ class Audit:
         pipeline.get(keys("dead_bytes")).zcard(keys("dead_letters"))
         pipeline.zrange(keys("dead_letters"), 0, 0, withscores=True)
         pipeline.zrange(keys("dead_letters"), -1, -1, withscores=True)
-        found: list[Any] = asked(pipeline.execute, self._shard.client)
+        found: list[Any] = with_store_errors(pipeline.execute, self._shard.client)
         return found
 
     def _count_dead_bytes(self) -> int:
         counted, at, client, keys = 0, 0, self._shard.client, self._shard.keys
-        while ids := asked(partial(client.zrange, keys("dead_letters"), at, at + _SLICE - 1), client):
+        while ids := with_store_errors(partial(client.zrange, keys("dead_letters"), at, at + _SLICE - 1), client):
             pipeline = client.pipeline(transaction=False)
             for raw_id in ids:
                 pipeline.hstrlen(keys("dead_bodies"), raw_id)
-            counted += sum(asked(pipeline.execute, client))
+            counted += sum(with_store_errors(pipeline.execute, client))
             at += len(ids)
         return counted
 
-    def _mistyped(self, *, repair: bool) -> list[Finding]:
+    def _mistyped(self, *, repair: bool) -> list[Inconsistency]:
         keys = self._shard.keys
         fixed = {keys("queues"): "zset"} | {keys(noun): kind for noun, (kind, _) in CATALOGUE.items()}
         found = self._of_another_type(fixed, repair=repair)
@@ -169,10 +169,12 @@ class Audit:
                 found += self._of_another_type(per_queue, repair=repair)
         return found
 
-    def _of_another_type(self, expected: Mapping[str, str], *, repair: bool) -> list[Finding]:
+    def _of_another_type(self, expected: Mapping[str, str], *, repair: bool) -> list[Inconsistency]:
         kinds = self.audit_types(expected, repair=repair)
         return [
-            Finding(word="MISTYPED", key=key, entry=kind) for key, kind in zip(expected, kinds, strict=True) if kind
+            Inconsistency(code="MISTYPED", key=key, entry=kind)
+            for key, kind in zip(expected, kinds, strict=True)
+            if kind
         ]
 
     def _entries(self, place: str) -> Iterator[tuple[list[bytes], list[bytes | None]]]:
@@ -195,7 +197,7 @@ class Audit:
                 yield fields, self._read_bodies(fields), fields
 
     def _read_bodies(self, ids: Sequence[bytes]) -> list[bytes | None]:
-        found: list[bytes | None] = asked(
+        found: list[bytes | None] = with_store_errors(
             partial(self._shard.client.hmget, self._shard.keys("bodies"), ids), self._shard.client
         )
         return found
@@ -220,7 +222,7 @@ class Audit:
         """Yield the entries of a key; those that are there all the while come at least once."""
         cursor, read = 0, getattr(self._shard.client, scan)
         while True:
-            cursor, found = asked(partial(read, key, cursor, count=self._slice), self._shard.client)
+            cursor, found = with_store_errors(partial(read, key, cursor, count=self._slice), self._shard.client)
             rows = list(found.items() if isinstance(found, dict) else found)
             # A small key is told whole, whatever was asked.
             for at in range(0, len(rows), self._slice):
@@ -236,7 +238,7 @@ def _head(body: bytes | None) -> Head | None:
         return None
 
 
-def _findings(words: Sequence[bytes], key: str, entries: Sequence[bytes]) -> Iterator[Finding]:
+def _findings(words: Sequence[bytes], key: str, entries: Sequence[bytes]) -> Iterator[Inconsistency]:
     for word, entry in zip(words, entries, strict=True):
         if word != b"OK":
-            yield Finding(word=word.decode(), key=key, entry=entry)
+            yield Inconsistency(code=word.decode(), key=key, entry=entry)

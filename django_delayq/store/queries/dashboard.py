@@ -6,9 +6,9 @@ from typing import Any
 from django_delayq.exceptions import BadBody
 from django_delayq.job.codec import decode_head
 from django_delayq.job.job import due_of_rank
-from django_delayq.metrics import ALL, History, queue_scope, task_scope
+from django_delayq.metrics import ALL_JOBS, MinuteSeries, queue_dimension, task_dimension
 from django_delayq.store.client.script import Script
-from django_delayq.store.client.server_info import Server
+from django_delayq.store.client.server_info import ServerInfo
 from django_delayq.store.keys import decode_queue
 from django_delayq.store.queries.job_pages import whole
 from django_delayq.store.queries.snapshot import Pause, Process, QueueState, Snapshot
@@ -19,7 +19,7 @@ _SNAPSHOT, _COMING = Script("snapshot"), Script("coming")
 _FIXED, _CELLS = 13, 8
 
 
-class Survey:
+class DashboardQueries:
     """The watcher's door of one shard."""
 
     def __init__(self, shard: Shard, *, due_first_us: int) -> None:
@@ -54,7 +54,7 @@ class Survey:
 
     def _ask(self, queues: Sequence[str], tasks: Sequence[str], facts: bool) -> tuple[list[Any], list[bytes]]:
         keys = self._shard.keys
-        scopes = [ALL, *map(queue_scope, queues), *map(task_scope, tasks)]
+        scopes = [ALL_JOBS, *map(queue_dimension, queues), *map(task_dimension, tasks)]
         places = [key for queue in queues for key in keys.waiting_places(queue).values()]
         return self._shard.run(_SNAPSHOT, [int(facts), *scopes], more_keys=places), scopes
 
@@ -82,8 +82,8 @@ class Survey:
             died_last_hour=died_last_hour,
             newest_death_us=_moment(newest),
             processes=[process.asked(process.code in quieted) for process in processes],
-            server=Server.of(_told(info)) if info else None,
-            history={scope: History.unpack(ring) for scope, ring in zip(scopes, rings, strict=True)},
+            server=ServerInfo.of(_told(info)) if info else None,
+            history={scope: MinuteSeries.unpack(ring) for scope, ring in zip(scopes, rings, strict=True)},
         )
 
     def _queue(self, cells: Sequence[Any], pause: Pause | None) -> QueueState:

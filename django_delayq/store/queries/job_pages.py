@@ -8,11 +8,11 @@ from time import monotonic
 from typing import Any
 
 from django_delayq.exceptions import BadBody
-from django_delayq.job.attempts import Attempts
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import Head, decode, decode_head
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import Flag, Job, State, due_of_rank
-from django_delayq.store.records import DeadBody, Running
+from django_delayq.store.records import DeadLetterRecord, RunningRecord
 
 #: No score of ours is as large.
 _END = 2.0**53
@@ -24,7 +24,7 @@ _NO_HEAD = Head(priority=0, flags=Flag(0), queue="", task="", size=0)
 
 
 @dataclass(frozen=True)
-class Row:
+class JobRow:
     """One row of a page."""
 
     member: bytes
@@ -36,9 +36,9 @@ class Row:
     #: The body, cut at LARGE_BODY, and its whole size in bytes, with what a dead letter keeps beside it.
     stored: bytes | None = field(repr=False)
     size: int
-    attempts: Attempts = field(repr=False)
+    attempts: AttemptHistory = field(repr=False)
     #: Of a running one: when it was claimed (µs since the epoch), its rank, and the name of its worker.
-    running: Running = Running(0, 0)
+    running: RunningRecord = RunningRecord(0, 0)
     worker: str = ""
     due_first_us: int = 0
     #: The queue it was found in; empty for running and dead ones.
@@ -90,7 +90,7 @@ class Row:
     @property
     def recovered(self) -> bool:
         """Whether it is ready, and waits for a process of its own: its last attempt crashed."""
-        return self.state is State.READY and self.attempts.suspect
+        return self.state is State.READY and self.attempts.crash_suspected
 
     @property
     def fault(self) -> str:
@@ -129,20 +129,20 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class JobPage:
     """Rows of one place, or of several merged, lowest score first."""
 
     #: Rows in front of the first one that was looked at, and rows there are: within the scores asked for.
     rank: int
     total: int
-    rows: list[Row]
+    rows: list[JobRow]
     #: Rows that were looked at: more than `rows` where not all matched.
     scanned: int
     #: Cursor to go on from in the same direction; None: nothing is left there.
     end: tuple[float, bytes] | None
 
 
-def read_page(
+def parse_page(
     reply: Sequence[Any],
     *,
     shard: int,
@@ -151,8 +151,8 @@ def read_page(
     found_in: Sequence[str],
     before: bool,
     count: int,
-    match: Callable[[Row], bool] | None,
-) -> Page:
+    match: Callable[[JobRow], bool] | None,
+) -> JobPage:
     """Make a page of what `page.lua` found: as many rows as were asked for, of those that match.
 
     `found_in` names the queue of each place that was looked at.
@@ -169,10 +169,10 @@ def read_page(
         rows.reverse()
         rank += len(found) - len(looked)
     end = looked[-1][0].cursor if looked and left else None
-    return Page(rank=rank, total=total, rows=rows, scanned=len(looked), end=end)
+    return JobPage(rank=rank, total=total, rows=rows, scanned=len(looked), end=end)
 
 
-def _looked(found: Any, count: int, match: Callable[[Row], bool] | None) -> Iterator[tuple[Row, bool]]:
+def _looked(found: Any, count: int, match: Callable[[JobRow], bool] | None) -> Iterator[tuple[JobRow, bool]]:
     """Yield the rows looked at and whether each matches, until enough do or time is up."""
     if match is None:
         yield from ((row, True) for row in islice(found, count))
@@ -186,20 +186,20 @@ def _looked(found: Any, count: int, match: Callable[[Row], bool] | None) -> Iter
             return
 
 
-def _row(cells: Sequence[Any], *, shard: int, state: State, due_first_us: int, found_in: Sequence[str]) -> Row:
+def _row(cells: Sequence[Any], *, shard: int, state: State, due_first_us: int, found_in: Sequence[str]) -> JobRow:
     member, place, score, stored, size, record, running, worker = cells
     if state is State.DEAD:
-        record, _, body = DeadBody.unpack(stored)
+        record, _, body = DeadLetterRecord.unpack(stored)
         size, stored = size - (len(stored or b"") - len(body)), body
-    return Row(
+    return JobRow(
         member=member,
         shard=shard,
         state=state,
         score=_exact(score),
         stored=stored,
         size=size,
-        attempts=Attempts.unpack(record),
-        running=Running.unpack(running),
+        attempts=AttemptHistory.unpack(record),
+        running=RunningRecord.unpack(running),
         worker=worker.decode(errors="replace") if worker else "",
         due_first_us=due_first_us,
         found_in=found_in[place - 1],

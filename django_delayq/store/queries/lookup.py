@@ -6,13 +6,13 @@ from operator import add
 from typing import Any
 
 from django_delayq.exceptions import BadBody
-from django_delayq.job.attempts import Attempts
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import decode, decode_head
 from django_delayq.job.job import DEFAULT_QUEUE, LARGE_BODY, DeadLetter, Job, State, due_of_rank
 from django_delayq.job.result import Result
-from django_delayq.store.client.script import Script, asked
-from django_delayq.store.queries.job_pages import Page, Row, read_page, whole
-from django_delayq.store.records import DeadBody, Kept, Running
+from django_delayq.store.client.script import Script, with_store_errors
+from django_delayq.store.queries.job_pages import JobPage, JobRow, parse_page, whole
+from django_delayq.store.records import DeadLetterRecord, ResultRecord, RunningRecord
 from django_delayq.store.shard import Shard
 
 _FIND, _PAGE = Script("find"), Script("page")
@@ -33,7 +33,7 @@ class Found:
     moment_us: int
     #: None where there is no body or it cannot be read.
     job: Job | None
-    attempts: Attempts
+    attempts: AttemptHistory
     #: The body, as far as there is one.
     stored: bytes | None = field(default=None, repr=False)
     #: µs since the epoch when the running attempt was claimed.
@@ -60,14 +60,16 @@ class Counts:
     dead: int
 
 
-class Inspection:
+class Lookup:
     """The reader's door of one shard."""
 
     def __init__(self, shard: Shard, *, due_first_us: int) -> None:
         self._shard = shard
         self._due_first_us = due_first_us
 
-    def find(self, raw_id: bytes, *, queue: str = DEFAULT_QUEUE, member: bytes = b"", closely: bool = False) -> Found:
+    def find(
+        self, raw_id: bytes, *, queue: str = DEFAULT_QUEUE, member: bytes = b"", with_lease: bool = False
+    ) -> Found:
         """Return one job in any state. One round trip where the guessed queue and member are right, else two.
 
         Closely: also the lease's end of a claimed one; then it is always two.
@@ -75,7 +77,7 @@ class Inspection:
         for _ in range(3):
             keys = self._shard.keys
             reply = self._shard.run(_FIND, [raw_id, member], **keys.waiting_places(queue), results=keys.results(raw_id))
-            again = reply[0] == b"elsewhere" or (closely and not member and reply[0] == b"claimed")
+            again = reply[0] == b"elsewhere" or (with_lease and not member and reply[0] == b"claimed")
             try:
                 head = decode_head(reply[2]) if again else None
             except (BadBody, TypeError):
@@ -87,7 +89,9 @@ class Inspection:
 
     def holder(self, digest: bytes) -> bytes | None:
         """Return the id of the job that holds a key, or None."""
-        member = asked(lambda: self._shard.client.hget(self._shard.keys("holders"), digest), self._shard.client)
+        member = with_store_errors(
+            lambda: self._shard.client.hget(self._shard.keys("holders"), digest), self._shard.client
+        )
         return member[:12] if member else None
 
     def counts(self) -> Counts:
@@ -104,7 +108,7 @@ class Inspection:
             found: list[int] = pipeline.execute()
             return found
 
-        *waiting, claimed, dead = asked(read, self._shard.client)
+        *waiting, claimed, dead = with_store_errors(read, self._shard.client)
         return Counts(
             scheduled=dict(zip(queues, waiting[::3], strict=True)),
             ready=dict(zip(queues, map(add, waiting[1::3], waiting[2::3]), strict=True)),
@@ -122,8 +126,8 @@ class Inspection:
         count: int = 50,
         from_us: int | None = None,
         to_us: int | None = None,
-        match: Callable[[Row], bool] | None = None,
-    ) -> Page:
+        match: Callable[[JobRow], bool] | None = None,
+    ) -> JobPage:
         """Return up to 250 rows after (or before) a cursor, or from the start (end); waiting ones of the named queues.
 
         A cursor is the (score, member) of a row; (score, b"") jumps to a score. Rows that vanished do not shift it.
@@ -146,7 +150,7 @@ class Inspection:
             [str(score), member, max(rows, count), int(before), LARGE_BODY, _PAGE_BYTES, *bounds],
             more_keys=places,
         )
-        return read_page(
+        return parse_page(
             reply,
             shard=self._shard.index,
             state=state,
@@ -179,16 +183,16 @@ class Inspection:
         where = State(state.decode()) if state not in (b"elsewhere", b"ended") else State.GONE
         moment_us, claimed_us, lease_end_us, result = whole(score), None, None, None
         if where is State.DEAD:
-            record, _, stored = DeadBody.unpack(stored)
+            record, _, stored = DeadLetterRecord.unpack(stored)
         elif state == b"ended":
-            record, ending, stored = Kept.unpack(stored)
+            record, ending, stored = ResultRecord.unpack(stored)
             result = Result.unpack(ending)
             where, moment_us = (result.state, result.ended_us) if result else (State.GONE, 0)
         elif where is State.READY:
             moment_us = self._due_us(moment_us, stored)
         elif where is State.CLAIMED and running:
             lease_end_us = moment_us or None
-            claimed_us, rank = Running.unpack(running)
+            claimed_us, rank = RunningRecord.unpack(running)
             moment_us = self._due_us(rank, stored)
         return Found(
             raw_id=raw_id,
@@ -196,7 +200,7 @@ class Inspection:
             state=where,
             moment_us=moment_us,
             job=self._job(raw_id, stored),
-            attempts=Attempts.unpack(record),
+            attempts=AttemptHistory.unpack(record),
             stored=stored,
             claimed_us=claimed_us,
             lease_end_us=lease_end_us,

@@ -4,14 +4,14 @@ from math import ceil
 
 from redis import exceptions as redis_errors
 
-from django_delayq.store.client.script import translated
+from django_delayq.store.client.script import to_store_error
 from django_delayq.store.shard import Shard
 
 #: Seconds that one wait may block: the connection's own timeout is for commands that do not.
 LONGEST = 1.0
 
 
-class Results:
+class ResultWaiter:
     """The door of those who wait for results of one shard."""
 
     def __init__(self, shard: Shard) -> None:
@@ -29,4 +29,4 @@ class Results:
         try:
             return self._shard.client.blmove(key, key, block, "LEFT", "RIGHT") is not None
         except redis_errors.RedisError as error:
-            raise translated(error, client=self._shard.client) from error
+            raise to_store_error(error, client=self._shard.client) from error

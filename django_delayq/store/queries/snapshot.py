@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from django_delayq.metrics import NO_HISTORY, Figures, History
-from django_delayq.store.client.server_info import Server
+from django_delayq.metrics import NO_HISTORY, MinuteSeries, Stats
+from django_delayq.store.client.server_info import ServerInfo
 
 #: No number of ours is as large.
 _LARGEST = 2**63
@@ -138,9 +138,9 @@ class Snapshot:
     newest_death_us: int | None
     processes: list[Process]
     #: Scope (see `tally`) -> its last hour.
-    history: dict[bytes, History]
+    history: dict[bytes, MinuteSeries]
     #: What the server says of itself; None where it was not asked, or does not tell.
-    server: Server | None = None
+    server: ServerInfo | None = None
 
     @property
     def scheduled(self) -> int:
@@ -166,7 +166,7 @@ class Snapshot:
         """Return how many jobs of a queue run, as workers told last."""
         return sum(process.running.get(queue, 0) for process in self.processes)
 
-    def figures(self, scope: bytes) -> Figures:
+    def figures(self, scope: bytes) -> Stats:
         """Return the last hour of a scope, added up."""
         return self.history.get(scope, NO_HISTORY).last(self.now_us)
 
@@ -187,7 +187,7 @@ def combined(snapshots: Sequence[Snapshot]) -> Snapshot:
         server=snapshots[0].server,
         processes=[process for each in snapshots for process in each.processes],
         history={
-            scope: History.added([each.history[scope] for each in snapshots if scope in each.history])
+            scope: MinuteSeries.added([each.history[scope] for each in snapshots if scope in each.history])
             for scope in scopes
         },
     )

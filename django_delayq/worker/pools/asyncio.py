@@ -15,24 +15,24 @@ from functools import partial
 
 from django_delayq.clock import SECOND_US
 from django_delayq.job.job import Claim
-from django_delayq.job.outcome import STOPPED, UNSTARTED, Ending, Outcome
+from django_delayq.job.outcome import STOPPED, UNSTARTED, Outcome, OutcomeKind
 from django_delayq.log import logger
 from django_delayq.task import registry
 from django_delayq.worker.execution import failed, is_async, run_async, timed
-from django_delayq.worker.pools.base import Owner
+from django_delayq.worker.pools.base import PoolClient
 from django_delayq.worker.pools.claim_queue import ClaimQueue, Entry, Seat
-from django_delayq.worker.pools.recovery import MOST, Recovery
+from django_delayq.worker.pools.recovery import MOST, RecoveryRunner
 from django_delayq.worker.pools.threads import ThreadPool
 
 
-class LoopPool:
+class AsyncioPool:
     """Run up to `size` claims in one loop, in a thread of its own."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._queue, self._seat = ClaimQueue(), Seat()
         self._plain = ThreadPool(size, recovery=None, ready=False)
-        self.recovery = Recovery()
+        self.recovery = RecoveryRunner()
         self._alone = ThreadPool(MOST, self.recovery, recovery=None, ready=False)
         self._pools = (self._queue, self._plain, self._alone)
         #: The asyncio task of each claim that runs in the loop, and the timer of its hard limit.
@@ -47,20 +47,20 @@ class LoopPool:
         return sum(pool.held for pool in self._pools)
 
     @property
-    def unbegun(self) -> int:
+    def queued(self) -> int:
         """Claims taken in that neither the loop nor a thread has come to: a task that computes holds up the loop."""
-        return sum(pool.unbegun for pool in self._pools)
+        return sum(pool.queued for pool in self._pools)
 
     @property
-    def ended(self) -> int:
+    def finished_count(self) -> int:
         """Claims finished so far."""
-        return sum(pool.ended for pool in self._pools)
+        return sum(pool.finished_count for pool in self._pools)
 
-    def submit(self, claims: Sequence[Claim], owner: Owner) -> None:
+    def submit(self, claims: Sequence[Claim], owner: PoolClient) -> None:
         """Take claims in; their owner is told when each has finished, by the thread that ran it or by `withdraw()`."""
         here, plain, alone = list[Claim](), list[Claim](), list[Claim]()
         for claim in claims:
-            (alone if claim.attempts.suspect else here if _is_coroutine(claim) else plain).append(claim)
+            (alone if claim.attempts.crash_suspected else here if _is_coroutine(claim) else plain).append(claim)
         for pool, theirs in ((self._alone, alone), (self._plain, plain)):
             if theirs:
                 pool.submit(theirs, owner)
@@ -70,9 +70,9 @@ class LoopPool:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._begin)
 
-    def waited(self) -> float:
+    def oldest_wait(self) -> float:
         """Return for how many seconds the oldest claim has waited to begin."""
-        return max(pool.waited() for pool in self._pools)
+        return max(pool.oldest_wait() for pool in self._pools)
 
     def has_begun(self, claim: Claim) -> bool:
         """Whether a claim's code may have begun; certain once the pool is closed."""
@@ -82,10 +82,10 @@ class LoopPool:
         """Never: coroutines can be cancelled."""
         return False
 
-    def withdraw(self) -> None:
+    def release_queued(self) -> None:
         """Finish all claims that have not begun as unstarted."""
         for pool in self._pools:
-            pool.withdraw()
+            pool.release_queued()
 
     def close(self) -> None:
         """Begin nothing more, and cancel what runs: a job that is given back must not run on."""
@@ -137,7 +137,7 @@ class LoopPool:
         broken, self._running = self._running, {}
         reason = f"The loop that ran the task was broken, by this job or one beside it: {type(error).__name__}."
         for entry in broken:
-            self._queue.end(entry, _cut(entry, Ending.CRASHED, reason))
+            self._queue.end(entry, _cut(entry, OutcomeKind.CRASHED, reason))
 
     def _sweep(self) -> None:
         """Do each second what a callback would have done that an exception struck before its first line."""
@@ -189,11 +189,11 @@ class LoopPool:
 
     def _give_up(self, entry: Entry, limit_us: int) -> None:
         reason = f"The task ran longer than its hard limit of {limit_us / SECOND_US:g} s and was cancelled."
-        self._cancel(entry, _cut(entry, Ending.CRASHED, reason))
+        self._cancel(entry, _cut(entry, OutcomeKind.CRASHED, reason))
 
     def _interrupt(self) -> None:
         for entry in list(self._running):
-            self._cancel(entry, _cut(entry, Ending.INTERRUPTED, STOPPED))
+            self._cancel(entry, _cut(entry, OutcomeKind.INTERRUPTED, STOPPED))
 
     def _cancel(self, entry: Entry, outcome: Outcome) -> None:
         # Ended first: it may refuse to be cancelled, and then runs on; its lease is renewed no longer.
@@ -206,7 +206,7 @@ def _is_coroutine(claim: Claim) -> bool:
     """Whether the claimed job's task is a coroutine function, which the loop can run."""
     try:
         task = registry.find(claim.job.task) if claim.job else None
-        return task is not None and is_async(task.code)
+        return task is not None and is_async(task.callable)
     except Exception:
         # Its run tells what is wrong with it.
         return False
@@ -220,9 +220,9 @@ def _outcome_of(entry: Entry, task: Task[Outcome]) -> Outcome:
         return outcome if entry.began is None else timed(outcome, entry.began)
 
 
-def _cut(entry: Entry, ending: Ending, error: str) -> Outcome:
+def _cut(entry: Entry, ending: OutcomeKind, error: str) -> Outcome:
     """Return the outcome of a coroutine that ends now, by no doing of its own."""
-    outcome = Outcome(ending=ending, error=error)
+    outcome = Outcome(kind=ending, error=error)
     return outcome if entry.began is None else timed(outcome, entry.began)
 
 

@@ -5,10 +5,10 @@ from typing import Protocol
 
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Outcome
-from django_delayq.worker.pools.recovery import Recovery
+from django_delayq.worker.pools.recovery import RecoveryRunner
 
 
-class Owner(Protocol):
+class PoolClient(Protocol):
     """Who hands claims in; called in any thread."""
 
     def may_begin(self, claim: Claim) -> bool:
@@ -28,11 +28,11 @@ class Pool(Protocol):
     size: int
 
     @property
-    def recovery(self) -> Recovery | None:
+    def recovery(self) -> RecoveryRunner | None:
         """The processes for jobs that came back from a crash; None where it runs no task, and these are like others."""
 
     @property
-    def ended(self) -> int:
+    def finished_count(self) -> int:
         """Claims finished so far."""
 
     @property
@@ -40,13 +40,13 @@ class Pool(Protocol):
         """Claims taken in and not finished."""
 
     @property
-    def unbegun(self) -> int:
+    def queued(self) -> int:
         """Claims taken in that wait to begin and can be withdrawn."""
 
-    def submit(self, claims: Sequence[Claim], owner: Owner) -> None:
+    def submit(self, claims: Sequence[Claim], owner: PoolClient) -> None:
         """Take claims in; their owner is told when each has finished."""
 
-    def waited(self) -> float:
+    def oldest_wait(self) -> float:
         """Return for how many seconds the oldest claim has waited to begin."""
 
     def has_begun(self, claim: Claim) -> bool:
@@ -55,7 +55,7 @@ class Pool(Protocol):
     def is_stuck(self, seconds: float) -> bool:
         """Whether no slot is left: each job is beyond its hard limit by so many seconds, and cannot be ended."""
 
-    def withdraw(self) -> None:
+    def release_queued(self) -> None:
         """Finish all claims that wait to begin as unstarted."""
 
     def close(self) -> None:

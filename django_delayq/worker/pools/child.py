@@ -17,9 +17,9 @@ import django
 
 from django_delayq.clock import SECOND_US
 from django_delayq.job.job import Claim
-from django_delayq.job.outcome import Ending, Outcome
-from django_delayq.processes.fork_safety import handle_here
-from django_delayq.processes.memory import resident
+from django_delayq.job.outcome import Outcome, OutcomeKind
+from django_delayq.processes.fork_safety import install_signal_handler
+from django_delayq.processes.memory import rss_bytes
 from django_delayq.worker.execution import run
 from django_delayq.worker.time_limit import watch
 
@@ -27,7 +27,7 @@ from django_delayq.worker.time_limit import watch
 _TURN, BOOT = 0.5, 60.0
 
 
-class Child:
+class ChildProcess:
     """One process. Its methods are for one thread at a time, but for `kill()`."""
 
     def __init__(self, context: BaseContext) -> None:
@@ -46,7 +46,7 @@ class Child:
         #: Claims it has run, and bytes of memory it had after the last one.
         self.ran, self.rss = 0, 0
 
-    def is_up(self) -> bool:
+    def wait_ready(self) -> bool:
         """Wait until it can run claims; false for one that ended before, or took more than a minute."""
         try:
             if not self.up and self._answered(monotonic() + BOOT):
@@ -77,7 +77,10 @@ class Child:
         self.kill()
         run_us = int((monotonic() - started) * SECOND_US)
         return Outcome(
-            ending=Ending.CRASHED, error=self._how_it_ended(claim.hard_limit) + unreadable, run_us=run_us, began=started
+            kind=OutcomeKind.CRASHED,
+            error=self._how_it_ended(claim.hard_limit) + unreadable,
+            run_us=run_us,
+            began=started,
         )
 
     @property
@@ -92,13 +95,13 @@ class Child:
         self._pipe.close()
         self._life.close()
 
-    def strike(self) -> None:
+    def kill_async(self) -> None:
         """Send it the signal that ends it, from any thread; whoever waits for its answer cleans up."""
         self._process.kill()
 
     def hang_up(self) -> None:
         """Kill the process and close its pipe, from any thread. A `recv()` that waits on the pipe raises EOFError."""
-        self.strike()
+        self.kill_async()
         with suppress(OSError), socket.socket(fileno=os.dup(self._pipe.fileno())) as ours:
             # What the task forked may hold the other end open.
             ours.shutdown(socket.SHUT_RDWR)
@@ -138,7 +141,7 @@ class Child:
 class _Unended:
     """The limit of an answer: its task may have written to the pipe, and promised more bytes than ever come."""
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: ChildProcess) -> None:
         self._child = child
         self._lock = threading.Lock()
         self.armed = True
@@ -158,7 +161,7 @@ class _Unended:
 def _live(pipe: Connection, life: Connection) -> None:
     # A terminal and systemd signal the whole group; when a job has to end is the worker's decision. Not SIG_IGN:
     # programs that the task starts would inherit that.
-    handle_here(lambda *_: None)
+    install_signal_handler(lambda *_: None)
     # A task may run for hours: only another thread notices meanwhile that nobody waits for its end any more.
     threading.Thread(target=_end_with_parent, args=(life,), daemon=True).start()
     django.setup()
@@ -168,7 +171,7 @@ def _live(pipe: Connection, life: Connection) -> None:
             claim = pipe.recv()
         except (EOFError, OSError):
             os._exit(1)
-        pipe.send((run(claim), resident()))
+        pipe.send((run(claim), rss_bytes()))
 
 
 def _end_with_parent(life: Connection) -> None:

@@ -14,7 +14,7 @@ from django_delayq.job.job import Claim
 from django_delayq.job.outcome import UNSTARTED, Outcome
 from django_delayq.log import logger
 from django_delayq.worker.execution import failed, timed
-from django_delayq.worker.pools.base import Owner
+from django_delayq.worker.pools.base import PoolClient
 
 
 @dataclass(slots=True, eq=False)
@@ -22,7 +22,7 @@ class Entry:
     """One claim in a pool."""
 
     claim: Claim
-    owner: Owner
+    owner: PoolClient
     #: time.monotonic() when it was submitted, and when its code was allowed to begin.
     since: float
     began: float | None = None
@@ -48,7 +48,7 @@ class ClaimQueue:
         self._entries: dict[bytes, Entry] = {}
         self._closed = False
         #: Claims finished so far.
-        self.ended = 0
+        self.finished_count = 0
 
     @property
     def held(self) -> int:
@@ -56,11 +56,11 @@ class ClaimQueue:
         return len(self._entries)
 
     @property
-    def unbegun(self) -> int:
+    def queued(self) -> int:
         """Claims that nobody has taken."""
         return len(self._waiting)
 
-    def put(self, claims: Sequence[Claim], owner: Owner) -> None:
+    def put(self, claims: Sequence[Claim], owner: PoolClient) -> None:
         """Queue claims; their owner is called when each has finished."""
         now = monotonic()
         entries = [Entry(claim, owner, now) for claim in claims]
@@ -68,7 +68,7 @@ class ClaimQueue:
             self._entries.update((entry.claim.lease, entry) for entry in entries)
             self._waiting.extend(entries)
 
-    def waited(self) -> float:
+    def oldest_wait(self) -> float:
         """Return for how many seconds the oldest claim has waited to be taken."""
         try:
             return monotonic() - self._waiting[0].since
@@ -115,7 +115,7 @@ class ClaimQueue:
             if entry.outcome is not None:
                 return
             if self._entries.pop(entry.claim.lease, None) is not None:
-                self.ended += 1
+                self.finished_count += 1
             # Last: an exception that strikes before leads here once more.
             entry.outcome = outcome
         self._tell(entry, outcome)
@@ -135,7 +135,7 @@ class ClaimQueue:
                 self._tell(entry, entry.outcome)
         seat.entry = None
 
-    def withdraw(self) -> None:
+    def release_queued(self) -> None:
         """Finish all claims that wait as unstarted."""
         while True:
             with self._lock:

@@ -8,10 +8,10 @@ from typing import Any
 
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import UNSTARTED, Outcome
-from django_delayq.worker.execution import hand_over
+from django_delayq.worker.execution import forward
 
 
-class Forwarding:
+class ForwardingRunner:
     """Give jobs to a function instead of running their tasks."""
 
     def __init__(self, accept: Callable[[dict[str, Any]], object]) -> None:
@@ -22,7 +22,7 @@ class Forwarding:
 
     def run(self, claim: Claim, begin: Callable[[], bool]) -> Outcome:
         """Hand a job over."""
-        return hand_over(claim, self._accept) if begin() else UNSTARTED
+        return forward(claim, self._accept) if begin() else UNSTARTED
 
     def close(self) -> None:
         """There is nothing to end."""

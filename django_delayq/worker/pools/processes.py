@@ -8,9 +8,9 @@ import threading
 from collections.abc import Callable
 
 from django_delayq.job.job import Claim
-from django_delayq.job.outcome import STOPPED, UNSTARTED, Ending, Outcome
+from django_delayq.job.outcome import STOPPED, UNSTARTED, Outcome, OutcomeKind
 from django_delayq.log import logger
-from django_delayq.worker.pools.child import BOOT, Child
+from django_delayq.worker.pools.child import BOOT, ChildProcess
 
 #: Seconds to wait after a child that did not come up: after the first, and at most.
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0
@@ -18,15 +18,15 @@ _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0
 _context = multiprocessing.get_context("spawn")
 
 
-class Children:
+class ProcessRunner:
     """As many processes as there are callers at once; those that are idle are used again."""
 
     def __init__(self, *, max_jobs: int | None = None, max_memory: int | None = None) -> None:
         """`max_jobs` is the number of claims after which a child is replaced, `max_memory` its bytes in RAM."""
         self._max_jobs, self._max_memory = max_jobs, max_memory
         self._lock = threading.Lock()
-        self._idle: list[Child] = []
-        self._busy: set[Child] = set()
+        self._idle: list[ChildProcess] = []
+        self._busy: set[ChildProcess] = set()
         self._failures = 0
         self._closed = threading.Event()
 
@@ -55,7 +55,7 @@ class Children:
         try:
             child = self._take()
         except OSError as error:
-            return Outcome(ending=Ending.FAILED, error=f"No process could be started for the task: {error}")
+            return Outcome(kind=OutcomeKind.FAILED, error=f"No process could be started for the task: {error}")
         if child is None:
             return UNSTARTED
         try:
@@ -64,8 +64,8 @@ class Children:
             outcome = child.run(claim)
         finally:
             self._put_back(child)
-        if outcome.ending is Ending.CRASHED and self._closed.is_set():
-            return Outcome(ending=Ending.INTERRUPTED, error=STOPPED, run_us=outcome.run_us, began=outcome.began)
+        if outcome.kind is OutcomeKind.CRASHED and self._closed.is_set():
+            return Outcome(kind=OutcomeKind.INTERRUPTED, error=STOPPED, run_us=outcome.run_us, began=outcome.began)
         return outcome
 
     def prepare(self) -> None:
@@ -88,7 +88,7 @@ class Children:
         self._closed.set()
         with self._lock:
             for child in (*self._busy, *self._idle):
-                child.strike()
+                child.kill_async()
 
     def _ready(self, *, new: bool) -> None:
         try:
@@ -102,7 +102,7 @@ class Children:
             self._is_up(child)
             self._put_back(child)
 
-    def _take(self, *, new: bool = False) -> Child | None:
+    def _take(self, *, new: bool = False) -> ChildProcess | None:
         with self._lock:
             # The last one used: its caches are warm, and the others can be swapped out.
             while self._idle and not new:
@@ -113,11 +113,11 @@ class Children:
                 child.kill()
             if self._closed.is_set():
                 return None
-            child = Child(_context)
+            child = ChildProcess(_context)
             self._busy.add(child)
             return child
 
-    def _put_back(self, child: Child) -> None:
+    def _put_back(self, child: ChildProcess) -> None:
         worn = (self._max_jobs is not None and child.ran >= self._max_jobs) or (
             self._max_memory is not None and child.rss > self._max_memory
         )
@@ -128,8 +128,8 @@ class Children:
                 return
         child.kill()
 
-    def _is_up(self, child: Child) -> bool:
-        if child.is_up():
+    def _is_up(self, child: ChildProcess) -> bool:
+        if child.wait_ready():
             self._failures = 0
             return True
         if not self._closed.is_set():

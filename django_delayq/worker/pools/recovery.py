@@ -10,7 +10,7 @@ from time import monotonic
 
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Outcome
-from django_delayq.worker.pools.processes import Children
+from django_delayq.worker.pools.processes import ProcessRunner
 
 #: Processes at once, whatever the pool and its size.
 MOST = 2
@@ -18,11 +18,11 @@ MOST = 2
 _IDLE = 30.0
 
 
-class Recovery:
+class RecoveryRunner:
     """Used by any thread, and by the workers of all shards that share a pool."""
 
     def __init__(self) -> None:
-        self._children = Children()
+        self._children = ProcessRunner()
         self._lock = threading.Lock()
         #: Processes kept for a claim that may come, or that has come and not ended.
         self._reserved = 0

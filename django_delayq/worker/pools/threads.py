@@ -14,12 +14,12 @@ from django_delayq.job.job import Claim
 from django_delayq.job.outcome import UNSTARTED, Outcome
 from django_delayq.log import logger
 from django_delayq.worker.execution import run
-from django_delayq.worker.pools.base import Owner
+from django_delayq.worker.pools.base import PoolClient
 from django_delayq.worker.pools.claim_queue import ClaimQueue, Seat
-from django_delayq.worker.pools.recovery import Recovery
+from django_delayq.worker.pools.recovery import RecoveryRunner
 
 
-class Runner(Protocol):
+class ClaimRunner(Protocol):
     """What a thread does with a claim; called by several at once."""
 
     def prepare(self) -> None:
@@ -32,7 +32,7 @@ class Runner(Protocol):
         """End what can be ended."""
 
 
-class Here:
+class InThreadRunner:
     """Run claims in the thread itself."""
 
     def prepare(self) -> None:
@@ -50,7 +50,7 @@ class ThreadPool:
     """Run claims in up to `size` threads, in the order they were submitted."""
 
     def __init__(
-        self, size: int, runner: Runner | None = None, *, recovery: Recovery | None, ready: bool = True
+        self, size: int, runner: ClaimRunner | None = None, *, recovery: RecoveryRunner | None, ready: bool = True
     ) -> None:
         """Start all threads now if `ready`, each with its runner prepared, else each when a claim needs it.
 
@@ -58,7 +58,7 @@ class ThreadPool:
         """
         self.size = size
         self.recovery = recovery
-        self._runner = runner or Here()
+        self._runner = runner or InThreadRunner()
         self._queue = ClaimQueue()
         #: One item for each claim that waits; a thread that finds no claim behind its item waits for the next.
         self._signals: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -72,16 +72,16 @@ class ThreadPool:
         return self._queue.held
 
     @property
-    def unbegun(self) -> int:
+    def queued(self) -> int:
         """Claims taken in that no thread has come to."""
-        return self._queue.unbegun
+        return self._queue.queued
 
     @property
-    def ended(self) -> int:
+    def finished_count(self) -> int:
         """Claims finished so far."""
-        return self._queue.ended
+        return self._queue.finished_count
 
-    def submit(self, claims: Sequence[Claim], owner: Owner) -> None:
+    def submit(self, claims: Sequence[Claim], owner: PoolClient) -> None:
         """Take claims in; their owner is told when each has finished, by a thread of the pool or by `withdraw()`."""
         self._queue.put(claims, owner)
         if len(self._seats) < self.size:
@@ -89,9 +89,9 @@ class ThreadPool:
         for _ in claims:
             self._signals.put(None)
 
-    def waited(self) -> float:
+    def oldest_wait(self) -> float:
         """Return for how many seconds the oldest claim has waited to begin."""
-        return self._queue.waited()
+        return self._queue.oldest_wait()
 
     def has_begun(self, claim: Claim) -> bool:
         """Whether a claim's code may have begun; certain once the pool is closed."""
@@ -101,9 +101,9 @@ class ThreadPool:
         """Whether the job of every thread is beyond its hard limit by so many seconds."""
         return self._queue.overrun(seconds) >= self.size
 
-    def withdraw(self) -> None:
+    def release_queued(self) -> None:
         """Finish all claims that no thread has come to as unstarted."""
-        self._queue.withdraw()
+        self._queue.release_queued()
 
     def close(self) -> None:
         """Begin nothing more, and end what can be ended; threads end with the process."""
@@ -149,6 +149,6 @@ class ThreadPool:
             self._signals.get()
             entry = self._queue.take(seat)
             if entry is not None:
-                runner = self.recovery if self.recovery and entry.claim.attempts.suspect else self._runner
+                runner = self.recovery if self.recovery and entry.claim.attempts.crash_suspected else self._runner
                 self._queue.end(entry, runner.run(entry.claim, partial(self._queue.begin, entry)))
                 seat.entry = None

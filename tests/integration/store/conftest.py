@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.doors import Doors
 
 
@@ -31,7 +31,7 @@ def doors(make_doors: Callable[..., Doors]) -> Doors:
 
 
 @pytest.fixture
-def own_doors(start_redis: Callable[..., PrivateRedis]) -> Iterator[Doors]:
+def own_doors(start_redis: Callable[..., LocalRedisServer]) -> Iterator[Doors]:
     """Doors on a server that the test may fill: `fill_memory()`."""
     doors = Doors(start_redis(options={"maxmemory-policy": "noeviction"}).url)
     yield doors

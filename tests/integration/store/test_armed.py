@@ -11,11 +11,11 @@ from redis import Redis
 
 from django_delayq.conf.config import WorkerConfig
 from django_delayq.exceptions import StaleExchange, StoreUnavailable
-from django_delayq.store.exchange import Answer
-from django_delayq.worker.blocking_claim import Armed
-from django_delayq.worker.exchange_session import Exchanger
-from django_delayq.worker.outcome_buffer import Endings
-from django_delayq.worker.queue_listener import Served
+from django_delayq.store.exchange import ExchangeReply
+from django_delayq.worker.blocking_claim import BlockingClaim
+from django_delayq.worker.exchange_session import ExchangeSession
+from django_delayq.worker.outcome_buffer import OutcomeBuffer
+from django_delayq.worker.queue_listener import QueueListener
 from tests.doors import Doors
 from tests.processes import listeners, until
 
@@ -30,23 +30,23 @@ class Bell:
 
     def __init__(self, doors: Doors, **config: Any) -> None:
         self.doors = doors
-        self.served = Served(doors.shard, ("default",))
-        self.exchanger = Exchanger(doors.store.claims(doors.shard, worker=CODE), name="host:1")
+        self.served = QueueListener(doors.shard, ("default",))
+        self.exchanger = ExchangeSession(doors.store.claims(doors.shard, worker=CODE), name="host:1")
         self.pool: Any = SimpleNamespace(size=1, held=0, recovery=None)
-        self.armed = Armed(self.exchanger, self.served, self.pool, WorkerConfig(**config))
+        self.armed = BlockingClaim(self.exchanger, self.served, self.pool, WorkerConfig(**config))
         # As a worker does before it first listens: by then the server knows it, and the script.
         self.exchanger.prepare(**ASKS)
-        assert self.exchange().first
+        assert self.exchange().unknown_worker
 
     def arm(self, *, idle: bool = True, seconds: float = 5.0) -> int:
         return self.armed.listen(idle=idle, wanted=True, until=monotonic() + seconds)
 
     def rings(self) -> None:
         assert select.select([self.served.listen(wanted=False, block=1)], [], [], PATIENCE)[0]
-        assert self.armed.hear(wanted=False)
+        assert self.armed.consume_wakeup(wanted=False)
 
-    def exchange(self) -> Answer:
-        return self.exchanger.exchange(Endings())[0]
+    def exchange(self) -> ExchangeReply:
+        return self.exchanger.exchange(OutcomeBuffer())[0]
 
     def until_claimed(self) -> None:
         """Wait until Redis has carried it out; its answer waits to be read."""
@@ -73,7 +73,7 @@ def test_what_is_armed_brings_what_comes_with_the_bell(doors: Doors, bell: Bell)
     assert not bell.armed.waits and bell.armed.wait(wanted=True) == 0
     answer = bell.exchange()
     [claim] = answer.claims
-    assert answer.armed and claim.raw_id == raw_id and not bell.exchanger.under_way
+    assert answer.armed and claim.raw_id == raw_id and not bell.exchanger.in_flight
 
 
 def test_its_claim_is_unconfirmed_until_the_worker_says_so(doors: Doors, bell: Bell) -> None:
@@ -97,7 +97,7 @@ def test_it_asks_for_one_and_wakes_others_for_the_rest(doors: Doors, bell: Bell)
     doors.enqueue(*(doors.draft() for _ in range(3)))
     bell.rings()
     answer = bell.exchange()
-    assert len(answer.claims) == 1 and answer.more
+    assert len(answer.claims) == 1 and answer.has_more
     assert doors.client.llen(doors.keys.bell("default")) == 1
 
 
@@ -133,7 +133,7 @@ def test_it_is_armed_once_and_where_the_worker_is_idle(doors: Doors, bell: Bell,
     # Behind the pop that is outstanding already.
     bell.arm(idle=idle)
     bell.arm(idle=idle)
-    assert bell.armed.waits == bell.exchanger.under_way == idle
+    assert bell.armed.waits == bell.exchanger.in_flight == idle
     raw_id = doors.add()
     assert select.select([bell.served.listen(wanted=False, block=1)], [], [], PATIENCE)[0]
     assert doors.where(raw_id) == (["leases"] if idle else ["ready:default"])
@@ -142,16 +142,16 @@ def test_it_is_armed_once_and_where_the_worker_is_idle(doors: Doors, bell: Bell,
 def test_where_the_setting_says_so_nothing_is_sent_behind_a_pop(doors: Doors) -> None:
     bell = Bell(doors, claim_behind_pop=False)
     bell.arm()
-    assert not bell.armed.waits and not bell.exchanger.under_way
+    assert not bell.armed.waits and not bell.exchanger.in_flight
     bell.served.close()
 
 
 def test_a_pop_that_ends_without_a_bell_is_an_exchange_as_well(doors: Doors, bell: Bell) -> None:
     bell.arm(seconds=0.1)
     assert select.select([bell.served.listen(wanted=False, block=1)], [], [], PATIENCE)[0]
-    assert not bell.armed.hear(wanted=True)
+    assert not bell.armed.consume_wakeup(wanted=True)
     answer = bell.exchange()
-    assert answer.asked and not answer.claims
+    assert answer.claimed and not answer.claims
 
 
 def test_no_pop_lasts_longer_than_a_third_of_a_lease(doors: Doors) -> None:
@@ -166,8 +166,8 @@ def test_an_answer_that_is_lost_is_asked_for_again_and_the_job_is_claimed_once(d
         doors.add()
     bell.arm()
     bell.until_claimed()
-    bell.armed.disarm()
-    assert bell.served.missed and not bell.served.listening
+    bell.armed.cancel()
+    assert bell.served.wakeup_missed and not bell.served.listening
     answer = bell.exchange()
     [claim] = answer.claims
     assert doors.where(claim.raw_id) == ["leases"] and doors.inspection.counts().claimed == 1
@@ -192,7 +192,7 @@ def test_a_pop_that_breaks_off_takes_nothing_that_came_since(doors: Doors, bell:
         client.client_kill_filter(_id=str(number))
     assert select.select([bell.served.listen(wanted=False, block=1)], [], [], PATIENCE)[0]
     with pytest.raises(StoreUnavailable):
-        bell.armed.hear(wanted=True)
+        bell.armed.consume_wakeup(wanted=True)
     raw_id = doors.add()
     # It may be asked for after a long outage: a lease that counts from before it would not be trusted any more.
     assert bell.exchange().claims == [] and doors.where(raw_id) == ["ready:default"]
@@ -213,8 +213,8 @@ def test_what_is_disarmed_takes_nothing_and_leaves_the_bell_to_others(doors: Doo
     """Its connection may be closed too late: Redis carries it out all the same."""
     for later in (False, True):
         bell.arm()
-        waker, bell.served._waker = bell.served._waker, doors.shard.waker()
-        bell.armed.disarm()
+        waker, bell.served._waker = bell.served._waker, doors.shard.blocking_listener()
+        bell.armed.cancel()
         assert bell.exchange().claims == []
         if later:
             bell.exchanger.prepare(**ASKS)
@@ -231,7 +231,7 @@ def test_what_is_disarmed_takes_nothing_and_leaves_the_bell_to_others(doors: Doo
 
 def test_one_of_a_worker_that_has_left_takes_nothing(doors: Doors, bell: Bell) -> None:
     bell.arm()
-    doors.store.reports(doors.shard).leave(CODE, {})
+    doors.store.process_reports(doors.shard).deregister(CODE, {})
     raw_id = doors.add()
     bell.rings()
     assert doors.where(raw_id) == ["ready:default"]
@@ -239,7 +239,7 @@ def test_one_of_a_worker_that_has_left_takes_nothing(doors: Doors, bell: Bell) -
     assert not doors.client.exists(doors.keys("exchanges"), doors.keys("workers"))
     # A server that was flushed knows nobody: the worker hears of it, and asks again.
     answer = bell.exchange()
-    assert answer.first and answer.more and not answer.claims
+    assert answer.unknown_worker and answer.has_more and not answer.claims
 
 
 def test_after_a_script_flush_it_brings_the_same(doors: Doors, bell: Bell) -> None:
@@ -259,11 +259,11 @@ def test_after_a_stale_one_it_is_another_worker_that_asks(doors: Doors, bell: Be
     bell.rings()
     with pytest.raises(StaleExchange):
         bell.exchange()
-    assert bell.exchanger.code != CODE and not bell.exchanger.under_way
+    assert bell.exchanger.worker_id != CODE and not bell.exchanger.in_flight
 
 
 def test_one_that_is_not_wanted_any_more_is_disarmed(bell: Bell, client: Redis) -> None:
     bell.arm()
     assert bell.armed.wait(wanted=False) == 0 and not bell.armed.waits
     until(lambda: listeners(client) == 0, what="the connection's end")
-    assert not bell.exchange().asked
+    assert not bell.exchange().claimed

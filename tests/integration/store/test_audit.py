@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from django_delayq.clock import ServerClock
-from django_delayq.job.outcome import Settle
-from django_delayq.store.maintenance.consistency_check import Audit
+from django_delayq.job.outcome import Action
+from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from tests.doors import DAY, HOUR, Doors, settlement
 from tests.every_door import go_through_every_door
 
@@ -35,18 +35,18 @@ def jobs_everywhere(doors: Doors) -> Jobs:
     assert worker.take(1, "claimed", description="host:1").claims
     jobs["dead"] = doors.add_dead(key="d", queue="dead")
     jobs["tried"] = doors.add(queue="tried")
-    worker.settle(worker.take(1, "tried").claims[0], Settle.RETRY, delay=HOUR)
+    worker.settle(worker.take(1, "tried").claims[0], Action.RETRY, delay=HOUR)
     jobs["ready"] = doors.add(key="r")
     jobs["plain"] = doors.add(queue="plain")
     return jobs
 
 
-def audit_of(doors: Doors) -> Audit:
-    return doors.store.audit(doors.shard)
+def audit_of(doors: Doors) -> ConsistencyCheck:
+    return doors.store.consistency_check(doors.shard)
 
 
 def words(doors: Doors, *, repair: bool = False) -> list[str]:
-    return [finding.word for finding in audit_of(doors).walk(repair=repair)]
+    return [finding.code for finding in audit_of(doors).walk(repair=repair)]
 
 
 def dumped(doors: Doors) -> dict[bytes, Any]:
@@ -294,13 +294,13 @@ def test_damage_is_told_and_mended(damage: Damage, doors: Doors) -> None:
 def test_what_was_mended_runs_to_its_end_and_leaves_no_trace(damage: Damage, doors: Doors) -> None:
     damage.do(doors, jobs_everywhere(doors))
     assert words(doors, repair=True)
-    doors.clock.turn(2 * DAY)
+    doors.clock.advance(2 * DAY)
     doors.lapse()
     worker = doors.worker()
     claims = worker.take(64, *doors.shard.read_queues()).claims
     # The one tried before waits for its turn: its record is another worker's suspicion.
     claims += worker.take(64, *doors.shard.read_queues()).claims
-    worker.take(0, settle=[settlement(claim, Settle.ACKNOWLEDGE) for claim in claims])
+    worker.take(0, settle=[settlement(claim, Action.ACKNOWLEDGE) for claim in claims])
     left = {
         noun
         for noun in ("bodies", "leases", "running", "attempts", "extras", "holders")
@@ -318,7 +318,7 @@ def test_a_running_job_whose_body_changed_is_never_leased_twice(doors: Doors) ->
     words(doors, repair=True)
     assert doors.client.zcard(doors.keys("leases")) == 1
     assert worker.door.heartbeat([claim.lease]) == {claim.lease}
-    assert doors.promote().lapsed == []
+    assert doors.promote().expired_leases == []
 
 
 def test_a_key_is_still_unique_after_a_repair(doors: Doors) -> None:
@@ -347,7 +347,7 @@ def test_a_job_that_was_running_is_judged_by_the_dispatcher(doors: Doors) -> Non
     doors.client.delete(doors.keys("leases"))
     assert words(doors, repair=True) == ["LAPSED"]
     assert doors.rings(doors.keys("alarm")) == [1]
-    assert doors.promote().lapsed == [claim.lease]
+    assert doors.promote().expired_leases == [claim.lease]
     assert doors.where(raw_id) == ["leases"]
 
 
@@ -396,13 +396,15 @@ def test_an_audit_beside_a_working_system_finds_nothing(make_doors: Callable[...
             if turn >= 60 and walks >= 3:
                 break
             drafts = [doors.draft(queue=queues[0], key=f"{seed} {turn} {n}" if n % 3 else None) for n in range(20)]
-            doors.enqueue(*(d.timed(delay_us=rng.randrange(2_000), due_us=None, called_at=0.0) for d in drafts[:10]))
+            doors.enqueue(
+                *(d.rescheduled(delay_us=rng.randrange(2_000), due_us=None, called_at=0.0) for d in drafts[:10])
+            )
             doors.enqueue(*drafts[10:])
             doors.operations.move(drafts[rng.randrange(20)].job.raw_id, queues[1])
             doors.operations.cancel(drafts[rng.randrange(20)].job.raw_id)
             doors.promote(*queues)
             claims = worker.take(15, *queues).claims
-            worker.take(0, settle=[settlement(claim, rng.choice(list(Settle))) for claim in claims])
+            worker.take(0, settle=[settlement(claim, rng.choice(list(Action))) for claim in claims])
 
     with ThreadPoolExecutor() as threads:
         working = [threads.submit(work, seed) for seed in range(2)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from django_delayq.job.outcome import Settle
+from django_delayq.job.outcome import Action
 from tests.doors import HOUR, Doors
 
 
@@ -18,7 +18,7 @@ def test_cancel_leaves_nothing_of_a_waiting_job(doors: Doors, delay: int | None,
 def test_cancelled_job_never_runs(doors: Doors) -> None:
     raw_id = doors.add(delay=HOUR)
     doors.operations.cancel(raw_id)
-    doors.clock.turn(2 * HOUR)
+    doors.clock.advance(2 * HOUR)
     assert doors.promote().moved == 0
     assert doors.worker().take(5).claims == []
 
@@ -26,7 +26,7 @@ def test_cancelled_job_never_runs(doors: Doors) -> None:
 def test_cancel_between_attempts_leaves_nothing(doors: Doors) -> None:
     raw_id = doors.add()
     worker = doors.worker()
-    worker.settle(worker.take().claims[0], Settle.RETRY, delay=HOUR)
+    worker.settle(worker.take().claims[0], Action.RETRY, delay=HOUR)
     assert doors.operations.cancel(raw_id)
     assert doors.traces(raw_id) == []
 
@@ -38,7 +38,7 @@ def test_cancel_of_a_running_job_is_too_late(doors: Doors) -> None:
     assert not doors.operations.cancel(raw_id)
     assert doors.where(raw_id) == ["leases"]
     assert doors.enqueue(doors.draft(key="k")).held == {0: raw_id}
-    assert not worker.settle(claim, Settle.ACKNOWLEDGE).lost
+    assert not worker.settle(claim, Action.ACKNOWLEDGE).lost
 
 
 def test_cancel_of_a_dead_job_is_too_late(doors: Doors) -> None:

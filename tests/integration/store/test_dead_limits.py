@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from django_delayq.job.outcome import Settle
+from django_delayq.job.outcome import Action
 from tests.doors import SECOND, Doors, settlement
 
 SWEEP = 5 * SECOND
@@ -17,10 +17,10 @@ def die(doors: Doors, count: int, *args: str) -> list[bytes]:
     worker = doors.worker()
     for at in range(0, count, 50):
         doors.enqueue(*drafts[at : at + 50])
-        doors.clock.turn(1)
+        doors.clock.advance(1)
         claims = worker.take(50).claims
         while claims:
-            worker.take(0, settle=[settlement(claim, Settle.DEAD_LETTER) for claim in claims])
+            worker.take(0, settle=[settlement(claim, Action.DEAD_LETTER) for claim in claims])
             claims = worker.take(50).claims
     return [draft.job.raw_id for draft in drafts]
 
@@ -54,7 +54,7 @@ def test_exactly_one_step_of_them_is_followed_by_a_sleep(make_doors: Callable[..
 def test_beyond_their_age_they_go_in_steps_without_a_sleep(make_doors: Callable[..., Doors]) -> None:
     doors = make_doors(DEAD_MAX_AGE=10)
     die(doors, 300)
-    doors.clock.turn(10 * SECOND)
+    doors.clock.advance(10 * SECOND)
     steps = [doors.promote() for _ in range(2)]
     assert [(step.trimmed, step.sleep_us) for step in steps] == [(250, 0), (50, SWEEP)]
 
@@ -109,9 +109,9 @@ def test_a_wrong_sum_is_found_and_counted_anew(doors: Doors, damage: bytes | Non
         doors.client.delete(doors.keys("dead_bytes"))
     else:
         doors.client.set(doors.keys("dead_bytes"), damage)
-    audit = doors.store.audit(doors.shard)
-    assert [finding.word for finding in audit.walk()] == ["MISCOUNTED"]
-    assert [finding.word for finding in audit.walk(repair=True)] == ["MISCOUNTED"]
+    audit = doors.store.consistency_check(doors.shard)
+    assert [finding.code for finding in audit.walk()] == ["MISCOUNTED"]
+    assert [finding.code for finding in audit.walk(repair=True)] == ["MISCOUNTED"]
     assert list(audit.walk()) == []
     assert counted(doors) == stored(doors) > 0
 
@@ -120,7 +120,7 @@ def test_a_sum_that_changed_since_it_was_read_is_left_alone(doors: Doors) -> Non
     doors.add_dead()
     seen = doors.client.get(doors.keys("dead_bytes"))
     doors.add_dead()
-    assert not doors.store.audit(doors.shard).audit_bytes(seen, int(seen) + 1)
+    assert not doors.store.consistency_check(doors.shard).audit_bytes(seen, int(seen) + 1)
     assert counted(doors) == stored(doors)
 
 
@@ -137,7 +137,7 @@ def test_a_sum_written_by_hand_drops_no_letter(doors: Doors, damage: bytes) -> N
 def test_repair_of_a_dead_body_without_a_letter_counts_it_out(doors: Doors) -> None:
     raw_id = doors.add_dead()
     doors.client.hset(doors.keys("dead_bodies"), b"short", b"x" * 10)
-    audit = doors.store.audit(doors.shard)
+    audit = doors.store.consistency_check(doors.shard)
     for _ in range(3):
         if not list(audit.walk(repair=True)):
             break

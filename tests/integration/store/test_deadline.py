@@ -9,12 +9,12 @@ import pytest
 from django_delayq import get_job, get_store
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.job import State
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.app.tasks import noop
 from tests.chaos.proxy import Proxy
 
 
-def pause(server: PrivateRedis, ms: int) -> None:
+def pause(server: LocalRedisServer, ms: int) -> None:
     """Let the server answer nobody for so long."""
     with server.client() as client:
         client.execute_command("CLIENT", "PAUSE", ms, "ALL")
@@ -22,7 +22,7 @@ def pause(server: PrivateRedis, ms: int) -> None:
 
 @pytest.mark.parametrize("act", ["enqueue", "cancel", "plain read"])
 def test_an_answer_on_an_open_connection_has_all_the_time(
-    act: str, start_redis: Callable[..., PrivateRedis], delayq_settings: Any
+    act: str, start_redis: Callable[..., LocalRedisServer], delayq_settings: Any
 ) -> None:
     server = start_redis()
     delayq_settings.DELAYQ = {"REDIS": server.url, "ENQUEUE_TIMEOUT": 6}
@@ -38,7 +38,7 @@ def test_an_answer_on_an_open_connection_has_all_the_time(
         assert store.known_shards() == 0
 
 
-def test_the_steps_of_a_call_share_its_time(start_redis: Callable[..., PrivateRedis], delayq_settings: Any) -> None:
+def test_the_steps_of_a_call_share_its_time(start_redis: Callable[..., LocalRedisServer], delayq_settings: Any) -> None:
     server = start_redis(options={"requirepass": "secret"})
     with Proxy(server.url) as network:
         # Connecting, the password, the database and the answer take 0.8 s each: none alone too long, together they are.
@@ -52,7 +52,7 @@ def test_the_steps_of_a_call_share_its_time(start_redis: Callable[..., PrivateRe
 
 
 def test_a_call_that_fails_on_a_closed_connection_ends_in_time(
-    start_redis: Callable[..., PrivateRedis], delayq_settings: Any
+    start_redis: Callable[..., LocalRedisServer], delayq_settings: Any
 ) -> None:
     server = start_redis()
     with Proxy(server.url) as network:

@@ -20,7 +20,7 @@ def test_discard_leaves_other_dead_letters(doors: Doors) -> None:
 def test_discard_names_the_death_it_saw(doors: Doors) -> None:
     raw_id = doors.add_dead()
     doors.operations.requeue(raw_id, died_us=START)
-    doors.clock.turn(SECOND)
+    doors.clock.advance(SECOND)
     doors.kill(raw_id)
     assert not doors.operations.discard(raw_id, died_us=START)
     assert not doors.operations.discard(raw_id, died_us=START + SECOND + 1)

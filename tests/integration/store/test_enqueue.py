@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from django_delayq.exceptions import StoreRejected
-from django_delayq.job.outcome import Settle
+from django_delayq.job.outcome import Action
 from tests.doors import DAY, HOUR, MS, SECOND, START, Doors, ids, settlement
 
 SPANS = pytest.mark.parametrize("span", [1, SECOND, DAY, 365 * DAY, 3_650 * DAY])
@@ -20,13 +20,13 @@ def test_due_moment_is_kept_to_the_microsecond(doors: Doors, span: int) -> None:
 
 @SPANS
 def test_delay_counts_from_the_servers_time_to_the_microsecond(doors: Doors, span: int) -> None:
-    doors.enqueue(doors.draft().timed(delay_us=span, due_us=None, called_at=doors.clock.steady()))
+    doors.enqueue(doors.draft().rescheduled(delay_us=span, due_us=None, called_at=doors.clock.steady()))
     assert list(doors.schedule().values()) == [START + span]
 
 
 def test_wait_for_the_commit_is_taken_off_the_delay(doors: Doors) -> None:
-    draft = doors.draft().timed(delay_us=10 * SECOND, due_us=None, called_at=doors.clock.steady())
-    doors.clock.turn(2_500_000)
+    draft = doors.draft().rescheduled(delay_us=10 * SECOND, due_us=None, called_at=doors.clock.steady())
+    doors.clock.advance(2_500_000)
     receipt = doors.enqueue(draft)
     assert list(doors.schedule().values()) == receipt.due_us == [START + 10 * SECOND]
 
@@ -54,13 +54,13 @@ def test_every_priority_stands_strictly_before_the_next_one(doors: Doors) -> Non
     for priority in priorities:
         # Each one later than the one before: time decides nothing between priorities.
         made[priority] = doors.add(priority=priority)
-        doors.clock.turn(DAY)
+        doors.clock.advance(DAY)
     assert list(doors.ready()) == [made[priority] for priority in range(100, -101, -1)]
 
 
 def test_due_job_does_not_overtake_a_higher_priority(doors: Doors) -> None:
     due = doors.add(priority=0, due=START)
-    doors.clock.turn(100 * DAY)
+    doors.clock.advance(100 * DAY)
     urgent = doors.add(priority=1)
     assert list(doors.ready()) == [urgent, due]
 
@@ -176,16 +176,16 @@ def test_queue_of_any_name_serves_a_whole_life(doors: Doors, queue: str, encoded
     raw_id = doors.add(queue=queue, delay=SECOND)
     assert doors.client.exists(b"delayq:{0}:schedule:" + encoded)
     assert doors.shard.read_queues() == [queue]
-    doors.clock.turn(SECOND)
+    doors.clock.advance(SECOND)
     assert doors.promote().moved == 1
     assert doors.client.exists(b"delayq:{0}:bell:" + encoded)
     worker = doors.worker()
     (claim,) = worker.take(1, queue).claims
     assert (claim.queue, claim.job and claim.job.queue) == (queue, queue)
-    assert ids(worker.take(1, queue, settle=[settlement(claim, Settle.RETRY)]).claims) == []
+    assert ids(worker.take(1, queue, settle=[settlement(claim, Action.RETRY)]).claims) == []
     doors.promote()
     (claim,) = worker.take(1, queue).claims
-    worker.take(0, queue, settle=[settlement(claim, Settle.RELEASE)])
+    worker.take(0, queue, settle=[settlement(claim, Action.RELEASE)])
     assert doors.inspection.find(raw_id).job == claim.job
     assert doors.inspection.counts().ready == {queue: 1}
     assert doors.operations.move(raw_id, f"{queue[:100]}!")

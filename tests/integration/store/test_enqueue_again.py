@@ -3,7 +3,7 @@
 import pytest
 
 from django_delayq.exceptions import KeyHeld
-from django_delayq.job.outcome import Settle
+from django_delayq.job.outcome import Action
 from django_delayq.store import enqueue
 from tests.doors import HOUR, SECOND, Doors
 
@@ -13,7 +13,7 @@ def test_same_id_again_is_no_second_job_while_it_waits(doors: Doors, delay: int 
     draft = doors.draft(delay=delay)
     doors.enqueue(draft)
     before = doors.schedule(), doors.ready()
-    doors.clock.turn(SECOND)
+    doors.clock.advance(SECOND)
     doors.enqueue(draft, draft)
     assert (doors.schedule(), doors.ready()) == before
 
@@ -87,16 +87,16 @@ def test_keys_of_different_tasks_do_not_meet(doors: Doors) -> None:
     assert enqueue.key_digest("a.task", "k") != enqueue.key_digest("b.task", "k")
 
 
-@pytest.mark.parametrize("ending", [Settle.ACKNOWLEDGE, Settle.DEAD_LETTER])
-def test_key_is_free_again_when_its_job_has_ended(doors: Doors, ending: Settle) -> None:
+@pytest.mark.parametrize("ending", [Action.ACKNOWLEDGE, Action.DEAD_LETTER])
+def test_key_is_free_again_when_its_job_has_ended(doors: Doors, ending: Action) -> None:
     doors.add(key="k")
     worker = doors.worker()
     worker.settle(worker.take().claims[0], ending)
     assert not doors.enqueue(doors.draft(key="k", reject=True)).held
 
 
-@pytest.mark.parametrize("ending", [Settle.RETRY, Settle.RELEASE])
-def test_key_stays_held_while_its_job_is_tried_again(doors: Doors, ending: Settle) -> None:
+@pytest.mark.parametrize("ending", [Action.RETRY, Action.RELEASE])
+def test_key_stays_held_while_its_job_is_tried_again(doors: Doors, ending: Action) -> None:
     first = doors.add(key="k")
     worker = doors.worker()
     worker.settle(worker.take().claims[0], ending)

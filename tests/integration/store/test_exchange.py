@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from django_delayq.exceptions import BadBody, NewerBody
-from django_delayq.job.outcome import Settle
+from django_delayq.job.outcome import Action
 from tests.doors import DAY, HOUR, LARGE_TEXT, MS, SECOND, START, Doors, ids, settlement
 
 LEASE = 30 * SECOND
@@ -17,7 +17,7 @@ def suspect(doors: Doors) -> bytes:
     raw_id = doors.add()
     worker = doors.worker()
     (claim,) = [claim for claim in worker.take(64).claims if claim.raw_id == raw_id]
-    worker.settle(claim, Settle.RETRY, suspect=True)
+    worker.settle(claim, Action.RETRY, suspect=True)
     doors.promote()
     return raw_id
 
@@ -33,7 +33,7 @@ def test_claim_puts_a_job_under_a_lease_and_nowhere_else(doors: Doors) -> None:
 
 def test_claim_tells_the_due_time_of_a_delayed_job(doors: Doors) -> None:
     doors.add(due=START + 7_654_321)
-    doors.clock.turn(HOUR)
+    doors.clock.advance(HOUR)
     doors.promote()
     assert doors.worker().take().claims[0].due_us == (START + 7_654_321) // MS * MS
 
@@ -56,7 +56,7 @@ def test_claims_come_in_the_order_of_priority_then_of_making(doors: Doors) -> No
 def test_best_rank_of_all_queues_comes_first(doors: Doors) -> None:
     low = doors.add(queue="a", priority=1)
     high = doors.add(queue="b", priority=2)
-    doors.clock.turn(MS)
+    doors.clock.advance(MS)
     later = doors.add(queue="c", priority=2)
     worker = doors.worker()
     assert ids(worker.take(2, "a", "b", "c").claims) == [high, later]
@@ -71,7 +71,7 @@ def test_named_queues_are_emptied_strictly_in_their_order(doors: Doors) -> None:
     answer = worker.take(3, "a", "b", strict=True)
     assert ids(answer.claims) == [first[2], *second[:2]]
     assert [claim.queue for claim in answer.claims] == ["a", "b", "b"]
-    assert answer.more
+    assert answer.has_more
 
 
 def test_queues_that_are_not_served_are_left_alone(doors: Doors) -> None:
@@ -91,24 +91,24 @@ def test_batch_ends_before_a_large_body_which_then_comes_alone(doors: Doors) -> 
     worker = doors.worker()
     answers = [worker.take(8) for _ in range(3)]
     assert [ids(answer.claims) for answer in answers] == [[small], [large], [last]]
-    assert [answer.more for answer in answers] == [True, True, False]
+    assert [answer.has_more for answer in answers] == [True, True, False]
 
 
 def test_batch_ends_before_a_suspect_which_then_comes_alone(doors: Doors) -> None:
     one = suspect(doors)
-    doors.clock.turn(SECOND)
+    doors.clock.advance(SECOND)
     two = doors.add(priority=1)
     three = doors.add()
     worker = doors.worker()
     answers = [worker.take(8) for _ in range(3)]
     assert [ids(answer.claims) for answer in answers] == [[two], [one], [three]]
-    assert answers[1].claims[0].attempts.suspect
+    assert answers[1].claims[0].attempts.crash_suspected
 
 
 def test_job_that_failed_without_a_crash_is_no_suspect(doors: Doors) -> None:
     doors.add()
     worker = doors.worker()
-    worker.settle(worker.take().claims[0], Settle.RETRY)
+    worker.settle(worker.take().claims[0], Action.RETRY)
     doors.promote()
     doors.add()
     assert len(worker.take(8).claims) == 2
@@ -128,9 +128,9 @@ def test_work_left_behind_in_any_served_queue_rings_again(doors: Doors, strict: 
     doors.enqueue(*[doors.draft(queue=queue) for queue in "aabc"])
     doors.rings(*bells)
     worker = doors.worker()
-    assert worker.take(2, "a", "b", "c", strict=strict).more
+    assert worker.take(2, "a", "b", "c", strict=strict).has_more
     assert doors.rings(*bells)[1:] == [1, 1]
-    assert not worker.take(2, "a", "b", "c", strict=strict).more
+    assert not worker.take(2, "a", "b", "c", strict=strict).has_more
     assert doors.rings(*bells) == [0, 0, 0]
 
 
@@ -144,15 +144,15 @@ def test_leftover_of_a_queue_not_served_does_not_ring(doors: Doors) -> None:
 
 def test_worker_is_told_when_nobody_promotes(doors: Doors) -> None:
     worker = doors.worker()
-    assert worker.take().overdue
+    assert worker.take().dispatcher_overdue
     doors.add(delay=2 * SECOND)
     doors.promote()
     assert worker.take().overdue_in_us == 3 * SECOND + 1
     # One second of grace after the moment that promote promised.
-    doors.clock.turn(3 * SECOND)
-    assert not worker.take().overdue
-    doors.clock.turn(1)
-    assert worker.take().overdue
+    doors.clock.advance(3 * SECOND)
+    assert not worker.take().dispatcher_overdue
+    doors.clock.advance(1)
+    assert worker.take().dispatcher_overdue
 
 
 def test_worker_is_told_another_version_when_a_queue_appears_and_after_a_flush(doors: Doors) -> None:
@@ -161,7 +161,7 @@ def test_worker_is_told_another_version_when_a_queue_appears_and_after_a_flush(d
         doors.add(queue=queue)
         versions.append(doors.worker().take(1, "a").queues_version)
     doors.client.flushdb()
-    doors.clock.turn(SECOND)
+    doors.clock.advance(SECOND)
     doors.add(queue="a")
     versions.append(doors.worker().take(1, "a").queues_version)
     assert versions[0] == b"" and len(set(versions)) == 4
@@ -173,7 +173,7 @@ def test_worker_is_told_another_version_when_a_queue_appears_and_after_a_flush(d
 def test_worker_is_seen_at_each_exchange_and_described_once(doors: Doors) -> None:
     worker = doors.worker()
     worker.take(description="host/7")
-    doors.clock.turn(SECOND)
+    doors.clock.advance(SECOND)
     worker.take()
     assert doors.client.zscore(doors.keys("workers"), worker.code) == START + SECOND
     assert doors.client.hget(doors.keys("descriptions"), worker.code) == b"host/7"
@@ -194,7 +194,7 @@ def test_claim_of_a_damaged_body_says_what_is_wrong(doors: Doors, body: bytes | 
     (claim,) = worker.take().claims
     assert claim.job is None
     assert type(claim.fault) is fault
-    assert not worker.settle(claim, Settle.DEAD_LETTER).lost
+    assert not worker.settle(claim, Action.DEAD_LETTER).lost
     assert doors.where(raw_id) == ["dead_letters"]
 
 
@@ -205,7 +205,7 @@ def test_full_memory_stops_neither_claims_nor_outcomes(own_doors: Doors) -> None
     worker = doors.worker()
     claims = worker.take(4).claims
     assert len(claims) == 4
-    answer = worker.take(4, settle=[settlement(*pair, delay=HOUR) for pair in zip(claims, Settle, strict=True)])
+    answer = worker.take(4, settle=[settlement(*pair, delay=HOUR) for pair in zip(claims, Action, strict=True)])
     assert not answer.lost
     assert len(answer.claims) == 2
     assert len(doors.schedule()) == len(doors.scores(doors.keys("dead_letters"))) == 1
@@ -228,16 +228,16 @@ def test_lease_length_is_the_settings(make_doors: Callable[..., Doors]) -> None:
 def test_nobody_promotes_is_told_within_seconds_where_the_clock_was_set_back(doors: Doors, back: int) -> None:
     doors.promote()
     worker = doors.worker()
-    doors.clock.turn(-back)
-    assert worker.take().overdue
+    doors.clock.advance(-back)
+    assert worker.take().dispatcher_overdue
 
 
 @pytest.mark.parametrize("back", [0, 1, SECOND])
 def test_a_clock_set_back_a_little_is_no_alarm_at_once(doors: Doors, back: int) -> None:
     doors.promote()
     worker = doors.worker()
-    doors.clock.turn(-back)
-    assert not worker.take().overdue
+    doors.clock.advance(-back)
+    assert not worker.take().dispatcher_overdue
     # One sweep, and the second after which anybody's next promotion is overdue.
-    doors.clock.turn(back + 6 * SECOND + 1)
-    assert worker.take().overdue
+    doors.clock.advance(back + 6 * SECOND + 1)
+    assert worker.take().dispatcher_overdue

@@ -3,7 +3,7 @@
 import pytest
 
 from django_delayq.exceptions import StaleExchange
-from django_delayq.job.outcome import Settle
+from django_delayq.job.outcome import Action
 from tests.doors import SECOND, START, Doors, ids, settlement
 
 
@@ -11,7 +11,7 @@ def test_exchange_sent_again_gets_the_same_claims(doors: Doors) -> None:
     doors.enqueue(*[doors.draft(number) for number in range(5)])
     worker = doors.worker()
     first = worker.take(3)
-    doors.clock.turn(SECOND)
+    doors.clock.advance(SECOND)
     second = worker.again()
     assert [claim.lease for claim in second.claims] == [claim.lease for claim in first.claims]
     assert [claim.job for claim in second.claims] == [claim.job for claim in first.claims]
@@ -40,8 +40,8 @@ def test_exchange_sent_again_does_not_settle_twice(doors: Doors) -> None:
     raw_id = doors.add()
     worker = doors.worker()
     (claim,) = worker.take().claims
-    worker.settle(claim, Settle.RETRY, delay=SECOND)
-    doors.clock.turn(SECOND)
+    worker.settle(claim, Action.RETRY, delay=SECOND)
+    doors.clock.advance(SECOND)
     assert not worker.again().lost
     assert doors.schedule() == {raw_id: START + SECOND}
 
@@ -53,7 +53,7 @@ def test_exchange_sent_again_tells_the_same_losses(doors: Doors) -> None:
     doors.lapse()
     doors.worker().take()
     doors.add()
-    first = worker.take(1, settle=[settlement(claim, Settle.ACKNOWLEDGE)])
+    first = worker.take(1, settle=[settlement(claim, Action.ACKNOWLEDGE)])
     second = worker.again()
     assert second.lost == first.lost == {claim.lease}
     assert ids(second.claims) == ids(first.claims) != []

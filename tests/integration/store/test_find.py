@@ -3,7 +3,7 @@
 import pytest
 
 from django_delayq.job.job import State
-from django_delayq.job.outcome import Settle
+from django_delayq.job.outcome import Action
 from tests.doors import HOUR, MS, SECOND, START, Doors
 
 
@@ -19,7 +19,7 @@ def test_scheduled_job_tells_its_due_time_to_the_microsecond(doors: Doors) -> No
 @pytest.mark.parametrize("delay", [None, 1_234_567])
 def test_ready_job_tells_its_due_time_to_the_millisecond(doors: Doors, priority: int, delay: int | None) -> None:
     raw_id = doors.add(priority=priority, delay=delay)
-    doors.clock.turn(HOUR)
+    doors.clock.advance(HOUR)
     doors.promote()
     found = doors.inspection.find(raw_id)
     assert (found.state, found.moment_us) == (State.READY, (START + (delay or 0)) // MS * MS)
@@ -27,7 +27,7 @@ def test_ready_job_tells_its_due_time_to_the_millisecond(doors: Doors, priority:
 
 def test_claimed_job_tells_its_due_time_and_its_start(doors: Doors) -> None:
     raw_id = doors.add(delay=SECOND, priority=5)
-    doors.clock.turn(HOUR)
+    doors.clock.advance(HOUR)
     doors.promote()
     doors.worker().take()
     found = doors.inspection.find(raw_id)
@@ -38,7 +38,7 @@ def test_claimed_job_tells_its_due_time_and_its_start(doors: Doors) -> None:
 def test_job_between_attempts_tells_its_history(doors: Doors) -> None:
     raw_id = doors.add()
     worker = doors.worker()
-    worker.settle(worker.take().claims[0], Settle.RETRY, delay=HOUR, error="no luck")
+    worker.settle(worker.take().claims[0], Action.RETRY, delay=HOUR, error="no luck")
     found = doors.inspection.find(raw_id)
     assert (found.state, found.moment_us) == (State.SCHEDULED, START + HOUR)
     assert (found.attempts.ended, found.attempts.last_error) == (1, "no luck")
@@ -46,7 +46,7 @@ def test_job_between_attempts_tells_its_history(doors: Doors) -> None:
 
 def test_dead_job_tells_its_death_and_history(doors: Doors) -> None:
     raw_id = doors.add("argument", key="k")
-    doors.clock.turn(1)
+    doors.clock.advance(1)
     doors.kill(raw_id)
     found = doors.inspection.find(raw_id)
     assert (found.state, found.moment_us, found.attempts.ended) == (State.DEAD, START + 1, 1)
@@ -57,7 +57,7 @@ def test_dead_job_tells_its_death_and_history(doors: Doors) -> None:
 def test_job_that_ended_is_gone(doors: Doors) -> None:
     done, cancelled = doors.add(priority=1), doors.add()
     worker = doors.worker()
-    worker.settle(worker.take().claims[0], Settle.ACKNOWLEDGE)
+    worker.settle(worker.take().claims[0], Action.ACKNOWLEDGE)
     doors.operations.cancel(cancelled)
     for raw_id in (done, cancelled, b"\x01" * 12):
         found = doors.inspection.find(raw_id)

@@ -1,6 +1,6 @@
 """Heartbeat: pushes the leases a worker still holds, and tells it which are lost."""
 
-from django_delayq.job.outcome import Settle
+from django_delayq.job.outcome import Action
 from tests.doors import HOUR, SECOND, START, Doors
 
 LEASE = 30 * SECOND
@@ -10,7 +10,7 @@ def test_heartbeat_pushes_the_end_to_a_whole_lease_from_now(doors: Doors) -> Non
     raw_id = doors.add()
     worker = doors.worker()
     (claim,) = worker.take().claims
-    doors.clock.turn(10 * SECOND + 1)
+    doors.clock.advance(10 * SECOND + 1)
     assert worker.door.heartbeat([claim.lease]) == frozenset()
     assert doors.scores(doors.keys("leases")) == {raw_id: START + 10 * SECOND + 1 + LEASE}
 
@@ -20,19 +20,19 @@ def test_lease_kept_alive_never_lapses(doors: Doors) -> None:
     worker = doors.worker()
     (claim,) = worker.take().claims
     for _ in range(10):
-        doors.clock.turn(LEASE - 1)
-        assert doors.promote().lapsed == []
+        doors.clock.advance(LEASE - 1)
+        assert doors.promote().expired_leases == []
         worker.door.heartbeat([claim.lease])
-    assert not worker.settle(claim, Settle.ACKNOWLEDGE).lost
+    assert not worker.settle(claim, Action.ACKNOWLEDGE).lost
 
 
 def test_late_heartbeat_revives_a_lease_that_nobody_took_back(doors: Doors) -> None:
     doors.add()
     worker = doors.worker()
     (claim,) = worker.take().claims
-    doors.clock.turn(HOUR)
+    doors.clock.advance(HOUR)
     assert worker.door.heartbeat([claim.lease]) == frozenset()
-    assert doors.promote().lapsed == []
+    assert doors.promote().expired_leases == []
 
 
 def test_lost_lease_is_told_and_not_revived(doors: Doors) -> None:
@@ -51,9 +51,9 @@ def test_heartbeat_tells_lost_and_held_leases_apart(doors: Doors) -> None:
     doors.enqueue(*[doors.draft(number) for number in range(4)])
     worker = doors.worker()
     claims = worker.take(4).claims
-    worker.settle(claims[1], Settle.ACKNOWLEDGE)
-    worker.settle(claims[2], Settle.RELEASE)
-    doors.clock.turn(SECOND)
+    worker.settle(claims[1], Action.ACKNOWLEDGE)
+    worker.settle(claims[2], Action.RELEASE)
+    doors.clock.advance(SECOND)
     lost = worker.door.heartbeat([claim.lease for claim in claims])
     assert lost == {claims[1].lease, claims[2].lease}
     assert set(doors.scores(doors.keys("leases")).values()) == {START + SECOND + LEASE}
@@ -65,7 +65,7 @@ def test_heartbeat_leaves_other_leases_alone(doors: Doors) -> None:
     doors.add()
     worker = doors.worker()
     (claim,) = worker.take().claims
-    doors.clock.turn(SECOND)
+    doors.clock.advance(SECOND)
     worker.door.heartbeat([claim.lease])
     assert doors.scores(doors.keys("leases"))[other.raw_id] == START + LEASE
 
@@ -78,7 +78,7 @@ def test_more_leases_than_one_script_takes_are_all_pushed(doors: Doors) -> None:
     assert len(leases) == 1_200
     gone = leases[::100]
     doors.client.zrem(doors.keys("leases"), *gone)
-    doors.clock.turn(SECOND)
+    doors.clock.advance(SECOND)
     assert worker.door.heartbeat(leases) == set(gone)
     assert set(doors.scores(doors.keys("leases")).values()) == {START + SECOND + LEASE}
 
@@ -87,7 +87,7 @@ def test_heartbeat_is_a_sign_of_life(doors: Doors) -> None:
     doors.add()
     worker = doors.worker()
     (claim,) = worker.take().claims
-    doors.clock.turn(HOUR)
+    doors.clock.advance(HOUR)
     worker.door.heartbeat([claim.lease])
     assert doors.client.zscore(doors.keys("workers"), worker.code) == START + HOUR
 
@@ -97,7 +97,7 @@ def test_full_memory_does_not_stop_heartbeats(own_doors: Doors) -> None:
     worker = own_doors.worker()
     (claim,) = worker.take().claims
     own_doors.fill_memory()
-    own_doors.clock.turn(SECOND)
+    own_doors.clock.advance(SECOND)
     assert worker.door.heartbeat([claim.lease]) == frozenset()
     assert own_doors.scores(own_doors.keys("leases")) == {raw_id: START + SECOND + LEASE}
 
@@ -112,11 +112,11 @@ def test_flushed_scripts_are_loaded_again(doors: Doors) -> None:
 
 
 def test_a_lease_made_while_the_clock_was_an_hour_ahead_is_mended_by_the_next_heartbeat(doors: Doors) -> None:
-    doors.clock.turn(HOUR)
+    doors.clock.advance(HOUR)
     raw_id = doors.add()
     worker = doors.worker()
     (claim,) = worker.take().claims
-    doors.clock.turn(-HOUR)
+    doors.clock.advance(-HOUR)
     assert doors.scores(doors.keys("leases")) == {raw_id: START + HOUR + LEASE}
     worker.door.heartbeat([claim.lease])
     assert doors.scores(doors.keys("leases")) == {raw_id: START + LEASE}

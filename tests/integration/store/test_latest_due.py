@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from django_delayq.clock import LATEST_US
-from django_delayq.job.outcome import Settle
+from django_delayq.job.outcome import Action
 from django_delayq.store.promotion import Reclaim
 from tests.doors import DAY, SECOND, START, Doors, one_more
 
@@ -33,7 +33,7 @@ def retry(doors: Doors) -> None:
     doors.add()
     worker = doors.worker()
     [claim] = worker.take().claims
-    assert not worker.settle(claim, Settle.RETRY, delay=AGES).lost
+    assert not worker.settle(claim, Action.RETRY, delay=AGES).lost
 
 
 def requeue(doors: Doors) -> None:
@@ -45,8 +45,8 @@ def requeue(doors: Doors) -> None:
 def reclaim(doors: Doors) -> None:
     doors.add()
     doors.worker().take()
-    doors.clock.turn(doors.config.worker.lease_us)
-    [item] = doors.promotion.read_lapsed(doors.promote().lapsed)
+    doors.clock.advance(doors.config.worker.lease_us)
+    [item] = doors.promotion.read_expired_leases(doors.promote().expired_leases)
     attempts = one_more(item.attempts)
     assert doors.promotion.reclaim([Reclaim(lease=item.lease, attempts=attempts, queue=item.queue, delay_us=AGES)])
 

@@ -12,22 +12,22 @@ from redis import exceptions as redis_errors
 
 from django_delayq.conf.redis_settings import RedisConfig
 from django_delayq.store.client.connection import Connections
-from django_delayq.store.client.connection_cache import Line
-from django_delayq.store.client.resp import command
-from django_delayq.testing.local_redis import PrivateRedis
+from django_delayq.store.client.connection_cache import ConnectionCache
+from django_delayq.store.client.resp import encode
+from django_delayq.testing.local_redis import LocalRedisServer
 
 
 @pytest.fixture
-def server(start_redis: Callable[..., PrivateRedis]) -> PrivateRedis:
+def server(start_redis: Callable[..., LocalRedisServer]) -> LocalRedisServer:
     return start_redis()
 
 
 @pytest.fixture
-def line(server: PrivateRedis) -> Line:
-    return Line(Connections(RedisConfig.read(server.url)).client())
+def line(server: LocalRedisServer) -> ConnectionCache:
+    return ConnectionCache(Connections(RedisConfig.read(server.url)).client())
 
 
-def names(line: Line) -> set[int]:
+def names(line: ConnectionCache) -> set[int]:
     """Ask from eight threads at once, and return the numbers of the connections that were used."""
     all_in = threading.Barrier(8)
 
@@ -39,11 +39,11 @@ def names(line: Line) -> set[int]:
         return set(threads.map(ask, range(8)))
 
 
-def test_a_connection_is_kept_for_the_next_command(line: Line) -> None:
+def test_a_connection_is_kept_for_the_next_command(line: ConnectionCache) -> None:
     assert len({line.ask("CLIENT", "ID") for _ in range(5)}) == 1
 
 
-def test_threads_share_connections_and_never_one_at_the_same_time(line: Line) -> None:
+def test_threads_share_connections_and_never_one_at_the_same_time(line: ConnectionCache) -> None:
     def ask(number: int) -> bool:
         return all(line.ask("ECHO", f"{number}.{at}") == f"{number}.{at}".encode() for at in range(200))
 
@@ -52,21 +52,23 @@ def test_threads_share_connections_and_never_one_at_the_same_time(line: Line) ->
     assert 1 <= len(line._idle) <= 8 and names(line)
 
 
-def test_an_error_of_the_server_leaves_the_connection_as_it_is(line: Line) -> None:
+def test_an_error_of_the_server_leaves_the_connection_as_it_is(line: ConnectionCache) -> None:
     before = line.ask("CLIENT", "ID")
     with pytest.raises(redis_errors.ResponseError):
         line.ask("NO", "SUCH", "COMMAND")
     assert line.ask("CLIENT", "ID") == before
 
 
-def test_a_connection_that_the_server_closed_meanwhile_is_made_anew(line: Line, server: PrivateRedis) -> None:
+def test_a_connection_that_the_server_closed_meanwhile_is_made_anew(
+    line: ConnectionCache, server: LocalRedisServer
+) -> None:
     before = line.ask("CLIENT", "ID")
     with server.client() as other:
         other.client_kill_filter(_id=str(before))
     assert line.ask("CLIENT", "ID") != before
 
 
-def test_after_an_outage_the_same_line_works(line: Line, server: PrivateRedis) -> None:
+def test_after_an_outage_the_same_line_works(line: ConnectionCache, server: LocalRedisServer) -> None:
     line.ask("PING")
     server.kill()
     for _ in range(2):
@@ -78,7 +80,7 @@ def test_after_an_outage_the_same_line_works(line: Line, server: PrivateRedis) -
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError])
 def test_an_answer_that_nobody_read_is_never_anothers(
-    line: Line, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+    line: ConnectionCache, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line.ask("PING")
     [connection] = line._idle
@@ -89,7 +91,7 @@ def test_an_answer_that_nobody_read_is_never_anothers(
     assert line.ask("ECHO", "the second") == b"the second"
 
 
-def test_what_the_server_says_unasked_is_never_an_answer(line: Line) -> None:
+def test_what_the_server_says_unasked_is_never_an_answer(line: ConnectionCache) -> None:
     line.ask("PING")
     [connection] = line._idle
     # What a reply is that comes after its caller has gone.
@@ -99,10 +101,10 @@ def test_what_the_server_says_unasked_is_never_an_answer(line: Line) -> None:
     assert line.ask("ECHO", "mine") == b"mine"
 
 
-def test_where_connections_are_limited_none_is_kept_from_other_commands(server: PrivateRedis) -> None:
+def test_where_connections_are_limited_none_is_kept_from_other_commands(server: LocalRedisServer) -> None:
     path = server.url.removeprefix("unix://").partition("?")[0]
     client = Connections(RedisConfig.read({"unix_socket_path": path, "max_connections": 1})).client()
-    line = Line(client)
+    line = ConnectionCache(client)
     for _ in range(2):
         used = line.ask("CLIENT", "ID")
         assert client.execute_command("CLIENT", "ID") == used
@@ -111,28 +113,28 @@ def test_where_connections_are_limited_none_is_kept_from_other_commands(server: 
             line.ask("NO", "SUCH", "COMMAND")
 
 
-def test_hanging_up_closes_what_is_idle_and_the_next_command_connects_anew(line: Line) -> None:
+def test_hanging_up_closes_what_is_idle_and_the_next_command_connects_anew(line: ConnectionCache) -> None:
     before = {line.ask("CLIENT", "ID"), line.client.client_id()}
     assert len(before) == 2
-    line.hang_up()
+    line.disconnect_idle()
     assert [each._sock for each in line._idle] == [None]
     assert not before & {line.ask("CLIENT", "ID"), line.client.client_id()}
 
 
-def test_several_commands_are_answered_in_their_order(line: Line) -> None:
+def test_several_commands_are_answered_in_their_order(line: ConnectionCache) -> None:
     numbers = [str(number).encode() for number in range(500)]
     assert line.ask_all(*(("ECHO", number) for number in numbers)) == numbers
     assert line.ask("ECHO", "one") == b"one"
 
 
-def test_an_error_among_several_leaves_no_answer_to_the_next(line: Line) -> None:
+def test_an_error_among_several_leaves_no_answer_to_the_next(line: ConnectionCache) -> None:
     with pytest.raises(redis_errors.ResponseError):
         line.ask_all(("ECHO", "first"), ("NO", "SUCH", "COMMAND"), ("ECHO", "third"))
     assert line.ask("ECHO", "mine") == b"mine"
     assert len(line._idle) == 1
 
 
-def test_one_whose_end_is_interrupted_is_kept_by_nobody(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_whose_end_is_interrupted_is_kept_by_nobody(line: ConnectionCache, monkeypatch: pytest.MonkeyPatch) -> None:
     line.ask("PING")
     [connection] = line._idle
     with monkeypatch.context() as patch:
@@ -144,7 +146,7 @@ def test_one_whose_end_is_interrupted_is_kept_by_nobody(line: Line, monkeypatch:
     assert connection not in line._idle
 
 
-def test_a_child_process_never_writes_to_its_parents_socket(line: Line) -> None:
+def test_a_child_process_never_writes_to_its_parents_socket(line: ConnectionCache) -> None:
     before = line.ask("CLIENT", "ID")
     read, write = os.pipe()
     child = os.fork()
@@ -163,8 +165,8 @@ def raising(error: type[BaseException]) -> Callable[..., Any]:
     return fail
 
 
-def test_a_child_process_never_reads_its_parents_answer(line: Line) -> None:
-    question = line.send(command("ECHO", "the parent's"))
+def test_a_child_process_never_reads_its_parents_answer(line: ConnectionCache) -> None:
+    question = line.send(encode("ECHO", "the parent's"))
     child = os.fork()
     if child == 0:
         with contextlib.suppress(redis_errors.ConnectionError):

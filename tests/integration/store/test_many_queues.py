@@ -44,7 +44,7 @@ def check(doors: Doors, waiting: Waiting, want: int, *, strict: bool) -> None:
         answer = worker.take(want, *queues, strict=strict)
         assert [(claim.queue, claim.raw_id) for claim in answer.claims] == expected[:want]
         expected = expected[want:]
-        assert answer.more == bool(expected)
+        assert answer.has_more == bool(expected)
         left = [queue for queue in queues if any(queue == other for other, _ in expected)]
         rung = [queue for queue, count in zip(queues, doors.rings(*bells), strict=True) if count]
         # In strict order the worker itself comes again; at least the best queue left rings for others.

@@ -10,7 +10,7 @@ from tests.doors import HOUR, SECOND, START, Doors
 @pytest.mark.parametrize("span", [1, SECOND, 3_650 * 24 * HOUR])
 def test_scheduled_job_keeps_its_due_time_to_the_microsecond(doors: Doors, span: int) -> None:
     raw_id = doors.add("argument", queue="a", due=START + span)
-    doors.clock.turn(-SECOND)
+    doors.clock.advance(-SECOND)
     assert doors.operations.move(raw_id, "b")
     assert (doors.schedule("a"), doors.schedule("b")) == ({}, {raw_id: START + span})
     assert doors.where(raw_id) == ["schedule:b"]
@@ -19,7 +19,7 @@ def test_scheduled_job_keeps_its_due_time_to_the_microsecond(doors: Doors, span:
 def test_ready_job_keeps_its_rank(doors: Doors) -> None:
     raw_id = doors.add(queue="a", priority=9)
     rank = doors.ready("a")[raw_id]
-    doors.clock.turn(HOUR)
+    doors.clock.advance(HOUR)
     ahead = doors.add(queue="b", priority=9)
     assert doors.operations.move(raw_id, "b")
     assert list(doors.ready("b")) == [raw_id, ahead]
@@ -50,7 +50,7 @@ def test_move_to_a_new_queue_makes_it_known(doors: Doors) -> None:
     raw_id = doors.add(queue="a", delay=HOUR)
     doors.operations.move(raw_id, "new")
     assert doors.shard.read_queues() == ["new"]
-    doors.clock.turn(HOUR)
+    doors.clock.advance(HOUR)
     doors.promote()
     assert doors.rings(doors.keys("bell")) == [1]
     assert doors.where(raw_id) == ["ready:new"]

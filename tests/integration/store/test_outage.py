@@ -21,8 +21,8 @@ def pass_with_promotions(doors: Doors, us: int) -> list[bytes]:
     named: list[bytes] = []
     end = doors.clock.now_us + us
     while doors.clock.now_us < end:
-        doors.clock.turn(min(5 * SECOND, end - doors.clock.now_us))
-        named += doors.promote().lapsed
+        doors.clock.advance(min(5 * SECOND, end - doors.clock.now_us))
+        named += doors.promote().expired_leases
     return named
 
 
@@ -33,9 +33,9 @@ def test_no_lease_lapses_before_its_worker_had_time_to_renew_it(doors: Doors, aw
     doors.promote()
     held = [claim.lease for _ in range(60) for claim in worker.take(50).claims]
     assert len(held) == 3_000
-    doors.clock.turn(away)
+    doors.clock.advance(away)
     # The dispatcher is back first.
-    assert doors.promote().lapsed == []
+    assert doors.promote().expired_leases == []
     assert pass_with_promotions(doors, 14 * SECOND) == []
     assert worker.door.heartbeat(held) == frozenset()
     assert pass_with_promotions(doors, 29 * SECOND) == []
@@ -43,32 +43,32 @@ def test_no_lease_lapses_before_its_worker_had_time_to_renew_it(doors: Doors, aw
 
 def test_a_lease_that_nobody_renews_after_an_outage_lapses_15_seconds_later(doors: Doors) -> None:
     held = hold(doors, 3)
-    doors.clock.turn(2 * LEASE)
+    doors.clock.advance(2 * LEASE)
     first = doors.promote()
-    assert (first.lapsed, first.sleep_us) == ([], 5 * SECOND)
-    doors.clock.turn(11 * SECOND)
+    assert (first.expired_leases, first.sleep_us) == ([], 5 * SECOND)
+    doors.clock.advance(11 * SECOND)
     # No sleep goes beyond the moment from which leases lapse again.
     assert doors.promote().sleep_us == 4 * SECOND
-    doors.clock.turn(4 * SECOND - 1)
-    assert doors.promote().lapsed == []
-    doors.clock.turn(1)
-    assert sorted(doors.promote().lapsed) == sorted(held)
+    doors.clock.advance(4 * SECOND - 1)
+    assert doors.promote().expired_leases == []
+    doors.clock.advance(1)
+    assert sorted(doors.promote().expired_leases) == sorted(held)
 
 
 @pytest.mark.parametrize("late", [0, 10 * SECOND])
 def test_a_promotion_that_is_a_little_late_is_no_outage(doors: Doors, late: int) -> None:
     held = hold(doors)
     pass_with_promotions(doors, LEASE - 5 * SECOND)
-    doors.clock.turn(5 * SECOND + late)
-    assert doors.promote().lapsed == held
+    doors.clock.advance(5 * SECOND + late)
+    assert doors.promote().expired_leases == held
 
 
 def test_where_promotions_are_always_late_a_lease_is_spared_once(doors: Doors) -> None:
     """As by `run_worker --drain` every minute, or where no dispatcher runs and the only worker is too busy."""
     held = hold(doors)
     for _ in range(3):
-        doors.clock.turn(60 * SECOND)
-        told = doors.promote().lapsed
+        doors.clock.advance(60 * SECOND)
+        told = doors.promote().expired_leases
         if told:
             break
     assert told == held
@@ -77,11 +77,11 @@ def test_where_promotions_are_always_late_a_lease_is_spared_once(doors: Doors) -
 
 def test_promotions_that_come_late_within_the_respite_do_not_lengthen_it(doors: Doors) -> None:
     held = hold(doors)
-    doors.clock.turn(60 * SECOND)
-    assert doors.promote().lapsed == []
+    doors.clock.advance(60 * SECOND)
+    assert doors.promote().expired_leases == []
     for _ in range(2):
-        doors.clock.turn(16 * SECOND)
-        told = doors.promote().lapsed
+        doors.clock.advance(16 * SECOND)
+        told = doors.promote().expired_leases
         if told:
             break
     assert told == held
@@ -89,9 +89,9 @@ def test_promotions_that_come_late_within_the_respite_do_not_lengthen_it(doors: 
 
 def test_a_clock_set_back_ends_the_respite(doors: Doors) -> None:
     doors.promote()
-    doors.clock.turn(HOUR)
+    doors.clock.advance(HOUR)
     doors.promote()
-    doors.clock.turn(-HOUR)
+    doors.clock.advance(-HOUR)
     held = hold(doors)
     assert set(pass_with_promotions(doors, LEASE)) == set(held)
 
@@ -103,16 +103,16 @@ def test_where_nobody_promoted_before_there_was_no_outage(doors: Doors, how: str
         doors.client.flushdb()
     doors.add()
     (claim,) = doors.worker().take().claims
-    doors.clock.turn(LEASE)
-    assert doors.promote().lapsed == [claim.lease]
+    doors.clock.advance(LEASE)
+    assert doors.promote().expired_leases == [claim.lease]
 
 
 @pytest.mark.parametrize("lease", [6, 7, 10, 12, 15, 30, 3_600])
 def test_every_outage_longer_than_a_lease_is_seen(make_doors: Callable[..., Doors], lease: int) -> None:
     doors = make_doors(LEASE=lease)
     hold(doors)
-    doors.clock.turn(lease * SECOND + 1)
-    assert doors.promote().lapsed == []
+    doors.clock.advance(lease * SECOND + 1)
+    assert doors.promote().expired_leases == []
 
 
 @pytest.mark.parametrize("damage", [b"", b"x", b"nan", b"inf", b"-inf", b"9" * 40])

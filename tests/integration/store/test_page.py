@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from django_delayq.job.job import State
-from django_delayq.job.outcome import Settle
-from django_delayq.store.queries.lookup import Page
+from django_delayq.job.outcome import Action
+from django_delayq.store.queries.lookup import JobPage
 from tests.doors import HOUR, LARGE_TEXT, SECOND, START, Doors, settlement
 
 
-def walk(doors: Doors, state: State = State.SCHEDULED, *, count: int, before: bool = False) -> Iterator[Page]:
+def walk(doors: Doors, state: State = State.SCHEDULED, *, count: int, before: bool = False) -> Iterator[JobPage]:
     """Follow the cursor from the first page to the last, or back from the last one."""
     cursor = None
     for _ in range(50):
@@ -24,7 +24,7 @@ def walk(doors: Doors, state: State = State.SCHEDULED, *, count: int, before: bo
     raise AssertionError("the pages do not end")
 
 
-def seen(page: Page) -> list[bytes]:
+def seen(page: JobPage) -> list[bytes]:
     """Return the ids of a page's rows."""
     return [row.member[:12] for row in page.rows]
 
@@ -67,7 +67,7 @@ def test_scores_that_nobody_of_ours_wrote_are_paged_through_too(doors: Doors) ->
 def test_row_tells_the_job_its_due_time_and_its_attempts(doors: Doors) -> None:
     raw_id = doors.add("argument")
     worker = doors.worker()
-    worker.settle(worker.take().claims[0], Settle.RETRY, delay=HOUR, error="no luck")
+    worker.settle(worker.take().claims[0], Action.RETRY, delay=HOUR, error="no luck")
     (row,) = doors.inspection.page(State.SCHEDULED, queues=["default"]).rows
     assert (row.member[:12], row.score, row.queue) == (raw_id, START + HOUR, "default")
     assert row.task == "tests.app.tasks.noop"
@@ -141,7 +141,7 @@ def test_ready_jobs_are_shown_in_the_order_they_will_be_taken(doors: Doors) -> N
 def test_claimed_jobs_are_shown_by_the_end_of_their_lease(doors: Doors) -> None:
     first = doors.add("argument")
     doors.worker().take()
-    doors.clock.turn(SECOND)
+    doors.clock.advance(SECOND)
     second = doors.add(queue="other")
     doors.worker().take(1, "other")
     page = doors.inspection.page(State.CLAIMED)
@@ -155,7 +155,7 @@ def test_dead_letters_are_shown_with_their_history_and_ties(doors: Doors) -> Non
     doors.enqueue(*drafts)
     worker = doors.worker()
     claims = worker.take(9).claims
-    worker.take(0, settle=[settlement(claim, Settle.DEAD_LETTER, error=claim.id) for claim in claims])
+    worker.take(0, settle=[settlement(claim, Action.DEAD_LETTER, error=claim.id) for claim in claims])
     shown = [row for page in walk(doors, State.DEAD, count=4) for row in page.rows]
     assert [row.member for row in shown] == [draft.job.raw_id for draft in drafts]
     assert [row.attempts.last_error for row in shown] == [draft.job.id for draft in drafts]
@@ -249,7 +249,7 @@ def test_a_cursor_whose_row_vanished_among_ties_skips_and_repeats_nothing(doors:
 
 
 def test_bounds_of_time_move_the_start_and_the_stop(doors: Doors, tied: list[bytes]) -> None:
-    def page(**options: Any) -> Page:
+    def page(**options: Any) -> JobPage:
         return doors.inspection.page(State.SCHEDULED, queues=["default"], **options)
 
     inside = page(from_us=START + 3 * SECOND, to_us=START + 10 * SECOND)
@@ -270,7 +270,7 @@ def test_rows_that_match_are_looked_for_within_a_budget_that_is_told(doors: Door
         doors.enqueue(*drafts[at : at + 500])
     ids_of = {draft.job.raw_id: number for number, draft in enumerate(drafts)}
 
-    def page(match: Any, **options: Any) -> Page:
+    def page(match: Any, **options: Any) -> JobPage:
         return doors.inspection.page(State.SCHEDULED, queues=["many"], match=match, **options)
 
     few = page(lambda row: ids_of[row.raw_id] % 10 == 9, count=3)
@@ -308,7 +308,7 @@ def test_large_bodies_end_a_page_early_and_lose_no_row(doors: Doors) -> None:
 
 def test_a_running_row_tells_its_worker_its_start_and_when_it_was_due(doors: Doors) -> None:
     doors.add(delay=SECOND)
-    doors.clock.turn(2 * SECOND)
+    doors.clock.advance(2 * SECOND)
     doors.promote()
     doors.worker().take(1, description="web1:4411")
     (row,) = doors.inspection.page(State.CLAIMED).rows
@@ -316,6 +316,6 @@ def test_a_running_row_tells_its_worker_its_start_and_when_it_was_due(doors: Doo
         *("web1:4411", doors.clock.now_us, doors.clock.now_us + doors.config.worker.lease_us),
     )
     assert row.due_us == (START + SECOND) // 1_000 * 1_000
-    found = doors.inspection.find(row.raw_id, closely=True)
+    found = doors.inspection.find(row.raw_id, with_lease=True)
     assert (found.worker, found.lease_end_us) == ("web1:4411", row.score)
     assert doors.inspection.find(row.raw_id).lease_end_us is None

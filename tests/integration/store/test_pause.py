@@ -2,7 +2,7 @@
 
 import pytest
 
-from django_delayq.job.outcome import Settle
+from django_delayq.job.outcome import Action
 from tests.doors import SECOND, START, Doors, ids, settlement
 
 
@@ -12,7 +12,7 @@ def test_jobs_of_a_paused_queue_are_not_taken_and_those_of_others_are(doors: Doo
     assert doors.operations.pause("paused", by="ann")
     answer = doors.worker().take(10, "paused", "other")
     assert ids(answer.claims) == [other]
-    assert not answer.more
+    assert not answer.has_more
 
 
 def test_no_bell_rings_for_what_is_left_in_a_paused_queue(doors: Doors) -> None:
@@ -27,7 +27,7 @@ def test_no_bell_rings_for_what_is_left_in_a_paused_queue(doors: Doors) -> None:
 def test_jobs_still_become_ready_and_the_dispatcher_sleeps(doors: Doors) -> None:
     raw_id = doors.add(queue="paused", delay=SECOND)
     doors.operations.pause("paused", by="ann")
-    doors.clock.turn(SECOND)
+    doors.clock.advance(SECOND)
     assert doors.promote().moved == 1
     assert doors.where(raw_id) == ["ready:paused"]
     assert doors.promote().sleep_us > 0
@@ -38,7 +38,7 @@ def test_what_runs_already_can_be_settled_and_goes_back(doors: Doors) -> None:
     worker = doors.worker()
     (claim,) = worker.take(1, "paused").claims
     doors.operations.pause("paused", by="ann")
-    assert not worker.take(1, "paused", settle=[settlement(claim, Settle.RELEASE)]).claims
+    assert not worker.take(1, "paused", settle=[settlement(claim, Action.RELEASE)]).claims
     assert doors.where(raw_id) == ["ready:paused"]
 
 
@@ -60,20 +60,20 @@ def test_resume_of_an_empty_queue_wakes_nobody(doors: Doors) -> None:
 def test_who_paused_first_is_told_until_it_is_resumed(doors: Doors) -> None:
     doors.add(queue="mail")
     assert doors.operations.pause("mail", by="ann é\ud800")
-    doors.clock.turn(SECOND)
+    doors.clock.advance(SECOND)
     assert not doors.operations.pause("mail", by="bob")
-    pause = doors.store.survey(0).snapshot().queues["mail"].paused
+    pause = doors.store.dashboard(0).snapshot().queues["mail"].paused
     assert pause is not None
     assert (pause.by, pause.at_us) == ("ann é?", START)
     assert doors.operations.resume("mail")
     assert not doors.operations.resume("mail")
-    assert doors.store.survey(0).snapshot().queues["mail"].paused is None
+    assert doors.store.dashboard(0).snapshot().queues["mail"].paused is None
 
 
 def test_a_pause_can_be_set_before_the_first_job_and_by_a_name_of_any_length(doors: Doors) -> None:
     assert doors.operations.pause("later", by="x" * 10_000)
     doors.add(queue="later")
-    pause = doors.store.survey(0).snapshot().queues["later"].paused
+    pause = doors.store.dashboard(0).snapshot().queues["later"].paused
     assert pause is not None
     assert pause.by == "x" * 200
     assert not doors.worker().take(1, "later").claims
@@ -81,7 +81,7 @@ def test_a_pause_can_be_set_before_the_first_job_and_by_a_name_of_any_length(doo
 
 @pytest.mark.parametrize("by", ["ann", ""])
 def test_a_worker_asked_to_be_quiet_hears_so_with_its_reports_until_it_is_taken_back(doors: Doors, by: str) -> None:
-    worker, reports = doors.worker(), doors.store.reports(doors.shard)
+    worker, reports = doors.worker(), doors.store.process_reports(doors.shard)
     worker.take(0)
     assert not reports.report(worker.code, "worker", {}, {})
     assert doors.operations.quiet(worker.code, by=by)

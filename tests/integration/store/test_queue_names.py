@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from django_delayq.dispatcher import Dispatcher
-from django_delayq.job.outcome import Settle
+from django_delayq.job.outcome import Action
 from tests.doors import DAY, HOUR, SECOND, Doors, settlement
 
 MINUTE = 60 * SECOND
@@ -52,10 +52,10 @@ def calls(doors: Doors, act: Callable[[], Any]) -> int:
 def test_an_empty_queue_is_forgotten_with_its_bell_after_ten_minutes(doors: Doors, dispatcher: Dispatcher) -> None:
     doors.operations.cancel(doors.add(queue="mail"))
     before = version(doors)
-    doors.clock.turn(LONG - 1)
+    doors.clock.advance(LONG - 1)
     step(dispatcher)
     assert (served(doors), version(doors)) == (["mail"], before)
-    doors.clock.turn(1)
+    doors.clock.advance(1)
     step(dispatcher)
     assert served(doors) == [] == doors.shard.read_queues()
     assert version(doors) != before
@@ -68,7 +68,7 @@ def test_a_queue_with_a_job_is_remembered(doors: Doors, dispatcher: Dispatcher, 
     worker = doors.worker()
     claims = worker.take(1, "mail").claims if place == "claimed" else []
     for _ in range(20):
-        doors.clock.turn(MINUTE)
+        doors.clock.advance(MINUTE)
         if claims:
             worker.door.heartbeat([claim.lease for claim in claims], {claim.queue for claim in claims})
         step(dispatcher)
@@ -79,8 +79,8 @@ def test_a_queue_with_a_job_is_remembered(doors: Doors, dispatcher: Dispatcher, 
 RETURNS: dict[str, Callable[[Doors, Any], object]] = {
     "enqueue": lambda doors, _: doors.add(queue="mail"),
     "enqueue later": lambda doors, _: doors.add(queue="mail", delay=HOUR),
-    "retry": lambda doors, claim: doors.worker().take(0, settle=[settlement(claim, Settle.RETRY, delay=HOUR)]),
-    "release": lambda doors, claim: doors.worker().take(0, settle=[settlement(claim, Settle.RELEASE)]),
+    "retry": lambda doors, claim: doors.worker().take(0, settle=[settlement(claim, Action.RETRY, delay=HOUR)]),
+    "release": lambda doors, claim: doors.worker().take(0, settle=[settlement(claim, Action.RELEASE)]),
     "reclaim": lambda doors, _: doors.lapse(),
     "requeue": lambda doors, claim: requeue(doors, claim),
     "move": lambda doors, _: doors.operations.move(doors.add(queue="other"), "mail"),
@@ -89,7 +89,7 @@ RETURNS: dict[str, Callable[[Doors, Any], object]] = {
 
 
 def requeue(doors: Doors, claim: Any) -> None:
-    doors.worker().take(0, settle=[settlement(claim, Settle.DEAD_LETTER)])
+    doors.worker().take(0, settle=[settlement(claim, Action.DEAD_LETTER)])
     letter = doors.inspection.dead_letter(claim.raw_id)
     assert letter and doors.operations.requeue(claim.raw_id, died_us=letter.died_us)
 
@@ -102,7 +102,7 @@ def test_whatever_puts_a_job_there_makes_its_queue_known(doors: Doors, how: str)
         doors.client.delete(doors.keys(noun))
     RETURNS[how](doors, claim)
     assert "mail" in doors.shard.read_queues()
-    doors.clock.turn(2 * HOUR)
+    doors.clock.advance(2 * HOUR)
     step(Dispatcher(doors.shard, doors.promotion))
     assert "mail" in served(doors)
 
@@ -117,7 +117,7 @@ def test_a_queue_whose_last_scheduled_job_leaves_is_not_known_as_due(doors: Door
     elif change == "reschedule":
         doors.operations.reschedule(raw_id, delay_us=0)
     else:
-        doors.clock.turn(HOUR)
+        doors.clock.advance(HOUR)
         doors.promote()
     assert "mail" not in [name.decode() for name in doors.client.zrange(doors.keys("next_due"), 0, -1)]
 
@@ -140,10 +140,10 @@ def test_the_first_due_time_of_a_queue_is_known_whatever_changes_it(doors: Doors
 
 
 def test_a_paused_queue_stays_on_view_while_it_is_paused(doors: Doors, dispatcher: Dispatcher) -> None:
-    survey = doors.store.survey(0)
+    survey = doors.store.dashboard(0)
     doors.operations.cancel(doors.add(queue="a:b ü"))
     doors.operations.pause("a:b ü", by="ann")
-    doors.clock.turn(LONG)
+    doors.clock.advance(LONG)
     step(dispatcher)
     assert list(survey.snapshot().queues) == ["a:b ü"]
     doors.operations.resume("a:b ü")
@@ -171,7 +171,7 @@ def test_many_names_used_once_cost_a_promotion_and_an_exchange_nothing(doors: Do
         pipeline.zadd(doors.keys("queues"), {f"customer-{number}": doors.clock.now_us})
         pipeline.rpush(doors.keys.bell(f"customer-{number}"), 1)
     pipeline.execute()
-    doors.clock.turn(LONG)
+    doors.clock.advance(LONG)
     doors.add(queue="mail")
     for _ in range(MANY):
         if served(doors) == ["mail"]:

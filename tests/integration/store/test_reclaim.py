@@ -8,9 +8,9 @@ import pytest
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import BadBody, NewerBody
 from django_delayq.job.job import Claim
-from django_delayq.job.outcome import Settle
-from django_delayq.store.client.connection_cache import Question
-from django_delayq.store.promotion import Lapsed, Reclaim
+from django_delayq.job.outcome import Action
+from django_delayq.store.client.connection_cache import PendingReply
+from django_delayq.store.promotion import ExpiredLease, Reclaim
 from tests.doors import DAY, HOUR, SECOND, START, Doors, OneWorker, one_more
 
 LEASE = 30 * SECOND
@@ -23,14 +23,14 @@ def claimed(doors: Doors, **options: object) -> tuple[OneWorker, Claim]:
     return worker, worker.take().claims[0]
 
 
-def lapsed(doors: Doors, *leases: bytes) -> list[Lapsed]:
+def lapsed(doors: Doors, *leases: bytes) -> list[ExpiredLease]:
     """Let the leases lapse and read them as a dispatcher does."""
-    doors.clock.turn(LEASE)
-    assert sorted(doors.promote().lapsed) == sorted(leases)
-    return doors.promotion.read_lapsed(leases)
+    doors.clock.advance(LEASE)
+    assert sorted(doors.promote().expired_leases) == sorted(leases)
+    return doors.promotion.read_expired_leases(leases)
 
 
-def decided(item: Lapsed, *, dead: bool = False, delay_us: int = 0) -> Reclaim:
+def decided(item: ExpiredLease, *, dead: bool = False, delay_us: int = 0) -> Reclaim:
     """Decide, with the attempt counted as a crash."""
     attempts = one_more(item.attempts, suspect=not dead, error="lapsed")
     return Reclaim(lease=item.lease, attempts=attempts, queue=None if dead else item.queue, delay_us=delay_us)
@@ -52,10 +52,10 @@ def test_lapsed_job_waits_again_with_its_attempt_counted(doors: Doors, delay: in
     assert sum(doors.promotion.reclaim([decided(item, delay_us=delay)])) == 1
     assert doors.schedule() == {claim.raw_id: START + LEASE + delay}
     assert doors.where(claim.raw_id) == ["schedule:default"]
-    doors.clock.turn(delay)
+    doors.clock.advance(delay)
     doors.promote()
     (again,) = doors.worker().take().claims
-    assert (again.attempt, again.attempts.suspect, again.attempts.last_error) == (2, True, "lapsed")
+    assert (again.attempt, again.attempts.crash_suspected, again.attempts.last_error) == (2, True, "lapsed")
 
 
 @pytest.mark.parametrize(("suspect", "place"), [(True, "recovered:default"), (False, "ready:default")])
@@ -93,10 +93,10 @@ def test_lapsed_job_out_of_attempts_is_dead(doors: Doors) -> None:
 def test_lease_is_lapsed_at_its_end_and_not_a_microsecond_before(doors: Doors) -> None:
     _, claim = claimed(doors)
     (item,) = lapsed(doors, claim.lease)
-    doors.clock.turn(-1)
+    doors.clock.advance(-1)
     assert sum(doors.promotion.reclaim([decided(item)])) == 0
     assert doors.where(claim.raw_id) == ["leases"]
-    doors.clock.turn(1)
+    doors.clock.advance(1)
     assert sum(doors.promotion.reclaim([decided(item)])) == 1
 
 
@@ -105,13 +105,13 @@ def test_lease_revived_by_a_late_heartbeat_is_left_alone(doors: Doors) -> None:
     (item,) = lapsed(doors, claim.lease)
     worker.door.heartbeat([claim.lease])
     assert sum(doors.promotion.reclaim([decided(item)])) == 0
-    assert not worker.settle(claim, Settle.ACKNOWLEDGE).lost
+    assert not worker.settle(claim, Action.ACKNOWLEDGE).lost
     assert doors.traces(claim.raw_id) == []
 
 
-@pytest.mark.parametrize("outcome", list(Settle))
+@pytest.mark.parametrize("outcome", list(Action))
 @pytest.mark.parametrize("dead", [False, True])
-def test_job_settled_meanwhile_is_left_where_it_is(doors: Doors, outcome: Settle, dead: bool) -> None:
+def test_job_settled_meanwhile_is_left_where_it_is(doors: Doors, outcome: Action, dead: bool) -> None:
     worker, claim = claimed(doors)
     (item,) = lapsed(doors, claim.lease)
     worker.settle(claim, outcome, delay=HOUR)
@@ -134,7 +134,7 @@ def test_later_lease_of_the_same_job_is_not_taken_for_the_lapsed_one(doors: Door
     doors.promotion.reclaim([decided(item)])
     doors.promote()
     doors.worker().take()
-    doors.clock.turn(HOUR)
+    doors.clock.advance(HOUR)
     assert sum(doors.promotion.reclaim([decided(item)])) == 0
     assert doors.where(claim.raw_id) == ["leases"]
 
@@ -228,15 +228,15 @@ def test_large_bodies_are_read_and_judged_batch_by_batch(doors: Doors, monkeypat
     small = [doors.add() for _ in range(20)]
     leases += [claim.lease for claim in worker.take(20).claims]
     sizes: list[int] = []
-    answers = Question.answers
+    answers = PendingReply.answers
 
-    def measured(question: Question, number: int) -> list[Any]:
+    def measured(question: PendingReply, number: int) -> list[Any]:
         found = answers(question, number)
         sizes.append(sum(len(body) for row in found if isinstance(row, list) for body in row if body))
         return found
 
-    doors.clock.turn(LEASE)
-    monkeypatch.setattr(Question, "answers", measured)
+    doors.clock.advance(LEASE)
+    monkeypatch.setattr(PendingReply, "answers", measured)
     Dispatcher(doors.shard, doors.promotion).promote()
     # 27 MB of bodies, in answers of 8 MiB at most.
     assert sum(sizes) > 27_000_000
@@ -269,7 +269,7 @@ def confirm(doors: Doors, claim: Claim) -> None:
     assert doors.client.srem(doors.keys("unconfirmed"), claim.lease)
 
 
-def uncounted(item: Lapsed) -> Reclaim:
+def uncounted(item: ExpiredLease) -> Reclaim:
     return Reclaim(lease=item.lease, attempts=replace(item.attempts, spared=True), queue=item.queue)
 
 
@@ -278,13 +278,13 @@ def test_a_claim_that_nobody_confirmed_counts_no_attempt(doors: Doors, confirmed
     _, claim = armed(doors)
     if confirmed:
         confirm(doors, claim)
-    doors.clock.turn(LEASE)
+    doors.clock.advance(LEASE)
     Dispatcher(doors.shard, doors.promotion).promote()
     place = doors.recovered() if confirmed else doors.ready()
     assert place == {claim.raw_id: claim.rank} and doors.where(claim.raw_id)
     assert not doors.client.exists(doors.keys("unconfirmed"))
     (again,) = doors.worker().take().claims
-    assert (again.attempt, again.attempts.suspect) == ((2, True) if confirmed else (1, False))
+    assert (again.attempt, again.attempts.crash_suspected) == ((2, True) if confirmed else (1, False))
 
 
 def test_of_two_claims_in_a_row_that_nobody_confirmed_the_second_counts(doors: Doors) -> None:
@@ -293,7 +293,7 @@ def test_of_two_claims_in_a_row_that_nobody_confirmed_the_second_counts(doors: D
         Dispatcher(doors.shard, doors.promotion)._judge(doors.lapsed())
         (again,) = worker.take(armed=True).claims
         assert again.attempt == attempt
-    assert again.raw_id == claim.raw_id and again.attempts.suspect and not again.attempts.spared
+    assert again.raw_id == claim.raw_id and again.attempts.crash_suspected and not again.attempts.spared
 
 
 def test_a_claim_that_is_renewed_counts_also_where_its_mark_was_lost(doors: Doors) -> None:
@@ -308,7 +308,7 @@ def test_one_that_is_confirmed_while_it_is_judged_is_judged_again(doors: Doors) 
     assert item.unconfirmed
     confirm(doors, claim)
     assert doors.promotion.reclaim([uncounted(item)]) == [False]
-    (item,) = doors.promotion.read_lapsed([claim.lease])
+    (item,) = doors.promotion.read_expired_leases([claim.lease])
     assert not item.unconfirmed
     assert doors.promotion.reclaim([decided(item)]) == [True]
 
@@ -316,27 +316,27 @@ def test_one_that_is_confirmed_while_it_is_judged_is_judged_again(doors: Doors) 
 def test_a_suspect_whose_claim_nobody_confirmed_is_one_as_before(doors: Doors) -> None:
     worker, claim = armed(doors)
     confirm(doors, claim)
-    worker.settle(claim, Settle.RETRY, suspect=True, keeps_place=True)
+    worker.settle(claim, Action.RETRY, suspect=True, keeps_place=True)
     (claim,) = worker.take(armed=True).claims
-    assert claim.attempts.suspect
+    assert claim.attempts.crash_suspected
     (item,) = lapsed(doors, claim.lease)
     assert doors.promotion.reclaim([uncounted(item)]) == [True]
     assert doors.where(claim.raw_id) == ["recovered:default"]
     (again,) = doors.worker().take().claims
-    assert (again.attempt, again.attempts.suspect) == (2, True)
+    assert (again.attempt, again.attempts.crash_suspected) == (2, True)
 
 
 def test_an_unreadable_job_whose_claim_nobody_confirmed_is_a_dead_letter(doors: Doors) -> None:
     _, claim = armed(doors)
     doors.client.hset(doors.keys("bodies"), claim.raw_id, b"nonsense")
-    doors.clock.turn(LEASE)
+    doors.clock.advance(LEASE)
     Dispatcher(doors.shard, doors.promotion).promote()
     assert doors.where(claim.raw_id) == ["dead_letters"]
     assert not doors.client.exists(doors.keys("unconfirmed"))
 
 
-@pytest.mark.parametrize("how", [Settle.ACKNOWLEDGE, Settle.RETRY, Settle.RELEASE, Settle.DEAD_LETTER])
-def test_a_claim_that_is_settled_is_unconfirmed_no_longer(doors: Doors, how: Settle) -> None:
+@pytest.mark.parametrize("how", [Action.ACKNOWLEDGE, Action.RETRY, Action.RELEASE, Action.DEAD_LETTER])
+def test_a_claim_that_is_settled_is_unconfirmed_no_longer(doors: Doors, how: Action) -> None:
     worker, claim = armed(doors)
     assert doors.client.sismember(doors.keys("unconfirmed"), claim.lease)
     worker.settle(claim, how)

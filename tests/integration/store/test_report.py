@@ -5,81 +5,89 @@ from typing import Any
 
 import pytest
 
-from django_delayq.metrics import ALL, MINUTE_US, Figures, Tally, packed, queue_scope, task_scope
+from django_delayq.metrics import (
+    ALL_JOBS,
+    MINUTE_US,
+    MetricsBuffer,
+    Stats,
+    encode_rows,
+    queue_dimension,
+    task_dimension,
+)
 from tests.doors import HOUR, SECOND, START, Doors
 
 
 def rows(*, done: int = 1, queue: str = "mail", task: str = "shop.remind") -> dict[bytes, bytes]:
     """Return what a process hands in of so many runs."""
-    tally = Tally()
+    tally = MetricsBuffer()
     for _ in range(done):
         tally.ended("done", queue=queue, task=task, lag_us=600, run_us=5_000)
-    return packed(tally.take())
+    return encode_rows(tally.take())
 
 
-def figures(doors: Doors, scope: bytes = ALL, *, tasks: tuple[str, ...] = ()) -> Figures:
+def figures(doors: Doors, scope: bytes = ALL_JOBS, *, tasks: tuple[str, ...] = ()) -> Stats:
     """Return the last hour of a scope."""
-    return doors.store.survey(0).snapshot(tasks=tasks).figures(scope)
+    return doors.store.dashboard(0).snapshot(tasks=tasks).figures(scope)
 
 
 def test_rows_of_several_processes_add_up_by_queue_and_task(doors: Doors) -> None:
     doors.add(queue="mail")
-    reports = doors.store.reports(doors.shard)
+    reports = doors.store.process_reports(doors.shard)
     for done in (2, 3):
         reports.report(os.urandom(8), "worker", {}, rows(done=done))
-    assert figures(doors).done == figures(doors, queue_scope("mail")).done == 5
-    remind = figures(doors, task_scope("shop.remind"), tasks=("shop.remind",))
+    assert figures(doors).done == figures(doors, queue_dimension("mail")).done == 5
+    remind = figures(doors, task_dimension("shop.remind"), tasks=("shop.remind",))
     assert (remind.done, sum(remind.lag), sum(remind.run)) == (5, 5, 5)
-    assert figures(doors, task_scope("shop.other"), tasks=("shop.other",)) == Figures()
+    assert figures(doors, task_dimension("shop.other"), tasks=("shop.other",)) == Stats()
 
 
 def test_an_hour_is_kept_by_the_minute_and_no_longer(doors: Doors) -> None:
-    reports, code = doors.store.reports(doors.shard), os.urandom(8)
+    reports, code = doors.store.process_reports(doors.shard), os.urandom(8)
     for minute in range(70):
         reports.report(code, "worker", {}, rows(done=minute))
-        doors.clock.turn(MINUTE_US)
-    history = doors.store.survey(0).snapshot().history[ALL]
-    doors.clock.turn(-MINUTE_US)
+        doors.clock.advance(MINUTE_US)
+    history = doors.store.dashboard(0).snapshot().history[ALL_JOBS]
+    doors.clock.advance(-MINUTE_US)
     series = history.series(doors.clock.now_us)
     assert [each.done for each in series] == list(range(10, 70))
-    assert doors.client.hstrlen(doors.keys("counters"), ALL) == 61 * 4 * (1 + 49)
+    assert doors.client.hstrlen(doors.keys("counters"), ALL_JOBS) == 61 * 4 * (1 + 49)
 
 
 def test_names_beyond_the_bound_count_among_all_jobs_only(doors: Doors) -> None:
-    reports, code = doors.store.reports(doors.shard), os.urandom(8)
+    reports, code = doors.store.process_reports(doors.shard), os.urandom(8)
     for batch in range(11):
-        tally = Tally()
+        tally = MetricsBuffer()
         for number in range(100):
             tally.ended("done", queue="", task=f"task {batch} {number}")
-        reports.report(code, "worker", {}, packed(tally.take()))
+        reports.report(code, "worker", {}, encode_rows(tally.take()))
     assert doors.client.hlen(doors.keys("counters")) == 1_000
     assert figures(doors).done == 1_100
     reports.report(code, "worker", {}, rows(task="task 0 7"))
-    assert figures(doors, task_scope("task 0 7"), tasks=("task 0 7",)).done == 2
+    assert figures(doors, task_dimension("task 0 7"), tasks=("task 0 7",)).done == 2
 
 
 def test_names_that_nobody_counts_for_any_more_go(doors: Doors) -> None:
-    reports, code = doors.store.reports(doors.shard), os.urandom(8)
+    reports, code = doors.store.process_reports(doors.shard), os.urandom(8)
     for name in "abcdef":
         reports.report(code, "worker", {}, rows(task=name, queue="mail"))
-    doors.clock.turn(3 * HOUR)
+    doors.clock.advance(3 * HOUR)
     for _ in range(400):
         reports.report(code, "worker", {}, rows(task="alive", queue="mail"))
-    assert set(doors.client.hkeys(doors.keys("counters"))) == {ALL, b"queue:mail", b"task:alive"}
+    assert set(doors.client.hkeys(doors.keys("counters"))) == {ALL_JOBS, b"queue:mail", b"task:alive"}
 
 
 def test_counts_stay_whole_numbers_that_fit(doors: Doors) -> None:
-    reports, code = doors.store.reports(doors.shard), os.urandom(8)
+    reports, code = doors.store.process_reports(doors.shard), os.urandom(8)
     largest = b"\xff" * 4 * 49
     for _ in range(2):
-        reports.report(code, "worker", {}, {ALL: largest})
+        reports.report(code, "worker", {}, {ALL_JOBS: largest})
     assert figures(doors).done == 2**32 - 1
 
 
 def test_a_ring_of_another_size_is_begun_anew(doors: Doors) -> None:
-    doors.client.hset(doors.keys("counters"), ALL, b"written by hand")
+    doors.client.hset(doors.keys("counters"), ALL_JOBS, b"written by hand")
     doors.client.hset(doors.keys("counters"), b"task:odd", b"abcde")
-    reports = doors.store.reports(doors.shard)
+    reports = doors.store.process_reports(doors.shard)
     for _ in range(200):
         reports.report(os.urandom(8), "worker", {}, rows())
     assert figures(doors).done == 200
@@ -87,7 +95,7 @@ def test_a_ring_of_another_size_is_begun_anew(doors: Doors) -> None:
 
 
 def test_who_tells_of_itself_is_seen_until_it_leaves(doors: Doors) -> None:
-    reports, worker, dispatcher = doors.store.reports(doors.shard), os.urandom(8), os.urandom(8)
+    reports, worker, dispatcher = doors.store.process_reports(doors.shard), os.urandom(8), os.urandom(8)
     said: dict[str, Any] = {
         "name": "web1:4411",
         "slots": 4,
@@ -97,35 +105,35 @@ def test_who_tells_of_itself_is_seen_until_it_leaves(doors: Doors) -> None:
     }
     reports.report(worker, "worker", {**said, "oldest_us": START - SECOND}, {})
     reports.report(dispatcher, "dispatcher", {"name": "web1:4410", "moved": 7, "lag_p95_us": 900}, {})
-    first, second = doors.store.survey(0).snapshot().processes
+    first, second = doors.store.dashboard(0).snapshot().processes
     assert (first.kind, first.code, first.name, first.moved_hour, first.lag_p95_us) == (
         *("dispatcher", dispatcher, "web1:4410", 7, 900),
     )
     assert (second.kind, second.code, second.name, second.slots, second.busy) == ("worker", worker, "web1:4411", 4, 3)
     assert (second.queues, second.rss, second.oldest_us, second.seen_us) == (("mail",), 9, START - SECOND, START)
     assert second.serves("mail") and not second.serves("bulk")
-    reports.leave(worker, rows(done=2))
-    assert [process.kind for process in doors.store.survey(0).snapshot().processes] == ["dispatcher"]
+    reports.deregister(worker, rows(done=2))
+    assert [process.kind for process in doors.store.dashboard(0).snapshot().processes] == ["dispatcher"]
     assert figures(doors).done == 2
-    reports.leave(dispatcher, {})
+    reports.deregister(dispatcher, {})
     left = {doors.keys("counters").encode(), doors.keys("queues").encode()}
     assert set(doors.client.keys("*")) <= left
 
 
 def test_who_is_silent_is_lost_after_a_lease_and_forgotten_after_an_hour(doors: Doors) -> None:
-    reports, code = doors.store.reports(doors.shard), os.urandom(8)
+    reports, code = doors.store.process_reports(doors.shard), os.urandom(8)
     for kind in ("worker", "dispatcher"):
         reports.report(code, kind, {"name": "x:1"}, {})
     lease_us = doors.config.worker.lease_us
-    doors.clock.turn(20 * SECOND + lease_us)
-    snapshot = doors.store.survey(0).snapshot()
+    doors.clock.advance(20 * SECOND + lease_us)
+    snapshot = doors.store.dashboard(0).snapshot()
     assert not any(process.is_lost(snapshot.now_us, lease_us=lease_us) for process in snapshot.processes)
-    doors.clock.turn(1)
-    snapshot = doors.store.survey(0).snapshot()
+    doors.clock.advance(1)
+    snapshot = doors.store.dashboard(0).snapshot()
     assert [process.is_lost(snapshot.now_us, lease_us=lease_us) for process in snapshot.processes] == [True, True]
-    doors.clock.turn(HOUR)
+    doors.clock.advance(HOUR)
     doors.promote()
-    assert doors.store.survey(0).snapshot().processes == []
+    assert doors.store.dashboard(0).snapshot().processes == []
     assert not doors.client.exists(doors.keys("reports"))
 
 
@@ -135,11 +143,11 @@ def test_who_is_silent_is_lost_after_a_lease_and_forgotten_after_an_hour(doors: 
 def test_a_foreign_report_is_shown_with_what_can_be_read_of_it(doors: Doors, foreign: bytes) -> None:
     doors.client.zadd(doors.keys("workers"), {b"foreign!": START})
     doors.client.hset(doors.keys("reports"), b"foreign!", foreign)
-    (process,) = doors.store.survey(0).snapshot().processes
+    (process,) = doors.store.dashboard(0).snapshot().processes
     assert (process.kind, process.name, process.slots, process.busy, process.queues) == ("worker", "", 0, 0, ())
 
 
 def test_a_worker_in_the_dispatchers_place_is_not_told_as_a_dispatcher(doors: Doors) -> None:
     doors.promote()
     assert doors.client.zcard(doors.keys("dispatchers")) == 1
-    assert doors.store.survey(0).snapshot().processes == []
+    assert doors.store.dashboard(0).snapshot().processes == []

@@ -8,7 +8,7 @@ import pytest
 
 from django_delayq.exceptions import KeyHeld, PayloadTooLarge
 from django_delayq.job.job import Flag, Job
-from django_delayq.job.outcome import Settle
+from django_delayq.job.outcome import Action
 from tests.doors import DAY, HOUR, LARGE_TEXT, SECOND, START, Doors
 
 
@@ -16,7 +16,7 @@ def test_dead_letter_is_ready_again_with_its_body_and_priority(doors: Doors) -> 
     raw_id = doors.add("argument", priority=-7)
     body = doors.client.hget(doors.keys("bodies"), raw_id)
     doors.kill(raw_id)
-    doors.clock.turn(HOUR)
+    doors.clock.advance(HOUR)
     assert doors.operations.requeue(raw_id, died_us=START) == START + HOUR
     assert doors.where(raw_id) == ["ready:default"]
     assert doors.client.hget(doors.keys("bodies"), raw_id) == body
@@ -33,13 +33,13 @@ def test_dead_letter_can_be_put_off_to_the_microsecond(doors: Doors, delay: int)
 def test_attempts_are_counted_anew_and_the_history_is_kept(doors: Doors) -> None:
     raw_id = doors.add()
     worker = doors.worker()
-    worker.settle(worker.take().claims[0], Settle.RETRY, error="first")
+    worker.settle(worker.take().claims[0], Action.RETRY, error="first")
     doors.promote()
-    worker.settle(worker.take().claims[0], Settle.DEAD_LETTER, error="second")
+    worker.settle(worker.take().claims[0], Action.DEAD_LETTER, error="second")
     doors.operations.requeue(raw_id, died_us=START)
     (claim,) = worker.take().claims
     assert claim.attempt == 1
-    assert not claim.attempts.suspect
+    assert not claim.attempts.crash_suspected
     assert [entry["error"] for entry in claim.attempts.history] == ["first", "second"]
 
 
@@ -47,7 +47,7 @@ def test_requeued_job_ends_like_any_other(doors: Doors) -> None:
     raw_id = doors.add_dead(key="k")
     doors.operations.requeue(raw_id, died_us=START)
     worker = doors.worker()
-    worker.settle(worker.take().claims[0], Settle.ACKNOWLEDGE)
+    worker.settle(worker.take().claims[0], Action.ACKNOWLEDGE)
     assert doors.traces(raw_id) == []
 
 
@@ -61,7 +61,7 @@ def test_requeue_names_the_death_it_saw(doors: Doors) -> None:
 def test_click_on_a_page_of_an_earlier_death_does_nothing(doors: Doors) -> None:
     raw_id = doors.add_dead()
     doors.operations.requeue(raw_id, died_us=START)
-    doors.clock.turn(SECOND)
+    doors.clock.advance(SECOND)
     doors.kill(raw_id)
     assert doors.operations.requeue(raw_id, died_us=START) is None
     assert doors.operations.requeue(raw_id, died_us=START + SECOND) == START + SECOND
@@ -145,7 +145,7 @@ def test_other_arguments_can_be_given_and_all_else_stays(
     assert bool(claim.job.flags & Flag.LARGE) == (after == LARGE_TEXT)
     assert claim.job.member == claim.lease[:14]
     assert len(claim.attempts.history) == 1
-    doors.worker().settle(claim, Settle.ACKNOWLEDGE)
+    doors.worker().settle(claim, Action.ACKNOWLEDGE)
     assert doors.traces(raw_id) == []
 
 

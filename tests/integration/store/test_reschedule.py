@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from django_delayq.job.outcome import Settle
-from django_delayq.store.client.connection_cache import Line
+from django_delayq.job.outcome import Action
+from django_delayq.store.client.connection_cache import ConnectionCache
 from tests.doors import DAY, HOUR, SECOND, START, Doors
 
 SPANS = pytest.mark.parametrize("span", [1, SECOND, DAY, 365 * DAY, 3_650 * DAY])
@@ -16,7 +16,7 @@ SPANS = pytest.mark.parametrize("span", [1, SECOND, DAY, 365 * DAY, 3_650 * DAY]
 @pytest.mark.parametrize("before", [None, HOUR])
 def test_delay_counts_from_now_to_the_microsecond(doors: Doors, span: int, before: int | None) -> None:
     raw_id = doors.add(delay=before)
-    doors.clock.turn(7)
+    doors.clock.advance(7)
     assert doors.operations.reschedule(raw_id, delay_us=span) == START + 7 + span
     assert doors.schedule() == {raw_id: START + 7 + span}
     assert doors.where(raw_id) == ["schedule:default"]
@@ -48,7 +48,7 @@ def test_ready_job_can_be_put_off(doors: Doors) -> None:
     raw_id = doors.add(priority=7)
     doors.operations.reschedule(raw_id, delay_us=SECOND)
     assert doors.worker().take().claims == []
-    doors.clock.turn(SECOND)
+    doors.clock.advance(SECOND)
     doors.promote()
     (claim,) = doors.worker().take().claims
     assert (claim.raw_id, claim.job and claim.job.priority) == (raw_id, 7)
@@ -56,9 +56,9 @@ def test_ready_job_can_be_put_off(doors: Doors) -> None:
 
 def test_ready_job_rescheduled_to_now_goes_behind_those_that_waited(doors: Doors) -> None:
     first = doors.add()
-    doors.clock.turn(SECOND)
+    doors.clock.advance(SECOND)
     second = doors.add()
-    doors.clock.turn(SECOND)
+    doors.clock.advance(SECOND)
     doors.operations.reschedule(first, delay_us=0)
     assert list(doors.ready()) == [second, first]
 
@@ -84,7 +84,7 @@ def test_running_job_is_too_late(doors: Doors) -> None:
 def test_dead_and_ended_jobs_are_too_late(doors: Doors) -> None:
     dead, ended = doors.add_dead(), doors.add()
     worker = doors.worker()
-    worker.settle(worker.take().claims[0], Settle.ACKNOWLEDGE)
+    worker.settle(worker.take().claims[0], Action.ACKNOWLEDGE)
     assert doors.operations.reschedule(dead, delay_us=HOUR) is None
     assert doors.operations.reschedule(ended, delay_us=HOUR) is None
     assert (doors.where(dead), doors.where(ended)) == (["dead_letters"], [])
@@ -123,7 +123,7 @@ def test_an_immediate_job_that_is_put_off_has_the_head_start_of_due_jobs(doors: 
     raw_id = doors.add("put off", key=key, priority=3)
     backlog = doors.add(priority=3)
     assert doors.operations.reschedule(raw_id, delay_us=SECOND)
-    doors.clock.turn(SECOND)
+    doors.clock.advance(SECOND)
     doors.promote()
     assert list(doors.ready()) == [raw_id, backlog]
     (claim,) = doors.worker().take().claims
@@ -136,7 +136,7 @@ def test_a_keyed_job_that_was_put_off_is_found_holds_its_key_and_can_be_cancelle
     assert doors.operations.reschedule(raw_id, delay_us=HOUR)
     assert doors.inspection.find(raw_id).state == "scheduled"
     assert doors.enqueue(doors.draft(key="k")).held == {0: raw_id}
-    assert list(doors.store.audit(doors.shard).walk()) == []
+    assert list(doors.store.consistency_check(doors.shard).walk()) == []
     assert doors.operations.reschedule(raw_id, delay_us=DAY) == START + DAY
     assert doors.operations.move(raw_id, "mail")
     assert doors.operations.cancel(raw_id)
@@ -149,7 +149,7 @@ def test_a_signed_job_that_was_put_off_is_signed_anew(make_doors: Callable[..., 
     doors.enqueue(draft)
     raw_id = draft.job.raw_id
     assert doors.operations.reschedule(raw_id, delay_us=SECOND)
-    doors.clock.turn(SECOND)
+    doors.clock.advance(SECOND)
     doors.promote()
     (claim,) = doors.worker().take().claims
     assert claim.fault is None and claim.job and claim.job.args == ["signed"]
@@ -166,9 +166,9 @@ def test_a_body_that_changed_since_it_was_read_is_read_again(
     how: str, doors: Doors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raw_id = doors.add("old")
-    other, read, changes = doors.draft("new", raw_id=raw_id), Line.ask, [how]
+    other, read, changes = doors.draft("new", raw_id=raw_id), ConnectionCache.ask, [how]
 
-    def changed_meanwhile(line: Line, *parts: Any) -> Any:
+    def changed_meanwhile(line: ConnectionCache, *parts: Any) -> Any:
         found = read(line, *parts)
         if parts[0] == "HGET" and changes:
             if changes.pop() == "moved":
@@ -177,12 +177,12 @@ def test_a_body_that_changed_since_it_was_read_is_read_again(
                 doors.client.hset(doors.keys("bodies"), raw_id, other.body)
         return found
 
-    monkeypatch.setattr(Line, "ask", changed_meanwhile)
+    monkeypatch.setattr(ConnectionCache, "ask", changed_meanwhile)
     assert doors.operations.reschedule(raw_id, delay_us=SECOND) == START + SECOND
     queue, argument = ("mail", "old") if how == "moved" else ("default", "new")
     assert doors.where(raw_id) == [f"schedule:{queue}"]
-    assert list(doors.store.audit(doors.shard).walk()) == []
-    doors.clock.turn(SECOND)
+    assert list(doors.store.consistency_check(doors.shard).walk()) == []
+    doors.clock.advance(SECOND)
     doors.promote()
     (claim,) = doors.worker().take(1, queue).claims
     assert claim.job and claim.job.args == [argument]

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from django_delayq.job.job import State
-from django_delayq.job.outcome import Settle
+from django_delayq.job.outcome import Action
 from django_delayq.job.result import Result
 from tests.doors import HOUR, SECOND, Doors, settlement
 
@@ -15,14 +15,14 @@ def finish(doors: Doors, raw_id: bytes, *, value: str = "[3]", ttl_ms: int = 60_
     worker = doors.worker()
     [claim] = worker.take(1).claims
     assert claim.raw_id == raw_id
-    assert not worker.settle(claim, Settle.ACKNOWLEDGE, value=value, ttl_ms=ttl_ms).lost
+    assert not worker.settle(claim, Action.ACKNOWLEDGE, value=value, ttl_ms=ttl_ms).lost
 
 
 def test_a_job_that_is_done_is_found_with_its_result_body_and_attempts(doors: Doors) -> None:
     raw_id = doors.add("argument", ttl=HOUR)
     worker = doors.worker()
     [claim] = worker.take(1).claims
-    worker.settle(claim, Settle.RETRY, error="at first")
+    worker.settle(claim, Action.RETRY, error="at first")
     doors.promote()
     finish(doors, raw_id, value='{"a": [1.0, null]}')
     found = doors.inspection.find(raw_id)
@@ -46,7 +46,7 @@ def test_a_result_goes_when_its_time_is_over_and_nothing_else_expires(doors: Doo
 def test_a_job_without_a_result_leaves_no_key(doors: Doors) -> None:
     raw_id, worker = doors.add(), doors.worker()
     [claim] = worker.take(1).claims
-    worker.settle(claim, Settle.ACKNOWLEDGE)
+    worker.settle(claim, Action.ACKNOWLEDGE)
     assert not doors.client.exists(doors.keys.results(raw_id))
     assert doors.inspection.find(raw_id).state is State.GONE
 
@@ -55,7 +55,7 @@ def test_a_late_worker_keeps_no_result(doors: Doors) -> None:
     raw_id, late = doors.add(ttl=HOUR), doors.worker()
     [claim] = late.take(1).claims
     doors.lapse()
-    assert late.settle(claim, Settle.ACKNOWLEDGE, value="1").lost == {claim.lease}
+    assert late.settle(claim, Action.ACKNOWLEDGE, value="1").lost == {claim.lease}
     assert doors.inspection.find(raw_id).state is State.READY
     finish(doors, raw_id, value="2")
     found = doors.inspection.find(raw_id).result
@@ -67,7 +67,7 @@ def test_results_and_other_outcomes_are_settled_by_one_exchange(doors: Doors) ->
     ids = [doors.add(queue=queue, ttl=HOUR, key=f"{number}") for number, queue in enumerate("aabba")]
     worker = doors.worker()
     claims = {claim.raw_id: claim for claim in worker.take(5, "a", "b").claims}
-    hows = [Settle.ACKNOWLEDGE, Settle.RETRY, Settle.RELEASE, Settle.DEAD_LETTER, Settle.ACKNOWLEDGE]
+    hows = [Action.ACKNOWLEDGE, Action.RETRY, Action.RELEASE, Action.DEAD_LETTER, Action.ACKNOWLEDGE]
     ends = [
         settlement(claims[raw_id], how, value=f"{number}", delay=SECOND)
         for number, (raw_id, how) in enumerate(zip(ids, hows, strict=True))
@@ -113,7 +113,7 @@ def test_what_somebody_wrote_in_the_place_of_a_result_neither_stops_a_worker_nor
 
 def test_waiting_takes_nothing_and_leaves_the_expiry(doors: Doors) -> None:
     raw_id = doors.add(ttl=HOUR)
-    results, answers = doors.store.results(0), []
+    results, answers = doors.store.result_waiter(0), []
     waiters = [threading.Thread(target=lambda: answers.append(results.wait(raw_id, 30))) for _ in range(3)]
     assert not results.wait(raw_id, 0.01)
     for waiter in waiters:
@@ -133,5 +133,5 @@ def test_a_kept_result_is_stored_when_memory_is_full(own_doors: Doors) -> None:
     raw_id, worker = own_doors.add(ttl=HOUR), own_doors.worker()
     [claim] = worker.take(1).claims
     own_doors.fill_memory()
-    assert not worker.settle(claim, Settle.ACKNOWLEDGE, value="1").lost
+    assert not worker.settle(claim, Action.ACKNOWLEDGE, value="1").lost
     assert own_doors.inspection.find(raw_id).state is State.DONE

@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from django_delayq.worker.queue_listener import Served
+from django_delayq.worker.queue_listener import QueueListener
 from tests.doors import HOUR, Doors
 
 #: Seconds until a readable socket is given up.
@@ -14,10 +14,10 @@ PATIENCE = 30.0
 
 
 @pytest.fixture
-def serve(doors: Doors) -> Iterator[Callable[..., Served]]:
+def serve(doors: Doors) -> Iterator[Callable[..., QueueListener]]:
     """Make what serves the named queues, all by default."""
     with ExitStack() as made:
-        yield lambda *queues: made.enter_context(closing(Served(doors.shard, queues)))
+        yield lambda *queues: made.enter_context(closing(QueueListener(doors.shard, queues)))
 
 
 def rung(doors: Doors, *queues: str) -> list[int]:
@@ -25,13 +25,13 @@ def rung(doors: Doors, *queues: str) -> list[int]:
     return doors.rings(doors.keys("bell"), *map(doors.keys.bell, queues))
 
 
-def told(served: Served, doors: Doors) -> bool:
+def told(served: QueueListener, doors: Doors) -> bool:
     """Have it compare what an exchange returns now."""
     return served.compare(doors.worker().take(0).queues_version)
 
 
 def test_one_of_all_queues_reads_their_names_when_their_version_differs(
-    serve: Callable[..., Served], doors: Doors
+    serve: Callable[..., QueueListener], doors: Doors
 ) -> None:
     served = serve()
     for queue in ("mail", "bulk"):
@@ -45,18 +45,18 @@ def test_one_of_all_queues_reads_their_names_when_their_version_differs(
     assert not told(served, doors)
 
 
-def test_so_it_does_after_a_flush_with_as_many_new_ones(serve: Callable[..., Served], doors: Doors) -> None:
+def test_so_it_does_after_a_flush_with_as_many_new_ones(serve: Callable[..., QueueListener], doors: Doors) -> None:
     served = serve()
     for queue in ("before", "after"):
         doors.client.flushdb()
-        doors.clock.turn(1)
+        doors.clock.advance(1)
         doors.add(queue=queue)
         assert told(served, doors)
         served.refresh()
         assert served.queues == (queue,)
 
 
-def test_it_tells_the_next_of_new_queues_and_of_none_twice(serve: Callable[..., Served], doors: Doors) -> None:
+def test_it_tells_the_next_of_new_queues_and_of_none_twice(serve: Callable[..., QueueListener], doors: Doors) -> None:
     served = serve()
     doors.add(queue="mail")
     told(served, doors)
@@ -67,7 +67,7 @@ def test_it_tells_the_next_of_new_queues_and_of_none_twice(serve: Callable[..., 
     assert rung(doors) == [0]
 
 
-def test_one_of_named_queues_compares_nothing(serve: Callable[..., Served], doors: Doors) -> None:
+def test_one_of_named_queues_compares_nothing(serve: Callable[..., QueueListener], doors: Doors) -> None:
     served = serve("mail")
     doors.add(queue="bulk")
     assert not told(served, doors)
@@ -75,31 +75,31 @@ def test_one_of_named_queues_compares_nothing(serve: Callable[..., Served], door
     assert served.queues == ("mail",)
 
 
-def test_one_of_all_queues_passes_on_by_one_bell(serve: Callable[..., Served], doors: Doors) -> None:
+def test_one_of_all_queues_passes_on_by_one_bell(serve: Callable[..., QueueListener], doors: Doors) -> None:
     doors.add(queue="mail")
     rung(doors, "mail")
-    serve().pass_on()
+    serve().notify_others()
     assert rung(doors, "mail") == [1, 0]
 
 
 def test_one_of_named_queues_passes_on_by_the_bells_of_those_with_work(
-    serve: Callable[..., Served], doors: Doors
+    serve: Callable[..., QueueListener], doors: Doors
 ) -> None:
     doors.add(queue="mail")
     doors.add(queue="bulk", delay=HOUR)
     doors.add(queue="other")
     rung(doors, "mail", "bulk", "other")
-    serve("mail", "bulk").pass_on()
+    serve("mail", "bulk").notify_others()
     assert rung(doors, "mail", "bulk", "other") == [0, 1, 0, 0]
 
 
 def test_passing_on_takes_one_round_trip_whatever_the_number_of_queues(
-    serve: Callable[..., Served], doors: Doors
+    serve: Callable[..., QueueListener], doors: Doors
 ) -> None:
     served = serve(*(f"q{number}" for number in range(400)))
-    served.pass_on()
+    served.notify_others()
     before = doors.client.info("commandstats")
-    served.pass_on()
+    served.notify_others()
     after = doors.client.info("commandstats")
     sent = {name: after[name]["calls"] - before.get(name, {"calls": 0})["calls"] for name in after}
     assert sent["cmdstat_evalsha"] == 1
@@ -109,10 +109,10 @@ def test_passing_on_takes_one_round_trip_whatever_the_number_of_queues(
 @pytest.mark.parametrize("wanted", [True, False])
 @pytest.mark.parametrize("queues", [(), ("mail",)], ids=["all", "named"])
 def test_a_bell_that_this_worker_does_not_want_is_rung_for_others(
-    serve: Callable[..., Served], doors: Doors, wanted: bool, queues: tuple[str, ...]
+    serve: Callable[..., QueueListener], doors: Doors, wanted: bool, queues: tuple[str, ...]
 ) -> None:
     served = serve(*queues)
     doors.add(queue="mail")
     assert select.select([served.listen(wanted=True, block=10)], [], [], PATIENCE)[0]
-    assert served.hear(wanted=wanted) == wanted
-    assert doors.client.llen(*served.bells) == (not wanted)
+    assert served.consume_wakeup(wanted=wanted) == wanted
+    assert doors.client.llen(*served.notification_keys) == (not wanted)

@@ -7,7 +7,7 @@ import pytest
 
 from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.job import State
-from django_delayq.job.outcome import Settle
+from django_delayq.job.outcome import Action
 from django_delayq.store.promotion import Reclaim
 from tests.doors import SECOND, Doors, ids, one_more
 
@@ -19,7 +19,7 @@ def came_back(doors: Doors, count: int = 1, *, queue: str = "default", **options
     crashed, held = doors.worker(), list[Any]()
     while len(held) < count:
         held += crashed.take(64, queue, may_recover=False).claims
-    items = doors.promotion.read_lapsed(doors.lapsed())
+    items = doors.promotion.read_expired_leases(doors.lapsed())
     back = [
         Reclaim(lease=item.lease, attempts=one_more(item.attempts, suspect=True), queue=item.queue) for item in items
     ]
@@ -32,8 +32,8 @@ def suspects(doors: Doors, count: int) -> list[bytes]:
     made = [doors.add() for _ in range(count)]
     worker = doors.worker()
     for _ in made:
-        worker.settle(worker.take(1).claims[0], Settle.RETRY, suspect=True, delay=SECOND)
-    doors.clock.turn(SECOND)
+        worker.settle(worker.take(1).claims[0], Action.RETRY, suspect=True, delay=SECOND)
+    doors.clock.advance(SECOND)
     doors.promote()
     return list(doors.ready())
 
@@ -50,7 +50,7 @@ def test_a_worker_without_a_process_is_told_and_takes_the_others(doors: Doors) -
     back = came_back(doors, 3)
     others = [doors.add() for _ in range(2)]
     answer = doors.worker().take(8, may_recover=False)
-    assert (ids(answer.claims), answer.recovered, answer.more) == (others, True, False)
+    assert (ids(answer.claims), answer.recovered, answer.has_more) == (others, True, False)
     assert list(doors.recovered()) == back
 
 
@@ -70,7 +70,7 @@ def test_a_claim_sets_aside_what_it_may_not_run_once_and_in_its_old_rank(doors: 
     worker = doors.worker()
     doors.rings(doors.keys.bell("default"))
     answer = worker.take(1, may_recover=False)
-    assert (ids(answer.claims), answer.recovered, answer.more) == ([fresh], True, False)
+    assert (ids(answer.claims), answer.recovered, answer.has_more) == ([fresh], True, False)
     assert doors.recovered() == ranks
     assert list(doors.recovered()) == made
     assert doors.rings(doors.keys.bell("default")) == [1]
@@ -92,7 +92,7 @@ def test_a_claim_looks_past_more_suspects_than_it_asks_for(doors: Doors) -> None
     worker = doors.worker()
     first = worker.take(1, may_recover=False)
     # So many in one step, that it does not block Redis; the bell tells of the rest.
-    assert (ids(first.claims), first.more) == ([], True)
+    assert (ids(first.claims), first.has_more) == ([], True)
     assert 512 <= len(doors.recovered()) < 600
     assert ids(worker.take(1, may_recover=False).claims) == [fresh]
     assert len(doors.recovered()) == count
@@ -102,7 +102,7 @@ def test_a_claim_takes_what_stands_before_and_behind_a_job_that_it_sets_aside(do
     (suspect,) = suspects(doors, 1)
     first, last = doors.add(priority=50), doors.add(priority=-50)
     answer = doors.worker().take(3, may_recover=False)
-    assert (ids(answer.claims), answer.more) == ([first, last], False)
+    assert (ids(answer.claims), answer.has_more) == ([first, last], False)
     assert list(doors.recovered()) == [suspect]
 
 
@@ -126,7 +126,7 @@ def test_none_is_told_of_where_all_are_of_paused_or_other_queues(doors: Doors) -
     worker = doors.worker()
     for may_recover in (False, True):
         answer = worker.take(8, "paused", "default", may_recover=may_recover)
-        assert (answer.claims, answer.recovered, answer.more) == ([], False, False)
+        assert (answer.claims, answer.recovered, answer.has_more) == ([], False, False)
     doors.rings(doors.keys.bell("paused"))
     doors.operations.resume("paused")
     assert doors.rings(doors.keys.bell("paused")) == [1]
@@ -161,7 +161,7 @@ def test_cancel_reschedule_move_and_find_know_the_place(doors: Doors) -> None:
     assert operations.move(back[2], "other")
     assert doors.recovered("other") == {back[2]: ranks[back[2]]}
     found = doors.inspection.find(back[3])
-    assert (found.state, found.attempts.suspect) == (State.READY, True)
+    assert (found.state, found.attempts.crash_suspected) == (State.READY, True)
 
 
 def test_pages_counts_and_snapshots_show_them_among_the_ready(doors: Doors) -> None:
@@ -174,7 +174,7 @@ def test_pages_counts_and_snapshots_show_them_among_the_ready(doors: Doors) -> N
         (ready, False, "default"),
     ]
     assert (page.total, page.rows[0].due_us) == (4, doors.inspection.find(back[0]).moment_us)
-    state = doors.store.survey(doors.shard.index).snapshot().queues["default"]
+    state = doors.store.dashboard(doors.shard.index).snapshot().queues["default"]
     assert (state.ready, state.oldest_ready_us) == (4, page.rows[0].due_us)
 
 
@@ -193,7 +193,7 @@ def test_the_audit_knows_the_place(doors: Doors, damage: str, word: str, place: 
     (raw_id,) = came_back(doors)
     client, keys = doors.client, doors.keys
     [(member, rank)] = client.zrange(keys.recovered("default"), 0, -1, withscores=True)
-    audit = doors.store.audit(doors.shard)
+    audit = doors.store.consistency_check(doors.shard)
     assert list(audit.walk(repair=True)) == []
     match damage:
         case "in ready too":
@@ -209,7 +209,7 @@ def test_the_audit_knows_the_place(doors: Doors, damage: str, word: str, place: 
             client.zadd(keys.recovered("default"), {b"x": 5})
         case "in no place":
             client.delete(keys.recovered("default"))
-    words = {finding.word for finding in audit.walk(repair=True)}
+    words = {finding.code for finding in audit.walk(repair=True)}
     assert word in words
     for _ in range(3):
         left = list(audit.walk(repair=True))
@@ -250,10 +250,10 @@ def test_a_foreign_entry_in_the_place_is_dropped(doors: Doors) -> None:
 def test_an_interrupted_job_keeps_its_place_in_the_queue(doors: Doors) -> None:
     first, second = doors.add(), doors.add()
     ranks = doors.ready()
-    doors.clock.turn(SECOND)
+    doors.clock.advance(SECOND)
     worker = doors.worker()
     (claim,) = worker.take(1).claims
-    worker.settle(claim, Settle.RETRY, keeps_place=True)
+    worker.settle(claim, Action.RETRY, keeps_place=True)
     assert doors.ready() == ranks
     assert list(doors.ready()) == [first, second]
     assert doors.worker().take(1).claims[0].attempts.ended == 1

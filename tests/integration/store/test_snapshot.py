@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from django_delayq.exceptions import StoreError
-from django_delayq.store.client.server_info import Server
+from django_delayq.store.client.server_info import ServerInfo
 from django_delayq.store.queries.snapshot import combined
 from tests.doors import DAY, HOUR, SECOND, START, Doors
 
@@ -15,12 +15,12 @@ def test_a_snapshot_counts_what_is_where(doors: Doors) -> None:
     doors.add(queue="mail", delay=HOUR)
     doors.add(queue="bulk")
     doors.add_dead(queue="bulk")
-    doors.clock.turn(2 * HOUR)
+    doors.clock.advance(2 * HOUR)
     doors.add(queue="run")
     doors.worker().take(1, "run")
     doors.add_dead(queue="late")
-    doors.clock.turn(5 * SECOND)
-    snapshot = doors.store.survey(0).snapshot()
+    doors.clock.advance(5 * SECOND)
+    snapshot = doors.store.dashboard(0).snapshot()
     mail, bulk = snapshot.queues["mail"], snapshot.queues["bulk"]
     assert snapshot.now_us == doors.clock.now_us
     assert (mail.scheduled, mail.ready, mail.overdue) == (2, 0, 2)
@@ -34,26 +34,26 @@ def test_a_snapshot_counts_what_is_where(doors: Doors) -> None:
 def test_the_next_due_time_is_that_of_the_first_job_that_is_not_due_yet(doors: Doors) -> None:
     for delay in (SECOND, HOUR, DAY):
         doors.add(delay=delay)
-    doors.clock.turn(SECOND)
-    queue = doors.store.survey(0).snapshot().queues["default"]
+    doors.clock.advance(SECOND)
+    queue = doors.store.dashboard(0).snapshot().queues["default"]
     assert (queue.overdue, queue.next_due_us) == (1, START + HOUR)
 
 
 def test_a_delayed_job_in_ready_tells_when_it_was_due(doors: Doors) -> None:
     doors.add(delay=SECOND)
-    doors.clock.turn(3 * SECOND)
+    doors.clock.advance(3 * SECOND)
     doors.promote()
-    assert doors.store.survey(0).snapshot().queues["default"].oldest_ready_us == (START + SECOND) // 1_000 * 1_000
+    assert doors.store.dashboard(0).snapshot().queues["default"].oldest_ready_us == (START + SECOND) // 1_000 * 1_000
 
 
 def test_an_empty_store_has_a_snapshot_too(doors: Doors) -> None:
-    snapshot = doors.store.survey(0).snapshot(tasks=["t"])
+    snapshot = doors.store.dashboard(0).snapshot(tasks=["t"])
     assert (snapshot.queues, snapshot.processes, snapshot.newest_death_us) == ({}, [], None)
     assert (snapshot.scheduled, snapshot.claimed, snapshot.dead) == (0, 0, 0)
 
 
 def test_new_queues_are_noticed_and_so_are_those_that_a_flush_took(doors: Doors) -> None:
-    survey = doors.store.survey(0)
+    survey = doors.store.dashboard(0)
     for queue in ("a", "b"):
         doors.add(queue=queue)
         assert queue in survey.snapshot().queues
@@ -65,7 +65,7 @@ def test_new_queues_are_noticed_and_so_are_those_that_a_flush_took(doors: Doors)
 
 def test_a_snapshot_takes_one_round_trip_when_the_queues_are_known(doors: Doors) -> None:
     doors.add()
-    survey = doors.store.survey(0)
+    survey = doors.store.dashboard(0)
     survey.snapshot()
     before = doors.client.info("commandstats")["cmdstat_evalsha"]["calls"]
     survey.snapshot(tasks=["t"] * 50)
@@ -76,7 +76,7 @@ def test_coming_counts_each_job_in_the_span_it_is_due_in(doors: Doors) -> None:
     for queue, delay in (("a", 1), ("a", SECOND), ("b", SECOND), ("b", 2 * SECOND - 1), ("b", 2 * SECOND), ("c", DAY)):
         doors.add(queue=queue, delay=delay)
     edges = [START + number * SECOND for number in range(4)]
-    survey = doors.store.survey(0)
+    survey = doors.store.dashboard(0)
     assert survey.coming(edges, queues=["a", "b", "c"]) == [1, 3, 1]
     assert survey.coming(edges, queues=["a"]) == [1, 1, 0]
     assert survey.coming(edges, queues=[]) == [0, 0, 0]
@@ -86,18 +86,18 @@ def test_coming_counts_each_job_in_the_span_it_is_due_in(doors: Doors) -> None:
 def test_a_key_of_another_type_is_an_error_and_no_crash(doors: Doors, key: str) -> None:
     doors.client.set(doors.keys(key), "x")
     with pytest.raises(StoreError):
-        doors.store.survey(0).snapshot()
+        doors.store.dashboard(0).snapshot()
 
 
 def test_snapshots_of_several_shards_are_one_picture(doors: Doors) -> None:
     doors.add(queue="mail", delay=HOUR)
     doors.operations.pause("mail", by="ann")
     doors.add_dead(queue="bulk")
-    one = doors.store.survey(0).snapshot()
+    one = doors.store.dashboard(0).snapshot()
     doors.client.flushall()
     doors.add(queue="mail", delay=SECOND)
     doors.add(queue="mail")
-    other = doors.store.survey(0).snapshot()
+    other = doors.store.dashboard(0).snapshot()
     whole = combined([one, other])
     assert (whole.scheduled, whole.ready, whole.dead) == (2, 1, 1)
     assert list(whole.queues) == ["bulk", "mail"]
@@ -109,10 +109,10 @@ def test_snapshots_of_several_shards_are_one_picture(doors: Doors) -> None:
 
 
 def test_what_the_server_says_of_itself_is_in_it_where_that_is_asked_for(doors: Doors) -> None:
-    assert doors.store.survey(0).snapshot().server is None
-    server = doors.store.survey(0).snapshot(facts=True).server
+    assert doors.store.dashboard(0).snapshot().server is None
+    server = doors.store.dashboard(0).snapshot(facts=True).server
     assert server is not None
-    assert server == replace(Server.look(doors.client), ahead_us=0, within_us=0, used_memory=server.used_memory)
+    assert server == replace(ServerInfo.fetch(doors.client), ahead_us=0, within_us=0, used_memory=server.used_memory)
     assert (server.policy, server.disk_ok, server.used_memory > 100_000) == ("noeviction", True, True)
 
 
@@ -123,7 +123,7 @@ def test_the_task_of_the_next_job_of_each_queue_is_told(doors: Doors) -> None:
     gone = doors.add(queue="gone", delay=SECOND)
     doors.client.hdel(doors.keys("bodies"), gone)
     doors.add(queue="ready")
-    queues = doors.store.survey(0).snapshot().queues
+    queues = doors.store.dashboard(0).snapshot().queues
     assert {name: queue.next_task for name, queue in queues.items()} == {
         **{"mail": "tests.app.tasks.noop", "damaged": "", "gone": "", "ready": ""},
     }

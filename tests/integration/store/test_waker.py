@@ -10,9 +10,9 @@ import pytest
 from redis import Redis
 
 from django_delayq.exceptions import StoreUnavailable
-from django_delayq.store.client.blocking_listener import BLOCK, Waker
+from django_delayq.store.client.blocking_listener import BLOCK, BlockingListener
 from django_delayq.store.client.connection import COMMAND_TIMEOUT
-from django_delayq.store.client.resp import command
+from django_delayq.store.client.resp import encode
 from tests.doors import Doors
 from tests.processes import listeners, until
 
@@ -30,28 +30,28 @@ def bell(doors: Doors) -> str:
 
 
 @pytest.fixture
-def silent(doors: Doors) -> Iterator[Waker]:
+def silent(doors: Doors) -> Iterator[BlockingListener]:
     """A waker that does not listen yet, of a server that knows the script that jobs come by."""
     doors.add(queue="mail")
-    with closing(doors.shard.waker()) as made:
+    with closing(doors.shard.blocking_listener()) as made:
         yield made
 
 
 @pytest.fixture
-def waker(silent: Waker, bell: str) -> Waker:
+def waker(silent: BlockingListener, bell: str) -> BlockingListener:
     """A waker that listens since BEGAN."""
     silent.listen([bell], now=BEGAN)
     return silent
 
 
-def test_a_bell_is_heard(waker: Waker, bell: str, client: Redis) -> None:
+def test_a_bell_is_heard(waker: BlockingListener, bell: str, client: Redis) -> None:
     client.rpush(bell, 1)
     assert select.select([waker], [], [], PATIENCE)[0]
     assert waker.take() == bell
 
 
 def test_one_that_is_silent_for_longer_than_its_pop_and_an_answer_take_is_made_anew(
-    waker: Waker, bell: str, client: Redis
+    waker: BlockingListener, bell: str, client: Redis
 ) -> None:
     waker.listen([bell], now=LAST)
     with pytest.raises(StoreUnavailable, match="no answer to a blocking pop"):
@@ -63,7 +63,7 @@ def test_one_that_is_silent_for_longer_than_its_pop_and_an_answer_take_is_made_a
     assert waker.take() == bell
 
 
-def test_silence_is_counted_from_the_latest_pop(waker: Waker, bell: str, client: Redis) -> None:
+def test_silence_is_counted_from_the_latest_pop(waker: BlockingListener, bell: str, client: Redis) -> None:
     client.rpush(bell, 1)
     assert select.select([waker], [], [], PATIENCE)[0]
     waker.take()
@@ -73,7 +73,7 @@ def test_silence_is_counted_from_the_latest_pop(waker: Waker, bell: str, client:
 
 
 def test_a_call_behind_the_pop_is_carried_out_when_the_bell_rings(
-    doors: Doors, waker: Waker, bell: str, client: Redis
+    doors: Doors, waker: BlockingListener, bell: str, client: Redis
 ) -> None:
     call = doors.intake.batch([doors.draft()])._call
     waker.send_behind(call)
@@ -86,7 +86,9 @@ def test_a_call_behind_the_pop_is_carried_out_when_the_bell_rings(
     assert call.answer()[0] == doors.clock.now_us
 
 
-def test_a_call_behind_the_pop_is_carried_out_when_the_pop_ends_empty(doors: Doors, silent: Waker, bell: str) -> None:
+def test_a_call_behind_the_pop_is_carried_out_when_the_pop_ends_empty(
+    doors: Doors, silent: BlockingListener, bell: str
+) -> None:
     silent.listen([bell], now=BEGAN, block=0.05)
     call = doors.intake.batch([doors.draft()])._call
     silent.send_behind(call)
@@ -96,7 +98,7 @@ def test_a_call_behind_the_pop_is_carried_out_when_the_pop_ends_empty(doors: Doo
 
 
 def test_a_call_behind_the_pop_of_a_connection_that_ends_is_not_carried_out(
-    doors: Doors, waker: Waker, bell: str, client: Redis
+    doors: Doors, waker: BlockingListener, bell: str, client: Redis
 ) -> None:
     waker.send_behind(doors.intake.batch([doors.draft()])._call)
     until(lambda: listeners(client) == 1, what="the pop")
@@ -107,28 +109,30 @@ def test_a_call_behind_the_pop_of_a_connection_that_ends_is_not_carried_out(
     assert client.llen(bell) == 1
 
 
-def test_an_answer_that_nobody_waits_for_is_not_taken_for_a_bell(waker: Waker, bell: str, client: Redis) -> None:
+def test_an_answer_that_nobody_waits_for_is_not_taken_for_a_bell(
+    waker: BlockingListener, bell: str, client: Redis
+) -> None:
     for _ in range(2):
         client.rpush(bell, 1)
         assert select.select([waker], [], [], PATIENCE)[0]
         assert waker.take() == bell
-        waker.tell(command("SREM", "nothing", "there"))
+        waker.tell(encode("SREM", "nothing", "there"))
         waker.listen([bell], now=BEGAN)
         assert not select.select([waker], [], [], 0)[0]
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_on_a_connection_that_was_closed_nothing_is_sent(doors: Doors, waker: Waker, closed: bool) -> None:
+def test_on_a_connection_that_was_closed_nothing_is_sent(doors: Doors, waker: BlockingListener, closed: bool) -> None:
     if closed:
         waker.close()
     else:
         waker._connection.disconnect()
     with pytest.raises(StoreUnavailable, match="was closed"):
-        waker.tell(command("PING"))
+        waker.tell(encode("PING"))
     assert waker.fileno() == -1
 
 
-def test_silence_is_counted_from_how_long_the_pop_may_block(silent: Waker, bell: str) -> None:
+def test_silence_is_counted_from_how_long_the_pop_may_block(silent: BlockingListener, bell: str) -> None:
     silent.listen([bell], now=BEGAN, block=1)
     silent.listen([bell], now=BEGAN + 1 + COMMAND_TIMEOUT)
     with pytest.raises(StoreUnavailable, match="no answer to a blocking pop"):
@@ -136,7 +140,7 @@ def test_silence_is_counted_from_how_long_the_pop_may_block(silent: Waker, bell:
 
 
 def test_a_process_that_was_forked_does_not_keep_the_connection_of_a_dead_one(
-    silent: Waker, bell: str, client: Redis
+    silent: BlockingListener, bell: str, client: Redis
 ) -> None:
     silent.listen([bell], now=BEGAN, block=3_600)
     until(lambda: listeners(client) == 1, what="the pop")
