@@ -7,8 +7,8 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_delayq.admin.arguments import visible
-from django_delayq.admin.context import Visit
+from django_delayq.admin.arguments import printable
+from django_delayq.admin.context import PageContext
 from django_delayq.clock import SECOND_US
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.task import registry
@@ -32,12 +32,12 @@ class Alert:
     severe: bool = False
 
 
-def alerts(visit: Visit, rows: Sequence[JobRow] = ()) -> list[Alert]:
+def alerts(visit: PageContext, rows: Sequence[JobRow] = ()) -> list[Alert]:
     """Return what is wrong by the snapshot and the rows that the page shows anyway."""
     return [*_processes(visit), *_queues(visit), *_server(visit), *_unknown(visit, rows)]
 
 
-def _processes(visit: Visit) -> Iterator[Alert]:
+def _processes(visit: PageContext) -> Iterator[Alert]:
     now = visit.snapshot
     link: dict[str, Any] = {"url": visit.url("processes"), "link": _("Processes")}
     dispatchers = [each for each in now.processes if each.kind == "dispatcher"]
@@ -63,7 +63,7 @@ def _processes(visit: Visit) -> Iterator[Alert]:
             each.busy,
         )
         facts = {
-            "name": visible(each.name) or each.code.hex(),
+            "name": printable(each.name) or each.code.hex(),
             "time": duration_text(now.now_us - each.seen_us),
             "count": grouped(each.busy),
         }
@@ -78,12 +78,12 @@ def _processes(visit: Visit) -> Iterator[Alert]:
         yield Alert(text=text % {"names": _list(unserved)}, severe=True, **link)
 
 
-def _queues(visit: Visit) -> Iterator[Alert]:
+def _queues(visit: PageContext) -> Iterator[Alert]:
     now = visit.snapshot
     for name, queue in now.queues.items():
         waiting = queue.ready + queue.overdue
         if queue.paused and waiting:
-            facts = {"queue": visible(name), "by": visible(queue.paused.by), "count": grouped(waiting)}
+            facts = {"queue": printable(name), "by": printable(queue.paused.by), "count": grouped(waiting)}
             text = ngettext(
                 "Queue %(queue)s is paused by %(by)s, and %(count)s task waits in it.",
                 "Queue %(queue)s is paused by %(by)s, and %(count)s tasks wait in it.",
@@ -96,7 +96,7 @@ def _queues(visit: Visit) -> Iterator[Alert]:
         yield Alert(text=text, url=visit.url("pending", within="overdue"), link=_("Overdue tasks"), severe=True)
 
 
-def _server(visit: Visit) -> Iterator[Alert]:
+def _server(visit: PageContext) -> Iterator[Alert]:
     server = visit.snapshot.server
     if server and server.policy and server.policy != "noeviction":
         yield Alert(
@@ -115,7 +115,7 @@ def _server(visit: Visit) -> Iterator[Alert]:
         )
 
 
-def _unknown(visit: Visit, rows: Sequence[JobRow]) -> Iterator[Alert]:
+def _unknown(visit: PageContext, rows: Sequence[JobRow]) -> Iterator[Alert]:
     met = {row.task for row in rows} | {queue.next_task for queue in visit.snapshot.queues.values()}
     names = sorted(name for name in met if name and registry.find(name) is None)
     if names:
@@ -133,4 +133,4 @@ def _unknown(visit: Visit, rows: Sequence[JobRow]) -> Iterator[Alert]:
 
 def _list(names: Sequence[str]) -> str:
     more = "" if len(names) <= _NAMES else "…"
-    return ", ".join(visible(name) for name in names[:_NAMES]) + more
+    return ", ".join(printable(name) for name in names[:_NAMES]) + more

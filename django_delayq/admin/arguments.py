@@ -27,14 +27,14 @@ _JOINERS = "\u200c\u200d"
 _NOBODY = " "
 
 
-class _Dots(str):
+class _Redacted(str):
     """Stands for a hidden value: prints without quotes, and is a string in JSON."""
 
     def __repr__(self) -> str:
         return DOTS
 
 
-_DOTS = _Dots(DOTS)
+_DOTS = _Redacted(DOTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Payload:
+class DisplayedArguments:
     """The arguments of one job for one pair of eyes."""
 
     task: str
@@ -63,7 +63,7 @@ class Payload:
     hidden: bool = False
 
     @classmethod
-    def of(cls, job: Job, hide: Pattern[str], *, reveal: bool = False) -> "Payload":
+    def of(cls, job: Job, hide: Pattern[str], *, reveal: bool = False) -> "DisplayedArguments":
         """Return the arguments with what must be hidden hidden, unless `reveal`."""
         if reveal:
             return cls(task=job.task, args=job.args, kwargs=job.kwargs)
@@ -90,12 +90,12 @@ class Payload:
             if room is not None:
                 text, whole = text[:room], text
                 room -= len(text)
-            found.append(Argument(name=visible(name), text=text, hidden=value is _DOTS))
+            found.append(Argument(name=printable(name), text=text, hidden=value is _DOTS))
             if room is not None and (room <= 0 or text is not whole and len(text) < len(whole)):
                 return found, True
         return found, False
 
-    def texts(self) -> dict[str, str]:
+    def as_json_texts(self) -> dict[str, str]:
         """Return "args" and "kwargs" as JSON, each for itself."""
         return {name: json.dumps(value, indent=2) for name, value in (("args", self.args), ("kwargs", self.kwargs))}
 
@@ -104,20 +104,20 @@ class Payload:
         return json.dumps({"args": self.args, "kwargs": self.kwargs}, indent=2)
 
     def _spelled(self, limit: int | None, *, bare: bool) -> Iterator[str]:
-        yield "" if bare else visible(short(self.task)) + "("
+        yield "" if bare else printable(short(self.task)) + "("
         between = ""
         for value in self.args:
             yield between
             yield from _python(value, limit)
             between = ", "
         for name, value in self.kwargs.items():
-            yield f"{between}{visible(name[:limit])}="
+            yield f"{between}{printable(name[:limit])}="
             yield from _python(value, limit)
             between = ", "
         yield "" if bare else ")"
 
 
-def visible(text: str, *, lines: bool = False) -> str:
+def printable(text: str, *, lines: bool = False) -> str:
     """Return text with everything written out that does not print (NUL, lone surrogates, marks that turn the reading
     direction); with `lines`, lines and tabs stay.
 
@@ -151,7 +151,7 @@ def short(name: str) -> str:
 
 def pretty(value: Any) -> str:
     """Return a JSON value over several lines."""
-    return visible(json.dumps(value, indent=2, ensure_ascii=False), lines=True)
+    return printable(json.dumps(value, indent=2, ensure_ascii=False), lines=True)
 
 
 def read_arguments(text: str, kind: type) -> Any:
@@ -211,7 +211,7 @@ def _quoted(text: str) -> str:
     """Return text as Python writes it, but for what people's writing needs."""
     if text.isprintable():
         return repr(text)
-    return "'" + visible(text.replace("\\", "\\\\").replace("'", "\\'")) + "'"
+    return "'" + printable(text.replace("\\", "\\\\").replace("'", "\\'")) + "'"
 
 
 def _python(value: Any, limit: int | None) -> Iterator[str]:

@@ -8,7 +8,7 @@ from django.dispatch import Signal
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
-from django_delayq.admin.arguments import visible
+from django_delayq.admin.arguments import printable
 from django_delayq.clock import moment
 from django_delayq.job.ids import created_us, from_text
 from django_delayq.signals import keep_to_one_line, send
@@ -26,7 +26,7 @@ _REPR = 200
 _TOLD, _TOLD_OF_MANY = 50, 10
 
 
-def note(
+def record(
     request: HttpRequest,
     action: str,
     sentence: str,
@@ -41,7 +41,7 @@ def note(
 
     `entry` is that of a long action's first request: its row is written anew. `object_id` names what is no job.
     """
-    sentence = visible(sentence)
+    sentence = printable(sentence)
     logger.info("%s by %s: %s%s", action, _who(request), sentence, f" ({', '.join(job_ids)})" if job_ids else "")
     send(admin_action, None, request=request, action=action, job_ids=list(job_ids), count=count, note=sentence)
     if request.user.pk is None:
@@ -65,7 +65,7 @@ def note(
     return int(row.pk)
 
 
-def entries(job_id: str) -> list[LogEntry]:
+def for_job(job_id: str) -> list[LogEntry]:
     """Return the rows about a job, newest first: those that name it, and what was done to many since it was made."""
     # Few rows have no content type, and that column has an index; the id's has none.
     ours = LogEntry.objects.filter(content_type=None).select_related("user").order_by("-action_time")

@@ -16,7 +16,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from django_delayq.admin.arguments import written_out
-from django_delayq.admin.page import around
+from django_delayq.admin.page import layout_context
 from django_delayq.admin.permissions import allowed
 from django_delayq.admin.timezone import zone_of
 from django_delayq.clock import SECOND_US
@@ -35,7 +35,7 @@ _RAW = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u
 _store: Store | None = None
 
 
-def own_store() -> Store:
+def admin_store() -> Store:
     """Return this process's store for pages: its calls give up sooner than those of workers."""
     global _store
     if _store is None:
@@ -52,7 +52,7 @@ on_config_dropped.append(_drop_store)
 os.register_at_fork(after_in_child=_drop_store)
 
 
-class Page(TemplateResponse):
+class PageResponse(TemplateResponse):
     """A page without raw control characters, whatever came from Redis, an address, or the name of an account."""
 
     @property
@@ -63,7 +63,7 @@ class Page(TemplateResponse):
 
 
 @dataclass(frozen=True)
-class Visit:
+class PageContext:
     """One request to the pages."""
 
     request: HttpRequest
@@ -77,29 +77,29 @@ class Visit:
     fragment: bool = False
 
     @classmethod
-    def of(cls, request: HttpRequest, site: AdminSite) -> "Visit":
+    def of(cls, request: HttpRequest, site: AdminSite) -> "PageContext":
         """Look at who asks; asks Redis nothing yet."""
         config = get_config().admin
         return cls(
             request=request,
             site=site,
             config=config,
-            store=own_store(),
+            store=admin_store(),
             may_manage=not config.read_only and allowed(request, config.manage_permission),
             # To see what is hidden is an action too: it is written into the log.
             may_reveal=not config.read_only and allowed(request, config.payload_permission),
         )
 
-    def for_fragment(self) -> "Visit":
+    def for_fragment(self) -> "PageContext":
         """Return the same visit, of which only the part of the page is wanted that live update replaces."""
         return replace(self, fragment=True)
 
     @cached_property
     def snapshot(self) -> Snapshot:
         """The whole store at one moment, over all shards."""
-        return self.look()
+        return self.load_snapshot()
 
-    def look(self, *, tasks: Sequence[str] = (), facts: bool = False) -> Snapshot:
+    def load_snapshot(self, *, tasks: Sequence[str] = (), facts: bool = False) -> Snapshot:
         """Take the snapshot with the figures of tasks or what the server tells in it; before anybody else reads it."""
         before = time_ns()
         shards = range(self.store.config.shards)
@@ -146,7 +146,7 @@ class Visit:
         return zone_of(self.request)
 
     @property
-    def tz(self) -> tzinfo:
+    def timezone(self) -> tzinfo:
         """The time zone of the times on the page."""
         return self.zone[1]
 
@@ -162,7 +162,7 @@ class Visit:
 
     def render(
         self, template: str, *, tab: str, title: str, status: int = 200, down: bool = False, **context: Any
-    ) -> Page:
+    ) -> PageResponse:
         """Return a page: `render("dead.html", tab="dead", title=_("Dead letters"), rows=rows)`."""
         frame = "_fragment.html" if self.fragment else "_page.html"
         full = {
@@ -172,7 +172,7 @@ class Visit:
             "tab": tab,
             "title": title,
             "down": down,
-            **around(self, tab, down=down),
+            **layout_context(self, tab, down=down),
             **context,
         }
-        return Page(self.request, f"admin/django_delayq/{template}", full, status=status)
+        return PageResponse(self.request, f"admin/django_delayq/{template}", full, status=status)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Self
 
 from django.utils.translation import gettext_lazy as _
 
-from django_delayq.admin.arguments import short, visible
+from django_delayq.admin.arguments import printable, short
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.outcome import OutcomeKind
 
@@ -31,7 +31,7 @@ _WORDS: dict[str, Any] = {
 }
 
 
-class Failure(NamedTuple):
+class ErrorSummary(NamedTuple):
     """What went wrong with an attempt."""
 
     #: The exception's dotted class, or the stored word for what ended it ("unknown_task"): what filters ask for.
@@ -53,8 +53,8 @@ class Failure(NamedTuple):
             # A message may go on for lines; the class stands at the beginning of the first.
             last = next((line for line in after if line[:1] not in ("", " ", "\t")), "")
             if found := _LAST.fullmatch(last):
-                return cls(found[1], visible(found[2] or "")[:_LINE])
-        return cls(visible(ending), visible(lines[-1].strip())[:_LINE])
+                return cls(found[1], printable(found[2] or "")[:_LINE])
+        return cls(printable(ending), printable(lines[-1].strip())[:_LINE])
 
     @property
     def name(self) -> str:

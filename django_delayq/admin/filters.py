@@ -15,8 +15,8 @@ from django.utils.dateparse import parse_date, parse_datetime
 from django.utils.http import urlencode
 from django.utils.translation import gettext
 
-from django_delayq.admin.arguments import Payload, visible
-from django_delayq.admin.errors import Failure
+from django_delayq.admin.arguments import DisplayedArguments, printable
+from django_delayq.admin.errors import ErrorSummary
 from django_delayq.clock import moment_us
 from django_delayq.conf.config import DAY_US, HOUR_US
 from django_delayq.store.queries.job_pages import JobRow
@@ -53,7 +53,7 @@ def url_name(name: str) -> str:
     return "~" + name.encode("utf-8", "surrogatepass").hex()
 
 
-def name_of(text: str) -> str:
+def from_url_name(text: str) -> str:
     """Read what `url_name` wrote. Raises ValueError for what it cannot have written."""
     if len(text) > _LONGEST:
         # Cut, it would be another name, and mean other rows.
@@ -82,13 +82,13 @@ class Filter:
     #: Where to begin instead.
     at_us: int | None = None
     #: Whether the list is turned round.
-    turned: bool = False
+    reversed: bool = False
     group: str = ""
     #: Where the page begins or, with `before`, ends; None: at the list's own beginning or end.
     cursor: Cursor | None = None
     before: bool = False
     #: What could not be read.
-    complaints: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, query: Mapping[str, Any]) -> Self:
@@ -100,26 +100,26 @@ class Filter:
             try:
                 return read(text) if text else otherwise
             except (ValueError, OverflowError):
-                facts = {"name": name, "value": visible(text[:40])}
+                facts = {"name": name, "value": printable(text[:40])}
                 complaints.append(gettext("“%(name)s” is not understood: %(value)s") % facts)
                 return otherwise
 
         before = bool(query.get("before"))
         return cls(
-            queue=given("queue", name_of),
-            function=given("function", name_of),
-            error=given("error", name_of),
+            queue=given("queue", from_url_name),
+            function=given("function", from_url_name),
+            error=given("error", from_url_name),
             text=given("q", _text),
             within=given("within", _one_of(*SPANS, OVERDUE)),
             from_us=given("from", read_moment, None),
             to_us=given("to", read_moment, None),
             at_us=given("at", read_moment, None),
             count=int(given("n", _one_of(*map(str, SIZES)), "50")),
-            turned=bool(given("sort", _one_of("turned"))),
+            reversed=bool(given("sort", _one_of("turned"))),
             group=given("group", _one_of(*GROUPS)),
             before=before,
             cursor=given("before" if before else "after", read_cursor, None),
-            complaints=tuple(complaints),
+            errors=tuple(complaints),
         )
 
     def pairs(self, **changes: Any) -> dict[str, Any]:
@@ -133,7 +133,7 @@ class Filter:
             "to": this.to_us,
             "at": this.at_us,
             "n": this.count if this.count != 50 else "",
-            "sort": "turned" if this.turned else "",
+            "sort": "turned" if this.reversed else "",
             "group": this.group,
         }
         if this.cursor or this.before:
@@ -150,7 +150,7 @@ class Filter:
 
     def plain(self) -> Self:
         """Return what an address can say: of a list's beginning, without what was not understood."""
-        return replace(self, cursor=None, before=False, at_us=None, complaints=())
+        return replace(self, cursor=None, before=False, at_us=None, errors=())
 
     @property
     def is_set(self) -> bool:
@@ -162,7 +162,7 @@ class Filter:
         """Whether rows have to be looked at one by one, in any list."""
         return bool(self.function or self.error or self.text)
 
-    def fixed(self, now_us: int, *, ahead: bool) -> Self:
+    def with_absolute_times(self, now_us: int, *, ahead: bool) -> Self:
         """Return the filter with moments in place of "within the next hour" (`ahead`) or "the last"."""
         from_us, to_us = self.from_us, self.to_us
         if self.within == OVERDUE:
@@ -184,7 +184,7 @@ class Filter:
         if self.function:
             tests.append(lambda row: _ends(row.task, self.function))
         if self.error:
-            tests.append(lambda row: _ends(Failure.of(row.attempts).error, self.error))
+            tests.append(lambda row: _ends(ErrorSummary.of(row.attempts).error, self.error))
         if self.text:
             wanted = self.text.casefold()
             tests.append(lambda row: wanted in _searched(row, hide).casefold())
@@ -244,5 +244,5 @@ def _ends(name: str, wanted: str) -> bool:
 
 
 def _searched(row: JobRow, hide: Pattern[str]) -> str:
-    line = Payload.of(row.job, hide).line(None) if row.job else ""
-    return f"{row.id} {row.task} {line} {visible(row.worker)} {row.attempts.last_error}"
+    line = DisplayedArguments.of(row.job, hide).line(None) if row.job else ""
+    return f"{row.id} {row.task} {line} {printable(row.worker)} {row.attempts.last_error}"

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 from django.utils.translation import gettext_lazy as _
 
-from django_delayq.admin.actions.bulk_actions import DEEDS, Deed
-from django_delayq.admin.arguments import DOTS, FULL, Payload, visible
-from django_delayq.admin.context import Visit
-from django_delayq.admin.errors import Failure
-from django_delayq.admin.job_lists import PLACES
-from django_delayq.admin.job_rows import Line
+from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS, BulkAction
+from django_delayq.admin.arguments import DOTS, FULL, DisplayedArguments, printable
+from django_delayq.admin.context import PageContext
+from django_delayq.admin.errors import ErrorSummary
+from django_delayq.admin.job_lists import JOB_LISTS
+from django_delayq.admin.job_rows import JobLine
 from django_delayq.job.job import Job, State
 from django_delayq.store.queries.lookup import Found
 from django_delayq.task import registry
@@ -23,7 +23,7 @@ _STATES = {
     State.CLAIMED: (_("Running"), "good", _("Was due")),
     State.DEAD: (_("Dead"), "bad", _("Died")),
 }
-_PLACES = {place.state: place for place in PLACES.values()}
+_PLACES = {place.state: place for place in JOB_LISTS.values()}
 #: Bytes shown of a body that cannot be read.
 _HEX = 4 * 1024
 
@@ -38,20 +38,20 @@ class Attempt(NamedTuple):
     #: µs it took, where somebody saw it end.
     took_us: int | None
     worker: str
-    failure: Failure
+    error_summary: ErrorSummary
 
 
-class Sheet:
+class JobDetail:
     """One job in words."""
 
-    def __init__(self, visit: Visit, found: Found, *, reveal: bool, whole: bool) -> None:
+    def __init__(self, visit: PageContext, found: Found, *, reveal: bool, whole: bool) -> None:
         self._visit, self.found = visit, found
         self.reveals, self._whole = reveal, whole
         self.place = _PLACES[found.state]
-        self.state, self.look, self.moment_label = _STATES[found.state]
+        self.state, self.css_class, self.moment_label = _STATES[found.state]
         if found.lease_end_us is not None and found.lease_end_us <= visit.now_us:
-            self.state, self.look = _("Lost"), "bad"
-        self.line = Line.of(found, visit.config.redact)
+            self.state, self.css_class = _("Lost"), "bad"
+        self.line = JobLine.of(found, visit.config.redact)
         self.token = f"{self.line.id}.{found.moment_us}"
         self.is_known = registry.find(self.line.row.task) is not None
 
@@ -63,7 +63,7 @@ class Sheet:
     @property
     def worker(self) -> str:
         """Who runs it."""
-        return visible(self.found.worker)
+        return printable(self.found.worker)
 
     @property
     def size(self) -> int:
@@ -71,9 +71,9 @@ class Sheet:
         return self.line.row.size
 
     @cached_property
-    def payload(self) -> Payload | None:
+    def payload(self) -> DisplayedArguments | None:
         """The arguments, where they can be read."""
-        return Payload.of(self.job, self._visit.config.redact, reveal=self.reveals) if self.job else None
+        return DisplayedArguments.of(self.job, self._visit.config.redact, reveal=self.reveals) if self.job else None
 
     @cached_property
     def arguments(self) -> tuple[list[Any], bool]:
@@ -81,7 +81,7 @@ class Sheet:
         return self.payload.arguments(None if self._whole else FULL) if self.payload else ([], False)
 
     @property
-    def hides(self) -> bool:
+    def is_redacted(self) -> bool:
         """Whether something is hidden: a value, or bytes that nobody can read."""
         return not self.reveals and (self.payload is None or self.payload.hidden or self.key == DOTS)
 
@@ -96,7 +96,7 @@ class Sheet:
         if self.job is None or self.job.key is None:
             return ""
         hidden = not self.reveals and (not self.is_known or (self.payload is not None and self.payload.hidden))
-        return DOTS if hidden else visible(self.job.key)
+        return DOTS if hidden else printable(self.job.key)
 
     @property
     def attempts(self) -> Iterator[Attempt]:
@@ -108,12 +108,14 @@ class Sheet:
             took_us = ended_us - started_us if started_us is not None and ended_us is not None else None
             due_us = entry.get("due_us")
             lag_us = max(0, started_us - due_us) if started_us and due_us else None
-            yield Attempt(number, started_us, lag_us, took_us, visible(entry.get("worker", "")), Failure.read(**entry))
+            yield Attempt(
+                number, started_us, lag_us, took_us, printable(entry.get("worker", "")), ErrorSummary.read(**entry)
+            )
 
     @property
     def traceback(self) -> str:
         """What is kept of the last error."""
-        return visible(self.found.attempts.last_error, lines=True)
+        return printable(self.found.attempts.last_error, lines=True)
 
     @property
     def frames(self) -> int:
@@ -121,13 +123,13 @@ class Sheet:
         return f"\n{self.traceback}".count('\n  File "')
 
     @property
-    def deeds(self) -> list[Deed]:
+    def actions(self) -> list[BulkAction]:
         """What this person may do to it."""
         if not self._visit.may_manage:
             return []
-        return [deed for deed in DEEDS.values() if self.place.name in deed.places and self._suits(deed)]
+        return [deed for deed in BULK_ACTIONS.values() if self.place.name in deed.job_lists and self._suits(deed)]
 
-    def _suits(self, deed: Deed) -> bool:
+    def _suits(self, deed: BulkAction) -> bool:
         if deed.name == "edit":
-            return self.job is not None and (self._visit.may_reveal or not self.hides)
+            return self.job is not None and (self._visit.may_reveal or not self.is_redacted)
         return deed.name != "purge"

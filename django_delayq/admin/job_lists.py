@@ -8,7 +8,7 @@ from typing import Any
 from django.utils.formats import number_format
 from django.utils.translation import gettext_lazy as _
 
-from django_delayq.admin.context import Visit
+from django_delayq.admin.context import PageContext
 from django_delayq.admin.filters import Cursor, Filter
 from django_delayq.job.job import State
 from django_delayq.store.queries.job_pages import JobPage, JobRow
@@ -17,7 +17,7 @@ from django_delayq.store.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class JobList:
     """One list."""
 
     #: As addresses call it.
@@ -25,7 +25,7 @@ class Place:
     state: State
     title: Any
     #: What it is turned round by, and back.
-    turns: tuple[Any, Any]
+    sort_labels: tuple[Any, Any]
     #: Whether it begins with the highest score: the newest death.
     newest_first: bool = False
     #: Whether Redis keeps its jobs by queue.
@@ -34,49 +34,49 @@ class Place:
     timed: bool = True
     ahead: bool = False
 
-    def queues(self, visit: Visit, queue: str) -> Sequence[str]:
+    def queues(self, visit: PageContext, queue: str) -> Sequence[str]:
         """Return the queues to read."""
         if not self.by_queue:
             return ()
         return [queue] if queue else list(visit.snapshot.queues)
 
-    def address(self, visit: Visit, queue: str, query: str) -> str:
+    def address(self, visit: PageContext, queue: str, query: str) -> str:
         """Return the list's address with a query string; the ready list is one queue's page."""
         path = visit.url("queue_detail", queue) if self is READY else visit.url(self.name)
         return f"{path}?{query}" if query else path
 
 
-PENDING = Place(
+PENDING = JobList(
     name="pending",
     title=_("Pending tasks"),
-    turns=(_("Latest first"), _("Soonest first")),
+    sort_labels=(_("Latest first"), _("Soonest first")),
     state=State.SCHEDULED,
     ahead=True,
 )
-READY = Place(
+READY = JobList(
     name="ready",
     title=_("Ready tasks"),
-    turns=(_("Last to be taken first"), _("First to be taken first")),
+    sort_labels=(_("Last to be taken first"), _("First to be taken first")),
     state=State.READY,
     timed=False,
 )
-RUNNING = Place(
+RUNNING = JobList(
     name="running",
     title=_("Running tasks"),
-    turns=(_("Longest lease first"), _("Shortest lease first")),
+    sort_labels=(_("Longest lease first"), _("Shortest lease first")),
     state=State.CLAIMED,
     by_queue=False,
     timed=False,
 )
-DEAD = Place(
+DEAD = JobList(
     name="dead",
     title=_("Dead letters"),
-    turns=(_("Oldest first"), _("Newest first")),
+    sort_labels=(_("Oldest first"), _("Newest first")),
     state=State.DEAD,
     newest_first=True,
     by_queue=False,
 )
-PLACES = {place.name: place for place in (PENDING, READY, RUNNING, DEAD)}
+JOB_LISTS = {place.name: place for place in (PENDING, READY, RUNNING, DEAD)}
 
 
 def counted(words: Any, number: int, **facts: object) -> str:
@@ -85,7 +85,7 @@ def counted(words: Any, number: int, **facts: object) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class JobListPage:
     """The rows of one page, in the order of the screen, and where the page lies in its list."""
 
     rows: list[JobRow]
@@ -99,7 +99,7 @@ class Listing:
     onward: Cursor | None
     back: Cursor | None
     #: In place of `rows`, where asked for: all that matched among those looked at.
-    gathered: list[JobRow] = field(default_factory=list)
+    matched: list[JobRow] = field(default_factory=list)
 
     @property
     def matching(self) -> int | None:
@@ -109,10 +109,10 @@ class Listing:
         return len(self.rows) if self.scanned >= self.total else None
 
 
-def read(visit: Visit, place: Place, asked: Filter, *, gather: bool = False) -> Listing:
+def read(visit: PageContext, place: JobList, asked: Filter, *, gather: bool = False) -> JobListPage:
     """Read one page, or gather what a scan finds; a round trip a shard."""
-    asked = asked.fixed(visit.now_us, ahead=place.ahead) if asked.within else asked
-    downward = place.newest_first != asked.turned
+    asked = asked.with_absolute_times(visit.now_us, ahead=place.ahead) if asked.within else asked
+    downward = place.newest_first != asked.reversed
     before, cursor = asked.before != downward, asked.cursor
     if cursor is None and asked.at_us is not None and place.timed:
         cursor = (asked.at_us + downward, b"")
@@ -137,7 +137,7 @@ def read(visit: Visit, place: Place, asked: Filter, *, gather: bool = False) -> 
     upper = rows[-1].cursor if rows and rank + looked < total else None
     lower, upper = (end, upper) if before else (lower, end)
     onward, back = (lower, upper) if downward else (upper, lower)
-    return Listing(
+    return JobListPage(
         rows=rows[::-1] if downward else rows,
         first=(total - rank - looked if downward else rank) + 1,
         last=total - rank if downward else rank + looked,
@@ -145,13 +145,13 @@ def read(visit: Visit, place: Place, asked: Filter, *, gather: bool = False) -> 
         scanned=looked if match else None,
         onward=onward,
         back=back,
-        gathered=[row for row in gathered if end is None or (row.cursor >= end if before else row.cursor <= end)],
+        matched=[row for row in gathered if end is None or (row.cursor >= end if before else row.cursor <= end)],
     )
 
 
-def walk(
-    visit: Visit,
-    place: Place,
+def iter_pages(
+    visit: PageContext,
+    place: JobList,
     asked: Filter,
     *,
     match: Callable[[JobRow], bool] | None,
@@ -185,7 +185,7 @@ def _gathers(fits: Callable[[JobRow], bool] | None, gathered: list[JobRow], row:
 
 
 def _merged(
-    store: Store, place: Place, *, cursor: Cursor | None, before: bool, count: int, **asked: Any
+    store: Store, place: JobList, *, cursor: Cursor | None, before: bool, count: int, **asked: Any
 ) -> tuple[list[JobRow], int, int, int, Cursor | None]:
     """Return rows of all shards, the rank of the first row looked at, how many were, of how many, and how far."""
     pages = [

@@ -7,8 +7,8 @@ from typing import Self
 
 from django.utils.translation import gettext
 
-from django_delayq.admin.arguments import Payload, short, visible
-from django_delayq.admin.errors import Failure
+from django_delayq.admin.arguments import DisplayedArguments, printable, short
+from django_delayq.admin.errors import ErrorSummary
 from django_delayq.job.ids import created_us
 from django_delayq.job.job import State
 from django_delayq.store.queries.job_pages import JobRow
@@ -16,7 +16,7 @@ from django_delayq.store.queries.lookup import Found
 
 
 @dataclass(frozen=True)
-class Line:
+class JobLine:
     """One row of a list, in words."""
 
     row: JobRow
@@ -60,7 +60,7 @@ class Line:
     @property
     def worker(self) -> str:
         """Who runs it."""
-        return visible(self.row.worker)
+        return printable(self.row.worker)
 
     @property
     def created_us(self) -> int:
@@ -70,21 +70,21 @@ class Line:
     @property
     def task(self) -> str:
         """The function's whole name, or nothing where not even that can be read."""
-        return visible(self.row.task)
+        return printable(self.row.task)
 
     @property
     def function(self) -> str:
         """The function's own name."""
-        return visible(short(self.row.task)) or "?"
+        return printable(short(self.row.task)) or "?"
 
     @property
     def queue(self) -> str:
         """The queue's name."""
-        return visible(self.row.queue)
+        return printable(self.row.queue)
 
     @cached_property
-    def _payload(self) -> Payload | None:
-        return Payload.of(self.row.job, self.hide) if self.row.job else None
+    def _payload(self) -> DisplayedArguments | None:
+        return DisplayedArguments.of(self.row.job, self.hide) if self.row.job else None
 
     @property
     def arguments(self) -> str:
@@ -99,10 +99,10 @@ class Line:
     @property
     def fault(self) -> str:
         """Why the arguments cannot be shown."""
-        return "" if self.row.job else visible(self.row.fault)
+        return "" if self.row.job else printable(self.row.fault)
 
     @property
-    def tries(self) -> str:
+    def attempts_text(self) -> str:
         """`3/5`: the try that comes, or the last one of the dead, and how many there may be."""
         ended, job = self.row.attempts.ended, self.row.job
         number = ended if self.row.state is State.DEAD else ended + 1
@@ -114,9 +114,9 @@ class Line:
         return bool(self.row.attempts.ended)
 
     @property
-    def failure(self) -> Failure:
+    def error_summary(self) -> ErrorSummary:
         """What its last try ended with."""
-        return Failure.of(self.row.attempts)
+        return ErrorSummary.of(self.row.attempts)
 
     @property
     def label(self) -> str:

@@ -10,7 +10,7 @@ from django_delayq.admin.timezone import LOCAL, UTC_NAME
 from django_delayq.admin.views.elsewhere import other_stores
 
 if TYPE_CHECKING:
-    from django_delayq.admin.context import Visit
+    from django_delayq.admin.context import PageContext
 
 #: Seconds between two updates, as the reader may choose.
 _INTERVALS = (5, 15, 60)
@@ -28,7 +28,7 @@ class Tab:
     bad: bool = False
 
 
-def around(visit: "Visit", tab: str, *, down: bool) -> dict[str, Any]:
+def layout_context(visit: "PageContext", tab: str, *, down: bool) -> dict[str, Any]:
     """Return what the frame's templates need; asks Redis nothing where it is down."""
     here, query = visit.request.path, visit.request.GET.copy()
     query.pop("zone", None)
@@ -54,7 +54,7 @@ def _zones(chosen: str, query: str) -> list[tuple[str, str, str, bool]]:
     return [(*titles[name], f"?{given}zone={name}", name == chosen) for name in titles]
 
 
-def _tabs(visit: "Visit", *, down: bool) -> list[Tab]:
+def _tabs(visit: "PageContext", *, down: bool) -> list[Tab]:
     titles = {
         "overview": _("Overview"),
         "pending": _("Pending"),

@@ -16,8 +16,8 @@ from django.urls.converters import StringConverter
 from django.utils.translation import gettext_lazy
 
 from django_delayq.admin import timezone as zone
-from django_delayq.admin.context import Visit
-from django_delayq.admin.filters import name_of, url_name
+from django_delayq.admin.context import PageContext
+from django_delayq.admin.filters import from_url_name, url_name
 from django_delayq.admin.permissions import may_view, problems
 from django_delayq.admin.views import (
     action,
@@ -47,7 +47,7 @@ class QueueConverter(StringConverter):
 
     def to_python(self, value: str) -> str:
         """Return the name; ValueError means 404."""
-        return name_of(value)
+        return from_url_name(value)
 
     def to_url(self, value: str) -> str:
         """Return the name as it stands in a path."""
@@ -152,13 +152,13 @@ class QueueAdmin(ModelAdmin):  # type: ignore[type-arg]
         def view(request: HttpRequest, **captured: Any) -> HttpResponseBase:
             if not may_view(request):
                 raise PermissionDenied
-            visit = Visit.of(request, site)
+            visit = PageContext.of(request, site)
             if request.method not in methods:
                 return not_allowed.show(visit, methods)
             if methods == _ACT and not visit.may_manage:
                 raise PermissionDenied
-            if zone.is_chosen(request):
-                return zone.remember(request)
+            if zone.is_switch_request(request):
+                return zone.save(request)
             try:
                 response = show(visit, *captured.values())
                 # Here, since a template too may be what first asks Redis.

@@ -25,13 +25,13 @@ def zone_of(request: HttpRequest) -> tuple[str, tzinfo]:
     return (name, found) if found else (LOCAL, timezone.get_current_timezone())
 
 
-def is_chosen(request: HttpRequest) -> bool:
+def is_switch_request(request: HttpRequest) -> bool:
     """Say whether a link of the switch was followed."""
     name = request.GET.get("zone", "")
     return name in (LOCAL, UTC_NAME) or _named(name) is not None
 
 
-def remember(request: HttpRequest) -> HttpResponse:
+def save(request: HttpRequest) -> HttpResponse:
     """Go back to the same page with the choice in the cookie."""
     query = request.GET.copy()
     chosen = str(query.pop("zone")[-1])

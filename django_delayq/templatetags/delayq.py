@@ -103,7 +103,7 @@ def moment_tag(context: Context, us: int | None, words: str = "both") -> str:
     visit = context["visit"]
     now_us = visit.now_us
     utc = zoned(us, UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
-    shown = {"away": away_text(us - now_us), "clock": clock_text(us, now_us, visit.tz)}
+    shown = {"away": away_text(us - now_us), "clock": clock_text(us, now_us, visit.timezone)}
     parts = [(name, text) for name, text in shown.items() if words in (name, "both")]
     return format_html(
         '<time datetime="{}Z" title="{} UTC">{}</time>',

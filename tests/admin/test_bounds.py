@@ -11,7 +11,7 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 
 from django_delayq.admin.actions import run as carrying
-from django_delayq.admin.actions.bulk_actions import APART, DEEDS
+from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS, NOT_IN_MENU
 from django_delayq.admin.views import action
 from django_delayq.clock import ServerClock
 from django_delayq.exceptions import StoreUnavailable
@@ -67,7 +67,7 @@ class Shelf:
     def all(self, browser: Client, deed: str, **query: object) -> Any:
         """Order something for all that match."""
         address = page("queue_detail", "default", **query) if self.place == "ready" else page(self.place, **query)
-        if deed in APART:
+        if deed in NOT_IN_MENU:
             return form_to(browser.get(address), "/action/", button=deed).post(browser, deed=deed)
         return ask(browser, address, deed, all="yes")
 
@@ -102,7 +102,7 @@ def go_on_counting(browser: Client, answer: Any) -> Any:
     raise AssertionError("it never ends")
 
 
-_EACH = [(name, place) for name, deed in DEEDS.items() if name != "edit" for place in deed.places]
+_EACH = [(name, place) for name, deed in BULK_ACTIONS.items() if name != "edit" for place in deed.job_lists]
 
 
 @pytest.mark.parametrize(("deed", "place"), _EACH)
@@ -118,7 +118,7 @@ def test_no_action_touches_more_than_were_confirmed(
     assert re.search(r"\b7\b", text(answer))
     late = [jobs.add_late(number) for number in range(4)]
     before = {each: jobs.look(each) for each in mine + late}
-    typed = {"typed": "default" if deed == "purge" else "7"} if DEEDS[deed].destroys else {}
+    typed = {"typed": "default" if deed == "purge" else "7"} if BULK_ACTIONS[deed].destructive else {}
     answer = confirm(browser, answer, **typed, **WISHES.get(deed, {}))
     for _ in range(20):
         if answer.status_code == 302:

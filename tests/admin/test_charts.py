@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import translation
 
-from django_delayq.admin.charts.drawing import HEIGHT, WIDTH, Series, draw
+from django_delayq.admin.charts.drawing import HEIGHT, WIDTH, Series, build_chart
 from django_delayq.templatetags.delayq import grouped
 from tests.admin.conftest import page
 from tests.admin.reports import tell
@@ -20,7 +20,9 @@ HEADS = ["Number", "Done", "Dead"]
 def drawn(*values: tuple[int, ...], **options: Any) -> Any:
     """Draw stacked bars of what was done and what died."""
     series = [Series(kind=kind, title=kind, values=each) for kind, each in zip(("done", "dead"), values, strict=False)]
-    return draw("test", "Test", "All of it.", series, heads=HEADS, labels=LABELS, axis=LABELS, text=grouped, **options)
+    return build_chart(
+        "test", "Test", "All of it.", series, heads=HEADS, labels=LABELS, axis=LABELS, text=grouped, **options
+    )
 
 
 def boxes(chart: Any, kind: str = "done") -> list[tuple[int, ...]]:
@@ -65,7 +67,7 @@ def test_no_bar_leaves_the_box() -> None:
 
 def test_columns_fill_the_width_without_a_gap() -> None:
     for count in (1, 7, 60, 61):
-        chart = draw(
+        chart = build_chart(
             "test",
             "Test",
             "",
@@ -101,8 +103,8 @@ def test_table_has_the_numbers_of_the_bars() -> None:
 
 def test_line_breaks_where_there_was_nothing() -> None:
     series = [Series(kind="most", title="p95", values=[10, None, 20, 0])]
-    chart = draw("test", "Test", "", series, heads=HEADS, labels=LABELS, axis=LABELS, text=grouped, lined=True)
-    assert [shape.path for shape in chart.shapes] == ["M0 51H250M500 2H750L750 98H1000"]
+    chart = build_chart("test", "Test", "", series, heads=HEADS, labels=LABELS, axis=LABELS, text=grouped, lined=True)
+    assert [shape.path for shape in chart.paths] == ["M0 51H250M500 2H750L750 98H1000"]
     assert [cells for _, _, cells in chart.rows] == [["10"], ["–"], ["20"], ["0"]]
 
 
@@ -111,8 +113,8 @@ def test_nothing_at_all_can_be_drawn() -> None:
     assert chart.shapes == []
     assert chart.top == ""
     nothing = [Series(kind="most", title="p95", values=[None] * 4)]
-    chart = draw("t", "T", "", nothing, heads=HEADS, labels=LABELS, axis=LABELS, text=grouped, lined=True)
-    assert [shape.path for shape in chart.shapes] == [""]
+    chart = build_chart("t", "T", "", nothing, heads=HEADS, labels=LABELS, axis=LABELS, text=grouped, lined=True)
+    assert [shape.path for shape in chart.paths] == [""]
 
 
 @pytest.mark.parametrize("language", ["de", "fr", "ar"])

@@ -6,8 +6,8 @@ import pytest
 from django.test import Client
 
 from django_delayq import get_store
-from django_delayq.admin.actions.bulk_actions import DEEDS, Fate, Target
-from django_delayq.admin.actions.messages import fates_text
+from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS, ActionResult, Target
+from django_delayq.admin.actions.messages import result_text
 from django_delayq.job.ids import from_text
 from django_delayq.job.outcome import OutcomeKind
 from tests.admin.conftest import page
@@ -185,7 +185,7 @@ def test_a_key_that_belongs_to_another_shard_by_now_is_told_with_the_cure(
 ) -> None:
     died = [stock.inspection.dead_letter(stock.add_dead(key=f"{number}")) for number in range(8)]
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": 2}
-    operations, retry = get_store().operations(0), DEEDS["retry"]
-    fates = [retry.carry_out(operations, Target(each.raw_id, each.died_us, 0), {}) for each in died if each]
-    assert {Fate.RESHARDED, Fate.DONE} == set(fates)
-    assert "1 could not be: SHARDS changed" in fates_text(retry, {Fate.DONE: 7, Fate.RESHARDED: 1})
+    operations, retry = get_store().operations(0), BULK_ACTIONS["retry"]
+    fates = [retry.apply(operations, Target(each.raw_id, each.died_us, 0), {}) for each in died if each]
+    assert {ActionResult.RESHARDED, ActionResult.DONE} == set(fates)
+    assert "1 could not be: SHARDS changed" in result_text(retry, {ActionResult.DONE: 7, ActionResult.RESHARDED: 1})

@@ -4,14 +4,14 @@ import pytest
 from django.utils.translation import override
 
 from django_delayq.admin import errors as failures
-from django_delayq.admin.errors import Failure
+from django_delayq.admin.errors import ErrorSummary
 from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.outcome import OutcomeKind
 from tests.admin.jobs import HOSTILE, TRACEBACK
 
 
-def failed(error: str) -> Failure:
-    return Failure.read(ending="failed", error=error)
+def failed(error: str) -> ErrorSummary:
+    return ErrorSummary.read(ending="failed", error=error)
 
 
 def test_a_traceback_tells_its_class_and_the_first_line_of_its_message() -> None:
@@ -42,20 +42,20 @@ def test_a_traceback_whose_beginning_was_cut_off_still_tells() -> None:
 
 @pytest.mark.parametrize("ending", ["crashed", "lease lapsed", "gave up", "unknown_task", "of a newer release"])
 def test_what_is_no_exception_is_called_by_its_ending(ending: str) -> None:
-    failure = Failure.read(ending=ending, error="No use: at all")
+    failure = ErrorSummary.read(ending=ending, error="No use: at all")
     assert (failure.error, failure.message) == (ending, "No use: at all")
 
 
 @pytest.mark.parametrize("ending", set(OutcomeKind) - {OutcomeKind.SUCCEEDED, OutcomeKind.UNSTARTED})
 def test_every_ending_that_is_written_down_has_words(ending: OutcomeKind) -> None:
     with override("de"):
-        assert Failure.read(ending=ending).name
+        assert ErrorSummary.read(ending=ending).name
     assert ending in failures._WORDS
 
 
 def test_words_of_an_ending_stand_before_its_sentence() -> None:
-    assert str(Failure.read(ending="unknown_task", error="No task")) == "function not known: No task"
-    assert str(Failure.read(ending="of a newer release", error="x")) == "of a newer release: x"
+    assert str(ErrorSummary.read(ending="unknown_task", error="No task")) == "function not known: No task"
+    assert str(ErrorSummary.read(ending="of a newer release", error="x")) == "of a newer release: x"
 
 
 @pytest.mark.parametrize(
@@ -69,4 +69,4 @@ def test_any_text_is_read(error: str) -> None:
 
 
 def test_no_attempt_is_no_failure() -> None:
-    assert str(Failure.of(NO_ATTEMPTS)) == ""
+    assert str(ErrorSummary.of(NO_ATTEMPTS)) == ""

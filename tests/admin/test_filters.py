@@ -8,7 +8,7 @@ from django.http import QueryDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_delayq.admin.filters import Filter, name_of, url_name
+from django_delayq.admin.filters import Filter, from_url_name, url_name
 from tests.admin.jobs import HOSTILE
 
 NOW = 1_800_000_000_000_000
@@ -20,7 +20,7 @@ def read(query: str) -> Filter:
 
 @given(st.text(alphabet=st.characters(), min_size=1, max_size=60))
 def test_any_name_comes_back_from_an_address(name: str) -> None:
-    assert name_of(url_name(name)) == name
+    assert from_url_name(url_name(name)) == name
     assert url_name(name).encode()
 
 
@@ -37,7 +37,7 @@ def test_other_names_stay_as_they_are(name: str) -> None:
 @pytest.mark.parametrize("text", ["~", "~6", "~zz", "~ED", "~ff", "~6162x"])
 def test_what_no_name_is_written_as_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
-        name_of(text)
+        from_url_name(text)
 
 
 def test_a_filter_comes_back_from_its_own_address() -> None:
@@ -50,7 +50,7 @@ def test_a_filter_comes_back_from_its_own_address() -> None:
         from_us=NOW,
         to_us=NOW + 1,
         count=100,
-        turned=True,
+        reversed=True,
         group="error",
         cursor=(NOW, b"\x00\xff"),
         before=True,
@@ -110,19 +110,19 @@ def test_a_moment_is_microseconds_or_a_date_in_the_current_time_zone(text: str, 
 def test_no_value_is_more_than_a_complaint(name: str, value: str) -> None:
     asked = Filter.read({name: value})
     assert Filter.read(QueryDict(asked.query())).query() == asked.query()
-    assert all(len(each) < 200 and each.isprintable() for each in asked.complaints)
+    assert all(len(each) < 200 and each.isprintable() for each in asked.errors)
 
 
 def test_what_is_not_understood_is_said() -> None:
     asked = read("n=7&from=soon&queue=~x&within=1h")
     assert asked.within == "1h"
-    assert len(asked.complaints) == 3
-    assert "soon" in asked.complaints[1]
+    assert len(asked.errors) == 3
+    assert "soon" in asked.errors[1]
 
 
 def test_words_for_time_become_moments() -> None:
     def bounds(query: str, **options: Any) -> tuple[int | None, int | None]:
-        fixed = read(query).fixed(NOW, **options)
+        fixed = read(query).with_absolute_times(NOW, **options)
         assert fixed.within == ""
         return fixed.from_us, fixed.to_us
 

@@ -11,7 +11,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
-from django_delayq.admin.actions.forms import NewTime
+from django_delayq.admin.actions.forms import RescheduleForm
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.attempts import HISTORY, NO_ATTEMPTS
 from django_delayq.job.ids import from_text
@@ -107,16 +107,16 @@ def test_two_presses_at_the_same_moment_shift_once(
     mine = add(stock)
     before_us = due_us(stock, mine)
     answer = ask(browser, page("pending"), "reschedule", all="yes")
-    is_valid, other = NewTime.is_valid, Client()
+    is_valid, other = RescheduleForm.is_valid, Client()
     other.cookies = browser.cookies
 
-    def second_press(self: NewTime) -> bool:
-        monkeypatch.setattr(NewTime, "is_valid", is_valid)
+    def second_press(self: RescheduleForm) -> bool:
+        monkeypatch.setattr(RescheduleForm, "is_valid", is_valid)
         confirm(other, answer, shift="10", unit="60")
         return is_valid(self)
 
     # By now the first request has read the session.
-    monkeypatch.setattr(NewTime, "is_valid", second_press)
+    monkeypatch.setattr(RescheduleForm, "is_valid", second_press)
     confirm(browser, answer, shift="10", unit="60")
     assert due_us(stock, mine) == before_us + HOUR // 6
 

@@ -113,7 +113,7 @@ def test_who_has_no_account_is_still_in_the_log(caplog: pytest.LogCaptureFixture
     request = RequestFactory().post("/")
     request.user = AnonymousUser()
     with caplog.at_level(logging.INFO, "django_delayq.audit"):
-        assert audit_log.note(request, "retry", "Retried", job_ids=["a"]) is None
+        assert audit_log.record(request, "retry", "Retried", job_ids=["a"]) is None
     assert not LogEntry.objects.exists()
     assert "retry by ''" in caplog.text
 

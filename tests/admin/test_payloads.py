@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from django_delayq.admin.arguments import Payload, read_arguments, visible
+from django_delayq.admin.arguments import DisplayedArguments, printable, read_arguments
 from django_delayq.exceptions import PayloadNotSerializable
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Job
@@ -40,9 +40,9 @@ def _tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-def payload(task: str, *args: Any, reveal: bool = False, **kwargs: Any) -> Payload:
+def payload(task: str, *args: Any, reveal: bool = False, **kwargs: Any) -> DisplayedArguments:
     job = Job(raw_id=next_id(), shard=0, task=task, queue="q", args=list(args), kwargs=kwargs)
-    return Payload.of(job, HIDE, reveal=reveal)
+    return DisplayedArguments.of(job, HIDE, reveal=reveal)
 
 
 def test_a_call_is_one_line_as_python_writes_it() -> None:
@@ -112,8 +112,8 @@ def test_no_character_moves_the_page_about() -> None:
     line = payload(f"shop.{HOSTILE}", HOSTILE, reveal=True, **{HOSTILE: HOSTILE}).line(None)
     assert line.isprintable()
     assert "\\u202e" in line
-    assert visible("a\nb\tc\x00", lines=True) == "a\nb\tc\\x00"
-    assert visible("a\nb") == "a\\nb"
+    assert printable("a\nb\tc\x00", lines=True) == "a\nb\tc\\x00"
+    assert printable("a\nb") == "a\\nb"
 
 
 def test_arguments_are_named_and_spelled_out_one_by_one() -> None:

@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from django_delayq.admin.arguments import visible
+from django_delayq.admin.arguments import printable
 from tests.admin.conftest import page
 from tests.admin.forms import form_to
 from tests.admin.jobs import add, add_dead, claim
@@ -109,7 +109,7 @@ def test_what_people_write_is_shown_and_found_as_it_is(text: str, browser: Clien
     assert mine in content
     assert "1 match in 2 of 2 rows" in content
     assert text in browser.get(page("task_detail", mine)).content.decode()
-    assert visible(text) == text
+    assert printable(text) == text
 
 
 @pytest.mark.parametrize(
@@ -117,5 +117,5 @@ def test_what_people_write_is_shown_and_found_as_it_is(text: str, browser: Clien
     ["default\u200d", "de\u200dfault", "\u200c", "\u00a0x", "x\u3000", "a\u3000\u3000b", "ا\u200c\u200cب", "\u202e"],
 )
 def test_what_only_hides_is_written_out(text: str) -> None:
-    assert visible(text).isascii() or r"\u200c" in visible(text)
-    assert visible(text) != text
+    assert printable(text).isascii() or r"\u200c" in printable(text)
+    assert printable(text) != text

@@ -70,7 +70,7 @@ def test_r01_one_file_names_either_flavour_and_the_new_name_wins() -> None:
         for path in package.rglob("*.py")
         if "django_tasks" in path.read_text() or "from django.tasks" in path.read_text()
     }
-    assert naming == {"backend/compat.py"}
+    assert naming == {"compat.py"}
     assert DelayQBackend.__mro__[1].__module__.startswith(f"{NAME}.")
 
 

@@ -35,8 +35,8 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "an action for all that match is done once more by the same form",
         "admin/actions/requests.py",
-        "        return not self.ticked\n",
-        '        return "shift_us" in self.wish and not self.ticked\n',
+        "        return not self.selected\n",
+        '        return "shift_us" in self.parameters and not self.selected\n',
     ): (BOUNDS,),
     at(
         "what came after the count is not told of",
@@ -47,13 +47,13 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "the worker of a running job is shown as its bytes are",
         "admin/job_detail.py",
-        "return visible(self.found.worker)",
+        "return printable(self.found.worker)",
         "return self.found.worker",
     ): (RAW,),
     at(
         "who paused a queue is shown as the bytes are",
         "admin/views/queue.py",
-        'visible(state.paused.by) if state.paused else ""',
+        'printable(state.paused.by) if state.paused else ""',
         'state.paused.by if state.paused else ""',
     ): (RAW,),
     at(
@@ -95,7 +95,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "tasks are rescheduled to a moment that is past",
         "admin/actions/forms.py",
-        'if self.meant["due_us"] < self.now_us - _MINUTE_US:',
-        'if self.meant["due_us"] < 0:',
+        'if self.parameters["due_us"] < self.now_us - _MINUTE_US:',
+        'if self.parameters["due_us"] < 0:',
     ): ("tests/admin/test_action.py",),
 }

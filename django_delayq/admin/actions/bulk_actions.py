@@ -16,7 +16,7 @@ from django_delayq.job.job import Job
 from django_delayq.store.operations import Operations
 
 
-class Fate(StrEnum):
+class ActionResult(StrEnum):
     """What became of one job."""
 
     DONE = "done"
@@ -40,36 +40,36 @@ Act = Callable[[Operations, Target, Mapping[str, Any]], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deed:
+class BulkAction:
     """One thing to do to jobs."""
 
     name: str
     #: The lists it is offered in.
-    places: tuple[str, ...]
+    job_lists: tuple[str, ...]
     #: In a list of deeds; in the journal of one job; what its button says, by their number; what was done, and what
     #: could not be.
     label: Any
-    past: Any
-    order: Any
-    done: Any
-    missed: Any
+    log_text: Any
+    confirm_text: Any
+    success_text: Any
+    skipped_text: Any
     #: What is to be known besides; and what does it, returning nothing or False where it could not.
-    wish: type[wishes.Wish] | None = None
-    act: Act
+    form_class: type[wishes.ActionForm] | None = None
+    function: Act
     #: Whether what it does cannot be undone.
-    destroys: bool = False
+    destructive: bool = False
 
-    def carry_out(self, operations: Operations, target: Target, wish: Mapping[str, Any]) -> Fate:
+    def apply(self, operations: Operations, target: Target, wish: Mapping[str, Any]) -> ActionResult:
         """Do it to one job, and tell what became of it."""
         try:
-            outcome = self.act(operations, target, wish)
+            outcome = self.function(operations, target, wish)
         except KeyHeld:
-            return Fate.HELD
+            return ActionResult.HELD
         except ShardsChanged:
-            return Fate.RESHARDED
+            return ActionResult.RESHARDED
         except (BadBody, PayloadTooLarge):
-            return Fate.REFUSED
-        return Fate.MISSED if outcome is None or outcome is False else Fate.DONE
+            return ActionResult.REFUSED
+        return ActionResult.MISSED if outcome is None or outcome is False else ActionResult.DONE
 
 
 def _run_now(operations: Operations, target: Target, _: Mapping[str, Any]) -> Any:
@@ -116,112 +116,112 @@ _GONE = ngettext_lazy("%(count)s was already gone", "%(count)s were already gone
 _RETRIED = ngettext_lazy("Retried %(count)s", "Retried %(count)s", "n")
 _CANCELLED = ngettext_lazy("Cancelled %(count)s", "Cancelled %(count)s", "n")
 
-DEEDS = {
+BULK_ACTIONS = {
     deed.name: deed
     for deed in (
-        Deed(
+        BulkAction(
             name="run_now",
-            places=("pending",),
+            job_lists=("pending",),
             label=_("Run now"),
-            past=_("Made to run now"),
-            order=ngettext_lazy("Run %(count)s task now", "Run %(count)s tasks now", "n"),
-            done=ngettext_lazy("Made %(count)s run now", "Made %(count)s run now", "n"),
-            missed=_LATE,
-            act=_run_now,
+            log_text=_("Made to run now"),
+            confirm_text=ngettext_lazy("Run %(count)s task now", "Run %(count)s tasks now", "n"),
+            success_text=ngettext_lazy("Made %(count)s run now", "Made %(count)s run now", "n"),
+            skipped_text=_LATE,
+            function=_run_now,
         ),
-        Deed(
+        BulkAction(
             name="reschedule",
-            places=_WAITING,
+            job_lists=_WAITING,
             label=_("Reschedule…"),
-            past=_("Rescheduled"),
-            order=ngettext_lazy("Reschedule %(count)s task", "Reschedule %(count)s tasks", "n"),
-            done=ngettext_lazy("Rescheduled %(count)s", "Rescheduled %(count)s", "n"),
-            missed=_LATE,
-            wish=wishes.NewTime,
-            act=_reschedule,
+            log_text=_("Rescheduled"),
+            confirm_text=ngettext_lazy("Reschedule %(count)s task", "Reschedule %(count)s tasks", "n"),
+            success_text=ngettext_lazy("Rescheduled %(count)s", "Rescheduled %(count)s", "n"),
+            skipped_text=_LATE,
+            form_class=wishes.RescheduleForm,
+            function=_reschedule,
         ),
-        Deed(
+        BulkAction(
             name="move",
-            places=_WAITING,
+            job_lists=_WAITING,
             label=_("Move to queue…"),
-            past=_("Moved"),
-            order=ngettext_lazy("Move %(count)s task", "Move %(count)s tasks", "n"),
-            done=ngettext_lazy("Moved %(count)s", "Moved %(count)s", "n"),
-            missed=_LATE,
-            wish=wishes.NewQueue,
-            act=_move,
+            log_text=_("Moved"),
+            confirm_text=ngettext_lazy("Move %(count)s task", "Move %(count)s tasks", "n"),
+            success_text=ngettext_lazy("Moved %(count)s", "Moved %(count)s", "n"),
+            skipped_text=_LATE,
+            form_class=wishes.MoveForm,
+            function=_move,
         ),
-        Deed(
+        BulkAction(
             name="cancel",
-            places=_WAITING,
+            job_lists=_WAITING,
             label=_("Cancel"),
-            past=_("Cancelled"),
-            order=ngettext_lazy("Cancel %(count)s waiting task", "Cancel %(count)s waiting tasks", "n"),
-            done=_CANCELLED,
-            missed=_LATE,
-            act=_cancel,
-            destroys=True,
+            log_text=_("Cancelled"),
+            confirm_text=ngettext_lazy("Cancel %(count)s waiting task", "Cancel %(count)s waiting tasks", "n"),
+            success_text=_CANCELLED,
+            skipped_text=_LATE,
+            function=_cancel,
+            destructive=True,
         ),
-        Deed(
+        BulkAction(
             name="purge",
-            places=("ready",),
+            job_lists=("ready",),
             label=_("Purge…"),
-            past=_("Cancelled with all that was ready"),
-            order=ngettext_lazy("Delete %(count)s ready task", "Delete all %(count)s ready tasks", "n"),
-            done=_CANCELLED,
-            missed=_LATE,
-            act=_cancel,
-            destroys=True,
+            log_text=_("Cancelled with all that was ready"),
+            confirm_text=ngettext_lazy("Delete %(count)s ready task", "Delete all %(count)s ready tasks", "n"),
+            success_text=_CANCELLED,
+            skipped_text=_LATE,
+            function=_cancel,
+            destructive=True,
         ),
-        Deed(
+        BulkAction(
             name="retry",
-            places=_DEAD,
+            job_lists=_DEAD,
             label=_("Retry now"),
-            past=_("Retried"),
-            order=ngettext_lazy("Retry %(count)s dead letter", "Retry %(count)s dead letters", "n"),
-            done=_RETRIED,
-            missed=_GONE,
-            act=_retry,
+            log_text=_("Retried"),
+            confirm_text=ngettext_lazy("Retry %(count)s dead letter", "Retry %(count)s dead letters", "n"),
+            success_text=_RETRIED,
+            skipped_text=_GONE,
+            function=_retry,
         ),
-        Deed(
+        BulkAction(
             name="retry_later",
-            places=_DEAD,
+            job_lists=_DEAD,
             label=_("Retry later…"),
-            past=_("Set to be retried"),
-            order=ngettext_lazy("Retry %(count)s dead letter later", "Retry %(count)s dead letters later", "n"),
-            done=ngettext_lazy("Set %(count)s to be retried", "Set %(count)s to be retried", "n"),
-            missed=_GONE,
-            wish=wishes.LaterTime,
-            act=_retry_later,
+            log_text=_("Set to be retried"),
+            confirm_text=ngettext_lazy("Retry %(count)s dead letter later", "Retry %(count)s dead letters later", "n"),
+            success_text=ngettext_lazy("Set %(count)s to be retried", "Set %(count)s to be retried", "n"),
+            skipped_text=_GONE,
+            form_class=wishes.RetryLaterForm,
+            function=_retry_later,
         ),
-        Deed(
+        BulkAction(
             name="edit",
-            places=_DEAD,
+            job_lists=_DEAD,
             label=_("Edit arguments and retry…"),
-            past=_("Retried with other arguments"),
-            order=ngettext_lazy("Retry it with these arguments", "Retry %(count)s with these arguments", "n"),
-            done=_RETRIED,
-            missed=_GONE,
-            wish=wishes.NewArguments,
-            act=_edit,
+            log_text=_("Retried with other arguments"),
+            confirm_text=ngettext_lazy("Retry it with these arguments", "Retry %(count)s with these arguments", "n"),
+            success_text=_RETRIED,
+            skipped_text=_GONE,
+            form_class=wishes.ArgumentsForm,
+            function=_edit,
         ),
-        Deed(
+        BulkAction(
             name="delete",
-            places=_DEAD,
+            job_lists=_DEAD,
             label=_("Delete"),
-            past=_("Deleted"),
-            order=ngettext_lazy("Delete %(count)s dead letter", "Delete %(count)s dead letters", "n"),
-            done=ngettext_lazy("Deleted %(count)s", "Deleted %(count)s", "n"),
-            missed=_GONE,
-            act=_delete,
-            destroys=True,
+            log_text=_("Deleted"),
+            confirm_text=ngettext_lazy("Delete %(count)s dead letter", "Delete %(count)s dead letters", "n"),
+            success_text=ngettext_lazy("Deleted %(count)s", "Deleted %(count)s", "n"),
+            skipped_text=_GONE,
+            function=_delete,
+            destructive=True,
         ),
     )
 }
 #: What is done to one job or a whole queue only, and so is in no list's menu.
-APART = frozenset({"edit", "purge"})
+NOT_IN_MENU = frozenset({"edit", "purge"})
 
 
-def offered(place: str) -> list[Deed]:
+def offered(place: str) -> list[BulkAction]:
     """Return what may be done to ticked rows of a list."""
-    return [deed for deed in DEEDS.values() if place in deed.places and deed.name not in APART]
+    return [deed for deed in BULK_ACTIONS.values() if place in deed.job_lists and deed.name not in NOT_IN_MENU]

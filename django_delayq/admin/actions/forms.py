@@ -9,7 +9,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from django_delayq.admin.arguments import read_arguments
-from django_delayq.admin.context import Visit
+from django_delayq.admin.context import PageContext
 from django_delayq.clock import SECOND_US, moment_us
 from django_delayq.exceptions import DelayQError
 from django_delayq.task import registry
@@ -20,13 +20,13 @@ _MINUTE_US = 60 * SECOND_US
 _UNITS = [(1, _("seconds")), (60, _("minutes")), (3_600, _("hours")), (86_400, _("days"))]
 
 
-class Wish(forms.Form):
+class ActionForm(forms.Form):
     """A form that knows who asks, and of which task where that matters."""
 
     #: What it means, as JSON can carry it; once it is valid.
-    meant: dict[str, Any]
+    parameters: dict[str, Any]
 
-    def __init__(self, *args: Any, visit: Visit, task: str = "", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, visit: PageContext, task: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.limits = visit.store.config.tasks
         self.now_us, self.task = visit.now_us, task
@@ -37,7 +37,7 @@ def _moment_field(label: Any) -> forms.DateTimeField:
     return forms.DateTimeField(label=label, required=False, widget=widget)
 
 
-class _Timed(Wish):
+class _TimeForm(ActionForm):
     """A moment, or a number that says something else about time."""
 
     #: The name of that number; what is said of a moment that is past.
@@ -54,14 +54,14 @@ class _Timed(Wish):
             raise ValidationError(_("Fill in one of the two."))
         try:
             if moment is None:
-                self.meant = self.of_number(cleaned)
-                self.limits.check_time(delay=abs(next(iter(self.meant.values()))) / SECOND_US)
+                self.parameters = self.of_number(cleaned)
+                self.limits.check_time(delay=abs(next(iter(self.parameters.values()))) / SECOND_US)
             else:
                 # Naive where the project has no time zones.
                 moment = moment if timezone.is_aware(moment) else timezone.make_aware(moment)
                 self.limits.check_time(at=moment)
-                self.meant = {"due_us": moment_us(moment)}
-                if self.meant["due_us"] < self.now_us - _MINUTE_US:
+                self.parameters = {"due_us": moment_us(moment)}
+                if self.parameters["due_us"] < self.now_us - _MINUTE_US:
                     raise ValidationError(self.is_past)
         except DelayQError as error:
             raise ValidationError(str(error)) from error
@@ -72,7 +72,7 @@ class _Timed(Wish):
         """Return what the number means."""
 
 
-class NewTime(_Timed):
+class RescheduleForm(_TimeForm):
     """When jobs that wait shall be due."""
 
     other = "shift"
@@ -88,7 +88,7 @@ class NewTime(_Timed):
         return {"shift_us": cleaned["shift"] * int(cleaned["unit"] or 60) * SECOND_US}
 
 
-class LaterTime(_Timed):
+class RetryLaterForm(_TimeForm):
     """When dead letters shall be tried again."""
 
     other = "minutes"
@@ -101,7 +101,7 @@ class LaterTime(_Timed):
         return {"spread_us": cleaned["minutes"] * 60 * SECOND_US}
 
 
-class NewQueue(Wish):
+class MoveForm(ActionForm):
     """The queue that jobs shall wait in."""
 
     queue = forms.CharField(label=_("Queue"), max_length=200, widget=forms.TextInput(attrs={"list": "delayq-queues"}))
@@ -112,11 +112,11 @@ class NewQueue(Wish):
             queue = self.limits.check_queue(self.cleaned_data["queue"])
         except ValueError as error:
             raise ValidationError(str(error)) from error
-        self.meant = {"queue": queue}
+        self.parameters = {"queue": queue}
         return queue
 
 
-class NewArguments(Wish):
+class ArgumentsForm(ActionForm):
     """Other arguments for one job."""
 
     args = forms.CharField(label=_("Positional arguments (a JSON list)"), widget=forms.Textarea(attrs={"rows": 6}))
@@ -144,7 +144,7 @@ class NewArguments(Wish):
             raise ValidationError(str(error)) from error
         except TypeError as error:
             raise ValidationError(_("These arguments do not fit the function: %s") % error) from error
-        self.meant = {name: self.data.get(name, "") for name in ("args", "kwargs")}
+        self.parameters = {name: self.data.get(name, "") for name in ("args", "kwargs")}
         return cleaned
 
     def _read(self, name: str, kind: type) -> Any:

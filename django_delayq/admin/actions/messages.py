@@ -7,10 +7,10 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext_lazy
 
-from django_delayq.admin.actions.bulk_actions import Deed, Fate
-from django_delayq.admin.actions.requests import Order
-from django_delayq.admin.arguments import visible
-from django_delayq.admin.errors import Failure
+from django_delayq.admin.actions.bulk_actions import ActionResult, BulkAction
+from django_delayq.admin.actions.requests import ActionRequest
+from django_delayq.admin.arguments import printable
+from django_delayq.admin.errors import ErrorSummary
 from django_delayq.admin.job_lists import DEAD, counted
 from django_delayq.clock import moment
 from django_delayq.templatetags.delayq import duration_text
@@ -35,22 +35,27 @@ def moment_text(us: int, zone: tzinfo = UTC) -> str:
     return f"{moment(us).astimezone(zone):%Y-%m-%d %H:%M:%S %Z}"
 
 
-def fates_text(deed: Deed, fates: Mapping[str, int]) -> str:
+def result_text(deed: BulkAction, fates: Mapping[str, int]) -> str:
     """Return what was done and what could not be: "Retried 11; 1 was already gone"."""
-    others = {Fate.MISSED: deed.missed, Fate.HELD: _HELD, Fate.REFUSED: _REFUSED, Fate.RESHARDED: _RESHARDED}
-    done = counted(deed.done, fates.get(Fate.DONE, 0))
+    others = {
+        ActionResult.MISSED: deed.skipped_text,
+        ActionResult.HELD: _HELD,
+        ActionResult.REFUSED: _REFUSED,
+        ActionResult.RESHARDED: _RESHARDED,
+    }
+    done = counted(deed.success_text, fates.get(ActionResult.DONE, 0))
     return "; ".join([done, *(counted(words, fates[fate]) for fate, words in others.items() if fates.get(fate))])
 
 
-def about(order: Order, zone: tzinfo = UTC) -> str:
+def selection_text(order: ActionRequest, zone: tzinfo = UTC) -> str:
     """Return which jobs are meant: "queue email, error SMTPTimeout, died up to 14:02:11 UTC"."""
-    if order.ticked:
+    if order.selected:
         return ""
-    asked, dead = order.asked, order.place is DEAD
+    asked, dead = order.parsed_filter, order.job_list is DEAD
     parts = [
         (_("queue %s"), asked.queue),
         (_("function %s"), asked.function.removeprefix("=")),
-        (_("error %s"), Failure(asked.error.removeprefix("="), "").name),
+        (_("error %s"), ErrorSummary(asked.error.removeprefix("="), "").name),
         (_("with the text “%s”"), asked.text),
         (
             _("died from %s on") if dead else _("due from %s on"),
@@ -58,10 +63,10 @@ def about(order: Order, zone: tzinfo = UTC) -> str:
         ),
         (_("died up to %s") if dead else _("due before %s"), moment_text(asked.to_us, zone) if asked.to_us else ""),
     ]
-    return ", ".join(words % visible(value) for words, value in parts if value)
+    return ", ".join(words % printable(value) for words, value in parts if value)
 
 
-def wish_text(wish: Mapping[str, Any], zone: tzinfo = UTC) -> str:
+def parameters_text(wish: Mapping[str, Any], zone: tzinfo = UTC) -> str:
     """Return what was wished besides: "by +10 min"."""
     if "shift_us" in wish:
         sign = "−" if wish["shift_us"] < 0 else "+"
@@ -70,10 +75,10 @@ def wish_text(wish: Mapping[str, Any], zone: tzinfo = UTC) -> str:
         return _("spread over %s") % duration_text(wish["spread_us"])
     if "due_us" in wish:
         return _("at %s") % moment_text(wish["due_us"], zone)
-    return _("to queue %s") % visible(wish["queue"]) if "queue" in wish else ""
+    return _("to queue %s") % printable(wish["queue"]) if "queue" in wish else ""
 
 
-def note_text(order: Order, fates: Mapping[str, int], *, one: bool) -> str:
+def log_text(order: ActionRequest, fates: Mapping[str, int], *, one: bool) -> str:
     """Return the journal's sentence about each job, or about all together."""
-    first = str(order.deed.past) if one else fates_text(order.deed, fates)
-    return ", ".join(part for part in (first, wish_text(order.wish), about(order)) if part)
+    first = str(order.action.log_text) if one else result_text(order.action, fates)
+    return ", ".join(part for part in (first, parameters_text(order.parameters), selection_text(order)) if part)

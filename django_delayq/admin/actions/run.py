@@ -6,11 +6,11 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from django_delayq.admin.actions.bulk_actions import Fate, Target
-from django_delayq.admin.actions.requests import Order, Progress, Token
-from django_delayq.admin.context import Visit
+from django_delayq.admin.actions.bulk_actions import ActionResult, Target
+from django_delayq.admin.actions.requests import ActionRequest, Progress, RowToken
+from django_delayq.admin.context import PageContext
 from django_delayq.admin.filters import Cursor
-from django_delayq.admin.job_lists import DEAD, READY, walk
+from django_delayq.admin.job_lists import DEAD, READY, iter_pages
 from django_delayq.job.ids import created_us
 from django_delayq.store.queries.job_pages import JobRow
 
@@ -20,10 +20,10 @@ SECONDS = 2.0
 _MS_US = 1_000
 
 
-class Carrying:
+class ActionRun:
     """One request's share of an order."""
 
-    def __init__(self, visit: Visit, order: Order, progress: Progress) -> None:
+    def __init__(self, visit: PageContext, order: ActionRequest, progress: Progress) -> None:
         self._visit, self._order = visit, order
         self.progress = progress
         #: Ids of the jobs it was done to, in this request.
@@ -35,7 +35,7 @@ class Carrying:
         Where Redis fails, `progress` tells of all that is surely done.
         """
         until = monotonic() + SECONDS
-        for step in self._ticked() if self._order.ticked else self._all():
+        for step in self._run_selected() if self._order.selected else self._run_matching():
             # The one bound of every action. Clocks of enqueuers differ, so `meant` alone may let in a job that came
             # after the count; and a row that could not be changed stays in the list beside others.
             if self.progress.handled >= self._order.count:
@@ -45,18 +45,18 @@ class Carrying:
                 return
         self.progress = replace(self.progress, finished=True)
 
-    def _ticked(self) -> Iterator[Callable[[], None]]:
+    def _run_selected(self) -> Iterator[Callable[[], None]]:
         for token in list(self._order.tokens)[self.progress.passed :]:
             yield partial(self._token, token)
 
-    def _all(self) -> Iterator[Callable[[], None]]:
+    def _run_matching(self) -> Iterator[Callable[[], None]]:
         """Yield a step for each row that is meant, and one for each page."""
         order, before = self._order, self._order.moves_up
-        pages = walk(
+        pages = iter_pages(
             self._visit,
-            order.place,
-            order.asked,
-            match=meant(self._visit, order),
+            order.job_list,
+            order.parsed_filter,
+            match=row_predicate(self._visit, order),
             shard=self.progress.shard,
             cursor=self.progress.cursor,
             before=before,
@@ -66,7 +66,7 @@ class Carrying:
                 yield partial(self._row, row)
             yield partial(self._pass, shard, page.end)
 
-    def _token(self, token: Token) -> None:
+    def _token(self, token: RowToken) -> None:
         self._one(*token, passed=self.progress.passed + 1)
 
     def _row(self, row: JobRow) -> None:
@@ -76,24 +76,24 @@ class Carrying:
         self.progress = self.progress.after(shard, end)
 
     def _one(self, raw_id: bytes, shard: int, moment_us: int, **passed: Any) -> None:
-        visit, fate = self._visit, Fate.MISSED
+        visit, fate = self._visit, ActionResult.MISSED
         # The token of a ticked row is signed only as a whole: its shard may be any.
         if shard < visit.store.config.shards:
             target = Target(raw_id, moment_us, visit.now_us)
-            fate = self._order.deed.carry_out(visit.store.operations(shard), target, self._order.wish)
-        if fate is Fate.DONE:
+            fate = self._order.action.apply(visit.store.operations(shard), target, self._order.parameters)
+        if fate is ActionResult.DONE:
             self.done.append((raw_id, shard))
-        fates = {**self.progress.fates, fate.value: self.progress.fates.get(fate, 0) + 1}
-        self.progress = replace(self.progress, fates=fates, **passed)
+        fates = {**self.progress.results, fate.value: self.progress.results.get(fate, 0) + 1}
+        self.progress = replace(self.progress, results=fates, **passed)
 
 
-def meant(visit: Visit, order: Order) -> Callable[[JobRow], bool] | None:
+def row_predicate(visit: PageContext, order: ActionRequest) -> Callable[[JobRow], bool] | None:
     """Return what says whether a row is meant: it matches, and was there when the person looked."""
-    place = order.place
-    match = order.asked.match(visit.config.redact, by_queue=not place.by_queue)
+    place = order.job_list
+    match = order.parsed_filter.match(visit.config.redact, by_queue=not place.by_queue)
     if place is DEAD:
         return match
-    moved_to = order.wish.get("due_us"), order.wish.get("queue")
+    moved_to = order.parameters.get("due_us"), order.parameters.get("queue")
 
     def is_meant(row: JobRow) -> bool:
         return (
@@ -106,14 +106,14 @@ def meant(visit: Visit, order: Order) -> Callable[[JobRow], bool] | None:
     return is_meant
 
 
-def was_there(order: Order, row: JobRow) -> bool:
+def was_there(order: ActionRequest, row: JobRow) -> bool:
     """Return whether a row was in the list when the person looked."""
-    if order.place is DEAD:
+    if order.job_list is DEAD:
         return row.moment_us <= order.seen_us
     return (
         # The id holds the enqueuer's time. A job has no other record of when it was enqueued.
         created_us(row.raw_id) <= order.seen_us
-        and (order.place is not READY or (row.due_us or 0) <= order.seen_us + _MS_US)
+        and (order.job_list is not READY or (row.due_us or 0) <= order.seen_us + _MS_US)
         and _back_since(row) <= order.seen_us
     )
 

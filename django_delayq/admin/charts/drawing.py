@@ -35,7 +35,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class Path:
     """What is drawn of one series: all its bars, or its line."""
 
     kind: str
@@ -54,11 +54,11 @@ class Chart:
     summary: str
     series: Sequence[Series]
     #: Heading of the first column of the table, then of each of its rows.
-    heads: Sequence[str]
+    headers: Sequence[str]
     columns: Sequence[Column]
-    shapes: Sequence[Shape]
+    paths: Sequence[Path]
     #: Whether these are lines, rather than bars.
-    lined: bool = False
+    is_line: bool = False
     #: Texts below the axis, evenly spread.
     axis: Sequence[str] = ()
     #: The value at the top of the box, as text.
@@ -66,7 +66,7 @@ class Chart:
     #: Of the table: label, address, values.
     rows: Sequence[tuple[str, str, Sequence[str]]] = ()
     #: Other views of the same: title, address, whether it is this one.
-    switch: Sequence[tuple[str, str, bool]] = ()
+    toggle_links: Sequence[tuple[str, str, bool]] = ()
 
     @property
     def linked(self) -> bool:
@@ -74,7 +74,7 @@ class Chart:
         return any(column.url for column in self.columns)
 
 
-def draw(
+def build_chart(
     name: str,
     title: str,
     summary: str,
@@ -95,23 +95,23 @@ def draw(
         title=title,
         summary=summary,
         series=series,
-        heads=heads,
+        headers=heads,
         columns=columns,
-        shapes=shapes,
-        lined=lined,
+        paths=shapes,
+        is_line=lined,
         axis=axis,
         top=text(top) if top else "",
         rows=[
             (label, urls[at] if urls else "", [text(each.values[at]) for each in series])
             for at, label in enumerate(labels)
         ],
-        switch=switch,
+        toggle_links=switch,
     )
 
 
 def _bars(
     series: Sequence[Series], labels: Sequence[str], text: Callable[[int | None], str], urls: Sequence[str]
-) -> tuple[list[Column], list[Shape], int]:
+) -> tuple[list[Column], list[Path], int]:
     totals = [sum(value or 0 for value in values) for values in zip(*(s.values for s in series), strict=True)]
     top = max(totals, default=0)
     edges = _edges(len(labels))
@@ -130,12 +130,12 @@ def _bars(
         told = ", ".join(f"{text(value)} {each.title}" for each, value in values if value) or text(0)
         url = urls[at] if urls and totals[at] else ""
         columns.append(Column(x=left, width=right - left, label=f"{label}: {told}", url=url))
-    return columns, [Shape(kind=kind, path="".join(path)) for kind, path in paths.items() if path], top
+    return columns, [Path(kind=kind, path="".join(path)) for kind, path in paths.items() if path], top
 
 
 def _lines(
     series: Sequence[Series], labels: Sequence[str], text: Callable[[int | None], str], urls: Sequence[str]
-) -> tuple[list[Column], list[Shape], int]:
+) -> tuple[list[Column], list[Path], int]:
     """Draw lines over the labels, broken where there is no value."""
     top = max((value for each in series for value in each.values if value is not None), default=0)
     edges = _edges(len(labels))
@@ -148,7 +148,7 @@ def _lines(
         )
         for at, (label, (left, right)) in enumerate(zip(labels, edges, strict=True))
     ]
-    return columns, [Shape(kind=each.kind, path=_line(each, edges, top or 1)) for each in series], top
+    return columns, [Path(kind=each.kind, path=_line(each, edges, top or 1)) for each in series], top
 
 
 def _edges(count: int) -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@ from typing import TypedDict
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_delayq.admin.charts.drawing import Chart, Series, draw
+from django_delayq.admin.charts.drawing import Chart, Series, build_chart
 from django_delayq.metrics import EDGES_US, MINUTE_US, MinuteSeries, Stats
 from django_delayq.templatetags.delayq import duration_text, grouped, zoned
 
@@ -20,7 +20,7 @@ def finished(history: MinuteSeries, now_us: int, tz: tzinfo) -> Chart:
     """Draw what ended in each minute, by how it ended."""
     minutes, hour = history.series(now_us), history.last(now_us)
     facts = {"done": grouped(hour.done), "retried": grouped(hour.retried), "dead": grouped(hour.dead)}
-    return draw(
+    return build_chart(
         "finished",
         _("Finished per minute"),
         _("Last hour: %(done)s done, %(retried)s failed and tried again, %(dead)s dead.") % facts,
@@ -35,11 +35,11 @@ def finished(history: MinuteSeries, now_us: int, tz: tzinfo) -> Chart:
     )
 
 
-def over_time(name: str, title: str, history: MinuteSeries, now_us: int, tz: tzinfo) -> Chart:
+def percentiles(name: str, title: str, history: MinuteSeries, now_us: int, tz: tzinfo) -> Chart:
     """Draw the median and the 95th percentile of `lag` or `run` by the minute."""
     times, hour = _times(name), history.last(now_us)
     minutes = history.series(now_us)
-    return draw(
+    return build_chart(
         f"{name}-time",
         title,
         _summary(hour, times),
@@ -63,7 +63,7 @@ def histogram(name: str, title: str, hour: Stats) -> Chart:
     runs = sum(counts)
     most = max(range(len(shown)), key=lambda at: counts[shown[at]])
     said = ngettext("Last hour: %(count)s run, %(most)s.", "Last hour: %(count)s runs, most often %(most)s.", runs)
-    return draw(
+    return build_chart(
         f"{name}-spread",
         title,
         said % {"count": grouped(runs), "most": labels[most]} if runs else _("Nothing ran within the last hour."),

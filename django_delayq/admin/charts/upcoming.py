@@ -9,8 +9,8 @@ from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_delayq.admin.charts.drawing import Chart, Series, draw
-from django_delayq.admin.context import Visit
+from django_delayq.admin.charts.drawing import Chart, Series, build_chart
+from django_delayq.admin.context import PageContext
 from django_delayq.clock import SECOND_US, moment_us
 from django_delayq.conf.config import DAY_US, HOUR_US
 from django_delayq.templatetags.delayq import grouped, zoned
@@ -53,7 +53,7 @@ SPANS = {
 _FIRST = "day"
 
 
-def chart(visit: Visit) -> Chart:
+def chart(visit: PageContext) -> Chart:
     """Draw the span that the query string names; a round trip a shard, O(log n) a bar."""
     chosen = visit.request.GET.get("due", "")
     name = chosen if chosen in SPANS else _FIRST
@@ -71,7 +71,7 @@ def chart(visit: Visit) -> Chart:
     due = sum(counts)
     numbers = {"due": grouped(due), "later": grouped(max(0, snapshot.scheduled - snapshot.overdue - due))}
     texts = [_text(visit, edge, span) for edge in edges]
-    return draw(
+    return build_chart(
         "coming",
         _("Coming due"),
         str(span.sentence % numbers),
@@ -90,7 +90,7 @@ def chart(visit: Visit) -> Chart:
     )
 
 
-def _edges(visit: Visit, span: Span) -> Iterator[int]:
+def _edges(visit: PageContext, span: Span) -> Iterator[int]:
     """Yield now, the whole steps of the reader's clock (days begin at midnight there), and the end."""
     now_us = visit.now_us
     end_us = now_us + span.length_us
@@ -98,15 +98,15 @@ def _edges(visit: Visit, span: Span) -> Iterator[int]:
     if span.step_us < DAY_US:
         yield from range(now_us // span.step_us * span.step_us + span.step_us, end_us, span.step_us)
     else:
-        today = zoned(now_us, visit.tz).date()
+        today = zoned(now_us, visit.timezone).date()
         days = (today + timedelta(days=number) for number in range(1, span.length_us // DAY_US + 2))
-        midnights = (moment_us(datetime(day.year, day.month, day.day, tzinfo=visit.tz)) for day in days)
+        midnights = (moment_us(datetime(day.year, day.month, day.day, tzinfo=visit.timezone)) for day in days)
         yield from (us for us in midnights if us < end_us)
     yield end_us
 
 
-def _text(visit: Visit, us: int, span: Span) -> str:
-    at = zoned(us, visit.tz)
+def _text(visit: PageContext, us: int, span: Span) -> str:
+    at = zoned(us, visit.timezone)
     return date_format(at, "MONTH_DAY_FORMAT") if span.step_us == DAY_US else f"{at:%H:%M}"
 
 

@@ -9,9 +9,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_delayq.admin import job_lists
-from django_delayq.admin.arguments import short, visible
-from django_delayq.admin.context import Visit
-from django_delayq.admin.errors import Failure
+from django_delayq.admin.arguments import printable, short
+from django_delayq.admin.context import PageContext
+from django_delayq.admin.errors import ErrorSummary
 from django_delayq.admin.filters import Filter
 from django_delayq.admin.job_lists import DEAD
 from django_delayq.admin.views import lists
@@ -36,11 +36,11 @@ class Group:
     @property
     def title(self) -> str:
         """What they have in common."""
-        facts = {"error": Failure(self.error, "").name, "function": visible(short(self.task)) or "?"}
+        facts = {"error": ErrorSummary(self.error, "").name, "function": printable(short(self.task)) or "?"}
         return _("%(error)s in %(function)s") % facts if self.error else facts["function"]
 
 
-def show(visit: Visit) -> HttpResponse:
+def show(visit: PageContext) -> HttpResponse:
     """Draw the list, or the groups."""
     spans = {"15m": _("last 15 min"), "1h": _("last hour"), "24h": _("last 24 h"), "7d": _("last 7 days")}
     config = visit.store.config.dispatcher
@@ -58,7 +58,7 @@ def show(visit: Visit) -> HttpResponse:
     if not asked.group:
         return lists.show(visit, DEAD, title=_("Dead letters"), **more)
     listing = job_lists.read(visit, DEAD, asked, gather=True)
-    more["groups"] = groups(visit, asked, listing.gathered)
+    more["groups"] = groups(visit, asked, listing.matched)
     more |= lists.context(visit, DEAD, asked, listing)
     return visit.render("dead.html", tab="dead", title=_("Dead letters"), **more)
 
@@ -71,11 +71,11 @@ def _kept(config: DispatcherConfig) -> str:
     return _("Kept for %(age)s, at most %(most)s") % {"age": age, "most": most}
 
 
-def groups(visit: Visit, asked: Filter, rows: Iterable[JobRow]) -> list[Group]:
+def groups(visit: PageContext, asked: Filter, rows: Iterable[JobRow]) -> list[Group]:
     """Return dead letters by error and function, or by function alone, the most frequent first."""
     found: dict[tuple[str, str], Group] = {}
     for row in rows:
-        key = Failure.of(row.attempts).error if asked.group == "error" else "", row.task
+        key = ErrorSummary.of(row.attempts).error if asked.group == "error" else "", row.task
         group = found.get(key)
         if group is None:
             function, error = (f"={name}" if name else "" for name in (key[1], key[0]))

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from django.core.exceptions import ImproperlyConfigured
 
-from django_delayq.admin.arguments import visible
+from django_delayq.admin.arguments import printable
 from django_delayq.conf.settings import get_config, separate_aliases
 
 
@@ -13,7 +13,7 @@ class OtherStore(NamedTuple):
 
     alias: str
     #: Where its Redis is, without user and password, and the prefix of its keys there.
-    place: str = ""
+    display_url: str = ""
     prefix: str = ""
     #: Why its settings cannot be read, in place of the two.
     problem: str = ""
@@ -27,9 +27,9 @@ def other_stores() -> list[OtherStore]:
         try:
             config = get_config(alias)
         except ImproperlyConfigured as error:
-            found.append(OtherStore(visible(alias), problem=visible(str(error))))
+            found.append(OtherStore(printable(alias), problem=printable(str(error))))
             continue
         # By mistake an alias may name the very same store; `manage.py check` reports it.
         if (config.redis, config.prefix) != (shown.redis, shown.prefix):
-            found.append(OtherStore(visible(alias), visible(config.redis.display_url), visible(config.prefix)))
+            found.append(OtherStore(printable(alias), printable(config.redis.display_url), printable(config.prefix)))
     return found

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from django.http import Http404, HttpResponse, HttpResponseNotModified
 from django.template.response import SimpleTemplateResponse
 
-from django_delayq.admin.context import Visit
+from django_delayq.admin.context import PageContext
 
 #: What changes without anything having happened: how long ago, what time it is, as of when, and the token's mask.
 _IDLE = re.compile(
@@ -17,7 +17,7 @@ _IDLE = re.compile(
 )
 
 
-def show(panels: Mapping[str, Callable[[Visit], HttpResponse]], visit: Visit, panel: str) -> HttpResponse:
+def show(panels: Mapping[str, Callable[[PageContext], HttpResponse]], visit: PageContext, panel: str) -> HttpResponse:
     """Return the part of a page, or 304 to who has it already. Raises Http404 for a page that has none."""
     if panel not in panels:
         raise Http404

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from django.http import HttpResponse, HttpResponseNotAllowed
 from django.utils.translation import gettext
 
-from django_delayq.admin.context import Visit
+from django_delayq.admin.context import PageContext
 
 
-def show(visit: Visit, methods: Sequence[str]) -> HttpResponse:
+def show(visit: PageContext, methods: Sequence[str]) -> HttpResponse:
     """Say that nothing was done, with status 405.
 
     After a session ended, the login page leads back to the address of an action, and what was posted there is lost.

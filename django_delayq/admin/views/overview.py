@@ -8,10 +8,10 @@ from django.utils.translation import ngettext
 
 from django_delayq.admin.alerts import alerts
 from django_delayq.admin.charts import last_hour, upcoming
-from django_delayq.admin.context import Page, Visit
+from django_delayq.admin.context import PageContext, PageResponse
 from django_delayq.admin.filters import Filter
 from django_delayq.admin.job_lists import DEAD, read
-from django_delayq.admin.job_rows import Line
+from django_delayq.admin.job_rows import JobLine
 from django_delayq.admin.views.queues import states
 from django_delayq.metrics import ALL_JOBS, NO_HISTORY
 from django_delayq.store.queries.snapshot import Snapshot
@@ -37,9 +37,9 @@ class Tile:
     bad: bool = False
 
 
-def show(visit: Visit) -> Page:
+def show(visit: PageContext) -> PageResponse:
     """Show the page; three round trips a shard."""
-    now = visit.look(facts=True)
+    now = visit.load_snapshot(facts=True)
     history = now.history.get(ALL_JOBS, NO_HISTORY)
     hour = history.last(now.now_us)
     newest = read(visit, DEAD, Filter(count=_LOOKED)).rows if now.dead else []
@@ -52,20 +52,20 @@ def show(visit: Visit) -> Page:
         tiles=tiles,
         said=", ".join(f"{tile.title} {tile.number}" for tile in tiles),
         charts=[
-            last_hour.finished(history, now.now_us, visit.tz),
+            last_hour.finished(history, now.now_us, visit.timezone),
             upcoming.chart(visit),
-            last_hour.over_time("lag", _("Dispatch lag"), history, now.now_us, visit.tz),
+            last_hour.percentiles("lag", _("Dispatch lag"), history, now.now_us, visit.timezone),
             last_hour.histogram("lag", _("Dispatch lag, how often"), hour),
-            last_hour.over_time("run", _("Run time"), history, now.now_us, visit.tz),
+            last_hour.percentiles("run", _("Run time"), history, now.now_us, visit.timezone),
             last_hour.histogram("run", _("Run time, how often"), hour),
         ],
         queues=states(visit),
-        newest=[Line(row, visit.config.redact) for row in newest[:_SHOWN]],
+        newest=[JobLine(row, visit.config.redact) for row in newest[:_SHOWN]],
         facts=_facts(visit),
     )
 
 
-def _tiles(visit: Visit, now: Snapshot) -> list[Tile]:
+def _tiles(visit: PageContext, now: Snapshot) -> list[Tile]:
     hour, queues = now.figures(ALL_JOBS), now.queues.values()
     next_us = min((queue.next_due_us for queue in queues if queue.next_due_us is not None), default=None)
     ready_us = min((queue.oldest_ready_us for queue in queues if queue.oldest_ready_us is not None), default=None)
@@ -122,7 +122,7 @@ def _tiles(visit: Visit, now: Snapshot) -> list[Tile]:
     ]
 
 
-def _facts(visit: Visit) -> list[str]:
+def _facts(visit: PageContext) -> list[str]:
     server = visit.snapshot.server
     told = [_("prefix %s") % visit.store.config.prefix]
     if server is None:

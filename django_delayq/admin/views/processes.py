@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
-from django_delayq.admin.arguments import visible
-from django_delayq.admin.context import Page, Visit
+from django_delayq.admin.arguments import printable
+from django_delayq.admin.context import PageContext, PageResponse
 from django_delayq.admin.filters import url_name
 from django_delayq.store.queries.snapshot import Process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class ProcessRow:
     """One process, as it told of itself last."""
 
     process: Process
@@ -22,12 +22,12 @@ class Line:
     @property
     def name(self) -> str:
         """Host and process id, or what there is to know it by."""
-        return visible(self.process.name) or self.process.code.hex()
+        return printable(self.process.name) or self.process.code.hex()
 
     @property
     def version(self) -> str:
         """Its release of ours."""
-        return visible(self.process.version)
+        return printable(self.process.version)
 
     @property
     def longest_us(self) -> int | None:
@@ -43,7 +43,7 @@ class Line:
     @property
     def queues(self) -> list[tuple[str, str]]:
         """What it serves, in its order: name for the eye, name for addresses; empty: everything."""
-        return [(visible(name), url_name(name)) for name in self.process.queues]
+        return [(printable(name), url_name(name)) for name in self.process.queues]
 
     @property
     def again_us(self) -> int:
@@ -51,12 +51,12 @@ class Line:
         return self.process.seen_us + self.lease_us
 
 
-def show(visit: Visit) -> Page:
+def show(visit: PageContext) -> PageResponse:
     """Show the lists; one round trip a shard."""
     now = visit.snapshot
     alive = {(each.shard, each.code) for each in visit.alive}
     found = [
-        Line(
+        ProcessRow(
             process=each,
             lost=(each.shard, each.code) not in alive,
             now_us=now.now_us,

@@ -4,15 +4,15 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
-from django_delayq.admin.arguments import visible
-from django_delayq.admin.context import Page, Visit
+from django_delayq.admin.arguments import printable
+from django_delayq.admin.context import PageContext, PageResponse
 from django_delayq.admin.filters import url_name
 from django_delayq.metrics import Stats, queue_dimension
 from django_delayq.store.queries.snapshot import QueueState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class QueueRow:
     """One queue."""
 
     queue: str
@@ -25,7 +25,7 @@ class Line:
     @property
     def name(self) -> str:
         """Its name for the eye."""
-        return visible(self.queue)
+        return printable(self.queue)
 
     @property
     def in_query(self) -> str:
@@ -35,7 +35,7 @@ class Line:
     @property
     def paused_by(self) -> str:
         """Who paused it."""
-        return visible(self.state.paused.by) if self.state.paused else ""
+        return printable(self.state.paused.by) if self.state.paused else ""
 
     @property
     def oldest_us(self) -> int | None:
@@ -49,11 +49,11 @@ class Line:
         return bool(self.state.ready and not self.workers)
 
 
-def states(visit: Visit) -> list[Line]:
+def states(visit: PageContext) -> list[QueueRow]:
     """Return every queue; asks Redis nothing beyond the snapshot."""
     now = visit.snapshot
     return [
-        Line(
+        QueueRow(
             queue=name,
             state=state,
             hour=now.figures(queue_dimension(name)),
@@ -65,6 +65,6 @@ def states(visit: Visit) -> list[Line]:
     ]
 
 
-def show(visit: Visit) -> Page:
+def show(visit: PageContext) -> PageResponse:
     """Show the list; one round trip a shard."""
     return visit.render("queues.html", tab="queues", title=_("Queues"), queues=states(visit))

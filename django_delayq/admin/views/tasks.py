@@ -7,8 +7,8 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from django_delayq.admin.arguments import visible
-from django_delayq.admin.context import Page, Visit
+from django_delayq.admin.arguments import printable
+from django_delayq.admin.context import PageContext, PageResponse
 from django_delayq.admin.filters import Filter, url_name
 from django_delayq.admin.job_lists import DEAD, PENDING, read
 from django_delayq.clock import duration_us
@@ -22,7 +22,7 @@ _HALF, _MOST = 0.5, 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class TaskRow:
     """One function."""
 
     task: str
@@ -38,7 +38,7 @@ class Line:
     @property
     def name(self) -> str:
         """Its dotted name for the eye."""
-        return visible(self.task)
+        return printable(self.task)
 
     @property
     def parts(self) -> list[str]:
@@ -71,25 +71,25 @@ class Line:
         return self.hour.run_us(_MOST)
 
 
-def show(visit: Visit) -> Page:
+def show(visit: PageContext) -> PageResponse:
     """Show the list; three round trips a shard."""
     known = {task.name: task for task in map(registry.find, registry.names()) if task is not None}
-    now = visit.look(tasks=list(known))
+    now = visit.load_snapshot(tasks=list(known))
     strangers = {
         row.task
         for place in (PENDING, DEAD)
         for row in read(visit, place, Filter(count=_LOOKED)).rows
         if row.task and registry.find(row.task) is None
     }
-    lines = [Line(task=name, hour=now.figures(task_dimension(name))) for name in sorted(strangers)]
+    lines = [TaskRow(task=name, hour=now.figures(task_dimension(name))) for name in sorted(strangers)]
     lines += [_line(task, now.figures(task_dimension(name)), visit) for name, task in known.items()]
     return visit.render("functions.html", tab="functions", title=_("Task functions"), functions=lines)
 
 
-def _line(task: Any, hour: Stats, visit: Visit) -> Line:
+def _line(task: Any, hour: Stats, visit: PageContext) -> TaskRow:
     """Take out of a task what the template shows. The task itself is callable, and a template calls what it can."""
     code = task.func.__code__
-    return Line(
+    return TaskRow(
         task=task.name,
         hour=hour,
         registered=True,

@@ -3,11 +3,11 @@
 from django.http import HttpResponse
 from django.utils.translation import gettext
 
-from django_delayq.admin.context import Visit
+from django_delayq.admin.context import PageContext
 from django_delayq.exceptions import StoreAuthError, StoreError
 
 
-def show(visit: Visit, error: StoreError) -> HttpResponse:
+def show(visit: PageContext, error: StoreError) -> HttpResponse:
     """Say what is wrong, with status 503."""
     page = visit.render(
         "unavailable.html",
