@@ -76,7 +76,7 @@ def _fill(jobs: int) -> str:
             Settlement(claim=claim, decision=Decision(action=Action.DEAD_LETTER), attempts=_died(claim))
             for claim in held
         ]
-        held = claims.exchange(claims.prepare(queues=["dying"], want=250, settlements=ends)).claims
+        held = claims.settle_and_claim(claims.prepare(queues=["dying"], want=250, settlements=ends)).claims
         if not held:
             break
     for _ in range(10_000):

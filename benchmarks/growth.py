@@ -101,7 +101,7 @@ class Growing:
         # What was promoted goes, with its bodies: the next size counts the memory of what waits.
         ids = [member[:12] for member in self._client.zrange("delayq:{0}:ready:default", 0, -1)]
         self._client.delete("delayq:{0}:ready:default")
-        self._client.hdel("delayq:{0}:bodies", *ids)
+        self._client.hdel("delayq:{0}:jobs", *ids)
         return spent
 
     def _drafts(self, count: int, *, delay: float | None = None) -> list[Any]:

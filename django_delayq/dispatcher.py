@@ -161,7 +161,7 @@ class Dispatcher:
 
     def listen(self) -> int:
         """Listen to the alarm."""
-        self._listener.listen([self._shard.keys("alarm")], now=monotonic())
+        self._listener.listen([self._shard.keys("notify_dispatcher")], now=monotonic())
         return self._listener.fileno()
 
     def on_wakeup(self) -> None:

@@ -96,11 +96,11 @@ def _log_started(job: Any, attempt: int, **_: Any) -> None:
 
 
 def _log_finished(job_id: str, job: Any, attempt: int, outcome: Any, decision: Any, **_: Any) -> None:
-    if outcome.ending == "succeeded":
+    if outcome.kind == "succeeded":
         if logger.isEnabledFor(logging.INFO):
             seconds = outcome.run_us / 1_000_000
             logger.info("Job %s of %r in %r done in %.3f s, attempt %d", job_id, job.task, job.queue, seconds, attempt)
-    elif decision.settle == "retry":
+    elif decision.action == "retry":
         seconds = decision.delay_us / 1_000_000
         logger.warning(
             "Job %s of %r in %r %s, attempt %d; next in %.1f s: %s",
@@ -108,7 +108,7 @@ def _log_finished(job_id: str, job: Any, attempt: int, outcome: Any, decision: A
                 job_id,
                 job and job.task,
                 job and job.queue,
-                outcome.ending,
+                outcome.kind,
                 attempt,
                 seconds,
                 last_line(outcome.error),

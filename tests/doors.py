@@ -126,7 +126,7 @@ class Doors:
 
     def schedule(self, queue: str = "default") -> dict[bytes, int]:
         """Return id -> due time of a queue's schedule."""
-        return self.scores(self.keys.schedule(queue))
+        return self.scores(self.keys.scheduled(queue))
 
     def ready(self, queue: str = "default") -> dict[bytes, int]:
         """Return id -> rank of a queue's ready jobs, in the order they will be taken."""
@@ -142,7 +142,7 @@ class Doors:
         for key in self.client.scan_iter(f"{self.config.prefix}:{{{self.shard.index}}}:*", 1_000):
             noun = key.decode().split("}:", 1)[1]
             if noun.split(":")[0] in (
-                "schedule",
+                "scheduled",
                 "ready",
                 "recovered",
                 "leases",
@@ -159,7 +159,7 @@ class Doors:
                 if key.decode().split("}:", 1)[1].split(":")[0] != noun:
                     continue
                 if kind == "hash":
-                    cells = [*self.client.hkeys(key), *(self.client.hvals(key) if noun == "holders" else [])]
+                    cells = [*self.client.hkeys(key), *(self.client.hvals(key) if noun == "unique_keys" else [])]
                 elif kind == "zset":
                     cells = self.client.zrange(key, 0, -1)
                 else:
@@ -212,12 +212,12 @@ class OneWorker:
             description=description,
             armed=armed,
         )
-        return self.door.exchange(self.last)
+        return self.door.settle_and_claim(self.last)
 
     def again(self) -> ExchangeReply:
         """Send the last exchange once more, word for word."""
         assert self.last is not None
-        return self.door.exchange(self.last)
+        return self.door.settle_and_claim(self.last)
 
     def settle(self, claim: Claim, how: Action, **options: Any) -> ExchangeReply:
         """Hand in one outcome and take nothing."""

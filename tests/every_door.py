@@ -7,8 +7,8 @@ from django_delayq.job.ids import shard_of
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
 from django_delayq.metrics import MetricsBuffer, encode_rows
-from django_delayq.store.bells import Notifier
 from django_delayq.store.enqueue import key_digest
+from django_delayq.store.notifier import Notifier
 from django_delayq.store.promotion import Reclaim
 from tests.doors import HOUR, SECOND, Doors, OneWorker, one_more, settlement
 
@@ -95,7 +95,7 @@ def _look_and_tell(doors: Doors) -> None:
     doors.store.forward_stream(doors.shard).add({"id": "an id"})
     survey = doors.store.dashboard(doors.shard.index)
     assert survey.snapshot(tasks=["shop.remind"]).dead
-    assert len(survey.coming([0, 1, 2], queues=["default"])) == 2
+    assert len(survey.due_histogram([0, 1, 2], queues=["default"])) == 2
 
 
 def _lapse_through_dispatcher(doors: Doors, worker: OneWorker) -> None:

@@ -180,7 +180,7 @@ class Processes:
         """Wait until a worker took part in an exchange: by then it also heeds signals."""
         with self.client() as client:
             self.until(
-                lambda: any(name.endswith(b":%d" % worker.pid) for name in client.hvals(self.keys("descriptions"))),
+                lambda: any(name.endswith(b":%d" % worker.pid) for name in client.hvals(self.keys("worker_names"))),
                 what="the worker's first exchange",
             )
 
@@ -243,7 +243,7 @@ class Processes:
     def until_empty(self, *, patience: float = PATIENCE) -> None:
         """Wait until no job is left that has not ended; dead letters have."""
         with self.client() as client:
-            self.until(lambda: not client.hlen(self.keys("bodies")), what="all jobs to end", patience=patience)
+            self.until(lambda: not client.hlen(self.keys("jobs")), what="all jobs to end", patience=patience)
 
     def _told(self) -> str:
         ledger = "\n".join(map(str, self.events()[-20:]))

@@ -1,4 +1,4 @@
-"""Codec: a Job and the bytes stored in `bodies`.
+"""Codec: a Job and the bytes stored in `jobs`.
 
 A fixed head (format, priority, flags, queue, task) that every version can read, then JSON: [args, kwargs, options],
 both without what equals its default. JSON is written with ASCII escapes, so that lone surrogates and NUL come back as
@@ -47,7 +47,7 @@ class Head:
     django: bool = False
 
     def member(self, raw_id: bytes) -> bytes:
-        """Return the job's member in `schedule` and `ready`."""
+        """Return the job's member in `scheduled` and `ready`."""
         return raw_id + bytes((MAX_PRIORITY - self.priority, self.flags))
 
 

@@ -43,7 +43,7 @@ class State(StrEnum):
 class Flag(IntFlag):
     """What is known of a job whose body is not parsed: the last byte of the member, and a byte of the body's head."""
 
-    HAS_EXTRAS = 1  # has a record in `extras`
+    HAS_EXTRAS = 1  # has a record in `job_extras`
     DELAYED = 2  # by its caller: due ahead of ordinary jobs of its priority
     LARGE = 4  # body over LARGE_BODY
     KEEPS_RESULT = 8  # its result is kept

@@ -20,7 +20,7 @@ from django_delayq.store.exchange import ExchangeReply, ExchangeRequest, Settlem
 from django_delayq.store.keys import encode_queue
 from django_delayq.store.shard import Shard
 
-_EXCHANGE = Script("exchange")
+_SETTLE_AND_CLAIM = Script("settle_and_claim")
 _HEARTBEAT = Script("heartbeat")
 #: Bytes of a lease's member: job's member 14, worker 8, exchange number 8.
 _LEASE = 30
@@ -89,7 +89,7 @@ class Claims:
                 *(b"".join(acknowledged), *counts, *dead, *retries, *kept, *releases),
             ],
             keys=[
-                *(key for queue in queues for key in (keys.ready(queue), keys.bell(queue), keys.recovered(queue))),
+                *(key for queue in queues for key in (keys.ready(queue), keys.notify(queue), keys.recovered(queue))),
                 *(keys.results(lease[:12]) for lease in kept[::3]),
                 *(key for queue in outcome_queues for key in keys.of_queue(queue)),
             ],
@@ -99,11 +99,11 @@ class Claims:
         """Return the call of an exchange, to be sent at once; `exchange()` reads its answer, or sends it again."""
         exchange.sent_at = exchange.sent_at or lease_time()
         args = [exchange.worker, exchange.number, exchange.want, *exchange.args]
-        exchange.call = self._shard.call(_EXCHANGE, args, more_keys=exchange.keys)
+        exchange.call = self._shard.call(_SETTLE_AND_CLAIM, args, more_keys=exchange.keys)
         return exchange.call
 
     @sensitive_variables()
-    def exchange(self, exchange: ExchangeRequest) -> ExchangeReply:
+    def settle_and_claim(self, exchange: ExchangeRequest) -> ExchangeReply:
         """Hand in outcomes and take claims in one atomic step; safe to repeat until it is answered. O(k log n).
 
         Raises `StoreError`s, and `StaleExchange` when a later exchange was carried out; the next is a new worker's.

@@ -18,7 +18,7 @@ _ENQUEUE = Script("enqueue")
 #: Jobs in one script call, at most. Of 500, into a schedule of millions, Redis answers nobody else for 3 to 5 ms; the
 #: rate is the same.
 BATCH = 250
-#: First byte of an `extras` record: which fields follow.
+#: First byte of an `job_extras` record: which fields follow.
 _HAS_KEY = 1
 
 

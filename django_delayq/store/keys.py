@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote_to_bytes
 #: noun -> (type, what it holds). A job that has not ended is in exactly one of schedule, ready, recovered, leases,
 #: dead_letters.
 CATALOGUE: dict[str, tuple[str, str]] = {
-    "schedule": (
+    "scheduled": (
         "zset",
         "per queue: member -> due (µs); enqueue, retry and reclaim write it; promote takes out",
     ),
@@ -23,7 +23,7 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "takes out for a process of its own",
     ),
     "leases": ("zset", "member + token -> lease end (µs); exchange writes it; settling and reclaim take out"),
-    "running": (
+    "claim_records": (
         "hash",
         "id -> token, started (µs), rank, stop asked; beside each lease, which is right where they differ",
     ),
@@ -35,16 +35,16 @@ CATALOGUE: dict[str, tuple[str, str]] = {
         "hash",
         "worker -> number, lost leases, claims of its last exchange; goes with its entry in workers",
     ),
-    "bodies": ("hash", "id -> body, opaque to every script; goes with the job"),
+    "jobs": ("hash", "id -> body, opaque to every script; goes with the job"),
     "attempts": ("hash", "id -> ended attempts, of jobs that failed or crashed; goes with the job"),
-    "extras": (
+    "job_extras": (
         "hash",
         "id -> what a noted job is bound to: a byte of bits, its key's digest; goes with the job",
     ),
     "dead_letters": ("zset", "id -> time of death (µs); requeue, discard and promote's trim take out"),
     "dead_bodies": ("hash", "id -> member, attempts, extras and body of a dead letter"),
     "dead_bytes": ("string", "bytes of all of dead_bodies, for DEAD_MAX_BYTES; who writes those counts them"),
-    "holders": ("hash", "digest of a key -> member of the job that holds it; goes with the job"),
+    "unique_keys": ("hash", "digest of a key -> member of the job that holds it; goes with the job"),
     "queues": (
         "zset",
         "queue -> when (µs) a job of it was last made ready, claimed or held; promote forgets it ten minutes later",
@@ -58,19 +58,19 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "withdrawn": ("zset", "id -> when (µs) it was cancelled, maybe before its enqueue arrived; the last 10,000"),
     "workers": ("zset", "worker -> last seen (µs); it leaves, or is trimmed after an hour"),
     "dispatchers": ("zset", "dispatcher -> last seen (µs); it leaves, or is trimmed after an hour"),
-    "descriptions": ("hash", "worker -> host and process for people; goes with its entry in workers"),
-    "reports": ("hash", "worker or dispatcher -> what it says of itself (JSON); goes with its entry there"),
-    "quieted": ("hash", "worker -> who asked it to take no more jobs; goes with its entry in workers"),
+    "worker_names": ("hash", "worker -> host and process for people; goes with its entry in workers"),
+    "process_reports": ("hash", "worker or dispatcher -> what it says of itself (JSON); goes with its entry there"),
+    "quiet_workers": ("hash", "worker -> who asked it to take no more jobs; goes with its entry in workers"),
     "paused": ("hash", "key of a queue's ready set -> moment (µs, 8 bytes), who paused it; resume takes out"),
-    "counters": (
+    "metrics": (
         "hash",
         "scope (all jobs, a queue, a task) -> ring of its last hour's minutes; at most 1,000 scopes",
     ),
     "results": ("list", "per job that keeps its result: one finished record; expires, and nothing else does"),
-    "wake_at": ("string", "µs when the next promotion will come; only promote writes it"),
+    "next_promotion": ("string", "µs when the next promotion will come; only promote writes it"),
     "no_lapse_before": ("string", "µs before which no lease lapses, after an outage of Redis; only promote writes it"),
-    "alarm": ("list", "at most one: the dispatcher should look again"),
-    "bell": ("list", "at most one: work is ready; per queue, and one without a queue for workers of all queues"),
+    "notify_dispatcher": ("list", "at most one: the dispatcher should look again"),
+    "notify": ("list", "at most one: work is ready; per queue, and one without a queue for workers of all queues"),
     "forwarded": ("stream", "jobs that a forwarder handed on; its readers trim it"),
     "shards": ("string", "number of shards the keys in use were spread over; in shard 0 only"),
 }
@@ -87,9 +87,9 @@ class Keys:
         """Return the key of a noun of the catalogue that is not per queue."""
         return f"{self.prefix}:{{{self.shard}}}:{noun}"
 
-    def schedule(self, queue: str) -> str:
+    def scheduled(self, queue: str) -> str:
         """Return the schedule of a queue."""
-        return self(f"schedule:{encode_queue(queue)}")
+        return self(f"scheduled:{encode_queue(queue)}")
 
     def ready(self, queue: str) -> str:
         """Return the ready set of a queue."""
@@ -99,18 +99,18 @@ class Keys:
         """Return the set of a queue's recovered jobs."""
         return self(f"recovered:{encode_queue(queue)}")
 
-    def bell(self, queue: str) -> str:
+    def notify(self, queue: str) -> str:
         """Return the bell of a queue."""
-        return self(f"bell:{encode_queue(queue)}")
+        return self(f"notify:{encode_queue(queue)}")
 
     def of_queue(self, queue: str) -> tuple[str, str, str]:
         """Return schedule, ready set and bell of a queue, in this order."""
-        return self.schedule(queue), self.ready(queue), self.bell(queue)
+        return self.scheduled(queue), self.ready(queue), self.notify(queue)
 
     def waiting_places(self, queue: str) -> dict[str, str]:
         """Return where the waiting jobs of a queue are, by noun."""
         return {
-            "schedule": self.schedule(queue),
+            "scheduled": self.scheduled(queue),
             "ready": self.ready(queue),
             "recovered": self.recovered(queue),
         }

@@ -67,7 +67,10 @@ class Operations:
         due = f"+{delay_us}" if due_us is None else due_us
 
         def step(head: Head, body: bytes) -> tuple[bytes, int | None]:
-            places = {**self._shard.keys.waiting_places(head.queue), "queue_bell": self._shard.keys.bell(head.queue)}
+            places = {
+                **self._shard.keys.waiting_places(head.queue),
+                "queue_notify": self._shard.keys.notify(head.queue),
+            }
             args = [head.member(raw_id), due, self._head_start_ms, *self._delayed(raw_id, head, body)]
             word, at = self._shard.run(_RESCHEDULE, args, **places)
             return word, at if word == b"RESCHEDULED" else None
@@ -87,10 +90,10 @@ class Operations:
                 _MOVE,
                 [head.member(raw_id), body, moved],
                 **keys.waiting_places(head.queue),
-                to_schedule=keys.schedule(queue),
+                to_scheduled=keys.scheduled(queue),
                 to_ready=keys.ready(queue),
                 to_recovered=keys.recovered(queue),
-                to_bell=keys.bell(queue),
+                to_notify=keys.notify(queue),
             )
             return word, word == b"MOVED"
 
@@ -119,7 +122,7 @@ class Operations:
             job = change(decode(body, raw_id=raw_id, shard=self._shard.index))
             job, new = encode(replace(job, flags=job.flags & ~Flag.LARGE), max_payload=self._max_payload)
             changed = [body, job.member, self._seal.sign(raw_id, new)]
-        places = {**self._shard.keys.waiting_places(queue), "queue_bell": self._shard.keys.bell(queue)}
+        places = {**self._shard.keys.waiting_places(queue), "queue_notify": self._shard.keys.notify(queue)}
         args: list[Part] = [raw_id, died_us, delay_us, self._head_start_ms, *changed]
         word, due_us = self._shard.run(_REQUEUE, args, **places)
         if word == b"HELD":
@@ -141,7 +144,7 @@ class Operations:
         """Let workers take this queue's jobs again. False: it was not paused. O(1)."""
         keys = self._shard.keys
         places = {"ready": keys.ready(queue), "recovered": keys.recovered(queue)}
-        return bool(self._shard.run(_RESUME, [], **places, queue_bell=keys.bell(queue)))
+        return bool(self._shard.run(_RESUME, [], **places, queue_notify=keys.notify(queue)))
 
     def quiet(self, code: bytes, *, by: str) -> bool:
         """Ask the worker of that code to take no more jobs; it hears within 15 s. False: unknown, or asked already."""
@@ -190,7 +193,7 @@ class Operations:
     ) -> T:
         for _ in range(2):
             body = with_store_errors(
-                lambda: self._shard.line.ask("HGET", self._shard.keys("bodies"), raw_id), self._shard.client
+                lambda: self._shard.line.ask("HGET", self._shard.keys("jobs"), raw_id), self._shard.client
             )
             try:
                 head = decode_head(body) if body is not None else None

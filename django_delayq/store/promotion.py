@@ -138,7 +138,9 @@ class Promotion:
 
     def read_wake_at(self) -> int | None:
         """Return the moment of the next promotion as the last one announced it (µs); None where there is none. O(1)."""
-        found = with_store_errors(lambda: self._shard.line.ask("GET", self._shard.keys("wake_at")), self._shard.client)
+        found = with_store_errors(
+            lambda: self._shard.line.ask("GET", self._shard.keys("next_promotion")), self._shard.client
+        )
         return int(found) if found and found.isdigit() else None
 
     def batches(self, leases: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
@@ -146,7 +148,7 @@ class Promotion:
         if len(leases) < 2:
             yield from [leases] if leases else []
             return
-        shard, key = self._shard, self._shard.keys("bodies")
+        shard, key = self._shard, self._shard.keys("jobs")
         questions: list[list[Part]] = [["HSTRLEN", key, lease[:12]] for lease in leases]
         sizes = with_store_errors(lambda: shard.line.ask_all(*questions), shard.client)
         start, total = 0, 0
@@ -168,7 +170,7 @@ class Promotion:
         )
 
         def read() -> list[list[Any]]:
-            wanted = {"bodies": ids, "attempts": ids, "running": ids, "descriptions": workers}
+            wanted = {"jobs": ids, "attempts": ids, "claim_records": ids, "worker_names": workers}
             # Where promote told of them: on another server they would be jobs without a body, and dead.
             questions: list[list[Part]] = [["HMGET", keys(noun), *fields] for noun, fields in wanted.items()]
             questions.append(["SMISMEMBER", keys("unconfirmed"), *leases])

@@ -4,7 +4,7 @@ from typing import NamedTuple, Self
 
 
 class RunningRecord(NamedTuple):
-    """What `running` holds of a claimed job: its token (16 bytes), then this."""
+    """What `claim_records` holds of a claimed job: its token (16 bytes), then this."""
 
     #: µs since the epoch when it was claimed; 0 where that is lost.
     claimed_us: int
@@ -12,7 +12,7 @@ class RunningRecord(NamedTuple):
 
     @classmethod
     def unpack(cls, record: bytes | None) -> Self:
-        """Read a field of `running`."""
+        """Read a field of `claim_records`."""
         record = record or b""
         return cls(claimed_us=int.from_bytes(record[16:24]), rank=int.from_bytes(record[24:32]))
 

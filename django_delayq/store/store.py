@@ -172,10 +172,8 @@ class Store:
             return
         for index in range(known if not force else 0):
             place = Keys(self.config.prefix, index)
-            keyed = with_store_errors(partial(client.hlen, place("holders")), client)
-            left = sum(
-                with_store_errors(partial(client.hlen, place(noun)), client) for noun in ("bodies", "dead_bodies")
-            )
+            keyed = with_store_errors(partial(client.hlen, place("unique_keys")), client)
+            left = sum(with_store_errors(partial(client.hlen, place(noun)), client) for noun in ("jobs", "dead_bodies"))
             if keyed or (left and index >= shards):
                 self._shards_checked = False
                 raise ShardsChanged(

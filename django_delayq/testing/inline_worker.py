@@ -71,7 +71,7 @@ class InlineWorker:
         exchange = self._claims.prepare(
             queues=self._queues, want=want, settlements=settlements, description=description
         )
-        answer = self._claims.exchange(exchange)
+        answer = self._claims.settle_and_claim(exchange)
         if answer.queues_version != self._version:
             self._version, self._queues = answer.queues_version, self._shard.read_served_queues()
         return answer

@@ -82,7 +82,7 @@ class ExchangeSession:
         assert self._under_way is not None
         exchange, settled = self._under_way
         try:
-            answer = self._claims.exchange(exchange)
+            answer = self._claims.settle_and_claim(exchange)
         except StaleExchange:
             ended.restore((settlement.claim, outcome) for settlement, outcome in settled)
             self._under_way = None

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from time import monotonic
 
 from django_delayq.exceptions import StoreError
-from django_delayq.store.bells import Notifier
 from django_delayq.store.client.resp import encode
 from django_delayq.store.client.script_call import ScriptCall
+from django_delayq.store.notifier import Notifier
 from django_delayq.store.shard import Shard
 
 

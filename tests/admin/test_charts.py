@@ -27,7 +27,7 @@ def drawn(*values: tuple[int, ...], **options: Any) -> Any:
 
 def boxes(chart: Any, kind: str = "done") -> list[tuple[int, ...]]:
     """Return left, top, width and height of a series' bars."""
-    (path,) = [shape.path for shape in chart.shapes if shape.kind == kind]
+    (path,) = [shape.path for shape in chart.paths if shape.kind == kind]
     found = re.findall(r"M(\d+) (\d+)h(\d+)v(\d+)h-(\d+)z", path)
     assert "".join("M{} {}h{}v{}h-{}z".format(*numbers) for numbers in found) == path
     assert all(there == back for _, _, there, _, back in found)
@@ -110,7 +110,7 @@ def test_line_breaks_where_there_was_nothing() -> None:
 
 def test_nothing_at_all_can_be_drawn() -> None:
     chart = drawn((0, 0, 0, 0))
-    assert chart.shapes == []
+    assert chart.paths == []
     assert chart.top == ""
     nothing = [Series(kind="most", title="p95", values=[None] * 4)]
     chart = build_chart("t", "T", "", nothing, heads=HEADS, labels=LABELS, axis=LABELS, text=grouped, lined=True)

@@ -176,7 +176,7 @@ def test_ten_thousand_queues_have_pages(browser: Client, stock: Doors) -> None:
 def test_no_row_breaks_a_page(place: str, member: bytes, score: str, browser: Client, stock: Doors) -> None:
     keys = stock.keys
     stock.client.zadd(keys("queues"), {"default": 1})
-    by_queue = {"schedule": keys.schedule, "ready": keys.ready}.get(place)
+    by_queue = {"schedule": keys.scheduled, "ready": keys.ready}.get(place)
     stock.client.zadd(by_queue("default") if by_queue else keys(place), {member: score})
     found = {"schedule": "pending", "leases": "running", "dead_letters": "dead"}.get(place)
     address = page(found) if found else page("queue_detail", "default")

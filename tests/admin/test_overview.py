@@ -155,11 +155,11 @@ def test_paused_queue_with_work(browser: Client, stock: Doors) -> None:
 def test_oldest_overdue(browser: Client, stock: Doors) -> None:
     both_at_work(stock)
     raw_id = stock.add(delay=HOUR_US)
-    member = stock.client.zrange(stock.keys.schedule("default"), 0, -1)[0]
+    member = stock.client.zrange(stock.keys.scheduled("default"), 0, -1)[0]
     assert member.startswith(raw_id)
-    stock.client.zadd(stock.keys.schedule("default"), {member: stock.clock.now_us - 30 * SECOND_US})
+    stock.client.zadd(stock.keys.scheduled("default"), {member: stock.clock.now_us - 30 * SECOND_US})
     assert alerts(browser) == []
-    stock.client.zadd(stock.keys.schedule("default"), {member: stock.clock.now_us - 5 * MINUTE_US})
+    stock.client.zadd(stock.keys.scheduled("default"), {member: stock.clock.now_us - 5 * MINUTE_US})
     assert alerts(browser) == ["Problem: The oldest overdue task should have been moved 5 min ago. Overdue tasks"]
     assert "Overdue 1 oldest 5 min" in shown(browser)
 

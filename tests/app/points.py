@@ -62,9 +62,9 @@ POINTS: dict[str, tuple[Any, str, bool, Callable[..., bool]]] = {
     "after claim": (ThreadPool, "submit", True, _always),
     "before user code": (execution, "_call", True, _always),
     "after user code": (execution, "_call", False, _always),
-    "before hand-in": (Claims, "exchange", True, _hands_in),
+    "before hand-in": (Claims, "settle_and_claim", True, _hands_in),
     # Redis ran it and answered; nobody has looked at the answer.
-    "after hand-in": (Claims, "exchange", False, _hands_in),
+    "after hand-in": (Claims, "settle_and_claim", False, _hands_in),
     # Redis pushed the leases on; the worker does not know yet.
     "heartbeat": (Claims, "heartbeat", False, _always),
     # Promoted, and told which leases lapsed: they are read next, and reclaimed.

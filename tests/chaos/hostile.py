@@ -97,13 +97,18 @@ class Payload:
 
     def write(self, client: Any, keys: Keys) -> None:
         """Put it into Redis by plain commands."""
-        queued = {"ready": keys.ready, "schedule": keys.schedule}
+        queued = {"ready": keys.ready, "scheduled": keys.scheduled}
         client.zadd(keys("queues"), {encode_queue(self.queue): 1})
-        if self.place == "schedule":
+        if self.place == "scheduled":
             client.zadd(keys("next_due"), {encode_queue(self.queue): self.score})
         key = queued[self.place](self.queue) if self.place in queued else keys(self.place)
         client.zadd(key, {self.member: self.score})
-        records = {"bodies": self.body, "attempts": self.attempts, "extras": self.extra, "running": self.running}
+        records = {
+            "jobs": self.body,
+            "attempts": self.attempts,
+            "job_extras": self.extra,
+            "claim_records": self.running,
+        }
         for noun, record in {**records, "dead_bodies": self.dead_body}.items():
             if record is not None:
                 client.hset(keys(noun), self.raw_id, record)  # type: ignore[arg-type]
@@ -129,7 +134,7 @@ def payloads(seed: int, count: int) -> Iterator[Payload]:
         member = b"\xfe" + number.to_bytes(11) + (bytes((100, flags)) if tail is None else tail)
         # Not one that would rightly wait there for centuries.
         if made["place"] == "ready" and made["score"] < 2**53 and chance.random() < 0.3:
-            made["place"] = "schedule"
+            made["place"] = "scheduled"
         yield Payload(number=number, kind=kind.__name__.strip("_"), queue=queue, member=member, **made)
 
 
@@ -219,7 +224,7 @@ def _score(chance: Random) -> dict[str, Any]:
 
 
 def _queue(chance: Random) -> dict[str, Any]:
-    names = ["\0", "\r\nFORGED\x1b[31m", "a" * 255, "{0}", "*", "\ud800", "%00", "../..", "{1}:bodies", " "]
+    names = ["\0", "\r\nFORGED\x1b[31m", "a" * 255, "{0}", "*", "\ud800", "%00", "../..", "{1}:jobs", " "]
     inside, outside = chance.choice(names), chance.choice([*names, "default"])
     # The server would not take a lone surrogate as text.
     return {"body": body(queue=inside[:80]), "queue": outside.replace("\ud800", "?")}
@@ -279,12 +284,12 @@ KINDS: tuple[Callable[[Random], dict[str, Any]], ...] = (
 
 def vandalise(client: Redis, keys: Keys, chance: Random) -> None:
     """Put what nobody of ours writes into the records that belong to no job."""
-    for noun in ("descriptions", "exchanges", "holders"):
+    for noun in ("worker_names", "exchanges", "unique_keys"):
         client.hset(keys(noun), chance.randbytes(8), chance.choice([b"", b"x\r\nFORGED\x1b[31m", b"\xff" * 3_000]))  # type: ignore[arg-type]
     client.zadd(keys("workers"), {chance.randbytes(chance.randrange(1, 20)): chance.choice([0, 1e308, -1])})
     for noun in ("queues", "next_due"):
         client.zadd(keys(noun), {chance.randbytes(20): 1, b"\xff\r\n": 1, b"q" * 5_000: 1, b"": 1})
-    client.set(keys("wake_at"), chance.choice([b"", b"nan", b"soon", b"-1", b"0x10", b"1e15", b"\0"]))
+    client.set(keys("next_promotion"), chance.choice([b"", b"nan", b"soon", b"-1", b"0x10", b"1e15", b"\0"]))
 
 
 def lay_canary(folder: Path) -> str:

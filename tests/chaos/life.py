@@ -167,7 +167,7 @@ class Life:
 
     def bodies(self) -> set[bytes]:
         """Return the ids of all jobs that have not ended and are not dead."""
-        return set(self.doors.client.hkeys(self.doors.keys("bodies")))
+        return set(self.doors.client.hkeys(self.doors.keys("jobs")))
 
     def until(self, look: Callable[[], Any], *, what: str, patience: float = PATIENCE) -> Any:
         """Wait for something to see."""
@@ -190,17 +190,19 @@ class Picture:
         }
         self.places: dict[bytes, list[str]] = defaultdict(list)
         for name, value in self.values.items():
-            if name.split(":")[0] in ("schedule", "ready", "recovered", "leases", "dead_letters"):
+            if name.split(":")[0] in ("scheduled", "ready", "recovered", "leases", "dead_letters"):
                 for member in value:
                     self.places[member[:12]].append(name)
         assert [places for places in self.places.values() if len(places) > 1] == []
         dead = self.at("dead_letters")
         living = set(self.places) - dead
-        assert self.ids("bodies") == living
+        assert self.ids("jobs") == living
         assert self.ids("dead_bodies") == dead
-        assert self.ids("running") == self.at("leases")
+        assert self.ids("claim_records") == self.at("leases")
         assert self.ids("attempts") <= living
-        assert {member[:12] for member in self.values.get("holders", {}).values()} == self.ids("extras") <= living
+        assert (
+            {member[:12] for member in self.values.get("unique_keys", {}).values()} == self.ids("job_extras") <= living
+        )
 
     def at(self, *places: str) -> set[bytes]:
         """Return the ids in these places."""

@@ -17,8 +17,17 @@ from tests.machine.picture import noun_of
 
 #: Keys that stay when all jobs have ended.
 STAY = frozenset(
-    ("queues", "queues_version", "workers", "dispatchers", "descriptions", "reports", "counters", "exchanges")
-    + ("wake_at", "alarm", "bell", "shards", "dead_letters", "dead_bodies", "dead_bytes", "no_lapse_before")
+    ("queues", "queues_version", "workers", "dispatchers", "worker_names", "process_reports", "metrics", "exchanges")
+    + (
+        "next_promotion",
+        "notify_dispatcher",
+        "notify",
+        "shards",
+        "dead_letters",
+        "dead_bodies",
+        "dead_bytes",
+        "no_lapse_before",
+    )
     + ("cancelled", "withdrawn")
 )
 

@@ -186,7 +186,7 @@ class Storm:
                 producer.give_up()
         self._wait(lambda: not any(producer.is_alive() for producer in self._producers), what="the producers to end")
         with self._server.client(protocol=2) as client:
-            self._wait(lambda: not client.hlen(self._processes.keys("bodies")), what="all jobs to end")
+            self._wait(lambda: not client.hlen(self._processes.keys("jobs")), what="all jobs to end")
 
     # Judging
 

@@ -37,7 +37,7 @@ LOADING = {"appendonly": "yes", "appendfsync": "no", "auto-aof-rewrite-percentag
 SCRIPTS = {
     "enqueue",
     "promote",
-    "exchange",
+    "settle_and_claim",
     "heartbeat",
     "reclaim",
     "cancel",

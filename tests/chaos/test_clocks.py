@@ -142,13 +142,13 @@ def test_a_jumping_clock_of_redis_loses_doubles_and_hastens_nothing(
         back += jump < 0
         doors.clock.advance(jump)
         # Else all may be done before a lease lapses.
-        if client.hlen(doors.keys("bodies")) < 20:
+        if client.hlen(doors.keys("jobs")) < 20:
             add()
         step(chance.randrange(3))
     # And it is right again, later than it ever was.
     doors.clock.now_us = max(due.values()) + 400 * HOUR
     for number in range(400):
-        if not client.hlen(doors.keys("bodies")):
+        if not client.hlen(doors.keys("jobs")):
             break
         doors.clock.advance(HOUR)
         step(number % 3)

@@ -32,8 +32,8 @@ def in_newer_format(client: Redis, processes: Processes) -> Any:
 
 def rewrite(client: Redis, processes: Processes, job: Any, version: int) -> None:
     """Write the number of another format into a body."""
-    body = client.hget(processes.keys("bodies"), raw_id(job))
-    client.hset(processes.keys("bodies"), raw_id(job), bytes([version]) + body[1:])
+    body = client.hget(processes.keys("jobs"), raw_id(job))
+    client.hset(processes.keys("jobs"), raw_id(job), bytes([version]) + body[1:])
 
 
 def raw_id(job: Any) -> bytes:
@@ -45,7 +45,7 @@ def put_back(client: Redis, processes: Processes, job: Any, ended: int) -> None:
 
     def waits() -> int:
         record = client.hget(processes.keys("attempts"), raw_id(job))
-        waiting = client.zrange(processes.keys.schedule("default"), 0, -1, withscores=True)
+        waiting = client.zrange(processes.keys.scheduled("default"), 0, -1, withscores=True)
         due = [score for member, score in waiting if member.startswith(raw_id(job))]
         return int(due[0]) if due and AttemptHistory.unpack(record).ended == ended else 0
 

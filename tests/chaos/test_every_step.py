@@ -31,7 +31,7 @@ LONGEST = 250
 SCRIPTS = {
     Script(name).sha: name
     for name in (
-        *("enqueue", "promote", "exchange", "reclaim", "heartbeat", "report"),
+        *("enqueue", "promote", "settle_and_claim", "reclaim", "heartbeat", "report"),
         *("cancel", "reschedule", "move", "requeue", "discard"),
     )
 }
@@ -92,7 +92,7 @@ def walk(
 
 def test_a_worker_killed_at_any_step_loses_nothing_and_counts_each_lease(walk: Any) -> None:
     called = walk(partial(live_as_worker, draw=one_of_each), least=25)
-    assert {"exchange", "heartbeat", "promote", "report", "BLPOP"} <= called
+    assert {"settle_and_claim", "heartbeat", "promote", "report", "BLPOP"} <= called
 
 
 @pytest.mark.slow

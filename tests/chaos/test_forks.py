@@ -105,7 +105,7 @@ def test_forked_producers_make_distinct_jobs(
 ) -> None:
     told = produce(jobs, children, threads)
     assert len(told) == len(set(told)) == jobs * (children + 1)
-    stored = {raw_id.hex() for raw_id in client.hkeys(processes.keys("bodies"))}
+    stored = {raw_id.hex() for raw_id in client.hkeys(processes.keys("jobs"))}
     # And the one that the parent enqueued before it forked.
     assert len(stored) == len(told) + 1
     assert {job.split("-")[0] for job in told} <= stored
@@ -119,7 +119,7 @@ def test_a_fork_in_the_midst_of_the_first_use_leaves_parent_and_child_with_a_sto
     command = [sys.executable, "-W", "ignore", "-c", INTERRUPTED, use]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=90, check=False)
     assert ended.returncode == 0, ended.stderr
-    assert client.hlen(processes.keys("bodies")) == 2
+    assert client.hlen(processes.keys("jobs")) == 2
 
 
 def test_forks_inside_tasks_neither_double_nor_end_them(processes: Processes) -> None:

@@ -73,7 +73,7 @@ def ends(client: Redis, keys: Keys, written: Sequence[Payload], ran: Counter[str
     for queue in client.zrange(keys("queues"), 0, -1):
         known |= {member[:12] for member in client.zrange(keys.ready(decode_queue(queue)), 0, -1)}
     dead = set(client.zrange(keys("dead_letters"), 0, -1))
-    bodies, told = set(client.hkeys(keys("bodies"))), client.hgetall(keys("attempts"))
+    bodies, told = set(client.hkeys(keys("jobs"))), client.hgetall(keys("attempts"))
     found = Counter[str]()
     for payload in written:
         raw_id = payload.raw_id
@@ -86,7 +86,7 @@ def ends(client: Redis, keys: Keys, written: Sequence[Payload], ran: Counter[str
         elif payload.place == "dead_letters" and payload.score < 1e15:
             # It died in 1970.
             found["trimmed"] += 1
-        elif len(payload.member) != 14 and payload.place in ("ready", "schedule"):
+        elif len(payload.member) != 14 and payload.place in ("ready", "scheduled"):
             found["dropped"] += 1
         elif raw_id in bodies and AttemptHistory.unpack(told.get(raw_id)).ended:
             found["put back"] += 1
@@ -176,7 +176,7 @@ def test_the_watch_sees_what_it_is_there_for(processes: Processes, client: Redis
     (processes.folder / "armed").touch()
     processes.until(lambda: processes.events("armed"), what="it to be watched")
     write_all(client, processes.keys, [_careless()])
-    client.rpush(processes.keys("bell"), 1)
+    client.rpush(processes.keys("notify"), 1)
     processes.until(lambda: len(processes.events("foreign")) >= 4, what="four events")
     seen = {event["event"] for event in processes.events("foreign")}
     assert seen == {"exec", "os.system", "pickle.find_class"}

@@ -48,11 +48,11 @@ def test_on_a_full_server_everything_goes_on_until_there_is_room_again(
                 waiting.append(job)
         assert (caught.value.code, caught.value.maybe_accepted) == ("OOM", False)
         assert 50 < len(waiting) < 1_000
-        jobs = client.hlen(processes.keys("bodies"))
+        jobs = client.hlen(processes.keys("jobs"))
         batch = [tasks.record.job(TEXT) for _ in range(3)]
         with pytest.raises(StoreRejected):
             enqueue_many(batch)
-        assert client.hlen(processes.keys("bodies")) == jobs == len(waiting) + len(held) + 1
+        assert client.hlen(processes.keys("jobs")) == jobs == len(waiting) + len(held) + 1
         # Reclaim and heartbeats, while nothing else frees memory.
         lapsing.kill()
         # A worker can also start there.
@@ -116,7 +116,7 @@ def test_a_batch_is_stored_or_refused_as_a_whole_at_any_edge(doors: Doors) -> No
         try:
             doors.enqueue(*drafts)
             stored += 1
-            assert len(whole(doors)[doors.keys("bodies")]) == 21
+            assert len(whole(doors)[doors.keys("jobs")]) == 21
         except StoreRejected as error:
             refused += 1
             assert error.code == "OOM" and whole(doors) == before
@@ -131,7 +131,7 @@ def test_no_other_step_is_refused_or_half_done_at_any_edge(doors: Doors) -> None
             step()
             whole(doors)
         # Six, the one that waited and the dead one; less the acknowledged, the dead and the cancelled one.
-        assert len(whole(doors)[doors.keys("bodies")]) == 5
+        assert len(whole(doors)[doors.keys("jobs")]) == 5
 
 
 def prepared(doors: Doors, room: int) -> list[Callable[[], Any]]:

@@ -50,7 +50,7 @@ def run(processes: Processes, jobs: dict[str, JobHandle], pool: str) -> None:
     def ended() -> bool:
         if not workers or not workers[-1].running:
             workers.append(processes.start("run_worker", f"--pool={pool}", "--concurrency=8", "--with-dispatcher"))
-        return not client.hlen(processes.keys("bodies"))
+        return not client.hlen(processes.keys("jobs"))
 
     with processes.client() as client:
         try:

@@ -17,7 +17,7 @@ from tests.app import tasks
 from tests.chaos.proxy import Proxy
 from tests.processes import Processes
 
-EXCHANGE, PROMOTE, ENQUEUE = (f"EVALSHA {Script(name).sha}" for name in ("exchange", "promote", "enqueue"))
+EXCHANGE, PROMOTE, ENQUEUE = (f"EVALSHA {Script(name).sha}" for name in ("settle_and_claim", "promote", "enqueue"))
 #: Bytes of a reply that arrive before the cut. The shortest, of an enqueue, has 23.
 SIZES = range(21)
 
@@ -55,14 +55,14 @@ def many(count: int, *, within: float) -> list[Any]:
 
 def judge(processes: Processes, client: Redis, jobs: list[Any]) -> None:
     """Wait until no job is left: each ran once, as its first attempt, not early, and nothing is left of it."""
-    processes.until(lambda: not client.hlen(processes.keys("bodies")), what="all jobs to end")
+    processes.until(lambda: not client.hlen(processes.keys("jobs")), what="all jobs to end")
     runs = processes.runs()
     assert sorted(run["id"] for run in runs) == sorted(job.id for job in jobs)
     assert {run["attempt"] for run in runs} == {1}
     assert [run for run in runs if run["at"] < run["due"]] == []
     left = [
         noun
-        for noun in ("bodies", "leases", "running", "attempts", "dead_letters")
+        for noun in ("jobs", "leases", "claim_records", "attempts", "dead_letters")
         if client.exists(processes.keys(noun))
     ]
     assert left == []
@@ -192,9 +192,9 @@ def test_a_producer_whose_reply_is_cut_at_any_byte_may_send_again_and_has_one_jo
         assert caught.value.maybe_accepted
         assert list(caught.value.unsent) == new
         # It had run, all of it, when its reply was lost.
-        assert client.hlen(processes.keys("bodies")) == len(jobs)
+        assert client.hlen(processes.keys("jobs")) == len(jobs)
         caught.value.resend()
-        assert client.hlen(processes.keys("bodies")) == len(jobs)
+        assert client.hlen(processes.keys("jobs")) == len(jobs)
         # The next one meets a sound connection, not the rest of the last reply.
         jobs.append(tasks.record.enqueue("next"))
         assert jobs[-1].state == "ready"
@@ -215,7 +215,7 @@ def test_a_producer_that_is_refused_knows_that_nothing_was_sent(
     assert client.dbsize() == 0
     uplink.accept()
     caught.value.resend()
-    assert client.hlen(processes.keys("bodies")) == 1
+    assert client.hlen(processes.keys("jobs")) == 1
 
 
 # Silence
@@ -253,12 +253,12 @@ def test_a_silent_network_is_given_up_and_what_was_lost_meanwhile_is_fenced(
     # Those that waited in the silent network arrive after all, and sent again they are no second jobs.
     processes.until(lambda: client.zcard(processes.keys.ready("kept")) == 2, what="the late requests")
     enqueue_many(kept)
-    assert client.zcard(processes.keys.ready("kept")) == client.hlen(processes.keys("bodies")) == 2
+    assert client.zcard(processes.keys.ready("kept")) == client.hlen(processes.keys("jobs")) == 2
     after = tasks.record.after(0.1).enqueue("after")
     processes.until_gone([after])
     assert [run["attempt"] for run in processes.runs(job.id)] == [1, 2]
     assert [run["attempt"] for run in processes.runs(after.id)] == [1]
-    assert not client.exists(processes.keys("leases"), processes.keys("running"), processes.keys("dead_letters"))
+    assert not client.exists(processes.keys("leases"), processes.keys("claim_records"), processes.keys("dead_letters"))
     for command in silenced:
         assert "works again" in command.output
         assert "Traceback" not in command.output

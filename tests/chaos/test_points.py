@@ -83,7 +83,7 @@ def test_a_worker_killed_at_any_point_inside_loses_nothing_and_counts_each_lease
         runs = processes.runs(job.id)
         assert [run["attempt"] for run in runs] == attempts, point
         assert all(run["recovered"] == leased and run["at"] >= ends[job.id] for run in runs[begun:]), point
-    for noun in ("leases", "running", "bodies", "attempts"):
+    for noun in ("leases", "claim_records", "jobs", "attempts"):
         assert not client.exists(doors.keys(noun)), noun
 
 

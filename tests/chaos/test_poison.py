@@ -47,7 +47,7 @@ def poison_many(processes: Processes, count: int, *, patience: float, pool: str 
 
         def ended() -> bool:
             crew.tend()
-            return not client.hlen(processes.keys("bodies"))
+            return not client.hlen(processes.keys("jobs"))
 
         processes.until(ended, what="all to end", patience=patience)
         crew.finish()

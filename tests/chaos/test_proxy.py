@@ -200,16 +200,16 @@ def test_a_kill_after_a_blocking_pop_waits_for_its_reply(proxy: Proxy, client: R
     kill = Switch()
     with through(proxy) as behind, through(proxy) as other:
         proxy.kill_at(1, kill, after=True)
-        popping = threading.Thread(target=lambda: pytest.raises(RedisConnectionError, behind.blpop, "bell", 60))
+        popping = threading.Thread(target=lambda: pytest.raises(RedisConnectionError, behind.blpop, "notify", 60))
         popping.start()
         until(lambda: proxy.requests, what="the pop")
         assert other.ping()
         assert kill.count == 0
-        client.rpush("bell", 1)
+        client.rpush("notify", 1)
         popping.join()
         assert proxy.killed.wait(10)
     assert kill.count == 1
-    assert client.llen("bell") == 0
+    assert client.llen("notify") == 0
 
 
 def test_requests_are_counted_from_1(proxy: Proxy) -> None:

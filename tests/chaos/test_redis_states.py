@@ -242,7 +242,7 @@ def test_scripts_flushed_all_the_time_lose_nothing(processes: Processes, client:
             return len(trickle.accepted) > 150
 
         processes.until(flushed, what="150 jobs")
-    processes.until(lambda: client.script_flush() and not client.hlen(processes.keys("bodies")), what="all jobs to end")
+    processes.until(lambda: client.script_flush() and not client.hlen(processes.keys("jobs")), what="all jobs to end")
     assert trickle.errors == trickle.faults == []
     attempts: dict[str, list[int]] = {}
     for run in processes.runs():

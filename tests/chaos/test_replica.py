@@ -93,11 +93,11 @@ def test_after_a_failover_what_was_replicated_runs_and_what_was_not_is_done_agai
         assert again and {bytes.fromhex(job.split("-")[0]) for job in again} <= remembered
         assert max(len(numbers) for numbers in attempts.values()) == 2
         with replica.client(protocol=2) as client:
-            assert not client.exists(*(processes.keys(noun) for noun in ("leases", "running", "dead_letters")))
+            assert not client.exists(*(processes.keys(noun) for noun in ("leases", "claim_records", "dead_letters")))
         assert [command.end() for command in commands] == [0, 0]
         assert "Traceback" not in "".join(command.output for command in commands)
 
 
 def ids(client: Redis, processes: Processes) -> set[bytes]:
     """Return the jobs that a server knows and that have not ended."""
-    return set(client.hkeys(processes.keys("bodies")))
+    return set(client.hkeys(processes.keys("jobs")))

@@ -25,7 +25,7 @@ ROUND, WARM = 20_000, 5
 COMPARED = 5
 GROWTH = 1.05
 #: Bells that happen to ring or not.
-HINTS = frozenset(("bell", "alarm"))
+HINTS = frozenset(("notify", "notify_dispatcher"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ def started(processes: Processes, role: str) -> Command:
 
 def held(client: Redis, processes: Processes, worker: Command) -> set[str]:
     """Return the ids of the jobs that a worker has under lease."""
-    names = client.hgetall(processes.keys("descriptions"))
+    names = client.hgetall(processes.keys("worker_names"))
     [code] = [code for code, name in names.items() if name.endswith(b":%d" % worker.pid)]
     leases: Sequence[Any] = client.zrange(processes.keys("leases"), 0, -1)
     return {lease[:12].hex() for lease in leases if worker_of(lease) == code}
@@ -88,7 +88,7 @@ def test_what_fell_due_before_anybody_came_runs_in_due_order(processes: Processe
     jobs = enqueue_many(drafts)
     due = {job.id: job.due.timestamp() for job in jobs}
     processes.until(lambda: time.time() > max(due.values()), what="all to be due")
-    assert client.zcard(processes.keys.schedule("mail")) == client.zcard(processes.keys.schedule("bulk")) == 150
+    assert client.zcard(processes.keys.scheduled("mail")) == client.zcard(processes.keys.scheduled("bulk")) == 150
     processes.start("run_dispatcher")
     processes.start("run_worker", "--concurrency", 1)
     runs = processes.until_runs(300)

@@ -23,7 +23,7 @@ from tests.doors import SECOND, Doors, one_more, settlement
 from tests.processes import Processes
 
 #: Keys that are not per queue, of those that a step needs.
-FIXED = sorted(set(CATALOGUE) - {"schedule", "ready", "bell", "alarm", "shards"})
+FIXED = sorted(set(CATALOGUE) - {"scheduled", "ready", "notify", "notify_dispatcher", "shards"})
 Step = Callable[[Doors, Any, list[Any]], Any]
 
 
@@ -84,7 +84,7 @@ def discard(doors: Doors) -> None:
 def test_a_step_that_a_key_of_another_type_refuses_has_changed_nothing(doors: Doors, client: Redis) -> None:
     refused = set()
     places = [doors.keys(noun) for noun in FIXED]
-    places += [doors.keys.schedule("default"), doors.keys.ready("default"), doors.keys.ready("another")]
+    places += [doors.keys.scheduled("default"), doors.keys.ready("default"), doors.keys.ready("another")]
     places.append(doors.keys.recovered("default"))
     for key in places:
         for name, step in STEPS.items():
@@ -118,7 +118,9 @@ def test_keys_of_another_type_are_waited_out_and_nothing_is_lost(processes: Proc
         trickle.until_accepted(60)
     # wake_at is mended by the next promotion, and with it the sign that somebody promotes; the other is forgiven.
     nouns = [
-        noun for noun in FIXED if noun not in ("wake_at", "no_lapse_before") and client.exists(processes.keys(noun))
+        noun
+        for noun in FIXED
+        if noun not in ("next_promotion", "no_lapse_before") and client.exists(processes.keys(noun))
     ]
     aside = {processes.keys(noun): f"aside:{noun}" for noun in nouns}
     # All at once: a step between two of these would see keys that are not there, and do its work without them.
@@ -160,14 +162,14 @@ class Surgeon:
 
     def known(self) -> None:
         """Do what once ended a dispatcher, and what once made a worker deaf."""
-        self._client.zadd(self._keys.schedule("default"), {b"x" * 14: float("-inf")})
+        self._client.zadd(self._keys.scheduled("default"), {b"x" * 14: float("-inf")})
         for worker in self._client.hkeys(self._keys("exchanges")):
             self._client.hset(self._keys("exchanges"), worker, b"x")
 
     def operate(self) -> None:
         """Damage something that is there, or make something up."""
-        noun = self._chance.choice([*FIXED, "schedule", "ready"])
-        key = getattr(self._keys, noun)("default") if noun in ("schedule", "ready") else self._keys(noun)
+        noun = self._chance.choice([*FIXED, "scheduled", "ready"])
+        key = getattr(self._keys, noun)("default") if noun in ("scheduled", "ready") else self._keys(noun)
         garbage = self._chance.choice([b"", b"\xff", b"x" * 9, self._chance.randbytes(40), b"[]", b"\0" * 30])
         match CATALOGUE[noun][0]:
             case "hash":

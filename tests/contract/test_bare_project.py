@@ -78,7 +78,7 @@ def test_bare_project_enqueues_and_runs_jobs(run: Callable[..., str], tmp_path: 
     assert not ledger.exists()
     run("-m", "django", "run_worker", "--drain")
     assert sorted(ledger.read_text().splitlines()) == ["async 1", "now 1", "soon 1"]
-    assert client.hlen("delayq:{0}:bodies") == client.zcard("delayq:{0}:leases") == 0
+    assert client.hlen("delayq:{0}:jobs") == client.zcard("delayq:{0}:leases") == 0
 
 
 def test_drained_worker_has_nothing_to_do_the_second_time(run: Callable[..., str], tmp_path: Path) -> None:

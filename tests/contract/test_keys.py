@@ -13,15 +13,15 @@ from django_delayq.store.keys import CATALOGUE
 from tests.doors import Doors
 from tests.every_door import go_through_every_door
 
-PER_QUEUE = {"schedule", "ready", "recovered", "bell"}
+PER_QUEUE = {"scheduled", "ready", "recovered", "notify"}
 PER_JOB = {"results"}
 #: Names by which scripts know a key of another noun.
 OTHER_NAMES = {
-    "to_schedule": {"schedule"},
+    "to_scheduled": {"scheduled"},
     "to_ready": {"ready"},
     "to_recovered": {"recovered"},
-    "to_bell": {"bell"},
-    "queue_bell": {"bell"},
+    "to_notify": {"notify"},
+    "queue_notify": {"notify"},
 }
 
 
@@ -48,7 +48,7 @@ def test_every_key_is_in_the_catalogue_with_its_type(doors: Doors) -> None:
         assert noun in CATALOGUE
         assert doors.client.type(key).decode() == CATALOGUE[noun][0], key
         assert not queue or noun in PER_QUEUE | PER_JOB
-        assert queue or noun not in PER_QUEUE | PER_JOB or noun == "bell"
+        assert queue or noun not in PER_QUEUE | PER_JOB or noun == "notify"
 
 
 def test_every_noun_of_the_catalogue_is_in_use(doors: Doors) -> None:
@@ -85,13 +85,13 @@ def test_scripts_get_the_keys_they_name(doors: Doors, monkeypatch: pytest.Monkey
             for key_name, key in zip(names, keys, strict=False):
                 noun, queue = noun_of(key)
                 assert noun in OTHER_NAMES.get(key_name, {key_name}), f"{name}.lua: {key_name} is {key}"
-                of_one = noun in PER_JOB or (noun in PER_QUEUE and key_name != "bell")
+                of_one = noun in PER_JOB or (noun in PER_QUEUE and key_name != "notify")
                 assert bool(queue) == of_one, f"{name}.lua: {key_name} is {key}"
             # A page is of any place.
-            others = {"page": {"leases", "dead_letters"}, "exchange": PER_JOB}.get(name, set())
+            others = {"page": {"leases", "dead_letters"}, "settle_and_claim": PER_JOB}.get(name, set())
             assert {noun_of(key)[0] for key in keys[len(names) :]} <= PER_QUEUE | others
     assert set(calls) == {
-        *("enqueue", "promote", "exchange", "heartbeat", "reclaim", "cancel", "reschedule"),
+        *("enqueue", "promote", "settle_and_claim", "heartbeat", "reclaim", "cancel", "reschedule"),
         *(
             "move",
             "requeue",
@@ -99,12 +99,12 @@ def test_scripts_get_the_keys_they_name(doors: Doors, monkeypatch: pytest.Monkey
             "find",
             "page",
             "snapshot",
-            "coming",
+            "due_histogram",
             "report",
             "pause",
             "resume",
             "quiet",
-            "ring",
+            "notify",
         ),
     }
 
@@ -125,10 +125,10 @@ def test_nothing_but_registries_is_left_when_all_jobs_have_ended(doors: Doors) -
             "workers",
             "dispatchers",
             "exchanges",
-            "descriptions",
-            "wake_at",
-            "alarm",
-            "bell",
+            "worker_names",
+            "next_promotion",
+            "notify_dispatcher",
+            "notify",
             "shards",
         ),
     }

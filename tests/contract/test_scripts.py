@@ -15,7 +15,7 @@ PRELUDE = STORE / "lua" / "_prelude.lua"
 FILES = sorted(set(STORE.glob("lua/*.lua")) - {PRELUDE})
 EACH = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 #: Nouns that are one key per queue: a script can only have them by name from its caller.
-PER_QUEUE = {"schedule", "ready", "recovered"}
+PER_QUEUE = {"scheduled", "ready", "recovered"}
 
 
 def header(path: Path) -> str:
@@ -109,7 +109,7 @@ def test_script_does_nothing_that_scripts_must_not(path: Path) -> None:
 def test_reading_scripts_only_read() -> None:
     reads = {"ZCARD", "ZCOUNT", "ZRANGE", "ZSCORE", "ZRANK", "ZMSCORE", "HGET", "HMGET", "HLEN", "HEXISTS"}
     reads |= {"HGETALL", "HKEYS", "INFO", "LINDEX", "ZUNION"}
-    for name in ("find", "page", "snapshot", "coming"):
+    for name in ("find", "page", "snapshot", "due_histogram"):
         assert commands(STORE / "lua" / f"{name}.lua") <= reads
 
 

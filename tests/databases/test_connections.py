@@ -212,7 +212,7 @@ def test_a_forwarders_function_has_a_sound_connection(database: Database) -> Non
         # As when the database is started anew.
         connections[ALIAS].connection.close()
 
-    outcomes = [database.here(lambda: forward(claim, accept)).ending for _ in range(6)]
+    outcomes = [database.here(lambda: forward(claim, accept)).kind for _ in range(6)]
     # Without health checks one error tells that the connection is dead.
     assert outcomes[:1] == [OutcomeKind.SUCCEEDED] and outcomes.count(OutcomeKind.SUCCEEDED) >= 3
 

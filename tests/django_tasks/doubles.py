@@ -16,7 +16,7 @@ class Storing(DelayQBackend):
     def results(self) -> list[Any]:
         """The results of all that waits."""
         shard = get_store(self.alias).shards[0]
-        ids = sorted(shard.client.hkeys(shard.keys("bodies")))
+        ids = sorted(shard.client.hkeys(shard.keys("jobs")))
         return [self.get_result(to_text(raw_id, 0)) for raw_id in ids]
 
     def clear(self) -> None:

@@ -32,7 +32,7 @@ MOMENT = datetime.datetime(2031, 5, 17, 9, 30, 0, 123457, tzinfo=UTC)
 
 def stored(client: Redis) -> int:
     """Return how many jobs there are."""
-    return sum(client.hlen(key) for key in client.scan_iter("*:bodies"))
+    return sum(client.hlen(key) for key in client.scan_iter("*:jobs"))
 
 
 def test_r07_all_four_capabilities_are_there() -> None:

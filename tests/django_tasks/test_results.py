@@ -179,7 +179,7 @@ def test_r22_an_alias_of_its_own_has_a_prefix_of_its_own_and_its_options(tasks_s
     tasks_settings.TASKS = {**tasks_settings.TASKS, "a b": second}
     django_tasks.noop.using(backend="a b").enqueue()
     django_tasks.noop.enqueue()
-    assert {key.split(b":")[0] for key in client.keys("*:bodies")} == {b"shop", b"shop-a%20b"}
+    assert {key.split(b":")[0] for key in client.keys("*:jobs")} == {b"shop", b"shop-a%20b"}
     config = get_store("a b").config
     assert (config.worker.concurrency, config.tasks.result_ttl_us) == (3, 5_000_000)
     assert get_store("default") is get_store()

@@ -57,7 +57,7 @@ def test_r25_a_claimed_task_is_running(drain: Any) -> None:
     result = django_tasks.noop.enqueue()
     store = get_store()
     claims = store.claims(store.shards[0], worker=os.urandom(8))
-    claims.exchange(claims.prepare(queues=["default"], want=1, description="host:1"))
+    claims.settle_and_claim(claims.prepare(queues=["default"], want=1, description="host:1"))
     result.refresh()
     assert (result.status, result.worker_ids, result.attempts) == (RUNNING, ["host:1"], 1)
     assert result.started_at == result.last_attempted_at
@@ -314,7 +314,7 @@ def claim_and_die() -> None:
     """Take the first job there is, and never be heard of again."""
     store = get_store()
     claims = store.claims(store.shards[0], worker=os.urandom(8))
-    assert claims.exchange(claims.prepare(queues=["default"], want=1, description="dead:1")).claims
+    assert claims.settle_and_claim(claims.prepare(queues=["default"], want=1, description="dead:1")).claims
 
 
 def test_r30_a_task_whose_worker_died_runs_again_and_tells_of_both(client: Any) -> None:

@@ -162,7 +162,7 @@ def test_r05_nothing_survives_a_change_of_tasks(tasks_settings: Any, client: Red
         django_tasks.noop.using(backend="second").enqueue()
     assert get_store("second").config.prefix == "delayq-second"
     assert get_store("second") is not before
-    assert {key.split(b":")[0] for key in client.keys("*:bodies")} == {b"delayq-second", b"own"}
+    assert {key.split(b":")[0] for key in client.keys("*:jobs")} == {b"delayq-second", b"own"}
 
 
 def test_an_unknown_alias_and_a_missing_backend_are_djangos_errors(tasks_settings: Any) -> None:
@@ -325,7 +325,7 @@ def test_a_wrong_key_is_refused_before_anything_is_stored(tasks_settings: Any, c
     with_options(tasks_settings, TASKS={django_tasks.add.module_path: {"key": lambda a: a}})
     with pytest.raises(ValueError, match="the key of tests.app.django_tasks.add must be a string"):
         django_tasks.add.enqueue(1)
-    assert client.keys("*:bodies") == []
+    assert client.keys("*:jobs") == []
 
 
 def test_options_stand_on_the_task_too_under_one_name_of_ours(tasks_settings: Any) -> None:
@@ -438,7 +438,7 @@ def test_a_subclass_of_the_backend_is_ours_too(tasks_settings: Any, client: Redi
     mine = f"{Own.__module__}.{Own.__qualname__}"
     tasks_settings.TASKS = {"default": {"BACKEND": IMMEDIATE}, "a": {"BACKEND": mine}, "b": {"BACKEND": BACKEND}}
     results = [django_tasks.add.using(backend=alias).enqueue(1) for alias in ("a", "b")]
-    assert {key.split(b":")[0] for key in client.keys("*:bodies")} == {b"delayq-a", b"delayq-b"}
+    assert {key.split(b":")[0] for key in client.keys("*:jobs")} == {b"delayq-a", b"delayq-b"}
     for result in results:
         OneWorker(result.backend).drain()
         result.refresh()

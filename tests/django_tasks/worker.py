@@ -32,7 +32,7 @@ class OneWorker:
         queues = self.shard.read_queues()
         self._promotion.promote(queues)
         exchange = self._claims.prepare(queues=queues, want=1, description=self.name)
-        claims = self._claims.exchange(exchange).claims
+        claims = self._claims.settle_and_claim(exchange).claims
         for claim in claims:
             # In a thread, as in a worker: it has no connections to a database that pytest would have to allow.
             with ThreadPoolExecutor(1) as thread:
@@ -49,5 +49,5 @@ class OneWorker:
         return runs
 
     def _settle(self, settlement: Settlement, outcome: Outcome) -> None:
-        answer = self._claims.exchange(self._claims.prepare(queues=(), want=0, settlements=[settlement]))
+        answer = self._claims.settle_and_claim(self._claims.prepare(queues=(), want=0, settlements=[settlement]))
         emit_all([(settlement, outcome)], lost=answer.lost, tally=MetricsBuffer(), emit=emit_now)

@@ -14,8 +14,8 @@ from django_delayq.exceptions import StoreAuthError
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
 from django_delayq.metrics import MetricsBuffer, encode_rows
-from django_delayq.store.bells import Notifier
 from django_delayq.store.maintenance.acl_roles import ROLES
+from django_delayq.store.notifier import Notifier
 from django_delayq.store.promotion import Reclaim
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.app import tasks
@@ -187,8 +187,8 @@ def read_served_queues(role: Doors, every: Doors) -> Any:
 
 def listen(role: Doors, every: Doors) -> Any:
     waker = role.shard.blocking_listener()
-    waker.listen([every.keys("alarm")], now=monotonic())
-    every.client.rpush(every.keys("alarm"), 1)
+    waker.listen([every.keys("notify_dispatcher")], now=monotonic())
+    every.client.rpush(every.keys("notify_dispatcher"), 1)
     heard = waker.take()
     waker.close()
     return heard
@@ -210,7 +210,7 @@ def check_shards(role: Doors, every: Doors) -> Any:
     every.client.set(every.keys("shards"), 2)
     role.store.check_shards(force=True)
     every.client.set(every.keys("shards"), 3)
-    every.client.delete(every.keys("holders"))
+    every.client.delete(every.keys("unique_keys"))
     role.store.check_shards()
     return True
 
@@ -228,7 +228,7 @@ def wait(role: Doors, every: Doors) -> Any:
 def survey(role: Doors, every: Doors) -> Any:
     every.add(delay=HOUR)
     look = role.store.dashboard(role.shard.index)
-    assert look.coming([0, 2 * every.clock.now_us], queues=["default"])[0]
+    assert look.due_histogram([0, 2 * every.clock.now_us], queues=["default"])[0]
     return look.snapshot(tasks=["t"]).queues["default"].scheduled
 
 
@@ -269,11 +269,11 @@ def audit(role: Doors, every: Doors) -> Any:
     claimed(every)
     dead(every)
     lost = [every.add(delay=HOUR, queue=f"lost {n}", key=f"{every.add().hex()}") for n in range(3)]
-    every.client.delete(every.keys.schedule("lost 0"), every.keys.bell("lost 1"))
-    every.client.set(every.keys.bell("lost 1"), "x")
-    every.client.hdel(every.keys("bodies"), lost[2])
-    every.client.hset(every.keys("bodies"), b"orphan-12345", b"?")
-    every.client.delete(every.keys("running"))
+    every.client.delete(every.keys.scheduled("lost 0"), every.keys.notify("lost 1"))
+    every.client.set(every.keys.notify("lost 1"), "x")
+    every.client.hdel(every.keys("jobs"), lost[2])
+    every.client.hset(every.keys("jobs"), b"orphan-12345", b"?")
+    every.client.delete(every.keys("claim_records"))
     door = role.store.consistency_check(role.shard)
     found = list(door.walk(repair=True))
     assert list(door.bodies())
@@ -404,9 +404,9 @@ def test_no_role_may_run_what_rules_the_server(command: str, ground: Ground) -> 
 
 
 def test_no_role_reaches_a_key_outside_its_prefix(ground: Ground) -> None:
-    ground.every.client.hset("other:{0}:bodies", "x", "y")
+    ground.every.client.hset("other:{0}:jobs", "x", "y")
     for name, role in ROLES.items():
-        for key in ("other:{0}:bodies", PREFIX, f"x{PREFIX}:a", f"{PREFIX}-2:{{0}}:bodies"):
+        for key in ("other:{0}:jobs", PREFIX, f"x{PREFIX}:a", f"{PREFIX}-2:{{0}}:jobs"):
             calls = [call for call in role.commands if call in ("HGET", "HSET", "HDEL", "DEL", "ZADD", "ZREM")]
             assert calls
             for call in calls:
@@ -418,8 +418,8 @@ def test_no_role_reaches_a_key_outside_its_prefix(ground: Ground) -> None:
                 words = ", ".join(f"'{word}'" for word in (call, key, *arguments))
                 with ground.user(name) as user, pytest.raises(ResponseError):
                     user.execute_command("EVAL", f"return redis.call({words})", 0)
-    assert ground.every.client.hgetall("other:{0}:bodies") == {b"x": b"y"}
-    assert not ground.every.client.exists(PREFIX, f"x{PREFIX}:a", f"{PREFIX}-2:{{0}}:bodies")
+    assert ground.every.client.hgetall("other:{0}:jobs") == {b"x": b"y"}
+    assert not ground.every.client.exists(PREFIX, f"x{PREFIX}:a", f"{PREFIX}-2:{{0}}:jobs")
 
 
 WRITES = [
@@ -476,7 +476,7 @@ tasks.crash.after(0.1).enqueue("exit")
 def test_the_commands_do_a_days_work_each_under_its_own_user(ground: Ground, processes: Processes) -> None:
     """Jobs that enqueue, fail and crash; a lease that lapses; a worker that brings its own dispatcher."""
     prefix = f"{PREFIX}:day"
-    bodies, dead_letters = (f"{prefix}:{{0}}:{noun}" for noun in ("bodies", "dead_letters"))
+    bodies, dead_letters = (f"{prefix}:{{0}}:{noun}" for noun in ("jobs", "dead_letters"))
     ground.refused()
 
     def under(name: str, command: str, *options: str) -> Any:

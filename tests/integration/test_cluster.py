@@ -61,7 +61,7 @@ def test_every_door_works_on_every_shard_of_a_cluster(emptied_url: str, shard: i
 
 def test_shards_are_slots_of_their_own(emptied_url: str) -> None:
     doors = Doors(emptied_url, SHARDS=SHARDS)
-    keys = [shard.keys("bodies") for shard in doors.store.shards]
+    keys = [shard.keys("jobs") for shard in doors.store.shards]
     assert len({doors.client.execute_command("CLUSTER", "KEYSLOT", key) for key in keys}) == SHARDS
     doors.close()
 
@@ -73,8 +73,8 @@ def test_script_that_names_another_shards_key_is_refused(emptied_url: str) -> No
     raw_id = doors.add(delay=HOUR)
     with pytest.raises(ScriptFault, match="same slot"):
         args = [raw_id + b"\x64\x02"]
-        doors.shard.run(Script("cancel"), args, schedule=foreign.schedule("default"), ready=foreign.ready("default"))
-    assert doors.where(raw_id) == ["schedule:default"]
+        doors.shard.run(Script("cancel"), args, schedule=foreign.scheduled("default"), ready=foreign.ready("default"))
+    assert doors.where(raw_id) == ["scheduled:default"]
     doors.close()
 
 
@@ -82,9 +82,9 @@ def test_script_that_names_another_shards_key_is_refused(emptied_url: str) -> No
 def test_bells_of_one_shard_can_be_waited_for_together(emptied_url: str, shard: int) -> None:
     doors = Doors(emptied_url, shard=shard, SHARDS=SHARDS)
     waker = doors.shard.blocking_listener()
-    waker.listen([doors.keys.bell("a"), doors.keys.bell("b"), doors.keys("bell")], now=0.0)
+    waker.listen([doors.keys.notify("a"), doors.keys.notify("b"), doors.keys("notify")], now=0.0)
     doors.add(queue="b")
-    assert waker.take() in (doors.keys.bell("b"), doors.keys("bell"))
+    assert waker.take() in (doors.keys.notify("b"), doors.keys("notify"))
     waker.close()
     doors.close()
 

@@ -39,7 +39,7 @@ def arrives(settings: Any, form: Any, *, database: int = 0, **server: Any) -> No
     found = get_job(handle.id)
     assert found and found.job and found.job.args == ["ü"]
     with Redis(db=database, password=CANARY, **server) as other:
-        assert other.zcard("delayq:{0}:schedule:default") == 1
+        assert other.zcard("delayq:{0}:scheduled:default") == 1
     assert handle.cancel()
 
 

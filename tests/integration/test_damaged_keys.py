@@ -28,16 +28,16 @@ def ready_of_another_type(client: Redis, keys: Keys) -> None:
 
 def schedule_of_another_type(client: Redis, keys: Keys) -> None:
     client.zadd(keys("next_due"), {"odd": 1})
-    client.set(keys.schedule("odd"), "x")
+    client.set(keys.scheduled("odd"), "x")
 
 
 def bell_of_another_type(client: Redis, keys: Keys) -> None:
-    client.delete(keys.bell("default"))
-    client.set(keys.bell("default"), "x")
+    client.delete(keys.notify("default"))
+    client.set(keys.notify("default"), "x")
 
 
 def wake_time_of_another_kind(client: Redis, keys: Keys) -> None:
-    client.set(keys("wake_at"), "soon")
+    client.set(keys("next_promotion"), "soon")
 
 
 def unreadable_queue_name(client: Redis, keys: Keys) -> None:

@@ -47,10 +47,10 @@ def test_a_line_makes_a_user_who_logs_in_with_the_password(plain: Redis, setting
     assert plain.execute_command(*command) == b"OK"
     server = plain.connection_pool.connection_kwargs["path"]
     with Redis(unix_socket_path=server, username="delayq-view", password="pw", protocol=2) as user:
-        assert user.hget("delayq:{0}:bodies", "x") is None
+        assert user.hget("delayq:{0}:jobs", "x") is None
     user = Redis(unix_socket_path=server, username="delayq-view", password="other", protocol=2)
     with user, pytest.raises(AuthenticationError):
-        user.hget("delayq:{0}:bodies", "x")
+        user.hget("delayq:{0}:jobs", "x")
 
 
 def test_a_line_whose_password_was_forgotten_is_refused(plain: Redis, settings: Any) -> None:

@@ -132,7 +132,7 @@ def test_a_key_of_another_type_is_repaired_before_jobs_are_looked_at(kept: Redis
 def test_repair_starts_whatever_type_a_key_has(noun: str, kept: Redis) -> None:
     tasks.noop.using(key="k").after(60).enqueue()
     key = {
-        "schedule": KEYS.schedule("default"),
+        "scheduled": KEYS.scheduled("default"),
         "ready": KEYS.ready("default"),
         "results": KEYS.results(bytes(12)),
     }.get(noun, KEYS(noun))
@@ -163,7 +163,7 @@ def test_whoever_stops_at_a_key_of_another_type_says_what_deletes_it(kept: Redis
 def test_jobs_that_this_code_could_not_run_are_told_by_task(kept: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     enqueue_many([tasks.nap.after(60).job(1.0) for _ in range(7)])
     unknown, newer, torn = enqueue_many([tasks.record.after(60).job(), tasks.say.job("x"), tasks.later.job(1.0)])
-    bodies = "delayq:{0}:bodies"
+    bodies = "delayq:{0}:jobs"
     raw = {job.id: bytes.fromhex(job.id.split("-")[0]) for job in (unknown, newer, torn)}
     body = kept.hget(bodies, raw[newer.id])
     kept.hset(bodies, raw[newer.id], bytes((body[0] + 1,)) + body[1:])
@@ -230,7 +230,7 @@ def test_keys_spread_over_another_number_of_shards_are_wrong(kept: Redis, delayq
 def test_a_fault_that_a_repair_uncovers_is_repaired_too(kept: Redis) -> None:
     job = tasks.noop.after(60).enqueue()
     # In a queue whose name nobody knows, and in no place there.
-    kept.delete("delayq:{0}:queues", "delayq:{0}:schedule:default")
+    kept.delete("delayq:{0}:queues", "delayq:{0}:scheduled:default")
     assert not report("--repair")["wrong"]
     assert report()["drift"] == {}
     assert job.refresh().state == "ready"

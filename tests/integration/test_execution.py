@@ -558,7 +558,7 @@ def test_an_unfit_job_waits_in_its_schedule_with_its_attempt_counted(delayq_sett
     store = get_store()
     shard = store.shards[0]
     claims = store.claims(shard, worker=os.urandom(8))
-    [claim] = claims.exchange(claims.prepare(queues=["default"], want=1)).claims
+    [claim] = claims.settle_and_claim(claims.prepare(queues=["default"], want=1)).claims
     tasks, registry._tasks = registry._tasks, {}
     try:
         outcome = run(claim)
@@ -567,7 +567,7 @@ def test_an_unfit_job_waits_in_its_schedule_with_its_attempt_counted(delayq_sett
     decision = decide(outcome, noop.retry or RetryPolicy(), attempt=claim.attempt, jitter=0.5)
     attempts = claim.attempts.add(worker="w", started_us=1, ended_us=2, ending=outcome.kind, error=outcome.error)
     settled = Settlement(claim=claim, decision=decision, attempts=attempts)
-    assert not claims.exchange(claims.prepare(queues=["default"], want=0, settlements=[settled])).lost
+    assert not claims.settle_and_claim(claims.prepare(queues=["default"], want=0, settlements=[settled])).lost
     assert handle.refresh().state is State.SCHEDULED and handle.due
     assert timedelta(seconds=20) < handle.due - datetime.now(UTC) <= timedelta(seconds=30)
     assert store.lookup(0).find(claim.raw_id).attempts.history[0]["ending"] == "unknown_task"

@@ -78,12 +78,12 @@ def test_a_worker_whose_exchange_record_was_damaged_is_answered(client: Any, red
     doors.close()
 
 
-@pytest.mark.parametrize("wake_at", [b"nan", b"inf", b"1e300", b"9e15"])
+@pytest.mark.parametrize("next_promotion", [b"nan", b"inf", b"1e300", b"9e15"])
 def test_a_wake_time_that_nobody_wrote_does_not_stop_workers_from_promoting(
     wake_at: bytes, client: Any, redis_url: str
 ) -> None:
     doors = Doors(redis_url)
-    client.set(doors.keys("wake_at"), wake_at)
+    client.set(doors.keys("next_promotion"), wake_at)
     assert doors.worker().take(1).dispatcher_overdue
     doors.close()
 
@@ -98,5 +98,5 @@ def test_a_later_number_that_nobody_gave_costs_a_worker_one_exchange(client: Any
         worker.take(0)
     answer = worker.take(0, settle=[settlement(claim, Action.ACKNOWLEDGE)])
     assert (answer.unknown_worker, answer.lost) == (True, frozenset())
-    assert not client.exists(doors.keys("bodies"))
+    assert not client.exists(doors.keys("jobs"))
     doors.close()

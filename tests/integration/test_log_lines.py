@@ -84,7 +84,7 @@ def lapsed_job() -> Any:
     store = get_store()
     claims = store.claims(store.shards[0], worker=b"\xffevil\n\r\x1b")
     exchange = claims.prepare(queues=["held"], want=1, description=f"host{EVIL}")
-    assert len(claims.exchange(exchange).claims) == 1
+    assert len(claims.settle_and_claim(exchange).claims) == 1
     return job
 
 

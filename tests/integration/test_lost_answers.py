@@ -40,7 +40,7 @@ def frozen(server: LocalRedisServer) -> Iterator[None]:
 
 def bodies(server: LocalRedisServer) -> int:
     with server.client() as client:
-        return client.hlen("delayq:{0}:bodies")
+        return client.hlen("delayq:{0}:jobs")
 
 
 def in_doubt(server: LocalRedisServer, *, delay: float = 3_600, arrives: bool = True) -> tuple[JobHandle, StoreError]:
@@ -70,7 +70,7 @@ def test_a_job_that_runs_already_is_not_said_to_be_cancelled(server: LocalRedisS
     handle, error = in_doubt(server, delay=0)
     store = get_store()
     claims = store.claims(store.shards[0], worker=b"a worker")
-    assert claims.exchange(claims.prepare(queues=["default"], want=1, settlements=[], strict=False)).claims
+    assert claims.settle_and_claim(claims.prepare(queues=["default"], want=1, settlements=[], strict=False)).claims
     assert handle.cancel() is False
     assert handle.state is State.CLAIMED
     with server.client() as client:
@@ -112,7 +112,7 @@ def test_a_doubtful_job_is_moved_in_redis(server: LocalRedisServer) -> None:
     due = handle.refresh().due
     assert due is not None
     with server.client() as client:
-        assert client.zrange("delayq:{0}:schedule:default", 0, -1, withscores=True)[0][1] == due.timestamp() * 1e6
+        assert client.zrange("delayq:{0}:scheduled:default", 0, -1, withscores=True)[0][1] == due.timestamp() * 1e6
 
 
 def test_a_doubtful_job_that_redis_does_not_have_is_sent_for_its_new_time(server: LocalRedisServer) -> None:

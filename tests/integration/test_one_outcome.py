@@ -30,7 +30,7 @@ ONE = RetryPolicy(max_attempts=1)
 #: Of an exchange that brought nothing.
 ANSWERED: dict[str, Any] = {
     **{"now_us": 1, "lost": frozenset(), "overdue_in_us": 1, "queues_version": b""},
-    **{"more": False, "first": False, "recovered": False, "armed": False},
+    **{"has_more": False, "unknown_worker": False, "recovered": False, "armed": False},
 }
 
 
@@ -72,7 +72,7 @@ def test_a_lease_told_twice_in_one_exchange_is_settled_once(ends: Sequence[Actio
     letter = doors.inspection.dead_letter(raw_id)
     job = letter.job if letter else doors.inspection.find(raw_id).job
     assert job is not None and job.args == ["argument"] and job.key == "held"
-    assert doors.client.hlen(doors.keys("running")) == 0
+    assert doors.client.hlen(doors.keys("claim_records")) == 0
 
 
 # By a worker
@@ -166,7 +166,7 @@ def test_a_task_that_ends_after_it_was_given_back_but_before_that_was_told_has_e
     until(lambda: worker.step() is None, what="the worker's end")
     assert [job.refresh().state for job in jobs] == ["gone", "gone"]
     assert told == []
-    assert client.hlen("delayq:{0}:bodies") == client.hlen("delayq:{0}:dead_bodies") == 0
+    assert client.hlen("delayq:{0}:jobs") == client.hlen("delayq:{0}:dead_bodies") == 0
 
 
 @pytest.mark.parametrize("lease", [2])
@@ -189,7 +189,7 @@ def test_a_job_whose_lease_surely_ran_out_before_it_began_is_not_begun(
 
     away.rename(link)
     until(lambda: worker.step() is not None and len(processes.runs()) == 3, what="the third job to run")
-    until(lambda: worker.step() is not None and not client.hlen("delayq:{0}:bodies"), what="all to be settled")
+    until(lambda: worker.step() is not None and not client.hlen("delayq:{0}:jobs"), what="all to be settled")
     # What had not begun is not counted.
     assert [run["attempt"] for run in processes.runs(jobs[2].id)] == [1]
 
@@ -212,7 +212,7 @@ def test_of_two_dispatchers_that_judge_a_lease_one_tells(body: str, doors: Doors
     job = tasks.noop.using(retry=ONE).enqueue()
     (claim,) = doors.worker().take().claims
     if body == "damaged":
-        doors.client.hset(doors.keys("bodies"), claim.raw_id, b"\x01damaged")
+        doors.client.hset(doors.keys("jobs"), claim.raw_id, b"\x01damaged")
     doors.clock.advance(doors.config.worker.lease_us)
     slow = Overtaken(doors.shard, doors.config.dispatcher)
     quick = Dispatcher(doors.shard, doors.promotion, emit=emit_now)

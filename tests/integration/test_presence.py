@@ -133,12 +133,12 @@ class Door:
 
 
 class Reporter:
-    kind, code = "worker", bytes(8)
+    kind, worker_id = "worker", bytes(8)
 
     def __init__(self) -> None:
-        self.tally, self.asked = MetricsBuffer(), False
+        self.metrics, self.asked = MetricsBuffer(), False
 
-    def says(self) -> dict[str, object]:
+    def status(self) -> dict[str, object]:
         return {}
 
     def quiet(self, asked: bool) -> None:
@@ -148,10 +148,10 @@ class Reporter:
 def test_figures_that_could_not_be_told_are_told_the_next_time() -> None:
     door, reporter = Door(), Reporter()
     presence = ProcessReporter(door, reporter)  # type: ignore[arg-type]
-    reporter.tally.ended("done", queue="q", task="t")
+    reporter.metrics.ended("done", queue="q", task="t")
     with pytest.raises(StoreUnavailable):
         presence.step()
-    reporter.tally.ended("done", queue="q", task="t")
+    reporter.metrics.ended("done", queue="q", task="t")
     assert presence.step() == 15.0
     assert reporter.asked
     [rows] = door.rows
@@ -167,7 +167,7 @@ def test_whoever_is_seen_can_be_stopped() -> None:
             events.append("seen")
             os.kill(os.getpid(), signal.SIGTERM)
 
-        def leave(self) -> None:
+        def deregister(self) -> None:
             events.append("left")
 
     class Sleeper(PeriodicRunnable):

@@ -21,17 +21,17 @@ class _Mute:
     def report(self, code: bytes, kind: str, said: object, rows: object) -> bool:
         return False
 
-    def leave(self, code: bytes, rows: object) -> None:
+    def deregister(self, code: bytes, rows: object) -> None:
         self._answered.wait()
 
 
 class _Reporter:
-    kind, code = "worker", bytes(8)
+    kind, worker_id = "worker", bytes(8)
 
     def __init__(self) -> None:
-        self.tally = MetricsBuffer()
+        self.metrics = MetricsBuffer()
 
-    def says(self) -> dict[str, object]:
+    def status(self) -> dict[str, object]:
         return {}
 
     def quiet(self, asked: bool) -> None:

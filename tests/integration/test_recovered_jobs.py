@@ -61,7 +61,7 @@ def test_jobs_of_a_crash_run_in_two_processes(
     def all_gone() -> bool:
         nonlocal most
         most = max(most, len(children_of(second)))
-        return not client.hlen(processes.keys("bodies"))
+        return not client.hlen(processes.keys("jobs"))
 
     processes.until(all_gone, what="all to end", patience=90)
     assert most <= MOST + own

@@ -18,14 +18,14 @@ from tests.claims import claim_for
 #: Seconds in which a process is up on a busy machine.
 PATIENCE = 60.0
 FACTS = {
-    "asked": True,
+    "claimed": True,
     "armed": False,
     "now_us": 1,
     "lost": frozenset(),
     "overdue_in_us": 1,
     "queues_version": b"",
-    "more": False,
-    "first": False,
+    "has_more": False,
+    "unknown_worker": False,
 }
 
 

@@ -80,7 +80,7 @@ def test_a_producer_refused_by_a_demoted_server_looks_for_the_new_one(
     assert caught.value.code == "READONLY" and not caught.value.maybe_accepted
     raw_id = doors.add()
     with new.client() as client:
-        assert client.hkeys(doors.keys("bodies")) == [raw_id]
+        assert client.hkeys(doors.keys("jobs")) == [raw_id]
 
 
 def test_a_worker_and_a_dispatcher_refused_by_a_demoted_server_look_for_the_new_one(

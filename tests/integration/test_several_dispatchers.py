@@ -113,9 +113,9 @@ def test_a_clock_that_was_set_is_followed_by_a_promotion(doors: Doors, turn: int
 def test_a_lost_or_damaged_announcement_is_no_reason_to_wait(doors: Doors, found: bytes | None) -> None:
     _, _, second, other = two(doors)
     if found is None:
-        doors.client.delete(doors.keys("wake_at"))
+        doors.client.delete(doors.keys("next_promotion"))
     else:
-        doors.client.set(doors.keys("wake_at"), found)
+        doors.client.set(doors.keys("next_promotion"), found)
     second.step()
     assert other.promotions == 1
 

@@ -14,7 +14,7 @@ from tests.processes import Processes
 
 def workers(processes: Processes, client: Redis) -> set[int]:
     """Return the process ids of the workers that Redis knows."""
-    return {int(name.rpartition(b":")[2]) for name in client.hvals(processes.keys("descriptions"))}
+    return {int(name.rpartition(b":")[2]) for name in client.hvals(processes.keys("worker_names"))}
 
 
 def test_several_workers_share_the_jobs_and_end_with_their_parent(

@@ -79,7 +79,7 @@ def assert_refused(doors: Doors, raw_id: bytes, queue: str = "default") -> None:
 
 
 def body_of(doors: Doors, raw_id: bytes) -> bytes:
-    body: bytes = doors.client.hget(doors.keys("bodies"), raw_id)
+    body: bytes = doors.client.hget(doors.keys("jobs"), raw_id)
     return body
 
 
@@ -142,7 +142,7 @@ def test_a_job_changed_in_redis_is_dead_and_never_runs(forgery: str, make: Calla
     raw_id, other = doors.add(1), doors.add(1)
     forged = FORGERIES[forgery](body_of(doors, raw_id), body_of(doors, other))
     assert forged != body_of(doors, raw_id)
-    doors.client.hset(doors.keys("bodies"), raw_id, forged)
+    doors.client.hset(doors.keys("jobs"), raw_id, forged)
     assert_refused(doors, raw_id)
 
 
@@ -153,7 +153,7 @@ def test_what_claims_to_be_of_a_later_release_does_not_run_either(
     doors = make()
     raw_id = doors.add(1)
     forged = bytes((top,)) + body_of(doors, raw_id)[1:size]
-    doors.client.hset(doors.keys("bodies"), raw_id, forged)
+    doors.client.hset(doors.keys("jobs"), raw_id, forged)
     claim, outcome = take(doors)
     assert (claim.job, ran) == (None, [])
     assert outcome.kind is (OutcomeKind.NEWER if size == 500 else OutcomeKind.UNREADABLE)
@@ -237,7 +237,7 @@ def test_an_old_key_runs_jobs_as_long_as_it_is_a_fallback(make: Callable[..., Do
 def test_switched_off_signed_jobs_run_whatever_their_signature(make: Callable[..., Doors]) -> None:
     doors, off = make(), make(SIGN=False)
     raw_id = doors.add(1)
-    doors.client.hset(doors.keys("bodies"), raw_id, body_of(doors, raw_id)[:-32] + bytes(32))
+    doors.client.hset(doors.keys("jobs"), raw_id, body_of(doors, raw_id)[:-32] + bytes(32))
     assert take(off)[1].kind is OutcomeKind.SUCCEEDED
     assert ran == [(1,)]
 
@@ -246,7 +246,7 @@ def test_a_moved_job_can_be_signed_anew(make: Callable[..., Doors]) -> None:
     doors = make()
     raw_id = doors.add(1)
     moved = doors.store.seal.resign(raw_id, body_of(doors, raw_id), lambda body: with_queue(body, "other"))
-    doors.client.hset(doors.keys("bodies"), raw_id, moved)
+    doors.client.hset(doors.keys("jobs"), raw_id, moved)
     doors.client.rename(doors.keys.ready("default"), doors.keys.ready("other"))
     assert take(doors, "other")[1].kind is OutcomeKind.SUCCEEDED
 

@@ -1,7 +1,7 @@
 """Sleeping and waking: an idle process is silent, a bell or alarm wakes it, and a lost one costs a sweep, not a job.
 
-The sweep comes every 5 s. That something did not wait for it is seen by what was to come later: `wake_at` names the
-moment of the next step, and each test first rings, so that the sleep it looks at has just begun.
+The sweep comes every 5 s. That something did not wait for it is seen by what was to come later: `next_promotion` names
+the moment of the next step, and each test first rings, so that the sleep it looks at has just begun.
 """
 
 import time
@@ -28,11 +28,11 @@ def processes(tmp_path: Path, delayq_settings: Any) -> Iterator[Processes]:
 
 def sleep_afresh(client: Redis, processes: Processes) -> float:
     """Ring the alarm of an idle dispatcher; return when its next step comes, in seconds since the epoch."""
-    key = processes.keys("wake_at")
+    key = processes.keys("next_promotion")
     before = client.get(key)
-    client.rpush(processes.keys("alarm"), 1)
+    client.rpush(processes.keys("notify_dispatcher"), 1)
     after = processes.until(lambda: client.get(key) != before and client.get(key), what="a step")
-    processes.until(lambda: not client.llen(processes.keys("alarm")), what="the alarm to be heard")
+    processes.until(lambda: not client.llen(processes.keys("notify_dispatcher")), what="the alarm to be heard")
     return float(after) / 1_000_000
 
 
@@ -73,7 +73,7 @@ class MuffledQuestion(PendingReply):
 def muffled(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
     """What this process enqueues is heard by nobody."""
     shard = get_store()._producer_shards[0]
-    bells = [processes.keys("alarm"), processes.keys("bell"), processes.keys.bell("default")]
+    bells = [processes.keys("notify_dispatcher"), processes.keys("notify"), processes.keys.notify("default")]
     monkeypatch.setattr(shard, "line", Muffled(shard.client, bells))
 
 
@@ -92,7 +92,7 @@ def test_idle_processes_send_at_most_one_request_in_two_seconds(processes: Proce
             if line["client_type"] != "lua":
                 # The worker listens to bells, and exchanges; all else is the dispatcher's.
                 words = line["command"].split()
-                of_worker = ":bell" in words[1] if words[0] == "BLPOP" else words[1] == Script("exchange").sha
+                of_worker = ":notify" in words[1] if words[0] == "BLPOP" else words[1] == Script("settle_and_claim").sha
                 sent["worker" if of_worker else "dispatcher"].append(line["command"][:90])
     assert all(sent.values()), sent
     for role, commands in sent.items():
@@ -140,7 +140,7 @@ def test_a_ready_job_wakes_an_idle_worker(processes: Processes, client: Redis, q
     processes.worker()
     processes.until_gone([tasks.noop.enqueue()])
     processes.until(lambda: listeners(client) == 2, what="both to listen")
-    last = sweep_afresh(client, processes, bell=processes.keys.bell("default"))
+    last = sweep_afresh(client, processes, bell=processes.keys.notify("default"))
     processes.until(lambda: listeners(client) == 2, what="both to listen")
     tasks.record.using(queue=queue).enqueue()
     [run] = processes.until_runs(1)
@@ -155,7 +155,7 @@ def test_every_idle_worker_hears_of_a_new_queue(processes: Processes, client: Re
     [run] = processes.until_runs(1)
     # The other one is free. It heard neither of the queue nor of its bell, unless somebody told it.
     [free] = [worker.pid for worker in workers if worker.pid != run["pid"]]
-    codes = {name.rsplit(b":", 1)[1]: code for code, name in client.hgetall(processes.keys("descriptions")).items()}
+    codes = {name.rsplit(b":", 1)[1]: code for code, name in client.hgetall(processes.keys("worker_names")).items()}
     last = client.zscore(processes.keys("workers"), codes[b"%d" % free]) / 1_000_000
     second = tasks.record.using(queue="new").enqueue()
     [run] = processes.until_runs(1, second.id)
@@ -208,7 +208,7 @@ def test_a_lost_bell_costs_a_sweep_and_no_job(processes: Processes, client: Redi
     processes.worker()
     processes.until(lambda: listeners(client) == 2, what="both to listen")
     job = tasks.record.enqueue()
-    assert not client.exists(processes.keys("bell"), processes.keys.bell("default"))
+    assert not client.exists(processes.keys("notify"), processes.keys.notify("default"))
     processes.until_gone([job])
 
 
@@ -219,7 +219,7 @@ def test_a_lost_alarm_costs_a_sweep_and_no_job(processes: Processes, client: Red
     processes.worker()
     processes.until(lambda: listeners(client) == 2, what="both to listen")
     job = tasks.record.after(0.1).enqueue()
-    assert not client.exists(processes.keys("alarm"))
+    assert not client.exists(processes.keys("notify_dispatcher"))
     processes.until_gone([job])
 
 
@@ -228,6 +228,6 @@ def test_a_lost_wake_at_costs_nothing_but_a_sweep(processes: Processes, client: 
     processes.dispatcher()
     processes.worker()
     processes.until(lambda: listeners(client) == 2, what="both to listen")
-    client.delete(processes.keys("wake_at"))
+    client.delete(processes.keys("next_promotion"))
     job = tasks.record.after(0.1).enqueue()
     processes.until_gone([job])

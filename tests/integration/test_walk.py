@@ -31,7 +31,7 @@ def places(client: Redis, processes: Processes, job: Any) -> list[str]:
     """Return every place that holds the job, looked at past all our own reading code."""
     keys, member = processes.keys, raw(job)
     zsets = {
-        "scheduled": keys.schedule("mail"),
+        "scheduled": keys.scheduled("mail"),
         "ready": keys.ready("mail"),
         "claimed": keys("leases"),
         "dead": keys("dead_letters"),
@@ -44,7 +44,7 @@ def test_a_job_is_scheduled_ready_claimed_and_done(processes: Processes, client:
     job = tasks.wait_for.using(queue="mail", delay=0.5).enqueue(str(gate))
     assert job.state == "scheduled"
     assert places(client, processes, job) == ["scheduled"]
-    [(_, due_us)] = client.zrange(processes.keys.schedule("mail"), 0, -1, withscores=True)
+    [(_, due_us)] = client.zrange(processes.keys.scheduled("mail"), 0, -1, withscores=True)
 
     dispatcher = processes.dispatcher()
     processes.until_state(job, "ready")
@@ -71,8 +71,15 @@ def test_a_job_is_scheduled_ready_claimed_and_done(processes: Processes, client:
     assert (worker.end(), dispatcher.end()) == (0, 0)
     # Nothing of the job is left: only what tells of queues, processes and the next step.
     left = {key.decode().split(":")[2] for key in client.scan_iter("delayq:*")}
-    registries = {"queues", "workers", "dispatchers", "descriptions", "reports", "exchanges", "counters"}
-    assert left <= registries | {"queues_version", "wake_at", "no_lapse_before", "shards", "bell", "alarm"}
+    registries = {"queues", "workers", "dispatchers", "worker_names", "process_reports", "exchanges", "metrics"}
+    assert left <= registries | {
+        "queues_version",
+        "next_promotion",
+        "no_lapse_before",
+        "shards",
+        "notify",
+        "notify_dispatcher",
+    }
 
 
 def test_a_failing_job_is_retried_dies_is_requeued_and_done(

@@ -184,7 +184,7 @@ class DrivenWorker:
     def send_void(self, queues: Sequence[str]) -> None:
         """Have Redis carry out an armed exchange of a process that has left."""
         gone = self.world.store.claims(self.world.shard, worker=next(self.world.numbers).to_bytes(8))
-        answer = gone.exchange(gone.prepare(queues=queues, want=1, armed=True))
+        answer = gone.settle_and_claim(gone.prepare(queues=queues, want=1, armed=True))
         assert (answer.claims, answer.has_more, answer.unknown_worker) == ([], True, True)
         self.world.model.void(queues)
 
@@ -192,7 +192,7 @@ class DrivenWorker:
         """Have the network deliver a copy of an exchange before the last one."""
         exchange = self.sent[pick % (len(self.sent) - 1)]
         try:
-            self.door.exchange(exchange)
+            self.door.settle_and_claim(exchange)
         except StaleExchange:
             return
         raise AssertionError("a stale exchange was carried out")
@@ -211,7 +211,7 @@ class DrivenWorker:
         return self.code + exchange.number.to_bytes(8)
 
     def _send(self, exchange: ExchangeRequest, told: Told, *, take: bool) -> None:
-        answer = self.door.exchange(exchange)
+        answer = self.door.settle_and_claim(exchange)
         self._compare(answer, told)
         if take:
             self.held += answer.claims

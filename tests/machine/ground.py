@@ -113,9 +113,9 @@ class Ground(RuleBasedStateMachine):
     def hear(self, queues: Sequence[str]) -> None:
         keys = self.world.keys
         for queue in queues:
-            if self.world.client.lpop(keys.bell(queue)):
+            if self.world.client.lpop(keys.notify(queue)):
                 self.world.model.heard.add(queue)
-        if set(queues) == set(QUEUES) and self.world.client.lpop(keys("bell")):
+        if set(queues) == set(QUEUES) and self.world.client.lpop(keys("notify")):
             self.world.model.heard_all = True
 
     def worker(self, pick: int) -> DrivenWorker:

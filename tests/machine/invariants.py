@@ -11,7 +11,7 @@ from tests.machine.picture import foretold, noun_of, plain
 from tests.machine.values import Place
 
 #: What a job may be in, and the key its records are in meanwhile.
-PLACES = dict.fromkeys(("schedule", "ready", "recovered", "leases"), "bodies") | {"dead_letters": "dead_bodies"}
+PLACES = dict.fromkeys(("scheduled", "ready", "recovered", "leases"), "jobs") | {"dead_letters": "dead_bodies"}
 
 
 def check(model: Model, picture: dict[str, Any], keys: Keys) -> None:
@@ -35,7 +35,7 @@ def check_redis_equals_the_model(model: Model, picture: dict[str, Any], keys: Ke
 
 def check_each_job_is_in_one_place(picture: dict[str, Any], keys: Keys) -> None:
     """Whatever has a body is in exactly one place, and the other way round."""
-    places: dict[str, Counter[bytes]] = {"bodies": Counter(), "dead_bodies": Counter()}
+    places: dict[str, Counter[bytes]] = {"jobs": Counter(), "dead_bodies": Counter()}
     for name, value in picture.items():
         if (noun := noun_of(name, keys)) in PLACES:
             places[PLACES[noun]].update(member[:12] for member in value)
@@ -43,7 +43,7 @@ def check_each_job_is_in_one_place(picture: dict[str, Any], keys: Keys) -> None:
         bodies = picture.get(keys(noun), {})
         assert found == Counter(bodies.keys()), f"{noun} has {sorted(bodies)}, the places have {found}"
     leased = {lease[:12] for lease in picture.get(keys("leases"), {})}
-    assert leased == set(picture.get(keys("running"), {})), "running differs from leases"
+    assert leased == set(picture.get(keys("claim_records"), {})), "running differs from leases"
 
 
 def check_nothing_is_early(model: Model, picture: dict[str, Any], keys: Keys) -> None:
@@ -73,20 +73,20 @@ def check_work_is_known_of(model: Model, picture: dict[str, Any], keys: Keys) ->
     Of recovered jobs it suffices that a worker was told: it asks again when it has a process.
     """
     for name, value in picture.items():
-        if noun_of(name, keys) in ("bell", "alarm"):
+        if noun_of(name, keys) in ("notify", "notify_dispatcher"):
             assert value == 1, f"{name} was rung {value} times"
     for job in (*model.at(Place.READY), *model.at(Place.RECOVERED)):
         if job.queue in model.paused:
             continue
         known = model.heard | (model.promised if job.place is Place.RECOVERED else set())
-        assert keys.bell(job.queue) in picture or job.queue in known, f"nobody knows of {job}"
+        assert keys.notify(job.queue) in picture or job.queue in known, f"nobody knows of {job}"
         known_to_all = model.heard_all or (job.place is Place.RECOVERED and job.queue in model.promised)
-        assert keys("bell") in picture or known_to_all, f"no worker of all queues knows of {job}"
+        assert keys("notify") in picture or known_to_all, f"no worker of all queues knows of {job}"
 
 
 def check_the_next_promotion_is_in_time(model: Model, picture: dict[str, Any], keys: Keys) -> None:
     """The dispatcher comes before anything is due, or the alarm was rung, or who heard it has not looked yet."""
-    if keys("alarm") in picture or model.alarm_heard:
+    if keys("notify_dispatcher") in picture or model.alarm_heard:
         return
     for job in model.at(Place.SCHEDULED):
         latest = max(job.score, model.promoted_at)

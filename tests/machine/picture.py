@@ -13,7 +13,7 @@ from tests.machine.model import Model
 from tests.machine.values import Place
 
 #: Lists of at most one that say "look": judged by what they promise, not by what is in them.
-HINTS = ("bell", "alarm")
+HINTS = ("notify", "notify_dispatcher")
 
 
 def read(client: Redis, keys: Keys) -> dict[str, Any]:
@@ -79,20 +79,20 @@ def foretold(model: Model, keys: Keys) -> dict[str, Any]:
             sizes = len(job.record).to_bytes(4) + len(extra).to_bytes(4)
             told[keys("dead_bodies")][raw_id] = sizes + job.member + job.record + extra + job.body
             continue
-        told[keys("bodies")][raw_id] = job.body
+        told[keys("jobs")][raw_id] = job.body
         if job.record:
             told[keys("attempts")][raw_id] = job.record
         if job.digest:
-            told[keys("extras")][raw_id] = extra
-            told[keys("holders")][job.digest] = job.member
+            told[keys("job_extras")][raw_id] = extra
+            told[keys("unique_keys")][job.digest] = job.member
         if job.place is Place.CLAIMED:
             told[keys("leases")][job.lease] = job.score
             run = job.token + job.claimed_us.to_bytes(8) + job.rank.to_bytes(8) + b"\0"
-            told[keys("running")][raw_id] = run
+            told[keys("claim_records")][raw_id] = run
             if job.unconfirmed:
                 told[keys("unconfirmed")] = {*told[keys("unconfirmed")], job.lease}
         else:
-            of_queue = {Place.SCHEDULED: keys.schedule, Place.READY: keys.ready, Place.RECOVERED: keys.recovered}
+            of_queue = {Place.SCHEDULED: keys.scheduled, Place.READY: keys.ready, Place.RECOVERED: keys.recovered}
             told[of_queue[job.place](job.queue)][job.member] = job.score
     if dead := told.get(keys("dead_bodies")):
         told[keys("dead_bytes")] = str(sum(map(len, dead.values()))).encode()
@@ -108,9 +108,9 @@ def foretold(model: Model, keys: Keys) -> dict[str, Any]:
     told[keys("dispatchers")] = model.dispatchers
     told[keys("paused")] = {keys.ready(queue).encode(): at.to_bytes(8) + b"ann" for queue, at in model.paused.items()}
     told[keys("exchanges")] = {worker: number for worker, (number, _, _) in model.exchanges.items()}
-    told[keys("descriptions")] = dict.fromkeys(model.described, b"driven")
+    told[keys("worker_names")] = dict.fromkeys(model.described, b"driven")
     if model.wake_at is not None:
-        told[keys("wake_at")] = str(model.wake_at).encode()
+        told[keys("next_promotion")] = str(model.wake_at).encode()
     if model.no_lapse_before:
         told[keys("no_lapse_before")] = str(model.no_lapse_before).encode()
     return {name: value for name, value in told.items() if value}

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-EXCHANGE, PROMOTE, RECLAIM = "store/lua/exchange.lua", "store/lua/promote.lua", "store/lua/reclaim.lua"
+EXCHANGE, PROMOTE, RECLAIM = "store/lua/settle_and_claim.lua", "store/lua/promote.lua", "store/lua/reclaim.lua"
 ENQUEUE, REQUEUE, PRELUDE = "store/lua/enqueue.lua", "store/lua/requeue.lua", "store/lua/_prelude.lua"
 
 
@@ -33,7 +33,7 @@ FIRST = [
         EXCHANGE,
         "settled[#settled + 1] = string.sub(acknowledged, i, i + 29) end",
         "local lease = string.sub(acknowledged, i, i + 29) "
-        "local run = redis.call('HGET', running, string.sub(lease, 1, 12)) "
+        "local run = redis.call('HGET', claim_records, string.sub(lease, 1, 12)) "
         "settled[#settled + 1] = run and string.sub(lease, 1, 14) .. string.sub(run, 1, 16) or lease end",
     ),
     PlantedBug(
@@ -51,7 +51,7 @@ FIRST = [
         "a job is promoted a microsecond early",
         (
             (PROMOTE, "tonumber(head[2]) <= now and", "tonumber(head[2]) <= now + 1 and"),
-            (PROMOTE, "schedule, '-inf', now,", "schedule, '-inf', now + 1,"),
+            (PROMOTE, "scheduled, '-inf', now,", "scheduled, '-inf', now + 1,"),
         ),
     ),
     at(
@@ -63,7 +63,7 @@ FIRST = [
     at(
         "an acknowledged job keeps its key",
         EXCHANGE,
-        "    let_go(extras, holders, member)\n    done",
+        "    let_go(job_extras, unique_keys, member)\n    done",
         "    done",
     ),
     at(
@@ -90,7 +90,7 @@ FIRST = [
         "local alone = suspect or has(entry.member, LARGE)",
         "local alone = has(entry.member, LARGE)",
     ),
-    at("promote forgets to write wake_at", PROMOTE, "redis.call('SET', wake_at, wake)\n"),
+    at("promote forgets to write wake_at", PROMOTE, "redis.call('SET', next_promotion, wake)\n"),
 ]
 
 #: Those of the long form.
@@ -102,7 +102,7 @@ MORE = [
         "tonumber(found[i + 1]), head_start",
         "now, head_start",
     ),
-    at("a promoted job stays scheduled", PROMOTE, "redis.call('ZREM', schedule, unpack(members))"),
+    at("a promoted job stays scheduled", PROMOTE, "redis.call('ZREM', scheduled, unpack(members))"),
     at("a lease's end does not wake the dispatcher", PROMOTE, "if lease[2] then wake", "if false then wake"),
     at(
         "lapsed leases are told a microsecond late",
@@ -114,8 +114,8 @@ MORE = [
     at(
         "exchanges outlive their worker",
         PROMOTE,
-        "for _, key in ipairs({descriptions, exchanges, reports, quieted}) do",
-        "for _, key in ipairs({descriptions}) do",
+        "for _, key in ipairs({worker_names, exchanges, process_reports, quiet_workers}) do",
+        "for _, key in ipairs({worker_names}) do",
     ),
     at(
         "a lapsed job goes to the end of its queue",
@@ -147,10 +147,15 @@ MORE = [
         "unconfirmed, '')",
     ),
     at("what a process armed that has left takes claims", EXCHANGE, " or armed and not last then", " then"),
-    at("what is void keeps the bell", EXCHANGE, "then ring(KEYS[base + 1]); ring(bell) end", "then end"),
+    at(
+        "what is void keeps the bell",
+        EXCHANGE,
+        "then push_notification(KEYS[base + 1]); push_notification(notify) end",
+        "then end",
+    ),
     at("reclaim is a microsecond late", RECLAIM, "tonumber(lease_end) <= now", "tonumber(lease_end) < now"),
     at("a lapsed lease is not counted", RECLAIM, "redis.call('HSET', attempts, string.sub(lease, 1, 12), record)"),
-    at("reclaim forgets that it runs", RECLAIM, "redis.call('HDEL', running, string.sub(lease, 1, 12))"),
+    at("reclaim forgets that it runs", RECLAIM, "redis.call('HDEL', claim_records, string.sub(lease, 1, 12))"),
     at("a failed attempt is not counted", EXCHANGE, "redis.call('HSET', attempts, id, retry.record)"),
     at(
         "a release is counted",
@@ -174,8 +179,8 @@ MORE = [
     at(
         "work left behind does not ring",
         EXCHANGE,
-        "if not rung[queue] then rung[queue] = true; ring(",
-        "if false then ring(",
+        "if not rung[queue] then rung[queue] = true; push_notification(",
+        "if false then push_notification(",
     ),
     at("a stale exchange is carried out", EXCHANGE, "if number < last_number then", "if false then"),
     at(
@@ -190,23 +195,27 @@ MORE = [
         EXCHANGE,
         "if strict and a.queue ~= b.queue then return a.queue < b.queue end",
     ),
-    at("an ended job stays running", EXCHANGE, "if #ended > 0 then redis.call('HDEL', running, unpack(ended)) end"),
+    at(
+        "an ended job stays running",
+        EXCHANGE,
+        "if #ended > 0 then redis.call('HDEL', claim_records, unpack(ended)) end",
+    ),
     at("an acknowledged job keeps its attempts", EXCHANGE, "redis.call('HDEL', attempts, unpack(done))"),
     at("the id of a dead letter is a new job", ENQUEUE, " and redis.call('HEXISTS', dead_bodies, id) == 0"),
     at("one batch holds a key twice", ENQUEUE, "taken[job.digest] or redis.call", "redis.call"),
     at(
         "a known id is stored again",
         ENQUEUE,
-        "if redis.call('HEXISTS', bodies, job.id) == 0 then",
+        "if redis.call('HEXISTS', jobs, job.id) == 0 then",
         "if true then",
     ),
-    at("requeue takes a key that is another's", REQUEUE, "redis.call('HEXISTS', holders, digest) == 1", "false"),
-    at("requeue leaves the key free", REQUEUE, "redis.call('HSET', holders, digest, member)"),
+    at("requeue takes a key that is another's", REQUEUE, "redis.call('HEXISTS', unique_keys, digest) == 1", "false"),
+    at("requeue leaves the key free", REQUEUE, "redis.call('HSET', unique_keys, digest, member)"),
     at("requeue goes on counting", REQUEUE, "'\\0\\0\\0' .. string.sub(record, 4)", "record"),
     at("discard does not ask which death", "store/lua/discard.lua", " or tonumber(score) ~= died"),
-    at("a cancelled job keeps its key", "store/lua/cancel.lua", "let_go(extras, holders, member)"),
+    at("a cancelled job keeps its key", "store/lua/cancel.lua", "let_go(job_extras, unique_keys, member)"),
     at("a running job can be cancelled", "store/lua/cancel.lua", "return 'LATE'", "return 'CANCELLED'"),
-    at("a moved job keeps its body", "store/lua/move.lua", "redis.call('HSET', bodies, id, new_body)"),
+    at("a moved job keeps its body", "store/lua/move.lua", "redis.call('HSET', jobs, id, new_body)"),
     PlantedBug(
         "a late heartbeat takes a lost lease back",
         (

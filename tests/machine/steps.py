@@ -157,7 +157,7 @@ class Steps(Ground):
 
     @rule()
     def hear_the_alarm(self) -> None:
-        if self.world.client.lpop(self.world.keys("alarm")):
+        if self.world.client.lpop(self.world.keys("notify_dispatcher")):
             self.world.model.alarm_heard = True
 
     @rule(us=st.sampled_from([1, 1_000, 250_000, 3 * SECOND, 31 * SECOND]))

@@ -109,8 +109,8 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "an enqueue begins by freeing",
         ENQUEUE,
-        "for _, job in ipairs(jobs) do\n",
-        "redis.call('HDEL', bodies, '')\nfor _, job in ipairs(jobs) do\n",
+        "for _, job in ipairs(batch) do\n",
+        "redis.call('HDEL', jobs, '')\nfor _, job in ipairs(batch) do\n",
     ): ("tests/integration/store/test_enqueue.py", "tests/chaos/test_memory_full.py"),
     at(
         "a server that evicts is started on",

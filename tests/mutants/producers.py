@@ -118,7 +118,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     ): ("tests/integration/store/test_latest_due.py",),
     at(
         "a retry after too long a time has an inexact score",
-        "store/lua/exchange.lua",
+        "store/lua/settle_and_claim.lua",
         "math.min(now + tonumber(ARGV[at + 2]), LATEST)",
         "now + tonumber(ARGV[at + 2])",
     ): ("tests/integration/store/test_latest_due.py",),

@@ -5,7 +5,7 @@ from tests.machine.planted_bugs import PlantedBug
 at = PlantedBug.at
 PROMOTE = "store/lua/promote.lua"
 OUTAGE = "tests/integration/store/test_outage.py"
-EXCHANGE, HEARTBEATS = "store/lua/exchange.lua", "tests/unit/test_heartbeats.py"
+EXCHANGE, HEARTBEATS = "store/lua/settle_and_claim.lua", "tests/unit/test_heartbeats.py"
 RESCHEDULE = "tests/integration/store/test_reschedule.py"
 DISPATCHERS = "tests/integration/test_several_dispatchers.py"
 DEAD = "tests/integration/store/test_dead_limits.py"
@@ -71,13 +71,13 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a job that is put off no longer holds its key",
         "store/lua/reschedule.lua",
-        "then redis.call('HSET', holders, digest, new_member) end",
-        "then redis.call('HDEL', holders, digest) end",
+        "then redis.call('HSET', unique_keys, digest, new_member) end",
+        "then redis.call('HDEL', unique_keys, digest) end",
     ): (RESCHEDULE,),
     at(
         "a job that is put off is written over what it became",
         "store/lua/reschedule.lua",
-        "if is_changed and redis.call('HGET', bodies, id) ~= seen then return {'ELSEWHERE', 0} end\n",
+        "if is_changed and redis.call('HGET', jobs, id) ~= seen then return {'ELSEWHERE', 0} end\n",
         "",
     ): (RESCHEDULE,),
     at(

@@ -10,7 +10,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "a retry does not make its queue known",
         EXCHANGE,
         "put_scheduled(shard, KEYS[base + 1], {retry.due, member})",
-        "redis.call('ZADD', KEYS[base + 1], retry.due, member) ring(alarm)",
+        "redis.call('ZADD', KEYS[base + 1], retry.due, member) push_notification(notify_dispatcher)",
     ): (NAMES,),
     at(
         "what is made ready does not make its queue known",
@@ -42,14 +42,14 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a worker of all queues is not woken by a new one",
         PRELUDE,
-        "  ring(queue_bell)\n  ring(shard.bell)\n",
-        "  ring(queue_bell)\n",
+        "  push_notification(queue_notify)\n  push_notification(shard.notify)\n",
+        "  push_notification(queue_notify)\n",
     ): ("tests/integration/store/test_enqueue.py",),
     at(
         "a worker that ends rings for queues without work",
-        "store/lua/ring.lua",
-        "if redis.call('EXISTS', KEYS[base + 1], KEYS[base + 3]) > 0 then ring(",
-        "if true then ring(",
+        "store/lua/notify.lua",
+        "if redis.call('EXISTS', KEYS[base + 1], KEYS[base + 3]) > 0 then push_notification(",
+        "if true then push_notification(",
     ): (SERVED,),
     at(
         "a name written by hand keeps the dispatcher awake",
@@ -66,11 +66,11 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a job that is put off leaves its old due time behind",
         "store/lua/reschedule.lua",
-        "if place == schedule then index_due(next_due, schedule) end\n",
+        "if place == scheduled then index_due(next_due, scheduled) end\n",
     ): (NAMES,),
     at(
         "a cancelled job leaves its queue known as due",
         "store/lua/cancel.lua",
-        "  index_due(next_due, schedule)\n",
+        "  index_due(next_due, scheduled)\n",
     ): (NAMES,),
 }

@@ -21,14 +21,15 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "whoever takes a recovered job tells nobody of the others",
         EXCHANGE,
-        "if back and recovered > 0 then ring(",
-        "if false then ring(",
+        "if back and recovered > 0 then push_notification(",
+        "if false then push_notification(",
     ): (STORE,),
     at(
         "recovered jobs left behind ring for ever",
         EXCHANGE,
-        "if back and recovered > 0 then ring(KEYS[FIXED + 3 * back.queue - 1]); ring(bell) end",
-        "if recovered > 0 then ring(KEYS[FIXED + 3 * unpaused[1] - 1]) end",
+        "if back and recovered > 0 then push_notification(KEYS[FIXED + 3 * back.queue - 1]); "
+        "push_notification(notify) end",
+        "if recovered > 0 then push_notification(KEYS[FIXED + 3 * unpaused[1] - 1]) end",
     ): (STORE,),
     at(
         "a claim reads each recovered job it may not run",
@@ -110,7 +111,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     ): (JOBS,),
     at(
         "a job that is set aside ends the claim",
-        "store/lua/exchange.lua",
+        "store/lua/settle_and_claim.lua",
         "      aside[#aside + 1] = entry\n",
         "      aside[#aside + 1], full = entry, #claims > 0\n",
     ): ("tests/integration/store/test_set_aside.py",),

@@ -116,7 +116,8 @@ def test_no_repr_shows_arguments_or_bodies() -> None:
     facts: dict[str, Any] = {"attempts": NO_ATTEMPTS, "shard": 0}
     claim = claim_for(job)
     exchange = ExchangeRequest(worker=bytes(8), number=1, want=1, queues=("q",), args=[draft.body], keys=[CANARY])
-    told: dict[str, Any] = dict.fromkeys(("overdue_in_us", "more", "first", "recovered"), 0) | {"lost": frozenset()}
+    flags = ("overdue_in_us", "has_more", "unknown_worker", "recovered")
+    told: dict[str, Any] = dict.fromkeys(flags, 0) | {"lost": frozenset()}
     answer = ExchangeReply(claimed=True, armed=False, now_us=1, queues_version=b"", claims=[claim], **told)
     values: list[Any] = [
         job,
@@ -247,4 +248,4 @@ def test_a_worker_that_fails_in_an_exchange_reports_no_bodies(monkeypatch: pytes
 
     claims = Claims(BrokenShard(), worker=bytes(8), lease_us=1, due_first_us=1, seal=BodySigner(on=False))  # type: ignore[arg-type]
     exchange = ExchangeRequest(worker=bytes(8), number=1, want=1, queues=("q",), args=[], keys=[])
-    assert CANARY not in report(lambda: claims.exchange(exchange), TypeError)
+    assert CANARY not in report(lambda: claims.settle_and_claim(exchange), TypeError)

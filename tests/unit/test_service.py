@@ -50,7 +50,7 @@ class Part:
     def listen(self) -> int:
         return self.on_listen()
 
-    def heard(self) -> None:
+    def on_wakeup(self) -> None:
         self.heard_at.append(self.taken)
         self.bell.recv(100)
         self.on_heard()

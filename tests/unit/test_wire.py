@@ -19,7 +19,7 @@ def test_a_command_is_packed_as_the_library_packs_it() -> None:
     assert encode(*PARTS) == packed_by_the_library(*PARTS)
 
 
-@pytest.mark.parametrize("fixed", [(), ("a:{0}:bodies", "a:{0}:running")])
+@pytest.mark.parametrize("fixed", [(), ("a:{0}:jobs", "a:{0}:claim_records")])
 def test_a_script_s_call_is_the_command_evalsha(fixed: tuple[str, ...]) -> None:
     for _ in range(2):
         call = encode_evalsha("5ha", fixed, ["a:{0}:ready:ü"], PARTS)

@@ -188,7 +188,7 @@ def unsign(request: HttpRequest, text: str) -> tuple[ActionRequest, Progress] | 
     if who != _who(request):
         return None
     cursor = progress["cursor"] and (progress["cursor"][0], bytes.fromhex(progress["cursor"][1]))
-    lists = {name: tuple(order[name]) for name in ("ticked", "sample")}
+    lists = {name: tuple(order[name]) for name in ("selected", "sample")}
     return ActionRequest(**{**order, **lists}), Progress(**{**progress, "cursor": cursor})
 
 

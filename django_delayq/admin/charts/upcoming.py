@@ -64,7 +64,9 @@ def chart(visit: PageContext) -> Chart:
         counts = [
             a + b
             for a, b in zip(
-                counts, visit.store.dashboard(shard).coming(edges, queues=list(visit.snapshot.queues)), strict=True
+                counts,
+                visit.store.dashboard(shard).due_histogram(edges, queues=list(visit.snapshot.queues)),
+                strict=True,
             )
         ]
     snapshot = visit.snapshot

@@ -23,10 +23,10 @@ local function rank_of(member, time_us, head_start)
 end
 
 -- A bell is a list of at most one: a second ring before anybody listened says nothing new.
-local function ring(bell)
-  local length = redis.pcall('LLEN', bell)
-  if type(length) == 'table' then length = redis.call('DEL', bell) - 1 end
-  if length == 0 then redis.call('RPUSH', bell, 1) end
+local function push_notification(notify)
+  local length = redis.pcall('LLEN', notify)
+  if type(length) == 'table' then length = redis.call('DEL', notify) - 1 end
+  if length == 0 then redis.call('RPUSH', notify, 1) end
 end
 
 -- The lowest of a place; of a key that is something else (written by hand), nothing.
@@ -60,9 +60,9 @@ local function remember(shard, now, ready)
 end
 
 -- `next_due` has the first due time of each schedule; whatever takes from a schedule calls this.
-local function index_due(next_due, schedule)
-  local first = lowest(schedule, 0)
-  if first[2] then redis.call('ZADD', next_due, first[2], queue_of(schedule)) else redis.call('ZREM', next_due, queue_of(schedule)) end
+local function index_due(next_due, scheduled)
+  local first = lowest(scheduled, 0)
+  if first[2] then redis.call('ZADD', next_due, first[2], queue_of(scheduled)) else redis.call('ZREM', next_due, queue_of(scheduled)) end
 end
 
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
@@ -70,29 +70,29 @@ local function check_ready(shard, ready)
   redis.call('ZCARD', ready); redis.call('ZCARD', shard.queues)
 end
 
-local function check_scheduled(shard, schedule)
-  redis.call('ZCARD', schedule); redis.call('ZCARD', shard.next_due)
-  shard.wake = redis.call('GET', shard.wake_at)
+local function check_scheduled(shard, scheduled)
+  redis.call('ZCARD', scheduled); redis.call('ZCARD', shard.next_due)
+  shard.wake = redis.call('GET', shard.next_promotion)
 end
 
 -- The only two ways into a waiting place; both remember the queue and ring. `shard` = its keys by name, `entries` = score,
 -- member, score, member … (at most 500 pairs).
-local function put_ready(shard, now, ready, queue_bell, entries)
+local function put_ready(shard, now, ready, queue_notify, entries)
   redis.call('ZADD', ready, unpack(entries))
   remember(shard, now, ready)
   -- One for workers that chose this queue, one for workers of all.
-  ring(queue_bell)
-  ring(shard.bell)
+  push_notification(queue_notify)
+  push_notification(shard.notify)
 end
 
-local function put_scheduled(shard, schedule, entries)
-  redis.call('ZADD', schedule, unpack(entries))
+local function put_scheduled(shard, scheduled, entries)
+  redis.call('ZADD', scheduled, unpack(entries))
   local first = entries[1]
   for i = 3, #entries, 2 do first = math.min(first, entries[i]) end
   -- Named for the first time, or lost: then others may be due before these.
-  if redis.call('ZADD', shard.next_due, 'LT', first, queue_of(schedule)) == 1 then index_due(shard.next_due, schedule) end
+  if redis.call('ZADD', shard.next_due, 'LT', first, queue_of(scheduled)) == 1 then index_due(shard.next_due, scheduled) end
   -- As `check_scheduled` read it.
-  if first < (tonumber(shard.wake or '') or math.huge) then ring(shard.alarm) end
+  if first < (tonumber(shard.wake or '') or math.huge) then push_notification(shard.notify_dispatcher) end
 end
 
 -- The place where a job waits, of those of its queue, and its score there; nothing where it does not wait.
@@ -105,13 +105,13 @@ end
 
 -- Whatever a job holds beside its body ends with it, in the script that removes it: so no key can leak and none needs
 -- an expiry. Returns its extras record.
-local function let_go(extras, holders, member)
+local function let_go(job_extras, unique_keys, member)
   if not has(member, NOTED) then return '' end
   local id = string.sub(member, 1, 12)
-  local extra = redis.call('HGET', extras, id) or ''
+  local extra = redis.call('HGET', job_extras, id) or ''
   local digest = string.sub(extra, 2, 17)
-  if redis.call('HGET', holders, digest) == member then redis.call('HDEL', holders, digest) end
-  redis.call('HDEL', extras, id)
+  if redis.call('HGET', unique_keys, digest) == member then redis.call('HDEL', unique_keys, digest) end
+  redis.call('HDEL', job_extras, id)
   return extra
 end
 
@@ -134,10 +134,10 @@ local function add_dead_bytes(dead_bytes, change)
 end
 
 -- The lengths first, the body last: a reader may cut a long one short.
-local function dead_letter(member, record, now, bodies, attempts, extras, holders, dead_letters, dead_bodies, dead_bytes)
+local function dead_letter(member, record, now, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, dead_bytes)
   local id = string.sub(member, 1, 12)
-  local body, extra = redis.call('HGET', bodies, id) or '', let_go(extras, holders, member)
-  redis.call('HDEL', bodies, id)
+  local body, extra = redis.call('HGET', jobs, id) or '', let_go(job_extras, unique_keys, member)
+  redis.call('HDEL', jobs, id)
   redis.call('HDEL', attempts, id)
   redis.call('ZADD', dead_letters, now, id)
   local stored = struct.pack('>I4I4', #record, #extra) .. member .. record .. extra .. body

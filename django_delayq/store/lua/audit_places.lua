@@ -4,20 +4,20 @@
 -- ARGV: now, noun of the place, head start (ms), 1 = repair, then per entry (≤ 500): entry, head of its body as the caller
 --   read it, member that head makes, number of its queue (0 = there is no body, or it cannot be read).
 -- Returns: per entry a word: OK (or changed since it was read); MALFORMED, MISSING (no body) and TWICE (also in a later
---   state) are dropped from here; MISPLACED is put where its body says; UNKNOWN is a lease, written into `running`.
+--   state) are dropped from here; MISPLACED is put where its body says; UNKNOWN is a lease, written into `claim_records`.
 -- Cost: O(log n) an entry.
-local place, leases, running, bodies, dead_letters, dead_bodies, queues, queues_version, next_due, bell, wake_at, alarm, unconfirmed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
+local place, leases, claim_records, jobs, dead_letters, dead_bodies, queues, queues_version, next_due, notify, next_promotion, notify_dispatcher, unconfirmed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 local now, noun, head_start, repair = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
 
 local FIXED = 13
-local shard = {queues = queues, queues_version = queues_version, next_due = next_due, bell = bell, wake_at = wake_at, alarm = alarm}
-local SIZE = {schedule = 14, ready = 14, recovered = 14, leases = 30, dead_letters = 12}
+local shard = {queues = queues, queues_version = queues_version, next_due = next_due, notify = notify, next_promotion = next_promotion, notify_dispatcher = notify_dispatcher}
+local SIZE = {scheduled = 14, ready = 14, recovered = 14, leases = 30, dead_letters = 12}
 -- Of the keys of a queue, the one that is such a place.
-local OFFSET = {schedule = 1, ready = 2, recovered = 4}
+local OFFSET = {scheduled = 1, ready = 2, recovered = 4}
 
--- The lease that `running` tells of, where it is one.
+-- The lease that `claim_records` tells of, where it is one.
 local function lease_of(member)
-  local known = redis.call('HGET', running, string.sub(member, 1, 12))
+  local known = redis.call('HGET', claim_records, string.sub(member, 1, 12))
   local lease = known and string.sub(member, 1, 14) .. string.sub(known, 1, 16)
   return lease and redis.call('ZSCORE', leases, lease) and lease
 end
@@ -27,7 +27,7 @@ local function judge(entry, head, member, queue)
   if #entry ~= SIZE[noun] then return 'MALFORMED' end
   if noun == 'dead_letters' then return redis.call('HEXISTS', dead_bodies, id) == 1 and 'OK' or 'MISSING' end
   if redis.call('ZSCORE', dead_letters, id) then return 'TWICE' end
-  local body = redis.call('HGET', bodies, id)
+  local body = redis.call('HGET', jobs, id)
   if not body then return 'MISSING' end
   local lease, same = lease_of(entry), queue > 0 and string.sub(body, 1, #head) == head
   if noun == 'leases' and same and string.sub(entry, 1, 14) ~= member then return 'MISPLACED' end
@@ -36,7 +36,7 @@ local function judge(entry, head, member, queue)
   if not same then return 'OK' end
   local base = FIXED + 4 * (queue - 1)
   local own, later = KEYS[base + OFFSET[noun]], {}
-  if noun == 'schedule' then later = {KEYS[base + 2], KEYS[base + 4]} elseif noun == 'ready' then later = {KEYS[base + 4]} end
+  if noun == 'scheduled' then later = {KEYS[base + 2], KEYS[base + 4]} elseif noun == 'ready' then later = {KEYS[base + 4]} end
   if waiting_place(member, unpack(later)) then return 'TWICE' end
   return entry == member and place == own and 'OK' or 'MISPLACED'
 end
@@ -50,15 +50,15 @@ for at = 5, #ARGV, 4 do
   local word = score and judge(entry, ARGV[at + 1], member, queue) or 'OK'
   if repair and word == 'UNKNOWN' then
     local rank = rank_of(entry, now, head_start)
-    redis.call('HSET', running, string.sub(entry, 1, 12), string.sub(entry, 15) .. struct.pack('>I8I8B', now, rank, 0))
+    redis.call('HSET', claim_records, string.sub(entry, 1, 12), string.sub(entry, 15) .. struct.pack('>I8I8B', now, rank, 0))
   elseif repair and word ~= 'OK' then
     redis.call('ZREM', place, entry)
     if noun == 'leases' then redis.call('SREM', unconfirmed, entry) end
-    if noun == 'schedule' then index_due(next_due, place) end
+    if noun == 'scheduled' then index_due(next_due, place) end
     if word == 'MISPLACED' and noun == 'leases' then
       -- It stays the only lease until its end; whoever holds it under the other member is refused.
       redis.call('ZADD', place, score, member .. string.sub(entry, 15))
-    elseif word == 'MISPLACED' and noun == 'schedule' then
+    elseif word == 'MISPLACED' and noun == 'scheduled' then
       put_scheduled(shard, KEYS[base + 1], {tonumber(score), member})
     elseif word == 'MISPLACED' then
       put_ready(shard, now, KEYS[base + OFFSET[noun]], KEYS[base + 3], {tonumber(score), member})

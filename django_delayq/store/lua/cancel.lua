@@ -6,7 +6,7 @@
 -- Returns: CANCELLED (also by this token before), LATE (it is running), GONE (no such job waits), ELSEWHERE (it waits in
 --   another queue: read again).
 -- Cost: O(log n).
-local schedule, ready, recovered, running, bodies, attempts, extras, holders, results, cancelled, withdrawn, next_due = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+local scheduled, ready, recovered, claim_records, jobs, attempts, job_extras, unique_keys, results, cancelled, withdrawn, next_due = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local now, member, ending, ttl, token, on_its_way = now_us(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] == '1'
 
 local id = string.sub(member, 1, 12)
@@ -17,23 +17,23 @@ local function note(place, entry)
 end
 
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
-redis.call('HLEN', bodies); redis.call('HLEN', attempts); redis.call('HLEN', extras); redis.call('HLEN', holders)
+redis.call('HLEN', jobs); redis.call('HLEN', attempts); redis.call('HLEN', job_extras); redis.call('HLEN', unique_keys)
 redis.call('ZCARD', next_due); redis.call('ZCARD', cancelled); redis.call('ZCARD', withdrawn)
-local place = waiting_place(member, schedule, ready, recovered)
+local place = waiting_place(member, scheduled, ready, recovered)
 if place then
   redis.call('ZREM', place, member)
-  index_due(next_due, schedule)
+  index_due(next_due, scheduled)
   if ending ~= '' then
-    keep_result(results, redis.call('HGET', attempts, id) or '', ending, redis.call('HGET', bodies, id) or '', ttl)
+    keep_result(results, redis.call('HGET', attempts, id) or '', ending, redis.call('HGET', jobs, id) or '', ttl)
   end
-  let_go(extras, holders, member)
-  redis.call('HDEL', bodies, id)
+  let_go(job_extras, unique_keys, member)
+  redis.call('HDEL', jobs, id)
   redis.call('HDEL', attempts, id)
   if token ~= '' then note(cancelled, id .. token) end
   if on_its_way then note(withdrawn, id) end
   return 'CANCELLED'
 end
-if redis.call('HEXISTS', running, id) == 1 then return 'LATE' end
-if redis.call('HEXISTS', bodies, id) == 1 then return 'ELSEWHERE' end
+if redis.call('HEXISTS', claim_records, id) == 1 then return 'LATE' end
+if redis.call('HEXISTS', jobs, id) == 1 then return 'ELSEWHERE' end
 if on_its_way then note(withdrawn, id) end
 return token ~= '' and redis.call('ZSCORE', cancelled, id .. token) and 'CANCELLED' or 'GONE'

@@ -7,7 +7,7 @@
 --   number of its place, score, body or dead letter, bytes of that, attempts record, record in running, worker's name.
 --   Contents are cut behind their records, so a cut body still tells its queue and task.
 -- Cost: O(places x (log n + rows)).
-local bodies, dead_bodies, attempts, running, descriptions, leases, dead_letters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local jobs, dead_bodies, attempts, claim_records, worker_names, leases, dead_letters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local now, score, member, count, before = now_us(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
 local preview, budget, from, to = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8], ARGV[9]
 
@@ -82,7 +82,7 @@ repeat
   if best and #rows < count and spent < budget then
     advance(best.of)
     local id, dead = string.sub(best.member, 1, 12), best.of.place == dead_letters
-    local stored, cut = redis.call('HGET', dead and dead_bodies or bodies, id), preview
+    local stored, cut = redis.call('HGET', dead and dead_bodies or jobs, id), preview
     if stored and dead and #stored > 22 then
       local record_size, extra_size = struct.unpack('>I4I4', stored)
       cut = cut + 22 + record_size + extra_size
@@ -90,8 +90,8 @@ repeat
     best.stored, best.size = stored and string.sub(stored, 1, cut), stored and #stored or 0
     if not dead then best.record = redis.call('HGET', attempts, id) end
     if best.of.place == leases then
-      best.run = redis.call('HGET', running, id)
-      best.worker = redis.call('HGET', descriptions, string.sub(best.member, 15, 22))
+      best.run = redis.call('HGET', claim_records, id)
+      best.worker = redis.call('HGET', worker_names, string.sub(best.member, 15, 22))
     end
     spent = spent + (best.stored and #best.stored or 0) + (best.record and #best.record or 0) + 1
     rows[#rows + 1] = best

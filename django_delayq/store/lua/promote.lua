@@ -1,4 +1,4 @@
--- Promote: due jobs move from `schedule` to `ready`, the queue with the oldest first; trims; says when to come again.
+-- Promote: due jobs move from `scheduled` to `ready`, the queue with the oldest first; trims; says when to come again.
 -- KEYS: the named ones, then schedule, ready, bell and recovered of each queue that the last step returned.
 -- ARGV: now, the dispatcher's code (8 bytes), most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs), number
 --   and bytes of dead letters to keep, lateness of a promotion that shows an outage (µs), how long leases are spared
@@ -7,13 +7,13 @@
 --   oldest of them was late, dead letters trimmed, names (encoded) of queues to name in the next step (those that are due
 --   by then, and those to forget), then the leases (30 bytes each, ≤ 500) whose end has passed, for the caller to judge.
 -- Cost: O(k log n), and O(1) a named queue.
-local leases, queues, wake_at, workers, dispatchers, descriptions, exchanges, reports, quieted, dead_letters, dead_bodies, dead_bytes, no_lapse_before, queues_version, next_due, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
+local leases, queues, next_promotion, workers, dispatchers, worker_names, exchanges, process_reports, quiet_workers, dead_letters, dead_bodies, dead_bytes, no_lapse_before, queues_version, next_due, notify = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local now, code, limit, head_start, sweep = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local dead_age, dead_count, dead_limit, outage, recovery, remembered = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 
 local FIXED, BITE, PROCESS_KEPT, NAMED, SOON, MINUTE = 16, 50, 3600000000, 250, 1000000, 60000000
 local LETTERS, LETTERS_BYTES = 250, 8388608
-local shard = {queues = queues, queues_version = queues_version, next_due = next_due, bell = bell}
+local shard = {queues = queues, queues_version = queues_version, next_due = next_due, notify = notify}
 
 -- The number in a key; of one that is something else (written by hand), none.
 local function number_in(key)
@@ -24,9 +24,9 @@ end
 
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
 redis.call('ZCARD', workers); redis.call('ZCARD', dead_letters); redis.call('GET', dead_bytes)
-for _, key in ipairs({descriptions, exchanges, reports, quieted, dead_bodies}) do redis.call('HLEN', key) end
+for _, key in ipairs({worker_names, exchanges, process_reports, quiet_workers, dead_bodies}) do redis.call('HLEN', key) end
 redis.call('ZCARD', dispatchers); redis.call('ZCARD', queues); redis.call('ZCARD', next_due); redis.call('GET', queues_version)
-local expected, spared = number_in(wake_at), number_in(no_lapse_before) or 0
+local expected, spared = number_in(next_promotion), number_in(no_lapse_before) or 0
 -- Redis's clock was set back.
 if spared > now + recovery then spared = 0 end
 
@@ -58,14 +58,14 @@ local late = due[1] and math.min(now - due[1].at, 2 ^ 53) or 0
 local moved, share = 0, math.max(1, math.floor(limit / math.max(1, #due)))
 for _, queue in ipairs(due) do
   if moved >= limit then break end
-  local schedule, ready = KEYS[queue.base + 1], KEYS[queue.base + 2]
-  local found = redis.call('ZRANGE', schedule, '-inf', now, 'BYSCORE', 'LIMIT', 0, math.min(share, limit - moved), 'WITHSCORES')
+  local scheduled, ready = KEYS[queue.base + 1], KEYS[queue.base + 2]
+  local found = redis.call('ZRANGE', scheduled, '-inf', now, 'BYSCORE', 'LIMIT', 0, math.min(share, limit - moved), 'WITHSCORES')
   local members, entries = {}, {}
   for i = 1, #found, 2 do
     members[#members + 1] = found[i]
     entries[i], entries[i + 1] = rank_of(found[i], tonumber(found[i + 1]), head_start), found[i]
   end
-  redis.call('ZREM', schedule, unpack(members))
+  redis.call('ZREM', scheduled, unpack(members))
   put_ready(shard, now, ready, KEYS[queue.base + 3], entries)
   moved = moved + #members
 end
@@ -74,7 +74,7 @@ for _, processes in ipairs({workers, dispatchers}) do
   local gone = redis.call('ZRANGE', processes, '-inf', now - PROCESS_KEPT, 'BYSCORE', 'LIMIT', 0, BITE)
   if #gone > 0 then
     redis.call('ZREM', processes, unpack(gone))
-    for _, key in ipairs({descriptions, exchanges, reports, quieted}) do redis.call('HDEL', key, unpack(gone)) end
+    for _, key in ipairs({worker_names, exchanges, process_reports, quiet_workers}) do redis.call('HDEL', key, unpack(gone)) end
   end
 end
 redis.call('ZADD', dispatchers, now, code)
@@ -103,9 +103,9 @@ local lapsed = redis.call('ZRANGE', leases, '-inf', lapsed_by, 'BYSCORE', 'LIMIT
 local wake = trims_left and now or now + sweep
 local forgotten = false
 for base = FIXED, #KEYS - 4, 4 do
-  local schedule, ready, queue_bell = KEYS[base + 1], KEYS[base + 2], KEYS[base + 3]
+  local scheduled, ready, queue_notify = KEYS[base + 1], KEYS[base + 2], KEYS[base + 3]
   local queue = queue_of(ready)
-  index_due(next_due, schedule)
+  index_due(next_due, scheduled)
   if stuck[base] then redis.call('ZADD', next_due, now + sweep, queue) end
   local used = redis.call('ZSCORE', queues, queue)
   if used and tonumber(used) <= now - remembered then
@@ -113,7 +113,7 @@ for base = FIXED, #KEYS - 4, 4 do
       redis.call('ZADD', queues, now, queue)
     else
       redis.call('ZREM', queues, queue)
-      redis.call('DEL', queue_bell)
+      redis.call('DEL', queue_notify)
       forgotten = true
     end
   end
@@ -128,7 +128,7 @@ wake = math.max(wake, now)
 -- A second dispatcher does not push on what the first one announced: both would do so, and promote for each moment.
 if expected and expected > now then wake = math.min(wake, expected) end
 local is_second = expected and expected > now and wake == expected and moved == 0
-redis.call('SET', wake_at, wake)
+redis.call('SET', next_promotion, wake)
 local names = redis.call('ZRANGE', next_due, '-inf', wake + SOON, 'BYSCORE', 'LIMIT', 0, NAMED)
 -- Once a minute, and not whenever one is old enough: each time, workers of all queues read the names again.
 local oldest = redis.call('ZRANGE', queues, 0, 0, 'WITHSCORES')

@@ -2,12 +2,12 @@
 -- KEYS: the named ones. ARGV: now, its code (8 bytes), who asks ('' = let it take jobs again).
 -- Returns: 1 = it is asked now, 0 = there is no such worker, or it was asked so already.
 -- Cost: O(log n).
-local workers, quieted = KEYS[1], KEYS[2]
+local workers, quiet_workers = KEYS[1], KEYS[2]
 local now, code, by = now_us(ARGV[1]), ARGV[2], ARGV[3]
 
 local known = redis.call('ZSCORE', workers, code)
-redis.call('HLEN', quieted)
+redis.call('HLEN', quiet_workers)
 -- A write that frees comes first: with its memory full, Redis refuses a script whose first write grows.
 redis.call('ZREM', workers, '')
-if by == '' then return redis.call('HDEL', quieted, code) end
-return known and redis.call('HSETNX', quieted, code, by) or 0
+if by == '' then return redis.call('HDEL', quiet_workers, code) end
+return known and redis.call('HSETNX', quiet_workers, code, by) or 0

@@ -4,26 +4,26 @@
 --   claims only), queue number (0 = dead letter), delay (µs; 0 = it waits again at its old rank).
 -- Returns: per job 1 = carried out, 0 = settled, revived by a late heartbeat, or reclaimed by somebody else meanwhile.
 -- Cost: O(log n) a job.
-local leases, running, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, queues_version, next_due, bell, wake_at, alarm, dead_bytes, unconfirmed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
+local leases, claim_records, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, queues, queues_version, next_due, notify, next_promotion, notify_dispatcher, dead_bytes, unconfirmed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
 
 local FIXED, done = 16, {}
-local shard = {queues = queues, queues_version = queues_version, next_due = next_due, bell = bell, wake_at = wake_at, alarm = alarm}
+local shard = {queues = queues, queues_version = queues_version, next_due = next_due, notify = notify, next_promotion = next_promotion, notify_dispatcher = notify_dispatcher}
 
 -- Whether a claim lapsed that nobody confirmed, and no attempt was counted.
 local function is_spared(record)
   return math.floor((string.byte(record, 3) or 0) / 2) % 2 == 1
 end
 
--- The rank it was claimed with; of one whose record in `running` is lost, that of now.
+-- The rank it was claimed with; of one whose record in `claim_records` is lost, that of now.
 local function old_rank(lease)
-  local run = redis.call('HGET', running, string.sub(lease, 1, 12)) or ''
+  local run = redis.call('HGET', claim_records, string.sub(lease, 1, 12)) or ''
   if #run < 32 or string.sub(run, 1, 16) ~= string.sub(lease, 15) then return rank_of(lease, now, head_start) end
   return (struct.unpack('>I8', run, 25))
 end
 
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
-redis.call('HLEN', running); redis.call('HLEN', bodies); redis.call('HLEN', attempts); redis.call('HLEN', extras); redis.call('HLEN', holders); redis.call('HLEN', dead_bodies)
+redis.call('HLEN', claim_records); redis.call('HLEN', jobs); redis.call('HLEN', attempts); redis.call('HLEN', job_extras); redis.call('HLEN', unique_keys); redis.call('HLEN', dead_bodies)
 redis.call('ZCARD', dead_letters)
 redis.call('GET', dead_bytes)
 for base = FIXED, #KEYS - 4, 4 do
@@ -40,9 +40,9 @@ for at = 3, #ARGV, 4 do
     local rank, base = old_rank(lease), FIXED + 4 * (queue - 1)
     redis.call('ZREM', leases, lease)
     redis.call('SREM', unconfirmed, lease)
-    redis.call('HDEL', running, string.sub(lease, 1, 12))
+    redis.call('HDEL', claim_records, string.sub(lease, 1, 12))
     if queue == 0 then
-      dead_letter(member, record, now, bodies, attempts, extras, holders, dead_letters, dead_bodies, dead_bytes)
+      dead_letter(member, record, now, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, dead_bytes)
     else
       redis.call('HSET', attempts, string.sub(lease, 1, 12), record)
       if delay > 0 then

@@ -5,35 +5,35 @@
 --   or for a job that was not delayed before: the body the caller read, and the member and body to come in its place.
 -- Returns: RESCHEDULED and the new due time (µs); LATE, GONE or ELSEWHERE (as cancel, or its body is another by now) and 0.
 -- Cost: O(log n).
-local schedule, ready, recovered, queue_bell, running, bodies, extras, holders, queues, queues_version, next_due, bell, wake_at, alarm = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local scheduled, ready, recovered, queue_notify, claim_records, jobs, job_extras, unique_keys, queues, queues_version, next_due, notify, next_promotion, notify_dispatcher = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local now, member, due, head_start = now_us(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
 local seen, new_member, new_body = ARGV[5], ARGV[6], ARGV[7]
 
-local shard = {queues = queues, queues_version = queues_version, next_due = next_due, bell = bell, wake_at = wake_at, alarm = alarm}
+local shard = {queues = queues, queues_version = queues_version, next_due = next_due, notify = notify, next_promotion = next_promotion, notify_dispatcher = notify_dispatcher}
 local id = string.sub(member, 1, 12)
 if string.byte(due) == 43 then due = now + tonumber(string.sub(due, 2)) else due = math.max(now, tonumber(due)) end
 due = math.min(due, LATEST)
 local is_changed = due > now and seen ~= ''
-if is_changed and redis.call('HGET', bodies, id) ~= seen then return {'ELSEWHERE', 0} end
+if is_changed and redis.call('HGET', jobs, id) ~= seen then return {'ELSEWHERE', 0} end
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
-check_scheduled(shard, schedule); check_ready(shard, ready)
-redis.call('HLEN', extras); redis.call('HLEN', holders)
-local place = waiting_place(member, schedule, ready, recovered)
+check_scheduled(shard, scheduled); check_ready(shard, ready)
+redis.call('HLEN', job_extras); redis.call('HLEN', unique_keys)
+local place = waiting_place(member, scheduled, ready, recovered)
 if not place then
-  if redis.call('HEXISTS', running, id) == 1 then return {'LATE', 0} end
-  return {redis.call('HEXISTS', bodies, id) == 1 and 'ELSEWHERE' or 'GONE', 0}
+  if redis.call('HEXISTS', claim_records, id) == 1 then return {'LATE', 0} end
+  return {redis.call('HEXISTS', jobs, id) == 1 and 'ELSEWHERE' or 'GONE', 0}
 end
 redis.call('ZREM', place, member)
-if place == schedule then index_due(next_due, schedule) end
+if place == scheduled then index_due(next_due, scheduled) end
 if is_changed then
-  redis.call('HSET', bodies, id, new_body)
-  local digest = has(member, NOTED) and string.sub(redis.call('HGET', extras, id) or '', 2, 17)
-  if digest and redis.call('HGET', holders, digest) == member then redis.call('HSET', holders, digest, new_member) end
+  redis.call('HSET', jobs, id, new_body)
+  local digest = has(member, NOTED) and string.sub(redis.call('HGET', job_extras, id) or '', 2, 17)
+  if digest and redis.call('HGET', unique_keys, digest) == member then redis.call('HSET', unique_keys, digest, new_member) end
   member = new_member
 end
 if due > now then
-  put_scheduled(shard, schedule, {due, member})
+  put_scheduled(shard, scheduled, {due, member})
 else
-  put_ready(shard, now, ready, queue_bell, {rank_of(member, now, head_start), member})
+  put_ready(shard, now, ready, queue_notify, {rank_of(member, now, head_start), member})
 end
 return {'RESCHEDULED', due}

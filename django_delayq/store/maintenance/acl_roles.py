@@ -92,13 +92,13 @@ WORKER = _joined(
     "run_worker, also --with-dispatcher, and the tasks it runs, which may enqueue",
     DISPATCHER,
     PRODUCER,
-    scripts=("exchange", "heartbeat", "ring"),
+    scripts=("settle_and_claim", "heartbeat", "notify"),
     plain=("SREM", "XADD", "ZRANGE"),
 )
 VIEW = _joined(
     "view",
     "who looks at jobs: its commands only read, so it cannot write by a script either",
-    scripts=("find", "page", "snapshot", "coming"),
+    scripts=("find", "page", "snapshot", "due_histogram"),
     plain=("HGET", "ZCARD", "ZUNION"),
 )
 ACTION = _joined(

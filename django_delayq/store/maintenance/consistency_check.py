@@ -24,7 +24,7 @@ _SLICE, _SLICE_BYTES = 100, 8 * 1024 * 1024
 #: How often dead letters are counted, where others come and go meanwhile.
 _COUNTS = 3
 #: The hashes that are walked, each after what its judgement rests on.
-_RECORD_NOUNS = ("bodies", "running", "attempts", "holders", "extras", "dead_bodies")
+_RECORD_NOUNS = ("jobs", "claim_records", "attempts", "unique_keys", "job_extras", "dead_bodies")
 #: The history of a dead letter made here.
 _UNREADABLE_HISTORY = NO_ATTEMPTS.add(
     worker="", started_us=0, ended_us=None, ending=OutcomeKind.UNREADABLE, error="The stored body cannot be read."
@@ -67,7 +67,7 @@ class ConsistencyCheck:
         places = [(noun, keys(noun)) for noun in ("dead_letters", "leases")]
         # A job on its way goes from schedule to ready, and from there to the recovered: it is not missed in all.
         waiting = [keys.waiting_places(queue) for queue in queues]
-        places += [(noun, place[noun]) for noun in ("schedule", "ready", "recovered") for place in waiting]
+        places += [(noun, place[noun]) for noun in ("scheduled", "ready", "recovered") for place in waiting]
         for noun, place in places:
             for entries, bodies in self._entries(place):
                 unreadable.update(
@@ -85,7 +85,7 @@ class ConsistencyCheck:
 
     def bodies(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield id and body of every job that has not ended, in no order; one that moves meanwhile may come twice."""
-        for found in self._slices("hscan", self._shard.keys("bodies")):
+        for found in self._slices("hscan", self._shard.keys("jobs")):
             yield from found
 
     def audit_types(self, expected: Mapping[str, str], *, repair: bool) -> list[bytes]:
@@ -165,7 +165,7 @@ class ConsistencyCheck:
         found = self._of_another_type(fixed, repair=repair)
         if not found or repair:
             for queue in self._shard.read_queues():
-                per_queue = dict.fromkeys(keys.waiting_places(queue).values(), "zset") | {keys.bell(queue): "list"}
+                per_queue = dict.fromkeys(keys.waiting_places(queue).values(), "zset") | {keys.notify(queue): "list"}
                 found += self._of_another_type(per_queue, repair=repair)
         return found
 
@@ -185,10 +185,10 @@ class ConsistencyCheck:
     def _fields(self, noun: str, *, skip: set[bytes]) -> Iterator[tuple[list[bytes], list[bytes | None], list[bytes]]]:
         """Yield fields, the bodies of their jobs, and the ids of these."""
         for found in self._slices("hscan", self._shard.keys(noun)):
-            if noun == "holders":
+            if noun == "unique_keys":
                 ids = [value[:12] for _, value in found]
                 yield [field for field, _ in found], self._read_bodies(ids), ids
-            elif noun == "bodies":
+            elif noun == "jobs":
                 sound = [(field, body) for field, body in found if field not in skip]
                 fields = [field for field, _ in sound]
                 yield fields, list[bytes | None](body for _, body in sound), fields
@@ -198,7 +198,7 @@ class ConsistencyCheck:
 
     def _read_bodies(self, ids: Sequence[bytes]) -> list[bytes | None]:
         found: list[bytes | None] = with_store_errors(
-            partial(self._shard.client.hmget, self._shard.keys("bodies"), ids), self._shard.client
+            partial(self._shard.client.hmget, self._shard.keys("jobs"), ids), self._shard.client
         )
         return found
 

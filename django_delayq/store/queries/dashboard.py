@@ -14,7 +14,7 @@ from django_delayq.store.queries.job_pages import whole
 from django_delayq.store.queries.snapshot import Pause, Process, QueueState, Snapshot
 from django_delayq.store.shard import Shard
 
-_SNAPSHOT, _COMING = Script("snapshot"), Script("coming")
+_SNAPSHOT, _DUE_HISTOGRAM = Script("snapshot"), Script("due_histogram")
 #: What `snapshot.lua` returns before its queues, and of each of them.
 _FIXED, _CELLS = 13, 8
 
@@ -44,13 +44,13 @@ class DashboardQueries:
             reply, scopes = self._ask(queues, tasks, facts)
         return self._made(reply, queues, scopes)
 
-    def coming(self, edges_us: Sequence[int], *, queues: Sequence[str]) -> list[int]:
+    def due_histogram(self, edges_us: Sequence[int], *, queues: Sequence[str]) -> list[int]:
         """Return how many scheduled jobs of the named queues become due from each edge to before the next.
 
         One round trip, O(log n) a queue and span.
         """
-        places = [self._shard.keys.schedule(queue) for queue in queues]
-        return [int(count) for count in self._shard.run(_COMING, list(edges_us), more_keys=places)]
+        places = [self._shard.keys.scheduled(queue) for queue in queues]
+        return [int(count) for count in self._shard.run(_DUE_HISTOGRAM, list(edges_us), more_keys=places)]
 
     def _ask(self, queues: Sequence[str], tasks: Sequence[str], facts: bool) -> tuple[list[Any], list[bytes]]:
         keys = self._shard.keys

@@ -90,7 +90,7 @@ class Lookup:
     def holder(self, digest: bytes) -> bytes | None:
         """Return the id of the job that holds a key, or None."""
         member = with_store_errors(
-            lambda: self._shard.client.hget(self._shard.keys("holders"), digest), self._shard.client
+            lambda: self._shard.client.hget(self._shard.keys("unique_keys"), digest), self._shard.client
         )
         return member[:12] if member else None
 
@@ -138,7 +138,7 @@ class Lookup:
         if state in _PLACES:
             places, found_in = [keys(_PLACES[state])], [""]
         else:
-            of_queue = (keys.schedule,) if state is State.SCHEDULED else (keys.ready, keys.recovered)
+            of_queue = (keys.scheduled,) if state is State.SCHEDULED else (keys.ready, keys.recovered)
             places = [place(queue) for queue in queues for place in of_queue]
             found_in = [queue for queue in queues for _ in of_queue]
         count = min(max(1, count), MAX_ROWS)

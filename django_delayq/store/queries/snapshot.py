@@ -96,7 +96,7 @@ class Process:
 
     @classmethod
     def read(cls, said: bytes | None, *, kind: str, code: bytes, shard: int, seen_us: int) -> Self:
-        """Read a field of `reports`; what is not as it should be there is left out."""
+        """Read a field of `process_reports`; what is not as it should be there is left out."""
         try:
             told = json.loads(said or b"{}")
         except (ValueError, RecursionError):

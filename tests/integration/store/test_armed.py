@@ -98,7 +98,7 @@ def test_it_asks_for_one_and_wakes_others_for_the_rest(doors: Doors, bell: Bell)
     bell.rings()
     answer = bell.exchange()
     assert len(answer.claims) == 1 and answer.has_more
-    assert doors.client.llen(doors.keys.bell("default")) == 1
+    assert doors.client.llen(doors.keys.notify("default")) == 1
 
 
 def test_a_claim_for_which_no_slot_is_left_is_not_confirmed(doors: Doors, bell: Bell) -> None:
@@ -223,7 +223,7 @@ def test_what_is_disarmed_takes_nothing_and_leaves_the_bell_to_others(doors: Doo
         assert select.select([waker], [], [], PATIENCE)[0]
         waker.close()
         assert doors.where(raw_id) == ["ready:default"]
-        assert doors.client.llen(doors.keys.bell("default")) == 1
+        assert doors.client.llen(doors.keys.notify("default")) == 1
         bell.arm()
         bell.rings()
         assert [claim.raw_id for claim in bell.exchange().claims] == [raw_id]
@@ -235,7 +235,7 @@ def test_one_of_a_worker_that_has_left_takes_nothing(doors: Doors, bell: Bell) -
     raw_id = doors.add()
     bell.rings()
     assert doors.where(raw_id) == ["ready:default"]
-    assert doors.client.llen(doors.keys.bell("default")) == 1
+    assert doors.client.llen(doors.keys.notify("default")) == 1
     assert not doors.client.exists(doors.keys("exchanges"), doors.keys("workers"))
     # A server that was flushed knows nobody: the worker hears of it, and asks again.
     answer = bell.exchange()
@@ -254,7 +254,7 @@ def test_after_a_stale_one_it_is_another_worker_that_asks(doors: Doors, bell: Be
     bell.arm()
     other = doors.store.claims(doors.shard, worker=CODE)
     for _ in range(9):
-        other.exchange(other.prepare(**ASKS))
+        other.settle_and_claim(other.prepare(**ASKS))
     doors.add()
     bell.rings()
     with pytest.raises(StaleExchange):

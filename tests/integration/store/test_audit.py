@@ -59,7 +59,7 @@ def dumped(doors: Doors) -> dict[bytes, Any]:
 
 
 def member(doors: Doors, raw_id: bytes) -> bytes:
-    body = doors.client.hget(doors.keys("bodies"), raw_id)
+    body = doors.client.hget(doors.keys("jobs"), raw_id)
     return bytes(raw_id + body[1:3])
 
 
@@ -75,8 +75,8 @@ def other_member(doors: Doors, raw_id: bytes) -> None:
 
 
 def other_priority(doors: Doors, raw_id: bytes) -> None:
-    body = doors.client.hget(doors.keys("bodies"), raw_id)
-    doors.client.hset(doors.keys("bodies"), raw_id, body[:1] + bytes((body[1] ^ 1,)) + body[2:])
+    body = doors.client.hget(doors.keys("jobs"), raw_id)
+    doors.client.hset(doors.keys("jobs"), raw_id, body[:1] + bytes((body[1] ^ 1,)) + body[2:])
 
 
 def second_lease(doors: Doors, raw_id: bytes) -> None:
@@ -86,7 +86,7 @@ def second_lease(doors: Doors, raw_id: bytes) -> None:
 DAMAGES = [
     Damage(
         "a waiting job's entry deleted",
-        lambda d, j: d.client.delete(d.keys.schedule("default")),
+        lambda d, j: d.client.delete(d.keys.scheduled("default")),
         {"LOST"},
         "scheduled",
         ("ready:default",),
@@ -95,10 +95,12 @@ DAMAGES = [
         "a ready set deleted", lambda d, j: d.client.delete(d.keys.ready("plain")), {"LOST"}, "plain", ("ready:plain",)
     ),
     Damage("all leases deleted", lambda d, j: d.client.delete(d.keys("leases")), {"LAPSED"}, "claimed", ("leases",)),
-    Damage("running deleted", lambda d, j: d.client.delete(d.keys("running")), {"UNKNOWN"}, "claimed", ("leases",)),
+    Damage(
+        "running deleted", lambda d, j: d.client.delete(d.keys("claim_records")), {"UNKNOWN"}, "claimed", ("leases",)
+    ),
     Damage(
         "leases and running deleted",
-        lambda d, j: d.client.delete(d.keys("leases"), d.keys("running")),
+        lambda d, j: d.client.delete(d.keys("leases"), d.keys("claim_records")),
         {"LOST"},
         "claimed",
         ("ready:claimed",),
@@ -106,21 +108,21 @@ DAMAGES = [
     Damage("a second lease of one job", lambda d, j: second_lease(d, j["claimed"]), {"TWICE"}, "claimed", ("leases",)),
     Damage(
         "a body deleted",
-        lambda d, j: d.client.hdel(d.keys("bodies"), j["scheduled"]),
+        lambda d, j: d.client.hdel(d.keys("jobs"), j["scheduled"]),
         {"MISSING"},
         "scheduled",
         (),
     ),
     Damage(
         "a claimed job's body deleted",
-        lambda d, j: d.client.hdel(d.keys("bodies"), j["claimed"]),
+        lambda d, j: d.client.hdel(d.keys("jobs"), j["claimed"]),
         {"MISSING"},
         "claimed",
     ),
-    Damage("all bodies deleted", lambda d, j: d.client.delete(d.keys("bodies")), {"MISSING"}, "plain"),
+    Damage("all bodies deleted", lambda d, j: d.client.delete(d.keys("jobs")), {"MISSING"}, "plain"),
     Damage(
         "ready and scheduled",
-        lambda d, j: twice(d, j["ready"], d.keys.schedule("default"), d.clock.now_us + DAY),
+        lambda d, j: twice(d, j["ready"], d.keys.scheduled("default"), d.clock.now_us + DAY),
         {"TWICE"},
         "ready",
         ("ready:default",),
@@ -141,7 +143,7 @@ DAMAGES = [
     ),
     Damage(
         "dead with a living body",
-        lambda d, j: d.client.hset(d.keys("bodies"), j["dead"], d.client.hget(d.keys("bodies"), j["plain"])),
+        lambda d, j: d.client.hset(d.keys("jobs"), j["dead"], d.client.hget(d.keys("jobs"), j["plain"])),
         {"TWICE"},
         "dead",
         ("dead_letters",),
@@ -149,12 +151,12 @@ DAMAGES = [
     Damage(
         "scheduled in another queue",
         lambda d, j: (
-            d.client.rename(d.keys.schedule("default"), d.keys.schedule("elsewhere")),
+            d.client.rename(d.keys.scheduled("default"), d.keys.scheduled("elsewhere")),
             d.client.zadd(d.keys("queues"), {"elsewhere": 1}),
         ),
         {"MISPLACED", "LOST"},
         "scheduled",
-        ("schedule:default",),
+        ("scheduled:default",),
     ),
     Damage(
         "ready under another priority",
@@ -169,8 +171,8 @@ DAMAGES = [
             d.client.zadd(d.keys.ready("default"), {b"x": 1}),
             d.client.zadd(d.keys("leases"), {b"y" * 40: 1}),
             d.client.zadd(d.keys("dead_letters"), {b"z": 1}),
-            d.client.hset(d.keys("holders"), "k", b"v"),
-            d.client.hset(d.keys("bodies"), "short", b"v"),
+            d.client.hset(d.keys("unique_keys"), "k", b"v"),
+            d.client.hset(d.keys("jobs"), "short", b"v"),
         ),
         {"MALFORMED"},
     ),
@@ -186,14 +188,14 @@ DAMAGES = [
         lambda d, j: d.client.delete(d.keys("next_due")),
         {"UNLISTED"},
         "scheduled",
-        ("schedule:default",),
+        ("scheduled:default",),
     ),
     Damage(
         "a first due time put off",
         lambda d, j: d.client.zadd(d.keys("next_due"), {"default": 10**16}),
         {"UNLISTED"},
         "scheduled",
-        ("schedule:default",),
+        ("scheduled:default",),
     ),
     Damage(
         "all queues forgotten",
@@ -204,20 +206,24 @@ DAMAGES = [
     ),
     Damage(
         "a key of nobody's",
-        lambda d, j: d.client.hset(d.keys("holders"), bytes(16), j["plain"] + b"\x64\x01"),
+        lambda d, j: d.client.hset(d.keys("unique_keys"), bytes(16), j["plain"] + b"\x64\x01"),
         {"MISSING"},
         "plain",
         ("ready:plain",),
     ),
-    Damage("a key let go", lambda d, j: d.client.delete(d.keys("holders")), {"UNHELD"}, "ready", ("ready:default",)),
+    Damage(
+        "a key let go", lambda d, j: d.client.delete(d.keys("unique_keys")), {"UNHELD"}, "ready", ("ready:default",)
+    ),
     Damage(
         "records of jobs that are gone",
-        lambda d, j: [d.client.hset(d.keys(noun), b"i" * 12, b"r" * 33) for noun in ("attempts", "extras", "running")],
+        lambda d, j: [
+            d.client.hset(d.keys(noun), b"i" * 12, b"r" * 33) for noun in ("attempts", "job_extras", "claim_records")
+        ],
         {"MISSING"},
     ),
     Damage(
         "an unreadable body in no place",
-        lambda d, j: d.client.hset(d.keys("bodies"), b"i" * 12, b"\xff"),
+        lambda d, j: d.client.hset(d.keys("jobs"), b"i" * 12, b"\xff"),
         {"UNREADABLE"},
     ),
     Damage(
@@ -231,7 +237,7 @@ DAMAGES = [
     Damage(
         "keys of another type",
         lambda d, j: [
-            (d.client.delete(key), d.client.set(key, "x")) for key in (d.keys("leases"), d.keys.bell("plain"))
+            (d.client.delete(key), d.client.set(key, "x")) for key in (d.keys("leases"), d.keys.notify("plain"))
         ],
         {"MISTYPED"},
         "plain",
@@ -260,14 +266,16 @@ DAMAGES = [
     ),
     Damage(
         "what lets a key go deleted",
-        lambda d, j: d.client.delete(d.keys("extras")),
+        lambda d, j: d.client.delete(d.keys("job_extras")),
         {"UNHELD"},
         "ready",
         ("ready:default",),
     ),
     Damage(
         "a key's holder damaged",
-        lambda d, j: [d.client.hset(d.keys("holders"), digest, b"x") for digest in d.client.hkeys(d.keys("holders"))],
+        lambda d, j: [
+            d.client.hset(d.keys("unique_keys"), digest, b"x") for digest in d.client.hkeys(d.keys("unique_keys"))
+        ],
         {"MALFORMED"},
         "ready",
         ("ready:default",),
@@ -303,7 +311,7 @@ def test_what_was_mended_runs_to_its_end_and_leaves_no_trace(damage: Damage, doo
     worker.take(0, settle=[settlement(claim, Action.ACKNOWLEDGE) for claim in claims])
     left = {
         noun
-        for noun in ("bodies", "leases", "running", "attempts", "extras", "holders")
+        for noun in ("jobs", "leases", "claim_records", "attempts", "job_extras", "unique_keys")
         if doors.client.exists(doors.keys(noun))
     }
     assert not left
@@ -323,19 +331,19 @@ def test_a_running_job_whose_body_changed_is_never_leased_twice(doors: Doors) ->
 
 def test_a_key_is_still_unique_after_a_repair(doors: Doors) -> None:
     raw_id = doors.add(key="k", delay=HOUR)
-    for lost in ("extras", "holders"):
+    for lost in ("job_extras", "unique_keys"):
         doors.client.delete(doors.keys(lost))
         words(doors, repair=True)
         receipt = doors.enqueue(doors.draft(key="k"))
         assert receipt.held == {0: raw_id}
     assert doors.operations.cancel(raw_id)
-    assert not doors.client.exists(doors.keys("holders"), doors.keys("extras"))
+    assert not doors.client.exists(doors.keys("unique_keys"), doors.keys("job_extras"))
 
 
 def test_a_scheduled_job_keeps_its_due_time_when_it_is_put_back(doors: Doors) -> None:
     raw_id = doors.add(delay=DAY)
     due = doors.schedule()[raw_id]
-    doors.client.rename(doors.keys.schedule("default"), doors.keys.schedule("other"))
+    doors.client.rename(doors.keys.scheduled("default"), doors.keys.scheduled("other"))
     doors.client.zadd(doors.keys("queues"), {"other": 1})
     assert words(doors, repair=True) == ["MISPLACED"]
     assert doors.schedule() == {raw_id: due}
@@ -346,20 +354,20 @@ def test_a_job_that_was_running_is_judged_by_the_dispatcher(doors: Doors) -> Non
     (claim,) = doors.worker().take().claims
     doors.client.delete(doors.keys("leases"))
     assert words(doors, repair=True) == ["LAPSED"]
-    assert doors.rings(doors.keys("alarm")) == [1]
+    assert doors.rings(doors.keys("notify_dispatcher")) == [1]
     assert doors.promote().expired_leases == [claim.lease]
     assert doors.where(raw_id) == ["leases"]
 
 
 def test_an_unreadable_body_that_waits_is_left_to_whoever_claims_it(doors: Doors) -> None:
     raw_id = doors.add()
-    doors.client.hset(doors.keys("bodies"), raw_id, b"\xff")
+    doors.client.hset(doors.keys("jobs"), raw_id, b"\xff")
     assert words(doors, repair=True) == []
     assert doors.worker().take().claims[0].fault
 
 
 def test_an_unreadable_body_in_no_place_becomes_a_dead_letter_that_can_be_looked_at(doors: Doors) -> None:
-    doors.client.hset(doors.keys("bodies"), b"i" * 12, b"\xff")
+    doors.client.hset(doors.keys("jobs"), b"i" * 12, b"\xff")
     assert words(doors, repair=True) == ["UNREADABLE"]
     letter = doors.inspection.dead_letter(b"i" * 12)
     assert letter is not None
@@ -369,7 +377,7 @@ def test_an_unreadable_body_in_no_place_becomes_a_dead_letter_that_can_be_looked
 def test_every_slice_of_many_is_walked(doors: Doors) -> None:
     for at in range(0, 2_000, 500):
         doors.enqueue(*(doors.draft(queue=f"q{n % 3}", delay=HOUR * (n % 2)) for n in range(at, at + 500)))
-    removed = doors.client.zpopmin(doors.keys.ready("q0"), 200) + doors.client.zpopmax(doors.keys.schedule("q1"), 100)
+    removed = doors.client.zpopmin(doors.keys.ready("q0"), 200) + doors.client.zpopmax(doors.keys.scheduled("q1"), 100)
     assert words(doors) == ["LOST"] * len(removed)
     assert words(doors, repair=True) == ["LOST"] * len(removed)
     assert words(doors) == []

@@ -12,7 +12,7 @@ def test_cancel_leaves_nothing_of_a_waiting_job(doors: Doors, delay: int | None,
     raw_id = doors.add(delay=delay, key=key)
     assert doors.operations.cancel(raw_id)
     assert doors.traces(raw_id) == []
-    assert not doors.client.exists(*(doors.keys(noun) for noun in ("bodies", "extras", "holders", "attempts")))
+    assert not doors.client.exists(*(doors.keys(noun) for noun in ("jobs", "job_extras", "unique_keys", "attempts")))
 
 
 def test_cancelled_job_never_runs(doors: Doors) -> None:

@@ -40,7 +40,7 @@ def test_job_due_now_or_in_the_past_is_ready_and_ranks_from_now(doors: Doors, du
 
 
 def test_job_due_a_microsecond_ahead_waits(doors: Doors) -> None:
-    assert doors.where(doors.add(due=START + 1)) == ["schedule:default"]
+    assert doors.where(doors.add(due=START + 1)) == ["scheduled:default"]
 
 
 def test_job_without_a_time_is_ready_at_once(doors: Doors) -> None:
@@ -86,25 +86,25 @@ def test_ready_job_rings_its_queues_bell_once(doors: Doors) -> None:
     doors.add()
     doors.add()
     doors.add(queue="other", delay=HOUR)
-    bells = [doors.keys.bell("default"), doors.keys.bell("other")]
+    bells = [doors.keys.notify("default"), doors.keys.notify("other")]
     assert doors.rings(*bells) == [1, 0]
 
 
 def test_alarm_rings_while_nobody_promotes(doors: Doors) -> None:
     doors.add(delay=HOUR)
-    assert doors.rings(doors.keys("alarm")) == [1]
+    assert doors.rings(doors.keys("notify_dispatcher")) == [1]
 
 
 def test_alarm_rings_only_for_a_time_before_the_next_promotion(doors: Doors) -> None:
     doors.add()
     doors.promote()
     wake_at = START + doors.config.dispatcher.sweep_us
-    assert int(doors.client.get(doors.keys("wake_at"))) == wake_at
-    doors.client.delete(doors.keys("alarm"))
+    assert int(doors.client.get(doors.keys("next_promotion"))) == wake_at
+    doors.client.delete(doors.keys("notify_dispatcher"))
     rung = []
     for due in (wake_at + HOUR, wake_at, wake_at - 1):
         doors.add(due=due)
-        rung += doors.rings(doors.keys("alarm"))
+        rung += doors.rings(doors.keys("notify_dispatcher"))
     assert rung == [0, 0, 1]
 
 
@@ -113,14 +113,14 @@ def test_earliest_job_of_a_batch_decides_on_the_alarm(doors: Doors) -> None:
     doors.promote()
     soon = doors.draft(queue="b", delay=SECOND)
     doors.enqueue(doors.draft(queue="a", delay=HOUR), soon, doors.draft(queue="c", delay=DAY))
-    assert doors.rings(doors.keys("alarm")) == [1]
+    assert doors.rings(doors.keys("notify_dispatcher")) == [1]
 
 
 def test_a_job_that_is_ready_rings_the_bell_of_its_queue_and_that_of_workers_of_all_queues(doors: Doors) -> None:
     rung = []
     for delay in (HOUR, None, None):
         doors.add(queue="a", delay=delay)
-        rung.append(doors.rings(doors.keys.bell("a"), doors.keys("bell")))
+        rung.append(doors.rings(doors.keys.notify("a"), doors.keys("notify")))
     assert rung == [[0, 0], [1, 1], [1, 1]]
 
 
@@ -133,7 +133,7 @@ def test_full_memory_refuses_the_batch_as_a_whole(own_doors: Doors) -> None:
     assert error.value.code == "OOM"
     assert not error.value.maybe_accepted
     assert own_doors.client.dbsize() == before
-    assert own_doors.client.hkeys(own_doors.keys("bodies")) == [waiting]
+    assert own_doors.client.hkeys(own_doors.keys("jobs")) == [waiting]
     own_doors.free_memory()
     own_doors.add()
 
@@ -174,11 +174,11 @@ ODD_NAMES = {
 @pytest.mark.parametrize(("queue", "encoded"), ODD_NAMES.values(), ids=list(ODD_NAMES))
 def test_queue_of_any_name_serves_a_whole_life(doors: Doors, queue: str, encoded: bytes) -> None:
     raw_id = doors.add(queue=queue, delay=SECOND)
-    assert doors.client.exists(b"delayq:{0}:schedule:" + encoded)
+    assert doors.client.exists(b"delayq:{0}:scheduled:" + encoded)
     assert doors.shard.read_queues() == [queue]
     doors.clock.advance(SECOND)
     assert doors.promote().moved == 1
-    assert doors.client.exists(b"delayq:{0}:bell:" + encoded)
+    assert doors.client.exists(b"delayq:{0}:notify:" + encoded)
     worker = doors.worker()
     (claim,) = worker.take(1, queue).claims
     assert (claim.queue, claim.job and claim.job.queue) == (queue, queue)

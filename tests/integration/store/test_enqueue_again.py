@@ -39,7 +39,7 @@ def test_same_id_again_is_no_second_job_when_it_is_dead(doors: Doors) -> None:
     doors.kill(draft.job.raw_id)
     doors.enqueue(draft)
     assert doors.where(draft.job.raw_id) == ["dead_letters"]
-    assert not doors.client.exists(doors.keys("holders"), doors.keys("bodies"))
+    assert not doors.client.exists(doors.keys("unique_keys"), doors.keys("jobs"))
 
 
 def test_key_of_a_waiting_job_gives_its_holder(doors: Doors) -> None:
@@ -47,7 +47,7 @@ def test_key_of_a_waiting_job_gives_its_holder(doors: Doors) -> None:
     receipt = doors.enqueue(doors.draft("other"), doors.draft(key="k"), doors.draft(key="l"))
     assert receipt.held == {1: first}
     assert len(doors.ready()) == 2
-    assert doors.client.hlen(doors.keys("bodies")) == 3
+    assert doors.client.hlen(doors.keys("jobs")) == 3
 
 
 def test_second_use_of_a_key_in_one_batch_gives_the_first_one(doors: Doors) -> None:
@@ -79,7 +79,7 @@ def test_rejected_key_names_the_holder_and_stores_nothing_of_the_batch(doors: Do
         doors.enqueue(*batch)
     assert error.value.holder == holder.job.raw_id.hex()
     assert error.value.index == (1 if held_before else 2)
-    assert doors.client.hlen(doors.keys("bodies")) == held_before
+    assert doors.client.hlen(doors.keys("jobs")) == held_before
     assert len(doors.ready()) == held_before
 
 

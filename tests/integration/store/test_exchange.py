@@ -117,14 +117,14 @@ def test_job_that_failed_without_a_crash_is_no_suspect(doors: Doors) -> None:
 def test_leftovers_of_a_batch_that_ended_early_ring_again(doors: Doors) -> None:
     doors.add()
     doors.add(LARGE_TEXT)
-    doors.rings(doors.keys.bell("default"))
+    doors.rings(doors.keys.notify("default"))
     doors.worker().take(8)
-    assert doors.rings(doors.keys.bell("default")) == [1]
+    assert doors.rings(doors.keys.notify("default")) == [1]
 
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_work_left_behind_in_any_served_queue_rings_again(doors: Doors, strict: bool) -> None:
-    bells = [doors.keys.bell(queue) for queue in "abc"]
+    bells = [doors.keys.notify(queue) for queue in "abc"]
     doors.enqueue(*[doors.draft(queue=queue) for queue in "aabc"])
     doors.rings(*bells)
     worker = doors.worker()
@@ -137,9 +137,9 @@ def test_work_left_behind_in_any_served_queue_rings_again(doors: Doors, strict: 
 def test_leftover_of_a_queue_not_served_does_not_ring(doors: Doors) -> None:
     doors.add(queue="a")
     doors.add(queue="b")
-    doors.rings(doors.keys.bell("b"))
+    doors.rings(doors.keys.notify("b"))
     doors.worker().take(1, "a")
-    assert doors.rings(doors.keys.bell("b")) == [0]
+    assert doors.rings(doors.keys.notify("b")) == [0]
 
 
 def test_worker_is_told_when_nobody_promotes(doors: Doors) -> None:
@@ -176,7 +176,7 @@ def test_worker_is_seen_at_each_exchange_and_described_once(doors: Doors) -> Non
     doors.clock.advance(SECOND)
     worker.take()
     assert doors.client.zscore(doors.keys("workers"), worker.code) == START + SECOND
-    assert doors.client.hget(doors.keys("descriptions"), worker.code) == b"host/7"
+    assert doors.client.hget(doors.keys("worker_names"), worker.code) == b"host/7"
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_worker_is_seen_at_each_exchange_and_described_once(doors: Doors) -> Non
 )
 def test_claim_of_a_damaged_body_says_what_is_wrong(doors: Doors, body: bytes | None, fault: type[Exception]) -> None:
     raw_id = doors.add()
-    bodies = doors.keys("bodies")
+    bodies = doors.keys("jobs")
     if body is None:
         doors.client.hdel(bodies, raw_id)
     else:

@@ -45,9 +45,9 @@ def test_retry_rings_the_alarm_when_it_is_the_next_thing_to_do(doors: Doors) -> 
     worker = doors.worker()
     claim = worker.take().claims[0]
     doors.promote()
-    doors.rings(doors.keys("alarm"))
+    doors.rings(doors.keys("notify_dispatcher"))
     worker.settle(claim, Action.RETRY, delay=100 * MS)
-    assert doors.rings(doors.keys("alarm")) == [1]
+    assert doors.rings(doors.keys("notify_dispatcher")) == [1]
 
 
 def test_retry_far_ahead_wakes_nobody(doors: Doors) -> None:
@@ -55,9 +55,9 @@ def test_retry_far_ahead_wakes_nobody(doors: Doors) -> None:
     worker = doors.worker()
     claim = worker.take().claims[0]
     doors.promote()
-    doors.rings(doors.keys("alarm"))
+    doors.rings(doors.keys("notify_dispatcher"))
     worker.settle(claim, Action.RETRY, delay=HOUR)
-    assert doors.rings(doors.keys("alarm")) == [0]
+    assert doors.rings(doors.keys("notify_dispatcher")) == [0]
 
 
 def test_dead_letter_keeps_body_and_history_and_lets_the_key_go(doors: Doors) -> None:
@@ -80,10 +80,10 @@ def test_released_job_is_back_in_its_old_place_and_its_attempt_is_uncounted(door
     worker = doors.worker()
     claims = worker.take(2).claims
     doors.clock.advance(HOUR)
-    doors.rings(doors.keys.bell("default"))
+    doors.rings(doors.keys.notify("default"))
     worker.take(0, settle=[settlement(claim, Action.RELEASE) for claim in claims])
     assert doors.ready() == ranks
-    assert doors.rings(doors.keys.bell("default")) == [1]
+    assert doors.rings(doors.keys.notify("default")) == [1]
     assert [claim.attempt for claim in worker.take(3).claims] == [1, 1, 1]
 
 
@@ -119,7 +119,7 @@ def test_one_exchange_settles_every_way_and_takes_the_next(doors: Doors) -> None
     assert not answer.lost
     assert len(answer.claims) == 1
     assert doors.where(done.raw_id) == []
-    assert doors.where(retried.raw_id) == [f"schedule:{retried.queue}"]
+    assert doors.where(retried.raw_id) == [f"scheduled:{retried.queue}"]
     assert doors.where(dead.raw_id) == ["dead_letters"]
     places = [doors.where(released.raw_id), doors.where(left)]
     assert sorted(place[0].split(":")[0] for place in places) == ["leases", "ready"]

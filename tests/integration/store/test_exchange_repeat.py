@@ -75,7 +75,7 @@ def test_earlier_exchange_is_refused_and_changes_nothing(doors: Doors) -> None:
     worker.take()
     raw_id = doors.add()
     with pytest.raises(StaleExchange):
-        worker.door.exchange(delayed)
+        worker.door.settle_and_claim(delayed)
     assert doors.where(raw_id) == ["ready:default"]
 
 

@@ -29,14 +29,14 @@ def take(exchanger: ExchangeSession) -> Claim:
 
 def fail_once(exchanger: ExchangeSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Carry out what is under way, and lose the answer."""
-    whole = exchanger._claims.exchange
+    whole = exchanger._claims.settle_and_claim
 
     def lost(exchange: Any) -> Any:
         whole(exchange)
         monkeypatch.undo()
         raise StoreUnavailable("the answer is lost")
 
-    monkeypatch.setattr(exchanger._claims, "exchange", lost)
+    monkeypatch.setattr(exchanger._claims, "settle_and_claim", lost)
     with pytest.raises(StoreUnavailable):
         exchanger.exchange(OutcomeBuffer())
 
@@ -45,7 +45,7 @@ def test_the_server_is_told_once_whose_worker_this_is(doors: Doors, exchanger: E
     for first in (True, False):
         exchanger.prepare(**ASKS)
         assert exchanger.exchange(OutcomeBuffer())[0].unknown_worker == first
-    assert doors.client.hget(doors.keys("descriptions"), CODE) == b"host:1"
+    assert doors.client.hget(doors.keys("worker_names"), CODE) == b"host:1"
 
 
 def test_an_answer_that_is_lost_is_asked_for_again_and_the_job_is_claimed_once(
@@ -81,7 +81,7 @@ def test_after_a_stale_exchange_it_is_another_worker_that_hands_the_outcomes_in(
     claim = take(exchanger)
     other = doors.store.claims(doors.shard, worker=CODE)
     for _ in range(3):
-        other.exchange(other.prepare(**{**ASKS, "want": 0}))
+        other.settle_and_claim(other.prepare(**{**ASKS, "want": 0}))
     ended = OutcomeBuffer()
     exchanger.prepare(**ASKS, ended=[(claim, Outcome(kind=OutcomeKind.SUCCEEDED))])
     assert exchanger.settling == [claim.lease]

@@ -78,7 +78,7 @@ def test_wrong_guess_of_the_queue_is_mended(doors: Doors) -> None:
 @pytest.mark.parametrize("body", [b"", b"\x01", b"\x01\x64\x00\xff"])
 def test_damaged_body_does_not_stop_the_search(doors: Doors, body: bytes) -> None:
     raw_id = doors.add()
-    doors.client.hset(doors.keys("bodies"), raw_id, body)
+    doors.client.hset(doors.keys("jobs"), raw_id, body)
     assert doors.inspection.find(raw_id).job is None
 
 
@@ -93,7 +93,7 @@ def test_finding_changes_nothing(doors: Doors) -> None:
 def test_holder_of_a_key_is_found(doors: Doors) -> None:
     draft = doors.draft(key="k", delay=HOUR)
     doors.enqueue(draft)
-    (digest,) = doors.client.hkeys(doors.keys("holders"))
+    (digest,) = doors.client.hkeys(doors.keys("unique_keys"))
     assert doors.inspection.holder(digest) == draft.job.raw_id
     assert doors.inspection.holder(b"\0" * 16) is None
 

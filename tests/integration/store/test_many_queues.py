@@ -36,7 +36,7 @@ def best_first(waiting: Waiting, *, strict: bool) -> list[tuple[str, bytes]]:
 def check(doors: Doors, waiting: Waiting, want: int, *, strict: bool) -> None:
     """Take everything, and compare each exchange with the list."""
     queues = list(waiting)
-    bells = [doors.keys.bell(queue) for queue in queues]
+    bells = [doors.keys.notify(queue) for queue in queues]
     expected = best_first(waiting, strict=strict)
     worker = doors.worker()
     while expected:

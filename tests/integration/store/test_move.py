@@ -13,7 +13,7 @@ def test_scheduled_job_keeps_its_due_time_to_the_microsecond(doors: Doors, span:
     doors.clock.advance(-SECOND)
     assert doors.operations.move(raw_id, "b")
     assert (doors.schedule("a"), doors.schedule("b")) == ({}, {raw_id: START + span})
-    assert doors.where(raw_id) == ["schedule:b"]
+    assert doors.where(raw_id) == ["scheduled:b"]
 
 
 def test_ready_job_keeps_its_rank(doors: Doors) -> None:
@@ -40,7 +40,7 @@ def test_body_tells_the_new_queue_and_is_else_the_same(doors: Doors) -> None:
 def test_moved_ready_job_rings_its_new_queue(doors: Doors) -> None:
     doors.add(queue="b")
     raw_id = doors.add(queue="a")
-    bells = [doors.keys.bell("a"), doors.keys.bell("b"), doors.keys("bell")]
+    bells = [doors.keys.notify("a"), doors.keys.notify("b"), doors.keys("notify")]
     doors.rings(*bells)
     doors.operations.move(raw_id, "b")
     assert doors.rings(*bells) == [0, 1, 1]
@@ -52,7 +52,7 @@ def test_move_to_a_new_queue_makes_it_known(doors: Doors) -> None:
     assert doors.shard.read_queues() == ["new"]
     doors.clock.advance(HOUR)
     doors.promote()
-    assert doors.rings(doors.keys("bell")) == [1]
+    assert doors.rings(doors.keys("notify")) == [1]
     assert doors.where(raw_id) == ["ready:new"]
 
 
@@ -82,32 +82,32 @@ def test_dead_and_unknown_jobs_do_not_move(doors: Doors) -> None:
 
 def test_body_that_changed_since_it_was_read_is_not_overwritten(doors: Doors) -> None:
     raw_id = doors.add(queue="a", delay=HOUR)
-    body = doors.client.hget(doors.keys("bodies"), raw_id)
-    member = doors.client.zrange(doors.keys.schedule("a"), 0, 0)[0]
+    body = doors.client.hget(doors.keys("jobs"), raw_id)
+    member = doors.client.zrange(doors.keys.scheduled("a"), 0, 0)[0]
     changed = body[:-1] + b" ]"
-    doors.client.hset(doors.keys("bodies"), raw_id, changed)
-    keys = {"schedule": doors.keys.schedule("a"), "ready": doors.keys.ready("a")}
-    keys |= {"to_schedule": doors.keys.schedule("b"), "to_ready": doors.keys.ready("b")}
+    doors.client.hset(doors.keys("jobs"), raw_id, changed)
+    keys = {"scheduled": doors.keys.scheduled("a"), "ready": doors.keys.ready("a")}
+    keys |= {"to_scheduled": doors.keys.scheduled("b"), "to_ready": doors.keys.ready("b")}
     args = [member, body, with_queue(body, "b"), b"b"]
-    assert doors.shard.run(Script("move"), args, **keys, to_bell=doors.keys.bell("b")) == b"ELSEWHERE"
-    assert doors.where(raw_id) == ["schedule:a"]
-    assert doors.client.hget(doors.keys("bodies"), raw_id) == changed
+    assert doors.shard.run(Script("move"), args, **keys, to_notify=doors.keys.notify("b")) == b"ELSEWHERE"
+    assert doors.where(raw_id) == ["scheduled:a"]
+    assert doors.client.hget(doors.keys("jobs"), raw_id) == changed
 
 
 def test_move_there_and_back_is_as_before(doors: Doors) -> None:
     raw_id = doors.add("argument", queue="a", delay=HOUR)
-    body = doors.client.hget(doors.keys("bodies"), raw_id)
+    body = doors.client.hget(doors.keys("jobs"), raw_id)
     assert doors.operations.move(raw_id, "a much longer name")
     assert doors.operations.move(raw_id, "a")
     assert doors.schedule("a") == {raw_id: START + HOUR}
-    assert doors.client.hget(doors.keys("bodies"), raw_id) == body
+    assert doors.client.hget(doors.keys("jobs"), raw_id) == body
 
 
 def test_full_memory_does_not_lose_the_job(own_doors: Doors) -> None:
     raw_id = own_doors.add(delay=HOUR)
     own_doors.fill_memory()
     assert own_doors.operations.move(raw_id, "other")
-    assert own_doors.where(raw_id) == ["schedule:other"]
+    assert own_doors.where(raw_id) == ["scheduled:other"]
 
 
 def test_flushed_scripts_are_loaded_again(doors: Doors) -> None:

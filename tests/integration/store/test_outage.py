@@ -118,7 +118,7 @@ def test_every_outage_longer_than_a_lease_is_seen(make_doors: Callable[..., Door
 @pytest.mark.parametrize("damage", [b"", b"x", b"nan", b"inf", b"-inf", b"9" * 40])
 def test_a_moment_written_by_hand_stops_nothing(doors: Doors, damage: bytes) -> None:
     held = hold(doors)
-    for noun in ("wake_at", "no_lapse_before"):
+    for noun in ("next_promotion", "no_lapse_before"):
         doors.client.set(doors.keys(noun), damage)
     pass_with_promotions(doors, 15 * SECOND)
     assert set(pass_with_promotions(doors, LEASE)) == set(held)

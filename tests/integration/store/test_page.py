@@ -56,7 +56,7 @@ def test_pages_backward_show_every_row_once_in_order(doors: Doors, tied: list[by
 def test_scores_that_nobody_of_ours_wrote_are_paged_through_too(doors: Doors) -> None:
     written = [float("-inf"), -1e308, 0.25, 0.5, 0.75, 1.0, 1e16, 1e16 + 2, 1e308, float("inf"), float("inf")]
     rows = {bytes([number]) * 14: score for number, score in enumerate(written)}
-    doors.client.zadd(doors.keys.schedule("default"), rows)
+    doors.client.zadd(doors.keys.scheduled("default"), rows)
     for before in (False, True):
         pages = list(walk(doors, count=1, before=before))
         found = [row for page in (reversed(pages) if before else pages) for row in page.rows]
@@ -175,9 +175,9 @@ def test_row_with_a_large_body_tells_its_task_and_queue(doors: Doors, dead: bool
 @pytest.mark.parametrize("body", [None, b"", b"\xff" * 40])
 def test_row_with_a_damaged_body_is_shown(doors: Doors, body: bytes | None) -> None:
     raw_id = doors.add()
-    doors.client.hdel(doors.keys("bodies"), raw_id)
+    doors.client.hdel(doors.keys("jobs"), raw_id)
     if body is not None:
-        doors.client.hset(doors.keys("bodies"), raw_id, body)
+        doors.client.hset(doors.keys("jobs"), raw_id, body)
     (row,) = doors.inspection.page(State.READY, queues=["default"]).rows
     assert (row.member[:12], row.job, row.task, row.queue) == (raw_id, None, "", "default")
 

@@ -19,9 +19,9 @@ def test_no_bell_rings_for_what_is_left_in_a_paused_queue(doors: Doors) -> None:
     """It would keep every worker awake."""
     doors.add(queue="paused")
     doors.operations.pause("paused", by="ann")
-    assert doors.rings(doors.keys.bell("paused")) == [1]
+    assert doors.rings(doors.keys.notify("paused")) == [1]
     doors.worker().take(1, "paused")
-    assert doors.rings(doors.keys.bell("paused")) == [0]
+    assert doors.rings(doors.keys.notify("paused")) == [0]
 
 
 def test_jobs_still_become_ready_and_the_dispatcher_sleeps(doors: Doors) -> None:
@@ -45,16 +45,16 @@ def test_what_runs_already_can_be_settled_and_goes_back(doors: Doors) -> None:
 def test_resume_rings_and_the_jobs_are_taken_in_their_order(doors: Doors) -> None:
     first, second = doors.add(queue="paused"), doors.add(queue="paused")
     doors.operations.pause("paused", by="ann")
-    doors.rings(doors.keys.bell("paused"))
+    doors.rings(doors.keys.notify("paused"))
     assert doors.operations.resume("paused")
-    assert doors.rings(doors.keys.bell("paused")) == [1]
+    assert doors.rings(doors.keys.notify("paused")) == [1]
     assert ids(doors.worker().take(5, "paused").claims) == [first, second]
 
 
 def test_resume_of_an_empty_queue_wakes_nobody(doors: Doors) -> None:
     doors.operations.pause("empty", by="ann")
     assert doors.operations.resume("empty")
-    assert doors.rings(doors.keys.bell("empty")) == [0]
+    assert doors.rings(doors.keys.notify("empty")) == [0]
 
 
 def test_who_paused_first_is_told_until_it_is_resumed(doors: Doors) -> None:
@@ -94,4 +94,4 @@ def test_a_worker_asked_to_be_quiet_hears_so_with_its_reports_until_it_is_taken_
 
 def test_nobody_can_be_asked_who_is_not_there(doors: Doors) -> None:
     assert not doors.operations.quiet(b"nobody..", by="ann")
-    assert not doors.client.exists(doors.keys("quieted"))
+    assert not doors.client.exists(doors.keys("quiet_workers"))

@@ -16,7 +16,7 @@ def test_job_is_never_early_and_ready_at_its_microsecond(doors: Doors, span: int
     doors.clock.advance(span - 1)
     early = doors.promote()
     assert (early.moved, early.sleep_us) == (0, 1)
-    assert doors.where(raw_id) == ["schedule:default"]
+    assert doors.where(raw_id) == ["scheduled:default"]
     doors.clock.advance(1)
     assert doors.promote().moved == 1
     assert doors.where(raw_id) == ["ready:default"]
@@ -27,7 +27,7 @@ def test_job_a_microsecond_from_due_stays_behind_when_its_queue_is_promoted(door
     doors.clock.advance(SECOND)
     promoted = doors.promote()
     assert (promoted.moved, promoted.sleep_us) == (1, 1)
-    assert (doors.where(due), doors.where(early)) == (["ready:default"], ["schedule:default"])
+    assert (doors.where(due), doors.where(early)) == (["ready:default"], ["scheduled:default"])
 
 
 def test_sleep_is_exact_and_never_longer_than_a_sweep(doors: Doors) -> None:
@@ -45,7 +45,7 @@ def test_sweep_is_shorter_for_short_leases(make_doors: Callable[..., Doors]) -> 
 def test_wake_at_is_the_moment_the_sleep_ends(doors: Doors) -> None:
     doors.add(delay=2_345_678)
     promoted = doors.promote()
-    assert int(doors.client.get(doors.keys("wake_at"))) == START + promoted.sleep_us == START + 2_345_678
+    assert int(doors.client.get(doors.keys("next_promotion"))) == START + promoted.sleep_us == START + 2_345_678
 
 
 def test_sleep_is_none_while_more_is_due(doors: Doors) -> None:
@@ -54,7 +54,7 @@ def test_sleep_is_none_while_more_is_due(doors: Doors) -> None:
     first, second = doors.promote(limit=2), doors.promote(limit=2)
     assert (first.moved, first.sleep_us) == (2, 0)
     assert (second.moved, second.sleep_us) == (1, SWEEP)
-    assert int(doors.client.get(doors.keys("wake_at"))) == START + SECOND + SWEEP
+    assert int(doors.client.get(doors.keys("next_promotion"))) == START + SECOND + SWEEP
 
 
 def test_end_of_a_lease_ends_the_sleep(make_doors: Callable[..., Doors]) -> None:
@@ -159,7 +159,7 @@ def test_bells_ring_for_the_queues_that_got_jobs(doors: Doors) -> None:
     doors.add(queue="b", delay=HOUR)
     doors.clock.advance(SECOND)
     doors.promote()
-    assert doors.rings(doors.keys.bell("a"), doors.keys.bell("b")) == [1, 0]
+    assert doors.rings(doors.keys.notify("a"), doors.keys.notify("b")) == [1, 0]
 
 
 def test_second_dispatcher_moves_nothing_twice(doors: Doors) -> None:
@@ -219,7 +219,7 @@ def test_worker_unseen_for_an_hour_is_forgotten_with_its_exchange(doors: Doors) 
     doors.clock.advance(1)
     doors.promote()
     assert doors.client.zrange(doors.keys("workers"), 0, -1) == [b"seen----"]
-    assert doors.client.hgetall(doors.keys("descriptions")) == {b"seen----": b"host/2"}
+    assert doors.client.hgetall(doors.keys("worker_names")) == {b"seen----": b"host/2"}
     assert doors.client.hkeys(doors.keys("exchanges")) == [b"seen----"]
 
 
@@ -229,7 +229,7 @@ def test_full_memory_does_not_stop_promotion(own_doors: Doors) -> None:
     own_doors.fill_memory()
     assert own_doors.promote().moved == 1
     assert own_doors.where(raw_id) == ["ready:default"]
-    assert own_doors.client.exists(own_doors.keys("wake_at"))
+    assert own_doors.client.exists(own_doors.keys("next_promotion"))
 
 
 def test_full_memory_does_not_stop_promotion_of_nothing(own_doors: Doors) -> None:

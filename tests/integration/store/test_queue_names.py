@@ -59,7 +59,7 @@ def test_an_empty_queue_is_forgotten_with_its_bell_after_ten_minutes(doors: Door
     step(dispatcher)
     assert served(doors) == [] == doors.shard.read_queues()
     assert version(doors) != before
-    assert not doors.client.exists(doors.keys.bell("mail"))
+    assert not doors.client.exists(doors.keys.notify("mail"))
 
 
 @pytest.mark.parametrize("place", ["ready", "scheduled", "claimed"])
@@ -169,7 +169,7 @@ def test_many_names_used_once_cost_a_promotion_and_an_exchange_nothing(doors: Do
     pipeline = doors.client.pipeline(transaction=False)
     for number in range(MANY):
         pipeline.zadd(doors.keys("queues"), {f"customer-{number}": doors.clock.now_us})
-        pipeline.rpush(doors.keys.bell(f"customer-{number}"), 1)
+        pipeline.rpush(doors.keys.notify(f"customer-{number}"), 1)
     pipeline.execute()
     doors.clock.advance(LONG)
     doors.add(queue="mail")

@@ -51,7 +51,7 @@ def test_lapsed_job_waits_again_with_its_attempt_counted(doors: Doors, delay: in
     (item,) = lapsed(doors, claim.lease)
     assert sum(doors.promotion.reclaim([decided(item, delay_us=delay)])) == 1
     assert doors.schedule() == {claim.raw_id: START + LEASE + delay}
-    assert doors.where(claim.raw_id) == ["schedule:default"]
+    assert doors.where(claim.raw_id) == ["scheduled:default"]
     doors.clock.advance(delay)
     doors.promote()
     (again,) = doors.worker().take().claims
@@ -74,7 +74,7 @@ def test_lapsed_job_waits_at_its_old_rank(doors: Doors, suspect: bool, place: st
 def test_lapsed_job_whose_rank_is_lost_waits_as_if_it_came_now(doors: Doors) -> None:
     _, claim = claimed(doors, priority=3)
     (item,) = lapsed(doors, claim.lease)
-    doors.client.hset(doors.keys("running"), claim.raw_id, b"\0" * 33)
+    doors.client.hset(doors.keys("claim_records"), claim.raw_id, b"\0" * 33)
     doors.promotion.reclaim([decided(item)])
     now = doors.add(priority=3)
     assert doors.recovered()[claim.raw_id] == doors.ready()[now]
@@ -157,14 +157,14 @@ def test_batch_of_500_is_reclaimed_in_one_step(doors: Doors) -> None:
     assert sum(doors.promotion.reclaim([decided(item, dead=n % 2 == 0) for n, item in enumerate(items)])) == 500
     counts = doors.inspection.counts()
     assert (counts.dead, counts.ready, counts.scheduled) == (250, {"default": 250}, {"default": 0})
-    assert doors.client.hlen(doors.keys("holders")) == 250
+    assert doors.client.hlen(doors.keys("unique_keys")) == 250
 
 
 @pytest.mark.parametrize(("delay", "rings"), [(0, [0, 1]), (1, [1, 0])])
 def test_reclaimed_job_keeps_its_key_and_rings(doors: Doors, delay: int, rings: list[int]) -> None:
     _, claim = claimed(doors, key="k")
     (item,) = lapsed(doors, claim.lease)
-    places = doors.keys("alarm"), doors.keys.bell("default")
+    places = doors.keys("notify_dispatcher"), doors.keys.notify("default")
     doors.rings(*places)
     doors.promotion.reclaim([decided(item, delay_us=delay)])
     assert doors.rings(*places) == rings
@@ -174,9 +174,9 @@ def test_reclaimed_job_keeps_its_key_and_rings(doors: Doors, delay: int, rings: 
 @pytest.mark.parametrize("body", [None, b"", b"\x01\x64\x00\xff", b"\x01\x64\x00\x01\xff\x00\x00"])
 def test_unreadable_body_is_told_and_can_be_dead_lettered(doors: Doors, body: bytes | None) -> None:
     _, claim = claimed(doors)
-    doors.client.hdel(doors.keys("bodies"), claim.raw_id)
+    doors.client.hdel(doors.keys("jobs"), claim.raw_id)
     if body is not None:
-        doors.client.hset(doors.keys("bodies"), claim.raw_id, body)
+        doors.client.hset(doors.keys("jobs"), claim.raw_id, body)
     (item,) = lapsed(doors, claim.lease)
     assert (item.job, item.queue, type(item.fault)) == (None, None, BadBody)
     assert sum(doors.promotion.reclaim([decided(item, dead=True)])) == 1
@@ -186,8 +186,8 @@ def test_unreadable_body_is_told_and_can_be_dead_lettered(doors: Doors, body: by
 def test_body_of_a_newer_version_still_tells_its_queue(doors: Doors) -> None:
     doors.add(queue="mail")
     (claim,) = doors.worker().take(1, "mail").claims
-    body = doors.client.hget(doors.keys("bodies"), claim.raw_id)
-    doors.client.hset(doors.keys("bodies"), claim.raw_id, b"\x07" + body[1:])
+    body = doors.client.hget(doors.keys("jobs"), claim.raw_id)
+    doors.client.hset(doors.keys("jobs"), claim.raw_id, b"\x07" + body[1:])
     (item,) = lapsed(doors, claim.lease)
     assert (item.queue, type(item.fault)) == ("mail", NewerBody)
     doors.promotion.reclaim([decided(item, delay_us=30 * SECOND)])
@@ -196,7 +196,7 @@ def test_body_of_a_newer_version_still_tells_its_queue(doors: Doors) -> None:
 
 def test_lost_entry_in_running_does_not_stop_reclaim(doors: Doors) -> None:
     _, claim = claimed(doors)
-    doors.client.delete(doors.keys("running"), doors.keys("descriptions"))
+    doors.client.delete(doors.keys("claim_records"), doors.keys("worker_names"))
     (item,) = lapsed(doors, claim.lease)
     assert item.claimed_us == 0
     assert sum(doors.promotion.reclaim([decided(item)])) == 1
@@ -251,9 +251,9 @@ def test_batches_hold_every_lease_once_in_order(doors: Doors) -> None:
     assert list(doors.promotion.batches([])) == []
     assert list(doors.promotion.batches(leases)) == [leases]
     for lease in leases:
-        doors.client.hset(doors.keys("bodies"), lease[:12], b"x" * 9 * 1024 * 1024)
+        doors.client.hset(doors.keys("jobs"), lease[:12], b"x" * 9 * 1024 * 1024)
     assert list(doors.promotion.batches(leases)) == [[lease] for lease in leases]
-    doors.client.delete(doors.keys("bodies"))
+    doors.client.delete(doors.keys("jobs"))
     assert list(doors.promotion.batches(leases)) == [leases]
 
 
@@ -328,7 +328,7 @@ def test_a_suspect_whose_claim_nobody_confirmed_is_one_as_before(doors: Doors) -
 
 def test_an_unreadable_job_whose_claim_nobody_confirmed_is_a_dead_letter(doors: Doors) -> None:
     _, claim = armed(doors)
-    doors.client.hset(doors.keys("bodies"), claim.raw_id, b"nonsense")
+    doors.client.hset(doors.keys("jobs"), claim.raw_id, b"nonsense")
     doors.clock.advance(LEASE)
     Dispatcher(doors.shard, doors.promotion).promote()
     assert doors.where(claim.raw_id) == ["dead_letters"]

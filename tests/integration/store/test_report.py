@@ -50,7 +50,7 @@ def test_an_hour_is_kept_by_the_minute_and_no_longer(doors: Doors) -> None:
     doors.clock.advance(-MINUTE_US)
     series = history.series(doors.clock.now_us)
     assert [each.done for each in series] == list(range(10, 70))
-    assert doors.client.hstrlen(doors.keys("counters"), ALL_JOBS) == 61 * 4 * (1 + 49)
+    assert doors.client.hstrlen(doors.keys("metrics"), ALL_JOBS) == 61 * 4 * (1 + 49)
 
 
 def test_names_beyond_the_bound_count_among_all_jobs_only(doors: Doors) -> None:
@@ -60,7 +60,7 @@ def test_names_beyond_the_bound_count_among_all_jobs_only(doors: Doors) -> None:
         for number in range(100):
             tally.ended("done", queue="", task=f"task {batch} {number}")
         reports.report(code, "worker", {}, encode_rows(tally.take()))
-    assert doors.client.hlen(doors.keys("counters")) == 1_000
+    assert doors.client.hlen(doors.keys("metrics")) == 1_000
     assert figures(doors).done == 1_100
     reports.report(code, "worker", {}, rows(task="task 0 7"))
     assert figures(doors, task_dimension("task 0 7"), tasks=("task 0 7",)).done == 2
@@ -73,7 +73,7 @@ def test_names_that_nobody_counts_for_any_more_go(doors: Doors) -> None:
     doors.clock.advance(3 * HOUR)
     for _ in range(400):
         reports.report(code, "worker", {}, rows(task="alive", queue="mail"))
-    assert set(doors.client.hkeys(doors.keys("counters"))) == {ALL_JOBS, b"queue:mail", b"task:alive"}
+    assert set(doors.client.hkeys(doors.keys("metrics"))) == {ALL_JOBS, b"queue:mail", b"task:alive"}
 
 
 def test_counts_stay_whole_numbers_that_fit(doors: Doors) -> None:
@@ -85,13 +85,13 @@ def test_counts_stay_whole_numbers_that_fit(doors: Doors) -> None:
 
 
 def test_a_ring_of_another_size_is_begun_anew(doors: Doors) -> None:
-    doors.client.hset(doors.keys("counters"), ALL_JOBS, b"written by hand")
-    doors.client.hset(doors.keys("counters"), b"task:odd", b"abcde")
+    doors.client.hset(doors.keys("metrics"), ALL_JOBS, b"written by hand")
+    doors.client.hset(doors.keys("metrics"), b"task:odd", b"abcde")
     reports = doors.store.process_reports(doors.shard)
     for _ in range(200):
         reports.report(os.urandom(8), "worker", {}, rows())
     assert figures(doors).done == 200
-    assert not doors.client.hexists(doors.keys("counters"), b"task:odd")
+    assert not doors.client.hexists(doors.keys("metrics"), b"task:odd")
 
 
 def test_who_tells_of_itself_is_seen_until_it_leaves(doors: Doors) -> None:
@@ -116,7 +116,7 @@ def test_who_tells_of_itself_is_seen_until_it_leaves(doors: Doors) -> None:
     assert [process.kind for process in doors.store.dashboard(0).snapshot().processes] == ["dispatcher"]
     assert figures(doors).done == 2
     reports.deregister(dispatcher, {})
-    left = {doors.keys("counters").encode(), doors.keys("queues").encode()}
+    left = {doors.keys("metrics").encode(), doors.keys("queues").encode()}
     assert set(doors.client.keys("*")) <= left
 
 
@@ -134,7 +134,7 @@ def test_who_is_silent_is_lost_after_a_lease_and_forgotten_after_an_hour(doors: 
     doors.clock.advance(HOUR)
     doors.promote()
     assert doors.store.dashboard(0).snapshot().processes == []
-    assert not doors.client.exists(doors.keys("reports"))
+    assert not doors.client.exists(doors.keys("process_reports"))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_who_is_silent_is_lost_after_a_lease_and_forgotten_after_an_hour(doors: 
 )
 def test_a_foreign_report_is_shown_with_what_can_be_read_of_it(doors: Doors, foreign: bytes) -> None:
     doors.client.zadd(doors.keys("workers"), {b"foreign!": START})
-    doors.client.hset(doors.keys("reports"), b"foreign!", foreign)
+    doors.client.hset(doors.keys("process_reports"), b"foreign!", foreign)
     (process,) = doors.store.dashboard(0).snapshot().processes
     assert (process.kind, process.name, process.slots, process.busy, process.queues) == ("worker", "", 0, 0, ())
 

@@ -14,12 +14,12 @@ from tests.doors import DAY, HOUR, LARGE_TEXT, SECOND, START, Doors
 
 def test_dead_letter_is_ready_again_with_its_body_and_priority(doors: Doors) -> None:
     raw_id = doors.add("argument", priority=-7)
-    body = doors.client.hget(doors.keys("bodies"), raw_id)
+    body = doors.client.hget(doors.keys("jobs"), raw_id)
     doors.kill(raw_id)
     doors.clock.advance(HOUR)
     assert doors.operations.requeue(raw_id, died_us=START) == START + HOUR
     assert doors.where(raw_id) == ["ready:default"]
-    assert doors.client.hget(doors.keys("bodies"), raw_id) == body
+    assert doors.client.hget(doors.keys("jobs"), raw_id) == body
     assert not doors.client.exists(doors.keys("dead_bodies"))
 
 
@@ -100,7 +100,7 @@ def test_requeue_is_refused_while_the_key_is_another_jobs(doors: Doors) -> None:
 def test_requeue_rings(doors: Doors) -> None:
     first, second = doors.add_dead(), doors.add_dead()
     doors.promote()
-    bells = [doors.keys.bell("default"), doors.keys("alarm")]
+    bells = [doors.keys.notify("default"), doors.keys("notify_dispatcher")]
     doors.rings(*bells)
     doors.operations.requeue(first, died_us=START)
     assert doors.rings(*bells) == [1, 0]

@@ -19,7 +19,7 @@ def test_delay_counts_from_now_to_the_microsecond(doors: Doors, span: int, befor
     doors.clock.advance(7)
     assert doors.operations.reschedule(raw_id, delay_us=span) == START + 7 + span
     assert doors.schedule() == {raw_id: START + 7 + span}
-    assert doors.where(raw_id) == ["schedule:default"]
+    assert doors.where(raw_id) == ["scheduled:default"]
 
 
 @SPANS
@@ -32,10 +32,10 @@ def test_moment_is_kept_to_the_microsecond(doors: Doors, span: int) -> None:
 @pytest.mark.parametrize("due", [START, START - 1, -62_135_596_800_000_000])
 def test_moment_that_is_over_makes_the_job_ready_now(doors: Doors, due: int) -> None:
     raw_id = doors.add(delay=HOUR)
-    doors.rings(doors.keys.bell("default"))
+    doors.rings(doors.keys.notify("default"))
     assert doors.operations.reschedule(raw_id, due_us=due) == START
     assert doors.where(raw_id) == ["ready:default"]
-    assert doors.rings(doors.keys.bell("default")) == [1]
+    assert doors.rings(doors.keys.notify("default")) == [1]
 
 
 def test_delay_of_nothing_makes_the_job_ready_now(doors: Doors) -> None:
@@ -68,9 +68,9 @@ def test_earlier_time_rings_the_alarm_and_a_later_one_does_not(doors: Doors) -> 
     doors.promote()
     rung = []
     for delay in (SECOND, 3 * SECOND):
-        doors.rings(doors.keys("alarm"))
+        doors.rings(doors.keys("notify_dispatcher"))
         doors.operations.reschedule(raw_id, delay_us=delay)
-        rung += doors.rings(doors.keys("alarm"))
+        rung += doors.rings(doors.keys("notify_dispatcher"))
     assert rung == [1, 0]
 
 
@@ -174,13 +174,13 @@ def test_a_body_that_changed_since_it_was_read_is_read_again(
             if changes.pop() == "moved":
                 assert doors.operations.move(raw_id, "mail")
             else:
-                doors.client.hset(doors.keys("bodies"), raw_id, other.body)
+                doors.client.hset(doors.keys("jobs"), raw_id, other.body)
         return found
 
     monkeypatch.setattr(ConnectionCache, "ask", changed_meanwhile)
     assert doors.operations.reschedule(raw_id, delay_us=SECOND) == START + SECOND
     queue, argument = ("mail", "old") if how == "moved" else ("default", "new")
-    assert doors.where(raw_id) == [f"schedule:{queue}"]
+    assert doors.where(raw_id) == [f"scheduled:{queue}"]
     assert list(doors.store.consistency_check(doors.shard).walk()) == []
     doors.clock.advance(SECOND)
     doors.promote()

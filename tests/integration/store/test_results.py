@@ -80,7 +80,7 @@ def test_results_and_other_outcomes_are_settled_by_one_exchange(doors: Doors) ->
     # Repeated word for word, it changes nothing.
     worker.again()
     assert [doors.inspection.find(raw_id).state for raw_id in ids] == [each.state for each in found]
-    assert doors.client.hlen(doors.keys("holders")) == 2
+    assert doors.client.hlen(doors.keys("unique_keys")) == 2
 
 
 @pytest.mark.parametrize("delay", [None, HOUR])

@@ -22,7 +22,7 @@ def serve(doors: Doors) -> Iterator[Callable[..., QueueListener]]:
 
 def rung(doors: Doors, *queues: str) -> list[int]:
     """Return how often the bell of all queues rings, and those of these."""
-    return doors.rings(doors.keys("bell"), *map(doors.keys.bell, queues))
+    return doors.rings(doors.keys("notify"), *map(doors.keys.notify, queues))
 
 
 def told(served: QueueListener, doors: Doors) -> bool:

@@ -68,16 +68,16 @@ def test_a_claim_sets_aside_what_it_may_not_run_once_and_in_its_old_rank(doors: 
     ranks = doors.ready()
     fresh = doors.add()
     worker = doors.worker()
-    doors.rings(doors.keys.bell("default"))
+    doors.rings(doors.keys.notify("default"))
     answer = worker.take(1, may_recover=False)
     assert (ids(answer.claims), answer.recovered, answer.has_more) == ([fresh], True, False)
     assert doors.recovered() == ranks
     assert list(doors.recovered()) == made
-    assert doors.rings(doors.keys.bell("default")) == [1]
+    assert doors.rings(doors.keys.notify("default")) == [1]
     # Nothing of them is read or written again, nor does their bell keep the worker awake.
     calls = called(doors, lambda: worker.take(8, may_recover=False))
     assert "zadd" not in calls or calls["zadd"] == 1
-    assert doors.rings(doors.keys.bell("default")) == [0]
+    assert doors.rings(doors.keys.notify("default")) == [0]
 
 
 def test_a_claim_looks_past_more_suspects_than_it_asks_for(doors: Doors) -> None:
@@ -127,9 +127,9 @@ def test_none_is_told_of_where_all_are_of_paused_or_other_queues(doors: Doors) -
     for may_recover in (False, True):
         answer = worker.take(8, "paused", "default", may_recover=may_recover)
         assert (answer.claims, answer.recovered, answer.has_more) == ([], False, False)
-    doors.rings(doors.keys.bell("paused"))
+    doors.rings(doors.keys.notify("paused"))
     doors.operations.resume("paused")
-    assert doors.rings(doors.keys.bell("paused")) == [1]
+    assert doors.rings(doors.keys.notify("paused")) == [1]
     assert len(worker.take(8, "paused").claims) == 1
 
 
@@ -145,9 +145,9 @@ def test_whoever_takes_one_tells_of_the_others(doors: Doors) -> None:
     came_back(doors, 2)
     worker = doors.worker()
     for rings in (1, 0):
-        doors.rings(doors.keys.bell("default"))
+        doors.rings(doors.keys.notify("default"))
         assert len(worker.take(8).claims) == 1
-        assert doors.rings(doors.keys.bell("default")) == [rings]
+        assert doors.rings(doors.keys.notify("default")) == [rings]
 
 
 def test_cancel_reschedule_move_and_find_know_the_place(doors: Doors) -> None:
@@ -157,7 +157,7 @@ def test_cancel_reschedule_move_and_find_know_the_place(doors: Doors) -> None:
     assert operations.cancel(back[0])
     assert doors.traces(back[0]) == []
     assert operations.reschedule(back[1], delay_us=SECOND)
-    assert doors.where(back[1]) == ["schedule:default"]
+    assert doors.where(back[1]) == ["scheduled:default"]
     assert operations.move(back[2], "other")
     assert doors.recovered("other") == {back[2]: ranks[back[2]]}
     found = doors.inspection.find(back[3])
@@ -199,12 +199,12 @@ def test_the_audit_knows_the_place(doors: Doors, damage: str, word: str, place: 
         case "in ready too":
             client.zadd(keys.ready("default"), {member: 5})
         case "in the schedule too":
-            client.zadd(keys.schedule("default"), {member: 5})
+            client.zadd(keys.scheduled("default"), {member: 5})
         case "of another queue":
             client.zadd(keys("queues"), {"other": 1})
             client.rename(keys.recovered("default"), keys.recovered("other"))
         case "without a body":
-            client.hdel(keys("bodies"), raw_id)
+            client.hdel(keys("jobs"), raw_id)
         case "not an entry":
             client.zadd(keys.recovered("default"), {b"x": 5})
         case "in no place":

@@ -77,12 +77,12 @@ def test_coming_counts_each_job_in_the_span_it_is_due_in(doors: Doors) -> None:
         doors.add(queue=queue, delay=delay)
     edges = [START + number * SECOND for number in range(4)]
     survey = doors.store.dashboard(0)
-    assert survey.coming(edges, queues=["a", "b", "c"]) == [1, 3, 1]
-    assert survey.coming(edges, queues=["a"]) == [1, 1, 0]
-    assert survey.coming(edges, queues=[]) == [0, 0, 0]
+    assert survey.due_histogram(edges, queues=["a", "b", "c"]) == [1, 3, 1]
+    assert survey.due_histogram(edges, queues=["a"]) == [1, 1, 0]
+    assert survey.due_histogram(edges, queues=[]) == [0, 0, 0]
 
 
-@pytest.mark.parametrize("key", ["paused", "reports", "counters", "quieted"])
+@pytest.mark.parametrize("key", ["paused", "process_reports", "metrics", "quiet_workers"])
 def test_a_key_of_another_type_is_an_error_and_no_crash(doors: Doors, key: str) -> None:
     doors.client.set(doors.keys(key), "x")
     with pytest.raises(StoreError):
@@ -119,9 +119,9 @@ def test_what_the_server_says_of_itself_is_in_it_where_that_is_asked_for(doors: 
 def test_the_task_of_the_next_job_of_each_queue_is_told(doors: Doors) -> None:
     doors.add(queue="mail", delay=SECOND)
     damaged = doors.add(queue="damaged", delay=SECOND)
-    doors.client.hset(doors.keys("bodies"), damaged, b"\xff")
+    doors.client.hset(doors.keys("jobs"), damaged, b"\xff")
     gone = doors.add(queue="gone", delay=SECOND)
-    doors.client.hdel(doors.keys("bodies"), gone)
+    doors.client.hdel(doors.keys("jobs"), gone)
     doors.add(queue="ready")
     queues = doors.store.dashboard(0).snapshot().queues
     assert {name: queue.next_task for name, queue in queues.items()} == {

@@ -26,7 +26,7 @@ LAST = BEGAN + BLOCK + COMMAND_TIMEOUT
 @pytest.fixture
 def bell(doors: Doors) -> str:
     """The key it listens to."""
-    return doors.keys.bell("default")
+    return doors.keys.notify("default")
 
 
 @pytest.fixture

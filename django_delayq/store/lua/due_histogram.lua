@@ -1,4 +1,4 @@
--- Coming: how many jobs become due within each of some spans. Reads only.
+-- Due_histogram: how many jobs become due within each of some spans. Reads only.
 -- KEYS: the named ones, then the schedule of each queue. ARGV: now, then the spans' edges (µs), ascending.
 -- Returns: per span its number of jobs; a span begins with its first edge and ends before the next.
 -- Cost: O(log n) a queue and span.

@@ -1,4 +1,4 @@
--- Exchange: a worker hands in outcomes, each fenced by its lease, and takes its next claims under a lease; repeatable.
+-- Settle_and_claim: a worker hands in outcomes, each fenced by its lease, and takes its next claims under a lease; repeatable.
 -- KEYS: the named ones, then ready, bell and recovered of each served queue, then results of each job whose result is
 --   kept, then schedule, ready and bell of each outcome queue.
 -- ARGV: now, worker (8 bytes), exchange number, want, lease (µs), 1 = strict queue order, number of served queues,
@@ -12,7 +12,7 @@
 --   recovered jobs were left behind, then per claim: member, served queue, rank, body, attempts record (false = none).
 -- Errors: STALEEXCHANGE (a later one was carried out). An equal number gets the recorded answer and what is still held.
 -- Cost: O(k log n), and O(1) a served queue.
-local leases, running, exchanges, bodies, attempts, extras, holders, dead_letters, dead_bodies, queues, queues_version, next_due, bell, workers, descriptions, paused, wake_at, alarm, dead_bytes, unconfirmed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20]
+local leases, claim_records, exchanges, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, queues, queues_version, next_due, notify, workers, worker_names, paused, next_promotion, notify_dispatcher, dead_bytes, unconfirmed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20]
 local now, worker, number, want, lease_us = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local strict, served, description, may_recover, armed, acknowledged = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8], ARGV[9] == '1', ARGV[10] == '1', ARGV[11]
 
@@ -20,13 +20,13 @@ local strict, served, description, may_recover, armed, acknowledged = ARGV[6] ==
 local FIXED, OVERDUE, LONGEST_SWEEP = 20, 1000000, 5000000
 -- Most jobs set aside in one exchange, and looked at once some were; keys of one EXISTS (Lua takes some thousand arguments).
 local MOST_ASIDE, LOOK, SLICE = 512, 64, 1000
-local shard = {queues = queues, queues_version = queues_version, next_due = next_due, bell = bell, wake_at = wake_at, alarm = alarm}
+local shard = {queues = queues, queues_version = queues_version, next_due = next_due, notify = notify, next_promotion = next_promotion, notify_dispatcher = notify_dispatcher}
 local token = worker .. struct.pack('>I8', number)
 
 local last = redis.call('HGET', exchanges, worker)
 -- Shorter than any we write: it was written by hand, and says nothing.
 if last and #last < 12 then last = false end
-local wake, version = redis.call('GET', wake_at), redis.call('GET', queues_version) or ''
+local wake, version = redis.call('GET', next_promotion), redis.call('GET', queues_version) or ''
 local function read(hash, claims)
   local ids = {}
   for i, claim in ipairs(claims) do ids[i] = string.sub(claim.member, 1, 12) end
@@ -50,7 +50,7 @@ end
 local last_number, lost_size, position = struct.unpack('>I8I4', last or string.rep('\0', 12))
 if armed and want > 0 and number <= last_number or armed and not last then
   for base = FIXED + 1, FIXED + 3 * served, 3 do
-    if redis.call('EXISTS', KEYS[base], KEYS[base + 2]) > 0 then ring(KEYS[base + 1]); ring(bell) end
+    if redis.call('EXISTS', KEYS[base], KEYS[base + 2]) > 0 then push_notification(KEYS[base + 1]); push_notification(notify) end
   end
   if not last then return answer('', true, false, {}) end
 end
@@ -62,16 +62,16 @@ if last then
       local member, rank, queue = struct.unpack('>c14I8I4', last, i)
       if redis.call('ZSCORE', leases, member .. token) then held[#held + 1] = {member = member, rank = rank, queue = queue} end
     end
-    return answer(string.sub(last, position, position + lost_size - 1), true, false, held, read(bodies, held), read(attempts, held))
+    return answer(string.sub(last, position, position + lost_size - 1), true, false, held, read(jobs, held), read(attempts, held))
   end
 end
 
 -- Read before the first write: a key of another type (written by hand) refuses the step, or would end it half-done.
-redis.call('HLEN', running); redis.call('ZCARD', workers); redis.call('ZCARD', queues)
+redis.call('HLEN', claim_records); redis.call('ZCARD', workers); redis.call('ZCARD', queues)
 -- Where nothing is handed in these are read only, and that before anything is taken.
-if #acknowledged > 0 or #ARGV > 14 then redis.call('HLEN', bodies); redis.call('HLEN', attempts) end
+if #acknowledged > 0 or #ARGV > 14 then redis.call('HLEN', jobs); redis.call('HLEN', attempts) end
 local pauses = redis.call('HLEN', paused) > 0
-if description ~= '' then redis.call('HLEN', descriptions) end
+if description ~= '' then redis.call('HLEN', worker_names) end
 if tonumber(ARGV[12]) > 0 then redis.call('HLEN', dead_bodies); redis.call('ZCARD', dead_letters); redis.call('GET', dead_bytes) end
 local results, outcome_keys = {}, FIXED + 3 * served + tonumber(ARGV[14])
 for base = outcome_keys, #KEYS - 3, 3 do check_scheduled(shard, KEYS[base + 1]); check_ready(shard, KEYS[base + 2]) end
@@ -103,7 +103,7 @@ if #settled > 0 then
     seen[lease], noted = true, noted or has(lease, NOTED)
   end
 end
-if noted then redis.call('HLEN', extras); redis.call('HLEN', holders) end
+if noted then redis.call('HLEN', job_extras); redis.call('HLEN', unique_keys) end
 
 -- The fence. Also the first write, one that frees: with its memory full, Redis refuses a script that begins by growing.
 redis.call('SREM', unconfirmed, '', unpack(alive))
@@ -114,7 +114,7 @@ for i, lease in ipairs(alive) do
   local id = string.sub(member, 1, 12)
   ended[i] = id
   if dead[lease] then
-    dead_letter(member, dead[lease], now, bodies, attempts, extras, holders, dead_letters, dead_bodies, dead_bytes)
+    dead_letter(member, dead[lease], now, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, dead_bytes)
   elseif retries[lease] then
     local retry = retries[lease]
     local base = outcome_keys + 3 * (retry.queue - 1)
@@ -126,13 +126,13 @@ for i, lease in ipairs(alive) do
     end
   else
     local result = results[lease]
-    if result then keep_result(result.key, redis.call('HGET', attempts, id) or '', result.ending, redis.call('HGET', bodies, id) or '', result.ttl) end
-    let_go(extras, holders, member)
+    if result then keep_result(result.key, redis.call('HGET', attempts, id) or '', result.ending, redis.call('HGET', jobs, id) or '', result.ttl) end
+    let_go(job_extras, unique_keys, member)
     done[#done + 1] = id
   end
 end
-if #ended > 0 then redis.call('HDEL', running, unpack(ended)) end
-if #done > 0 then redis.call('HDEL', bodies, unpack(done)); redis.call('HDEL', attempts, unpack(done)) end
+if #ended > 0 then redis.call('HDEL', claim_records, unpack(ended)) end
+if #done > 0 then redis.call('HDEL', jobs, unpack(done)); redis.call('HDEL', attempts, unpack(done)) end
 
 -- Of a paused queue not even a bell is rung: its work would keep the worker awake.
 local unpaused, aside_keys = {}, {}
@@ -200,7 +200,7 @@ repeat
     end
   end
   found = rest
-  if #aside > 0 then redis.call('HLEN', bodies) end
+  if #aside > 0 then redis.call('HLEN', jobs) end
   for _, entry in ipairs(aside) do
     local place = KEYS[FIXED + 3 * entry.queue]
     -- Of another type: written by hand, it holds nothing of ours.
@@ -211,7 +211,7 @@ repeat
   moved, look = moved + #aside, math.max(want, LOOK)
 until #claims > 0 or #aside == 0 or moved >= MOST_ASIDE
 -- Before anything is taken: where it cannot be read, nothing is.
-local bodies_read = read(bodies, claims)
+local bodies_read = read(jobs, claims)
 local taken, leased, runs, kept = {}, {}, {}, {}
 for i, claim in ipairs(claims) do
   taken[claim.place] = taken[claim.place] or {}
@@ -228,7 +228,7 @@ for place, members in pairs(taken) do
 end
 if #claims > 0 then
   redis.call('ZADD', leases, unpack(leased))
-  redis.call('HSET', running, unpack(runs))
+  redis.call('HSET', claim_records, unpack(runs))
   for i = 2, armed and #leased or 0, 2 do redis.call('SADD', unconfirmed, leased[i]) end
 end
 -- Recovered jobs left behind: of interest where there is a process, so whoever took one tells the next worker. Who took
@@ -237,14 +237,14 @@ local recovered = 0
 for from = 1, #aside_keys, SLICE do
   recovered = recovered + redis.call('EXISTS', unpack(aside_keys, from, math.min(from + SLICE - 1, #aside_keys)))
 end
-if back and recovered > 0 then ring(KEYS[FIXED + 3 * back.queue - 1]); ring(bell) end
+if back and recovered > 0 then push_notification(KEYS[FIXED + 3 * back.queue - 1]); push_notification(notify) end
 for _, entry in ipairs(found) do left[#left + 1] = entry.queue end
 local rung = {}
 for _, queue in ipairs(left) do
-  if not rung[queue] then rung[queue] = true; ring(KEYS[FIXED + 3 * queue - 1]) end
+  if not rung[queue] then rung[queue] = true; push_notification(KEYS[FIXED + 3 * queue - 1]) end
 end
-if #left > 0 then ring(bell) end
+if #left > 0 then push_notification(notify) end
 redis.call('HSET', exchanges, worker, struct.pack('>I8I4', number, #lost) .. lost .. table.concat(kept))
 redis.call('ZADD', workers, now, worker)
-if description ~= '' then redis.call('HSET', descriptions, worker, description) end
+if description ~= '' then redis.call('HSET', worker_names, worker, description) end
 return answer(lost, #left > 0 or moved >= MOST_ASIDE, recovered > 0 and not (may_recover and not back), claims, bodies_read, records)
