@@ -6,7 +6,7 @@
 #   make bench                    a few figures beside the fastest of the others, 5 minutes
 #   make bench-all                all figures beside nine others, an hour and a half, into docs/benchmarks.md; best on a quiet machine
 #   make upstream                 Django's own tests of its tasks framework against our backend (Django 6)
-#   make mutants                  plant known bugs, show what kills them   ARGS="signature" takes those of that name
+#   make mutation                  plant known bugs, show what kills them   ARGS="signature" takes those of that name
 #   make lint                     formatting, style, import floors, types
 #   make clean                    remove what the targets above made
 #
@@ -25,7 +25,7 @@ install = $(if $(UV),uv pip install --python $(1)/bin/python,$(1)/bin/python -m 
 code = django_delayq tests example_project $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help test unit machine chaos upstream bench bench-all mutants example-test lint format style floors types demo clean
+.PHONY: help test unit stateful chaos upstream bench bench-all mutation example-test lint format style floors types demo clean
 
 help:
 	@sed -n '/^#   make/s/^#  //p' Makefile
@@ -62,8 +62,8 @@ unit: $(VENV)/.installed
 # The long forms, with what the suite leaves out. What draws prints its seed; DELAYQ_CHAOS_SEED repeats it. Sizes, and
 # so parts, by DELAYQ_CHAOS_KILLS and _JOBS, _RESTARTS, _MINUTES (of mixed faults), _POISON (of each kind), _SOAK
 # (minutes), _AOF_CUTS (bytes).
-machine chaos: export DELAYQ_MACHINE_EXAMPLES ?= 5000
-machine chaos: $(VENV)/.installed
+stateful chaos: export DELAYQ_STATEFUL_EXAMPLES ?= 5000
+stateful chaos: $(VENV)/.installed
 	$(bin)/python -m pytest tests/$@ -m "slow or not slow" $(ARGS)
 
 # The others are installed at the first call, each in a venv of its own under benchmarks/.venvs. ARGS="--systems
@@ -77,8 +77,8 @@ bench-all: $(VENV)/.installed
 upstream: $(VENV)/.installed
 	$(bin)/python -m tests.django_tasks.upstream
 
-mutants: $(VENV)/.installed
-	$(bin)/python -m tests.mutants $(ARGS)
+mutation: $(VENV)/.installed
+	$(bin)/python -m tests.mutation $(ARGS)
 
 lint: style floors types
 

@@ -63,7 +63,7 @@ def _fill(jobs: int) -> str:
     from django_delayq.job.outcome import Action, Decision
     from django_delayq.metrics import MetricsBuffer, encode_rows
     from django_delayq.store.claims import Settlement
-    from tests.app.tasks import noop
+    from tests.sample_app.tasks import noop
 
     store, tally = get_store(), MetricsBuffer()
     ahead = ({"queue": queue, "delay": random.uniform(60, 86_400)} for queue in QUEUES * (jobs // len(QUEUES)))

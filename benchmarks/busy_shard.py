@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.rehearsal import percentile, rehearse
-from tests.processes import Processes
+from tests.subprocesses import Processes
 
 #: Jobs of 3 ms in one shard, and no-op jobs whose throughput is measured.
 BACKLOG, NOOPS = 20_000, 30_000
@@ -30,7 +30,7 @@ def project(shards: int) -> Iterator[Processes]:
 def delays(rounds: int) -> list[float]:
     """Return for each round the ms from the enqueue of an urgent job of shard 1 to its start."""
     from django_delayq import enqueue_many
-    from tests.app import tasks
+    from tests.sample_app import tasks
 
     seen = []
     with project(2) as processes, processes.client() as client:
@@ -51,7 +51,7 @@ def delays(rounds: int) -> list[float]:
 def throughput(shards: int) -> float:
     """Return the jobs a second of a backlog of no-op jobs in one of so many shards."""
     from django_delayq import enqueue_many
-    from tests.app import tasks
+    from tests.sample_app import tasks
 
     with project(shards) as processes, processes.client() as client:
         drafts = (tasks.noop.job(0) for _ in range(6 * NOOPS))

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.rehearsal import percentile, rehearse
-from tests.processes import Command, Processes
+from tests.subprocesses import Command, Processes
 
 VARIANTS = [(shards, options) for shards in (1, 2, 4) for options in ((), ("--with-dispatcher",))]
 #: Jobs that tick while their worker is stopped.
@@ -19,7 +19,7 @@ JOBS = 4
 
 def overlap(processes: Processes, stopped: Command) -> float:
     """Return the seconds from the second attempt's start to the first one's last tick, of the worst job."""
-    from tests.app import tasks
+    from tests.sample_app import tasks
 
     jobs = {job.id for job in tasks.tick.enqueue_many([(30,)] * JOBS)}
     processes.until(lambda: {run["id"] for run in processes.runs()} >= jobs, what="the jobs to run")

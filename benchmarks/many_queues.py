@@ -11,7 +11,7 @@ from typing import Any
 from django.conf import settings
 
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.doors import DAY, SECOND, Doors
+from tests.shard_apis import DAY, SECOND, Doors
 
 SIZES = (1, 100, 1_000, 5_000, 20_000)
 ROUNDS = 200
@@ -62,7 +62,7 @@ def fill(doors: Doors, count: int, *, delay: int | None = None) -> None:
 def acknowledged(claim: Any) -> Any:
     """Return the settlement of a job that is done."""
     from django_delayq.job.outcome import Action
-    from tests.doors import settlement
+    from tests.shard_apis import settlement
 
     return settlement(claim, Action.ACKNOWLEDGE)
 

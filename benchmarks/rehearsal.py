@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.processes import Processes
+from tests.subprocesses import Processes
 
 
 class _Settings:

@@ -22,7 +22,7 @@ def measure(claims: int) -> tuple[float, float]:
     """Return the median µs of a claim, without and with recovered jobs in its queue."""
     from django_delayq.job.attempts import NO_ATTEMPTS
     from django_delayq.job.outcome import Action
-    from tests.doors import Doors, one_more, settlement
+    from tests.shard_apis import Doors, one_more, settlement
 
     with LocalRedisServer() as server:
         doors = Doors(server.url)

@@ -19,7 +19,7 @@ from redis import Redis
 from django_delayq.job.ids import begin_anew
 from django_delayq.task import registry
 from django_delayq.testing.local_redis import LocalRedisServer, ServerNotFound, find_server, program_in_wheel
-from tests.processes import Processes
+from tests.subprocesses import Processes
 
 
 def chosen_server() -> Path:

@@ -14,7 +14,7 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.auth",
     "django_delayq",
-    "tests.app",
+    "tests.sample_app",
     # What Django 6 has on board.
     *(["django_tasks"] if django.VERSION < (6,) else []),
 ]

@@ -13,7 +13,7 @@ from django.test import Client
 from django.urls import reverse
 
 from django_delayq.clock import ServerClock
-from tests.doors import Doors
+from tests.shard_apis import Doors
 
 #: Kind of user -> permissions; None: no account at all.
 KINDS: dict[str, tuple[str, ...] | None] = {

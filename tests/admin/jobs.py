@@ -9,10 +9,10 @@ from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.exchange import Settlement
-from tests.doors import Doors, settlement
+from tests.shard_apis import Doors, settlement
 
 HOUR = 3_600_000_000
-NOOP = "tests.app.tasks.noop"
+NOOP = "tests.sample_app.tasks.noop"
 #: Text that breaks pages which are careless with it.
 HOSTILE = "<script>alert(1)</script> \"'& ../../ \x00\x1b[31m \u202e \ud800 {{ x }} {% x %} %s %(n)s"
 #: The same as a browser would post it.

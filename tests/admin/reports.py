@@ -3,7 +3,7 @@
 from typing import Any
 
 from django_delayq.metrics import MetricsBuffer, encode_rows
-from tests.doors import Doors
+from tests.shard_apis import Doors
 
 
 def tell(
@@ -12,7 +12,7 @@ def tell(
     kind: str = "worker",
     code: bytes = b"W" * 8,
     queue: str = "default",
-    task: str = "tests.app.tasks.noop",
+    task: str = "tests.sample_app.tasks.noop",
     done: int = 0,
     retried: int = 0,
     dead: int = 0,

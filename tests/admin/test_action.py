@@ -22,7 +22,7 @@ from tests.admin.forms import form_to, forms
 from tests.admin.jobs import HOSTILE, HOUR, POSTED, add, add_dead, claim, due_us, state
 from tests.admin.reports import tell
 from tests.admin.test_pending import ids, link, text
-from tests.doors import Doors
+from tests.shard_apis import Doors
 
 MINUTE = HOUR // 60
 
@@ -294,7 +294,7 @@ def test_a_dead_letter_whose_key_is_taken_is_told_apart(browser: Client, stock: 
 
 
 def test_arguments_are_edited_and_retried(browser: Client, stock: Doors) -> None:
-    mine = add_dead(stock, 1, "ä", token="hidden-value", task="tests.app.tasks.noop")
+    mine = add_dead(stock, 1, "ä", token="hidden-value", task="tests.sample_app.tasks.noop")
     answer = browser.get(page("task_detail", mine))
     answer = form_to(answer, "/action/", button="edit").post(browser, deed="edit")
     form = form_to(answer, "/action/")
@@ -323,7 +323,7 @@ def test_arguments_are_edited_and_retried(browser: Client, stock: Doors) -> None
 
 
 def test_arguments_that_do_not_fit_the_function_are_refused(browser: Client, stock: Doors) -> None:
-    mine = add_dead(stock, task="tests.app.tasks.nap")
+    mine = add_dead(stock, task="tests.sample_app.tasks.nap")
     answer = form_to(browser.get(page("task_detail", mine)), "/action/", button="edit").post(browser, deed="edit")
     answer = confirm(browser, answer, args="[1, 2]", kwargs="{}")
     assert "do not fit the function: too many positional arguments" in text(answer)
@@ -566,7 +566,7 @@ def test_all_shards_are_gone_through(
 
 
 def test_a_confirm_page_shows_hostile_rows_as_text(browser: Client, stock: Doors) -> None:
-    add_dead(stock, HOSTILE, task="tests.app.tasks.noop", queue=HOSTILE)
+    add_dead(stock, HOSTILE, task="tests.sample_app.tasks.noop", queue=HOSTILE)
     for deed in ("retry", "retry_later", "delete"):
         body = ask(browser, page("dead", q="alert"), deed, all="yes").content.decode()
         assert "<script>alert" not in body

@@ -21,7 +21,7 @@ from tests.admin.jobs import HOUR, add, add_dead, due_us, state
 from tests.admin.test_action import ask, confirm, done, go_on
 from tests.admin.test_hostile import raw
 from tests.admin.test_pending import text
-from tests.doors import Doors
+from tests.shard_apis import Doors
 
 #: What the confirm page asks besides.
 WISHES = {"reschedule": {"shift": "5", "unit": "60"}, "move": {"queue": "other"}, "retry_later": {"minutes": "60"}}

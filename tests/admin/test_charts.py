@@ -11,7 +11,7 @@ from django_delayq.admin.charts.drawing import HEIGHT, WIDTH, Series, build_char
 from django_delayq.templatetags.delayq import grouped
 from tests.admin.conftest import page
 from tests.admin.reports import tell
-from tests.doors import Doors
+from tests.shard_apis import Doors
 
 LABELS = ["one", "two", "three", "four"]
 HEADS = ["Number", "Done", "Dead"]

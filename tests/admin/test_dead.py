@@ -14,7 +14,7 @@ from tests.admin.conftest import page
 from tests.admin.forms import form_to, forms
 from tests.admin.jobs import HOSTILE, add_dead, due_us, state
 from tests.admin.test_pending import ids, link, text
-from tests.doors import Doors
+from tests.shard_apis import Doors
 
 OTHER = '  File "x.py", line 1, in f\nsmtplib.Refused: no\n'
 
@@ -73,7 +73,7 @@ def test_errors_and_functions_of_the_page_are_offered(browser: Client, stock: Do
         assert '<option value="shop.errors.Broken">Broken</option>' in html
         assert '<option value="smtplib.Refused">Refused</option>' in html
         assert '<option value="old.removed">old.removed</option>' in html
-        assert '<option value="tests.app.tasks.noop">' in html
+        assert '<option value="tests.sample_app.tasks.noop">' in html
         assert f'<option value="{"x" * 300}">' not in html
 
 

@@ -12,7 +12,7 @@ from tests.admin.jobs import add, add_dead
 from tests.admin.test_hostile import PAGES
 from tests.admin.test_pending import text
 from tests.browser.pages import GONE
-from tests.doors import Doors
+from tests.shard_apis import Doors
 
 BACKEND = "django_delayq.backend.DelayQBackend"
 SECRET = "hunter2"

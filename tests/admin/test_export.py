@@ -13,7 +13,7 @@ from django_delayq.store.queries.lookup import Lookup
 from tests.admin.conftest import SITES, page
 from tests.admin.jobs import HOSTILE, HOUR, add, add_dead, claim
 from tests.admin.test_pending import text
-from tests.doors import Doors
+from tests.shard_apis import Doors
 
 
 def lines(answer: Any) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from tests.admin.jobs import HOUR, add, add_dead, due_us, state
 from tests.admin.reports import tell
 from tests.admin.test_action import ask, confirm, done
 from tests.admin.test_pending import text
-from tests.doors import Doors
+from tests.shard_apis import Doors
 
 PAGES = ("overview", "pending", "queues", "running", "dead", "functions", "processes")
 #: A whole number that no float holds.

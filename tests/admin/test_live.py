@@ -8,7 +8,7 @@ from django.test import Client
 from django_delayq.conf.config import DAY_US
 from tests.admin.conftest import SITES, page
 from tests.admin.reports import tell
-from tests.doors import Doors
+from tests.shard_apis import Doors
 
 PANELS = ("overview", "pending", "queues", "running", "dead", "functions", "processes")
 

@@ -17,7 +17,7 @@ from django_delayq.store.store import Store
 from django_delayq.testing.fake_clock import FakeClock
 from tests.admin.conftest import page
 from tests.admin.reports import tell
-from tests.doors import Doors
+from tests.shard_apis import Doors
 
 MINUTE_US = 60 * SECOND_US
 
@@ -201,11 +201,12 @@ def test_functions_that_nobody_knows(place: str, browser: Client, stock: Doors, 
     assert alerts(browser) == []
     key = f"delayq:{{0}}:{place}"
     for raw_id, stored in client.hgetall(key).items():
-        client.hset(key, raw_id, stored.replace(b"tests.app.tasks.noop", b"tests.app.tasks.gone"))
+        client.hset(key, raw_id, stored.replace(b"tests.sample_app.tasks.noop", b"tests.sample_app.tasks.gone"))
     # Pending tasks are looked at once a minute; another configuration is a new beginning.
     settings.DELAYQ = {**settings.DELAYQ}
     assert alerts(browser) == [
-        "Note: Tasks wait or died whose function is not registered in this process: tests.app.tasks.gone. Functions"
+        "Note: Tasks wait or died whose function is not registered in this process: "
+        "tests.sample_app.tasks.gone. Functions"
     ]
 
 

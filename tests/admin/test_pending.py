@@ -12,7 +12,7 @@ from django_delayq.job.outcome import Action
 from tests.admin.conftest import SITES, page
 from tests.admin.forms import forms
 from tests.admin.jobs import HOSTILE, HOUR, NOOP, POSTED, add, add_dead, claim, due_us
-from tests.doors import Doors
+from tests.shard_apis import Doors
 
 ROW = re.compile(r'name="row" value="([0-9a-f]{24}-[0-9]+)\.-?[0-9]+"')
 

@@ -19,7 +19,7 @@ from django_delayq.conf.config import AdminConfig
 from django_delayq.conf.settings import _ADMIN_KEYS
 from tests.admin.conftest import KINDS, SITES, page
 from tests.admin.jobs import add_dead
-from tests.doors import Doors
+from tests.shard_apis import Doors
 
 CODES = {"view_delayq", "manage_delayq", "view_delayq_payload"}
 PANELS = ("overview", "pending", "queues", "running", "dead", "functions", "processes")

@@ -11,7 +11,7 @@ from tests.admin.conftest import page
 from tests.admin.forms import form_to
 from tests.admin.reports import tell
 from tests.admin.test_overview import words
-from tests.doors import Doors
+from tests.shard_apis import Doors
 
 
 def listed(browser: Client) -> str:

@@ -11,7 +11,7 @@ from django_delayq.store.promotion import Reclaim
 from tests.admin.conftest import page
 from tests.admin.forms import form_to
 from tests.admin.reports import tell
-from tests.doors import Doors, one_more
+from tests.shard_apis import Doors, one_more
 
 
 def rows(browser: Client, name: str = "queues") -> dict[str, list[str]]:

@@ -15,7 +15,7 @@ from tests.admin.jobs import add, add_dead, claim
 from tests.admin.reports import tell
 from tests.admin.test_action import ask, confirm, done
 from tests.admin.test_hostile import PAGES
-from tests.doors import Doors
+from tests.shard_apis import Doors
 
 #: NUL, ESC, C1, DEL, CR, a BOM, a zero-width space, marks that turn the reading direction, a line end, half a pair.
 RAW = "a\x00b\x1b[31mc\x9bd\x7fe\rf\ufeffg\u200bh\u202ei\u2066j\u2028k\u200dl\ud800m"

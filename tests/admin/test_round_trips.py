@@ -10,7 +10,7 @@ from redis.connection import AbstractConnection
 
 from django_delayq.job.ids import to_text
 from tests.admin.conftest import page
-from tests.doors import HOUR, SECOND, Doors
+from tests.shard_apis import HOUR, SECOND, Doors
 
 PAGES: dict[str, tuple[str, dict[str, str]]] = {
     "overview": ("queue_changelist", {}),

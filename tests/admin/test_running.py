@@ -10,7 +10,7 @@ from tests.admin.conftest import page
 from tests.admin.forms import forms
 from tests.admin.jobs import HOUR, NOOP, add, claim
 from tests.admin.test_pending import ids, text
-from tests.doors import Doors
+from tests.shard_apis import Doors
 
 OTHER = '  File "x.py", line 1, in f\nsmtplib.Refused: no\n'
 

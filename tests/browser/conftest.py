@@ -12,9 +12,9 @@ from playwright.sync_api import Browser, BrowserContext
 
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.browser import chromium
-from tests.browser.served import Site, served
-from tests.browser.stock import Stock
-from tests.browser.window import Window
+from tests.browser.fixtures import Stock
+from tests.browser.live_server import Site, served
+from tests.browser.page_session import Window
 
 _HERE = Path(__file__).parent
 

@@ -4,8 +4,8 @@ import pytest
 from playwright.sync_api import APIResponse, Route, expect
 
 from tests.admin.conftest import page
-from tests.browser.stock import Stock
-from tests.browser.window import Window
+from tests.browser.fixtures import Stock
+from tests.browser.page_session import Window
 
 
 def test_the_question_comes_when_the_number_is_known(

@@ -7,9 +7,9 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.admin.conftest import page
+from tests.browser.fixtures import Stock
+from tests.browser.page_session import Window
 from tests.browser.pages import GONE, PAGES, TABS
-from tests.browser.stock import Stock
-from tests.browser.window import Window
 
 WIDTHS = (1280, 390)
 

@@ -8,9 +8,9 @@ from django_delayq.job.ids import from_text
 from tests.admin.conftest import page
 from tests.admin.jobs import add, add_dead, claim
 from tests.admin.reports import tell
+from tests.browser.fixtures import Stock
+from tests.browser.page_session import Window
 from tests.browser.pages import GONE, TABS
-from tests.browser.stock import Stock
-from tests.browser.window import Window
 
 MARK = "boo"
 HOSTILE = (

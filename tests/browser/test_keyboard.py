@@ -4,8 +4,8 @@ from playwright.sync_api import expect
 
 from tests.admin.conftest import page
 from tests.admin.jobs import state
-from tests.browser.stock import Stock
-from tests.browser.window import Window
+from tests.browser.fixtures import Stock
+from tests.browser.page_session import Window
 
 #: Presses of Tab until something is given up as out of reach.
 REACH = 80

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Locator, Request, expect
 
 from tests.admin.conftest import page
-from tests.browser.stock import Stock
-from tests.browser.window import Window
+from tests.browser.fixtures import Stock
+from tests.browser.page_session import Window
 
 #: Milliseconds between two updates.
 EVERY = 5_000

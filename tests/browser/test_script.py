@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.admin.conftest import page
-from tests.browser.stock import Stock
-from tests.browser.window import Window
+from tests.browser.fixtures import Stock
+from tests.browser.page_session import Window
 
 # The contrast of what is drawn to what it is drawn on, as WCAG reckons it.
 CONTRASTS = """() => {

@@ -7,9 +7,9 @@ from playwright.sync_api import expect
 
 from tests.admin.conftest import page
 from tests.admin.jobs import state
+from tests.browser.fixtures import Stock
+from tests.browser.page_session import Window
 from tests.browser.pages import PAGES
-from tests.browser.stock import Stock
-from tests.browser.window import Window
 
 #: What only the script can do.
 FOR_SCRIPTS = "[data-copy]:visible, [data-select-all]:visible, [data-ticked]:visible, #delayq-updating:visible"

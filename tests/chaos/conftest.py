@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.chosen import drawn_seed
-from tests.chaos.storm import Plan, Report, Storm
-from tests.processes import Processes
+from tests.chaos.fault_run import Plan, Report, Storm
+from tests.chaos.options import drawn_seed
+from tests.subprocesses import Processes
 
 
 @pytest.fixture

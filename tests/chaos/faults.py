@@ -15,8 +15,8 @@ from redis import exceptions as redis_errors
 
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.chaos.case import Trouble
-from tests.chaos.crew import DISPATCHER, WORKER, Crew
 from tests.chaos.proxy import Proxy
+from tests.chaos.supervisor import DISPATCHER, WORKER, Crew
 
 
 @dataclass(kw_only=True)

@@ -17,7 +17,7 @@ from django_delayq.store.keys import Keys, encode_queue
 
 #: A module that can be imported, with a function that is no task; both write a line if ever they are reached.
 CANARY = "canary_payload"
-RECORD = "tests.app.tasks.record"
+RECORD = "tests.sample_app.tasks.record"
 QUEUES = ("default", "mail", "zoo")
 LARGE = 4
 #: Names that stand for code somewhere.
@@ -30,15 +30,24 @@ NAMES = (
         "django_delayq.task.task.Task",
         "django_delayq.task.registry.autodiscover",
     ),
-    *("tests.app.tasks.note", "tests.app.tasks.record.func", "tests.app.tasks", "antigravity", "", ".", "..", "\0"),
     *(
-        "tests.app.tasks.record\0",
-        " tests.app.tasks.record",
-        "tests.app.tasks.RECORD",
+        "tests.sample_app.tasks.note",
+        "tests.sample_app.tasks.record.func",
+        "tests.sample_app.tasks",
+        "antigravity",
+        "",
+        ".",
+        "..",
+        "\0",
+    ),
+    *(
+        "tests.sample_app.tasks.record\0",
+        " tests.sample_app.tasks.record",
+        "tests.sample_app.tasks.RECORD",
         "\ud800",
         "\x1b[2J\r\nFORGED ok",
     ),
-    *("x" * 65_000, "../../etc/passwd", "{0.__class__}", "%s%s%s%n", "lambda: 0", "tests.app.tasks.crash.func"),
+    *("x" * 65_000, "../../etc/passwd", "{0.__class__}", "%s%s%s%n", "lambda: 0", "tests.sample_app.tasks.crash.func"),
 )
 #: What is no JSON, or JSON of the wrong shape, or more than anybody sends.
 TEXTS: tuple[bytes, ...] = (
@@ -295,7 +304,7 @@ def vandalise(client: Redis, keys: Keys, chance: Random) -> None:
 def lay_canary(folder: Path) -> str:
     """Write the canary, and a module that watches the interpreter for it once a file `armed` is there; its name."""
     (folder / f"{CANARY}.py").write_text(
-        "from tests.app.tasks import note\nnote('canary', what='imported')\n\n"
+        "from tests.sample_app.tasks import note\nnote('canary', what='imported')\n\n"
         "def fire(*args, **kwargs):\n    note('canary', what='called')\n"
     )
     (folder / "canary_watch.py").write_text(_WATCH.format(names=json.dumps([CANARY, "antigravity", "pty"])))
@@ -305,7 +314,7 @@ def lay_canary(folder: Path) -> str:
 #: Audit hooks see what no test of results can: an import, a shell, text run as code, a class unpickled.
 _WATCH = """
 import os, sys, threading, time
-from tests.app.tasks import note
+from tests.sample_app.tasks import note
 
 NAMES = {names}
 STARTS = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "pty.spawn", "subprocess.Popen", "webbrowser.open")

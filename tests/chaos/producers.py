@@ -9,8 +9,8 @@ from typing import Any
 
 from django_delayq import enqueue_many
 from django_delayq.exceptions import StoreError
-from tests.app import tasks
 from tests.chaos.case import Promise
+from tests.sample_app import tasks
 
 #: Jobs in one call, at most.
 SLICE = 40

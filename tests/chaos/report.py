@@ -12,8 +12,8 @@ from redis import Redis
 from django_delayq import get_store
 from django_delayq.store.keys import Keys
 from tests.chaos.case import Dead, Run
-from tests.chaos.judge import Verdict
-from tests.machine.picture import noun_of
+from tests.chaos.checker import Verdict
+from tests.stateful.redis_state import noun_of
 
 #: Keys that stay when all jobs have ended.
 STAY = frozenset(

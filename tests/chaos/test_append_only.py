@@ -23,14 +23,14 @@ from django_delayq.job.outcome import OutcomeKind
 from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.keys import Keys
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.chaos.chosen import sized
-from tests.doors import Doors
-from tests.machine import invariants, picture
-from tests.machine.actors import World
-from tests.machine.asks import ENDINGS, SECOND, TIMES, Ask
-from tests.machine.ground import Ground
-from tests.machine.steps import Steps
-from tests.machine.values import Place
+from tests.chaos.options import sized
+from tests.shard_apis import Doors
+from tests.stateful import invariants, redis_state
+from tests.stateful.actors import World
+from tests.stateful.base import Ground
+from tests.stateful.rules import Steps
+from tests.stateful.strategies import ENDINGS, SECOND, TIMES, Ask
+from tests.stateful.values import Place
 
 WRITING = {"appendonly": "yes", "appendfsync": "always", "auto-aof-rewrite-percentage": "0"}
 LOADING = {"appendonly": "yes", "appendfsync": "no", "auto-aof-rewrite-percentage": "0", "aof-load-truncated": "yes"}
@@ -62,7 +62,7 @@ class Diary:
     def write(self, script: str) -> None:
         """Take down what is true now: whatever was answered is in the file."""
         self.sizes.append(self._file.stat().st_size)
-        self.pictures.append(picture.read(self._client, self._keys))
+        self.pictures.append(redis_state.read(self._client, self._keys))
         self.scripts.append(script)
 
     def answer(self, call: ScriptCall) -> Any:
@@ -154,7 +154,7 @@ class Written:
             (loader.folder / self.file).write_bytes(whole[:cut])
             loader.start()
             with loader.client(protocol=2) as client:
-                found = picture.read(client, self.keys)
+                found = redis_state.read(client, self.keys)
             findings = list(doors.store.consistency_check(doors.shard).walk())
             doors.close()
             loader.kill()

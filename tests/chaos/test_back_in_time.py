@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.app import tasks
-from tests.processes import Processes
+from tests.sample_app import tasks
+from tests.subprocesses import Processes
 
 WRITING = {"appendonly": "yes", "appendfsync": "always", "auto-aof-rewrite-percentage": "0"}
 
@@ -48,7 +48,7 @@ def test_what_a_server_forgot_is_repeated_and_who_held_it_is_refused(
     processes.until_gone([first, second])
     refused = f"Job {second.id}: lease lost, its outcome (succeeded) was refused"
     processes.until(lambda: refused in worker.output, what="the refusal")
-    assert worker.output.count(f"Job {second.id} of 'tests.app.tasks.wait_for' in 'default' done") == 1
+    assert worker.output.count(f"Job {second.id} of 'tests.sample_app.tasks.wait_for' in 'default' done") == 1
     # The first one's claim was remembered and so counted; the second one's count is as lost as its claim.
     assert [run["attempt"] for run in processes.runs(first.id)] == [1, 2]
     assert [run["attempt"] for run in processes.runs(second.id)] == [1, 1]

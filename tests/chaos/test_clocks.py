@@ -12,9 +12,9 @@ import pytest
 
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.job.outcome import Action
-from tests.doors import HOUR, SECOND, Doors, settlement
-from tests.machine import invariants, picture
-from tests.processes import Processes, python_path
+from tests.shard_apis import HOUR, SECOND, Doors, settlement
+from tests.stateful import invariants, redis_state
+from tests.subprocesses import Processes, python_path
 
 # What Python runs first in a process: the clock is wrong before anybody has read it. Monotonic time is left alone.
 SHIFTED = """
@@ -44,7 +44,7 @@ datetime.datetime = Shifted
 PRODUCER = """
 import datetime, sys, time, django
 django.setup()
-from tests.app.clock_tasks import tell
+from tests.sample_app.clock_tasks import tell
 before = time.unshifted()
 delayed = tell.after(1).enqueue()
 after = time.unshifted()
@@ -58,7 +58,7 @@ CLOCKS = ["3600", "-3600", "jumping"]
 
 def test_wrong_clocks_of_hosts_change_neither_due_times_nor_leases(processes: Processes) -> None:
     (processes.folder / "sitecustomize.py").write_text(SHIFTED)
-    processes.configure(TASK_MODULES=("tests.app.clock_tasks",), LEASE=1)
+    processes.configure(TASK_MODULES=("tests.sample_app.clock_tasks",), LEASE=1)
     commands = [processes.start("run_dispatcher", DELAYQ_TEST_CLOCK=clock) for clock in CLOCKS]
     commands += [processes.worker("--concurrency", 2, DELAYQ_TEST_CLOCK=clock) for clock in CLOCKS]
     moment = time.time() + 4
@@ -135,7 +135,7 @@ def test_a_jumping_clock_of_redis_loses_doubles_and_hastens_nothing(
             refused += item.claim.lease in answer.lost
             acknowledged[item.claim.raw_id] += item.claim.lease not in answer.lost
         held[number] = list(answer.claims)
-        invariants.check_each_job_is_in_one_place(picture.read(client, doors.keys), doors.keys)
+        invariants.check_each_job_is_in_one_place(redis_state.read(client, doors.keys), doors.keys)
 
     for _ in range(150):
         jump = chance.choice([0, 1_000, SECOND, 31 * SECOND, HOUR, -SECOND, -31 * SECOND, -HOUR])

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from django_delayq import get_store
-from tests.app import database_tasks
-from tests.processes import Processes
+from tests.sample_app import database_tasks
+from tests.subprocesses import Processes
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_dead_connection_fails_one_attempt_and_the_next_has_a_new_one(processes: Processes, file: Path) -> None:
-    processes.configure(TASK_MODULES=("tests.app.database_tasks",))
+    processes.configure(TASK_MODULES=("tests.sample_app.database_tasks",))
     processes.dispatcher()
     # One thread: the second attempt meets what the first one left behind.
     worker = processes.worker("--concurrency", 1, DELAYQ_TEST_DB_DEFAULT=str(file))
@@ -41,7 +41,7 @@ def test_a_dead_connection_fails_one_attempt_and_the_next_has_a_new_one(processe
 def test_a_database_that_is_away_fails_attempts_until_it_is_back_or_they_are_used_up(
     processes: Processes, file: Path, tmp_path: Path
 ) -> None:
-    processes.configure(TASK_MODULES=("tests.app.database_tasks",))
+    processes.configure(TASK_MODULES=("tests.sample_app.database_tasks",))
     processes.dispatcher()
     worker = processes.worker("--concurrency", 2, DELAYQ_TEST_DB_DEFAULT=str(file))
     # Its folder: so it goes and comes in one step, and nobody finds half of it, or an empty one of his own making.

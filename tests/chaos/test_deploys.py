@@ -9,15 +9,15 @@ from redis import Redis
 
 from django_delayq import get_store
 from django_delayq.job.attempts import AttemptHistory
-from tests.app import changing, tasks
-from tests.processes import Command, Processes
+from tests.sample_app import tasks, two_releases
+from tests.subprocesses import Command, Processes
 
 #: Seconds that a job waits for a worker it fits.
 WAIT = 30
 
 
 def start(processes: Processes) -> Command:
-    processes.configure(TASK_MODULES=("tests.app.changing",))
+    processes.configure(TASK_MODULES=("tests.sample_app.two_releases",))
     processes.dispatcher()
     return processes.worker(DELAYQ_TEST_RELEASE="older")
 
@@ -61,7 +61,7 @@ def put_back(client: Redis, processes: Processes, job: Any, ended: int) -> None:
 
 def test_jobs_of_a_newer_release_wait_for_a_newer_worker(processes: Processes, client: Redis) -> None:
     older = start(processes)
-    unknown, unfit = changing.brand_new.enqueue(1), changing.greet.enqueue("Ada", "Countess")
+    unknown, unfit = two_releases.brand_new.enqueue(1), two_releases.greet.enqueue("Ada", "Countess")
     newer = in_newer_format(client, processes)
     fits = tasks.record.enqueue()
     for job in (unknown, unfit, newer):
@@ -87,8 +87,8 @@ def test_jobs_that_nobody_can_run_are_dead_with_their_reason_once_their_attempts
     processes: Processes, client: Redis
 ) -> None:
     worker = start(processes)
-    unknown = changing.brand_new.using(retry=changing.TWICE).enqueue(1)
-    unfit = changing.greet.using(retry=changing.TWICE).enqueue("Ada", "Countess")
+    unknown = two_releases.brand_new.using(retry=two_releases.TWICE).enqueue(1)
+    unfit = two_releases.greet.using(retry=two_releases.TWICE).enqueue("Ada", "Countess")
     # The policy of a body that cannot be read is the default one.
     newer = in_newer_format(client, processes)
     for job, attempts in ((unknown, 2), (unfit, 2), (newer, 5)):

@@ -18,10 +18,10 @@ from django_delayq import RetryPolicy
 from django_delayq.store.client.script import Script
 from django_delayq.task.handle import JobHandle
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.app import tasks
-from tests.chaos.chosen import drawn_seed
-from tests.chaos.life import FORKS, LEASE, Life, Picture, produce, raw, run_command
-from tests.processes import python_path
+from tests.chaos.options import drawn_seed
+from tests.chaos.process_run import FORKS, LEASE, Life, Picture, produce, raw, run_command
+from tests.sample_app import tasks
+from tests.subprocesses import python_path
 
 #: Lives at once, each in one of the server's 16 databases.
 WIDTH = 10
@@ -49,7 +49,9 @@ def walk(
     settings.DELAYQ = {"REDIS": server.url}
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "tests.settings")
     monkeypatch.setenv("PYTHONPATH", python_path())
-    FORKS.set_forkserver_preload([Life.__module__, "django_delayq.management.commands.run_worker", "tests.app.tasks"])
+    FORKS.set_forkserver_preload(
+        [Life.__module__, "django_delayq.management.commands.run_worker", "tests.sample_app.tasks"]
+    )
     databases: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number in range(1, 16):
         databases.put(number)

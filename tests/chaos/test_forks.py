@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from tests.app import forking_tasks
-from tests.machine import invariants, picture
-from tests.processes import ROOT, Processes
+from tests.sample_app import forking_tasks
+from tests.stateful import invariants, redis_state
+from tests.subprocesses import ROOT, Processes
 
 # In a process of its own: a fork of this one, with its threads, is what Python warns of.
 PRODUCERS = """
 import os, sys, threading, django
 django.setup()
 from django_delayq import get_store
-from tests.app.tasks import noop
+from tests.sample_app.tasks import noop
 jobs, children, threads = (int(word) for word in sys.argv[1:])
 
 def produce(name):
@@ -64,7 +64,7 @@ settings.DELAYQ = {"REDIS": where}
 django.setup()
 from django_delayq import get_store
 from django_delayq.store import store
-from tests.app.tasks import noop
+from tests.sample_app.tasks import noop
 
 def make():
     with store._lock:
@@ -109,7 +109,7 @@ def test_forked_producers_make_distinct_jobs(
     # And the one that the parent enqueued before it forked.
     assert len(stored) == len(told) + 1
     assert {job.split("-")[0] for job in told} <= stored
-    invariants.check_each_job_is_in_one_place(picture.read(client, processes.keys), processes.keys)
+    invariants.check_each_job_is_in_one_place(redis_state.read(client, processes.keys), processes.keys)
 
 
 @pytest.mark.parametrize("use", ["make", "connect"])
@@ -123,7 +123,7 @@ def test_a_fork_in_the_midst_of_the_first_use_leaves_parent_and_child_with_a_sto
 
 
 def test_forks_inside_tasks_neither_double_nor_end_them(processes: Processes) -> None:
-    processes.configure(TASK_MODULES=("tests.app.forking_tasks",), LEASE=1)
+    processes.configure(TASK_MODULES=("tests.sample_app.forking_tasks",), LEASE=1)
     dispatcher, worker = processes.dispatcher(), processes.worker()
     beside = [forking_tasks.slow.enqueue() for _ in range(4)]
     jobs = [forking_tasks.fork.enqueue(how) for how in ("exit", "enqueue", "kill")]

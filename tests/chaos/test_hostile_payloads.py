@@ -14,9 +14,9 @@ from django_delayq.job.ids import to_text
 from django_delayq.job.job import State
 from django_delayq.store.keys import Keys, decode_queue
 from django_delayq.store.store import get_store
-from tests.app import tasks
 from tests.chaos.hostile import CANARY, Payload, body, lay_canary, payloads, vandalise
-from tests.processes import Command, Processes
+from tests.sample_app import tasks
+from tests.subprocesses import Command, Processes
 
 
 def write_all(client: Redis, keys: Keys, written: Iterable[Payload]) -> None:

@@ -18,8 +18,8 @@ from redis import Redis
 from django_delayq import RetryPolicy, enqueue_many
 from django_delayq.exceptions import StoreError
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.app import tasks
-from tests.processes import Command, Processes, listeners
+from tests.sample_app import tasks
+from tests.subprocesses import Command, Processes, listeners
 
 
 def judge(processes: Processes, jobs: Sequence[Any], *, once: bool = True) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from django_delayq import RetryPolicy
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.app import tasks
-from tests.processes import Processes
+from tests.sample_app import tasks
+from tests.subprocesses import Processes
 
 LEASE = 6
 ONCE = RetryPolicy(max_attempts=1)

@@ -15,10 +15,10 @@ from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import StoreRejected
 from django_delayq.job.outcome import Action
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.app import tasks
-from tests.doors import SECOND, Doors, settlement
-from tests.machine import invariants, picture
-from tests.processes import Processes
+from tests.sample_app import tasks
+from tests.shard_apis import SECOND, Doors, settlement
+from tests.stateful import invariants, redis_state
+from tests.subprocesses import Processes
 
 FULL = {"maxmemory-policy": "noeviction"}
 TEXT = "x" * 10_000
@@ -93,7 +93,7 @@ def doors(start_redis: Callable[..., LocalRedisServer]) -> Iterator[Doors]:
 
 def whole(doors: Doors) -> dict[str, Any]:
     """Return all that Redis holds, once it was seen to be whole."""
-    found = picture.read(doors.client, doors.keys)
+    found = redis_state.read(doors.client, doors.keys)
     invariants.check_each_job_is_in_one_place(found, doors.keys)
     return found
 

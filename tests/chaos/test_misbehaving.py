@@ -6,9 +6,9 @@ A worker goes on, or ends as a whole and is started again by whoever keeps it.
 import pytest
 
 from django_delayq import JobHandle, enqueue_many
-from tests.app import misbehaving
-from tests.app.misbehaving import ASYNC, DEADLY, PLAIN
-from tests.processes import Command, Processes
+from tests.sample_app import misbehaving
+from tests.sample_app.misbehaving import ASYNC, DEADLY, PLAIN
+from tests.subprocesses import Command, Processes
 
 #: Seconds of a run of all kinds on one pool.
 PATIENCE = 150.0
@@ -17,7 +17,7 @@ PATIENCE = 150.0
 @pytest.mark.parametrize("pool", ["threads", "asyncio", "processes"])
 def test_each_job_ends_and_no_innocent_one_fails(processes: Processes, pool: str) -> None:
     # Long enough for a worker that one of these holds up; what is stuck is tried elsewhere only after it.
-    processes.configure(TASK_MODULES=["tests.app.misbehaving"], LEASE=3, GRACE=1)
+    processes.configure(TASK_MODULES=["tests.sample_app.misbehaving"], LEASE=3, GRACE=1)
     plain = {**PLAIN, **(DEADLY if pool == "processes" else {})}
     jobs = {name: misbehaving.misbehave.job(name) for name in plain}
     jobs |= {f"{name}, async": misbehaving.misbehave_async.job(name) for name in ASYNC}
@@ -26,7 +26,7 @@ def test_each_job_ends_and_no_innocent_one_fails(processes: Processes, pool: str
 
 @pytest.mark.parametrize("pool", ["threads", "asyncio"])
 def test_a_worker_whose_descriptors_a_job_closed_goes_on_or_ends_as_a_whole(processes: Processes, pool: str) -> None:
-    processes.configure(TASK_MODULES=["tests.app.misbehaving"], LEASE=1, GRACE=1)
+    processes.configure(TASK_MODULES=["tests.sample_app.misbehaving"], LEASE=1, GRACE=1)
     run(processes, {"close": misbehaving.misbehave.job("close_all_descriptors")}, pool)
 
 
@@ -34,7 +34,7 @@ def test_a_worker_whose_descriptors_a_job_closed_goes_on_or_ends_as_a_whole(proc
 @pytest.mark.parametrize("pool", ["threads", "asyncio"])
 @pytest.mark.parametrize("name", sorted(DEADLY))
 def test_a_worker_goes_on_or_ends_as_a_whole(processes: Processes, pool: str, name: str) -> None:
-    processes.configure(TASK_MODULES=["tests.app.misbehaving"], LEASE=1, GRACE=1)
+    processes.configure(TASK_MODULES=["tests.sample_app.misbehaving"], LEASE=1, GRACE=1)
     run(processes, {name: misbehaving.misbehave.job(name)}, pool)
 
 

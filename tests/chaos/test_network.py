@@ -13,9 +13,9 @@ from redis import Redis
 from django_delayq import enqueue_many
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.store.client.script import Script
-from tests.app import tasks
 from tests.chaos.proxy import Proxy
-from tests.processes import Processes
+from tests.sample_app import tasks
+from tests.subprocesses import Processes
 
 EXCHANGE, PROMOTE, ENQUEUE = (f"EVALSHA {Script(name).sha}" for name in ("settle_and_claim", "promote", "enqueue"))
 #: Bytes of a reply that arrive before the cut. The shortest, of an enqueue, has 23.

@@ -12,17 +12,17 @@ from redis import Redis
 
 from django_delayq import RetryPolicy, enqueue_many, get_job
 from django_delayq.clock import ServerClock
-from tests.app import tasks
-from tests.app.points import POINTS, install
-from tests.doors import Doors
-from tests.processes import Processes
+from tests.sample_app import tasks
+from tests.sample_app.kill_points import POINTS, install
+from tests.shard_apis import Doors
+from tests.subprocesses import Processes
 
 LEASE = 2
 #: What a web process does: a row and a job in one transaction.
 COMMIT = """
 from django.db import connection, transaction
-import tests.app.points
-from tests.app.tasks import record
+import tests.sample_app.kill_points
+from tests.sample_app.tasks import record
 with transaction.atomic():
     connection.cursor().execute("INSERT INTO seen VALUES (1)")
     print("job", record.using(key="one").enqueue().id)
@@ -32,7 +32,7 @@ POLICY = RetryPolicy(max_attempts=5, base=0.01, cap=0.02)
 
 @pytest.fixture
 def doors(redis_url: str, processes: Processes) -> Iterator[Doors]:
-    processes.configure(LEASE=LEASE, TASK_MODULES=["tests.app.points"])
+    processes.configure(LEASE=LEASE, TASK_MODULES=["tests.sample_app.kill_points"])
     opened = Doors(redis_url, clock=ServerClock(), LEASE=LEASE)
     yield opened
     opened.close()

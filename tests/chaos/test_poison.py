@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from django_delayq import RetryPolicy, enqueue_many
-from tests.app import tasks
 from tests.chaos.case import Case, Promise
-from tests.chaos.chosen import sized
-from tests.chaos.crew import Crew
-from tests.chaos.judge import judge
+from tests.chaos.checker import judge
+from tests.chaos.options import sized
 from tests.chaos.report import left_over, read_dead, read_runs
-from tests.processes import Processes
+from tests.chaos.supervisor import Crew
+from tests.sample_app import tasks
+from tests.subprocesses import Processes
 
 #: How a job ends its process -> how its last attempt ended; one that only tries to leave just fails.
 KINDS = {"exit": "crashed", "kill": "crashed", "segfault": "crashed", "memory": "crashed", "leave": "failed"}

@@ -17,7 +17,7 @@ from django_delayq.conf.redis_settings import RedisConfig
 from django_delayq.store.client.connection import Connections
 from tests.chaos.proxy import Proxy
 from tests.chaos.resp import Values, command_of
-from tests.processes import until
+from tests.subprocesses import until
 
 
 @pytest.fixture

@@ -17,12 +17,12 @@ from redis import Redis
 
 from django_delayq.exceptions import StoreAuthError, StoreError, StoreRejected, StoreUnavailable
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.app import tasks
-from tests.chaos.outages import lasts, met, warnings
+from tests.chaos.redis_outages import lasts, met, warnings
 from tests.chaos.report import STAY
-from tests.chaos.trickle import Trickle
-from tests.machine import invariants, picture
-from tests.processes import Processes, until
+from tests.chaos.steady_load import Trickle
+from tests.sample_app import tasks
+from tests.stateful import invariants, redis_state
+from tests.subprocesses import Processes, until
 
 OLD, NEW = "canary-old", "canary-new"
 
@@ -288,6 +288,6 @@ def test_flushed_under_load_leaves_no_ghosts(processes: Processes, client: Redis
 def check_whole(client: Redis, processes: Processes) -> None:
     """Nothing is left of jobs that ended, but dead letters with their bodies."""
     keys = processes.keys
-    found = picture.read(client, keys)
+    found = redis_state.read(client, keys)
     invariants.check_each_job_is_in_one_place(found, keys)
-    assert {picture.noun_of(name, keys) for name in found} <= STAY
+    assert {redis_state.noun_of(name, keys) for name in found} <= STAY

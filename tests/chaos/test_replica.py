@@ -11,11 +11,11 @@ from redis import Redis
 from django_delayq import enqueue_many
 from django_delayq.exceptions import StoreRejected
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.app import tasks
-from tests.chaos.outages import lasts, met, warnings
 from tests.chaos.proxy import Proxy
-from tests.chaos.trickle import Trickle
-from tests.processes import Processes, until
+from tests.chaos.redis_outages import lasts, met, warnings
+from tests.chaos.steady_load import Trickle
+from tests.sample_app import tasks
+from tests.subprocesses import Processes, until
 
 Pair = tuple[LocalRedisServer, LocalRedisServer]
 

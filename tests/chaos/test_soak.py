@@ -13,11 +13,11 @@ from redis import Redis
 
 from django_delayq import enqueue_many
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.app import tasks
-from tests.chaos.chosen import sized
+from tests.chaos.options import sized
 from tests.chaos.report import STAY
-from tests.machine.picture import noun_of
-from tests.processes import Command, Processes
+from tests.sample_app import tasks
+from tests.stateful.redis_state import noun_of
+from tests.subprocesses import Command, Processes
 
 #: Jobs of one round, and rounds until all is warm: code loaded, tables grown, the allocator's arenas in use.
 ROUND, WARM = 20_000, 5

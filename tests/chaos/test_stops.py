@@ -12,9 +12,9 @@ from redis import Redis
 
 from django_delayq import enqueue_many
 from django_delayq.store.records import worker_of
-from tests.app import tasks
-from tests.chaos.trickle import Trickle
-from tests.processes import Command, Processes
+from tests.chaos.steady_load import Trickle
+from tests.sample_app import tasks
+from tests.subprocesses import Command, Processes
 
 #: Rounds in which each of four is stopped once; and at most, where no worker was met with work it had not begun.
 ROUNDS, MOST_ROUNDS = 2, 20

@@ -20,8 +20,8 @@ from django_delayq.job.outcome import Outcome
 from django_delayq.task import registry
 from django_delayq.task.task import Task
 from django_delayq.worker.execution import run
-from tests.claims import claim_for
 from tests.databases import servers
+from tests.factories import claim_for
 
 #: Far more than any of these tests needs.
 PATIENCE = 20.0

@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tests.processes import until
+from tests.subprocesses import until
 
 #: The user of both servers' databases.
 _USER = "tests"

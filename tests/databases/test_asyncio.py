@@ -19,8 +19,8 @@ from django_delayq.task import registry
 from django_delayq.task.task import Task
 from django_delayq.worker import idle_connections as release
 from django_delayq.worker.execution import run_async
-from tests.claims import claim_for
 from tests.databases.conftest import ALIAS, PATIENCE, Database
+from tests.factories import claim_for
 
 COUNT = 20
 #: A try to connect that came before MariaDB listened leaves a socket to the garbage collector.

@@ -13,8 +13,8 @@ from django_delayq.job.job import Job
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.processes import database as ours
 from django_delayq.worker.execution import forward
-from tests.claims import claim_for
 from tests.databases.conftest import ALIAS, Database
+from tests.factories import claim_for
 
 ROUNDS = 60
 #: A limit that strikes while PyMySQL connects leaves a connection that nobody has, and PyMySQL warns of it.

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from django_delayq.job import ids
-from tests.django_tasks.flavour import task_enqueued, task_finished, task_started
+from tests.django_tasks.compat import task_enqueued, task_finished, task_started
 from tests.django_tasks.worker import OneWorker
 
 BACKEND = "django_delayq.backend.DelayQBackend"

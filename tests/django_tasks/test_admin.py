@@ -8,7 +8,7 @@ from django.test import Client
 from django.urls import reverse
 
 from django_delayq import get_job
-from tests.app import django_tasks
+from tests.sample_app import django_tasks
 
 pytestmark = pytest.mark.django_db
 

@@ -14,9 +14,7 @@ from django_delayq import execute_later, get_job
 from django_delayq.backend.backend import DelayQBackend
 from django_delayq.exceptions import PayloadTooLarge, StoreUnavailable
 from django_delayq.task import registry
-from tests.app import django_tasks
-from tests.django_tasks.conftest import BACKEND
-from tests.django_tasks.flavour import (
+from tests.django_tasks.compat import (
     IMMEDIATE,
     NAME,
     InvalidTask,
@@ -25,6 +23,8 @@ from tests.django_tasks.flavour import (
     task,
     task_backends,
 )
+from tests.django_tasks.conftest import BACKEND
+from tests.sample_app import django_tasks
 
 UTC = datetime.UTC
 MOMENT = datetime.datetime(2031, 5, 17, 9, 30, 0, 123457, tzinfo=UTC)
@@ -257,7 +257,7 @@ def test_r17_task_enqueued_is_sent_once_after_the_task_is_stored(is_async: bool,
     def look(sender: Any, task_result: Any, **_: Any) -> None:
         looked.append(sender is DelayQBackend and django_tasks.add.get_result(task_result.id))
 
-    from tests.django_tasks.flavour import task_enqueued
+    from tests.django_tasks.compat import task_enqueued
 
     task_enqueued.connect(look)
     try:
@@ -278,7 +278,7 @@ def test_r17_a_store_that_is_away_raises_soon_and_nothing_is_signalled(tasks_set
 
 
 def test_r17_a_receiver_that_raises_does_not_undo_the_enqueue(client: Redis, caplog: pytest.LogCaptureFixture) -> None:
-    from tests.django_tasks.flavour import task_enqueued
+    from tests.django_tasks.compat import task_enqueued
 
     def broken(**_: Any) -> None:
         raise RuntimeError("as asked")

@@ -10,17 +10,17 @@ import pytest
 from django.utils import timezone
 
 from django_delayq import get_job, get_store
-from tests.app import django_tasks
+from tests.django_tasks.compat import NAME, TaskResultStatus
 from tests.django_tasks.conftest import BACKEND
-from tests.django_tasks.flavour import NAME, TaskResultStatus
 from tests.django_tasks.worker import OneWorker
-from tests.processes import Processes
+from tests.sample_app import django_tasks
+from tests.subprocesses import Processes
 
 
 @pytest.fixture
 def site(processes: Processes) -> Processes:
     """Processes that know the tasks of Django's, with a short lease."""
-    processes.configure(TASK_MODULES=["tests.app.django_tasks"], LEASE=1)
+    processes.configure(TASK_MODULES=["tests.sample_app.django_tasks"], LEASE=1)
     return processes
 
 
@@ -222,7 +222,7 @@ def test_checks_and_rules_of_another_store(site: Processes, drain: Callable[...,
     django_tasks.succeed_at.using(backend="second").enqueue()
     checked = site.start("delayq_check", "--backend", "second", "--json")
     assert checked.wait() == 1
-    assert '"task": "tests.app.django_tasks.succeed_at"' in checked.output
+    assert '"task": "tests.sample_app.django_tasks.succeed_at"' in checked.output
     assert '"waiting": 2' in checked.output
     acl = site.start("delayq_acl", "producer", "--backend", "second")
     assert acl.wait() == 0
@@ -230,7 +230,7 @@ def test_checks_and_rules_of_another_store(site: Processes, drain: Callable[...,
 
 
 def test_the_same_worker_runs_both_doors(site: Processes) -> None:
-    from tests.app import tasks
+    from tests.sample_app import tasks
 
     site.worker("--with-dispatcher")
     kept = tasks.noop.using(store_result=True, delay=0.1).enqueue()

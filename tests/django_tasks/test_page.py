@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from django_delayq.conf import task_backends
-from tests.django_tasks.flavour import NAME
+from tests.django_tasks.compat import NAME
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "django-tasks.md").read_text()

@@ -12,11 +12,11 @@ from django.utils import timezone
 from django_delayq import get_job, get_store
 from django_delayq.exceptions import StoreUnavailable, UnknownTask
 from django_delayq.task import registry
-from tests.app import django_tasks
+from tests.django_tasks.compat import IMMEDIATE, TaskResultStatus, default_task_backend, exceptions, task_backends
 from tests.django_tasks.conftest import BACKEND
-from tests.django_tasks.flavour import IMMEDIATE, TaskResultStatus, default_task_backend, exceptions, task_backends
 from tests.django_tasks.test_enqueue import MOMENT
-from tests.processes import Processes
+from tests.sample_app import django_tasks
+from tests.subprocesses import Processes
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def test_r19_other_containers_become_lists_and_dicts() -> None:
 
 
 def test_r20_a_result_is_found_in_another_process(processes: Processes) -> None:
-    processes.configure(TASK_MODULES=["tests.app.django_tasks"])
+    processes.configure(TASK_MODULES=["tests.sample_app.django_tasks"])
     result = django_tasks.add.enqueue(40, 2)
-    code = f"from tests.app.django_tasks import add; print(add.get_result({result.id!r}).args)"
+    code = f"from tests.sample_app.django_tasks import add; print(add.get_result({result.id!r}).args)"
     shell = processes.start("shell", "-c", code)
     assert shell.wait() == 0
     assert "[40, 2]" in shell.output
@@ -105,7 +105,7 @@ def test_r20_an_unknown_or_malformed_id_does_not_exist(wrong: Any) -> None:
 
 
 def test_r20_a_job_of_the_other_door_and_an_expired_result_do_not_exist(client: Any, drain: Any) -> None:
-    from tests.app import tasks
+    from tests.sample_app import tasks
 
     with pytest.raises(exceptions.TaskResultDoesNotExist):
         default_task_backend.get_result(tasks.noop.enqueue().id)

@@ -13,9 +13,7 @@ from django_delayq.backend.backend import DelayQBackend
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.processes.emitter import emit_now
 from django_delayq.task import registry
-from tests.app import django_tasks
-from tests.django_tasks.conftest import with_options
-from tests.django_tasks.flavour import (
+from tests.django_tasks.compat import (
     NAME,
     TaskResultStatus,
     default_task_backend,
@@ -24,9 +22,11 @@ from tests.django_tasks.flavour import (
     task_finished,
     task_started,
 )
+from tests.django_tasks.conftest import with_options
 from tests.django_tasks.test_enqueue import MOMENT
 from tests.django_tasks.worker import OneWorker
-from tests.processes import until
+from tests.sample_app import django_tasks
+from tests.subprocesses import until
 
 READY, RUNNING, FAILED, SUCCESSFUL = (
     getattr(TaskResultStatus, name) for name in ("READY", "RUNNING", "FAILED", "SUCCESSFUL")
@@ -230,7 +230,14 @@ def test_r31_a_task_declared_for_another_backend_is_known_where_its_module_is_lo
 
 
 def test_r31_a_stored_name_selects_nothing_but_tasks() -> None:
-    for name in ("os.system", "tests.app.django_tasks.os", "tests.app.django_tasks.PATIENT", "nowhere", "", ".x"):
+    for name in (
+        "os.system",
+        "tests.sample_app.django_tasks.os",
+        "tests.sample_app.django_tasks.PATIENT",
+        "nowhere",
+        "",
+        ".x",
+    ):
         assert registry.find(name) is None
 
 

@@ -21,9 +21,7 @@ from django_delayq.backend.backend import DelayQBackend, DelayQTask
 from django_delayq.conf.settings import get_config
 from django_delayq.exceptions import KeyHeld, ManualTransaction, StoreUnavailable
 from django_delayq.task import registry
-from tests.app import django_tasks
-from tests.django_tasks.conftest import BACKEND, with_options
-from tests.django_tasks.flavour import (
+from tests.django_tasks.compat import (
     IMMEDIATE,
     NAME,
     InvalidTask,
@@ -34,8 +32,10 @@ from tests.django_tasks.flavour import (
     task,
     task_backends,
 )
+from tests.django_tasks.conftest import BACKEND, with_options
 from tests.django_tasks.worker import OneWorker
-from tests.processes import until
+from tests.sample_app import django_tasks
+from tests.subprocesses import until
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -199,18 +199,26 @@ def test_r36_a_store_that_is_away_is_not_asked(tasks_settings: Any) -> None:
         ({"MAX_PAYLOAD": "much"}, "E006", "MAX_PAYLOAD.* whole number"),
         ({"RETRY": 3}, "E006", "RETRY.*RetryPolicy"),
         ({"TASKS": ["a"]}, "E013", "dict of paths"),
-        ({"TASKS": {"tests.app.django_tasks.add": 3}}, "E013", "must be a dict of retry"),
-        ({"TASKS": {"tests.app.django_tasks.add": {"retyr": 3}}}, "E013", "did you mean 'retry'"),
-        ({"TASKS": {"tests.app.django_tasks.add": {"retry": 3}}}, "E013", "'retry'.*RetryPolicy"),
-        ({"TASKS": {"tests.app.django_tasks.add": {"timeout": 0}}}, "E013", "'timeout'.* more than 0"),
-        ({"TASKS": {"tests.app.django_tasks.add": {"timeout": "long"}}}, "E013", "'timeout'.* number of seconds"),
+        ({"TASKS": {"tests.sample_app.django_tasks.add": 3}}, "E013", "must be a dict of retry"),
+        ({"TASKS": {"tests.sample_app.django_tasks.add": {"retyr": 3}}}, "E013", "did you mean 'retry'"),
+        ({"TASKS": {"tests.sample_app.django_tasks.add": {"retry": 3}}}, "E013", "'retry'.*RetryPolicy"),
+        ({"TASKS": {"tests.sample_app.django_tasks.add": {"timeout": 0}}}, "E013", "'timeout'.* more than 0"),
         (
-            {"TASKS": {"tests.app.django_tasks.add": {"timeout": 9, "hard_timeout": 5}}},
+            {"TASKS": {"tests.sample_app.django_tasks.add": {"timeout": "long"}}},
+            "E013",
+            "'timeout'.* number of seconds",
+        ),
+        (
+            {"TASKS": {"tests.sample_app.django_tasks.add": {"timeout": 9, "hard_timeout": 5}}},
             *("E013", "'hard_timeout'.* not be shorter than .*'timeout'"),
         ),
-        ({"TASKS": {"tests.app.django_tasks.add": {"key": 3}}}, "E013", "'key'.* string"),
-        ({"TASKS": {"tests.app.django_tasks.add": {"unique": "yes"}}}, "E013", "'unique'.* 'keep' or 'reject'"),
-        ({"TASKS": {"tests.app.django_tasks.ad": {}}}, "W014", "did you mean 'tests.app.django_tasks.add'"),
+        ({"TASKS": {"tests.sample_app.django_tasks.add": {"key": 3}}}, "E013", "'key'.* string"),
+        ({"TASKS": {"tests.sample_app.django_tasks.add": {"unique": "yes"}}}, "E013", "'unique'.* 'keep' or 'reject'"),
+        (
+            {"TASKS": {"tests.sample_app.django_tasks.ad": {}}},
+            "W014",
+            "did you mean 'tests.sample_app.django_tasks.add'",
+        ),
         ({"TASKS": {3: {}}}, "W014", "names 3, which is no @task"),
     ],
 )
@@ -323,7 +331,7 @@ def test_a_held_key_may_be_an_error(tasks_settings: Any, heard: Any) -> None:
 
 def test_a_wrong_key_is_refused_before_anything_is_stored(tasks_settings: Any, client: Redis) -> None:
     with_options(tasks_settings, TASKS={django_tasks.add.module_path: {"key": lambda a: a}})
-    with pytest.raises(ValueError, match="the key of tests.app.django_tasks.add must be a string"):
+    with pytest.raises(ValueError, match="the key of tests.sample_app.django_tasks.add must be a string"):
         django_tasks.add.enqueue(1)
     assert client.keys("*:jobs") == []
 

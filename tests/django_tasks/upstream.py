@@ -32,7 +32,7 @@ NOT_OURS = {
 }
 #: Backend that the tests name: its module, its class -> what they get.
 _PLACES = {("dummy", "DummyBackend"): "Storing", ("immediate", "ImmediateBackend"): "AtOnce"}
-_DOUBLES = "tests.django_tasks.doubles"
+_DOUBLES = "tests.django_tasks.replacements"
 
 
 def fetch(folder: Path) -> Path:
@@ -99,7 +99,7 @@ def main() -> int:
             INSTALLED_APPS=["django_delayq"],
             DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
             DELAYQ={"REDIS": server.url},
-            TASKS={"default": {"BACKEND": "tests.django_tasks.doubles.Storing"}},
+            TASKS={"default": {"BACKEND": "tests.django_tasks.replacements.Storing"}},
         )
         django.setup()
         return int(Runner(verbosity=1).run_tests(["tasks"]))

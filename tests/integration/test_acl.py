@@ -18,9 +18,9 @@ from django_delayq.store.maintenance.acl_roles import ROLES
 from django_delayq.store.notifier import Notifier
 from django_delayq.store.promotion import Reclaim
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.app import tasks
-from tests.doors import HOUR, SECOND, Doors, settlement
-from tests.processes import Processes
+from tests.sample_app import tasks
+from tests.shard_apis import HOUR, SECOND, Doors, settlement
+from tests.subprocesses import Processes
 
 PASSWORD = "s3cret-of-the-role"
 PREFIX = "acl-test"
@@ -458,7 +458,7 @@ def test_a_rule_serves_another_database_and_a_client_name(ground: Ground) -> Non
 
 
 SENT = """
-from tests.app import tasks
+from tests.sample_app import tasks
 tasks.chain.enqueue(2)
 tasks.fail.enqueue(1)
 tasks.record.after(0.2).enqueue("delayed")
@@ -468,7 +468,7 @@ assert job.refresh().state == "scheduled"
 assert job.reschedule(delay=800) and job.cancel()
 """
 CRASHES = """
-from tests.app import tasks
+from tests.sample_app import tasks
 tasks.crash.after(0.1).enqueue("exit")
 """
 

@@ -6,8 +6,8 @@ import pytest
 
 from django_delayq import enqueue_many, get_store
 from django_delayq.job.retry import RetryPolicy
-from tests.app import async_tasks, tasks
-from tests.processes import Processes
+from tests.sample_app import async_tasks, tasks
+from tests.subprocesses import Processes
 
 ONCE = RetryPolicy(max_attempts=1)
 
@@ -15,7 +15,7 @@ ONCE = RetryPolicy(max_attempts=1)
 @pytest.fixture(autouse=True)
 def known(processes: Processes) -> None:
     """Let the processes know these tasks."""
-    processes.configure(TASK_MODULES=["tests.app.async_tasks"])
+    processes.configure(TASK_MODULES=["tests.sample_app.async_tasks"])
 
 
 def test_a_thousand_jobs_wait_at_once_in_one_process(processes: Processes, gate: Path) -> None:
@@ -92,7 +92,7 @@ def test_plain_functions_run_as_many_at_once_as_there_is_room_for(processes: Pro
 
 
 def test_a_stopped_worker_cancels_what_runs_and_gives_it_back(processes: Processes, gate: Path) -> None:
-    processes.configure(TASK_MODULES=["tests.app.async_tasks"], GRACE=0)
+    processes.configure(TASK_MODULES=["tests.sample_app.async_tasks"], GRACE=0)
     waiting = async_tasks.wait_for.enqueue(str(gate))
     worker = processes.worker("--pool=asyncio")
     processes.until_runs(1)
@@ -101,7 +101,7 @@ def test_a_stopped_worker_cancels_what_runs_and_gives_it_back(processes: Process
 
 
 def test_a_suspect_runs_in_a_process_of_its_own(processes: Processes, gate: Path) -> None:
-    processes.configure(TASK_MODULES=["tests.app.async_tasks"], LEASE=1)
+    processes.configure(TASK_MODULES=["tests.sample_app.async_tasks"], LEASE=1)
     job = async_tasks.wait_for.enqueue(str(gate))
     first = processes.worker("--pool=asyncio")
     processes.until_runs(1)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from django_delayq import get_store
-from tests.app import tasks
-from tests.processes import Processes
+from tests.sample_app import tasks
+from tests.subprocesses import Processes
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_a_drain_of_two_shards_runs_what_its_jobs_enqueue(processes: Processes) 
 #: Run in a process of its own: what waits for itself there would never end here. `make` is one of the two below.
 HANDLER = """
 import signal
-from tests.app.tasks import noop
+from tests.sample_app.tasks import noop
 
 def make(): return {make}
 

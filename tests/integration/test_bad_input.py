@@ -39,10 +39,10 @@ from django_delayq.exceptions import (
 from django_delayq.job.job import State
 from django_delayq.task import registry
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.app.tasks import noop
+from tests.sample_app.tasks import noop
 
 SECRET = "s3cret-canary"
-NAME = "tests.app.tasks.noop"
+NAME = "tests.sample_app.tasks.noop"
 
 
 @pytest.fixture(autouse=True)
@@ -274,7 +274,7 @@ def test_arguments_that_do_not_fit_the_signature(args: tuple[int, ...], own_regi
         delayed_task(narrow).enqueue(1, nmae="x")  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize("name", ["tests.app.tasks.nop", "os.system", "", "x" * 2_000, None, 5, b"x"])
+@pytest.mark.parametrize("name", ["tests.sample_app.tasks.nop", "os.system", "", "x" * 2_000, None, 5, b"x"])
 def test_a_task_that_is_not_registered(name: Any) -> None:
     refused(UnknownTask, LookupError, "No task is registered", lambda: execute_later("mail", name, []))
 

@@ -1,8 +1,8 @@
 """A busy shard: beside its backlog, the jobs of another shard that shares the worker are taken as they come."""
 
 from django_delayq import enqueue_many
-from tests.app import tasks
-from tests.processes import Processes
+from tests.sample_app import tasks
+from tests.subprocesses import Processes
 
 #: Jobs of 3 ms in the busy shard: 4 s of work for two slots.
 BACKLOG = 2_500

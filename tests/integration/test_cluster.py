@@ -19,9 +19,9 @@ from django_delayq.store.store import get_store
 from django_delayq.task.handle import JobHandle
 from django_delayq.task.outbox import enqueue_many
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.app import tasks
-from tests.doors import HOUR, Doors
-from tests.every_door import go_through_every_door
+from tests.exercise_all_apis import go_through_every_door
+from tests.sample_app import tasks
+from tests.shard_apis import HOUR, Doors
 
 SHARDS = 3
 
@@ -130,12 +130,12 @@ def test_replica_without_its_primary_is_waited_for(start_redis: Callable[..., Lo
 def test_jobs_of_every_shard_run(emptied_url: str, tmp_path: Path) -> None:
     (tmp_path / "cluster_settings.py").write_text(
         "from tests.settings import *\n"
-        f"DELAYQ = {{'REDIS': {emptied_url!r}, 'SHARDS': {SHARDS}, 'TASK_MODULES': ['tests.app.tasks']}}\n"
+        f"DELAYQ = {{'REDIS': {emptied_url!r}, 'SHARDS': {SHARDS}, 'TASK_MODULES': ['tests.sample_app.tasks']}}\n"
     )
     ledger, root = tmp_path / "ledger", Path(__file__).parents[2]
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "cluster_settings", "DELAYQ_TEST_LEDGER": str(ledger)}
     environment["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{root}"
-    send = "import django; django.setup(); from tests.app.tasks import record"
+    send = "import django; django.setup(); from tests.sample_app.tasks import record"
     send += "; record.enqueue_many([(n,) for n in range(40)])"
     for command in (["-c", send], ["-m", "django", "run_worker", "--drain"]):
         subprocess.run([sys.executable, *command], env=environment, cwd=root, check=True, timeout=60)

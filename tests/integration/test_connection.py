@@ -20,7 +20,7 @@ from django_delayq.store.client.connection import Connections
 from django_delayq.store.client.connection_cache import ConnectionCache
 from django_delayq.store.client.script import to_store_error
 from django_delayq.testing.local_redis import LocalRedisServer, ServerNotStarted, free_port
-from tests.app.tasks import noop
+from tests.sample_app.tasks import noop
 
 CANARY = "s3cret-canary"
 

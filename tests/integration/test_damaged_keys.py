@@ -7,8 +7,8 @@ import pytest
 from redis import Redis
 
 from django_delayq.store.keys import Keys
-from tests.app import tasks
-from tests.processes import Processes
+from tests.sample_app import tasks
+from tests.subprocesses import Processes
 
 Damage = Callable[[Redis, Keys], Any]
 

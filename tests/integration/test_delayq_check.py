@@ -17,8 +17,8 @@ from django_delayq.store.client.server_info import ServerInfo
 from django_delayq.store.keys import CATALOGUE, Keys
 from django_delayq.task import registry
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.app import tasks
-from tests.processes import Processes
+from tests.sample_app import tasks
+from tests.subprocesses import Processes
 
 KEYS = Keys("delayq", 0)
 
@@ -169,24 +169,24 @@ def test_jobs_that_this_code_could_not_run_are_told_by_task(kept: Redis, monkeyp
     kept.hset(bodies, raw[newer.id], bytes((body[0] + 1,)) + body[1:])
     kept.hset(bodies, raw[torn.id], kept.hget(bodies, raw[torn.id])[:-1])
     known = dict(registry._tasks)
-    known.pop("tests.app.tasks.record")
+    known.pop("tests.sample_app.tasks.record")
     monkeypatch.setattr(registry, "_tasks", known)
 
     def nap(seconds: float, why: str) -> None:
         """As after a deploy that gave it a parameter without a default."""
 
-    known["tests.app.tasks.nap"] = replace(tasks.nap, func=nap)
+    known["tests.sample_app.tasks.nap"] = replace(tasks.nap, func=nap)
     doubts = {(doubt["ending"], doubt["task"]): doubt for doubt in report()["will_not_run"]}
     assert {key: doubt["count"] for key, doubt in doubts.items()} == {
-        ("arguments do not fit", "tests.app.tasks.nap"): 7,
-        ("unknown_task", "tests.app.tasks.record"): 1,
-        ("newer version", "tests.app.tasks.say"): 1,
-        ("unreadable", "tests.app.tasks.later"): 1,
+        ("arguments do not fit", "tests.sample_app.tasks.nap"): 7,
+        ("unknown_task", "tests.sample_app.tasks.record"): 1,
+        ("newer version", "tests.sample_app.tasks.say"): 1,
+        ("unreadable", "tests.sample_app.tasks.later"): 1,
     }
-    assert doubts["unknown_task", "tests.app.tasks.record"]["examples"] == [unknown.id]
+    assert doubts["unknown_task", "tests.sample_app.tasks.record"]["examples"] == [unknown.id]
     code, text = check()
     assert code == 1
-    assert "7 jobs of 'tests.app.tasks.nap' would end 'arguments do not fit'" in text
+    assert "7 jobs of 'tests.sample_app.tasks.nap' would end 'arguments do not fit'" in text
 
 
 def test_repair_beside_working_processes_loses_and_doubles_nothing(processes: Processes) -> None:

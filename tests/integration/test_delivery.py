@@ -14,7 +14,7 @@ from django_delayq.job.job import State
 from django_delayq.signals import job_enqueued
 from django_delayq.task.handle import JobHandle
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.app.tasks import noop
+from tests.sample_app.tasks import noop
 
 pytestmark = pytest.mark.usefixtures("delayq_settings")
 

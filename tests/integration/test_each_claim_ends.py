@@ -26,9 +26,9 @@ from django_delayq.worker.pools.asyncio import AsyncioPool
 from django_delayq.worker.pools.base import Pool
 from django_delayq.worker.pools.recovery import RecoveryRunner
 from django_delayq.worker.pools.threads import ThreadPool
-from tests.app import tasks
-from tests.claims import claim_for
-from tests.processes import until
+from tests.factories import claim_for
+from tests.sample_app import tasks
+from tests.subprocesses import until
 
 #: Threads and loops that are struck leave what they were about, and the interpreter warns of that.
 pytestmark = pytest.mark.filterwarnings("ignore")

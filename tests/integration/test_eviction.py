@@ -8,7 +8,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_delayq import get_store
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.processes import Processes
+from tests.subprocesses import Processes
 
 POLICIES = [f"{keys}-{choice}" for keys in ("allkeys", "volatile") for choice in ("lru", "lfu", "random")]
 POLICIES.append("volatile-ttl")

@@ -36,8 +36,8 @@ from django_delayq.store.exchange import Settlement
 from django_delayq.task import registry
 from django_delayq.task.task import Task
 from django_delayq.worker.execution import run, run_async
-from tests.app.tasks import noop
-from tests.claims import claim_for
+from tests.factories import claim_for
+from tests.sample_app.tasks import noop
 
 Run = Callable[..., Outcome]
 #: Far more than any of these tests needs; nothing is concluded from how long it took.

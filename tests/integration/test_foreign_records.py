@@ -16,7 +16,7 @@ from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
 from django_delayq.store.client.script import to_store_error
 from tests.chaos.hostile import body
-from tests.doors import Doors, settlement
+from tests.shard_apis import Doors, settlement
 
 
 def test_a_score_before_all_time_does_not_put_a_dispatcher_to_sleep_for_ever() -> None:
@@ -78,12 +78,12 @@ def test_a_worker_whose_exchange_record_was_damaged_is_answered(client: Any, red
     doors.close()
 
 
-@pytest.mark.parametrize("next_promotion", [b"nan", b"inf", b"1e300", b"9e15"])
+@pytest.mark.parametrize("next_moment", [b"nan", b"inf", b"1e300", b"9e15"])
 def test_a_wake_time_that_nobody_wrote_does_not_stop_workers_from_promoting(
-    wake_at: bytes, client: Any, redis_url: str
+    next_moment: bytes, client: Any, redis_url: str
 ) -> None:
     doors = Doors(redis_url)
-    client.set(doors.keys("next_promotion"), wake_at)
+    client.set(doors.keys("next_promotion"), next_moment)
     assert doors.worker().take(1).dispatcher_overdue
     doors.close()
 

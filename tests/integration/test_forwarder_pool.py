@@ -8,8 +8,8 @@ from django.core.management import CommandError, call_command
 from redis import Redis
 
 from django_delayq.job.retry import RetryPolicy
-from tests.app import tasks
-from tests.processes import Processes
+from tests.sample_app import tasks
+from tests.subprocesses import Processes
 
 
 def test_jobs_go_to_the_stream_when_they_are_due_and_are_done(processes: Processes, client: Redis) -> None:
@@ -22,7 +22,7 @@ def test_jobs_go_to_the_stream_when_they_are_due_and_are_done(processes: Process
     assert set(told) == {job.id for job in jobs}
     first = told[jobs[0].id]
     assert (first["task"], first["queue"], first["args"], first["kwargs"], first["attempt"], first["priority"]) == (
-        *("tests.app.tasks.record", "default", [0], {"kind": "x"}, 1, 3),
+        *("tests.sample_app.tasks.record", "default", [0], {"kind": "x"}, 1, 3),
     )
     assert processes.events() == []
 
@@ -30,7 +30,7 @@ def test_jobs_go_to_the_stream_when_they_are_due_and_are_done(processes: Process
 def test_what_the_other_system_refuses_is_tried_again_and_then_dead(processes: Processes) -> None:
     refused = tasks.record.using(retry=RetryPolicy(max_attempts=2, base=0.01)).enqueue("refuse")
     taken = tasks.record.enqueue("take")
-    processes.worker("--pool=forwarder", "--forward-to=tests.app.bridge.accept")
+    processes.worker("--pool=forwarder", "--forward-to=tests.sample_app.forward_target.accept")
     processes.until_state(refused, "dead")
     processes.until_gone([taken])
     assert [event["args"] for event in processes.events("accepted")] == [["take"]]
@@ -43,7 +43,7 @@ def test_what_the_other_system_refuses_is_tried_again_and_then_dead(processes: P
         (["--pool=forwarder"], "go together"),
         (["--forward-to=stream"], "go together"),
         (["--pool=forwarder", "--forward-to=nowhere.at.all"], "cannot be imported"),
-        (["--pool=forwarder", "--forward-to=tests.app.bridge.NO_FUNCTION"], "is no function"),
+        (["--pool=forwarder", "--forward-to=tests.sample_app.forward_target.NO_FUNCTION"], "is no function"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(delayq_settings: object, options: list[str], told: str) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.app import tasks
-from tests.processes import Command, Processes
+from tests.sample_app import tasks
+from tests.subprocesses import Command, Processes
 
 #: Seconds that the first attempt may run on beside the second; a fault of the order of the steps costs 1 s and more.
 OVERLAP = 0.5

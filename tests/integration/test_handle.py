@@ -23,8 +23,8 @@ from django_delayq.job.ids import from_text
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
 from django_delayq.task.handle import JobHandle
-from tests.app.tasks import noop
-from tests.doors import Doors, settlement
+from tests.sample_app.tasks import noop
+from tests.shard_apis import Doors, settlement
 
 pytestmark = pytest.mark.usefixtures("delayq_settings")
 HOUR = timedelta(hours=1)

@@ -7,8 +7,8 @@ import pytest
 from redis import Redis
 
 from django_delayq import RetryPolicy, get_store
-from tests.app import tasks
-from tests.processes import Processes
+from tests.sample_app import tasks
+from tests.subprocesses import Processes
 
 
 def test_a_suspect_beyond_its_hard_limit_is_killed_and_counted(processes: Processes, client: Redis) -> None:

@@ -11,7 +11,7 @@ import pytest
 from django_delayq import delayed_task, get_store
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.signals import LogFormatter, keep_to_one_line
-from tests.processes import Processes
+from tests.subprocesses import Processes
 
 SEPARATORS = ["\n", "\r\n", "\r", "\x0b", "\x0c", "\x1b[2K\x1b[1G", "\x85", "\u2028", "\u2029", "\0", "\x9b", "\u202e"]
 FORGED = "1999-01-01 00:00:00,000 ERROR Job forged"

@@ -15,9 +15,9 @@ from django_delayq.exceptions import StoreError, StoreUnavailable
 from django_delayq.job.job import State
 from django_delayq.task.handle import JobHandle
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.app.tasks import noop
 from tests.chaos.proxy import Proxy
-from tests.processes import until
+from tests.sample_app.tasks import noop
+from tests.subprocesses import until
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from django_delayq.exceptions import DelayQError, KeyHeld, ManualTransaction, St
 from django_delayq.job.job import State
 from django_delayq.task import outbox
 from django_delayq.task.handle import JobHandle
-from tests.app.tasks import noop, record
+from tests.sample_app.tasks import noop, record
 
 BOTH = ["default", "other"]
 real_commits = pytest.mark.django_db(transaction=True, databases=BOTH)

@@ -22,9 +22,9 @@ from django_delayq.store.promotion import Promotion, Reclaim
 from django_delayq.worker.pools.recovery import RecoveryRunner
 from django_delayq.worker.pools.threads import ThreadPool
 from django_delayq.worker.worker import Worker
-from tests.app import tasks
-from tests.doors import Doors, settlement
-from tests.processes import Processes, until
+from tests.sample_app import tasks
+from tests.shard_apis import Doors, settlement
+from tests.subprocesses import Processes, until
 
 ONE = RetryPolicy(max_attempts=1)
 #: Of an exchange that brought nothing.

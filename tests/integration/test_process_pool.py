@@ -8,8 +8,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from django_delayq.job.retry import RetryPolicy
-from tests.app import tasks
-from tests.processes import Processes
+from tests.sample_app import tasks
+from tests.subprocesses import Processes
 
 
 def pids(processes: Processes) -> list[int]:

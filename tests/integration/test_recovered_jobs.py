@@ -6,8 +6,8 @@ import pytest
 from redis import Redis
 
 from django_delayq import get_store
-from tests.app import async_tasks, tasks
-from tests.processes import Command, Processes
+from tests.sample_app import async_tasks, tasks
+from tests.subprocesses import Command, Processes
 
 #: Pool, jobs at once, processes that are the pool's own.
 POOLS = [("threads", 20, 0), ("asyncio", 20, 0), ("processes", 3, 3)]
@@ -34,7 +34,7 @@ def children_of(worker: Command) -> set[int]:
 def test_jobs_of_a_crash_run_in_two_processes(
     processes: Processes, client: Redis, gate: Path, pool: str, size: int, own: int
 ) -> None:
-    processes.configure(TASK_MODULES=["tests.app.tasks", "tests.app.async_tasks"], LEASE=1)
+    processes.configure(TASK_MODULES=["tests.sample_app.tasks", "tests.sample_app.async_tasks"], LEASE=1)
     options = f"--pool={pool}", f"--concurrency={size}"
     first = processes.worker(*options)
     task = async_tasks.wait_for if pool == "asyncio" else tasks.wait_for

@@ -13,7 +13,7 @@ from django_delayq.store.exchange import ExchangeReply
 from django_delayq.worker.pools import recovery as module
 from django_delayq.worker.pools.recovery import MOST, RecoveryRunner
 from django_delayq.worker.recovered import RecoveryGate
-from tests.claims import claim_for
+from tests.factories import claim_for
 
 #: Seconds in which a process is up on a busy machine.
 PATIENCE = 60.0
@@ -46,7 +46,7 @@ def started(recovery: RecoveryRunner) -> None:
 
 def suspect() -> object:
     """A claim of a job whose last attempt crashed."""
-    job = Job(raw_id=next_id(), shard=0, task="tests.app.tasks.noop", queue="default")
+    job = Job(raw_id=next_id(), shard=0, task="tests.sample_app.tasks.noop", queue="default")
     return claim_for(job, attempts=AttemptHistory(ended=1, crash_suspected=True))
 
 

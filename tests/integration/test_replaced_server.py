@@ -14,9 +14,9 @@ from redis import Redis
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import StoreRejected
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.app import tasks
-from tests.doors import MS, SECOND, Doors
-from tests.processes import Processes
+from tests.sample_app import tasks
+from tests.shard_apis import MS, SECOND, Doors
+from tests.subprocesses import Processes
 
 
 class Name:

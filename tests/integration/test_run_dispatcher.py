@@ -10,8 +10,8 @@ import pytest
 from redis import Redis
 
 from django_delayq import enqueue_many
-from tests.app import tasks
-from tests.processes import Processes
+from tests.sample_app import tasks
+from tests.subprocesses import Processes
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from redis import Redis
 from django_delayq import enqueue_many, get_store
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.app import tasks
-from tests.processes import Command, Processes, listeners
+from tests.sample_app import tasks
+from tests.subprocesses import Command, Processes, listeners
 
 
 def attempts_of(job: Any) -> AttemptHistory:
@@ -244,7 +244,7 @@ def test_reload_starts_anew_when_code_changes_and_ends_running_jobs_first(proces
     module = processes.folder / "reloaded_tasks.py"
     module.write_text(
         "from django.utils.autoreload import file_changed\n"
-        "from tests.app.tasks import note\n"
+        "from tests.sample_app.tasks import note\n"
         "note('loaded')\n"
         "def changed(**kwargs):\n"
         "    note('changed')\n"

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from django_delayq import get_store
 from django_delayq.task import registry
-from tests.processes import Processes
+from tests.subprocesses import Processes
 
 CANARY = "4111-canary"
 MODULE = """

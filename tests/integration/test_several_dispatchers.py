@@ -10,9 +10,9 @@ from django_delayq import enqueue_many
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.store.client.script import Script
 from django_delayq.store.promotion import Promotion, PromotionResult
-from tests.app import tasks
-from tests.doors import HOUR, SECOND, Doors
-from tests.processes import Processes
+from tests.sample_app import tasks
+from tests.shard_apis import HOUR, SECOND, Doors
+from tests.subprocesses import Processes
 
 SWEEP = 5.0
 #: Seconds a dispatcher may come after another one: its hold-off, and what this machine takes.

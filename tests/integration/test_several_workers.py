@@ -8,8 +8,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from redis import Redis
 
-from tests.app import tasks
-from tests.processes import Processes
+from tests.sample_app import tasks
+from tests.subprocesses import Processes
 
 
 def workers(processes: Processes, client: Redis) -> set[int]:

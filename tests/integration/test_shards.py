@@ -14,8 +14,8 @@ from django_delayq.job.ids import from_text, to_text
 from django_delayq.job.job import State
 from django_delayq.store.store import Store, get_store
 from django_delayq.task.handle import JobHandle, get_job
-from tests.app.tasks import noop
-from tests.doors import Doors
+from tests.sample_app.tasks import noop
+from tests.shard_apis import Doors
 
 HOUR = 3_600
 

@@ -18,9 +18,9 @@ from django_delayq.job.unsent import UnsentJob
 from django_delayq.task import registry
 from django_delayq.worker.execution import run
 from django_delayq.worker.settlement import decide_settlement
-from tests.app import tasks
-from tests.doors import DAY, HOUR, Doors
-from tests.processes import Processes
+from tests.sample_app import tasks
+from tests.shard_apis import DAY, HOUR, Doors
+from tests.subprocesses import Processes
 
 #: Other tests may have opened connections, which a run closes.
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
@@ -42,7 +42,7 @@ def own_task(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "first", []
     monkeypatch.setattr(registry, "_tasks", {})
     ran.clear()
-    delayed_task(name="tests.app.tasks.noop", already_done=ask)(work)
+    delayed_task(name="tests.sample_app.tasks.noop", already_done=ask)(work)
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ def test_a_lapsed_lease_brings_a_forged_job_back_to_its_end(make: Callable[..., 
     job = Job(
         raw_id=next_id(),
         shard=0,
-        task="tests.app.tasks.noop",
+        task="tests.sample_app.tasks.noop",
         queue="default",
         retry=RetryPolicy(max_attempts=1_000),
     )

@@ -16,8 +16,8 @@ from django_delayq import enqueue_many, get_store
 from django_delayq.store.client.connection_cache import ConnectionCache, PendingReply
 from django_delayq.store.client.resp import encode
 from django_delayq.store.client.script import Script
-from tests.app import tasks
-from tests.processes import Processes, listeners
+from tests.sample_app import tasks
+from tests.subprocesses import Processes, listeners
 
 
 @pytest.fixture

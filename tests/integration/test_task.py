@@ -18,7 +18,7 @@ from django_delayq.signals import job_enqueued
 from django_delayq.task import registry
 from django_delayq.task.handle import JobHandle
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.app.tasks import noop, record, record_async
+from tests.sample_app.tasks import noop, record, record_async
 
 pytestmark = pytest.mark.usefixtures("delayq_settings")
 
@@ -52,7 +52,7 @@ def test_calling_a_task_calls_the_function(client: Redis) -> None:
 
 
 def test_a_task_looks_like_its_function() -> None:
-    assert noop.__name__ == "noop" and noop.__doc__ == "Do nothing." and noop.__module__ == "tests.app.tasks"
+    assert noop.__name__ == "noop" and noop.__doc__ == "Do nothing." and noop.__module__ == "tests.sample_app.tasks"
     assert inspect.signature(noop) == inspect.signature(noop.func)
 
 
@@ -209,12 +209,12 @@ def test_a_job_is_found_by_its_key() -> None:
 
 
 def test_a_job_by_its_name() -> None:
-    handle = execute_later("mail", "tests.app.tasks.record", [7], delay=600)
+    handle = execute_later("mail", "tests.sample_app.tasks.record", [7], delay=600)
     assert handle.state is State.SCHEDULED
     job = stored(handle)
-    assert (job.task, job.queue, job.args) == ("tests.app.tasks.record", "mail", [7])
-    assert execute_later("mail", "tests.app.tasks.record").state is State.READY
-    assert stored(execute_later("mail", "tests.app.tasks.record", (1, 2))).args == [1, 2]
+    assert (job.task, job.queue, job.args) == ("tests.sample_app.tasks.record", "mail", [7])
+    assert execute_later("mail", "tests.sample_app.tasks.record").state is State.READY
+    assert stored(execute_later("mail", "tests.sample_app.tasks.record", (1, 2))).args == [1, 2]
 
 
 def test_a_receiver_hears_of_what_was_enqueued() -> None:

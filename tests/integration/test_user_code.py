@@ -10,14 +10,14 @@ from django.core.management import CommandError
 
 from django_delayq.management.starting import run_services
 from django_delayq.processes.service import Service
-from tests.processes import Processes
+from tests.subprocesses import Processes
 from tests.unit.test_service import Part
 
 PATIENCE = 30.0
 BROKEN_LOG = """
 import logging, sys
 from django_delayq import delayed_task
-from tests.app.tasks import note_run
+from tests.sample_app.tasks import note_run
 
 class Broken(logging.Handler):
     def emit(self, record):
@@ -35,7 +35,7 @@ def record(number):
 CLOSED_STDERR = """
 import sys
 from django_delayq import delayed_task
-from tests.app.tasks import note_run
+from tests.sample_app.tasks import note_run
 
 @delayed_task
 def record(number):
@@ -47,7 +47,7 @@ import sys, time
 from django.db import connection
 from django_delayq import delayed_task
 from django_delayq.signals import job_finished, job_started
-from tests.app.tasks import note, note_run
+from tests.sample_app.tasks import note, note_run
 
 @delayed_task
 def record(number):
@@ -73,7 +73,7 @@ if "run_worker" in sys.argv:
 STRIKING = """
 import ctypes, threading, time
 from django_delayq import delayed_task
-from tests.app.tasks import note_run
+from tests.sample_app.tasks import note_run
 
 class Late(BaseException):
     pass

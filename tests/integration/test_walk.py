@@ -9,8 +9,8 @@ from redis import Redis
 
 from django_delayq import get_job, get_store
 from django_delayq.store.queries.lookup import Found
-from tests.app import tasks
-from tests.processes import Processes
+from tests.sample_app import tasks
+from tests.subprocesses import Processes
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from django_delayq.job.ids import next_id
 from django_delayq.job.job import Claim, Job
 from django_delayq.job.outcome import UNSTARTED, Outcome, OutcomeKind
 from django_delayq.worker.pools.claim_queue import ClaimQueue, Entry, Seat
-from tests.claims import claim_for, numbered
+from tests.factories import claim_for, numbered
 
 SUCCEEDED = Outcome(kind=OutcomeKind.SUCCEEDED)
 

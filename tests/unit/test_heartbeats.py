@@ -13,7 +13,7 @@ from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.job import Claim, Job
 from django_delayq.processes.service import Service
 from django_delayq.worker.leases import Leases
-from tests.claims import claim_for
+from tests.factories import claim_for
 
 PATIENCE = 30.0
 

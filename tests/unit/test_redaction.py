@@ -26,7 +26,7 @@ from django_delayq.task.handle import JobHandle
 from django_delayq.task.redaction import HIDDEN, check_sensitive, redact, shown
 from django_delayq.task.task import Task
 from django_delayq.worker.settlement import decide_settlement
-from tests.claims import claim_for
+from tests.factories import claim_for
 
 CANARY = "4111-canary"
 H = HIDDEN

@@ -9,7 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django_delayq import delayed_task
 from django_delayq.exceptions import UnknownTask
 from django_delayq.task import registry
-from tests.app.tasks import noop
+from tests.sample_app.tasks import noop
 
 
 @pytest.fixture(autouse=True)
@@ -35,18 +35,18 @@ def test_a_task_is_found_by_name_and_alias() -> None:
 
 
 def test_the_default_name_is_the_import_path() -> None:
-    assert noop.name == "tests.app.tasks.noop"
-    assert registry.get("tests.app.tasks.noop") is noop
+    assert noop.name == "tests.sample_app.tasks.noop"
+    assert registry.get("tests.sample_app.tasks.noop") is noop
 
 
 def test_an_unknown_name_is_a_lookup_error_with_the_nearest() -> None:
     with pytest.raises(UnknownTask, match=r"'tests\.app\.tasks\.nop'.*mean 'tests\.app\.tasks\.noop'") as caught:
-        registry.get("tests.app.tasks.nop")
+        registry.get("tests.sample_app.tasks.nop")
     assert isinstance(caught.value, LookupError)
     assert "tasks.py" in str(caught.value) and "TASK_MODULES" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["", "os.system", "x" * 10_000, None, 5, b"tests.app.tasks.noop", ["a"]])
+@pytest.mark.parametrize("name", ["", "os.system", "x" * 10_000, None, 5, b"tests.sample_app.tasks.noop", ["a"]])
 def test_what_is_not_registered_is_never_imported(name: Any) -> None:
     with pytest.raises(UnknownTask) as caught:
         registry.get(name)
@@ -77,6 +77,6 @@ def test_a_module_imported_again_takes_the_place_of_itself() -> None:
 
 
 def test_autodiscovery_imports_tasks_of_apps_and_named_modules() -> None:
-    registry.autodiscover(("tests.app.tasks",))
+    registry.autodiscover(("tests.sample_app.tasks",))
     with pytest.raises(ModuleNotFoundError, match="tests.no_such_module"):
         registry.autodiscover(("tests.no_such_module",))

@@ -7,7 +7,7 @@ import pytest
 from redis import Redis
 
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.doors import Doors
+from tests.shard_apis import Doors
 
 
 @pytest.fixture

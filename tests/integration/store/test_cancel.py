@@ -3,7 +3,7 @@
 import pytest
 
 from django_delayq.job.outcome import Action
-from tests.doors import HOUR, Doors
+from tests.shard_apis import HOUR, Doors
 
 
 @pytest.mark.parametrize("delay", [None, HOUR])

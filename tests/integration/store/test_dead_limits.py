@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from django_delayq.job.outcome import Action
-from tests.doors import SECOND, Doors, settlement
+from tests.shard_apis import SECOND, Doors, settlement
 
 SWEEP = 5 * SECOND
 MIB = 1024 * 1024

@@ -10,8 +10,8 @@ from django_delayq import get_job, get_store
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.job import State
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.app.tasks import noop
 from tests.chaos.proxy import Proxy
+from tests.sample_app.tasks import noop
 
 
 def pause(server: LocalRedisServer, ms: int) -> None:

@@ -1,6 +1,6 @@
 """Discard: a dead letter is dropped for good."""
 
-from tests.doors import SECOND, START, Doors
+from tests.shard_apis import SECOND, START, Doors
 
 
 def test_discard_leaves_nothing_of_the_dead_letter(doors: Doors) -> None:

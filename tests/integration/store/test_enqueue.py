@@ -7,7 +7,7 @@ import pytest
 
 from django_delayq.exceptions import StoreRejected
 from django_delayq.job.outcome import Action
-from tests.doors import DAY, HOUR, MS, SECOND, START, Doors, ids, settlement
+from tests.shard_apis import DAY, HOUR, MS, SECOND, START, Doors, ids, settlement
 
 SPANS = pytest.mark.parametrize("span", [1, SECOND, DAY, 365 * DAY, 3_650 * DAY])
 

@@ -5,7 +5,7 @@ import pytest
 from django_delayq.exceptions import KeyHeld
 from django_delayq.job.outcome import Action
 from django_delayq.store import enqueue
-from tests.doors import HOUR, SECOND, Doors
+from tests.shard_apis import HOUR, SECOND, Doors
 
 
 @pytest.mark.parametrize("delay", [None, HOUR])

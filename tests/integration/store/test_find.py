@@ -4,7 +4,7 @@ import pytest
 
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
-from tests.doors import HOUR, MS, SECOND, START, Doors
+from tests.shard_apis import HOUR, MS, SECOND, START, Doors
 
 
 def test_scheduled_job_tells_its_due_time_to_the_microsecond(doors: Doors) -> None:

@@ -1,7 +1,7 @@
 """Heartbeat: pushes the leases a worker still holds, and tells it which are lost."""
 
 from django_delayq.job.outcome import Action
-from tests.doors import HOUR, SECOND, START, Doors
+from tests.shard_apis import HOUR, SECOND, START, Doors
 
 LEASE = 30 * SECOND
 

@@ -7,7 +7,7 @@ import pytest
 from django_delayq.clock import LATEST_US
 from django_delayq.job.outcome import Action
 from django_delayq.store.promotion import Reclaim
-from tests.doors import DAY, SECOND, START, Doors, one_more
+from tests.shard_apis import DAY, SECOND, START, Doors, one_more
 
 #: Longer than there is room for, and such that adding it to a time is not exact.
 AGES = 300 * 365 * DAY + 1

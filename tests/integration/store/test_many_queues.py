@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.doors import Doors, ids
+from tests.shard_apis import Doors, ids
 
 Waiting = dict[str, list[tuple[int, bytes]]]
 

@@ -4,7 +4,7 @@ import pytest
 
 from django_delayq.job.codec import with_queue
 from django_delayq.store.client.script import Script
-from tests.doors import HOUR, SECOND, START, Doors
+from tests.shard_apis import HOUR, SECOND, START, Doors
 
 
 @pytest.mark.parametrize("span", [1, SECOND, 3_650 * 24 * HOUR])

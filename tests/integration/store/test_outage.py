@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.doors import HOUR, SECOND, START, Doors
+from tests.shard_apis import HOUR, SECOND, START, Doors
 
 LEASE = 30 * SECOND
 

@@ -8,7 +8,7 @@ import pytest
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
 from django_delayq.store.queries.lookup import JobPage
-from tests.doors import HOUR, LARGE_TEXT, SECOND, START, Doors, settlement
+from tests.shard_apis import HOUR, LARGE_TEXT, SECOND, START, Doors, settlement
 
 
 def walk(doors: Doors, state: State = State.SCHEDULED, *, count: int, before: bool = False) -> Iterator[JobPage]:
@@ -70,7 +70,7 @@ def test_row_tells_the_job_its_due_time_and_its_attempts(doors: Doors) -> None:
     worker.settle(worker.take().claims[0], Action.RETRY, delay=HOUR, error="no luck")
     (row,) = doors.inspection.page(State.SCHEDULED, queues=["default"]).rows
     assert (row.member[:12], row.score, row.queue) == (raw_id, START + HOUR, "default")
-    assert row.task == "tests.app.tasks.noop"
+    assert row.task == "tests.sample_app.tasks.noop"
     assert row.job is not None
     assert (row.job.args, row.attempts.last_error) == (["argument"], "no luck")
 
@@ -169,7 +169,7 @@ def test_row_with_a_large_body_tells_its_task_and_queue(doors: Doors, dead: bool
     if dead:
         doors.kill(raw_id, queue="mail")
     (row,) = doors.inspection.page(State.DEAD if dead else State.READY, queues=["mail"]).rows
-    assert (row.job, row.task, row.queue) == (None, "tests.app.tasks.noop", "mail")
+    assert (row.job, row.task, row.queue) == (None, "tests.sample_app.tasks.noop", "mail")
 
 
 @pytest.mark.parametrize("body", [None, b"", b"\xff" * 40])

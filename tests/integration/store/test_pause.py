@@ -3,7 +3,7 @@
 import pytest
 
 from django_delayq.job.outcome import Action
-from tests.doors import SECOND, START, Doors, ids, settlement
+from tests.shard_apis import SECOND, START, Doors, ids, settlement
 
 
 def test_jobs_of_a_paused_queue_are_not_taken_and_those_of_others_are(doors: Doors) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from django_delayq.dispatcher import Dispatcher
-from tests.doors import DAY, HOUR, MS, SECOND, START, Doors, ids
+from tests.shard_apis import DAY, HOUR, MS, SECOND, START, Doors, ids
 
 SWEEP = 5 * SECOND
 

@@ -7,7 +7,7 @@ import pytest
 
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.job.outcome import Action
-from tests.doors import DAY, HOUR, SECOND, Doors, settlement
+from tests.shard_apis import DAY, HOUR, SECOND, Doors, settlement
 
 MINUTE = 60 * SECOND
 #: Unused for so long, a queue is forgotten by the next two steps.

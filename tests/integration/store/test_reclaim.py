@@ -11,7 +11,7 @@ from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Action
 from django_delayq.store.client.connection_cache import PendingReply
 from django_delayq.store.promotion import ExpiredLease, Reclaim
-from tests.doors import DAY, HOUR, SECOND, START, Doors, OneWorker, one_more
+from tests.shard_apis import DAY, HOUR, SECOND, START, Doors, OneWorker, one_more
 
 LEASE = 30 * SECOND
 

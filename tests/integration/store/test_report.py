@@ -14,7 +14,7 @@ from django_delayq.metrics import (
     queue_dimension,
     task_dimension,
 )
-from tests.doors import HOUR, SECOND, START, Doors
+from tests.shard_apis import HOUR, SECOND, START, Doors
 
 
 def rows(*, done: int = 1, queue: str = "mail", task: str = "shop.remind") -> dict[bytes, bytes]:

@@ -9,7 +9,7 @@ import pytest
 from django_delayq.exceptions import KeyHeld, PayloadTooLarge
 from django_delayq.job.job import Flag, Job
 from django_delayq.job.outcome import Action
-from tests.doors import DAY, HOUR, LARGE_TEXT, SECOND, START, Doors
+from tests.shard_apis import DAY, HOUR, LARGE_TEXT, SECOND, START, Doors
 
 
 def test_dead_letter_is_ready_again_with_its_body_and_priority(doors: Doors) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from django_delayq.job.outcome import Action
 from django_delayq.store.client.connection_cache import ConnectionCache
-from tests.doors import DAY, HOUR, SECOND, START, Doors
+from tests.shard_apis import DAY, HOUR, SECOND, START, Doors
 
 SPANS = pytest.mark.parametrize("span", [1, SECOND, DAY, 365 * DAY, 3_650 * DAY])
 

@@ -9,7 +9,7 @@ from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
 from django_delayq.store.promotion import Reclaim
-from tests.doors import SECOND, Doors, ids, one_more
+from tests.shard_apis import SECOND, Doors, ids, one_more
 
 
 def came_back(doors: Doors, count: int = 1, *, queue: str = "default", **options: Any) -> list[bytes]:

@@ -7,7 +7,7 @@ import pytest
 from django_delayq.exceptions import StoreError
 from django_delayq.store.client.server_info import ServerInfo
 from django_delayq.store.queries.snapshot import combined
-from tests.doors import DAY, HOUR, SECOND, START, Doors
+from tests.shard_apis import DAY, HOUR, SECOND, START, Doors
 
 
 def test_a_snapshot_counts_what_is_where(doors: Doors) -> None:
@@ -125,5 +125,5 @@ def test_the_task_of_the_next_job_of_each_queue_is_told(doors: Doors) -> None:
     doors.add(queue="ready")
     queues = doors.store.dashboard(0).snapshot().queues
     assert {name: queue.next_task for name, queue in queues.items()} == {
-        **{"mail": "tests.app.tasks.noop", "damaged": "", "gone": "", "ready": ""},
+        **{"mail": "tests.sample_app.tasks.noop", "damaged": "", "gone": "", "ready": ""},
     }

@@ -1,0 +1,88 @@
+"""Functions: what can run, how it fares, and what nobody knows."""
+
+import re
+from html import escape
+from typing import Any
+
+import pytest
+from django.test import Client
+from redis import Redis
+
+from django_delayq import RetryPolicy, delayed_task
+from django_delayq.conf.config import DAY_US
+from django_delayq.task import registry
+from tests.admin.conftest import page
+from tests.admin.reports import tell
+from tests.admin.test_queues import rows
+from tests.shard_apis import Doors
+
+
+@delayed_task(queue="mail", retry=RetryPolicy(max_attempts=7, base=3, cap=7200), timeout=30)
+def send_invoice(order_id: int) -> None:
+    """Must not be called by a page."""
+    raise AssertionError("a page called a task")
+
+
+@pytest.fixture
+def only_ours(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Register one function alone; return its name."""
+    monkeypatch.setattr(registry, "_tasks", {send_invoice.name: send_invoice})
+    return send_invoice.name
+
+
+def test_options_and_last_hour_of_each(browser: Client, stock: Doors, only_ours: str) -> None:
+    tell(stock, task=only_ours, done=18, dead=2, run_us=100_000)
+    ((name, cells),) = rows(browser, "functions").items()
+    assert name.startswith(only_ours)
+    assert "admin/test_functions.py:" in name
+    queue, tries, waits, timeout, done, failed, times, _ = cells
+    assert [queue, tries, waits, timeout] == ["mail", "7", "3.0 s to 2 h", "30 s"]
+    assert [done, failed] == ["18", "2"]
+    assert re.fullmatch(r"\d+ ms / \d+ ms", times)
+
+
+def test_page_runs_no_task(browser: Client, only_ours: str) -> None:
+    # Registered tasks are callable, and templates call what they can.
+    assert browser.get(page("functions")).status_code == 200
+
+
+def test_policy_of_the_settings_holds_where_a_function_has_none(browser: Client, settings: Any) -> None:
+    settings.DELAYQ = {**settings.DELAYQ, "RETRY": RetryPolicy(max_attempts=9)}
+    (cells,) = (
+        cells for name, cells in rows(browser, "functions").items() if name.startswith("tests.sample_app.tasks.noop ")
+    )
+    assert cells[1] == "9"
+
+
+@pytest.mark.parametrize("place", ["bodies", "dead_bodies"])
+def test_function_that_nobody_knows_comes_first(place: str, browser: Client, stock: Doors, client: Redis) -> None:
+    if place == "bodies":
+        stock.add(delay=DAY_US)
+    else:
+        stock.add_dead()
+    for raw_id, stored in client.hgetall(f"delayq:{{0}}:{place}").items():
+        client.hset(
+            f"delayq:{{0}}:{place}",
+            raw_id,
+            stored.replace(b"tests.sample_app.tasks.noop", b"tests.sample_app.tasks.<b>!"),
+        )
+    first = next(iter(rows(browser, "functions")))
+    assert first == "tests.sample_app.tasks.<b>! not registered"
+
+
+def test_cells_lead_to_the_tasks_of_the_function(browser: Client, stock: Doors, only_ours: str) -> None:
+    html = browser.get(page("functions")).content.decode()
+    for name in ("pending", "dead"):
+        assert f'href="{page(name, function=only_ours)}"' in html
+    failed = f'href="{escape(page("dead", function=only_ours, within="1h"))}"'
+    assert failed not in html
+    tell(stock, task=only_ours, done=1, retried=2)
+    assert (
+        f'{failed} title="tries that failed; dead ones are listed">2<'
+        in browser.get(page("functions")).content.decode()
+    )
+
+
+def test_no_function_at_all(browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_tasks", {})
+    assert "No function is registered." in browser.get(page("functions")).content.decode()

@@ -1,0 +1,134 @@
+"""The key catalogue against a server on which every door was used."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from django_delayq.store.client.script import Script
+from django_delayq.store.client.script_call import ScriptCall
+from django_delayq.store.keys import CATALOGUE
+from tests.exercise_all_apis import go_through_every_door
+from tests.shard_apis import Doors
+
+PER_QUEUE = {"scheduled", "ready", "recovered", "notify"}
+PER_JOB = {"results"}
+#: Names by which scripts know a key of another noun.
+OTHER_NAMES = {
+    "to_scheduled": {"scheduled"},
+    "to_ready": {"ready"},
+    "to_recovered": {"recovered"},
+    "to_notify": {"notify"},
+    "queue_notify": {"notify"},
+}
+
+
+@pytest.fixture
+def doors(client: Redis, redis_url: str) -> Iterator[Doors]:
+    """The doors of shard 0."""
+    doors = Doors(redis_url, PREFIX="a-prefix")
+    yield doors
+    doors.close()
+
+
+def noun_of(key: bytes | str) -> tuple[str, str]:
+    """Return noun and queue of a key that is built as all keys are."""
+    text = key.decode() if isinstance(key, bytes) else key
+    parts = re.fullmatch(r"a-prefix:\{0\}:(?P<noun>\w+)(?::(?P<queue>[\w.~%-]+))?", text)
+    assert parts, f"{text} is not built like a key"
+    return parts["noun"], parts["queue"] or ""
+
+
+def test_every_key_is_in_the_catalogue_with_its_type(doors: Doors) -> None:
+    go_through_every_door(doors)
+    for key in doors.client.keys("*"):
+        noun, queue = noun_of(key)
+        assert noun in CATALOGUE
+        assert doors.client.type(key).decode() == CATALOGUE[noun][0], key
+        assert not queue or noun in PER_QUEUE | PER_JOB
+        assert queue or noun not in PER_QUEUE | PER_JOB or noun == "notify"
+
+
+def test_every_noun_of_the_catalogue_is_in_use(doors: Doors) -> None:
+    go_through_every_door(doors)
+    assert {noun_of(key)[0] for key in doors.client.keys("*")} == set(CATALOGUE)
+
+
+def test_nothing_expires_but_kept_results(doors: Doors) -> None:
+    go_through_every_door(doors)
+    expiring = {noun_of(key)[0] for key in doors.client.keys("*") if doors.client.ttl(key) != -1}
+    assert expiring == {"results"}
+
+
+def test_bells_hold_at_most_one_ring(doors: Doors) -> None:
+    go_through_every_door(doors)
+    lists = [key for key in doors.client.keys("*") if doors.client.type(key) == b"list"]
+    assert lists
+    assert {doors.client.llen(key) for key in lists} == {1}
+
+
+def test_scripts_get_the_keys_they_name(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: dict[str, list[tuple[str, ...]]] = {}
+    make = ScriptCall.__init__
+
+    def recorded(call: ScriptCall, script: Script, *args: Any) -> None:
+        make(call, script, *args)
+        calls.setdefault(script.name, []).append(tuple(call._keys))
+
+    monkeypatch.setattr(ScriptCall, "__init__", recorded)
+    go_through_every_door(doors)
+    for name, batches in calls.items():
+        names = Script(name).key_names
+        for keys in batches:
+            for key_name, key in zip(names, keys, strict=False):
+                noun, queue = noun_of(key)
+                assert noun in OTHER_NAMES.get(key_name, {key_name}), f"{name}.lua: {key_name} is {key}"
+                of_one = noun in PER_JOB or (noun in PER_QUEUE and key_name != "notify")
+                assert bool(queue) == of_one, f"{name}.lua: {key_name} is {key}"
+            # A page is of any place.
+            others = {"page": {"leases", "dead_letters"}, "settle_and_claim": PER_JOB}.get(name, set())
+            assert {noun_of(key)[0] for key in keys[len(names) :]} <= PER_QUEUE | others
+    assert set(calls) == {
+        *("enqueue", "promote", "settle_and_claim", "heartbeat", "reclaim", "cancel", "reschedule"),
+        *(
+            "move",
+            "requeue",
+            "discard",
+            "find",
+            "page",
+            "snapshot",
+            "due_histogram",
+            "report",
+            "pause",
+            "resume",
+            "quiet",
+            "notify",
+        ),
+    }
+
+
+def test_nothing_but_registries_is_left_when_all_jobs_have_ended(doors: Doors) -> None:
+    """What a job leaves behind for ever would fill the memory in the end."""
+    for number in range(3):
+        doors.operations.cancel(doors.add(key=f"{number}", delay=1))
+    letter = doors.inspection.dead_letter(doors.add_dead(key="k"))
+    assert letter is not None
+    doors.operations.discard(letter.raw_id, died_us=letter.died_us)
+    doors.promote()
+    left = {noun_of(key)[0] for key in doors.client.keys("*")}
+    assert left <= {
+        *(
+            "queues",
+            "queues_version",
+            "workers",
+            "dispatchers",
+            "exchanges",
+            "worker_names",
+            "next_promotion",
+            "notify_dispatcher",
+            "notify",
+            "shards",
+        ),
+    }

@@ -1,0 +1,29 @@
+"""The planted bugs still fit the code they are planted in: each text is there once, and no two bugs are one."""
+
+from pathlib import Path
+
+import pytest
+
+import django_delayq
+from tests.mutation.mutations import MUTANTS
+from tests.stateful.mutations import FIRST, MORE, PlantedBug
+
+PACKAGE, ROOT = Path(str(django_delayq.__file__)).parent, Path(__file__).parents[2]
+BUGS = [*FIRST, *MORE, *MUTANTS]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_a_planted_bug_fits_the_code_once(bug: PlantedBug) -> None:
+    for file, text, replacement in bug.edits:
+        assert (PACKAGE / file).read_text().count(text) == 1, f"{file}: plant it anew"
+        assert replacement != text
+
+
+def test_no_bug_is_planted_twice() -> None:
+    assert len({bug.edits for bug in BUGS}) == len(BUGS)
+    assert len({bug.name for bug in BUGS}) == len(BUGS)
+
+
+@pytest.mark.parametrize("bug", MUTANTS, ids=lambda bug: bug.name)
+def test_the_tests_that_are_to_kill_it_are_there(bug: PlantedBug) -> None:
+    assert all((ROOT / test.partition("::")[0]).exists() for test in MUTANTS[bug])

@@ -1,0 +1,100 @@
+"""The README is true: its code runs as it stands, its commands exist, its settings are those there are."""
+
+import re
+import subprocess
+import sys
+from argparse import SUPPRESS
+from pathlib import Path
+
+import pytest
+from django.core.management.base import BaseCommand
+
+from django_delayq.conf.settings import _KEYS
+from django_delayq.management.commands import delayq_check, run_worker
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+# `tests/testing_helpers` runs the tests it shows.
+PYTHON = [text for language, text in BLOCKS if language == "python" and "def test_" not in text]
+CONSOLE = [line[2:] for language, text in BLOCKS if language == "console" for line in text.splitlines()]
+
+
+def test_the_readmes_code_runs_as_it_stands(delayq_settings, tmp_path):
+    # The last one is the same settings for Django's own tasks; its page runs in a test of its own.
+    first, settings, tasks, use, _ = PYTHON
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "__init__.py").touch()
+    (tmp_path / "shop" / "tasks.py").write_text(tasks)
+    url = delayq_settings.DELAYQ["REDIS"]
+    settings = settings.replace("redis://localhost:6379/0", url).replace('"django_delayq",', '"django_delayq", "shop",')
+    (tmp_path / "readme_settings.py").write_text(settings)
+    (tmp_path / "shop" / "tasks.py").write_text(tasks + first.replace("from django_delayq import delayed_task", ""))
+    program = (
+        f"import django; django.setup()\n{use}\n"
+        "job = send_reminder.after(days=30).enqueue(7)\n"
+        "assert job.state == 'scheduled' and job.reschedule(delay=60) and job.cancel()\n"
+        "assert get_job(job.id) is None and send_reminder.get_job(key='reminder:7').state == 'scheduled'\n"
+        "from shop.tasks import close_bids; assert close_bids.after(minutes=10).enqueue(42).due\n"
+        "from django.core.management import call_command; call_command('check')\n"
+        "call_command('run_worker', drain=True)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        env={"PATH": "", "DJANGO_SETTINGS_MODULE": "readme_settings", "PYTHONPATH": f"{tmp_path}:{ROOT}"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "is dead" not in done.stderr
+
+
+@pytest.mark.parametrize("command", CONSOLE)
+def test_every_command_of_the_readme_names_what_exists(command):
+    words = command.split()
+    paths = [word for word in words if word.endswith(".py") and word != "manage.py"]
+    assert all((ROOT / path).exists() for path in paths)
+    if "manage.py" in words:
+        name = words[words.index("manage.py") + 1]
+        assert (ROOT / "django_delayq" / "management" / "commands" / f"{name}.py").exists()
+
+
+def test_make_has_the_targets_the_readme_names():
+    rules = re.findall(r"^([\w -]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    targets = {target for rule in rules for target in rule.split()}
+    assert set(re.findall(r"`make (\w+)", README)) <= targets
+
+
+def test_the_settings_table_names_every_key_and_no_other():
+    table = README.split("## Settings")[1].split("\n## ")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert {key for row in rows for key in re.findall(r"`([A-Z_]+)`", row)} == set(_KEYS)
+
+
+def test_the_command_table_names_every_option_of_a_command():
+    table = README.split("## Commands")[1].split("\n## ")[0]
+    django = options(BaseCommand())
+    for command in (run_worker, delayq_check):
+        name = command.__name__.rpartition(".")[2]
+        rows = "\n".join(line for line in table.splitlines() if line.startswith(f"| `{name}"))
+        assert options(command.Command()) - django == set(re.findall(r"--[a-z][a-z-]*", rows))
+
+
+def test_the_command_table_names_every_command():
+    commands = {path.stem for path in (ROOT / "django_delayq" / "management" / "commands").glob("[!_]*.py")}
+    assert set(re.findall(r"^\| `(\w+)", README.split("## Commands")[1].split("\n## ")[0], re.MULTILINE)) == commands
+
+
+def options(command):
+    actions = [action for action in command.create_parser("manage.py", "command")._actions if action.help != SUPPRESS]
+    return {option for action in actions for option in action.option_strings if option.startswith("--")}
+
+
+def test_every_module_of_the_walk_exists():
+    walk = README.split("## The walk")[1].split("\n## ")[0]
+    package = ROOT / "django_delayq"
+    for name in re.findall(r"`((?:\w+/)*\w+\.(?:py|lua))`", walk):
+        if name != "tasks.py":
+            assert (package / name).exists() or (package / "store" / name).exists(), name

@@ -1,0 +1,230 @@
+"""Life: what one process does from its start to its end, in a database, behind a proxy, and with a ledger of its own.
+
+Processes are forked from one that has imported Django: a start costs 0.04 s of computing instead of 0.5 s.
+"""
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import django
+import django.__main__
+from django.conf import settings as django_settings
+from django.core.management import call_command
+
+from django_delayq import enqueue_many, get_store
+from django_delayq.clock import ServerClock
+from django_delayq.job.attempts import AttemptHistory
+from django_delayq.store.records import DeadLetterRecord
+from django_delayq.task.handle import JobHandle
+from tests.chaos.proxy import Proxy
+from tests.shard_apis import Doors
+from tests.stateful.redis_state import read
+from tests.subprocesses import PATIENCE, until
+
+FORKS = multiprocessing.get_context("forkserver")
+#: Held around every use of a process object: each start looks after all processes, and an exit code is read once.
+FORKING = threading.Lock()
+#: Seconds; on a machine with twice as many busy processes as cores, shorter ones run out.
+LEASE = 2
+#: Seconds more for each job that others finish: a suspect's process is dear, and there are ten lives at once.
+DEAR = 10.0
+
+
+# In the forked processes
+
+
+def begin(delayq: dict[str, Any], ledger: str) -> None:
+    """Become a process such as `python -m django` starts."""
+    os.setsid()
+    output = os.open(f"{ledger}.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    for number in (1, 2):
+        os.dup2(output, number)
+    os.environ["DELAYQ_TEST_LEDGER"] = ledger
+    # A suspect's process is not forked and imports the main module: it should not import all of pytest.
+    sys.modules["__main__"] = django.__main__
+    django.setup()
+    django_settings.DELAYQ = delayq
+
+
+def run_command(delayq: dict[str, Any], ledger: str, *arguments: str) -> None:
+    """Be a worker or a dispatcher."""
+    begin(delayq, ledger)
+    call_command(*arguments)
+
+
+def finish(delayq: dict[str, Any], ledger: str, *options: str) -> None:
+    """Be a dispatcher and a worker at once."""
+    begin(delayq, ledger)
+    threading.Thread(target=call_command, args=("run_dispatcher",), daemon=True).start()
+    call_command("run_worker", *options)
+
+
+def produce(delayq: dict[str, Any], ledger: str, steps: Sequence[tuple[str, Any, dict[str, Any]]]) -> None:
+    """Be a producer who takes these steps: batches of jobs to send, and operations on single jobs."""
+    begin(delayq, ledger)
+    for word, subject, options in steps:
+        if word == "enqueue":
+            enqueue_many(subject)
+        else:
+            getattr(get_store().operations(0), word)(subject, **options)
+
+
+# Lives
+
+
+class Life:
+    """What one process does from its start to its end, in a database of its own."""
+
+    def __init__(self, url: str, ledger: Path, **delayq: Any) -> None:
+        self.proxy, self.ledger = Proxy(url), ledger
+        self.delayq = {"REDIS": url, "LEASE": LEASE, "GRACE": 0.1, "CONCURRENCY": 2, **delayq}
+        self.doors = Doors(
+            url, clock=ServerClock(), **{name: self.delayq[name] for name in self.delayq.keys() - {"REDIS"}}
+        )
+        self.gate = Path(f"{ledger}.gate")
+        self._processes: list[Any] = []
+
+    def __enter__(self) -> Self:
+        self.doors.client.flushdb()
+        self.proxy.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            self.kill(process)
+        self.proxy.__exit__()
+        self.doors.client.flushdb()
+        self.doors.close()
+
+    def start(self, target: Callable[..., None], *arguments: Any, url: str = "") -> Any:
+        """Fork a process."""
+        delayq = {**self.delayq, "REDIS": url or self.delayq["REDIS"]}
+        self._processes.append(FORKS.Process(target=target, args=(delayq, str(self.ledger), *arguments)))
+        with FORKING:
+            self._processes[-1].start()
+        return self._processes[-1]
+
+    def code(self, process: Any) -> int | None:
+        """Return a process's exit code, None while it runs."""
+        with FORKING:
+            return process.exitcode
+
+    def kill(self, process: Any) -> None:
+        """End a process by SIGKILL."""
+        with FORKING:
+            process.kill()
+        self.until(lambda: self.code(process) is not None, what="a killed process's end")
+
+    def live(self, target: Callable[..., None], *arguments: Any, kill: tuple[int, bool], settled: Any = None) -> bool:
+        """Let a process live until it is killed or has `settled` all and was told to end; tells whether it was killed.
+
+        `kill`: at which request, and whether after it.
+        """
+        started, number = threading.Event(), 0
+
+        def strike() -> None:
+            assert started.wait(30)
+            os.kill(number, signal.SIGKILL)
+
+        self.proxy.kill_at(kill[0], strike, after=kill[1])
+        process = self.start(target, *arguments, url=self.proxy.url)
+        number = process.pid
+        started.set()
+        if settled is not None:
+            self.until(lambda: self.proxy.killed.is_set() or settled(), what="the life to be settled")
+            with FORKING:
+                process.terminate()
+        self.until(lambda: self.code(process) is not None and not self.proxy.connections, what="the process's end")
+        # The blow may find a process that has ended: the reply of its blocking pop came then.
+        struck = self.code(process) == -signal.SIGKILL
+        assert self.code(process) == 0 or (struck and self.proxy.killed.is_set()), self.told()
+        return struck
+
+    def finish(self, *options: str, ended: Callable[[], Any] | None = None) -> "Picture":
+        """Let others finish all jobs, or until `ended`; returns what is left."""
+        process, patience = self.start(finish, *options), PATIENCE + DEAR * len(self.bodies())
+        self.until(ended or (lambda: not self.bodies()), what="all jobs to end", patience=patience)
+        self.kill(process)
+        return Picture(self.doors)
+
+    def send(self, *handles: JobHandle) -> None:
+        """Enqueue jobs without a process's help."""
+        self.doors.enqueue(*(handle.draft for handle in handles if handle.draft))
+
+    def runs(self, handle: JobHandle | None = None) -> list[dict[str, Any]]:
+        """Return the ledger's runs, of one job where it is given."""
+        lines = self.ledger.read_text().splitlines() if self.ledger.exists() else []
+        runs = [event for event in map(json.loads, lines) if event["word"] == "run"]
+        return [run for run in runs if handle is None or run["id"] == handle.id]
+
+    def bodies(self) -> set[bytes]:
+        """Return the ids of all jobs that have not ended and are not dead."""
+        return set(self.doors.client.hkeys(self.doors.keys("jobs")))
+
+    def until(self, look: Callable[[], Any], *, what: str, patience: float = PATIENCE) -> Any:
+        """Wait for something to see."""
+        return until(look, what=what, patience=patience, told=self.told)
+
+    def told(self) -> str:
+        """Return what the processes printed, for failures."""
+        log = Path(f"{self.ledger}.log")
+        ran = "\n".join(map(str, self.runs()[-20:]))
+        return f"{self.ledger.name}: {self.proxy.commands}\n{ran}\n{log.read_text()[-3000:] if log.exists() else ''}"
+
+
+class Picture:
+    """A database, read while no process is at work and found sound."""
+
+    def __init__(self, doors: Doors) -> None:
+        # Every key is in the catalogue, has its type, and none has a TTL.
+        self.values = {
+            name.removeprefix(doors.keys("")): value for name, value in read(doors.client, doors.keys).items()
+        }
+        self.places: dict[bytes, list[str]] = defaultdict(list)
+        for name, value in self.values.items():
+            if name.split(":")[0] in ("scheduled", "ready", "recovered", "leases", "dead_letters"):
+                for member in value:
+                    self.places[member[:12]].append(name)
+        assert [places for places in self.places.values() if len(places) > 1] == []
+        dead = self.at("dead_letters")
+        living = set(self.places) - dead
+        assert self.ids("jobs") == living
+        assert self.ids("dead_bodies") == dead
+        assert self.ids("claim_records") == self.at("leases")
+        assert self.ids("attempts") <= living
+        assert (
+            {member[:12] for member in self.values.get("unique_keys", {}).values()} == self.ids("job_extras") <= living
+        )
+
+    def at(self, *places: str) -> set[bytes]:
+        """Return the ids in these places."""
+        return {raw_id for raw_id, [place] in self.places.items() if place in places}
+
+    def ids(self, noun: str) -> set[bytes]:
+        """Return the ids that a hash knows."""
+        return set(self.values.get(noun, {}))
+
+    def lease_end(self, handle: JobHandle) -> float | None:
+        """Return when the lease of a job ends, in seconds, where it is leased."""
+        ends = [end for lease, end in self.values.get("leases", {}).items() if lease[:12] == raw(handle)]
+        return ends[0] / 1_000_000 if ends else None
+
+    def attempts(self, handle: JobHandle) -> AttemptHistory:
+        """Return the ended attempts of a job, alive or dead."""
+        stored = self.values.get("dead_bodies", {}).get(raw(handle))
+        if stored is not None:
+            return AttemptHistory.unpack(DeadLetterRecord.unpack(stored).attempts)
+        return AttemptHistory.unpack(self.values.get("attempts", {}).get(raw(handle)))
+
+
+def raw(handle: JobHandle) -> bytes:
+    """Return a job's id as Redis has it."""
+    return bytes.fromhex(handle.id.split("-")[0])

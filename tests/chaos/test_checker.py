@@ -1,0 +1,253 @@
+"""The judge: each kind of broken promise is found in a ledger that shows it, and none in one that does not."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.chaos.case import Case, Dead, Death, Promise, Run, Trouble
+from tests.chaos.checker import judge
+from tests.chaos.report import longest_pause, read_runs
+
+WORKER, OTHER, CHILD = 100, 200, 300
+BORN = 0.0
+
+
+def promise(**facts: Any) -> Promise:
+    return Promise(**{"id": "a", "due": 10.0, **facts})
+
+
+def run(start: float = 10.5, end: float | None = 11.0, how: str = "done", **facts: Any) -> Run:
+    facts = {"id": "a", "attempt": 1, "pid": WORKER, **facts}
+    return Run(start=start, end=end, how=how if end is not None else "", **facts)
+
+
+def again(start: float = 13.5, end: float | None = 14.0, **facts: Any) -> Run:
+    return run(start, end, **{"attempt": 2, "pid": OTHER, **facts})
+
+
+def case(*runs: Run, **facts: Any) -> Case:
+    return Case(**{"promises": [promise()], "runs": runs, **facts})
+
+
+def killed(at: float, pid: int = WORKER, born: float = BORN) -> dict[str, Any]:
+    return {"deaths": [Death(pid=pid, born=born, at=at)]}
+
+
+POISON = promise(poison=True, max_attempts=3)
+CRASHES = [run(at, at, how="crashed", attempt=number, pid=number) for number, at in enumerate((11.0, 14.0, 17.0), 1)]
+
+KEPT = {
+    "it ran once": case(run()),
+    "it began in the very moment it was due": case(run(10.0)),
+    "its worker was killed, and it ran again": case(run(end=None), again(), **killed(10.7)),
+    "its worker was killed before the answer": case(run(), again(), **killed(11.01)),
+    "it was in a child of the killed worker": case(run(end=None, pid=CHILD, parent=WORKER), again(), **killed(10.7)),
+    "the child began as its worker was dead": case(run(end=None, pid=CHILD, parent=WORKER), again(), **killed(10.4)),
+    "its worker's id was another's before and after": case(
+        run(end=None),
+        again(),
+        deaths=[Death(pid=WORKER, born=born, at=at) for born, at in ((0, 1), (2, 10.7), (12, 20))],
+    ),
+    "it failed, and ran again": case(run(how="failed"), again(11.1, 11.2)),
+    "it was claimed, killed, and only then ran": case(again(), **killed(12)),
+    "its worker was frozen, and it ran elsewhere meanwhile": case(
+        run(10.5, 15.0), again(13.0, 13.5), troubles=[Trouble(begin=10.6, end=14.9, pid=WORKER)]
+    ),
+    "all were cut off for longer than the lease": case(
+        run(10.5, 15.0), again(13.0, 13.5), troubles=[Trouble(begin=10.6, end=12.9)]
+    ),
+    "its mark fell into a fault": case(
+        run(end=None), again(attempt=1), troubles=[Trouble(begin=10.4, end=10.6)], **killed(10.7)
+    ),
+    "its answer fell into a fault": case(run(), again(), troubles=[Trouble(begin=11.0, end=13.0)]),
+    "its answer was late, and then fell into a fault": case(run(), again(), troubles=[Trouble(begin=12.9, end=15.4)]),
+    "its answer was late, and what ended at the same time was acknowledged": case(
+        *(run(), again(), run(id="b", end=11.5, acknowledged=11.6)),
+        promises=[promise(), promise(id="b")],
+        troubles=[Trouble(begin=12.9, end=15.4)],
+    ),
+    "its worker, that waited for an answer, was killed": case(run(), again(), **killed(13.4)),
+    "it was in a child, whose worker never had an answer": case(
+        *(run(pid=CHILD, parent=WORKER), again(), run(id="b", pid=CHILD, end=12.5, acknowledged=12.6)),
+        promises=[promise(), promise(id="b")],
+        **killed(13.4),
+    ),
+    "its lease was lost before its process had started": case(
+        run(14.0, 14.1, claimed=10.5), again(14.5, 14.6), troubles=[Trouble(begin=10.6, end=12.9)]
+    ),
+    "it was cancelled and never ran": case(
+        run(id="b"), promises=[promise(cancelled_at=10.2), promise(id="b")], lease=2.0
+    ),
+    "it was cancelled while it waited for another attempt": case(
+        run(end=None), promises=[promise(cancelled_at=14.0)], **killed(10.7)
+    ),
+    "a cancel of it was never answered": case(run(id="b"), promises=[promise(cancel_doubtful=True), promise(id="b")]),
+    "its time was changed before it ran": case(run(20.0, 21.0), promises=[promise(moved=(9.0, 20.0))]),
+    "it was stored twice and ran twice": case(run(), again(attempt=1), promises=[promise(lives=2)]),
+    "it was stored twice and failed once each time": case(
+        *(
+            run(at, at + 0.1, "failed" if n == 1 else "done", attempt=n)
+            for at, n in ((11, 1), (12, 2), (13, 1), (14, 2))
+        ),
+        promises=[promise(lives=2)],
+    ),
+    "nobody was told that it is stored": case(run(), run(id="b"), doubtful={"b"}),
+    "poison died after its attempts": case(
+        *CRASHES, promises=[POISON], dead=[Dead(id="a", ended=3, endings=("crashed",) * 3)]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_kept_promise_is_not_complained_of(name: str) -> None:
+    assert judge(KEPT[name]).faults == {}
+
+
+BROKEN = [
+    ("lost", "it never ran", case(run(id="b"), promises=[promise(), promise(id="b")])),
+    ("lost", "its only run was cut short", case(run(end=None), **killed(10.7))),
+    ("lost", "it failed and was not tried again", case(run(how="failed"))),
+    ("lost", "an innocent is dead", case(run(end=None), dead=[Dead(id="a", ended=5)], **killed(10.7))),
+    ("early", "it began before it was due", case(run(9.999_999))),
+    ("early", "it began before its new time", case(run(15.0, 16.0), promises=[promise(moved=(9.0, 20.0))])),
+    ("overlapping", "two ran at once", case(run(10.5, 14.0), again(13.0))),
+    ("overlapping", "one ran on after its worker was said to be dead", case(run(10.5, 14.0), again(13), **killed(11))),
+    (
+        "overlapping",
+        "the lease was lost too soon",
+        case(run(10.5, 12), again(11), troubles=[Trouble(begin=10.6, end=13)]),
+    ),
+    (
+        "overlapping",
+        "somebody else was frozen",
+        case(run(10.5, 15.0), again(13.0, 13.5), troubles=[Trouble(begin=10.6, end=14.9, pid=OTHER)]),
+    ),
+    ("overlapping", "a run that never ended", case(run(end=None), again())),
+    ("duplicates", "it had ended well", case(run(), again())),
+    ("duplicates", "it was claimed after the trouble", case(run(), again(), troubles=[Trouble(begin=8, end=10.4)])),
+    ("duplicates", "its worker was killed much later", case(run(), again(20.0, 20.5), **killed(16.5))),
+    ("duplicates", "its worker was killed after the second began", case(run(), again(), **killed(13.6))),
+    ("duplicates", "the trouble came after the second", case(run(), again(), troubles=[Trouble(begin=13.6, end=15)])),
+    (
+        "duplicates",
+        "it had been acknowledged when its worker was killed",
+        case(run(acknowledged=11.01), again(), **killed(11.02)),
+    ),
+    (
+        "duplicates",
+        "it was acknowledged in the midst of the trouble",
+        case(run(acknowledged=11.6), again(), troubles=[Trouble(begin=10.9, end=13.0)]),
+    ),
+    (
+        "duplicates",
+        "what its worker ended later was acknowledged in peace",
+        case(
+            *(run(), again(), run(id="b", end=12.1, acknowledged=12.2)),
+            promises=[promise(), promise(id="b")],
+            troubles=[Trouble(begin=12.9, end=15.4)],
+        ),
+    ),
+    (
+        "duplicates",
+        "its child's worker went on acknowledging",
+        case(
+            *(run(pid=CHILD, parent=WORKER), again(), run(id="b", end=12.1, acknowledged=12.2)),
+            promises=[promise(), promise(id="b")],
+            **killed(12.9),
+        ),
+    ),
+    (
+        "overlapping",
+        "one that was acknowledged had held its lease all the time",
+        case(run(10.5, 15.0, acknowledged=15.1), again(13, 13.5), troubles=[Trouble(begin=10.6, end=14.9)]),
+    ),
+    (
+        "early",
+        "it was acknowledged, so nothing but its new time counted",
+        case(
+            run(15.0, 16.0, acknowledged=16.1),
+            promises=[promise(moved=(9.0, 20.0))],
+            troubles=[Trouble(begin=15.5, end=16)],
+        ),
+    ),
+    ("duplicates", "its worker's id was another's long before", case(run(), again(), **killed(5))),
+    (
+        "duplicates",
+        "it ran more often than it was stored",
+        case(run(), again(), again(15, 16, attempt=3), promises=[promise(lives=2)]),
+    ),
+    ("miscounted", "one number for two runs", case(run(end=None), again(attempt=1), **killed(10.7))),
+    (
+        "miscounted",
+        "one number for two runs, and trouble long after",
+        case(run(end=None), again(attempt=1), troubles=[Trouble(begin=14, end=15)], **killed(10.7)),
+    ),
+    ("miscounted", "an attempt that nobody made", case(run(attempt=2))),
+    ("miscounted", "more attempts than deaths", case(run(end=None), again(attempt=4), **killed(10.7))),
+    ("miscounted", "beyond max_attempts", case(run(how="failed"), again(), promises=[promise(max_attempts=1)])),
+    ("miscounted", "dead too soon", case(*CRASHES[:2], promises=[POISON], dead=[Dead(id="a", ended=2)])),
+    ("miscounted", "dead too late", case(*CRASHES, promises=[POISON], dead=[Dead(id="a", ended=4)])),
+    ("lost", "poison that is nowhere", case(*CRASHES, promises=[POISON])),
+    ("ghosts", "it ran though it was cancelled", case(run(), promises=[promise(cancelled_at=10.2)])),
+    (
+        "ghosts",
+        "it died though it was cancelled",
+        case(run(id="b"), promises=[promise(cancelled_at=10.2), promise(id="b")], dead=[Dead(id="a", ended=5)]),
+    ),
+    ("ghosts", "it ran though nobody accepted it", case(run(), run(id="b"))),
+    ("empty", "no jobs", case(promises=[])),
+    ("empty", "no deliveries", case()),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "told"), BROKEN, ids=[f"{kind}: {name}" for kind, name, _ in BROKEN])
+def test_a_broken_promise_is_found(kind: str, name: str, told: Case) -> None:
+    assert kind in judge(told).faults
+
+
+def test_figures_are_counted() -> None:
+    verdict = judge(replace(case(run(end=None), again(), **killed(10.7)), dead=[]))
+    assert (verdict.accepted, verdict.deliveries, verdict.finished, verdict.dead) == (1, 2, 1, 0)
+    assert (verdict.cut_short, verdict.repeated) == (1, 1)
+
+
+def test_a_pause_is_the_longest_peace_without_a_job() -> None:
+    faults = [("cut", 10.0, 11.0), ("hold", 12.0, 15.0), ("kill", 15.5, 15.5), ("busy", 18.0, 20.0)]
+    assert longest_pause(faults[:1], [10.5, 13.5, 14.0]) == 2.5
+    # Of the 9.5 s from the cut to the job, these are the longest without a fault.
+    assert longest_pause(faults, [10.5, 20.5]) == 2.5
+    assert longest_pause(faults, [10.5, 16.0]) == 1.0
+    assert longest_pause(faults[:2], [14.0, 15.1]) == 1.0
+    assert longest_pause(faults, [9.0]) == 2.5
+    assert longest_pause(faults[:1], [9.0]) == longest_pause([], [9.0]) == 0.0
+
+
+def test_runs_are_read_from_a_ledger() -> None:
+    facts = {"id": "a", "attempt": 1, "pid": WORKER, "parent": 0}
+    again = [{**facts, "word": "run", "at": 3.0}, {**facts, "word": "end", "at": 4.0, "failed": False}]
+    ledger = [
+        *({**facts, "word": "run", "at": 1.0, "claimed": 0.5}, {**facts, "word": "end", "at": 2.0, "failed": True}),
+        *(*again, {**facts, "id": "b", "word": "run", "at": 5.0}),
+        {**facts, "id": "c", "word": "run", "at": 6.0, "how": "kill"},
+    ]
+    told = [(item.id, item.begin, item.start, item.end, item.how) for item in read_runs(ledger)]
+    assert told == [
+        ("a", 0.5, 1.0, 2.0, "failed"),
+        ("a", 3.0, 3.0, 4.0, "done"),
+        ("b", 5.0, 5.0, None, ""),
+        ("c", 6.0, 6.0, 6.0, "crashed"),
+    ]
+
+
+def test_acknowledgements_are_read_from_a_ledger_whichever_process_ran_the_job() -> None:
+    here, there = {"id": "a", "attempt": 1, "pid": WORKER}, {"id": "b", "attempt": 2, "pid": CHILD}
+    ledger = [
+        *({**here, "word": "run", "at": 1.0, "parent": 0}, {**here, "word": "end", "at": 2.0, "failed": False}),
+        *({**there, "word": "run", "at": 1.5, "parent": WORKER}, {**there, "word": "end", "at": 2.5, "failed": False}),
+        {**here, "word": "run", "at": 3.0, "attempt": 2, "parent": 0},
+        {**here, "word": "acknowledged", "at": 2.1},
+        {**there, "word": "acknowledged", "at": 2.6, "pid": WORKER},
+    ]
+    told = [(item.id, item.worker, item.end, item.acknowledged) for item in read_runs(ledger)]
+    assert told == [("a", WORKER, 2.0, 2.1), ("b", WORKER, 2.5, 2.6), ("a", WORKER, None, None)]

@@ -1,0 +1,94 @@
+"""Storms: nothing is lost, early, doubled without excuse, or left over, whatever is killed, cut, held or restarted.
+
+Each has a short form for every change and a long one for `make chaos`. DELAYQ_CHAOS_SEED repeats what was drawn.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from tests.chaos.fault_run import DURABLE, Plan, Report
+from tests.chaos.options import sized
+
+Blow = Callable[[Plan], Report]
+KILLS = {"kill_worker": 4, "kill_dispatcher": 1}
+#: All that may happen to processes, to Redis, and to the network.
+MIXED = {
+    **{"kill_worker": 3, "kill_dispatcher": 1, "freeze_worker": 1},
+    **{"cut_clients": 1, "flush_scripts": 1, "restart_redis": 1, "keep_redis_busy": 1, "fill_memory": 1},
+    **{"demote_redis": 1, "cut_network": 1, "refuse_connections": 1, "hold_network": 1, "slow_network": 1},
+    **{"drop_replies": 1, "cut_reply": 2},
+}
+
+
+def kills(count: int, jobs: int) -> Plan:
+    return Plan(name="kills", jobs=jobs, faults=KILLS, count=count, pause=0.35)
+
+
+def restarts(count: int, jobs: int) -> Plan:
+    return Plan(name="restarts", jobs=jobs, faults={"restart_redis": 1}, count=count, pause=0.7, redis=DURABLE)
+
+
+def unforced(count: int, jobs: int) -> Plan:
+    """Redis forces nothing to disk before it answers: what it wrote is the host's, which outlives it."""
+    return replace(restarts(count, jobs), name="restarts, everysec", redis={**DURABLE, "appendfsync": "everysec"})
+
+
+def mixed(seconds: float) -> Plan:
+    return Plan(
+        name="mixed faults",
+        jobs=int(seconds * 40),
+        faults=MIXED,
+        seconds=seconds,
+        least=6,
+        pause=0.4,
+        poison=0.004,
+        network=True,
+        redis=DURABLE,
+    )
+
+
+def test_nothing_is_lost_while_processes_are_killed(storm: Blow) -> None:
+    report = storm(kills(15, 1_100))
+    assert report.kills == 15
+    # Kills that met nobody at work would have shown nothing.
+    assert report.verdict.cut_short
+
+
+def test_nothing_is_lost_while_redis_is_killed(storm: Blow) -> None:
+    report = storm(restarts(2, 800))
+    assert report.faults["restart_redis"] == 2
+
+
+def test_nothing_is_lost_while_redis_that_forces_nothing_to_disk_is_killed(storm: Blow) -> None:
+    report = storm(unforced(2, 800))
+    assert report.faults["restart_redis"] == 2
+
+
+def test_nothing_is_lost_among_all_faults(storm: Blow) -> None:
+    # Six at least, of as many kinds.
+    assert len(storm(mixed(16)).faults) >= 6
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_in_a_thousand_kills(storm: Blow) -> None:
+    storm(kills(sized("KILLS", 1_000), sized("JOBS", 100_000)))
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_in_a_hundred_restarts_of_redis(storm: Blow) -> None:
+    count = sized("RESTARTS", 100)
+    storm(restarts(count, count * 300))
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_in_half_an_hour_of_faults(storm: Blow) -> None:
+    assert storm(mixed(60 * sized("MINUTES", 30))).faults.keys() == MIXED.keys()
+
+
+@pytest.mark.slow
+def test_each_job_runs_once_among_20_workers_and_5_dispatchers(storm: Blow) -> None:
+    # A forgotten script is no excuse for a second run.
+    plan = Plan(name="crowd", jobs=5_000, faults={"flush_scripts": 1}, count=10, workers=20, dispatchers=5)
+    assert storm(plan).verdict.finished > 4_500

@@ -1,0 +1,426 @@
+"""Audit: damage by hand is found, told in one word, repaired, and then there is nothing left to find."""
+
+import random
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from django_delayq.clock import ServerClock
+from django_delayq.job.outcome import Action
+from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
+from tests.exercise_all_apis import go_through_every_door
+from tests.shard_apis import DAY, HOUR, Doors, settlement
+
+Jobs = dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class Damage:
+    """What a hand did, what the audit calls it, and where the job is once it is repaired."""
+
+    name: str
+    do: Callable[[Doors, Jobs], Any]
+    words: set[str]
+    job: str = ""
+    then: tuple[str, ...] = ()
+
+
+def jobs_everywhere(doors: Doors) -> Jobs:
+    """Put a keyed job into each place, one that was tried before, and one without a key."""
+    jobs = {"scheduled": doors.add(key="s", delay=DAY), "claimed": doors.add(key="c", queue="claimed")}
+    worker = doors.worker(b"worker 1")
+    assert worker.take(1, "claimed", description="host:1").claims
+    jobs["dead"] = doors.add_dead(key="d", queue="dead")
+    jobs["tried"] = doors.add(queue="tried")
+    worker.settle(worker.take(1, "tried").claims[0], Action.RETRY, delay=HOUR)
+    jobs["ready"] = doors.add(key="r")
+    jobs["plain"] = doors.add(queue="plain")
+    return jobs
+
+
+def audit_of(doors: Doors) -> ConsistencyCheck:
+    return doors.store.consistency_check(doors.shard)
+
+
+def words(doors: Doors, *, repair: bool = False) -> list[str]:
+    return [finding.code for finding in audit_of(doors).walk(repair=repair)]
+
+
+def dumped(doors: Doors) -> dict[bytes, Any]:
+    """Return every key and what is in it, in an order that Redis does not change by itself."""
+    client = doors.client
+    read = {b"set": client.smembers, b"list": lambda key: client.lrange(key, 0, -1), b"string": client.get}
+    read[b"stream"] = client.xrange
+    read |= {b"hash": client.hgetall, b"zset": lambda key: client.zrange(key, 0, -1, withscores=True)}
+    return {key: read[client.type(key)](key) for key in client.scan_iter()}
+
+
+def member(doors: Doors, raw_id: bytes) -> bytes:
+    body = doors.client.hget(doors.keys("jobs"), raw_id)
+    return bytes(raw_id + body[1:3])
+
+
+def twice(doors: Doors, raw_id: bytes, place: str, score: float) -> None:
+    doors.client.zadd(place, {member(doors, raw_id): score})
+
+
+def other_member(doors: Doors, raw_id: bytes) -> None:
+    name = doors.keys.ready("plain")
+    [(entry, rank)] = doors.client.zrange(name, 0, -1, withscores=True)
+    doors.client.zrem(name, entry)
+    doors.client.zadd(name, {raw_id + b"\x00\x00": rank})
+
+
+def other_priority(doors: Doors, raw_id: bytes) -> None:
+    body = doors.client.hget(doors.keys("jobs"), raw_id)
+    doors.client.hset(doors.keys("jobs"), raw_id, body[:1] + bytes((body[1] ^ 1,)) + body[2:])
+
+
+def second_lease(doors: Doors, raw_id: bytes) -> None:
+    doors.client.zadd(doors.keys("leases"), {member(doors, raw_id) + bytes(16): doors.clock.now_us + HOUR})
+
+
+DAMAGES = [
+    Damage(
+        "a waiting job's entry deleted",
+        lambda d, j: d.client.delete(d.keys.scheduled("default")),
+        {"LOST"},
+        "scheduled",
+        ("ready:default",),
+    ),
+    Damage(
+        "a ready set deleted", lambda d, j: d.client.delete(d.keys.ready("plain")), {"LOST"}, "plain", ("ready:plain",)
+    ),
+    Damage("all leases deleted", lambda d, j: d.client.delete(d.keys("leases")), {"LAPSED"}, "claimed", ("leases",)),
+    Damage(
+        "running deleted", lambda d, j: d.client.delete(d.keys("claim_records")), {"UNKNOWN"}, "claimed", ("leases",)
+    ),
+    Damage(
+        "leases and running deleted",
+        lambda d, j: d.client.delete(d.keys("leases"), d.keys("claim_records")),
+        {"LOST"},
+        "claimed",
+        ("ready:claimed",),
+    ),
+    Damage("a second lease of one job", lambda d, j: second_lease(d, j["claimed"]), {"TWICE"}, "claimed", ("leases",)),
+    Damage(
+        "a body deleted",
+        lambda d, j: d.client.hdel(d.keys("jobs"), j["scheduled"]),
+        {"MISSING"},
+        "scheduled",
+        (),
+    ),
+    Damage(
+        "a claimed job's body deleted",
+        lambda d, j: d.client.hdel(d.keys("jobs"), j["claimed"]),
+        {"MISSING"},
+        "claimed",
+    ),
+    Damage("all bodies deleted", lambda d, j: d.client.delete(d.keys("jobs")), {"MISSING"}, "plain"),
+    Damage(
+        "ready and scheduled",
+        lambda d, j: twice(d, j["ready"], d.keys.scheduled("default"), d.clock.now_us + DAY),
+        {"TWICE"},
+        "ready",
+        ("ready:default",),
+    ),
+    Damage(
+        "claimed and ready",
+        lambda d, j: twice(d, j["claimed"], d.keys.ready("claimed"), 5),
+        {"TWICE"},
+        "claimed",
+        ("leases",),
+    ),
+    Damage(
+        "dead and waiting",
+        lambda d, j: d.client.zadd(d.keys.ready("default"), {j["dead"] + b"\x64\x01": 5}),
+        {"TWICE"},
+        "dead",
+        ("dead_letters",),
+    ),
+    Damage(
+        "dead with a living body",
+        lambda d, j: d.client.hset(d.keys("jobs"), j["dead"], d.client.hget(d.keys("jobs"), j["plain"])),
+        {"TWICE"},
+        "dead",
+        ("dead_letters",),
+    ),
+    Damage(
+        "scheduled in another queue",
+        lambda d, j: (
+            d.client.rename(d.keys.scheduled("default"), d.keys.scheduled("elsewhere")),
+            d.client.zadd(d.keys("queues"), {"elsewhere": 1}),
+        ),
+        {"MISPLACED", "LOST"},
+        "scheduled",
+        ("scheduled:default",),
+    ),
+    Damage(
+        "ready under another priority",
+        lambda d, j: other_member(d, j["plain"]),
+        {"MISPLACED", "LOST"},
+        "plain",
+        ("ready:plain",),
+    ),
+    Damage(
+        "entries of other lengths",
+        lambda d, j: (
+            d.client.zadd(d.keys.ready("default"), {b"x": 1}),
+            d.client.zadd(d.keys("leases"), {b"y" * 40: 1}),
+            d.client.zadd(d.keys("dead_letters"), {b"z": 1}),
+            d.client.hset(d.keys("unique_keys"), "k", b"v"),
+            d.client.hset(d.keys("jobs"), "short", b"v"),
+        ),
+        {"MALFORMED"},
+    ),
+    Damage(
+        "a queue's name forgotten",
+        lambda d, j: d.client.zrem(d.keys("queues"), "plain"),
+        {"UNLISTED"},
+        "plain",
+        ("ready:plain",),
+    ),
+    Damage(
+        "the first due times forgotten",
+        lambda d, j: d.client.delete(d.keys("next_due")),
+        {"UNLISTED"},
+        "scheduled",
+        ("scheduled:default",),
+    ),
+    Damage(
+        "a first due time put off",
+        lambda d, j: d.client.zadd(d.keys("next_due"), {"default": 10**16}),
+        {"UNLISTED"},
+        "scheduled",
+        ("scheduled:default",),
+    ),
+    Damage(
+        "all queues forgotten",
+        lambda d, j: d.client.delete(d.keys("queues")),
+        {"UNLISTED"},
+        "ready",
+        ("ready:default",),
+    ),
+    Damage(
+        "a key of nobody's",
+        lambda d, j: d.client.hset(d.keys("unique_keys"), bytes(16), j["plain"] + b"\x64\x01"),
+        {"MISSING"},
+        "plain",
+        ("ready:plain",),
+    ),
+    Damage(
+        "a key let go", lambda d, j: d.client.delete(d.keys("unique_keys")), {"UNHELD"}, "ready", ("ready:default",)
+    ),
+    Damage(
+        "records of jobs that are gone",
+        lambda d, j: [
+            d.client.hset(d.keys(noun), b"i" * 12, b"r" * 33) for noun in ("attempts", "job_extras", "claim_records")
+        ],
+        {"MISSING"},
+    ),
+    Damage(
+        "an unreadable body in no place",
+        lambda d, j: d.client.hset(d.keys("jobs"), b"i" * 12, b"\xff"),
+        {"UNREADABLE"},
+    ),
+    Damage(
+        "a dead letter's entry deleted",
+        lambda d, j: d.client.delete(d.keys("dead_letters")),
+        {"LOST"},
+        "dead",
+        ("dead_letters",),
+    ),
+    Damage("a dead letter's body deleted", lambda d, j: d.client.delete(d.keys("dead_bodies")), {"MISSING"}, "dead"),
+    Damage(
+        "keys of another type",
+        lambda d, j: [
+            (d.client.delete(key), d.client.set(key, "x")) for key in (d.keys("leases"), d.keys.notify("plain"))
+        ],
+        {"MISTYPED"},
+        "plain",
+        ("ready:plain",),
+    ),
+    Damage(
+        "queues of another type",
+        lambda d, j: (d.client.delete(d.keys("queues")), d.client.set(d.keys("queues"), "x")),
+        {"MISTYPED"},
+        "plain",
+        ("ready:plain",),
+    ),
+    Damage(
+        "a claimed job's priority changed in its body",
+        lambda d, j: other_priority(d, j["claimed"]),
+        {"MISPLACED"},
+        "claimed",
+        ("leases",),
+    ),
+    Damage(
+        "a dead letter's record of a job that waits",
+        lambda d, j: d.client.hset(d.keys("dead_bodies"), j["plain"], bytes(22)),
+        {"MISSING"},
+        "plain",
+        ("ready:plain",),
+    ),
+    Damage(
+        "what lets a key go deleted",
+        lambda d, j: d.client.delete(d.keys("job_extras")),
+        {"UNHELD"},
+        "ready",
+        ("ready:default",),
+    ),
+    Damage(
+        "a key's holder damaged",
+        lambda d, j: [
+            d.client.hset(d.keys("unique_keys"), digest, b"x") for digest in d.client.hkeys(d.keys("unique_keys"))
+        ],
+        {"MALFORMED"},
+        "ready",
+        ("ready:default",),
+    ),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
+def test_damage_is_told_and_mended(damage: Damage, doors: Doors) -> None:
+    jobs = jobs_everywhere(doors)
+    assert words(doors) == []
+    damage.do(doors, jobs)
+    before = dumped(doors)
+    assert set(words(doors)) >= damage.words
+    assert dumped(doors) == before, "looking changes nothing"
+    assert words(doors, repair=True)
+    # One repair can uncover the next fault.
+    words(doors, repair=True)
+    assert words(doors) == []
+    assert not damage.job or doors.where(jobs[damage.job]) == list(damage.then)
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
+def test_what_was_mended_runs_to_its_end_and_leaves_no_trace(damage: Damage, doors: Doors) -> None:
+    damage.do(doors, jobs_everywhere(doors))
+    assert words(doors, repair=True)
+    doors.clock.advance(2 * DAY)
+    doors.lapse()
+    worker = doors.worker()
+    claims = worker.take(64, *doors.shard.read_queues()).claims
+    # The one tried before waits for its turn: its record is another worker's suspicion.
+    claims += worker.take(64, *doors.shard.read_queues()).claims
+    worker.take(0, settle=[settlement(claim, Action.ACKNOWLEDGE) for claim in claims])
+    left = {
+        noun
+        for noun in ("jobs", "leases", "claim_records", "attempts", "job_extras", "unique_keys")
+        if doors.client.exists(doors.keys(noun))
+    }
+    assert not left
+
+
+def test_a_running_job_whose_body_changed_is_never_leased_twice(doors: Doors) -> None:
+    raw_id = doors.add()
+    worker = doors.worker()
+    (claim,) = worker.take().claims
+    other_priority(doors, raw_id)
+    words(doors, repair=True)
+    words(doors, repair=True)
+    assert doors.client.zcard(doors.keys("leases")) == 1
+    assert worker.door.heartbeat([claim.lease]) == {claim.lease}
+    assert doors.promote().expired_leases == []
+
+
+def test_a_key_is_still_unique_after_a_repair(doors: Doors) -> None:
+    raw_id = doors.add(key="k", delay=HOUR)
+    for lost in ("job_extras", "unique_keys"):
+        doors.client.delete(doors.keys(lost))
+        words(doors, repair=True)
+        receipt = doors.enqueue(doors.draft(key="k"))
+        assert receipt.held == {0: raw_id}
+    assert doors.operations.cancel(raw_id)
+    assert not doors.client.exists(doors.keys("unique_keys"), doors.keys("job_extras"))
+
+
+def test_a_scheduled_job_keeps_its_due_time_when_it_is_put_back(doors: Doors) -> None:
+    raw_id = doors.add(delay=DAY)
+    due = doors.schedule()[raw_id]
+    doors.client.rename(doors.keys.scheduled("default"), doors.keys.scheduled("other"))
+    doors.client.zadd(doors.keys("queues"), {"other": 1})
+    assert words(doors, repair=True) == ["MISPLACED"]
+    assert doors.schedule() == {raw_id: due}
+
+
+def test_a_job_that_was_running_is_judged_by_the_dispatcher(doors: Doors) -> None:
+    raw_id = doors.add()
+    (claim,) = doors.worker().take().claims
+    doors.client.delete(doors.keys("leases"))
+    assert words(doors, repair=True) == ["LAPSED"]
+    assert doors.rings(doors.keys("notify_dispatcher")) == [1]
+    assert doors.promote().expired_leases == [claim.lease]
+    assert doors.where(raw_id) == ["leases"]
+
+
+def test_an_unreadable_body_that_waits_is_left_to_whoever_claims_it(doors: Doors) -> None:
+    raw_id = doors.add()
+    doors.client.hset(doors.keys("jobs"), raw_id, b"\xff")
+    assert words(doors, repair=True) == []
+    assert doors.worker().take().claims[0].fault
+
+
+def test_an_unreadable_body_in_no_place_becomes_a_dead_letter_that_can_be_looked_at(doors: Doors) -> None:
+    doors.client.hset(doors.keys("jobs"), b"i" * 12, b"\xff")
+    assert words(doors, repair=True) == ["UNREADABLE"]
+    letter = doors.inspection.dead_letter(b"i" * 12)
+    assert letter is not None
+    assert letter.attempts.last_error == "The stored body cannot be read."
+
+
+def test_every_slice_of_many_is_walked(doors: Doors) -> None:
+    for at in range(0, 2_000, 500):
+        doors.enqueue(*(doors.draft(queue=f"q{n % 3}", delay=HOUR * (n % 2)) for n in range(at, at + 500)))
+    removed = doors.client.zpopmin(doors.keys.ready("q0"), 200) + doors.client.zpopmax(doors.keys.scheduled("q1"), 100)
+    assert words(doors) == ["LOST"] * len(removed)
+    assert words(doors, repair=True) == ["LOST"] * len(removed)
+    assert words(doors) == []
+    assert len({raw_id for raw_id, _ in audit_of(doors).bodies()}) == 2_000
+
+
+def test_nothing_is_found_or_changed_where_only_our_steps_were(doors: Doors) -> None:
+    go_through_every_door(doors)
+    before = dumped(doors)
+    assert words(doors, repair=True) == []
+    assert dumped(doors) == before
+
+
+def test_an_audit_beside_a_working_system_finds_nothing(make_doors: Callable[..., Doors]) -> None:
+    """Jobs go through every place while the walk repairs what it believes to see: it must believe nothing."""
+    clock = ServerClock()
+    watched = make_doors(clock=clock)
+    walks = found = 0
+
+    def work(seed: int) -> None:
+        doors, rng = make_doors(clock=clock), random.Random(seed)
+        worker, queues = doors.worker(), (f"q{seed}", f"q{seed} b")
+        for turn in range(2_000):
+            if turn >= 60 and walks >= 3:
+                break
+            drafts = [doors.draft(queue=queues[0], key=f"{seed} {turn} {n}" if n % 3 else None) for n in range(20)]
+            doors.enqueue(
+                *(d.rescheduled(delay_us=rng.randrange(2_000), due_us=None, called_at=0.0) for d in drafts[:10])
+            )
+            doors.enqueue(*drafts[10:])
+            doors.operations.move(drafts[rng.randrange(20)].job.raw_id, queues[1])
+            doors.operations.cancel(drafts[rng.randrange(20)].job.raw_id)
+            doors.promote(*queues)
+            claims = worker.take(15, *queues).claims
+            worker.take(0, settle=[settlement(claim, rng.choice(list(Action))) for claim in claims])
+
+    with ThreadPoolExecutor() as threads:
+        working = [threads.submit(work, seed) for seed in range(2)]
+        while not all(work.done() for work in working):
+            found += len(list(audit_of(watched).walk(repair=True)))
+            walks += 1
+    for ended in working:
+        ended.result()
+    assert found == 0
+    assert walks >= 3
+    assert min(watched.inspection.counts().dead, len(list(audit_of(watched).bodies()))) > 10

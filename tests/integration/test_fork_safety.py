@@ -1,0 +1,44 @@
+"""Forked: a process that a task forked is its own; it runs no jobs, and ends by the signals that workers survive."""
+
+from pathlib import Path
+
+import pytest
+
+from django_delayq import enqueue_many
+from tests.sample_app import tasks
+from tests.subprocesses import Processes
+
+POOLS = ["threads", "processes", "asyncio"]
+
+
+@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize(("how", "code"), [("end", 0), ("exit", 5), ("error", 1), ("mute", 0)])
+def test_one_that_comes_back_runs_no_other_job(processes: Processes, pool: str, how: str, code: int) -> None:
+    jobs = enqueue_many(
+        [
+            *(tasks.record.job(number) for number in range(10)),
+            tasks.fork_and_come_back.job(how),
+            *(tasks.record.job(number) for number in range(10, 30)),
+        ]
+    )
+    assert isinstance(jobs, list)
+    worker = processes.worker(f"--pool={pool}", "--concurrency=1")
+    processes.until_gone(jobs)
+    assert sorted(run["args"][0] for run in processes.runs()) == list(range(30))
+    assert len({run["pid"] for run in processes.runs()}) == 1
+    assert [event["code"] for event in processes.events("left")] == [code]
+    assert worker.end() == 0
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_one_ends_by_sigterm(processes: Processes, pool: str, gate: Path) -> None:
+    job = tasks.end_child.enqueue()
+    worker = processes.worker(f"--pool={pool}")
+    processes.until_gone([job])
+    assert [event["code"] for event in processes.events("ended")] == [-15]
+    # The signal was the child's alone.
+    beside = tasks.wait_for.enqueue(str(gate))
+    processes.until_runs(1, beside.id)
+    assert worker.running
+    gate.touch()
+    processes.until_gone([beside])

@@ -1,0 +1,43 @@
+"""A worker that listens to its bells goes on without them, and asks no more often than it must."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django_delayq.testing.local_redis import LocalRedisServer
+from tests.sample_app import tasks
+from tests.subprocesses import Processes, listening
+
+
+def test_jobs_are_taken_while_no_connection_is_let_in_to_listen(
+    processes: Processes, start_redis: Callable[..., LocalRedisServer]
+) -> None:
+    server = start_redis()
+    processes.configure(REDIS=server.url)
+    processes.dispatcher()
+    with server.client() as client:
+        before = listening(client)
+        processes.worker()
+        tasks.record.enqueue("first")
+        processes.until_runs(1)
+        bell = processes.until(lambda: listening(client) - before, what="the worker to listen")
+        client.config_set("maxclients", len(client.client_list()) - 1)
+        for number in bell:
+            client.client_kill_filter(_id=number)
+        job = tasks.record.enqueue("second")
+        processes.until_gone([job])
+        assert not listening(client) - before
+        client.config_set("maxclients", 1_000)
+        processes.until(lambda: listening(client) - before, what="the worker to listen again")
+
+
+def test_a_backlog_of_long_jobs_takes_one_exchange_a_job(processes: Processes, client: Any) -> None:
+    processes.dispatcher()
+    processes.worker("--concurrency", 1)
+    # The first keeps the worker busy while the others come, which makes it listen before it hears of them.
+    tasks.nap.enqueue(0.3)
+    tasks.nap.enqueue_many([(0.06,)] * 40)
+    processes.until_runs(5)
+    before = client.info("commandstats")["cmdstat_evalsha"]["calls"]
+    processes.until_empty()
+    taken = client.info("commandstats")["cmdstat_evalsha"]["calls"] - before
+    assert 30 <= taken < 60

@@ -1,0 +1,239 @@
+"""Presence: what processes tell of themselves while they live, and the figures of what they ran."""
+
+import fcntl
+import gc
+import os
+import resource
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from django_delayq import get_store
+from django_delayq.exceptions import StoreUnavailable
+from django_delayq.management.starting import run_services
+from django_delayq.metrics import ALL_JOBS, MetricsBuffer, Stats, queue_dimension, task_dimension
+from django_delayq.processes import shutdown
+from django_delayq.processes.reporter import ProcessReporter
+from django_delayq.processes.service import PeriodicRunnable, Service
+from django_delayq.store.queries.snapshot import Process, Snapshot
+from django_delayq.testing.local_redis import LocalRedisServer
+from tests.sample_app import tasks
+from tests.subprocesses import Processes
+
+RECORD = "tests.sample_app.tasks.record"
+
+
+def snapshot() -> Snapshot:
+    """Look at the shard now."""
+    return get_store().dashboard(0).snapshot(tasks=[RECORD])
+
+
+def told(kind: str) -> Process | None:
+    """Return the process of that kind that told of itself, if one did."""
+    return next((process for process in snapshot().processes if process.kind == kind and process.name), None)
+
+
+def until_told(processes: Processes, kind: str) -> Process:
+    found = processes.until(lambda: told(kind), what=f"a {kind} to tell of itself")
+    assert found is not None
+    return found
+
+
+def test_processes_tell_of_themselves_and_take_their_leave(processes: Processes, gate: Path) -> None:
+    dispatcher, worker = processes.dispatcher(), processes.worker("--queues=mail,default", "--concurrency=3")
+    one, other = until_told(processes, "dispatcher"), until_told(processes, "worker")
+    assert one.name.endswith(f":{dispatcher.pid}")
+    assert other.name.endswith(f":{worker.pid}")
+    assert (other.queues, other.slots, other.quiet) == (("mail", "default"), 3, False)
+    assert min(one.rss, other.rss) > 1_000_000
+    assert one.started_us and other.started_us and one.version == other.version == "0.1.0"
+    assert (dispatcher.end(), worker.end()) == (0, 0)
+    assert snapshot().processes == []
+
+
+def test_figures_tell_what_ran_failed_and_was_promoted(processes: Processes) -> None:
+    jobs = [tasks.record.using(queue="mail", delay=0.01).enqueue("x") for _ in range(3)]
+    failing = tasks.fail.enqueue()
+    dispatcher, worker = processes.dispatcher(), processes.worker()
+    processes.until_gone(jobs)
+    processes.until_state(failing, "scheduled", "dead")
+    assert (worker.end(), dispatcher.end()) == (0, 0)
+    seen = snapshot()
+    whole, mail = seen.figures(ALL_JOBS), seen.figures(queue_dimension("mail"))
+    assert (whole.done, mail.done, seen.figures(task_dimension(RECORD)).done) == (3, 3, 3)
+    assert whole.retried >= 1
+    assert mail.failed == 0
+    assert whole.moved >= 3
+    assert sum(whole.lag) == sum(whole.run) == whole.finished
+
+
+def test_a_killed_worker_is_seen_as_lost_and_its_lapsed_job_is_counted(
+    processes: Processes, client: Redis, gate: Path
+) -> None:
+    processes.configure(LEASE=1)
+    processes.dispatcher()
+    worker = processes.worker()
+    until_told(processes, "worker")
+    job = tasks.wait_for.enqueue(str(gate))
+    processes.until_state(job, "claimed")
+    worker.kill()
+    processes.until(lambda: job.refresh().state != "claimed", what="the lease to lapse")
+    left = told("worker")
+    assert left is not None
+    assert left.is_lost(left.seen_us + 21_000_001, lease_us=1_000_000)
+
+
+def test_a_quiet_worker_takes_nothing_ends_what_it_has_and_can_be_called_back(processes: Processes, gate: Path) -> None:
+    processes.worker()
+    code = until_told(processes, "worker").code
+    held = tasks.wait_for.enqueue(str(gate))
+    processes.until_state(held, "claimed")
+    operations = get_store().operations(0)
+    assert operations.quiet(code, by="ann")
+    processes.until(lambda: (seen := told("worker")) is not None and seen.quiet, what="the worker to hear")
+    waiting = tasks.record.enqueue("waits")
+    gate.touch()
+    processes.until_gone([held])
+    other = processes.worker()
+    # What the quiet one leaves is another's at once.
+    processes.until_gone([waiting])
+    assert other.end() == 0
+    waiting = tasks.record.enqueue("waits again")
+    assert operations.unquiet(code)
+    processes.until_gone([waiting])
+
+
+def test_a_paused_queue_waits_while_others_run_and_goes_on_when_resumed(processes: Processes) -> None:
+    processes.worker()
+    operations = get_store().operations(0)
+    operations.pause("mail", by="ann")
+    paused = [tasks.record.using(queue="mail").enqueue(str(number)) for number in range(3)]
+    processes.until_gone([tasks.record.enqueue("other")])
+    assert [job.refresh().state for job in paused] == ["ready"] * 3
+    operations.resume("mail")
+    processes.until_gone(paused)
+
+
+class Door:
+    """Answer reports; the first by raising."""
+
+    def __init__(self) -> None:
+        self.errors: list[Exception] = [StoreUnavailable("away")]
+        self.rows: list[dict[bytes, bytes]] = []
+
+    def report(self, code: bytes, kind: str, said: object, rows: dict[bytes, bytes]) -> bool:
+        if self.errors:
+            raise self.errors.pop()
+        self.rows.append(rows)
+        return True
+
+
+class Reporter:
+    kind, worker_id = "worker", bytes(8)
+
+    def __init__(self) -> None:
+        self.metrics, self.asked = MetricsBuffer(), False
+
+    def status(self) -> dict[str, object]:
+        return {}
+
+    def quiet(self, asked: bool) -> None:
+        self.asked = asked
+
+
+def test_figures_that_could_not_be_told_are_told_the_next_time() -> None:
+    door, reporter = Door(), Reporter()
+    presence = ProcessReporter(door, reporter)  # type: ignore[arg-type]
+    reporter.metrics.ended("done", queue="q", task="t")
+    with pytest.raises(StoreUnavailable):
+        presence.step()
+    reporter.metrics.ended("done", queue="q", task="t")
+    assert presence.step() == 15.0
+    assert reporter.asked
+    [rows] = door.rows
+    assert Stats.of(rows[ALL_JOBS][3::4]).done == 2
+
+
+def test_whoever_is_seen_can_be_stopped() -> None:
+    events: list[str] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    class Seen(ProcessReporter):
+        def start(self) -> None:
+            events.append("seen")
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        def deregister(self) -> None:
+            events.append("left")
+
+    class Sleeper(PeriodicRunnable):
+        def step(self) -> float | None:
+            return None if self.stopped else 3_600.0
+
+    # Where nobody listens yet, this test is what the signal ends.
+    try:
+        run_services([Service(Sleeper(), name="Sleeper")], [Seen(Door(), Reporter())])  # type: ignore[arg-type]
+    finally:
+        gc.unfreeze()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert events == ["seen", "left"]
+
+
+def test_several_services_run_in_a_process_with_thousands_of_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker of many threads has a database connection for each; select() knows 1,024 descriptors only."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 1_200:
+        pytest.skip("the system allows too few open files")
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    polled = threading.Event()
+    lowest, real = os.pipe, shutdown.readable
+
+    def highest() -> tuple[int, int]:
+        ends = lowest()
+        high = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 1_100) for end in ends]
+        for end in ends:
+            os.close(end)
+        return high[0], high[1]
+
+    def noted(descriptors: list[int], seconds: float) -> list[int]:
+        polled.set()
+        assert descriptors[0] >= 1_100
+        return real(descriptors, seconds)
+
+    class Waiter(PeriodicRunnable):
+        def step(self) -> None:
+            assert polled.wait(30)
+
+    services = [Service(Waiter(), name="Waiter") for _ in range(2)]
+    monkeypatch.setattr(shutdown, "readable", noted)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1_200), hard))
+    monkeypatch.setattr(os, "pipe", highest)
+    try:
+        run_services(services, [])
+    finally:
+        gc.unfreeze()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert all(service.ended.is_set() for service in services)
+
+
+def test_a_frozen_redis_does_not_keep_a_process_from_ending(
+    processes: Processes, start_redis: Callable[..., LocalRedisServer]
+) -> None:
+    server = start_redis()
+    processes.configure(REDIS=server.url, GRACE=0)
+    assert server.pid
+    with server.client() as client:
+        worker = processes.start("run_worker")
+        processes.until(lambda: client.zcard(processes.keys("workers")), what="the worker to begin")
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            assert worker.end() == 0
+        finally:
+            os.kill(server.pid, signal.SIGCONT)

@@ -1,0 +1,246 @@
+"""A password that must never be seen again: searched for in all that our processes print, log, raise and show of them.
+
+What is raised while the setting is read has its own tests, in tests/unit/test_secrets_not_shown.py.
+"""
+
+import functools
+import io
+import logging
+import os
+import signal
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from django.core.management import call_command
+from redis import Redis
+
+from django_delayq import get_store
+from django_delayq.conf.settings import get_config, read_config
+from django_delayq.exceptions import StoreAuthError, StoreError, StoreUnavailable
+from django_delayq.testing.local_redis import LocalRedisServer
+from tests.sample_app import tasks
+from tests.subprocesses import Command, Processes, until
+
+CANARY = "s3cret-canary-4711"
+#: Every part of it that an URL's encoding or a cut could leave.
+TRACES = ("s3cret", "canary-4711")
+
+
+@pytest.fixture
+def server(start_redis: Callable[..., LocalRedisServer]) -> LocalRedisServer:
+    """A server whose user `app` has the canary for a password."""
+    made = start_redis(port=0)
+    with made.client() as client:
+        client.execute_command("ACL", "SETUSER", "app", "on", f">{CANARY}", "~*", "&*", "+@all")
+    return made
+
+
+def url(server: LocalRedisServer, *, password: str = CANARY, scheme: str = "redis", end: str = "/0") -> str:
+    return f"{scheme}://app:{password}@127.0.0.1:{server.port}{end}"
+
+
+def clean(text: str) -> None:
+    """Fail where the canary shows, with what stands around it."""
+    for trace in TRACES:
+        at = text.find(trace)
+        assert at < 0, f"…{text[max(0, at - 300) : at + 300]}…"
+
+
+def everything_of(error: BaseException) -> str:
+    """Return an error as a careless report shows it: with all that stands behind it, and their values."""
+    seen, text = [error], "".join(traceback.format_exception(error))
+    for one in seen:
+        seen += [other for other in (one.__cause__, one.__context__) if other is not None and other not in seen]
+        text += f"{one} {one!r} {one.args!r} {vars(one)!r}"
+    return text
+
+
+def command_lines() -> Iterator[tuple[int, str]]:
+    """Yield id and command line of every process that there is, as `ps` does."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            yield int(folder.name), (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            # It has ended.
+            continue
+
+
+def group(command: Command) -> list[str]:
+    """Return the command lines of a command and of what it started."""
+    found = []
+    for pid, line in command_lines():
+        try:
+            if os.getpgid(pid) == command.pid:
+                found.append(line)
+        except ProcessLookupError:
+            continue
+    return found
+
+
+def test_processes_never_show_it_through_a_life_of_trouble(processes: Processes, server: LocalRedisServer) -> None:
+    processes.configure(REDIS=url(server), LEASE=2)
+    dispatcher = processes.start("run_dispatcher", "-v", 3)
+    worker = processes.start("run_worker", "--with-dispatcher", "-v", 3)
+    both = (dispatcher, worker)
+    jobs = [tasks.record.enqueue("x"), tasks.fail.after(0.1).enqueue(1), tasks.record.using(key="k").enqueue()]
+    processes.until_gone(jobs)
+    until(lambda: len(group(worker)) == 2, what="the worker's child", told=lambda: repr(group(worker)))
+    clean(" ".join(group(worker) + group(dispatcher)))
+
+    def trouble(word: str, begin: Callable[[], object], end: Callable[[], object]) -> None:
+        """Let something go wrong until both say so, mend it, and wait until both work again."""
+        again = {command: command.output.count("works again") for command in both}
+        said = {command: command.output.count(word) for command in both}
+        begin()
+        try:
+            for command in both:
+                processes.until(lambda c=command: c.output.count(word) > said[c], what=f"both to say {word!r}")
+        finally:
+            end()
+        for command in both:
+            processes.until(lambda c=command: c.output.count("works again") > again[c], what="both to work again")
+
+    def change(password: str) -> None:
+        with server.client() as client:
+            client.execute_command("ACL", "SETUSER", "app", "on", "resetpass", f">{password}", "~*", "&*", "+@all")
+            client.execute_command("CLIENT", "KILL", "USER", "app")
+
+    def back() -> None:
+        server.start()
+        change(CANARY)
+
+    def locked_out() -> None:
+        change("another")
+        with server.client() as client:
+            processes.until(lambda: sum(entry["count"] for entry in client.acl_log()) >= 4, what="refusals")
+
+    # The first sentence of a trouble is the only one, and says that a connection ended or that one was refused.
+    trouble(": Redis ", locked_out, lambda: change(CANARY))
+    trouble("did not answer", server.kill, back)
+    # Silent: a stopped server keeps its connections and answers nothing.
+    trouble(
+        "did not answer",
+        lambda: os.kill(server.pid or 0, signal.SIGSTOP),
+        lambda: os.kill(server.pid or 0, signal.SIGCONT),
+    )
+    assert [command.end() for command in both] == [0, 0]
+    for command in both:
+        clean(command.output)
+
+
+ENQUEUE = "from tests.sample_app import tasks; tasks.record.enqueue(1)"
+FAULTS: dict[str, Callable[[LocalRedisServer], Any]] = {
+    "refused": lambda server: f"redis://app:{CANARY}@127.0.0.1:1/0",
+    "wrong password": lambda server: url(server, password=f"{CANARY}-not"),
+    "no such host": lambda server: f"redis://app:{CANARY}@no-such-host.invalid:6379/0",
+    "bad option": lambda server: url(server, end="/0?socket_timeout=soon"),
+    "no TLS there": lambda server: url(server, scheme="rediss"),
+    "no such database": lambda server: url(server, end="/99"),
+    "parameters": lambda server: {"host": "127.0.0.1", "port": 1, "username": "app", "password": CANARY},
+    "no such parameter": lambda server: {"host": "127.0.0.1", "pasword": CANARY},
+    "bad scheme": lambda server: url(server, scheme="reddis"),
+    "cache": lambda server: f"app:{CANARY}@127.0.0.1",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_no_command_shows_it_whatever_is_wrong(fault: str, processes: Processes, server: LocalRedisServer) -> None:
+    processes.configure(REDIS=FAULTS[fault](server))
+    started = [
+        processes.start("shell", "-c", ENQUEUE),
+        processes.start("run_worker", "--drain", "-v", 3),
+        processes.start("run_dispatcher", "-v", 3),
+        processes.start("delayq_check", "--json"),
+        processes.start("delayq_check", "--traceback"),
+        processes.start("delayq_acl"),
+        processes.start("check"),
+    ]
+    sent, worker, dispatcher, *looks = started
+
+    def told() -> bool:
+        waiting = [command for command in (worker, dispatcher) if command.running]
+        return all("waits for Redis" in command.output for command in waiting)
+
+    for command in (sent, *looks):
+        command.wait()
+    processes.until(told, what="worker and dispatcher to say what is wrong")
+    assert sent.process.returncode
+    assert "Traceback" in sent.output
+    for command in started:
+        clean(command.output)
+        clean(" ".join(group(command)))
+
+
+def test_nothing_shows_it_of_itself(server: LocalRedisServer, settings: Any) -> None:
+    forms: list[Any] = [
+        url(server),
+        {"url": url(server)},
+        {"host": "127.0.0.1", "port": server.port, "username": "app", "password": CANARY},
+        lambda: url(server),
+        functools.partial(Redis.from_url, url(server)),
+        functools.partial(str, url(server)),
+    ]
+    for form in forms:
+        settings.DELAYQ = {"REDIS": form}
+        store = get_store()
+        job = tasks.noop.after(60).enqueue(1)
+        config = get_config()
+        shard = store.shards[0]
+        things = [
+            config,
+            config.redis,
+            store,
+            shard,
+            shard.label,
+            shard.client,
+            shard.blocking_listener(),
+            job,
+            job.job,
+        ]
+        things += [store._connections, store.enqueue_api(0), store.lookup(0), store.promotion(shard), read_config]
+        clean(" ".join(f"{thing} {thing!r}" for thing in things))
+        shard.client.connection_pool.disconnect()
+
+
+def test_no_error_shows_it(server: LocalRedisServer, settings: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    wrong = url(server, password=f"{CANARY}-not")
+    for given, kind in ((wrong, StoreAuthError), (f"redis://app:{CANARY}@127.0.0.1:1/0", StoreUnavailable)):
+        settings.DELAYQ = {"REDIS": given, "ENQUEUE_TIMEOUT": 1}
+        acts: list[Callable[[], Any]] = [
+            lambda: tasks.noop.enqueue(1),
+            lambda: get_store().lookup(0).counts(),
+            lambda: get_store().lookup(0).find(bytes(12)),
+            lambda: get_store().operations(0).cancel(bytes(12)),
+            lambda: get_store().shards[0].blocking_listener().listen(["x"], now=0.0),
+            lambda: get_store().check_server(),
+        ]
+        for act in acts:
+            with pytest.raises(StoreError) as raised:
+                act()
+            assert isinstance(raised.value, kind)
+            clean(everything_of(raised.value))
+    clean(caplog.text)
+
+
+def test_no_command_prints_it_where_all_is_well(server: LocalRedisServer, settings: Any) -> None:
+    settings.DELAYQ = {"REDIS": url(server)}
+    printed = io.StringIO()
+    for command, options in (("delayq_acl", {}), ("delayq_check", {"json": True}), ("delayq_check", {}), ("check", {})):
+        call_command(command, stdout=printed, stderr=printed, **options)
+    assert "ACL SETUSER" in printed.getvalue()
+    clean(printed.getvalue())
+
+
+def test_the_search_would_find_it() -> None:
+    """A search that finds nothing anywhere proves nothing."""
+    try:
+        raise redis.ConnectionError("x") from ValueError(f"cannot reach redis://app:{CANARY}@host")
+    except redis.ConnectionError as error:
+        with pytest.raises(AssertionError):
+            clean(everything_of(error))
+    assert any(pid == os.getpid() for pid, _ in command_lines())

@@ -1,7 +1,0 @@
-"""Every mutant, each with the tests of which one must fail."""
-
-from tests.machine.planted_bugs import PlantedBug
-from tests.mutants import admin, core, database, pools, producers, promotion, queues, set_aside, worker
-
-MODULES = (core, admin, database, pools, producers, promotion, queues, set_aside, worker)
-MUTANTS: dict[PlantedBug, tuple[str, ...]] = {bug: tests for module in MODULES for bug, tests in module.MUTANTS.items()}

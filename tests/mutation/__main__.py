@@ -1,0 +1,80 @@
+"""python -m tests.mutation [WORD]: plant each known bug into a copy of the package, and show which test kills it.
+
+Bugs of the store's steps are walked by the state machine; all others name the tests of which one must fail. WORD takes
+only bugs with it in their name. Exits with 1 where one survives.
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from django_delayq.testing.local_redis import LocalRedisServer
+from tests.mutation.mutations import MUTANTS
+from tests.stateful.mutate_copy import ROOT, plant
+from tests.stateful.mutated_process import SAW_IT
+from tests.stateful.mutations import FIRST, MORE, PlantedBug
+
+#: Walks of the machine, and seconds, that a bug may take to be seen.
+EXAMPLES, PATIENCE = 200, 600
+#: What pytest exits with where tests failed, and did not merely break or find nothing to run.
+FAILED = 1
+
+
+def walked(bug: PlantedBug, url: str) -> str:
+    """Return what the machine saw of a bug, or nothing where the bug survived."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "tests.stateful.mutated_process", folder, url, str(EXAMPLES)]
+        ended = run(command, plant(bug, Path(folder)), folder)
+    return "the state machine" if ended.returncode == SAW_IT else ""
+
+
+def tested(bug: PlantedBug, tests: tuple[str, ...]) -> str:
+    """Return the first of the tests that fails with a bug, or nothing where the bug survived."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = plant(bug, Path(folder))
+        options = [
+            "-q",
+            "-x",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:randomly",
+            "--rootdir",
+            str(ROOT),
+            "-o",
+            "pythonpath=",
+        ]
+        ended = run([sys.executable, "-m", "pytest", *options, *tests], environment, str(ROOT))
+    failed = [line.split(" ")[1] for line in ended.stdout.splitlines() if line.startswith("FAILED ")]
+    return failed[0] if ended.returncode == FAILED and failed else ""
+
+
+def run(command: list[str], environment: dict[str, str], folder: str) -> subprocess.CompletedProcess[str]:
+    """Run to the end, or give up: a bug that hangs the tests is none they kill."""
+    try:
+        return subprocess.run(
+            command, env=environment, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        return subprocess.CompletedProcess(command, -1, str(error.stdout), str(error.stderr))
+
+
+def main(word: str = "") -> int:
+    """Print a line a bug."""
+    survivors = 0
+    with LocalRedisServer() as server:
+        for bug, tests in [*((bug, ()) for bug in (*FIRST, *MORE)), *MUTANTS.items()]:
+            if word not in bug.name:
+                continue
+            began = time.monotonic()
+            killer = tested(bug, tests) if tests else walked(bug, server.url)
+            survivors += not killer
+            told = f"killed by {killer}" if killer else "SURVIVED"
+            print(f"{time.monotonic() - began:5.0f} s  {bug.name}: {told}", flush=True)
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:2]))

@@ -1,0 +1,187 @@
+"""Mutants of the core: bugs of Python and of conditions no walk meets, each with the tests of which one must fail."""
+
+from tests.stateful.mutations import ENQUEUE, PlantedBug
+
+at = PlantedBug.at
+RESULTS = "tests/integration/store/test_result_waiter.py"
+KILLS, NETWORK = "tests/chaos/test_kills.py", "tests/chaos/test_network.py"
+WORKER, DISPATCHER = "worker/worker.py", "dispatcher.py"
+
+MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
+    at(
+        "a job is acknowledged before it runs",
+        WORKER,
+        "            self._pool.submit(answer.claims, self)\n",
+        "            for claim in answer.claims:\n"
+        "                self._outcomes.add(claim, Outcome(kind=OutcomeKind.SUCCEEDED))\n"
+        "            self._pool.submit(answer.claims, self)\n",
+    ): (KILLS,),
+    at(
+        "a worker that is to end reads names of queues first",
+        WORKER,
+        "if self._stop_by is None and not self._session.in_flight:",
+        "if not self._session.in_flight:",
+    ): ("tests/integration/test_run_worker.py",),
+    at(
+        "a lapsed lease is no attempt",
+        DISPATCHER,
+        "return Reclaim(lease=item.lease, attempts=attempts,",
+        "return Reclaim(lease=item.lease, attempts=item.attempts,",
+    ): ("tests/chaos/test_points.py", KILLS),
+    at("leases are not renewed", "worker/leases.py", "        self.beat()\n", ""): (
+        "tests/unit/test_heartbeats.py",
+        "tests/chaos/test_every_step.py",
+    ),
+    at(
+        "a suspect runs among the others",
+        "worker/pools/threads.py",
+        "runner = self.recovery if self.recovery and entry.claim.attempts.crash_suspected else self._runner",
+        "runner = self._runner",
+    ): ("tests/chaos/test_poison.py", KILLS),
+    at(
+        "a worker whose lease surely ran out begins all the same",
+        WORKER,
+        "return self._held.leases.begin(claim.lease)",
+        "return True",
+    ): ("tests/integration/test_one_outcome.py",),
+    at(
+        "an exchange whose answer was lost is forgotten",
+        "worker/exchange_session.py",
+        "        except StaleExchange:\n",
+        "        except Exception:\n",
+    ): (NETWORK, "tests/integration/test_one_outcome.py"),
+    at(
+        "the client library repeats commands by itself",
+        "store/client/connection.py",
+        "retry=Retry(NoBackoff(), 0),",
+        "retry=Retry(NoBackoff(), 3),",
+    ): ("tests/integration/test_connection.py", NETWORK),
+    at(
+        "a lost answer is taken for a job that is not there",
+        "store/client/script.py",
+        'f"Redis did not answer: {message}", maybe_accepted=sent',
+        'f"Redis did not answer: {message}", maybe_accepted=False',
+    ): (NETWORK, "tests/integration/test_connection.py"),
+    at(
+        "connections to a demoted primary are kept",
+        "store/client/script_call.py",
+        "                self._line.disconnect_idle()\n",
+        "                pass\n",
+    ): ("tests/integration/test_replaced_server.py",),
+    at(
+        "an error of Redis ends the loop",
+        "processes/service.py",
+        '            return self._on_failure("%s waits for Redis: %s", error)\n',
+        "            raise\n",
+    ): ("tests/unit/test_service.py", KILLS),
+    at(
+        "silence on the bell's connection is waited for without end",
+        "store/client/blocking_listener.py",
+        "if now > self._give_up_at:",
+        "if False:",
+    ): ("tests/integration/store/test_blocking_listener.py",),
+    at(
+        "an exchange that asked for nothing tells that there is nothing",
+        WORKER,
+        "        if answer.claimed:\n",
+        "        if True:\n",
+    ): ("tests/integration/test_one_outcome.py",),
+    at(
+        "children of a fork count on from one number",
+        "job/ids.py",
+        "os.register_at_fork(after_in_child=begin_anew)\n",
+        "",
+    ): ("tests/unit/test_ids.py", "tests/chaos/test_forks.py"),
+    at(
+        # Not their sockets: from these the client library keeps them apart by itself.
+        "children of a fork share their parent's store and its lock",
+        "store/store.py",
+        "os.register_at_fork(after_in_child=_drop_stores)\n",
+        "",
+    ): ("tests/chaos/test_forks.py",),
+    at("a delay is rounded down", "clock.py", "else ceil(exact)", "else int(exact)"): ("tests/unit/test_clock.py",),
+    at(
+        "a heartbeat begins by growing",
+        "store/lua/heartbeat.lua",
+        "redis.call('SREM', unconfirmed, '', unpack(named))\n",
+        "",
+    ): ("tests/integration/store/test_heartbeat.py", "tests/chaos/test_memory_full.py"),
+    at(
+        "an enqueue begins by freeing",
+        ENQUEUE,
+        "for _, job in ipairs(batch) do\n",
+        "redis.call('HDEL', jobs, '')\nfor _, job in ipairs(batch) do\n",
+    ): ("tests/integration/store/test_enqueue.py", "tests/chaos/test_memory_full.py"),
+    at(
+        "a server that evicts is started on",
+        "store/client/server_info.py",
+        '        if self.policy.startswith(("allkeys", "volatile")):\n',
+        "        if False:\n",
+    ): ("tests/integration/test_eviction.py",),
+    at(
+        "a signature holds for any id",
+        "job/signing.py",
+        "code.update(raw_id + body)",
+        "code.update(body)",
+    ): ("tests/unit/test_signing.py", "tests/integration/test_signing.py"),
+    at(
+        "a claim confirmed since it was judged counts no attempt",
+        "store/lua/reclaim.lua",
+        "not is_spared(record) or redis.call('SISMEMBER', unconfirmed, lease) == 1",
+        "true",
+    ): ("tests/integration/store/test_reclaim.py",),
+    at(
+        "a second unconfirmed claim that lapsed is not counted",
+        "dispatcher.py",
+        " and not item.attempts.spared:",
+        ":",
+    ): ("tests/integration/store/test_reclaim.py",),
+    at(
+        "what runs at the end of GRACE is given back as not begun",
+        "worker/held_claims.py",
+        "_CUT_SHORT if pool.has_begun(claim) else UNSTARTED",
+        "UNSTARTED",
+    ): ("tests/integration/test_run_worker.py",),
+    at(
+        "a job that kills its process is tried for ever",
+        "job/outcome.py",
+        "or attempt >= policy.max_attempts:",
+        "or (attempt >= policy.max_attempts and ending not in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)):",
+    ): ("tests/unit/test_outcome.py", "tests/chaos/test_poison.py"),
+    at(
+        "a repair gives a lost job a second place",
+        "store/lua/audit_records.lua",
+        "if not is_placed(member, known, queue) then",
+        "if true then",
+    ): ("tests/integration/store/test_consistency_check.py",),
+    at("a kept result never expires", "store/lua/_prelude.lua", "  redis.call('PEXPIRE', results, ttl)\n", ""): (
+        RESULTS,
+    ),
+    at("a cancelled job keeps no result", "store/lua/cancel.lua", "if ending ~= '' then", "if false then"): (RESULTS,),
+    at("an error of Django's tasks is tried again", "job/codec.py", "on_error=False)", "on_error=True)"): (
+        "tests/django_tasks/test_running.py",
+    ),
+    at(
+        "wrong arguments of Django's tasks wait",
+        "worker/settlement.py",
+        "unfit_waits=not of_django",
+        "unfit_waits=True",
+    ): ("tests/django_tasks/test_running.py",),
+    at("a look-up forgets run_after", "job/codec.py", '        options["a"] = job.run_after_us\n', "        pass\n"): (
+        "tests/django_tasks/test_results.py",
+    ),
+    at("aliases share one store", "conf/task_backends.py", "-{quote(alias, safe='')}\"", '"'): (
+        "tests/django_tasks/test_results.py",
+    ),
+    at(
+        "a connection on which an answer is awaited is used again",
+        "store/client/connection_cache.py",
+        "        self._connection.disconnect()\n",
+    ): ("tests/integration/store/test_connection_cache.py",),
+    at(
+        "a lapsed job is read on whatever server the pool leads to",
+        "store/promotion.py",
+        "return self._shard.line.ask_all(*questions)",
+        "return [self._shard.client.hmget(keys(noun), fields) for noun, fields in wanted.items()]",
+    ): ("tests/integration/test_replaced_server.py",),
+}

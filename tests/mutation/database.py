@@ -1,0 +1,168 @@
+"""Mutants of database, each with the tests of which one must fail."""
+
+from tests.stateful.mutations import PlantedBug
+
+at = PlantedBug.at
+USER_CODE, EMITTER = "tests/integration/test_user_code.py", "tests/unit/test_emitter.py"
+ASYNCIO = "tests/databases/test_asyncio.py"
+CONNECTIONS = "tests/databases/test_connections.py"
+AUTOCOMMIT = "tests/databases/test_autocommit.py"
+
+MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
+    at(
+        "the driver is not asked about transactions",
+        "processes/database.py",
+        "    return ask(driver, connection.autocommit)\n",
+        "    return False, False\n",
+    ): (CONNECTIONS,),
+    at(
+        "the next job gets a driver whose autocommit is off",
+        "processes/database.py",
+        "        if unfinished or spoilt or close:\n",
+        "        if unfinished or close:\n",
+    ): (AUTOCOMMIT,),
+    at(
+        "work is lost where the driver does not answer",
+        "processes/database.py",
+        "        return not connection.autocommit, True\n",
+        "        return False, True\n",
+    ): (AUTOCOMMIT,),
+    at(
+        "work is lost with a connection to PostgreSQL",
+        "processes/database.py",
+        "        return not (autocommit and driver.autocommit), True\n",
+        "        return False, True\n",
+    ): (AUTOCOMMIT,),
+    at(
+        "work is lost where PostgreSQL's driver has its autocommit off",
+        "processes/database.py",
+        "    return status in _INSIDE, driver",
+        "    return autocommit is driver.autocommit and status in _INSIDE, driver",
+    ): (AUTOCOMMIT,),
+    at(
+        "a manual transaction that was committed fails on MySQL",
+        "processes/database.py",
+        "inside = not on if status is None else bool(status & 1)",
+        "inside = not on or bool(status & 1)",
+    ): (AUTOCOMMIT,),
+    at(
+        "a time limit leaves the connections as they are",
+        "worker/execution.py",
+        "            if limit.struck:\n                database.distrust()\n",
+        "            pass\n",
+    ): (CONNECTIONS,),
+    at(
+        "a success may leave a transaction open",
+        "worker/execution.py",
+        "return failed(left_open) if left_open and outcome.kind is OutcomeKind.SUCCEEDED else outcome",
+        "return outcome",
+    ): (CONNECTIONS,),
+    at(
+        "a connection is closed with its block still open",
+        "processes/database.py",
+        "    connection.in_atomic_block = connection.needs_rollback = connection.closed_in_transaction = False\n",
+        "",
+    ): (CONNECTIONS,),
+    at(
+        "commit hooks of another job's transaction stay",
+        "processes/database.py",
+        "connection.in_atomic_block or connection.savepoint_ids or connection.run_on_commit",
+        "connection.in_atomic_block or connection.savepoint_ids",
+    ): (CONNECTIONS,),
+    at(
+        "a forwarder's function keeps a dead connection",
+        "worker/execution.py",
+        "    return timed(_unless(database.clean(), outcome), began)\n",
+        "    return timed(outcome, began)\n",
+    ): (CONNECTIONS,),
+    at(
+        "coroutines keep their connections while they sleep",
+        "processes/database.py",
+        "            connection.close()\n    return connection.connection is None\n",
+        "            pass\n    return connection.connection is None\n",
+    ): (ASYNCIO,),
+    at(
+        "a coroutine that queries steadily connects anew all the time",
+        "worker/idle_connections.py",
+        "            self._cursors.add(made)\n            self._used[alias] = monotonic()\n",
+        "            self._cursors.add(made)\n",
+    ): (ASYNCIO,),
+    at(
+        "each opening of a connection brings looks of its own",
+        "worker/idle_connections.py",
+        "        if self._looks:\n            return\n",
+        "",
+    ): (ASYNCIO,),
+    at(
+        "a coroutine's transaction ends when it sleeps",
+        "processes/database.py",
+        "        if connection.get_autocommit() and not any(look(connection)):\n",
+        "        if True:\n",
+    ): (ASYNCIO,),
+    at(
+        "a coroutine's cursor is closed while it sleeps",
+        "worker/idle_connections.py",
+        "elif self._cursors or not let_go(connection):",
+        "elif not let_go(connection):",
+    ): (ASYNCIO,),
+    at(
+        "receivers keep a dead connection",
+        "processes/emitter.py",
+        "from django_delayq.processes import database\n",
+        "from unittest.mock import Mock\n\ndatabase = Mock(clean=lambda: None)\n",
+    ): (USER_CODE,),
+    at(
+        "a receiver that exits ends the attempt",
+        "signals.py",
+        "        if threading.current_thread() is threading.main_thread():\n            raise\n",
+        "        raise\n",
+    ): ("tests/integration/test_execution.py",),
+    at(
+        "what a receiver raises is not logged",
+        "processes/emitter.py",
+        "    except BaseException:\n",
+        "    except ZeroDivisionError:\n",
+    ): (EMITTER,),
+    at(
+        "a receiver's transaction is told as a task's",
+        "processes/emitter.py",
+        'it was rolled back", names)',
+        'it was rolled back", left_open)',
+    ): (EMITTER,),
+    at(
+        "an exception that strikes the emitter ends it",
+        "processes/emitter.py",
+        "            with suppress(BaseException):\n",
+        "            with suppress(ValueError):\n",
+    ): (EMITTER,),
+    at(
+        "a worker that waits for receivers cannot be stopped",
+        "management/starting.py",
+        "        emitter.lift_limit()\n",
+        "",
+    ): ("tests/integration/test_given_back.py",),
+    at(
+        "a process whose service died waits for threads of its jobs",
+        "management/commands/run_worker.py",
+        "            shutdown.end_process(code=1)\n",
+        "            raise\n",
+    ): ("tests/integration/test_given_back.py",),
+    at(
+        "the emitter takes in all there is",
+        "processes/emitter.py",
+        "            self._changed.wait_for(lambda: self._left < self._limit)\n",
+        "",
+    ): (EMITTER,),
+    at(
+        "signals that wait end with the process",
+        "processes/shutdown.py",
+        "        emitter.flush(_OTHERS if self.hurries else _EMISSIONS)\n",
+        "",
+    ): (USER_CODE,),
+    at(
+        "what a log handler raises comes out of the logger",
+        "log.py",
+        "        except BaseException as error:\n",
+        "        except ZeroDivisionError as error:\n",
+    ): ("tests/unit/test_log.py", USER_CODE),
+}

@@ -1,0 +1,139 @@
+"""Mutants of promotion, each with the tests of which one must fail."""
+
+from tests.stateful.mutations import PlantedBug
+
+at = PlantedBug.at
+PROMOTE = "store/lua/promote.lua"
+OUTAGE = "tests/integration/store/test_outage.py"
+EXCHANGE, HEARTBEATS = "store/lua/settle_and_claim.lua", "tests/unit/test_heartbeats.py"
+RESCHEDULE = "tests/integration/store/test_reschedule.py"
+DISPATCHERS = "tests/integration/test_several_dispatchers.py"
+DEAD = "tests/integration/store/test_dead_limits.py"
+
+MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
+    at(
+        "leases lapse during an outage of Redis",
+        PROMOTE,
+        "elseif expected and now - expected > outage then",
+        "elseif false then",
+    ): (OUTAGE,),
+    at(
+        "a lease is spared at each outage",
+        PROMOTE,
+        "lapsed_by, spared = spared - recovery, now + recovery",
+        "lapsed_by, spared = 0, now + recovery",
+    ): (OUTAGE,),
+    at(
+        "a clock set back spares every lease",
+        PROMOTE,
+        "if spared > now + recovery then spared = 0 end\n",
+        "",
+    ): (OUTAGE,),
+    at(
+        "the dispatcher oversleeps the end of the respite",
+        PROMOTE,
+        "math.max(tonumber(lease[2]), spared)",
+        "math.max(tonumber(lease[2]), now + sweep)",
+    ): (OUTAGE,),
+    at(
+        "dead letters beyond a limit wait for the next sweep",
+        PROMOTE,
+        "trims_left and now or now + sweep",
+        "now + sweep",
+    ): (DEAD,),
+    at("the bytes of dead letters are not bound", PROMOTE, " or bytes > dead_limit", ""): (DEAD,),
+    at("one step drops any number of bytes", PROMOTE, "freed + size > LETTERS_BYTES", "false"): (DEAD,),
+    at("dropped dead letters stay counted", PROMOTE, "  add_dead_bytes(dead_bytes, -freed)\n", ""): (DEAD,),
+    at(
+        "discarded dead letters stay counted",
+        "store/lua/discard.lua",
+        "add_dead_bytes(dead_bytes, -size)\n",
+        "",
+    ): (DEAD,),
+    at(
+        "a wrong sum of bytes is told and not mended",
+        "store/lua/audit_bytes.lua",
+        "add_dead_bytes(dead_bytes, counted - sum_of(dead_bytes))\n",
+        "",
+    ): (DEAD,),
+    at(
+        "the bodies of all lapsed jobs are read at once",
+        "store/promotion.py",
+        "if at > start and total + size > _BATCH_BYTES:",
+        "if False:",
+    ): ("tests/integration/store/test_reclaim.py",),
+    at(
+        "an immediate job that is put off has no head start",
+        "store/operations.py",
+        "        if flags == head.flags:\n",
+        "        if True:\n",
+    ): (RESCHEDULE,),
+    at(
+        "a job that is put off no longer holds its key",
+        "store/lua/reschedule.lua",
+        "then redis.call('HSET', unique_keys, digest, new_member) end",
+        "then redis.call('HDEL', unique_keys, digest) end",
+    ): (RESCHEDULE,),
+    at(
+        "a job that is put off is written over what it became",
+        "store/lua/reschedule.lua",
+        "if is_changed and redis.call('HGET', jobs, id) ~= seen then return {'ELSEWHERE', 0} end\n",
+        "",
+    ): (RESCHEDULE,),
+    at(
+        "every dispatcher promotes for each moment",
+        "dispatcher.py",
+        "if not self._follows or called or",
+        "if True or called or",
+    ): (DISPATCHERS,),
+    at(
+        "a dispatcher that follows promotes for nobody else",
+        "dispatcher.py",
+        "if wake_at_us is None or wake_at_us <= self._wake_at_us:",
+        "if wake_at_us is None or wake_at_us < self._wake_at_us:",
+    ): (DISPATCHERS,),
+    at(
+        "a dispatcher that follows does not heed the alarm",
+        "dispatcher.py",
+        "if not self._follows or called or",
+        "if not self._follows or",
+    ): (DISPATCHERS,),
+    at(
+        "a dispatcher that is early for its own moment takes itself for the second",
+        "dispatcher.py",
+        "promoted.second and (self._follows or promoted.wake_at_us != self._wake_at_us)",
+        "promoted.second",
+    ): (DISPATCHERS,),
+    at(
+        "a clock set back by an hour hides that nobody promotes",
+        EXCHANGE,
+        "left <= LONGEST_SWEEP + 2 * OVERDUE",
+        "left < 3600 * OVERDUE",
+    ): ("tests/integration/store/test_settle_and_claim.py",),
+    at(
+        "a worker asks only at its sweep whether anybody promotes",
+        "worker/fallback_dispatcher.py",
+        "            self.check_at = now + max(_SELDOM, overdue_in_us / SECOND_US + _LITTLE)\n",
+        "            self.check_at = float('inf')\n",
+    ): ("tests/unit/test_fallback_dispatcher.py",),
+    PlantedBug(
+        "a repeated exchange counts queues in 16 bits",
+        (
+            (EXCHANGE, "struct.unpack('>c14I8I4', last, i)", "struct.unpack('>c14I8I2', last, i)"),
+            (EXCHANGE, "struct.pack('>c14I8I4',", "struct.pack('>c14I8I2',"),
+            (EXCHANGE, "#last - 25, 26 do", "#last - 23, 24 do"),
+        ),
+    ): ("tests/integration/store/test_many_queues.py",),
+    at(
+        "a heartbeat renews the trust in what it was told is lost",
+        "worker/leases.py",
+        "            for lease in lost:\n                del self._held[lease]\n",
+        "",
+    ): (HEARTBEATS,),
+    at(
+        "a worker's leases stand still while its host is suspended",
+        "clock.py",
+        "return monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)",
+        "return monotonic()",
+    ): (HEARTBEATS,),
+}

@@ -1,0 +1,76 @@
+"""Mutants of queues, each with the tests of which one must fail."""
+
+from tests.stateful.mutations import EXCHANGE, PRELUDE, PROMOTE, PlantedBug
+
+at = PlantedBug.at
+NAMES, SERVED = "tests/integration/store/test_queue_names.py", "tests/integration/store/test_queue_listener.py"
+
+MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
+    at(
+        "a retry does not make its queue known",
+        EXCHANGE,
+        "put_scheduled(shard, KEYS[base + 1], {retry.due, member})",
+        "redis.call('ZADD', KEYS[base + 1], retry.due, member) push_notification(notify_dispatcher)",
+    ): (NAMES,),
+    at(
+        "what is made ready does not make its queue known",
+        PRELUDE,
+        "  remember(shard, now, ready)\n  -- One",
+        "  -- One",
+    ): (NAMES,),
+    at("empty queues are never forgotten", PROMOTE, "      redis.call('ZREM', queues, queue)\n"): (NAMES,),
+    at(
+        "a queue with ready jobs is forgotten",
+        PROMOTE,
+        "if redis.call('EXISTS', ready, KEYS[base + 4]) > 0 then",
+        "if false then",
+    ): (NAMES,),
+    at(
+        "a queue of a running job is forgotten",
+        "store/lua/heartbeat.lua",
+        "for at = 5, #ARGV do redis.call('ZADD', queues, 'XX', now, ARGV[at]) end\n",
+    ): (NAMES,),
+    at("workers are not told of a new queue", PRELUDE, "== 1 then change_version(shard, now) end", "== 1 then end"): (
+        SERVED,
+    ),
+    at(
+        "a flush brings the first version back",
+        PRELUDE,
+        "tonumber(found) or now) + 1",
+        "tonumber(found) or 0) + 1",
+    ): (SERVED,),
+    at(
+        "a worker of all queues is not woken by a new one",
+        PRELUDE,
+        "  push_notification(queue_notify)\n  push_notification(shard.notify)\n",
+        "  push_notification(queue_notify)\n",
+    ): ("tests/integration/store/test_enqueue.py",),
+    at(
+        "a worker that ends rings for queues without work",
+        "store/lua/notify.lua",
+        "if redis.call('EXISTS', KEYS[base + 1], KEYS[base + 3]) > 0 then push_notification(",
+        "if true then push_notification(",
+    ): (SERVED,),
+    at(
+        "a name written by hand keeps the dispatcher awake",
+        "store/promotion.py",
+        "if encode_queue(queue).encode() != name]",
+        "if not name]",
+    ): (NAMES,),
+    at(
+        "a job that is due before all others of its queue is not looked for in time",
+        PRELUDE,
+        "'LT', first,",
+        "'NX', first,",
+    ): (NAMES,),
+    at(
+        "a job that is put off leaves its old due time behind",
+        "store/lua/reschedule.lua",
+        "if place == scheduled then index_due(next_due, scheduled) end\n",
+    ): (NAMES,),
+    at(
+        "a cancelled job leaves its queue known as due",
+        "store/lua/cancel.lua",
+        "  index_due(next_due, scheduled)\n",
+    ): (NAMES,),
+}

@@ -1,0 +1,118 @@
+"""Mutants of set_aside, each with the tests of which one must fail."""
+
+from tests.stateful.mutations import EXCHANGE, PlantedBug
+
+at = PlantedBug.at
+STORE = "tests/integration/store/test_set_aside.py"
+JOBS = "tests/integration/test_recovered_jobs.py"
+RECOVERY = "tests/integration/test_recovery.py"
+
+MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
+    at(
+        "a suspect that may not run stays in the way", EXCHANGE, "if suspect and not may_recover then", "if false then"
+    ): (STORE,),
+    at("a suspect set aside goes to the end", EXCHANGE, "{entry.rank, entry.member}", "{now, entry.member}"): (STORE,),
+    at(
+        "a recovered job that is moved runs among others",
+        "store/lua/move.lua",
+        "place == ready and to_ready or to_recovered",
+        "to_ready",
+    ): (STORE,),
+    at(
+        "whoever takes a recovered job tells nobody of the others",
+        EXCHANGE,
+        "if back and recovered > 0 then push_notification(",
+        "if false then push_notification(",
+    ): (STORE,),
+    at(
+        "recovered jobs left behind ring for ever",
+        EXCHANGE,
+        "if back and recovered > 0 then push_notification(KEYS[FIXED + 3 * back.queue - 1]); "
+        "push_notification(notify) end",
+        "if recovered > 0 then push_notification(KEYS[FIXED + 3 * unpaused[1] - 1]) end",
+    ): (STORE,),
+    at(
+        "a claim reads each recovered job it may not run",
+        EXCHANGE,
+        "local back = may_recover and best(3, 0)[1]",
+        "local back = best(3, 0)[1]",
+    ): (STORE,),
+    at(
+        "a claim sets aside no more than it asks for",
+        EXCHANGE,
+        "until #claims > 0 or #aside == 0 or moved >= MOST_ASIDE",
+        "until true",
+    ): (STORE,),
+    at(
+        "a resumed queue keeps silent about its recovered jobs",
+        "store/lua/resume.lua",
+        " + redis.call('ZCARD', recovered) > 0",
+        " > 0",
+    ): (STORE,),
+    at(
+        "the audit does not know where recovered jobs wait",
+        "store/lua/audit_records.lua",
+        "    or waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4])\n",
+        "    or waiting_place(member, KEYS[base + 1], KEYS[base + 2])\n",
+    ): (STORE,),
+    at(
+        "recovered jobs are in no count",
+        "store/queries/lookup.py",
+        "map(add, waiting[1::3], waiting[2::3])",
+        "waiting[1::3]",
+    ): (STORE,),
+    at(
+        "a worker asks for recovered jobs without a process for them",
+        "worker/recovered.py",
+        "        return self._reserved\n",
+        "        return True\n",
+    ): (JOBS, RECOVERY),
+    at(
+        "each recovered job gets a process",
+        "worker/pools/recovery.py",
+        " or self._children.count >= MOST",
+        "",
+    ): (RECOVERY, JOBS),
+    at(
+        "a process is reserved for ever",
+        "worker/pools/recovery.py",
+        "            self._reserved -= 1\n",
+        "",
+    ): (RECOVERY, JOBS),
+    at(
+        "the processes never end",
+        "worker/pools/recovery.py",
+        "                self._children.end_idle()\n",
+        "                pass\n",
+    ): (RECOVERY,),
+    at(
+        "an outage keeps the processes of all shards",
+        "worker/worker.py",
+        "            self._recovered.unanswered()\n",
+        "",
+    ): ("tests/integration/test_one_outcome.py",),
+    at(
+        "a recovered job without a process runs all the same",
+        "worker/worker.py",
+        "if self._takes and may_run and self._blocking_claim.confirm(answer):",
+        "if self._takes and self._blocking_claim.confirm(answer):",
+    ): ("tests/integration/test_one_outcome.py",),
+    at(
+        "a job given back for want of a process is forgotten",
+        "worker/recovered.py",
+        "answer.recovered or not runs",
+        "answer.recovered",
+    ): (RECOVERY,),
+    at(
+        "a drained worker leaves recovered jobs behind",
+        "worker/worker.py",
+        " or self._recovered.left",
+        "",
+    ): (JOBS,),
+    at(
+        "a job that is set aside ends the claim",
+        "store/lua/settle_and_claim.lua",
+        "      aside[#aside + 1] = entry\n",
+        "      aside[#aside + 1], full = entry, #claims > 0\n",
+    ): ("tests/integration/store/test_set_aside.py",),
+}

@@ -1,0 +1,142 @@
+"""Tasks made by Django's own `@task`, which the tests enqueue, and which run in worker processes of their own."""
+
+import asyncio
+import datetime
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from django_delayq import RetryLater, RetryPolicy
+from tests.django_tasks.compat import task
+from tests.sample_app.tasks import note
+
+
+@task
+def noop(*args: Any, **kwargs: Any) -> None:
+    """Do nothing."""
+
+
+@task
+def echo(*args: Any, **kwargs: Any) -> list[Any]:
+    """Return the arguments."""
+    return [list(args), kwargs]
+
+
+@task
+async def aecho(*args: Any, **kwargs: Any) -> list[Any]:
+    """Return the arguments, from a coroutine."""
+    await asyncio.sleep(0)
+    return [list(args), kwargs]
+
+
+@task
+def add(a: int, b: int = 0) -> int:
+    """Return a sum."""
+    return a + b
+
+
+@task
+def use_up(items: list[Any], *, others: dict[str, Any]) -> str:
+    """Make of the arguments what is no JSON."""
+    items.append(object())
+    others["lock"] = object()
+    return "used up"
+
+
+@task
+def fail(text: str = "as asked") -> None:
+    """Raise."""
+    try:
+        raise KeyError("the cause")
+    except KeyError as cause:
+        raise ValueError(text) from cause
+
+
+@task
+def leave(code: int = 3) -> None:
+    """Raise SystemExit."""
+    sys.exit(code)
+
+
+@task
+def die() -> None:
+    """End the process at once."""
+    os._exit(9)
+
+
+@task
+def give(kind: str) -> Any:
+    """Return something that JSON has, has not, or has only once it is normalised."""
+    return {
+        "tuple": (1, (2,)),
+        "bytes": b"text",
+        "binary": b"\xff",
+        "set": {1},
+        "moment": datetime.datetime(2026, 1, 1),
+        "nan": float("nan"),
+        "large": "x" * (9 * 1024 * 1024),
+        "nothing": None,
+        "kind": kind,
+    }[kind]
+
+
+@task(takes_context=True)
+def describe(context: Any, *args: Any) -> dict[str, Any]:
+    """Return what the context says."""
+    result = context.task_result
+    return {
+        "attempt": context.attempt,
+        "id": result.id,
+        "status": str(result.status),
+        "args": result.args,
+        "workers": result.worker_ids,
+        "started_at": str(result.started_at),
+        "priority": result.task.priority,
+        "queue_name": result.task.queue_name,
+        "run_after": str(result.task.run_after),
+        "backend": result.task.backend,
+        "given": list(args),
+    }
+
+
+@task(takes_context=True)
+async def adescribe(context: Any) -> int:
+    """Return the attempt, from a coroutine."""
+    await asyncio.sleep(0)
+    return int(context.attempt)
+
+
+@task(takes_context=True)
+def succeed_at(context: Any, attempt: int) -> int:
+    """Ask for another attempt until this one."""
+    if context.attempt < attempt:
+        raise RetryLater(0.01, f"attempt {context.attempt}")
+    return int(context.attempt)
+
+
+@task
+def write_down(word: str) -> None:
+    """Write into the ledger."""
+    note(word)
+
+
+@task
+def wait_for(path: str) -> str:
+    """Run until a file is there."""
+    note("waits")
+    while not Path(path).exists():
+        pass
+    return "seen"
+
+
+@task
+def fail_until(path: str) -> str:
+    """Raise until a file is there."""
+    if not Path(path).exists():
+        raise ValueError("not yet")
+    return "seen"
+
+
+#: What tests name in OPTIONS["TASKS"].
+PATIENT = RetryPolicy(max_attempts=3, base=0.01, cap=0.02, on_error=True)

@@ -1,0 +1,37 @@
+"""Tasks that fork. A process knows them by TASK_MODULES."""
+
+import os
+import signal
+import time
+
+from django_delayq import current_job, delayed_task
+from tests.sample_app.tasks import note, note_run
+
+
+@delayed_task
+def slow() -> None:
+    """Hold a claim for longer than a third of a lease of a second."""
+    note_run()
+    time.sleep(0.6)
+
+
+@delayed_task
+def from_child() -> None:
+    """Write down that a job ran that a forked child enqueued."""
+    note_run(how="from a child")
+
+
+@delayed_task
+def fork(how: str) -> None:
+    """Fork; the child ends as asked, while the parent waits for it and goes on beyond its first lease."""
+    note_run()
+    pid = os.fork()
+    if pid == 0:
+        if how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if how == "enqueue":
+            from_child.enqueue()
+        os._exit(0)
+    os.waitpid(pid, 0)
+    time.sleep(1.5)
+    note("end", id=current_job().id)

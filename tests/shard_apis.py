@@ -1,0 +1,254 @@
+"""Doors: every door of one shard under a turned clock, with the drafts and settlements that tests hand in."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from django_delayq.conf.settings import read_config
+from django_delayq.job.attempts import AttemptHistory
+from django_delayq.job.ids import next_id
+from django_delayq.job.job import Claim, Job
+from django_delayq.job.outcome import Action, Decision
+from django_delayq.job.result import done
+from django_delayq.job.unsent import UnsentJob
+from django_delayq.store.enqueue import EnqueueResult
+from django_delayq.store.exchange import ExchangeReply, ExchangeRequest, Settlement
+from django_delayq.store.keys import CATALOGUE
+from django_delayq.store.promotion import PromotionResult, Reclaim
+from django_delayq.store.store import Store
+from django_delayq.testing.fake_clock import FakeClock
+
+MS, SECOND, HOUR, DAY = 1_000, 1_000_000, 3_600_000_000, 86_400_000_000
+#: An uneven moment of 2027: rounding anywhere would show.
+START = 1_800_000_000_123_457
+LARGE_TEXT = "x" * 40_000
+
+
+class Doors:
+    """The doors of one shard, as web process, dispatcher, person and reader have them."""
+
+    def __init__(self, url: str, *, clock: Any = None, shard: int = 0, **delayq: Any) -> None:
+        config, problems = read_config({"REDIS": url, **delayq})
+        assert config, problems
+        self.clock = clock or FakeClock(START)
+        self.config = config
+        self.store = Store(config, clock=self.clock)
+        self.shard = self.store.shards[shard]
+        self.client: Any = self.shard.client
+        self.keys = self.shard.keys
+        self.intake = self.store.enqueue_api(shard)
+        self.operations = self.store.operations(shard)
+        self.inspection = self.store.lookup(shard)
+        self.promotion = self.store.promotion(self.shard)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        for shard in (*self.store.shards, *self.store._producer_shards):
+            shard.client.connection_pool.disconnect()
+
+    def draft(
+        self,
+        *args: Any,
+        queue: str = "default",
+        priority: int = 0,
+        delay: int | None = None,
+        due: int | None = None,
+        key: str | None = None,
+        reject: bool = False,
+        raw_id: bytes | None = None,
+        ttl: int | None = None,
+    ) -> UnsentJob:
+        """Make a job that is not sent yet; `delay` in µs from now, `due` in µs since the epoch, `ttl` of its result."""
+        job = Job(
+            raw_id=raw_id or next_id(),
+            shard=self.shard.index,
+            task="tests.sample_app.tasks.noop",
+            queue=queue,
+            priority=priority,
+            args=list(args),
+            key=key,
+            result_ttl_us=ttl,
+        )
+        draft = UnsentJob.of(job, max_payload=1_000_000, reject=reject, on_commit=False, database=None)
+        return draft.rescheduled(delay_us=delay, due_us=due, called_at=self.clock.steady())
+
+    def enqueue(self, *drafts: UnsentJob) -> EnqueueResult:
+        """Send a batch."""
+        return self.intake.enqueue(drafts)
+
+    def add(self, *args: Any, **options: Any) -> bytes:
+        """Send one job and return its id."""
+        draft = self.draft(*args, **options)
+        self.enqueue(draft)
+        return draft.job.raw_id
+
+    def add_dead(self, **options: Any) -> bytes:
+        """Send one job, claim it and let it die now."""
+        raw_id = self.add(**options)
+        self.kill(raw_id, queue=options.get("queue", "default"))
+        return raw_id
+
+    def kill(self, raw_id: bytes, *, queue: str = "default") -> None:
+        """Let a ready job die now, claimed alone."""
+        worker = self.worker()
+        claims = worker.take(64, queue).claims
+        ends = [settlement(c, Action.DEAD_LETTER if c.raw_id == raw_id else Action.RELEASE) for c in claims]
+        assert not worker.take(0, settle=ends).lost
+        assert self.where(raw_id) == ["dead_letters"]
+
+    def worker(self, code: bytes | None = None) -> "OneWorker":
+        """Return a new worker of this shard."""
+        return OneWorker(self, code or os.urandom(8))
+
+    def lapse(self) -> None:
+        """Let every lease lapse and take the jobs back, ready again at their rank, without counting an attempt."""
+        lapsed = self.promotion.read_expired_leases(self.lapsed())
+        back = [Reclaim(lease=item.lease, attempts=item.attempts, queue=item.queue) for item in lapsed]
+        assert sum(self.promotion.reclaim(back)) == len(back)
+        self.promote()
+
+    def lapsed(self) -> list[bytes]:
+        """Let every lease lapse and return those a promotion names, also where it takes the turn for an outage."""
+        self.clock.advance(self.config.worker.lease_us)
+        leases = self.promote().expired_leases
+        if not leases:
+            self.clock.advance(self.config.dispatcher.recovery_us)
+            leases = self.promote().expired_leases
+        return leases
+
+    def promote(self, *queues: str, limit: int = 500) -> PromotionResult:
+        """Promote the named queues, all there are by default."""
+        return self.promotion.promote(queues or self.shard.read_queues(), limit=limit)
+
+    def scores(self, key: str) -> dict[bytes, int]:
+        """Return id -> score of a ZSET, lowest first."""
+        return {member[:12]: int(score) for member, score in self.client.zrange(key, 0, -1, withscores=True)}
+
+    def schedule(self, queue: str = "default") -> dict[bytes, int]:
+        """Return id -> due time of a queue's schedule."""
+        return self.scores(self.keys.scheduled(queue))
+
+    def ready(self, queue: str = "default") -> dict[bytes, int]:
+        """Return id -> rank of a queue's ready jobs, in the order they will be taken."""
+        return self.scores(self.keys.ready(queue))
+
+    def recovered(self, queue: str = "default") -> dict[bytes, int]:
+        """Return id -> rank of a queue's jobs that came back from a crash."""
+        return self.scores(self.keys.recovered(queue))
+
+    def where(self, raw_id: bytes) -> list[str]:
+        """Return the places a job is in; one for a job that has not ended."""
+        places: list[str] = []
+        for key in self.client.scan_iter(f"{self.config.prefix}:{{{self.shard.index}}}:*", 1_000):
+            noun = key.decode().split("}:", 1)[1]
+            if noun.split(":")[0] in (
+                "scheduled",
+                "ready",
+                "recovered",
+                "leases",
+                "dead_letters",
+            ) and raw_id in self.scores(key):
+                places.append(noun)
+        return places
+
+    def traces(self, raw_id: bytes) -> list[str]:
+        """Return every key that knows an id, in a field, a member, or a holder."""
+        found = []
+        for noun, (kind, _) in CATALOGUE.items():
+            for key in self.client.scan_iter(f"{self.config.prefix}:{{{self.shard.index}}}:{noun}*", 1_000):
+                if key.decode().split("}:", 1)[1].split(":")[0] != noun:
+                    continue
+                if kind == "hash":
+                    cells = [*self.client.hkeys(key), *(self.client.hvals(key) if noun == "unique_keys" else [])]
+                elif kind == "zset":
+                    cells = self.client.zrange(key, 0, -1)
+                else:
+                    continue
+                if any(cell.startswith(raw_id) for cell in cells):
+                    found.append(noun)
+        return sorted(set(found))
+
+    def rings(self, *keys: str) -> list[int]:
+        """Return how often each bell rings, and silence it."""
+        counts = [int(self.client.llen(key)) for key in keys]
+        self.client.delete(*keys)
+        return counts
+
+    def fill_memory(self) -> None:
+        """Let the server be over its maxmemory from now on; only for a server of the test's own."""
+        self.client.config_set("maxmemory", 1)
+
+    def free_memory(self) -> None:
+        """Lift the limit again."""
+        self.client.config_set("maxmemory", 0)
+
+
+class OneWorker:
+    """One worker's door, with its exchanges."""
+
+    def __init__(self, doors: Doors, code: bytes) -> None:
+        self.code = code
+        self.door = doors.store.claims(doors.shard, worker=code)
+        self.last: ExchangeRequest | None = None
+
+    def take(
+        self,
+        want: int = 1,
+        *queues: str,
+        settle: Sequence[Settlement] = (),
+        strict: bool = False,
+        may_recover: bool = True,
+        description: str = "",
+        armed: bool = False,
+    ) -> ExchangeReply:
+        """Make the next exchange and send it."""
+        queues = queues or ("default",)
+        self.last = self.door.prepare(
+            queues=queues,
+            want=want,
+            settlements=settle,
+            strict=strict,
+            may_recover=may_recover,
+            description=description,
+            armed=armed,
+        )
+        return self.door.settle_and_claim(self.last)
+
+    def again(self) -> ExchangeReply:
+        """Send the last exchange once more, word for word."""
+        assert self.last is not None
+        return self.door.settle_and_claim(self.last)
+
+    def settle(self, claim: Claim, how: Action, **options: Any) -> ExchangeReply:
+        """Hand in one outcome and take nothing."""
+        return self.take(0, settle=[settlement(claim, how, **options)])
+
+
+def settlement(
+    claim: Claim,
+    how: Action,
+    *,
+    delay: int = 0,
+    suspect: bool = False,
+    keeps_place: bool = False,
+    error: str = "as asked",
+    value: str = "",
+    ttl_ms: int = 60_000,
+) -> Settlement:
+    """Make what a worker hands in; retries and dead letters count the attempt; `value` is JSON of a kept result."""
+    attempts = claim.attempts
+    if how in (Action.RETRY, Action.DEAD_LETTER):
+        attempts = one_more(attempts, suspect=suspect, error=error)
+    decision = Decision(action=how, delay_us=delay, crash_suspected=suspect, keeps_place=keeps_place)
+    ending = done(worker="w", started_us=1, ended_us=2, value=value) if value else b""
+    return Settlement(claim=claim, decision=decision, attempts=attempts, result=ending, ttl_ms=ttl_ms)
+
+
+def one_more(attempts: AttemptHistory, *, suspect: bool = False, error: str = "as asked") -> AttemptHistory:
+    """Return the record with one more ended attempt."""
+    return attempts.add(worker="w", started_us=1, ended_us=2, ending="failed", error=error, suspect=suspect)
+
+
+def ids(claims: Sequence[Claim]) -> list[bytes]:
+    """Return the ids of claims, in their order."""
+    return [claim.raw_id for claim in claims]

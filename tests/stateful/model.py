@@ -1,0 +1,391 @@
+"""Model: every transition in plain Python, so that it can be told what Redis must hold after each step."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from django_delayq.job.codec import with_flags, with_queue
+from django_delayq.job.job import Flag
+from django_delayq.job.outcome import OutcomeKind
+from django_delayq.job.unsent import UnsentJob
+from django_delayq.store.enqueue import key_digest
+from tests.stateful.values import Ended, KeyTaken, ModelJob, Place, Told
+
+SECOND_US, MINUTE_US, HOUR_US = 1_000_000, 60_000_000, 3_600_000_000
+#: Processes long gone that one promotion drops at most.
+BITE = 50
+#: Ready jobs a claim looks at once the first few could not be taken.
+LOOK = 64
+
+
+@dataclass
+class Model:
+    """All jobs, and who knows of them. `now` is turned by the machine."""
+
+    lease_us: int
+    head_start_ms: int
+    dead_max_count: int
+    dead_max_age_us: int
+    outage_us: int
+    recovery_us: int
+    remembered_us: int
+    now: int = 0
+    jobs: dict[bytes, ModelJob] = field(default_factory=dict)
+    #: Id -> attempts record, body and state of a job that ended and keeps its result.
+    results: dict[bytes, tuple[bytes, bytes, str]] = field(default_factory=dict)
+    #: Id and token of who cancelled it -> when; and id -> when it was, by somebody whose enqueue may still arrive.
+    cancelled: dict[bytes, int] = field(default_factory=dict)
+    withdrawn: dict[bytes, int] = field(default_factory=dict)
+    tally: Counter[str] = field(default_factory=Counter)
+    #: Queue -> when a job of it was last made ready, claimed, or held.
+    queues: dict[str, int] = field(default_factory=dict)
+    #: Another number whenever a queue appears or is forgotten.
+    version: int | None = None
+    #: Worker -> last seen; and its last exchange: number, lost leases, claimed leases.
+    workers: dict[bytes, int] = field(default_factory=dict)
+    dispatchers: dict[bytes, int] = field(default_factory=dict)
+    exchanges: dict[bytes, tuple[int, frozenset[bytes], list[bytes]]] = field(default_factory=dict)
+    described: set[bytes] = field(default_factory=set)
+    #: Queue -> when it was paused.
+    paused: dict[str, int] = field(default_factory=dict)
+    wake_at: int | None = None
+    no_lapse_before: int = 0
+    promoted_at: int = 0
+    #: Leases that had ended by then were told at the last promotion.
+    lapsed_by: int = 0
+    #: Queues whose bell somebody heard who has not looked since; the same for that of all queues, and for the alarm.
+    heard: set[str] = field(default_factory=set)
+    alarm_heard: bool = False
+    #: Queues of whose recovered jobs a worker was told that will ask for them.
+    promised: set[str] = field(default_factory=set)
+    heard_all: bool = False
+
+    def holder(self, digest: bytes) -> bytes | None:
+        """Return the id of the living job with that key."""
+        alive = (job for job in self.jobs.values() if job.place is not Place.DEAD)
+        return next((job.raw_id for job in alive if job.digest == digest), None)
+
+    def leased(self, lease: bytes) -> ModelJob | None:
+        """Return the job that is claimed under exactly this lease."""
+        job = self.jobs.get(lease[:12])
+        return job if job and job.place is Place.CLAIMED and job.lease == lease else None
+
+    def enqueue(self, drafts: Sequence[UnsentJob]) -> dict[int, bytes]:
+        """Accept a batch or, by `KeyTaken`, nothing; return who holds the keys of those not stored."""
+        fresh: dict[bytes, UnsentJob] = {}
+        taken: dict[bytes, bytes] = {}
+        held: dict[int, bytes] = {}
+        for number, draft in enumerate(drafts):
+            raw_id, digest = draft.job.raw_id, _digest(draft)
+            if raw_id in self.withdrawn:
+                continue
+            holder = taken.get(digest) or self.holder(digest) if digest else None
+            if holder is not None and holder != raw_id:
+                if draft.reject:
+                    raise KeyTaken(number, holder)
+                held[number] = holder
+                continue
+            if digest:
+                taken[digest] = raw_id
+            if raw_id not in self.jobs:
+                fresh.setdefault(raw_id, draft)
+        for raw_id, draft in fresh.items():
+            job = ModelJob(draft.job.member, draft.body, draft.job.queue, _digest(draft), draft.job.retry.max_attempts)
+            self.jobs[raw_id] = job
+            self.tally["enqueued"] += 1
+            self._wait(job, self.now + (draft.delay_us or 0) if draft.due_us is None else draft.due_us)
+        return held
+
+    def promote(self, dispatcher: bytes, queues: Sequence[str], limit: int) -> tuple[int, int, set[bytes]]:
+        """Move what is due, drop what is old; return jobs moved, dead letters dropped, lapsed leases."""
+        due = sorted((jobs for queue in queues if (jobs := self.due(queue))), key=lambda jobs: jobs[0].score)
+        moved, share = 0, max(1, limit // max(1, len(due)))
+        for jobs in due:
+            for job in jobs[: min(share, limit - moved)]:
+                job.place, job.score = Place.READY, self.rank(job, job.score)
+                self._know(job.queue)
+                moved += 1
+        self._forget(queues)
+        gone = sorted((seen, worker) for worker, seen in self.workers.items() if seen <= self.now - HOUR_US)
+        for _, worker in gone[:BITE]:
+            del self.workers[worker]
+            self.exchanges.pop(worker, None)
+            self.described.discard(worker)
+        seen = {code: at for code, at in self.dispatchers.items() if at > self.now - HOUR_US}
+        self.dispatchers = {**seen, dispatcher: self.now}
+        dead = sorted(self.at(Place.DEAD), key=lambda job: (job.score, job.raw_id))
+        too_many = len(dead) - self.dead_max_count
+        old = [job for n, job in enumerate(dead) if n < too_many or job.score <= self.now - self.dead_max_age_us]
+        for job in old:
+            self._end(job, "trimmed")
+        self.promoted_at, self.alarm_heard = self.now, False
+        self.lapsed_by = self._lapsed_by()
+        lapsed = {job.lease for job in self.at(Place.CLAIMED) if job.score <= self.lapsed_by}
+        return moved, len(old), lapsed
+
+    def exchange(
+        self,
+        token: bytes,
+        ended: Sequence[Ended],
+        queues: Sequence[str],
+        *,
+        want: int,
+        strict: bool,
+        may_recover: bool,
+        armed: bool = False,
+    ) -> Told:
+        """Settle what still holds its lease, then claim; what an armed one claims is unconfirmed."""
+        worker, number = token[:8], int.from_bytes(token[8:])
+        first, version = worker not in self.exchanges, self.told_version
+        lost = frozenset(item.lease for item in ended if not self.leased(item.lease))
+        for item in ended:
+            if item.lease not in lost:
+                self._settle(self.jobs[item.lease[:12]], item)
+        claims = self._chosen(queues, strict, want, may_recover) if want else []
+        for job in claims:
+            job.rank, job.place, job.score = job.score, Place.CLAIMED, self.now + self.lease_us
+            job.token, job.claimed_us, job.unconfirmed = token, self.now, armed
+            self._use(job.queue)
+        self.workers[worker] = self.now
+        self.described.add(worker)
+        self.exchanges[worker] = number, lost, [job.lease for job in claims]
+        left = {job.queue for job in self._in_order(Place.RECOVERED, queues, strict)} if want else set()
+        if want:
+            self.heard -= set(queues)
+            self.heard_all = self.heard_all and not self.queues.keys() <= set(queues)
+            self.promised = self.promised - set(queues) | left
+        more = bool(want and self._in_order(Place.READY, queues, strict))
+        return Told(lost, more, claims, first, version, bool(left))
+
+    def repeat(self, worker: bytes) -> Told:
+        """Return what a worker is told that sends its last exchange again: what it still holds of it."""
+        _, lost, leases = self.exchanges[worker]
+        return Told(lost, True, [job for lease in leases if (job := self.leased(lease))], False, self.told_version)
+
+    def heartbeat(self, worker: bytes, leases: Sequence[bytes], queues: Collection[str]) -> set[bytes]:
+        """Push lease ends on, keep their queues remembered; return the lost ones."""
+        self.workers[worker] = self.now
+        for lease in leases:
+            if job := self.leased(lease):
+                job.score, job.unconfirmed = self.now + self.lease_us, False
+        for queue in queues:
+            self._use(queue)
+        return {lease for lease in leases if not self.leased(lease)}
+
+    def void(self, queues: Sequence[str]) -> None:
+        """Nobody takes what an armed exchange was to take: the bell that was popped for it rings again."""
+        self.heard -= {job.queue for job in (*self.at(Place.READY), *self.at(Place.RECOVERED))}.intersection(queues)
+
+    def reclaim(self, items: Sequence[Ended]) -> int:
+        """Take back what is still lapsed under the same lease; return for how many."""
+        carried_out = 0
+        for item in items:
+            job = self.leased(item.lease)
+            if job and job.score <= self.now and (job.unconfirmed or not item.spared):
+                self._settle(job, item)
+                carried_out += 1
+        return carried_out
+
+    def cancel(self, raw_id: bytes, *, token: bytes = b"", on_its_way: bool = False) -> bool:
+        """End a job that waits; a second call with the same token has the same answer."""
+        job = self.jobs.get(raw_id)
+        if job is not None and job.place is Place.CLAIMED:
+            return False
+        if on_its_way:
+            self.withdrawn[raw_id] = self.now
+        if job is None or not job.waits:
+            return bool(token) and raw_id + token in self.cancelled
+        if token:
+            self.cancelled[raw_id + token] = self.now
+        self._end(job, "cancelled", keep=True)
+        return True
+
+    def reschedule(self, raw_id: bytes, due_us: int) -> int | None:
+        """Give a job that waits another time."""
+        job = self.jobs.get(raw_id)
+        if job is None or not job.waits:
+            return None
+        if due_us > self.now:
+            flags = Flag(job.member[13]) | Flag.DELAYED
+            job.member, job.body = job.member[:13] + bytes((flags,)), with_flags(job.body, flags)
+        self._wait(job, due_us)
+        return job.due_us
+
+    def move(self, raw_id: bytes, queue: str) -> bool:
+        """Give a job that waits another queue."""
+        job = self.jobs.get(raw_id)
+        if job is None or not job.waits:
+            return False
+        job.queue, job.body = queue, with_queue(job.body, queue)
+        if job.place is not Place.SCHEDULED:
+            self._know(queue)
+        return True
+
+    def requeue(self, raw_id: bytes, died_us: int, delay_us: int) -> int | None:
+        """Revive a dead letter, unless its key is another's."""
+        job = self._dead(raw_id, died_us)
+        if job is None:
+            return None
+        if job.digest and (holder := self.holder(job.digest)):
+            raise KeyTaken(0, holder)
+        job.ended, job.suspect, job.spared = 0, False, False
+        job.record = b"\0\0\0" + job.record[3:] if len(job.record) > 3 else b""
+        self._wait(job, self.now + delay_us)
+        return job.due_us
+
+    def discard(self, raw_id: bytes, died_us: int) -> bool:
+        """Drop a dead letter."""
+        job = self._dead(raw_id, died_us)
+        if job is not None:
+            self._end(job, "discarded")
+        return job is not None
+
+    def pause(self, queue: str) -> bool:
+        """Let nobody take a queue's jobs."""
+        fresh = queue not in self.paused
+        self.paused.setdefault(queue, self.now)
+        return fresh
+
+    def resume(self, queue: str) -> bool:
+        """Let them be taken again."""
+        return self.paused.pop(queue, None) is not None
+
+    def at(self, place: Place) -> list[ModelJob]:
+        """Return the jobs in one place."""
+        return [job for job in self.jobs.values() if job.place is place]
+
+    def rank(self, job: ModelJob, time_us: int) -> int:
+        """Priority first, then time; what its caller delayed has a head start."""
+        head_start = self.head_start_ms if job.has(Flag.DELAYED) else 0
+        return job.member[12] * 2**45 + time_us // 1_000 - head_start
+
+    def due(self, queue: str) -> list[ModelJob]:
+        """Return what is due in a queue, oldest first."""
+        due = [job for job in self.at(Place.SCHEDULED) if job.queue == queue and job.score <= self.now]
+        return sorted(due, key=lambda job: (job.score, job.member))
+
+    def _chosen(self, queues: Sequence[str], strict: bool, want: int, may_recover: bool) -> list[ModelJob]:
+        """Return what a claim takes; suspects it may not take are set aside until it finds something else."""
+        back = self._in_order(Place.RECOVERED, queues, strict)[:may_recover]
+        claims, aside, look = list[ModelJob](), list[ModelJob](), want
+        while not claims:
+            ready = self._in_order(Place.READY, queues, strict)
+            seen = self._ordered([*back, *ready[: look + 1]], queues, strict)[:look]
+            aside = [] if may_recover else [job for job in seen if job.suspect]
+            for job in aside:
+                job.place = Place.RECOVERED
+                self._know(job.queue)
+            for job in seen:
+                alone = job.suspect or job.has(Flag.LARGE)
+                if job in aside:
+                    continue
+                if len(claims) == want or (alone and claims):
+                    break
+                claims.append(job)
+                if alone:
+                    break
+            look = max(want, LOOK)
+            if not aside:
+                break
+        return claims
+
+    def _in_order(self, place: Place, queues: Sequence[str], strict: bool) -> list[ModelJob]:
+        jobs = [job for job in self.at(place) if job.queue in queues and job.queue not in self.paused]
+        return self._ordered(jobs, queues, strict)
+
+    def _ordered(self, jobs: list[ModelJob], queues: Sequence[str], strict: bool) -> list[ModelJob]:
+        order = {queue: place for place, queue in enumerate(queues)}
+        by_member = sorted(jobs, key=lambda job: (job.score, order[job.queue], job.place == Place.READY, job.member))
+        return sorted(by_member, key=lambda job: order[job.queue]) if strict else by_member
+
+    def _settle(self, job: ModelJob, item: Ended) -> None:
+        if item.ending is OutcomeKind.SUCCEEDED:
+            return self._end(job, "done", keep=True)
+        if item.spared and item.ending is OutcomeKind.LEASE_EXPIRED:
+            job.record, job.spared = item.record, True
+            job.place, job.score = Place.RECOVERED if job.suspect else Place.READY, job.rank
+            self._know(job.queue)
+            return None
+        if item.ending is OutcomeKind.UNSTARTED:
+            job.place, job.score = Place.READY, job.rank
+            self._know(job.queue)
+            return None
+        job.ended, job.record, job.suspect, job.spared = job.ended + 1, item.record, False, False
+        suspect = item.ending in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)
+        if item.ending is OutcomeKind.REJECTED or job.ended >= job.max_attempts:
+            job.place, job.score = Place.DEAD, self.now
+        elif item.ending in (OutcomeKind.INTERRUPTED, OutcomeKind.LEASE_EXPIRED):
+            job.place, job.score, job.suspect = Place.RECOVERED if suspect else Place.READY, job.rank, suspect
+            self._know(job.queue)
+        else:
+            job.place, job.score = Place.SCHEDULED, self.now + item.delay_us
+            job.due_us = job.score
+            job.suspect = suspect
+        return None
+
+    def _lapsed_by(self) -> int:
+        """Return the end of leases that have lapsed; after an outage each is spared once."""
+        spared = self.no_lapse_before
+        if spared > self.now:
+            return 0
+        if self.wake_at is None or self.now - self.wake_at <= self.outage_us:
+            return self.now
+        self.no_lapse_before = self.now + self.recovery_us
+        return spared - self.recovery_us
+
+    def _dead(self, raw_id: bytes, died_us: int) -> ModelJob | None:
+        job = self.jobs.get(raw_id)
+        return job if job and job.place is Place.DEAD and job.score == died_us else None
+
+    def _wait(self, job: ModelJob, due_us: int) -> None:
+        job.due_us = max(self.now, due_us)
+        if due_us > self.now:
+            job.place, job.score = Place.SCHEDULED, due_us
+        else:
+            job.place, job.score = Place.READY, self.rank(job, self.now)
+            self._know(job.queue)
+
+    @property
+    def told_version(self) -> bytes:
+        """Return the version as workers are told it."""
+        return b"" if self.version is None else b"%d" % self.version
+
+    def to_name(self, by_us: int) -> set[str]:
+        """Return the queues that the next promotion is to name: due by then, or to be forgotten."""
+        due = {job.queue for job in self.at(Place.SCHEDULED) if job.score <= by_us + SECOND_US}
+        if min(self.queues.values(), default=self.now) > self.now - self.remembered_us - MINUTE_US:
+            return due
+        return due | {queue for queue, used in self.queues.items() if used <= self.now - self.remembered_us}
+
+    def _know(self, queue: str) -> None:
+        if queue not in self.queues:
+            self._change_version()
+        self.queues[queue] = self.now
+
+    def _use(self, queue: str) -> None:
+        if queue in self.queues:
+            self.queues[queue] = self.now
+
+    def _forget(self, queues: Sequence[str]) -> None:
+        old = [queue for queue in queues if self.queues.get(queue, self.now) <= self.now - self.remembered_us]
+        ready = {job.queue for job in (*self.at(Place.READY), *self.at(Place.RECOVERED))}
+        for queue in old:
+            if queue in ready:
+                self._use(queue)
+            else:
+                del self.queues[queue]
+        if not ready.issuperset(old):
+            self._change_version()
+
+    def _change_version(self) -> None:
+        self.version = (self.now if self.version is None else self.version) + 1
+
+    def _end(self, job: ModelJob, how: str, *, keep: bool = False) -> None:
+        if keep and job.has(Flag.KEEPS_RESULT):
+            self.results[job.raw_id] = job.record, job.body, how
+        del self.jobs[job.raw_id]
+        self.tally[how] += 1
+
+
+def _digest(draft: UnsentJob) -> bytes | None:
+    return key_digest(draft.job.task, draft.job.key) if draft.job.key is not None else None

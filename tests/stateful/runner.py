@@ -1,0 +1,54 @@
+"""Walk: many random walks through the machine. What the test calls, and the processes with a planted bug."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+from redis import Redis
+
+from django_delayq.conf.config import Config, DispatcherConfig
+from django_delayq.conf.redis_settings import RedisConfig
+from tests.stateful.actors import World
+from tests.stateful.scenarios import DAY_US, Roads
+
+#: Steps of one walk.
+STEPS = 40
+
+
+@contextmanager
+def roads_to(client: Redis, url: str) -> Iterator[Callable[[], Roads]]:
+    """Give what makes the machine, on that server, each time empty."""
+    config = Config(redis=RedisConfig.read(url), dispatcher=DispatcherConfig(dead_max_count=4, dead_max_age_us=DAY_US))
+    # Every lapsed lease and dead letter is a line, and there are thousands.
+    logger = logging.getLogger("django_delayq")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        world = World(client, config)
+        with pytest.MonkeyPatch.context() as patch:
+            # A delay counts from the call; here it counts from the send.
+            patch.setattr(world.clock, "steady", lambda: 0.0)
+            yield partial(Roads, world)
+    finally:
+        logger.setLevel(level)
+
+
+def walk(client: Redis, url: str, *, examples: int, derandomize: bool = False) -> None:
+    """Walk `examples` times; raises the first failure, made small unless derandomized."""
+    profile = settings(
+        max_examples=examples,
+        stateful_step_count=STEPS,
+        deadline=None,
+        derandomize=derandomize,
+        database=None,
+        print_blob=True,
+        phases=[Phase.generate] if derandomize else [Phase.generate, Phase.shrink],
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    with roads_to(client, url) as roads:
+        run_state_machine_as_test(roads, settings=profile)

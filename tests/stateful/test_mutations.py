@@ -1,0 +1,42 @@
+"""The machine catches bugs: each planted alone, in a copy of the package that a process of its own walks with."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from tests.stateful.mutate_copy import plant
+from tests.stateful.mutated_process import SAW_IT, SAW_NOTHING
+from tests.stateful.mutations import FIRST, MORE, PlantedBug
+
+#: Walks a bug may take to be seen; the order of steps is the same in every run.
+EXAMPLES = 100
+
+
+def walk_with(bug: PlantedBug | None, folder: Path, url: str, examples: int) -> subprocess.CompletedProcess[str]:
+    environment = plant(bug, folder)
+    command = [sys.executable, "-m", "tests.stateful.mutated_process", str(folder), url, str(examples)]
+    return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+def check_caught(bug: PlantedBug, folder: Path, url: str) -> None:
+    ended = walk_with(bug, folder, url, EXAMPLES)
+    assert ended.returncode == SAW_IT, f"{bug.name}: {ended.stdout}{ended.stderr}"
+
+
+def test_a_copy_without_a_bug_passes(client: Redis, redis_url: str, tmp_path: Path) -> None:
+    ended = walk_with(None, tmp_path, redis_url, EXAMPLES)
+    assert ended.returncode == SAW_NOTHING, ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("bug", FIRST, ids=lambda bug: bug.name)
+def test_machine_catches(bug: PlantedBug, client: Redis, redis_url: str, tmp_path: Path) -> None:
+    check_caught(bug, tmp_path, redis_url)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", MORE, ids=lambda bug: bug.name)
+def test_machine_catches_more(bug: PlantedBug, client: Redis, redis_url: str, tmp_path: Path) -> None:
+    check_caught(bug, tmp_path, redis_url)

@@ -1,0 +1,41 @@
+"""The machine: in whatever order transitions come, the whole of Redis is as the model says.
+
+DELAYQ_STATEFUL_EXAMPLES chooses how many walks of 40 steps; the default is what every run can afford.
+"""
+
+import os
+
+from redis import Redis
+
+from django_delayq.job.outcome import OutcomeKind
+from tests.stateful.runner import roads_to, walk
+from tests.stateful.scenarios import DAY_US
+from tests.stateful.strategies import Ask
+from tests.stateful.values import Place
+
+
+def test_every_walk_leaves_redis_as_the_model_says(client: Redis, redis_url: str) -> None:
+    walk(client, redis_url, examples=int(os.environ.get("DELAYQ_STATEFUL_EXAMPLES", "250")))
+
+
+def test_what_one_promotion_does_not_drop_the_next_one_does(client: Redis, redis_url: str) -> None:
+    """More processes long gone than a step may take: random walks seldom come to so many."""
+    with roads_to(client, redis_url) as roads:
+        road = roads()
+        road.enqueue([Ask() for _ in range(54)])
+        # A dispatcher that meets a new queue looks twice.
+        road.look()
+        worker = road.fresh_worker()
+        while road.world.model.at(Place.READY):
+            worker.exchange(54, endings=[OutcomeKind.REJECTED] * len(worker.held))
+        worker.exchange(0, endings=[OutcomeKind.REJECTED] * len(worker.held))
+        for _ in range(60):
+            worker.restart()
+            worker.exchange(1)
+        road.world.turn_to(road.world.model.now + DAY_US)
+        for left in (11, 0):
+            road.look()
+            road.check()
+            assert len(road.world.model.workers) == left
+        assert not road.world.model.at(Place.DEAD)
+        road.teardown()

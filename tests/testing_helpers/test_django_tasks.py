@@ -1,0 +1,108 @@
+"""Jobs of Django's own @task in tests: seen, run and asserted about as all others."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from django_delayq import get_store
+from django_delayq.testing import DelayQ
+from tests.django_tasks.compat import TaskResultStatus, task
+from tests.testing_helpers.tasks import send_reminder
+
+BACKEND = "django_delayq.backend.DelayQBackend"
+
+
+@pytest.fixture(autouse=True)
+def tasks_settings(settings: Any) -> None:
+    """Two aliases of ours; the second wants a Redis of its own, where nobody listens."""
+    settings.TASKS = {
+        "default": {"BACKEND": BACKEND, "QUEUES": []},
+        "second": {"BACKEND": BACKEND, "QUEUES": [], "OPTIONS": {"REDIS": "redis://127.0.0.1:1/0", "PREFIX": "real"}},
+    }
+
+
+def double(number: int) -> int:
+    """Return twice as much."""
+    return 2 * number
+
+
+def fail() -> None:
+    """Fail."""
+    raise ValueError("as asked")
+
+
+async def triple(number: int) -> int:
+    """Return three times as much."""
+    return 3 * number
+
+
+def test_a_task_of_django_is_seen_and_run(delayq: DelayQ) -> None:
+    made = task(priority=5, queue_name="sums")(double)
+    result = made.using(run_after=timezone.now() + timedelta(minutes=10)).enqueue(4)
+    job = delayq.assert_enqueued(made, args=[4], due_in=600, queue="sums", priority=5)
+    assert job.id == result.id
+    assert delayq.advance(minutes=9, run=True) == []
+    [ran] = delayq.advance(minutes=1, run=True)
+    assert (ran.args, ran.ending) == ([4], "succeeded")
+    result.refresh()
+    assert (result.status, result.return_value) == (TaskResultStatus.SUCCESSFUL, 8)
+
+
+def test_an_exception_is_raised_and_the_result_has_failed(delayq: DelayQ) -> None:
+    result = task(fail).enqueue()
+    with pytest.raises(ValueError, match="as asked"):
+        delayq.run_due()
+    result.refresh()
+    assert result.status == TaskResultStatus.FAILED
+    assert result.errors[0].exception_class is ValueError
+    assert [job.id for job in delayq.dead] == [result.id]
+
+
+def test_coroutine_functions_and_eager_mode_work(delayq: DelayQ) -> None:
+    made = task(triple)
+    with delayq.eager():
+        result = made.enqueue(3)
+    result.refresh()
+    assert result.return_value == 9
+
+
+def test_both_doors_are_one_queue(delayq: DelayQ) -> None:
+    made = task(double)
+    made.enqueue(1)
+    send_reminder.enqueue(2)
+    assert [job.task.rpartition(".")[2] for job in delayq.enqueued] == ["send_reminder", "double"]
+    assert len(delayq.drain()) == 2
+
+
+def test_a_store_of_another_alias_is_private_too(delayq: DelayQ) -> None:
+    made = task(backend="second")(double)
+    result = made.using(run_after=timezone.now() + timedelta(hours=1)).enqueue(1)
+    assert get_store("second").config.prefix == f"{get_store().config.prefix}-second"
+    delayq.assert_enqueued(made, args=[1], due_in=3600)
+    [ran] = delayq.drain()
+    assert ran.id == result.id
+    result.refresh()
+    assert result.return_value == 2
+
+
+def test_nothing_of_an_alias_is_left(delayq: DelayQ) -> None:
+    client = get_store().shards[0].client
+    before = set(client.keys("*"))
+    with DelayQ() as inner:
+        made = task(backend="second")(double)
+        made.enqueue(1)
+        inner.drain()
+        made.enqueue(2)
+    assert set(client.keys("*")) == before
+
+
+@pytest.mark.django_db
+def test_a_task_of_django_waits_for_no_transaction(delayq: DelayQ) -> None:
+    from django.db import transaction
+
+    made = task(double)
+    with transaction.atomic():
+        made.enqueue(1)
+        delayq.assert_enqueued(made)

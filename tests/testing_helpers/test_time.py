@@ -1,0 +1,354 @@
+"""Time in a test: what is enqueued, what runs when it is turned, and that nothing sleeps."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import time_machine
+from django.utils import timezone
+
+from django_delayq import RetryPolicy, current_job, enqueue_many, execute_later
+from django_delayq.exceptions import DelayQError, DelayTypeError, DelayValueError, TaskTimeout
+from django_delayq.signals import job_dead_lettered, job_enqueued, job_finished, job_started
+from django_delayq.task import registry
+from django_delayq.testing import DelayQ, TaskFailed
+from tests.testing_helpers.tasks import (
+    ask_for,
+    ask_the_bank,
+    charge,
+    close_sale,
+    give_up,
+    pay,
+    run_on,
+    send_reminder,
+    tick,
+    wait_for_answer,
+)
+
+MINUTE = timedelta(minutes=1)
+
+
+def test_what_waits_is_told_in_the_order_in_which_it_is_to_run(delayq: DelayQ) -> None:
+    send_reminder.after(hours=2).enqueue(3)
+    send_reminder.after(hours=1).enqueue(2)
+    close_sale.enqueue(1)
+    first, second, third = delayq.enqueued
+    assert (first.task, first.args, first.queue, first.state) == (
+        "tests.testing_helpers.tasks.close_sale",
+        [1],
+        "default",
+        "ready",
+    )
+    assert [job.args for job in (second, third)] == [[2], [3]]
+    assert (second.queue, second.priority, second.state, second.attempt) == ("mail", 10, "scheduled", 1)
+    assert second.due is not None and abs(second.due - delayq.now - 60 * MINUTE) < MINUTE
+
+
+def test_a_job_reads_well(delayq: DelayQ) -> None:
+    send_reminder.using(key="r7").after(minutes=90).enqueue(7, channel="mail")
+    assert repr(delayq.enqueued) == (
+        "[<tests.testing_helpers.tasks.send_reminder(7, channel='mail') due in 1 h 30 min in queue 'mail', "
+        "priority 10, key 'r7'>]"
+    )
+
+
+def test_what_is_due_runs_through_and_what_is_not_waits(delayq: DelayQ, calls: list[Any]) -> None:
+    send_reminder.after(minutes=10).enqueue(1)
+    send_reminder.enqueue(2)
+    assert calls == []
+    [ran] = delayq.run_due()
+    assert (ran.task, ran.args, ran.attempt, ran.ending) == (
+        "tests.testing_helpers.tasks.send_reminder",
+        [2],
+        1,
+        "succeeded",
+    )
+    assert calls == [(2, "letter")]
+    assert delayq.run_due() == []
+    delayq.advance(minutes=10)
+    assert calls == [(2, "letter")]
+    delayq.run_due()
+    assert calls == [(2, "letter"), (1, "letter")]
+    assert delayq.enqueued == []
+    assert [job.args for job in delayq.ran] == [[2], [1]]
+
+
+def test_due_jobs_run_in_the_order_of_production(delayq: DelayQ, calls: list[Any]) -> None:
+    for number, priority in enumerate((-5, 0, 100, 0)):
+        send_reminder.using(priority=priority).enqueue(number)
+    ask_the_bank.using(priority=50).enqueue(99)
+    delayq.run_due()
+    assert calls == [(2, "letter"), 99, (1, "letter"), (3, "letter"), (0, "letter")]
+
+
+def test_a_job_in_a_queue_that_is_new_runs_where_its_priority_says(delayq: DelayQ, calls: list[Any]) -> None:
+    send_reminder.enqueue(1)
+    delayq.run_due()
+    send_reminder.enqueue(2)
+    send_reminder.using(queue="new", priority=90).enqueue(3)
+    delayq.run_due()
+    ask_for.using(priority=20).enqueue("newer", 4)
+    send_reminder.enqueue(5)
+    delayq.run_due()
+    assert [call[0] for call in calls] == [1, 3, 2, 4, 5]
+
+
+def test_what_tasks_enqueue_for_at_once_runs_too(delayq: DelayQ, calls: list[Any]) -> None:
+    close_sale.enqueue(1)
+    delayq.run_due()
+    assert calls == [1]
+    assert [job.args for job in delayq.enqueued] == [[1]]
+    delayq.assert_enqueued(send_reminder, args=[1], due_in=3600)
+
+
+def test_time_that_passes_runs_what_becomes_due_at_its_own_time_where_asked(delayq: DelayQ, calls: list[Any]) -> None:
+    close_sale.after(minutes=30).enqueue(1)
+    assert [job.task.rsplit(".")[-1] for job in delayq.advance(minutes=89, run=True)] == ["close_sale"]
+    # The reminder's hour began when the sale closed, not when somebody looked.
+    delayq.assert_enqueued(send_reminder, due_in=MINUTE)
+    [ran] = delayq.advance(MINUTE, run=True)
+    assert ran.task.endswith("send_reminder")
+
+
+def test_draining_follows_time_to_its_end(delayq: DelayQ, calls: list[Any]) -> None:
+    before = delayq.now
+    close_sale.after(days=3).enqueue(1)
+    assert len(delayq.drain()) == 2
+    assert calls == [1, (1, "letter")]
+    assert delayq.now - before >= timedelta(days=3, hours=1)
+
+
+def test_a_task_that_never_ends_is_an_error_that_says_so(delayq: DelayQ, calls: list[Any]) -> None:
+    tick.enqueue()
+    with pytest.raises(DelayQError, match="5 jobs ran and there are more: does a task enqueue itself"):
+        delayq.drain(limit=5)
+    assert len(delayq.advance(minutes=3, run=True)) == 3
+
+
+def test_time_goes_on_to_a_moment(delayq: DelayQ, calls: list[Any]) -> None:
+    moment = timezone.now() + timedelta(days=6)
+    send_reminder.at(moment).enqueue(7)
+    delayq.advance_to(moment - MINUTE, run=True)
+    assert calls == []
+    delayq.advance_to(moment, run=True)
+    assert calls == [(7, "letter")]
+    with pytest.raises(DelayQError, match="goes ahead only"):
+        delayq.advance_to(moment - MINUTE)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{}, {"delay": 1, "minutes": 1}, {"delay": -1}, {"minutes": -1}, {"delay": "1"}, {"years": 1}]
+)
+def test_wrong_times_are_refused(delayq: DelayQ, wrong: Any) -> None:
+    with pytest.raises((DelayTypeError, DelayValueError, TypeError)):
+        delayq.advance(**wrong)
+
+
+def test_time_goes_no_farther_than_jobs_can_wait(delayq: DelayQ, calls: list[Any]) -> None:
+    send_reminder.enqueue(1)
+    for _ in range(2):
+        with pytest.raises(DelayValueError, match="2255"):
+            delayq.advance(timedelta.max)
+        # And all goes on as before.
+        delayq.advance(days=365 * 100)
+    delayq.assert_enqueued(send_reminder, due_in=0)
+    assert len(delayq.run_due()) == 1
+
+
+def test_an_error_in_a_task_is_raised_and_the_job_settled_as_in_production(delayq: DelayQ, calls: list[Any]) -> None:
+    charge.enqueue(5)
+    send_reminder.using(priority=-1).enqueue(1)
+    with pytest.raises(ValueError, match="no money: 5") as raised:
+        delayq.run_due()
+    assert raised.value.__notes__[-1] == (
+        "This ended a job: <tests.testing_helpers.tasks.charge(5) failed, again in 2 s>; "
+        "errors='retry' leaves that to its retry policy."
+    )
+    delayq.assert_enqueued(charge, args=[5], due_in=2)
+    assert [job.attempt for job in delayq.enqueued if job.task.endswith("charge")] == [2]
+    # What was due beside it is untouched.
+    assert [job.args for job in delayq.run_due()] == [[1]]
+
+
+def test_errors_may_be_left_to_the_retry_policy(delayq: DelayQ, calls: list[Any]) -> None:
+    charge.enqueue(5, fails=2)
+    with time_machine.travel(delayq.now, tick=False):
+        [ran] = delayq.run_due(errors="retry")
+        assert (ran.ending, ran.retry_in) == ("failed", timedelta(seconds=2))
+        assert "ValueError: no money: 5" in ran.error
+        assert delayq.advance(seconds=1.9, run=True, errors="retry") == []
+        assert delayq.advance(seconds=0.1, run=True, errors="retry") != []
+    assert [job.ending for job in delayq.drain(errors="retry")] == ["succeeded"]
+    assert calls == [(5, 1), (5, 2), (5, 3)]
+
+
+def test_the_last_attempt_leaves_a_dead_letter_with_its_error(delayq: DelayQ) -> None:
+    charge.enqueue(5)
+    assert [job.retry_in for job in delayq.drain(errors="retry")] == [timedelta(seconds=2), timedelta(seconds=4), None]
+    assert delayq.enqueued == []
+    assert repr(delayq.ran[-1]) == "<tests.testing_helpers.tasks.charge(5) failed, attempt 3, dead>"
+    [dead] = delayq.dead
+    assert (dead.task, dead.args, dead.state, dead.attempt) == ("tests.testing_helpers.tasks.charge", [5], "dead", 3)
+    assert "no money: 5" in dead.error
+
+
+def test_what_a_task_asks_for_is_no_error(delayq: DelayQ, calls: list[Any]) -> None:
+    wait_for_answer.enqueue()
+    give_up.enqueue()
+    assert [job.ending for job in delayq.run_due()] == ["asked to retry", "gave up"]
+    delayq.assert_enqueued(wait_for_answer, due_in=60)
+    delayq.drain()
+    assert calls == [1, 2]
+    assert [job.task for job in delayq.dead] == ["tests.testing_helpers.tasks.give_up"]
+
+
+def test_a_job_that_cannot_be_run_is_an_error(delayq: DelayQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    send_reminder.enqueue(1)
+    with monkeypatch.context() as patched, pytest.raises(TaskFailed, match="No task is registered as"):
+        patched.delitem(registry._tasks, "tests.testing_helpers.tasks.send_reminder")
+        delayq.run_due()
+    assert delayq.advance(seconds=30, run=True)[0].attempt == 2
+
+
+def test_keys_are_unique_as_in_production(delayq: DelayQ) -> None:
+    first = send_reminder.using(key="r", delay=60).enqueue(1)
+    second = send_reminder.using(key="r", delay=60).enqueue(2)
+    assert (second.id, second.created) == (first.id, False)
+    delayq.assert_enqueued(send_reminder, key="r", count=1)
+    delayq.drain()
+    assert send_reminder.using(key="r").enqueue(3).created
+
+
+def test_handles_follow_the_turned_clock(delayq: DelayQ) -> None:
+    job = send_reminder.after(minutes=10).enqueue(1)
+    assert job.state == "scheduled"
+    assert job.due is not None and abs(job.due - delayq.now - 10 * MINUTE) < MINUTE
+    job.reschedule(delay=20 * 60)
+    assert delayq.advance(minutes=19, run=True) == []
+    delayq.advance(minutes=1, run=True)
+    assert job.refresh().state == "gone"
+
+
+def test_signals_are_sent_as_in_production(delayq: DelayQ) -> None:
+    heard: list[str] = []
+    signals = {"enqueued": job_enqueued, "started": job_started, "finished": job_finished, "dead": job_dead_lettered}
+    receivers = {name: lambda name=name, **_: heard.append(name) for name in signals}  # type: ignore[misc]
+    for name, signal in signals.items():
+        signal.connect(receivers[name])
+    give_up.enqueue()
+    delayq.run_due()
+    for name, signal in signals.items():
+        signal.disconnect(receivers[name])
+    assert heard == ["enqueued", "started", "finished", "dead"]
+
+
+def test_coroutine_functions_run(delayq: DelayQ, calls: list[Any]) -> None:
+    ask_the_bank.after(minutes=1).enqueue(7)
+    delayq.drain()
+    assert calls == [7]
+
+
+def test_jobs_of_every_way_in_are_seen(delayq: DelayQ, calls: list[Any]) -> None:
+    enqueue_many([send_reminder.after(60).job(number) for number in range(600)])
+    send_reminder.after(hours=1).enqueue_many([(1,), (2,)])
+    execute_later("bulk", "tests.testing_helpers.tasks.send_reminder", [7], delay=600)
+    assert len(delayq.enqueued) == 603
+    delayq.assert_enqueued(send_reminder, args=[7], queue="bulk", due_in=600)
+    assert len(delayq.drain()) == 603
+
+
+def test_large_arguments_are_told_in_full_and_shown_in_short(delayq: DelayQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "x" * 100_000
+    send_reminder.enqueue(1, channel=text)
+    delayq.assert_enqueued(send_reminder, kwargs={"channel": text})
+    assert len(repr(delayq.enqueued)) < 1_000
+    delayq.run_due()
+    execute_later("default", "tests.testing_helpers.tasks.give_up", [])
+    ask_the_bank.using(retry=RetryPolicy(max_attempts=1)).enqueue(text)  # type: ignore[arg-type]
+    with monkeypatch.context() as patched:
+        patched.delitem(registry._tasks, "tests.testing_helpers.tasks.ask_the_bank")
+        delayq.run_due(errors="retry")
+    assert [job.args for job in delayq.dead] == [[], [text]]
+
+
+def test_a_paused_queue_keeps_its_jobs(delayq: DelayQ) -> None:
+    from django_delayq import get_store
+
+    get_store().operations(0).pause("mail", by="ann")
+    send_reminder.enqueue(1)
+    assert delayq.drain() == []
+    get_store().operations(0).resume("mail")
+    assert len(delayq.drain()) == 1
+
+
+def test_the_clock_follows_time_machine(delayq: DelayQ, calls: list[Any]) -> None:
+    start = datetime(2030, 1, 1, 9, tzinfo=UTC)
+    with time_machine.travel(start, tick=False) as traveller:
+        send_reminder.at(start + timedelta(days=1)).enqueue(1)
+        send_reminder.after(days=2).enqueue(2)
+        [first, second] = delayq.enqueued
+        assert (first.due_in, second.due) == (timedelta(days=1), start + timedelta(days=2))
+        traveller.shift(timedelta(days=1))
+        delayq.run_due()
+        assert calls == [(1, "letter")]
+        delayq.advance(days=1, run=True)
+        assert calls == [(1, "letter"), (2, "letter")]
+
+
+def test_a_task_cannot_let_others_run(delayq: DelayQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.testing_helpers import tasks
+
+    class Meddling(list[Any]):
+        def append(self, item: Any) -> None:
+            delayq.run_due()
+
+    monkeypatch.setattr(tasks, "calls", Meddling())
+    send_reminder.enqueue(1)
+    with pytest.raises(DelayQError, match="only the test itself"):
+        delayq.run_due()
+
+
+def test_errors_takes_two_words(delayq: DelayQ) -> None:
+    with pytest.raises(ValueError, match="errors must be 'raise' or 'retry', got 'ignore'"):
+        delayq.run_due(errors="ignore")  # type: ignore[arg-type]
+
+
+def test_what_is_sensitive_is_not_shown(delayq: DelayQ) -> None:
+    pay.enqueue("4111 1111")
+    assert "4111" not in repr(delayq.enqueued)
+    assert delayq.enqueued[0].args == ["4111 1111"]
+    assert "4111" not in repr(delayq.run_due())
+
+
+def test_a_time_limit_is_one_in_tests_too(delayq: DelayQ) -> None:
+    run_on.enqueue()
+    with pytest.raises(TaskTimeout):
+        delayq.run_due()
+    assert [job.attempt for job in delayq.dead] == [1]
+
+
+def test_interrupts_are_never_swallowed(delayq: DelayQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.testing_helpers import tasks
+
+    class Interrupted(list[Any]):
+        def append(self, item: Any) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(tasks, "calls", Interrupted())
+    send_reminder.using(retry=RetryPolicy(max_attempts=1)).enqueue(1)
+    with pytest.raises(KeyboardInterrupt):
+        delayq.run_due(errors="retry")
+
+
+def test_a_test_ends_outside_of_any_job(delayq: DelayQ) -> None:
+    send_reminder.enqueue(1)
+    delayq.run_due()
+    assert current_job() is None
+
+
+def test_what_a_task_returns_is_kept_where_asked(delayq: DelayQ) -> None:
+    job = ask_for.using(store_result=True).enqueue("mail", 1)
+    delayq.drain()
+    delayq.advance(days=2)
+    assert job.refresh().state == "done"
+    assert job.result is None

@@ -1,0 +1,71 @@
+"""Settling: everybody is told of every outcome that Redis has, whatever goes wrong with telling of one."""
+
+import json
+import logging
+import struct
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from django_delayq.job.ids import next_id
+from django_delayq.job.job import Job
+from django_delayq.job.outcome import Outcome, OutcomeKind
+from django_delayq.metrics import ALL_JOBS, WIDTH, MetricsBuffer, Stats, encode_rows
+from django_delayq.processes.emitter import emitter
+from django_delayq.signals import job_finished
+from django_delayq.worker.settlement import decide_settlement, emit_all
+from tests.factories import claim_for, numbered
+
+FAILED = Outcome(kind=OutcomeKind.FAILED, error="ValueError: no")
+
+
+def test_a_filter_that_raises_keeps_nobody_from_hearing_of_any(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="django_delayq")
+    claims = [numbered(number << 150) for number in range(1, 5)]
+    heard, tally = [], MetricsBuffer()
+
+    def hear(job_id: str, **_: Any) -> None:
+        heard.append(job_id)
+
+    def broken(record: logging.LogRecord) -> bool:
+        if "lease lost" not in record.msg:
+            raise RuntimeError("this filter is broken")
+        return True
+
+    logger = logging.getLogger("django_delayq")
+    logger.addFilter(broken)
+    job_finished.connect(hear)
+    try:
+        settled = [(decide_settlement(each, FAILED, worker="w"), FAILED) for each in claims]
+        emit_all(settled, lost=frozenset([claims[1].lease]), tally=tally)
+        assert emitter.flush()
+    finally:
+        job_finished.disconnect(hear)
+        logger.removeFilter(broken)
+    assert heard == [claims[0].id, claims[2].id, claims[3].id]
+    assert Stats.of(struct.unpack(f">{WIDTH}I", encode_rows(tally.take())[ALL_JOBS])).retried == 3
+    assert "lease lost" in caplog.text
+
+
+FIVE_MINUTES = 300.0
+
+
+@pytest.mark.parametrize("ending", [OutcomeKind.SUCCEEDED, OutcomeKind.FAILED])
+def test_an_attempt_that_redis_is_told_of_late_ended_when_its_code_did(ending: OutcomeKind) -> None:
+    """It began a second after its claim and ran for two, at the start of an outage."""
+    job = Job(raw_id=next_id(), shard=0, task="shop.tasks.play", queue="default", args=[], result_ttl_us=10**9)
+    taken_at = monotonic() - FIVE_MINUTES
+    claim = claim_for(job, claimed_us=10**15, taken_at=taken_at)
+    result = "1" if ending is OutcomeKind.SUCCEEDED else None
+    outcome = Outcome(kind=ending, began=taken_at + 1, run_us=2_000_000, result=result)
+    settlement = decide_settlement(claim, outcome, worker="w")
+    told = json.loads(settlement.result) if settlement.result else settlement.attempts.history[-1]
+    assert told["started_us"] == pytest.approx(10**15 + 1_000_000, abs=100, rel=0)
+    assert told["ended_us"] == pytest.approx(10**15 + 3_000_000, abs=100, rel=0)
+
+
+def test_an_attempt_whose_code_never_began_ended_when_that_is_written() -> None:
+    claim = claim_for(None, lease=bytes(30), claimed_us=10**15, taken_at=monotonic() - FIVE_MINUTES)
+    [told] = decide_settlement(claim, Outcome(kind=OutcomeKind.UNREADABLE), worker="w").attempts.history
+    assert told["started_us"] == told["ended_us"] >= 10**15 + FIVE_MINUTES * 1_000_000
