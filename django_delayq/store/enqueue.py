@@ -49,10 +49,10 @@ class Enqueue:
 
     def enqueue(self, drafts: Sequence[UnsentJob]) -> EnqueueResult:
         """Store up to 250 jobs as one batch; see there."""
-        return self.batch(drafts).receipt()
+        return self.prepare(drafts).result()
 
     @sensitive_variables()
-    def batch(self, drafts: Sequence[UnsentJob]) -> "Batch":
+    def prepare(self, drafts: Sequence[UnsentJob]) -> "EnqueueCall":
         """Return up to 250 jobs packed together, not sent."""
         queues = list(dict.fromkeys(draft.job.queue for draft in drafts))
         numbers = {queue: number for number, queue in enumerate(queues, 1)}
@@ -69,10 +69,10 @@ class Enqueue:
             if job.key is not None:
                 digest = key_digest(job.task, job.key)
                 args += (bytes((_HAS_KEY,)) + digest, digest, 1 if draft.reject else 0)
-        return Batch(self._shard.call(_ENQUEUE, args, more_keys=more_keys), drafts, remaining)
+        return EnqueueCall(self._shard.call(_ENQUEUE, args, more_keys=more_keys), drafts, remaining)
 
 
-class Batch:
+class EnqueueCall:
     """Jobs that are stored all or none. Those whose id is known already are left as they are: safe to send again."""
 
     def __init__(self, call: ScriptCall, drafts: Sequence[UnsentJob], remaining: Sequence[int | None]) -> None:
@@ -85,7 +85,7 @@ class Batch:
         return self._call.send()
 
     @sensitive_variables()
-    def receipt(self) -> EnqueueResult:
+    def result(self) -> EnqueueResult:
         """Return what became of it. O(log n) a job, for Redis.
 
         Raises `KeyHeld`, and `StoreError`s that tell whether the jobs may be stored.

@@ -1,88 +1,277 @@
-"""Sending: jobs go to their shards, in chunks; what was not accepted is told, and can be sent again."""
+"""Sender: send jobs to their shards in batches, and send again what a shard did not accept.
 
+Redis and its client work at the same time: while one batch is on its way, the next one is made and packed, so a job of
+many takes the longer of both, not their sum. A pool that limits its connections lends none for this long; then each
+batch is answered before the next one is made.
+"""
+
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from django_delayq.exceptions import KeyHeld, StoreError
-from django_delayq.task.batch import in_batches
-from django_delayq.task.delivery import Delivery
+from django_delayq.job.ids import to_text
+from django_delayq.signals import announce, is_heard, job_enqueued
+from django_delayq.store.enqueue import BATCH
+from django_delayq.store.store import get_store
+from django_delayq.task import registry
 from django_delayq.task.handle import JobHandle
+
+#: Bytes of the bodies in one batch, at most: this much blocks Redis for a few milliseconds.
+_MAX_BYTES = 1024 * 1024
 
 #: Called with the jobs that were sent, after their signals; for tests.
 on_sent: list[Callable[[Sequence[JobHandle]], object]] = []
 
 
 def send(handles: Sequence[JobHandle]) -> int:
-    """Send jobs in chunks of up to 250 and 1 MiB, each atomic; returns how many were accepted.
+    """Send jobs in batches of up to 250 jobs and 1 MiB, each atomic; return how many were accepted.
 
-    Raises `StoreError`, which names the unsent jobs and offers `resend()`, and `KeyHeld`; both tell how many were
-    accepted before.
+    Raises `StoreError`, which names the unsent jobs and offers `resend()`, and `KeyHeld`. Both have the number of jobs
+    that were accepted before as `accepted`.
     """
-    # Each once: a second time it has no draft any more, and receipts would count on past it.
+    # Each once: a handle that is sent has no draft any more, and a second place in a batch would have no result.
     unsent = list(dict.fromkeys(handle for handle in handles if handle.draft is not None))
-    with Delivery(partial(_tell, unsent)) as delivery:
-        delivery.take(unsent)
-    for told in on_sent:
-        told(unsent)
-    return delivery.accepted
+    with Sender(partial(_complete, unsent)) as sender:
+        sender.send(unsent)
+    for observe in on_sent:
+        observe(unsent)
+    return sender.accepted
 
 
 def stream(handles: Iterable[JobHandle], on_progress: Callable[[int], Any], *, check: Callable[[], None]) -> int:
-    """Send jobs as they are made; returns how many were accepted, and tells so after each chunk.
+    """Send jobs as they are made; return how many were accepted, and call `on_progress` with it after each batch.
 
-    `check` is called before each is sent. Errors are those of `send()`, and what `check`, `on_progress` and making the
-    jobs raise; chunks sent before are accepted first, and told of.
+    `check` is called before each batch is sent. Raises what `send()` raises, and what `check`, `on_progress` and making
+    the jobs raise; by then the batches sent before are accepted and reported.
     """
-    # Of what was made, all but these is accepted: one chunk is on its way while the next is made.
+    # All jobs that were made are accepted but these: one batch is on its way while the next one is made.
     recent: deque[list[JobHandle]] = deque(maxlen=2)
 
-    def tell(error: StoreError | KeyHeld, accepted: int) -> None:
-        _tell([handle for chunk in recent for handle in chunk], error, accepted)
+    def complete(error: StoreError | KeyHeld, accepted: int) -> None:
+        _complete([handle for batch in recent for handle in batch], error, accepted)
 
-    def made() -> Iterator[list[JobHandle]]:
+    def checked() -> Iterator[list[JobHandle]]:
         try:
-            for chunk in in_batches(handles):
+            for batch in in_batches(handles):
                 check()
-                recent.append(chunk)
-                yield chunk
+                recent.append(batch)
+                yield batch
         except Exception:
-            # What was on its way meanwhile is told of first.
-            report(delivery.finish())
+            # The batch that is on its way is reported first.
+            report(sender.finish())
             raise
 
     def report(accepted: list[JobHandle]) -> None:
         if accepted:
-            for told in on_sent:
-                told(accepted)
-            on_progress(delivery.accepted)
+            for observe in on_sent:
+                observe(accepted)
+            on_progress(sender.accepted)
 
-    delivery = Delivery(tell)
+    sender = Sender(complete)
     try:
-        with delivery:
-            for chunk in made():
-                report(delivery.take(dict.fromkeys(chunk)))
-            report(delivery.finish())
+        with sender:
+            for batch in checked():
+                report(sender.send(dict.fromkeys(batch)))
+            report(sender.finish())
     except Exception as error:
-        if error is not delivery.failure:
-            error.add_note(f"enqueue_many() had accepted {delivery.accepted} jobs by then.")
+        if error is not sender.failure:
+            error.add_note(f"enqueue_many() had accepted {sender.accepted} jobs by then.")
         raise
-    return delivery.accepted
-
-
-def _tell(handles: Sequence[JobHandle], error: StoreError | KeyHeld, accepted: int) -> None:
-    error.accepted = accepted
-    if isinstance(error, StoreError):
-        name_unsent(error, handles, accepted)
+    return sender.accepted
 
 
 def name_unsent(error: StoreError, handles: Sequence[JobHandle], accepted: int) -> None:
-    """Let an error name those of the jobs that were not (surely) sent, and send them again."""
+    """Add to an error the jobs that were not, or not surely, sent, and a way to send them again."""
     left = [handle for handle in handles if handle.draft is not None]
-    # An earlier call may have stored them, whatever became of this one.
+    # An earlier call may have stored them, whatever this one did.
     error.maybe_accepted = error.maybe_accepted or any(handle.maybe_sent for handle in left)
     error.offer_resend(left, partial(send, left))
     names = ", ".join(handle.id for handle in left[:5])
     named = names if len(left) <= 5 else f"{names} and {len(left) - 5} more"
     error.add_note(f"Accepted before: {accepted}. Not (surely) sent: {named}; error.resend() sends the same ids.")
+
+
+def _complete(handles: Sequence[JobHandle], error: StoreError | KeyHeld, accepted: int) -> None:
+    error.accepted = accepted
+    if isinstance(error, StoreError):
+        name_unsent(error, handles, accepted)
+
+
+def in_batches(handles: Iterable[JobHandle]) -> Iterator[list[JobHandle]]:
+    """Yield jobs in the order they come, up to 250 jobs and 1 MiB together."""
+    batch: list[JobHandle] = []
+    size = 0
+    for handle in handles:
+        length = len(handle.draft.body) if handle.draft else 0
+        if batch and size + length > _MAX_BYTES:
+            yield batch
+            batch, size = [], 0
+        batch.append(handle)
+        size += length
+        if len(batch) == BATCH:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+class Sender:
+    """The batches of one call. A context manager, so that each batch that was sent gets its answer."""
+
+    def __init__(self, complete: Callable[[StoreError | KeyHeld, int], None]) -> None:
+        """`complete` is called with the error that ended the sending, and with the number of jobs accepted before."""
+        #: Jobs accepted so far.
+        self.accepted = 0
+        #: The error of the store that ended the sending.
+        self.failure: StoreError | KeyHeld | None = None
+        self._complete = complete
+        self._in_flight: Batch | None = None
+        self._unannounced: list[Batch] = []
+
+    def send(self, handles: Iterable[JobHandle]) -> list[JobHandle]:
+        """Send these jobs by shard, each batch once the one before is accepted; return what was accepted meanwhile.
+
+        Each job is given once. The last batch may still be in flight. Raises `StoreError` and `KeyHeld`.
+        """
+        accepted = []
+        for backend, shard, members in _by_shard(handles):
+            try:
+                batch = Batch(backend, shard, members)
+                try:
+                    self._accept()
+                    self._in_flight = batch
+                    sent = batch.send()
+                except BaseException as error:
+                    self._in_flight = None
+                    batch.restore(error)
+                    raise
+                # The first one is answered before more are made: Redis may not know the script yet.
+                if not sent or not self.accepted:
+                    self._accept()
+            except (StoreError, KeyHeld) as error:
+                self.failure = error
+                raise
+            accepted += self._announce()
+        return accepted
+
+    def finish(self) -> list[JobHandle]:
+        """Wait for the batch in flight and return its jobs. Raises as `send()` does."""
+        try:
+            self._accept()
+        except (StoreError, KeyHeld) as error:
+            self.failure = error
+            raise
+        return self._announce()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and not isinstance(error, Exception):
+            if self._in_flight is not None:
+                self._in_flight.restore(error)
+            return
+        try:
+            # Also after an error of the code that makes the jobs: the number of accepted jobs must be known.
+            self.finish()
+        except (StoreError, KeyHeld) as late:
+            self._complete(late, self.accepted)
+            raise
+        if self.failure is not None:
+            self._complete(self.failure, self.accepted)
+
+    def _accept(self) -> None:
+        batch, self._in_flight = self._in_flight, None
+        if batch is not None:
+            try:
+                batch.accept()
+            except BaseException as error:
+                batch.restore(error)
+                raise
+            self.accepted += len(batch.handles)
+            self._unannounced.append(batch)
+
+    def _announce(self) -> list[JobHandle]:
+        announced = []
+        while self._unannounced:
+            batch = self._unannounced.pop(0)
+            batch.announce()
+            announced += batch.handles
+        return announced
+
+
+class Batch:
+    """Jobs of one shard that are stored all or none. While it is in flight its handles have no draft and ask Redis."""
+
+    def __init__(self, backend: str | None, shard: int, handles: list[JobHandle]) -> None:
+        self.handles = handles
+        self._shard = shard
+        #: Whether anything of it was sent.
+        self._sent = False
+        self._drafts = [handle.draft for handle in handles if handle.draft]
+        store = get_store(backend)
+        if store.config.shards > 1 or any(draft.job.key is not None for draft in self._drafts):
+            store.check_shards_once()
+        self._call = store.enqueue_api(shard).prepare(self._drafts)
+        for handle in handles:
+            # A cancel or reschedule from here on would change a draft that is packed already.
+            handle.mark_packed()
+
+    def send(self) -> bool:
+        """Send it ahead of `accept()`; return False if no connection may be held for it. Raises `StoreError`."""
+        # Set before: a call that is interrupted may have sent all of it.
+        self._sent = True
+        self._sent = self._call.send()
+        return self._sent
+
+    def accept(self) -> None:
+        """Wait until it is stored. Raises `StoreError` and `KeyHeld`."""
+        self._sent = True
+        try:
+            result = self._call.result()
+        except KeyHeld as error:
+            key = self._drafts[error.index].job.key
+            holder = to_text(bytes.fromhex(error.holder), self._shard)
+            held = KeyHeld(
+                f"key {key!r} is held by job {holder}, which has not ended", holder=holder, index=error.index
+            )
+            held.refused = self.handles[error.index]
+            raise held from None
+        for number, handle in enumerate(self.handles):
+            handle.mark_sent(result, number)
+
+    def announce(self) -> None:
+        """Send the signals of its jobs: most jobs have no receiver, those of Django's tasks always do."""
+        heard = is_heard(job_enqueued, logging.DEBUG)
+        for handle, draft in zip(self.handles, self._drafts, strict=True):
+            job = draft.job
+            if handle.created and (heard or job.django):
+                task = registry.find(job.task)
+                announce(job_enqueued, task, job=job)
+                if job.django and task is not None:
+                    task.on_enqueued(job)
+
+    def restore(self, reason: BaseException) -> None:
+        """Return the drafts to their handles, to be sent again, whether or not they were stored."""
+        self._call.give_up()
+        # Other exceptions (a time limit, Ctrl-C) strike at any line.
+        refused = isinstance(reason, KeyHeld) or (isinstance(reason, StoreError) and not reason.maybe_accepted)
+        for handle, draft in zip(self.handles, self._drafts, strict=True):
+            handle.mark_unsent(draft, maybe_sent=self._sent and not refused)
+
+
+def _by_shard(handles: Iterable[JobHandle]) -> Iterator[tuple[str | None, int, list[JobHandle]]]:
+    by_shard: dict[tuple[str | None, int], list[JobHandle]] = {}
+    for handle in handles:
+        if handle.draft:
+            by_shard.setdefault((handle.backend, handle.draft.job.shard), []).append(handle)
+    for (backend, shard), members in by_shard.items():
+        # A receiver of the first batch's signals may have cancelled some of these.
+        for batch in in_batches(handle for handle in members if handle.draft):
+            yield backend, shard, batch

@@ -15,7 +15,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "error.maybe_accepted or any(handle.maybe_sent for handle in left)",
         "error.maybe_accepted",
     ): (LOST,),
-    at("a handle forgets that its enqueue may have arrived", "task/batch.py", "self._asked and not refused", "False"): (
+    at("a handle forgets that its enqueue may have arrived", "task/sender.py", "self._sent and not refused", "False"): (
         LOST,
     ),
     at(

@@ -75,7 +75,7 @@ def test_silence_is_counted_from_the_latest_pop(waker: BlockingListener, bell: s
 def test_a_call_behind_the_pop_is_carried_out_when_the_bell_rings(
     doors: Doors, waker: BlockingListener, bell: str, client: Redis
 ) -> None:
-    call = doors.intake.batch([doors.draft()])._call
+    call = doors.intake.prepare([doors.draft()])._call
     waker.send_behind(call)
     until(lambda: listeners(client) == 1, what="the pop")
     assert doors.ready() == {}
@@ -90,7 +90,7 @@ def test_a_call_behind_the_pop_is_carried_out_when_the_pop_ends_empty(
     doors: Doors, silent: BlockingListener, bell: str
 ) -> None:
     silent.listen([bell], now=BEGAN, block=0.05)
-    call = doors.intake.batch([doors.draft()])._call
+    call = doors.intake.prepare([doors.draft()])._call
     silent.send_behind(call)
     assert select.select([silent], [], [], PATIENCE)[0]
     assert silent.take() is None
@@ -100,7 +100,7 @@ def test_a_call_behind_the_pop_is_carried_out_when_the_pop_ends_empty(
 def test_a_call_behind_the_pop_of_a_connection_that_ends_is_not_carried_out(
     doors: Doors, waker: BlockingListener, bell: str, client: Redis
 ) -> None:
-    waker.send_behind(doors.intake.batch([doors.draft()])._call)
+    waker.send_behind(doors.intake.prepare([doors.draft()])._call)
     until(lambda: listeners(client) == 1, what="the pop")
     waker.close()
     until(lambda: listeners(client) == 0, what="its end")

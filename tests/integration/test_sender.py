@@ -1,4 +1,4 @@
-"""Delivery: a chunk is on its way while the next is made; whatever happens meanwhile, it gets its receipt."""
+"""Sender: a batch is on its way while the next is made; whatever happens meanwhile, it gets its receipt."""
 
 import os
 import signal
