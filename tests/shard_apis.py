@@ -11,8 +11,8 @@ from django_delayq.job.job import Claim, Job
 from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.result import done
 from django_delayq.job.unsent import UnsentJob
+from django_delayq.store.claims import ExchangeReply, ExchangeRequest, Settlement
 from django_delayq.store.enqueue import EnqueueResult
-from django_delayq.store.exchange import ExchangeReply, ExchangeRequest, Settlement
 from django_delayq.store.keys import CATALOGUE
 from django_delayq.store.promotion import PromotionResult, Reclaim
 from django_delayq.store.store import Store

@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_delayq.admin.arguments import printable
-from django_delayq.admin.context import PageContext
+from django_delayq.admin.page import PageContext
 from django_delayq.clock import SECOND_US
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.task import registry

@@ -8,8 +8,8 @@ from typing import Any
 from django.utils.formats import number_format
 from django.utils.translation import gettext_lazy as _
 
-from django_delayq.admin.context import PageContext
 from django_delayq.admin.filters import Cursor, Filter
+from django_delayq.admin.page import PageContext
 from django_delayq.job.job import State
 from django_delayq.store.queries.job_pages import JobPage, JobRow
 from django_delayq.store.queries.lookup import MAX_ROWS

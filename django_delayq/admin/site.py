@@ -16,24 +16,11 @@ from django.urls.converters import StringConverter
 from django.utils.translation import gettext_lazy
 
 from django_delayq.admin import timezone as zone
-from django_delayq.admin.context import PageContext
 from django_delayq.admin.filters import from_url_name, url_name
+from django_delayq.admin.page import PageContext
 from django_delayq.admin.permissions import may_view, problems
-from django_delayq.admin.views import (
-    action,
-    dead,
-    export,
-    live,
-    not_allowed,
-    overview,
-    pending,
-    processes,
-    queues,
-    running,
-    unavailable,
-)
+from django_delayq.admin.views import action, dead, export, lists, live, overview, processes, queues, unavailable
 from django_delayq.admin.views import job as detail
-from django_delayq.admin.views import queue as queue_detail
 from django_delayq.admin.views import tasks as functions
 from django_delayq.conf.settings import raw_setting, read_config
 from django_delayq.exceptions import StoreError
@@ -84,9 +71,9 @@ class DelayQueue:
 #: Pages that live update can replace a part of, by their tab.
 _PANELS = {
     "overview": overview.show,
-    "pending": pending.show,
+    "pending": lists.show_pending,
     "queues": queues.show,
-    "running": running.show,
+    "running": lists.show_running,
     "dead": dead.show,
     "functions": functions.show,
     "processes": processes.show,
@@ -94,10 +81,10 @@ _PANELS = {
 #: Route, name, what shows it, and the methods it takes.
 _PAGES: tuple[tuple[str, str, Show, tuple[str, ...]], ...] = (
     ("", "queue_changelist", overview.show, _LOOK),
-    ("pending/", "pending", pending.show, _LOOK),
+    ("pending/", "pending", lists.show_pending, _LOOK),
     ("queues/", "queues", queues.show, _LOOK),
-    ("queues/<delayq_queue:queue>/", "queue_detail", queue_detail.show, _LOOK),
-    ("running/", "running", running.show, _LOOK),
+    ("queues/<delayq_queue:queue>/", "queue_detail", lists.show_ready, _LOOK),
+    ("running/", "running", lists.show_running, _LOOK),
     ("dead/", "dead", dead.show, _LOOK),
     # Posting to this, and to an export, reveals what is hidden.
     ("task/<str:text_id>/", "task_detail", detail.show, _LOOK + _ACT),
@@ -154,7 +141,7 @@ class QueueAdmin(ModelAdmin):  # type: ignore[type-arg]
                 raise PermissionDenied
             visit = PageContext.of(request, site)
             if request.method not in methods:
-                return not_allowed.show(visit, methods)
+                return unavailable.show_not_allowed(visit, methods)
             if methods == _ACT and not visit.may_manage:
                 raise PermissionDenied
             if zone.is_switch_request(request):
@@ -164,7 +151,7 @@ class QueueAdmin(ModelAdmin):  # type: ignore[type-arg]
                 # Here, since a template too may be what first asks Redis.
                 return response.render() if isinstance(response, SimpleTemplateResponse) else response
             except StoreError as error:
-                return unavailable.show(visit, error)
+                return unavailable.show_unavailable(visit, error)
 
         def entered(request: HttpRequest, **captured: Any) -> HttpResponseBase:
             # For whoever looks later, the login page included, which site this is.

@@ -1,8 +1,7 @@
 """Testing: the queue in the hands of a project's tests; for pytest there is a fixture, `delayq`."""
 
-from django_delayq.testing.delayq import DelayQ
+from django_delayq.testing.delayq import DelayQ, DelayQMixin
 from django_delayq.testing.inline_worker import TaskFailed
 from django_delayq.testing.job_views import EnqueuedJob, JobRun
-from django_delayq.testing.mixin import DelayQMixin
 
 __all__ = ["DelayQ", "DelayQMixin", "JobRun", "EnqueuedJob", "TaskFailed"]

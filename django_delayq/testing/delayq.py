@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any, Self, Unpack
+from unittest import TestCase
 
 from asgiref.sync import sync_to_async
 
@@ -16,7 +17,7 @@ from django_delayq.clock import LATEST_US, Units, duration_us, moment, moment_us
 from django_delayq.exceptions import DelayQError, DelayTypeError, DelayValueError
 from django_delayq.task import outbox, sender
 from django_delayq.task.handle import JobHandle
-from django_delayq.testing import queries as view
+from django_delayq.testing import job_views
 from django_delayq.testing.expected_job import ExpectedJob
 from django_delayq.testing.fake_clock import FakeClock
 from django_delayq.testing.inline_worker import Errors
@@ -58,12 +59,12 @@ class DelayQ:
     @property
     def enqueued(self) -> list[EnqueuedJob]:
         """What waits, in the order in which it is to run: what is due first, then by due time."""
-        return view.waiting(stores(), now_us=self._clock.now_us)
+        return job_views.waiting(stores(), now_us=self._clock.now_us)
 
     @property
     def dead(self) -> list[EnqueuedJob]:
         """What died, oldest first."""
-        return view.dead(stores(), now_us=self._clock.now_us)
+        return job_views.dead(stores(), now_us=self._clock.now_us)
 
     @property
     def ran(self) -> list[JobRun]:
@@ -204,3 +205,28 @@ def _hint() -> str:
     if outbox.open_transactions():
         return "\nThis is inside transaction.atomic(): what is enqueued there is sent where it ends."
     return ""
+
+
+class DelayQMixin:
+    """Give every test of a case a queue of its own: `class SaleTests(DelayQMixin, TestCase)`.
+
+    For SimpleTestCase, TestCase, TransactionTestCase and all that derive from them.
+    """
+
+    _delayq: DelayQ | None = None
+
+    def setUp(self) -> None:
+        """Enter the queue; the end of the test leaves it."""
+        super().setUp()  # type: ignore[misc]
+        assert isinstance(self, TestCase)
+        self._delayq = self.enterContext(DelayQ())
+
+    @property
+    def delayq(self) -> DelayQ:
+        """The queue of this test."""
+        if self._delayq is None:
+            raise DelayQError(
+                "delayq is there from setUp() on: write DelayQMixin in front of the test case, "
+                "and call super().setUp() in a setUp() of your own"
+            )
+        return self._delayq

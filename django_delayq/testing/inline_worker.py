@@ -14,7 +14,7 @@ from django_delayq.exceptions import DelayQError
 from django_delayq.job.outcome import Outcome, OutcomeKind
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.emitter import emit_now
-from django_delayq.store.exchange import ExchangeReply, Settlement
+from django_delayq.store.claims import ExchangeReply, Settlement
 from django_delayq.store.shard import Shard
 from django_delayq.store.store import Store
 from django_delayq.testing.job_views import JobRun

@@ -8,7 +8,7 @@ from django_delayq.exceptions import DelayQError
 from django_delayq.job.job import State
 from django_delayq.store.store import Store
 from django_delayq.task.handle import JobHandle
-from django_delayq.testing import queries as view
+from django_delayq.testing import job_views
 from django_delayq.testing.fake_clock import FakeClock
 from django_delayq.testing.inline_worker import Errors, InlineWorker
 from django_delayq.testing.isolation import stores
@@ -49,7 +49,7 @@ class Simulator:
                             )
                     if self._hurry():
                         continue
-                    due_us = view.next_due_us(stores())
+                    due_us = job_views.next_due_us(stores())
                     if due_us is None or (until_us is not None and due_us > until_us):
                         return ran
                     self._clock.now_us = due_us

@@ -13,7 +13,7 @@ from time import monotonic
 from django_delayq.clock import SECOND_US
 from django_delayq.conf.config import WorkerConfig
 from django_delayq.exceptions import StoreError
-from django_delayq.store.exchange import ExchangeReply
+from django_delayq.store.claims import ExchangeReply
 from django_delayq.worker.exchange_session import ExchangeSession
 from django_delayq.worker.pools.base import Pool
 from django_delayq.worker.queue_listener import QueueListener

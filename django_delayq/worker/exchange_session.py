@@ -6,9 +6,8 @@ from typing import Any
 from django_delayq.exceptions import StaleExchange, StoreError
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Outcome
-from django_delayq.store.claims import Claims
+from django_delayq.store.claims import Claims, ExchangeReply, ExchangeRequest, Settlement
 from django_delayq.store.client.script_call import ScriptCall
-from django_delayq.store.exchange import ExchangeReply, ExchangeRequest, Settlement
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
 from django_delayq.worker.settlement import decide_settlement
 

@@ -20,11 +20,11 @@ from django_delayq.job.job import Claim, Job
 from django_delayq.job.outcome import Outcome, OutcomeKind, kind_of_fault
 from django_delayq.processes import database, process_limits
 from django_delayq.processes.fork_safety import exit_if_child_of
+from django_delayq.processes.idle_connections import close_while_idle
 from django_delayq.signals import announce, job_started
 from django_delayq.task import context as current
 from django_delayq.task import registry
 from django_delayq.task.arguments import check_fit
-from django_delayq.worker.idle_connections import close_while_idle
 from django_delayq.worker.time_limit import TimeLimit
 
 #: How user code is called, and what is done around it: the same words for threads and for a loop.

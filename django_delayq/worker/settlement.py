@@ -15,7 +15,7 @@ from django_delayq.log import logger
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.emitter import Emission, Emit, emitter
 from django_delayq.signals import announce, is_heard, job_dead_lettered, job_finished
-from django_delayq.store.exchange import Settlement
+from django_delayq.store.claims import Settlement
 from django_delayq.task import registry
 
 _DEFAULT_RETRY = RetryPolicy()

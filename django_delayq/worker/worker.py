@@ -15,18 +15,17 @@ from django_delayq.log import logger
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.reporter import claims_status
 from django_delayq.processes.service import process_name
-from django_delayq.store.claims import Claims
-from django_delayq.store.exchange import ExchangeReply
+from django_delayq.store.claims import Claims, ExchangeReply
 from django_delayq.store.shard import Shard
 from django_delayq.worker.blocking_claim import BlockingClaim
 from django_delayq.worker.exchange_session import ExchangeSession
 from django_delayq.worker.fallback_dispatcher import FallbackDispatcher
-from django_delayq.worker.held_claims import HeldClaims
+from django_delayq.worker.leases import HeldClaims
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
 from django_delayq.worker.pools.base import Pool
+from django_delayq.worker.pools.recovery import RecoveryGate
 from django_delayq.worker.prefetch import PrefetchPolicy
 from django_delayq.worker.queue_listener import QueueListener
-from django_delayq.worker.recovered import RecoveryGate
 from django_delayq.worker.settlement import emit_all
 
 #: Seconds a claim may wait in the pool before it is given back: short jobs must not wait behind a long one.

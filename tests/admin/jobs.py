@@ -8,7 +8,7 @@ from django_delayq.job.job import Job
 from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.unsent import UnsentJob
-from django_delayq.store.exchange import Settlement
+from django_delayq.store.claims import Settlement
 from tests.shard_apis import Doors, settlement
 
 HOUR = 3_600_000_000

@@ -15,7 +15,7 @@ from django_delayq.clock import ServerClock
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.ids import from_text
 from django_delayq.job.outcome import Action, Decision
-from django_delayq.store.exchange import Settlement
+from django_delayq.store.claims import Settlement
 from django_delayq.store.operations import Operations
 from tests.admin.conftest import SITES, page
 from tests.admin.forms import form_to, forms

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from redis import Redis
 
-from django_delayq.admin import context as visit
+from django_delayq.admin import page as admin_page
 from django_delayq.clock import SECOND_US, moment
 from django_delayq.conf.config import DAY_US, HOUR_US
 from django_delayq.store.store import Store
@@ -185,7 +185,7 @@ def test_what_the_server_may_not_tell_is_left_out(browser: Client, start_redis: 
 def test_clocks_that_differ(apart: int, browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
     both_at_work(stock)
     config = replace(stock.config, enqueue_timeout=8.0)
-    monkeypatch.setattr(visit, "_store", Store(config, clock=FakeClock(stock.clock.now_us + apart)))
+    monkeypatch.setattr(admin_page, "_store", Store(config, clock=FakeClock(stock.clock.now_us + apart)))
     (alert,) = alerts(browser)
     assert re.match(r"Note: Redis's clock and this server's are \d\.\d s apart", alert)
     assert "too much" in shown(browser)

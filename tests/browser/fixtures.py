@@ -13,8 +13,8 @@ from django_delayq.job.job import Job
 from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.metrics import MetricsBuffer, encode_rows
+from django_delayq.store.claims import Settlement
 from django_delayq.store.enqueue import BATCH
-from django_delayq.store.exchange import Settlement
 from django_delayq.testing.fake_clock import FakeClock
 from tests.browser.sample_tasks import build_report, close_auction, send_invoice, sync_customer
 from tests.shard_apis import DAY, HOUR, SECOND, Doors

@@ -15,9 +15,9 @@ from django.db.backends.signals import connection_created
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Job
 from django_delayq.job.outcome import Outcome, OutcomeKind
+from django_delayq.processes import idle_connections as release
 from django_delayq.task import registry
 from django_delayq.task.task import Task
-from django_delayq.worker import idle_connections as release
 from django_delayq.worker.execution import run_async
 from tests.databases.conftest import ALIAS, PATIENCE, Database
 from tests.factories import claim_for

@@ -10,7 +10,7 @@ from django_delayq.job.outcome import Outcome
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.emitter import emit_now
 from django_delayq.processes.service import process_name
-from django_delayq.store.exchange import Settlement
+from django_delayq.store.claims import Settlement
 from django_delayq.worker.execution import run
 from django_delayq.worker.settlement import decide_settlement, emit_all
 

@@ -32,7 +32,7 @@ from django_delayq.job.ids import next_id
 from django_delayq.job.job import Claim, Job, State
 from django_delayq.job.outcome import UNFIT_DELAY_US, Outcome, OutcomeKind, decide
 from django_delayq.signals import job_started
-from django_delayq.store.exchange import Settlement
+from django_delayq.store.claims import Settlement
 from django_delayq.task import registry
 from django_delayq.task.task import Task
 from django_delayq.worker.execution import run, run_async

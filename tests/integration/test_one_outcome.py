@@ -17,7 +17,7 @@ from django_delayq.job.outcome import Action
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.emitter import emit_now
 from django_delayq.signals import job_dead_lettered
-from django_delayq.store.exchange import ExchangeReply
+from django_delayq.store.claims import ExchangeReply
 from django_delayq.store.promotion import Promotion, Reclaim
 from django_delayq.worker.pools.recovery import RecoveryRunner
 from django_delayq.worker.pools.threads import ThreadPool

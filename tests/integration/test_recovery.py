@@ -9,10 +9,9 @@ from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Job
 from django_delayq.job.outcome import UNSTARTED, OutcomeKind
-from django_delayq.store.exchange import ExchangeReply
+from django_delayq.store.claims import ExchangeReply
 from django_delayq.worker.pools import recovery as module
-from django_delayq.worker.pools.recovery import MOST, RecoveryRunner
-from django_delayq.worker.recovered import RecoveryGate
+from django_delayq.worker.pools.recovery import MOST, RecoveryGate, RecoveryRunner
 from tests.factories import claim_for
 
 #: Seconds in which a process is up on a busy machine.

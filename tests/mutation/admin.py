@@ -46,19 +46,19 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     ): (BOUNDS,),
     at(
         "the worker of a running job is shown as its bytes are",
-        "admin/job_detail.py",
+        "admin/views/job.py",
         "return printable(self.found.worker)",
         "return self.found.worker",
     ): (RAW,),
     at(
         "who paused a queue is shown as the bytes are",
-        "admin/views/queue.py",
+        "admin/views/lists.py",
         'printable(state.paused.by) if state.paused else ""',
         'state.paused.by if state.paused else ""',
     ): (RAW,),
     at(
         "a page is sent with control characters that somebody forgot",
-        "admin/context.py",
+        "admin/page.py",
         "_RAW.sub(lambda found: written_out(found[0]), super().rendered_content)",
         'super().rendered_content.encode("utf-8", "backslashreplace").decode()',
     ): (RAW,),
@@ -76,7 +76,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     ): (RAW,),
     at(
         "read-only mode reveals what is hidden",
-        "admin/context.py",
+        "admin/page.py",
         "may_reveal=not config.read_only and allowed(",
         "may_reveal=allowed(",
     ): ("tests/admin/test_permissions.py",),
@@ -88,7 +88,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     ): ("tests/admin/test_elsewhere.py",),
     at(
         "an alias whose settings are wrong breaks every page",
-        "admin/views/elsewhere.py",
+        "admin/page.py",
         "        except ImproperlyConfigured as error:\n",
         "        except LookupError as error:\n",
     ): ("tests/admin/test_elsewhere.py",),

@@ -138,7 +138,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     ): ("tests/integration/store/test_reclaim.py",),
     at(
         "what runs at the end of GRACE is given back as not begun",
-        "worker/held_claims.py",
+        "worker/leases.py",
         "_CUT_SHORT if pool.has_begun(claim) else UNSTARTED",
         "UNSTARTED",
     ): ("tests/integration/test_run_worker.py",),

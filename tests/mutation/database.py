@@ -83,13 +83,13 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     ): (ASYNCIO,),
     at(
         "a coroutine that queries steadily connects anew all the time",
-        "worker/idle_connections.py",
+        "processes/idle_connections.py",
         "            self._cursors.add(made)\n            self._used[alias] = monotonic()\n",
         "            self._cursors.add(made)\n",
     ): (ASYNCIO,),
     at(
         "each opening of a connection brings looks of its own",
-        "worker/idle_connections.py",
+        "processes/idle_connections.py",
         "        if self._looks:\n            return\n",
         "",
     ): (ASYNCIO,),
@@ -101,7 +101,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     ): (ASYNCIO,),
     at(
         "a coroutine's cursor is closed while it sleeps",
-        "worker/idle_connections.py",
+        "processes/idle_connections.py",
         "elif self._cursors or not let_go(connection):",
         "elif not let_go(connection):",
     ): (ASYNCIO,),

@@ -63,7 +63,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     ): (STORE,),
     at(
         "a worker asks for recovered jobs without a process for them",
-        "worker/recovered.py",
+        "worker/pools/recovery.py",
         "        return self._reserved\n",
         "        return True\n",
     ): (JOBS, RECOVERY),
@@ -99,7 +99,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     ): ("tests/integration/test_one_outcome.py",),
     at(
         "a job given back for want of a process is forgotten",
-        "worker/recovered.py",
+        "worker/pools/recovery.py",
         "answer.recovered or not runs",
         "answer.recovered",
     ): (RECOVERY,),

@@ -54,13 +54,13 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     ): ("tests/integration/test_user_code.py",),
     at(
         "a worker sleeps while its heartbeats die",
-        "worker/held_claims.py",
+        "worker/leases.py",
         "            self._tell_ended()\n",
         "            pass\n",
     ): ("tests/unit/test_held_claims.py",),
     at(
         "a service takes the end of its heartbeats for a failed step",
-        "worker/held_claims.py",
+        "worker/leases.py",
         "raise SystemExit(f",
         "raise RuntimeError(f",
     ): ("tests/unit/test_held_claims.py",),

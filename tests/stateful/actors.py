@@ -10,7 +10,7 @@ from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import StaleExchange
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Outcome, OutcomeKind
-from django_delayq.store.exchange import ExchangeReply, ExchangeRequest
+from django_delayq.store.claims import ExchangeReply, ExchangeRequest
 from django_delayq.store.promotion import Promotion, PromotionResult, Reclaim
 from django_delayq.store.store import Store
 from django_delayq.testing.fake_clock import FakeClock

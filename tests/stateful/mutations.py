@@ -41,7 +41,7 @@ FIRST = [
         (
             (EXCHANGE, "worker .. struct.pack('>I8', number)", "worker .. struct.pack('>I8', 1)"),
             (
-                "store/exchange.py",
+                "store/claims.py",
                 "self.worker + self.number.to_bytes(8)",
                 "self.worker + (1).to_bytes(8)",
             ),

@@ -17,8 +17,7 @@ from django_delayq.job.job import DeadLetter, Job, State
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind
 from django_delayq.job.signing import BodySigner
 from django_delayq.job.unsent import UnsentJob
-from django_delayq.store.claims import Claims
-from django_delayq.store.exchange import ExchangeReply, ExchangeRequest, Settlement
+from django_delayq.store.claims import Claims, ExchangeReply, ExchangeRequest, Settlement
 from django_delayq.store.queries.lookup import Found, JobRow
 from django_delayq.task import outbox, registry, sender
 from django_delayq.task.decorator import SensitiveTask

@@ -9,7 +9,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from django_delayq.admin.arguments import read_arguments
-from django_delayq.admin.context import PageContext
+from django_delayq.admin.page import PageContext
 from django_delayq.clock import SECOND_US, moment_us
 from django_delayq.exceptions import DelayQError
 from django_delayq.task import registry

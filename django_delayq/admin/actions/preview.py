@@ -11,9 +11,9 @@ from time import monotonic
 from django_delayq.admin import job_lists
 from django_delayq.admin.actions.requests import ActionRequest, Progress, RowToken
 from django_delayq.admin.actions.run import row_predicate, was_there
-from django_delayq.admin.context import PageContext
 from django_delayq.admin.filters import SIZES
 from django_delayq.admin.job_rows import JobLine
+from django_delayq.admin.page import PageContext
 from django_delayq.store.queries.job_pages import JobRow
 
 #: Rows shown before an action.

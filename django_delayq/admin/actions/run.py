@@ -8,9 +8,9 @@ from typing import Any
 
 from django_delayq.admin.actions.bulk_actions import ActionResult, Target
 from django_delayq.admin.actions.requests import ActionRequest, Progress, RowToken
-from django_delayq.admin.context import PageContext
 from django_delayq.admin.filters import Cursor
 from django_delayq.admin.job_lists import DEAD, READY, iter_pages
+from django_delayq.admin.page import PageContext
 from django_delayq.job.ids import created_us
 from django_delayq.store.queries.job_pages import JobRow
 

@@ -23,8 +23,8 @@ from django_delayq.admin.actions.messages import log_text, parameters_text, resu
 from django_delayq.admin.actions.requests import ActionRequest, Progress, sign, unsign
 from django_delayq.admin.actions.run import ActionRun
 from django_delayq.admin.arguments import DisplayedArguments, printable
-from django_delayq.admin.context import PageContext
 from django_delayq.admin.job_lists import JOB_LISTS, READY, counted
+from django_delayq.admin.page import PageContext
 from django_delayq.exceptions import StoreError
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import State

@@ -10,10 +10,10 @@ from django.utils.translation import ngettext
 
 from django_delayq.admin import job_lists
 from django_delayq.admin.arguments import printable, short
-from django_delayq.admin.context import PageContext
 from django_delayq.admin.errors import ErrorSummary
 from django_delayq.admin.filters import Filter
 from django_delayq.admin.job_lists import DEAD
+from django_delayq.admin.page import PageContext
 from django_delayq.admin.views import lists
 from django_delayq.conf.config import DAY_US, DispatcherConfig
 from django_delayq.store.queries.job_pages import JobRow
@@ -56,7 +56,7 @@ def show(visit: PageContext) -> HttpResponse:
         "span_label": _("Died"),
     }
     if not asked.group:
-        return lists.show(visit, DEAD, title=_("Dead letters"), **more)
+        return lists.show_list(visit, DEAD, title=_("Dead letters"), **more)
     listing = job_lists.read(visit, DEAD, asked, gather=True)
     more["groups"] = groups(visit, asked, listing.matched)
     more |= lists.context(visit, DEAD, asked, listing)

@@ -11,9 +11,9 @@ from django.utils.translation import gettext as _
 
 from django_delayq.admin import audit_log
 from django_delayq.admin.arguments import DisplayedArguments
-from django_delayq.admin.context import PageContext
 from django_delayq.admin.filters import Filter
 from django_delayq.admin.job_lists import JOB_LISTS, READY, JobList, iter_pages
+from django_delayq.admin.page import PageContext
 from django_delayq.clock import moment
 from django_delayq.exceptions import StoreError
 from django_delayq.job.ids import created_us

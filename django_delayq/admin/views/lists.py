@@ -11,13 +11,14 @@ from django.utils.translation import gettext as _
 from django_delayq.admin import job_lists
 from django_delayq.admin.actions.bulk_actions import offered
 from django_delayq.admin.arguments import printable
-from django_delayq.admin.context import PageContext
 from django_delayq.admin.errors import ErrorSummary
 from django_delayq.admin.filters import SIZES, Filter, url_name, write_cursor
-from django_delayq.admin.job_lists import READY, JobList, JobListPage
+from django_delayq.admin.job_lists import PENDING, READY, RUNNING, JobList, JobListPage
 from django_delayq.admin.job_rows import JobLine
+from django_delayq.admin.page import PageContext
 from django_delayq.job.ids import from_text
 from django_delayq.store.queries.job_pages import JobRow
+from django_delayq.store.queries.snapshot import QueueState
 from django_delayq.task import registry
 from django_delayq.templatetags.delayq import zoned
 
@@ -25,7 +26,7 @@ from django_delayq.templatetags.delayq import zoned
 _LONGEST = 200
 
 
-def show(visit: PageContext, place: JobList, *, title: str, tab: str = "", **more: Any) -> HttpResponse:
+def show_list(visit: PageContext, place: JobList, *, title: str, tab: str = "", **more: Any) -> HttpResponse:
     """Draw a list; go straight to a job whose whole id was asked for, or that is next to another."""
     asked = replace(asked_of(visit), **more.pop("fixed", {}))
     if from_text(asked.text):
@@ -123,3 +124,37 @@ def _offered(names: dict[str, str]) -> dict[str, str]:
 def _local(visit: PageContext, us: int | None) -> str:
     """Return a moment as the browser's own field for it takes it."""
     return "" if us is None else zoned(us, visit.timezone).replace(tzinfo=None).isoformat(timespec="seconds")
+
+
+def show_pending(visit: PageContext) -> HttpResponse:
+    """Draw the list."""
+    spans = {
+        "overdue": _("overdue"),
+        "15m": _("next 15 min"),
+        "1h": _("next hour"),
+        "24h": _("next 24 h"),
+        "7d": _("next 7 days"),
+    }
+    return show_list(visit, PENDING, title=_("Pending tasks"), spans=spans, span_label=_("Due"))
+
+
+def show_running(visit: PageContext) -> HttpResponse:
+    """Draw the list."""
+    return show_list(visit, RUNNING, title=_("Running tasks"))
+
+
+def show_ready(visit: PageContext, queue: str) -> HttpResponse:
+    """Draw the list, also of a queue that has no job yet."""
+    state = visit.snapshot.queues.get(queue, QueueState())
+    return show_list(
+        visit,
+        READY,
+        title=_("Queue %s") % printable(queue),
+        tab="queues",
+        fixed={"queue": queue},
+        state=state,
+        paused_by=printable(state.paused.by) if state.paused else "",
+        known=queue in visit.snapshot.queues,
+        crumb=_("Queues"),
+        crumb_url=visit.url("queues"),
+    )

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from django.http import Http404, HttpResponse, HttpResponseNotModified
 from django.template.response import SimpleTemplateResponse
 
-from django_delayq.admin.context import PageContext
+from django_delayq.admin.page import PageContext
 
 #: What changes without anything having happened: how long ago, what time it is, as of when, and the token's mask.
 _IDLE = re.compile(

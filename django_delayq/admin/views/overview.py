@@ -8,10 +8,10 @@ from django.utils.translation import ngettext
 
 from django_delayq.admin.alerts import alerts
 from django_delayq.admin.charts import last_hour, upcoming
-from django_delayq.admin.context import PageContext, PageResponse
 from django_delayq.admin.filters import Filter
 from django_delayq.admin.job_lists import DEAD, read
 from django_delayq.admin.job_rows import JobLine
+from django_delayq.admin.page import PageContext, PageResponse
 from django_delayq.admin.views.queues import states
 from django_delayq.metrics import ALL_JOBS, NO_HISTORY
 from django_delayq.store.queries.snapshot import Snapshot

@@ -8,9 +8,9 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from django_delayq.admin.arguments import printable
-from django_delayq.admin.context import PageContext, PageResponse
 from django_delayq.admin.filters import Filter, url_name
 from django_delayq.admin.job_lists import DEAD, PENDING, read
+from django_delayq.admin.page import PageContext, PageResponse
 from django_delayq.clock import duration_us
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.metrics import Stats, task_dimension

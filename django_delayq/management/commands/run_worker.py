@@ -27,8 +27,7 @@ from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.reporter import ProcessReporter
 from django_delayq.processes.service import Service
 from django_delayq.processes.shutdown import Shutdown
-from django_delayq.processes.supervised_command import SupervisedCommand, to_backend
-from django_delayq.processes.supervisor import run_workers
+from django_delayq.processes.supervisor import SupervisedCommand, run_workers, to_backend
 from django_delayq.store.store import Store
 from django_delayq.worker.pools.base import Pool
 from django_delayq.worker.prefetch import PrefetchPolicy

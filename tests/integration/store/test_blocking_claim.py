@@ -11,7 +11,7 @@ from redis import Redis
 
 from django_delayq.conf.config import WorkerConfig
 from django_delayq.exceptions import StaleExchange, StoreUnavailable
-from django_delayq.store.exchange import ExchangeReply
+from django_delayq.store.claims import ExchangeReply
 from django_delayq.worker.blocking_claim import BlockingClaim
 from django_delayq.worker.exchange_session import ExchangeSession
 from django_delayq.worker.outcome_buffer import OutcomeBuffer

@@ -98,4 +98,4 @@ def _note_connection(connection: Any, **_: Any) -> None:
 
 
 _release: ContextVar[IdleConnectionCloser | None] = ContextVar("delayq_release", default=None)
-connection_created.connect(_note_connection, dispatch_uid="django_delayq.worker.idle_connections")
+connection_created.connect(_note_connection, dispatch_uid="django_delayq.processes.idle_connections")
