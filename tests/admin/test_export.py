@@ -66,7 +66,7 @@ def test_what_is_hidden_is_sent_only_to_whom_may_see_it_and_that_is_written_down
 
 def test_hostile_text_and_bytes_are_lines_too(browser: Client, stock: Doors) -> None:
     mine = add(stock, HOSTILE, queue=HOSTILE, task=HOSTILE)
-    stock.client.hset(stock.keys("bodies"), bytes.fromhex(mine[:24]), b"\xff")
+    stock.client.hset(stock.keys("jobs"), bytes.fromhex(mine[:24]), b"\xff")
     add(stock, HOSTILE)
     damaged, whole = lines(browser.get(page("export", "pending")))
     assert damaged["args"] is None

@@ -149,7 +149,7 @@ def test_all_that_wait_are_not_those_retried_after_somebody_looked(browser: Clie
 def test_no_report_breaks_a_page(kind: str, said: str, browser: Client, stock: Doors) -> None:
     add(stock, delay=None)
     tell(stock, kind=kind)
-    stock.client.hset(stock.keys("reports"), b"W" * 8, said)
+    stock.client.hset(stock.keys("process_reports"), b"W" * 8, said)
     for name in PAGES:
         assert browser.get(page(name)).status_code == 200, name
 

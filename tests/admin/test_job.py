@@ -93,7 +93,7 @@ def test_long_arguments_are_cut_until_all_is_asked_for(browser: Client, stock: D
 def test_bytes_that_are_no_job_are_revealed_as_digits(browser: Client, stock: Doors) -> None:
     mine = add(stock)
     raw_id, _ = from_text(mine) or (b"", 0)
-    stock.client.hset(stock.keys("bodies"), raw_id, b"\x01\x64\x02\x07default\x00\x01x{nonsense")
+    stock.client.hset(stock.keys("jobs"), raw_id, b"\x01\x64\x02\x07default\x00\x01x{nonsense")
     answer = browser.get(page("task_detail", mine))
     assert "Its body cannot be read." in text(answer)
     assert "7b6e6f6e" not in text(answer)

@@ -191,10 +191,10 @@ def test_clocks_that_differ(apart: int, browser: Client, stock: Doors, monkeypat
     assert "too much" in shown(browser)
 
 
-@pytest.mark.parametrize("place", ["bodies", "dead_bodies"])
+@pytest.mark.parametrize("place", ["jobs", "dead_bodies"])
 def test_functions_that_nobody_knows(place: str, browser: Client, stock: Doors, client: Redis, settings: Any) -> None:
     both_at_work(stock)
-    if place == "bodies":
+    if place == "jobs":
         stock.add(delay=HOUR_US)
     else:
         stock.add_dead()

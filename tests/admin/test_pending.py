@@ -266,7 +266,7 @@ def test_no_query_breaks_a_list(browser: Client, stock: Doors, place: str) -> No
 
 def test_bytes_that_are_no_job_are_shown_with_the_reason(browser: Client, stock: Doors) -> None:
     mine = add(stock)
-    stock.client.hset(stock.keys("bodies"), bytes.fromhex(mine[:24]), b"\x01\xff")
+    stock.client.hset(stock.keys("jobs"), bytes.fromhex(mine[:24]), b"\x01\xff")
     stock.client.zadd(stock.keys.scheduled("default"), {b"short": 5, b"x" * 100: 1e300})
     answer = browser.get(page("pending"))
     assert "damaged" in text(answer)

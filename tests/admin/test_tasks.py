@@ -34,7 +34,7 @@ def test_options_and_last_hour_of_each(browser: Client, stock: Doors, only_ours:
     tell(stock, task=only_ours, done=18, dead=2, run_us=100_000)
     ((name, cells),) = rows(browser, "functions").items()
     assert name.startswith(only_ours)
-    assert "admin/test_functions.py:" in name
+    assert "admin/test_tasks.py:" in name
     queue, tries, waits, timeout, done, failed, times, _ = cells
     assert [queue, tries, waits, timeout] == ["mail", "7", "3.0 s to 2 h", "30 s"]
     assert [done, failed] == ["18", "2"]
@@ -54,9 +54,9 @@ def test_policy_of_the_settings_holds_where_a_function_has_none(browser: Client,
     assert cells[1] == "9"
 
 
-@pytest.mark.parametrize("place", ["bodies", "dead_bodies"])
+@pytest.mark.parametrize("place", ["jobs", "dead_bodies"])
 def test_function_that_nobody_knows_comes_first(place: str, browser: Client, stock: Doors, client: Redis) -> None:
-    if place == "bodies":
+    if place == "jobs":
         stock.add(delay=DAY_US)
     else:
         stock.add_dead()

@@ -82,9 +82,9 @@ def noise(stock: Stock) -> list[str]:
     bodies = (b"\xff\xfe" * 40, b"", b"\x00" * 300_000, json.dumps({"args": "<img src=x>"}).encode())
     for number, text_id in enumerate(made):
         raw_id, _ = from_text(text_id) or (b"", 0)
-        doors.client.hset(doors.keys("bodies" if number < 4 else "dead_bodies"), raw_id, bodies[number % 4])
+        doors.client.hset(doors.keys("jobs" if number < 4 else "dead_bodies"), raw_id, bodies[number % 4])
         doors.client.hset(doors.keys("attempts"), raw_id, b"\x00\x05\x01\xff<script>")
-    for noun in ("descriptions", "reports", "paused"):
+    for noun in ("worker_names", "reports", "paused"):
         doors.client.hset(doors.keys(noun), b"\xff<script>alert(1)</script>", b"\xfe\x00<script>alert(1)</script>")
     return made
 

@@ -40,7 +40,7 @@ def test_the_default_name_is_the_import_path() -> None:
 
 
 def test_an_unknown_name_is_a_lookup_error_with_the_nearest() -> None:
-    with pytest.raises(UnknownTask, match=r"'tests\.app\.tasks\.nop'.*mean 'tests\.app\.tasks\.noop'") as caught:
+    with pytest.raises(UnknownTask, match=r"'tests\.sample_app\.tasks\.nop'.*mean 'tests\.sample_app\.tasks\.noop'") as caught:
         registry.get("tests.sample_app.tasks.nop")
     assert isinstance(caught.value, LookupError)
     assert "tasks.py" in str(caught.value) and "TASK_MODULES" in str(caught.value)
