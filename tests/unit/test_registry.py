@@ -40,7 +40,8 @@ def test_the_default_name_is_the_import_path() -> None:
 
 
 def test_an_unknown_name_is_a_lookup_error_with_the_nearest() -> None:
-    with pytest.raises(UnknownTask, match=r"'tests\.sample_app\.tasks\.nop'.*mean 'tests\.sample_app\.tasks\.noop'") as caught:
+    hint = r"'tests\.sample_app\.tasks\.nop'.*mean 'tests\.sample_app\.tasks\.noop'"
+    with pytest.raises(UnknownTask, match=hint) as caught:
         registry.get("tests.sample_app.tasks.nop")
     assert isinstance(caught.value, LookupError)
     assert "tasks.py" in str(caught.value) and "TASK_MODULES" in str(caught.value)
