@@ -11,7 +11,7 @@ from typing import Any
 from django.conf import settings
 
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.shard_apis import DAY, SECOND, Doors
+from tests.shard_apis import DAY, SECOND, ShardApis
 
 SIZES = (1, 100, 1_000, 5_000, 20_000)
 ROUNDS = 200
@@ -33,26 +33,26 @@ def measured(client: Any, act: Callable[[], object]) -> str:
     return f"{statistics.median(wall) * 1_000:.2f} / {stats['usec'] / stats['calls'] / 1_000:.3f}"
 
 
-def row(doors: Doors, title: str) -> None:
+def row(apis: ShardApis, title: str) -> None:
     """Print what both cost now."""
-    worker, names = doors.worker(), doors.shard.read_served_queues()
+    worker, names = apis.worker(), apis.shard.read_served_queues()
     hint: list[list[str]] = [[]]
 
     def promote() -> None:
-        hint[0] = doors.promotion.promote(hint[0]).queues
+        hint[0] = apis.promotion.promote(hint[0]).queues
 
-    exchange = measured(doors.client, lambda: worker.take(1, *names))
-    print(f"| {title} | {len(names)} | {exchange} | {measured(doors.client, promote)} |", flush=True)
+    exchange = measured(apis.client, lambda: worker.take(1, *names))
+    print(f"| {title} | {len(names)} | {exchange} | {measured(apis.client, promote)} |", flush=True)
 
 
-def fill(doors: Doors, count: int, *, delay: int | None = None) -> None:
+def fill(apis: ShardApis, count: int, *, delay: int | None = None) -> None:
     """Use so many names once."""
     for at in range(0, count, 250):
-        doors.enqueue(
-            *[doors.draft(queue=f"customer-{at + number}", delay=delay) for number in range(min(250, count - at))]
+        apis.enqueue(
+            *[apis.draft(queue=f"customer-{at + number}", delay=delay) for number in range(min(250, count - at))]
         )
     if delay is None:
-        worker = doors.worker()
+        worker = apis.worker()
         for at in range(0, count, 250):
             names = [f"customer-{at + number}" for number in range(min(250, count - at))]
             for claims in iter(lambda names=names: worker.take(60, *names).claims, []):
@@ -73,27 +73,27 @@ def main() -> None:
     print("wall / in Redis, ms\n\n| names used | served | exchange | promotion |\n|---|---|---|---|")
     for size in SIZES:
         with LocalRedisServer() as server:
-            doors = Doors(server.url)
-            fill(doors, size - 1)
-            doors.add(queue="busy", delay=30 * DAY)
-            doors.add(queue="busy")
-            row(doors, f"{size:,}, a moment ago")
-            doors.clock.advance(LONG)
-            doors.add(queue="busy")
+            apis = ShardApis(server.url)
+            fill(apis, size - 1)
+            apis.add(queue="busy", delay=30 * DAY)
+            apis.add(queue="busy")
+            row(apis, f"{size:,}, a moment ago")
+            apis.clock.advance(LONG)
+            apis.add(queue="busy")
             hint: list[str] = []
             slowest = 0.0
-            while len(doors.shard.read_served_queues()) > 1:
+            while len(apis.shard.read_served_queues()) > 1:
                 begun = perf_counter()
-                hint = doors.promotion.promote(hint).queues
+                hint = apis.promotion.promote(hint).queues
                 slowest = max(slowest, perf_counter() - begun)
-            row(doors, f"{size:,}, eleven minutes ago (slowest promotion meanwhile {slowest * 1_000:.1f} ms)")
-            doors.close()
+            row(apis, f"{size:,}, eleven minutes ago (slowest promotion meanwhile {slowest * 1_000:.1f} ms)")
+            apis.close()
     with LocalRedisServer() as server:
-        doors = Doors(server.url)
-        fill(doors, 5_000, delay=30 * DAY)
-        doors.add(queue="busy")
-        row(doors, "5,000, due next month")
-        doors.close()
+        apis = ShardApis(server.url)
+        fill(apis, 5_000, delay=30 * DAY)
+        apis.add(queue="busy")
+        row(apis, "5,000, due next month")
+        apis.close()
 
 
 if __name__ == "__main__":

@@ -22,31 +22,31 @@ def measure(claims: int) -> tuple[float, float]:
     """Return the median µs of a claim, without and with recovered jobs in its queue."""
     from django_delayq.job.attempts import NO_ATTEMPTS
     from django_delayq.job.outcome import Action
-    from tests.shard_apis import Doors, one_more, settlement
+    from tests.shard_apis import ShardApis, one_more, settlement
 
     with LocalRedisServer() as server:
-        doors = Doors(server.url)
-        drafts = [doors.draft() for _ in range(ASIDE)]
+        apis = ShardApis(server.url)
+        drafts = [apis.draft() for _ in range(ASIDE)]
         for at in range(0, ASIDE, BATCH):
-            doors.enqueue(*drafts[at : at + BATCH])
+            apis.enqueue(*drafts[at : at + BATCH])
         record = one_more(NO_ATTEMPTS, suspect=True).pack()
-        doors.client.hset(doors.keys("attempts"), mapping={draft.job.raw_id: record for draft in drafts})
-        worker = doors.worker()
+        apis.client.hset(apis.keys("attempts"), mapping={draft.job.raw_id: record for draft in drafts})
+        worker = apis.worker()
         while worker.take(1, may_recover=False).has_more:
             # So many are set aside in one step.
             pass
-        assert len(doors.recovered()) == ASIDE
+        assert len(apis.recovered()) == ASIDE
         spent: dict[str, list[float]] = {queue: [] for queue in QUEUES}
         for turn in range(claims):
             if turn % BATCH == 0:
                 for queue in QUEUES:
-                    doors.enqueue(*[doors.draft(queue=queue) for _ in range(BATCH)])
+                    apis.enqueue(*[apis.draft(queue=queue) for _ in range(BATCH)])
             for queue in QUEUES if turn % 2 else reversed(QUEUES):
                 began = perf_counter()
                 (claim,) = worker.take(1, queue, may_recover=False).claims
                 spent[queue].append(perf_counter() - began)
                 worker.take(0, settle=[settlement(claim, Action.ACKNOWLEDGE)])
-        doors.close()
+        apis.close()
     without, with_them = (statistics.median(spent[queue]) * 1e6 for queue in QUEUES)
     return without, with_them
 

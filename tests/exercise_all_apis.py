@@ -10,100 +10,100 @@ from django_delayq.metrics import MetricsBuffer, encode_rows
 from django_delayq.store.enqueue import key_digest
 from django_delayq.store.notifier import Notifier
 from django_delayq.store.promotion import Reclaim
-from tests.shard_apis import HOUR, SECOND, Doors, OneWorker, one_more, settlement
+from tests.shard_apis import HOUR, SECOND, OneWorker, ShardApis, one_more, settlement
 
 
-def _key_here(doors: Doors, prefix: str) -> str:
+def _key_here(apis: ShardApis, prefix: str) -> str:
     """Return a key that belongs to this shard: a dead letter of another's is not retried."""
-    shards, index = doors.config.shards, doors.shard.index
+    shards, index = apis.config.shards, apis.shard.index
     keys = (f"{prefix} {number}" for number in count())
     return next(key for key in keys if shard_of(key_digest("tests.sample_app.tasks.noop", key), shards) == index)
 
 
-def go_through_every_door(doors: Doors) -> None:
+def exercise_all_apis(apis: ShardApis) -> None:
     """Call each method of each door, and leave jobs in every place: nearly every key there is then exists."""
-    worker = doors.worker()
+    worker = apis.worker()
     for _ in range(3):
-        doors.add(delay=SECOND, key=os.urandom(4).hex())
-        doors.add(queue="other")
-    doors.clock.advance(SECOND)
-    doors.promote()
+        apis.add(delay=SECOND, key=os.urandom(4).hex())
+        apis.add(queue="other")
+    apis.clock.advance(SECOND)
+    apis.promote()
     claims = worker.take(4, "default", "other", description="host/1").claims
     assert len(claims) == 4
     assert not worker.door.heartbeat([claim.lease for claim in claims])
     ends = [settlement(claim, how) for claim, how in zip(claims, Action, strict=True)]
     assert not worker.take(1, "other", settle=ends).lost
     assert len(worker.again().claims) == 1
-    _lapse_through_dispatcher(doors, worker)
+    _lapse_through_dispatcher(apis, worker)
 
-    raw_id = doors.add("argument", queue="moving", delay=HOUR)
-    assert doors.operations.reschedule(raw_id, delay_us=2 * HOUR)
-    assert doors.operations.move(raw_id, "moved")
-    assert doors.inspection.find(raw_id).state is State.SCHEDULED
-    assert doors.operations.reschedule(raw_id, delay_us=0)
-    assert doors.operations.move(raw_id, "other")
-    assert doors.operations.cancel(raw_id, token=b"a token", on_its_way=True)
+    raw_id = apis.add("argument", queue="moving", delay=HOUR)
+    assert apis.operations.reschedule(raw_id, delay_us=2 * HOUR)
+    assert apis.operations.move(raw_id, "moved")
+    assert apis.inspection.find(raw_id).state is State.SCHEDULED
+    assert apis.operations.reschedule(raw_id, delay_us=0)
+    assert apis.operations.move(raw_id, "other")
+    assert apis.operations.cancel(raw_id, token=b"a token", on_its_way=True)
     for end in ("requeue", "discard"):
-        letter = doors.inspection.dead_letter(doors.add_dead(key=_key_here(doors, end), queue=end))
+        letter = apis.inspection.dead_letter(apis.add_dead(key=_key_here(apis, end), queue=end))
         assert letter is not None
-        assert getattr(doors.operations, end)(letter.raw_id, died_us=letter.died_us)
-    _keep_results(doors)
+        assert getattr(apis.operations, end)(letter.raw_id, died_us=letter.died_us)
+    _keep_results(apis)
     for state in (State.SCHEDULED, State.READY, State.CLAIMED, State.DEAD):
-        doors.inspection.page(state, queues=["other"])
-    assert doors.inspection.counts().dead
-    assert doors.inspection.holder(bytes(16)) is None
+        apis.inspection.page(state, queues=["other"])
+    assert apis.inspection.counts().dead
+    assert apis.inspection.holder(bytes(16)) is None
     for queues in ((), ("other",)):
-        Notifier(doors.shard).notify(queues)
-    doors.store.check_shards()
-    doors.store.check_server()
-    _look_and_tell(doors)
+        Notifier(apis.shard).notify(queues)
+    apis.store.check_shards()
+    apis.store.check_server()
+    _look_and_tell(apis)
 
-    doors.add(key="waits", delay=HOUR)
-    doors.add(queue="new")
-    worker = doors.worker()
+    apis.add(key="waits", delay=HOUR)
+    apis.add(queue="new")
+    worker = apis.worker()
     worker.take(0, "new", description="host/2")
     worker.take(1, "new", armed=True)
-    doors.add(queue="newer")
+    apis.add(queue="newer")
 
 
-def _keep_results(doors: Doors) -> None:
+def _keep_results(apis: ShardApis) -> None:
     """Leave one kept result of a job that is done."""
-    cancelled, kept = doors.add(queue="kept", ttl=HOUR), doors.add(queue="kept", ttl=HOUR)
-    assert doors.operations.cancel(cancelled)
-    assert doors.inspection.find(cancelled).state is State.CANCELLED
-    worker = doors.worker()
+    cancelled, kept = apis.add(queue="kept", ttl=HOUR), apis.add(queue="kept", ttl=HOUR)
+    assert apis.operations.cancel(cancelled)
+    assert apis.inspection.find(cancelled).state is State.CANCELLED
+    worker = apis.worker()
     [claim] = worker.take(1, "kept").claims
     assert not worker.settle(claim, Action.ACKNOWLEDGE, value="3").lost
-    assert doors.inspection.find(kept).state is State.DONE
-    assert doors.store.result_waiter(doors.shard.index).wait(kept, 1.0)
+    assert apis.inspection.find(kept).state is State.DONE
+    assert apis.store.result_waiter(apis.shard.index).wait(kept, 1.0)
 
 
-def _look_and_tell(doors: Doors) -> None:
-    tally, worker, reports = MetricsBuffer(), doors.worker(), doors.store.process_reports(doors.shard)
+def _look_and_tell(apis: ShardApis) -> None:
+    tally, worker, reports = MetricsBuffer(), apis.worker(), apis.store.process_reports(apis.shard)
     worker.take(0, description="host/3")
     tally.ended("done", queue="default", task="shop.remind", lag_us=1, run_us=1)
-    assert doors.operations.quiet(worker.code, by="ann")
+    assert apis.operations.quiet(worker.code, by="ann")
     assert reports.report(worker.code, "worker", {"name": "host:3"}, encode_rows(tally.take()))
-    assert doors.operations.unquiet(worker.code)
-    assert doors.operations.quiet(worker.code, by="ann")
+    assert apis.operations.unquiet(worker.code)
+    assert apis.operations.quiet(worker.code, by="ann")
     leaving = os.urandom(8)
     assert not reports.report(leaving, "dispatcher", {}, {})
     reports.deregister(leaving, {})
     for queue in ("default", "moved"):
-        assert doors.operations.pause(queue, by="ann")
-    assert doors.operations.resume("default")
-    doors.store.forward_stream(doors.shard).add({"id": "an id"})
-    survey = doors.store.dashboard(doors.shard.index)
+        assert apis.operations.pause(queue, by="ann")
+    assert apis.operations.resume("default")
+    apis.store.forward_stream(apis.shard).add({"id": "an id"})
+    survey = apis.store.dashboard(apis.shard.index)
     assert survey.snapshot(tasks=["shop.remind"]).dead
     assert len(survey.due_histogram([0, 1, 2], queues=["default"])) == 2
 
 
-def _lapse_through_dispatcher(doors: Doors, worker: OneWorker) -> None:
+def _lapse_through_dispatcher(apis: ShardApis, worker: OneWorker) -> None:
     for _ in range(3):
-        doors.add(queue="lapsing")
+        apis.add(queue="lapsing")
     assert len(worker.take(3, "lapsing").claims) == 3
-    items = doors.promotion.read_expired_leases(doors.lapsed())
+    items = apis.promotion.read_expired_leases(apis.lapsed())
     dead = Reclaim(lease=items[0].lease, attempts=one_more(items[0].attempts), queue=None)
     back = [Reclaim(lease=i.lease, attempts=one_more(i.attempts), queue=i.queue, delay_us=HOUR) for i in items[1:3]]
     last = Reclaim(lease=items[3].lease, attempts=one_more(items[3].attempts, suspect=True), queue=items[3].queue)
-    assert sum(doors.promotion.reclaim([dead, *back, last])) == len(items) == 4
+    assert sum(apis.promotion.reclaim([dead, *back, last])) == len(items) == 4

@@ -24,8 +24,8 @@ START = 1_800_000_000_123_457
 LARGE_TEXT = "x" * 40_000
 
 
-class Doors:
-    """The doors of one shard, as web process, dispatcher, person and reader have them."""
+class ShardApis:
+    """The apis of one shard, as web process, dispatcher, person and reader have them."""
 
     def __init__(self, url: str, *, clock: Any = None, shard: int = 0, **delayq: Any) -> None:
         config, problems = read_config({"REDIS": url, **delayq})
@@ -186,9 +186,9 @@ class Doors:
 class OneWorker:
     """One worker's door, with its exchanges."""
 
-    def __init__(self, doors: Doors, code: bytes) -> None:
+    def __init__(self, apis: ShardApis, code: bytes) -> None:
         self.code = code
-        self.door = doors.store.claims(doors.shard, worker=code)
+        self.door = apis.store.claims(apis.shard, worker=code)
         self.last: ExchangeRequest | None = None
 
     def take(

@@ -13,7 +13,7 @@ from django.test import Client
 from django.urls import reverse
 
 from django_delayq.clock import ServerClock
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 
 #: Kind of user -> permissions; None: no account at all.
 KINDS: dict[str, tuple[str, ...] | None] = {
@@ -87,8 +87,8 @@ class RedisClock(ServerClock):
 
 
 @pytest.fixture
-def stock(redis_url: str) -> Iterator[Doors]:
-    """The doors behind the pages, under Redis's own clock."""
-    doors = Doors(redis_url, clock=RedisClock())
-    yield doors
-    doors.close()
+def stock(redis_url: str) -> Iterator[ShardApis]:
+    """The apis behind the pages, under Redis's own clock."""
+    apis = ShardApis(redis_url, clock=RedisClock())
+    yield apis
+    apis.close()

@@ -9,7 +9,7 @@ from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.claims import Settlement
-from tests.shard_apis import Doors, settlement
+from tests.shard_apis import ShardApis, settlement
 
 HOUR = 3_600_000_000
 NOOP = "tests.sample_app.tasks.noop"
@@ -24,7 +24,7 @@ TRACEBACK = (
 
 
 def add(
-    doors: Doors,
+    apis: ShardApis,
     *args: Any,
     task: str = NOOP,
     queue: str = "default",
@@ -35,7 +35,7 @@ def add(
     """Send one job and return its id as text; `delay` in µs, None: ready at once."""
     job = Job(
         raw_id=next_id(),
-        shard=doors.shard.index,
+        shard=apis.shard.index,
         task=task,
         queue=queue,
         args=list(args),
@@ -44,39 +44,39 @@ def add(
         key=unique_by,
     )
     draft = UnsentJob.of(job, max_payload=4_000_000, reject=False, on_commit=False, database=None)
-    doors.enqueue(draft.rescheduled(delay_us=delay, due_us=None, called_at=monotonic()))
+    apis.enqueue(draft.rescheduled(delay_us=delay, due_us=None, called_at=monotonic()))
     return job.id
 
 
-def claim(doors: Doors, text_id: str, *, queue: str = "default") -> Any:
+def claim(apis: ShardApis, text_id: str, *, queue: str = "default") -> Any:
     """Let a worker take a ready job, and keep it; returns the worker and its claim."""
-    worker = doors.worker()
+    worker = apis.worker()
     claims = worker.take(64, queue, description="web1:4411").claims
-    (mine,) = [one for one in claims if to_text(one.raw_id, doors.shard.index) == text_id]
+    (mine,) = [one for one in claims if to_text(one.raw_id, apis.shard.index) == text_id]
     others = [settlement(one, Action.RELEASE) for one in claims if one is not mine]
     worker.take(0, settle=others)
     return worker, mine
 
 
 def add_dead(
-    doors: Doors, *args: Any, error: str = TRACEBACK, ending: str = "failed", queue: str = "default", **kwargs: Any
+    apis: ShardApis, *args: Any, error: str = TRACEBACK, ending: str = "failed", queue: str = "default", **kwargs: Any
 ) -> str:
     """Send one job and let it die of an error; returns its id as text."""
-    text_id = add(doors, *args, queue=queue, delay=None, **kwargs)
-    worker, mine = claim(doors, text_id, queue=queue)
+    text_id = add(apis, *args, queue=queue, delay=None, **kwargs)
+    worker, mine = claim(apis, text_id, queue=queue)
     attempts = mine.attempts.add(worker="w", started_us=1, ended_us=2, ending=ending, error=error)
     decision = Decision(action=Action.DEAD_LETTER, delay_us=0, crash_suspected=False)
     worker.take(0, settle=[Settlement(claim=mine, decision=decision, attempts=attempts)])
     return text_id
 
 
-def state(doors: Doors, text_id: str) -> str:
+def state(apis: ShardApis, text_id: str) -> str:
     """Return where a job is: "scheduled", "ready", "claimed", "dead" or "gone"."""
     raw_id, _ = from_text(text_id) or (b"", 0)
-    return str(doors.inspection.find(raw_id).state)
+    return str(apis.inspection.find(raw_id).state)
 
 
-def due_us(doors: Doors, text_id: str) -> int:
+def due_us(apis: ShardApis, text_id: str) -> int:
     """Return when a job is due, or died."""
     raw_id, _ = from_text(text_id) or (b"", 0)
-    return int(doors.inspection.find(raw_id).moment_us)
+    return int(apis.inspection.find(raw_id).moment_us)

@@ -3,11 +3,11 @@
 from typing import Any
 
 from django_delayq.metrics import MetricsBuffer, encode_rows
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 
 
 def tell(
-    stock: Doors,
+    stock: ShardApis,
     *,
     kind: str = "worker",
     code: bytes = b"W" * 8,

@@ -22,7 +22,7 @@ from tests.admin.forms import form_to, forms
 from tests.admin.jobs import HOSTILE, HOUR, POSTED, add, add_dead, claim, due_us, state
 from tests.admin.reports import tell
 from tests.admin.test_pending import ids, link, text
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 
 MINUTE = HOUR // 60
 
@@ -57,7 +57,7 @@ def done(browser: Client, answer: Any) -> str:
     return text(browser.get(answer.url))
 
 
-def test_ticked_dead_letters_are_retried_and_what_could_not_be_is_told(browser: Client, stock: Doors) -> None:
+def test_ticked_dead_letters_are_retried_and_what_could_not_be_is_told(browser: Client, stock: ShardApis) -> None:
     mine = [add_dead(stock, number) for number in range(3)]
     answer = ask(browser, page("dead"), "retry", *mine)
     assert "Retry 3 dead letters?" in text(answer)
@@ -72,7 +72,7 @@ def test_ticked_dead_letters_are_retried_and_what_could_not_be_is_told(browser: 
     assert len(found.attempts.history) == 1
 
 
-def test_a_second_press_changes_nothing(browser: Client, stock: Doors) -> None:
+def test_a_second_press_changes_nothing(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock)
     answer = ask(browser, page("dead"), "retry", mine)
     confirm(browser, answer)
@@ -84,7 +84,7 @@ def test_a_second_press_changes_nothing(browser: Client, stock: Doors) -> None:
     assert state(stock, mine) == "dead"
 
 
-def test_the_list_is_as_it_was_after_an_action(browser: Client, stock: Doors) -> None:
+def test_the_list_is_as_it_was_after_an_action(browser: Client, stock: ShardApis) -> None:
     mine = [add_dead(stock, number, queue="mail") for number in range(30)]
     first = browser.get(page("dead", queue="mail", n=25, sort="turned"))
     address = link(first, "After")
@@ -93,7 +93,7 @@ def test_the_list_is_as_it_was_after_an_action(browser: Client, stock: Doors) ->
     assert link(ask(browser, address, "delete", mine[-2]), "Go back") == address
 
 
-def test_all_that_match_up_to_now_and_none_that_came_later(browser: Client, stock: Doors) -> None:
+def test_all_that_match_up_to_now_and_none_that_came_later(browser: Client, stock: ShardApis) -> None:
     mine = [add_dead(stock, number, queue="mail") for number in range(3)]
     other = add_dead(stock)
     listed = form_to(browser.get(page("dead", queue="mail")), "/action/", button="retry")
@@ -106,7 +106,7 @@ def test_all_that_match_up_to_now_and_none_that_came_later(browser: Client, stoc
     assert {state(stock, each) for each in (other, later)} == {"dead"}
 
 
-def test_pending_jobs_that_came_later_are_not_meant(browser: Client, stock: Doors) -> None:
+def test_pending_jobs_that_came_later_are_not_meant(browser: Client, stock: ShardApis) -> None:
     mine = [add(stock, number) for number in range(3)]
     listed = form_to(browser.get(page("pending")), "/action/", button="cancel")
     answer = listed.post(browser, ("all", "yes"), deed="cancel")
@@ -116,7 +116,7 @@ def test_pending_jobs_that_came_later_are_not_meant(browser: Client, stock: Door
     assert state(stock, later) == "scheduled"
 
 
-def test_a_label_tells_how_many_are_meant(browser: Client, stock: Doors) -> None:
+def test_a_label_tells_how_many_are_meant(browser: Client, stock: ShardApis) -> None:
     for number in range(3):
         add_dead(stock, "odd" if number % 2 else "even")
     assert "all 3 matching" in text(browser.get(page("dead")))
@@ -127,14 +127,14 @@ def test_a_label_tells_how_many_are_meant(browser: Client, stock: Doors) -> None
     assert "Export them first" in text(answer)
 
 
-def test_cancel_has_the_focus(browser: Client, stock: Doors) -> None:
+def test_cancel_has_the_focus(browser: Client, stock: ShardApis) -> None:
     answer = ask(browser, page("dead"), "delete", add_dead(stock))
     (focused,) = re.findall(r"<[^>]*autofocus[^>]*>", answer.content.decode())
     assert focused.startswith("<a ")
     assert page("dead") in focused
 
 
-def test_more_than_a_hundred_are_deleted_only_with_their_number_typed(browser: Client, stock: Doors) -> None:
+def test_more_than_a_hundred_are_deleted_only_with_their_number_typed(browser: Client, stock: ShardApis) -> None:
     for number in range(101):
         add_dead(stock, number)
     answer = ask(browser, page("dead"), "delete", all="yes")
@@ -149,7 +149,9 @@ def test_more_than_a_hundred_are_deleted_only_with_their_number_typed(browser: C
     assert "Deleted 101, died up to" in entry.change_message
 
 
-def test_long_work_goes_on_from_form_to_form(browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_work_goes_on_from_form_to_form(
+    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(carrying, "SECONDS", 0)
     monkeypatch.setattr(audit_log, "MOST_ROWS", 5)
     mine = [add_dead(stock, number) for number in range(12)]
@@ -169,7 +171,7 @@ def test_long_work_goes_on_from_form_to_form(browser: Client, stock: Doors, monk
 
 
 def test_an_old_form_of_long_work_repeats_nothing(
-    browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch
+    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(carrying, "SECONDS", 0)
     mine = [add(stock, number, delay=HOUR * (number + 1)) for number in range(3)]
@@ -184,7 +186,7 @@ def test_an_old_form_of_long_work_repeats_nothing(
     ("shift", "unit", "us"), [("1", "3600", HOUR), ("-30", "60", -30 * MINUTE), ("90", "1", 90_000_000)]
 )
 def test_all_are_shifted_once_though_they_stay_in_the_list(
-    browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch, shift: str, unit: str, us: int
+    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch, shift: str, unit: str, us: int
 ) -> None:
     monkeypatch.setattr(carrying, "SECONDS", 0)
     mine = [add(stock, number, queue=f"q{number % 2}", delay=HOUR * (number + 1)) for number in range(6)]
@@ -195,7 +197,7 @@ def test_all_are_shifted_once_though_they_stay_in_the_list(
     assert [due_us(stock, each) - due for each, due in zip(mine, dues, strict=True)] == [us] * 6
 
 
-def test_jobs_are_rescheduled_to_a_moment_of_the_zone_that_is_shown(browser: Client, stock: Doors) -> None:
+def test_jobs_are_rescheduled_to_a_moment_of_the_zone_that_is_shown(browser: Client, stock: ShardApis) -> None:
     mine = [add(stock, number, delay=HOUR * (number + 1)) for number in range(4)]
     answer = ask(browser, page("pending"), "reschedule", all="yes")
     assert "Times are in Europe/Berlin." in text(answer)
@@ -224,7 +226,9 @@ def test_jobs_are_rescheduled_to_a_moment_of_the_zone_that_is_shown(browser: Cli
         {"moment": "x" * 1_000_000},
     ],
 )
-def test_a_time_that_makes_no_sense_is_asked_for_again(browser: Client, stock: Doors, fields: dict[str, str]) -> None:
+def test_a_time_that_makes_no_sense_is_asked_for_again(
+    browser: Client, stock: ShardApis, fields: dict[str, str]
+) -> None:
     mine = add(stock)
     due = due_us(stock, mine)
     answer = confirm(browser, ask(browser, page("pending"), "reschedule", mine), **fields)
@@ -232,7 +236,7 @@ def test_a_time_that_makes_no_sense_is_asked_for_again(browser: Client, stock: D
     assert due_us(stock, mine) == due
 
 
-def test_jobs_run_now(browser: Client, stock: Doors) -> None:
+def test_jobs_run_now(browser: Client, stock: ShardApis) -> None:
     mine = [add(stock, number) for number in range(2)]
     running = add(stock, queue="r", delay=None)
     assert "Made 2 run now." in done(browser, confirm(browser, ask(browser, page("pending"), "run_now", *mine)))
@@ -240,7 +244,7 @@ def test_jobs_run_now(browser: Client, stock: Doors) -> None:
     assert state(stock, running) == "ready"
 
 
-def test_jobs_move_to_another_queue_once(browser: Client, stock: Doors) -> None:
+def test_jobs_move_to_another_queue_once(browser: Client, stock: ShardApis) -> None:
     mine = [add(stock, number, queue=f"q{number}", delay=HOUR + number) for number in range(4)]
     answer = ask(browser, page("pending"), "move", all="yes")
     assert "q1" in answer.content.decode()
@@ -249,7 +253,7 @@ def test_jobs_move_to_another_queue_once(browser: Client, stock: Doors) -> None:
     assert ids(browser.get(page("pending", queue="q2"))) == mine
 
 
-def test_jobs_move_to_declared_queues_only(browser: Client, stock: Doors, delayq_settings: Any) -> None:
+def test_jobs_move_to_declared_queues_only(browser: Client, stock: ShardApis, delayq_settings: Any) -> None:
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "QUEUES": {"mail": {}, "default": {}}}
     mine = add(stock)
     for queue in ("", "mial", "x" * 300, "\x00"):
@@ -259,7 +263,7 @@ def test_jobs_move_to_declared_queues_only(browser: Client, stock: Doors, delayq
     assert ids(browser.get(page("pending", queue="mail"))) == [mine]
 
 
-def test_jobs_that_run_are_no_longer_waiting(browser: Client, stock: Doors) -> None:
+def test_jobs_that_run_are_no_longer_waiting(browser: Client, stock: ShardApis) -> None:
     mine = add(stock)
     answer = ask(browser, page("pending"), "cancel", mine)
     stock.operations.reschedule(bytes.fromhex(mine[:24]), delay_us=0)
@@ -268,7 +272,7 @@ def test_jobs_that_run_are_no_longer_waiting(browser: Client, stock: Doors) -> N
     assert state(stock, mine) == "claimed"
 
 
-def test_dead_letters_are_spread_at_random_over_minutes(browser: Client, stock: Doors) -> None:
+def test_dead_letters_are_spread_at_random_over_minutes(browser: Client, stock: ShardApis) -> None:
     mine = [add_dead(stock, number) for number in range(20)]
     answer = ask(browser, page("dead"), "retry_later", all="yes")
     now_us = stock.store.dashboard(0).snapshot().now_us
@@ -279,21 +283,21 @@ def test_dead_letters_are_spread_at_random_over_minutes(browser: Client, stock: 
     assert len(set(dues)) == 20
 
 
-def test_dead_letters_are_retried_at_a_moment(browser: Client, stock: Doors) -> None:
+def test_dead_letters_are_retried_at_a_moment(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock)
     done(browser, confirm(browser, ask(browser, page("dead"), "retry_later", mine), moment="2027-06-01T12:00"))
     assert state(stock, mine) == "scheduled"
     assert abs(due_us(stock, mine) - 1_811_844_000_000_000) < MINUTE
 
 
-def test_a_dead_letter_whose_key_is_taken_is_told_apart(browser: Client, stock: Doors) -> None:
+def test_a_dead_letter_whose_key_is_taken_is_told_apart(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock, unique_by="one")
     add(stock, unique_by="one")
     told = done(browser, confirm(browser, ask(browser, page("dead"), "retry", mine)))
     assert "Retried 0; 1 could not be: another task holds its key." in told
 
 
-def test_arguments_are_edited_and_retried(browser: Client, stock: Doors) -> None:
+def test_arguments_are_edited_and_retried(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock, 1, "ä", token="hidden-value", task="tests.sample_app.tasks.noop")
     answer = browser.get(page("task_detail", mine))
     answer = form_to(answer, "/action/", button="edit").post(browser, deed="edit")
@@ -322,7 +326,7 @@ def test_arguments_are_edited_and_retried(browser: Client, stock: Doors) -> None
     assert "superuser Retried with other arguments" in text(browser.get(page("task_detail", mine)))
 
 
-def test_arguments_that_do_not_fit_the_function_are_refused(browser: Client, stock: Doors) -> None:
+def test_arguments_that_do_not_fit_the_function_are_refused(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock, task="tests.sample_app.tasks.nap")
     answer = form_to(browser.get(page("task_detail", mine)), "/action/", button="edit").post(browser, deed="edit")
     answer = confirm(browser, answer, args="[1, 2]", kwargs="{}")
@@ -330,7 +334,7 @@ def test_arguments_that_do_not_fit_the_function_are_refused(browser: Client, sto
     assert state(stock, mine) == "dead"
 
 
-def test_who_may_not_see_arguments_may_not_edit_them(visitor: Callable[..., Client], stock: Doors) -> None:
+def test_who_may_not_see_arguments_may_not_edit_them(visitor: Callable[..., Client], stock: ShardApis) -> None:
     browser, mine = visitor("manager"), add_dead(stock, token="hidden-value")
     form = form_to(browser.get(page("task_detail", mine)), "/action/", button="retry")
     assert not form.offers("edit")
@@ -342,7 +346,7 @@ def test_who_may_not_see_arguments_may_not_edit_them(visitor: Callable[..., Clie
     assert "[\n  5\n]" in form.post(browser, deed="edit").content.decode().replace("&quot;", '"')
 
 
-def test_a_queue_is_purged_with_its_name_typed(browser: Client, stock: Doors) -> None:
+def test_a_queue_is_purged_with_its_name_typed(browser: Client, stock: ShardApis) -> None:
     mine = [add(stock, number, queue="mail", delay=None) for number in range(3)]
     waiting, other = add(stock, queue="mail"), add(stock, delay=None)
     answer = form_to(browser.get(page("queue_detail", "mail")), "/action/", button="purge").post(browser, deed="purge")
@@ -355,7 +359,7 @@ def test_a_queue_is_purged_with_its_name_typed(browser: Client, stock: Doors) ->
     assert {state(stock, each) for each in (other, later)} == {"ready"}
 
 
-def test_a_purge_leaves_what_became_ready_later(browser: Client, stock: Doors) -> None:
+def test_a_purge_leaves_what_became_ready_later(browser: Client, stock: ShardApis) -> None:
     mine, scheduled = add(stock, queue="mail", delay=None), add(stock, queue="mail")
     form = form_to(browser.get(page("queue_detail", "mail")), "/action/", button="purge")
     survey = stock.store.dashboard(0)
@@ -368,7 +372,7 @@ def test_a_purge_leaves_what_became_ready_later(browser: Client, stock: Doors) -
     assert (state(stock, mine), state(stock, scheduled)) == ("gone", "ready")
 
 
-def test_a_queue_is_paused_and_resumed(browser: Client, stock: Doors) -> None:
+def test_a_queue_is_paused_and_resumed(browser: Client, stock: ShardApis) -> None:
     add(stock, queue="a/b", delay=None)
     address = page("queue_detail", "a/b")
     answer = form_to(browser.get(address), "/action/", button="pause").post(browser, deed="pause")
@@ -404,7 +408,7 @@ def test_what_is_not_there_cannot_be_turned(browser: Client, fields: dict[str, s
     assert "It is not there any more. Nothing was done." in done(browser, browser.post(page("action"), fields))
 
 
-def test_a_worker_is_asked_to_take_no_more(browser: Client, stock: Doors) -> None:
+def test_a_worker_is_asked_to_take_no_more(browser: Client, stock: ShardApis) -> None:
     mine = add(stock, delay=None)
     worker, _ = claim(stock, mine)
     code = worker.code.hex()
@@ -438,7 +442,7 @@ def test_who_comes_from_the_login_to_an_action_is_told_that_nothing_was_done(bro
 
 
 @pytest.mark.parametrize(("place", "deed"), [("pending", "reschedule"), ("dead", "retry_later")])
-def test_a_moment_that_is_past_is_refused(browser: Client, stock: Doors, place: str, deed: str) -> None:
+def test_a_moment_that_is_past_is_refused(browser: Client, stock: ShardApis, place: str, deed: str) -> None:
     mine = add(stock) if place == "pending" else add_dead(stock)
     before_us = due_us(stock, mine)
     answer = confirm(browser, ask(browser, page(place), deed, mine), moment="2020-01-01T12:00")
@@ -446,7 +450,7 @@ def test_a_moment_that_is_past_is_refused(browser: Client, stock: Doors, place: 
     assert due_us(stock, mine) == before_us
 
 
-def test_who_moves_jobs_to_a_queue_without_a_worker_is_told(browser: Client, stock: Doors) -> None:
+def test_who_moves_jobs_to_a_queue_without_a_worker_is_told(browser: Client, stock: ShardApis) -> None:
     tell(stock, queues=["mail"])
     for queue, alone in (("mial", True), ("mail", False)):
         told = done(browser, confirm(browser, ask(browser, page("pending"), "move", add(stock)), queue=queue))
@@ -454,7 +458,7 @@ def test_who_moves_jobs_to_a_queue_without_a_worker_is_told(browser: Client, sto
         assert ("No worker takes tasks from queue mial now." in told) is alone
 
 
-def test_a_post_without_its_csrf_token_is_refused(browser: Client, stock: Doors) -> None:
+def test_a_post_without_its_csrf_token_is_refused(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock)
     answer = ask(browser, page("dead"), "delete", mine)
     strict = Client(enforce_csrf_checks=True)
@@ -464,7 +468,7 @@ def test_a_post_without_its_csrf_token_is_refused(browser: Client, stock: Doors)
     assert state(stock, mine) == "dead"
 
 
-def test_an_order_of_somebody_else_is_refused(visitor: Callable[..., Client], stock: Doors) -> None:
+def test_an_order_of_somebody_else_is_refused(visitor: Callable[..., Client], stock: ShardApis) -> None:
     mine = add_dead(stock)
     answer = ask(visitor("superuser"), page("dead"), "delete", mine)
     form = form_to(answer, "/action/")
@@ -473,7 +477,7 @@ def test_an_order_of_somebody_else_is_refused(visitor: Callable[..., Client], st
     assert state(stock, mine) == "dead"
 
 
-def test_a_stale_order_is_refused(browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stale_order_is_refused(browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = add_dead(stock)
     answer = ask(browser, page("dead"), "delete", mine)
     monkeypatch.setattr("django_delayq.admin.actions.requests._GOOD_FOR", -1)
@@ -496,7 +500,7 @@ _FORGED = [
 @pytest.mark.parametrize(
     "name", ["deed", "place", "row", "all", "filter", "page", "seen", "job", "order", "typed", "queue"]
 )
-def test_no_forged_field_is_an_error_of_ours(browser: Client, stock: Doors, name: str) -> None:
+def test_no_forged_field_is_an_error_of_ours(browser: Client, stock: ShardApis, name: str) -> None:
     mine, waiting = add_dead(stock), add(stock)
     form = form_to(browser.get(page("dead")), "/action/")
     confirmed = form_to(ask(browser, page("pending"), "reschedule", waiting), "/action/")
@@ -511,7 +515,7 @@ def test_no_forged_field_is_an_error_of_ours(browser: Client, stock: Doors, name
     assert state(stock, waiting) == "scheduled"
 
 
-def test_a_row_of_no_shard_there_is_is_gone(browser: Client, stock: Doors) -> None:
+def test_a_row_of_no_shard_there_is_is_gone(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock)
     form = form_to(browser.get(page("dead")), "/action/")
     answer = form.post(browser, ("row", f"{mine[:24]}-9999.5"), deed="retry")
@@ -519,7 +523,7 @@ def test_a_row_of_no_shard_there_is_is_gone(browser: Client, stock: Doors) -> No
 
 
 def test_what_was_done_is_written_down_though_redis_failed(
-    browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch
+    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = [add_dead(stock, number) for number in range(3)]
     answer = ask(browser, page("dead"), "retry", *mine)
@@ -540,7 +544,7 @@ def test_what_was_done_is_written_down_though_redis_failed(
     assert "Retried 1; 2 were already gone." in done(browser, confirm(browser, answer))
 
 
-def test_an_action_asked_for_on_a_jobs_own_page_leads_back_there(browser: Client, stock: Doors) -> None:
+def test_an_action_asked_for_on_a_jobs_own_page_leads_back_there(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock)
     answer = form_to(browser.get(page("task_detail", mine)), "/action/", button="retry").post(browser, deed="retry")
     assert confirm(browser, answer).url == page("task_detail", mine)
@@ -551,7 +555,7 @@ def test_all_shards_are_gone_through(
 ) -> None:
     monkeypatch.setattr(carrying, "SECONDS", 0)
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": 3}
-    parts = [Doors(redis_url, clock=ServerClock(), shard=shard, SHARDS=3) for shard in range(3)]
+    parts = [ShardApis(redis_url, clock=ServerClock(), shard=shard, SHARDS=3) for shard in range(3)]
     mine = [add_dead(parts[number % 3], "needle") for number in range(7)]
     other = [add_dead(part) for part in parts]
     answer = ask(browser, page("dead", q="needle"), "retry", all="yes")
@@ -565,7 +569,7 @@ def test_all_shards_are_gone_through(
         part.close()
 
 
-def test_a_confirm_page_shows_hostile_rows_as_text(browser: Client, stock: Doors) -> None:
+def test_a_confirm_page_shows_hostile_rows_as_text(browser: Client, stock: ShardApis) -> None:
     add_dead(stock, HOSTILE, task="tests.sample_app.tasks.noop", queue=HOSTILE)
     for deed in ("retry", "retry_later", "delete"):
         body = ask(browser, page("dead", q="alert"), deed, all="yes").content.decode()
@@ -573,7 +577,7 @@ def test_a_confirm_page_shows_hostile_rows_as_text(browser: Client, stock: Doors
         assert "&lt;script&gt;" in body
 
 
-def test_every_form_can_be_sent_without_a_script(browser: Client, stock: Doors) -> None:
+def test_every_form_can_be_sent_without_a_script(browser: Client, stock: ShardApis) -> None:
     add(stock, queue="mail", delay=None)
     pending, dead = add(stock), add_dead(stock)
     pages = [page("pending"), page("dead"), page("dead", group="error"), page("queue_detail", "mail")]
@@ -585,7 +589,7 @@ def test_every_form_can_be_sent_without_a_script(browser: Client, stock: Doors) 
             assert "deed" in dict(form.buttons)
 
 
-def test_a_job_that_ran_when_the_page_was_drawn_and_came_back_is_not_meant(browser: Client, stock: Doors) -> None:
+def test_a_job_that_ran_when_the_page_was_drawn_and_came_back_is_not_meant(browser: Client, stock: ShardApis) -> None:
     back = add(stock, "ran", queue="runs", delay=None)
     worker, running = claim(stock, back, queue="runs")
     mine = add(stock, "waits", delay=HOUR)

@@ -15,7 +15,7 @@ from tests.admin.conftest import page
 from tests.admin.jobs import HOSTILE, HOUR, add, add_dead
 from tests.admin.test_action import ask, confirm
 from tests.admin.test_pending import text
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def heard() -> Any:
 
 
 def test_each_job_has_a_row_a_line_and_a_signal(
-    browser: Client, stock: Doors, heard: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
+    browser: Client, stock: ShardApis, heard: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
     mine = [add_dead(stock, number) for number in range(2)]
     with caplog.at_level(logging.INFO, "django_delayq.audit"):
@@ -50,7 +50,7 @@ def test_each_job_has_a_row_a_line_and_a_signal(
 
 
 def test_more_than_a_hundred_jobs_have_one_row_with_filter_and_count(
-    browser: Client, stock: Doors, heard: list[dict[str, Any]]
+    browser: Client, stock: ShardApis, heard: list[dict[str, Any]]
 ) -> None:
     for number in range(101):
         add(stock, number, queue="mail")
@@ -64,14 +64,14 @@ def test_more_than_a_hundred_jobs_have_one_row_with_filter_and_count(
     assert heard[0]["count"] == 101
 
 
-def test_what_was_not_done_is_not_written_down(browser: Client, stock: Doors, heard: list[dict[str, Any]]) -> None:
+def test_what_was_not_done_is_not_written_down(browser: Client, stock: ShardApis, heard: list[dict[str, Any]]) -> None:
     answer = ask(browser, page("dead"), "retry", add_dead(stock))
     confirm(browser, answer)
     confirm(browser, answer)
     assert LogEntry.objects.count() == len(heard) == 1
 
 
-def test_what_was_wished_stands_in_the_row(browser: Client, stock: Doors) -> None:
+def test_what_was_wished_stands_in_the_row(browser: Client, stock: ShardApis) -> None:
     mine = add(stock)
     for deed, fields, said in (
         ("reschedule", {"shift": "-10", "unit": "60"}, "Rescheduled, by −10 min"),
@@ -84,7 +84,7 @@ def test_what_was_wished_stands_in_the_row(browser: Client, stock: Doors) -> Non
     assert said.index("superuser Moved, to queue mail") < said.index("superuser Rescheduled, by −10 min")
 
 
-def test_rows_and_lines_take_any_text(browser: Client, stock: Doors, caplog: pytest.LogCaptureFixture) -> None:
+def test_rows_and_lines_take_any_text(browser: Client, stock: ShardApis, caplog: pytest.LogCaptureFixture) -> None:
     add(stock, queue=HOSTILE)
     mine = add(stock, queue="x")
     with caplog.at_level(logging.INFO, "django_delayq.audit"):
@@ -96,7 +96,7 @@ def test_rows_and_lines_take_any_text(browser: Client, stock: Doors, caplog: pyt
     assert browser.get("/admin/").status_code == 200
 
 
-def test_a_failing_receiver_changes_nothing(browser: Client, stock: Doors) -> None:
+def test_a_failing_receiver_changes_nothing(browser: Client, stock: ShardApis) -> None:
     def fails(**_: Any) -> None:
         raise ValueError("as asked")
 
@@ -119,7 +119,7 @@ def test_who_has_no_account_is_still_in_the_log(caplog: pytest.LogCaptureFixture
 
 
 def test_what_was_done_to_many_is_told_on_the_page_of_each(
-    browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch
+    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(audit_log, "MOST_ROWS", 1)
     mine = [add(stock, number, delay=HOUR) for number in range(3)]
@@ -135,7 +135,7 @@ def test_what_was_done_to_many_is_told_on_the_page_of_each(
     assert "many tasks" not in text(browser.get(page("task_detail", later)))
 
 
-def test_moments_of_the_journal_are_in_the_zone_that_is_shown(browser: Client, stock: Doors) -> None:
+def test_moments_of_the_journal_are_in_the_zone_that_is_shown(browser: Client, stock: ShardApis) -> None:
     mine = add(stock, delay=HOUR)
     confirm(browser, ask(browser, page("pending"), "run_now", mine))
     at = LogEntry.objects.get().action_time

@@ -21,7 +21,7 @@ from tests.admin.jobs import HOUR, add, add_dead, due_us, state
 from tests.admin.test_action import ask, confirm, done, go_on
 from tests.admin.test_hostile import raw
 from tests.admin.test_pending import text
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 
 #: What the confirm page asks besides.
 WISHES = {"reschedule": {"shift": "5", "unit": "60"}, "move": {"queue": "other"}, "retry_later": {"minutes": "60"}}
@@ -41,7 +41,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
 class Shelf:
     """The jobs of one list, and more that come late but look as if they had been there."""
 
-    stock: Doors
+    stock: ShardApis
     place: str
     #: Makes an id of any age.
     age: Callable[[int], None]
@@ -82,7 +82,7 @@ class Shelf:
 
 
 @pytest.fixture
-def shelf(stock: Doors, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Shelf]:
+def shelf(stock: ShardApis, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Shelf]:
     """Make the shelf of a place."""
     serial = iter(range(1, 10_000))
 
@@ -148,7 +148,7 @@ def test_the_bound_holds_for_what_is_written_down_as_one(
     assert jobs.stock.inspection.counts().dead == 4
 
 
-def test_a_long_count_goes_on_until_the_number_is_known(browser: Client, stock: Doors, slow: None) -> None:
+def test_a_long_count_goes_on_until_the_number_is_known(browser: Client, stock: ShardApis, slow: None) -> None:
     for number in range(12):
         add_dead(stock, number, **({"needle": 1} if number % 2 else {}))
     answer = ask(browser, page("dead", q="needle"), "delete", all="yes")
@@ -164,7 +164,7 @@ def test_a_long_count_goes_on_until_the_number_is_known(browser: Client, stock: 
     assert stock.inspection.counts().dead == 6
 
 
-def test_nothing_can_be_done_before_the_number_is_known(browser: Client, stock: Doors, slow: None) -> None:
+def test_nothing_can_be_done_before_the_number_is_known(browser: Client, stock: ShardApis, slow: None) -> None:
     for number in range(12):
         add_dead(stock, number)
     form = form_to(ask(browser, page("dead", q="noop"), "delete", all="yes"), "/action/")
@@ -173,7 +173,7 @@ def test_nothing_can_be_done_before_the_number_is_known(browser: Client, stock: 
     assert stock.inspection.counts().dead == 12
 
 
-def test_what_matches_nothing_after_a_long_count_is_told(browser: Client, stock: Doors, slow: None) -> None:
+def test_what_matches_nothing_after_a_long_count_is_told(browser: Client, stock: ShardApis, slow: None) -> None:
     for number in range(12):
         add_dead(stock, number)
     form = form_to(browser.get(page("dead")), "/action/", button="delete")
@@ -183,7 +183,7 @@ def test_what_matches_nothing_after_a_long_count_is_told(browser: Client, stock:
 
 def test_all_shards_are_counted(browser: Client, delayq_settings: Any, redis_url: str, slow: None) -> None:
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": 3}
-    parts = [Doors(redis_url, clock=ServerClock(), shard=shard, SHARDS=3) for shard in range(3)]
+    parts = [ShardApis(redis_url, clock=ServerClock(), shard=shard, SHARDS=3) for shard in range(3)]
     for number in range(20):
         add_dead(parts[number % 3], number)
     answer = go_on_counting(browser, ask(browser, page("dead", q="noop"), "delete", all="yes"))
@@ -221,7 +221,7 @@ def test_two_tabs_that_go_on_with_one_action_do_it_once(
 
 
 def test_the_session_keeps_a_bounded_number_of_orders(
-    browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch
+    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(action, "_ORDERS_KEPT", 2)
     for _ in range(4):
@@ -230,7 +230,7 @@ def test_the_session_keeps_a_bounded_number_of_orders(
     assert len(browser.session["django_delayq.orders"]) == 2
 
 
-def test_nothing_is_told_of_others_where_none_came(browser: Client, stock: Doors) -> None:
+def test_nothing_is_told_of_others_where_none_came(browser: Client, stock: ShardApis) -> None:
     mine = [add(stock, number) for number in range(3)]
     dues = [due_us(stock, each) for each in mine]
     answer = ask(browser, page("pending"), "reschedule", all="yes")
@@ -240,7 +240,7 @@ def test_nothing_is_told_of_others_where_none_came(browser: Client, stock: Doors
 
 
 def test_what_was_done_is_told_though_redis_fails_when_looking_for_more(
-    browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch
+    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> bool:
         raise StoreUnavailable("gone away")

@@ -11,7 +11,7 @@ from django_delayq.admin.charts.drawing import HEIGHT, WIDTH, Series, build_char
 from django_delayq.templatetags.delayq import grouped
 from tests.admin.conftest import page
 from tests.admin.reports import tell
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 
 LABELS = ["one", "two", "three", "four"]
 HEADS = ["Number", "Done", "Dead"]
@@ -119,7 +119,7 @@ def test_nothing_at_all_can_be_drawn() -> None:
 
 @pytest.mark.parametrize("language", ["de", "fr", "ar"])
 def test_numbers_of_the_drawing_are_not_written_as_the_language_does(
-    language: str, browser: Client, stock: Doors, settings: Any
+    language: str, browser: Client, stock: ShardApis, settings: Any
 ) -> None:
     settings.USE_THOUSAND_SEPARATOR = True
     tell(stock, done=2_000, queue="mail")
@@ -133,7 +133,7 @@ def test_numbers_of_the_drawing_are_not_written_as_the_language_does(
         assert all(re.fullmatch("[MLHhv0-9 z-]*", path) for path in re.findall(r'\sd="([^"]*)"', svg))
 
 
-def test_every_chart_says_what_it_shows_and_has_its_numbers_beside_it(browser: Client, stock: Doors) -> None:
+def test_every_chart_says_what_it_shows_and_has_its_numbers_beside_it(browser: Client, stock: ShardApis) -> None:
     tell(stock, done=3, retried=2, dead=1, queue="mail")
     stock.add(delay=60_000_000)
     text = browser.get(page("overview")).content.decode()

@@ -14,12 +14,12 @@ from tests.admin.conftest import page
 from tests.admin.forms import form_to, forms
 from tests.admin.jobs import HOSTILE, add_dead, due_us, state
 from tests.admin.test_pending import ids, link, text
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 
 OTHER = '  File "x.py", line 1, in f\nsmtplib.Refused: no\n'
 
 
-def test_the_dead_are_listed_newest_first_with_their_error(browser: Client, stock: Doors) -> None:
+def test_the_dead_are_listed_newest_first_with_their_error(browser: Client, stock: ShardApis) -> None:
     first, second = add_dead(stock, 1), add_dead(stock, 2, error=OTHER)
     answer = browser.get(page("dead"))
     assert ids(answer) == [second, first]
@@ -37,7 +37,7 @@ def test_how_long_the_dead_are_kept_is_told_in_days(
     assert f"Kept for {said}, at most" in text(browser.get(page("dead")))
 
 
-def test_the_function_leads_to_the_task_as_the_id_does(browser: Client, stock: Doors) -> None:
+def test_the_function_leads_to_the_task_as_the_id_does(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock)
     answer = browser.get(page("dead"))
     assert link(answer, "noop") == link(answer, f"…{mine[18:]}")
@@ -53,7 +53,7 @@ def test_the_function_leads_to_the_task_as_the_id_does(browser: Client, stock: D
     ],
 )
 def test_an_ending_is_told_in_words_and_asked_for_as_it_is_stored(
-    ending: OutcomeKind, words: str, browser: Client, stock: Doors
+    ending: OutcomeKind, words: str, browser: Client, stock: ShardApis
 ) -> None:
     mine, _ = add_dead(stock, error="Why", ending=ending), add_dead(stock)
     answer = browser.get(page("dead"))
@@ -66,7 +66,7 @@ def test_an_ending_is_told_in_words_and_asked_for_as_it_is_stored(
     assert f"{words}: Why" in text(browser.get(page("task_detail", mine)))
 
 
-def test_errors_and_functions_of_the_page_are_offered(browser: Client, stock: Doors) -> None:
+def test_errors_and_functions_of_the_page_are_offered(browser: Client, stock: ShardApis) -> None:
     add_dead(stock, task="old.removed"), add_dead(stock, task="x" * 300, error=OTHER)
     for group in ("", "error"):
         html = browser.get(page("dead", group=group)).content.decode()
@@ -82,7 +82,7 @@ def test_an_empty_list_says_what_would_be_here(browser: Client) -> None:
     assert "No dead letters here." in text(browser.get(page("dead", group="error")))
 
 
-def test_the_dead_are_filtered_by_what_they_died_of(browser: Client, stock: Doors) -> None:
+def test_the_dead_are_filtered_by_what_they_died_of(browser: Client, stock: ShardApis) -> None:
     broken, refused = add_dead(stock, 1, queue="mail"), add_dead(stock, 2, error=OTHER)
     assert ids(browser.get(page("dead", error="Refused"))) == [refused]
     assert ids(browser.get(page("dead", error="smtplib.Refused"))) == [refused]
@@ -93,7 +93,7 @@ def test_the_dead_are_filtered_by_what_they_died_of(browser: Client, stock: Door
     assert ids(browser.get(page("dead", at=due_us(stock, broken)))) == [broken]
 
 
-def test_every_dead_letter_is_met_once_on_the_way_through_the_pages(browser: Client, stock: Doors) -> None:
+def test_every_dead_letter_is_met_once_on_the_way_through_the_pages(browser: Client, stock: ShardApis) -> None:
     made = [add_dead(stock, number) for number in range(30)]
     first = browser.get(page("dead", n=25))
     rest = browser.get(link(first, "After"))
@@ -102,7 +102,7 @@ def test_every_dead_letter_is_met_once_on_the_way_through_the_pages(browser: Cli
     assert ids(browser.get(link(rest, "Before"))) == ids(first)
 
 
-def test_groups_tell_error_function_number_and_times(browser: Client, stock: Doors) -> None:
+def test_groups_tell_error_function_number_and_times(browser: Client, stock: ShardApis) -> None:
     for _ in range(3):
         add_dead(stock)
     add_dead(stock, error=OTHER)
@@ -116,7 +116,7 @@ def test_groups_tell_error_function_number_and_times(browser: Client, stock: Doo
     assert "send 1" in said
 
 
-def test_a_group_leads_to_its_dead_letters_and_retries_them(browser: Client, stock: Doors) -> None:
+def test_a_group_leads_to_its_dead_letters_and_retries_them(browser: Client, stock: ShardApis) -> None:
     broken, refused = [add_dead(stock) for _ in range(2)], add_dead(stock, error=OTHER)
     answer = browser.get(page("dead", group="error"))
     assert set(ids(browser.get(link(answer, "Show")))) == set(broken)
@@ -128,7 +128,7 @@ def test_a_group_leads_to_its_dead_letters_and_retries_them(browser: Client, sto
     assert state(stock, refused) == "dead"
 
 
-def test_a_group_is_retried_later(browser: Client, stock: Doors) -> None:
+def test_a_group_is_retried_later(browser: Client, stock: ShardApis) -> None:
     broken, refused = [add_dead(stock) for _ in range(2)], add_dead(stock, error=OTHER)
     form = next(form for form in forms(browser.get(page("dead", group="error"))) if form.offers("retry_later"))
     confirm = form.post(browser, deed="retry_later")
@@ -139,7 +139,9 @@ def test_a_group_is_retried_later(browser: Client, stock: Doors) -> None:
     assert state(stock, refused) == "dead"
 
 
-def test_a_scan_that_found_no_group_yet_goes_on(browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_that_found_no_group_yet_goes_on(
+    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("django_delayq.store.queries.lookup._SCANNED", 50)
     for number in range(60):
         add_dead(stock, "hay" if number else "needle")
@@ -149,7 +151,7 @@ def test_a_scan_that_found_no_group_yet_goes_on(browser: Client, stock: Doors, m
     assert "No dead letters here." in text(browser.get(page("dead", group="error", q="none", n=25, after="1.00")))
 
 
-def test_groups_of_more_than_one_scan_go_on(browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_of_more_than_one_scan_go_on(browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("django_delayq.store.queries.lookup._SCANNED", 50)
     for number in range(60):
         add_dead(stock, number)
@@ -158,7 +160,7 @@ def test_groups_of_more_than_one_scan_go_on(browser: Client, stock: Doors, monke
     assert "Broken in noop 10" in text(browser.get(link(answer, "Continue")))
 
 
-def test_hostile_errors_and_functions_are_text(browser: Client, stock: Doors) -> None:
+def test_hostile_errors_and_functions_are_text(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(
         stock, HOSTILE, task=HOSTILE, queue=HOSTILE, error=f'  File "x"\nBad: {HOSTILE}', **{HOSTILE: HOSTILE}
     )
@@ -181,7 +183,7 @@ def test_hostile_errors_and_functions_are_text(browser: Client, stock: Doors) ->
 
 
 def test_a_key_that_belongs_to_another_shard_by_now_is_told_with_the_cure(
-    browser: Client, stock: Doors, delayq_settings: Any
+    browser: Client, stock: ShardApis, delayq_settings: Any
 ) -> None:
     died = [stock.inspection.dead_letter(stock.add_dead(key=f"{number}")) for number in range(8)]
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": 2}

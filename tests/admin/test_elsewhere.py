@@ -12,7 +12,7 @@ from tests.admin.jobs import add, add_dead
 from tests.admin.test_hostile import PAGES
 from tests.admin.test_pending import text
 from tests.browser.pages import GONE
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 
 BACKEND = "django_delayq.backend.DelayQBackend"
 SECRET = "hunter2"
@@ -26,7 +26,7 @@ def aliases(settings: Any, **options: Any) -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_page_names_the_aliases_that_it_does_not_show(
-    name: str, browser: Client, stock: Doors, settings: Any
+    name: str, browser: Client, stock: ShardApis, settings: Any
 ) -> None:
     aliases(settings)
     add(stock)
@@ -39,14 +39,14 @@ def test_every_page_names_the_aliases_that_it_does_not_show(
     assert f'href="{page("processes")}#delayq-elsewhere"' in shown.content.decode()
 
 
-def test_pages_of_one_thing_name_them_too(browser: Client, stock: Doors, settings: Any) -> None:
+def test_pages_of_one_thing_name_them_too(browser: Client, stock: ShardApis, settings: Any) -> None:
     aliases(settings, reports={})
     for address in (page("task_detail", add_dead(stock)), page("queue_detail", "default")):
         assert "not on these pages: the tasks of alias reports" in text(browser.get(address))
 
 
 def test_who_looks_for_a_task_that_is_not_here_is_told_where_it_may_be(
-    browser: Client, stock: Doors, settings: Any
+    browser: Client, stock: ShardApis, settings: Any
 ) -> None:
     aliases(settings)
     assert "Or it belongs to" not in text(browser.get(page("task_detail", GONE)))
@@ -55,7 +55,7 @@ def test_who_looks_for_a_task_that_is_not_here_is_told_where_it_may_be(
     assert "Or it belongs to an alias with a store of its own, which these pages do not show: reports." in told
 
 
-def test_processes_tells_where_they_are_and_asks_none_of_them(browser: Client, stock: Doors, settings: Any) -> None:
+def test_processes_tells_where_they_are_and_asks_none_of_them(browser: Client, stock: ShardApis, settings: Any) -> None:
     # Nothing answers there.
     aliases(
         settings,

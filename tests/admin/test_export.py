@@ -13,7 +13,7 @@ from django_delayq.store.queries.lookup import Lookup
 from tests.admin.conftest import SITES, page
 from tests.admin.jobs import HOSTILE, HOUR, add, add_dead, claim
 from tests.admin.test_pending import text
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 
 
 def lines(answer: Any) -> list[dict[str, Any]]:
@@ -22,7 +22,7 @@ def lines(answer: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in b"".join(answer.streaming_content).decode().splitlines()]
 
 
-def test_every_row_that_matches_is_sent(browser: Client, stock: Doors) -> None:
+def test_every_row_that_matches_is_sent(browser: Client, stock: ShardApis) -> None:
     made = [add(stock, number, queue="mail", delay=HOUR + number) for number in range(300)]
     add(stock, queue="other")
     answer = browser.get(page("export", "pending", queue="mail"))
@@ -35,7 +35,7 @@ def test_every_row_that_matches_is_sent(browser: Client, stock: Doors) -> None:
     assert len(lines(browser.get(page("export", "pending", q="noop(29")))) == 11
 
 
-def test_each_list_can_be_sent(browser: Client, stock: Doors) -> None:
+def test_each_list_can_be_sent(browser: Client, stock: ShardApis) -> None:
     dead, ready, running = add_dead(stock, 1), add(stock, queue="r", delay=None), add(stock, queue="c", delay=None)
     claim(stock, running, queue="c")
     (one,) = lines(browser.get(page("export", "dead", error="Broken")))
@@ -48,7 +48,7 @@ def test_each_list_can_be_sent(browser: Client, stock: Doors) -> None:
 
 
 def test_what_is_hidden_is_sent_only_to_whom_may_see_it_and_that_is_written_down(
-    visitor: Callable[..., Client], stock: Doors
+    visitor: Callable[..., Client], stock: ShardApis
 ) -> None:
     add(stock, token="hidden-value")
     add(stock, "all", task="old.removed")
@@ -64,7 +64,7 @@ def test_what_is_hidden_is_sent_only_to_whom_may_see_it_and_that_is_written_down
     assert LogEntry.objects.get().change_message.startswith("Exported with what is hidden: pending")
 
 
-def test_hostile_text_and_bytes_are_lines_too(browser: Client, stock: Doors) -> None:
+def test_hostile_text_and_bytes_are_lines_too(browser: Client, stock: ShardApis) -> None:
     mine = add(stock, HOSTILE, queue=HOSTILE, task=HOSTILE)
     stock.client.hset(stock.keys("jobs"), bytes.fromhex(mine[:24]), b"\xff")
     add(stock, HOSTILE)
@@ -75,7 +75,7 @@ def test_hostile_text_and_bytes_are_lines_too(browser: Client, stock: Doors) -> 
 
 
 def test_a_download_that_redis_ended_says_that_it_is_not_whole(
-    browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch
+    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(251):
         add(stock, number)
@@ -102,7 +102,7 @@ def test_only_who_may_look_may_download(visitor: Callable[..., Client], site: st
                 assert lines(answer) == []
 
 
-def test_only_who_may_see_what_is_hidden_is_offered_it(visitor: Callable[..., Client], stock: Doors) -> None:
+def test_only_who_may_see_what_is_hidden_is_offered_it(visitor: Callable[..., Client], stock: ShardApis) -> None:
     add(stock, token="hidden-value")
     offer = "Export with hidden values"
     assert offer not in text(visitor("viewer").get(page("pending")))

@@ -25,7 +25,7 @@ from tests.admin.jobs import HOUR, add, add_dead, due_us, state
 from tests.admin.reports import tell
 from tests.admin.test_action import ask, confirm, done
 from tests.admin.test_pending import text
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 
 PAGES = ("overview", "pending", "queues", "running", "dead", "functions", "processes")
 #: A whole number that no float holds.
@@ -33,12 +33,12 @@ HUGE = 10**400
 
 
 @pytest.fixture
-def shards(delayq_settings: Any, redis_url: str) -> Iterator[list[Doors]]:
-    """The doors of each of three shards."""
+def shards(delayq_settings: Any, redis_url: str) -> Iterator[list[ShardApis]]:
+    """The apis of each of three shards."""
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": 3}
-    doors = [Doors(redis_url, shard=number, SHARDS=3, clock=RedisClock()) for number in range(3)]
-    yield doors
-    for each in doors:
+    apis = [ShardApis(redis_url, shard=number, SHARDS=3, clock=RedisClock()) for number in range(3)]
+    yield apis
+    for each in apis:
         each.close()
 
 
@@ -63,7 +63,7 @@ def counted(answer: Any) -> str:
 # Orders: never more than was said.
 
 
-def test_a_group_of_what_no_address_can_carry_orders_nothing_else(browser: Client, stock: Doors) -> None:
+def test_a_group_of_what_no_address_can_carry_orders_nothing_else(browser: Client, stock: ShardApis) -> None:
     add_dead(stock, 1)
     odd = raw(add_dead(stock, 2))
     cell = stock.client.hget(stock.keys("dead_bodies"), odd)
@@ -76,7 +76,7 @@ def test_a_group_of_what_no_address_can_carry_orders_nothing_else(browser: Clien
 
 
 @pytest.mark.parametrize("group", ["error", "function"])
-def test_a_group_without_a_name_orders_nothing_else(group: str, browser: Client, stock: Doors) -> None:
+def test_a_group_without_a_name_orders_nothing_else(group: str, browser: Client, stock: ShardApis) -> None:
     add_dead(stock, 1)
     unreadable = raw(add_dead(stock, 2))
     stock.client.hset(stock.keys("dead_bodies"), unreadable, b"\0" * 22)
@@ -85,14 +85,14 @@ def test_a_group_without_a_name_orders_nothing_else(group: str, browser: Client,
         assert answer.status_code == 302 or counted(answer) == "Retry 1 dead letter"
 
 
-def test_a_group_is_not_of_errors_whose_name_ends_alike(browser: Client, stock: Doors) -> None:
+def test_a_group_is_not_of_errors_whose_name_ends_alike(browser: Client, stock: ShardApis) -> None:
     for error in ("ValueError: x", "shop.ValueError: x"):
         add_dead(stock, error=f'Traceback (most recent call last):\n  File "x.py", line 1, in x\n{error}\n')
     for form in orders(browser.get(page("dead", group="error"))):
         assert counted(form.post(browser, deed="retry")) == "Retry 1 dead letter"
 
 
-def test_all_are_shifted_once_though_the_button_was_pressed_twice(browser: Client, stock: Doors) -> None:
+def test_all_are_shifted_once_though_the_button_was_pressed_twice(browser: Client, stock: ShardApis) -> None:
     mine = add(stock)
     before_us = due_us(stock, mine)
     answer = ask(browser, page("pending"), "reschedule", all="yes")
@@ -102,7 +102,7 @@ def test_all_are_shifted_once_though_the_button_was_pressed_twice(browser: Clien
 
 
 def test_two_presses_at_the_same_moment_shift_once(
-    browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch
+    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = add(stock)
     before_us = due_us(stock, mine)
@@ -121,7 +121,7 @@ def test_two_presses_at_the_same_moment_shift_once(
     assert due_us(stock, mine) == before_us + HOUR // 6
 
 
-def test_all_that_wait_are_not_those_retried_after_somebody_looked(browser: Client, stock: Doors) -> None:
+def test_all_that_wait_are_not_those_retried_after_somebody_looked(browser: Client, stock: ShardApis) -> None:
     add(stock)
     retried = add_dead(stock)
     answer = ask(browser, page("pending"), "cancel", all="yes")
@@ -146,7 +146,7 @@ def test_all_that_wait_are_not_those_retried_after_somebody_looked(browser: Clie
     ],
     ids=["deep", "rss", "oldest", "started", "rest"],
 )
-def test_no_report_breaks_a_page(kind: str, said: str, browser: Client, stock: Doors) -> None:
+def test_no_report_breaks_a_page(kind: str, said: str, browser: Client, stock: ShardApis) -> None:
     add(stock, delay=None)
     tell(stock, kind=kind)
     stock.client.hset(stock.keys("process_reports"), b"W" * 8, said)
@@ -156,7 +156,7 @@ def test_no_report_breaks_a_page(kind: str, said: str, browser: Client, stock: D
 
 @pytest.mark.parametrize("name", ["started_us", "ended_us"])
 @pytest.mark.parametrize("number", [HUGE, -HUGE, 2**62])
-def test_no_moment_of_a_history_breaks_a_page(name: str, number: int, browser: Client, stock: Doors) -> None:
+def test_no_moment_of_a_history_breaks_a_page(name: str, number: int, browser: Client, stock: ShardApis) -> None:
     mine = add(stock)
     history = [{"started_us": 1, "ended_us": 2, name: number}]
     stock.client.hset(stock.keys("attempts"), raw(mine), b"\0\1\0" + json.dumps(history).encode())
@@ -164,7 +164,7 @@ def test_no_moment_of_a_history_breaks_a_page(name: str, number: int, browser: C
         assert browser.get(address).status_code == 200
 
 
-def test_ten_thousand_queues_have_pages(browser: Client, stock: Doors) -> None:
+def test_ten_thousand_queues_have_pages(browser: Client, stock: ShardApis) -> None:
     stock.client.zadd(stock.keys("queues"), {f"q{number}": 1 for number in range(10_000)})
     for name in ("dead", "running"):
         assert browser.get(page(name)).status_code == 200
@@ -173,7 +173,7 @@ def test_ten_thousand_queues_have_pages(browser: Client, stock: Doors) -> None:
 @pytest.mark.parametrize("place", ["schedule", "ready", "leases", "dead_letters"])
 @pytest.mark.parametrize("member", [b"", b"x", b"<script>", b"\xff" * 14, b"z" * 200])
 @pytest.mark.parametrize("score", ["inf", "-inf", "1.5", "9007199254740993"])
-def test_no_row_breaks_a_page(place: str, member: bytes, score: str, browser: Client, stock: Doors) -> None:
+def test_no_row_breaks_a_page(place: str, member: bytes, score: str, browser: Client, stock: ShardApis) -> None:
     keys = stock.keys
     stock.client.zadd(keys("queues"), {"default": 1})
     by_queue = {"schedule": keys.scheduled, "ready": keys.ready}.get(place)
@@ -189,7 +189,7 @@ def test_no_row_breaks_a_page(place: str, member: bytes, score: str, browser: Cl
         assert browser.get(link.replace("&amp;", "&")).status_code in (200, 404)
 
 
-def test_a_scan_reads_no_more_than_a_megabyte_of_errors_either(stock: Doors) -> None:
+def test_a_scan_reads_no_more_than_a_megabyte_of_errors_either(stock: ShardApis) -> None:
     error = ("x" * 79 + "\n") * 120
     attempts = NO_ATTEMPTS
     for _ in range(HISTORY):
@@ -206,7 +206,7 @@ def test_a_scan_reads_no_more_than_a_megabyte_of_errors_either(stock: Doors) -> 
 
 
 @pytest.mark.parametrize("queue", ["a?b", "a#b", "a%2Fb", "%", "a&b=c", "//evil.example", "..", "a\r\nX: y", "\u202e"])
-def test_the_zone_is_chosen_on_the_page_of_any_queue(queue: str, browser: Client, stock: Doors) -> None:
+def test_the_zone_is_chosen_on_the_page_of_any_queue(queue: str, browser: Client, stock: ShardApis) -> None:
     add(stock, queue=queue, delay=None)
     address = page("queue_detail", queue)
     assert browser.get(address).status_code == 200
@@ -216,7 +216,7 @@ def test_the_zone_is_chosen_on_the_page_of_any_queue(queue: str, browser: Client
 
 
 @pytest.mark.parametrize("language", ["en", "de"])
-def test_grouped_numbers_stay_out_of_forms(language: str, browser: Client, stock: Doors, settings: Any) -> None:
+def test_grouped_numbers_stay_out_of_forms(language: str, browser: Client, stock: ShardApis, settings: Any) -> None:
     settings.USE_THOUSAND_SEPARATOR, settings.LANGUAGE_CODE = True, language
     add(stock, "x")
     now_us = time_ns() // 1_000
@@ -229,29 +229,29 @@ def test_grouped_numbers_stay_out_of_forms(language: str, browser: Client, stock
 # Several shards, many queues.
 
 
-def test_slots_are_counted_once_a_process(browser: Client, shards: list[Doors]) -> None:
-    for number, doors in enumerate(shards):
-        tell(doors, code=bytes([number]) * 8, name="web1:4411", slots=8)
+def test_slots_are_counted_once_a_process(browser: Client, shards: list[ShardApis]) -> None:
+    for number, apis in enumerate(shards):
+        tell(apis, code=bytes([number]) * 8, name="web1:4411", slots=8)
     assert "of 8 slots" in text(browser.get(page("overview")))
 
 
-def test_a_worker_of_many_queues_serves_all_of_them(browser: Client, stock: Doors) -> None:
+def test_a_worker_of_many_queues_serves_all_of_them(browser: Client, stock: ShardApis) -> None:
     names = tuple(f"q{number:03}" for number in range(60))
     add(stock, queue=names[-1], delay=None)
     tell(stock, **claims_status([], queues=names))
     assert "No worker takes tasks" not in text(browser.get(page("overview")))
 
 
-def test_a_queue_paused_on_one_shard_is_not_shown_as_running(browser: Client, shards: list[Doors]) -> None:
-    for doors in shards:
-        add(doors, delay=None)
+def test_a_queue_paused_on_one_shard_is_not_shown_as_running(browser: Client, shards: list[ShardApis]) -> None:
+    for apis in shards:
+        add(apis, delay=None)
     shards[0].operations.pause("default", by="ann")
     seen = combined([shards[0].store.dashboard(number).snapshot() for number in range(3)])
     assert seen.queues["default"].paused is not None
 
 
 def test_a_pause_that_redis_ended_half_done_is_written_down(
-    browser: Client, shards: list[Doors], monkeypatch: pytest.MonkeyPatch
+    browser: Client, shards: list[ShardApis], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pause: Callable[..., bool] = Operations.pause
 

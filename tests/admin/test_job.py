@@ -15,10 +15,10 @@ from tests.admin.conftest import page
 from tests.admin.forms import form_to, forms
 from tests.admin.jobs import HOUR, POSTED, add, add_dead, claim
 from tests.admin.test_pending import link, text
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 
 
-def test_a_job_is_shown_in_every_state(browser: Client, stock: Doors) -> None:
+def test_a_job_is_shown_in_every_state(browser: Client, stock: ShardApis) -> None:
     pending, ready, running = add(stock, 1), add(stock, 2, queue="r", delay=None), add(stock, 3, queue="c", delay=None)
     claim(stock, running, queue="c")
     dead = add_dead(stock, 4)
@@ -28,7 +28,7 @@ def test_a_job_is_shown_in_every_state(browser: Client, stock: Doors) -> None:
         assert "tests.sample_app.tasks.noop" in said
 
 
-def test_a_dead_letter_tells_its_tries_and_its_traceback(browser: Client, stock: Doors) -> None:
+def test_a_dead_letter_tells_its_tries_and_its_traceback(browser: Client, stock: ShardApis) -> None:
     mine = add(stock, delay=None)
     worker, claimed = claim(stock, mine)
     worker.settle(claimed, Action.RETRY, error="first: failure")
@@ -45,7 +45,7 @@ def test_a_dead_letter_tells_its_tries_and_its_traceback(browser: Client, stock:
 
 
 def test_hidden_values_are_revealed_by_a_post_that_is_written_down(
-    visitor: Callable[..., Client], stock: Doors
+    visitor: Callable[..., Client], stock: ShardApis
 ) -> None:
     mine = add(stock, "seen", token="hidden-value")
     browser = visitor("viewer", "view_delayq_payload")
@@ -65,7 +65,7 @@ def test_hidden_values_are_revealed_by_a_post_that_is_written_down(
     assert "viewer Saw what is hidden" in text(browser.get(page("task_detail", mine)))
 
 
-def test_who_may_not_reveal_is_offered_nothing_and_refused(visitor: Callable[..., Client], stock: Doors) -> None:
+def test_who_may_not_reveal_is_offered_nothing_and_refused(visitor: Callable[..., Client], stock: ShardApis) -> None:
     mine = add(stock, token="hidden-value")
     browser = visitor("manager")
     assert not [form for form in forms(browser.get(page("task_detail", mine))) if form.action.endswith(f"/{mine}/")]
@@ -74,7 +74,7 @@ def test_who_may_not_reveal_is_offered_nothing_and_refused(visitor: Callable[...
     assert not LogEntry.objects.exists()
 
 
-def test_an_unknown_function_is_a_warning_with_all_actions_still_there(browser: Client, stock: Doors) -> None:
+def test_an_unknown_function_is_a_warning_with_all_actions_still_there(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock, "all-hidden", task="old.removed")
     answer = browser.get(page("task_detail", mine))
     assert "Unknown function." in text(answer)
@@ -82,7 +82,7 @@ def test_an_unknown_function_is_a_warning_with_all_actions_still_there(browser: 
     assert "Retry now Retry later… Edit arguments and retry… Delete" in text(answer)
 
 
-def test_long_arguments_are_cut_until_all_is_asked_for(browser: Client, stock: Doors) -> None:
+def test_long_arguments_are_cut_until_all_is_asked_for(browser: Client, stock: ShardApis) -> None:
     mine = add(stock, "x" * 50_000 + "end")
     answer = browser.get(page("task_detail", mine))
     assert "xend" not in answer.content.decode()
@@ -90,7 +90,7 @@ def test_long_arguments_are_cut_until_all_is_asked_for(browser: Client, stock: D
     assert "xend" in browser.get(link(answer, "Show all")).content.decode()
 
 
-def test_bytes_that_are_no_job_are_revealed_as_digits(browser: Client, stock: Doors) -> None:
+def test_bytes_that_are_no_job_are_revealed_as_digits(browser: Client, stock: ShardApis) -> None:
     mine = add(stock)
     raw_id, _ = from_text(mine) or (b"", 0)
     stock.client.hset(stock.keys("jobs"), raw_id, b"\x01\x64\x02\x07default\x00\x01x{nonsense")
@@ -100,7 +100,7 @@ def test_bytes_that_are_no_job_are_revealed_as_digits(browser: Client, stock: Do
     assert "7b6e6f6e" in text(form_to(answer, f"/{mine}/").post(browser)).replace(" ", "")
 
 
-def test_the_key_of_a_job_is_hidden_where_its_arguments_are(browser: Client, stock: Doors) -> None:
+def test_the_key_of_a_job_is_hidden_where_its_arguments_are(browser: Client, stock: ShardApis) -> None:
     open_one, hidden = add(stock, unique_by="invoice-42"), add(stock, unique_by="4111-2222", card="4111-2222")
     assert "invoice-42" in text(browser.get(page("task_detail", open_one)))
     answer = browser.get(page("task_detail", hidden))
@@ -108,7 +108,7 @@ def test_the_key_of_a_job_is_hidden_where_its_arguments_are(browser: Client, sto
     assert text(form_to(answer, f"/{hidden}/").post(browser)).count("4111-2222") == 3
 
 
-def test_a_job_that_is_gone_has_a_page_that_tells_who_did_it(browser: Client, stock: Doors) -> None:
+def test_a_job_that_is_gone_has_a_page_that_tells_who_did_it(browser: Client, stock: ShardApis) -> None:
     mine = add(stock)
     answer = browser.get(page("task_detail", mine))
     confirm = form_to(answer, "/action/", button="cancel").post(browser, deed="cancel")
@@ -137,7 +137,7 @@ def test_an_id_of_nothing_is_a_page_that_was_not_found(browser: Client, name: st
     assert "<script>alert" not in answer.content.decode()
 
 
-def test_neighbours_follow_the_list_and_its_filter(browser: Client, stock: Doors) -> None:
+def test_neighbours_follow_the_list_and_its_filter(browser: Client, stock: ShardApis) -> None:
     made = [add(stock, number, queue="mail", delay=HOUR + number) for number in range(3)]
     add(stock, delay=HOUR + 1)
     row = browser.get(page("pending", queue="mail"))
@@ -151,14 +151,14 @@ def test_neighbours_follow_the_list_and_its_filter(browser: Client, stock: Doors
     assert "There is no other one in that direction." in text(browser.get(over.url))
 
 
-def test_neighbours_of_the_dead_are_newest_first(browser: Client, stock: Doors) -> None:
+def test_neighbours_of_the_dead_are_newest_first(browser: Client, stock: ShardApis) -> None:
     first, second = add_dead(stock, 1), add_dead(stock, 2)
     answer = browser.get(page("task_detail", second))
     assert f"/{first}/" in browser.get(link(answer, "Next in list")).url
     assert browser.get(link(answer, "Previous in list")).url == page("dead")
 
 
-def test_a_link_from_a_list_finds_its_job_at_once(browser: Client, stock: Doors) -> None:
+def test_a_link_from_a_list_finds_its_job_at_once(browser: Client, stock: ShardApis) -> None:
     mine = add(stock, queue="mail")
     address = link(browser.get(page("pending")), f"…{mine[18:]}")
 
@@ -174,6 +174,6 @@ def test_a_link_from_a_list_finds_its_job_at_once(browser: Client, stock: Doors)
 @pytest.mark.parametrize(
     "query", ["in=~zz", "row=x", "list=none", "row=1.00", "list=ready&row=end", "all=1", "in=a/b&list=dead"]
 )
-def test_no_query_breaks_the_page(browser: Client, stock: Doors, query: str) -> None:
+def test_no_query_breaks_the_page(browser: Client, stock: ShardApis, query: str) -> None:
     for mine in (add(stock), add_dead(stock)):
         assert browser.get(f"{page('task_detail', mine)}?{query}").status_code == 200

@@ -8,14 +8,14 @@ from django.test import Client
 from django_delayq.conf.config import DAY_US
 from tests.admin.conftest import SITES, page
 from tests.admin.reports import tell
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 
 PANELS = ("overview", "pending", "queues", "running", "dead", "functions", "processes")
 
 
 @pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize("panel", PANELS)
-def test_fragment_is_the_part_of_its_page(panel: str, site: str, browser: Client, stock: Doors) -> None:
+def test_fragment_is_the_part_of_its_page(panel: str, site: str, browser: Client, stock: ShardApis) -> None:
     tell(stock, queue="mail", done=3)
     stock.add(queue="mail", delay=DAY_US)
     stock.add_dead(queue="mail")
@@ -36,7 +36,7 @@ def twice(browser: Client, panel: str) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("panel", PANELS)
-def test_nothing_is_sent_again_while_nothing_changed(panel: str, browser: Client, stock: Doors) -> None:
+def test_nothing_is_sent_again_while_nothing_changed(panel: str, browser: Client, stock: ShardApis) -> None:
     stock.add(queue="mail", delay=10 * DAY_US)
     first, again = twice(browser, panel)
     if again.status_code == 200:
@@ -49,7 +49,7 @@ def test_nothing_is_sent_again_while_nothing_changed(panel: str, browser: Client
     assert changed["ETag"] != first["ETag"]
 
 
-def test_filter_is_kept(browser: Client, stock: Doors) -> None:
+def test_filter_is_kept(browser: Client, stock: ShardApis) -> None:
     ids = {queue: f"{stock.add(queue=queue, delay=DAY_US).hex()}-0" for queue in ("mail", "reports")}
     text = browser.get(page("pending", queue="mail")).content.decode()
     assert f'data-url="{page("live", "pending", queue="mail")}"' in text
@@ -62,7 +62,7 @@ def test_unknown_panel_is_not_found(browser: Client) -> None:
     assert browser.get(page("live", "nothing")).status_code == 404
 
 
-def test_pages_without_a_list_are_not_updated(browser: Client, stock: Doors) -> None:
+def test_pages_without_a_list_are_not_updated(browser: Client, stock: ShardApis) -> None:
     raw_id = stock.add(queue="mail")
     for address in (page("queue_detail", "mail"), page("task_detail", f"{raw_id.hex()}-0")):
         assert "data-url" not in browser.get(address).content.decode()
@@ -74,6 +74,6 @@ def test_overview_updates_itself_and_lists_do_not(browser: Client) -> None:
         assert 'class="delayq-live-button" aria-pressed="false"' in browser.get(page(name)).content.decode()
 
 
-def test_summary_for_the_ear_names_the_numbers(browser: Client, stock: Doors) -> None:
+def test_summary_for_the_ear_names_the_numbers(browser: Client, stock: ShardApis) -> None:
     stock.add(delay=DAY_US)
     assert 'data-say="Pending 1, Overdue 0,' in browser.get(page("live", "overview")).content.decode()

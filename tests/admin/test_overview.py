@@ -17,7 +17,7 @@ from django_delayq.store.store import Store
 from django_delayq.testing.fake_clock import FakeClock
 from tests.admin.conftest import page
 from tests.admin.reports import tell
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 
 MINUTE_US = 60 * SECOND_US
 
@@ -39,13 +39,13 @@ def alerts(browser: Client) -> list[str]:
     return [words(text) for text in re.findall(r'<li class="delayq-note [^>]*>.*?</li>', html, re.DOTALL)]
 
 
-def both_at_work(stock: Doors, **worker: Any) -> None:
+def both_at_work(stock: ShardApis, **worker: Any) -> None:
     """Let a dispatcher and a worker of all queues report."""
     tell(stock, kind="dispatcher", code=b"D" * 8, name="web1:4410")
     tell(stock, **worker)
 
 
-def age(stock: Doors, key: str, code: bytes, us: int) -> None:
+def age(stock: ShardApis, key: str, code: bytes, us: int) -> None:
     """Let a process have been silent for so long."""
     stock.client.zincrby(stock.keys(key), -us, code)
 
@@ -58,7 +58,7 @@ def test_empty_store_says_what_to_do_next(browser: Client) -> None:
     assert "Nothing ran within the last hour." in text
 
 
-def test_tiles_tell_how_many_are_where(browser: Client, stock: Doors) -> None:
+def test_tiles_tell_how_many_are_where(browser: Client, stock: ShardApis) -> None:
     both_at_work(stock, done=995, dead=5, slots=8, busy={"default": 1}, oldest_us=stock.clock.now_us - 12 * SECOND_US)
     for _ in range(1_200):
         stock.add(delay=DAY_US, queue="mail")
@@ -76,7 +76,7 @@ def test_tiles_tell_how_many_are_where(browser: Client, stock: Doors) -> None:
     assert "Done, 1 h 995 99.5% run time p95" in text
 
 
-def test_nearly_all_is_not_all(browser: Client, stock: Doors) -> None:
+def test_nearly_all_is_not_all(browser: Client, stock: ShardApis) -> None:
     tell(stock, done=9_999, dead=1)
     assert "99.9%" in shown(browser)
     stock.client.flushall()
@@ -84,7 +84,7 @@ def test_nearly_all_is_not_all(browser: Client, stock: Doors) -> None:
     assert "100%" in shown(browser)
 
 
-def test_tabs_count_and_lead(browser: Client, stock: Doors) -> None:
+def test_tabs_count_and_lead(browser: Client, stock: ShardApis) -> None:
     stock.add(delay=DAY_US)
     stock.add_dead()
     html = browser.get(page("overview")).content.decode()
@@ -108,7 +108,7 @@ def test_no_dispatcher_at_all(browser: Client) -> None:
     assert alert == "Problem: No dispatcher is running. Pending tasks are not moving. Processes"
 
 
-def test_dispatcher_that_was_seen_long_ago(browser: Client, stock: Doors) -> None:
+def test_dispatcher_that_was_seen_long_ago(browser: Client, stock: ShardApis) -> None:
     tell(stock, kind="dispatcher", code=b"D" * 8)
     assert alerts(browser) == []
     age(stock, "dispatchers", b"D" * 8, 2 * MINUTE_US)
@@ -117,7 +117,7 @@ def test_dispatcher_that_was_seen_long_ago(browser: Client, stock: Doors) -> Non
     ]
 
 
-def test_workers_stand_in_for_a_dispatcher(browser: Client, stock: Doors) -> None:
+def test_workers_stand_in_for_a_dispatcher(browser: Client, stock: ShardApis) -> None:
     tell(stock)
     assert alerts(browser) == [
         "Note: No dispatcher is running. Workers move pending tasks in its place, later than it would. Processes"
@@ -125,7 +125,7 @@ def test_workers_stand_in_for_a_dispatcher(browser: Client, stock: Doors) -> Non
 
 
 @pytest.mark.parametrize("silent", [False, True])
-def test_no_worker_for_a_queue_where_tasks_are_ready(silent: bool, browser: Client, stock: Doors) -> None:
+def test_no_worker_for_a_queue_where_tasks_are_ready(silent: bool, browser: Client, stock: ShardApis) -> None:
     both_at_work(stock, queues=["mail"])
     stock.add(queue="mail")
     assert alerts(browser) == []
@@ -138,13 +138,13 @@ def test_no_worker_for_a_queue_where_tasks_are_ready(silent: bool, browser: Clie
     assert alert == f"Problem: No worker takes tasks from queue {name}, where tasks are ready. Processes"
 
 
-def test_quiet_workers_take_nothing(browser: Client, stock: Doors) -> None:
+def test_quiet_workers_take_nothing(browser: Client, stock: ShardApis) -> None:
     stock.add()
     both_at_work(stock, quiet=True)
     assert "No worker takes tasks from queue default" in alerts(browser)[0]
 
 
-def test_paused_queue_with_work(browser: Client, stock: Doors) -> None:
+def test_paused_queue_with_work(browser: Client, stock: ShardApis) -> None:
     both_at_work(stock)
     stock.add(queue="mail")
     stock.operations.pause("mail", by="ann")
@@ -152,7 +152,7 @@ def test_paused_queue_with_work(browser: Client, stock: Doors) -> None:
     assert alerts(browser) == ["Note: Queue mail is paused by ann, and 1 task waits in it. Queues"]
 
 
-def test_oldest_overdue(browser: Client, stock: Doors) -> None:
+def test_oldest_overdue(browser: Client, stock: ShardApis) -> None:
     both_at_work(stock)
     raw_id = stock.add(delay=HOUR_US)
     member = stock.client.zrange(stock.keys.scheduled("default"), 0, -1)[0]
@@ -164,7 +164,7 @@ def test_oldest_overdue(browser: Client, stock: Doors) -> None:
     assert "Overdue 1 oldest 5 min" in shown(browser)
 
 
-def test_policy_that_may_throw_tasks_away(browser: Client, stock: Doors, start_redis: Any, settings: Any) -> None:
+def test_policy_that_may_throw_tasks_away(browser: Client, stock: ShardApis, start_redis: Any, settings: Any) -> None:
     server = start_redis(options={"maxmemory-policy": "allkeys-lru"})
     settings.DELAYQ = {"REDIS": server.url}
     assert "its maxmemory-policy is allkeys-lru, not noeviction" in alerts(browser)[1]
@@ -182,7 +182,7 @@ def test_what_the_server_may_not_tell_is_left_out(browser: Client, start_redis: 
 
 
 @pytest.mark.parametrize("apart", [-5 * SECOND_US, 5 * SECOND_US])
-def test_clocks_that_differ(apart: int, browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clocks_that_differ(apart: int, browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch) -> None:
     both_at_work(stock)
     config = replace(stock.config, enqueue_timeout=8.0)
     monkeypatch.setattr(admin_page, "_store", Store(config, clock=FakeClock(stock.clock.now_us + apart)))
@@ -192,7 +192,9 @@ def test_clocks_that_differ(apart: int, browser: Client, stock: Doors, monkeypat
 
 
 @pytest.mark.parametrize("place", ["jobs", "dead_bodies"])
-def test_functions_that_nobody_knows(place: str, browser: Client, stock: Doors, client: Redis, settings: Any) -> None:
+def test_functions_that_nobody_knows(
+    place: str, browser: Client, stock: ShardApis, client: Redis, settings: Any
+) -> None:
     both_at_work(stock)
     if place == "jobs":
         stock.add(delay=HOUR_US)
@@ -210,7 +212,7 @@ def test_functions_that_nobody_knows(place: str, browser: Client, stock: Doors, 
     ]
 
 
-def test_alerts_come_worst_first(browser: Client, stock: Doors) -> None:
+def test_alerts_come_worst_first(browser: Client, stock: ShardApis) -> None:
     stock.add(queue="mail")
     stock.operations.pause("mail", by="ann")
     found = alerts(browser)
@@ -238,7 +240,7 @@ def coming(browser: Client, **query: object) -> list[tuple[str, str, int]]:
     ],
 )
 def test_future_is_counted_within_its_span(
-    due: str, inside: int, outside: int, bars: int, browser: Client, stock: Doors
+    due: str, inside: int, outside: int, bars: int, browser: Client, stock: ShardApis
 ) -> None:
     now_us = stock.clock.now_us
     for delay in (10 * SECOND_US, inside, inside, outside):
@@ -254,7 +256,7 @@ def test_future_is_counted_within_its_span(
 
 
 @pytest.mark.parametrize("due", ["hour", "day", "month"])
-def test_bars_lead_to_the_tasks_they_count(due: str, browser: Client, stock: Doors) -> None:
+def test_bars_lead_to_the_tasks_they_count(due: str, browser: Client, stock: ShardApis) -> None:
     for hours in range(1, 24):
         stock.add(delay=hours * HOUR_US - 30 * MINUTE_US, queue="mail" if hours % 2 else "default")
     for _, url, number in coming(browser, due=due):
@@ -263,7 +265,9 @@ def test_bars_lead_to_the_tasks_they_count(due: str, browser: Client, stock: Doo
             assert len(set(re.findall(r"task/([0-9a-f]{24}-0)/", listed))) == number, url
 
 
-def test_bars_of_a_month_begin_at_midnight_where_the_reader_is(browser: Client, stock: Doors, settings: Any) -> None:
+def test_bars_of_a_month_begin_at_midnight_where_the_reader_is(
+    browser: Client, stock: ShardApis, settings: Any
+) -> None:
     settings.TIME_ZONE = "America/New_York"
     rows = coming(browser, due="month")
     edges = [int(url.split("from=")[1].split("&")[0]) for _, url, _ in rows[1:]]
@@ -277,7 +281,7 @@ def test_unknown_span_is_a_day(browser: Client) -> None:
 # What was
 
 
-def test_last_hour_is_told_in_figures(browser: Client, stock: Doors) -> None:
+def test_last_hour_is_told_in_figures(browser: Client, stock: ShardApis) -> None:
     tell(stock, done=90, retried=7, dead=3, lag_us=6_000, run_us=300_000)
     text = shown(browser)
     assert "Last hour: 90 done, 7 failed and tried again, 3 dead." in text
@@ -286,7 +290,7 @@ def test_last_hour_is_told_in_figures(browser: Client, stock: Doors) -> None:
     assert "Last hour: half within 6 ms, 95% within 8 ms." in text
 
 
-def test_queues_and_newest_dead_letters_are_listed(browser: Client, stock: Doors) -> None:
+def test_queues_and_newest_dead_letters_are_listed(browser: Client, stock: ShardApis) -> None:
     tell(stock, queue="mail", done=4, dead=1)
     stock.add(queue="mail")
     raw_id = stock.add_dead()
@@ -296,7 +300,7 @@ def test_queues_and_newest_dead_letters_are_listed(browser: Client, stock: Doors
     assert "as asked" in html
 
 
-def test_hostile_names_and_errors_stay_text(browser: Client, stock: Doors) -> None:
+def test_hostile_names_and_errors_stay_text(browser: Client, stock: ShardApis) -> None:
     evil = "<script>alert(1)</script>\"'&"
     tell(stock, queue=evil, done=1, name=evil, version=evil, queues=[evil])
     stock.add(queue=evil)

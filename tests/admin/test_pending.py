@@ -12,7 +12,7 @@ from django_delayq.job.outcome import Action
 from tests.admin.conftest import SITES, page
 from tests.admin.forms import forms
 from tests.admin.jobs import HOSTILE, HOUR, NOOP, POSTED, add, add_dead, claim, due_us
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 
 ROW = re.compile(r'name="row" value="([0-9a-f]{24}-[0-9]+)\.-?[0-9]+"')
 
@@ -34,7 +34,7 @@ def text(response: Any) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", response.content.decode()))
 
 
-def test_what_waits_is_listed_soonest_first(browser: Client, stock: Doors) -> None:
+def test_what_waits_is_listed_soonest_first(browser: Client, stock: ShardApis) -> None:
     late, soon = add(stock, 2, delay=2 * HOUR), add(stock, 1, queue="mail", delay=HOUR)
     answer = browser.get(page("pending"))
     assert ids(answer) == [soon, late]
@@ -50,7 +50,7 @@ def test_an_empty_list_says_what_to_do(browser: Client) -> None:
     assert "This queue never had a task." in text(browser.get(page("queue_detail", "none")))
 
 
-def test_every_row_is_met_once_on_the_way_through_the_pages(browser: Client, stock: Doors) -> None:
+def test_every_row_is_met_once_on_the_way_through_the_pages(browser: Client, stock: ShardApis) -> None:
     # Many of one moment, over three queues: ties are in order too.
     made = [add(stock, number, queue=f"q{number % 3}", delay=HOUR) for number in range(55)]
     for text_id in made[:40]:
@@ -73,7 +73,7 @@ def test_every_row_is_met_once_on_the_way_through_the_pages(browser: Client, sto
         assert "Rows 31–55 of 55" in text(last)
 
 
-def test_rows_that_vanish_shift_no_page(browser: Client, stock: Doors) -> None:
+def test_rows_that_vanish_shift_no_page(browser: Client, stock: ShardApis) -> None:
     made = [add(stock, number, delay=HOUR + number) for number in range(60)]
     first = browser.get(page("pending", n=25))
     for text_id in made[:25]:
@@ -83,7 +83,7 @@ def test_rows_that_vanish_shift_no_page(browser: Client, stock: Doors) -> None:
 
 def test_shards_are_one_list(browser: Client, delayq_settings: Any, redis_url: str) -> None:
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": 3}
-    parts = [Doors(redis_url, clock=ServerClock(), shard=shard, SHARDS=3) for shard in range(3)]
+    parts = [ShardApis(redis_url, clock=ServerClock(), shard=shard, SHARDS=3) for shard in range(3)]
     made = [add(parts[number % 3], number, delay=HOUR + number * 1_000) for number in range(60)]
     seen, address = [], page("pending", n=25)
     while address and len(seen) < 100:
@@ -103,7 +103,7 @@ def test_shards_are_one_list(browser: Client, delayq_settings: Any, redis_url: s
         part.close()
 
 
-def test_a_filter_by_queue_and_time_looks_at_no_other_row(browser: Client, stock: Doors) -> None:
+def test_a_filter_by_queue_and_time_looks_at_no_other_row(browser: Client, stock: ShardApis) -> None:
     made = [add(stock, number, queue="mail", delay=number * HOUR) for number in range(1, 6)]
     add(stock, queue="other")
     answer = browser.get(
@@ -115,7 +115,7 @@ def test_a_filter_by_queue_and_time_looks_at_no_other_row(browser: Client, stock
     assert ids(browser.get(page("pending", within="15m"))) == []
 
 
-def test_a_jump_leads_to_a_moment(browser: Client, stock: Doors) -> None:
+def test_a_jump_leads_to_a_moment(browser: Client, stock: ShardApis) -> None:
     made = [add(stock, number, delay=number * HOUR) for number in range(1, 6)]
     at = due_us(stock, made[2])
     assert ids(browser.get(page("pending", at=at))) == made[2:]
@@ -123,7 +123,7 @@ def test_a_jump_leads_to_a_moment(browser: Client, stock: Doors) -> None:
 
 
 def test_a_scan_says_how_far_it_came_and_goes_on(
-    browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch
+    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("django_delayq.store.queries.lookup._SCANNED", 60)
     made = [add(stock, "needle" if number in (3, 150) else "hay", delay=HOUR + number) for number in range(160)]
@@ -137,7 +137,7 @@ def test_a_scan_says_how_far_it_came_and_goes_on(
 
 
 def test_a_scan_that_found_nothing_yet_says_so_and_goes_on_by_a_button(
-    browser: Client, stock: Doors, monkeypatch: pytest.MonkeyPatch
+    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("django_delayq.store.queries.lookup._SCANNED", 60)
     mine = [add(stock, "needle" if number == 65 else "hay", delay=HOUR + number) for number in range(130)][65]
@@ -154,7 +154,7 @@ def test_a_scan_that_found_nothing_yet_says_so_and_goes_on_by_a_button(
 
 
 @pytest.mark.parametrize("name", ["pending", "queue_detail", "running"])
-def test_the_function_leads_to_the_task_as_the_id_does(browser: Client, stock: Doors, name: str) -> None:
+def test_the_function_leads_to_the_task_as_the_id_does(browser: Client, stock: ShardApis, name: str) -> None:
     mine = add(stock, delay=HOUR if name == "pending" else None)
     if name == "running":
         claim(stock, mine)
@@ -163,25 +163,25 @@ def test_the_function_leads_to_the_task_as_the_id_does(browser: Client, stock: D
     assert f"/{mine}/" in link(answer, "noop")
 
 
-def test_the_filter_is_folded_until_it_is_set(browser: Client, stock: Doors) -> None:
+def test_the_filter_is_folded_until_it_is_set(browser: Client, stock: ShardApis) -> None:
     assert '<details class="delayq-fold">' in browser.get(page("pending")).content.decode()
     assert '<details class="delayq-fold" open>' in browser.get(page("pending", q="x")).content.decode()
 
 
-def test_a_function_is_found_by_its_whole_name_or_its_end(browser: Client, stock: Doors) -> None:
+def test_a_function_is_found_by_its_whole_name_or_its_end(browser: Client, stock: ShardApis) -> None:
     mine, _ = add(stock, task="shop.tasks.send"), add(stock, task="shop.tasks.resend")
     for name in ("shop.tasks.send", "tasks.send", "send"):
         assert ids(browser.get(page("pending", function=name))) == [mine]
 
 
-def test_a_whole_id_leads_to_its_job(browser: Client, stock: Doors) -> None:
+def test_a_whole_id_leads_to_its_job(browser: Client, stock: ShardApis) -> None:
     mine = add(stock)
     answer = browser.get(page("pending", q=f" {mine} "))
     assert answer.status_code == 302
     assert answer.url == page("task_detail", mine)
 
 
-def test_a_text_filter_does_not_find_what_is_hidden(visitor: Callable[..., Client], stock: Doors) -> None:
+def test_a_text_filter_does_not_find_what_is_hidden(visitor: Callable[..., Client], stock: ShardApis) -> None:
     mine = add(stock, "seen", token="hidden-value")
     for browser in (visitor("viewer"), visitor("superuser")):
         assert "hidden-value" not in browser.get(page("pending")).content.decode()
@@ -190,7 +190,7 @@ def test_a_text_filter_does_not_find_what_is_hidden(visitor: Callable[..., Clien
     assert ids(browser.get(page("pending", q="SEEN"))) == [mine]
 
 
-def test_a_job_that_waits_for_its_next_try_is_marked(browser: Client, stock: Doors) -> None:
+def test_a_job_that_waits_for_its_next_try_is_marked(browser: Client, stock: ShardApis) -> None:
     mine = add(stock, delay=None)
     worker, claimed = claim(stock, mine)
     worker.settle(claimed, Action.RETRY, delay=HOUR, error="ValueError: as asked")
@@ -199,7 +199,7 @@ def test_a_job_that_waits_for_its_next_try_is_marked(browser: Client, stock: Doo
     assert "ValueError: as asked" in answer.content.decode()
 
 
-def test_a_page_keeps_its_filter_in_every_link_and_form(browser: Client, stock: Doors) -> None:
+def test_a_page_keeps_its_filter_in_every_link_and_form(browser: Client, stock: ShardApis) -> None:
     for number in range(60):
         add(stock, number, queue="mail", delay=HOUR + number)
     answer = browser.get(page("pending", queue="mail", n=25, sort="turned"))
@@ -213,7 +213,7 @@ def test_a_page_keeps_its_filter_in_every_link_and_form(browser: Client, stock: 
     )
 
 
-def test_ready_jobs_are_listed_as_they_will_be_taken(browser: Client, stock: Doors) -> None:
+def test_ready_jobs_are_listed_as_they_will_be_taken(browser: Client, stock: ShardApis) -> None:
     first, second = add(stock, 1, delay=None), add(stock, 2, delay=None)
     add(stock, queue="mail", delay=None)
     answer = browser.get(page("queue_detail", "default"))
@@ -222,7 +222,7 @@ def test_ready_jobs_are_listed_as_they_will_be_taken(browser: Client, stock: Doo
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "ä?&#", "\x00", "x\ud800", "~", "<script>", "'\""])
-def test_a_queue_of_any_name_has_its_page_and_links(browser: Client, stock: Doors, name: str) -> None:
+def test_a_queue_of_any_name_has_its_page_and_links(browser: Client, stock: ShardApis, name: str) -> None:
     add(stock, queue=name)
     mine = add(stock, queue=name, delay=None)
     assert ids(browser.get(page("queue_detail", name))) == [mine]
@@ -232,7 +232,7 @@ def test_a_queue_of_any_name_has_its_page_and_links(browser: Client, stock: Door
     assert len(ids(browser.get(page("pending", queue=value)))) == 1
 
 
-def test_hostile_text_in_every_field_is_text(browser: Client, stock: Doors) -> None:
+def test_hostile_text_in_every_field_is_text(browser: Client, stock: ShardApis) -> None:
     add(stock, HOSTILE, task=f"shop.{HOSTILE}", queue=HOSTILE, **{HOSTILE: [HOSTILE]})
     add(stock, HOSTILE, "x" * 1_000_000, queue="big", **{HOSTILE: {HOSTILE: HOSTILE}})
     body = browser.get(page("pending")).content.decode()
@@ -252,7 +252,7 @@ _NAMES = ("queue", "function", "error", "q", "within", "from", "to", "at", "n") 
 
 
 @pytest.mark.parametrize("place", ["pending", "running", "dead", "queue_detail"])
-def test_no_query_breaks_a_list(browser: Client, stock: Doors, place: str) -> None:
+def test_no_query_breaks_a_list(browser: Client, stock: ShardApis, place: str) -> None:
     add(stock, delay=None)
     add(stock)
     add_dead(stock)
@@ -264,7 +264,7 @@ def test_no_query_breaks_a_list(browser: Client, stock: Doors, place: str) -> No
     assert browser.get(page(place, *args), dict.fromkeys(_NAMES, "x" * 1_000_000)).status_code in (200, 302)
 
 
-def test_bytes_that_are_no_job_are_shown_with_the_reason(browser: Client, stock: Doors) -> None:
+def test_bytes_that_are_no_job_are_shown_with_the_reason(browser: Client, stock: ShardApis) -> None:
     mine = add(stock)
     stock.client.hset(stock.keys("jobs"), bytes.fromhex(mine[:24]), b"\x01\xff")
     stock.client.zadd(stock.keys.scheduled("default"), {b"short": 5, b"x" * 100: 1e300})
@@ -274,7 +274,7 @@ def test_bytes_that_are_no_job_are_shown_with_the_reason(browser: Client, stock:
 
 
 def test_nobody_but_who_may_act_is_offered_anything(
-    visitor: Callable[..., Client], stock: Doors, delayq_settings: Any
+    visitor: Callable[..., Client], stock: ShardApis, delayq_settings: Any
 ) -> None:
     add(stock)
     assert "Run now" in text(visitor("manager").get(page("pending")))
@@ -292,7 +292,7 @@ def test_nobody_but_who_may_act_is_offered_anything(
     [("pending", ()), ("running", ()), ("dead", ()), ("queue_detail", ("default",)), ("task_detail", ("mine",))],
 )
 def test_only_who_may_look_sees_a_list(
-    visitor: Callable[..., Client], stock: Doors, site: str, name: str, args: tuple[str, ...]
+    visitor: Callable[..., Client], stock: ShardApis, site: str, name: str, args: tuple[str, ...]
 ) -> None:
     mine = add(stock)
     address = page(name, *(mine if each == "mine" else each for each in args), site=site)

@@ -19,7 +19,7 @@ from django_delayq.conf.config import AdminConfig
 from django_delayq.conf.settings import _ADMIN_KEYS
 from tests.admin.conftest import KINDS, SITES, page
 from tests.admin.jobs import add_dead
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 
 CODES = {"view_delayq", "manage_delayq", "view_delayq_payload"}
 PANELS = ("overview", "pending", "queues", "running", "dead", "functions", "processes")
@@ -31,7 +31,7 @@ def rows() -> set[str]:
     return set(Permission.objects.filter(codename__contains="delayq").values_list("codename", flat=True))
 
 
-def addresses(site: str, stock: Doors) -> list[str]:
+def addresses(site: str, stock: ShardApis) -> list[str]:
     """Return every address that is looked at, with something behind each."""
     stock.add(queue="mail", delay=60_000_000)
     job_id = f"{stock.add_dead().hex()}-0"
@@ -46,7 +46,7 @@ def addresses(site: str, stock: Doors) -> list[str]:
 
 @pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_walk_over_every_page(kind: str, site: str, visitor: Visitor, stock: Doors) -> None:
+def test_walk_over_every_page(kind: str, site: str, visitor: Visitor, stock: ShardApis) -> None:
     browser = visitor(kind)
     for address in addresses(site, stock):
         answer = browser.get(address)
@@ -58,7 +58,7 @@ def test_walk_over_every_page(kind: str, site: str, visitor: Visitor, stock: Doo
 
 @pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_walk_to_the_actions(kind: str, site: str, visitor: Visitor, stock: Doors) -> None:
+def test_walk_to_the_actions(kind: str, site: str, visitor: Visitor, stock: ShardApis) -> None:
     stock.add(queue="mail")
     browser, address = visitor(kind), page("action", site=site)
     looked = browser.get(address).status_code
@@ -75,7 +75,7 @@ def test_walk_to_the_actions(kind: str, site: str, visitor: Visitor, stock: Door
 
 @pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize("kind", [*KINDS, "revealer"])
-def test_walk_to_what_is_hidden(kind: str, site: str, visitor: Visitor, stock: Doors) -> None:
+def test_walk_to_what_is_hidden(kind: str, site: str, visitor: Visitor, stock: ShardApis) -> None:
     browser = visitor("viewer", "view_delayq_payload") if kind == "revealer" else visitor(kind)
     job_id = f"{stock.add_dead().hex()}-0"
     for address in (page("task_detail", job_id, site=site), page("export", "dead", site=site)):
@@ -112,7 +112,7 @@ def test_action_needs_the_token_of_its_form(account: Any) -> None:
     assert browser.post(page("action"), {"deed": "pause", "queue": "mail"}).status_code == 403
 
 
-def test_read_only_draws_no_buttons_and_refuses_actions(browser: Client, stock: Doors, settings: Any) -> None:
+def test_read_only_draws_no_buttons_and_refuses_actions(browser: Client, stock: ShardApis, settings: Any) -> None:
     stock.add(queue="mail")
     assert 'value="pause"' in browser.get(page("queues")).content.decode()
     settings.DELAYQ = {**settings.DELAYQ, "ADMIN": {"READ_ONLY": True}}
@@ -127,7 +127,7 @@ def test_read_only_draws_no_buttons_and_refuses_actions(browser: Client, stock: 
     ("kind", "more"), [("superuser", ()), ("viewer", ("view_delayq_payload",)), ("viewer", ()), ("manager", ())]
 )
 def test_what_is_hidden_is_revealed_by_permission_and_never_in_read_only_mode(
-    read_only: bool, kind: str, more: tuple[str, ...], visitor: Visitor, stock: Doors, settings: Any
+    read_only: bool, kind: str, more: tuple[str, ...], visitor: Visitor, stock: ShardApis, settings: Any
 ) -> None:
     mine = add_dead(stock, token="s3cr3t")
     settings.DELAYQ = {**settings.DELAYQ, "ADMIN": {"READ_ONLY": read_only}}
@@ -146,7 +146,7 @@ def test_what_is_hidden_is_revealed_by_permission_and_never_in_read_only_mode(
     assert LogEntry.objects.count() == (2 if reveals else 0)
 
 
-def test_viewer_sees_no_buttons(visitor: Visitor, stock: Doors) -> None:
+def test_viewer_sees_no_buttons(visitor: Visitor, stock: ShardApis) -> None:
     stock.add(queue="mail")
     for name in PANELS:
         assert page("action") not in visitor("viewer").get(page(name)).content.decode()

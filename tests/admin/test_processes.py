@@ -11,7 +11,7 @@ from tests.admin.conftest import page
 from tests.admin.forms import form_to
 from tests.admin.reports import tell
 from tests.admin.test_overview import words
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 
 
 def listed(browser: Client) -> str:
@@ -25,7 +25,7 @@ def test_nobody_is_there(browser: Client) -> None:
     assert "Start one: manage.py run_worker" in text
 
 
-def test_dispatcher_tells_of_itself(browser: Client, stock: Doors) -> None:
+def test_dispatcher_tells_of_itself(browser: Client, stock: ShardApis) -> None:
     tell(
         stock,
         kind="dispatcher",
@@ -44,19 +44,19 @@ def test_dispatcher_tells_of_itself(browser: Client, stock: Doors) -> None:
     )
 
 
-def test_worker_tells_of_itself(browser: Client, stock: Doors) -> None:
+def test_worker_tells_of_itself(browser: Client, stock: ShardApis) -> None:
     tell(stock, queues=["mail", "default"], slots=4, busy={"mail": 1, "default": 1}, rss=84 << 20)
     assert re.search(
         r"web1:4411 active Quiet web1:4411 mail , default 2 of 4 (now|\d s ago) \d\d:\d\d:\d\d – 84", listed(browser)
     )
 
 
-def test_worker_of_all_queues_says_so(browser: Client, stock: Doors) -> None:
+def test_worker_of_all_queues_says_so(browser: Client, stock: ShardApis) -> None:
     tell(stock, slots=4)
     assert "web1:4411 active Quiet web1:4411 all 0 of 4" in listed(browser)
 
 
-def test_lost_worker_says_since_when_its_tasks_may_be_tried_again(browser: Client, stock: Doors) -> None:
+def test_lost_worker_says_since_when_its_tasks_may_be_tried_again(browser: Client, stock: ShardApis) -> None:
     tell(stock, slots=4, busy={"mail": 1})
     stock.client.zincrby(stock.keys("workers"), -65_000_000, b"W" * 8)
     html = browser.get(page("processes")).content.decode()
@@ -64,7 +64,7 @@ def test_lost_worker_says_since_when_its_tasks_may_be_tried_again(browser: Clien
     assert "Quiet" not in html
 
 
-def test_button_quiets_a_worker_and_wakes_it_again(browser: Client, stock: Doors) -> None:
+def test_button_quiets_a_worker_and_wakes_it_again(browser: Client, stock: ShardApis) -> None:
     tell(stock)
     for deed, quiet in (("quiet", True), ("unquiet", False)):
         asked = form_to(browser.get(page("processes")), "action/", button=deed).post(browser, deed=deed)
@@ -77,19 +77,19 @@ def test_button_quiets_a_worker_and_wakes_it_again(browser: Client, stock: Doors
 
 
 @pytest.mark.parametrize("said", [{"queues": 7}, {"busy": [1]}, {"slots": "x"}, {"name": ["a"]}, {"started_us": 1e400}])
-def test_nonsense_that_a_process_told_does_no_harm(said: Any, browser: Client, stock: Doors) -> None:
+def test_nonsense_that_a_process_told_does_no_harm(said: Any, browser: Client, stock: ShardApis) -> None:
     tell(stock, **said)
     for name in ("processes", "overview", "queues"):
         assert browser.get(page(name)).status_code == 200
 
 
-def test_moments_beyond_the_calendar_are_shown(browser: Client, stock: Doors) -> None:
+def test_moments_beyond_the_calendar_are_shown(browser: Client, stock: ShardApis) -> None:
     tell(stock, started_us=2**62, oldest_us=-(2**62))
     tell(stock, code=b"V" * 8, started_us=-(2**62))
     assert browser.get(page("processes")).status_code == 200
 
 
-def test_shards_are_told_where_there_are_several(browser: Client, stock: Doors, settings: Any) -> None:
+def test_shards_are_told_where_there_are_several(browser: Client, stock: ShardApis, settings: Any) -> None:
     tell(stock)
     assert "Shard" not in listed(browser)
     settings.DELAYQ = {**settings.DELAYQ, "SHARDS": 2}

@@ -11,7 +11,7 @@ from django_delayq.store.promotion import Reclaim
 from tests.admin.conftest import page
 from tests.admin.forms import form_to
 from tests.admin.reports import tell
-from tests.shard_apis import Doors, one_more
+from tests.shard_apis import ShardApis, one_more
 
 
 def rows(browser: Client, name: str = "queues") -> dict[str, list[str]]:
@@ -32,7 +32,7 @@ def test_no_queue_yet(browser: Client) -> None:
     assert "There is no queue yet" in browser.get(page("queues")).content.decode()
 
 
-def test_each_queue_stands_in_its_row(browser: Client, stock: Doors) -> None:
+def test_each_queue_stands_in_its_row(browser: Client, stock: ShardApis) -> None:
     tell(stock, queue="mail", done=1_200, retried=3, dead=1, busy={"mail": 2}, queues=["mail"])
     tell(stock, code=b"V" * 8, queues=["mail", "reports"])
     for _ in range(3):
@@ -48,12 +48,12 @@ def test_each_queue_stands_in_its_row(browser: Client, stock: Doors) -> None:
     assert found["other"][4:8] == ["0", "0", "0", "no worker"]
 
 
-def test_idle_queue_is_not_called_broken(browser: Client, stock: Doors) -> None:
+def test_idle_queue_is_not_called_broken(browser: Client, stock: ShardApis) -> None:
     stock.add(delay=DAY_US)
     assert rows(browser)["default"][7] == "idle"
 
 
-def test_paused_queue_says_by_whom_and_when(browser: Client, stock: Doors) -> None:
+def test_paused_queue_says_by_whom_and_when(browser: Client, stock: ShardApis) -> None:
     stock.add(queue="mail")
     stock.operations.pause("mail", by="ann")
     *_, state, action = rows(browser)["mail"]
@@ -61,7 +61,7 @@ def test_paused_queue_says_by_whom_and_when(browser: Client, stock: Doors) -> No
     assert action == "Resume mail"
 
 
-def test_button_pauses_and_resumes(browser: Client, stock: Doors) -> None:
+def test_button_pauses_and_resumes(browser: Client, stock: ShardApis) -> None:
     stock.add(queue="a/b")
     for deed, paused in (("pause", True), ("resume", False)):
         asked = form_to(browser.get(page("queues")), "action/", button=deed).post(browser, deed=deed)
@@ -71,7 +71,7 @@ def test_button_pauses_and_resumes(browser: Client, stock: Doors) -> None:
         assert bool(stock.store.dashboard(0).snapshot().queues["a/b"].paused) == paused
 
 
-def test_numbers_lead_to_their_tasks(browser: Client, stock: Doors) -> None:
+def test_numbers_lead_to_their_tasks(browser: Client, stock: ShardApis) -> None:
     stock.add(queue="mail", delay=DAY_US)
     tell(stock, queue="mail", dead=1, busy={"mail": 1})
     html = browser.get(page("queues")).content.decode()
@@ -81,7 +81,7 @@ def test_numbers_lead_to_their_tasks(browser: Client, stock: Doors) -> None:
     assert f'href="{failed}" title="tries that failed; dead ones are listed"' in html
 
 
-def test_a_recovered_job_stands_among_the_ready_ones_with_a_mark(browser: Client, stock: Doors) -> None:
+def test_a_recovered_job_stands_among_the_ready_ones_with_a_mark(browser: Client, stock: ShardApis) -> None:
     raw_id, behind = stock.add(queue="mail"), stock.add(queue="mail")
     claim = stock.worker().take(1, "mail").claims[0]
     stock.client.zadd(stock.keys("leases"), {claim.lease: 1})

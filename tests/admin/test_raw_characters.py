@@ -15,7 +15,7 @@ from tests.admin.jobs import add, add_dead, claim
 from tests.admin.reports import tell
 from tests.admin.test_action import ask, confirm, done
 from tests.admin.test_hostile import PAGES
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 
 #: NUL, ESC, C1, DEL, CR, a BOM, a zero-width space, marks that turn the reading direction, a line end, half a pair.
 RAW = "a\x00b\x1b[31mc\x9bd\x7fe\rf\ufeffg\u200bh\u202ei\u2066j\u2028k\u200dl\ud800m"
@@ -42,7 +42,7 @@ def look(answer: Any, *, status: int = 200) -> str:
 
 
 @pytest.fixture
-def shop(stock: Doors) -> dict[str, str]:
+def shop(stock: ShardApis) -> dict[str, str]:
     """Put the text into whatever can hold it; returns ids by where the jobs are."""
     text: dict[str, Any] = {"task": RAW, "queue": RAW}
     error = f'Traceback\n  File "{RAW}", line 1\nshop.Broken: {RAW}\n'
@@ -93,7 +93,7 @@ def test_no_question_and_no_answer_shows_a_raw_character(browser: Client, shop: 
     look(browser.get(confirm(browser, queue).url))
 
 
-def test_the_name_of_an_account_is_no_way_in_either(browser: Client, stock: Doors) -> None:
+def test_the_name_of_an_account_is_no_way_in_either(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock)
     User.objects.filter(username="superuser").update(username=TYPED)
     done(browser, confirm(browser, ask(browser, page("dead"), "delete", mine)))
@@ -101,7 +101,7 @@ def test_the_name_of_an_account_is_no_way_in_either(browser: Client, stock: Door
 
 
 @pytest.mark.parametrize("text", WRITTEN)
-def test_what_people_write_is_shown_and_found_as_it_is(text: str, browser: Client, stock: Doors) -> None:
+def test_what_people_write_is_shown_and_found_as_it_is(text: str, browser: Client, stock: ShardApis) -> None:
     mine = add(stock, f"x {text} y", title=text)
     add(stock, "other")
     content = browser.get(page("pending", q=text)).content.decode()

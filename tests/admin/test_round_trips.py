@@ -10,7 +10,7 @@ from redis.connection import AbstractConnection
 
 from django_delayq.job.ids import to_text
 from tests.admin.conftest import page
-from tests.shard_apis import HOUR, SECOND, Doors
+from tests.shard_apis import HOUR, SECOND, ShardApis
 
 PAGES: dict[str, tuple[str, dict[str, str]]] = {
     "overview": ("queue_changelist", {}),
@@ -45,7 +45,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
 
 @pytest.fixture
-def full(stock: Doors) -> bytes:
+def full(stock: ShardApis) -> bytes:
     """Jobs in every place; returns the id of one that waits."""
     stock.add(queue="mail")
     stock.worker().take(1, "mail", description="host:1")

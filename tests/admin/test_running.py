@@ -10,19 +10,19 @@ from tests.admin.conftest import page
 from tests.admin.forms import forms
 from tests.admin.jobs import HOUR, NOOP, add, claim
 from tests.admin.test_pending import ids, text
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 
 OTHER = '  File "x.py", line 1, in f\nsmtplib.Refused: no\n'
 
 
-def test_an_empty_list_says_whether_work_waits(browser: Client, stock: Doors) -> None:
+def test_an_empty_list_says_whether_work_waits(browser: Client, stock: ShardApis) -> None:
     assert "Nothing is running." in text(browser.get(page("running")))
     assert "is a worker there?" not in text(browser.get(page("running")))
     add(stock, delay=None)
     assert "is a worker there?" in text(browser.get(page("running")))
 
 
-def test_running_jobs_tell_their_worker_and_lease(browser: Client, stock: Doors) -> None:
+def test_running_jobs_tell_their_worker_and_lease(browser: Client, stock: ShardApis) -> None:
     mine = add(stock, 42, token="t", delay=None)
     claim(stock, mine)
     answer = browser.get(page("running"))
@@ -37,7 +37,7 @@ def test_running_jobs_tell_their_worker_and_lease(browser: Client, stock: Doors)
     assert "renewed" in said
 
 
-def test_a_lease_past_its_end_is_marked(browser: Client, stock: Doors) -> None:
+def test_a_lease_past_its_end_is_marked(browser: Client, stock: ShardApis) -> None:
     mine = add(stock, delay=None)
     claim(stock, mine)
     (lease,) = stock.client.zrange(stock.keys("leases"), 0, -1)
@@ -49,14 +49,14 @@ def test_a_lease_past_its_end_is_marked(browser: Client, stock: Doors) -> None:
     assert '<span class="delayq-chip bad">Lost</span>' in answer.content.decode()
 
 
-def test_a_lease_longer_than_this_settings_was_not_renewed_in_the_future(browser: Client, stock: Doors) -> None:
+def test_a_lease_longer_than_this_settings_was_not_renewed_in_the_future(browser: Client, stock: ShardApis) -> None:
     claim(stock, add(stock, delay=None))
     (lease,) = stock.client.zrange(stock.keys("leases"), 0, -1)
     stock.client.zincrby(stock.keys("leases"), HOUR, lease)
     assert "renewed now" in text(browser.get(page("running")))
 
 
-def test_running_jobs_are_filtered(browser: Client, stock: Doors) -> None:
+def test_running_jobs_are_filtered(browser: Client, stock: ShardApis) -> None:
     mine, other = add(stock, "needle", delay=None), add(stock, queue="mail", delay=None)
     claim(stock, mine)
     claim(stock, other, queue="mail")
@@ -72,7 +72,7 @@ def test_running_jobs_are_filtered(browser: Client, stock: Doors) -> None:
     assert found(function="none") == set()
 
 
-def test_a_job_that_ran_out_of_its_list_is_not_in_two(browser: Client, stock: Doors) -> None:
+def test_a_job_that_ran_out_of_its_list_is_not_in_two(browser: Client, stock: ShardApis) -> None:
     mine = add(stock, delay=None)
     worker, claimed = claim(stock, mine)
     worker.settle(claimed, Action.DEAD_LETTER, error=OTHER)

@@ -21,7 +21,7 @@ import django_delayq
 from django_delayq.admin import register
 from django_delayq.admin.site import DelayQueue
 from tests.admin.conftest import SITES, page
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 
 PACKAGE = Path(django_delayq.__file__).parent
 PAGES = ("overview", "pending", "queues", "running", "dead", "functions", "processes")
@@ -39,7 +39,7 @@ def test_index_and_sidebar_lead_to_the_pages_of_their_own_site(site: str, browse
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_links_stay_on_the_site_that_was_asked(name: str, browser: Client, stock: Doors) -> None:
+def test_links_stay_on_the_site_that_was_asked(name: str, browser: Client, stock: ShardApis) -> None:
     stock.add(queue="mail")
     stock.add_dead()
     text = browser.get(page(name, site="second")).content.decode()
@@ -61,7 +61,7 @@ def test_pages_pass_the_checks() -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_pages_hold_nothing_that_a_strict_policy_forbids(name: str, browser: Client, stock: Doors) -> None:
+def test_pages_hold_nothing_that_a_strict_policy_forbids(name: str, browser: Client, stock: ShardApis) -> None:
     stock.add(delay=60_000_000)
     stock.add_dead()
     assert not INLINE.search(browser.get(page(name)).content.decode())
@@ -102,7 +102,7 @@ def test_users_who_must_log_in_come_to_the_login_of_the_site(visitor: Any, setti
 
 
 @pytest.mark.parametrize("queue", ["mail", "a/b", "..", ".", "~x", "~00", "a b", "'\"<b>&", "\0", "\ud800", "é", " "])
-def test_any_name_of_a_queue_survives_its_address(queue: str, browser: Client, stock: Doors) -> None:
+def test_any_name_of_a_queue_survives_its_address(queue: str, browser: Client, stock: ShardApis) -> None:
     stock.add(queue=queue)
     answer = browser.get(page("queue_detail", queue))
     assert answer.status_code == 200
@@ -130,7 +130,7 @@ def test_zone_that_is_none_changes_nothing(zone: str, browser: Client) -> None:
     assert '<a href="?zone=local" aria-current="true"' in text
 
 
-def test_times_are_those_of_the_zone(browser: Client, stock: Doors, settings: Any) -> None:
+def test_times_are_those_of_the_zone(browser: Client, stock: ShardApis, settings: Any) -> None:
     # Far from UTC by a half hour, so that no digit fits by chance.
     settings.TIME_ZONE = "Asia/Kolkata"
     stock.add(due=1_900_000_000_000_000)

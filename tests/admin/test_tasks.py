@@ -14,7 +14,7 @@ from django_delayq.task import registry
 from tests.admin.conftest import page
 from tests.admin.reports import tell
 from tests.admin.test_queues import rows
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 
 
 @delayed_task(queue="mail", retry=RetryPolicy(max_attempts=7, base=3, cap=7200), timeout=30)
@@ -30,7 +30,7 @@ def only_ours(monkeypatch: pytest.MonkeyPatch) -> str:
     return send_invoice.name
 
 
-def test_options_and_last_hour_of_each(browser: Client, stock: Doors, only_ours: str) -> None:
+def test_options_and_last_hour_of_each(browser: Client, stock: ShardApis, only_ours: str) -> None:
     tell(stock, task=only_ours, done=18, dead=2, run_us=100_000)
     ((name, cells),) = rows(browser, "functions").items()
     assert name.startswith(only_ours)
@@ -55,7 +55,7 @@ def test_policy_of_the_settings_holds_where_a_function_has_none(browser: Client,
 
 
 @pytest.mark.parametrize("place", ["jobs", "dead_bodies"])
-def test_function_that_nobody_knows_comes_first(place: str, browser: Client, stock: Doors, client: Redis) -> None:
+def test_function_that_nobody_knows_comes_first(place: str, browser: Client, stock: ShardApis, client: Redis) -> None:
     if place == "jobs":
         stock.add(delay=DAY_US)
     else:
@@ -70,7 +70,7 @@ def test_function_that_nobody_knows_comes_first(place: str, browser: Client, sto
     assert first == "tests.sample_app.tasks.<b>! not registered"
 
 
-def test_cells_lead_to_the_tasks_of_the_function(browser: Client, stock: Doors, only_ours: str) -> None:
+def test_cells_lead_to_the_tasks_of_the_function(browser: Client, stock: ShardApis, only_ours: str) -> None:
     html = browser.get(page("functions")).content.decode()
     for name in ("pending", "dead"):
         assert f'href="{page(name, function=only_ours)}"' in html

@@ -10,8 +10,8 @@ from redis import Redis
 from django_delayq.store.client.script import Script
 from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.keys import CATALOGUE
-from tests.exercise_all_apis import go_through_every_door
-from tests.shard_apis import Doors
+from tests.exercise_all_apis import exercise_all_apis
+from tests.shard_apis import ShardApis
 
 PER_QUEUE = {"scheduled", "ready", "recovered", "notify"}
 PER_JOB = {"results"}
@@ -26,11 +26,11 @@ OTHER_NAMES = {
 
 
 @pytest.fixture
-def doors(client: Redis, redis_url: str) -> Iterator[Doors]:
-    """The doors of shard 0."""
-    doors = Doors(redis_url, PREFIX="a-prefix")
-    yield doors
-    doors.close()
+def apis(client: Redis, redis_url: str) -> Iterator[ShardApis]:
+    """The apis of shard 0."""
+    apis = ShardApis(redis_url, PREFIX="a-prefix")
+    yield apis
+    apis.close()
 
 
 def noun_of(key: bytes | str) -> tuple[str, str]:
@@ -41,35 +41,35 @@ def noun_of(key: bytes | str) -> tuple[str, str]:
     return parts["noun"], parts["queue"] or ""
 
 
-def test_every_key_is_in_the_catalogue_with_its_type(doors: Doors) -> None:
-    go_through_every_door(doors)
-    for key in doors.client.keys("*"):
+def test_every_key_is_in_the_catalogue_with_its_type(apis: ShardApis) -> None:
+    exercise_all_apis(apis)
+    for key in apis.client.keys("*"):
         noun, queue = noun_of(key)
         assert noun in CATALOGUE
-        assert doors.client.type(key).decode() == CATALOGUE[noun][0], key
+        assert apis.client.type(key).decode() == CATALOGUE[noun][0], key
         assert not queue or noun in PER_QUEUE | PER_JOB
         assert queue or noun not in PER_QUEUE | PER_JOB or noun == "notify"
 
 
-def test_every_noun_of_the_catalogue_is_in_use(doors: Doors) -> None:
-    go_through_every_door(doors)
-    assert {noun_of(key)[0] for key in doors.client.keys("*")} == set(CATALOGUE)
+def test_every_noun_of_the_catalogue_is_in_use(apis: ShardApis) -> None:
+    exercise_all_apis(apis)
+    assert {noun_of(key)[0] for key in apis.client.keys("*")} == set(CATALOGUE)
 
 
-def test_nothing_expires_but_kept_results(doors: Doors) -> None:
-    go_through_every_door(doors)
-    expiring = {noun_of(key)[0] for key in doors.client.keys("*") if doors.client.ttl(key) != -1}
+def test_nothing_expires_but_kept_results(apis: ShardApis) -> None:
+    exercise_all_apis(apis)
+    expiring = {noun_of(key)[0] for key in apis.client.keys("*") if apis.client.ttl(key) != -1}
     assert expiring == {"results"}
 
 
-def test_bells_hold_at_most_one_ring(doors: Doors) -> None:
-    go_through_every_door(doors)
-    lists = [key for key in doors.client.keys("*") if doors.client.type(key) == b"list"]
+def test_bells_hold_at_most_one_ring(apis: ShardApis) -> None:
+    exercise_all_apis(apis)
+    lists = [key for key in apis.client.keys("*") if apis.client.type(key) == b"list"]
     assert lists
-    assert {doors.client.llen(key) for key in lists} == {1}
+    assert {apis.client.llen(key) for key in lists} == {1}
 
 
-def test_scripts_get_the_keys_they_name(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scripts_get_the_keys_they_name(apis: ShardApis, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: dict[str, list[tuple[str, ...]]] = {}
     make = ScriptCall.__init__
 
@@ -78,7 +78,7 @@ def test_scripts_get_the_keys_they_name(doors: Doors, monkeypatch: pytest.Monkey
         calls.setdefault(script.name, []).append(tuple(call._keys))
 
     monkeypatch.setattr(ScriptCall, "__init__", recorded)
-    go_through_every_door(doors)
+    exercise_all_apis(apis)
     for name, batches in calls.items():
         names = Script(name).key_names
         for keys in batches:
@@ -109,15 +109,15 @@ def test_scripts_get_the_keys_they_name(doors: Doors, monkeypatch: pytest.Monkey
     }
 
 
-def test_nothing_but_registries_is_left_when_all_jobs_have_ended(doors: Doors) -> None:
+def test_nothing_but_registries_is_left_when_all_jobs_have_ended(apis: ShardApis) -> None:
     """What a job leaves behind for ever would fill the memory in the end."""
     for number in range(3):
-        doors.operations.cancel(doors.add(key=f"{number}", delay=1))
-    letter = doors.inspection.dead_letter(doors.add_dead(key="k"))
+        apis.operations.cancel(apis.add(key=f"{number}", delay=1))
+    letter = apis.inspection.dead_letter(apis.add_dead(key="k"))
     assert letter is not None
-    doors.operations.discard(letter.raw_id, died_us=letter.died_us)
-    doors.promote()
-    left = {noun_of(key)[0] for key in doors.client.keys("*")}
+    apis.operations.discard(letter.raw_id, died_us=letter.died_us)
+    apis.promote()
+    left = {noun_of(key)[0] for key in apis.client.keys("*")}
     assert left <= {
         *(
             "queues",

@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 import django_delayq
-from tests.mutation.mutations import MUTANTS
-from tests.stateful.mutations import FIRST, MORE, PlantedBug
+from tests.mutation.mutations import MUTATIONS
+from tests.stateful.mutations import FIRST, MORE, Mutation
 
 PACKAGE, ROOT = Path(str(django_delayq.__file__)).parent, Path(__file__).parents[2]
-BUGS = [*FIRST, *MORE, *MUTANTS]
+BUGS = [*FIRST, *MORE, *MUTATIONS]
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_a_planted_bug_fits_the_code_once(bug: PlantedBug) -> None:
+def test_a_planted_bug_fits_the_code_once(bug: Mutation) -> None:
     for file, text, replacement in bug.edits:
         assert (PACKAGE / file).read_text().count(text) == 1, f"{file}: plant it anew"
         assert replacement != text
@@ -24,6 +24,6 @@ def test_no_bug_is_planted_twice() -> None:
     assert len({bug.name for bug in BUGS}) == len(BUGS)
 
 
-@pytest.mark.parametrize("bug", MUTANTS, ids=lambda bug: bug.name)
-def test_the_tests_that_are_to_kill_it_are_there(bug: PlantedBug) -> None:
-    assert all((ROOT / test.partition("::")[0]).exists() for test in MUTANTS[bug])
+@pytest.mark.parametrize("bug", MUTATIONS, ids=lambda bug: bug.name)
+def test_the_tests_that_are_to_kill_it_are_there(bug: Mutation) -> None:
+    assert all((ROOT / test.partition("::")[0]).exists() for test in MUTATIONS[bug])

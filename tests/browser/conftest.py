@@ -12,9 +12,9 @@ from playwright.sync_api import Browser, BrowserContext
 
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.browser import chromium
-from tests.browser.fixtures import Stock
+from tests.browser.fixtures import Fixtures
 from tests.browser.live_server import Site, served
-from tests.browser.page_session import Window
+from tests.browser.page_session import PageSession
 
 _HERE = Path(__file__).parent
 
@@ -44,15 +44,15 @@ def browser(site: Site) -> Iterator[Browser]:
 
 
 @pytest.fixture
-def new_window(browser: Browser, site: Site) -> Iterator[Callable[..., Window]]:
+def new_window(browser: Browser, site: Site) -> Iterator[Callable[..., PageSession]]:
     """Open windows: `new_window(java_script_enabled=False)`; the options are those of Playwright's `new_context`."""
     contexts: list[BrowserContext] = []
 
-    def make(**options: Any) -> Window:
+    def make(**options: Any) -> PageSession:
         options = {"viewport": {"width": 1280, "height": 900}, "locale": "en-GB", **options}
         contexts.append(browser.new_context(**options))
         contexts[-1].add_cookies([site.cookie])
-        return Window(contexts[-1], site.url)
+        return PageSession(contexts[-1], site.url)
 
     yield make
     for context in contexts:
@@ -60,16 +60,16 @@ def new_window(browser: Browser, site: Site) -> Iterator[Callable[..., Window]]:
 
 
 @pytest.fixture
-def window(new_window: Callable[..., Window]) -> Window:
+def window(new_window: Callable[..., PageSession]) -> PageSession:
     """One window as most people have it."""
     return new_window()
 
 
 @pytest.fixture
-def stock(redis_server: LocalRedisServer, redis_url: str) -> Iterator[Stock]:
+def stock(redis_server: LocalRedisServer, redis_url: str) -> Iterator[Fixtures]:
     """An emptied store, and what fills it."""
     with redis_server.client() as client:
         client.flushall()
-    filled = Stock(redis_url)
+    filled = Fixtures(redis_url)
     yield filled
     filled.close()

@@ -17,7 +17,7 @@ from django_delayq.store.claims import Settlement
 from django_delayq.store.enqueue import BATCH
 from django_delayq.testing.fake_clock import FakeClock
 from tests.browser.sample_tasks import build_report, close_auction, send_invoice, sync_customer
-from tests.shard_apis import DAY, HOUR, SECOND, Doors
+from tests.shard_apis import DAY, HOUR, SECOND, ShardApis
 
 MINUTE = 60 * SECOND
 TASKS = (send_invoice, sync_customer, close_auction, build_report)
@@ -38,25 +38,25 @@ FULL = _FRAMES.format(
 )
 
 
-class Stock:
+class Fixtures:
     """What the pages show; the ids of some of it by name."""
 
     def __init__(self, url: str) -> None:
         self._random, self._serial = Random(4), count(1)
         self.now_us = time_ns() // 1_000
         self.clock = FakeClock(self.now_us)
-        self.doors = Doors(url, clock=self.clock)
+        self.apis = ShardApis(url, clock=self.clock)
         self.ids: dict[str, str] = {}
-        self._workers = [self.doors.worker(code) for code in WORKERS]
+        self._workers = [self.apis.worker(code) for code in WORKERS]
 
-    def fill(self, pending: int = 400) -> "Stock":
+    def fill(self, pending: int = 400) -> "Fixtures":
         """Put everything in, the oldest first."""
         self._history()
         self._dead()
         self._running()
         self._waiting(pending)
         self.present()
-        self.doors.operations.pause("reports", by="ann")
+        self.apis.operations.pause("reports", by="ann")
         return self
 
     def add(self, *, key: str = "c-1") -> str:
@@ -67,7 +67,7 @@ class Stock:
 
     def close(self) -> None:
         """Let go of the connections."""
-        self.doors.close()
+        self.apis.close()
 
     def present(self) -> None:
         """Let the processes tell of themselves, as of now."""
@@ -97,7 +97,7 @@ class Stock:
         raw_id = ((self.clock.now_us - ago_us) // 1_000 << 48 | 0x5EED_0000_0000 + next(self._serial) * 7919).to_bytes(
             12
         )
-        retry = task.retry or self.doors.config.tasks.retry
+        retry = task.retry or self.apis.config.tasks.retry
         return Job(
             raw_id=raw_id,
             shard=0,
@@ -118,7 +118,7 @@ class Stock:
             for job, due_us in jobs
         ]
         for start in range(0, len(drafts), BATCH):
-            self.doors.enqueue(*drafts[start : start + BATCH])
+            self.apis.enqueue(*drafts[start : start + BATCH])
 
     def fail(self, job: Job, error: str, *, times: int, how: Action, delay_us: int = 0) -> str:
         """Let a job fail so many times up to now, and then wait, or die."""
@@ -142,7 +142,7 @@ class Stock:
     def _report(self, code: bytes, kind: str, *, tally: MetricsBuffer | None = None, **said: Any) -> None:
         said |= {"version": "1.0.0", "started_us": self.now_us - 2 * DAY, "rss": 84 << 20}
         rows = encode_rows(tally.take()) if tally else {}
-        self.doors.store.process_reports(self.doors.shard).report(code, kind, said, rows)
+        self.apis.store.process_reports(self.apis.shard).report(code, kind, said, rows)
 
     def _history(self) -> None:
         draw = self._random

@@ -44,7 +44,7 @@ _CROWDED = """() => {
 }"""
 
 
-class Window:
+class PageSession:
     """A page in front of a person."""
 
     def __init__(self, context: BrowserContext, url: str) -> None:

@@ -12,7 +12,7 @@ django.setup()
 # Not before Django is set up.
 from django_delayq.testing.local_redis import LocalRedisServer, find_server  # noqa: E402
 from tests.browser import chromium  # noqa: E402
-from tests.browser.fixtures import Stock  # noqa: E402
+from tests.browser.fixtures import Fixtures  # noqa: E402
 from tests.browser.live_server import served  # noqa: E402
 from tests.browser.pages import PAGES  # noqa: E402
 
@@ -27,8 +27,8 @@ def main(folder: Path, width: int) -> None:
         chromium.launched(program) as browser,
     ):
         for scheme in ("light", "dark"):
-            stock = Stock(server.url)
-            stock.doors.client.flushall()
+            stock = Fixtures(server.url)
+            stock.apis.client.flushall()
             stock.fill(pending=4_000)
             context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, locale="en-GB")
             context.add_cookies([site.cookie])

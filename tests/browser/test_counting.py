@@ -4,12 +4,12 @@ import pytest
 from playwright.sync_api import APIResponse, Route, expect
 
 from tests.admin.conftest import page
-from tests.browser.fixtures import Stock
-from tests.browser.page_session import Window
+from tests.browser.fixtures import Fixtures
+from tests.browser.page_session import PageSession
 
 
 def test_the_question_comes_when_the_number_is_known(
-    window: Window, stock: Stock, monkeypatch: pytest.MonkeyPatch
+    window: PageSession, stock: Fixtures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("django_delayq.store.queries.lookup._SCANNED", 50)
     monkeypatch.setattr("django_delayq.admin.job_lists.MAX_ROWS", 50)
@@ -39,7 +39,7 @@ def test_the_question_comes_when_the_number_is_known(
 
 
 def test_a_second_press_while_a_step_is_under_way_loses_nothing(
-    window: Window, stock: Stock, monkeypatch: pytest.MonkeyPatch
+    window: PageSession, stock: Fixtures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", -1.0)
     stock.fill(pending=4)

@@ -7,14 +7,14 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.admin.conftest import page
-from tests.browser.fixtures import Stock
-from tests.browser.page_session import Window
+from tests.browser.fixtures import Fixtures
+from tests.browser.page_session import PageSession
 from tests.browser.pages import GONE, PAGES, TABS
 
 WIDTHS = (1280, 390)
 
 
-def look_over(window: Window) -> None:
+def look_over(window: PageSession) -> None:
     """Pass all that a page has to pass, light and dark."""
     window.assert_calm()
     window.assert_accessible()
@@ -25,24 +25,24 @@ def look_over(window: Window) -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_page_of_a_busy_shop(name: str, window: Window, stock: Stock) -> None:
+def test_page_of_a_busy_shop(name: str, window: PageSession, stock: Fixtures) -> None:
     window.open(PAGES[name](stock.fill().ids))
     look_over(window)
 
 
 @pytest.mark.parametrize("tab", TABS)
-def test_page_with_nothing_on_it(tab: str, window: Window, stock: Stock) -> None:
+def test_page_with_nothing_on_it(tab: str, window: PageSession, stock: Fixtures) -> None:
     window.open(page(tab))
     look_over(window)
 
 
-def test_page_of_a_task_that_is_gone(window: Window, stock: Stock) -> None:
+def test_page_of_a_task_that_is_gone(window: PageSession, stock: Fixtures) -> None:
     window.open(page("task_detail", GONE), status=404)
     look_over(window)
 
 
 @pytest.mark.parametrize("tab", TABS)
-def test_page_without_redis(tab: str, window: Window, settings: Any) -> None:
+def test_page_without_redis(tab: str, window: PageSession, settings: Any) -> None:
     settings.DELAYQ = {"REDIS": "redis://:secret@127.0.0.1:1"}
     window.open(page(tab), status=503)
     look_over(window)
@@ -59,7 +59,7 @@ def test_page_without_redis(tab: str, window: Window, settings: Any) -> None:
     ],
 )
 def test_page_that_asks_and_page_that_tells_how_far_it_came(
-    place: str, deed: str, window: Window, stock: Stock, monkeypatch: pytest.MonkeyPatch
+    place: str, deed: str, window: PageSession, stock: Fixtures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", -1.0)
     stock.fill(pending=200)
@@ -80,7 +80,7 @@ def test_page_that_asks_and_page_that_tells_how_far_it_came(
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_page_from_right_to_left(name: str, new_window: Callable[..., Window], stock: Stock) -> None:
+def test_page_from_right_to_left(name: str, new_window: Callable[..., PageSession], stock: Fixtures) -> None:
     window = new_window(locale="ar")
     window.open(PAGES[name](stock.fill(pending=60).ids))
     assert window.page.evaluate("() => getComputedStyle(document.querySelector('#delayq')).direction") == "rtl"

@@ -8,8 +8,8 @@ from django_delayq.job.ids import from_text
 from tests.admin.conftest import page
 from tests.admin.jobs import add, add_dead, claim
 from tests.admin.reports import tell
-from tests.browser.fixtures import Stock
-from tests.browser.page_session import Window
+from tests.browser.fixtures import Fixtures
+from tests.browser.page_session import PageSession
 from tests.browser.pages import GONE, TABS
 
 MARK = "boo"
@@ -27,7 +27,7 @@ INJECTED = f"""() => [...document.querySelectorAll(
         .filter((href) => !/^[/?#]/.test(href)))"""
 
 
-def look_over(window: Window) -> None:
+def look_over(window: PageSession) -> None:
     """Assert that nothing ran, nothing came in, and nothing sticks out."""
     assert window.page.evaluate(INJECTED) == []
     window.assert_tidy(1280, 390)
@@ -35,27 +35,27 @@ def look_over(window: Window) -> None:
 
 
 @pytest.fixture
-def hostile(stock: Stock) -> dict[str, str]:
+def hostile(stock: Fixtures) -> dict[str, str]:
     """Put the text everywhere; returns the ids of jobs in every state."""
-    doors = stock.doors
-    doors.clock.now_us = stock.now_us
+    apis = stock.apis
+    apis.clock.now_us = stock.now_us
     error = f'Traceback\n  File "{HOSTILE}", line 1\n{HOSTILE}: {HOSTILE}\n'
 
     def kwargs() -> dict[str, str]:
         return {HOSTILE: HOSTILE, "token": HOSTILE}
 
-    ids = {"dead": add_dead(doors, HOSTILE, task=HOSTILE, queue=HOSTILE, error=error, **kwargs())}
-    ids["running"] = add(doors, HOSTILE, task=HOSTILE, queue=HOSTILE, delay=None, **kwargs())
-    worker, _ = claim(doors, ids["running"], queue=HOSTILE)
+    ids = {"dead": add_dead(apis, HOSTILE, task=HOSTILE, queue=HOSTILE, error=error, **kwargs())}
+    ids["running"] = add(apis, HOSTILE, task=HOSTILE, queue=HOSTILE, delay=None, **kwargs())
+    worker, _ = claim(apis, ids["running"], queue=HOSTILE)
     worker.take(0, HOSTILE, description=HOSTILE.encode("utf-8", "replace").decode())
-    ids["ready"] = add(doors, HOSTILE, task=HOSTILE, queue=HOSTILE, delay=None, **kwargs())
-    ids["pending"] = add(doors, HOSTILE, task=HOSTILE, queue=HOSTILE, **kwargs())
-    ids["long"] = add(doors, LONG, queue="q" * 200, text=LONG)
-    ids["long name"] = add(doors, task="w" * 1_000)
-    ids["long, dead"] = add_dead(doors, LONG, queue="q" * 200, error=f"{'E' * 4_000}: {LONG}")
+    ids["ready"] = add(apis, HOSTILE, task=HOSTILE, queue=HOSTILE, delay=None, **kwargs())
+    ids["pending"] = add(apis, HOSTILE, task=HOSTILE, queue=HOSTILE, **kwargs())
+    ids["long"] = add(apis, LONG, queue="q" * 200, text=LONG)
+    ids["long name"] = add(apis, task="w" * 1_000)
+    ids["long, dead"] = add_dead(apis, LONG, queue="q" * 200, error=f"{'E' * 4_000}: {LONG}")
     for kind in ("dispatcher", "worker"):
         tell(
-            doors,
+            apis,
             kind=kind,
             code=kind.encode()[:8],
             queue=HOSTILE,
@@ -70,32 +70,32 @@ def hostile(stock: Stock) -> dict[str, str]:
             rss=10**15,
             oldest_us=1,
         )
-    doors.operations.pause(HOSTILE, by=HOSTILE)
+    apis.operations.pause(HOSTILE, by=HOSTILE)
     return ids
 
 
 @pytest.fixture
-def noise(stock: Stock) -> list[str]:
+def noise(stock: Fixtures) -> list[str]:
     """Bytes that are no text and no job, written straight into Redis; returns the ids of such jobs."""
-    doors = stock.doors
-    made = [add(doors, number) for number in range(4)] + [add_dead(doors, number) for number in range(4)]
+    apis = stock.apis
+    made = [add(apis, number) for number in range(4)] + [add_dead(apis, number) for number in range(4)]
     bodies = (b"\xff\xfe" * 40, b"", b"\x00" * 300_000, json.dumps({"args": "<img src=x>"}).encode())
     for number, text_id in enumerate(made):
         raw_id, _ = from_text(text_id) or (b"", 0)
-        doors.client.hset(doors.keys("jobs" if number < 4 else "dead_bodies"), raw_id, bodies[number % 4])
-        doors.client.hset(doors.keys("attempts"), raw_id, b"\x00\x05\x01\xff<script>")
+        apis.client.hset(apis.keys("jobs" if number < 4 else "dead_bodies"), raw_id, bodies[number % 4])
+        apis.client.hset(apis.keys("attempts"), raw_id, b"\x00\x05\x01\xff<script>")
     for noun in ("worker_names", "reports", "paused"):
-        doors.client.hset(doors.keys(noun), b"\xff<script>alert(1)</script>", b"\xfe\x00<script>alert(1)</script>")
+        apis.client.hset(apis.keys(noun), b"\xff<script>alert(1)</script>", b"\xfe\x00<script>alert(1)</script>")
     return made
 
 
 @pytest.mark.parametrize("tab", TABS)
-def test_tabs_show_hostile_text_as_text(tab: str, window: Window, hostile: dict[str, str]) -> None:
+def test_tabs_show_hostile_text_as_text(tab: str, window: PageSession, hostile: dict[str, str]) -> None:
     window.open(page(tab))
     look_over(window)
 
 
-def test_pages_of_one_thing_show_hostile_text_as_text(window: Window, hostile: dict[str, str]) -> None:
+def test_pages_of_one_thing_show_hostile_text_as_text(window: PageSession, hostile: dict[str, str]) -> None:
     for address in (
         page("queue_detail", HOSTILE),
         page("dead", group="error"),
@@ -106,7 +106,7 @@ def test_pages_of_one_thing_show_hostile_text_as_text(window: Window, hostile: d
         look_over(window)
 
 
-def test_hostile_questions_and_answers_are_text(window: Window, hostile: dict[str, str]) -> None:
+def test_hostile_questions_and_answers_are_text(window: PageSession, hostile: dict[str, str]) -> None:
     for place, deed in (("pending", "cancel"), ("dead", "delete")):
         window.open(page(place))
         for row in window.page.locator("[data-row]").all():
@@ -123,7 +123,7 @@ def test_hostile_questions_and_answers_are_text(window: Window, hostile: dict[st
     look_over(window)
 
 
-def test_hostile_addresses_are_text(window: Window, stock: Stock) -> None:
+def test_hostile_addresses_are_text(window: PageSession, stock: Fixtures) -> None:
     query = dict.fromkeys(
         ("queue", "function", "error", "q", "within", "from", "to", "at", "n", "sort", "group", "after")
     )
@@ -136,12 +136,12 @@ def test_hostile_addresses_are_text(window: Window, stock: Stock) -> None:
 
 
 @pytest.mark.parametrize("tab", TABS)
-def test_tabs_bear_bytes_that_are_no_text(tab: str, window: Window, noise: list[str]) -> None:
+def test_tabs_bear_bytes_that_are_no_text(tab: str, window: PageSession, noise: list[str]) -> None:
     window.open(page(tab))
     look_over(window)
 
 
-def test_tasks_that_are_no_jobs_have_pages(window: Window, noise: list[str]) -> None:
+def test_tasks_that_are_no_jobs_have_pages(window: PageSession, noise: list[str]) -> None:
     addresses = []
     for place in ("pending", "dead"):
         window.open(page(place))
@@ -153,7 +153,7 @@ def test_tasks_that_are_no_jobs_have_pages(window: Window, noise: list[str]) -> 
         look_over(window)
 
 
-def test_a_megabyte_can_be_shown_whole(window: Window, hostile: dict[str, str]) -> None:
+def test_a_megabyte_can_be_shown_whole(window: PageSession, hostile: dict[str, str]) -> None:
     window.open(page("task_detail", hostile["long"]))
     assert len(window.page.content()) < 200_000
     window.page.locator("#delayq").get_by_text("Show all").first.click()

@@ -4,8 +4,8 @@ from playwright.sync_api import expect
 
 from tests.admin.conftest import page
 from tests.admin.jobs import state
-from tests.browser.fixtures import Stock
-from tests.browser.page_session import Window
+from tests.browser.fixtures import Fixtures
+from tests.browser.page_session import PageSession
 
 #: Presses of Tab until something is given up as out of reach.
 REACH = 80
@@ -22,7 +22,7 @@ UNSEEN = """() => {
 }"""
 
 
-def tab_to(window: Window, selector: str) -> None:
+def tab_to(window: PageSession, selector: str) -> None:
     """Press Tab until something that fits has the focus; all of ours on the way show theirs."""
     for _ in range(REACH):
         window.page.keyboard.press("Tab")
@@ -36,7 +36,7 @@ def tab_to(window: Window, selector: str) -> None:
     )
 
 
-def test_dead_letters_are_reached_filtered_ticked_and_retried(window: Window, stock: Stock) -> None:
+def test_dead_letters_are_reached_filtered_ticked_and_retried(window: PageSession, stock: Fixtures) -> None:
     stock.fill(pending=0)
     window.open(page("overview"))
     keys = window.page.keyboard
@@ -61,11 +61,11 @@ def test_dead_letters_are_reached_filtered_ticked_and_retried(window: Window, st
     tab_to(window, "form.delayq-confirm button[type=submit]")
     keys.press("Enter")
     expect(window.page.locator(".messagelist .success")).to_contain_text("Retried 1")
-    assert state(stock.doors, text_id) == "ready"
+    assert state(stock.apis, text_id) == "ready"
     window.assert_calm()
 
 
-def test_enter_on_a_question_that_was_not_read_does_nothing(window: Window, stock: Stock) -> None:
+def test_enter_on_a_question_that_was_not_read_does_nothing(window: PageSession, stock: Fixtures) -> None:
     stock.fill(pending=3)
     window.open(page("task_detail", stock.ids["scheduled"]))
     tab_to(window, "button[value=cancel]")
@@ -73,10 +73,10 @@ def test_enter_on_a_question_that_was_not_read_does_nothing(window: Window, stoc
     expect(window.page.get_by_role("link", name="Go back", exact=True)).to_be_focused()
     window.page.keyboard.press("Enter")
     window.page.wait_for_url(f"**/task/{stock.ids['scheduled']}/**")
-    assert state(stock.doors, stock.ids["scheduled"]) == "scheduled"
+    assert state(stock.apis, stock.ids["scheduled"]) == "scheduled"
 
 
-def test_every_stop_of_every_tab_shows_the_focus(window: Window, stock: Stock) -> None:
+def test_every_stop_of_every_tab_shows_the_focus(window: PageSession, stock: Fixtures) -> None:
     stock.fill(pending=2)
     for tab in ("overview", "queues", "running", "functions", "processes"):
         window.open(page(tab))

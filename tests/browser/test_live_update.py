@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Locator, Request, expect
 
 from tests.admin.conftest import page
-from tests.browser.fixtures import Stock
-from tests.browser.page_session import Window
+from tests.browser.fixtures import Fixtures
+from tests.browser.page_session import PageSession
 
 #: Milliseconds between two updates.
 EVERY = 5_000
@@ -18,7 +18,7 @@ EVERY = 5_000
 class Watched:
     """A window whose page's time passes only when told, and how often the page asks for news."""
 
-    def __init__(self, window: Window, address: str) -> None:
+    def __init__(self, window: PageSession, address: str) -> None:
         self.page, self._window, self._asked = window.page, window, 0
         self.page.on("request", self._seen)
         self.page.clock.install()
@@ -48,7 +48,7 @@ class Watched:
 
 
 @pytest.fixture
-def overview(window: Window, stock: Stock) -> Watched:
+def overview(window: PageSession, stock: Fixtures) -> Watched:
     """The overview of a busy shop."""
     stock.fill(pending=10)
     return Watched(window, page("overview"))
@@ -59,7 +59,7 @@ def tile(watched: Watched) -> Locator:
     return watched.page.locator(".delayq-tiles li", has_text="Pending").locator("strong")
 
 
-def test_numbers_change_without_a_reload(overview: Watched, stock: Stock) -> None:
+def test_numbers_change_without_a_reload(overview: Watched, stock: Fixtures) -> None:
     overview.assert_on(True)
     overview.page.evaluate("() => { document.body.dataset.mine = 'still here'; }")
     expect(overview.pending).to_have_text("12")
@@ -71,7 +71,7 @@ def test_numbers_change_without_a_reload(overview: Watched, stock: Stock) -> Non
     overview.calm()
 
 
-def test_summary_is_spoken_politely_and_seldom(overview: Watched, stock: Stock) -> None:
+def test_summary_is_spoken_politely_and_seldom(overview: Watched, stock: Fixtures) -> None:
     said = overview.page.locator("#delayq-said[role=status]")
     stock.add()
     overview.page.clock.run_for(EVERY)
@@ -86,7 +86,7 @@ def test_summary_is_spoken_politely_and_seldom(overview: Watched, stock: Stock) 
     expect(said).to_contain_text("Pending 1")
 
 
-def test_nothing_new_is_no_fault(window: Window, stock: Stock) -> None:
+def test_nothing_new_is_no_fault(window: PageSession, stock: Fixtures) -> None:
     watched = Watched(window, page("overview"))
     for _ in range(3):
         with window.page.expect_response(lambda response: "/live/" in response.url):
@@ -107,7 +107,7 @@ def test_switched_off_it_asks_no_more_also_after_a_reload(overview: Watched) -> 
     assert overview.asks_within(EVERY)
 
 
-def test_it_waits_while_something_in_the_panel_has_the_focus(overview: Watched, stock: Stock) -> None:
+def test_it_waits_while_something_in_the_panel_has_the_focus(overview: Watched, stock: Fixtures) -> None:
     overview.page.locator(".delayq-tiles a").first.focus()
     stock.add()
     assert overview.asks_within(60_000) == 0
@@ -116,7 +116,7 @@ def test_it_waits_while_something_in_the_panel_has_the_focus(overview: Watched, 
     expect(overview.pending).to_have_text("13")
 
 
-def test_lists_stand_still_until_asked_and_while_a_row_is_ticked(window: Window, stock: Stock) -> None:
+def test_lists_stand_still_until_asked_and_while_a_row_is_ticked(window: PageSession, stock: Fixtures) -> None:
     stock.fill(pending=10)
     watched = Watched(window, page("pending"))
     watched.assert_on(False)
@@ -135,7 +135,9 @@ def test_lists_stand_still_until_asked_and_while_a_row_is_ticked(window: Window,
     watched.calm()
 
 
-def test_without_redis_it_asks_less_often_and_says_since_when(overview: Watched, stock: Stock, settings: Any) -> None:
+def test_without_redis_it_asks_less_often_and_says_since_when(
+    overview: Watched, stock: Fixtures, settings: Any
+) -> None:
     told, known = overview.page.locator("[data-failed]"), settings.DELAYQ
     settings.DELAYQ = {"REDIS": "redis://127.0.0.1:1"}
     overview.page.clock.run_for(EVERY)
@@ -148,7 +150,7 @@ def test_without_redis_it_asks_less_often_and_says_since_when(overview: Watched,
     expect(told).to_have_text("")
 
 
-def test_open_tables_of_numbers_stay_open(overview: Watched, stock: Stock) -> None:
+def test_open_tables_of_numbers_stay_open(overview: Watched, stock: Fixtures) -> None:
     details = overview.page.locator("#delayq-data-due, .delayq-chart details").first
     details.locator("summary").click()
     overview.button.focus()

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.admin.conftest import page
-from tests.browser.fixtures import Stock
-from tests.browser.page_session import Window
+from tests.browser.fixtures import Fixtures
+from tests.browser.page_session import PageSession
 
 # The contrast of what is drawn to what it is drawn on, as WCAG reckons it.
 CONTRASTS = """() => {
@@ -29,7 +29,7 @@ CONTRASTS = """() => {
 }"""
 
 
-def test_relative_times_count_on(window: Window, stock: Stock) -> None:
+def test_relative_times_count_on(window: PageSession, stock: Fixtures) -> None:
     stock.fill(pending=0)
     window.page.clock.install()
     window.open(page("task_detail", stock.ids["scheduled"]))
@@ -39,7 +39,7 @@ def test_relative_times_count_on(window: Window, stock: Stock) -> None:
     expect(due).to_have_text("60 min ago")
 
 
-def test_times_are_shown_in_the_zone_that_is_chosen(new_window: Callable[..., Window], stock: Stock) -> None:
+def test_times_are_shown_in_the_zone_that_is_chosen(new_window: Callable[..., PageSession], stock: Fixtures) -> None:
     stock.fill(pending=0)
     window = new_window(timezone_id="Asia/Tokyo")
     window.open(page("dead"))
@@ -56,7 +56,7 @@ def test_times_are_shown_in_the_zone_that_is_chosen(new_window: Callable[..., Wi
     window.assert_calm()
 
 
-def test_all_rows_are_ticked_at_once_and_counted(window: Window, stock: Stock) -> None:
+def test_all_rows_are_ticked_at_once_and_counted(window: PageSession, stock: Fixtures) -> None:
     stock.fill(pending=0)
     window.open(page("dead"))
     every, rows = window.page.locator("[data-select-all]"), window.page.locator("[data-row]")
@@ -74,7 +74,7 @@ def test_all_rows_are_ticked_at_once_and_counted(window: Window, stock: Stock) -
     expect(window.page.locator("[data-row]:checked")).to_have_count(0)
 
 
-def test_what_is_shown_can_be_copied(new_window: Callable[..., Window], stock: Stock) -> None:
+def test_what_is_shown_can_be_copied(new_window: Callable[..., PageSession], stock: Fixtures) -> None:
     stock.fill(pending=0)
     window = new_window(permissions=["clipboard-read", "clipboard-write"])
     window.open(page("task_detail", stock.ids["dead"]))
@@ -91,7 +91,9 @@ def test_what_is_shown_can_be_copied(new_window: Callable[..., Window], stock: S
     window.assert_calm()
 
 
-def test_long_actions_go_on_by_themselves(window: Window, stock: Stock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_actions_go_on_by_themselves(
+    window: PageSession, stock: Fixtures, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # A request does one row, and leaves the rest to the next.
     monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", -1.0)
     stock.fill(pending=4)
@@ -107,7 +109,7 @@ def test_long_actions_go_on_by_themselves(window: Window, stock: Stock, monkeypa
     window.assert_calm()
 
 
-def test_no_key_alone_does_anything(window: Window, stock: Stock) -> None:
+def test_no_key_alone_does_anything(window: PageSession, stock: Fixtures) -> None:
     stock.fill(pending=0)
     window.open(page("dead"))
     # What changes by itself is left out.
@@ -121,7 +123,7 @@ def test_no_key_alone_does_anything(window: Window, stock: Stock) -> None:
     assert not requests
 
 
-def test_charts_are_legible_in_every_theme(window: Window, stock: Stock) -> None:
+def test_charts_are_legible_in_every_theme(window: PageSession, stock: Fixtures) -> None:
     stock.fill(pending=50)
     window.open(page("overview"))
     for _ in range(3):

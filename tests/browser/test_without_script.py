@@ -7,8 +7,8 @@ from playwright.sync_api import expect
 
 from tests.admin.conftest import page
 from tests.admin.jobs import state
-from tests.browser.fixtures import Stock
-from tests.browser.page_session import Window
+from tests.browser.fixtures import Fixtures
+from tests.browser.page_session import PageSession
 from tests.browser.pages import PAGES
 
 #: What only the script can do.
@@ -16,13 +16,13 @@ FOR_SCRIPTS = "[data-copy]:visible, [data-select-all]:visible, [data-ticked]:vis
 
 
 @pytest.fixture
-def plain(new_window: Callable[..., Window], stock: Stock) -> Window:
+def plain(new_window: Callable[..., PageSession], stock: Fixtures) -> PageSession:
     """A window without JavaScript before a busy shop."""
     stock.fill(pending=10)
     return new_window(java_script_enabled=False)
 
 
-def test_every_page_is_there_and_offers_nothing_that_does_nothing(plain: Window, stock: Stock) -> None:
+def test_every_page_is_there_and_offers_nothing_that_does_nothing(plain: PageSession, stock: Fixtures) -> None:
     for address in PAGES.values():
         plain.open(address(stock.ids))
         expect(plain.page.locator("#delayq h1")).to_be_visible()
@@ -30,7 +30,7 @@ def test_every_page_is_there_and_offers_nothing_that_does_nothing(plain: Window,
     plain.assert_calm()
 
 
-def test_rows_are_ticked_confirmed_and_done(plain: Window, stock: Stock) -> None:
+def test_rows_are_ticked_confirmed_and_done(plain: PageSession, stock: Fixtures) -> None:
     dead = stock.ids["dead"]
     plain.open(page("dead", queue="email"))
     plain.page.locator(f"[data-row][value^='{dead}']").check()
@@ -39,12 +39,12 @@ def test_rows_are_ticked_confirmed_and_done(plain: Window, stock: Stock) -> None
     plain.page.get_by_role("button", name="Retry 1 dead letter").click()
     expect(plain.page.locator(".messagelist .success")).to_contain_text("Retried 1")
     assert "queue=email" in plain.page.url
-    assert state(stock.doors, dead) == "ready"
+    assert state(stock.apis, dead) == "ready"
     plain.assert_calm()
 
 
-def test_what_needs_more_is_asked_for_on_the_way(plain: Window, stock: Stock) -> None:
-    before = stock.doors.inspection.counts().dead
+def test_what_needs_more_is_asked_for_on_the_way(plain: PageSession, stock: Fixtures) -> None:
+    before = stock.apis.inspection.counts().dead
     plain.open(page("dead"))
     plain.page.get_by_label("Action").select_option(label="Retry later…")
     plain.page.locator("input[name=all]").check()
@@ -52,14 +52,14 @@ def test_what_needs_more_is_asked_for_on_the_way(plain: Window, stock: Stock) ->
     button = plain.page.get_by_role("button", name=f"Retry {before} dead letters later")
     button.click()
     expect(button).to_be_visible()
-    assert stock.doors.inspection.counts().dead == before
+    assert stock.apis.inspection.counts().dead == before
     plain.page.get_by_label("spread").fill("30")
     button.click()
     expect(plain.page.locator(".messagelist .success")).to_contain_text(f"Set {before} to be retried")
-    assert stock.doors.inspection.counts().dead == 0
+    assert stock.apis.inspection.counts().dead == 0
 
 
-def test_cancel_leads_back_and_does_nothing(plain: Window, stock: Stock) -> None:
+def test_cancel_leads_back_and_does_nothing(plain: PageSession, stock: Fixtures) -> None:
     plain.open(page("pending", n=25))
     plain.page.locator("[data-row]").first.check()
     plain.page.get_by_label("Action").select_option(label="Cancel")
@@ -70,7 +70,9 @@ def test_cancel_leads_back_and_does_nothing(plain: Window, stock: Stock) -> None
     expect(plain.page.locator("[data-row]")).to_have_count(12)
 
 
-def test_a_long_action_goes_on_by_its_button(plain: Window, stock: Stock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_action_goes_on_by_its_button(
+    plain: PageSession, stock: Fixtures, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", -1.0)
     plain.open(page("dead", queue="reports"))
     rows = plain.page.locator("[data-row]")
@@ -91,7 +93,7 @@ def test_a_long_action_goes_on_by_its_button(plain: Window, stock: Stock, monkey
     plain.assert_calm()
 
 
-def test_queues_are_paused_and_resumed(plain: Window, stock: Stock) -> None:
+def test_queues_are_paused_and_resumed(plain: PageSession, stock: Fixtures) -> None:
     plain.open(page("queues"))
     row = plain.page.get_by_role("row", name="email")
     row.get_by_role("button", name="Pause").click()
@@ -102,7 +104,7 @@ def test_queues_are_paused_and_resumed(plain: Window, stock: Stock) -> None:
     expect(row).to_contain_text("running")
 
 
-def test_hidden_values_are_revealed(plain: Window, stock: Stock) -> None:
+def test_hidden_values_are_revealed(plain: PageSession, stock: Fixtures) -> None:
     plain.open(page("task_detail", stock.ids["scheduled"]))
     expect(plain.page.locator("#delayq")).not_to_contain_text("secret")
     plain.page.get_by_role("button", name="Reveal").click()
@@ -110,7 +112,7 @@ def test_hidden_values_are_revealed(plain: Window, stock: Stock) -> None:
     plain.assert_calm()
 
 
-def test_bars_of_the_future_lead_to_their_tasks(plain: Window, stock: Stock) -> None:
+def test_bars_of_the_future_lead_to_their_tasks(plain: PageSession, stock: Fixtures) -> None:
     plain.open(page("overview"))
     chart = plain.page.locator("figure", has_text="Coming due")
     chart.locator("summary").click()

@@ -55,7 +55,7 @@ class Verdict:
         return "\n".join(f"{len(found)} {name}: {'; '.join(found[:5])}" for name, found in self.faults.items())
 
 
-def judge(case: Case) -> Verdict:
+def check(case: Case) -> Verdict:
     """Hear the case."""
     evidence = Evidence(case)
     verdict = Verdict(
@@ -73,16 +73,16 @@ def judge(case: Case) -> Verdict:
     dead = {item.id: item for item in case.dead}
     for promise in case.promises:
         mine = sorted(runs.get(promise.id, ()), key=lambda run: run.start)
-        _judge_end(verdict, promise, mine, dead.get(promise.id), evidence)
-        _judge_starts(verdict, promise, mine, evidence)
-        _judge_repeats(verdict, promise, mine, evidence)
-        _judge_counts(verdict, promise, mine, dead.get(promise.id), evidence)
+        _check_end(verdict, promise, mine, dead.get(promise.id), evidence)
+        _check_starts(verdict, promise, mine, evidence)
+        _check_repeats(verdict, promise, mine, evidence)
+        _check_counts(verdict, promise, mine, dead.get(promise.id), evidence)
     known = {promise.id for promise in case.promises} | set(case.doubtful)
     verdict.ghosts += [f"{job} was never accepted" for job in (runs.keys() | dead.keys()) - known]
     return verdict
 
 
-def _judge_end(verdict: Verdict, promise: Promise, runs: list[Run], dead: Dead | None, evidence: "Evidence") -> None:
+def _check_end(verdict: Verdict, promise: Promise, runs: list[Run], dead: Dead | None, evidence: "Evidence") -> None:
     """It ran to an end, or is dead, or was cancelled."""
     settled = promise.cancelled_at is not None or promise.cancel_doubtful
     if not settled and dead is None and not any(run.how == "done" for run in runs):
@@ -96,7 +96,7 @@ def _judge_end(verdict: Verdict, promise: Promise, runs: list[Run], dead: Dead |
             verdict.ghosts.append(f"{promise.id} was cancelled, yet is dead")
 
 
-def _judge_starts(verdict: Verdict, promise: Promise, runs: list[Run], evidence: "Evidence") -> None:
+def _check_starts(verdict: Verdict, promise: Promise, runs: list[Run], evidence: "Evidence") -> None:
     """No run began before its time."""
     for run in runs:
         due = promise.due
@@ -106,7 +106,7 @@ def _judge_starts(verdict: Verdict, promise: Promise, runs: list[Run], evidence:
             verdict.early.append(f"{run.id} began {due - run.start:.6f} s before its time")
 
 
-def _judge_repeats(verdict: Verdict, promise: Promise, runs: list[Run], evidence: "Evidence") -> None:
+def _check_repeats(verdict: Verdict, promise: Promise, runs: list[Run], evidence: "Evidence") -> None:
     """One run at a time, and one more only where the one before is excused."""
     spare = promise.lives - 1
     for first, second in pairwise(runs):
@@ -123,7 +123,7 @@ def _judge_repeats(verdict: Verdict, promise: Promise, runs: list[Run], evidence
             )
 
 
-def _judge_counts(verdict: Verdict, promise: Promise, runs: list[Run], dead: Dead | None, evidence: "Evidence") -> None:
+def _check_counts(verdict: Verdict, promise: Promise, runs: list[Run], dead: Dead | None, evidence: "Evidence") -> None:
     """Each attempt is counted once, before it runs, and no more than there may be."""
     numbers = [run.attempt for run in runs]
     # The mark of a claim that came with a bell can be lost with its connection; then its attempt is not counted.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.fault_run import Plan, Report, Storm
+from tests.chaos.fault_run import FaultRun, Plan, Report
 from tests.chaos.options import drawn_seed
 from tests.subprocesses import Processes
 
@@ -41,7 +41,7 @@ def storm(
 
     def blow(plan: Plan) -> Report:
         try:
-            report = Storm(plan, seed=seed, processes=processes, server_program=server_program).run()
+            report = FaultRun(plan, seed=seed, processes=processes, server_program=server_program).run()
         except BaseException as error:
             error.add_note(f"storm {plan.name!r}, seed {seed}")
             raise

@@ -16,12 +16,12 @@ from typing import Any
 
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.chaos.case import Case
-from tests.chaos.checker import judge
-from tests.chaos.faults import FAULTS, Ground
+from tests.chaos.checker import check
+from tests.chaos.faults import FAULTS, FaultContext
 from tests.chaos.producers import Producer
 from tests.chaos.proxy import Proxy
 from tests.chaos.report import Report, left_over, longest_pause, read_dead, read_runs
-from tests.chaos.supervisor import Crew
+from tests.chaos.supervisor import Supervisor
 from tests.subprocesses import Processes
 
 LEASE = 2.0
@@ -59,7 +59,7 @@ class Plan:
     redis: Mapping[str, str] = field(default_factory=dict)
 
 
-class Storm:
+class FaultRun:
     """One storm, from `run` to its report."""
 
     def __init__(self, plan: Plan, *, seed: int, processes: Processes, server_program: Path) -> None:
@@ -80,9 +80,9 @@ class Storm:
             proxy = stack.enter_context(Proxy(self._server.url)) if self.plan.network else None
             self._processes.configure(REDIS=proxy.url if proxy else self._server.url, LEASE=LEASE)
             self._began = time.monotonic()
-            self._crew = Crew(self._processes, workers=self.plan.workers, dispatchers=self.plan.dispatchers)
+            self._crew = Supervisor(self._processes, workers=self.plan.workers, dispatchers=self.plan.dispatchers)
             self._crew.poisoned = self.plan.poison > 0
-            self._ground = Ground(
+            self._ground = FaultContext(
                 server=self._server,
                 crew=self._crew,
                 proxy=proxy,
@@ -196,7 +196,7 @@ class Storm:
         runs = read_runs(self._processes.events())
         with self._server.client(protocol=2) as client:
             dead, left = read_dead(client, self._processes.keys), left_over(client, self._processes.keys)
-        verdict = judge(
+        verdict = check(
             Case(
                 promises=promises,
                 runs=runs,

@@ -16,15 +16,15 @@ from redis import exceptions as redis_errors
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.chaos.case import Trouble
 from tests.chaos.proxy import Proxy
-from tests.chaos.supervisor import DISPATCHER, WORKER, Crew
+from tests.chaos.supervisor import DISPATCHER, WORKER, Supervisor
 
 
 @dataclass(kw_only=True)
-class Ground:
+class FaultContext:
     """What faults are done to."""
 
     server: LocalRedisServer
-    crew: Crew
+    crew: Supervisor
     proxy: Proxy | None
     chance: random.Random
     lease: float
@@ -53,17 +53,17 @@ class Ground:
 # Processes
 
 
-def kill_worker(ground: Ground) -> None:
+def kill_worker(ground: FaultContext) -> None:
     """Kill a worker, alone or with all it started, at any moment of its life."""
     ground.crew.kill(ground.crew.pick(WORKER, ground.chance), group=ground.chance.random() < 0.3)
 
 
-def kill_dispatcher(ground: Ground) -> None:
+def kill_dispatcher(ground: FaultContext) -> None:
     """Kill a dispatcher."""
     ground.crew.kill(ground.crew.pick(DISPATCHER, ground.chance), group=False)
 
 
-def freeze_worker(ground: Ground) -> None:
+def freeze_worker(ground: FaultContext) -> None:
     """Stop a worker for longer than its leases, then let it go on."""
     command = ground.crew.pick(WORKER, ground.chance).command
     with ground.trouble(command.pid):
@@ -75,19 +75,19 @@ def freeze_worker(ground: Ground) -> None:
 # Redis
 
 
-def cut_clients(ground: Ground) -> None:
+def cut_clients(ground: FaultContext) -> None:
     """Let the server close all connections."""
     with ground.server.client() as client:
         client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
 
-def flush_scripts(ground: Ground) -> None:
+def flush_scripts(ground: FaultContext) -> None:
     """Let the server forget all scripts."""
     with ground.server.client() as client:
         client.script_flush()
 
 
-def restart_redis(ground: Ground) -> None:
+def restart_redis(ground: FaultContext) -> None:
     """Kill the server and start it again on what is on its disk."""
     with ground.trouble():
         ground.server.kill()
@@ -95,7 +95,7 @@ def restart_redis(ground: Ground) -> None:
         ground.server.start()
 
 
-def keep_redis_busy(ground: Ground) -> None:
+def keep_redis_busy(ground: FaultContext) -> None:
     """Let somebody's script run on and on, until it is killed."""
     with ground.server.client() as client, ground.server.client() as rescuer, ground.trouble():
         client.config_set("lua-time-limit", 100)
@@ -111,7 +111,7 @@ def keep_redis_busy(ground: Ground) -> None:
         script.join()
 
 
-def fill_memory(ground: Ground) -> None:
+def fill_memory(ground: FaultContext) -> None:
     """Let the server be over its maxmemory: nothing new is accepted, all else goes on."""
     with ground.server.client() as client:
         client.config_set("maxmemory", 1)
@@ -119,7 +119,7 @@ def fill_memory(ground: Ground) -> None:
         client.config_set("maxmemory", 0)
 
 
-def demote_redis(ground: Ground) -> None:
+def demote_redis(ground: FaultContext) -> None:
     """Let the server be a replica of nobody, which takes no writes, then a primary again."""
     with ground.server.client() as client, ground.trouble():
         # Nobody listens on port 1: there is nothing to copy its data from.
@@ -131,12 +131,12 @@ def demote_redis(ground: Ground) -> None:
 # The network
 
 
-def cut_network(ground: Ground) -> None:
+def cut_network(ground: FaultContext) -> None:
     """Cut all connections."""
     ground.network.cut()
 
 
-def refuse_connections(ground: Ground) -> None:
+def refuse_connections(ground: FaultContext) -> None:
     """Cut all connections and take no new ones for a while."""
     with ground.trouble():
         ground.network.refuse()
@@ -145,7 +145,7 @@ def refuse_connections(ground: Ground) -> None:
         ground.network.accept()
 
 
-def hold_network(ground: Ground) -> None:
+def hold_network(ground: FaultContext) -> None:
     """Be silent for a while, with all connections open."""
     with ground.trouble():
         ground.network.hold()
@@ -153,7 +153,7 @@ def hold_network(ground: Ground) -> None:
         ground.network.release()
 
 
-def slow_network(ground: Ground) -> None:
+def slow_network(ground: FaultContext) -> None:
     """Be slow for a while: late answers, none lost."""
     ground.network.delay(0.1, 0.08)
     ground.last(1, 3)
@@ -162,7 +162,7 @@ def slow_network(ground: Ground) -> None:
     ground.rest(1.0)
 
 
-def drop_replies(ground: Ground) -> None:
+def drop_replies(ground: FaultContext) -> None:
     """Swallow all answers, then cut: what was asked was done, and nobody knows."""
     with ground.trouble():
         ground.network.drop_replies()
@@ -171,14 +171,14 @@ def drop_replies(ground: Ground) -> None:
         ground.network.cut()
 
 
-def cut_reply(ground: Ground) -> None:
+def cut_reply(ground: FaultContext) -> None:
     """Cut a connection in the middle of an answer."""
     ground.network.cut_reply_after(ground.chance.randrange(20))
     ground.last(0, 0.3)
     ground.network.mend()
 
 
-FAULTS: dict[str, Callable[[Ground], None]] = {
+FAULTS: dict[str, Callable[[FaultContext], None]] = {
     fault.__name__: fault
     for fault in (
         *(kill_worker, kill_dispatcher, freeze_worker),

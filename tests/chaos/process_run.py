@@ -25,7 +25,7 @@ from django_delayq.job.attempts import AttemptHistory
 from django_delayq.store.records import DeadLetterRecord
 from django_delayq.task.handle import JobHandle
 from tests.chaos.proxy import Proxy
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 from tests.stateful.redis_state import read
 from tests.subprocesses import PATIENCE, until
 
@@ -80,20 +80,20 @@ def produce(delayq: dict[str, Any], ledger: str, steps: Sequence[tuple[str, Any,
 # Lives
 
 
-class Life:
+class ProcessRun:
     """What one process does from its start to its end, in a database of its own."""
 
     def __init__(self, url: str, ledger: Path, **delayq: Any) -> None:
         self.proxy, self.ledger = Proxy(url), ledger
         self.delayq = {"REDIS": url, "LEASE": LEASE, "GRACE": 0.1, "CONCURRENCY": 2, **delayq}
-        self.doors = Doors(
+        self.apis = ShardApis(
             url, clock=ServerClock(), **{name: self.delayq[name] for name in self.delayq.keys() - {"REDIS"}}
         )
         self.gate = Path(f"{ledger}.gate")
         self._processes: list[Any] = []
 
     def __enter__(self) -> Self:
-        self.doors.client.flushdb()
+        self.apis.client.flushdb()
         self.proxy.__enter__()
         return self
 
@@ -101,8 +101,8 @@ class Life:
         for process in self._processes:
             self.kill(process)
         self.proxy.__exit__()
-        self.doors.client.flushdb()
-        self.doors.close()
+        self.apis.client.flushdb()
+        self.apis.close()
 
     def start(self, target: Callable[..., None], *arguments: Any, url: str = "") -> Any:
         """Fork a process."""
@@ -148,16 +148,16 @@ class Life:
         assert self.code(process) == 0 or (struck and self.proxy.killed.is_set()), self.told()
         return struck
 
-    def finish(self, *options: str, ended: Callable[[], Any] | None = None) -> "Picture":
+    def finish(self, *options: str, ended: Callable[[], Any] | None = None) -> "RedisState":
         """Let others finish all jobs, or until `ended`; returns what is left."""
         process, patience = self.start(finish, *options), PATIENCE + DEAR * len(self.bodies())
         self.until(ended or (lambda: not self.bodies()), what="all jobs to end", patience=patience)
         self.kill(process)
-        return Picture(self.doors)
+        return RedisState(self.apis)
 
     def send(self, *handles: JobHandle) -> None:
         """Enqueue jobs without a process's help."""
-        self.doors.enqueue(*(handle.draft for handle in handles if handle.draft))
+        self.apis.enqueue(*(handle.draft for handle in handles if handle.draft))
 
     def runs(self, handle: JobHandle | None = None) -> list[dict[str, Any]]:
         """Return the ledger's runs, of one job where it is given."""
@@ -167,7 +167,7 @@ class Life:
 
     def bodies(self) -> set[bytes]:
         """Return the ids of all jobs that have not ended and are not dead."""
-        return set(self.doors.client.hkeys(self.doors.keys("jobs")))
+        return set(self.apis.client.hkeys(self.apis.keys("jobs")))
 
     def until(self, look: Callable[[], Any], *, what: str, patience: float = PATIENCE) -> Any:
         """Wait for something to see."""
@@ -180,14 +180,12 @@ class Life:
         return f"{self.ledger.name}: {self.proxy.commands}\n{ran}\n{log.read_text()[-3000:] if log.exists() else ''}"
 
 
-class Picture:
+class RedisState:
     """A database, read while no process is at work and found sound."""
 
-    def __init__(self, doors: Doors) -> None:
+    def __init__(self, apis: ShardApis) -> None:
         # Every key is in the catalogue, has its type, and none has a TTL.
-        self.values = {
-            name.removeprefix(doors.keys("")): value for name, value in read(doors.client, doors.keys).items()
-        }
+        self.values = {name.removeprefix(apis.keys("")): value for name, value in read(apis.client, apis.keys).items()}
         self.places: dict[bytes, list[str]] = defaultdict(list)
         for name, value in self.values.items():
             if name.split(":")[0] in ("scheduled", "ready", "recovered", "leases", "dead_letters"):

@@ -22,7 +22,7 @@ def now_and_later(number: int) -> Any:
     return tasks.record.using(delay=DELAY if number % 2 else None).job(number)
 
 
-class Trickle:
+class SteadyLoad:
     """Enqueue in a thread until left; what is refused is not sent again."""
 
     def __init__(self, make: Callable[[int], Any] = now_and_later) -> None:

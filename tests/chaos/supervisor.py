@@ -20,7 +20,7 @@ POISONED = (9, -signal.SIGKILL, -signal.SIGSEGV, -signal.SIGABRT)
 
 
 @dataclass(slots=True)
-class Post:
+class SupervisedProcess:
     """One place in the crew, and who holds it."""
 
     role: str
@@ -29,7 +29,7 @@ class Post:
     born: float
 
 
-class Crew:
+class Supervisor:
     """So many workers and dispatchers, always."""
 
     def __init__(
@@ -60,11 +60,11 @@ class Crew:
         while self._buried and self._buried[0][1] < time.time() - LINGER:
             self._look_for_orphans(self._buried.pop(0)[0])
 
-    def pick(self, role: str, chance: random.Random) -> Post:
+    def pick(self, role: str, chance: random.Random) -> SupervisedProcess:
         """Return any post of a role."""
         return chance.choice([post for post in self.posts if post.role == role])
 
-    def kill(self, post: Post, *, group: bool) -> None:
+    def kill(self, post: SupervisedProcess, *, group: bool) -> None:
         """End a process by SIGKILL, alone or with all it started, and start it anew."""
         died = time.time()
         if group:
@@ -84,22 +84,22 @@ class Crew:
                 self.complaints.append(f"{post.role} ended with code {code} on SIGTERM: {post.command.output[-800:]}")
             self._bury(post)
 
-    def _by_poison(self, post: Post, code: int | None) -> bool:
+    def _by_poison(self, post: SupervisedProcess, code: int | None) -> bool:
         # Dispatchers run no task: whatever ends one is a fault.
         return self.poisoned and post.role == WORKER and code in POISONED
 
-    def _post(self, role: str, options: tuple[str, ...]) -> Post:
+    def _post(self, role: str, options: tuple[str, ...]) -> SupervisedProcess:
         born = time.time()
-        return Post(role, options, self._processes.start(role, *options), born)
+        return SupervisedProcess(role, options, self._processes.start(role, *options), born)
 
-    def _replace(self, post: Post, *, died: float) -> None:
+    def _replace(self, post: SupervisedProcess, *, died: float) -> None:
         if post.role == WORKER:
             self.deaths.append(Death(pid=post.command.pid, born=post.born, at=died))
         self._bury(post)
         self.posts[self.posts.index(post)] = self._post(post.role, post.options)
         self.restarts += 1
 
-    def _bury(self, post: Post) -> None:
+    def _bury(self, post: SupervisedProcess) -> None:
         output = post.command.output
         if "this is a bug" in output:
             self.complaints.append(f"{post.role}: {output[output.index('this is a bug') - 200 :][:1500]}")

@@ -24,12 +24,12 @@ from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.keys import Keys
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.chaos.options import sized
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 from tests.stateful import invariants, redis_state
 from tests.stateful.actors import World
-from tests.stateful.base import Ground
-from tests.stateful.rules import Steps
-from tests.stateful.strategies import ENDINGS, SECOND, TIMES, Ask
+from tests.stateful.base import Base
+from tests.stateful.rules import Rules
+from tests.stateful.strategies import ENDINGS, SECOND, TIMES, Request
 from tests.stateful.values import Place
 
 WRITING = {"appendonly": "yes", "appendfsync": "always", "auto-aof-rewrite-percentage": "0"}
@@ -77,7 +77,7 @@ class Diary:
         return bisect_right(self.sizes, size) - 1
 
 
-def take_steps(ground: Ground, chance: random.Random, count: int) -> None:
+def take_steps(ground: Base, chance: random.Random, count: int) -> None:
     """Take every transition, in any order; the machine's model checks each."""
     model = ground.world.model
     for _ in range(count):
@@ -114,8 +114,8 @@ def take_steps(ground: Ground, chance: random.Random, count: int) -> None:
         ground.check()
 
 
-def ask(chance: random.Random) -> Ask:
-    return Ask(
+def ask(chance: random.Random) -> Request:
+    return Request(
         queue=chance.choice(["default", "mail"]),
         when=chance.choice([("now", 0), *TIMES]),
         key=chance.choice([None, None, "k", "l"]),
@@ -149,14 +149,14 @@ class Written:
 
     def _load(self, loader: LocalRedisServer, cuts: Sequence[int]) -> list[str]:
         whole, faults = (self.server.folder / self.file).read_bytes(), []
-        doors = Doors(loader.url)
+        apis = ShardApis(loader.url)
         for cut in cuts:
             (loader.folder / self.file).write_bytes(whole[:cut])
             loader.start()
             with loader.client(protocol=2) as client:
                 found = redis_state.read(client, self.keys)
-            findings = list(doors.store.consistency_check(doors.shard).walk())
-            doors.close()
+            findings = list(apis.store.consistency_check(apis.shard).walk())
+            apis.close()
             loader.kill()
             invariants.check_each_job_is_in_one_place(found, self.keys)
             assert findings == [], f"cut at {cut}"
@@ -184,7 +184,7 @@ def write(
             world = World(client, config)
             # A delay counts from the call; here it counts from the send.
             patch.setattr(world.clock, "steady", lambda: 0.0)
-            ground = Steps(world)
+            ground = Rules(world)
             diary = Diary(client, ground.world.keys, file)
             patch.setattr(ScriptCall, "answer", lambda call: diary.answer(call))
             take_steps(ground, chance, steps)

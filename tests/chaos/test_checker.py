@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.chaos.case import Case, Dead, Death, Promise, Run, Trouble
-from tests.chaos.checker import judge
+from tests.chaos.checker import check
 from tests.chaos.report import longest_pause, read_runs
 
 WORKER, OTHER, CHILD = 100, 200, 300
@@ -101,7 +101,7 @@ KEPT = {
 
 @pytest.mark.parametrize("name", KEPT)
 def test_a_kept_promise_is_not_complained_of(name: str) -> None:
-    assert judge(KEPT[name]).faults == {}
+    assert check(KEPT[name]).faults == {}
 
 
 BROKEN = [
@@ -203,11 +203,11 @@ BROKEN = [
 
 @pytest.mark.parametrize(("kind", "name", "told"), BROKEN, ids=[f"{kind}: {name}" for kind, name, _ in BROKEN])
 def test_a_broken_promise_is_found(kind: str, name: str, told: Case) -> None:
-    assert kind in judge(told).faults
+    assert kind in check(told).faults
 
 
 def test_figures_are_counted() -> None:
-    verdict = judge(replace(case(run(end=None), again(), **killed(10.7)), dead=[]))
+    verdict = check(replace(case(run(end=None), again(), **killed(10.7)), dead=[]))
     assert (verdict.accepted, verdict.deliveries, verdict.finished, verdict.dead) == (1, 2, 1, 0)
     assert (verdict.cut_short, verdict.repeated) == (1, 1)
 

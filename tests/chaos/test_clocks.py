@@ -12,7 +12,7 @@ import pytest
 
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.job.outcome import Action
-from tests.shard_apis import HOUR, SECOND, Doors, settlement
+from tests.shard_apis import HOUR, SECOND, ShardApis, settlement
 from tests.stateful import invariants, redis_state
 from tests.subprocesses import Processes, python_path
 
@@ -108,52 +108,52 @@ def enqueue(processes: Processes, clock: str, moment: float) -> list[str]:
 def test_a_jumping_clock_of_redis_loses_doubles_and_hastens_nothing(
     round_number: int, redis_url: str, client: Any, seed: int
 ) -> None:
-    chance, doors = random.Random(f"{seed} {round_number}"), Doors(redis_url)
+    chance, apis = random.Random(f"{seed} {round_number}"), ShardApis(redis_url)
     due = {}
 
     def add() -> None:
         delay = chance.choice([0, SECOND, 40 * SECOND, HOUR])
-        due[doors.add(delay=delay)] = doors.clock.now_us + delay
+        due[apis.add(delay=delay)] = apis.clock.now_us + delay
 
     for _ in range(60):
         add()
-    dispatcher, workers = Dispatcher(doors.shard, doors.promotion), [doors.worker() for _ in range(3)]
+    dispatcher, workers = Dispatcher(apis.shard, apis.promotion), [apis.worker() for _ in range(3)]
     held: list[list[Any]] = [[], [], []]
     acknowledged: Counter[bytes] = Counter()
     refused = back = 0
 
     def step(number: int) -> None:
         nonlocal refused
-        before = doors.ready()
-        waiting = doors.schedule()
+        before = apis.ready()
+        waiting = apis.schedule()
         dispatcher.step()
-        for raw_id in doors.ready().keys() - before.keys():
-            assert waiting[raw_id] <= doors.clock.now_us, "early"
+        for raw_id in apis.ready().keys() - before.keys():
+            assert waiting[raw_id] <= apis.clock.now_us, "early"
         settled = [settlement(claim, Action.ACKNOWLEDGE) for claim in held[number]]
         answer = workers[number].take(chance.randint(1, 5), settle=settled)
         for item in settled:
             refused += item.claim.lease in answer.lost
             acknowledged[item.claim.raw_id] += item.claim.lease not in answer.lost
         held[number] = list(answer.claims)
-        invariants.check_each_job_is_in_one_place(redis_state.read(client, doors.keys), doors.keys)
+        invariants.check_each_job_is_in_one_place(redis_state.read(client, apis.keys), apis.keys)
 
     for _ in range(150):
         jump = chance.choice([0, 1_000, SECOND, 31 * SECOND, HOUR, -SECOND, -31 * SECOND, -HOUR])
         back += jump < 0
-        doors.clock.advance(jump)
+        apis.clock.advance(jump)
         # Else all may be done before a lease lapses.
-        if client.hlen(doors.keys("jobs")) < 20:
+        if client.hlen(apis.keys("jobs")) < 20:
             add()
         step(chance.randrange(3))
     # And it is right again, later than it ever was.
-    doors.clock.now_us = max(due.values()) + 400 * HOUR
+    apis.clock.now_us = max(due.values()) + 400 * HOUR
     for number in range(400):
-        if not client.hlen(doors.keys("jobs")):
+        if not client.hlen(apis.keys("jobs")):
             break
-        doors.clock.advance(HOUR)
+        apis.clock.advance(HOUR)
         step(number % 3)
-    dead = set(doors.scores(doors.keys("dead_letters")))
-    doors.close()
+    dead = set(apis.scores(apis.keys("dead_letters")))
+    apis.close()
     assert back and refused, "nothing happened in this round"
     assert max(acknowledged.values()) == 1
     assert {job for job, count in acknowledged.items() if count} | dead == due.keys()

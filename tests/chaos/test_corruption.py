@@ -17,14 +17,14 @@ from django_delayq.exceptions import ScriptFault
 from django_delayq.job.outcome import Action
 from django_delayq.store.keys import CATALOGUE, Keys
 from django_delayq.store.promotion import Reclaim
-from tests.chaos.steady_load import Trickle
+from tests.chaos.steady_load import SteadyLoad
 from tests.sample_app import tasks
-from tests.shard_apis import SECOND, Doors, one_more, settlement
+from tests.shard_apis import SECOND, ShardApis, one_more, settlement
 from tests.subprocesses import Processes
 
 #: Keys that are not per queue, of those that a step needs.
 FIXED = sorted(set(CATALOGUE) - {"scheduled", "ready", "notify", "notify_dispatcher", "shards"})
-Step = Callable[[Doors, Any, list[Any]], Any]
+Step = Callable[[ShardApis, Any, list[Any]], Any]
 
 
 def of_another_type(client: Redis, key: str) -> None:
@@ -38,69 +38,69 @@ def contents(client: Redis) -> dict[bytes, Any]:
 
 
 @pytest.fixture
-def doors(redis_url: str, client: Redis) -> Iterator[Doors]:
-    opened = Doors(redis_url)
+def apis(redis_url: str, client: Redis) -> Iterator[ShardApis]:
+    opened = ShardApis(redis_url)
     yield opened
     opened.close()
 
 
-def reclaim(doors: Doors, _: Any, claims: list[Any]) -> None:
-    doors.clock.advance(doors.config.worker.lease_us)
+def reclaim(apis: ShardApis, _: Any, claims: list[Any]) -> None:
+    apis.clock.advance(apis.config.worker.lease_us)
     queues = ["default", None]
     decided = [Reclaim(lease=c.lease, attempts=one_more(c.attempts), queue=queues.pop()) for c in claims]
-    assert doors.promotion.reclaim(decided) == [True, True]
+    assert apis.promotion.reclaim(decided) == [True, True]
 
 
 STEPS: dict[str, Step] = {
-    "enqueue": lambda doors, worker, claims: doors.add(key="new"),
-    "enqueue later": lambda doors, worker, claims: doors.add(delay=SECOND),
-    "promote": lambda doors, worker, claims: (doors.clock.advance(SECOND), doors.promotion.promote(["default"])),
-    "claim": lambda doors, worker, claims: worker.take(5),
-    "first claim": lambda doors, worker, claims: doors.worker().take(5, description="new"),
-    "heartbeat": lambda doors, worker, claims: worker.door.heartbeat([claim.lease for claim in claims]),
+    "enqueue": lambda apis, worker, claims: apis.add(key="new"),
+    "enqueue later": lambda apis, worker, claims: apis.add(delay=SECOND),
+    "promote": lambda apis, worker, claims: (apis.clock.advance(SECOND), apis.promotion.promote(["default"])),
+    "claim": lambda apis, worker, claims: worker.take(5),
+    "first claim": lambda apis, worker, claims: apis.worker().take(5, description="new"),
+    "heartbeat": lambda apis, worker, claims: worker.door.heartbeat([claim.lease for claim in claims]),
     "reclaim": reclaim,
     **{
-        str(how): lambda doors, worker, claims, how=how: worker.take(2, settle=[settlement(c, how) for c in claims])
+        str(how): lambda apis, worker, claims, how=how: worker.take(2, settle=[settlement(c, how) for c in claims])
         for how in Action
     },
-    "cancel": lambda doors, worker, claims: doors.operations.cancel(next(iter(doors.schedule()))),
-    "reschedule": lambda doors, worker, claims: doors.operations.reschedule(next(iter(doors.schedule())), delay_us=5),
-    "move": lambda doors, worker, claims: doors.operations.move(next(iter(doors.schedule())), "another"),
-    "requeue": lambda doors, worker, claims: requeue(doors),
-    "discard": lambda doors, worker, claims: discard(doors),
+    "cancel": lambda apis, worker, claims: apis.operations.cancel(next(iter(apis.schedule()))),
+    "reschedule": lambda apis, worker, claims: apis.operations.reschedule(next(iter(apis.schedule())), delay_us=5),
+    "move": lambda apis, worker, claims: apis.operations.move(next(iter(apis.schedule())), "another"),
+    "requeue": lambda apis, worker, claims: requeue(apis),
+    "discard": lambda apis, worker, claims: discard(apis),
 }
 
 
-def requeue(doors: Doors) -> None:
-    [(raw_id, died_us)] = doors.scores(doors.keys("dead_letters")).items()
-    assert doors.operations.requeue(raw_id, died_us=died_us)
+def requeue(apis: ShardApis) -> None:
+    [(raw_id, died_us)] = apis.scores(apis.keys("dead_letters")).items()
+    assert apis.operations.requeue(raw_id, died_us=died_us)
 
 
-def discard(doors: Doors) -> None:
-    [(raw_id, died_us)] = doors.scores(doors.keys("dead_letters")).items()
-    assert doors.operations.discard(raw_id, died_us=died_us)
+def discard(apis: ShardApis) -> None:
+    [(raw_id, died_us)] = apis.scores(apis.keys("dead_letters")).items()
+    assert apis.operations.discard(raw_id, died_us=died_us)
 
 
-def test_a_step_that_a_key_of_another_type_refuses_has_changed_nothing(doors: Doors, client: Redis) -> None:
+def test_a_step_that_a_key_of_another_type_refuses_has_changed_nothing(apis: ShardApis, client: Redis) -> None:
     refused = set()
-    places = [doors.keys(noun) for noun in FIXED]
-    places += [doors.keys.scheduled("default"), doors.keys.ready("default"), doors.keys.ready("another")]
-    places.append(doors.keys.recovered("default"))
+    places = [apis.keys(noun) for noun in FIXED]
+    places += [apis.keys.scheduled("default"), apis.keys.ready("default"), apis.keys.ready("another")]
+    places.append(apis.keys.recovered("default"))
     for key in places:
         for name, step in STEPS.items():
             client.flushall()
-            worker = doors.worker()
-            doors.add_dead(key="dead")
-            doors.add(key="claimed")
-            doors.add()
+            worker = apis.worker()
+            apis.add_dead(key="dead")
+            apis.add(key="claimed")
+            apis.add()
             claims = worker.take(5, description="old").claims
-            doors.add()
-            doors.add(delay=SECOND, key="scheduled")
-            doors.promote()
+            apis.add()
+            apis.add(delay=SECOND, key="scheduled")
+            apis.promote()
             of_another_type(client, key)
             before = contents(client)
             try:
-                step(doors, worker, claims)
+                step(apis, worker, claims)
             except (ScriptFault, StopIteration, ValueError) as fault:
                 # What was to be changed cannot be found, or the step was refused.
                 assert contents(client) == before, f"{name} with {key} of another type: half-done, then {fault}"
@@ -114,7 +114,7 @@ def test_a_step_that_a_key_of_another_type_refuses_has_changed_nothing(doors: Do
 def test_keys_of_another_type_are_waited_out_and_nothing_is_lost(processes: Processes, client: Redis) -> None:
     processes.configure(LEASE=2)
     commands = [processes.dispatcher(), processes.worker()]
-    with Trickle() as trickle:
+    with SteadyLoad() as trickle:
         trickle.until_accepted(60)
     # wake_at is mended by the next promotion, and with it the sign that somebody promotes; the other is forgiven.
     nouns = [
@@ -206,7 +206,7 @@ def test_random_surgery_on_records_harms_nobody_else(processes: Processes, clien
         lambda n: tasks.nap.using(key=f"k{n}").job(0.1),
         lambda n: tasks.fail.job(1),
     ]
-    with Trickle(lambda n: kinds[n % 3](n)) as trickle:
+    with SteadyLoad(lambda n: kinds[n % 3](n)) as trickle:
         trickle.until_accepted(5)
         surgeon.known()
         # Until enough were met: chance may strike the same ones again and again.

@@ -19,7 +19,7 @@ from django_delayq.store.client.script import Script
 from django_delayq.task.handle import JobHandle
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.chaos.options import drawn_seed
-from tests.chaos.process_run import FORKS, LEASE, Life, Picture, produce, raw, run_command
+from tests.chaos.process_run import FORKS, LEASE, ProcessRun, RedisState, produce, raw, run_command
 from tests.sample_app import tasks
 from tests.subprocesses import python_path
 
@@ -50,13 +50,13 @@ def walk(
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "tests.settings")
     monkeypatch.setenv("PYTHONPATH", python_path())
     FORKS.set_forkserver_preload(
-        [Life.__module__, "django_delayq.management.commands.run_worker", "tests.sample_app.tasks"]
+        [ProcessRun.__module__, "django_delayq.management.commands.run_worker", "tests.sample_app.tasks"]
     )
     databases: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number in range(1, 16):
         databases.put(number)
 
-    def walked(act: Callable[[Life, tuple[int, bool]], bool], *, least: int, **delayq: Any) -> set[str]:
+    def walked(act: Callable[[ProcessRun, tuple[int, bool]], bool], *, least: int, **delayq: Any) -> set[str]:
         over = threading.Event()
         steps, called = 0, set()
 
@@ -65,7 +65,9 @@ def walk(
                 return 0
             database = databases.get()
             try:
-                with Life(f"{server.url}?db={database}", tmp_path / f"step {kill[0]} {kill[1]}", **delayq) as life:
+                with ProcessRun(
+                    f"{server.url}?db={database}", tmp_path / f"step {kill[0]} {kill[1]}", **delayq
+                ) as life:
                     killed = act(life, kill)
                     commands = (command.removeprefix("EVALSHA ") for command in life.proxy.commands)
                     called.update(SCRIPTS.get(command, command) for command in commands)
@@ -139,7 +141,7 @@ def some(seed: int) -> tuple[list[JobHandle], list[JobHandle]]:
 
 
 def live_as_worker(
-    life: Life, kill: tuple[int, bool], *, draw: Callable[[], tuple[list[JobHandle], list[JobHandle]]]
+    life: ProcessRun, kill: tuple[int, bool], *, draw: Callable[[], tuple[list[JobHandle], list[JobHandle]]]
 ) -> bool:
     """Let a worker run jobs without a dispatcher, stop it, and let others finish."""
     jobs, dead = draw()
@@ -149,16 +151,16 @@ def live_as_worker(
     killed = life.live(
         run_command, "run_worker", kill=kill, settled=lambda: life.bodies() == {raw(held)} and life.runs(held)
     )
-    picture, before = Picture(life.doors), life.runs()
+    picture, before = RedisState(life.apis), life.runs()
     life.gate.touch()
     judge_leases(life, picture, life.finish(), [held, *jobs], before, dead=dead)
     return killed
 
 
 def judge_leases(
-    life: Life,
-    picture: Picture,
-    final: Picture,
+    life: ProcessRun,
+    picture: RedisState,
+    final: RedisState,
     jobs: Sequence[JobHandle],
     before: Sequence[dict[str, Any]],
     *,
@@ -197,18 +199,18 @@ def test_a_dispatcher_killed_at_any_step_moves_every_job_once(walk: Any) -> None
     assert {"promote", "reclaim", "BLPOP"} <= called
 
 
-def live_as_dispatcher(life: Life, kill: tuple[int, bool]) -> bool:
+def live_as_dispatcher(life: ProcessRun, kill: tuple[int, bool]) -> bool:
     """Let a dispatcher promote, reclaim and trim, stop it, and let others run what it moved."""
-    letters = [life.doors.add_dead() for _ in range(3)]
+    letters = [life.apis.add_dead() for _ in range(3)]
     lapsed = tasks.record.using(retry=PATIENT, queue="lapsing").job("lapsed")
     doomed = tasks.record.using(retry=RetryPolicy(max_attempts=1), queue="lapsing").job("doomed")
     life.send(lapsed, doomed)
-    leases = [claim.lease for claim in life.doors.worker().take(2, "lapsing").claims]
+    leases = [claim.lease for claim in life.apis.worker().take(2, "lapsing").claims]
     assert len(leases) == 2
-    life.doors.client.zadd(life.doors.keys("leases"), dict.fromkeys(leases, 1))
+    life.apis.client.zadd(life.apis.keys("leases"), dict.fromkeys(leases, 1))
     due = [tasks.record.using(delay=delay, queue=f"queue {n}").job(n) for n, delay in enumerate((0.001, 0.002, 0.4))]
     life.send(*due)
-    client, keys = life.doors.client, life.doors.keys
+    client, keys = life.apis.client, life.apis.keys
     queues = ["lapsing", *(f"queue {number}" for number in range(3))]
     places = {name: keys.recovered(name) if name == "lapsing" else keys.ready(name) for name in queues}
 
@@ -217,7 +219,7 @@ def live_as_dispatcher(life: Life, kill: tuple[int, bool]) -> bool:
         return all(client.zcard(places[name]) for name in waiting) and client.zcard(keys("dead_letters")) == 2
 
     killed = life.live(run_command, "run_dispatcher", kill=kill, settled=lambda: settled(queues))
-    picture = Picture(life.doors)
+    picture = RedisState(life.apis)
     assert not life.runs()
     assert picture.attempts(lapsed).ended == (0 if raw(lapsed) in picture.at("leases") else 1)
     # The lapsed one stays: a suspect's process is dear, and the worker's walk starts many.
@@ -241,10 +243,10 @@ def test_a_producer_killed_at_any_step_sent_each_batch_whole_or_not_at_all(walk:
     assert {"enqueue", "cancel", "reschedule", "move", "requeue", "discard"} <= called
 
 
-def live_as_producer(life: Life, kill: tuple[int, bool]) -> bool:
+def live_as_producer(life: ProcessRun, kill: tuple[int, bool]) -> bool:
     """Let a producer send jobs and change others, let another take the very same steps again, and run what there is."""
-    revived, dropped = life.doors.add_dead(), life.doors.add_dead()
-    died = {raw_id: life.doors.inspection.dead_letter(raw_id).died_us for raw_id in (revived, dropped)}
+    revived, dropped = life.apis.add_dead(), life.apis.add_dead()
+    died = {raw_id: life.apis.inspection.dead_letter(raw_id).died_us for raw_id in (revived, dropped)}
     cancelled, moved = tasks.record.job("cancelled"), tasks.record.job("moved")
     brought_forward = tasks.record.after(hours=1).job("brought forward")
     life.send(cancelled, moved, brought_forward)
@@ -263,7 +265,7 @@ def live_as_producer(life: Life, kill: tuple[int, bool]) -> bool:
     ]
 
     def done() -> list[bool]:
-        picture = Picture(life.doors)
+        picture = RedisState(life.apis)
         batches = [{raw(handle) for handle in batch} for batch in ([single], [delayed], [keyed], many[:5], many[5:])]
         # Whole or not at all.
         assert all(batch <= picture.places.keys() or not batch & picture.places.keys() for batch in batches)

@@ -16,7 +16,7 @@ from django_delayq.exceptions import StoreRejected
 from django_delayq.job.outcome import Action
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.sample_app import tasks
-from tests.shard_apis import SECOND, Doors, settlement
+from tests.shard_apis import SECOND, ShardApis, settlement
 from tests.stateful import invariants, redis_state
 from tests.subprocesses import Processes
 
@@ -85,76 +85,76 @@ def test_on_a_full_server_everything_goes_on_until_there_is_room_again(
 
 
 @pytest.fixture
-def doors(start_redis: Callable[..., LocalRedisServer]) -> Iterator[Doors]:
-    opened = Doors(start_redis(options=FULL).url)
+def apis(start_redis: Callable[..., LocalRedisServer]) -> Iterator[ShardApis]:
+    opened = ShardApis(start_redis(options=FULL).url)
     yield opened
     opened.close()
 
 
-def whole(doors: Doors) -> dict[str, Any]:
+def whole(apis: ShardApis) -> dict[str, Any]:
     """Return all that Redis holds, once it was seen to be whole."""
-    found = redis_state.read(doors.client, doors.keys)
-    invariants.check_each_job_is_in_one_place(found, doors.keys)
+    found = redis_state.read(apis.client, apis.keys)
+    invariants.check_each_job_is_in_one_place(found, apis.keys)
     return found
 
 
-def edge(doors: Doors, room: int) -> None:
+def edge(apis: ShardApis, room: int) -> None:
     """Leave so many bytes until memory is full."""
-    doors.client.config_set("maxmemory", doors.client.info("memory")["used_memory"] + room)
+    apis.client.config_set("maxmemory", apis.client.info("memory")["used_memory"] + room)
 
 
-def test_a_batch_is_stored_or_refused_as_a_whole_at_any_edge(doors: Doors) -> None:
+def test_a_batch_is_stored_or_refused_as_a_whole_at_any_edge(apis: ShardApis) -> None:
     stored = refused = 0
     # From far too little to more than the batch takes.
     for room in range(-10_000, 30_000, 400):
-        doors.free_memory()
-        doors.client.flushall()
-        doors.add()
-        before = whole(doors)
-        drafts = [doors.draft("x" * 200, key=f"k{n}", delay=(n % 2) * SECOND, queue=f"q{n % 3}") for n in range(20)]
-        edge(doors, room)
+        apis.free_memory()
+        apis.client.flushall()
+        apis.add()
+        before = whole(apis)
+        drafts = [apis.draft("x" * 200, key=f"k{n}", delay=(n % 2) * SECOND, queue=f"q{n % 3}") for n in range(20)]
+        edge(apis, room)
         try:
-            doors.enqueue(*drafts)
+            apis.enqueue(*drafts)
             stored += 1
-            assert len(whole(doors)[doors.keys("jobs")]) == 21
+            assert len(whole(apis)[apis.keys("jobs")]) == 21
         except StoreRejected as error:
             refused += 1
-            assert error.code == "OOM" and whole(doors) == before
+            assert error.code == "OOM" and whole(apis) == before
     assert stored > 10 < refused
 
 
-def test_no_other_step_is_refused_or_half_done_at_any_edge(doors: Doors) -> None:
+def test_no_other_step_is_refused_or_half_done_at_any_edge(apis: ShardApis) -> None:
     for room in range(-500, 2_500, 100):
-        doors.free_memory()
-        doors.client.flushall()
-        for step in prepared(doors, room):
+        apis.free_memory()
+        apis.client.flushall()
+        for step in prepared(apis, room):
             step()
-            whole(doors)
+            whole(apis)
         # Six, the one that waited and the dead one; less the acknowledged, the dead and the cancelled one.
-        assert len(whole(doors)[doors.keys("jobs")]) == 5
+        assert len(whole(apis)[apis.keys("jobs")]) == 5
 
 
-def prepared(doors: Doors, room: int) -> list[Callable[[], Any]]:
+def prepared(apis: ShardApis, room: int) -> list[Callable[[], Any]]:
     """Make six jobs to claim, one that waits and a dead one, leave that room, and return what can be done with them."""
-    worker, other = doors.worker(), doors.worker()
+    worker, other = apis.worker(), apis.worker()
     for number in range(6):
-        doors.add("x" * 500, key=f"k{number}")
-    waits, dead = doors.add(delay=SECOND), doors.add_dead(queue="dead")
+        apis.add("x" * 500, key=f"k{number}")
+    waits, dead = apis.add(delay=SECOND), apis.add_dead(queue="dead")
     claims = worker.take(4).claims
-    died_us = doors.scores(doors.keys("dead_letters"))[dead]
-    edge(doors, room)
+    died_us = apis.scores(apis.keys("dead_letters"))[dead]
+    edge(apis, room)
     return [
-        lambda: doors.operations.reschedule(waits, delay_us=2 * SECOND),
-        lambda: doors.operations.move(waits, "another"),
-        lambda: doors.operations.requeue(dead, died_us=died_us),
+        lambda: apis.operations.reschedule(waits, delay_us=2 * SECOND),
+        lambda: apis.operations.move(waits, "another"),
+        lambda: apis.operations.requeue(dead, died_us=died_us),
         lambda: other.take(2),
         lambda: worker.door.heartbeat([claim.lease for claim in claims]),
         lambda: worker.settle(claims[0], Action.RETRY, error="e" * 2_000),
         lambda: worker.settle(claims[1], Action.DEAD_LETTER, error="e" * 2_000),
         lambda: worker.take(1, settle=[settlement(claims[2], Action.RELEASE)]),
         lambda: worker.settle(claims[3], Action.ACKNOWLEDGE),
-        lambda: doors.clock.advance(doors.config.worker.lease_us),
-        doors.promote,
-        Dispatcher(doors.shard, doors.promotion).step,
-        lambda: doors.operations.cancel(waits),
+        lambda: apis.clock.advance(apis.config.worker.lease_us),
+        apis.promote,
+        Dispatcher(apis.shard, apis.promotion).step,
+        lambda: apis.operations.cancel(waits),
     ]

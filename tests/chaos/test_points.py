@@ -14,7 +14,7 @@ from django_delayq import RetryPolicy, enqueue_many, get_job
 from django_delayq.clock import ServerClock
 from tests.sample_app import tasks
 from tests.sample_app.kill_points import POINTS, install
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 from tests.subprocesses import Processes
 
 LEASE = 2
@@ -31,9 +31,9 @@ POLICY = RetryPolicy(max_attempts=5, base=0.01, cap=0.02)
 
 
 @pytest.fixture
-def doors(redis_url: str, processes: Processes) -> Iterator[Doors]:
+def apis(redis_url: str, processes: Processes) -> Iterator[ShardApis]:
     processes.configure(LEASE=LEASE, TASK_MODULES=["tests.sample_app.kill_points"])
-    opened = Doors(redis_url, clock=ServerClock(), LEASE=LEASE)
+    opened = ShardApis(redis_url, clock=ServerClock(), LEASE=LEASE)
     yield opened
     opened.close()
 
@@ -44,7 +44,7 @@ def raw(job: Any) -> bytes:
 
 
 def test_a_worker_killed_at_any_point_inside_loses_nothing_and_counts_each_lease(
-    processes: Processes, client: Redis, doors: Doors
+    processes: Processes, client: Redis, apis: ShardApis
 ) -> None:
     record, fail = tasks.record, tasks.fail.using(retry=POLICY)
     # The point, the task; what it left behind: begun runs, the lease; and the attempts that run in the end.
@@ -69,7 +69,7 @@ def test_a_worker_killed_at_any_point_inside_loses_nothing_and_counts_each_lease
         assert worker.wait() == -signal.SIGKILL, worker.output
         assert [run["attempt"] for run in processes.runs(job.id)] == [1] * begun, point
         held = [
-            end for lease, end in client.zrange(doors.keys("leases"), 0, -1, withscores=True) if lease[:12] == raw(job)
+            end for lease, end in client.zrange(apis.keys("leases"), 0, -1, withscores=True) if lease[:12] == raw(job)
         ]
         assert len(held) == leased, point
         ends[job.id] = held[0] / 1_000_000 if held else 0.0
@@ -84,40 +84,40 @@ def test_a_worker_killed_at_any_point_inside_loses_nothing_and_counts_each_lease
         assert [run["attempt"] for run in runs] == attempts, point
         assert all(run["recovered"] == leased and run["at"] >= ends[job.id] for run in runs[begun:]), point
     for noun in ("leases", "claim_records", "jobs", "attempts"):
-        assert not client.exists(doors.keys(noun)), noun
+        assert not client.exists(apis.keys(noun)), noun
 
 
 @pytest.mark.parametrize(
     ("point", "reclaimed"), [("between promote and reclaim", 0), ("before reclaim", 0), ("after reclaim", 1)]
 )
 def test_a_dispatcher_killed_around_a_reclaim_counts_the_lease_once(
-    processes: Processes, client: Redis, doors: Doors, point: str, reclaimed: int
+    processes: Processes, client: Redis, apis: ShardApis, point: str, reclaimed: int
 ) -> None:
     job, doomed = (
         tasks.record.using(retry=POLICY).enqueue(),
         tasks.noop.using(retry=RetryPolicy(max_attempts=1)).enqueue(),
     )
-    leases = [claim.lease for claim in doors.worker().take(2).claims]
-    client.zadd(doors.keys("leases"), dict.fromkeys(leases, 1))
+    leases = [claim.lease for claim in apis.worker().take(2).claims]
+    client.zadd(apis.keys("leases"), dict.fromkeys(leases, 1))
     due = tasks.record.using(delay=0.001, queue="due").enqueue()
     killed = processes.start("run_dispatcher", DELAYQ_TEST_KILL_AT=point)
     assert killed.wait() == -signal.SIGKILL, killed.output
     # What the same step had promoted stays promoted.
-    assert doors.where(raw(due)) == ["ready:due"]
+    assert apis.where(raw(due)) == ["ready:due"]
     places = [["leases"], ["leases"]] if not reclaimed else [["recovered:default"], ["dead_letters"]]
-    assert [doors.where(raw(handle)) for handle in (job, doomed)] == places
+    assert [apis.where(raw(handle)) for handle in (job, doomed)] == places
     processes.dispatcher()
-    processes.until(lambda: client.zcard(doors.keys.recovered("default")), what="the job to be ready again")
-    letter = doors.inspection.dead_letter(raw(doomed))
+    processes.until(lambda: client.zcard(apis.keys.recovered("default")), what="the job to be ready again")
+    letter = apis.inspection.dead_letter(raw(doomed))
     assert letter is not None
     assert letter.attempts.ended == 1
-    assert [doors.where(raw(handle)) for handle in (job, due)] == [["recovered:default"], ["ready:due"]]
-    [again] = doors.worker().take().claims
+    assert [apis.where(raw(handle)) for handle in (job, due)] == [["recovered:default"], ["ready:due"]]
+    [again] = apis.worker().take().claims
     assert (again.raw_id, again.attempt, again.attempts.crash_suspected) == (raw(job), 2, True)
 
 
 def test_a_producer_killed_between_commit_and_send_leaves_its_row_and_nothing_of_the_job(
-    processes: Processes, client: Redis, doors: Doors, tmp_path: Path
+    processes: Processes, client: Redis, apis: ShardApis, tmp_path: Path
 ) -> None:
     database = tmp_path / "db.sqlite3"
     with sqlite3.connect(database) as connection:
@@ -132,7 +132,7 @@ def test_a_producer_killed_between_commit_and_send_leaves_its_row_and_nothing_of
     with sqlite3.connect(database) as connection:
         assert connection.execute("SELECT attempt FROM seen").fetchall() == [(1,), (1,)]
     [first, second] = (re.findall("job (\\S+)", command.output)[-1] for command in (killed, whole))
-    assert (get_job(first), list(doors.store.consistency_check(doors.shard).walk())) == (None, [])
+    assert (get_job(first), list(apis.store.consistency_check(apis.shard).walk())) == (None, [])
     processes.worker()
     processes.until_runs(1, second)
     assert len(processes.runs()) == 1

@@ -8,10 +8,10 @@ import pytest
 
 from django_delayq import RetryPolicy, enqueue_many
 from tests.chaos.case import Case, Promise
-from tests.chaos.checker import judge
+from tests.chaos.checker import check
 from tests.chaos.options import sized
 from tests.chaos.report import left_over, read_dead, read_runs
-from tests.chaos.supervisor import Crew
+from tests.chaos.supervisor import Supervisor
 from tests.sample_app import tasks
 from tests.subprocesses import Processes
 
@@ -28,7 +28,7 @@ PATIENCE = 120.0
 def poison_many(processes: Processes, count: int, *, patience: float, pool: str = "threads") -> str:
     """Let so many jobs of each kind do their worst among innocents; return the figures."""
     processes.configure(LEASE=LEASE)
-    crew = Crew(processes, workers=2, dispatchers=1, pool=pool)
+    crew = Supervisor(processes, workers=2, dispatchers=1, pool=pool)
     crew.poisoned = True
     began = time.monotonic()
     drafts = []
@@ -53,7 +53,7 @@ def poison_many(processes: Processes, count: int, *, patience: float, pool: str 
         crew.finish()
         dead, left = read_dead(client, processes.keys), left_over(client, processes.keys)
     runs = read_runs(processes.events())
-    verdict = judge(Case(promises=promises, runs=runs, dead=dead, deaths=crew.deaths, lease=LEASE))
+    verdict = check(Case(promises=promises, runs=runs, dead=dead, deaths=crew.deaths, lease=LEASE))
     verdict.left += [*crew.complaints, *left]
     assert not verdict.faults, str(verdict)
     kinds = {job.id: how for job, how in drafts}

@@ -19,7 +19,7 @@ from django_delayq.exceptions import StoreAuthError, StoreError, StoreRejected, 
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.chaos.redis_outages import lasts, met, warnings
 from tests.chaos.report import STAY
-from tests.chaos.steady_load import Trickle
+from tests.chaos.steady_load import SteadyLoad
 from tests.sample_app import tasks
 from tests.stateful import invariants, redis_state
 from tests.subprocesses import Processes, until
@@ -77,7 +77,7 @@ def test_refused_writes_are_waited_out(processes: Processes, limited: LocalRedis
     processes.configure(REDIS=limited.url, LEASE=2)
     commands = [processes.dispatcher(), processes.worker()]
     states: list[tuple[str, State]] = [("READONLY", demoted), ("MISCONF", disk_full), ("NOREPLICAS", lonely)]
-    with Trickle() as trickle:
+    with SteadyLoad() as trickle:
         for code, state in states:
             trickle.until_accepted()
             with met(processes, commands):
@@ -118,7 +118,7 @@ def test_a_server_that_loads_is_waited_for(processes: Processes, start_redis: Ca
         client.eval("for i = 1, 2000 do redis.call('SET', 'other:' .. i, string.rep('x', 8000)) end", 0)
         client.bgrewriteaof()
         until(lambda: client.info("persistence")["aof_rewrite_in_progress"] == 0, what="a short file")
-    with Trickle() as trickle:
+    with SteadyLoad() as trickle:
         trickle.until_accepted()
         with met(processes, commands):
             server.kill()
@@ -145,7 +145,7 @@ def test_a_busy_server_is_waited_for_and_what_lapsed_meanwhile_is_fenced(
     commands = [processes.dispatcher(), processes.worker()]
     slow = tasks.wait_for.enqueue(str(gate))
     processes.until_runs(1)
-    with Trickle() as trickle, server.client(socket_timeout=None) as foreign, server.client() as killer:
+    with SteadyLoad() as trickle, server.client(socket_timeout=None) as foreign, server.client() as killer:
         trickle.until_accepted()
         with met(processes, commands):
             before = warnings(commands)
@@ -179,7 +179,7 @@ def test_a_password_changed_in_mid_run_is_waited_out_and_never_shown(
     server = start_redis(port=0, options={"requirepass": OLD})
     processes.configure(REDIS=f"redis://:{OLD}@127.0.0.1:{server.port}/0", LEASE=2)
     commands = [processes.dispatcher(), processes.worker()]
-    with Trickle() as trickle, server.client(password=OLD) as admin:
+    with SteadyLoad() as trickle, server.client(password=OLD) as admin:
         trickle.until_accepted()
         with met(processes, commands):
             before = warnings(commands)
@@ -235,7 +235,7 @@ def test_scripts_flushed_all_the_time_lose_nothing(processes: Processes, client:
         lambda n: tasks.nap.using(key=f"k{n}").job(0.4),
         lambda n: tasks.fail.job(n % 3),
     ]
-    with Trickle(lambda n: kinds[n % 3](n)) as trickle:
+    with SteadyLoad(lambda n: kinds[n % 3](n)) as trickle:
 
         def flushed() -> bool:
             client.script_flush()
@@ -265,7 +265,7 @@ def test_flushed_under_load_leaves_no_ghosts(processes: Processes, client: Redis
     ]
     held = [tasks.wait_for.enqueue(str(gate)) for _ in range(4)]
     processes.until_runs(4)
-    with Trickle(lambda n: kinds[n % 4](n)) as trickle:
+    with SteadyLoad(lambda n: kinds[n % 4](n)) as trickle:
         for _ in range(6):
             trickle.until_accepted(15)
             client.flushall()

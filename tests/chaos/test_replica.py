@@ -13,7 +13,7 @@ from django_delayq.exceptions import StoreRejected
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.chaos.proxy import Proxy
 from tests.chaos.redis_outages import lasts, met, warnings
-from tests.chaos.steady_load import Trickle
+from tests.chaos.steady_load import SteadyLoad
 from tests.sample_app import tasks
 from tests.subprocesses import Processes, until
 
@@ -46,7 +46,7 @@ def test_a_primary_cut_off_from_its_replica_takes_nothing_until_it_is_back(proce
     with primary.client() as client:
         client.config_set("min-replicas-max-lag", 2)
         client.config_set("min-replicas-to-write", 1)
-    with Trickle() as trickle:
+    with SteadyLoad() as trickle:
         trickle.until_accepted()
         with met(processes, commands):
             before = warnings(commands)

@@ -12,7 +12,7 @@ from redis import Redis
 
 from django_delayq import enqueue_many
 from django_delayq.store.records import worker_of
-from tests.chaos.steady_load import Trickle
+from tests.chaos.steady_load import SteadyLoad
 from tests.sample_app import tasks
 from tests.subprocesses import Command, Processes
 
@@ -49,7 +49,7 @@ def test_under_load_all_are_stopped_and_replaced_and_each_job_is_tried_once(
     commands = [command for _, command in posts]
     #: Claimed by a worker that was stopped before they began.
     unbegun: set[str] = set()
-    with Trickle(lambda n: tasks.nap.using(delay=0.2 if n % 2 else None).job(0.03)) as trickle:
+    with SteadyLoad(lambda n: tasks.nap.using(delay=0.2 if n % 2 else None).job(0.03)) as trickle:
         for number in count():
             if number >= ROUNDS * len(posts) and unbegun:
                 break

@@ -1,4 +1,4 @@
-"""The admin shows jobs of both doors, and those whose result is kept."""
+"""The admin shows jobs of both apis, and those whose result is kept."""
 
 from typing import Any
 

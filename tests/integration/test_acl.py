@@ -19,21 +19,21 @@ from django_delayq.store.notifier import Notifier
 from django_delayq.store.promotion import Reclaim
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.sample_app import tasks
-from tests.shard_apis import HOUR, SECOND, Doors, settlement
+from tests.shard_apis import HOUR, SECOND, ShardApis, settlement
 from tests.subprocesses import Processes
 
 PASSWORD = "s3cret-of-the-role"
 PREFIX = "acl-test"
-Step = Callable[[Doors, Doors], Any]
+Step = Callable[[ShardApis, ShardApis], Any]
 
 
 class Ground:
-    """A server with one user a role, and the doors of each."""
+    """A server with one user a role, and the apis of each."""
 
     def __init__(self, server: LocalRedisServer) -> None:
         self.server = server
-        self.every = Doors(server.url, PREFIX=PREFIX)
-        self._doors: dict[str, Doors] = {}
+        self.every = ShardApis(server.url, PREFIX=PREFIX)
+        self._doors: dict[str, ShardApis] = {}
         for name in ROLES:
             self.allow(name, "")
 
@@ -45,9 +45,9 @@ class Ground:
     def url(self, name: str) -> str:
         return self.server.url.replace("redis://", f"redis://{name}:{PASSWORD}@")
 
-    def doors(self, name: str) -> Doors:
+    def apis(self, name: str) -> ShardApis:
         if name not in self._doors:
-            self._doors[name] = Doors(self.url(name), PREFIX=PREFIX, clock=self.every.clock)
+            self._doors[name] = ShardApis(self.url(name), PREFIX=PREFIX, clock=self.every.clock)
         return self._doors[name]
 
     def user(self, name: str) -> Redis:
@@ -60,8 +60,8 @@ class Ground:
         return [f"{entry['username']}: {entry['object']} {entry['context']}" for entry in log]
 
     def close(self) -> None:
-        for doors in (self.every, *self._doors.values()):
-            doors.close()
+        for apis in (self.every, *self._doors.values()):
+            apis.close()
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def ground(server_program: Path) -> Iterator[Ground]:
         made.close()
 
 
-def claimed(every: Doors, count: int = 1) -> tuple[Any, list[Any]]:
+def claimed(every: ShardApis, count: int = 1) -> tuple[Any, list[Any]]:
     """Return a worker of everybody's, and its claims on a queue of their own."""
     queue = every.add().hex()
     for _ in range(count):
@@ -81,42 +81,42 @@ def claimed(every: Doors, count: int = 1) -> tuple[Any, list[Any]]:
     return worker, worker.take(count, queue).claims
 
 
-def dead(every: Doors) -> Any:
+def dead(every: ShardApis) -> Any:
     return every.inspection.dead_letter(every.add_dead(queue="dying"))
 
 
-def lapsed(every: Doors) -> Any:
+def lapsed(every: ShardApis) -> Any:
     """Let a lease lapse and return it, for judgement."""
     claimed(every)
     return every.promotion.read_expired_leases(every.lapsed())
 
 
-def enqueue(role: Doors, every: Doors) -> Any:
+def enqueue(role: ShardApis, every: ShardApis) -> Any:
     return role.add(delay=HOUR, key=every.add().hex()) and role.add(queue=every.add().hex())
 
 
-def cancel(role: Doors, every: Doors) -> Any:
+def cancel(role: ShardApis, every: ShardApis) -> Any:
     return role.operations.cancel(every.add(delay=HOUR, key=every.add().hex()))
 
 
-def reschedule(role: Doors, every: Doors) -> Any:
+def reschedule(role: ShardApis, every: ShardApis) -> Any:
     raw_id = every.add(delay=HOUR)
     return role.operations.reschedule(raw_id, delay_us=SECOND) and role.operations.reschedule(raw_id, delay_us=0)
 
 
-def move(role: Doors, every: Doors) -> Any:
+def move(role: ShardApis, every: ShardApis) -> Any:
     return role.operations.move(every.add(delay=HOUR), every.add().hex())
 
 
-def find(role: Doors, every: Doors) -> Any:
+def find(role: ShardApis, every: ShardApis) -> Any:
     return role.inspection.find(every.add()).state is State.READY
 
 
-def holder(role: Doors, every: Doors) -> Any:
+def holder(role: ShardApis, every: ShardApis) -> Any:
     return role.inspection.holder(bytes(16)) is None
 
 
-def page(role: Doors, every: Doors) -> Any:
+def page(role: ShardApis, every: ShardApis) -> Any:
     raw_id = every.add(queue="pages")
     cursor = (every.ready("pages")[raw_id], every.client.zrange(every.keys.ready("pages"), 0, 0)[0])
     role.inspection.page(State.READY, queues=["pages"], cursor=cursor)
@@ -124,41 +124,41 @@ def page(role: Doors, every: Doors) -> Any:
     return [role.inspection.page(state, queues=["pages"]) for state in (State.SCHEDULED, State.CLAIMED, State.DEAD)]
 
 
-def counts(role: Doors, every: Doors) -> Any:
+def counts(role: ShardApis, every: ShardApis) -> Any:
     every.add()
     return role.inspection.counts().ready
 
 
-def requeue(role: Doors, every: Doors) -> Any:
+def requeue(role: ShardApis, every: ShardApis) -> Any:
     letter, later = dead(every), dead(every)
     assert role.operations.requeue(letter.raw_id, died_us=letter.died_us)
     return role.operations.requeue(later.raw_id, died_us=later.died_us, delay_us=HOUR)
 
 
-def discard(role: Doors, every: Doors) -> Any:
+def discard(role: ShardApis, every: ShardApis) -> Any:
     letter = dead(every)
     return role.operations.discard(letter.raw_id, died_us=letter.died_us)
 
 
-def promote(role: Doors, every: Doors) -> Any:
+def promote(role: ShardApis, every: ShardApis) -> Any:
     every.add(delay=SECOND)
     every.clock.advance(SECOND)
     return role.promotion.promote(["default"]).moved
 
 
-def read_lapsed(role: Doors, every: Doors) -> Any:
+def read_lapsed(role: ShardApis, every: ShardApis) -> Any:
     _, claims = claimed(every, 2)
     [batch] = role.promotion.batches([claim.lease for claim in claims])
     return role.promotion.read_expired_leases(batch)[0].job
 
 
-def reclaim(role: Doors, every: Doors) -> Any:
+def reclaim(role: ShardApis, every: ShardApis) -> Any:
     back = [Reclaim(lease=item.lease, attempts=item.attempts, queue=item.queue) for item in lapsed(every)]
     assert all(role.promotion.reclaim(back))
     return all(role.promotion.reclaim([Reclaim(lease=i.lease, attempts=i.attempts, queue=None) for i in lapsed(every)]))
 
 
-def exchange(role: Doors, every: Doors) -> Any:
+def exchange(role: ShardApis, every: ShardApis) -> Any:
     queue = every.add().hex()
     for _ in range(4):
         every.add(queue=queue, key=every.add().hex())
@@ -169,23 +169,23 @@ def exchange(role: Doors, every: Doors) -> Any:
     return not worker.take(0, queue, settle=ends).lost
 
 
-def heartbeat(role: Doors, every: Doors) -> Any:
+def heartbeat(role: ShardApis, every: ShardApis) -> Any:
     worker, claims = claimed(every)
     door = role.store.claims(role.shard, worker=worker.code)
     return not door.heartbeat([claim.lease for claim in claims])
 
 
-def read_queues(role: Doors, every: Doors) -> Any:
+def read_queues(role: ShardApis, every: ShardApis) -> Any:
     every.add()
     return role.shard.read_queues()
 
 
-def read_served_queues(role: Doors, every: Doors) -> Any:
+def read_served_queues(role: ShardApis, every: ShardApis) -> Any:
     every.add()
     return role.shard.read_served_queues()
 
 
-def listen(role: Doors, every: Doors) -> Any:
+def listen(role: ShardApis, every: ShardApis) -> Any:
     waker = role.shard.blocking_listener()
     waker.listen([every.keys("notify_dispatcher")], now=monotonic())
     every.client.rpush(every.keys("notify_dispatcher"), 1)
@@ -194,19 +194,19 @@ def listen(role: Doors, every: Doors) -> Any:
     return heard
 
 
-def ring(role: Doors, every: Doors) -> Any:
+def ring(role: ShardApis, every: ShardApis) -> Any:
     every.add()
     for queues in ((), ("default",)):
         Notifier(role.shard).notify(queues)
     return True
 
 
-def check_server(role: Doors, every: Doors) -> Any:
+def check_server(role: ShardApis, every: ShardApis) -> Any:
     role.store.check_server()
     return True
 
 
-def check_shards(role: Doors, every: Doors) -> Any:
+def check_shards(role: ShardApis, every: ShardApis) -> Any:
     every.client.set(every.keys("shards"), 2)
     role.store.check_shards(force=True)
     every.client.set(every.keys("shards"), 3)
@@ -215,29 +215,29 @@ def check_shards(role: Doors, every: Doors) -> Any:
     return True
 
 
-def cancel_kept(role: Doors, every: Doors) -> Any:
+def cancel_kept(role: ShardApis, every: ShardApis) -> Any:
     return role.operations.cancel(every.add(ttl=HOUR))
 
 
-def wait(role: Doors, every: Doors) -> Any:
+def wait(role: ShardApis, every: ShardApis) -> Any:
     kept = every.add(ttl=HOUR)
     every.operations.cancel(kept)
     return role.store.result_waiter(role.shard.index).wait(kept, 1)
 
 
-def survey(role: Doors, every: Doors) -> Any:
+def survey(role: ShardApis, every: ShardApis) -> Any:
     every.add(delay=HOUR)
     look = role.store.dashboard(role.shard.index)
     assert look.due_histogram([0, 2 * every.clock.now_us], queues=["default"])[0]
     return look.snapshot(tasks=["t"]).queues["default"].scheduled
 
 
-def server(role: Doors, every: Doors) -> Any:
+def server(role: ShardApis, every: ShardApis) -> Any:
     facts = role.store.dashboard(role.shard.index).snapshot(facts=True).server
     return facts and facts.version
 
 
-def report(role: Doors, every: Doors) -> Any:
+def report(role: ShardApis, every: ShardApis) -> Any:
     reports, code = role.store.process_reports(role.shard), bytes(8)
     tally = MetricsBuffer()
     tally.ended("done", queue="default", task="t", lag_us=1, run_us=1)
@@ -247,24 +247,24 @@ def report(role: Doors, every: Doors) -> Any:
     return True
 
 
-def hand_on(role: Doors, every: Doors) -> Any:
+def hand_on(role: ShardApis, every: ShardApis) -> Any:
     role.store.forward_stream(role.shard).add({"id": "an id"})
     return every.client.xlen(every.keys("forwarded"))
 
 
-def pause(role: Doors, every: Doors) -> Any:
+def pause(role: ShardApis, every: ShardApis) -> Any:
     every.add()
     assert role.operations.pause("default", by="ann")
     return role.operations.resume("default")
 
 
-def quiet(role: Doors, every: Doors) -> Any:
+def quiet(role: ShardApis, every: ShardApis) -> Any:
     worker, _ = claimed(every)
     assert role.operations.quiet(worker.code, by="ann")
     return role.operations.unquiet(worker.code)
 
 
-def audit(role: Doors, every: Doors) -> Any:
+def audit(role: ShardApis, every: ShardApis) -> Any:
     """Mend what is wrong in each place and record, and look at the rest."""
     claimed(every)
     dead(every)
@@ -332,17 +332,17 @@ def test_a_role_does_its_own_steps_and_is_refused_nothing(name: str, ground: Gro
     ground.refused()
     ground.every.client.script_flush()
     for step in OWN[name].split():
-        assert STEPS[step](ground.doors(name), ground.every), step
+        assert STEPS[step](ground.apis(name), ground.every), step
     assert ground.refused() == []
 
 
 @pytest.mark.parametrize(("name", "step"), PAIRS, ids=lambda part: part)
 def test_a_step_of_another_role_is_refused(name: str, step: str, ground: Ground) -> None:
     if step in BORROWED[name].split():
-        assert STEPS[step](ground.doors(name), ground.every)
+        assert STEPS[step](ground.apis(name), ground.every)
     else:
         with pytest.raises(StoreAuthError) as refused:
-            STEPS[step](ground.doors(name), ground.every)
+            STEPS[step](ground.apis(name), ground.every)
         assert name in str(refused.value)
         assert PASSWORD not in f"{refused.value} {refused.value!r} {refused.value.__cause__!r}"
 
@@ -356,7 +356,7 @@ def test_a_role_needs_each_command_that_its_doors_send(name: str, ground: Ground
             ground.refused()
             for step in OWN[name].split():
                 try:
-                    STEPS[step](ground.doors(name), ground.every)
+                    STEPS[step](ground.apis(name), ground.every)
                 except StoreAuthError:
                     break
             assert ground.refused(), f"{name} does without {command}"
@@ -445,13 +445,13 @@ def test_a_script_of_ones_own_writes_no_more_than_the_rule_allows(name: str, gro
 
 def test_a_rule_serves_another_database_and_a_client_name(ground: Ground) -> None:
     named: Any = {"url": ground.url("producer").replace("/0", "/3"), "client_name": "shop"}
-    doors = Doors(named, PREFIX=PREFIX)
+    apis = ShardApis(named, PREFIX=PREFIX)
     try:
-        assert doors.add()
+        assert apis.add()
         known = [(one["user"], one["db"], one["name"]) for one in ground.every.client.client_list()]
         assert ("producer", "3", "shop") in known
     finally:
-        doors.close()
+        apis.close()
 
 
 # The commands themselves

@@ -19,9 +19,9 @@ from django_delayq.store.store import get_store
 from django_delayq.task.handle import JobHandle
 from django_delayq.task.outbox import enqueue_many
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.exercise_all_apis import go_through_every_door
+from tests.exercise_all_apis import exercise_all_apis
 from tests.sample_app import tasks
-from tests.shard_apis import HOUR, Doors
+from tests.shard_apis import HOUR, ShardApis
 
 SHARDS = 3
 
@@ -44,49 +44,49 @@ def cluster_url(server_program: Path) -> Iterator[str]:
 @pytest.fixture
 def emptied_url(cluster_url: str) -> Iterator[str]:
     """The URL of the emptied cluster."""
-    doors = Doors(cluster_url)
-    doors.client.flushall()
+    apis = ShardApis(cluster_url)
+    apis.client.flushall()
     yield cluster_url
-    doors.close()
+    apis.close()
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_every_door_works_on_every_shard_of_a_cluster(emptied_url: str, shard: int) -> None:
-    doors = Doors(emptied_url, shard=shard, SHARDS=SHARDS)
-    go_through_every_door(doors)
-    slots = {doors.client.execute_command("CLUSTER", "KEYSLOT", key) for key in doors.client.keys("*}:*")}
+    apis = ShardApis(emptied_url, shard=shard, SHARDS=SHARDS)
+    exercise_all_apis(apis)
+    slots = {apis.client.execute_command("CLUSTER", "KEYSLOT", key) for key in apis.client.keys("*}:*")}
     assert len(slots) <= 2  # its own, and that of shard 0 with the number of shards
-    doors.close()
+    apis.close()
 
 
 def test_shards_are_slots_of_their_own(emptied_url: str) -> None:
-    doors = Doors(emptied_url, SHARDS=SHARDS)
-    keys = [shard.keys("jobs") for shard in doors.store.shards]
-    assert len({doors.client.execute_command("CLUSTER", "KEYSLOT", key) for key in keys}) == SHARDS
-    doors.close()
+    apis = ShardApis(emptied_url, SHARDS=SHARDS)
+    keys = [shard.keys("jobs") for shard in apis.store.shards]
+    assert len({apis.client.execute_command("CLUSTER", "KEYSLOT", key) for key in keys}) == SHARDS
+    apis.close()
 
 
 def test_script_that_names_another_shards_key_is_refused(emptied_url: str) -> None:
     """What the tests above rely on: this server does refuse it."""
-    doors = Doors(emptied_url, SHARDS=SHARDS)
-    foreign = doors.store.shards[1].keys
-    raw_id = doors.add(delay=HOUR)
+    apis = ShardApis(emptied_url, SHARDS=SHARDS)
+    foreign = apis.store.shards[1].keys
+    raw_id = apis.add(delay=HOUR)
     with pytest.raises(ScriptFault, match="same slot"):
         args = [raw_id + b"\x64\x02"]
-        doors.shard.run(Script("cancel"), args, schedule=foreign.scheduled("default"), ready=foreign.ready("default"))
-    assert doors.where(raw_id) == ["scheduled:default"]
-    doors.close()
+        apis.shard.run(Script("cancel"), args, schedule=foreign.scheduled("default"), ready=foreign.ready("default"))
+    assert apis.where(raw_id) == ["scheduled:default"]
+    apis.close()
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_bells_of_one_shard_can_be_waited_for_together(emptied_url: str, shard: int) -> None:
-    doors = Doors(emptied_url, shard=shard, SHARDS=SHARDS)
-    waker = doors.shard.blocking_listener()
-    waker.listen([doors.keys.notify("a"), doors.keys.notify("b"), doors.keys("notify")], now=0.0)
-    doors.add(queue="b")
-    assert waker.take() in (doors.keys.notify("b"), doors.keys("notify"))
+    apis = ShardApis(emptied_url, shard=shard, SHARDS=SHARDS)
+    waker = apis.shard.blocking_listener()
+    waker.listen([apis.keys.notify("a"), apis.keys.notify("b"), apis.keys("notify")], now=0.0)
+    apis.add(queue="b")
+    assert waker.take() in (apis.keys.notify("b"), apis.keys("notify"))
     waker.close()
-    doors.close()
+    apis.close()
 
 
 def test_handles_lead_to_jobs_on_all_shards(emptied_url: str, settings: Any) -> None:
@@ -108,23 +108,23 @@ def test_handles_lead_to_jobs_on_all_shards(emptied_url: str, settings: Any) -> 
 
 def test_cluster_that_is_down_is_waited_for(start_redis: Callable[..., LocalRedisServer]) -> None:
     # No slot is served: the node answers CLUSTERDOWN.
-    doors = Doors(start_redis(port=0, options={"cluster-enabled": "yes"}).url)
+    apis = ShardApis(start_redis(port=0, options={"cluster-enabled": "yes"}).url)
     with pytest.raises(StoreUnavailable) as error:
-        doors.add()
+        apis.add()
     assert error.value.retryable
     assert not error.value.maybe_accepted
-    doors.close()
+    apis.close()
 
 
 def test_replica_without_its_primary_is_waited_for(start_redis: Callable[..., LocalRedisServer]) -> None:
-    doors = Doors(start_redis().url)
-    doors.client.config_set("replica-serve-stale-data", "no")
-    doors.client.replicaof("127.0.0.1", "1")
+    apis = ShardApis(start_redis().url)
+    apis.client.config_set("replica-serve-stale-data", "no")
+    apis.client.replicaof("127.0.0.1", "1")
     # The replica answers MASTERDOWN.
     with pytest.raises(StoreUnavailable) as error:
-        doors.shard.read_queues()
+        apis.shard.read_queues()
     assert error.value.retryable
-    doors.close()
+    apis.close()
 
 
 def test_jobs_of_every_shard_run(emptied_url: str, tmp_path: Path) -> None:

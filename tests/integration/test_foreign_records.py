@@ -16,7 +16,7 @@ from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
 from django_delayq.store.client.script import to_store_error
 from tests.chaos.hostile import body
-from tests.shard_apis import Doors, settlement
+from tests.shard_apis import ShardApis, settlement
 
 
 def test_a_score_before_all_time_does_not_put_a_dispatcher_to_sleep_for_ever() -> None:
@@ -69,34 +69,34 @@ def test_an_endless_score_can_be_looked_at(score: str, client: Any, delayq_setti
 
 
 def test_a_worker_whose_exchange_record_was_damaged_is_answered(client: Any, redis_url: str) -> None:
-    doors = Doors(redis_url)
-    worker = doors.worker()
+    apis = ShardApis(redis_url)
+    worker = apis.worker()
     for record in (b"", b"x", b"\0" * 9):
-        doors.add()
-        client.hset(doors.keys("exchanges"), worker.code, record)
+        apis.add()
+        client.hset(apis.keys("exchanges"), worker.code, record)
         assert len(worker.take(1).claims) == 1
-    doors.close()
+    apis.close()
 
 
 @pytest.mark.parametrize("next_moment", [b"nan", b"inf", b"1e300", b"9e15"])
 def test_a_wake_time_that_nobody_wrote_does_not_stop_workers_from_promoting(
     next_moment: bytes, client: Any, redis_url: str
 ) -> None:
-    doors = Doors(redis_url)
-    client.set(doors.keys("next_promotion"), next_moment)
-    assert doors.worker().take(1).dispatcher_overdue
-    doors.close()
+    apis = ShardApis(redis_url)
+    client.set(apis.keys("next_promotion"), next_moment)
+    assert apis.worker().take(1).dispatcher_overdue
+    apis.close()
 
 
 def test_a_later_number_that_nobody_gave_costs_a_worker_one_exchange(client: Any, redis_url: str) -> None:
-    doors = Doors(redis_url)
-    worker = doors.worker()
-    doors.add()
+    apis = ShardApis(redis_url)
+    worker = apis.worker()
+    apis.add()
     (claim,) = worker.take(1).claims
-    client.hset(doors.keys("exchanges"), worker.code, b"\xff" * 20)
+    client.hset(apis.keys("exchanges"), worker.code, b"\xff" * 20)
     with pytest.raises(StaleExchange):
         worker.take(0)
     answer = worker.take(0, settle=[settlement(claim, Action.ACKNOWLEDGE)])
     assert (answer.unknown_worker, answer.lost) == (True, frozenset())
-    assert not client.exists(doors.keys("jobs"))
-    doors.close()
+    assert not client.exists(apis.keys("jobs"))
+    apis.close()

@@ -24,16 +24,16 @@ from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
 from django_delayq.task.handle import JobHandle
 from tests.sample_app.tasks import noop
-from tests.shard_apis import Doors, settlement
+from tests.shard_apis import ShardApis, settlement
 
 pytestmark = pytest.mark.usefixtures("delayq_settings")
 HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
-def doors(redis_url: str, client: Redis) -> Any:
+def apis(redis_url: str, client: Redis) -> Any:
     """The other side: a worker of the same shard."""
-    made = Doors(redis_url, clock=ServerClock())
+    made = ShardApis(redis_url, clock=ServerClock())
     yield made
     made.close()
 
@@ -42,7 +42,7 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def in_state(state: State, doors: Doors) -> JobHandle:
+def in_state(state: State, apis: ShardApis) -> JobHandle:
     """Enqueue a job and bring it into a state, behind its handle's back."""
     if state is State.UNSENT:
         return noop.job(7)
@@ -50,7 +50,7 @@ def in_state(state: State, doors: Doors) -> JobHandle:
     handle = noop.using(delay=3_600 if state is State.SCHEDULED else None, key="k", store_result=kept).enqueue(7)
     place = from_text(handle.id)
     assert place
-    worker = doors.worker()
+    worker = apis.worker()
     if state in (State.CLAIMED, State.DEAD):
         [claim] = worker.take(1).claims
         if state is State.DEAD:
@@ -62,7 +62,7 @@ def in_state(state: State, doors: Doors) -> JobHandle:
         [claim] = worker.take(1).claims
         assert not worker.take(0, settle=[settlement(claim, Action.ACKNOWLEDGE, value="8")]).lost
     if state is State.CANCELLED:
-        assert doors.operations.cancel(place[0])
+        assert apis.operations.cancel(place[0])
     return handle
 
 
@@ -70,8 +70,8 @@ SENT = [state for state in State if state is not State.UNSENT]
 
 
 @pytest.mark.parametrize("state", SENT)
-def test_refresh_sees_the_state(state: State, doors: Doors) -> None:
-    handle = in_state(state, doors)
+def test_refresh_sees_the_state(state: State, apis: ShardApis) -> None:
+    handle = in_state(state, apis)
     assert handle.refresh() is handle
     assert handle.state is state
     assert repr(handle) == f"<JobHandle {handle.id} {state}>"
@@ -84,8 +84,8 @@ def test_refresh_sees_the_state(state: State, doors: Doors) -> None:
 
 
 @pytest.mark.parametrize("state", SENT)
-def test_a_job_is_found_by_its_id_in_every_state_but_gone(state: State, doors: Doors) -> None:
-    handle = in_state(state, doors)
+def test_a_job_is_found_by_its_id_in_every_state_but_gone(state: State, apis: ShardApis) -> None:
+    handle = in_state(state, apis)
     found = get_job(handle.id)
     if state is State.GONE:
         assert found is None
@@ -100,8 +100,8 @@ def test_no_job_is_none(text: str | None) -> None:
 
 
 @pytest.mark.parametrize("state", SENT)
-def test_cancel_is_too_late_for_what_does_not_wait(state: State, doors: Doors, client: Redis) -> None:
-    handle = in_state(state, doors)
+def test_cancel_is_too_late_for_what_does_not_wait(state: State, apis: ShardApis, client: Redis) -> None:
+    handle = in_state(state, apis)
     waits = state in (State.SCHEDULED, State.READY)
     assert handle.cancel() is waits
     assert handle.state is (State.GONE if waits else state)
@@ -110,12 +110,12 @@ def test_cancel_is_too_late_for_what_does_not_wait(state: State, doors: Doors, c
     assert JobHandle(raw_id=handle._raw_id, shard=0).cancel() is False
     if waits:
         assert handle.due is None
-        assert doors.traces(handle._raw_id) == ["cancelled"]
+        assert apis.traces(handle._raw_id) == ["cancelled"]
 
 
 @pytest.mark.parametrize("state", SENT)
-def test_reschedule_is_too_late_for_what_does_not_wait(state: State, doors: Doors) -> None:
-    handle = in_state(state, doors)
+def test_reschedule_is_too_late_for_what_does_not_wait(state: State, apis: ShardApis) -> None:
+    handle = in_state(state, apis)
     waits = state in (State.SCHEDULED, State.READY)
     moment = now() + 5 * HOUR
     assert handle.reschedule(at=moment) is waits
@@ -187,10 +187,10 @@ def test_only_jobs_can_be_sent(job: Any, client: Redis) -> None:
     assert client.dbsize() == 0
 
 
-def test_a_moved_job_is_still_found(doors: Doors) -> None:
+def test_a_moved_job_is_still_found(apis: ShardApis) -> None:
     handle = noop.after(60).enqueue()
     place = from_text(handle.id)
-    assert place and doors.operations.move(place[0], "other")
+    assert place and apis.operations.move(place[0], "other")
     assert handle.refresh().state is State.SCHEDULED and handle.job and handle.job.queue == "other"
     assert handle.reschedule(delay=30) and handle.cancel()
 
@@ -216,27 +216,27 @@ def test_a_handle_tells_of_an_outage(start_redis: Any, delayq_settings: Any) -> 
             look()
 
 
-def test_the_ready_due_time_is_the_due_time_to_the_millisecond(doors: Doors) -> None:
+def test_the_ready_due_time_is_the_due_time_to_the_millisecond(apis: ShardApis) -> None:
     # A delay counts from the call: a shorter one may be over before Redis has the job.
     handle = noop.after(0.1).enqueue()
     due = handle.due
     assert due is not None
     # Each asks Redis, whose clock moves on: far fewer pass than this.
-    assert any(doors.promote("default").moved for _ in range(100_000))
+    assert any(apis.promote("default").moved for _ in range(100_000))
     assert handle.refresh().state is State.READY and handle.due
     assert timedelta(0) <= due - handle.due < timedelta(milliseconds=1)
     assert get_store().config is get_config()
 
 
-def test_the_result_of_a_job_that_is_done(doors: Doors) -> None:
-    handle = in_state(State.DONE, doors)
+def test_the_result_of_a_job_that_is_done(apis: ShardApis) -> None:
+    handle = in_state(State.DONE, apis)
     assert handle.wait(timeout=30) == handle.result == 8
     assert handle.state is State.DONE
 
 
 @pytest.mark.parametrize("state", [state for state in SENT if state is not State.DONE])
-def test_any_other_job_has_no_result(state: State, doors: Doors) -> None:
-    handle = in_state(state, doors).refresh()
+def test_any_other_job_has_no_result(state: State, apis: ShardApis) -> None:
+    handle = in_state(state, apis).refresh()
     with pytest.raises(NoResult, match=f"it is {state}"):
         handle.result  # noqa: B018
     with pytest.raises(NoResult):
@@ -244,7 +244,7 @@ def test_any_other_job_has_no_result(state: State, doors: Doors) -> None:
         handle.wait()
 
 
-def test_a_wait_for_a_result_is_over_in_time(doors: Doors) -> None:
+def test_a_wait_for_a_result_is_over_in_time(apis: ShardApis) -> None:
     handle = noop.using(store_result=True).enqueue()
     with pytest.raises(WaitTimeout, match="has not ended within 0.01 s"):
         handle.wait(0.01)
@@ -254,11 +254,11 @@ def test_a_wait_for_a_result_is_over_in_time(doors: Doors) -> None:
             handle.wait(wrong)
 
 
-def test_a_wait_ends_when_the_job_dies_or_is_cancelled(doors: Doors) -> None:
+def test_a_wait_ends_when_the_job_dies_or_is_cancelled(apis: ShardApis) -> None:
     dying, cancelled = noop.using(store_result=True).enqueue(), noop.using(store_result=True).enqueue()
     with ThreadPoolExecutor(2) as threads:
         waits = [threads.submit(handle.wait, 60) for handle in (dying, cancelled)]
-        worker = doors.worker()
+        worker = apis.worker()
         [claim] = worker.take(1).claims
         worker.settle(claim, Action.DEAD_LETTER)
         assert get_job(cancelled.id).cancel()  # type: ignore[union-attr]

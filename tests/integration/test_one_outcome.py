@@ -23,7 +23,7 @@ from django_delayq.worker.pools.recovery import RecoveryRunner
 from django_delayq.worker.pools.threads import ThreadPool
 from django_delayq.worker.worker import Worker
 from tests.sample_app import tasks
-from tests.shard_apis import Doors, settlement
+from tests.shard_apis import ShardApis, settlement
 from tests.subprocesses import Processes, until
 
 ONE = RetryPolicy(max_attempts=1)
@@ -35,8 +35,8 @@ ANSWERED: dict[str, Any] = {
 
 
 @pytest.fixture
-def doors(delayq_settings: Any, redis_url: str) -> Iterator[Doors]:
-    opened = Doors(redis_url)
+def apis(delayq_settings: Any, redis_url: str) -> Iterator[ShardApis]:
+    opened = ShardApis(redis_url)
     yield opened
     opened.close()
 
@@ -58,21 +58,21 @@ def told() -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("ends", list(itertools.product(Action, repeat=2)), ids=lambda ends: " and ".join(ends))
-def test_a_lease_told_twice_in_one_exchange_is_settled_once(ends: Sequence[Action], doors: Doors) -> None:
-    raw_id = doors.add("argument", key="held")
-    worker = doors.worker()
+def test_a_lease_told_twice_in_one_exchange_is_settled_once(ends: Sequence[Action], apis: ShardApis) -> None:
+    raw_id = apis.add("argument", key="held")
+    worker = apis.worker()
     (claim,) = worker.take().claims
     # Retried in an hour: it is not taken back by this exchange, which asks for nothing.
     assert not worker.take(0, settle=[settlement(claim, how, delay=3_600_000_000) for how in ends]).lost
-    places = doors.where(raw_id)
+    places = apis.where(raw_id)
     if not places:
-        assert doors.traces(raw_id) == []
+        assert apis.traces(raw_id) == []
         return
     assert len(places) == 1 and set(ends) != {Action.ACKNOWLEDGE}
-    letter = doors.inspection.dead_letter(raw_id)
-    job = letter.job if letter else doors.inspection.find(raw_id).job
+    letter = apis.inspection.dead_letter(raw_id)
+    job = letter.job if letter else apis.inspection.find(raw_id).job
     assert job is not None and job.args == ["argument"] and job.key == "held"
-    assert doors.client.hlen(doors.keys("claim_records")) == 0
+    assert apis.client.hlen(apis.keys("claim_records")) == 0
 
 
 # By a worker
@@ -208,29 +208,29 @@ class Overtaken(Promotion):
 
 
 @pytest.mark.parametrize("body", ["sound", "damaged"])
-def test_of_two_dispatchers_that_judge_a_lease_one_tells(body: str, doors: Doors, told: list[str]) -> None:
+def test_of_two_dispatchers_that_judge_a_lease_one_tells(body: str, apis: ShardApis, told: list[str]) -> None:
     job = tasks.noop.using(retry=ONE).enqueue()
-    (claim,) = doors.worker().take().claims
+    (claim,) = apis.worker().take().claims
     if body == "damaged":
-        doors.client.hset(doors.keys("jobs"), claim.raw_id, b"\x01damaged")
-    doors.clock.advance(doors.config.worker.lease_us)
-    slow = Overtaken(doors.shard, doors.config.dispatcher)
-    quick = Dispatcher(doors.shard, doors.promotion, emit=emit_now)
+        apis.client.hset(apis.keys("jobs"), claim.raw_id, b"\x01damaged")
+    apis.clock.advance(apis.config.worker.lease_us)
+    slow = Overtaken(apis.shard, apis.config.dispatcher)
+    quick = Dispatcher(apis.shard, apis.promotion, emit=emit_now)
     slow.meanwhile = quick.promote
-    Dispatcher(doors.shard, slow, emit=emit_now).promote()
+    Dispatcher(apis.shard, slow, emit=emit_now).promote()
     assert told == [job.id]
     found = get_job(told[0])
     assert found is not None and found.state == "dead"
 
 
-def test_a_dispatcher_that_finds_a_lease_settled_tells_nothing(doors: Doors, told: list[str]) -> None:
+def test_a_dispatcher_that_finds_a_lease_settled_tells_nothing(apis: ShardApis, told: list[str]) -> None:
     job = tasks.noop.using(retry=ONE).enqueue()
-    worker = doors.worker()
+    worker = apis.worker()
     (claim,) = worker.take().claims
-    doors.clock.advance(doors.config.worker.lease_us)
-    slow = Overtaken(doors.shard, doors.config.dispatcher)
+    apis.clock.advance(apis.config.worker.lease_us)
+    slow = Overtaken(apis.shard, apis.config.dispatcher)
     slow.meanwhile = lambda: worker.settle(claim, Action.ACKNOWLEDGE)
-    Dispatcher(doors.shard, slow, emit=emit_now).promote()
+    Dispatcher(apis.shard, slow, emit=emit_now).promote()
     assert told == []
     assert job.refresh().state == "gone"
 
@@ -244,19 +244,19 @@ def test_a_worker_whose_redis_is_away_leaves_its_share_of_the_pool_to_others(wor
 
 
 def test_a_recovered_job_that_came_without_a_process_is_given_back_uncounted(
-    worker: Worker, processes: Processes, link: Path, client: Redis, doors: Doors
+    worker: Worker, processes: Processes, link: Path, client: Redis, apis: ShardApis
 ) -> None:
     assert (recovery := worker._pool.recovery) is not None
     recovery.start((up := threading.Event()).set)
     assert up.wait(60)
     job = tasks.record.enqueue()
     # As after a crash: one attempt was counted, and nobody knows how it ended.
-    doors.worker().take()
+    apis.worker().take()
     until(lambda: (worker.step() or 0) > 0 and not worker._work_available, what="the worker to know the queue")
     # A jump of the clock spares each lease once.
     for _ in range(2):
-        doors.clock.advance(doors.config.worker.lease_us)
-        Dispatcher(doors.shard, doors.promotion, emit=emit_now).promote()
+        apis.clock.advance(apis.config.worker.lease_us)
+        Dispatcher(apis.shard, apis.promotion, emit=emit_now).promote()
 
     away = link.rename(link.with_name("away.sock"))
     worker._work_available = True

@@ -15,7 +15,7 @@ from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import StoreRejected
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.sample_app import tasks
-from tests.shard_apis import MS, SECOND, Doors
+from tests.shard_apis import MS, SECOND, ShardApis
 from tests.subprocesses import Processes
 
 
@@ -53,8 +53,8 @@ def two(start_redis: Callable[..., LocalRedisServer], name: Name) -> tuple[Local
 
 
 @pytest.fixture
-def doors(two: Any, name: Name) -> Iterator[Doors]:
-    opened = Doors(name.url)
+def apis(two: Any, name: Name) -> Iterator[ShardApis]:
+    opened = ShardApis(name.url)
     yield opened
     opened.close()
 
@@ -69,65 +69,65 @@ def processes(tmp_path: Path, delayq_settings: Any) -> Iterator[Processes]:
 
 
 def test_a_producer_refused_by_a_demoted_server_looks_for_the_new_one(
-    doors: Doors, two: tuple[LocalRedisServer, LocalRedisServer], name: Name
+    apis: ShardApis, two: tuple[LocalRedisServer, LocalRedisServer], name: Name
 ) -> None:
     old, new = two
-    doors.add()
+    apis.add()
     demote(old)
     name.lead_to(new)
     with pytest.raises(StoreRejected) as caught:
-        doors.add()
+        apis.add()
     assert caught.value.code == "READONLY" and not caught.value.maybe_accepted
-    raw_id = doors.add()
+    raw_id = apis.add()
     with new.client() as client:
-        assert client.hkeys(doors.keys("jobs")) == [raw_id]
+        assert client.hkeys(apis.keys("jobs")) == [raw_id]
 
 
 def test_a_worker_and_a_dispatcher_refused_by_a_demoted_server_look_for_the_new_one(
-    doors: Doors, two: tuple[LocalRedisServer, LocalRedisServer], name: Name
+    apis: ShardApis, two: tuple[LocalRedisServer, LocalRedisServer], name: Name
 ) -> None:
     old, new = two
-    worker = doors.worker()
+    worker = apis.worker()
     assert not worker.take().claims
     demote(old)
     name.lead_to(new)
     with pytest.raises(StoreRejected):
         worker.take()
-    raw_id = doors.add(delay=SECOND)
-    doors.clock.advance(SECOND)
-    assert doors.promote().moved == 1
+    raw_id = apis.add(delay=SECOND)
+    apis.clock.advance(SECOND)
+    assert apis.promote().moved == 1
     # The dispatcher shares the worker's pool here; in a process of its own it is refused first.
     assert [claim.raw_id for claim in worker.take().claims] == [raw_id]
     with new.client() as client:
         client.replicaof("127.0.0.1", 1)
     with pytest.raises(StoreRejected):
-        doors.promote("default")
+        apis.promote("default")
 
 
 @pytest.mark.parametrize("how", ["demoted", "cut off"])
 def test_a_lapsed_job_is_read_where_its_lease_is_and_not_on_the_old_server(
-    how: str, doors: Doors, two: tuple[LocalRedisServer, LocalRedisServer], name: Name
+    how: str, apis: ShardApis, two: tuple[LocalRedisServer, LocalRedisServer], name: Name
 ) -> None:
     old, new = two
-    doors.promote()
+    apis.promote()
     # Another connection, on which the old server goes on answering.
-    doors.client.ping()
+    apis.client.ping()
     name.lead_to(new)
     if how == "demoted":
         demote(old)
         with pytest.raises(StoreRejected):
-            doors.promote()
+            apis.promote()
     else:
         with old.client() as client:
-            client.client_kill_filter(_id=str(doors.shard.line.ask("CLIENT", "ID")))
-    raw_id = doors.add()
-    doors.worker().take()
-    doors.clock.advance(doors.config.worker.lease_us)
-    Dispatcher(doors.shard, doors.promotion).promote()
+            client.client_kill_filter(_id=str(apis.shard.line.ask("CLIENT", "ID")))
+    raw_id = apis.add()
+    apis.worker().take()
+    apis.clock.advance(apis.config.worker.lease_us)
+    Dispatcher(apis.shard, apis.promotion).promote()
     # Read on the old server, it would be a job of no queue, or one without a body, and dead.
     with new.client(protocol=2) as client:
-        assert [member[:12] for member in client.zrange(doors.keys.recovered("default"), 0, -1)] == [raw_id]
-        assert not client.exists(doors.keys("leases"), doors.keys("dead_letters"))
+        assert [member[:12] for member in client.zrange(apis.keys.recovered("default"), 0, -1)] == [raw_id]
+        assert not client.exists(apis.keys("leases"), apis.keys("dead_letters"))
 
 
 def test_commands_find_the_new_server(
@@ -163,40 +163,40 @@ def test_a_queue_that_is_new_after_a_flush_is_served(processes: Processes, clien
 
 
 def test_each_dispatcher_is_told_of_a_flush_whoever_comes_first(redis_url: str, client: Redis) -> None:
-    doors = Doors(redis_url)
-    doors.add(delay=MS)
-    dispatchers = [Dispatcher(doors.shard, doors.store.promotion(doors.shard)) for _ in range(2)]
+    apis = ShardApis(redis_url)
+    apis.add(delay=MS)
+    dispatchers = [Dispatcher(apis.shard, apis.store.promotion(apis.shard)) for _ in range(2)]
     for dispatcher in dispatchers:
         dispatcher.promote()
     client.flushall()
     dispatchers[0].promote()
-    raw_id = doors.add(queue="mail", delay=MS)
-    doors.clock.advance(MS)
+    raw_id = apis.add(queue="mail", delay=MS)
+    apis.clock.advance(MS)
     dispatchers[1].promote()
-    assert doors.where(raw_id) == ["ready:mail"]
+    assert apis.where(raw_id) == ["ready:mail"]
     for dispatcher in dispatchers:
         dispatcher.close()
-    doors.close()
+    apis.close()
 
 
 def test_a_dispatcher_that_was_not_told_of_a_flush_finds_the_queues_that_came_since(
     redis_url: str, client: Redis
 ) -> None:
-    doors = Doors(redis_url)
-    doors.add(delay=MS)
+    apis = ShardApis(redis_url)
+    apis.add(delay=MS)
     # One code for both: as on a server that was set back to a time when it knew this dispatcher.
-    known, other = (Dispatcher(doors.shard, doors.promotion) for _ in range(2))
+    known, other = (Dispatcher(apis.shard, apis.promotion) for _ in range(2))
     known.promote()
     client.flushall()
     # Another promotes first, while there is no queue at all; then there is one again, another.
     other.promote()
-    raw_id = doors.add(queue="mail", delay=MS)
-    doors.clock.advance(MS)
+    raw_id = apis.add(queue="mail", delay=MS)
+    apis.clock.advance(MS)
     known.promote()
-    assert doors.where(raw_id) == ["ready:mail"]
+    assert apis.where(raw_id) == ["ready:mail"]
     for dispatcher in (known, other):
         dispatcher.close()
-    doors.close()
+    apis.close()
 
 
 # By TCP

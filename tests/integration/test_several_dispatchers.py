@@ -11,7 +11,7 @@ from django_delayq.dispatcher import Dispatcher
 from django_delayq.store.client.script import Script
 from django_delayq.store.promotion import Promotion, PromotionResult
 from tests.sample_app import tasks
-from tests.shard_apis import HOUR, SECOND, Doors
+from tests.shard_apis import HOUR, SECOND, ShardApis
 from tests.subprocesses import Processes
 
 SWEEP = 5.0
@@ -30,22 +30,22 @@ class Counted(Promotion):
 
 
 @pytest.fixture
-def doors(client: Redis, redis_url: str) -> Iterator[Doors]:
-    opened = Doors(redis_url)
+def apis(client: Redis, redis_url: str) -> Iterator[ShardApis]:
+    opened = ShardApis(redis_url)
     yield opened
     opened.close()
 
 
-def dispatcher(doors: Doors) -> tuple[Dispatcher, Counted]:
-    counted = Counted(doors.shard, doors.config.dispatcher)
-    return Dispatcher(doors.shard, counted), counted
+def dispatcher(apis: ShardApis) -> tuple[Dispatcher, Counted]:
+    counted = Counted(apis.shard, apis.config.dispatcher)
+    return Dispatcher(apis.shard, counted), counted
 
 
-def two(doors: Doors) -> tuple[Dispatcher, Counted, Dispatcher, Counted]:
+def two(apis: ShardApis) -> tuple[Dispatcher, Counted, Dispatcher, Counted]:
     """Return one that promotes and one that follows it, for a job that is due in a second."""
-    doors.add(delay=SECOND)
-    first, counted = dispatcher(doors)
-    second, other = dispatcher(doors)
+    apis.add(delay=SECOND)
+    first, counted = dispatcher(apis)
+    second, other = dispatcher(apis)
     assert first.step() == pytest.approx(1.0)
     wait = second.step()
     assert wait is not None and 1.02 <= wait <= 1.06
@@ -53,55 +53,55 @@ def two(doors: Doors) -> tuple[Dispatcher, Counted, Dispatcher, Counted]:
     return first, counted, second, other
 
 
-def test_who_follows_only_looks_where_the_other_promoted(doors: Doors) -> None:
-    first, counted, second, other = two(doors)
-    doors.add(delay=3 * SECOND)
-    doors.clock.advance(SECOND)
+def test_who_follows_only_looks_where_the_other_promoted(apis: ShardApis) -> None:
+    first, counted, second, other = two(apis)
+    apis.add(delay=3 * SECOND)
+    apis.clock.advance(SECOND)
     first.step()
     wait = second.step()
     assert (counted.promotions, other.promotions) == (1, 0)
     # The host's clock did not move: 1 s to the moment that it knew of, and 2 s from there to the next.
     assert wait is not None and 2.9 < wait < 3.0 + AFTER
-    assert doors.inspection.counts().ready == {"default": 1}
+    assert apis.inspection.counts().ready == {"default": 1}
 
 
-def test_who_follows_promotes_where_the_other_did_not(doors: Doors) -> None:
-    _, _, second, other = two(doors)
-    doors.clock.advance(SECOND)
+def test_who_follows_promotes_where_the_other_did_not(apis: ShardApis) -> None:
+    _, _, second, other = two(apis)
+    apis.clock.advance(SECOND)
     second.step()
     assert other.promotions == 1
-    assert doors.inspection.counts().ready == {"default": 1}
+    assert apis.inspection.counts().ready == {"default": 1}
     # From now on it is in time.
-    doors.add(delay=SECOND)
+    apis.add(delay=SECOND)
     assert second.step() == pytest.approx(1.0, abs=0.01)
 
 
-def test_who_hears_the_alarm_promotes_at_once_and_in_time_for_what_rang(doors: Doors) -> None:
-    first, _, second, other = two(doors)
-    doors.clock.advance(SECOND)
+def test_who_hears_the_alarm_promotes_at_once_and_in_time_for_what_rang(apis: ShardApis) -> None:
+    first, _, second, other = two(apis)
+    apis.clock.advance(SECOND)
     # The other has promoted since; the alarm is heard here alone.
     first.step()
-    doors.add(delay=SECOND // 2)
+    apis.add(delay=SECOND // 2)
     second.listen()
     second.on_wakeup()
     assert second.step() == pytest.approx(0.5)
     assert other.promotions == 1
 
 
-def test_who_comes_early_for_its_own_moment_goes_on_promoting(doors: Doors) -> None:
-    first, counted, _, _ = two(doors)
-    doors.clock.advance(SECOND - 500)
+def test_who_comes_early_for_its_own_moment_goes_on_promoting(apis: ShardApis) -> None:
+    first, counted, _, _ = two(apis)
+    apis.clock.advance(SECOND - 500)
     assert first.step() == pytest.approx(0.0005, abs=0.0005)
-    doors.clock.advance(500)
+    apis.clock.advance(500)
     first.step()
     assert counted.promotions == 2
-    assert doors.inspection.counts().ready == {"default": 1}
+    assert apis.inspection.counts().ready == {"default": 1}
 
 
 @pytest.mark.parametrize("turn", [-HOUR, HOUR])
-def test_a_clock_that_was_set_is_followed_by_a_promotion(doors: Doors, turn: int) -> None:
-    first, _, second, other = two(doors)
-    doors.clock.advance(turn)
+def test_a_clock_that_was_set_is_followed_by_a_promotion(apis: ShardApis, turn: int) -> None:
+    first, _, second, other = two(apis)
+    apis.clock.advance(turn)
     first.step()
     wait = second.step()
     # Twice where it was forgotten meanwhile.
@@ -110,12 +110,12 @@ def test_a_clock_that_was_set_is_followed_by_a_promotion(doors: Doors, turn: int
 
 
 @pytest.mark.parametrize("found", [None, b"x", b"-5", b""])
-def test_a_lost_or_damaged_announcement_is_no_reason_to_wait(doors: Doors, found: bytes | None) -> None:
-    _, _, second, other = two(doors)
+def test_a_lost_or_damaged_announcement_is_no_reason_to_wait(apis: ShardApis, found: bytes | None) -> None:
+    _, _, second, other = two(apis)
     if found is None:
-        doors.client.delete(doors.keys("next_promotion"))
+        apis.client.delete(apis.keys("next_promotion"))
     else:
-        doors.client.set(doors.keys("next_promotion"), found)
+        apis.client.set(apis.keys("next_promotion"), found)
     second.step()
     assert other.promotions == 1
 

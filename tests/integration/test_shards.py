@@ -15,7 +15,7 @@ from django_delayq.job.job import State
 from django_delayq.store.store import Store, get_store
 from django_delayq.task.handle import JobHandle, get_job
 from tests.sample_app.tasks import noop
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 
 HOUR = 3_600
 
@@ -164,16 +164,16 @@ def test_dropping_a_shard_with_jobs_is_refused_where_nothing_but_producers_ever_
 def test_a_dead_letter_takes_no_key_that_belongs_to_another_shard_by_now(delayq_settings: Any) -> None:
     use_shards(delayq_settings, 1)
     keys = [f"{number}" for number in range(20)]
-    doors = Doors(delayq_settings.DELAYQ["REDIS"], clock=ServerClock())
+    apis = ShardApis(delayq_settings.DELAYQ["REDIS"], clock=ServerClock())
     try:
         letters = {}
         for key in keys:
             raw_id = from_text(noop.using(key=key).enqueue().id)[0]  # type: ignore[index]
-            doors.kill(raw_id)
-            letters[key] = doors.inspection.dead_letter(raw_id)
-        unkeyed = doors.inspection.dead_letter(doors.add_dead())
+            apis.kill(raw_id)
+            letters[key] = apis.inspection.dead_letter(raw_id)
+        unkeyed = apis.inspection.dead_letter(apis.add_dead())
     finally:
-        doors.close()
+        apis.close()
     use_shards(delayq_settings, 2)
     store = get_store()
     store.check_shards()

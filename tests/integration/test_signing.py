@@ -19,7 +19,7 @@ from django_delayq.task import registry
 from django_delayq.worker.execution import run
 from django_delayq.worker.settlement import decide_settlement
 from tests.sample_app import tasks
-from tests.shard_apis import DAY, HOUR, Doors
+from tests.shard_apis import DAY, HOUR, ShardApis
 from tests.subprocesses import Processes
 
 #: Other tests may have opened connections, which a run closes.
@@ -46,79 +46,79 @@ def own_task(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
 
 
 @pytest.fixture
-def make(client: Redis, redis_url: str) -> Iterator[Callable[..., Doors]]:
-    made: list[Doors] = []
+def make(client: Redis, redis_url: str) -> Iterator[Callable[..., ShardApis]]:
+    made: list[ShardApis] = []
 
-    def make_doors(**delayq: Any) -> Doors:
-        made.append(Doors(redis_url, **{"SIGN": True, **delayq}))
+    def make_doors(**delayq: Any) -> ShardApis:
+        made.append(ShardApis(redis_url, **{"SIGN": True, **delayq}))
         return made[-1]
 
     yield make_doors
-    for doors in made:
-        doors.close()
+    for apis in made:
+        apis.close()
 
 
-def take(doors: Doors, queue: str = "default") -> tuple[Claim, Outcome]:
+def take(apis: ShardApis, queue: str = "default") -> tuple[Claim, Outcome]:
     """Claim one job, run it, and hand in what the worker would decide."""
-    worker = doors.worker()
+    worker = apis.worker()
     [claim] = worker.take(1, queue).claims
     outcome = run(claim)
     assert not worker.take(0, queue, settle=[decide_settlement(claim, outcome, worker="w")]).lost
     return claim, outcome
 
 
-def assert_refused(doors: Doors, raw_id: bytes, queue: str = "default") -> None:
+def assert_refused(apis: ShardApis, raw_id: bytes, queue: str = "default") -> None:
     """Take the job and find it dead at once, for its signature, with nothing run or asked."""
-    claim, outcome = take(doors, queue)
+    claim, outcome = take(apis, queue)
     assert (claim.raw_id, claim.job, outcome.kind) == (raw_id, None, OutcomeKind.BAD_SIGNATURE)
     assert isinstance(claim.fault, BadSignature)
-    assert doors.where(raw_id) == ["dead_letters"]
-    letter = doors.inspection.dead_letter(raw_id)
+    assert apis.where(raw_id) == ["dead_letters"]
+    letter = apis.inspection.dead_letter(raw_id)
     assert letter is not None and letter.attempts.history[-1]["ending"] == "bad_signature"
     assert ran == []
 
 
-def body_of(doors: Doors, raw_id: bytes) -> bytes:
-    body: bytes = doors.client.hget(doors.keys("jobs"), raw_id)
+def body_of(apis: ShardApis, raw_id: bytes) -> bytes:
+    body: bytes = apis.client.hget(apis.keys("jobs"), raw_id)
     return body
 
 
-def test_a_signed_job_runs(make: Callable[..., Doors]) -> None:
-    doors = make()
-    raw_id = doors.add(1, "x", key="k")
-    assert body_of(doors, raw_id)[0] & SIGNED
-    assert take(doors)[1].kind is OutcomeKind.SUCCEEDED
+def test_a_signed_job_runs(make: Callable[..., ShardApis]) -> None:
+    apis = make()
+    raw_id = apis.add(1, "x", key="k")
+    assert body_of(apis, raw_id)[0] & SIGNED
+    assert take(apis)[1].kind is OutcomeKind.SUCCEEDED
     assert ran == [(1, "x")]
-    assert doors.traces(raw_id) == []
+    assert apis.traces(raw_id) == []
 
 
 @pytest.mark.parametrize("options", [{"delay": HOUR}, {"priority": 9}, {"key": "k", "delay": 1}], ids=str)
-def test_signing_takes_nothing_from_a_job(options: dict[str, Any], make: Callable[..., Doors]) -> None:
-    doors = make()
-    raw_id = doors.add(1, **options)
-    found = doors.inspection.find(raw_id)
+def test_signing_takes_nothing_from_a_job(options: dict[str, Any], make: Callable[..., ShardApis]) -> None:
+    apis = make()
+    raw_id = apis.add(1, **options)
+    found = apis.inspection.find(raw_id)
     assert found.job is not None and found.job.args == [1]
-    assert doors.operations.reschedule(raw_id, delay_us=0)
-    assert take(doors)[1].kind is OutcomeKind.SUCCEEDED
+    assert apis.operations.reschedule(raw_id, delay_us=0)
+    assert take(apis)[1].kind is OutcomeKind.SUCCEEDED
 
 
-def test_off_nothing_is_signed(make: Callable[..., Doors]) -> None:
-    doors = make(SIGN=False)
-    draft = doors.draft(1)
-    doors.enqueue(draft)
-    assert body_of(doors, draft.job.raw_id) == draft.body
+def test_off_nothing_is_signed(make: Callable[..., ShardApis]) -> None:
+    apis = make(SIGN=False)
+    draft = apis.draft(1)
+    apis.enqueue(draft)
+    assert body_of(apis, draft.job.raw_id) == draft.body
 
 
-def test_an_unsigned_job_is_dead_and_never_runs(make: Callable[..., Doors]) -> None:
-    doors, off = make(), make(SIGN=False)
+def test_an_unsigned_job_is_dead_and_never_runs(make: Callable[..., ShardApis]) -> None:
+    apis, off = make(), make(SIGN=False)
     raw_id = off.add(1)
-    assert_refused(doors, raw_id)
+    assert_refused(apis, raw_id)
     # A person may bring it back, which mends nothing.
-    letter = doors.inspection.dead_letter(raw_id)
+    letter = apis.inspection.dead_letter(raw_id)
     assert letter is not None
-    doors.operations.requeue(raw_id, died_us=letter.died_us)
-    doors.promote()
-    assert_refused(doors, raw_id)
+    apis.operations.requeue(raw_id, died_us=letter.died_us)
+    apis.promote()
+    assert_refused(apis, raw_id)
 
 
 FORGERIES: dict[str, Callable[[bytes, bytes], bytes]] = {
@@ -137,54 +137,54 @@ FORGERIES: dict[str, Callable[[bytes, bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("forgery", FORGERIES)
-def test_a_job_changed_in_redis_is_dead_and_never_runs(forgery: str, make: Callable[..., Doors]) -> None:
-    doors = make()
-    raw_id, other = doors.add(1), doors.add(1)
-    forged = FORGERIES[forgery](body_of(doors, raw_id), body_of(doors, other))
-    assert forged != body_of(doors, raw_id)
-    doors.client.hset(doors.keys("jobs"), raw_id, forged)
-    assert_refused(doors, raw_id)
+def test_a_job_changed_in_redis_is_dead_and_never_runs(forgery: str, make: Callable[..., ShardApis]) -> None:
+    apis = make()
+    raw_id, other = apis.add(1), apis.add(1)
+    forged = FORGERIES[forgery](body_of(apis, raw_id), body_of(apis, other))
+    assert forged != body_of(apis, raw_id)
+    apis.client.hset(apis.keys("jobs"), raw_id, forged)
+    assert_refused(apis, raw_id)
 
 
 @pytest.mark.parametrize(("top", "size"), [(0x02, 500), (0x82, 500), (0xFF, 3), (0x7F, 1)])
 def test_what_claims_to_be_of_a_later_release_does_not_run_either(
-    top: int, size: int, make: Callable[..., Doors]
+    top: int, size: int, make: Callable[..., ShardApis]
 ) -> None:
-    doors = make()
-    raw_id = doors.add(1)
-    forged = bytes((top,)) + body_of(doors, raw_id)[1:size]
-    doors.client.hset(doors.keys("jobs"), raw_id, forged)
-    claim, outcome = take(doors)
+    apis = make()
+    raw_id = apis.add(1)
+    forged = bytes((top,)) + body_of(apis, raw_id)[1:size]
+    apis.client.hset(apis.keys("jobs"), raw_id, forged)
+    claim, outcome = take(apis)
     assert (claim.job, ran) == (None, [])
     assert outcome.kind is (OutcomeKind.NEWER if size == 500 else OutcomeKind.UNREADABLE)
 
 
-def test_a_job_put_into_another_queue_is_dead_and_never_runs(make: Callable[..., Doors]) -> None:
-    doors = make()
-    raw_id = doors.add(1)
-    doors.client.rename(doors.keys.ready("default"), doors.keys.ready("other"))
-    assert_refused(doors, raw_id, "other")
+def test_a_job_put_into_another_queue_is_dead_and_never_runs(make: Callable[..., ShardApis]) -> None:
+    apis = make()
+    raw_id = apis.add(1)
+    apis.client.rename(apis.keys.ready("default"), apis.keys.ready("other"))
+    assert_refused(apis, raw_id, "other")
 
 
-def test_a_suspect_is_not_even_asked_about(make: Callable[..., Doors]) -> None:
-    doors, off = make(), make(SIGN=False)
-    for first, expected in ((doors, [("asked", 1)]), (off, [])):
+def test_a_suspect_is_not_even_asked_about(make: Callable[..., ShardApis]) -> None:
+    apis, off = make(), make(SIGN=False)
+    for first, expected in ((apis, [("asked", 1)]), (off, [])):
         ran.clear()
         raw_id = first.add(1)
-        worker = doors.worker()
+        worker = apis.worker()
         worker.settle(worker.take().claims[0], Action.RETRY, suspect=True, delay=1)
-        doors.clock.advance(1)
-        doors.promote()
+        apis.clock.advance(1)
+        apis.promote()
         if first is off:
-            assert_refused(doors, raw_id)
+            assert_refused(apis, raw_id)
         else:
-            assert take(doors)[1].kind is OutcomeKind.SUCCEEDED
+            assert take(apis)[1].kind is OutcomeKind.SUCCEEDED
         assert ran == expected
 
 
-def test_a_lapsed_lease_brings_a_forged_job_back_to_its_end(make: Callable[..., Doors]) -> None:
+def test_a_lapsed_lease_brings_a_forged_job_back_to_its_end(make: Callable[..., ShardApis]) -> None:
     # The dispatcher judges by the policy in the body, and verifies nothing.
-    doors = make()
+    apis = make()
     job = Job(
         raw_id=next_id(),
         shard=0,
@@ -193,34 +193,34 @@ def test_a_lapsed_lease_brings_a_forged_job_back_to_its_end(make: Callable[..., 
         retry=RetryPolicy(max_attempts=1_000),
     )
     make(SIGN=False).enqueue(UnsentJob.of(job, max_payload=1_000, reject=False, on_commit=False, database=None))
-    assert doors.worker().take().claims[0].job is None
-    doors.clock.advance(DAY)
-    dispatcher = Dispatcher(doors.shard, doors.promotion)
+    assert apis.worker().take().claims[0].job is None
+    apis.clock.advance(DAY)
+    dispatcher = Dispatcher(apis.shard, apis.promotion)
     dispatcher.promote()
     dispatcher.promote()
-    assert_refused(doors, job.raw_id)
+    assert_refused(apis, job.raw_id)
 
 
-def test_retry_and_requeue_leave_the_body_as_it_is(make: Callable[..., Doors]) -> None:
-    doors = make()
-    raw_id = doors.add(1)
-    body = body_of(doors, raw_id)
-    worker = doors.worker()
+def test_retry_and_requeue_leave_the_body_as_it_is(make: Callable[..., ShardApis]) -> None:
+    apis = make()
+    raw_id = apis.add(1)
+    body = body_of(apis, raw_id)
+    worker = apis.worker()
     worker.settle(worker.take().claims[0], Action.RETRY)
-    doors.promote()
-    assert body_of(doors, raw_id) == body
-    doors.kill(raw_id)
-    letter = doors.inspection.dead_letter(raw_id)
+    apis.promote()
+    assert body_of(apis, raw_id) == body
+    apis.kill(raw_id)
+    letter = apis.inspection.dead_letter(raw_id)
     assert letter is not None and letter.job is not None
-    doors.operations.requeue(raw_id, died_us=letter.died_us)
-    doors.promote()
-    assert body_of(doors, raw_id) == body
-    assert take(doors)[1].kind is OutcomeKind.SUCCEEDED
+    apis.operations.requeue(raw_id, died_us=letter.died_us)
+    apis.promote()
+    assert body_of(apis, raw_id) == body
+    assert take(apis)[1].kind is OutcomeKind.SUCCEEDED
 
 
-def test_an_old_key_runs_jobs_as_long_as_it_is_a_fallback(make: Callable[..., Doors], settings: Any) -> None:
-    doors = make()
-    early, late = doors.add("early"), doors.add("late")
+def test_an_old_key_runs_jobs_as_long_as_it_is_a_fallback(make: Callable[..., ShardApis], settings: Any) -> None:
+    apis = make()
+    early, late = apis.add("early"), apis.add("late")
     settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "second", ["first"]
     rotated = make()
     new = rotated.add("new")
@@ -234,31 +234,31 @@ def test_an_old_key_runs_jobs_as_long_as_it_is_a_fallback(make: Callable[..., Do
     assert ran == [("new",)]
 
 
-def test_switched_off_signed_jobs_run_whatever_their_signature(make: Callable[..., Doors]) -> None:
-    doors, off = make(), make(SIGN=False)
-    raw_id = doors.add(1)
-    doors.client.hset(doors.keys("jobs"), raw_id, body_of(doors, raw_id)[:-32] + bytes(32))
+def test_switched_off_signed_jobs_run_whatever_their_signature(make: Callable[..., ShardApis]) -> None:
+    apis, off = make(), make(SIGN=False)
+    raw_id = apis.add(1)
+    apis.client.hset(apis.keys("jobs"), raw_id, body_of(apis, raw_id)[:-32] + bytes(32))
     assert take(off)[1].kind is OutcomeKind.SUCCEEDED
     assert ran == [(1,)]
 
 
-def test_a_moved_job_can_be_signed_anew(make: Callable[..., Doors]) -> None:
-    doors = make()
-    raw_id = doors.add(1)
-    moved = doors.store.seal.resign(raw_id, body_of(doors, raw_id), lambda body: with_queue(body, "other"))
-    doors.client.hset(doors.keys("jobs"), raw_id, moved)
-    doors.client.rename(doors.keys.ready("default"), doors.keys.ready("other"))
-    assert take(doors, "other")[1].kind is OutcomeKind.SUCCEEDED
+def test_a_moved_job_can_be_signed_anew(make: Callable[..., ShardApis]) -> None:
+    apis = make()
+    raw_id = apis.add(1)
+    moved = apis.store.seal.resign(raw_id, body_of(apis, raw_id), lambda body: with_queue(body, "other"))
+    apis.client.hset(apis.keys("jobs"), raw_id, moved)
+    apis.client.rename(apis.keys.ready("default"), apis.keys.ready("other"))
+    assert take(apis, "other")[1].kind is OutcomeKind.SUCCEEDED
 
 
-def test_resend_signs_the_same_job_as_it_is_by_then(make: Callable[..., Doors]) -> None:
-    doors = make()
-    draft = doors.draft(1)
-    doors.enqueue(draft)
-    first = body_of(doors, draft.job.raw_id)
-    assert doors.enqueue(draft).held == {}
-    assert body_of(doors, draft.job.raw_id) == first
-    assert len(doors.ready()) == 1
+def test_resend_signs_the_same_job_as_it_is_by_then(make: Callable[..., ShardApis]) -> None:
+    apis = make()
+    draft = apis.draft(1)
+    apis.enqueue(draft)
+    first = body_of(apis, draft.job.raw_id)
+    assert apis.enqueue(draft).held == {}
+    assert body_of(apis, draft.job.raw_id) == first
+    assert len(apis.ready()) == 1
 
 
 def test_real_workers_run_what_is_signed_and_bury_the_rest(
@@ -298,27 +298,27 @@ def test_a_command_without_a_secret_key_ends_at_its_start(processes: Processes) 
         assert "SECRET_KEY" in command.output and "Traceback" not in command.output
 
 
-def test_encode_is_the_same_with_and_without(make: Callable[..., Doors]) -> None:
+def test_encode_is_the_same_with_and_without(make: Callable[..., ShardApis]) -> None:
     # What drafts hold is never signed: a draft may get other flags until it is sent.
-    doors = make()
-    draft = doors.draft(1)
+    apis = make()
+    draft = apis.draft(1)
     assert encode(draft.job, max_payload=1_000)[1] == draft.body
     later = draft.rescheduled(delay_us=1, due_us=None, called_at=0.0)
-    doors.enqueue(later)
-    doors.clock.advance(HOUR)
-    doors.promote()
-    assert take(doors)[1].kind is OutcomeKind.SUCCEEDED
+    apis.enqueue(later)
+    apis.clock.advance(HOUR)
+    apis.promote()
+    assert take(apis)[1].kind is OutcomeKind.SUCCEEDED
 
 
-def test_move_verifies_and_signs_anew(make: Callable[..., Doors]) -> None:
-    doors, off = make(), make(SIGN=False)
-    raw_id, forged = doors.add(1), off.add(2)
-    assert doors.operations.move(raw_id, "other")
-    assert take(doors, "other")[1].kind is OutcomeKind.SUCCEEDED
+def test_move_verifies_and_signs_anew(make: Callable[..., ShardApis]) -> None:
+    apis, off = make(), make(SIGN=False)
+    raw_id, forged = apis.add(1), off.add(2)
+    assert apis.operations.move(raw_id, "other")
+    assert take(apis, "other")[1].kind is OutcomeKind.SUCCEEDED
     with pytest.raises(BadSignature):
-        doors.operations.move(forged, "other")
-    assert doors.where(forged) == ["ready:default"]
+        apis.operations.move(forged, "other")
+    assert apis.where(forged) == ["ready:default"]
     # With signing off a moved job loses the signature that would be wrong.
-    signed = doors.add(3)
+    signed = apis.add(3)
     assert off.operations.move(signed, "other")
-    assert not body_of(doors, signed)[0] & SIGNED
+    assert not body_of(apis, signed)[0] & SIGNED

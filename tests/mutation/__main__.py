@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.mutation.mutations import MUTANTS
+from tests.mutation.mutations import MUTATIONS
 from tests.stateful.mutate_copy import ROOT, plant
 from tests.stateful.mutated_process import SAW_IT
-from tests.stateful.mutations import FIRST, MORE, PlantedBug
+from tests.stateful.mutations import FIRST, MORE, Mutation
 
 #: Walks of the machine, and seconds, that a bug may take to be seen.
 EXAMPLES, PATIENCE = 200, 600
@@ -22,7 +22,7 @@ EXAMPLES, PATIENCE = 200, 600
 FAILED = 1
 
 
-def walked(bug: PlantedBug, url: str) -> str:
+def walked(bug: Mutation, url: str) -> str:
     """Return what the machine saw of a bug, or nothing where the bug survived."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "tests.stateful.mutated_process", folder, url, str(EXAMPLES)]
@@ -30,7 +30,7 @@ def walked(bug: PlantedBug, url: str) -> str:
     return "the state machine" if ended.returncode == SAW_IT else ""
 
 
-def tested(bug: PlantedBug, tests: tuple[str, ...]) -> str:
+def tested(bug: Mutation, tests: tuple[str, ...]) -> str:
     """Return the first of the tests that fails with a bug, or nothing where the bug survived."""
     with tempfile.TemporaryDirectory() as folder:
         environment = plant(bug, Path(folder))
@@ -65,7 +65,7 @@ def main(word: str = "") -> int:
     """Print a line a bug."""
     survivors = 0
     with LocalRedisServer() as server:
-        for bug, tests in [*((bug, ()) for bug in (*FIRST, *MORE)), *MUTANTS.items()]:
+        for bug, tests in [*((bug, ()) for bug in (*FIRST, *MORE)), *MUTATIONS.items()]:
             if word not in bug.name:
                 continue
             began = time.monotonic()

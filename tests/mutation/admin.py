@@ -1,13 +1,13 @@
 """Mutants of admin, each with the tests of which one must fail."""
 
-from tests.stateful.mutations import PlantedBug
+from tests.stateful.mutations import Mutation
 
-at = PlantedBug.at
+at = Mutation.at
 
 RAW = "tests/admin/test_raw_characters.py"
 BOUNDS = "tests/admin/test_bounds.py"
 
-MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
+MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "an action goes on beyond what was counted and confirmed",
         "admin/actions/run.py",

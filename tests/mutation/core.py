@@ -1,13 +1,13 @@
 """Mutants of the core: bugs of Python and of conditions no walk meets, each with the tests of which one must fail."""
 
-from tests.stateful.mutations import ENQUEUE, PlantedBug
+from tests.stateful.mutations import ENQUEUE, Mutation
 
-at = PlantedBug.at
+at = Mutation.at
 RESULTS = "tests/integration/store/test_result_waiter.py"
 KILLS, NETWORK = "tests/chaos/test_kills.py", "tests/chaos/test_network.py"
 WORKER, DISPATCHER = "worker/worker.py", "dispatcher.py"
 
-MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
+MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a job is acknowledged before it runs",
         WORKER,

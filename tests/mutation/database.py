@@ -1,14 +1,14 @@
 """Mutants of database, each with the tests of which one must fail."""
 
-from tests.stateful.mutations import PlantedBug
+from tests.stateful.mutations import Mutation
 
-at = PlantedBug.at
+at = Mutation.at
 USER_CODE, EMITTER = "tests/integration/test_user_code.py", "tests/unit/test_emitter.py"
 ASYNCIO = "tests/databases/test_asyncio.py"
 CONNECTIONS = "tests/databases/test_connections.py"
 AUTOCOMMIT = "tests/databases/test_autocommit.py"
 
-MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
+MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "the driver is not asked about transactions",
         "processes/database.py",

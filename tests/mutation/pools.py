@@ -1,8 +1,8 @@
 """Mutants of pools, each with the tests of which one must fail."""
 
-from tests.stateful.mutations import PlantedBug
+from tests.stateful.mutations import Mutation
 
-at = PlantedBug.at
+at = Mutation.at
 ENDS = ("tests/integration/test_each_claim_ends.py",)
 LOOP, THREADS, QUEUE, CHILD = (
     "worker/pools/asyncio.py",
@@ -14,7 +14,7 @@ CHILDREN, RECOVERY = "worker/pools/processes.py", "worker/pools/recovery.py"
 RECOVERS = ("tests/integration/test_recovery.py",)
 LEASES, HEARTBEATS = "worker/leases.py", ("tests/unit/test_heartbeats.py",)
 
-MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
+MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a worker without a slot that will ever be free goes on",
         LEASES,

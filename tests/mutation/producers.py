@@ -1,14 +1,14 @@
 """Mutants of producers, each with the tests of which one must fail."""
 
-from tests.stateful.mutations import PlantedBug
+from tests.stateful.mutations import Mutation
 
-at = PlantedBug.at
+at = Mutation.at
 
 COMMIT = "tests/integration/test_on_commit.py"
 DEADLINE = "tests/integration/store/test_deadline.py"
 LOST, CANCEL = "tests/integration/test_lost_answers.py", "tests/integration/store/test_cancel.py"
 
-MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
+MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a refused resend says that an earlier try stored nothing",
         "task/sender.py",
@@ -87,7 +87,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "self._until = monotonic() + seconds",
         "self._until = monotonic() + seconds / 4",
     ): (DEADLINE,),
-    PlantedBug(
+    Mutation(
         "each step of a call has all of its time",
         (
             (

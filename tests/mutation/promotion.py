@@ -1,8 +1,8 @@
 """Mutants of promotion, each with the tests of which one must fail."""
 
-from tests.stateful.mutations import PlantedBug
+from tests.stateful.mutations import Mutation
 
-at = PlantedBug.at
+at = Mutation.at
 PROMOTE = "store/lua/promote.lua"
 OUTAGE = "tests/integration/store/test_outage.py"
 EXCHANGE, HEARTBEATS = "store/lua/settle_and_claim.lua", "tests/unit/test_heartbeats.py"
@@ -10,7 +10,7 @@ RESCHEDULE = "tests/integration/store/test_reschedule.py"
 DISPATCHERS = "tests/integration/test_several_dispatchers.py"
 DEAD = "tests/integration/store/test_dead_limits.py"
 
-MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
+MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "leases lapse during an outage of Redis",
         PROMOTE,
@@ -116,7 +116,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "            self.check_at = now + max(_SELDOM, overdue_in_us / SECOND_US + _LITTLE)\n",
         "            self.check_at = float('inf')\n",
     ): ("tests/unit/test_fallback_dispatcher.py",),
-    PlantedBug(
+    Mutation(
         "a repeated exchange counts queues in 16 bits",
         (
             (EXCHANGE, "struct.unpack('>c14I8I4', last, i)", "struct.unpack('>c14I8I2', last, i)"),

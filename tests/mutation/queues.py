@@ -1,11 +1,11 @@
 """Mutants of queues, each with the tests of which one must fail."""
 
-from tests.stateful.mutations import EXCHANGE, PRELUDE, PROMOTE, PlantedBug
+from tests.stateful.mutations import EXCHANGE, PRELUDE, PROMOTE, Mutation
 
-at = PlantedBug.at
+at = Mutation.at
 NAMES, SERVED = "tests/integration/store/test_queue_names.py", "tests/integration/store/test_queue_listener.py"
 
-MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
+MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a retry does not make its queue known",
         EXCHANGE,

@@ -1,13 +1,13 @@
 """Mutants of set_aside, each with the tests of which one must fail."""
 
-from tests.stateful.mutations import EXCHANGE, PlantedBug
+from tests.stateful.mutations import EXCHANGE, Mutation
 
-at = PlantedBug.at
+at = Mutation.at
 STORE = "tests/integration/store/test_set_aside.py"
 JOBS = "tests/integration/test_recovered_jobs.py"
 RECOVERY = "tests/integration/test_recovery.py"
 
-MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
+MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a suspect that may not run stays in the way", EXCHANGE, "if suspect and not may_recover then", "if false then"
     ): (STORE,),

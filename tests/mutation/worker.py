@@ -1,15 +1,15 @@
 """Mutants of worker, each with the tests of which one must fail."""
 
-from tests.stateful.mutations import PlantedBug
+from tests.stateful.mutations import Mutation
 
-at = PlantedBug.at
+at = Mutation.at
 
 GIVEN_BACK = "tests/integration/test_given_back.py"
 STARTING = "tests/unit/test_starting.py"
 ARMED = "tests/integration/store/test_blocking_claim.py"
 KILLS = "tests/chaos/test_kills.py"
 
-MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
+MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "outcomes that could not be handed in are lost",
         "worker/outcome_buffer.py",
@@ -118,7 +118,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
         "            self._served.confirm([claim.lease for claim in answer.claims])\n",
         "            pass\n",
     ): (ARMED, KILLS),
-    PlantedBug(
+    Mutation(
         "a claim that came with the bell is confirmed once its code runs",
         (
             ("worker/worker.py", "may_run and self._blocking_claim.confirm(answer):", "may_run:"),

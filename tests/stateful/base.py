@@ -14,11 +14,11 @@ from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.unsent import UnsentJob
 from tests.stateful import invariants, redis_state
 from tests.stateful.actors import QUEUES, DrivenDispatcher, DrivenWorker, World
-from tests.stateful.strategies import Ask
+from tests.stateful.strategies import Request
 from tests.stateful.values import KeyTaken, ModelJob, Place
 
 
-class Ground(RuleBasedStateMachine):
+class Base(RuleBasedStateMachine):
     """Nothing random: each method does one thing to Redis and to the model, and compares."""
 
     def __init__(self, world: World) -> None:
@@ -36,12 +36,12 @@ class Ground(RuleBasedStateMachine):
         found = redis_state.read(self.world.client, self.world.keys)
         invariants.check(self.world.model, found, self.world.keys)
 
-    def enqueue(self, batch: list[Ask]) -> list[bytes]:
+    def enqueue(self, batch: list[Request]) -> list[bytes]:
         drafts = [self.draft(ask) for ask in batch]
         self.send(drafts)
         return [draft.job.raw_id for draft in drafts]
 
-    def draft(self, ask: Ask) -> UnsentJob:
+    def draft(self, ask: Request) -> UnsentJob:
         job = Job(
             raw_id=next(self.world.numbers).to_bytes(12),
             shard=0,

@@ -5,12 +5,12 @@ import shutil
 from pathlib import Path
 
 import django_delayq
-from tests.stateful.mutations import PlantedBug
+from tests.stateful.mutations import Mutation
 
 PACKAGE, ROOT = Path(str(django_delayq.__file__)).parent, Path(__file__).parents[2]
 
 
-def plant(bug: PlantedBug | None, folder: Path) -> dict[str, str]:
+def plant(bug: Mutation | None, folder: Path) -> dict[str, str]:
     """Copy the package into `folder`, with the bug if there is one; returns the environment that leads to the copy."""
     copy = folder / PACKAGE.name
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))

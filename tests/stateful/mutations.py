@@ -7,19 +7,19 @@ ENQUEUE, REQUEUE, PRELUDE = "store/lua/enqueue.lua", "store/lua/requeue.lua", "s
 
 
 @dataclass(frozen=True)
-class PlantedBug:
+class Mutation:
     """One bug: what it does, and (file, text that is there once, its replacement) for each place."""
 
     name: str
     edits: tuple[tuple[str, str, str], ...]
 
     @classmethod
-    def at(cls, name: str, file: str, text: str, replacement: str = "") -> "PlantedBug":
+    def at(cls, name: str, file: str, text: str, replacement: str = "") -> "Mutation":
         """Return a bug of one place."""
         return cls(name, ((file, text, replacement),))
 
 
-at = PlantedBug.at
+at = Mutation.at
 
 #: Those every run plants: one for each promise the engine stands on.
 FIRST = [
@@ -36,7 +36,7 @@ FIRST = [
         "local run = redis.call('HGET', claim_records, string.sub(lease, 1, 12)) "
         "settled[#settled + 1] = run and string.sub(lease, 1, 14) .. string.sub(run, 1, 16) or lease end",
     ),
-    PlantedBug(
+    Mutation(
         "a worker's next claim has the same token",
         (
             (EXCHANGE, "worker .. struct.pack('>I8', number)", "worker .. struct.pack('>I8', 1)"),
@@ -47,7 +47,7 @@ FIRST = [
             ),
         ),
     ),
-    PlantedBug(
+    Mutation(
         "a job is promoted a microsecond early",
         (
             (PROMOTE, "tonumber(head[2]) <= now and", "tonumber(head[2]) <= now + 1 and"),
@@ -216,7 +216,7 @@ MORE = [
     at("a cancelled job keeps its key", "store/lua/cancel.lua", "let_go(job_extras, unique_keys, member)"),
     at("a running job can be cancelled", "store/lua/cancel.lua", "return 'LATE'", "return 'CANCELLED'"),
     at("a moved job keeps its body", "store/lua/move.lua", "redis.call('HSET', jobs, id, new_body)"),
-    PlantedBug(
+    Mutation(
         "a late heartbeat takes a lost lease back",
         (
             ("store/lua/heartbeat.lua", "if score then", "if true then"),

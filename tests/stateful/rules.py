@@ -5,27 +5,27 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from django_delayq.job.outcome import OutcomeKind
 from tests.stateful.actors import QUEUES
-from tests.stateful.base import Ground
-from tests.stateful.strategies import SECOND, TIMES, Ask, asks, endings, limits, picks, queue_lists
+from tests.stateful.base import Base
+from tests.stateful.strategies import SECOND, TIMES, Request, asks, endings, limits, picks, queue_lists
 from tests.stateful.values import Place
 
 
-class Steps(Ground):
+class Rules(Base):
     """The rules that are one transition each."""
 
     @initialize(batch=st.lists(asks, max_size=6))
-    def begin_with(self, batch: list[Ask]) -> None:
+    def begin_with(self, batch: list[Request]) -> None:
         """Start with jobs, so that few steps are lost on an empty store."""
         self.enqueue(batch)
 
     # -- the one who enqueues
 
     @rule(batch=st.lists(asks, min_size=1, max_size=4))
-    def enqueue_batch(self, batch: list[Ask]) -> None:
+    def enqueue_batch(self, batch: list[Request]) -> None:
         self.enqueue(batch)
 
     @rule(picked=st.lists(picks, min_size=1, max_size=3), more=st.lists(asks, max_size=2))
-    def enqueue_again(self, picked: list[int], more: list[Ask]) -> None:
+    def enqueue_again(self, picked: list[int], more: list[Request]) -> None:
         """Send known ids once more, as after a lost reply, with others between them."""
         again = [self.drafts[-1 - pick % len(self.drafts)] for pick in picked if self.drafts]
         self.send([*again, *(self.draft(ask) for ask in more)])

@@ -13,14 +13,14 @@ from redis import Redis
 from django_delayq.conf.config import Config, DispatcherConfig
 from django_delayq.conf.redis_settings import RedisConfig
 from tests.stateful.actors import World
-from tests.stateful.scenarios import DAY_US, Roads
+from tests.stateful.scenarios import DAY_US, Scenarios
 
 #: Steps of one walk.
 STEPS = 40
 
 
 @contextmanager
-def roads_to(client: Redis, url: str) -> Iterator[Callable[[], Roads]]:
+def scenarios_to(client: Redis, url: str) -> Iterator[Callable[[], Scenarios]]:
     """Give what makes the machine, on that server, each time empty."""
     config = Config(redis=RedisConfig.read(url), dispatcher=DispatcherConfig(dead_max_count=4, dead_max_age_us=DAY_US))
     # Every lapsed lease and dead letter is a line, and there are thousands.
@@ -32,7 +32,7 @@ def roads_to(client: Redis, url: str) -> Iterator[Callable[[], Roads]]:
         with pytest.MonkeyPatch.context() as patch:
             # A delay counts from the call; here it counts from the send.
             patch.setattr(world.clock, "steady", lambda: 0.0)
-            yield partial(Roads, world)
+            yield partial(Scenarios, world)
     finally:
         logger.setLevel(level)
 
@@ -50,5 +50,5 @@ def walk(client: Redis, url: str, *, examples: int, derandomize: bool = False) -
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
-    with roads_to(client, url) as roads:
+    with scenarios_to(client, url) as roads:
         run_state_machine_as_test(roads, settings=profile)

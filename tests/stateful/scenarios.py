@@ -7,14 +7,14 @@ from hypothesis.stateful import rule
 
 from django_delayq.job.outcome import OutcomeKind
 from tests.stateful.actors import QUEUES, DrivenWorker
-from tests.stateful.rules import Steps
-from tests.stateful.strategies import ENDINGS, Ask, asks, endings, limits
+from tests.stateful.rules import Rules
+from tests.stateful.strategies import ENDINGS, Request, asks, endings, limits
 from tests.stateful.values import Place
 
 MINUTE_US, DAY_US = 60_000_000, 86_400_000_000
 
 
-class Roads(Steps):
+class Scenarios(Rules):
     """All rules."""
 
     @rule(ending=st.sampled_from(ENDINGS), again=st.sampled_from([0, 1]))
@@ -47,7 +47,7 @@ class Roads(Steps):
 
     @rule(batch=st.lists(asks, min_size=2, max_size=3), ended=endings, carried_out=st.integers(0, 2))
     def reply_is_lost_and_the_exchange_repeated_late(
-        self, batch: list[Ask], ended: list[OutcomeKind], carried_out: int
+        self, batch: list[Request], ended: list[OutcomeKind], carried_out: int
     ) -> None:
         """Meanwhile some of what it claimed is taken back; the repeat brings what is still held, settled once."""
         worker = self.worker(0)
@@ -64,7 +64,7 @@ class Roads(Steps):
             worker.exchange(1, endings=[OutcomeKind.SUCCEEDED] * len(worker.held))
 
     @rule(batch=st.lists(asks, min_size=1, max_size=4), ended=st.sampled_from(ENDINGS))
-    def reply_to_an_enqueue_is_lost(self, batch: list[Ask], ended: OutcomeKind) -> None:
+    def reply_to_an_enqueue_is_lost(self, batch: list[Request], ended: OutcomeKind) -> None:
         """It is sent again when its jobs are claimed, and again when they failed or are dead: no second job of one."""
         self.enqueue(batch)
         drafts, worker = self.drafts[-len(batch) :], self.fresh_worker()
@@ -77,11 +77,11 @@ class Roads(Steps):
     @rule(queues=st.permutations(QUEUES), strict=st.booleans(), want=st.integers(1, 4))
     def queues_are_served_in_their_order(self, queues: list[str], strict: bool, want: int) -> None:
         """Or, where no order is asked for, by the rank of their jobs."""
-        self.enqueue([Ask(queue=queue, priority=priority) for priority in (0, 1) for queue in queues])
+        self.enqueue([Request(queue=queue, priority=priority) for priority in (0, 1) for queue in queues])
         self.worker(1).exchange(want, queues=queues, strict=strict)
 
     @rule(first=st.booleans(), operation=st.sampled_from(["cancel", "reschedule", "move"]), ask=asks)
-    def operation_races_claim(self, first: bool, operation: str, ask: Ask) -> None:
+    def operation_races_claim(self, first: bool, operation: str, ask: Request) -> None:
         """Whoever comes first wins; a job that was cancelled is never claimed, one that is claimed stays as it is."""
         raw_id = self.enqueue([replace(ask, priority=100)])[0]
         actions = [lambda: self.worker(0).exchange(8), lambda: self.change(operation, raw_id)]
@@ -93,10 +93,10 @@ class Roads(Steps):
     def dead_letter_is_requeued_while_its_key_is_taken(self, cure: str, delay_us: int) -> None:
         """It is refused, and let back once the other job has let the key go."""
         worker = self.fresh_worker()
-        dead = self.enqueue([Ask(key="m", max_attempts=1)])[0]
+        dead = self.enqueue([Request(key="m", max_attempts=1)])[0]
         worker.exchange(9)
         worker.exchange(0, endings=[OutcomeKind.REJECTED] * len(worker.held))
-        other = self.enqueue([Ask(key="m")])[0]
+        other = self.enqueue([Request(key="m")])[0]
         letter = self.world.model.jobs.get(dead)
         if letter is None or letter.place is not Place.DEAD:
             return
@@ -115,7 +115,7 @@ class Roads(Steps):
     def dead_letter_dies_again_before_somebody_decides(self, what: str) -> None:
         """Who saw the first death has not seen the second."""
         worker = self.fresh_worker()
-        dead = self.enqueue([Ask(priority=100)])[0]
+        dead = self.enqueue([Request(priority=100)])[0]
         deaths = []
         for _ in range(2):
             worker.exchange(9)
@@ -147,7 +147,7 @@ class Roads(Steps):
             self.check()
 
     @rule(batch=st.lists(asks, min_size=1, max_size=4), off=st.sampled_from([-1, 0]), limit=limits)
-    def jobs_are_promoted_at_their_moments(self, batch: list[Ask], off: int, limit: int) -> None:
+    def jobs_are_promoted_at_their_moments(self, batch: list[Request], off: int, limit: int) -> None:
         """Not a microsecond before, and not one after; where more is due than one step moves, in several."""
         self.enqueue(batch)
         for _ in batch:
@@ -157,7 +157,7 @@ class Roads(Steps):
         self.worker(1).exchange(3)
 
     @rule(endings=st.lists(st.sampled_from(ENDINGS[1:]), min_size=2, max_size=5), ask=asks)
-    def one_job_fails_again_and_again(self, endings: list[OutcomeKind], ask: Ask) -> None:
+    def one_job_fails_again_and_again(self, endings: list[OutcomeKind], ask: Request) -> None:
         """Through back-offs, releases and crashes: its attempts are counted right."""
         worker = self.fresh_worker()
         raw_id = self.enqueue([ask])[0]
@@ -175,7 +175,7 @@ class Roads(Steps):
         batch=st.lists(asks, min_size=1, max_size=4),
         ended=st.sampled_from([OutcomeKind.UNSTARTED, OutcomeKind.INTERRUPTED]),
     )
-    def what_is_given_back_is_known_of(self, batch: list[Ask], ended: OutcomeKind) -> None:
+    def what_is_given_back_is_known_of(self, batch: list[Request], ended: OutcomeKind) -> None:
         """Its bell was heard and answered before; it must ring again."""
         worker = self.fresh_worker()
         self.enqueue(batch)
@@ -191,8 +191,8 @@ class Roads(Steps):
     def dead_letters_are_trimmed(self, by: str) -> None:
         """Those too old, else those too many; a key of theirs was let go before."""
         worker = self.fresh_worker()
-        self.enqueue([Ask(key=None if by == "age" else "n", priority=100) for _ in range(2)])
-        self.enqueue([Ask(priority=100) for _ in range(4)])
+        self.enqueue([Request(key=None if by == "age" else "n", priority=100) for _ in range(2)])
+        self.enqueue([Request(priority=100) for _ in range(4)])
         worker.exchange(8)
         worker.exchange(8, endings=[OutcomeKind.REJECTED] * len(worker.held))
         if by == "age":
@@ -200,7 +200,7 @@ class Roads(Steps):
         self.dispatchers[0].step()
 
     @rule(ask=asks, off=st.sampled_from([-1, 0]))
-    def a_queue_is_forgotten_and_comes_back(self, ask: Ask, off: int) -> None:
+    def a_queue_is_forgotten_and_comes_back(self, ask: Request, off: int) -> None:
         """One with work or a running job is kept; the last two steps find it unused, and forget it."""
         self.enqueue([ask])
         self.worker(1).exchange(8, endings=[OutcomeKind.SUCCEEDED] * len(self.worker(1).held))
@@ -212,7 +212,7 @@ class Roads(Steps):
 
     def claimed(self, worker: DrivenWorker) -> bool:
         """Have a worker hold something that it knows of."""
-        self.enqueue([Ask(), Ask(key="k")])
+        self.enqueue([Request(), Request(key="k")])
         worker.exchange(8)
         self.check()
         return any(self.world.model.leased(claim.lease) for claim in worker.held)

@@ -25,7 +25,7 @@ limits = st.sampled_from([500, 500, 1, 2])
 
 
 @dataclass(frozen=True)
-class Ask:
+class Request:
     """A job somebody asks for."""
 
     queue: str = "default"
@@ -40,7 +40,7 @@ class Ask:
 
 
 asks = st.builds(
-    Ask,
+    Request,
     queue=st.sampled_from(QUEUES),
     priority=st.sampled_from([0, 0, 0, -100, 100]),
     when=st.just(AT_ONCE) | st.sampled_from(TIMES),

@@ -9,19 +9,19 @@ from redis import Redis
 
 from tests.stateful.mutate_copy import plant
 from tests.stateful.mutated_process import SAW_IT, SAW_NOTHING
-from tests.stateful.mutations import FIRST, MORE, PlantedBug
+from tests.stateful.mutations import FIRST, MORE, Mutation
 
 #: Walks a bug may take to be seen; the order of steps is the same in every run.
 EXAMPLES = 100
 
 
-def walk_with(bug: PlantedBug | None, folder: Path, url: str, examples: int) -> subprocess.CompletedProcess[str]:
+def walk_with(bug: Mutation | None, folder: Path, url: str, examples: int) -> subprocess.CompletedProcess[str]:
     environment = plant(bug, folder)
     command = [sys.executable, "-m", "tests.stateful.mutated_process", str(folder), url, str(examples)]
     return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
 
 
-def check_caught(bug: PlantedBug, folder: Path, url: str) -> None:
+def check_caught(bug: Mutation, folder: Path, url: str) -> None:
     ended = walk_with(bug, folder, url, EXAMPLES)
     assert ended.returncode == SAW_IT, f"{bug.name}: {ended.stdout}{ended.stderr}"
 
@@ -32,11 +32,11 @@ def test_a_copy_without_a_bug_passes(client: Redis, redis_url: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("bug", FIRST, ids=lambda bug: bug.name)
-def test_machine_catches(bug: PlantedBug, client: Redis, redis_url: str, tmp_path: Path) -> None:
+def test_machine_catches(bug: Mutation, client: Redis, redis_url: str, tmp_path: Path) -> None:
     check_caught(bug, tmp_path, redis_url)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", MORE, ids=lambda bug: bug.name)
-def test_machine_catches_more(bug: PlantedBug, client: Redis, redis_url: str, tmp_path: Path) -> None:
+def test_machine_catches_more(bug: Mutation, client: Redis, redis_url: str, tmp_path: Path) -> None:
     check_caught(bug, tmp_path, redis_url)

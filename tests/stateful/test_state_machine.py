@@ -8,9 +8,9 @@ import os
 from redis import Redis
 
 from django_delayq.job.outcome import OutcomeKind
-from tests.stateful.runner import roads_to, walk
+from tests.stateful.runner import scenarios_to, walk
 from tests.stateful.scenarios import DAY_US
-from tests.stateful.strategies import Ask
+from tests.stateful.strategies import Request
 from tests.stateful.values import Place
 
 
@@ -20,9 +20,9 @@ def test_every_walk_leaves_redis_as_the_model_says(client: Redis, redis_url: str
 
 def test_what_one_promotion_does_not_drop_the_next_one_does(client: Redis, redis_url: str) -> None:
     """More processes long gone than a step may take: random walks seldom come to so many."""
-    with roads_to(client, redis_url) as roads:
+    with scenarios_to(client, redis_url) as roads:
         road = roads()
-        road.enqueue([Ask() for _ in range(54)])
+        road.enqueue([Request() for _ in range(54)])
         # A dispatcher that meets a new queue looks twice.
         road.look()
         worker = road.fresh_worker()

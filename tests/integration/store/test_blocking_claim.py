@@ -16,7 +16,7 @@ from django_delayq.worker.blocking_claim import BlockingClaim
 from django_delayq.worker.exchange_session import ExchangeSession
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
 from django_delayq.worker.queue_listener import QueueListener
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 from tests.subprocesses import listeners, until
 
 ASKS: Mapping[str, Any] = {"queues": ("default",), "strict": True, "want": 0}
@@ -28,10 +28,10 @@ PATIENCE = 30.0
 class Bell:
     """An idle worker's side of its bell."""
 
-    def __init__(self, doors: Doors, **config: Any) -> None:
-        self.doors = doors
-        self.served = QueueListener(doors.shard, ("default",))
-        self.exchanger = ExchangeSession(doors.store.claims(doors.shard, worker=CODE), name="host:1")
+    def __init__(self, apis: ShardApis, **config: Any) -> None:
+        self.apis = apis
+        self.served = QueueListener(apis.shard, ("default",))
+        self.exchanger = ExchangeSession(apis.store.claims(apis.shard, worker=CODE), name="host:1")
         self.pool: Any = SimpleNamespace(size=1, held=0, recovery=None)
         self.armed = BlockingClaim(self.exchanger, self.served, self.pool, WorkerConfig(**config))
         # As a worker does before it first listens: by then the server knows it, and the script.
@@ -50,24 +50,24 @@ class Bell:
 
     def until_claimed(self) -> None:
         """Wait until Redis has carried it out; its answer waits to be read."""
-        until(lambda: self.doors.inspection.counts().claimed == 1, what="a claim")
+        until(lambda: self.apis.inspection.counts().claimed == 1, what="a claim")
 
     @property
     def unconfirmed(self) -> set[bytes]:
-        return set(self.doors.client.smembers(self.doors.keys("unconfirmed")))
+        return set(self.apis.client.smembers(self.apis.keys("unconfirmed")))
 
 
 @pytest.fixture
-def bell(doors: Doors) -> Iterator[Bell]:
-    made = Bell(doors)
+def bell(apis: ShardApis) -> Iterator[Bell]:
+    made = Bell(apis)
     yield made
     made.served.close()
 
 
-def test_what_is_armed_brings_what_comes_with_the_bell(doors: Doors, bell: Bell) -> None:
+def test_what_is_armed_brings_what_comes_with_the_bell(apis: ShardApis, bell: Bell) -> None:
     bell.arm()
     assert bell.armed.waits and bell.armed.wait(wanted=True) > 1
-    raw_id = doors.add()
+    raw_id = apis.add()
     bell.until_claimed()
     bell.rings()
     assert not bell.armed.waits and bell.armed.wait(wanted=True) == 0
@@ -76,9 +76,9 @@ def test_what_is_armed_brings_what_comes_with_the_bell(doors: Doors, bell: Bell)
     assert answer.armed and claim.raw_id == raw_id and not bell.exchanger.in_flight
 
 
-def test_its_claim_is_unconfirmed_until_the_worker_says_so(doors: Doors, bell: Bell) -> None:
+def test_its_claim_is_unconfirmed_until_the_worker_says_so(apis: ShardApis, bell: Bell) -> None:
     bell.arm()
-    doors.add()
+    apis.add()
     bell.rings()
     answer = bell.exchange()
     assert bell.unconfirmed == {claim.lease for claim in answer.claims}
@@ -87,66 +87,66 @@ def test_its_claim_is_unconfirmed_until_the_worker_says_so(doors: Doors, bell: B
     # The answer to the mark is not taken for a bell.
     bell.arm()
     assert not select.select([bell.served.listen(wanted=False, block=1)], [], [], 0)[0]
-    second = doors.add()
+    second = apis.add()
     bell.rings()
     assert [claim.raw_id for claim in bell.exchange().claims] == [second]
 
 
-def test_it_asks_for_one_and_wakes_others_for_the_rest(doors: Doors, bell: Bell) -> None:
+def test_it_asks_for_one_and_wakes_others_for_the_rest(apis: ShardApis, bell: Bell) -> None:
     bell.arm()
-    doors.enqueue(*(doors.draft() for _ in range(3)))
+    apis.enqueue(*(apis.draft() for _ in range(3)))
     bell.rings()
     answer = bell.exchange()
     assert len(answer.claims) == 1 and answer.has_more
-    assert doors.client.llen(doors.keys.notify("default")) == 1
+    assert apis.client.llen(apis.keys.notify("default")) == 1
 
 
-def test_a_claim_for_which_no_slot_is_left_is_not_confirmed(doors: Doors, bell: Bell) -> None:
+def test_a_claim_for_which_no_slot_is_left_is_not_confirmed(apis: ShardApis, bell: Bell) -> None:
     bell.arm()
-    doors.add()
+    apis.add()
     bell.rings()
     bell.pool.held = 1
     assert not bell.armed.confirm(bell.exchange())
     assert len(bell.unconfirmed) == 1
 
 
-def test_a_claim_whose_connection_is_gone_is_not_confirmed(doors: Doors, bell: Bell) -> None:
+def test_a_claim_whose_connection_is_gone_is_not_confirmed(apis: ShardApis, bell: Bell) -> None:
     bell.arm()
-    doors.add()
+    apis.add()
     bell.rings()
     answer = bell.exchange()
     bell.served.close()
     assert not bell.armed.confirm(answer)
 
 
-def test_what_no_bell_brought_needs_no_mark(doors: Doors, bell: Bell) -> None:
-    doors.add()
+def test_what_no_bell_brought_needs_no_mark(apis: ShardApis, bell: Bell) -> None:
+    apis.add()
     bell.exchanger.prepare(**{**ASKS, "want": 1})
     answer = bell.exchange()
     assert answer.claims and bell.armed.confirm(answer) and not bell.unconfirmed
 
 
 @pytest.mark.parametrize("idle", [True, False])
-def test_it_is_armed_once_and_where_the_worker_is_idle(doors: Doors, bell: Bell, idle: bool) -> None:
+def test_it_is_armed_once_and_where_the_worker_is_idle(apis: ShardApis, bell: Bell, idle: bool) -> None:
     bell.arm(idle=False)
     assert not bell.armed.waits
     # Behind the pop that is outstanding already.
     bell.arm(idle=idle)
     bell.arm(idle=idle)
     assert bell.armed.waits == bell.exchanger.in_flight == idle
-    raw_id = doors.add()
+    raw_id = apis.add()
     assert select.select([bell.served.listen(wanted=False, block=1)], [], [], PATIENCE)[0]
-    assert doors.where(raw_id) == (["leases"] if idle else ["ready:default"])
+    assert apis.where(raw_id) == (["leases"] if idle else ["ready:default"])
 
 
-def test_where_the_setting_says_so_nothing_is_sent_behind_a_pop(doors: Doors) -> None:
-    bell = Bell(doors, claim_behind_pop=False)
+def test_where_the_setting_says_so_nothing_is_sent_behind_a_pop(apis: ShardApis) -> None:
+    bell = Bell(apis, claim_behind_pop=False)
     bell.arm()
     assert not bell.armed.waits and not bell.exchanger.in_flight
     bell.served.close()
 
 
-def test_a_pop_that_ends_without_a_bell_is_an_exchange_as_well(doors: Doors, bell: Bell) -> None:
+def test_a_pop_that_ends_without_a_bell_is_an_exchange_as_well(apis: ShardApis, bell: Bell) -> None:
     bell.arm(seconds=0.1)
     assert select.select([bell.served.listen(wanted=False, block=1)], [], [], PATIENCE)[0]
     assert not bell.armed.consume_wakeup(wanted=True)
@@ -154,38 +154,38 @@ def test_a_pop_that_ends_without_a_bell_is_an_exchange_as_well(doors: Doors, bel
     assert answer.claimed and not answer.claims
 
 
-def test_no_pop_lasts_longer_than_a_third_of_a_lease(doors: Doors) -> None:
-    bell = Bell(doors, lease_us=1_500_000)
+def test_no_pop_lasts_longer_than_a_third_of_a_lease(apis: ShardApis) -> None:
+    bell = Bell(apis, lease_us=1_500_000)
     bell.arm(seconds=3_600)
     assert bell.armed.wait(wanted=True) <= 0.5 + 1
     bell.served.close()
 
 
-def test_an_answer_that_is_lost_is_asked_for_again_and_the_job_is_claimed_once(doors: Doors, bell: Bell) -> None:
+def test_an_answer_that_is_lost_is_asked_for_again_and_the_job_is_claimed_once(apis: ShardApis, bell: Bell) -> None:
     for _ in range(2):
-        doors.add()
+        apis.add()
     bell.arm()
     bell.until_claimed()
     bell.armed.cancel()
     assert bell.served.wakeup_missed and not bell.served.listening
     answer = bell.exchange()
     [claim] = answer.claims
-    assert doors.where(claim.raw_id) == ["leases"] and doors.inspection.counts().claimed == 1
+    assert apis.where(claim.raw_id) == ["leases"] and apis.inspection.counts().claimed == 1
     assert not bell.armed.confirm(answer)
 
 
-def test_an_answer_that_breaks_off_is_asked_for_again(doors: Doors, bell: Bell) -> None:
-    doors.add()
+def test_an_answer_that_breaks_off_is_asked_for_again(apis: ShardApis, bell: Bell) -> None:
+    apis.add()
     bell.arm()
     bell.rings()
     bell.served.close()
     with pytest.raises(StoreUnavailable):
         bell.exchange()
     [claim] = bell.exchange().claims
-    assert doors.where(claim.raw_id) == ["leases"]
+    assert apis.where(claim.raw_id) == ["leases"]
 
 
-def test_a_pop_that_breaks_off_takes_nothing_that_came_since(doors: Doors, bell: Bell, client: Redis) -> None:
+def test_a_pop_that_breaks_off_takes_nothing_that_came_since(apis: ShardApis, bell: Bell, client: Redis) -> None:
     bell.arm()
     until(lambda: listeners(client) == 1, what="the pop")
     for number in [int(each["id"]) for each in client.client_list() if each["cmd"] == "blpop"]:
@@ -193,13 +193,13 @@ def test_a_pop_that_breaks_off_takes_nothing_that_came_since(doors: Doors, bell:
     assert select.select([bell.served.listen(wanted=False, block=1)], [], [], PATIENCE)[0]
     with pytest.raises(StoreUnavailable):
         bell.armed.consume_wakeup(wanted=True)
-    raw_id = doors.add()
+    raw_id = apis.add()
     # It may be asked for after a long outage: a lease that counts from before it would not be trusted any more.
-    assert bell.exchange().claims == [] and doors.where(raw_id) == ["ready:default"]
+    assert bell.exchange().claims == [] and apis.where(raw_id) == ["ready:default"]
 
 
 def test_one_that_is_overdue_is_disarmed(
-    doors: Doors, bell: Bell, client: Redis, monkeypatch: pytest.MonkeyPatch
+    apis: ShardApis, bell: Bell, client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bell.arm()
     late = monotonic() + 60
@@ -209,53 +209,53 @@ def test_one_that_is_overdue_is_disarmed(
     assert bell.exchange().claims == []
 
 
-def test_what_is_disarmed_takes_nothing_and_leaves_the_bell_to_others(doors: Doors, bell: Bell) -> None:
+def test_what_is_disarmed_takes_nothing_and_leaves_the_bell_to_others(apis: ShardApis, bell: Bell) -> None:
     """Its connection may be closed too late: Redis carries it out all the same."""
     for later in (False, True):
         bell.arm()
-        waker, bell.served._waker = bell.served._waker, doors.shard.blocking_listener()
+        waker, bell.served._waker = bell.served._waker, apis.shard.blocking_listener()
         bell.armed.cancel()
         assert bell.exchange().claims == []
         if later:
             bell.exchanger.prepare(**ASKS)
             bell.exchange()
-        raw_id = doors.add()
+        raw_id = apis.add()
         assert select.select([waker], [], [], PATIENCE)[0]
         waker.close()
-        assert doors.where(raw_id) == ["ready:default"]
-        assert doors.client.llen(doors.keys.notify("default")) == 1
+        assert apis.where(raw_id) == ["ready:default"]
+        assert apis.client.llen(apis.keys.notify("default")) == 1
         bell.arm()
         bell.rings()
         assert [claim.raw_id for claim in bell.exchange().claims] == [raw_id]
 
 
-def test_one_of_a_worker_that_has_left_takes_nothing(doors: Doors, bell: Bell) -> None:
+def test_one_of_a_worker_that_has_left_takes_nothing(apis: ShardApis, bell: Bell) -> None:
     bell.arm()
-    doors.store.process_reports(doors.shard).deregister(CODE, {})
-    raw_id = doors.add()
+    apis.store.process_reports(apis.shard).deregister(CODE, {})
+    raw_id = apis.add()
     bell.rings()
-    assert doors.where(raw_id) == ["ready:default"]
-    assert doors.client.llen(doors.keys.notify("default")) == 1
-    assert not doors.client.exists(doors.keys("exchanges"), doors.keys("workers"))
+    assert apis.where(raw_id) == ["ready:default"]
+    assert apis.client.llen(apis.keys.notify("default")) == 1
+    assert not apis.client.exists(apis.keys("exchanges"), apis.keys("workers"))
     # A server that was flushed knows nobody: the worker hears of it, and asks again.
     answer = bell.exchange()
     assert answer.unknown_worker and answer.has_more and not answer.claims
 
 
-def test_after_a_script_flush_it_brings_the_same(doors: Doors, bell: Bell) -> None:
+def test_after_a_script_flush_it_brings_the_same(apis: ShardApis, bell: Bell) -> None:
     bell.arm()
-    doors.client.script_flush()
-    raw_id = doors.add()
+    apis.client.script_flush()
+    raw_id = apis.add()
     bell.rings()
     assert [claim.raw_id for claim in bell.exchange().claims] == [raw_id]
 
 
-def test_after_a_stale_one_it_is_another_worker_that_asks(doors: Doors, bell: Bell) -> None:
+def test_after_a_stale_one_it_is_another_worker_that_asks(apis: ShardApis, bell: Bell) -> None:
     bell.arm()
-    other = doors.store.claims(doors.shard, worker=CODE)
+    other = apis.store.claims(apis.shard, worker=CODE)
     for _ in range(9):
         other.settle_and_claim(other.prepare(**ASKS))
-    doors.add()
+    apis.add()
     bell.rings()
     with pytest.raises(StaleExchange):
         bell.exchange()

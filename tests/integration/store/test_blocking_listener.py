@@ -13,7 +13,7 @@ from django_delayq.exceptions import StoreUnavailable
 from django_delayq.store.client.blocking_listener import BLOCK, BlockingListener
 from django_delayq.store.client.connection import COMMAND_TIMEOUT
 from django_delayq.store.client.resp import encode
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 from tests.subprocesses import listeners, until
 
 #: Seconds until a readable socket is given up.
@@ -24,16 +24,16 @@ LAST = BEGAN + BLOCK + COMMAND_TIMEOUT
 
 
 @pytest.fixture
-def bell(doors: Doors) -> str:
+def bell(apis: ShardApis) -> str:
     """The key it listens to."""
-    return doors.keys.notify("default")
+    return apis.keys.notify("default")
 
 
 @pytest.fixture
-def silent(doors: Doors) -> Iterator[BlockingListener]:
+def silent(apis: ShardApis) -> Iterator[BlockingListener]:
     """A waker that does not listen yet, of a server that knows the script that jobs come by."""
-    doors.add(queue="mail")
-    with closing(doors.shard.blocking_listener()) as made:
+    apis.add(queue="mail")
+    with closing(apis.shard.blocking_listener()) as made:
         yield made
 
 
@@ -73,39 +73,39 @@ def test_silence_is_counted_from_the_latest_pop(waker: BlockingListener, bell: s
 
 
 def test_a_call_behind_the_pop_is_carried_out_when_the_bell_rings(
-    doors: Doors, waker: BlockingListener, bell: str, client: Redis
+    apis: ShardApis, waker: BlockingListener, bell: str, client: Redis
 ) -> None:
-    call = doors.intake.prepare([doors.draft()])._call
+    call = apis.intake.prepare([apis.draft()])._call
     waker.send_behind(call)
     until(lambda: listeners(client) == 1, what="the pop")
-    assert doors.ready() == {}
+    assert apis.ready() == {}
     client.rpush(bell, 1)
     assert select.select([waker], [], [], PATIENCE)[0]
-    assert len(doors.ready()) == 1
+    assert len(apis.ready()) == 1
     assert waker.take() == bell
-    assert call.answer()[0] == doors.clock.now_us
+    assert call.answer()[0] == apis.clock.now_us
 
 
 def test_a_call_behind_the_pop_is_carried_out_when_the_pop_ends_empty(
-    doors: Doors, silent: BlockingListener, bell: str
+    apis: ShardApis, silent: BlockingListener, bell: str
 ) -> None:
     silent.listen([bell], now=BEGAN, block=0.05)
-    call = doors.intake.prepare([doors.draft()])._call
+    call = apis.intake.prepare([apis.draft()])._call
     silent.send_behind(call)
     assert select.select([silent], [], [], PATIENCE)[0]
     assert silent.take() is None
-    assert call.answer() and len(doors.ready()) == 1
+    assert call.answer() and len(apis.ready()) == 1
 
 
 def test_a_call_behind_the_pop_of_a_connection_that_ends_is_not_carried_out(
-    doors: Doors, waker: BlockingListener, bell: str, client: Redis
+    apis: ShardApis, waker: BlockingListener, bell: str, client: Redis
 ) -> None:
-    waker.send_behind(doors.intake.prepare([doors.draft()])._call)
+    waker.send_behind(apis.intake.prepare([apis.draft()])._call)
     until(lambda: listeners(client) == 1, what="the pop")
     waker.close()
     until(lambda: listeners(client) == 0, what="its end")
     client.rpush(bell, 1)
-    assert doors.ready() == {}
+    assert apis.ready() == {}
     assert client.llen(bell) == 1
 
 
@@ -122,7 +122,9 @@ def test_an_answer_that_nobody_waits_for_is_not_taken_for_a_bell(
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_on_a_connection_that_was_closed_nothing_is_sent(doors: Doors, waker: BlockingListener, closed: bool) -> None:
+def test_on_a_connection_that_was_closed_nothing_is_sent(
+    apis: ShardApis, waker: BlockingListener, closed: bool
+) -> None:
     if closed:
         waker.close()
     else:

@@ -11,8 +11,8 @@ import pytest
 from django_delayq.clock import ServerClock
 from django_delayq.job.outcome import Action
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
-from tests.exercise_all_apis import go_through_every_door
-from tests.shard_apis import DAY, HOUR, Doors, settlement
+from tests.exercise_all_apis import exercise_all_apis
+from tests.shard_apis import DAY, HOUR, ShardApis, settlement
 
 Jobs = dict[str, bytes]
 
@@ -22,65 +22,65 @@ class Damage:
     """What a hand did, what the audit calls it, and where the job is once it is repaired."""
 
     name: str
-    do: Callable[[Doors, Jobs], Any]
+    do: Callable[[ShardApis, Jobs], Any]
     words: set[str]
     job: str = ""
     then: tuple[str, ...] = ()
 
 
-def jobs_everywhere(doors: Doors) -> Jobs:
+def jobs_everywhere(apis: ShardApis) -> Jobs:
     """Put a keyed job into each place, one that was tried before, and one without a key."""
-    jobs = {"scheduled": doors.add(key="s", delay=DAY), "claimed": doors.add(key="c", queue="claimed")}
-    worker = doors.worker(b"worker 1")
+    jobs = {"scheduled": apis.add(key="s", delay=DAY), "claimed": apis.add(key="c", queue="claimed")}
+    worker = apis.worker(b"worker 1")
     assert worker.take(1, "claimed", description="host:1").claims
-    jobs["dead"] = doors.add_dead(key="d", queue="dead")
-    jobs["tried"] = doors.add(queue="tried")
+    jobs["dead"] = apis.add_dead(key="d", queue="dead")
+    jobs["tried"] = apis.add(queue="tried")
     worker.settle(worker.take(1, "tried").claims[0], Action.RETRY, delay=HOUR)
-    jobs["ready"] = doors.add(key="r")
-    jobs["plain"] = doors.add(queue="plain")
+    jobs["ready"] = apis.add(key="r")
+    jobs["plain"] = apis.add(queue="plain")
     return jobs
 
 
-def audit_of(doors: Doors) -> ConsistencyCheck:
-    return doors.store.consistency_check(doors.shard)
+def audit_of(apis: ShardApis) -> ConsistencyCheck:
+    return apis.store.consistency_check(apis.shard)
 
 
-def words(doors: Doors, *, repair: bool = False) -> list[str]:
-    return [finding.code for finding in audit_of(doors).walk(repair=repair)]
+def words(apis: ShardApis, *, repair: bool = False) -> list[str]:
+    return [finding.code for finding in audit_of(apis).walk(repair=repair)]
 
 
-def dumped(doors: Doors) -> dict[bytes, Any]:
+def dumped(apis: ShardApis) -> dict[bytes, Any]:
     """Return every key and what is in it, in an order that Redis does not change by itself."""
-    client = doors.client
+    client = apis.client
     read = {b"set": client.smembers, b"list": lambda key: client.lrange(key, 0, -1), b"string": client.get}
     read[b"stream"] = client.xrange
     read |= {b"hash": client.hgetall, b"zset": lambda key: client.zrange(key, 0, -1, withscores=True)}
     return {key: read[client.type(key)](key) for key in client.scan_iter()}
 
 
-def member(doors: Doors, raw_id: bytes) -> bytes:
-    body = doors.client.hget(doors.keys("jobs"), raw_id)
+def member(apis: ShardApis, raw_id: bytes) -> bytes:
+    body = apis.client.hget(apis.keys("jobs"), raw_id)
     return bytes(raw_id + body[1:3])
 
 
-def twice(doors: Doors, raw_id: bytes, place: str, score: float) -> None:
-    doors.client.zadd(place, {member(doors, raw_id): score})
+def twice(apis: ShardApis, raw_id: bytes, place: str, score: float) -> None:
+    apis.client.zadd(place, {member(apis, raw_id): score})
 
 
-def other_member(doors: Doors, raw_id: bytes) -> None:
-    name = doors.keys.ready("plain")
-    [(entry, rank)] = doors.client.zrange(name, 0, -1, withscores=True)
-    doors.client.zrem(name, entry)
-    doors.client.zadd(name, {raw_id + b"\x00\x00": rank})
+def other_member(apis: ShardApis, raw_id: bytes) -> None:
+    name = apis.keys.ready("plain")
+    [(entry, rank)] = apis.client.zrange(name, 0, -1, withscores=True)
+    apis.client.zrem(name, entry)
+    apis.client.zadd(name, {raw_id + b"\x00\x00": rank})
 
 
-def other_priority(doors: Doors, raw_id: bytes) -> None:
-    body = doors.client.hget(doors.keys("jobs"), raw_id)
-    doors.client.hset(doors.keys("jobs"), raw_id, body[:1] + bytes((body[1] ^ 1,)) + body[2:])
+def other_priority(apis: ShardApis, raw_id: bytes) -> None:
+    body = apis.client.hget(apis.keys("jobs"), raw_id)
+    apis.client.hset(apis.keys("jobs"), raw_id, body[:1] + bytes((body[1] ^ 1,)) + body[2:])
 
 
-def second_lease(doors: Doors, raw_id: bytes) -> None:
-    doors.client.zadd(doors.keys("leases"), {member(doors, raw_id) + bytes(16): doors.clock.now_us + HOUR})
+def second_lease(apis: ShardApis, raw_id: bytes) -> None:
+    apis.client.zadd(apis.keys("leases"), {member(apis, raw_id) + bytes(16): apis.clock.now_us + HOUR})
 
 
 DAMAGES = [
@@ -284,133 +284,133 @@ DAMAGES = [
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
-def test_damage_is_told_and_mended(damage: Damage, doors: Doors) -> None:
-    jobs = jobs_everywhere(doors)
-    assert words(doors) == []
-    damage.do(doors, jobs)
-    before = dumped(doors)
-    assert set(words(doors)) >= damage.words
-    assert dumped(doors) == before, "looking changes nothing"
-    assert words(doors, repair=True)
+def test_damage_is_told_and_mended(damage: Damage, apis: ShardApis) -> None:
+    jobs = jobs_everywhere(apis)
+    assert words(apis) == []
+    damage.do(apis, jobs)
+    before = dumped(apis)
+    assert set(words(apis)) >= damage.words
+    assert dumped(apis) == before, "looking changes nothing"
+    assert words(apis, repair=True)
     # One repair can uncover the next fault.
-    words(doors, repair=True)
-    assert words(doors) == []
-    assert not damage.job or doors.where(jobs[damage.job]) == list(damage.then)
+    words(apis, repair=True)
+    assert words(apis) == []
+    assert not damage.job or apis.where(jobs[damage.job]) == list(damage.then)
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
-def test_what_was_mended_runs_to_its_end_and_leaves_no_trace(damage: Damage, doors: Doors) -> None:
-    damage.do(doors, jobs_everywhere(doors))
-    assert words(doors, repair=True)
-    doors.clock.advance(2 * DAY)
-    doors.lapse()
-    worker = doors.worker()
-    claims = worker.take(64, *doors.shard.read_queues()).claims
+def test_what_was_mended_runs_to_its_end_and_leaves_no_trace(damage: Damage, apis: ShardApis) -> None:
+    damage.do(apis, jobs_everywhere(apis))
+    assert words(apis, repair=True)
+    apis.clock.advance(2 * DAY)
+    apis.lapse()
+    worker = apis.worker()
+    claims = worker.take(64, *apis.shard.read_queues()).claims
     # The one tried before waits for its turn: its record is another worker's suspicion.
-    claims += worker.take(64, *doors.shard.read_queues()).claims
+    claims += worker.take(64, *apis.shard.read_queues()).claims
     worker.take(0, settle=[settlement(claim, Action.ACKNOWLEDGE) for claim in claims])
     left = {
         noun
         for noun in ("jobs", "leases", "claim_records", "attempts", "job_extras", "unique_keys")
-        if doors.client.exists(doors.keys(noun))
+        if apis.client.exists(apis.keys(noun))
     }
     assert not left
 
 
-def test_a_running_job_whose_body_changed_is_never_leased_twice(doors: Doors) -> None:
-    raw_id = doors.add()
-    worker = doors.worker()
+def test_a_running_job_whose_body_changed_is_never_leased_twice(apis: ShardApis) -> None:
+    raw_id = apis.add()
+    worker = apis.worker()
     (claim,) = worker.take().claims
-    other_priority(doors, raw_id)
-    words(doors, repair=True)
-    words(doors, repair=True)
-    assert doors.client.zcard(doors.keys("leases")) == 1
+    other_priority(apis, raw_id)
+    words(apis, repair=True)
+    words(apis, repair=True)
+    assert apis.client.zcard(apis.keys("leases")) == 1
     assert worker.door.heartbeat([claim.lease]) == {claim.lease}
-    assert doors.promote().expired_leases == []
+    assert apis.promote().expired_leases == []
 
 
-def test_a_key_is_still_unique_after_a_repair(doors: Doors) -> None:
-    raw_id = doors.add(key="k", delay=HOUR)
+def test_a_key_is_still_unique_after_a_repair(apis: ShardApis) -> None:
+    raw_id = apis.add(key="k", delay=HOUR)
     for lost in ("job_extras", "unique_keys"):
-        doors.client.delete(doors.keys(lost))
-        words(doors, repair=True)
-        receipt = doors.enqueue(doors.draft(key="k"))
+        apis.client.delete(apis.keys(lost))
+        words(apis, repair=True)
+        receipt = apis.enqueue(apis.draft(key="k"))
         assert receipt.held == {0: raw_id}
-    assert doors.operations.cancel(raw_id)
-    assert not doors.client.exists(doors.keys("unique_keys"), doors.keys("job_extras"))
+    assert apis.operations.cancel(raw_id)
+    assert not apis.client.exists(apis.keys("unique_keys"), apis.keys("job_extras"))
 
 
-def test_a_scheduled_job_keeps_its_due_time_when_it_is_put_back(doors: Doors) -> None:
-    raw_id = doors.add(delay=DAY)
-    due = doors.schedule()[raw_id]
-    doors.client.rename(doors.keys.scheduled("default"), doors.keys.scheduled("other"))
-    doors.client.zadd(doors.keys("queues"), {"other": 1})
-    assert words(doors, repair=True) == ["MISPLACED"]
-    assert doors.schedule() == {raw_id: due}
+def test_a_scheduled_job_keeps_its_due_time_when_it_is_put_back(apis: ShardApis) -> None:
+    raw_id = apis.add(delay=DAY)
+    due = apis.schedule()[raw_id]
+    apis.client.rename(apis.keys.scheduled("default"), apis.keys.scheduled("other"))
+    apis.client.zadd(apis.keys("queues"), {"other": 1})
+    assert words(apis, repair=True) == ["MISPLACED"]
+    assert apis.schedule() == {raw_id: due}
 
 
-def test_a_job_that_was_running_is_judged_by_the_dispatcher(doors: Doors) -> None:
-    raw_id = doors.add()
-    (claim,) = doors.worker().take().claims
-    doors.client.delete(doors.keys("leases"))
-    assert words(doors, repair=True) == ["LAPSED"]
-    assert doors.rings(doors.keys("notify_dispatcher")) == [1]
-    assert doors.promote().expired_leases == [claim.lease]
-    assert doors.where(raw_id) == ["leases"]
+def test_a_job_that_was_running_is_judged_by_the_dispatcher(apis: ShardApis) -> None:
+    raw_id = apis.add()
+    (claim,) = apis.worker().take().claims
+    apis.client.delete(apis.keys("leases"))
+    assert words(apis, repair=True) == ["LAPSED"]
+    assert apis.rings(apis.keys("notify_dispatcher")) == [1]
+    assert apis.promote().expired_leases == [claim.lease]
+    assert apis.where(raw_id) == ["leases"]
 
 
-def test_an_unreadable_body_that_waits_is_left_to_whoever_claims_it(doors: Doors) -> None:
-    raw_id = doors.add()
-    doors.client.hset(doors.keys("jobs"), raw_id, b"\xff")
-    assert words(doors, repair=True) == []
-    assert doors.worker().take().claims[0].fault
+def test_an_unreadable_body_that_waits_is_left_to_whoever_claims_it(apis: ShardApis) -> None:
+    raw_id = apis.add()
+    apis.client.hset(apis.keys("jobs"), raw_id, b"\xff")
+    assert words(apis, repair=True) == []
+    assert apis.worker().take().claims[0].fault
 
 
-def test_an_unreadable_body_in_no_place_becomes_a_dead_letter_that_can_be_looked_at(doors: Doors) -> None:
-    doors.client.hset(doors.keys("jobs"), b"i" * 12, b"\xff")
-    assert words(doors, repair=True) == ["UNREADABLE"]
-    letter = doors.inspection.dead_letter(b"i" * 12)
+def test_an_unreadable_body_in_no_place_becomes_a_dead_letter_that_can_be_looked_at(apis: ShardApis) -> None:
+    apis.client.hset(apis.keys("jobs"), b"i" * 12, b"\xff")
+    assert words(apis, repair=True) == ["UNREADABLE"]
+    letter = apis.inspection.dead_letter(b"i" * 12)
     assert letter is not None
     assert letter.attempts.last_error == "The stored body cannot be read."
 
 
-def test_every_slice_of_many_is_walked(doors: Doors) -> None:
+def test_every_slice_of_many_is_walked(apis: ShardApis) -> None:
     for at in range(0, 2_000, 500):
-        doors.enqueue(*(doors.draft(queue=f"q{n % 3}", delay=HOUR * (n % 2)) for n in range(at, at + 500)))
-    removed = doors.client.zpopmin(doors.keys.ready("q0"), 200) + doors.client.zpopmax(doors.keys.scheduled("q1"), 100)
-    assert words(doors) == ["LOST"] * len(removed)
-    assert words(doors, repair=True) == ["LOST"] * len(removed)
-    assert words(doors) == []
-    assert len({raw_id for raw_id, _ in audit_of(doors).bodies()}) == 2_000
+        apis.enqueue(*(apis.draft(queue=f"q{n % 3}", delay=HOUR * (n % 2)) for n in range(at, at + 500)))
+    removed = apis.client.zpopmin(apis.keys.ready("q0"), 200) + apis.client.zpopmax(apis.keys.scheduled("q1"), 100)
+    assert words(apis) == ["LOST"] * len(removed)
+    assert words(apis, repair=True) == ["LOST"] * len(removed)
+    assert words(apis) == []
+    assert len({raw_id for raw_id, _ in audit_of(apis).bodies()}) == 2_000
 
 
-def test_nothing_is_found_or_changed_where_only_our_steps_were(doors: Doors) -> None:
-    go_through_every_door(doors)
-    before = dumped(doors)
-    assert words(doors, repair=True) == []
-    assert dumped(doors) == before
+def test_nothing_is_found_or_changed_where_only_our_steps_were(apis: ShardApis) -> None:
+    exercise_all_apis(apis)
+    before = dumped(apis)
+    assert words(apis, repair=True) == []
+    assert dumped(apis) == before
 
 
-def test_an_audit_beside_a_working_system_finds_nothing(make_doors: Callable[..., Doors]) -> None:
+def test_an_audit_beside_a_working_system_finds_nothing(make_doors: Callable[..., ShardApis]) -> None:
     """Jobs go through every place while the walk repairs what it believes to see: it must believe nothing."""
     clock = ServerClock()
     watched = make_doors(clock=clock)
     walks = found = 0
 
     def work(seed: int) -> None:
-        doors, rng = make_doors(clock=clock), random.Random(seed)
-        worker, queues = doors.worker(), (f"q{seed}", f"q{seed} b")
+        apis, rng = make_doors(clock=clock), random.Random(seed)
+        worker, queues = apis.worker(), (f"q{seed}", f"q{seed} b")
         for turn in range(2_000):
             if turn >= 60 and walks >= 3:
                 break
-            drafts = [doors.draft(queue=queues[0], key=f"{seed} {turn} {n}" if n % 3 else None) for n in range(20)]
-            doors.enqueue(
+            drafts = [apis.draft(queue=queues[0], key=f"{seed} {turn} {n}" if n % 3 else None) for n in range(20)]
+            apis.enqueue(
                 *(d.rescheduled(delay_us=rng.randrange(2_000), due_us=None, called_at=0.0) for d in drafts[:10])
             )
-            doors.enqueue(*drafts[10:])
-            doors.operations.move(drafts[rng.randrange(20)].job.raw_id, queues[1])
-            doors.operations.cancel(drafts[rng.randrange(20)].job.raw_id)
-            doors.promote(*queues)
+            apis.enqueue(*drafts[10:])
+            apis.operations.move(drafts[rng.randrange(20)].job.raw_id, queues[1])
+            apis.operations.cancel(drafts[rng.randrange(20)].job.raw_id)
+            apis.promote(*queues)
             claims = worker.take(15, *queues).claims
             worker.take(0, settle=[settlement(claim, rng.choice(list(Action))) for claim in claims])
 

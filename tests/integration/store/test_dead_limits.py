@@ -5,19 +5,19 @@ from collections.abc import Callable
 import pytest
 
 from django_delayq.job.outcome import Action
-from tests.shard_apis import SECOND, Doors, settlement
+from tests.shard_apis import SECOND, ShardApis, settlement
 
 SWEEP = 5 * SECOND
 MIB = 1024 * 1024
 
 
-def die(doors: Doors, count: int, *args: str) -> list[bytes]:
+def die(apis: ShardApis, count: int, *args: str) -> list[bytes]:
     """Let that many jobs die, one after the other, and return their ids, the oldest first."""
-    drafts = [doors.draft(number, *args) for number in range(count)]
-    worker = doors.worker()
+    drafts = [apis.draft(number, *args) for number in range(count)]
+    worker = apis.worker()
     for at in range(0, count, 50):
-        doors.enqueue(*drafts[at : at + 50])
-        doors.clock.advance(1)
+        apis.enqueue(*drafts[at : at + 50])
+        apis.clock.advance(1)
         claims = worker.take(50).claims
         while claims:
             worker.take(0, settle=[settlement(claim, Action.DEAD_LETTER) for claim in claims])
@@ -25,121 +25,121 @@ def die(doors: Doors, count: int, *args: str) -> list[bytes]:
     return [draft.job.raw_id for draft in drafts]
 
 
-def counted(doors: Doors) -> int:
-    return int(doors.client.get(doors.keys("dead_bytes")) or 0)
+def counted(apis: ShardApis) -> int:
+    return int(apis.client.get(apis.keys("dead_bytes")) or 0)
 
 
-def stored(doors: Doors) -> int:
-    return sum(map(len, doors.client.hvals(doors.keys("dead_bodies"))))
+def stored(apis: ShardApis) -> int:
+    return sum(map(len, apis.client.hvals(apis.keys("dead_bodies"))))
 
 
-def test_beyond_their_number_the_oldest_go_in_steps_without_a_sleep(make_doors: Callable[..., Doors]) -> None:
-    doors = make_doors(DEAD_MAX_COUNT=10)
-    letters = die(doors, 610)
-    steps = [doors.promote() for _ in range(4)]
+def test_beyond_their_number_the_oldest_go_in_steps_without_a_sleep(make_doors: Callable[..., ShardApis]) -> None:
+    apis = make_doors(DEAD_MAX_COUNT=10)
+    letters = die(apis, 610)
+    steps = [apis.promote() for _ in range(4)]
     assert [step.trimmed for step in steps] == [250, 250, 100, 0]
     assert [step.sleep_us for step in steps] == [0, 0, SWEEP, SWEEP]
-    assert list(doors.scores(doors.keys("dead_letters"))) == letters[600:]
-    assert counted(doors) == stored(doors) > 0
+    assert list(apis.scores(apis.keys("dead_letters"))) == letters[600:]
+    assert counted(apis) == stored(apis) > 0
 
 
-def test_exactly_one_step_of_them_is_followed_by_a_sleep(make_doors: Callable[..., Doors]) -> None:
-    doors = make_doors(DEAD_MAX_COUNT=0)
-    die(doors, 250)
-    step = doors.promote()
+def test_exactly_one_step_of_them_is_followed_by_a_sleep(make_doors: Callable[..., ShardApis]) -> None:
+    apis = make_doors(DEAD_MAX_COUNT=0)
+    die(apis, 250)
+    step = apis.promote()
     assert (step.trimmed, step.sleep_us) == (250, SWEEP)
-    assert not doors.client.exists(doors.keys("dead_bytes"), doors.keys("dead_bodies"))
+    assert not apis.client.exists(apis.keys("dead_bytes"), apis.keys("dead_bodies"))
 
 
-def test_beyond_their_age_they_go_in_steps_without_a_sleep(make_doors: Callable[..., Doors]) -> None:
-    doors = make_doors(DEAD_MAX_AGE=10)
-    die(doors, 300)
-    doors.clock.advance(10 * SECOND)
-    steps = [doors.promote() for _ in range(2)]
+def test_beyond_their_age_they_go_in_steps_without_a_sleep(make_doors: Callable[..., ShardApis]) -> None:
+    apis = make_doors(DEAD_MAX_AGE=10)
+    die(apis, 300)
+    apis.clock.advance(10 * SECOND)
+    steps = [apis.promote() for _ in range(2)]
     assert [(step.trimmed, step.sleep_us) for step in steps] == [(250, 0), (50, SWEEP)]
 
 
-def test_beyond_their_bytes_the_oldest_go(make_doors: Callable[..., Doors]) -> None:
-    doors = make_doors(DEAD_MAX_BYTES=100_000)
-    letters = die(doors, 100, "x" * 2_000)
-    assert counted(doors) == stored(doors) > 200_000
-    assert 50 < doors.promote().trimmed < 60
-    left = list(doors.scores(doors.keys("dead_letters")))
+def test_beyond_their_bytes_the_oldest_go(make_doors: Callable[..., ShardApis]) -> None:
+    apis = make_doors(DEAD_MAX_BYTES=100_000)
+    letters = die(apis, 100, "x" * 2_000)
+    assert counted(apis) == stored(apis) > 200_000
+    assert 50 < apis.promote().trimmed < 60
+    left = list(apis.scores(apis.keys("dead_letters")))
     assert left == letters[-len(left) :]
-    assert 98_000 < counted(doors) == stored(doors) <= 100_000
+    assert 98_000 < counted(apis) == stored(apis) <= 100_000
 
 
-def test_one_step_frees_8_mib_and_always_something(make_doors: Callable[..., Doors]) -> None:
-    doors = make_doors(DEAD_MAX_COUNT=0)
-    die(doors, 40, "x" * 900_000)
-    steps = [doors.promote() for _ in range(5)]
+def test_one_step_frees_8_mib_and_always_something(make_doors: Callable[..., ShardApis]) -> None:
+    apis = make_doors(DEAD_MAX_COUNT=0)
+    die(apis, 40, "x" * 900_000)
+    steps = [apis.promote() for _ in range(5)]
     # 9 of them are 8.1 MB, 10 are more than 8 MiB.
     assert [step.trimmed for step in steps] == [9, 9, 9, 9, 4]
     assert [step.sleep_us for step in steps] == [0, 0, 0, 0, SWEEP]
 
 
-def test_a_letter_larger_than_a_step_goes_alone(make_doors: Callable[..., Doors]) -> None:
-    doors = make_doors(DEAD_MAX_COUNT=0)
+def test_a_letter_larger_than_a_step_goes_alone(make_doors: Callable[..., ShardApis]) -> None:
+    apis = make_doors(DEAD_MAX_COUNT=0)
     for _ in range(2):
-        raw_id = doors.add_dead()
-        doors.client.hset(doors.keys("dead_bodies"), raw_id, b"x" * 9 * MIB)
-    assert [doors.promote().trimmed for _ in range(3)] == [1, 1, 0]
+        raw_id = apis.add_dead()
+        apis.client.hset(apis.keys("dead_bodies"), raw_id, b"x" * 9 * MIB)
+    assert [apis.promote().trimmed for _ in range(3)] == [1, 1, 0]
 
 
-def test_every_way_in_and_out_is_counted(doors: Doors) -> None:
-    requeued, discarded, _ = [doors.add_dead(key=f"{number}") for number in range(3)]
-    died = doors.scores(doors.keys("dead_letters"))
-    doors.add()
-    doors.worker().take()
-    assert counted(doors) == stored(doors) > 0
-    assert doors.operations.requeue(requeued, died_us=died[requeued])
-    assert counted(doors) == stored(doors) > 0
-    assert doors.operations.discard(discarded, died_us=died[discarded])
-    assert counted(doors) == stored(doors) > 0
+def test_every_way_in_and_out_is_counted(apis: ShardApis) -> None:
+    requeued, discarded, _ = [apis.add_dead(key=f"{number}") for number in range(3)]
+    died = apis.scores(apis.keys("dead_letters"))
+    apis.add()
+    apis.worker().take()
+    assert counted(apis) == stored(apis) > 0
+    assert apis.operations.requeue(requeued, died_us=died[requeued])
+    assert counted(apis) == stored(apis) > 0
+    assert apis.operations.discard(discarded, died_us=died[discarded])
+    assert counted(apis) == stored(apis) > 0
     # Twice is once.
-    assert not doors.operations.discard(discarded, died_us=died[discarded])
-    assert counted(doors) == stored(doors) > 0
+    assert not apis.operations.discard(discarded, died_us=died[discarded])
+    assert counted(apis) == stored(apis) > 0
 
 
 @pytest.mark.parametrize("damage", [b"5", b"x", b"-7", b"inf", b"nan", b"9" * 30, None])
-def test_a_wrong_sum_is_found_and_counted_anew(doors: Doors, damage: bytes | None) -> None:
-    doors.add_dead()
-    doors.add_dead()
+def test_a_wrong_sum_is_found_and_counted_anew(apis: ShardApis, damage: bytes | None) -> None:
+    apis.add_dead()
+    apis.add_dead()
     if damage is None:
-        doors.client.delete(doors.keys("dead_bytes"))
+        apis.client.delete(apis.keys("dead_bytes"))
     else:
-        doors.client.set(doors.keys("dead_bytes"), damage)
-    audit = doors.store.consistency_check(doors.shard)
+        apis.client.set(apis.keys("dead_bytes"), damage)
+    audit = apis.store.consistency_check(apis.shard)
     assert [finding.code for finding in audit.walk()] == ["MISCOUNTED"]
     assert [finding.code for finding in audit.walk(repair=True)] == ["MISCOUNTED"]
     assert list(audit.walk()) == []
-    assert counted(doors) == stored(doors) > 0
+    assert counted(apis) == stored(apis) > 0
 
 
-def test_a_sum_that_changed_since_it_was_read_is_left_alone(doors: Doors) -> None:
-    doors.add_dead()
-    seen = doors.client.get(doors.keys("dead_bytes"))
-    doors.add_dead()
-    assert not doors.store.consistency_check(doors.shard).audit_bytes(seen, int(seen) + 1)
-    assert counted(doors) == stored(doors)
+def test_a_sum_that_changed_since_it_was_read_is_left_alone(apis: ShardApis) -> None:
+    apis.add_dead()
+    seen = apis.client.get(apis.keys("dead_bytes"))
+    apis.add_dead()
+    assert not apis.store.consistency_check(apis.shard).audit_bytes(seen, int(seen) + 1)
+    assert counted(apis) == stored(apis)
 
 
 @pytest.mark.parametrize("damage", [b"x", b"inf", b"nan", b"-9", b"9" * 30])
-def test_a_sum_written_by_hand_drops_no_letter(doors: Doors, damage: bytes) -> None:
-    doors.add_dead()
-    doors.client.set(doors.keys("dead_bytes"), damage)
-    assert doors.promote().trimmed == 0
-    raw_id = doors.add_dead()
-    assert doors.operations.discard(raw_id, died_us=doors.scores(doors.keys("dead_letters"))[raw_id])
-    assert doors.promote().trimmed == 0
+def test_a_sum_written_by_hand_drops_no_letter(apis: ShardApis, damage: bytes) -> None:
+    apis.add_dead()
+    apis.client.set(apis.keys("dead_bytes"), damage)
+    assert apis.promote().trimmed == 0
+    raw_id = apis.add_dead()
+    assert apis.operations.discard(raw_id, died_us=apis.scores(apis.keys("dead_letters"))[raw_id])
+    assert apis.promote().trimmed == 0
 
 
-def test_repair_of_a_dead_body_without_a_letter_counts_it_out(doors: Doors) -> None:
-    raw_id = doors.add_dead()
-    doors.client.hset(doors.keys("dead_bodies"), b"short", b"x" * 10)
-    audit = doors.store.consistency_check(doors.shard)
+def test_repair_of_a_dead_body_without_a_letter_counts_it_out(apis: ShardApis) -> None:
+    raw_id = apis.add_dead()
+    apis.client.hset(apis.keys("dead_bodies"), b"short", b"x" * 10)
+    audit = apis.store.consistency_check(apis.shard)
     for _ in range(3):
         if not list(audit.walk(repair=True)):
             break
-    assert doors.where(raw_id) == ["dead_letters"]
-    assert counted(doors) == stored(doors) > 0
+    assert apis.where(raw_id) == ["dead_letters"]
+    assert counted(apis) == stored(apis) > 0

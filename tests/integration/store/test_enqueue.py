@@ -7,124 +7,124 @@ import pytest
 
 from django_delayq.exceptions import StoreRejected
 from django_delayq.job.outcome import Action
-from tests.shard_apis import DAY, HOUR, MS, SECOND, START, Doors, ids, settlement
+from tests.shard_apis import DAY, HOUR, MS, SECOND, START, ShardApis, ids, settlement
 
 SPANS = pytest.mark.parametrize("span", [1, SECOND, DAY, 365 * DAY, 3_650 * DAY])
 
 
 @SPANS
-def test_due_moment_is_kept_to_the_microsecond(doors: Doors, span: int) -> None:
-    receipt = doors.enqueue(doors.draft(due=START + span))
-    assert list(doors.schedule().values()) == receipt.due_us == [START + span]
+def test_due_moment_is_kept_to_the_microsecond(apis: ShardApis, span: int) -> None:
+    receipt = apis.enqueue(apis.draft(due=START + span))
+    assert list(apis.schedule().values()) == receipt.due_us == [START + span]
 
 
 @SPANS
-def test_delay_counts_from_the_servers_time_to_the_microsecond(doors: Doors, span: int) -> None:
-    doors.enqueue(doors.draft().rescheduled(delay_us=span, due_us=None, called_at=doors.clock.steady()))
-    assert list(doors.schedule().values()) == [START + span]
+def test_delay_counts_from_the_servers_time_to_the_microsecond(apis: ShardApis, span: int) -> None:
+    apis.enqueue(apis.draft().rescheduled(delay_us=span, due_us=None, called_at=apis.clock.steady()))
+    assert list(apis.schedule().values()) == [START + span]
 
 
-def test_wait_for_the_commit_is_taken_off_the_delay(doors: Doors) -> None:
-    draft = doors.draft().rescheduled(delay_us=10 * SECOND, due_us=None, called_at=doors.clock.steady())
-    doors.clock.advance(2_500_000)
-    receipt = doors.enqueue(draft)
-    assert list(doors.schedule().values()) == receipt.due_us == [START + 10 * SECOND]
+def test_wait_for_the_commit_is_taken_off_the_delay(apis: ShardApis) -> None:
+    draft = apis.draft().rescheduled(delay_us=10 * SECOND, due_us=None, called_at=apis.clock.steady())
+    apis.clock.advance(2_500_000)
+    receipt = apis.enqueue(draft)
+    assert list(apis.schedule().values()) == receipt.due_us == [START + 10 * SECOND]
 
 
 @pytest.mark.parametrize("due", [START, START - 1, START - 3_650 * DAY, -62_135_596_800_000_000])
-def test_job_due_now_or_in_the_past_is_ready_and_ranks_from_now(doors: Doors, due: int) -> None:
-    late = doors.add(due=due)
-    now = doors.add(due=START)
-    assert doors.where(late) == ["ready:default"]
-    assert doors.ready()[late] == doors.ready()[now]
+def test_job_due_now_or_in_the_past_is_ready_and_ranks_from_now(apis: ShardApis, due: int) -> None:
+    late = apis.add(due=due)
+    now = apis.add(due=START)
+    assert apis.where(late) == ["ready:default"]
+    assert apis.ready()[late] == apis.ready()[now]
 
 
-def test_job_due_a_microsecond_ahead_waits(doors: Doors) -> None:
-    assert doors.where(doors.add(due=START + 1)) == ["scheduled:default"]
+def test_job_due_a_microsecond_ahead_waits(apis: ShardApis) -> None:
+    assert apis.where(apis.add(due=START + 1)) == ["scheduled:default"]
 
 
-def test_job_without_a_time_is_ready_at_once(doors: Doors) -> None:
-    assert doors.where(doors.add()) == ["ready:default"]
+def test_job_without_a_time_is_ready_at_once(apis: ShardApis) -> None:
+    assert apis.where(apis.add()) == ["ready:default"]
 
 
-def test_every_priority_stands_strictly_before_the_next_one(doors: Doors) -> None:
+def test_every_priority_stands_strictly_before_the_next_one(apis: ShardApis) -> None:
     priorities = list(range(-100, 101))
     random.Random(7).shuffle(priorities)
     made = {}
     for priority in priorities:
         # Each one later than the one before: time decides nothing between priorities.
-        made[priority] = doors.add(priority=priority)
-        doors.clock.advance(DAY)
-    assert list(doors.ready()) == [made[priority] for priority in range(100, -101, -1)]
+        made[priority] = apis.add(priority=priority)
+        apis.clock.advance(DAY)
+    assert list(apis.ready()) == [made[priority] for priority in range(100, -101, -1)]
 
 
-def test_due_job_does_not_overtake_a_higher_priority(doors: Doors) -> None:
-    due = doors.add(priority=0, due=START)
-    doors.clock.advance(100 * DAY)
-    urgent = doors.add(priority=1)
-    assert list(doors.ready()) == [urgent, due]
+def test_due_job_does_not_overtake_a_higher_priority(apis: ShardApis) -> None:
+    due = apis.add(priority=0, due=START)
+    apis.clock.advance(100 * DAY)
+    urgent = apis.add(priority=1)
+    assert list(apis.ready()) == [urgent, due]
 
 
-def test_jobs_of_one_instant_stay_in_the_order_of_their_making(doors: Doors) -> None:
-    drafts = [doors.draft(number) for number in range(300)]
+def test_jobs_of_one_instant_stay_in_the_order_of_their_making(apis: ShardApis) -> None:
+    drafts = [apis.draft(number) for number in range(300)]
     shuffled = random.Random(7).sample(drafts, len(drafts))
-    doors.enqueue(*shuffled[:150])
-    doors.enqueue(*shuffled[150:])
-    assert list(doors.ready()) == [draft.job.raw_id for draft in drafts]
+    apis.enqueue(*shuffled[:150])
+    apis.enqueue(*shuffled[150:])
+    assert list(apis.ready()) == [draft.job.raw_id for draft in drafts]
 
 
-def test_batch_of_500_goes_to_all_its_queues(doors: Doors) -> None:
-    drafts = [doors.draft(queue=f"q{n % 7}", delay=n % 2 or None) for n in range(500)]
-    receipt = doors.enqueue(*drafts)
-    counts = doors.inspection.counts()
+def test_batch_of_500_goes_to_all_its_queues(apis: ShardApis) -> None:
+    drafts = [apis.draft(queue=f"q{n % 7}", delay=n % 2 or None) for n in range(500)]
+    receipt = apis.enqueue(*drafts)
+    counts = apis.inspection.counts()
     assert sum(counts.scheduled.values()) == sum(counts.ready.values()) == 250
     assert set(counts.ready) == {f"q{n}" for n in range(7)}
     assert receipt.due_us == [START + n % 2 for n in range(500)]
 
 
-def test_ready_job_rings_its_queues_bell_once(doors: Doors) -> None:
-    doors.add()
-    doors.add()
-    doors.add(queue="other", delay=HOUR)
-    bells = [doors.keys.notify("default"), doors.keys.notify("other")]
-    assert doors.rings(*bells) == [1, 0]
+def test_ready_job_rings_its_queues_bell_once(apis: ShardApis) -> None:
+    apis.add()
+    apis.add()
+    apis.add(queue="other", delay=HOUR)
+    bells = [apis.keys.notify("default"), apis.keys.notify("other")]
+    assert apis.rings(*bells) == [1, 0]
 
 
-def test_alarm_rings_while_nobody_promotes(doors: Doors) -> None:
-    doors.add(delay=HOUR)
-    assert doors.rings(doors.keys("notify_dispatcher")) == [1]
+def test_alarm_rings_while_nobody_promotes(apis: ShardApis) -> None:
+    apis.add(delay=HOUR)
+    assert apis.rings(apis.keys("notify_dispatcher")) == [1]
 
 
-def test_alarm_rings_only_for_a_time_before_the_next_promotion(doors: Doors) -> None:
-    doors.add()
-    doors.promote()
-    wake_at = START + doors.config.dispatcher.sweep_us
-    assert int(doors.client.get(doors.keys("next_promotion"))) == wake_at
-    doors.client.delete(doors.keys("notify_dispatcher"))
+def test_alarm_rings_only_for_a_time_before_the_next_promotion(apis: ShardApis) -> None:
+    apis.add()
+    apis.promote()
+    wake_at = START + apis.config.dispatcher.sweep_us
+    assert int(apis.client.get(apis.keys("next_promotion"))) == wake_at
+    apis.client.delete(apis.keys("notify_dispatcher"))
     rung = []
     for due in (wake_at + HOUR, wake_at, wake_at - 1):
-        doors.add(due=due)
-        rung += doors.rings(doors.keys("notify_dispatcher"))
+        apis.add(due=due)
+        rung += apis.rings(apis.keys("notify_dispatcher"))
     assert rung == [0, 0, 1]
 
 
-def test_earliest_job_of_a_batch_decides_on_the_alarm(doors: Doors) -> None:
-    doors.add()
-    doors.promote()
-    soon = doors.draft(queue="b", delay=SECOND)
-    doors.enqueue(doors.draft(queue="a", delay=HOUR), soon, doors.draft(queue="c", delay=DAY))
-    assert doors.rings(doors.keys("notify_dispatcher")) == [1]
+def test_earliest_job_of_a_batch_decides_on_the_alarm(apis: ShardApis) -> None:
+    apis.add()
+    apis.promote()
+    soon = apis.draft(queue="b", delay=SECOND)
+    apis.enqueue(apis.draft(queue="a", delay=HOUR), soon, apis.draft(queue="c", delay=DAY))
+    assert apis.rings(apis.keys("notify_dispatcher")) == [1]
 
 
-def test_a_job_that_is_ready_rings_the_bell_of_its_queue_and_that_of_workers_of_all_queues(doors: Doors) -> None:
+def test_a_job_that_is_ready_rings_the_bell_of_its_queue_and_that_of_workers_of_all_queues(apis: ShardApis) -> None:
     rung = []
     for delay in (HOUR, None, None):
-        doors.add(queue="a", delay=delay)
-        rung.append(doors.rings(doors.keys.notify("a"), doors.keys("notify")))
+        apis.add(queue="a", delay=delay)
+        rung.append(apis.rings(apis.keys.notify("a"), apis.keys("notify")))
     assert rung == [[0, 0], [1, 1], [1, 1]]
 
 
-def test_full_memory_refuses_the_batch_as_a_whole(own_doors: Doors) -> None:
+def test_full_memory_refuses_the_batch_as_a_whole(own_doors: ShardApis) -> None:
     waiting = own_doors.add(delay=HOUR)
     before = own_doors.client.dbsize()
     own_doors.fill_memory()
@@ -139,7 +139,7 @@ def test_full_memory_refuses_the_batch_as_a_whole(own_doors: Doors) -> None:
 
 
 @pytest.mark.parametrize("code", ["READONLY", "NOREPLICAS"])
-def test_server_that_takes_no_writes_refuses_the_batch_as_a_whole(own_doors: Doors, code: str) -> None:
+def test_server_that_takes_no_writes_refuses_the_batch_as_a_whole(own_doors: ShardApis, code: str) -> None:
     if code == "READONLY":
         own_doors.client.replicaof("127.0.0.1", "1")
     else:
@@ -151,11 +151,11 @@ def test_server_that_takes_no_writes_refuses_the_batch_as_a_whole(own_doors: Doo
     assert own_doors.client.dbsize() == 0
 
 
-def test_flushed_scripts_are_loaded_again(doors: Doors) -> None:
-    doors.add()
-    doors.client.script_flush()
-    doors.add()
-    assert len(doors.ready()) == 2
+def test_flushed_scripts_are_loaded_again(apis: ShardApis) -> None:
+    apis.add()
+    apis.client.script_flush()
+    apis.add()
+    assert len(apis.ready()) == 2
 
 
 ODD_NAMES = {
@@ -172,31 +172,31 @@ ODD_NAMES = {
 
 
 @pytest.mark.parametrize(("queue", "encoded"), ODD_NAMES.values(), ids=list(ODD_NAMES))
-def test_queue_of_any_name_serves_a_whole_life(doors: Doors, queue: str, encoded: bytes) -> None:
-    raw_id = doors.add(queue=queue, delay=SECOND)
-    assert doors.client.exists(b"delayq:{0}:scheduled:" + encoded)
-    assert doors.shard.read_queues() == [queue]
-    doors.clock.advance(SECOND)
-    assert doors.promote().moved == 1
-    assert doors.client.exists(b"delayq:{0}:notify:" + encoded)
-    worker = doors.worker()
+def test_queue_of_any_name_serves_a_whole_life(apis: ShardApis, queue: str, encoded: bytes) -> None:
+    raw_id = apis.add(queue=queue, delay=SECOND)
+    assert apis.client.exists(b"delayq:{0}:scheduled:" + encoded)
+    assert apis.shard.read_queues() == [queue]
+    apis.clock.advance(SECOND)
+    assert apis.promote().moved == 1
+    assert apis.client.exists(b"delayq:{0}:notify:" + encoded)
+    worker = apis.worker()
     (claim,) = worker.take(1, queue).claims
     assert (claim.queue, claim.job and claim.job.queue) == (queue, queue)
     assert ids(worker.take(1, queue, settle=[settlement(claim, Action.RETRY)]).claims) == []
-    doors.promote()
+    apis.promote()
     (claim,) = worker.take(1, queue).claims
     worker.take(0, queue, settle=[settlement(claim, Action.RELEASE)])
-    assert doors.inspection.find(raw_id).job == claim.job
-    assert doors.inspection.counts().ready == {queue: 1}
-    assert doors.operations.move(raw_id, f"{queue[:100]}!")
-    assert doors.operations.cancel(raw_id)
-    assert doors.traces(raw_id) == []
+    assert apis.inspection.find(raw_id).job == claim.job
+    assert apis.inspection.counts().ready == {queue: 1}
+    assert apis.operations.move(raw_id, f"{queue[:100]}!")
+    assert apis.operations.cancel(raw_id)
+    assert apis.traces(raw_id) == []
 
 
 @pytest.mark.parametrize("value", ["\0", "\ud800", 2**64, 1.5, [[]], {"": None}])
-def test_arguments_come_back_exactly(doors: Doors, value: Any) -> None:
-    doors.add(value)
-    (claim,) = doors.worker().take().claims
+def test_arguments_come_back_exactly(apis: ShardApis, value: Any) -> None:
+    apis.add(value)
+    (claim,) = apis.worker().take().claims
     assert claim.job is not None
     assert claim.job.args == [value]
     assert claim.claimed_us // MS == START // MS

@@ -10,15 +10,15 @@ from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Outcome, OutcomeKind
 from django_delayq.worker.exchange_session import ExchangeSession
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
-from tests.shard_apis import Doors
+from tests.shard_apis import ShardApis
 
 ASKS: Mapping[str, Any] = {"queues": ("default",), "strict": False, "want": 1}
 CODE = b"exchangr"
 
 
 @pytest.fixture
-def exchanger(doors: Doors) -> ExchangeSession:
-    return ExchangeSession(doors.store.claims(doors.shard, worker=CODE), name="host:1")
+def exchanger(apis: ShardApis) -> ExchangeSession:
+    return ExchangeSession(apis.store.claims(apis.shard, worker=CODE), name="host:1")
 
 
 def take(exchanger: ExchangeSession) -> Claim:
@@ -41,31 +41,31 @@ def fail_once(exchanger: ExchangeSession, monkeypatch: pytest.MonkeyPatch) -> No
         exchanger.exchange(OutcomeBuffer())
 
 
-def test_the_server_is_told_once_whose_worker_this_is(doors: Doors, exchanger: ExchangeSession) -> None:
+def test_the_server_is_told_once_whose_worker_this_is(apis: ShardApis, exchanger: ExchangeSession) -> None:
     for first in (True, False):
         exchanger.prepare(**ASKS)
         assert exchanger.exchange(OutcomeBuffer())[0].unknown_worker == first
-    assert doors.client.hget(doors.keys("worker_names"), CODE) == b"host:1"
+    assert apis.client.hget(apis.keys("worker_names"), CODE) == b"host:1"
 
 
 def test_an_answer_that_is_lost_is_asked_for_again_and_the_job_is_claimed_once(
-    doors: Doors, exchanger: ExchangeSession, monkeypatch: pytest.MonkeyPatch
+    apis: ShardApis, exchanger: ExchangeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(2):
-        doors.add()
+        apis.add()
     exchanger.prepare(**ASKS)
     fail_once(exchanger, monkeypatch)
     assert exchanger.in_flight
     [claim] = exchanger.exchange(OutcomeBuffer())[0].claims
     assert not exchanger.in_flight
-    assert doors.where(claim.raw_id) == ["leases"] and doors.inspection.counts().claimed == 1
+    assert apis.where(claim.raw_id) == ["leases"] and apis.inspection.counts().claimed == 1
 
 
 def test_the_lease_counts_from_when_the_exchange_was_first_sent(
-    doors: Doors, exchanger: ExchangeSession, monkeypatch: pytest.MonkeyPatch
+    apis: ShardApis, exchanger: ExchangeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Redis may have made the claim then, for all this process knows."""
-    doors.add()
+    apis.add()
     exchanger.prepare(**ASKS)
     fail_once(exchanger, monkeypatch)
     assert exchanger._under_way
@@ -75,11 +75,11 @@ def test_the_lease_counts_from_when_the_exchange_was_first_sent(
 
 
 def test_after_a_stale_exchange_it_is_another_worker_that_hands_the_outcomes_in(
-    doors: Doors, exchanger: ExchangeSession
+    apis: ShardApis, exchanger: ExchangeSession
 ) -> None:
-    doors.add()
+    apis.add()
     claim = take(exchanger)
-    other = doors.store.claims(doors.shard, worker=CODE)
+    other = apis.store.claims(apis.shard, worker=CODE)
     for _ in range(3):
         other.settle_and_claim(other.prepare(**{**ASKS, "want": 0}))
     ended = OutcomeBuffer()
@@ -90,4 +90,4 @@ def test_after_a_stale_exchange_it_is_another_worker_that_hands_the_outcomes_in(
     assert exchanger.worker_id != CODE and not exchanger.in_flight and exchanger.settling == []
     exchanger.prepare(**{**ASKS, "want": 0}, ended=ended.take())
     answer, _ = exchanger.exchange(ended)
-    assert answer.unknown_worker and not answer.lost and doors.where(claim.raw_id) == []
+    assert answer.unknown_worker and not answer.lost and apis.where(claim.raw_id) == []

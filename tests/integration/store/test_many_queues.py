@@ -4,23 +4,23 @@ import random
 
 import pytest
 
-from tests.shard_apis import Doors, ids
+from tests.shard_apis import ShardApis, ids
 
 Waiting = dict[str, list[tuple[int, bytes]]]
 
 
-def fill(doors: Doors, sizes: list[int], rng: random.Random) -> Waiting:
+def fill(apis: ShardApis, sizes: list[int], rng: random.Random) -> Waiting:
     """Fill queues with jobs of random priority; returns each queue's ranks and ids, best first."""
     names = [f"queue-{number:02}" for number in range(len(sizes))]
     drafts = [
-        doors.draft(queue=name, priority=rng.randint(-100, 100))
+        apis.draft(queue=name, priority=rng.randint(-100, 100))
         for name, size in zip(names, sizes, strict=True)
         for _ in range(size)
     ]
     for at in range(0, len(drafts), 500):
-        doors.enqueue(*drafts[at : at + 500])
+        apis.enqueue(*drafts[at : at + 500])
     # As Redis has them: ties of rank go by id.
-    return {name: [(rank, raw_id) for raw_id, rank in doors.ready(name).items()] for name in names}
+    return {name: [(rank, raw_id) for raw_id, rank in apis.ready(name).items()] for name in names}
 
 
 def best_first(waiting: Waiting, *, strict: bool) -> list[tuple[str, bytes]]:
@@ -33,49 +33,49 @@ def best_first(waiting: Waiting, *, strict: bool) -> list[tuple[str, bytes]]:
     return [(queue, raw_id) for _, queue, raw_id in sorted(rows)]
 
 
-def check(doors: Doors, waiting: Waiting, want: int, *, strict: bool) -> None:
+def check(apis: ShardApis, waiting: Waiting, want: int, *, strict: bool) -> None:
     """Take everything, and compare each exchange with the list."""
     queues = list(waiting)
-    bells = [doors.keys.notify(queue) for queue in queues]
+    bells = [apis.keys.notify(queue) for queue in queues]
     expected = best_first(waiting, strict=strict)
-    worker = doors.worker()
+    worker = apis.worker()
     while expected:
-        doors.rings(*bells)
+        apis.rings(*bells)
         answer = worker.take(want, *queues, strict=strict)
         assert [(claim.queue, claim.raw_id) for claim in answer.claims] == expected[:want]
         expected = expected[want:]
         assert answer.has_more == bool(expected)
         left = [queue for queue in queues if any(queue == other for other, _ in expected)]
-        rung = [queue for queue, count in zip(queues, doors.rings(*bells), strict=True) if count]
+        rung = [queue for queue, count in zip(queues, apis.rings(*bells), strict=True) if count]
         # In strict order the worker itself comes again; at least the best queue left rings for others.
         assert set(rung) <= set(left) and rung[:1] == left[:1] if strict else rung == left
     assert not worker.take(want, *queues, strict=strict).claims
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["best first", "strict"])
-def test_forty_queues_give_the_best_of_all(strict: bool, doors: Doors) -> None:
-    check(doors, fill(doors, [30] * 40, random.Random(5)), 64, strict=strict)
+def test_forty_queues_give_the_best_of_all(strict: bool, apis: ShardApis) -> None:
+    check(apis, fill(apis, [30] * 40, random.Random(5)), 64, strict=strict)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_few_and_many_uneven_and_empty(seed: int, doors: Doors) -> None:
+def test_few_and_many_uneven_and_empty(seed: int, apis: ShardApis) -> None:
     rng = random.Random(seed)
-    waiting = fill(doors, [rng.choice([0, 1, 2, rng.randint(3, 20)]) for _ in range(rng.randint(1, 12))], rng)
-    check(doors, waiting, rng.randint(1, 9), strict=seed % 3 == 0)
+    waiting = fill(apis, [rng.choice([0, 1, 2, rng.randint(3, 20)]) for _ in range(rng.randint(1, 12))], rng)
+    check(apis, waiting, rng.randint(1, 9), strict=seed % 3 == 0)
 
 
-def test_what_does_not_fit_a_queue_is_dropped_and_the_rest_taken(doors: Doors) -> None:
-    first, second = doors.add(queue="a"), doors.add(queue="b")
+def test_what_does_not_fit_a_queue_is_dropped_and_the_rest_taken(apis: ShardApis) -> None:
+    first, second = apis.add(queue="a"), apis.add(queue="b")
     for queue in ("a", "b"):
-        doors.client.zadd(doors.keys.ready(queue), {b"short": 1, b"longer than members are": 2})
-    assert ids(doors.worker().take(8, "a", "b").claims) == [first, second]
-    assert not doors.ready("a") and not doors.ready("b")
+        apis.client.zadd(apis.keys.ready(queue), {b"short": 1, b"longer than members are": 2})
+    assert ids(apis.worker().take(8, "a", "b").claims) == [first, second]
+    assert not apis.ready("a") and not apis.ready("b")
 
 
-def test_a_repeat_names_the_right_one_of_more_queues_than_16_bits_count(doors: Doors) -> None:
+def test_a_repeat_names_the_right_one_of_more_queues_than_16_bits_count(apis: ShardApis) -> None:
     queues = [f"{number:x}" for number in range(65_537)]
-    last = doors.add(queue=queues[-1])
-    worker = doors.worker()
+    last = apis.add(queue=queues[-1])
+    worker = apis.worker()
     taken = worker.take(1, *queues).claims
     assert [(claim.raw_id, claim.queue) for claim in taken] == [(last, queues[-1])]
     assert [(claim.raw_id, claim.queue) for claim in worker.again().claims] == [(last, queues[-1])]

@@ -11,23 +11,23 @@ from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Action
 from django_delayq.store.client.connection_cache import PendingReply
 from django_delayq.store.promotion import ExpiredLease, Reclaim
-from tests.shard_apis import DAY, HOUR, SECOND, START, Doors, OneWorker, one_more
+from tests.shard_apis import DAY, HOUR, SECOND, START, OneWorker, ShardApis, one_more
 
 LEASE = 30 * SECOND
 
 
-def claimed(doors: Doors, **options: object) -> tuple[OneWorker, Claim]:
+def claimed(apis: ShardApis, **options: object) -> tuple[OneWorker, Claim]:
     """Add a job and claim it."""
-    doors.add(**options)
-    worker = doors.worker()
+    apis.add(**options)
+    worker = apis.worker()
     return worker, worker.take().claims[0]
 
 
-def lapsed(doors: Doors, *leases: bytes) -> list[ExpiredLease]:
+def lapsed(apis: ShardApis, *leases: bytes) -> list[ExpiredLease]:
     """Let the leases lapse and read them as a dispatcher does."""
-    doors.clock.advance(LEASE)
-    assert sorted(doors.promote().expired_leases) == sorted(leases)
-    return doors.promotion.read_expired_leases(leases)
+    apis.clock.advance(LEASE)
+    assert sorted(apis.promote().expired_leases) == sorted(leases)
+    return apis.promotion.read_expired_leases(leases)
 
 
 def decided(item: ExpiredLease, *, dead: bool = False, delay_us: int = 0) -> Reclaim:
@@ -36,173 +36,173 @@ def decided(item: ExpiredLease, *, dead: bool = False, delay_us: int = 0) -> Rec
     return Reclaim(lease=item.lease, attempts=attempts, queue=None if dead else item.queue, delay_us=delay_us)
 
 
-def test_what_is_needed_to_judge_is_read_with_the_lease(doors: Doors) -> None:
-    raw_id = doors.add("argument", queue="mail")
-    worker = doors.worker()
+def test_what_is_needed_to_judge_is_read_with_the_lease(apis: ShardApis) -> None:
+    raw_id = apis.add("argument", queue="mail")
+    worker = apis.worker()
     (claim,) = worker.take(1, "mail", description="host/9").claims
-    (item,) = lapsed(doors, claim.lease)
+    (item,) = lapsed(apis, claim.lease)
     assert (item.lease[:12], item.queue, item.worker, item.claimed_us) == (raw_id, "mail", "host/9", START)
     assert item.job == claim.job
 
 
 @pytest.mark.parametrize("delay", [1, SECOND, 365 * DAY])
-def test_lapsed_job_waits_again_with_its_attempt_counted(doors: Doors, delay: int) -> None:
-    _, claim = claimed(doors)
-    (item,) = lapsed(doors, claim.lease)
-    assert sum(doors.promotion.reclaim([decided(item, delay_us=delay)])) == 1
-    assert doors.schedule() == {claim.raw_id: START + LEASE + delay}
-    assert doors.where(claim.raw_id) == ["scheduled:default"]
-    doors.clock.advance(delay)
-    doors.promote()
-    (again,) = doors.worker().take().claims
+def test_lapsed_job_waits_again_with_its_attempt_counted(apis: ShardApis, delay: int) -> None:
+    _, claim = claimed(apis)
+    (item,) = lapsed(apis, claim.lease)
+    assert sum(apis.promotion.reclaim([decided(item, delay_us=delay)])) == 1
+    assert apis.schedule() == {claim.raw_id: START + LEASE + delay}
+    assert apis.where(claim.raw_id) == ["scheduled:default"]
+    apis.clock.advance(delay)
+    apis.promote()
+    (again,) = apis.worker().take().claims
     assert (again.attempt, again.attempts.crash_suspected, again.attempts.last_error) == (2, True, "lapsed")
 
 
 @pytest.mark.parametrize(("suspect", "place"), [(True, "recovered:default"), (False, "ready:default")])
-def test_lapsed_job_waits_at_its_old_rank(doors: Doors, suspect: bool, place: str) -> None:
+def test_lapsed_job_waits_at_its_old_rank(apis: ShardApis, suspect: bool, place: str) -> None:
     """Else the first of a backlog would be its last after one crash."""
-    _, claim = claimed(doors, priority=3, due=START - DAY)
-    behind = doors.add(priority=3, due=START - 1)
-    (item,) = lapsed(doors, claim.lease)
+    _, claim = claimed(apis, priority=3, due=START - DAY)
+    behind = apis.add(priority=3, due=START - 1)
+    (item,) = lapsed(apis, claim.lease)
     attempts = one_more(item.attempts, suspect=suspect)
-    doors.promotion.reclaim([Reclaim(lease=item.lease, attempts=attempts, queue=item.queue)])
-    assert doors.where(claim.raw_id) == [place]
-    worker = doors.worker()
+    apis.promotion.reclaim([Reclaim(lease=item.lease, attempts=attempts, queue=item.queue)])
+    assert apis.where(claim.raw_id) == [place]
+    worker = apis.worker()
     assert [worker.take().claims[0].raw_id for _ in range(2)] == [claim.raw_id, behind]
 
 
-def test_lapsed_job_whose_rank_is_lost_waits_as_if_it_came_now(doors: Doors) -> None:
-    _, claim = claimed(doors, priority=3)
-    (item,) = lapsed(doors, claim.lease)
-    doors.client.hset(doors.keys("claim_records"), claim.raw_id, b"\0" * 33)
-    doors.promotion.reclaim([decided(item)])
-    now = doors.add(priority=3)
-    assert doors.recovered()[claim.raw_id] == doors.ready()[now]
+def test_lapsed_job_whose_rank_is_lost_waits_as_if_it_came_now(apis: ShardApis) -> None:
+    _, claim = claimed(apis, priority=3)
+    (item,) = lapsed(apis, claim.lease)
+    apis.client.hset(apis.keys("claim_records"), claim.raw_id, b"\0" * 33)
+    apis.promotion.reclaim([decided(item)])
+    now = apis.add(priority=3)
+    assert apis.recovered()[claim.raw_id] == apis.ready()[now]
 
 
-def test_lapsed_job_out_of_attempts_is_dead(doors: Doors) -> None:
-    _, claim = claimed(doors, key="k")
-    (item,) = lapsed(doors, claim.lease)
-    assert sum(doors.promotion.reclaim([decided(item, dead=True)])) == 1
-    assert doors.traces(claim.raw_id) == ["dead_bodies", "dead_letters"]
-    letter = doors.inspection.dead_letter(claim.raw_id)
+def test_lapsed_job_out_of_attempts_is_dead(apis: ShardApis) -> None:
+    _, claim = claimed(apis, key="k")
+    (item,) = lapsed(apis, claim.lease)
+    assert sum(apis.promotion.reclaim([decided(item, dead=True)])) == 1
+    assert apis.traces(claim.raw_id) == ["dead_bodies", "dead_letters"]
+    letter = apis.inspection.dead_letter(claim.raw_id)
     assert letter is not None
     assert (letter.died_us, letter.attempts.last_error) == (START + LEASE, "lapsed")
 
 
-def test_lease_is_lapsed_at_its_end_and_not_a_microsecond_before(doors: Doors) -> None:
-    _, claim = claimed(doors)
-    (item,) = lapsed(doors, claim.lease)
-    doors.clock.advance(-1)
-    assert sum(doors.promotion.reclaim([decided(item)])) == 0
-    assert doors.where(claim.raw_id) == ["leases"]
-    doors.clock.advance(1)
-    assert sum(doors.promotion.reclaim([decided(item)])) == 1
+def test_lease_is_lapsed_at_its_end_and_not_a_microsecond_before(apis: ShardApis) -> None:
+    _, claim = claimed(apis)
+    (item,) = lapsed(apis, claim.lease)
+    apis.clock.advance(-1)
+    assert sum(apis.promotion.reclaim([decided(item)])) == 0
+    assert apis.where(claim.raw_id) == ["leases"]
+    apis.clock.advance(1)
+    assert sum(apis.promotion.reclaim([decided(item)])) == 1
 
 
-def test_lease_revived_by_a_late_heartbeat_is_left_alone(doors: Doors) -> None:
-    worker, claim = claimed(doors)
-    (item,) = lapsed(doors, claim.lease)
+def test_lease_revived_by_a_late_heartbeat_is_left_alone(apis: ShardApis) -> None:
+    worker, claim = claimed(apis)
+    (item,) = lapsed(apis, claim.lease)
     worker.door.heartbeat([claim.lease])
-    assert sum(doors.promotion.reclaim([decided(item)])) == 0
+    assert sum(apis.promotion.reclaim([decided(item)])) == 0
     assert not worker.settle(claim, Action.ACKNOWLEDGE).lost
-    assert doors.traces(claim.raw_id) == []
+    assert apis.traces(claim.raw_id) == []
 
 
 @pytest.mark.parametrize("outcome", list(Action))
 @pytest.mark.parametrize("dead", [False, True])
-def test_job_settled_meanwhile_is_left_where_it_is(doors: Doors, outcome: Action, dead: bool) -> None:
-    worker, claim = claimed(doors)
-    (item,) = lapsed(doors, claim.lease)
+def test_job_settled_meanwhile_is_left_where_it_is(apis: ShardApis, outcome: Action, dead: bool) -> None:
+    worker, claim = claimed(apis)
+    (item,) = lapsed(apis, claim.lease)
     worker.settle(claim, outcome, delay=HOUR)
-    places = doors.where(claim.raw_id)
-    assert sum(doors.promotion.reclaim([decided(item, dead=dead)])) == 0
-    assert doors.where(claim.raw_id) == places
+    places = apis.where(claim.raw_id)
+    assert sum(apis.promotion.reclaim([decided(item, dead=dead)])) == 0
+    assert apis.where(claim.raw_id) == places
 
 
-def test_second_dispatcher_reclaims_nothing_twice(doors: Doors) -> None:
-    _, claim = claimed(doors)
-    (item,) = lapsed(doors, claim.lease)
-    assert sum(doors.promotion.reclaim([decided(item), decided(item, dead=True)])) == 1
-    assert sum(doors.promotion.reclaim([decided(item, dead=True)])) == 0
-    assert doors.where(claim.raw_id) == ["recovered:default"]
+def test_second_dispatcher_reclaims_nothing_twice(apis: ShardApis) -> None:
+    _, claim = claimed(apis)
+    (item,) = lapsed(apis, claim.lease)
+    assert sum(apis.promotion.reclaim([decided(item), decided(item, dead=True)])) == 1
+    assert sum(apis.promotion.reclaim([decided(item, dead=True)])) == 0
+    assert apis.where(claim.raw_id) == ["recovered:default"]
 
 
-def test_later_lease_of_the_same_job_is_not_taken_for_the_lapsed_one(doors: Doors) -> None:
-    _, claim = claimed(doors)
-    (item,) = lapsed(doors, claim.lease)
-    doors.promotion.reclaim([decided(item)])
-    doors.promote()
-    doors.worker().take()
-    doors.clock.advance(HOUR)
-    assert sum(doors.promotion.reclaim([decided(item)])) == 0
-    assert doors.where(claim.raw_id) == ["leases"]
+def test_later_lease_of_the_same_job_is_not_taken_for_the_lapsed_one(apis: ShardApis) -> None:
+    _, claim = claimed(apis)
+    (item,) = lapsed(apis, claim.lease)
+    apis.promotion.reclaim([decided(item)])
+    apis.promote()
+    apis.worker().take()
+    apis.clock.advance(HOUR)
+    assert sum(apis.promotion.reclaim([decided(item)])) == 0
+    assert apis.where(claim.raw_id) == ["leases"]
 
 
-def test_batch_goes_back_to_the_queues_its_jobs_came_from(doors: Doors) -> None:
-    made = {doors.add(queue=queue): queue for queue in ("a", "b", "c", "a")}
-    claims = doors.worker().take(4, "c", "a", "b").claims
-    items = lapsed(doors, *(claim.lease for claim in claims))
-    assert sum(doors.promotion.reclaim([decided(item) for item in items])) == 4
-    assert {raw_id: doors.where(raw_id) for raw_id in made} == {
+def test_batch_goes_back_to_the_queues_its_jobs_came_from(apis: ShardApis) -> None:
+    made = {apis.add(queue=queue): queue for queue in ("a", "b", "c", "a")}
+    claims = apis.worker().take(4, "c", "a", "b").claims
+    items = lapsed(apis, *(claim.lease for claim in claims))
+    assert sum(apis.promotion.reclaim([decided(item) for item in items])) == 4
+    assert {raw_id: apis.where(raw_id) for raw_id in made} == {
         raw_id: [f"recovered:{queue}"] for raw_id, queue in made.items()
     }
 
 
-def test_batch_of_500_is_reclaimed_in_one_step(doors: Doors) -> None:
-    doors.enqueue(*[doors.draft(key=f"{number}") for number in range(500)])
-    worker = doors.worker()
+def test_batch_of_500_is_reclaimed_in_one_step(apis: ShardApis) -> None:
+    apis.enqueue(*[apis.draft(key=f"{number}") for number in range(500)])
+    worker = apis.worker()
     claims = [claim for _ in range(10) for claim in worker.take(50).claims]
-    items = lapsed(doors, *(claim.lease for claim in claims))
-    assert sum(doors.promotion.reclaim([decided(item, dead=n % 2 == 0) for n, item in enumerate(items)])) == 500
-    counts = doors.inspection.counts()
+    items = lapsed(apis, *(claim.lease for claim in claims))
+    assert sum(apis.promotion.reclaim([decided(item, dead=n % 2 == 0) for n, item in enumerate(items)])) == 500
+    counts = apis.inspection.counts()
     assert (counts.dead, counts.ready, counts.scheduled) == (250, {"default": 250}, {"default": 0})
-    assert doors.client.hlen(doors.keys("unique_keys")) == 250
+    assert apis.client.hlen(apis.keys("unique_keys")) == 250
 
 
 @pytest.mark.parametrize(("delay", "rings"), [(0, [0, 1]), (1, [1, 0])])
-def test_reclaimed_job_keeps_its_key_and_rings(doors: Doors, delay: int, rings: list[int]) -> None:
-    _, claim = claimed(doors, key="k")
-    (item,) = lapsed(doors, claim.lease)
-    places = doors.keys("notify_dispatcher"), doors.keys.notify("default")
-    doors.rings(*places)
-    doors.promotion.reclaim([decided(item, delay_us=delay)])
-    assert doors.rings(*places) == rings
-    assert doors.enqueue(doors.draft(key="k")).held == {0: claim.raw_id}
+def test_reclaimed_job_keeps_its_key_and_rings(apis: ShardApis, delay: int, rings: list[int]) -> None:
+    _, claim = claimed(apis, key="k")
+    (item,) = lapsed(apis, claim.lease)
+    places = apis.keys("notify_dispatcher"), apis.keys.notify("default")
+    apis.rings(*places)
+    apis.promotion.reclaim([decided(item, delay_us=delay)])
+    assert apis.rings(*places) == rings
+    assert apis.enqueue(apis.draft(key="k")).held == {0: claim.raw_id}
 
 
 @pytest.mark.parametrize("body", [None, b"", b"\x01\x64\x00\xff", b"\x01\x64\x00\x01\xff\x00\x00"])
-def test_unreadable_body_is_told_and_can_be_dead_lettered(doors: Doors, body: bytes | None) -> None:
-    _, claim = claimed(doors)
-    doors.client.hdel(doors.keys("jobs"), claim.raw_id)
+def test_unreadable_body_is_told_and_can_be_dead_lettered(apis: ShardApis, body: bytes | None) -> None:
+    _, claim = claimed(apis)
+    apis.client.hdel(apis.keys("jobs"), claim.raw_id)
     if body is not None:
-        doors.client.hset(doors.keys("jobs"), claim.raw_id, body)
-    (item,) = lapsed(doors, claim.lease)
+        apis.client.hset(apis.keys("jobs"), claim.raw_id, body)
+    (item,) = lapsed(apis, claim.lease)
     assert (item.job, item.queue, type(item.fault)) == (None, None, BadBody)
-    assert sum(doors.promotion.reclaim([decided(item, dead=True)])) == 1
-    assert doors.where(claim.raw_id) == ["dead_letters"]
+    assert sum(apis.promotion.reclaim([decided(item, dead=True)])) == 1
+    assert apis.where(claim.raw_id) == ["dead_letters"]
 
 
-def test_body_of_a_newer_version_still_tells_its_queue(doors: Doors) -> None:
-    doors.add(queue="mail")
-    (claim,) = doors.worker().take(1, "mail").claims
-    body = doors.client.hget(doors.keys("jobs"), claim.raw_id)
-    doors.client.hset(doors.keys("jobs"), claim.raw_id, b"\x07" + body[1:])
-    (item,) = lapsed(doors, claim.lease)
+def test_body_of_a_newer_version_still_tells_its_queue(apis: ShardApis) -> None:
+    apis.add(queue="mail")
+    (claim,) = apis.worker().take(1, "mail").claims
+    body = apis.client.hget(apis.keys("jobs"), claim.raw_id)
+    apis.client.hset(apis.keys("jobs"), claim.raw_id, b"\x07" + body[1:])
+    (item,) = lapsed(apis, claim.lease)
     assert (item.queue, type(item.fault)) == ("mail", NewerBody)
-    doors.promotion.reclaim([decided(item, delay_us=30 * SECOND)])
-    assert doors.schedule("mail") == {claim.raw_id: START + LEASE + 30 * SECOND}
+    apis.promotion.reclaim([decided(item, delay_us=30 * SECOND)])
+    assert apis.schedule("mail") == {claim.raw_id: START + LEASE + 30 * SECOND}
 
 
-def test_lost_entry_in_running_does_not_stop_reclaim(doors: Doors) -> None:
-    _, claim = claimed(doors)
-    doors.client.delete(doors.keys("claim_records"), doors.keys("worker_names"))
-    (item,) = lapsed(doors, claim.lease)
+def test_lost_entry_in_running_does_not_stop_reclaim(apis: ShardApis) -> None:
+    _, claim = claimed(apis)
+    apis.client.delete(apis.keys("claim_records"), apis.keys("worker_names"))
+    (item,) = lapsed(apis, claim.lease)
     assert item.claimed_us == 0
-    assert sum(doors.promotion.reclaim([decided(item)])) == 1
+    assert sum(apis.promotion.reclaim([decided(item)])) == 1
 
 
-def test_full_memory_does_not_stop_reclaim(own_doors: Doors) -> None:
+def test_full_memory_does_not_stop_reclaim(own_doors: ShardApis) -> None:
     own_doors.enqueue(*[own_doors.draft(number) for number in range(2)])
     claims = own_doors.worker().take(2).claims
     own_doors.fill_memory()
@@ -212,20 +212,20 @@ def test_full_memory_does_not_stop_reclaim(own_doors: Doors) -> None:
     assert own_doors.where(claims[1].raw_id) == ["dead_letters"]
 
 
-def test_flushed_scripts_are_loaded_again(doors: Doors) -> None:
-    _, claim = claimed(doors)
-    (item,) = lapsed(doors, claim.lease)
-    doors.client.script_flush()
-    assert sum(doors.promotion.reclaim([decided(item)])) == 1
+def test_flushed_scripts_are_loaded_again(apis: ShardApis) -> None:
+    _, claim = claimed(apis)
+    (item,) = lapsed(apis, claim.lease)
+    apis.client.script_flush()
+    assert sum(apis.promotion.reclaim([decided(item)])) == 1
 
 
-def test_large_bodies_are_read_and_judged_batch_by_batch(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_bodies_are_read_and_judged_batch_by_batch(apis: ShardApis, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "x" * 900_000
     for number in range(30):
-        doors.add(text, key=f"{number}")
-    worker = doors.worker()
+        apis.add(text, key=f"{number}")
+    worker = apis.worker()
     leases = [claim.lease for _ in range(30) for claim in worker.take(1).claims]
-    small = [doors.add() for _ in range(20)]
+    small = [apis.add() for _ in range(20)]
     leases += [claim.lease for claim in worker.take(20).claims]
     sizes: list[int] = []
     answers = PendingReply.answers
@@ -235,38 +235,38 @@ def test_large_bodies_are_read_and_judged_batch_by_batch(doors: Doors, monkeypat
         sizes.append(sum(len(body) for row in found if isinstance(row, list) for body in row if body))
         return found
 
-    doors.clock.advance(LEASE)
+    apis.clock.advance(LEASE)
     monkeypatch.setattr(PendingReply, "answers", measured)
-    Dispatcher(doors.shard, doors.promotion).promote()
+    Dispatcher(apis.shard, apis.promotion).promote()
     # 27 MB of bodies, in answers of 8 MiB at most.
     assert sum(sizes) > 27_000_000
     assert max(sizes) < 8.5 * 1024 * 1024
-    assert set(doors.recovered()) == {lease[:12] for lease in leases} >= set(small)
+    assert set(apis.recovered()) == {lease[:12] for lease in leases} >= set(small)
 
 
-def test_batches_hold_every_lease_once_in_order(doors: Doors) -> None:
+def test_batches_hold_every_lease_once_in_order(apis: ShardApis) -> None:
     for number in range(3):
-        doors.add("x" * 5, number)
-    leases = [claim.lease for claim in doors.worker().take(3).claims]
-    assert list(doors.promotion.batches([])) == []
-    assert list(doors.promotion.batches(leases)) == [leases]
+        apis.add("x" * 5, number)
+    leases = [claim.lease for claim in apis.worker().take(3).claims]
+    assert list(apis.promotion.batches([])) == []
+    assert list(apis.promotion.batches(leases)) == [leases]
     for lease in leases:
-        doors.client.hset(doors.keys("jobs"), lease[:12], b"x" * 9 * 1024 * 1024)
-    assert list(doors.promotion.batches(leases)) == [[lease] for lease in leases]
-    doors.client.delete(doors.keys("jobs"))
-    assert list(doors.promotion.batches(leases)) == [leases]
+        apis.client.hset(apis.keys("jobs"), lease[:12], b"x" * 9 * 1024 * 1024)
+    assert list(apis.promotion.batches(leases)) == [[lease] for lease in leases]
+    apis.client.delete(apis.keys("jobs"))
+    assert list(apis.promotion.batches(leases)) == [leases]
 
 
-def armed(doors: Doors, **options: Any) -> tuple[OneWorker, Claim]:
+def armed(apis: ShardApis, **options: Any) -> tuple[OneWorker, Claim]:
     """Add a job and claim it as behind a blocking pop."""
-    doors.add(**options)
-    worker = doors.worker()
+    apis.add(**options)
+    worker = apis.worker()
     worker.take(0)
     return worker, worker.take(armed=True).claims[0]
 
 
-def confirm(doors: Doors, claim: Claim) -> None:
-    assert doors.client.srem(doors.keys("unconfirmed"), claim.lease)
+def confirm(apis: ShardApis, claim: Claim) -> None:
+    assert apis.client.srem(apis.keys("unconfirmed"), claim.lease)
 
 
 def uncounted(item: ExpiredLease) -> Reclaim:
@@ -274,70 +274,70 @@ def uncounted(item: ExpiredLease) -> Reclaim:
 
 
 @pytest.mark.parametrize("confirmed", [True, False])
-def test_a_claim_that_nobody_confirmed_counts_no_attempt(doors: Doors, confirmed: bool) -> None:
-    _, claim = armed(doors)
+def test_a_claim_that_nobody_confirmed_counts_no_attempt(apis: ShardApis, confirmed: bool) -> None:
+    _, claim = armed(apis)
     if confirmed:
-        confirm(doors, claim)
-    doors.clock.advance(LEASE)
-    Dispatcher(doors.shard, doors.promotion).promote()
-    place = doors.recovered() if confirmed else doors.ready()
-    assert place == {claim.raw_id: claim.rank} and doors.where(claim.raw_id)
-    assert not doors.client.exists(doors.keys("unconfirmed"))
-    (again,) = doors.worker().take().claims
+        confirm(apis, claim)
+    apis.clock.advance(LEASE)
+    Dispatcher(apis.shard, apis.promotion).promote()
+    place = apis.recovered() if confirmed else apis.ready()
+    assert place == {claim.raw_id: claim.rank} and apis.where(claim.raw_id)
+    assert not apis.client.exists(apis.keys("unconfirmed"))
+    (again,) = apis.worker().take().claims
     assert (again.attempt, again.attempts.crash_suspected) == ((2, True) if confirmed else (1, False))
 
 
-def test_of_two_claims_in_a_row_that_nobody_confirmed_the_second_counts(doors: Doors) -> None:
-    worker, claim = armed(doors)
+def test_of_two_claims_in_a_row_that_nobody_confirmed_the_second_counts(apis: ShardApis) -> None:
+    worker, claim = armed(apis)
     for attempt in (1, 2):
-        Dispatcher(doors.shard, doors.promotion)._judge(doors.lapsed())
+        Dispatcher(apis.shard, apis.promotion)._judge(apis.lapsed())
         (again,) = worker.take(armed=True).claims
         assert again.attempt == attempt
     assert again.raw_id == claim.raw_id and again.attempts.crash_suspected and not again.attempts.spared
 
 
-def test_a_claim_that_is_renewed_counts_also_where_its_mark_was_lost(doors: Doors) -> None:
-    worker, claim = armed(doors)
+def test_a_claim_that_is_renewed_counts_also_where_its_mark_was_lost(apis: ShardApis) -> None:
+    worker, claim = armed(apis)
     assert not worker.door.heartbeat([claim.lease])
-    assert not doors.client.exists(doors.keys("unconfirmed"))
+    assert not apis.client.exists(apis.keys("unconfirmed"))
 
 
-def test_one_that_is_confirmed_while_it_is_judged_is_judged_again(doors: Doors) -> None:
-    _, claim = armed(doors)
-    (item,) = lapsed(doors, claim.lease)
+def test_one_that_is_confirmed_while_it_is_judged_is_judged_again(apis: ShardApis) -> None:
+    _, claim = armed(apis)
+    (item,) = lapsed(apis, claim.lease)
     assert item.unconfirmed
-    confirm(doors, claim)
-    assert doors.promotion.reclaim([uncounted(item)]) == [False]
-    (item,) = doors.promotion.read_expired_leases([claim.lease])
+    confirm(apis, claim)
+    assert apis.promotion.reclaim([uncounted(item)]) == [False]
+    (item,) = apis.promotion.read_expired_leases([claim.lease])
     assert not item.unconfirmed
-    assert doors.promotion.reclaim([decided(item)]) == [True]
+    assert apis.promotion.reclaim([decided(item)]) == [True]
 
 
-def test_a_suspect_whose_claim_nobody_confirmed_is_one_as_before(doors: Doors) -> None:
-    worker, claim = armed(doors)
-    confirm(doors, claim)
+def test_a_suspect_whose_claim_nobody_confirmed_is_one_as_before(apis: ShardApis) -> None:
+    worker, claim = armed(apis)
+    confirm(apis, claim)
     worker.settle(claim, Action.RETRY, suspect=True, keeps_place=True)
     (claim,) = worker.take(armed=True).claims
     assert claim.attempts.crash_suspected
-    (item,) = lapsed(doors, claim.lease)
-    assert doors.promotion.reclaim([uncounted(item)]) == [True]
-    assert doors.where(claim.raw_id) == ["recovered:default"]
-    (again,) = doors.worker().take().claims
+    (item,) = lapsed(apis, claim.lease)
+    assert apis.promotion.reclaim([uncounted(item)]) == [True]
+    assert apis.where(claim.raw_id) == ["recovered:default"]
+    (again,) = apis.worker().take().claims
     assert (again.attempt, again.attempts.crash_suspected) == (2, True)
 
 
-def test_an_unreadable_job_whose_claim_nobody_confirmed_is_a_dead_letter(doors: Doors) -> None:
-    _, claim = armed(doors)
-    doors.client.hset(doors.keys("jobs"), claim.raw_id, b"nonsense")
-    doors.clock.advance(LEASE)
-    Dispatcher(doors.shard, doors.promotion).promote()
-    assert doors.where(claim.raw_id) == ["dead_letters"]
-    assert not doors.client.exists(doors.keys("unconfirmed"))
+def test_an_unreadable_job_whose_claim_nobody_confirmed_is_a_dead_letter(apis: ShardApis) -> None:
+    _, claim = armed(apis)
+    apis.client.hset(apis.keys("jobs"), claim.raw_id, b"nonsense")
+    apis.clock.advance(LEASE)
+    Dispatcher(apis.shard, apis.promotion).promote()
+    assert apis.where(claim.raw_id) == ["dead_letters"]
+    assert not apis.client.exists(apis.keys("unconfirmed"))
 
 
 @pytest.mark.parametrize("how", [Action.ACKNOWLEDGE, Action.RETRY, Action.RELEASE, Action.DEAD_LETTER])
-def test_a_claim_that_is_settled_is_unconfirmed_no_longer(doors: Doors, how: Action) -> None:
-    worker, claim = armed(doors)
-    assert doors.client.sismember(doors.keys("unconfirmed"), claim.lease)
+def test_a_claim_that_is_settled_is_unconfirmed_no_longer(apis: ShardApis, how: Action) -> None:
+    worker, claim = armed(apis)
+    assert apis.client.sismember(apis.keys("unconfirmed"), claim.lease)
     worker.settle(claim, how)
-    assert not doors.client.exists(doors.keys("unconfirmed"))
+    assert not apis.client.exists(apis.keys("unconfirmed"))

@@ -14,7 +14,7 @@ from django_delayq.metrics import (
     queue_dimension,
     task_dimension,
 )
-from tests.shard_apis import HOUR, SECOND, START, Doors
+from tests.shard_apis import HOUR, SECOND, START, ShardApis
 
 
 def rows(*, done: int = 1, queue: str = "mail", task: str = "shop.remind") -> dict[bytes, bytes]:
@@ -25,77 +25,77 @@ def rows(*, done: int = 1, queue: str = "mail", task: str = "shop.remind") -> di
     return encode_rows(tally.take())
 
 
-def figures(doors: Doors, scope: bytes = ALL_JOBS, *, tasks: tuple[str, ...] = ()) -> Stats:
+def figures(apis: ShardApis, scope: bytes = ALL_JOBS, *, tasks: tuple[str, ...] = ()) -> Stats:
     """Return the last hour of a scope."""
-    return doors.store.dashboard(0).snapshot(tasks=tasks).figures(scope)
+    return apis.store.dashboard(0).snapshot(tasks=tasks).figures(scope)
 
 
-def test_rows_of_several_processes_add_up_by_queue_and_task(doors: Doors) -> None:
-    doors.add(queue="mail")
-    reports = doors.store.process_reports(doors.shard)
+def test_rows_of_several_processes_add_up_by_queue_and_task(apis: ShardApis) -> None:
+    apis.add(queue="mail")
+    reports = apis.store.process_reports(apis.shard)
     for done in (2, 3):
         reports.report(os.urandom(8), "worker", {}, rows(done=done))
-    assert figures(doors).done == figures(doors, queue_dimension("mail")).done == 5
-    remind = figures(doors, task_dimension("shop.remind"), tasks=("shop.remind",))
+    assert figures(apis).done == figures(apis, queue_dimension("mail")).done == 5
+    remind = figures(apis, task_dimension("shop.remind"), tasks=("shop.remind",))
     assert (remind.done, sum(remind.lag), sum(remind.run)) == (5, 5, 5)
-    assert figures(doors, task_dimension("shop.other"), tasks=("shop.other",)) == Stats()
+    assert figures(apis, task_dimension("shop.other"), tasks=("shop.other",)) == Stats()
 
 
-def test_an_hour_is_kept_by_the_minute_and_no_longer(doors: Doors) -> None:
-    reports, code = doors.store.process_reports(doors.shard), os.urandom(8)
+def test_an_hour_is_kept_by_the_minute_and_no_longer(apis: ShardApis) -> None:
+    reports, code = apis.store.process_reports(apis.shard), os.urandom(8)
     for minute in range(70):
         reports.report(code, "worker", {}, rows(done=minute))
-        doors.clock.advance(MINUTE_US)
-    history = doors.store.dashboard(0).snapshot().history[ALL_JOBS]
-    doors.clock.advance(-MINUTE_US)
-    series = history.series(doors.clock.now_us)
+        apis.clock.advance(MINUTE_US)
+    history = apis.store.dashboard(0).snapshot().history[ALL_JOBS]
+    apis.clock.advance(-MINUTE_US)
+    series = history.series(apis.clock.now_us)
     assert [each.done for each in series] == list(range(10, 70))
-    assert doors.client.hstrlen(doors.keys("metrics"), ALL_JOBS) == 61 * 4 * (1 + 49)
+    assert apis.client.hstrlen(apis.keys("metrics"), ALL_JOBS) == 61 * 4 * (1 + 49)
 
 
-def test_names_beyond_the_bound_count_among_all_jobs_only(doors: Doors) -> None:
-    reports, code = doors.store.process_reports(doors.shard), os.urandom(8)
+def test_names_beyond_the_bound_count_among_all_jobs_only(apis: ShardApis) -> None:
+    reports, code = apis.store.process_reports(apis.shard), os.urandom(8)
     for batch in range(11):
         tally = MetricsBuffer()
         for number in range(100):
             tally.ended("done", queue="", task=f"task {batch} {number}")
         reports.report(code, "worker", {}, encode_rows(tally.take()))
-    assert doors.client.hlen(doors.keys("metrics")) == 1_000
-    assert figures(doors).done == 1_100
+    assert apis.client.hlen(apis.keys("metrics")) == 1_000
+    assert figures(apis).done == 1_100
     reports.report(code, "worker", {}, rows(task="task 0 7"))
-    assert figures(doors, task_dimension("task 0 7"), tasks=("task 0 7",)).done == 2
+    assert figures(apis, task_dimension("task 0 7"), tasks=("task 0 7",)).done == 2
 
 
-def test_names_that_nobody_counts_for_any_more_go(doors: Doors) -> None:
-    reports, code = doors.store.process_reports(doors.shard), os.urandom(8)
+def test_names_that_nobody_counts_for_any_more_go(apis: ShardApis) -> None:
+    reports, code = apis.store.process_reports(apis.shard), os.urandom(8)
     for name in "abcdef":
         reports.report(code, "worker", {}, rows(task=name, queue="mail"))
-    doors.clock.advance(3 * HOUR)
+    apis.clock.advance(3 * HOUR)
     for _ in range(400):
         reports.report(code, "worker", {}, rows(task="alive", queue="mail"))
-    assert set(doors.client.hkeys(doors.keys("metrics"))) == {ALL_JOBS, b"queue:mail", b"task:alive"}
+    assert set(apis.client.hkeys(apis.keys("metrics"))) == {ALL_JOBS, b"queue:mail", b"task:alive"}
 
 
-def test_counts_stay_whole_numbers_that_fit(doors: Doors) -> None:
-    reports, code = doors.store.process_reports(doors.shard), os.urandom(8)
+def test_counts_stay_whole_numbers_that_fit(apis: ShardApis) -> None:
+    reports, code = apis.store.process_reports(apis.shard), os.urandom(8)
     largest = b"\xff" * 4 * 49
     for _ in range(2):
         reports.report(code, "worker", {}, {ALL_JOBS: largest})
-    assert figures(doors).done == 2**32 - 1
+    assert figures(apis).done == 2**32 - 1
 
 
-def test_a_ring_of_another_size_is_begun_anew(doors: Doors) -> None:
-    doors.client.hset(doors.keys("metrics"), ALL_JOBS, b"written by hand")
-    doors.client.hset(doors.keys("metrics"), b"task:odd", b"abcde")
-    reports = doors.store.process_reports(doors.shard)
+def test_a_ring_of_another_size_is_begun_anew(apis: ShardApis) -> None:
+    apis.client.hset(apis.keys("metrics"), ALL_JOBS, b"written by hand")
+    apis.client.hset(apis.keys("metrics"), b"task:odd", b"abcde")
+    reports = apis.store.process_reports(apis.shard)
     for _ in range(200):
         reports.report(os.urandom(8), "worker", {}, rows())
-    assert figures(doors).done == 200
-    assert not doors.client.hexists(doors.keys("metrics"), b"task:odd")
+    assert figures(apis).done == 200
+    assert not apis.client.hexists(apis.keys("metrics"), b"task:odd")
 
 
-def test_who_tells_of_itself_is_seen_until_it_leaves(doors: Doors) -> None:
-    reports, worker, dispatcher = doors.store.process_reports(doors.shard), os.urandom(8), os.urandom(8)
+def test_who_tells_of_itself_is_seen_until_it_leaves(apis: ShardApis) -> None:
+    reports, worker, dispatcher = apis.store.process_reports(apis.shard), os.urandom(8), os.urandom(8)
     said: dict[str, Any] = {
         "name": "web1:4411",
         "slots": 4,
@@ -105,7 +105,7 @@ def test_who_tells_of_itself_is_seen_until_it_leaves(doors: Doors) -> None:
     }
     reports.report(worker, "worker", {**said, "oldest_us": START - SECOND}, {})
     reports.report(dispatcher, "dispatcher", {"name": "web1:4410", "moved": 7, "lag_p95_us": 900}, {})
-    first, second = doors.store.dashboard(0).snapshot().processes
+    first, second = apis.store.dashboard(0).snapshot().processes
     assert (first.kind, first.code, first.name, first.moved_hour, first.lag_p95_us) == (
         *("dispatcher", dispatcher, "web1:4410", 7, 900),
     )
@@ -113,41 +113,41 @@ def test_who_tells_of_itself_is_seen_until_it_leaves(doors: Doors) -> None:
     assert (second.queues, second.rss, second.oldest_us, second.seen_us) == (("mail",), 9, START - SECOND, START)
     assert second.serves("mail") and not second.serves("bulk")
     reports.deregister(worker, rows(done=2))
-    assert [process.kind for process in doors.store.dashboard(0).snapshot().processes] == ["dispatcher"]
-    assert figures(doors).done == 2
+    assert [process.kind for process in apis.store.dashboard(0).snapshot().processes] == ["dispatcher"]
+    assert figures(apis).done == 2
     reports.deregister(dispatcher, {})
-    left = {doors.keys("metrics").encode(), doors.keys("queues").encode()}
-    assert set(doors.client.keys("*")) <= left
+    left = {apis.keys("metrics").encode(), apis.keys("queues").encode()}
+    assert set(apis.client.keys("*")) <= left
 
 
-def test_who_is_silent_is_lost_after_a_lease_and_forgotten_after_an_hour(doors: Doors) -> None:
-    reports, code = doors.store.process_reports(doors.shard), os.urandom(8)
+def test_who_is_silent_is_lost_after_a_lease_and_forgotten_after_an_hour(apis: ShardApis) -> None:
+    reports, code = apis.store.process_reports(apis.shard), os.urandom(8)
     for kind in ("worker", "dispatcher"):
         reports.report(code, kind, {"name": "x:1"}, {})
-    lease_us = doors.config.worker.lease_us
-    doors.clock.advance(20 * SECOND + lease_us)
-    snapshot = doors.store.dashboard(0).snapshot()
+    lease_us = apis.config.worker.lease_us
+    apis.clock.advance(20 * SECOND + lease_us)
+    snapshot = apis.store.dashboard(0).snapshot()
     assert not any(process.is_lost(snapshot.now_us, lease_us=lease_us) for process in snapshot.processes)
-    doors.clock.advance(1)
-    snapshot = doors.store.dashboard(0).snapshot()
+    apis.clock.advance(1)
+    snapshot = apis.store.dashboard(0).snapshot()
     assert [process.is_lost(snapshot.now_us, lease_us=lease_us) for process in snapshot.processes] == [True, True]
-    doors.clock.advance(HOUR)
-    doors.promote()
-    assert doors.store.dashboard(0).snapshot().processes == []
-    assert not doors.client.exists(doors.keys("process_reports"))
+    apis.clock.advance(HOUR)
+    apis.promote()
+    assert apis.store.dashboard(0).snapshot().processes == []
+    assert not apis.client.exists(apis.keys("process_reports"))
 
 
 @pytest.mark.parametrize(
     "foreign", [b"", b"[]", b"{", b'{"queues":3,"busy":[1],"rss":"x","name":[],"slots":true}', b"\xff"]
 )
-def test_a_foreign_report_is_shown_with_what_can_be_read_of_it(doors: Doors, foreign: bytes) -> None:
-    doors.client.zadd(doors.keys("workers"), {b"foreign!": START})
-    doors.client.hset(doors.keys("process_reports"), b"foreign!", foreign)
-    (process,) = doors.store.dashboard(0).snapshot().processes
+def test_a_foreign_report_is_shown_with_what_can_be_read_of_it(apis: ShardApis, foreign: bytes) -> None:
+    apis.client.zadd(apis.keys("workers"), {b"foreign!": START})
+    apis.client.hset(apis.keys("process_reports"), b"foreign!", foreign)
+    (process,) = apis.store.dashboard(0).snapshot().processes
     assert (process.kind, process.name, process.slots, process.busy, process.queues) == ("worker", "", 0, 0, ())
 
 
-def test_a_worker_in_the_dispatchers_place_is_not_told_as_a_dispatcher(doors: Doors) -> None:
-    doors.promote()
-    assert doors.client.zcard(doors.keys("dispatchers")) == 1
-    assert doors.store.dashboard(0).snapshot().processes == []
+def test_a_worker_in_the_dispatchers_place_is_not_told_as_a_dispatcher(apis: ShardApis) -> None:
+    apis.promote()
+    assert apis.client.zcard(apis.keys("dispatchers")) == 1
+    assert apis.store.dashboard(0).snapshot().processes == []

@@ -9,117 +9,117 @@ import pytest
 from django_delayq.exceptions import KeyHeld, PayloadTooLarge
 from django_delayq.job.job import Flag, Job
 from django_delayq.job.outcome import Action
-from tests.shard_apis import DAY, HOUR, LARGE_TEXT, SECOND, START, Doors
+from tests.shard_apis import DAY, HOUR, LARGE_TEXT, SECOND, START, ShardApis
 
 
-def test_dead_letter_is_ready_again_with_its_body_and_priority(doors: Doors) -> None:
-    raw_id = doors.add("argument", priority=-7)
-    body = doors.client.hget(doors.keys("jobs"), raw_id)
-    doors.kill(raw_id)
-    doors.clock.advance(HOUR)
-    assert doors.operations.requeue(raw_id, died_us=START) == START + HOUR
-    assert doors.where(raw_id) == ["ready:default"]
-    assert doors.client.hget(doors.keys("jobs"), raw_id) == body
-    assert not doors.client.exists(doors.keys("dead_bodies"))
+def test_dead_letter_is_ready_again_with_its_body_and_priority(apis: ShardApis) -> None:
+    raw_id = apis.add("argument", priority=-7)
+    body = apis.client.hget(apis.keys("jobs"), raw_id)
+    apis.kill(raw_id)
+    apis.clock.advance(HOUR)
+    assert apis.operations.requeue(raw_id, died_us=START) == START + HOUR
+    assert apis.where(raw_id) == ["ready:default"]
+    assert apis.client.hget(apis.keys("jobs"), raw_id) == body
+    assert not apis.client.exists(apis.keys("dead_bodies"))
 
 
 @pytest.mark.parametrize("delay", [1, SECOND, 365 * DAY])
-def test_dead_letter_can_be_put_off_to_the_microsecond(doors: Doors, delay: int) -> None:
-    raw_id = doors.add_dead()
-    assert doors.operations.requeue(raw_id, died_us=START, delay_us=delay) == START + delay
-    assert doors.schedule() == {raw_id: START + delay}
+def test_dead_letter_can_be_put_off_to_the_microsecond(apis: ShardApis, delay: int) -> None:
+    raw_id = apis.add_dead()
+    assert apis.operations.requeue(raw_id, died_us=START, delay_us=delay) == START + delay
+    assert apis.schedule() == {raw_id: START + delay}
 
 
-def test_attempts_are_counted_anew_and_the_history_is_kept(doors: Doors) -> None:
-    raw_id = doors.add()
-    worker = doors.worker()
+def test_attempts_are_counted_anew_and_the_history_is_kept(apis: ShardApis) -> None:
+    raw_id = apis.add()
+    worker = apis.worker()
     worker.settle(worker.take().claims[0], Action.RETRY, error="first")
-    doors.promote()
+    apis.promote()
     worker.settle(worker.take().claims[0], Action.DEAD_LETTER, error="second")
-    doors.operations.requeue(raw_id, died_us=START)
+    apis.operations.requeue(raw_id, died_us=START)
     (claim,) = worker.take().claims
     assert claim.attempt == 1
     assert not claim.attempts.crash_suspected
     assert [entry["error"] for entry in claim.attempts.history] == ["first", "second"]
 
 
-def test_requeued_job_ends_like_any_other(doors: Doors) -> None:
-    raw_id = doors.add_dead(key="k")
-    doors.operations.requeue(raw_id, died_us=START)
-    worker = doors.worker()
+def test_requeued_job_ends_like_any_other(apis: ShardApis) -> None:
+    raw_id = apis.add_dead(key="k")
+    apis.operations.requeue(raw_id, died_us=START)
+    worker = apis.worker()
     worker.settle(worker.take().claims[0], Action.ACKNOWLEDGE)
-    assert doors.traces(raw_id) == []
+    assert apis.traces(raw_id) == []
 
 
-def test_requeue_names_the_death_it_saw(doors: Doors) -> None:
-    raw_id = doors.add_dead()
-    assert doors.operations.requeue(raw_id, died_us=START - 1) is None
-    assert doors.operations.requeue(raw_id, died_us=START + 1) is None
-    assert doors.where(raw_id) == ["dead_letters"]
+def test_requeue_names_the_death_it_saw(apis: ShardApis) -> None:
+    raw_id = apis.add_dead()
+    assert apis.operations.requeue(raw_id, died_us=START - 1) is None
+    assert apis.operations.requeue(raw_id, died_us=START + 1) is None
+    assert apis.where(raw_id) == ["dead_letters"]
 
 
-def test_click_on_a_page_of_an_earlier_death_does_nothing(doors: Doors) -> None:
-    raw_id = doors.add_dead()
-    doors.operations.requeue(raw_id, died_us=START)
-    doors.clock.advance(SECOND)
-    doors.kill(raw_id)
-    assert doors.operations.requeue(raw_id, died_us=START) is None
-    assert doors.operations.requeue(raw_id, died_us=START + SECOND) == START + SECOND
+def test_click_on_a_page_of_an_earlier_death_does_nothing(apis: ShardApis) -> None:
+    raw_id = apis.add_dead()
+    apis.operations.requeue(raw_id, died_us=START)
+    apis.clock.advance(SECOND)
+    apis.kill(raw_id)
+    assert apis.operations.requeue(raw_id, died_us=START) is None
+    assert apis.operations.requeue(raw_id, died_us=START + SECOND) == START + SECOND
 
 
-def test_second_requeue_of_one_death_does_nothing(doors: Doors) -> None:
-    raw_id = doors.add_dead()
-    assert doors.operations.requeue(raw_id, died_us=START) == START
-    assert doors.operations.requeue(raw_id, died_us=START) is None
-    assert doors.where(raw_id) == ["ready:default"]
+def test_second_requeue_of_one_death_does_nothing(apis: ShardApis) -> None:
+    raw_id = apis.add_dead()
+    assert apis.operations.requeue(raw_id, died_us=START) == START
+    assert apis.operations.requeue(raw_id, died_us=START) is None
+    assert apis.where(raw_id) == ["ready:default"]
 
 
-def test_unknown_and_living_jobs_are_not_requeued(doors: Doors) -> None:
-    raw_id = doors.add()
-    assert doors.operations.requeue(raw_id, died_us=START) is None
-    assert doors.operations.requeue(b"\x01" * 12, died_us=START) is None
-    assert doors.where(raw_id) == ["ready:default"]
+def test_unknown_and_living_jobs_are_not_requeued(apis: ShardApis) -> None:
+    raw_id = apis.add()
+    assert apis.operations.requeue(raw_id, died_us=START) is None
+    assert apis.operations.requeue(b"\x01" * 12, died_us=START) is None
+    assert apis.where(raw_id) == ["ready:default"]
 
 
-def test_requeue_takes_the_key_again(doors: Doors) -> None:
-    raw_id = doors.add_dead(key="k")
-    doors.operations.requeue(raw_id, died_us=START)
-    assert doors.enqueue(doors.draft(key="k")).held == {0: raw_id}
+def test_requeue_takes_the_key_again(apis: ShardApis) -> None:
+    raw_id = apis.add_dead(key="k")
+    apis.operations.requeue(raw_id, died_us=START)
+    assert apis.enqueue(apis.draft(key="k")).held == {0: raw_id}
 
 
-def test_requeue_is_refused_while_the_key_is_another_jobs(doors: Doors) -> None:
-    raw_id = doors.add_dead(key="k")
-    holder = doors.add(key="k")
+def test_requeue_is_refused_while_the_key_is_another_jobs(apis: ShardApis) -> None:
+    raw_id = apis.add_dead(key="k")
+    holder = apis.add(key="k")
     with pytest.raises(KeyHeld):
-        doors.operations.requeue(raw_id, died_us=START)
-    assert doors.where(raw_id) == ["dead_letters"]
-    doors.operations.cancel(holder)
-    assert doors.operations.requeue(raw_id, died_us=START) == START
+        apis.operations.requeue(raw_id, died_us=START)
+    assert apis.where(raw_id) == ["dead_letters"]
+    apis.operations.cancel(holder)
+    assert apis.operations.requeue(raw_id, died_us=START) == START
 
 
-def test_requeue_rings(doors: Doors) -> None:
-    first, second = doors.add_dead(), doors.add_dead()
-    doors.promote()
-    bells = [doors.keys.notify("default"), doors.keys("notify_dispatcher")]
-    doors.rings(*bells)
-    doors.operations.requeue(first, died_us=START)
-    assert doors.rings(*bells) == [1, 0]
-    doors.operations.requeue(second, died_us=START, delay_us=SECOND)
-    assert doors.rings(*bells) == [0, 1]
+def test_requeue_rings(apis: ShardApis) -> None:
+    first, second = apis.add_dead(), apis.add_dead()
+    apis.promote()
+    bells = [apis.keys.notify("default"), apis.keys("notify_dispatcher")]
+    apis.rings(*bells)
+    apis.operations.requeue(first, died_us=START)
+    assert apis.rings(*bells) == [1, 0]
+    apis.operations.requeue(second, died_us=START, delay_us=SECOND)
+    assert apis.rings(*bells) == [0, 1]
 
 
-def test_full_memory_does_not_lose_the_dead_letter(own_doors: Doors) -> None:
+def test_full_memory_does_not_lose_the_dead_letter(own_doors: ShardApis) -> None:
     raw_id = own_doors.add_dead(key="k")
     own_doors.fill_memory()
     assert own_doors.operations.requeue(raw_id, died_us=START) == START
     assert own_doors.where(raw_id) == ["ready:default"]
 
 
-def test_flushed_scripts_are_loaded_again(doors: Doors) -> None:
-    first, second = doors.add_dead(), doors.add_dead()
-    doors.operations.requeue(first, died_us=START)
-    doors.client.script_flush()
-    assert doors.operations.requeue(second, died_us=START) == START
+def test_flushed_scripts_are_loaded_again(apis: ShardApis) -> None:
+    first, second = apis.add_dead(), apis.add_dead()
+    apis.operations.requeue(first, died_us=START)
+    apis.client.script_flush()
+    assert apis.operations.requeue(second, died_us=START) == START
 
 
 def with_args(*args: Any) -> Callable[[Job], Job]:
@@ -131,42 +131,42 @@ def with_args(*args: Any) -> Callable[[Job], Job]:
 @pytest.mark.parametrize("after", ["other", LARGE_TEXT], ids=["to-small", "to-large"])
 @pytest.mark.parametrize("sign", [True, False], ids=["signed", "unsigned"])
 def test_other_arguments_can_be_given_and_all_else_stays(
-    make_doors: Callable[..., Doors], before: str, after: str, sign: bool
+    make_doors: Callable[..., ShardApis], before: str, after: str, sign: bool
 ) -> None:
-    doors = make_doors(SIGN=sign)
-    raw_id = doors.add_dead(priority=-7, key="k") if before == "small" else None
+    apis = make_doors(SIGN=sign)
+    raw_id = apis.add_dead(priority=-7, key="k") if before == "small" else None
     if raw_id is None:
-        raw_id = doors.add(before, priority=-7, key="k")
-        doors.kill(raw_id)
-    assert doors.operations.requeue(raw_id, died_us=START, change=with_args(after)) == START
-    (claim,) = doors.worker().take(1).claims
+        raw_id = apis.add(before, priority=-7, key="k")
+        apis.kill(raw_id)
+    assert apis.operations.requeue(raw_id, died_us=START, change=with_args(after)) == START
+    (claim,) = apis.worker().take(1).claims
     assert claim.job is not None, claim.fault
     assert (claim.raw_id, claim.job.args, claim.job.priority, claim.job.key) == (raw_id, [after], -7, "k")
     assert bool(claim.job.flags & Flag.LARGE) == (after == LARGE_TEXT)
     assert claim.job.member == claim.lease[:14]
     assert len(claim.attempts.history) == 1
-    doors.worker().settle(claim, Action.ACKNOWLEDGE)
-    assert doors.traces(raw_id) == []
+    apis.worker().settle(claim, Action.ACKNOWLEDGE)
+    assert apis.traces(raw_id) == []
 
 
-def test_arguments_that_somebody_else_changed_meanwhile_are_left_as_they_are(doors: Doors) -> None:
-    raw_id = doors.add_dead()
+def test_arguments_that_somebody_else_changed_meanwhile_are_left_as_they_are(apis: ShardApis) -> None:
+    raw_id = apis.add_dead()
 
     def late(job: Job) -> Job:
-        assert doors.operations.requeue(raw_id, died_us=START, change=with_args("first"))
-        doors.kill(raw_id)
+        assert apis.operations.requeue(raw_id, died_us=START, change=with_args("first"))
+        apis.kill(raw_id)
         return replace(job, args=["second"])
 
-    assert doors.operations.requeue(raw_id, died_us=START, change=late) is None
-    job = doors.inspection.find(raw_id).job
+    assert apis.operations.requeue(raw_id, died_us=START, change=late) is None
+    job = apis.inspection.find(raw_id).job
     assert job is not None
     assert job.args == ["first"]
-    assert doors.where(raw_id) == ["dead_letters"]
+    assert apis.where(raw_id) == ["dead_letters"]
 
 
-def test_arguments_that_are_too_large_leave_the_dead_letter_as_it_was(doors: Doors) -> None:
-    raw_id = doors.add_dead()
-    before = doors.client.hgetall(doors.keys("dead_bodies"))
+def test_arguments_that_are_too_large_leave_the_dead_letter_as_it_was(apis: ShardApis) -> None:
+    raw_id = apis.add_dead()
+    before = apis.client.hgetall(apis.keys("dead_bodies"))
     with pytest.raises(PayloadTooLarge):
-        doors.operations.requeue(raw_id, died_us=START, change=with_args("x" * 300_000))
-    assert doors.client.hgetall(doors.keys("dead_bodies")) == before
+        apis.operations.requeue(raw_id, died_us=START, change=with_args("x" * 300_000))
+    assert apis.client.hgetall(apis.keys("dead_bodies")) == before

@@ -9,172 +9,172 @@ from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
 from django_delayq.store.promotion import Reclaim
-from tests.shard_apis import SECOND, Doors, ids, one_more
+from tests.shard_apis import SECOND, ShardApis, ids, one_more
 
 
-def came_back(doors: Doors, count: int = 1, *, queue: str = "default", **options: Any) -> list[bytes]:
+def came_back(apis: ShardApis, count: int = 1, *, queue: str = "default", **options: Any) -> list[bytes]:
     """Let a worker crash that holds so many jobs; return their ids, in their order."""
-    drafts = [doors.draft(queue=queue, **options) for _ in range(count)]
-    doors.enqueue(*drafts)
-    crashed, held = doors.worker(), list[Any]()
+    drafts = [apis.draft(queue=queue, **options) for _ in range(count)]
+    apis.enqueue(*drafts)
+    crashed, held = apis.worker(), list[Any]()
     while len(held) < count:
         held += crashed.take(64, queue, may_recover=False).claims
-    items = doors.promotion.read_expired_leases(doors.lapsed())
+    items = apis.promotion.read_expired_leases(apis.lapsed())
     back = [
         Reclaim(lease=item.lease, attempts=one_more(item.attempts, suspect=True), queue=item.queue) for item in items
     ]
-    assert sum(doors.promotion.reclaim(back)) == count
+    assert sum(apis.promotion.reclaim(back)) == count
     return ids(held)
 
 
-def suspects(doors: Doors, count: int) -> list[bytes]:
+def suspects(apis: ShardApis, count: int) -> list[bytes]:
     """Return jobs whose last attempt crashed, and which are ready after their back-off."""
-    made = [doors.add() for _ in range(count)]
-    worker = doors.worker()
+    made = [apis.add() for _ in range(count)]
+    worker = apis.worker()
     for _ in made:
         worker.settle(worker.take(1).claims[0], Action.RETRY, suspect=True, delay=SECOND)
-    doors.clock.advance(SECOND)
-    doors.promote()
-    return list(doors.ready())
+    apis.clock.advance(SECOND)
+    apis.promote()
+    return list(apis.ready())
 
 
-def called(doors: Doors, step: Any) -> dict[str, int]:
+def called(apis: ShardApis, step: Any) -> dict[str, int]:
     """Return how often a step called each command of Redis."""
-    doors.client.config_resetstat()
+    apis.client.config_resetstat()
     step()
-    stats = doors.client.info("commandstats")
+    stats = apis.client.info("commandstats")
     return {name.removeprefix("cmdstat_"): int(stat["calls"]) for name, stat in stats.items()}
 
 
-def test_a_worker_without_a_process_is_told_and_takes_the_others(doors: Doors) -> None:
-    back = came_back(doors, 3)
-    others = [doors.add() for _ in range(2)]
-    answer = doors.worker().take(8, may_recover=False)
+def test_a_worker_without_a_process_is_told_and_takes_the_others(apis: ShardApis) -> None:
+    back = came_back(apis, 3)
+    others = [apis.add() for _ in range(2)]
+    answer = apis.worker().take(8, may_recover=False)
     assert (ids(answer.claims), answer.recovered, answer.has_more) == (others, True, False)
-    assert list(doors.recovered()) == back
+    assert list(apis.recovered()) == back
 
 
-def test_a_worker_with_a_process_takes_one_at_a_time_in_the_order_of_ranks(doors: Doors) -> None:
-    back = came_back(doors, 2)
-    urgent, last = doors.add(priority=50), doors.add()
-    worker = doors.worker()
+def test_a_worker_with_a_process_takes_one_at_a_time_in_the_order_of_ranks(apis: ShardApis) -> None:
+    back = came_back(apis, 2)
+    urgent, last = apis.add(priority=50), apis.add()
+    worker = apis.worker()
     taken = [worker.take(8) for _ in range(4)]
     assert [ids(answer.claims) for answer in taken] == [[urgent], [back[0]], [back[1]], [last]]
     assert [answer.recovered for answer in taken] == [True, True, False, False]
 
 
-def test_a_claim_sets_aside_what_it_may_not_run_once_and_in_its_old_rank(doors: Doors) -> None:
-    made = suspects(doors, 3)
-    ranks = doors.ready()
-    fresh = doors.add()
-    worker = doors.worker()
-    doors.rings(doors.keys.notify("default"))
+def test_a_claim_sets_aside_what_it_may_not_run_once_and_in_its_old_rank(apis: ShardApis) -> None:
+    made = suspects(apis, 3)
+    ranks = apis.ready()
+    fresh = apis.add()
+    worker = apis.worker()
+    apis.rings(apis.keys.notify("default"))
     answer = worker.take(1, may_recover=False)
     assert (ids(answer.claims), answer.recovered, answer.has_more) == ([fresh], True, False)
-    assert doors.recovered() == ranks
-    assert list(doors.recovered()) == made
-    assert doors.rings(doors.keys.notify("default")) == [1]
+    assert apis.recovered() == ranks
+    assert list(apis.recovered()) == made
+    assert apis.rings(apis.keys.notify("default")) == [1]
     # Nothing of them is read or written again, nor does their bell keep the worker awake.
-    calls = called(doors, lambda: worker.take(8, may_recover=False))
+    calls = called(apis, lambda: worker.take(8, may_recover=False))
     assert "zadd" not in calls or calls["zadd"] == 1
-    assert doors.rings(doors.keys.notify("default")) == [0]
+    assert apis.rings(apis.keys.notify("default")) == [0]
 
 
-def test_a_claim_looks_past_more_suspects_than_it_asks_for(doors: Doors) -> None:
+def test_a_claim_looks_past_more_suspects_than_it_asks_for(apis: ShardApis) -> None:
     count = 600
-    drafts = [doors.draft() for _ in range(count)]
-    doors.enqueue(*drafts[:250])
-    doors.enqueue(*drafts[250:500])
-    doors.enqueue(*drafts[500:])
+    drafts = [apis.draft() for _ in range(count)]
+    apis.enqueue(*drafts[:250])
+    apis.enqueue(*drafts[250:500])
+    apis.enqueue(*drafts[500:])
     suspect = one_more(NO_ATTEMPTS, suspect=True).pack()
-    doors.client.hset(doors.keys("attempts"), mapping={draft.job.raw_id: suspect for draft in drafts})
-    fresh = doors.add(priority=-100)
-    worker = doors.worker()
+    apis.client.hset(apis.keys("attempts"), mapping={draft.job.raw_id: suspect for draft in drafts})
+    fresh = apis.add(priority=-100)
+    worker = apis.worker()
     first = worker.take(1, may_recover=False)
     # So many in one step, that it does not block Redis; the bell tells of the rest.
     assert (ids(first.claims), first.has_more) == ([], True)
-    assert 512 <= len(doors.recovered()) < 600
+    assert 512 <= len(apis.recovered()) < 600
     assert ids(worker.take(1, may_recover=False).claims) == [fresh]
-    assert len(doors.recovered()) == count
+    assert len(apis.recovered()) == count
 
 
-def test_a_claim_takes_what_stands_before_and_behind_a_job_that_it_sets_aside(doors: Doors) -> None:
-    (suspect,) = suspects(doors, 1)
-    first, last = doors.add(priority=50), doors.add(priority=-50)
-    answer = doors.worker().take(3, may_recover=False)
+def test_a_claim_takes_what_stands_before_and_behind_a_job_that_it_sets_aside(apis: ShardApis) -> None:
+    (suspect,) = suspects(apis, 1)
+    first, last = apis.add(priority=50), apis.add(priority=-50)
+    answer = apis.worker().take(3, may_recover=False)
     assert (ids(answer.claims), answer.has_more) == ([first, last], False)
-    assert list(doors.recovered()) == [suspect]
+    assert list(apis.recovered()) == [suspect]
 
 
-def test_a_thousand_set_aside_cost_a_claim_one_exists_and_no_read(doors: Doors) -> None:
+def test_a_thousand_set_aside_cost_a_claim_one_exists_and_no_read(apis: ShardApis) -> None:
     for _ in range(2):
-        came_back(doors, 500)
-    worker, costs = doors.worker(), list[dict[str, int]]()
+        came_back(apis, 500)
+    worker, costs = apis.worker(), list[dict[str, int]]()
     for queue in ("none of them", "default"):
-        doors.add(queue=queue)
-        costs.append(called(doors, lambda queue=queue: worker.take(1, queue, may_recover=False)))
+        apis.add(queue=queue)
+        costs.append(called(apis, lambda queue=queue: worker.take(1, queue, may_recover=False)))
     without, with_them = costs
     assert with_them == without
     assert with_them["exists"] == 1
-    assert len(doors.recovered()) == 1_000
+    assert len(apis.recovered()) == 1_000
 
 
-def test_none_is_told_of_where_all_are_of_paused_or_other_queues(doors: Doors) -> None:
-    came_back(doors, queue="paused")
-    came_back(doors, queue="other")
-    doors.operations.pause("paused", by="ann")
-    worker = doors.worker()
+def test_none_is_told_of_where_all_are_of_paused_or_other_queues(apis: ShardApis) -> None:
+    came_back(apis, queue="paused")
+    came_back(apis, queue="other")
+    apis.operations.pause("paused", by="ann")
+    worker = apis.worker()
     for may_recover in (False, True):
         answer = worker.take(8, "paused", "default", may_recover=may_recover)
         assert (answer.claims, answer.recovered, answer.has_more) == ([], False, False)
-    doors.rings(doors.keys.notify("paused"))
-    doors.operations.resume("paused")
-    assert doors.rings(doors.keys.notify("paused")) == [1]
+    apis.rings(apis.keys.notify("paused"))
+    apis.operations.resume("paused")
+    assert apis.rings(apis.keys.notify("paused")) == [1]
     assert len(worker.take(8, "paused").claims) == 1
 
 
-def test_strict_order_goes_before_rank(doors: Doors) -> None:
-    back = {queue: came_back(doors, queue=queue)[0] for queue in ("b", "a")}
-    ready = doors.add(queue="a")
-    worker = doors.worker()
+def test_strict_order_goes_before_rank(apis: ShardApis) -> None:
+    back = {queue: came_back(apis, queue=queue)[0] for queue in ("b", "a")}
+    ready = apis.add(queue="a")
+    worker = apis.worker()
     taken = [ids(worker.take(8, "a", "b", strict=True).claims) for _ in range(3)]
     assert taken == [[back["a"]], [ready], [back["b"]]]
 
 
-def test_whoever_takes_one_tells_of_the_others(doors: Doors) -> None:
-    came_back(doors, 2)
-    worker = doors.worker()
+def test_whoever_takes_one_tells_of_the_others(apis: ShardApis) -> None:
+    came_back(apis, 2)
+    worker = apis.worker()
     for rings in (1, 0):
-        doors.rings(doors.keys.notify("default"))
+        apis.rings(apis.keys.notify("default"))
         assert len(worker.take(8).claims) == 1
-        assert doors.rings(doors.keys.notify("default")) == [rings]
+        assert apis.rings(apis.keys.notify("default")) == [rings]
 
 
-def test_cancel_reschedule_move_and_find_know_the_place(doors: Doors) -> None:
-    back = came_back(doors, 4, key=None)
-    ranks = doors.recovered()
-    operations = doors.operations
+def test_cancel_reschedule_move_and_find_know_the_place(apis: ShardApis) -> None:
+    back = came_back(apis, 4, key=None)
+    ranks = apis.recovered()
+    operations = apis.operations
     assert operations.cancel(back[0])
-    assert doors.traces(back[0]) == []
+    assert apis.traces(back[0]) == []
     assert operations.reschedule(back[1], delay_us=SECOND)
-    assert doors.where(back[1]) == ["scheduled:default"]
+    assert apis.where(back[1]) == ["scheduled:default"]
     assert operations.move(back[2], "other")
-    assert doors.recovered("other") == {back[2]: ranks[back[2]]}
-    found = doors.inspection.find(back[3])
+    assert apis.recovered("other") == {back[2]: ranks[back[2]]}
+    found = apis.inspection.find(back[3])
     assert (found.state, found.attempts.crash_suspected) == (State.READY, True)
 
 
-def test_pages_counts_and_snapshots_show_them_among_the_ready(doors: Doors) -> None:
-    back = came_back(doors, 3)
-    ready = doors.add()
-    assert doors.inspection.counts().ready == {"default": 4}
-    page = doors.inspection.page(State.READY, queues=["default"])
+def test_pages_counts_and_snapshots_show_them_among_the_ready(apis: ShardApis) -> None:
+    back = came_back(apis, 3)
+    ready = apis.add()
+    assert apis.inspection.counts().ready == {"default": 4}
+    page = apis.inspection.page(State.READY, queues=["default"])
     assert [(row.raw_id, row.recovered, row.queue) for row in page.rows] == [
         *((raw_id, True, "default") for raw_id in back),
         (ready, False, "default"),
     ]
-    assert (page.total, page.rows[0].due_us) == (4, doors.inspection.find(back[0]).moment_us)
-    state = doors.store.dashboard(doors.shard.index).snapshot().queues["default"]
+    assert (page.total, page.rows[0].due_us) == (4, apis.inspection.find(back[0]).moment_us)
+    state = apis.store.dashboard(apis.shard.index).snapshot().queues["default"]
     assert (state.ready, state.oldest_ready_us) == (4, page.rows[0].due_us)
 
 
@@ -189,11 +189,11 @@ def test_pages_counts_and_snapshots_show_them_among_the_ready(doors: Doors) -> N
         ("in no place", "LOST", "ready:default"),
     ],
 )
-def test_the_audit_knows_the_place(doors: Doors, damage: str, word: str, place: str) -> None:
-    (raw_id,) = came_back(doors)
-    client, keys = doors.client, doors.keys
+def test_the_audit_knows_the_place(apis: ShardApis, damage: str, word: str, place: str) -> None:
+    (raw_id,) = came_back(apis)
+    client, keys = apis.client, apis.keys
     [(member, rank)] = client.zrange(keys.recovered("default"), 0, -1, withscores=True)
-    audit = doors.store.consistency_check(doors.shard)
+    audit = apis.store.consistency_check(apis.shard)
     assert list(audit.walk(repair=True)) == []
     match damage:
         case "in ready too":
@@ -214,52 +214,52 @@ def test_the_audit_knows_the_place(doors: Doors, damage: str, word: str, place: 
     for _ in range(3):
         left = list(audit.walk(repair=True))
     assert left == []
-    assert doors.where(raw_id) == ([place] if place else [])
+    assert apis.where(raw_id) == ([place] if place else [])
     if place.startswith("recovered"):
-        assert doors.recovered() == {raw_id: rank}
+        assert apis.recovered() == {raw_id: rank}
 
 
 @pytest.mark.parametrize("may_recover", [True, False])
-def test_a_foreign_key_in_the_place_stops_no_claim(doors: Doors, may_recover: bool) -> None:
-    doors.client.set(doors.keys.recovered("default"), "x")
-    raw_id = doors.add()
-    worker = doors.worker()
+def test_a_foreign_key_in_the_place_stops_no_claim(apis: ShardApis, may_recover: bool) -> None:
+    apis.client.set(apis.keys.recovered("default"), "x")
+    raw_id = apis.add()
+    worker = apis.worker()
     assert ids(worker.take(8, may_recover=may_recover).claims) == [raw_id]
     # Who has a process finds none, and is not sent to look again.
     assert not worker.take(8).recovered
 
 
-def test_a_foreign_key_in_the_place_makes_way_for_what_is_set_aside(doors: Doors) -> None:
-    (raw_id,) = suspects(doors, 1)
-    doors.client.set(doors.keys.recovered("default"), "x")
-    assert doors.worker().take(8, may_recover=False).recovered
-    assert list(doors.recovered()) == [raw_id]
+def test_a_foreign_key_in_the_place_makes_way_for_what_is_set_aside(apis: ShardApis) -> None:
+    (raw_id,) = suspects(apis, 1)
+    apis.client.set(apis.keys.recovered("default"), "x")
+    assert apis.worker().take(8, may_recover=False).recovered
+    assert list(apis.recovered()) == [raw_id]
 
 
-def test_a_foreign_entry_in_the_place_is_dropped(doors: Doors) -> None:
-    (raw_id,) = came_back(doors)
-    doors.client.zadd(doors.keys.recovered("default"), {b"x": 1, b"y" * 30: 2})
-    worker = doors.worker()
+def test_a_foreign_entry_in_the_place_is_dropped(apis: ShardApis) -> None:
+    (raw_id,) = came_back(apis)
+    apis.client.zadd(apis.keys.recovered("default"), {b"x": 1, b"y" * 30: 2})
+    worker = apis.worker()
     taken: Sequence[bytes] = []
     for _ in range(3):
         taken = taken or ids(worker.take(8).claims)
     assert taken == [raw_id]
-    assert doors.recovered() == {}
+    assert apis.recovered() == {}
 
 
-def test_an_interrupted_job_keeps_its_place_in_the_queue(doors: Doors) -> None:
-    first, second = doors.add(), doors.add()
-    ranks = doors.ready()
-    doors.clock.advance(SECOND)
-    worker = doors.worker()
+def test_an_interrupted_job_keeps_its_place_in_the_queue(apis: ShardApis) -> None:
+    first, second = apis.add(), apis.add()
+    ranks = apis.ready()
+    apis.clock.advance(SECOND)
+    worker = apis.worker()
     (claim,) = worker.take(1).claims
     worker.settle(claim, Action.RETRY, keeps_place=True)
-    assert doors.ready() == ranks
-    assert list(doors.ready()) == [first, second]
-    assert doors.worker().take(1).claims[0].attempts.ended == 1
+    assert apis.ready() == ranks
+    assert list(apis.ready()) == [first, second]
+    assert apis.worker().take(1).claims[0].attempts.ended == 1
 
 
-def test_an_exchange_sent_again_brings_what_it_recovered(doors: Doors) -> None:
-    (raw_id,) = came_back(doors)
-    worker = doors.worker()
+def test_an_exchange_sent_again_brings_what_it_recovered(apis: ShardApis) -> None:
+    (raw_id,) = came_back(apis)
+    worker = apis.worker()
     assert ids(worker.take(8).claims) == [raw_id] == ids(worker.again().claims)

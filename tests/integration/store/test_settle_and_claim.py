@@ -7,66 +7,66 @@ import pytest
 
 from django_delayq.exceptions import BadBody, NewerBody
 from django_delayq.job.outcome import Action
-from tests.shard_apis import DAY, HOUR, LARGE_TEXT, MS, SECOND, START, Doors, ids, settlement
+from tests.shard_apis import DAY, HOUR, LARGE_TEXT, MS, SECOND, START, ShardApis, ids, settlement
 
 LEASE = 30 * SECOND
 
 
-def suspect(doors: Doors) -> bytes:
+def suspect(apis: ShardApis) -> bytes:
     """Add a job that came back from a crash, ready again."""
-    raw_id = doors.add()
-    worker = doors.worker()
+    raw_id = apis.add()
+    worker = apis.worker()
     (claim,) = [claim for claim in worker.take(64).claims if claim.raw_id == raw_id]
     worker.settle(claim, Action.RETRY, suspect=True)
-    doors.promote()
+    apis.promote()
     return raw_id
 
 
-def test_claim_puts_a_job_under_a_lease_and_nowhere_else(doors: Doors) -> None:
-    raw_id = doors.add()
-    (claim,) = doors.worker().take().claims
-    assert doors.where(raw_id) == ["leases"]
-    assert doors.scores(doors.keys("leases")) == {raw_id: START + LEASE}
+def test_claim_puts_a_job_under_a_lease_and_nowhere_else(apis: ShardApis) -> None:
+    raw_id = apis.add()
+    (claim,) = apis.worker().take().claims
+    assert apis.where(raw_id) == ["leases"]
+    assert apis.scores(apis.keys("leases")) == {raw_id: START + LEASE}
     assert (claim.raw_id, claim.claimed_us, claim.attempt, claim.queue) == (raw_id, START, 1, "default")
     assert claim.due_us == START // MS * MS
 
 
-def test_claim_tells_the_due_time_of_a_delayed_job(doors: Doors) -> None:
-    doors.add(due=START + 7_654_321)
-    doors.clock.advance(HOUR)
-    doors.promote()
-    assert doors.worker().take().claims[0].due_us == (START + 7_654_321) // MS * MS
+def test_claim_tells_the_due_time_of_a_delayed_job(apis: ShardApis) -> None:
+    apis.add(due=START + 7_654_321)
+    apis.clock.advance(HOUR)
+    apis.promote()
+    assert apis.worker().take().claims[0].due_us == (START + 7_654_321) // MS * MS
 
 
-def test_two_workers_never_hold_one_job(doors: Doors) -> None:
-    drafts = [doors.draft(number) for number in range(50)]
-    doors.enqueue(*drafts)
-    first, second = doors.worker().take(30).claims, doors.worker().take(30).claims
+def test_two_workers_never_hold_one_job(apis: ShardApis) -> None:
+    drafts = [apis.draft(number) for number in range(50)]
+    apis.enqueue(*drafts)
+    first, second = apis.worker().take(30).claims, apis.worker().take(30).claims
     assert ids(first) + ids(second) == [draft.job.raw_id for draft in drafts]
 
 
-def test_claims_come_in_the_order_of_priority_then_of_making(doors: Doors) -> None:
-    drafts = [doors.draft(number, priority=number % 201 - 100) for number in range(402)]
-    doors.enqueue(*random.Random(3).sample(drafts, len(drafts)))
-    worker = doors.worker()
+def test_claims_come_in_the_order_of_priority_then_of_making(apis: ShardApis) -> None:
+    drafts = [apis.draft(number, priority=number % 201 - 100) for number in range(402)]
+    apis.enqueue(*random.Random(3).sample(drafts, len(drafts)))
+    worker = apis.worker()
     taken = [raw_id for _ in range(7) for raw_id in ids(worker.take(64).claims)]
     assert taken == [draft.job.raw_id for draft in sorted(drafts, key=lambda draft: -draft.job.priority)]
 
 
-def test_best_rank_of_all_queues_comes_first(doors: Doors) -> None:
-    low = doors.add(queue="a", priority=1)
-    high = doors.add(queue="b", priority=2)
-    doors.clock.advance(MS)
-    later = doors.add(queue="c", priority=2)
-    worker = doors.worker()
+def test_best_rank_of_all_queues_comes_first(apis: ShardApis) -> None:
+    low = apis.add(queue="a", priority=1)
+    high = apis.add(queue="b", priority=2)
+    apis.clock.advance(MS)
+    later = apis.add(queue="c", priority=2)
+    worker = apis.worker()
     assert ids(worker.take(2, "a", "b", "c").claims) == [high, later]
     assert ids(worker.take(2, "a", "b", "c").claims) == [low]
 
 
-def test_named_queues_are_emptied_strictly_in_their_order(doors: Doors) -> None:
-    first = [doors.add(queue="a", priority=-100) for _ in range(3)]
-    second = [doors.add(queue="b", priority=100) for _ in range(3)]
-    worker = doors.worker()
+def test_named_queues_are_emptied_strictly_in_their_order(apis: ShardApis) -> None:
+    first = [apis.add(queue="a", priority=-100) for _ in range(3)]
+    second = [apis.add(queue="b", priority=100) for _ in range(3)]
+    worker = apis.worker()
     assert ids(worker.take(2, "a", "b", strict=True).claims) == first[:2]
     answer = worker.take(3, "a", "b", strict=True)
     assert ids(answer.claims) == [first[2], *second[:2]]
@@ -74,170 +74,172 @@ def test_named_queues_are_emptied_strictly_in_their_order(doors: Doors) -> None:
     assert answer.has_more
 
 
-def test_queues_that_are_not_served_are_left_alone(doors: Doors) -> None:
-    raw_id = doors.add(queue="other")
-    assert doors.worker().take(5).claims == []
-    assert doors.where(raw_id) == ["ready:other"]
+def test_queues_that_are_not_served_are_left_alone(apis: ShardApis) -> None:
+    raw_id = apis.add(queue="other")
+    assert apis.worker().take(5).claims == []
+    assert apis.where(raw_id) == ["ready:other"]
 
 
-def test_nothing_wanted_is_nothing_taken(doors: Doors) -> None:
-    raw_id = doors.add()
-    assert doors.worker().take(0).claims == []
-    assert doors.where(raw_id) == ["ready:default"]
+def test_nothing_wanted_is_nothing_taken(apis: ShardApis) -> None:
+    raw_id = apis.add()
+    assert apis.worker().take(0).claims == []
+    assert apis.where(raw_id) == ["ready:default"]
 
 
-def test_batch_ends_before_a_large_body_which_then_comes_alone(doors: Doors) -> None:
-    small, large, last = doors.add(), doors.add(LARGE_TEXT), doors.add()
-    worker = doors.worker()
+def test_batch_ends_before_a_large_body_which_then_comes_alone(apis: ShardApis) -> None:
+    small, large, last = apis.add(), apis.add(LARGE_TEXT), apis.add()
+    worker = apis.worker()
     answers = [worker.take(8) for _ in range(3)]
     assert [ids(answer.claims) for answer in answers] == [[small], [large], [last]]
     assert [answer.has_more for answer in answers] == [True, True, False]
 
 
-def test_batch_ends_before_a_suspect_which_then_comes_alone(doors: Doors) -> None:
-    one = suspect(doors)
-    doors.clock.advance(SECOND)
-    two = doors.add(priority=1)
-    three = doors.add()
-    worker = doors.worker()
+def test_batch_ends_before_a_suspect_which_then_comes_alone(apis: ShardApis) -> None:
+    one = suspect(apis)
+    apis.clock.advance(SECOND)
+    two = apis.add(priority=1)
+    three = apis.add()
+    worker = apis.worker()
     answers = [worker.take(8) for _ in range(3)]
     assert [ids(answer.claims) for answer in answers] == [[two], [one], [three]]
     assert answers[1].claims[0].attempts.crash_suspected
 
 
-def test_job_that_failed_without_a_crash_is_no_suspect(doors: Doors) -> None:
-    doors.add()
-    worker = doors.worker()
+def test_job_that_failed_without_a_crash_is_no_suspect(apis: ShardApis) -> None:
+    apis.add()
+    worker = apis.worker()
     worker.settle(worker.take().claims[0], Action.RETRY)
-    doors.promote()
-    doors.add()
+    apis.promote()
+    apis.add()
     assert len(worker.take(8).claims) == 2
 
 
-def test_leftovers_of_a_batch_that_ended_early_ring_again(doors: Doors) -> None:
-    doors.add()
-    doors.add(LARGE_TEXT)
-    doors.rings(doors.keys.notify("default"))
-    doors.worker().take(8)
-    assert doors.rings(doors.keys.notify("default")) == [1]
+def test_leftovers_of_a_batch_that_ended_early_ring_again(apis: ShardApis) -> None:
+    apis.add()
+    apis.add(LARGE_TEXT)
+    apis.rings(apis.keys.notify("default"))
+    apis.worker().take(8)
+    assert apis.rings(apis.keys.notify("default")) == [1]
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_work_left_behind_in_any_served_queue_rings_again(doors: Doors, strict: bool) -> None:
-    bells = [doors.keys.notify(queue) for queue in "abc"]
-    doors.enqueue(*[doors.draft(queue=queue) for queue in "aabc"])
-    doors.rings(*bells)
-    worker = doors.worker()
+def test_work_left_behind_in_any_served_queue_rings_again(apis: ShardApis, strict: bool) -> None:
+    bells = [apis.keys.notify(queue) for queue in "abc"]
+    apis.enqueue(*[apis.draft(queue=queue) for queue in "aabc"])
+    apis.rings(*bells)
+    worker = apis.worker()
     assert worker.take(2, "a", "b", "c", strict=strict).has_more
-    assert doors.rings(*bells)[1:] == [1, 1]
+    assert apis.rings(*bells)[1:] == [1, 1]
     assert not worker.take(2, "a", "b", "c", strict=strict).has_more
-    assert doors.rings(*bells) == [0, 0, 0]
+    assert apis.rings(*bells) == [0, 0, 0]
 
 
-def test_leftover_of_a_queue_not_served_does_not_ring(doors: Doors) -> None:
-    doors.add(queue="a")
-    doors.add(queue="b")
-    doors.rings(doors.keys.notify("b"))
-    doors.worker().take(1, "a")
-    assert doors.rings(doors.keys.notify("b")) == [0]
+def test_leftover_of_a_queue_not_served_does_not_ring(apis: ShardApis) -> None:
+    apis.add(queue="a")
+    apis.add(queue="b")
+    apis.rings(apis.keys.notify("b"))
+    apis.worker().take(1, "a")
+    assert apis.rings(apis.keys.notify("b")) == [0]
 
 
-def test_worker_is_told_when_nobody_promotes(doors: Doors) -> None:
-    worker = doors.worker()
+def test_worker_is_told_when_nobody_promotes(apis: ShardApis) -> None:
+    worker = apis.worker()
     assert worker.take().dispatcher_overdue
-    doors.add(delay=2 * SECOND)
-    doors.promote()
+    apis.add(delay=2 * SECOND)
+    apis.promote()
     assert worker.take().overdue_in_us == 3 * SECOND + 1
     # One second of grace after the moment that promote promised.
-    doors.clock.advance(3 * SECOND)
+    apis.clock.advance(3 * SECOND)
     assert not worker.take().dispatcher_overdue
-    doors.clock.advance(1)
+    apis.clock.advance(1)
     assert worker.take().dispatcher_overdue
 
 
-def test_worker_is_told_another_version_when_a_queue_appears_and_after_a_flush(doors: Doors) -> None:
-    versions = [doors.worker().take(1, "a").queues_version]
+def test_worker_is_told_another_version_when_a_queue_appears_and_after_a_flush(apis: ShardApis) -> None:
+    versions = [apis.worker().take(1, "a").queues_version]
     for queue in ("a", "b"):
-        doors.add(queue=queue)
-        versions.append(doors.worker().take(1, "a").queues_version)
-    doors.client.flushdb()
-    doors.clock.advance(SECOND)
-    doors.add(queue="a")
-    versions.append(doors.worker().take(1, "a").queues_version)
+        apis.add(queue=queue)
+        versions.append(apis.worker().take(1, "a").queues_version)
+    apis.client.flushdb()
+    apis.clock.advance(SECOND)
+    apis.add(queue="a")
+    versions.append(apis.worker().take(1, "a").queues_version)
     assert versions[0] == b"" and len(set(versions)) == 4
-    doors.add(queue="a")
-    doors.add(queue="later", delay=HOUR)
-    assert doors.worker().take(1, "a").queues_version == versions[-1]
+    apis.add(queue="a")
+    apis.add(queue="later", delay=HOUR)
+    assert apis.worker().take(1, "a").queues_version == versions[-1]
 
 
-def test_worker_is_seen_at_each_exchange_and_described_once(doors: Doors) -> None:
-    worker = doors.worker()
+def test_worker_is_seen_at_each_exchange_and_described_once(apis: ShardApis) -> None:
+    worker = apis.worker()
     worker.take(description="host/7")
-    doors.clock.advance(SECOND)
+    apis.clock.advance(SECOND)
     worker.take()
-    assert doors.client.zscore(doors.keys("workers"), worker.code) == START + SECOND
-    assert doors.client.hget(doors.keys("worker_names"), worker.code) == b"host/7"
+    assert apis.client.zscore(apis.keys("workers"), worker.code) == START + SECOND
+    assert apis.client.hget(apis.keys("worker_names"), worker.code) == b"host/7"
 
 
 @pytest.mark.parametrize(
     ("body", "fault"), [(None, BadBody), (b"", BadBody), (b"\x01garbage", BadBody), (b"\xff", NewerBody)]
 )
-def test_claim_of_a_damaged_body_says_what_is_wrong(doors: Doors, body: bytes | None, fault: type[Exception]) -> None:
-    raw_id = doors.add()
-    bodies = doors.keys("jobs")
+def test_claim_of_a_damaged_body_says_what_is_wrong(
+    apis: ShardApis, body: bytes | None, fault: type[Exception]
+) -> None:
+    raw_id = apis.add()
+    bodies = apis.keys("jobs")
     if body is None:
-        doors.client.hdel(bodies, raw_id)
+        apis.client.hdel(bodies, raw_id)
     else:
-        whole = doors.client.hget(bodies, raw_id)
-        doors.client.hset(bodies, raw_id, body + whole[1:] if body == b"\xff" else body)
-    worker = doors.worker()
+        whole = apis.client.hget(bodies, raw_id)
+        apis.client.hset(bodies, raw_id, body + whole[1:] if body == b"\xff" else body)
+    worker = apis.worker()
     (claim,) = worker.take().claims
     assert claim.job is None
     assert type(claim.fault) is fault
     assert not worker.settle(claim, Action.DEAD_LETTER).lost
-    assert doors.where(raw_id) == ["dead_letters"]
+    assert apis.where(raw_id) == ["dead_letters"]
 
 
-def test_full_memory_stops_neither_claims_nor_outcomes(own_doors: Doors) -> None:
-    doors = own_doors
-    doors.enqueue(*[doors.draft(number, key=f"{number}") for number in range(5)])
-    doors.fill_memory()
-    worker = doors.worker()
+def test_full_memory_stops_neither_claims_nor_outcomes(own_doors: ShardApis) -> None:
+    apis = own_doors
+    apis.enqueue(*[apis.draft(number, key=f"{number}") for number in range(5)])
+    apis.fill_memory()
+    worker = apis.worker()
     claims = worker.take(4).claims
     assert len(claims) == 4
     answer = worker.take(4, settle=[settlement(*pair, delay=HOUR) for pair in zip(claims, Action, strict=True)])
     assert not answer.lost
     assert len(answer.claims) == 2
-    assert len(doors.schedule()) == len(doors.scores(doors.keys("dead_letters"))) == 1
+    assert len(apis.schedule()) == len(apis.scores(apis.keys("dead_letters"))) == 1
     assert [claim.lease for claim in worker.again().claims] == [claim.lease for claim in answer.claims]
 
 
-def test_full_memory_does_not_stop_an_exchange_of_nothing(own_doors: Doors) -> None:
+def test_full_memory_does_not_stop_an_exchange_of_nothing(own_doors: ShardApis) -> None:
     own_doors.fill_memory()
     assert own_doors.worker().take().claims == []
 
 
-def test_lease_length_is_the_settings(make_doors: Callable[..., Doors]) -> None:
-    doors = make_doors(LEASE=90)
-    raw_id = doors.add()
-    doors.worker().take()
-    assert doors.scores(doors.keys("leases")) == {raw_id: START + 90 * SECOND}
+def test_lease_length_is_the_settings(make_doors: Callable[..., ShardApis]) -> None:
+    apis = make_doors(LEASE=90)
+    raw_id = apis.add()
+    apis.worker().take()
+    assert apis.scores(apis.keys("leases")) == {raw_id: START + 90 * SECOND}
 
 
 @pytest.mark.parametrize("back", [10 * SECOND, 600 * SECOND, HOUR - 100 * SECOND, 300 * DAY])
-def test_nobody_promotes_is_told_within_seconds_where_the_clock_was_set_back(doors: Doors, back: int) -> None:
-    doors.promote()
-    worker = doors.worker()
-    doors.clock.advance(-back)
+def test_nobody_promotes_is_told_within_seconds_where_the_clock_was_set_back(apis: ShardApis, back: int) -> None:
+    apis.promote()
+    worker = apis.worker()
+    apis.clock.advance(-back)
     assert worker.take().dispatcher_overdue
 
 
 @pytest.mark.parametrize("back", [0, 1, SECOND])
-def test_a_clock_set_back_a_little_is_no_alarm_at_once(doors: Doors, back: int) -> None:
-    doors.promote()
-    worker = doors.worker()
-    doors.clock.advance(-back)
+def test_a_clock_set_back_a_little_is_no_alarm_at_once(apis: ShardApis, back: int) -> None:
+    apis.promote()
+    worker = apis.worker()
+    apis.clock.advance(-back)
     assert not worker.take().dispatcher_overdue
     # One sweep, and the second after which anybody's next promotion is overdue.
-    doors.clock.advance(back + 6 * SECOND + 1)
+    apis.clock.advance(back + 6 * SECOND + 1)
     assert worker.take().dispatcher_overdue
