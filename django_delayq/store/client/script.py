@@ -1,6 +1,6 @@
 """Script: one transition. Loads its Lua, names its keys, translates errors.
 
-The first code line of a script names its fixed keys; keys that depend on the call follow them.
+The header of a script names its keys: those that every call has, and after a semicolon those that depend on the call.
 """
 
 import re
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 _FOLDER = files("django_delayq.store") / "lua"
 _PRELUDE = (_FOLDER / "_prelude.lua").read_text(encoding="utf-8")
-_CONTRACT = re.compile(r"^local (?P<names>[\w, ]+) = KEYS\[1\]", re.MULTILINE)
+_HEADER = re.compile(r"^-- KEYS: (?P<names>\w+(?:,(?: |\n--   )\w+)*)[;.]", re.MULTILINE)
 _LINE = re.compile(r"(user_script|@user_script): ?(\d+)")
 
 #: Redis's first words for "not now": the call may be repeated. LOADING, MASTERDOWN … arrive as plain errors too.
@@ -47,19 +47,23 @@ class Script:
 
     def __init__(self, name: str) -> None:
         source = (_FOLDER / f"{name}.lua").read_text(encoding="utf-8")
-        contract = _CONTRACT.search(source)
-        if contract is None:
-            raise ValueError(f"{name}.lua does not begin with its keys")
+        header = _HEADER.search(source)
+        if header is None:
+            raise ValueError(f"the header of {name}.lua does not name its keys")
         self.name = name
-        #: Names of the fixed keys, in order.
-        self.key_names: tuple[str, ...] = tuple(part.strip() for part in contract["names"].split(","))
-        self.text = _PRELUDE + source
+        #: Names of the keys that every call has, in order.
+        self.key_names: tuple[str, ...] = tuple(re.findall(r"\w+", header["names"]))
+        count = len(self.key_names)
+        # Lua finds the keys by these names; FIXED is their number, after which the keys of the call begin.
+        names, keys = ", ".join(self.key_names), ", ".join(f"KEYS[{number}]" for number in range(1, count + 1))
+        self.text = f"{_PRELUDE}local {names}, FIXED = {keys}, {count}\n{source}"
         self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
     def source_line(self, message: str) -> str:
         """Return `name.lua:line` for a script error's text."""
         match = _LINE.search(message)
-        line = int(match[2]) - _PRELUDE.count("\n") if match else 0
+        # One line stands between: the names of the keys.
+        line = int(match[2]) - _PRELUDE.count("\n") - 1 if match else 0
         return f"{self.name}.lua:{line}" if line > 0 else f"_prelude.lua:{match[2]}" if match else f"{self.name}.lua"
 
 

@@ -1,15 +1,14 @@
 -- Audit_places: entries of one place against the jobs they stand for; repairs what no step could have left behind.
--- KEYS: the named ones: `place` is a schedule, a ready or recovered set, leases or dead_letters; then schedule, ready, bell
---   and recovered of each queue that the entries' bodies name.
+-- KEYS: place, leases, claim_records, jobs, dead_letters, dead_bodies, queues, queues_version, next_due, notify,
+--   next_promotion, notify_dispatcher, unconfirmed; `place` is a schedule, a ready or recovered set, leases or
+--   dead_letters; then schedule, ready, bell and recovered of each queue that the entries' bodies name.
 -- ARGV: now, noun of the place, head start (ms), 1 = repair, then per entry (≤ 500): entry, head of its body as the caller
 --   read it, member that head makes, number of its queue (0 = there is no body, or it cannot be read).
 -- Returns: per entry a word: OK (or changed since it was read); MALFORMED, MISSING (no body) and TWICE (also in a later
 --   state) are dropped from here; MISPLACED is put where its body says; UNKNOWN is a lease, written into `claim_records`.
 -- Cost: O(log n) an entry.
-local place, leases, claim_records, jobs, dead_letters, dead_bodies, queues, queues_version, next_due, notify, next_promotion, notify_dispatcher, unconfirmed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 local now, noun, head_start, repair = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
 
-local FIXED = 13
 local shard = {queues = queues, queues_version = queues_version, next_due = next_due, notify = notify, next_promotion = next_promotion, notify_dispatcher = notify_dispatcher}
 local SIZE = {scheduled = 14, ready = 14, recovered = 14, leases = 30, dead_letters = 12}
 -- Of the keys of a queue, the one that is such a place.

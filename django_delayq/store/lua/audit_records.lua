@@ -1,6 +1,8 @@
 -- Audit_records: records by id against the places of their jobs; repairs what no step could have left behind.
--- KEYS: the named ones: `records` is bodies, attempts, extras, running, holders or dead_bodies; then schedule, ready,
---   bell and recovered of each queue that the bodies name.
+-- KEYS: records, leases, claim_records, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, queues,
+--   queues_version, next_due, notify, next_promotion, notify_dispatcher, dead_bytes; `records` is bodies, attempts,
+--   extras, running, holders or dead_bodies; then schedule, ready, bell and recovered of each queue that the bodies
+--   name.
 -- ARGV: now, noun of the records, head start (ms), 1 = repair, attempts record of a dead letter made here, then per record
 --   (≤ 500): its field, head of the body as the caller read it, member that head makes,
 --   number of its queue (0 = there is no body, or it cannot be read).
@@ -9,10 +11,8 @@
 --   lease that has ended, for the dispatcher to judge; UNREADABLE (without a queue it can be in no place) becomes a dead
 --   letter; UNLISTED names its queue where promotions or workers look; UNHELD holds its key again, or notes it to be let go.
 -- Cost: O(log n) a record.
-local records, leases, claim_records, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, queues, queues_version, next_due, notify, next_promotion, notify_dispatcher, dead_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local now, noun, head_start, repair, epitaph = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1', ARGV[5]
 
-local FIXED = 16
 local shard = {queues = queues, queues_version = queues_version, next_due = next_due, notify = notify, next_promotion = next_promotion, notify_dispatcher = notify_dispatcher}
 
 local function is_placed(member, known, queue)

@@ -1,9 +1,8 @@
 -- Audit_types: each key has the type that the catalogue gives it, or is not there.
--- KEYS: the named one, then further keys.
+-- KEYS: queues; then further keys.
 -- ARGV: now, 1 = repair (a key of another type holds nothing of ours: it is deleted), the type of every key in order.
 -- Returns: per key its type where that is another one, else ''.
 -- Cost: O(1) a key.
-local queues = KEYS[1]
 local now, repair = now_us(ARGV[1]), ARGV[2] == '1'
 
 local found = {}

@@ -1,12 +1,12 @@
 -- Cancel: a job that waits is removed with all that belongs to it, and starts no more. Repeatable by its token.
--- KEYS: the named ones; schedule, ready and recovered are those of the queue the caller read in the job's body,
+-- KEYS: scheduled, ready, recovered, claim_records, jobs, attempts, job_extras, unique_keys, results, cancelled,
+--   withdrawn, next_due; schedule, ready and recovered are those of the queue the caller read in the job's body,
 --   results the job's.
 -- ARGV: now, member (or the bare id of a job without a body), ending to keep as its result ('' = it keeps none), for how
 --   long (ms), the caller's token ('' = none), 1 = an enqueue of it may still be on its way: it is refused from now on.
 -- Returns: CANCELLED (also by this token before), LATE (it is running), GONE (no such job waits), ELSEWHERE (it waits in
 --   another queue: read again).
 -- Cost: O(log n).
-local scheduled, ready, recovered, claim_records, jobs, attempts, job_extras, unique_keys, results, cancelled, withdrawn, next_due = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local now, member, ending, ttl, token, on_its_way = now_us(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6] == '1'
 
 local id = string.sub(member, 1, 12)

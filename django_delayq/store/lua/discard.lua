@@ -1,8 +1,8 @@
 -- Discard: a dead letter is dropped for good.
--- KEYS: the named ones. ARGV: now, id, time of death the caller saw (µs).
+-- KEYS: dead_letters, dead_bodies, dead_bytes.
+-- ARGV: now, id, time of death the caller saw (µs).
 -- Returns: 1 = dropped, 0 = not dead since then.
 -- Cost: O(log n).
-local dead_letters, dead_bodies, dead_bytes = KEYS[1], KEYS[2], KEYS[3]
 local now, id, died = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 
 local score = redis.call('ZSCORE', dead_letters, id)

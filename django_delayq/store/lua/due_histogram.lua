@@ -1,11 +1,10 @@
 -- Due_histogram: how many jobs become due within each of some spans. Reads only.
--- KEYS: the named ones, then the schedule of each queue. ARGV: now, then the spans' edges (µs), ascending.
+-- KEYS: queues; then the schedule of each queue.
+-- ARGV: now, then the spans' edges (µs), ascending.
 -- Returns: per span its number of jobs; a span begins with its first edge and ends before the next.
 -- Cost: O(log n) a queue and span.
-local queues = KEYS[1]
 local now = now_us(ARGV[1])
 
-local FIXED = 1
 local edges, counts = #ARGV - 1, {}
 for span = 1, edges - 1 do counts[span] = 0 end
 for number = FIXED + 1, #KEYS do

@@ -1,15 +1,14 @@
 -- Enqueue 1 to 250 batch: all are stored, each in `scheduled` or `ready`, or none is.
--- KEYS: the named ones, then schedule, ready and bell of each queue of the batch.
+-- KEYS: jobs, job_extras, unique_keys, dead_bodies, queues, queues_version, next_due, notify, next_promotion,
+--   notify_dispatcher, withdrawn; then schedule, ready and bell of each queue of the batch.
 -- ARGV: now, head start (ms), then per job: member, queue number, due ('' = at once,
 --   '+n' = n µs from now, n = µs since the epoch), body; for a noted job also: extras record, key digest, 1 = reject.
 -- Returns now (µs), then for each job whose key is held: its number, the holder's member (mode keep: not stored).
 -- Errors: KEYHELD <job number> <holder's id in hex>. An id that exists already (dead ones too) is no second job, and one
 --   that was cancelled while it may have been on its way is none at all.
 -- Cost: O(log n) a job.
-local jobs, job_extras, unique_keys, dead_bodies, queues, queues_version, next_due, notify, next_promotion, notify_dispatcher, withdrawn = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
 
-local FIXED = 11
 local shard = {queues = queues, queues_version = queues_version, next_due = next_due, notify = notify, next_promotion = next_promotion, notify_dispatcher = notify_dispatcher}
 -- Of the queues that get batch, scheduled and ready ones: score, member, score, member …
 local batch, taken, timed, untimed, noted, reply = {}, {}, {}, {}, false, {now}

@@ -1,11 +1,11 @@
 -- Find: where one job is, and its records. Reads only.
--- KEYS: the named ones; schedule, ready and recovered are those of the queue the caller believes the job to be in.
+-- KEYS: scheduled, ready, recovered, jobs, attempts, leases, claim_records, worker_names, dead_letters, dead_bodies,
+--   results; schedule, ready and recovered are those of the queue the caller believes the job to be in.
 -- ARGV: now, id, member as the caller knows it ('' = unknown).
 -- Returns: state (scheduled, ready, claimed, dead, gone; elsewhere = it waits, but not there: ask again with what its body
 --   says; ended = its result is kept), its score (lease end of a claimed one whose member is known), its body, dead letter
 --   or result (false = none), its attempts record, its record in `claim_records`, its worker's name.
 -- Cost: O(1).
-local scheduled, ready, recovered, jobs, attempts, leases, claim_records, worker_names, dead_letters, dead_bodies, results = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local now, id, member = now_us(ARGV[1]), ARGV[2], ARGV[3]
 
 local died = redis.call('ZSCORE', dead_letters, id)

@@ -1,9 +1,9 @@
 -- Heartbeat: push the end of every lease a worker still holds, and keep their queues remembered.
--- KEYS: the named ones. ARGV: now, worker (8 bytes), lease (µs), the leases (30 bytes each, joined, ≤ 500), then names of
---   their queues, encoded.
+-- KEYS: leases, workers, queues, unconfirmed.
+-- ARGV: now, worker (8 bytes), lease (µs), the leases (30 bytes each, joined, ≤ 500), then names of their queues,
+--   encoded.
 -- Returns: the leases that are lost (joined).
 -- Cost: O(k log n).
-local leases, workers, queues, unconfirmed = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local now, worker, lease_us, held = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4]
 
 local named, ends, lost = {}, {}, ''

@@ -1,9 +1,10 @@
 -- Move: a job that waits changes its queue and keeps its due time or rank.
--- KEYS: the named ones; schedule, ready and recovered are those of its queue, the others named to_… those of the new one.
+-- KEYS: scheduled, ready, recovered, to_scheduled, to_ready, to_recovered, to_notify, claim_records, jobs, queues,
+--   queues_version, next_due, notify, next_promotion, notify_dispatcher; schedule, ready and recovered are those of its
+--   queue, the others named to_… those of the new one.
 -- ARGV: now, member, the body the caller read, the body to write.
 -- Returns: MOVED, LATE, GONE, or ELSEWHERE (in another queue, or its body is another by now: read again).
 -- Cost: O(log n).
-local scheduled, ready, recovered, to_scheduled, to_ready, to_recovered, to_notify, claim_records, jobs, queues, queues_version, next_due, notify, next_promotion, notify_dispatcher = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local now, member, old_body, new_body = now_us(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 
 local shard = {queues = queues, queues_version = queues_version, next_due = next_due, notify = notify, next_promotion = next_promotion, notify_dispatcher = notify_dispatcher}

@@ -1,5 +1,6 @@
 -- Page: rows of one place, or of several merged, from a cursor on, lowest score first, ties by member. Reads only.
--- KEYS: the named ones, then the places: schedules or readies of queues, or leases, or dead_letters.
+-- KEYS: jobs, dead_bodies, attempts, claim_records, worker_names, leases, dead_letters; then the places: schedules or
+--   readies of queues, or leases, or dead_letters.
 -- ARGV: now, cursor's score ('' = from the start; for before: from the end), cursor's member ('' = none), rows (≤ 2,000),
 --   1 = the rows before the cursor, bytes of a body to return, bytes of bodies in all after which the page ends early,
 --   lowest score to look at ('' = any), first score not to.
@@ -7,11 +8,9 @@
 --   number of its place, score, body or dead letter, bytes of that, attempts record, record in running, worker's name.
 --   Contents are cut behind their records, so a cut body still tells its queue and task.
 -- Cost: O(places x (log n + rows)).
-local jobs, dead_bodies, attempts, claim_records, worker_names, leases, dead_letters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local now, score, member, count, before = now_us(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
 local preview, budget, from, to = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8], ARGV[9]
 
-local FIXED = 7
 local step, chunk = before and -1 or 1, math.max(16, math.ceil(2 * count / math.max(1, #KEYS - FIXED)))
 
 -- Not Lua's `<`: that follows the server's locale, Redis compares bytes.

@@ -1,8 +1,8 @@
 -- Pause: no worker takes this queue's jobs any more; what it holds already runs on. Jobs still become ready.
--- KEYS: the named ones; ready is that of the queue. ARGV: now, who pauses it.
+-- KEYS: workers, paused, ready; ready is that of the queue.
+-- ARGV: now, who pauses it.
 -- Returns: 1 = paused, 0 = it was already, and stays its earlier pauser's.
 -- Cost: O(1).
-local workers, paused, ready = KEYS[1], KEYS[2], KEYS[3]
 local now, by = now_us(ARGV[1]), ARGV[2]
 
 redis.call('ZCARD', workers); redis.call('HLEN', paused)

@@ -1,5 +1,7 @@
 -- Promote: due jobs move from `scheduled` to `ready`, the queue with the oldest first; trims; says when to come again.
--- KEYS: the named ones, then schedule, ready, bell and recovered of each queue that the last step returned.
+-- KEYS: leases, queues, next_promotion, workers, dispatchers, worker_names, exchanges, process_reports, quiet_workers,
+--   dead_letters, dead_bodies, dead_bytes, no_lapse_before, queues_version, next_due, notify; then schedule, ready,
+--   bell and recovered of each queue that the last step returned.
 -- ARGV: now, the dispatcher's code (8 bytes), most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs), number
 --   and bytes of dead letters to keep, lateness of a promotion that shows an outage (µs), how long leases are spared
 --   after one (µs), how long an empty queue is remembered (µs).
@@ -7,11 +9,10 @@
 --   oldest of them was late, dead letters trimmed, names (encoded) of queues to name in the next step (those that are due
 --   by then, and those to forget), then the leases (30 bytes each, ≤ 500) whose end has passed, for the caller to judge.
 -- Cost: O(k log n), and O(1) a named queue.
-local leases, queues, next_promotion, workers, dispatchers, worker_names, exchanges, process_reports, quiet_workers, dead_letters, dead_bodies, dead_bytes, no_lapse_before, queues_version, next_due, notify = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local now, code, limit, head_start, sweep = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local dead_age, dead_count, dead_limit, outage, recovery, remembered = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 
-local FIXED, BITE, PROCESS_KEPT, NAMED, SOON, MINUTE = 16, 50, 3600000000, 250, 1000000, 60000000
+local BITE, PROCESS_KEPT, NAMED, SOON, MINUTE = 50, 3600000000, 250, 1000000, 60000000
 local LETTERS, LETTERS_BYTES = 250, 8388608
 local shard = {queues = queues, queues_version = queues_version, next_due = next_due, notify = notify}
 

@@ -1,8 +1,8 @@
 -- Quiet: a worker shall take no more jobs, or take them again; it learns so with its next report.
--- KEYS: the named ones. ARGV: now, its code (8 bytes), who asks ('' = let it take jobs again).
+-- KEYS: workers, quiet_workers.
+-- ARGV: now, its code (8 bytes), who asks ('' = let it take jobs again).
 -- Returns: 1 = it is asked now, 0 = there is no such worker, or it was asked so already.
 -- Cost: O(log n).
-local workers, quiet_workers = KEYS[1], KEYS[2]
 local now, code, by = now_us(ARGV[1]), ARGV[2], ARGV[3]
 
 local known = redis.call('ZSCORE', workers, code)

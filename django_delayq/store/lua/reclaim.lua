@@ -1,13 +1,14 @@
 -- Reclaim: what was decided of jobs whose lease lapsed, where it is still lapsed and still the same lease.
--- KEYS: the named ones, then schedule, ready, bell and recovered of each queue of the batch.
+-- KEYS: leases, claim_records, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, queues,
+--   queues_version, next_due, notify, next_promotion, notify_dispatcher, dead_bytes, unconfirmed; then schedule, ready,
+--   bell and recovered of each queue of the batch.
 -- ARGV: now, head start (ms), then per job (≤ 500): lease (30 bytes), attempts record (a spared one is for unconfirmed
 --   claims only), queue number (0 = dead letter), delay (µs; 0 = it waits again at its old rank).
 -- Returns: per job 1 = carried out, 0 = settled, revived by a late heartbeat, or reclaimed by somebody else meanwhile.
 -- Cost: O(log n) a job.
-local leases, claim_records, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, queues, queues_version, next_due, notify, next_promotion, notify_dispatcher, dead_bytes, unconfirmed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local now, head_start = now_us(ARGV[1]), tonumber(ARGV[2])
 
-local FIXED, done = 16, {}
+local done = {}
 local shard = {queues = queues, queues_version = queues_version, next_due = next_due, notify = notify, next_promotion = next_promotion, notify_dispatcher = notify_dispatcher}
 
 -- Whether a claim lapsed that nobody confirmed, and no attempt was counted.

@@ -1,10 +1,9 @@
 -- Report: a dispatcher or worker says that it lives and what it does, and hands in what it added up; or takes its leave.
--- KEYS: the named ones.
+-- KEYS: metrics, process_reports, quiet_workers, workers, dispatchers, worker_names, exchanges.
 -- ARGV: now, its code (8 bytes), worker or dispatcher, what it says of itself ('' = it leaves), numbers in a row,
 --   minutes in a ring, then per scope: name, row (numbers of 4 bytes) to add to the minute under way.
 -- Returns: 1 = it was asked to take no more jobs.
 -- Cost: O(1), and about 20 µs a scope. Repeated after a lost answer it counts twice: figures, not promises.
-local metrics, process_reports, quiet_workers, workers, dispatchers, worker_names, exchanges = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local now, code, kind, said, width, minutes = now_us(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 
 local SCOPES_AT, MOST_SCOPES, KEPT = 7, 1000, 120

@@ -1,11 +1,12 @@
 -- Requeue: a dead letter becomes a waiting job again, under its id, its attempts counted anew, its history kept.
--- KEYS: the named ones; schedule, ready and its bell are those of the queue the caller read in the job's body.
+-- KEYS: dead_letters, dead_bodies, jobs, attempts, job_extras, unique_keys, queues, queues_version, next_due, notify,
+--   scheduled, ready, queue_notify, next_promotion, notify_dispatcher, dead_bytes; schedule, ready and its bell are
+--   those of the queue the caller read in the job's body.
 -- ARGV: now, id, time of death the caller saw (µs), delay (µs), head start (ms), then '' thrice, or the body the
 --   caller read, and the member and body to come in its place.
 -- Returns: REQUEUED and its due time (µs); GONE (not dead since then, or not with that body) or HELD (its key is
 --   another job's now) and 0.
 -- Cost: O(log n).
-local dead_letters, dead_bodies, jobs, attempts, job_extras, unique_keys, queues, queues_version, next_due, notify, scheduled, ready, queue_notify, next_promotion, notify_dispatcher, dead_bytes = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local now, id, died, delay, head_start = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local seen, new_member, new_body = ARGV[6], ARGV[7], ARGV[8]
 

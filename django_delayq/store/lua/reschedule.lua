@@ -1,11 +1,12 @@
 -- Reschedule: a job that waits gets another due time; one that is due at once goes to `ready`. One that is put off has the
 --   head start of delayed jobs from then on: it gets another member, which its body and its key's holder follow.
--- KEYS: the named ones; schedule, ready, recovered and the bell are those of the queue the caller read in the job's body.
+-- KEYS: scheduled, ready, recovered, queue_notify, claim_records, jobs, job_extras, unique_keys, queues,
+--   queues_version, next_due, notify, next_promotion, notify_dispatcher; schedule, ready, recovered and the bell are
+--   those of the queue the caller read in the job's body.
 -- ARGV: now, member, due ('+n' = n µs from now, n = µs since the epoch), head start (ms), then '' thrice,
 --   or for a job that was not delayed before: the body the caller read, and the member and body to come in its place.
 -- Returns: RESCHEDULED and the new due time (µs); LATE, GONE or ELSEWHERE (as cancel, or its body is another by now) and 0.
 -- Cost: O(log n).
-local scheduled, ready, recovered, queue_notify, claim_records, jobs, job_extras, unique_keys, queues, queues_version, next_due, notify, next_promotion, notify_dispatcher = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local now, member, due, head_start = now_us(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
 local seen, new_member, new_body = ARGV[5], ARGV[6], ARGV[7]
 

@@ -1,8 +1,8 @@
 -- Resume: workers take this queue's jobs again, from now on.
--- KEYS: the named ones; ready, recovered and queue_notify are those of the queue. ARGV: now.
+-- KEYS: paused, ready, recovered, queue_notify, notify; ready, recovered and queue_notify are those of the queue.
+-- ARGV: now.
 -- Returns: 1 = resumed, 0 = it was not paused.
 -- Cost: O(1).
-local paused, ready, recovered, queue_notify, notify = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local now = now_us(ARGV[1])
 
 redis.call('ZCARD', ready); redis.call('ZCARD', recovered)

@@ -1,6 +1,8 @@
 -- Settle_and_claim: a worker hands in outcomes, each fenced by its lease, and takes its next claims under a lease; repeatable.
--- KEYS: the named ones, then ready, bell and recovered of each served queue, then results of each job whose result is
---   kept, then schedule, ready and bell of each outcome queue.
+-- KEYS: leases, claim_records, exchanges, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, queues,
+--   queues_version, next_due, notify, workers, worker_names, paused, next_promotion, notify_dispatcher, dead_bytes,
+--   unconfirmed; then ready, bell and recovered of each served queue, then results of each job whose result is kept,
+--   then schedule, ready and bell of each outcome queue.
 -- ARGV: now, worker (8 bytes), exchange number, want, lease (µs), 1 = strict queue order, number of served queues,
 --   description ('' = known), 1 = it may take a recovered job (one whose last attempt crashed), 1 = armed: it waited
 --   behind a blocking pop, and what it takes is unconfirmed, acknowledged leases (30 bytes each, joined), number of dead
@@ -12,12 +14,11 @@
 --   recovered jobs were left behind, then per claim: member, served queue, rank, body, attempts record (false = none).
 -- Errors: STALEEXCHANGE (a later one was carried out). An equal number gets the recorded answer and what is still held.
 -- Cost: O(k log n), and O(1) a served queue.
-local leases, claim_records, exchanges, jobs, attempts, job_extras, unique_keys, dead_letters, dead_bodies, queues, queues_version, next_due, notify, workers, worker_names, paused, next_promotion, notify_dispatcher, dead_bytes, unconfirmed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19], KEYS[20]
 local now, worker, number, want, lease_us = now_us(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local strict, served, description, may_recover, armed, acknowledged = ARGV[6] == '1', tonumber(ARGV[7]), ARGV[8], ARGV[9] == '1', ARGV[10] == '1', ARGV[11]
 
 -- No sweep is longer than 5 s: who would promote later than that never wrote so by this clock.
-local FIXED, OVERDUE, LONGEST_SWEEP = 20, 1000000, 5000000
+local OVERDUE, LONGEST_SWEEP = 1000000, 5000000
 -- Most jobs set aside in one exchange, and looked at once some were; keys of one EXISTS (Lua takes some thousand arguments).
 local MOST_ASIDE, LOOK, SLICE = 512, 64, 1000
 local shard = {queues = queues, queues_version = queues_version, next_due = next_due, notify = notify, next_promotion = next_promotion, notify_dispatcher = notify_dispatcher}

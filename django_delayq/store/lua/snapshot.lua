@@ -1,5 +1,6 @@
 -- Snapshot: what a dashboard's head shows of one shard, as of one moment. Reads only.
--- KEYS: the named ones, then schedule, ready and recovered of each queue the caller knows.
+-- KEYS: leases, jobs, dead_letters, queues, next_due, paused, workers, dispatchers, process_reports, quiet_workers,
+--   metrics; then schedule, ready and recovered of each queue the caller knows.
 -- ARGV: now, 1 = also what the server says of itself, then the scopes whose counters are asked for.
 -- Returns: now (µs), claimed jobs, dead letters, those of the last hour, newest death ('' = none), names of queues,
 --   encoded; then, flat: paused; workers and dispatchers with their scores; reports; quieted; a ring per scope (false
@@ -7,11 +8,10 @@
 --   too), overdue, due time of the oldest overdue ('' = none) and of the first that is not due yet, the front of its
 --   body (false = none), member and rank of the first ready one.
 -- Cost: O(log n) a queue, O(1) a process and scope.
-local leases, jobs, dead_letters, queues, next_due, paused, workers, dispatchers, process_reports, quiet_workers, metrics = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local now, asked = now_us(ARGV[1]), ARGV[2] == '1'
 
 -- The front of a body holds the names of its queue and task, in 1,030 bytes at most.
-local FIXED, HOUR, PROCESSES, FRONT, SLICE = 11, 3600000000, 1000, 1030, 1000
+local HOUR, PROCESSES, FRONT, SLICE = 3600000000, 1000, 1030, 1000
 local newest = redis.call('ZRANGE', dead_letters, -1, -1, 'WITHSCORES')
 local rings = {}
 -- In slices: Lua takes no more than some thousand arguments at once.
