@@ -1,4 +1,4 @@
-"""TurnedClock: the time that Redis's scripts are told in tests; it runs with Python's and is turned by hand.
+"""FakeClock: the time that Redis's scripts are told in tests; it runs with Python's and is turned by hand.
 
 What time-machine or freezegun makes of Python's time, this clock follows.
 """

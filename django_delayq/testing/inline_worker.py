@@ -82,7 +82,10 @@ def _witnessed() -> Iterator[list[BaseException]]:
     raised: list[BaseException] = []
     # Around a job a worker closes old connections and forgets queries, as Django around a request: in a test that would
     # be the test's own connection, and queries that somebody counts. Django's test client leaves both out too.
-    with patch.object(execution, "witness", raised.append), patch.object(execution, "_clean_here", _clean_nothing):
+    with (
+        patch.object(execution, "on_task_exception", raised.append),
+        patch.object(execution, "_clean_here", _clean_nothing),
+    ):
         yield raised
 
 

@@ -1,4 +1,4 @@
-"""SeenJob, RanJob: jobs as tests see them, with reprs that read well in an error message."""
+"""EnqueuedJob, JobRun: jobs as tests see them, with reprs that read well in an error message."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

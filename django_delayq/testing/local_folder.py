@@ -1,4 +1,4 @@
-"""PrivateFolder: where a private Redis server lives, owned by the process that started it.
+"""LocalFolder: where a private Redis server lives, owned by the process that started it.
 
 The owner holds a lock on the folder. The kernel drops it whatever the owner's end, so an unlocked folder is
 an orphan and its server too; a stored pid could by now be somebody else's. (Forks of the owner keep the lock

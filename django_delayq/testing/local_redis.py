@@ -1,6 +1,6 @@
-"""PrivateRedis: a Redis or Valkey server of our own, for the demo, the tests and the benchmarks.
+"""LocalRedisServer: a Redis or Valkey server of our own, for the demo, the tests and the benchmarks.
 
-`find_server` says which program; `PrivateRedis` runs it in a folder of its own and ends it with its owner. An
+`find_server` says which program; `LocalRedisServer` runs it in a folder of its own and ends it with its owner. An
 owner that is killed leaves an orphan, which the next start removes (`private_folder.py`). Nothing here reads
 Django settings, and REDIS_URL is never read: it may be somebody's production.
 """
@@ -211,7 +211,7 @@ class LocalRedisServer:
             "set-proc-title": "no",
         }
         if clash := sorted(ours.keys() & self._options.keys()):
-            raise ValueError(f"options must leave {', '.join(clash)} to PrivateRedis")
+            raise ValueError(f"options must leave {', '.join(clash)} to LocalRedisServer")
         command = [str(self._server)]
         for name, text in self._options.items():
             command += [f"--{name}", *(shlex.split(text) or [""])]

@@ -1,4 +1,4 @@
-"""StandIn: a worker that does the dispatcher's steps where none is alive; things are later then, never stuck."""
+"""FallbackDispatcher: a worker that does the dispatcher's steps where none is alive; things are later then, never stuck."""
 
 from math import inf
 from time import monotonic

@@ -1,4 +1,4 @@
-"""PrivateRedis: real servers that start, answer and end with their owner, whatever the owner's end."""
+"""LocalRedisServer: real servers that start, answer and end with their owner, whatever the owner's end."""
 
 import os
 import signal
@@ -36,8 +36,8 @@ def owner(server: Path, lines: str) -> subprocess.Popen[str]:
     script = f"""
         import os, sys
         from pathlib import Path
-        from django_delayq.testing.local_redis import PrivateRedis
-        server = PrivateRedis(server=Path({str(server)!r})).start()
+        from django_delayq.testing.local_redis import LocalRedisServer
+        server = LocalRedisServer(server=Path({str(server)!r})).start()
         print(server.folder, flush=True)
         {lines}
     """
@@ -115,7 +115,7 @@ def test_server_that_refuses_its_options_shows_its_log_and_leaves_no_folder(star
 
 
 def test_options_may_not_take_the_server_out_of_its_folder(start_redis: StartRedis) -> None:
-    with pytest.raises(ValueError, match="leave dir, port to PrivateRedis"):
+    with pytest.raises(ValueError, match="leave dir, port to LocalRedisServer"):
         start_redis(options={"dir": "/", "port": "1"})
 
 

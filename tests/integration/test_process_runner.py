@@ -97,11 +97,11 @@ def test_after_processes_that_do_not_come_up_the_next_waits_longer_and_longer(
         return children.run(claim, lambda: True) is not UNSTARTED
 
     with monkeypatch.context() as broken:
-        broken.setattr(ChildProcess, "is_up", ChildProcess.kill)
+        broken.setattr(ChildProcess, "wait_ready", ChildProcess.kill)
         assert not any(run() for _ in range(7))
     assert waits == [1, 2, 4, 8, 16, 30, 30]
     assert run() and len(waits) == 7
     with monkeypatch.context() as broken:
-        broken.setattr(ChildProcess, "is_up", ChildProcess.kill)
+        broken.setattr(ChildProcess, "wait_ready", ChildProcess.kill)
         assert not run()
     assert waits[7:] == [1], "one that came up ends the row of failures"

@@ -108,7 +108,7 @@ def test_what_is_sensitive_stands_in_the_body_and_nowhere_else(
         assert CANARY in str((letter.job.args, letter.job.kwargs))
         assert CANARY not in repr(letter) + repr(letter.attempts) + str(letter.attempts.pack())
         task = registry.get(letter.job.task)
-        assert CANARY not in str(task.redacted(letter.job.args, letter.job.kwargs))
+        assert CANARY not in str(task.redact_arguments(letter.job.args, letter.job.kwargs))
 
 
 def _dead(processes: Processes, commands: list, job) -> bool:  # type: ignore[no-untyped-def, type-arg]

@@ -1,4 +1,4 @@
-"""StandIn: a worker in a dispatcher's place knows when to come again."""
+"""FallbackDispatcher: a worker in a dispatcher's place knows when to come again."""
 
 from collections import deque
 from types import SimpleNamespace
