@@ -66,11 +66,15 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Death:
-    """The end of a worker: when it was started, and when, as near as is known."""
+    """The end of a worker: when it was started, right before it was killed, and when it was surely gone.
+
+    A kill takes effect some milliseconds later on a busy machine, in which a job can begin.
+    """
 
     pid: int
     born: float
     at: float
+    gone: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

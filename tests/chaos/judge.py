@@ -165,7 +165,7 @@ class Evidence:
         for run in sorted((run for run in case.runs if run.end is not None), key=_end):
             self._ended[run.worker].append(run)
         # A time in which a claim can have ended unseen: a worker's death or trouble, until its leases were reclaimed.
-        ends = [(death.at, death.at) for death in case.deaths]
+        ends = [(death.at, death.gone) for death in case.deaths]
         self._spans = sorted([*ends, *((trouble.begin, trouble.end) for trouble in case.troubles)])
 
     def excuses(self, run: Run, *, by: float = inf) -> bool:
@@ -216,7 +216,7 @@ class Evidence:
     def _death_of(self, run: Run) -> float | None:
         """When the process of a run ended; a suspect's ends with its worker, or at once where that is dead already."""
         own, parents = self._last(run.pid, run.start), self._last(run.parent, run.start)
-        ends = [own.at] if own is not None and own.at >= run.start else []
+        ends = [max(run.start, own.at)] if own is not None and own.gone >= run.start else []
         ends += [max(run.start, parents.at)] if parents is not None else []
         return min(ends, default=None)
 

@@ -31,7 +31,7 @@ def case(*runs: Run, **facts: Any) -> Case:
 
 
 def killed(at: float, pid: int = WORKER, born: float = BORN) -> dict[str, Any]:
-    return {"deaths": [Death(pid=pid, born=born, at=at)]}
+    return {"deaths": [Death(pid=pid, born=born, at=at, gone=at + 0.02)]}
 
 
 POISON = promise(poison=True, max_attempts=3)
@@ -41,13 +41,14 @@ KEPT = {
     "it ran once": case(run()),
     "it began in the very moment it was due": case(run(10.0)),
     "its worker was killed, and it ran again": case(run(end=None), again(), **killed(10.7)),
+    "it began while its worker was being killed": case(run(10.505, end=None), again(), **killed(10.5)),
     "its worker was killed before the answer": case(run(), again(), **killed(11.01)),
     "it was in a child of the killed worker": case(run(end=None, pid=CHILD, parent=WORKER), again(), **killed(10.7)),
     "the child began as its worker was dead": case(run(end=None, pid=CHILD, parent=WORKER), again(), **killed(10.4)),
     "its worker's id was another's before and after": case(
         run(end=None),
         again(),
-        deaths=[Death(pid=WORKER, born=born, at=at) for born, at in ((0, 1), (2, 10.7), (12, 20))],
+        deaths=[Death(pid=WORKER, born=born, at=at, gone=at) for born, at in ((0, 1), (2, 10.7), (12, 20))],
     ),
     "it failed, and ran again": case(run(how="failed"), again(11.1, 11.2)),
     "it was claimed, killed, and only then ran": case(again(), **killed(12)),
