@@ -129,7 +129,7 @@ def _judge_counts(verdict: Verdict, promise: Promise, runs: list[Run], dead: Dea
     # The mark of a claim that came with a bell can be lost with its connection; then its attempt is not counted.
     counted = [run for run in runs if not evidence.mark_may_be_lost(run)]
     if max(Counter(run.attempt for run in counted).values(), default=0) > promise.lives:
-        verdict.miscounted.append(f"{promise.id} ran as attempts {numbers}: one number, two runs")
+        verdict.miscounted.append(f"one number, two runs: {'; '.join(map(str, runs))}")
     if len(counted) > promise.max_attempts * promise.lives or max(numbers, default=0) > promise.max_attempts:
         verdict.miscounted.append(f"{promise.id} ran as attempts {numbers} of {promise.max_attempts}")
     # A claim that was never begun leaves no line; but only the end of its worker's lease can have ended it.
