@@ -126,8 +126,10 @@ def _judge_repeats(verdict: Verdict, promise: Promise, runs: list[Run], evidence
 def _judge_counts(verdict: Verdict, promise: Promise, runs: list[Run], dead: Dead | None, evidence: "Evidence") -> None:
     """Each attempt is counted once, before it runs, and no more than there may be."""
     numbers = [run.attempt for run in runs]
-    # The mark of a claim that came with a bell can be lost with its connection; then its attempt is not counted.
-    counted = [run for run in runs if not evidence.mark_may_be_lost(run)]
+    # The mark of a claim that came with a bell can be lost with its connection; then the next run has its number.
+    counted = [
+        run for at, run in enumerate(runs, 1) if run.attempt not in numbers[at:] or not evidence.mark_may_be_lost(run)
+    ]
     if max(Counter(run.attempt for run in counted).values(), default=0) > promise.lives:
         verdict.miscounted.append(f"one number, two runs: {'; '.join(map(str, runs))}")
     if len(counted) > promise.max_attempts * promise.lives or max(numbers, default=0) > promise.max_attempts:
@@ -183,9 +185,9 @@ class Evidence:
         return any(trouble.begin < until and run.begin < trouble.end for trouble in self._troubles_of(run))
 
     def mark_may_be_lost(self, run: Run) -> bool:
-        """Whether a run was cut short, and trouble fell between its claim and the first heartbeat of its lease."""
+        """Whether a run was never acknowledged, and trouble fell between its claim and the first heartbeat."""
         until = run.start + self._lease / 3
-        return run.end is None and any(
+        return run.acknowledged is None and any(
             trouble.begin < until and run.begin < trouble.end for trouble in self._troubles_of(run)
         )
 

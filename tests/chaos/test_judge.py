@@ -61,6 +61,9 @@ KEPT = {
     "its mark fell into a fault": case(
         run(end=None), again(attempt=1), troubles=[Trouble(begin=10.4, end=10.6)], **killed(10.7)
     ),
+    "its mark fell into a fault, and so did its outcome": case(
+        run(), again(attempt=1), troubles=[Trouble(begin=10.4, end=13.0)]
+    ),
     "its answer fell into a fault": case(run(), again(), troubles=[Trouble(begin=11.0, end=13.0)]),
     "its answer was late, and then fell into a fault": case(run(), again(), troubles=[Trouble(begin=12.9, end=15.4)]),
     "its answer was late, and what ended at the same time was acknowledged": case(
