@@ -128,7 +128,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
                 "                sleep(0)\n            self._armed.confirm(answer)\n",
             ),
         ),
-    ): (KILLS,),
+    ): ("tests/integration/test_one_outcome.py",),
     at(
         "a worker that is stopped waits for its bell",
         "worker.py",
