@@ -105,6 +105,8 @@ class Case:
     dead: Sequence[Dead] = ()
     deaths: Sequence[Death] = ()
     troubles: Sequence[Trouble] = ()
+    #: Times in which connections were cut, and at once made anew.
+    cuts: Sequence[Trouble] = ()
     #: Ids that may or may not have been stored.
     doubtful: Collection[str] = ()
     lease: float = 2.0

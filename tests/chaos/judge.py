@@ -162,6 +162,7 @@ class Evidence:
         self._troubles: dict[int, list[Trouble]] = defaultdict(list)
         for trouble in case.troubles:
             self._troubles[trouble.pid].append(trouble)
+        self._cuts = case.cuts
         #: By worker, in the order in which they ended: their outcomes are handed in in that order.
         self._ended: dict[int, list[Run]] = defaultdict(list)
         for run in sorted((run for run in case.runs if run.end is not None), key=_end):
@@ -188,7 +189,7 @@ class Evidence:
         """Whether a run was never acknowledged, and trouble fell between its claim and the first heartbeat."""
         until = run.start + self._lease / 3
         return run.acknowledged is None and any(
-            trouble.begin < until and run.begin < trouble.end for trouble in self._troubles_of(run)
+            trouble.begin < until and run.begin < trouble.end for trouble in (*self._troubles_of(run), *self._cuts)
         )
 
     def was_cut_off(self, run: Run, *, by: float) -> bool:

@@ -64,6 +64,9 @@ KEPT = {
     "its mark fell into a fault, and so did its outcome": case(
         run(), again(attempt=1), troubles=[Trouble(begin=10.4, end=13.0)]
     ),
+    "its mark was cut off": case(
+        run(end=None), again(attempt=1), cuts=[Trouble(begin=10.49, end=10.51)], **killed(10.7)
+    ),
     "its answer fell into a fault": case(run(), again(), troubles=[Trouble(begin=11.0, end=13.0)]),
     "its answer was late, and then fell into a fault": case(run(), again(), troubles=[Trouble(begin=12.9, end=15.4)]),
     "its answer was late, and what ended at the same time was acknowledged": case(
@@ -129,6 +132,7 @@ BROKEN = [
     ),
     ("overlapping", "a run that never ended", case(run(end=None), again())),
     ("duplicates", "it had ended well", case(run(), again())),
+    ("duplicates", "it was cut and not cut off", case(run(), again(), cuts=[Trouble(begin=10.6, end=10.7)])),
     ("duplicates", "it was claimed after the trouble", case(run(), again(), troubles=[Trouble(begin=8, end=10.4)])),
     ("duplicates", "its worker was killed much later", case(run(), again(20.0, 20.5), **killed(16.5))),
     ("duplicates", "its worker was killed after the second began", case(run(), again(), **killed(13.6))),
@@ -186,6 +190,11 @@ BROKEN = [
         "miscounted",
         "one number for two runs, and trouble long after",
         case(run(end=None), again(attempt=1), troubles=[Trouble(begin=14, end=15)], **killed(10.7)),
+    ),
+    (
+        "miscounted",
+        "one number for two runs, and a cut before the claim",
+        case(run(end=None, claimed=10.4), again(attempt=1), cuts=[Trouble(begin=10.2, end=10.3)], **killed(10.7)),
     ),
     ("miscounted", "an attempt that nobody made", case(run(attempt=2))),
     ("miscounted", "more attempts than deaths", case(run(end=None), again(attempt=4), **killed(10.7))),
