@@ -55,11 +55,7 @@ class Emitter:
         with self._changed:
             self._changed.wait_for(lambda: self._left < self._limit)
             self._waiting.extend(emissions)
-            if self._thread is None:
-                thread = threading.Thread(target=self._run, name="delayq-emitter", daemon=True)
-                # Where the system has no room for a thread, the next call tries again.
-                thread.start()
-                self._thread = thread
+            self._start_thread()
             self._changed.notify_all()
 
     def lift_limit(self) -> None:
@@ -71,6 +67,8 @@ class Emitter:
     def flush(self, seconds: float = _LAST) -> bool:
         """Wait until all are carried out, for at most so many seconds; logs how many are lost if they are not."""
         with self._changed:
+            if self._waiting:
+                self._start_thread()
             if self._changed.wait_for(lambda: not self._left, seconds):
                 return True
             left = self._left
@@ -82,6 +80,18 @@ class Emitter:
     @property
     def _left(self) -> int:
         return len(self._waiting) + len(self._taken) + self._busy
+
+    def _start_thread(self) -> None:
+        if self._thread is not None:
+            return
+        thread = threading.Thread(target=self._run, name="delayq-emitter", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            # A job may use up the memory or the threads of the process for a moment.
+            logger.error("No thread for signals could be started, the next attempt that ends tries again: %s", error)
+        else:
+            self._thread = thread
 
     def _run(self) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""FallbackDispatcher: a worker that does the dispatcher's steps where none is alive; things are later then, never stuck."""
+"""FallbackDispatcher: a worker does the dispatcher's steps while no dispatcher is alive; jobs are only late then."""
 
 from math import inf
 from time import monotonic

@@ -66,11 +66,15 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Death:
-    """The end of a worker: when it was started, and when, as near as is known."""
+    """The end of a worker: when it was started, right before it was killed, and when it was surely gone.
+
+    A kill takes effect some milliseconds later on a busy machine, in which a job can begin.
+    """
 
     pid: int
     born: float
     at: float
+    gone: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +105,8 @@ class Case:
     dead: Sequence[Dead] = ()
     deaths: Sequence[Death] = ()
     troubles: Sequence[Trouble] = ()
+    #: Times in which connections were cut, and at once made anew.
+    cuts: Sequence[Trouble] = ()
     #: Ids that may or may not have been stored.
     doubtful: Collection[str] = ()
     lease: float = 2.0

@@ -126,10 +126,12 @@ def _check_repeats(verdict: Verdict, promise: Promise, runs: list[Run], evidence
 def _check_counts(verdict: Verdict, promise: Promise, runs: list[Run], dead: Dead | None, evidence: "Evidence") -> None:
     """Each attempt is counted once, before it runs, and no more than there may be."""
     numbers = [run.attempt for run in runs]
-    # The mark of a claim that came with a bell can be lost with its connection; then its attempt is not counted.
-    counted = [run for run in runs if not evidence.mark_may_be_lost(run)]
+    # The mark of a claim that came with a bell can be lost with its connection; then the next run has its number.
+    counted = [
+        run for at, run in enumerate(runs, 1) if run.attempt not in numbers[at:] or not evidence.mark_may_be_lost(run)
+    ]
     if max(Counter(run.attempt for run in counted).values(), default=0) > promise.lives:
-        verdict.miscounted.append(f"{promise.id} ran as attempts {numbers}: one number, two runs")
+        verdict.miscounted.append(f"one number, two runs: {'; '.join(map(str, runs))}")
     if len(counted) > promise.max_attempts * promise.lives or max(numbers, default=0) > promise.max_attempts:
         verdict.miscounted.append(f"{promise.id} ran as attempts {numbers} of {promise.max_attempts}")
     # A claim that was never begun leaves no line; but only the end of its worker's lease can have ended it.
@@ -160,12 +162,13 @@ class Evidence:
         self._troubles: dict[int, list[Trouble]] = defaultdict(list)
         for trouble in case.troubles:
             self._troubles[trouble.pid].append(trouble)
+        self._cuts = case.cuts
         #: By worker, in the order in which they ended: their outcomes are handed in in that order.
         self._ended: dict[int, list[Run]] = defaultdict(list)
         for run in sorted((run for run in case.runs if run.end is not None), key=_end):
             self._ended[run.worker].append(run)
         # A time in which a claim can have ended unseen: a worker's death or trouble, until its leases were reclaimed.
-        ends = [(death.at, death.at) for death in case.deaths]
+        ends = [(death.at, death.gone) for death in case.deaths]
         self._spans = sorted([*ends, *((trouble.begin, trouble.end) for trouble in case.troubles)])
 
     def excuses(self, run: Run, *, by: float = inf) -> bool:
@@ -183,10 +186,10 @@ class Evidence:
         return any(trouble.begin < until and run.begin < trouble.end for trouble in self._troubles_of(run))
 
     def mark_may_be_lost(self, run: Run) -> bool:
-        """Whether a run was cut short, and trouble fell between its claim and the first heartbeat of its lease."""
+        """Whether a run was never acknowledged, and trouble fell between its claim and the first heartbeat."""
         until = run.start + self._lease / 3
-        return run.end is None and any(
-            trouble.begin < until and run.begin < trouble.end for trouble in self._troubles_of(run)
+        return run.acknowledged is None and any(
+            trouble.begin < until and run.begin < trouble.end for trouble in (*self._troubles_of(run), *self._cuts)
         )
 
     def was_cut_off(self, run: Run, *, by: float) -> bool:
@@ -216,7 +219,7 @@ class Evidence:
     def _death_of(self, run: Run) -> float | None:
         """When the process of a run ended; a suspect's ends with its worker, or at once where that is dead already."""
         own, parents = self._last(run.pid, run.start), self._last(run.parent, run.start)
-        ends = [own.at] if own is not None and own.at >= run.start else []
+        ends = [max(run.start, own.at)] if own is not None and own.gone >= run.start else []
         ends += [max(run.start, parents.at)] if parents is not None else []
         return min(ends, default=None)
 

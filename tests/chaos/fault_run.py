@@ -203,6 +203,7 @@ class FaultRun:
                 dead=dead,
                 deaths=self._crew.deaths,
                 troubles=self._ground.troubles,
+                cuts=self._ground.cuts,
                 doubtful=doubtful,
                 lease=LEASE,
             )

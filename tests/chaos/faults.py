@@ -1,6 +1,7 @@
 """Faults: what a storm does to processes, to Redis, and to the network between them, by name.
 
-A fault that stops somebody for a while is a trouble, which the judge takes for an excuse; a mere cut is none.
+A fault that stops somebody for a while is a trouble, which the judge takes for an excuse. A mere cut excuses only what
+is sent once and not again: the mark that confirms a claim.
 """
 
 import random
@@ -31,6 +32,14 @@ class FaultContext:
     #: Lets so many seconds pass, with the crew tended.
     rest: Callable[[float], None]
     troubles: list[Trouble] = field(default_factory=list)
+    cuts: list[Trouble] = field(default_factory=list)
+
+    @contextmanager
+    def cut(self) -> Iterator[None]:
+        """Note down that connections are cut inside."""
+        begin = time.time()
+        yield
+        self.cuts.append(Trouble(begin=begin, end=time.time()))
 
     @contextmanager
     def trouble(self, pid: int = 0) -> Iterator[None]:
@@ -77,7 +86,7 @@ def freeze_worker(ground: FaultContext) -> None:
 
 def cut_clients(ground: FaultContext) -> None:
     """Let the server close all connections."""
-    with ground.server.client() as client:
+    with ground.server.client() as client, ground.cut():
         client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
 
@@ -133,7 +142,8 @@ def demote_redis(ground: FaultContext) -> None:
 
 def cut_network(ground: FaultContext) -> None:
     """Cut all connections."""
-    ground.network.cut()
+    with ground.cut():
+        ground.network.cut()
 
 
 def refuse_connections(ground: FaultContext) -> None:
@@ -173,9 +183,10 @@ def drop_replies(ground: FaultContext) -> None:
 
 def cut_reply(ground: FaultContext) -> None:
     """Cut a connection in the middle of an answer."""
-    ground.network.cut_reply_after(ground.chance.randrange(20))
-    ground.last(0, 0.3)
-    ground.network.mend()
+    with ground.cut():
+        ground.network.cut_reply_after(ground.chance.randrange(20))
+        ground.last(0, 0.3)
+        ground.network.mend()
 
 
 FAULTS: dict[str, Callable[[FaultContext], None]] = {

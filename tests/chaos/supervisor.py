@@ -94,7 +94,7 @@ class Supervisor:
 
     def _replace(self, post: SupervisedProcess, *, died: float) -> None:
         if post.role == WORKER:
-            self.deaths.append(Death(pid=post.command.pid, born=post.born, at=died))
+            self.deaths.append(Death(pid=post.command.pid, born=post.born, at=died, gone=time.time()))
         self._bury(post)
         self.posts[self.posts.index(post)] = self._post(post.role, post.options)
         self.restarts += 1

@@ -31,7 +31,7 @@ def case(*runs: Run, **facts: Any) -> Case:
 
 
 def killed(at: float, pid: int = WORKER, born: float = BORN) -> dict[str, Any]:
-    return {"deaths": [Death(pid=pid, born=born, at=at)]}
+    return {"deaths": [Death(pid=pid, born=born, at=at, gone=at + 0.02)]}
 
 
 POISON = promise(poison=True, max_attempts=3)
@@ -41,13 +41,14 @@ KEPT = {
     "it ran once": case(run()),
     "it began in the very moment it was due": case(run(10.0)),
     "its worker was killed, and it ran again": case(run(end=None), again(), **killed(10.7)),
+    "it began while its worker was being killed": case(run(10.505, end=None), again(), **killed(10.5)),
     "its worker was killed before the answer": case(run(), again(), **killed(11.01)),
     "it was in a child of the killed worker": case(run(end=None, pid=CHILD, parent=WORKER), again(), **killed(10.7)),
     "the child began as its worker was dead": case(run(end=None, pid=CHILD, parent=WORKER), again(), **killed(10.4)),
     "its worker's id was another's before and after": case(
         run(end=None),
         again(),
-        deaths=[Death(pid=WORKER, born=born, at=at) for born, at in ((0, 1), (2, 10.7), (12, 20))],
+        deaths=[Death(pid=WORKER, born=born, at=at, gone=at) for born, at in ((0, 1), (2, 10.7), (12, 20))],
     ),
     "it failed, and ran again": case(run(how="failed"), again(11.1, 11.2)),
     "it was claimed, killed, and only then ran": case(again(), **killed(12)),
@@ -59,6 +60,12 @@ KEPT = {
     ),
     "its mark fell into a fault": case(
         run(end=None), again(attempt=1), troubles=[Trouble(begin=10.4, end=10.6)], **killed(10.7)
+    ),
+    "its mark fell into a fault, and so did its outcome": case(
+        run(), again(attempt=1), troubles=[Trouble(begin=10.4, end=13.0)]
+    ),
+    "its mark was cut off": case(
+        run(end=None), again(attempt=1), cuts=[Trouble(begin=10.49, end=10.51)], **killed(10.7)
     ),
     "its answer fell into a fault": case(run(), again(), troubles=[Trouble(begin=11.0, end=13.0)]),
     "its answer was late, and then fell into a fault": case(run(), again(), troubles=[Trouble(begin=12.9, end=15.4)]),
@@ -125,6 +132,7 @@ BROKEN = [
     ),
     ("overlapping", "a run that never ended", case(run(end=None), again())),
     ("duplicates", "it had ended well", case(run(), again())),
+    ("duplicates", "it was cut and not cut off", case(run(), again(), cuts=[Trouble(begin=10.6, end=10.7)])),
     ("duplicates", "it was claimed after the trouble", case(run(), again(), troubles=[Trouble(begin=8, end=10.4)])),
     ("duplicates", "its worker was killed much later", case(run(), again(20.0, 20.5), **killed(16.5))),
     ("duplicates", "its worker was killed after the second began", case(run(), again(), **killed(13.6))),
@@ -182,6 +190,11 @@ BROKEN = [
         "miscounted",
         "one number for two runs, and trouble long after",
         case(run(end=None), again(attempt=1), troubles=[Trouble(begin=14, end=15)], **killed(10.7)),
+    ),
+    (
+        "miscounted",
+        "one number for two runs, and a cut before the claim",
+        case(run(end=None, claimed=10.4), again(attempt=1), cuts=[Trouble(begin=10.2, end=10.3)], **killed(10.7)),
     ),
     ("miscounted", "an attempt that nobody made", case(run(attempt=2))),
     ("miscounted", "more attempts than deaths", case(run(end=None), again(attempt=4), **killed(10.7))),

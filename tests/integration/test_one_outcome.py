@@ -1,6 +1,7 @@
 """One outcome a lease: however often an end is told, by a worker or by dispatchers, the job ends once and whole."""
 
 import itertools
+import select
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -140,6 +141,36 @@ def test_a_worker_that_is_stopped_does_not_wait_for_its_bell(worker: Worker) -> 
     worker.stop()
     assert worker.step() == 0
     assert worker.step() is None
+
+
+def test_a_claim_made_behind_a_bell_is_confirmed_before_the_pool_has_it(
+    worker: Worker, client: Redis, processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit = worker._pool.submit
+
+    def confirmed_first(*args: Any) -> None:
+        # Sooner than a heartbeat does it, after 10 s.
+        until(lambda: not client.scard("delayq:{0}:unconfirmed"), what="the claim to be confirmed", patience=5)
+        submit(*args)
+
+    def made_behind_a_bell() -> int:
+        return client.info("commandstats").get("cmdstat_sadd", {"calls": 0})["calls"]
+
+    def is_done() -> bool:
+        worker.step()
+        if worker.listen() > 0 and select.select([worker.listen()], [], [], 0.05)[0]:
+            worker.heard()
+        return job.refresh().state == "gone"
+
+    monkeypatch.setattr(worker._pool, "submit", confirmed_first)
+    client.config_resetstat()
+    # The first ones find a worker that does not know their queue yet, or that has just begun to listen.
+    for _ in range(10):
+        job = tasks.record.enqueue()
+        until(is_done, what="a job to end")
+        if made_behind_a_bell():
+            break
+    assert made_behind_a_bell()
 
 
 def test_a_task_that_ends_after_it_was_given_back_but_before_that_was_told_has_ended(

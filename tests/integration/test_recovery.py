@@ -99,7 +99,7 @@ def test_a_process_can_start_once_the_system_has_a_thread_again(
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    with monkeypatch.context() as full, pytest.raises(RuntimeError):
+    with monkeypatch.context() as full:
         full.setattr(threading.Thread, "start", refuse)
         recovery.start(lambda: None)
     started(recovery)

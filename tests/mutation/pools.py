@@ -144,8 +144,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a process whose thread could not start is waited for",
         RECOVERY,
-        "            self._starts = False\n            raise\n",
-        "            raise\n",
+        "            self._starts = False\n            logger",
+        "            logger",
     ): RECOVERS,
     at(
         "a worker whose loop cannot be replaced goes on",

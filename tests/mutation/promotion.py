@@ -127,7 +127,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a heartbeat renews the trust in what it was told is lost",
         "worker/leases.py",
-        "            for lease in lost:\n                del self._held[lease]\n",
+        "                del self._held[lease]\n",
         "",
     ): (HEARTBEATS,),
     at(

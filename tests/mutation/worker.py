@@ -128,7 +128,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
                 "                sleep(0)\n            self._blocking_claim.confirm(answer)\n",
             ),
         ),
-    ): (KILLS,),
+    ): ("tests/integration/test_one_outcome.py",),
     at(
         "a worker that is stopped waits for its bell",
         "worker/worker.py",

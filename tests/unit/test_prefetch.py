@@ -120,6 +120,11 @@ def test_a_slot_is_free_soon_beside_short_jobs_and_not_beside_long_ones() -> Non
         assert bool(quiet.want(0, others=8)) is soon
 
 
+def test_a_worker_below_its_share_has_a_slot_though_short_jobs_of_another_hold_all() -> None:
+    assert load(held=8, mine=1, rivals=1, wait=0.003, target=8).has_slot
+    assert not load(held=8, mine=4, rivals=1, wait=0.003, target=8).has_slot
+
+
 def test_one_long_job_of_another_leaves_short_ones_their_batches() -> None:
     sharing: list[PrefetchPolicy] = []
     other, worker = paced(8, 10_000_000, sharing), paced(8, 1_000, sharing)

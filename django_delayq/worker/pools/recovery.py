@@ -10,6 +10,7 @@ from time import monotonic
 
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Outcome
+from django_delayq.log import logger
 from django_delayq.store.claims import ExchangeReply
 from django_delayq.worker.pools.processes import ProcessRunner
 
@@ -59,10 +60,10 @@ class RecoveryRunner:
             self._starts = True
         try:
             threading.Thread(target=self._start, args=(wake,), name="delayq-recovery", daemon=True).start()
-        except BaseException:
-            # The system refused a new thread. The worker's next step calls this again.
+        except RuntimeError as error:
+            # A job may use up the memory or the threads of the process for a moment. A later step calls this again.
             self._starts = False
-            raise
+            logger.error("No thread for the process of a recovered job could be started: %s", error)
 
     def rest(self) -> None:
         """End the processes if no recovered job has come for a while."""
