@@ -159,7 +159,7 @@ def test_a_claim_made_behind_a_bell_is_confirmed_before_the_pool_has_it(
     def is_done() -> bool:
         worker.step()
         if worker.listen() > 0 and select.select([worker.listen()], [], [], 0.05)[0]:
-            worker.heard()
+            worker.on_wakeup()
         return job.refresh().state == "gone"
 
     monkeypatch.setattr(worker._pool, "submit", confirmed_first)
