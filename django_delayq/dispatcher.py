@@ -207,7 +207,7 @@ def _tell(item: ExpiredLease, outcome: Outcome, decision: Decision, reclaim: Rec
     if decision.action is Action.DEAD_LETTER:
         sender = registry.find(item.job.task) if item.job else None
         announce(job_dead_lettered, sender, job_id=item.id, job=item.job, attempt=attempt, reason=outcome.error)
-        if item.job and item.job.django and sender is not None:
+        if item.job and sender is not None:
             sender.on_finished(item.job, attempts=reclaim.attempts, ending=None)
 
 

@@ -23,7 +23,7 @@ from django_delayq.conf.task_backends import EXTRA_KEYS, OWN_KEYS
 from django_delayq.exceptions import DelayQError, UnknownTask
 from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.ids import from_text
-from django_delayq.job.job import State
+from django_delayq.job.job import DJANGO_TASK, State
 from django_delayq.store.queries.lookup import Found
 from django_delayq.store.store import get_store
 from django_delayq.task import outbox, registry
@@ -116,7 +116,7 @@ class DelayQBackend(BaseTaskBackend):
             raise TaskResultDoesNotExist(_NO_RESULT.format(result_id))
         found = store.lookup(place[1]).find(place[0])
         job = found.job
-        if job is None or not job.django or alias_of(job) != self.alias:
+        if job is None or job.kind is not DJANGO_TASK or alias_of(job) != self.alias:
             raise TaskResultDoesNotExist(_NO_RESULT.format(result_id))
         task = registry.find(job.task)
         if not isinstance(task, DjangoTask):

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from django.utils.module_loading import import_string
 
-from django_delayq.job.codec import TASK_RETRY
+from django_delayq.job.job import DJANGO_TASK
 
 Given = Mapping[str, Any]
 _BACKEND = "django_delayq.backend.DelayQBackend"
@@ -53,7 +53,7 @@ def alias_settings(alias: str, backends: Mapping[str, Given], delayq: Any, *, fo
     What is forced stands above them, as above DELAYQ.
     """
     given = {**(delayq if isinstance(delayq, Mapping) else fallback_settings(backends) or {}), **forced}
-    manners = {"RETRY": TASK_RETRY, "MAX_PAYLOAD": MAX_PAYLOAD}
+    manners = {"RETRY": DJANGO_TASK.retry, "MAX_PAYLOAD": MAX_PAYLOAD}
     if alias == shared_alias(backends):
         return {**given, **manners, **{key: backends[alias][key] for key in OWN_KEYS if key in backends[alias]}}
     prefix = f"{given.get('PREFIX', 'delayq')}-{quote(alias, safe='')}"

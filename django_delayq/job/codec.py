@@ -12,7 +12,16 @@ from functools import lru_cache
 from typing import Any
 
 from django_delayq.exceptions import BadBody, NewerBody, PayloadTooLarge
-from django_delayq.job.job import DEFAULT_QUEUE, LARGE_BODY, MAX_DEPTH, MAX_PRIORITY, Flag, Job
+from django_delayq.job.job import (
+    DEFAULT_QUEUE,
+    DELAYED_TASK,
+    DJANGO_TASK,
+    LARGE_BODY,
+    MAX_DEPTH,
+    MAX_PRIORITY,
+    Flag,
+    Job,
+)
 from django_delayq.job.retry import RetryPolicy
 
 FORMAT = 1
@@ -20,12 +29,8 @@ FORMAT = 1
 SIGNED, SIGNATURE = 0x80, 32
 #: Heads up to so many bytes are remembered.
 _LONG_HEAD = 512
-#: What format 1 leaves out; it stays what it is when the default of new jobs changes.
-_DEFAULT_RETRY = RetryPolicy(max_attempts=5, base=2, cap=3_600, on_error=True)
 _decode = json.JSONDecoder().raw_decode
-#: What it leaves out of jobs that Django's @task made: an exception is final there, a crash is not.
-TASK_RETRY = RetryPolicy(max_attempts=3, base=2, cap=3_600, on_error=False)
-#: What it leaves out of jobs that keep a result.
+#: What format 1 leaves out of jobs that keep a result.
 _DEFAULT_TTL_US = 86_400_000_000
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False, allow_nan=False).encode
 #: As Django's contract has it: NaN and infinities pass.
@@ -59,7 +64,7 @@ def encode(job: Job, *, max_payload: int) -> tuple[Job, bytes]:
     payload: list[Any] = [job.args, job.kwargs, _options(job)]
     while payload and not payload[-1]:
         payload.pop()
-    text = (_encode_any if job.django else _encode)(payload).encode("ascii")
+    text = (_encode_any if job.kind is DJANGO_TASK else _encode)(payload).encode("ascii")
     if len(text) > max_payload:
         raise PayloadTooLarge(
             f"the arguments of {job.task} take {len(text):,} bytes, more than MAX_PAYLOAD ({max_payload:,}); "
@@ -124,7 +129,7 @@ def decode(body: bytes | None, *, raw_id: bytes, shard: int) -> Job:
         if type(args) is not list or type(kwargs) is not dict:
             raise BadBody("the stored body is damaged: its arguments are no list and object")
         retry, timeout_us, hard_timeout_us, key = (
-            _read_options(options) if options else (_DEFAULT_RETRY, None, None, None)
+            _read_options(options) if options else (DELAYED_TASK.retry, None, None, None)
         )
         more = _read_more(options, head) if head.kept or head.django else None
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
@@ -194,7 +199,7 @@ def _queue_bytes(queue: str) -> bytes:
 
 def _options(job: Job) -> dict[str, Any]:
     options: dict[str, Any] = {}
-    if job.retry != (TASK_RETRY if job.django else _DEFAULT_RETRY):
+    if job.retry != job.kind.retry:
         base, cap = (_whole_us(span) for span in (job.retry.base, job.retry.cap))
         options["r"] = [job.retry.max_attempts, base, cap, int(job.retry.on_error)]
     if job.timeout_us is not None:
@@ -213,7 +218,7 @@ def _options(job: Job) -> dict[str, Any]:
 
 
 def _read_options(options: dict[str, Any]) -> tuple[RetryPolicy, int | None, int | None, str | None]:
-    retry = _DEFAULT_RETRY
+    retry = DELAYED_TASK.retry
     if "r" in options:
         max_attempts, base, cap, on_error = options["r"]
         retry = RetryPolicy(
@@ -242,7 +247,7 @@ def _read_more(options: dict[str, Any], head: Head) -> dict[str, Any]:
     if backend is not None and type(backend) is not str:
         raise ValueError("an alias must be text")
     more = {"django": head.django, "result_ttl_us": ttl_us, "run_after_us": run_after_us, "backend": backend}
-    return more | {"retry": TASK_RETRY} if head.django and "r" not in options else more
+    return more | {"retry": DJANGO_TASK.retry} if head.django and "r" not in options else more
 
 
 def _whole_us(span: Any) -> int:

@@ -50,6 +50,38 @@ class Flag(IntFlag):
     DJANGO = 16  # made by Django's own @task, whose manners it has
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskKind:
+    """What the two kinds of task differ in: those of `@delayed_task`, and those of Django's own `@task`."""
+
+    #: What the flags of its jobs have in common.
+    flags: Flag
+    #: The policy of a body of format 1 that stores none. It stays what it is when the default of new jobs changes.
+    retry: RetryPolicy
+    #: A job waits for the next deploy if its function is unknown or does not take its arguments; else it dies at once.
+    waits_for_code: bool
+    #: A run is shown to start when the job is claimed; else when its code begins.
+    starts_when_claimed: bool
+    #: Its tasks have hooks that are called even if no receiver listens to our signals.
+    has_hooks: bool
+
+
+DELAYED_TASK = TaskKind(
+    flags=Flag(0),
+    retry=RetryPolicy(max_attempts=5, base=2, cap=3_600, on_error=True),
+    waits_for_code=True,
+    starts_when_claimed=False,
+    has_hooks=False,
+)
+DJANGO_TASK = TaskKind(
+    flags=Flag.DJANGO,
+    # An exception is final, as Django's contract has it; a crash is not.
+    retry=RetryPolicy(max_attempts=3, base=2, cap=3_600, on_error=False),
+    waits_for_code=False,
+    starts_when_claimed=True,
+    has_hooks=True,
+)
+
 #: An operation on an enum costs 0.8 µs, one on its number next to nothing.
 _DELAYED = Flag.DELAYED.value
 
@@ -93,6 +125,11 @@ class Job:
     def id(self) -> str:
         """The id as users see it."""
         return to_text(self.raw_id, self.shard)
+
+    @property
+    def kind(self) -> TaskKind:
+        """What is particular to its kind of task."""
+        return DJANGO_TASK if self.django else DELAYED_TASK
 
     @property
     def member(self) -> bytes:

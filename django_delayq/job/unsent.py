@@ -45,8 +45,7 @@ class UnsentJob:
             flags |= Flag.DELAYED
         if job.result_ttl_us is not None:
             flags |= Flag.KEEPS_RESULT
-        if job.django:
-            flags |= Flag.DJANGO
+        flags |= job.kind.flags
         if flags is not job.flags:
             job = replace(job, flags=flags)
         job, body = encode(job, max_payload=max_payload)

@@ -251,10 +251,10 @@ class Batch:
         heard = is_heard(job_enqueued, logging.DEBUG)
         for handle, draft in zip(self.handles, self._drafts, strict=True):
             job = draft.job
-            if handle.created and (heard or job.django):
+            if handle.created and (heard or job.kind.has_hooks):
                 task = registry.find(job.task)
                 announce(job_enqueued, task, job=job)
-                if job.django and task is not None:
+                if task is not None:
                     task.on_enqueued(job)
 
     def restore(self, reason: BaseException) -> None:

@@ -131,8 +131,7 @@ async def _run(task: Any, claim: Claim, job: Job, call: Call, clean: Clean) -> O
         ):
             value = None
         else:
-            if job.django:
-                job = task.before_run(claim, job)
+            job = task.before_run(claim, job)
             value = await call(task.callable, job)
             exit_if_child_of(here)
         outcome = _SUCCEEDED if job.result_ttl_us is None else _with_result(task, value)

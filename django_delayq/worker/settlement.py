@@ -7,7 +7,7 @@ from functools import partial
 from time import monotonic
 
 from django_delayq.clock import SECOND_US
-from django_delayq.job.job import Claim
+from django_delayq.job.job import DELAYED_TASK, Claim, TaskKind
 from django_delayq.job.outcome import Action, Outcome, decide
 from django_delayq.job.result import done
 from django_delayq.job.retry import RetryPolicy
@@ -28,13 +28,13 @@ def decide_settlement(claim: Claim, outcome: Outcome, *, worker: str, jitter: fl
     `jitter`: the share of the longest wait that a retry waits, drawn from [0, 1) by default.
     """
     policy = claim.job.retry if claim.job else _DEFAULT_RETRY
-    of_django = claim.job is not None and claim.job.django
+    kind = claim.job.kind if claim.job else DELAYED_TASK
     jitter = random.random() if jitter is None else jitter
-    decision = decide(outcome, policy, attempt=claim.attempt, jitter=jitter, unfit_waits=not of_django)
+    decision = decide(outcome, policy, attempt=claim.attempt, jitter=jitter, unfit_waits=kind.waits_for_code)
     attempts = claim.attempts
     if outcome.result is not None and claim.job and claim.job.result_ttl_us is not None:
         ended_us = _ended_us(claim, outcome)
-        started_us = _started_us(claim, outcome, ended_us, of_django=of_django)
+        started_us = _started_us(claim, outcome, ended_us, kind)
         ending = done(worker=worker, started_us=started_us, ended_us=ended_us, value=outcome.result)
         ttl_ms = max(1, claim.job.result_ttl_us // 1_000)
         return Settlement(claim=claim, decision=decision, attempts=attempts, result=ending, ttl_ms=ttl_ms)
@@ -42,7 +42,7 @@ def decide_settlement(claim: Claim, outcome: Outcome, *, worker: str, jitter: fl
         ended_us = _ended_us(claim, outcome)
         attempts = attempts.add(
             worker=worker,
-            started_us=_started_us(claim, outcome, ended_us, of_django=of_django),
+            started_us=_started_us(claim, outcome, ended_us, kind),
             ended_us=ended_us,
             ending=outcome.kind,
             error=outcome.error,
@@ -75,9 +75,9 @@ def emit_all(
 
 def _is_heard(settlement: Settlement) -> bool:
     job = settlement.claim.job
-    if settlement.decision.action is Action.ACKNOWLEDGE and not (job is not None and job.django):
-        return is_heard(job_finished, logging.INFO)
-    return True
+    if settlement.decision.action is not Action.ACKNOWLEDGE or (job is not None and job.kind.has_hooks):
+        return True
+    return is_heard(job_finished, logging.INFO)
 
 
 def _warn_of_loss(claim: Claim, outcome: Outcome) -> None:
@@ -91,7 +91,7 @@ def _emit(settlement: Settlement, outcome: Outcome) -> None:
     announce(job_finished, task, **facts, outcome=outcome, decision=decision)
     if decision.action is Action.DEAD_LETTER:
         announce(job_dead_lettered, task, **facts, reason=f"{outcome.kind}\n{outcome.error}")
-    if claim.job and claim.job.django and task is not None and decision.action is not Action.RETRY:
+    if claim.job and task is not None and decision.action is not Action.RETRY:
         ending = None if decision.action is Action.DEAD_LETTER else settlement.result
         task.on_finished(claim.job, attempts=settlement.attempts, ending=ending)
 
@@ -101,9 +101,9 @@ def _ended_us(claim: Claim, outcome: Outcome) -> int:
     return _at_us(claim, monotonic()) if outcome.began is None else _at_us(claim, outcome.began) + outcome.run_us
 
 
-def _started_us(claim: Claim, outcome: Outcome, ended_us: int, *, of_django: bool) -> int:
-    # What whoever looks at a running job is told, and what stays: a result of Django's keeps its first `started_at`.
-    return claim.claimed_us if of_django else ended_us - outcome.run_us
+def _started_us(claim: Claim, outcome: Outcome, ended_us: int, kind: TaskKind) -> int:
+    # The first `started_at` that anybody saw of a running job of Django's is the one that its result keeps.
+    return claim.claimed_us if kind.starts_when_claimed else ended_us - outcome.run_us
 
 
 def _at_us(claim: Claim, moment: float) -> int:

@@ -164,7 +164,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "wrong arguments of Django's tasks wait",
         "worker/settlement.py",
-        "unfit_waits=not of_django",
+        "unfit_waits=kind.waits_for_code",
         "unfit_waits=True",
     ): ("tests/django_tasks/test_running.py",),
     at("a look-up forgets run_after", "job/codec.py", '        options["a"] = job.run_after_us\n', "        pass\n"): (

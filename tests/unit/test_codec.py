@@ -20,9 +20,9 @@ from hypothesis import strategies as some
 
 from django_delayq.exceptions import BadBody, NewerBody, PayloadNotSerializable, PayloadTooLarge
 from django_delayq.job import codec
-from django_delayq.job.codec import TASK_RETRY, decode, decode_head, encode, read_queue, with_flags, with_queue
+from django_delayq.job.codec import decode, decode_head, encode, read_queue, with_flags, with_queue
 from django_delayq.job.ids import next_id
-from django_delayq.job.job import LARGE_BODY, MAX_DEPTH, Flag, Job
+from django_delayq.job.job import DJANGO_TASK, LARGE_BODY, MAX_DEPTH, Flag, Job
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.task.arguments import check_payload
 from django_delayq.worker.time_limit import TimeLimit
@@ -210,7 +210,7 @@ def test_the_default_queues_name_may_be_spelled_out() -> None:
 
 
 def test_what_is_default_of_a_task_of_djangos_takes_no_room() -> None:
-    kept = {"django": True, "retry": TASK_RETRY, "result_ttl_us": 86_400_000_000}
+    kept = {"django": True, "retry": DJANGO_TASK.retry, "result_ttl_us": 86_400_000_000}
     _, body = encode(job_of(flags=Flag.KEEPS_RESULT | Flag.DJANGO, **kept), max_payload=1_024)
     assert len(body) == len(encode(job_of(), max_payload=1_024)[1])
 
