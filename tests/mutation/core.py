@@ -158,7 +158,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         RESULTS,
     ),
     at("a cancelled job keeps no result", "store/lua/cancel.lua", "if ending ~= '' then", "if false then"): (RESULTS,),
-    at("an error of Django's tasks is tried again", "job/codec.py", "on_error=False)", "on_error=True)"): (
+    at("an error of Django's tasks is tried again", "job/job.py", "on_error=False)", "on_error=True)"): (
         "tests/django_tasks/test_running.py",
     ),
     at(
