@@ -21,6 +21,7 @@ from django_delayq.job import Claim, Job
 from django_delayq.job_id import next_id
 from django_delayq.outcome import Ending, Outcome
 from django_delayq.pools import claim_queue, threads
+from django_delayq.pools.child import Child
 from django_delayq.pools.loop import LoopPool
 from django_delayq.pools.pool import Pool
 from django_delayq.pools.recovery import Recovery
@@ -453,10 +454,16 @@ def test_two_suspects_of_the_loop_run_at_once_and_others_can_be_given_back(
     assert [ledger.of(claim).ending for claim in claims[:2]] == [Ending.SUCCEEDED] * 2
 
 
-def test_what_has_not_begun_when_a_pool_is_closed_never_begins(pool: Pool, ledger: Ledger, make: Make) -> None:
+def test_what_has_not_begun_when_a_pool_is_closed_never_begins(
+    pool: Pool, ledger: Ledger, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed, is_up = threading.Event(), Child.is_up
+    # Its process takes longer to start than this test takes to close the pool.
+    monkeypatch.setattr(Child, "is_up", lambda child: closed.wait(30) and is_up(child))
     pool.submit([claim := make(tasks.noop, suspect=True)], ledger)
     until(lambda: pool.unbegun == 0, what="its process to start")
     assert not pool.has_begun(claim)
     pool.close()
+    closed.set()
     assert not pool.has_begun(claim)
     assert ledger.of(claim).ending is Ending.UNSTARTED
