@@ -73,7 +73,7 @@ class Armed:
         return bell
 
     def hear(self, *, wanted: bool) -> bool:
-        """Read the bell as `Served.hear()` does. If an exchange was armed, its reply is the next one to read."""
+        """Return whether a notification arrived. If an exchange was armed, its reply is the next one to read."""
         was_armed, self.waits = self.waits, False
         try:
             heard = self._served.hear(wanted=wanted or was_armed)

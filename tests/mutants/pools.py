@@ -67,7 +67,7 @@ MUTANTS: dict[PlantedBug, tuple[str, ...]] = {
     at(
         "a service goes on beside threads that lack recursion",
         "service.py",
-        "                process_limits.check_recursion()\n",
+        "                process_limits.check_recursion(self._recursion)\n",
         "",
     ): ("tests/unit/test_process_limits.py",),
     at(
