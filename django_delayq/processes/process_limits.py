@@ -4,7 +4,6 @@ import resource
 import sys
 from contextlib import suppress
 
-_RECURSION = sys.getrecursionlimit()
 _OPEN_FILES, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
@@ -20,13 +19,13 @@ def restore_open_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, most))
 
 
-def check_recursion() -> None:
-    """Raise RuntimeError if less recursion is allowed than when the process began, after allowing it again.
+def check_recursion(limit: int) -> None:
+    """Raise RuntimeError if less recursion is allowed than `limit`, after allowing that again.
 
     Unlike a lack of files, this fails any thread at any line, in the locks and callbacks of asyncio, too. A job beside
     such a task can wait for ever, so the process has to end.
     """
     lowered = sys.getrecursionlimit()
-    if lowered < _RECURSION:
-        sys.setrecursionlimit(_RECURSION)
-        raise RuntimeError(f"A task lowered the recursion limit of its process from {_RECURSION} to {lowered}.")
+    if lowered < limit:
+        sys.setrecursionlimit(limit)
+        raise RuntimeError(f"A task lowered the recursion limit of its process from {limit} to {lowered}.")

@@ -10,6 +10,7 @@ import os
 import random
 import select
 import socket
+import sys
 import threading
 import weakref
 from time import monotonic
@@ -92,6 +93,8 @@ class Service:
         self.runnable = part
         self.name = name
         self._longest_wait = min(_LONGEST_WAIT, longest_wait)
+        # Not read at import: an app of the project may set another limit when it is ready.
+        self._recursion = sys.getrecursionlimit()
         #: Set after each step, for tests that wait for one.
         self.stepped = threading.Event()
         #: Set when the loop is over; what ended it, other than its part.
@@ -140,7 +143,7 @@ class Service:
     def _loop(self) -> None:
         try:
             while True:
-                process_limits.check_recursion()
+                process_limits.check_recursion(self._recursion)
                 delay = self._step()
                 self.stepped.set()
                 if delay is None:

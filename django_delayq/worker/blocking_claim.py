@@ -73,7 +73,7 @@ class BlockingClaim:
         return bell
 
     def consume_wakeup(self, *, wanted: bool) -> bool:
-        """Read the bell as `Served.hear()` does. If an exchange was armed, its reply is the next one to read."""
+        """Return whether a notification arrived. If an exchange was armed, its reply is the next one to read."""
         was_armed, self.waits = self.waits, False
         try:
             heard = self._served.consume_wakeup(wanted=wanted or was_armed)

@@ -52,7 +52,7 @@ class QueueListener:
         return self._waker.fileno()
 
     def send_behind(self, call: ScriptCall) -> None:
-        """Send a call that Redis runs when the pop ends. Read its answer after `hear()`."""
+        """Send a script call that Redis runs when the blocking pop ends; its reply follows the reply of the pop."""
         with self._unless_missed():
             self._waker.send_behind(call)
 

@@ -14,7 +14,8 @@ from tests.subprocesses import Command, Processes, until
 
 #: Seconds between two jobs, and the delay of every other one.
 PAUSE, DELAY = 0.01, 0.3
-_LAPSED = re.compile(r"Job (\S+) of .*: its lease lapsed")
+#: A lapsed lease, counted or not: the mark that confirms a claim is a write, which a refusal of writes refuses, too.
+_LAPSED = re.compile(r"Job ([^\s:]+)(?: of .*: its lease lapsed|: worker \S+ did not confirm its claim)")
 
 
 def now_and_later(number: int) -> Any:

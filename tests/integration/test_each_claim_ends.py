@@ -24,6 +24,7 @@ from django_delayq.task.task import Task
 from django_delayq.worker.pools import claim_queue, threads
 from django_delayq.worker.pools.asyncio import AsyncioPool
 from django_delayq.worker.pools.base import Pool
+from django_delayq.worker.pools.child import ChildProcess
 from django_delayq.worker.pools.recovery import RecoveryRunner
 from django_delayq.worker.pools.threads import ThreadPool
 from tests.factories import claim_for
@@ -459,10 +460,16 @@ def test_two_suspects_of_the_loop_run_at_once_and_others_can_be_given_back(
     assert [ledger.of(claim).kind for claim in claims[:2]] == [OutcomeKind.SUCCEEDED] * 2
 
 
-def test_what_has_not_begun_when_a_pool_is_closed_never_begins(pool: Pool, ledger: Ledger, make: Make) -> None:
+def test_what_has_not_begun_when_a_pool_is_closed_never_begins(
+    pool: Pool, ledger: Ledger, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed, is_up = threading.Event(), ChildProcess.wait_ready
+    # Its process takes longer to start than this test takes to close the pool.
+    monkeypatch.setattr(ChildProcess, "wait_ready", lambda child: closed.wait(30) and is_up(child))
     pool.submit([claim := make(tasks.noop, suspect=True)], ledger)
     until(lambda: pool.queued == 0, what="its process to start")
     assert not pool.has_begun(claim)
     pool.close()
+    closed.set()
     assert not pool.has_begun(claim)
     assert ledger.of(claim).kind is OutcomeKind.UNSTARTED

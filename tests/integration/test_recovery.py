@@ -2,6 +2,8 @@
 
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
 
@@ -93,13 +95,18 @@ def test_processes_that_died_idle_make_room_for_others(recovery: RecoveryRunner)
     assert recovery._children.count == 1
 
 
+@pytest.mark.parametrize(
+    ("refusal", "raised"),
+    [(RuntimeError("can't start new thread"), nullcontext()), (MemoryError(), pytest.raises(MemoryError))],
+    ids=["no thread", "no memory"],
+)
 def test_a_process_can_start_once_the_system_has_a_thread_again(
-    recovery: RecoveryRunner, monkeypatch: pytest.MonkeyPatch
+    recovery: RecoveryRunner, monkeypatch: pytest.MonkeyPatch, refusal: Exception, raised: Any
 ) -> None:
     def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
+        raise refusal
 
-    with monkeypatch.context() as full:
+    with monkeypatch.context() as full, raised:
         full.setattr(threading.Thread, "start", refuse)
         recovery.start(lambda: None)
     started(recovery)

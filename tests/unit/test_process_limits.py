@@ -35,15 +35,18 @@ class Steps(PeriodicRunnable):
 
 def served(part: Steps) -> BaseException | None:
     """Run a service of this part to its end; returns what ended it."""
-    service = Service(part, name="tried", longest_wait=0.01)
+    return run(Service(part, name="tried", longest_wait=0.01))
 
-    def run() -> None:
+
+def run(service: Service) -> BaseException | None:
+
+    def serve() -> None:
         try:
             service.run()
         except RuntimeError as error:
             assert error is service.error
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=serve)
     thread.start()
     thread.join(10)
     assert service.ended.is_set()
@@ -77,9 +80,15 @@ def test_more_open_files_stay_allowed_after_a_failure() -> None:
 
 def test_a_lack_of_recursion_ends_a_service() -> None:
     limit = sys.getrecursionlimit()
+    service = Service(Steps(), name="tried")
     sys.setrecursionlimit(limit - 10)
-    assert f"from {limit} to {limit - 10}" in str(served(Steps()))
+    assert f"from {limit} to {limit - 10}" in str(run(service))
     assert sys.getrecursionlimit() == limit
+
+
+def test_a_limit_that_a_project_sets_before_its_services_start_ends_none() -> None:
+    sys.setrecursionlimit(sys.getrecursionlimit() - 10)
+    assert served(Steps()) is None
 
 
 def test_more_recursion_ends_no_service() -> None:

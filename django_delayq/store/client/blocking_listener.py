@@ -63,7 +63,7 @@ class BlockingListener:
         self.listening, self._give_up_at = True, now + block + COMMAND_TIMEOUT
 
     def send_behind(self, call: ScriptCall) -> None:
-        """Send a call that Redis runs when the outstanding pop ends. Read its answer after `take()`."""
+        """Send a script call that Redis runs when the blocking pop ends; its reply follows the reply of the pop."""
         self._send(call.packed)
         call.sent(PendingReply(self, self._connection))
 

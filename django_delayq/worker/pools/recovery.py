@@ -61,9 +61,12 @@ class RecoveryRunner:
         try:
             threading.Thread(target=self._start, args=(wake,), name="delayq-recovery", daemon=True).start()
         except RuntimeError as error:
-            # A job may use up the memory or the threads of the process for a moment. A later step calls this again.
+            # A job may use up the threads of the process for a moment. A later step calls this again.
             self._starts = False
             logger.error("No thread for the process of a recovered job could be started: %s", error)
+        except BaseException:
+            self._starts = False
+            raise
 
     def rest(self) -> None:
         """End the processes if no recovered job has come for a while."""
