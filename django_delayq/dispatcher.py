@@ -71,7 +71,7 @@ class Dispatcher:
     kind = "dispatcher"
 
     def __init__(
-        self, shard: Shard, promotion: Promotion, *, tally: MetricsBuffer | None = None, emit: Emit = emitter.emit
+        self, shard: Shard, promotion: Promotion, *, metrics: MetricsBuffer | None = None, emit: Emit = emitter.emit
     ) -> None:
         self._shard = shard
         self._promotion = promotion
@@ -88,7 +88,7 @@ class Dispatcher:
         #: Dead letters that were dropped since the last log line about them.
         self._dropped = 0
         #: A stand-in adds to its worker's.
-        self.metrics = tally or MetricsBuffer()
+        self.metrics = metrics or MetricsBuffer()
         self._stats = PromotionStats()
 
     def step(self) -> float | None:

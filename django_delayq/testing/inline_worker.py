@@ -61,7 +61,7 @@ class InlineWorker:
                 outcome = execution.run(claim)
             settlement = decide_settlement(claim, outcome, worker="the test", jitter=_LONGEST)
             lost = self._exchange(settlement).lost
-            emit_all([(settlement, outcome)], lost=lost, tally=MetricsBuffer(), emit=emit_now)
+            emit_all([(settlement, outcome)], lost=lost, metrics=MetricsBuffer(), emit=emit_now)
             ran = JobRun.of(claim, outcome, settlement.decision)
             yield ran
             _raise(outcome, ran, raised[-1] if raised else None, errors)

@@ -50,4 +50,4 @@ class OneWorker:
 
     def _settle(self, settlement: Settlement, outcome: Outcome) -> None:
         answer = self._claims.settle_and_claim(self._claims.prepare(queues=(), want=0, settlements=[settlement]))
-        emit_all([(settlement, outcome)], lost=answer.lost, tally=MetricsBuffer(), emit=emit_now)
+        emit_all([(settlement, outcome)], lost=answer.lost, metrics=MetricsBuffer(), emit=emit_now)

@@ -11,16 +11,16 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a job is acknowledged before it runs",
         WORKER,
-        "            self._pool.submit(answer.claims, self)\n",
-        "            for claim in answer.claims:\n"
+        "            self._pool.submit(reply.claims, self)\n",
+        "            for claim in reply.claims:\n"
         "                self._outcomes.add(claim, Outcome(kind=OutcomeKind.SUCCEEDED))\n"
-        "            self._pool.submit(answer.claims, self)\n",
+        "            self._pool.submit(reply.claims, self)\n",
     ): (KILLS,),
     at(
         "a worker that is to end reads names of queues first",
         WORKER,
-        "if self._stop_by is None and not self._session.in_flight:",
-        "if not self._session.in_flight:",
+        "        if not self.phase.ends:\n            self._queues.refresh()\n",
+        "        self._queues.refresh()\n",
     ): ("tests/integration/test_run_worker.py",),
     at(
         "a lapsed lease is no attempt",
@@ -83,7 +83,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "an exchange that asked for nothing tells that there is nothing",
         WORKER,
-        "        if answer.claimed:\n",
+        "        if reply.claimed:\n",
         "        if True:\n",
     ): ("tests/integration/test_one_outcome.py",),
     at(
@@ -139,7 +139,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "what runs at the end of GRACE is given back as not begun",
         "worker/leases.py",
-        "_CUT_SHORT if pool.has_begun(claim) else UNSTARTED",
+        "_INTERRUPTED if pool.has_begun(claim) else UNSTARTED",
         "UNSTARTED",
     ): ("tests/integration/test_run_worker.py",),
     at(

@@ -113,7 +113,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a worker asks only at its sweep whether anybody promotes",
         "worker/fallback_dispatcher.py",
-        "            self.check_at = now + max(_SELDOM, overdue_in_us / SECOND_US + _LITTLE)\n",
+        "            self.check_at = now + max(_MIN_INTERVAL, overdue_in_us / SECOND_US + _MARGIN)\n",
         "            self.check_at = float('inf')\n",
     ): ("tests/unit/test_fallback_dispatcher.py",),
     Mutation(

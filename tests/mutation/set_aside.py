@@ -94,8 +94,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a recovered job without a process runs all the same",
         "worker/worker.py",
-        "if self._takes and may_run and self._blocking_claim.confirm(answer):",
-        "if self._takes and self._blocking_claim.confirm(answer):",
+        "if self.phase.claims and may_run and self._blocking_claim.confirm(reply):",
+        "if self.phase.claims and self._blocking_claim.confirm(reply):",
     ): ("tests/integration/test_one_outcome.py",),
     at(
         "a job given back for want of a process is forgotten",

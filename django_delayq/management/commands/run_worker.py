@@ -100,21 +100,21 @@ class Command(BaseCommand):
         sharing: list[PrefetchPolicy] = []
         ended = pool.finished_count
         for shard in store.shards:
-            tally = MetricsBuffer()
+            metrics = MetricsBuffer()
             worker = Worker(
                 shard=shard,
-                door=lambda code, shard=shard: store.claims(shard, worker=code),  # type: ignore[misc]
+                open_claims=lambda code, shard=shard: store.claims(shard, worker=code),  # type: ignore[misc]
                 config=chosen,
                 pool=pool,
-                dispatcher=Dispatcher(shard, store.promotion(shard), tally=tally),
-                tally=tally,
+                dispatcher=Dispatcher(shard, store.promotion(shard), metrics=metrics),
+                metrics=metrics,
                 sweep_us=config.dispatcher.sweep_us,
                 drain=options["drain"],
                 sharing=sharing,
             )
             # A slot that one shard's job leaves is the next shard's chance: every part is woken.
             worker.wake = partial(_wake_all, services)
-            worker.given_back = shutdown.given_back
+            worker.on_interrupted = shutdown.given_back
             # What ended during an outage is handed in before its lease can lapse.
             longest_wait = longest_wait_us(chosen.lease_us) / SECOND_US
             services.append(Service(worker, name=f"Worker of {shard.label}", longest_wait=longest_wait))
