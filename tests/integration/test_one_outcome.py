@@ -11,21 +11,19 @@ import pytest
 from redis import Redis
 
 import django_delayq.worker.worker
-from django_delayq import RetryPolicy, get_job, get_store
+from django_delayq import RetryPolicy, get_job
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.outcome import Action
-from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.emitter import emit_now
 from django_delayq.signals import job_dead_lettered
 from django_delayq.store.claims import ExchangeReply
 from django_delayq.store.promotion import Promotion, Reclaim
 from django_delayq.worker.exchange_session import InFlight
-from django_delayq.worker.pools.recovery import RecoveryRunner
-from django_delayq.worker.pools.threads import ThreadPool
 from django_delayq.worker.worker import Worker
 from tests.sample_app import tasks
 from tests.shard_apis import ShardApis, settlement
+from tests.stepped_worker import stepped_worker
 from tests.subprocesses import Processes, until
 
 ONE = RetryPolicy(max_attempts=1)
@@ -106,23 +104,8 @@ def processes(tmp_path: Path, delayq_settings: Any, link: Path, monkeypatch: pyt
 def worker(link: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
     """A worker of this process, stepped by hand."""
     monkeypatch.setattr(django_delayq.worker.worker, "_LAST_REPLY", 3_600.0)
-    store = get_store()
-    shard = store.shards[0]
-    made = Worker(
-        shard=shard,
-        open_claims=lambda code: store.claims(shard, worker=code),
-        config=store.config.worker,
-        pool=ThreadPool(2, recovery=RecoveryRunner()),
-        dispatcher=Dispatcher(shard, store.promotion(shard)),
-        metrics=MetricsBuffer(),
-        sweep_us=3_600_000_000,
-    )
-    yield made
-    made.close()
-    # Else this process waits at its end for those that it started.
-    made._pool.close()
-    for each in (*store.shards, *store._producer_shards):
-        each.client.connection_pool.disconnect()
+    with stepped_worker() as made:
+        yield made
 
 
 def test_an_exchange_that_asked_for_nothing_tells_nothing_of_the_work_there_is(worker: Worker) -> None:
