@@ -43,26 +43,6 @@ class ServerClock:
         return monotonic()
 
 
-_process_clock: Clock = ServerClock()
-
-
-def process_clock() -> Clock:
-    """Return the clock of every store of this process that is not given one of its own."""
-    return _process_clock
-
-
-def use_clock(clock: Clock) -> Clock:
-    """Give stores made from now on another clock; returns the one before. For tests."""
-    global _process_clock
-    before, _process_clock = _process_clock, clock
-    return before
-
-
-def steady() -> float:
-    """Return seconds that run on with the process clock: what passes between a call and its commit is taken in them."""
-    return _process_clock.steady()
-
-
 #: Linux's clock that also counts while the host is suspended.
 _BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 

@@ -12,6 +12,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
+from django_delayq import runtime
 from django_delayq.clock import SECOND_US
 from django_delayq.conf import task_backends, validators
 from django_delayq.conf.config import (
@@ -122,13 +123,9 @@ def read_config(
     return Config(**values[""], **parts_made), []
 
 
-#: Keys that stand above the setting while a test runs, so that no setting can lead it to somebody's Redis.
-overrides: dict[str, Any] = {}
-
-
 def raw_setting() -> Any:
     """Return the DELAYQ setting as it stands, or what an alias of TASKS says in its place, or None."""
-    value = getattr(settings, "DELAYQ", None)
+    value, overrides = getattr(settings, "DELAYQ", None), runtime.current().settings
     if value is None:
         value = task_backends.fallback_settings(backends()) or ({} if overrides else None)
     return {**value, **overrides} if overrides and isinstance(value, Mapping) else value
@@ -164,7 +161,8 @@ def separate_aliases() -> list[str]:
 
 def read_alias(alias: str) -> tuple[Config | None, list[Problem]]:
     """Do as `read_config` for an alias in TASKS that is ours."""
-    value = task_backends.alias_settings(alias, backends(), getattr(settings, "DELAYQ", None), forced=overrides)
+    delayq, overrides = getattr(settings, "DELAYQ", None), runtime.current().settings
+    value = task_backends.alias_settings(alias, backends(), delayq, forced=overrides)
     return read_config(value, own=backends()[alias], of=f"TASKS[{alias!r}]['OPTIONS']")
 
 

@@ -13,6 +13,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from asgiref.sync import sync_to_async
 
+from django_delayq import runtime
 from django_delayq.clock import Units, duration_us, timedelta_of
 from django_delayq.conf.config import Config, check_name
 from django_delayq.conf.settings import get_config
@@ -243,5 +244,6 @@ class Task(Generic[P, R]):
             database=self.database,
             delay_us=self.delay_us,
             due_us=due_us,
+            called_at=runtime.current().clock.steady(),
         )
         return JobHandle(raw_id=raw_id, shard=shard, draft=draft, backend=job.backend)

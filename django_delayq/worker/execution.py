@@ -13,6 +13,7 @@ from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, async_to_sync, sync_to_async
 
+from django_delayq import runtime
 from django_delayq.clock import SECOND_US
 from django_delayq.conf.settings import get_config
 from django_delayq.exceptions import DeadLetterNow, DelayQError, RetryLater, TaskTimeout, TransactionLeftOpen
@@ -32,10 +33,6 @@ Call = Callable[[Any, Job], Awaitable[Any]]
 Clean = Callable[[], Awaitable[TransactionLeftOpen | None]]
 #: Longest traceback handed on; what is stored is cut further.
 _MAX_ERROR = 64 * 1024
-
-
-def on_task_exception(error: BaseException) -> None:
-    """See an exception that ended a task's code; tests that want it raised put a function of theirs here."""
 
 
 def run(claim: Claim) -> Outcome:
@@ -192,7 +189,7 @@ async def _bounded(func: Any, job: Job) -> Any:
 
 
 def _outcome_of(func: Any, job: Job, error: BaseException) -> Outcome:
-    on_task_exception(error)
+    runtime.current().on_task_exception(error)
     if isinstance(error, RetryLater):
         try:
             asked_us = get_config(job.backend).tasks.check_time(delay=error.delay)[0] or 0
@@ -238,7 +235,7 @@ def _path(error: BaseException) -> str:
 
 
 async def _clean_here() -> TransactionLeftOpen | None:
-    return database.clean()
+    return database.clean() if runtime.current().clean_connections else None
 
 
 def timed(outcome: Outcome, began: float) -> Outcome:

@@ -380,7 +380,7 @@ def test_grace_is_for_what_runs_and_an_idle_worker_ends_without_redis_too(
     processes.until(lambda: "lost its bell" in worker.output, what="it to miss Redis")
     # It had asked for jobs and was not answered: it tries for some seconds, not for GRACE.
     assert worker.end() == 0
-    assert "ends without an answer" in worker.output and "Traceback" not in worker.output
+    assert "ends without a reply" in worker.output and "Traceback" not in worker.output
 
 
 def test_a_worker_ends_at_once_where_it_cannot_learn_which_queues_there_are(
