@@ -48,7 +48,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a time limit leaves the connections as they are",
         "worker/execution.py",
-        "            if limit.struck:\n                database.distrust()\n",
+        "            if limit.expired:\n                database.distrust()\n",
         "            pass\n",
     ): (CONNECTIONS,),
     at(

@@ -54,7 +54,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a time limit that struck slows the interpreter down for good",
         "worker/time_limit.py",
-        "_set_async_exc(threading.get_ident(), _InItsPlace)",
+        "_set_async_exc(threading.get_ident(), _Replacement)",
         "_set_async_exc(threading.get_ident(), ctypes.py_object())",
     ): ("tests/unit/test_time_limit.py",),
     at(
