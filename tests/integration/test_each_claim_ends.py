@@ -141,7 +141,7 @@ def test_a_coroutine_that_cancels_itself_fails_and_its_slot_is_free(
     loop.submit([claim], ledger)
     outcome = ledger.of(claim)
     assert outcome.kind is OutcomeKind.FAILED
-    assert "The task was cancelled, by itself or by other code in its loop" in outcome.error
+    assert "The task was cancelled by code in its event loop" in outcome.error
     assert outcome.exception == "asyncio.exceptions.CancelledError"
     assert loop.held == 0
 
