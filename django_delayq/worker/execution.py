@@ -86,7 +86,7 @@ def forward(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outcome
     try:
         Context().run(accept, told)
     except BaseException as error:
-        database.look_again()
+        database.assume_opened()
         outcome = _outcome_of(None, job, error)
     return timed(_unless(database.clean(), outcome), began)
 
@@ -138,7 +138,7 @@ async def _run(task: Any, claim: Claim, job: Job, call: Call, clean: Clean) -> O
     except BaseException as error:
         exit_if_child_of(here, error)
         # BaseException: sys.exit() in a task ends the task, not the worker.
-        database.look_again()
+        database.assume_opened()
         outcome = _outcome_of(task.func, job, error)
     finally:
         left_open = await clean()
@@ -173,7 +173,7 @@ def _call(func: Any, job: Job) -> Any:
                 result = func(*job.args, **job.kwargs)
         finally:
             if limit.struck:
-                database.distrust()
+                database.invalidate()
     if inspect.iscoroutine(result):
         # A decorator hid that the function is a coroutine function.
         return async_to_sync(_bounded)(lambda: result, replace(job, args=[], kwargs={}))

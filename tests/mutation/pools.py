@@ -72,7 +72,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a service goes on beside threads that lack recursion",
         "processes/service.py",
-        "                process_limits.check_recursion(self._recursion)\n",
+        "                process_limits.check_recursion(self._recursion_limit)\n",
         "",
     ): ("tests/unit/test_process_limits.py",),
     at(

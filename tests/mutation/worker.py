@@ -25,8 +25,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a process whose jobs were given back waits for its dispatcher",
         "management/commands/run_worker.py",
-        "if child and shutdown.hurries:",
-        "if child and shutdown.hurries and child.is_running(wait=1.0):",
+        "if child and shutdown.has_deadline:",
+        "if child and shutdown.has_deadline and child.is_running(wait=1.0):",
     ): (GIVEN_BACK,),
     at(
         "a service that nobody stopped ends alone",
@@ -43,7 +43,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a service that hangs is waited for though jobs were given back",
         "processes/shutdown.py",
-        "        self._until = monotonic() + _OTHERS\n",
+        "        self._deadline = monotonic() + _INTERRUPTED_TIMEOUT\n",
         "",
     ): (STARTING, GIVEN_BACK),
     at(

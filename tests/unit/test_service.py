@@ -128,7 +128,7 @@ def test_a_refusal_is_told_again_since_it_may_need_somebody(
     played(*[StoreAuthError("wrong password")] * 3, 0.0, None)
     assert [record.getMessage() for record in caplog.records].count("Stub waits for Redis: wrong password") == 1
     caplog.clear()
-    monkeypatch.setattr(service_module, "_TELL_AGAIN", 0.0)
+    monkeypatch.setattr(service_module, "_LOG_AGAIN", 0.0)
     played(*[StoreAuthError("wrong password")] * 3, 0.0, None)
     assert [record.getMessage() for record in caplog.records].count("Stub waits for Redis: wrong password") == 3
 
