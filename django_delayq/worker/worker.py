@@ -86,7 +86,7 @@ class Worker:
             return self._step()
         except StoreError:
             # While its Redis is away, the others of this pool need not wait for this worker.
-            self._recovered.unanswered()
+            self._recovered.cancel_reservation()
             if self._prefetch.leave_room(wants=False, held=self._pool.held):
                 self.wake()
             raise
@@ -100,7 +100,7 @@ class Worker:
                 return None
             if self._drain and self._stop_by is None:
                 self._work_available = self._fallback.promote() or self._work_available
-            if left := self._blocking_claim.wait(wanted=self._takes and not self._recovered.due):
+            if left := self._blocking_claim.wait(wanted=self._takes and not self._recovered.poll()):
                 return left
             if self._stop_by is None and not self._session.in_flight:
                 self._queues.refresh()
@@ -187,7 +187,7 @@ class Worker:
             return max(0.0, self._stop_by - now)  # Nothing is claimed any more; a running job's end wakes us.
         room = not self._quiet and self._prefetch.load(self._pool.held).is_time
         ask_at = min(self._sweep_at, self._fallback.check_at)
-        recovered = self._takes and self._recovered.due
+        recovered = self._takes and self._recovered.poll()
         if room and (self._work_available or self._queues.wakeup_missed or recovered or now >= ask_at):
             return None
         waits = [ask_at - now if room else self._sweep, *([self._outcomes.wait] if self._outcomes else [])]
@@ -233,7 +233,7 @@ class Worker:
 
     def finished(self, claim: Claim, outcome: Outcome) -> None:
         """Take an outcome down; called by threads of the pool."""
-        self._recovered.ended(claim)
+        self._recovered.release(claim)
         if self._outcomes.add(claim, outcome) or (self._work_available and self._pool.held <= self._prefetch.refill_at):
             self.wake()
 
@@ -252,4 +252,4 @@ class Worker:
         idle = not self._outcomes and not self._session.in_flight
         if self._stop_by is not None:
             return idle and (not self._held or monotonic() >= self._stop_by)
-        return idle and self._drain and not (self._work_available or self._pool.held or self._recovered.left)
+        return idle and self._drain and not (self._work_available or self._pool.held or self._recovered.jobs_left)

@@ -60,9 +60,9 @@ def test_a_suspect_that_writes_into_the_pipe_of_its_process_has_crashed(ledger: 
         outcome = children.run(suspect(tasks.write_to_descriptors), lambda: True)
         assert outcome.kind is OutcomeKind.CRASHED
         assert "Its answer could not be read" in outcome.error
-        assert (children.count, children.up) == (0, 0)
+        assert (children.count, children.ready_count) == (0, 0)
         assert children.run(suspect(tasks.record), lambda: True).kind is OutcomeKind.SUCCEEDED
-        assert (children.count, children.up) == (1, 1)
+        assert (children.count, children.ready_count) == (1, 1)
 
 
 def test_a_process_without_a_descriptor_left_fails_the_attempt(ledger: Any) -> None:

@@ -102,9 +102,9 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/unit/test_settlement.py",),
     at(
         "a coroutine that is cut off did not run",
-        "worker/pools/asyncio.py",
-        "    outcome = Outcome(kind=ending, error=error)\n    return outcome if entry.began is None",
-        "    outcome = Outcome(kind=ending, error=error)\n    return outcome if True",
+        "worker/pools/claim_queue.py",
+        "return outcome if self.began is None else timed(outcome, self.began)",
+        "return outcome",
     ): ("tests/integration/test_each_claim_ends.py",),
     at(
         "a worker whose Redis is away keeps its share of the pool",
