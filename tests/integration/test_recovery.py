@@ -1,4 +1,4 @@
-"""Recovery: two processes at most, each up before it is reserved, and ended when none was needed for a while."""
+"""Recovery: at most two processes, each ready before it is reserved, and ended after a while without recovered jobs."""
 
 import threading
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from django_delayq.worker.pools import recovery as module
 from django_delayq.worker.pools.recovery import MAX_PROCESSES, RecoveryGate, RecoveryRunner
 from tests.factories import claim_for
 
-#: Seconds in which a process is up on a busy machine.
+#: Seconds in which a process is ready, on a busy machine.
 PATIENCE = 60.0
 FACTS = {
     "claimed": True,
@@ -39,19 +39,19 @@ def recovery(delayq_settings: object) -> Iterator[RecoveryRunner]:
 
 
 def started(recovery: RecoveryRunner) -> None:
-    """Start one more process, and wait until it is up."""
-    up = threading.Event()
-    recovery.start(up.set)
-    assert up.wait(PATIENCE)
+    """Start one more process, and wait until it is ready."""
+    ready = threading.Event()
+    recovery.start(ready.set)
+    assert ready.wait(PATIENCE)
 
 
 def suspect() -> object:
-    """A claim of a job whose last attempt crashed."""
+    """Return a claim of a job whose last attempt crashed."""
     job = Job(raw_id=next_id(), shard=0, task="tests.sample_app.tasks.noop", queue="default")
     return claim_for(job, attempts=AttemptHistory(ended=1, crash_suspected=True))
 
 
-def test_a_process_is_up_before_it_is_reserved_and_for_one_claim_only(recovery: RecoveryRunner) -> None:
+def test_a_process_is_ready_before_it_is_reserved_and_for_one_claim_only(recovery: RecoveryRunner) -> None:
     assert not recovery.reserve()
     for _ in range(MAX_PROCESSES):
         started(recovery)
@@ -86,7 +86,7 @@ def test_processes_that_died_idle_make_room_for_others(recovery: RecoveryRunner)
         assert recovery.reserve()
     for _ in range(MAX_PROCESSES):
         recovery.release()
-    # As the kernel does where memory runs out: nobody of ours sees them end.
+    # As the kernel does if memory runs out: nothing in the worker notices their end.
     for child in recovery._processes._idle:
         child._process.kill()
         child._process.join()
@@ -113,7 +113,7 @@ def test_a_process_can_start_once_the_system_has_a_thread_again(
     assert recovery.reserve()
 
 
-def test_a_process_is_used_again_and_ends_when_none_has_come_for_a_while(
+def test_a_process_is_used_again_and_ends_after_a_while_without_jobs(
     recovery: RecoveryRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started(recovery)
@@ -130,7 +130,7 @@ def test_a_process_is_used_again_and_ends_when_none_has_come_for_a_while(
     assert not recovery.has_free
 
 
-def test_a_worker_keeps_a_process_for_what_may_come_and_no_longer(recovery: RecoveryRunner) -> None:
+def test_a_worker_reserves_a_process_for_an_exchange_and_no_longer(recovery: RecoveryRunner) -> None:
     woken = threading.Event()
     recovered = RecoveryGate(recovery, woken.set)
     claim = suspect()
@@ -148,7 +148,7 @@ def test_a_worker_keeps_a_process_for_what_may_come_and_no_longer(recovery: Reco
     assert not recovered.may_claim()
     recovered.release(claim)
     assert recovered.poll()
-    # Who has one for an exchange that was given up has it for the next.
+    # A reservation for an exchange that was not sent is kept for the next one.
     assert recovered.may_claim()
     assert recovered.may_claim()
     recovered.record_reply(ExchangeReply(recovered=False, claims=[], **FACTS))
@@ -156,7 +156,7 @@ def test_a_worker_keeps_a_process_for_what_may_come_and_no_longer(recovery: Reco
     assert not recovered.poll()
 
 
-def test_while_an_exchange_has_no_answer_others_have_the_process(recovery: RecoveryRunner) -> None:
+def test_while_an_exchange_has_no_reply_others_can_reserve_the_process(recovery: RecoveryRunner) -> None:
     away, other = RecoveryGate(recovery, lambda: None), RecoveryGate(recovery, lambda: None)
     claim = suspect()
     started(recovery)
@@ -165,7 +165,7 @@ def test_while_an_exchange_has_no_answer_others_have_the_process(recovery: Recov
     away.cancel_reservation()
     away.cancel_reservation()
     assert other.may_claim()
-    # What was sent is sent again word for word, and may bring one after all: without a process it does not run.
+    # The exchange is sent again word for word and may bring a job after all; without a process it does not run.
     assert not away.record_reply(ExchangeReply(recovered=False, claims=[claim], **FACTS))
     away.release(claim)
     assert away.jobs_left, "it waits for the next exchange"
@@ -179,7 +179,7 @@ def test_while_an_exchange_has_no_answer_others_have_the_process(recovery: Recov
     assert recovery.has_free
 
 
-def test_a_pool_that_runs_no_task_takes_them_like_others() -> None:
+def test_a_pool_that_runs_no_tasks_claims_recovered_jobs_like_others() -> None:
     recovered = RecoveryGate(None, lambda: None)
     assert recovered.may_claim()
     assert recovered.record_reply(ExchangeReply(recovered=True, claims=[suspect()], **FACTS))

@@ -140,13 +140,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "management/starting.py",
         "        emitter.lift_limit()\n",
         "",
-    ): ("tests/integration/test_given_back.py",),
+    ): ("tests/integration/test_shutdown.py",),
     at(
         "a process whose service died waits for threads of its jobs",
         "management/commands/run_worker.py",
         "            shutdown.end_process(code=1)\n",
         "            raise\n",
-    ): ("tests/integration/test_given_back.py",),
+    ): ("tests/integration/test_shutdown.py",),
     at(
         "the emitter takes in all there is",
         "processes/emitter.py",

@@ -4,7 +4,7 @@ from tests.stateful.mutations import Mutation
 
 at = Mutation.at
 
-GIVEN_BACK = "tests/integration/test_given_back.py"
+SHUTDOWN = "tests/integration/test_shutdown.py"
 STARTING = "tests/unit/test_starting.py"
 ARMED = "tests/integration/store/test_blocking_claim.py"
 KILLS = "tests/chaos/test_kills.py"
@@ -21,13 +21,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "worker/worker.py",
         "            self.given_back()\n",
         "            pass\n",
-    ): (GIVEN_BACK,),
+    ): (SHUTDOWN,),
     at(
         "a process whose jobs were given back waits for its dispatcher",
         "management/commands/run_worker.py",
         "if child and shutdown.has_deadline:",
         "if child and shutdown.has_deadline and child.is_running(wait=1.0):",
-    ): (GIVEN_BACK,),
+    ): (SHUTDOWN,),
     at(
         "a service that nobody stopped ends alone",
         "management/starting.py",
@@ -45,7 +45,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "processes/shutdown.py",
         "        self._deadline = monotonic() + _INTERRUPTED_TIMEOUT\n",
         "",
-    ): (STARTING, GIVEN_BACK),
+    ): (STARTING, SHUTDOWN),
     at(
         "a worker whose heartbeats died goes on",
         "worker/worker.py",
