@@ -75,4 +75,4 @@ def _is_ours(path: Any) -> bool:
     except ImportError:
         # Django tells.
         return False
-    return getattr(made, "of_django_delayq", False) is True
+    return getattr(made, "is_delayq_backend", False) is True

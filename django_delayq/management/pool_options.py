@@ -1,18 +1,19 @@
 """Pool options: what `run_worker --pool` and its companions mean."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django.core.management.base import CommandError
 from django.utils.module_loading import import_string
 
 from django_delayq.store.store import Store
+from django_delayq.worker.execution import forward
 from django_delayq.worker.pools.asyncio import AsyncioPool
 from django_delayq.worker.pools.base import Pool
-from django_delayq.worker.pools.forwarding import ForwardingRunner
 from django_delayq.worker.pools.processes import ProcessRunner
 from django_delayq.worker.pools.recovery import RecoveryRunner
-from django_delayq.worker.pools.threads import ThreadPool
+from django_delayq.worker.pools.threads import InThreadRunner, ThreadPool
 
 POOLS = ("threads", "processes", "asyncio", "forwarder")
 #: What `--forward-to` takes for the stream of our own Redis.
@@ -60,7 +61,8 @@ def make_pool(options: dict[str, Any], store: Store, *, size: int) -> Pool:
     if options["pool"] == "asyncio":
         return AsyncioPool(size)
     if options["pool"] == "forwarder":
-        return ThreadPool(size, ForwardingRunner(_accept(options, store)), recovery=None)
+        forwarder = InThreadRunner(partial(forward, accept=_accept(options, store)))
+        return ThreadPool(size, forwarder, recovery=None)
     max_memory = options["max_memory"] and options["max_memory"] * _MIB
     runner = ProcessRunner(max_jobs=options["max_jobs"], max_memory=max_memory)
     return ThreadPool(size, runner, recovery=RecoveryRunner())

@@ -121,7 +121,7 @@ def run_services(
             running.discard(service)
             shutdown.wake()
 
-    with _signals(stop, shutdown.wake_descriptor), reporting(presences, patience=lambda: shutdown.patience):
+    with _signals(stop, shutdown.wake_descriptor), reporting(presences, patience=lambda: shutdown.optional_timeout):
         ready()
         for service in services:
             threading.Thread(target=run, args=[service], name=service.name, daemon=True).start()

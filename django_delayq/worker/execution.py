@@ -84,7 +84,7 @@ def forward(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outcome
     try:
         Context().run(accept, facts)
     except BaseException as error:
-        database.look_again()
+        database.assume_opened()
         outcome = _outcome_of(None, job, error)
     return timed(_unless(database.clean(), outcome), began)
 
@@ -136,7 +136,7 @@ async def _run(task: Any, claim: Claim, job: Job, call: Call, clean: Clean) -> O
     except BaseException as error:
         exit_if_child_of(here, error)
         # BaseException: sys.exit() in a task ends the task, not the worker.
-        database.look_again()
+        database.assume_opened()
         outcome = _outcome_of(task.func, job, error)
     finally:
         left_open = await clean()
@@ -171,7 +171,7 @@ def _call(func: Any, job: Job) -> Any:
                 result = func(*job.args, **job.kwargs)
         finally:
             if limit.expired:
-                database.distrust()
+                database.invalidate()
     if inspect.iscoroutine(result):
         # A decorator hides that the function is a coroutine function.
         return async_to_sync(_bounded)(lambda: result, replace(job, args=[], kwargs={}))

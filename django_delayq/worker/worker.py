@@ -149,7 +149,7 @@ class Worker:
             return self._step()
         except StoreError:
             # While this worker's Redis is down, the other workers of the pool need not wait for it.
-            self._recovered.unanswered()
+            self._recovered.cancel_reservation()
             if self._prefetch.request_ended(wants_more=False, held=self._pool.held):
                 self.wake()
             raise
@@ -162,7 +162,7 @@ class Worker:
                 return None
             if self._drain and not self.phase.ends:
                 self._promote()
-            if seconds := self._blocking_claim.wait(wanted=self.phase.claims and not self._recovered.due):
+            if seconds := self._blocking_claim.wait(wanted=self.phase.claims and not self._recovered.poll()):
                 return seconds
             self._release_queued()
             if self.phase is Phase.INTERRUPTING:
@@ -227,7 +227,7 @@ class Worker:
 
     def finished(self, claim: Claim, outcome: Outcome) -> None:
         """Buffer an outcome; called by threads of the pool."""
-        self._recovered.ended(claim)
+        self._recovered.release(claim)
         refills = self._work_available and self._pool.held <= self._prefetch.refill_at
         if self._outcomes.add(claim, outcome) or refills:
             self.wake()
@@ -266,7 +266,7 @@ class Worker:
             return max(0.0, self._grace_until - now)  # Nothing is claimed any more; a running job's end wakes us.
         room = phase.claims and self._prefetch.load(self._pool.held).should_refill
         check_at = min(self._sweep_at, self._fallback.check_at)
-        recovered = phase.claims and self._recovered.due
+        recovered = phase.claims and self._recovered.poll()
         if room and (self._work_available or self._queues.wakeup_missed or recovered or now >= check_at):
             return None
         waits = [check_at - now if room else self._sweep, *([self._outcomes.wait] if self._outcomes else [])]
@@ -280,7 +280,7 @@ class Worker:
             return False
         if phase.ends:
             return phase is Phase.INTERRUPTING or not self._held
-        return self._drain and not (self._work_available or self._pool.held or self._recovered.left)
+        return self._drain and not (self._work_available or self._pool.held or self._recovered.jobs_left)
 
     def _prepare(self) -> None:
         with self._outcomes.taken() as ended:

@@ -377,7 +377,7 @@ def test_grace_is_for_what_runs_and_an_idle_worker_ends_without_redis_too(
     with server.client() as client:
         processes.until(lambda: listeners(client), what="the worker to listen")
     server.kill()
-    processes.until(lambda: "lost its bell" in worker.output, what="it to miss Redis")
+    processes.until(lambda: "lost the connection it listens on" in worker.output, what="it to miss Redis")
     # It had asked for jobs and was not answered: it tries for some seconds, not for GRACE.
     assert worker.end() == 0
     assert "ends without a reply" in worker.output and "Traceback" not in worker.output

@@ -137,8 +137,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "services of several shards fail with many open files",
         "processes/shutdown.py",
-        "if readable([self._reading], self._until - monotonic()):",
-        "if __import__('select').select([self._reading], [], [], 1.0)[0]:",
+        "if readable([self._wake_read], self._deadline - monotonic()):",
+        "if __import__('select').select([self._wake_read], [], [], 1.0)[0]:",
     ): ("tests/integration/test_reporter.py",),
     at(
         "repair stops at a number of shards that is none",

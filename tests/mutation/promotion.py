@@ -83,8 +83,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "every dispatcher promotes for each moment",
         "dispatcher.py",
-        "if not self._follows or called or",
-        "if True or called or",
+        "if not self._follows or notified or",
+        "if True or notified or",
     ): (DISPATCHERS,),
     at(
         "a dispatcher that follows promotes for nobody else",
@@ -95,7 +95,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a dispatcher that follows does not heed the alarm",
         "dispatcher.py",
-        "if not self._follows or called or",
+        "if not self._follows or notified or",
         "if not self._follows or",
     ): (DISPATCHERS,),
     at(

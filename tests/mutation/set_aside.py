@@ -70,7 +70,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "each recovered job gets a process",
         "worker/pools/recovery.py",
-        " or self._children.count >= MOST",
+        " or self._processes.count >= MAX_PROCESSES",
         "",
     ): (RECOVERY, JOBS),
     at(
@@ -82,13 +82,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "the processes never end",
         "worker/pools/recovery.py",
-        "                self._children.end_idle()\n",
+        "                self._processes.end_idle()\n",
         "                pass\n",
     ): (RECOVERY,),
     at(
         "an outage keeps the processes of all shards",
         "worker/worker.py",
-        "            self._recovered.unanswered()\n",
+        "            self._recovered.cancel_reservation()\n",
         "",
     ): ("tests/integration/test_one_outcome.py",),
     at(
@@ -100,13 +100,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a job given back for want of a process is forgotten",
         "worker/pools/recovery.py",
-        "answer.recovered or not runs",
-        "answer.recovered",
+        "reply.recovered or not may_run",
+        "reply.recovered",
     ): (RECOVERY,),
     at(
         "a drained worker leaves recovered jobs behind",
         "worker/worker.py",
-        " or self._recovered.left",
+        " or self._recovered.jobs_left",
         "",
     ): (JOBS,),
     at(

@@ -4,7 +4,7 @@ from tests.stateful.mutations import Mutation
 
 at = Mutation.at
 
-GIVEN_BACK = "tests/integration/test_given_back.py"
+SHUTDOWN = "tests/integration/test_shutdown.py"
 STARTING = "tests/unit/test_starting.py"
 ARMED = "tests/integration/store/test_blocking_claim.py"
 KILLS = "tests/chaos/test_kills.py"
@@ -21,13 +21,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "worker/worker.py",
         "            self.on_interrupted()\n",
         "            pass\n",
-    ): (GIVEN_BACK,),
+    ): (SHUTDOWN,),
     at(
         "a process whose jobs were given back waits for its dispatcher",
         "management/commands/run_worker.py",
-        "if child and shutdown.hurries:",
-        "if child and shutdown.hurries and child.is_running(wait=1.0):",
-    ): (GIVEN_BACK,),
+        "if child and shutdown.has_deadline:",
+        "if child and shutdown.has_deadline and child.is_running(wait=1.0):",
+    ): (SHUTDOWN,),
     at(
         "a service that nobody stopped ends alone",
         "management/starting.py",
@@ -43,9 +43,9 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a service that hangs is waited for though jobs were given back",
         "processes/shutdown.py",
-        "        self._until = monotonic() + _OTHERS\n",
+        "        self._deadline = monotonic() + _INTERRUPTED_TIMEOUT\n",
         "",
-    ): (STARTING, GIVEN_BACK),
+    ): (STARTING, SHUTDOWN),
     at(
         "a worker whose heartbeats died goes on",
         "worker/worker.py",
@@ -102,9 +102,9 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/unit/test_settlement.py",),
     at(
         "a coroutine that is cut off did not run",
-        "worker/pools/asyncio.py",
-        "    outcome = Outcome(kind=ending, error=error)\n    return outcome if entry.began is None",
-        "    outcome = Outcome(kind=ending, error=error)\n    return outcome if True",
+        "worker/pools/claim_queue.py",
+        "return outcome if self.began is None else timed(outcome, self.began)",
+        "return outcome",
     ): ("tests/integration/test_each_claim_ends.py",),
     at(
         "a worker whose Redis is away keeps its share of the pool",

@@ -27,7 +27,7 @@ from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.reporter import ProcessReporter
 from django_delayq.processes.service import Service
 from django_delayq.processes.shutdown import Shutdown
-from django_delayq.processes.supervisor import SupervisedCommand, run_workers, to_backend
+from django_delayq.processes.supervisor import SupervisedCommand, backend_option, run_workers
 from django_delayq.store.store import Store
 from django_delayq.worker.pools.base import Pool
 from django_delayq.worker.prefetch import PrefetchPolicy
@@ -114,7 +114,7 @@ class Command(BaseCommand):
             )
             # A slot that one shard's job leaves is the next shard's chance: every part is woken.
             worker.wake = partial(_wake_all, services)
-            worker.on_interrupted = shutdown.given_back
+            worker.on_interrupted = shutdown.set_deadline
             # What ended during an outage is handed in before its lease can lapse.
             longest_wait = longest_wait_us(chosen.lease_us) / SECOND_US
             services.append(Service(worker, name=f"Worker of {shard.label}", longest_wait=longest_wait))
@@ -128,12 +128,14 @@ class Command(BaseCommand):
             f"prefix {config.prefix!r}, {chosen.concurrency} at once."
         )
         child = (
-            SupervisedCommand("run_dispatcher", *to_backend(options["backend"])) if options["with_dispatcher"] else None
+            SupervisedCommand("run_dispatcher", *backend_option(options["backend"]))
+            if options["with_dispatcher"]
+            else None
         )
         try:
             run_services(services, presences, ready=partial(say, self, sentence, options), shutdown=shutdown)
         finally:
-            if child and shutdown.hurries:
+            if child and shutdown.has_deadline:
                 # It ends by itself, also with this process.
                 child.terminate()
             elif child:
