@@ -1,82 +1,33 @@
-"""Settings: DELAYQ read into one Config. Only this file reads settings.
+"""Settings: DELAYQ read into one Config. Only this module and redis_settings.py read settings.
 
-Settings accept seconds or timedelta. Unknown keys are errors that name the nearest known one. Built lazily, dropped
-when a setting changes. An alias of TASKS that is ours may have a Config of its own.
+Read at first use, dropped when a setting changes. An alias of TASKS with our backend may have a Config of its own.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import Field, dataclass
 from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from django_delayq.clock import SECOND_US
-from django_delayq.conf import task_backends, validators
-from django_delayq.conf.config import (
-    DAY_US,
-    AdminConfig,
-    Config,
-    DispatcherConfig,
-    TaskConfig,
-    WorkerConfig,
-    nearest,
-)
-from django_delayq.conf.redis_settings import RedisConfig, SettingError
-from django_delayq.exceptions import DelayQError
+from django_delayq.conf import task_backends
+from django_delayq.conf.config import Config, DispatcherConfig, TaskConfig, WorkerConfig
+from django_delayq.conf.redis_settings import SettingError
+from django_delayq.conf.validators import settings_of
+from django_delayq.spelling import did_you_mean
 
-#: DELAYQ["ADMIN"] key -> reader; the fields are the keys in lower case.
-_ADMIN_KEYS: dict[str, Callable[[str, Any], Any]] = {
-    "VIEW_PERMISSION": validators.permission,
-    "MANAGE_PERMISSION": validators.permission,
-    "PAYLOAD_PERMISSION": validators.permission,
-    "READ_ONLY": validators.boolean,
-    "AUTOREGISTER": validators.boolean,
-    "CREATE_PERMISSIONS": validators.boolean,
-    "REDACT": validators.pattern,
-}
-
-
-def _admin(key: str, value: Any) -> AdminConfig:
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{key} must be a dict of {', '.join(_ADMIN_KEYS)}, got {type(value).__name__}")
-    for name in value:
-        if name not in _ADMIN_KEYS:
-            raise ValueError(f"{key} has the unknown key {name!r:.80}{nearest(str(name), _ADMIN_KEYS)}")
-    return AdminConfig(**{name.lower(): _ADMIN_KEYS[name](f"{key}[{name!r}]", each) for name, each in value.items()})
-
-
-#: DELAYQ key -> (part of Config, field, reader). The defaults are those of the fields.
-_KEYS: dict[str, tuple[str, str, Callable[[str, Any], Any]]] = {
-    "REDIS": ("", "redis", lambda key, value: RedisConfig.read(value, setting=key)),
-    "PREFIX": ("", "prefix", validators.prefix),
-    "SHARDS": ("", "shards", validators.integer(1, 1000)),
-    "ENQUEUE_TIMEOUT": ("", "enqueue_timeout", validators.timeout),
-    "SIGN": ("", "sign", validators.boolean),
-    "ADMIN": ("", "admin", _admin),
-    "QUEUES": ("tasks", "queues", validators.queues),
-    "TASK_MODULES": ("tasks", "task_modules", validators.modules),
-    "ON_COMMIT": ("tasks", "on_commit", validators.boolean),
-    "RETRY": ("tasks", "retry", validators.retry),
-    "MAX_DELAY": ("tasks", "max_delay_us", validators.duration(minimum_us=SECOND_US)),
-    "RESULT_TTL": ("tasks", "result_ttl_us", validators.duration(minimum_us=SECOND_US)),
-    "MAX_PAYLOAD": ("tasks", "max_payload", validators.integer(1_024, 8 * 1024 * 1024)),
-    "LEASE": ("worker dispatcher", "lease_us", validators.duration(minimum_us=SECOND_US, maximum_us=DAY_US)),
-    "GRACE": ("worker", "grace_us", validators.duration(maximum_us=DAY_US)),
-    "CLAIM_BEHIND_POP": ("worker", "claim_behind_pop", validators.boolean),
-    "CONCURRENCY": ("worker", "concurrency", validators.integer(1, 10_000)),
-    "DUE_FIRST": ("dispatcher", "due_first_us", validators.duration(maximum_us=365 * DAY_US)),
-    "DEAD_MAX_AGE": ("dispatcher", "dead_max_age_us", validators.duration(minimum_us=SECOND_US)),
-    "DEAD_MAX_COUNT": ("dispatcher", "dead_max_count", validators.integer(0, 100_000_000)),
-    "DEAD_MAX_BYTES": ("dispatcher", "dead_max_bytes", validators.integer(0, 2**50)),
-}
-_PARTS = {"tasks": TaskConfig, "dispatcher": DispatcherConfig, "worker": WorkerConfig}
+_PARTS = {"": Config, "tasks": TaskConfig, "dispatcher": DispatcherConfig, "worker": WorkerConfig}
+#: Key of DELAYQ -> the parts of Config that it fills, and their fields.
+SETTINGS: dict[str, dict[str, Field[Any]]] = {}
+for _part, _kind in _PARTS.items():
+    for _key, _field in settings_of(_kind).items():
+        SETTINGS.setdefault(_key, {})[_part] = _field
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with DELAYQ: `id` is that of the system check."""
+    """One mistake in DELAYQ; `id` is that of the system check."""
 
     id: str
     message: str
@@ -86,40 +37,37 @@ class Problem:
 def read_config(
     value: Any, *, own: Mapping[str, Any] | None = None, of: str = ""
 ) -> tuple[Config | None, list[Problem]]:
-    """Read a DELAYQ value; never connects. Returns no Config where there is a problem.
+    """Read a DELAYQ value; never connects. Returns (Config, []), or None and every mistake.
 
-    Of these keys those in `own` stand in `of`, for people, the others in DELAYQ.
+    Messages name `of` as the place of the keys in `own`, and DELAYQ as that of the others.
     """
-    if value is None:
-        return None, [Problem("delayq.E001", "The DELAYQ setting is missing.", "Set DELAYQ = {'REDIS': 'redis://…'}.")]
     if not isinstance(value, Mapping):
-        kind = type(value).__name__
-        return None, [
-            Problem("delayq.E002", f"DELAYQ must be a dict, got {kind}.", "Set DELAYQ = {'REDIS': 'redis://…'}.")
-        ]
+        hint = "Set DELAYQ = {'REDIS': 'redis://…'}."
+        if value is None:
+            return None, [Problem("delayq.E001", "The DELAYQ setting is missing.", hint)]
+        return None, [Problem("delayq.E002", f"DELAYQ must be a dict, got {type(value).__name__}.", hint)]
     problems: list[Problem] = []
     if "REDIS" not in value:
         hint = "Give a URL, a CACHES alias of django-redis, keyword parameters, or a callable that returns one."
         problems.append(Problem("delayq.E003", "DELAYQ['REDIS'] is missing.", hint))
-    values: dict[str, dict[str, Any]] = {"": {}, **{part: {} for part in _PARTS}}
+    values: dict[str, dict[str, Any]] = {part: {} for part in _PARTS}
     for key, entry in value.items():
-        where = of if own and key in own else "DELAYQ"
-        if key not in _KEYS:
-            message = f"{where} has the unknown key {key!r:.80}{nearest(str(key), _KEYS)}."
-            problems.append(Problem("delayq.E004", message, f"Known keys: {', '.join(_KEYS)}."))
+        place = of if own and key in own else "DELAYQ"
+        if key not in SETTINGS:
+            message = f"{place} has the unknown key {key!r:.80}{did_you_mean(key, SETTINGS)}."
+            problems.append(Problem("delayq.E004", message, f"Known keys: {', '.join(SETTINGS)}."))
             continue
-        parts, name, read = _KEYS[key]
         try:
-            for part in parts.split(" "):
-                values[part][name] = read(f"{where}[{key!r}]", entry)
+            for part, field in SETTINGS[key].items():
+                values[part][field.name] = field.metadata["validate"](f"{place}[{key!r}]", entry)
         except SettingError as error:
             problems.append(Problem("delayq.E005", str(error), error.hint))
-        except (DelayQError, ValueError, TypeError) as error:
-            problems.append(Problem("delayq.E006", f"{error}.", "See the settings table in the README."))
+        except ValueError as error:
+            problems.append(Problem("delayq.E006", f"{error}.", "See docs/settings.md for the values of every key."))
     if problems:
         return None, problems
-    parts_made = {name: part(**values[name]) for name, part in _PARTS.items()}
-    return Config(**values[""], **parts_made), []
+    parts = {part: kind(**values[part]) for part, kind in _PARTS.items() if part}
+    return Config(**values[""], **parts), []
 
 
 #: Keys that stand above the setting while a test runs, so that no setting can lead it to somebody's Redis.

@@ -8,12 +8,14 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from django_delayq.conf.config import Config
+from django_delayq.conf.config import Config, WorkerConfig
+from django_delayq.conf.validators import settings_of
 from django_delayq.exceptions import StoreAuthError, StoreError, StoreUnavailable
 from django_delayq.log import logger
 from django_delayq.processes.emitter import emitter
@@ -33,6 +35,31 @@ def add_backend(parser: CommandParser) -> None:
     """Take --backend."""
     text = "An alias in TASKS with a store of its own. Default: the store of DELAYQ."
     parser.add_argument("--backend", metavar="ALIAS", help=text)
+
+
+def add_setting_options(parser: CommandParser, part: type[Any]) -> None:
+    """Take the options that replace settings of this part of Config: --concurrency for CONCURRENCY."""
+    for key, field in settings_of(part).items():
+        if field.metadata["option"]:
+            text = f"{field.metadata['help']} Default: DELAYQ[{key!r}]."
+            parser.add_argument(_option(key), type=cast(Any, field.type), help=text)
+
+
+def with_options(part: WorkerConfig, options: dict[str, Any]) -> WorkerConfig:
+    """Return the settings of a worker with what the options replace. Raises CommandError."""
+    changes = {}
+    for key, field in settings_of(type(part)).items():
+        value = options.get(key.lower()) if field.metadata["option"] else None
+        if value is not None:
+            try:
+                changes[field.name] = field.metadata["validate"](_option(key), value)
+            except ValueError as error:
+                raise CommandError(str(error)) from error
+    return replace(part, **changes)
+
+
+def _option(key: str) -> str:
+    return f"--{key.lower().replace('_', '-')}"
 
 
 def read_settings(backend: str | None = None) -> Config:

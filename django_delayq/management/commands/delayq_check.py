@@ -8,8 +8,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from django_delayq.exceptions import StoreError
 from django_delayq.job.outcome import OutcomeKind
+from django_delayq.management.preflight import Preflight
 from django_delayq.management.starting import add_backend, read_settings
-from django_delayq.preflight import Preflight
 from django_delayq.store.client.server_info import ServerInfo
 from django_delayq.store.store import Store, get_store
 

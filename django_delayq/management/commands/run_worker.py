@@ -16,12 +16,14 @@ from django_delayq.management.pool_options import POOLS, check_pool, make_pool
 from django_delayq.management.starting import (
     ServiceDied,
     add_backend,
+    add_setting_options,
     open_store,
     read_settings,
     run_services,
     say,
     show_log,
     stop_with_parent,
+    with_options,
 )
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.reporter import ProcessReporter
@@ -46,7 +48,7 @@ class Command(BaseCommand):
             "--queues",
             help="Names, comma-separated: only these, strictly in this order. Default: all, best first.",
         )
-        parser.add_argument("--concurrency", type=int, help="Jobs at once. Default: DELAYQ['CONCURRENCY'].")
+        add_setting_options(parser, WorkerConfig)
         parser.add_argument("--pool", choices=POOLS, default=POOLS[0], help="What runs them. Default: %(default)s.")
         parser.add_argument("--forward-to", help="For --pool forwarder: a function's dotted path, or 'stream'.")
         parser.add_argument("--max-jobs", type=int, help="Jobs after which a process of the pool is replaced.")
@@ -151,11 +153,7 @@ def _wake_all(services: list[Service]) -> None:
 
 def _chosen(config: Config, options: dict[str, Any]) -> WorkerConfig:
     """Return the worker's Config with what the command line says. Raises CommandError."""
-    chosen = config.worker
-    if options["concurrency"] is not None:
-        if not 1 <= options["concurrency"] <= 10_000:
-            raise CommandError(f"--concurrency must be 1 to 10,000, got {options['concurrency']}")
-        chosen = replace(chosen, concurrency=options["concurrency"])
+    chosen = with_options(config.worker, options)
     if options["queues"] is not None:
         names = [name.strip() for name in options["queues"].split(",")]
         try:
