@@ -218,4 +218,6 @@ class Config:
     tasks: TaskConfig = TaskConfig()
     dispatcher: DispatcherConfig = DispatcherConfig()
     worker: WorkerConfig = WorkerConfig()
-    admin: AdminConfig = setting(AdminConfig(), dict_of(AdminConfig), "The pages in Django's admin, [below](#admin).")
+    admin: AdminConfig = setting(
+        AdminConfig(), dict_of(AdminConfig), "The pages in Django's admin, [below](#djangos-admin)."
+    )

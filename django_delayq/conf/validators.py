@@ -55,9 +55,9 @@ class Validator:
 
 def duration(*, minimum_us: int = 0, maximum_us: int = 3_650 * DAY_US, unit_us: int = 1) -> Validator:
     """Return a validator of durations within bounds; Config keeps a number of `unit_us`."""
+    bounds = f"at least {duration_text(minimum_us)}, at most {duration_text(maximum_us)}"
     return Validator(
-        f"a number of seconds or a timedelta, at least {duration_text(minimum_us)} and "
-        f"at most {duration_text(maximum_us)}",
+        f"a number of seconds or a timedelta, {bounds}",
         lambda value: minimum_us <= duration_us(value) <= maximum_us,
         lambda value: duration_us(value) if unit_us == 1 else duration_us(value) / unit_us,
     )
