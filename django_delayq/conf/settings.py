@@ -5,6 +5,7 @@ Read at first use, dropped when a setting changes. An alias of TASKS with our ba
 
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass
+from functools import cache
 from typing import Any
 
 from django.conf import settings
@@ -70,12 +71,12 @@ def read_config(
     return Config(**values[""], **parts), []
 
 
-#: Keys that stand above the setting while a test runs, so that no setting can lead it to somebody's Redis.
+#: Keys that override the setting while a test runs, so that no setting can lead the test to a foreign Redis.
 overrides: dict[str, Any] = {}
 
 
 def raw_setting() -> Any:
-    """Return the DELAYQ setting as it stands, or what an alias of TASKS says in its place, or None."""
+    """Return the DELAYQ setting as it is, else the OPTIONS of an alias of TASKS that replace it, else None."""
     value = getattr(settings, "DELAYQ", None)
     if value is None:
         value = task_backends.fallback_settings(backends()) or ({} if overrides else None)
@@ -83,76 +84,66 @@ def raw_setting() -> Any:
 
 
 def is_configured() -> bool:
-    """Return whether there is a DELAYQ setting, so that nothing stands in for it."""
+    """Return whether there is a DELAYQ setting. Without one, OPTIONS of an alias of TASKS may replace it."""
     return getattr(settings, "DELAYQ", None) is not None
 
 
 def backends() -> dict[str, task_backends.Given]:
-    """Return the OPTIONS of each alias in TASKS that is ours."""
+    """Return the OPTIONS of each alias in TASKS that has our backend."""
     return task_backends.our_backends(getattr(settings, "TASKS", None))
 
 
 def uses_time_zones() -> bool:
-    """Return USE_TZ: whether datetimes of this project are aware."""
+    """Return USE_TZ: whether the project's datetimes are aware."""
     return bool(settings.USE_TZ)
 
 
+@cache
 def sharing_alias() -> str | None:
-    """Return the alias in TASKS whose jobs stand in DELAYQ's own store: `default`, or the only one of ours."""
-    global _sharing
-    if _sharing is _UNKNOWN:
-        _sharing = task_backends.shared_alias(backends())
-    return _sharing
+    """Return the alias in TASKS that shares the store of DELAYQ, or None."""
+    return task_backends.shared_alias(backends())
 
 
 def separate_aliases() -> list[str]:
-    """Return the aliases in TASKS that are ours and have a store apart from DELAYQ's."""
+    """Return the aliases in TASKS that have our backend and a store of their own."""
     return [alias for alias in backends() if alias != sharing_alias()]
 
 
 def read_alias(alias: str) -> tuple[Config | None, list[Problem]]:
-    """Do as `read_config` for an alias in TASKS that is ours."""
+    """Read the settings of an alias in TASKS that has our backend, as `read_config` does."""
     value = task_backends.alias_settings(alias, backends(), getattr(settings, "DELAYQ", None), forced=overrides)
     return read_config(value, own=backends()[alias], of=f"TASKS[{alias!r}]['OPTIONS']")
 
 
-_UNKNOWN: Any = object()
-_sharing: str | None = _UNKNOWN
-_cached: dict[str | None, Config] = {}
-
-
+@cache
 def get_config(backend: str | None = None) -> Config:
-    """Return the Config in force, or that of an alias in TASKS that is ours.
+    """Return the Config of DELAYQ, or of an alias in TASKS that has our backend.
 
     Raises ImproperlyConfigured, which names the first problem and its cure.
     """
-    config = _cached.get(backend)
+    if backend is not None and backend not in backends():
+        known = f"use one of {', '.join(map(repr, backends()))}" if backends() else "no alias has one"
+        raise ImproperlyConfigured(f"TASKS has no alias {backend!r} with a backend of django_delayq: {known}.")
+    config, problems = read_config(raw_setting()) if backend is None else read_alias(backend)
     if config is None:
-        if backend is not None and backend not in backends():
-            known = ", ".join(map(repr, backends())) or "none is"
-            raise ImproperlyConfigured(f"TASKS has no alias {backend!r} with a backend of django_delayq: {known}.")
-        config, problems = read_config(raw_setting()) if backend is None else read_alias(backend)
-        if config is None:
-            raise ImproperlyConfigured(f"{problems[0].message} {problems[0].hint}")
-        _cached[backend] = config
+        raise ImproperlyConfigured(f"{problems[0].message} {problems[0].hint}")
     return config
 
 
-#: Called when the configuration was dropped, so that what was built from it is dropped too.
+#: Called when Config is dropped, so that what was built from it is dropped too.
 on_config_dropped: list[Callable[[], None]] = []
 
 
 def drop_config() -> None:
-    """Forget the Config, so that the next use reads settings again."""
-    global _sharing
-    _cached.clear()
-    _sharing = _UNKNOWN
+    """Drop every Config; the next use reads the settings again."""
+    get_config.cache_clear()
+    sharing_alias.cache_clear()
     for forget in on_config_dropped:
         forget()
 
 
 def _setting_changed(*, setting: str, **_: Any) -> None:
-    # Keys are derived from the secrets once.
+    # Signing keys are derived from the secrets when a store is built.
     if setting in ("DELAYQ", "TASKS", "CACHES", "SECRET_KEY", "SECRET_KEY_FALLBACKS"):
         drop_config()
 
