@@ -7,6 +7,7 @@
 #   make bench-all                all figures beside nine others, an hour and a half, into docs/benchmarks.md; best on a quiet machine
 #   make upstream                 Django's own tests of its tasks framework against our backend (Django 6)
 #   make mutation                  plant known bugs, show what kills them   ARGS="signature" takes those of that name
+#   make settings-page            write docs/settings.md from the settings' own help
 #   make lint                     formatting, style, import floors, types
 #   make clean                    remove what the targets above made
 #
@@ -25,7 +26,7 @@ install = $(if $(UV),uv pip install --python $(1)/bin/python,$(1)/bin/python -m 
 code = django_delayq tests example_project $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help test unit stateful chaos upstream bench bench-all mutation example-test lint format style floors types demo clean
+.PHONY: help test unit stateful chaos upstream bench bench-all mutation example-test settings-page lint format style floors types demo clean
 
 help:
 	@sed -n '/^#   make/s/^#  //p' Makefile
@@ -76,6 +77,9 @@ bench-all: $(VENV)/.installed
 
 upstream: $(VENV)/.installed
 	$(bin)/python -m tests.django_tasks.upstream
+
+settings-page: $(VENV)/.installed
+	$(bin)/python -m tests.architecture.settings_page
 
 mutation: $(VENV)/.installed
 	$(bin)/python -m tests.mutation $(ARGS)

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypedDict
 from django_delayq.exceptions import DelayTypeError, DelayValueError, InvalidMoment
 
 SECOND_US = 1_000_000
+HOUR_US, DAY_US = 3_600 * SECOND_US, 86_400 * SECOND_US
 #: The latest due time there is, in the year 2255: a later one would not be exact in a score.
 LATEST_US = 2**53 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -17,13 +17,14 @@ from django.utils.functional import cached_property
 from django_delayq.backend.compat import BaseTaskBackend, InvalidTask, Task, TaskResultDoesNotExist
 from django_delayq.backend.django_task import DjangoTask, register_django_task
 from django_delayq.backend.task_result import alias_of, found_result, ready_result
-from django_delayq.conf.config import MAX_NAME, nearest
 from django_delayq.conf.settings import backends, is_configured, read_alias, sharing_alias
 from django_delayq.conf.task_backends import EXTRA_KEYS, OWN_KEYS
+from django_delayq.conf.validators import MAX_NAME
 from django_delayq.exceptions import DelayQError, UnknownTask
 from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.ids import from_text
 from django_delayq.job.job import DJANGO_TASK
+from django_delayq.spelling import did_you_mean
 from django_delayq.store.store import get_store
 from django_delayq.task import outbox, registry
 from django_delayq.task.options import TaskOptions
@@ -186,7 +187,7 @@ class DelayQBackend(BaseTaskBackend):
                 yield Error(f"{error}.", id="delayq.E013")
             if not isinstance(path, str) or not isinstance(registry.find(path), DjangoTask):
                 yield Warning(
-                    f"{of}['TASKS'] names {path!r:.200}{nearest(str(path), registry.names())}, which is no @task that "
+                    f"{of}['TASKS'] names {path!r:.200}{did_you_mean(path, registry.names())}, which is no @task that "
                     f"this process knows.",
                     hint="Write the path of the function, 'module.function', of a task in tasks.py of an app.",
                     id="delayq.W014",

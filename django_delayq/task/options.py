@@ -6,9 +6,10 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from django_delayq.clock import duration_us
-from django_delayq.conf.config import check_name, nearest
+from django_delayq.conf.validators import check_name
 from django_delayq.job.job import MAX_PRIORITY, MIN_PRIORITY
 from django_delayq.job.retry import RetryPolicy
+from django_delayq.spelling import did_you_mean
 
 Unique = Literal["keep", "reject"]
 #: Shortest time that a result is kept: Redis counts it in whole ms.
@@ -61,7 +62,7 @@ class TaskOptions:
             raise ValueError(f"{of} must be a dict of {', '.join(known)}, got {type(value).__name__}")
         for name in value:
             if name not in known:
-                raise ValueError(f"{of} has the unknown key {name!r:.80}{nearest(str(name), known)}")
+                raise ValueError(f"{of} has the unknown key {name!r:.80}{did_you_mean(name, known)}")
         options = cls(**value)
 
         def written(name: str) -> str:

@@ -15,8 +15,9 @@ from asgiref.sync import sync_to_async
 
 from django_delayq import runtime
 from django_delayq.clock import Units, duration_us, timedelta_of
-from django_delayq.conf.config import Config, check_name
+from django_delayq.conf.config import Config
 from django_delayq.conf.settings import get_config
+from django_delayq.conf.validators import check_name
 from django_delayq.exceptions import DelayTypeError
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import next_id, shard_of

@@ -43,7 +43,7 @@ def test_a_job_that_the_other_system_refuses_is_retried_and_then_dead(processes:
         (["--pool=forwarder"], "go together"),
         (["--forward-to=stream"], "go together"),
         (["--pool=forwarder", "--forward-to=nowhere.at.all"], "cannot be imported"),
-        (["--pool=forwarder", "--forward-to=tests.sample_app.forward_target.NO_FUNCTION"], "is no function"),
+        (["--pool=forwarder", "--forward-to=tests.sample_app.forward_target.NO_FUNCTION"], "is not a function"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(delayq_settings: object, options: list[str], text: str) -> None:

@@ -96,7 +96,7 @@ def test_children_end_with_a_worker_that_is_killed(processes: Processes, gate: P
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        (["--max-jobs=3"], "--max-jobs is for --pool processes"),
+        (["--max-jobs=3"], "--max-jobs needs --pool processes"),
         (["--pool=processes", "--max-jobs=0"], "--max-jobs must be at least 1, got 0"),
         (["--pool=processes", "--max-memory=-1"], "--max-memory must be at least 1, got -1"),
         (["--pool=fibres"], "invalid choice: 'fibres'"),

@@ -62,8 +62,8 @@ def test_what_tasks_print_is_not_lost_at_the_end(processes: Processes) -> None:
     [
         (["--fast"], 2, "--fast"),
         (["--concurrency", "many"], 2, "--concurrency"),
-        (["--concurrency", "0"], 1, "--concurrency must be 1 to 10,000, got 0"),
-        (["--concurrency", "-3"], 1, "--concurrency must be 1 to 10,000, got -3"),
+        (["--concurrency", "0"], 1, "--concurrency must be a whole number, 1 to 10,000, got 0"),
+        (["--concurrency", "-3"], 1, "--concurrency must be a whole number, 1 to 10,000, got -3"),
         (["--queues", ""], 1, "--queues: queue must be 1 to 200 bytes"),
         (["--queues", "mail,,bulk"], 1, "--queues: queue must be 1 to 200 bytes"),
         (["--queues", "q" * 201], 1, "--queues: queue must be 1 to 200 bytes"),

@@ -35,7 +35,7 @@ def test_the_process_ends_as_soon_as_its_jobs_are_interrupted(
     assert stopped.end() == 0
     processes.until(lambda: len([run for run in processes.runs() if run["attempt"] == 2]) == 8, what="second attempts")
     assert overlap(processes, stopped) < OVERLAP
-    assert "has not ended in time" not in stopped.output
+    assert "did not end in time" not in stopped.output
 
 
 def worker_with_a_receiver_that_hangs(processes: Processes) -> Command:

@@ -170,6 +170,18 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at("a look-up forgets run_after", "job/codec.py", '        options["a"] = job.run_after_us\n', "        pass\n"): (
         "tests/django_tasks/test_results.py",
     ),
+    at(
+        "a secret that is given to the wrong setting is shown",
+        "conf/validators.py",
+        "*([str] if self.shows_text else [])",
+        "str",
+    ): ("tests/unit/test_validators.py",),
+    at(
+        "an option of run_worker is not validated",
+        "management/starting.py",
+        'field.metadata["validate"](_option(key), value)',
+        "value",
+    ): ("tests/unit/test_validators.py",),
     at("aliases share one store", "conf/task_backends.py", "-{quote(alias, safe='')}\"", '"'): (
         "tests/django_tasks/test_results.py",
     ),
