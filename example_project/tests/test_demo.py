@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from demo.processes import demo_redis
-from django_delayq.testing.local_redis import answers as responds
+from django_delayq.testing.local_redis import responds
 
 
 def test_the_demo_uses_the_redis_it_is_given(monkeypatch):
