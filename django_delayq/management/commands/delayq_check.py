@@ -67,7 +67,7 @@ class Command(BaseCommand):
 
 
 def _report(store: Store, *, repair: bool) -> dict[str, Any]:
-    server = ServerInfo.fetch(store.shards[0].client, closely=True)
+    server = ServerInfo.fetch(store.shards[0].client, with_config=True)
     faults = [*server.fatal(), *server.errors()]
     drift: dict[str, dict[str, Any]] = {}
     left = 0
