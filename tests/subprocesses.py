@@ -46,15 +46,17 @@ def python_path(*folders: Path) -> str:
 
 
 class Command:
-    """One management command in a process group of its own."""
+    """One Python process, mostly a management command, in a process group of its own."""
 
-    def __init__(self, arguments: list[str], *, environ: dict[str, str], log: Path, stdin: int | None) -> None:
+    def __init__(
+        self, arguments: list[str], *, environ: dict[str, str], log: Path, stdin: int | None, cwd: Path = ROOT
+    ) -> None:
         self.log = log
         with open(log, "ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "django", *arguments],
+                [sys.executable, *arguments],
                 env=environ,
-                cwd=ROOT,
+                cwd=cwd,
                 stdin=subprocess.DEVNULL if stdin is None else stdin,
                 stdout=output,
                 stderr=output,
@@ -156,7 +158,13 @@ class Processes:
 
     def start(self, name: str, *options: Any, stdin: int | None = None, **environ: str) -> Command:
         """Start a management command; returns at once."""
-        arguments = [name, *map(str, options)]
+        return self._start(["-m", "django", name, *map(str, options)], environ=environ, stdin=stdin)
+
+    def start_program(self, program: str, *arguments: str, cwd: Path) -> Command:
+        """Start a Python program of this project, given as text; returns at once."""
+        return self._start(["-c", program, *arguments], environ={}, stdin=None, cwd=cwd)
+
+    def _start(self, arguments: list[str], *, environ: dict[str, str], stdin: int | None, cwd: Path = ROOT) -> Command:
         known = {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "process_settings",
@@ -166,7 +174,7 @@ class Processes:
         }
         log = self.folder / f"command-{self._started}.log"
         self._started += 1
-        self._commands.append(Command(arguments, environ={**known, **environ}, log=log, stdin=stdin))
+        self._commands.append(Command(arguments, environ={**known, **environ}, log=log, stdin=stdin, cwd=cwd))
         return self._commands[-1]
 
     def worker(self, *options: Any, **environ: str) -> Command:

@@ -1,5 +1,6 @@
 """What chaos tests share: a seed, and a storm, that print their lines whether or not the test passes."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,12 +13,16 @@ from tests.subprocesses import Processes
 
 @pytest.fixture
 def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Print a line at once, also while pytest keeps what tests print."""
+    """Print a line at once, even while pytest captures the output of tests."""
     plugins = request.config.pluginmanager
     terminal, capture = plugins.getplugin("terminalreporter"), plugins.getplugin("capturemanager")
 
     def tell(line: str) -> None:
         with capture.global_and_fixture_disabled():
+            if terminal is None:
+                # A process of pytest-xdist, whose standard output is that process's channel.
+                print(f"\n{line}", file=sys.stderr, flush=True)
+                return
             terminal.ensure_newline()
             terminal.write_line(line)
 
