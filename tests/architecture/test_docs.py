@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.mutation.mutations import MUTATIONS
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "django_delayq"
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
@@ -28,6 +30,17 @@ def test_every_path_a_page_names_exists(page: str) -> None:
 @pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")], ids=lambda page: page.name)
 def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
     assert [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()] == []
+
+
+def test_every_command_of_the_page_for_contributors_names_what_exists() -> None:
+    lines = re.findall(r"^\$ (.*)", PAGES["CONTRIBUTING.md"], re.MULTILINE)
+    rules = re.findall(r"^([\w -]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    targets = {target for rule in rules for target in rule.split()}
+    assert {line.split()[1] for line in lines if line.startswith("make ")} <= targets
+    paths = [word for line in lines for word in line.split() if word.startswith("tests/")]
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    planted = re.findall(r'tests\.mutation "(.*)"', "\n".join(lines))
+    assert planted and set(planted) <= {bug.name for bug in MUTATIONS}
 
 
 def test_every_folder_of_the_package_is_described() -> None:
