@@ -103,7 +103,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a heartbeat begins by growing",
         "store/lua/heartbeat.lua",
-        "redis.call('SREM', unconfirmed, '', unpack(named))\n",
+        "redis.call('SREM', unconfirmed, '', unpack(held))\n",
         "",
     ): ("tests/integration/store/test_heartbeat.py", "tests/chaos/test_memory_full.py"),
     at(
@@ -151,12 +151,10 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a repair gives a lost job a second place",
         "store/lua/audit_records.lua",
-        "if not is_placed(member, known, queue) then",
+        "if not is_placed(member, claim, queue) then",
         "if true then",
     ): ("tests/integration/store/test_consistency_check.py",),
-    at("a kept result never expires", "store/lua/_prelude.lua", "  redis.call('PEXPIRE', results, ttl)\n", ""): (
-        RESULTS,
-    ),
+    at("a kept result never expires", "store/lua/_prelude.lua", "  redis.call('PEXPIRE', key, ttl)\n", ""): (RESULTS,),
     at("a cancelled job keeps no result", "store/lua/cancel.lua", "if ending ~= '' then", "if false then"): (RESULTS,),
     at("an error of Django's tasks is tried again", "job/job.py", "on_error=False)", "on_error=True)"): (
         "tests/django_tasks/test_running.py",

@@ -21,21 +21,20 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "whoever takes a recovered job tells nobody of the others",
         EXCHANGE,
-        "if back and recovered > 0 then push_notification(",
+        "if recovered_job and remaining > 0 then notify_workers(",
         "if false then push_notification(",
     ): (STORE,),
     at(
         "recovered jobs left behind ring for ever",
         EXCHANGE,
-        "if back and recovered > 0 then push_notification(KEYS[FIXED + 3 * back.queue - 1]); "
-        "push_notification(notify) end",
-        "if recovered > 0 then push_notification(KEYS[FIXED + 3 * unpaused[1] - 1]) end",
+        "if recovered_job and remaining > 0 then notify_workers(KEYS[FIXED + 3 * recovered_job.queue - 1]) end",
+        "if remaining > 0 then push_notification(KEYS[FIXED + 3 * unpaused[1] - 1]) end",
     ): (STORE,),
     at(
         "a claim reads each recovered job it may not run",
         EXCHANGE,
-        "local back = may_recover and best(3, 0)[1]",
-        "local back = best(3, 0)[1]",
+        "local recovered_job = may_recover and best(3, 0)[1]",
+        "local recovered_job = best(3, 0)[1]",
     ): (STORE,),
     at(
         "a claim sets aside no more than it asks for",
@@ -46,8 +45,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a resumed queue keeps silent about its recovered jobs",
         "store/lua/resume.lua",
-        " + redis.call('ZCARD', recovered) > 0",
-        " > 0",
+        " + redis.call('ZCARD', recovered)\n",
+        "\n",
     ): (STORE,),
     at(
         "the audit does not know where recovered jobs wait",

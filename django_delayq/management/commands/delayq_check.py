@@ -18,15 +18,15 @@ _DRIFT = {
     "MISTYPED": ("keys of a type that is not ours", "deleted"),
     "MALFORMED": ("entries or records that no release of django_delayq wrote", "dropped"),
     "MISSING": ("entries or records whose job does not exist", "dropped"),
-    "TWICE": ("jobs in two places", "kept in the later state"),
+    "DUPLICATE": ("jobs in two places", "kept in the later state"),
     "MISPLACED": ("jobs in another queue or priority than their body names", "moved to the one it names"),
-    "LOST": ("jobs in no place", "made ready; dead letters are listed again"),
-    "LAPSED": ("running jobs without a lease", "reclaimed, as after an expired lease"),
-    "UNKNOWN": ("leases whose running job has no record", "recorded"),
+    "ORPHANED": ("jobs in no place", "made ready; dead letters are listed again"),
+    "NO_LEASE": ("running jobs without a lease", "reclaimed, as after an expired lease"),
+    "NO_RECORD": ("leases whose running job has no record", "recorded"),
     "UNREADABLE": ("unreadable bodies in no place", "made dead letters"),
-    "UNLISTED": ("jobs in a queue that is not listed", "listed"),
+    "QUEUE_NOT_LISTED": ("jobs in a queue that is not listed", "listed"),
     "MISCOUNTED": ("wrong sums of the bytes of all dead letters", "recounted"),
-    "UNHELD": ("jobs that do not hold their unique key", "given the key"),
+    "KEY_NOT_HELD": ("jobs that do not hold their unique key", "given the key"),
 }
 #: Outcome that an incompatible job would have -> why, and the cure.
 _INCOMPATIBLE = {
