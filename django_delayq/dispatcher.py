@@ -218,7 +218,7 @@ def _announce(item: ExpiredLease, outcome: Outcome, decision: Decision, reclaim:
         sender = registry.find(item.job.task) if item.job else None
         announce(job_dead_lettered, sender, job_id=item.id, job=item.job, attempt=attempt, reason=outcome.error)
         if item.job and sender is not None:
-            sender.on_finished(item.job, attempts=reclaim.attempts, ending=None)
+            sender.on_finished(item.job, attempts=reclaim.attempts, stored=None)
 
 
 def _judge(item: ExpiredLease) -> tuple[Outcome, Decision]:

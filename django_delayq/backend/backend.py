@@ -16,6 +16,7 @@ from django.utils.functional import cached_property
 
 from django_delayq.backend.compat import BaseTaskBackend, InvalidTask, Task, TaskResultDoesNotExist
 from django_delayq.backend.django_task import DjangoTask, register_django_task
+from django_delayq.backend.task_options import TaskOptions
 from django_delayq.backend.task_result import alias_of, found_result, ready_result
 from django_delayq.conf.settings import backends, is_configured, read_alias, sharing_alias
 from django_delayq.conf.task_backends import EXTRA_KEYS, OWN_KEYS
@@ -27,7 +28,6 @@ from django_delayq.job.job import DJANGO_TASK
 from django_delayq.spelling import did_you_mean
 from django_delayq.store.store import get_store
 from django_delayq.task import outbox, registry
-from django_delayq.task.options import TaskOptions
 
 _NO_RESULT = "There is no result {!r:.100}: it was never enqueued with this backend, or is kept no longer."
 

@@ -24,6 +24,7 @@ from django_delayq.backend.compat import (
     task_finished,
     task_started,
 )
+from django_delayq.backend.task_options import NO_OPTIONS, TaskOptions
 from django_delayq.backend.task_result import alias_of, failed_result, finished_result, ready_result, running_result
 from django_delayq.clock import LATEST_US, duration_us, moment_us
 from django_delayq.conf.settings import get_config, sharing_alias
@@ -38,7 +39,6 @@ from django_delayq.processes.service import process_name
 from django_delayq.signals import send
 from django_delayq.task import registry
 from django_delayq.task.handle import JobHandle
-from django_delayq.task.options import NO_OPTIONS, TaskOptions
 from django_delayq.task.task import Task
 
 P = ParamSpec("P")
@@ -122,16 +122,16 @@ class DjangoTask(Task[P, R]):
         # Copies: the function may change them to what is not JSON, and `on_finished()` needs them unchanged.
         return replace(job, args=[*context, *result.args], kwargs=result.kwargs)
 
-    def on_finished(self, job: Job, *, attempts: AttemptHistory, ending: bytes | None) -> None:
-        """Send `task_finished`; `ending` is the stored result, or None for a dead letter."""
-        if ending is None:
+    def on_finished(self, job: Job, *, attempts: AttemptHistory, stored: bytes | None) -> None:
+        """Send `task_finished`; `stored` is the stored result, or None for a dead letter."""
+        if stored is None:
             failed = failed_result(self.source, job, attempts=attempts)
             try:
                 raise JobFailed(attempts.last_error)
             except JobFailed:
                 # In the handler, since Django's own receiver logs the exception that is being handled.
                 send(task_finished, _sender(job), task_result=failed)
-        elif result := Result.unpack(ending):
+        elif result := Result.unpack(stored):
             finished = finished_result(self.source, job, attempts=attempts, result=result)
             send(task_finished, _sender(job), task_result=finished)
 

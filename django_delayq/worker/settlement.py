@@ -93,7 +93,7 @@ def _emit(settlement: Settlement, outcome: Outcome) -> None:
         announce(job_dead_lettered, task, **facts, reason=f"{outcome.kind}\n{outcome.error}")
     if claim.job and task is not None and decision.action is not Action.RETRY:
         result = None if decision.action is Action.DEAD_LETTER else settlement.result
-        task.on_finished(claim.job, attempts=settlement.attempts, ending=result)
+        task.on_finished(claim.job, attempts=settlement.attempts, stored=result)
 
 
 def _ended_us(claim: Claim, outcome: Outcome) -> int:
