@@ -78,8 +78,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "it is not told which jobs of a commit are late",
         "task/outbox.py",
-        'tries again: %s", left, failure\n',
-        'tries again: %s", failure, left\n',
+        'retries: %s", left, failure)\n',
+        'retries: %s", failure, left)\n',
     ): (COMMIT,),
     at(
         "an answer has a quarter of the time",
