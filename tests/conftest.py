@@ -51,6 +51,24 @@ def pytest_report_header() -> str:
         return f"redis server: none; only tests without one can pass. {error}"
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Iterator[dict[str, Any] | None]:
+    """Make a report fit for pytest-xdist, whose channel refuses the lone surrogates that some tests print or log."""
+    return encodable((yield))  # type: ignore[no-any-return]
+
+
+def encodable(value: Any) -> Any:
+    """Return a value of lists and dicts with each lone surrogate written as an escape."""
+    match value:
+        case str():
+            return value.encode(errors="backslashreplace").decode()
+        case dict():
+            return {key: encodable(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return type(value)(map(encodable, value))
+    return value
+
+
 @pytest.fixture(scope="session")
 def server_program() -> Path:
     """The program of the server under test, for tests that start further ones."""
