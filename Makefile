@@ -11,6 +11,7 @@
 #   make demo [SECONDS=8]         the example project, until Ctrl-C or for so many seconds
 #   make bench                    a few figures beside the fastest of the others, 5 minutes
 #   make bench-all                all figures beside nine others, an hour and a half, into docs/benchmarks.md; best on a quiet machine
+#   make settings-page            write docs/settings.md from the settings' own help
 #   make clean                    remove what the targets above made
 #
 # WORKERS=4 chooses how many processes run tests side by side, WORKERS=0 runs them in one, as ARGS=--pdb needs.
@@ -34,7 +35,7 @@ install = $(if $(UV),uv pip install --python $(1)/bin/python,$(1)/bin/python -m 
 code = django_delayq tests example_project $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help quick test unit stateful chaos upstream bench bench-all mutation example-test lint format style floors types demo clean
+.PHONY: help quick test unit stateful chaos upstream bench bench-all mutation example-test settings-page lint format style floors types demo clean
 
 help:
 	@sed -n '/^#   make/s/^#  //p' Makefile
@@ -91,6 +92,9 @@ bench-all: $(VENV)/.installed
 
 upstream: $(VENV)/.installed
 	$(bin)/python -m tests.django_tasks.upstream
+
+settings-page: $(VENV)/.installed
+	$(bin)/python -m tests.architecture.settings_page
 
 mutation: $(VENV)/.installed
 	$(bin)/python -m tests.mutation $(ARGS)

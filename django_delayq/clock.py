@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypedDict
 from django_delayq.exceptions import DelayTypeError, DelayValueError, InvalidMoment
 
 SECOND_US = 1_000_000
+HOUR_US, DAY_US = 3_600 * SECOND_US, 86_400 * SECOND_US
 #: The latest due time there is, in the year 2255: a later one would not be exact in a score.
 LATEST_US = 2**53 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -41,26 +42,6 @@ class ServerClock:
     def steady(self) -> float:
         """Return this host's monotonic time, which nobody sets."""
         return monotonic()
-
-
-_process_clock: Clock = ServerClock()
-
-
-def process_clock() -> Clock:
-    """Return the clock of every store of this process that is not given one of its own."""
-    return _process_clock
-
-
-def use_clock(clock: Clock) -> Clock:
-    """Give stores made from now on another clock; returns the one before. For tests."""
-    global _process_clock
-    before, _process_clock = _process_clock, clock
-    return before
-
-
-def steady() -> float:
-    """Return seconds that run on with the process clock: what passes between a call and its commit is taken in them."""
-    return _process_clock.steady()
 
 
 #: Linux's clock that also counts while the host is suspended.

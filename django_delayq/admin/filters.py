@@ -17,8 +17,7 @@ from django.utils.translation import gettext
 
 from django_delayq.admin.arguments import DisplayedArguments, printable
 from django_delayq.admin.errors import ErrorSummary
-from django_delayq.clock import moment_us
-from django_delayq.conf.config import DAY_US, HOUR_US
+from django_delayq.clock import DAY_US, HOUR_US, moment_us
 from django_delayq.store.queries.job_pages import JobRow
 
 #: A row's place in its list: score and member.

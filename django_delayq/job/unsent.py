@@ -2,7 +2,6 @@
 
 from dataclasses import field, replace
 
-from django_delayq.clock import steady
 from django_delayq.job.codec import encode, with_flags
 from django_delayq.job.job import Flag, Job
 from django_delayq.job.value import fast_dataclass
@@ -18,7 +17,7 @@ class UnsentJob:
     delay_us: int | None = None
     #: µs since the epoch; None: no moment asked for.
     due_us: int | None = None
-    #: clock.steady() of the call that the delay counts from.
+    #: `Clock.steady()` at the call that the delay counts from.
     called_at: float = 0.0
     #: A held key is an error instead of the holder's handle.
     reject: bool = False
@@ -38,8 +37,9 @@ class UnsentJob:
         database: str | None,
         delay_us: int | None = None,
         due_us: int | None = None,
+        called_at: float = 0.0,
     ) -> "UnsentJob":
-        """Encode a job whose arguments are checked; a delay counts from now. Raises `PayloadTooLarge`."""
+        """Encode a job whose arguments are checked; a delay counts from `called_at`. Raises `PayloadTooLarge`."""
         flags = job.flags if job.key is None else job.flags | Flag.HAS_EXTRAS
         if delay_us is not None or due_us is not None:
             flags |= Flag.DELAYED
@@ -54,7 +54,7 @@ class UnsentJob:
             body=body,
             delay_us=delay_us,
             due_us=due_us,
-            called_at=steady(),
+            called_at=called_at,
             reject=reject,
             on_commit=on_commit,
             database=database,

@@ -8,7 +8,8 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.functional import cached_property
 
-from django_delayq.clock import Clock, process_clock
+from django_delayq import runtime
+from django_delayq.clock import Clock
 from django_delayq.conf.config import Config
 from django_delayq.conf.settings import get_config, on_config_dropped, sharing_alias
 from django_delayq.exceptions import ShardsChanged
@@ -39,7 +40,7 @@ class Store:
         #: Signs and verifies bodies, or does nothing; here, so that a missing SECRET_KEY ends a command at its start.
         self.seal = BodySigner(on=config.sign)
         self._connections = Connections(config.redis)
-        self._clock = clock or process_clock()
+        self._clock = clock or runtime.current().clock
         self._shards_checked = False
         self._surveys: dict[int, DashboardQueries] = {}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.views.decorators.debug import sensitive_variables
 
-from django_delayq.conf.config import check_name
+from django_delayq.conf.validators import check_name
 from django_delayq.exceptions import DelayTypeError
 from django_delayq.task import registry
 from django_delayq.task.handle import JobHandle

@@ -13,9 +13,8 @@ from django_delayq.clock import duration_us
 from django_delayq.job.job import DEFAULT_QUEUE
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.task import registry
-from django_delayq.task.options import result_ttl_us
 from django_delayq.task.redaction import Sensitive, check_sensitive
-from django_delayq.task.task import Task
+from django_delayq.task.task import Task, result_ttl_us
 
 P = ParamSpec("P")
 R = TypeVar("R")

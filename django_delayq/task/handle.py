@@ -8,7 +8,8 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from django_delayq.clock import SECOND_US, duration_us, moment, steady
+from django_delayq import runtime
+from django_delayq.clock import SECOND_US, duration_us, moment
 from django_delayq.exceptions import NoResult, WaitTimeout
 from django_delayq.job.ids import from_text, to_text
 from django_delayq.job.job import DEFAULT_QUEUE, Job, State
@@ -143,7 +144,8 @@ class JobHandle:
             raise TypeError("reschedule() needs delay= (seconds or timedelta) or at= (aware datetime)")
         delay_us, due_us = self._store.config.tasks.check_time(delay=delay, at=at)
         if self.draft is not None:
-            self.draft = self.draft.rescheduled(delay_us=delay_us, due_us=due_us, called_at=steady())
+            called_at = runtime.current().clock.steady()
+            self.draft = self.draft.rescheduled(delay_us=delay_us, due_us=due_us, called_at=called_at)
             self._job = self.draft.job
             if not self.maybe_sent:
                 return True

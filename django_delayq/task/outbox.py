@@ -8,12 +8,11 @@ connection is opened.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 from typing import Any, overload
 
 from django.db import DEFAULT_DB_ALIAS, connections
 
-from django_delayq.clock import steady
+from django_delayq import runtime
 from django_delayq.exceptions import DelayQError, KeyHeld, ManualTransaction, StoreError
 from django_delayq.log import logger
 from django_delayq.task.handle import JobHandle
@@ -99,10 +98,6 @@ class _Flush:
             self.pending.send(last=self.pending.latest is self)
 
 
-#: Whether a connection is in a transaction that decides about jobs. Tests replace it: their own never commits.
-in_transaction: Callable[[Any], bool] = attrgetter("in_atomic_block")
-
-
 def accept(handles: Sequence[JobHandle]) -> None:
     """Send each job now, or after the commit of the transactions its caller is in.
 
@@ -165,6 +160,7 @@ def open_transactions(database: str | None = None) -> tuple[str, ...]:
                 f"set_autocommit(True), or send at once with using(on_commit=False) (Django's tasks: without "
                 f"OPTIONS['ON_COMMIT'])"
             )
+    in_transaction = runtime.current().in_transaction
     return tuple(connection.alias for connection in chosen if in_transaction(connection))
 
 
@@ -172,7 +168,7 @@ def _is_beside(connection: Any) -> bool:
     # Such a one is never outside a transaction once it was used: nothing in this thread could be enqueued any more. Of
     # the default database a job must not go ahead unnoticed.
     configured = connection.settings_dict["AUTOCOMMIT"]
-    return not configured and connection.alias != DEFAULT_DB_ALIAS and not in_transaction(connection)
+    return not configured and connection.alias != DEFAULT_DB_ALIAS and not runtime.current().in_transaction(connection)
 
 
 def _is_manual(connection: Any) -> bool:
@@ -232,5 +228,5 @@ def _from_now(handle: JobHandle) -> JobHandle:
             f"enqueue_many() takes jobs made with task.job(…) and not sent yet; {handle.id} was sent or cancelled"
         )
     if handle.draft.delay_us is not None:
-        handle.draft = replace(handle.draft, called_at=steady())
+        handle.draft = replace(handle.draft, called_at=runtime.current().clock.steady())
     return handle

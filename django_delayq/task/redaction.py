@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from inspect import Parameter, Signature, signature
 from typing import Any
 
-from django_delayq.conf.config import nearest
+from django_delayq.spelling import did_you_mean
 
 #: What stands in an argument's place.
 HIDDEN = "********"
@@ -29,7 +29,7 @@ def check_sensitive(func: Any, sensitive: Any) -> Sensitive:
         # What **options may hold, only the caller knows.
         if name not in parameters and not open_ended:
             raise ValueError(
-                f"sensitive names {name!r:.80}, which is no parameter of the task{nearest(name, parameters)}"
+                f"sensitive names {name!r:.80}, which is no parameter of the task{did_you_mean(name, parameters)}"
             )
     return tuple(sensitive)
 

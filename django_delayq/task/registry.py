@@ -3,7 +3,6 @@
 Nothing is ever imported because Redis says so.
 """
 
-import difflib
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Protocol
@@ -13,6 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import autodiscover_modules
 
 from django_delayq.exceptions import UnknownTask
+from django_delayq.spelling import did_you_mean
 
 
 class RegisteredTask(Protocol):
@@ -71,11 +71,9 @@ def get(name: str) -> Any:
     """Return the task of that name or alias. Raises `UnknownTask`, which names the nearest one."""
     task = _tasks.get(name) if isinstance(name, str) else None
     if task is None:
-        close = difflib.get_close_matches(str(name), _tasks, n=1)
-        meant = f" (did you mean {close[0]!r}?)" if close else ""
         raise UnknownTask(
-            f"No task is registered as {name!r:.200}{meant}. Tasks live in tasks.py of an installed app "
-            f"or in a module of DELAYQ['TASK_MODULES']."
+            f"No task is registered as {name!r:.200}{did_you_mean(name, _tasks)}. "
+            f"Tasks live in tasks.py of an installed app or in a module of DELAYQ['TASK_MODULES']."
         )
     return task
 

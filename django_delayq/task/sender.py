@@ -12,6 +12,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
+from django_delayq import runtime
 from django_delayq.exceptions import KeyHeld, StoreError
 from django_delayq.job.ids import to_text
 from django_delayq.signals import announce, is_heard, job_enqueued
@@ -22,9 +23,6 @@ from django_delayq.task.handle import JobHandle
 
 #: Bytes of the bodies in one batch, at most: this much blocks Redis for a few milliseconds.
 _MAX_BYTES = 1024 * 1024
-
-#: Called with the jobs that were sent, after their signals; for tests.
-on_sent: list[Callable[[Sequence[JobHandle]], object]] = []
 
 
 def send(handles: Sequence[JobHandle]) -> int:
@@ -37,7 +35,7 @@ def send(handles: Sequence[JobHandle]) -> int:
     unsent = list(dict.fromkeys(handle for handle in handles if handle.draft is not None))
     with Sender(partial(_complete, unsent)) as sender:
         sender.send(unsent)
-    for observe in on_sent:
+    for observe in runtime.current().on_sent:
         observe(unsent)
     return sender.accepted
 
@@ -67,7 +65,7 @@ def stream(handles: Iterable[JobHandle], on_progress: Callable[[int], Any], *, c
 
     def report(accepted: list[JobHandle]) -> None:
         if accepted:
-            for observe in on_sent:
+            for observe in runtime.current().on_sent:
                 observe(accepted)
             on_progress(sender.accepted)
 

@@ -13,9 +13,10 @@ from unittest import TestCase
 
 from asgiref.sync import sync_to_async
 
+from django_delayq import runtime
 from django_delayq.clock import LATEST_US, Units, duration_us, moment, moment_us, timedelta_of
 from django_delayq.exceptions import DelayQError, DelayTypeError, DelayValueError
-from django_delayq.task import outbox, sender
+from django_delayq.task import outbox
 from django_delayq.task.handle import JobHandle
 from django_delayq.testing import job_views
 from django_delayq.testing.expected_job import ExpectedJob
@@ -146,11 +147,10 @@ class DelayQ:
                 self._play.run(until_us=0, errors=errors, limit=LIMIT)
 
         before, self._eager = self._eager, sent
-        sender.on_sent.append(sent)
         try:
-            yield
+            with runtime.override(on_sent=(*runtime.current().on_sent, sent)):
+                yield
         finally:
-            sender.on_sent.remove(sent)
             self._eager = before
 
     def unavailable(self) -> AbstractContextManager[None]:

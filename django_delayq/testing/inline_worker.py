@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
-from unittest.mock import patch
 
+from django_delayq import runtime
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import DelayQError
 from django_delayq.job.outcome import Outcome, OutcomeKind
@@ -61,7 +61,7 @@ class InlineWorker:
                 outcome = execution.run(claim)
             settlement = decide_settlement(claim, outcome, worker="the test", jitter=_LONGEST)
             lost = self._exchange(settlement).lost
-            emit_all([(settlement, outcome)], lost=lost, tally=MetricsBuffer(), emit=emit_now)
+            emit_all([(settlement, outcome)], lost=lost, metrics=MetricsBuffer(), emit=emit_now)
             ran = JobRun.of(claim, outcome, settlement.decision)
             yield ran
             _raise(outcome, ran, raised[-1] if raised else None, errors)
@@ -82,15 +82,8 @@ def _witnessed() -> Iterator[list[BaseException]]:
     raised: list[BaseException] = []
     # Around a job a worker closes old connections and forgets queries, as Django around a request: in a test that would
     # be the test's own connection, and queries that somebody counts. Django's test client leaves both out too.
-    with (
-        patch.object(execution, "on_task_exception", raised.append),
-        patch.object(execution, "_clean_here", _clean_nothing),
-    ):
+    with runtime.override(on_task_exception=raised.append, clean_connections=False):
         yield raised
-
-
-async def _clean_nothing() -> None:
-    pass
 
 
 def _raise(outcome: Outcome, ran: JobRun, error: BaseException | None, errors: Errors) -> None:

@@ -6,9 +6,8 @@ Keys above every setting lead there, so nothing a test or a setting does can rea
 from collections.abc import Iterator
 from contextlib import contextmanager
 from secrets import token_hex
-from unittest.mock import patch
 
-from django_delayq.clock import use_clock
+from django_delayq import runtime
 from django_delayq.conf import settings
 from django_delayq.job.ids import begin_anew
 from django_delayq.store.store import Store, get_store
@@ -20,9 +19,8 @@ from django_delayq.testing.server import server_url
 def private_store(clock: FakeClock) -> Iterator[None]:
     """Let all stores of this process be at a prefix of their own under `clock`; nothing of them is left afterwards."""
     prefix = f"test-{token_hex(6)}"
-    clock_before = use_clock(clock)
     try:
-        with patch.dict(settings.overrides, REDIS=server_url(), PREFIX=prefix):
+        with runtime.override(clock=clock, settings={"REDIS": server_url(), "PREFIX": prefix}):
             settings.drop_config()
             first = get_store()
             try:
@@ -30,7 +28,6 @@ def private_store(clock: FakeClock) -> Iterator[None]:
             finally:
                 _sweep(first, prefix)
     finally:
-        use_clock(clock_before)
         settings.drop_config()
         begin_anew()
 
@@ -46,7 +43,8 @@ def redis_unavailable() -> Iterator[None]:
     """Let no store of this process reach its Redis; afterwards all is there as it was."""
     try:
         # A path that nobody can make a socket at: refused at once.
-        with patch.dict(settings.overrides, REDIS="unix:///dev/null/redis.sock"):
+        unreachable = {**runtime.current().settings, "REDIS": "unix:///dev/null/redis.sock"}
+        with runtime.override(settings=unreachable):
             settings.drop_config()
             yield
     finally:

@@ -5,13 +5,14 @@ Jobs wait for the transactions of the code under test, and not for the test's: t
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.transaction import Atomic
 
+from django_delayq import runtime
 from django_delayq.task import outbox
 
 
@@ -32,9 +33,11 @@ def commits_of_the_code() -> Iterator[None]:
             for hook in hooks if not failed else ():
                 hook()
 
-    with ExitStack() as stack:
-        stack.enter_context(patch.object(outbox, "in_transaction", _in_transaction_of_the_code))
-        stack.enter_context(patch.object(Atomic, "__exit__", leave_and_send))
+    # Django tells nobody that a block inside the transaction of a TestCase has ended: that is no commit.
+    with (
+        runtime.override(in_transaction=_in_transaction_of_the_code),
+        patch.object(Atomic, "__exit__", leave_and_send),
+    ):
         yield
 
 

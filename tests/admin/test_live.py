@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from django_delayq.conf.config import DAY_US
+from django_delayq.clock import DAY_US
 from tests.admin.conftest import SITES, page
 from tests.admin.reports import tell
 from tests.shard_apis import ShardApis

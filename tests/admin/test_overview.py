@@ -11,8 +11,7 @@ from django.test import Client
 from redis import Redis
 
 from django_delayq.admin import page as admin_page
-from django_delayq.clock import SECOND_US, moment
-from django_delayq.conf.config import DAY_US, HOUR_US
+from django_delayq.clock import DAY_US, HOUR_US, SECOND_US, moment
 from django_delayq.store.store import Store
 from django_delayq.testing.fake_clock import FakeClock
 from tests.admin.conftest import page

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from django_delayq.conf.config import DAY_US
+from django_delayq.clock import DAY_US
 from tests.admin.conftest import page
 from tests.admin.forms import form_to
 from tests.admin.reports import tell

@@ -5,7 +5,7 @@ from html import escape, unescape
 
 from django.test import Client
 
-from django_delayq.conf.config import DAY_US
+from django_delayq.clock import DAY_US
 from django_delayq.job.ids import to_text
 from django_delayq.store.promotion import Reclaim
 from tests.admin.conftest import page

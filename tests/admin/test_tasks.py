@@ -9,7 +9,7 @@ from django.test import Client
 from redis import Redis
 
 from django_delayq import RetryPolicy, delayed_task
-from django_delayq.conf.config import DAY_US
+from django_delayq.clock import DAY_US
 from django_delayq.task import registry
 from tests.admin.conftest import page
 from tests.admin.reports import tell

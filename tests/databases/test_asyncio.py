@@ -32,7 +32,7 @@ def in_every_thread(entry: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> N
     """Let new threads connect to the database of the test, for as long as a job lasts."""
     facts = {**connections[ALIAS].settings_dict, "OPTIONS": {}, "CONN_MAX_AGE": None, **entry}
     monkeypatch.setitem(connections.settings, ALIAS, facts)
-    monkeypatch.setattr(release, "_AGE", 0.02)
+    monkeypatch.setattr(release, "_MAX_IDLE", 0.02)
 
 
 @pytest.fixture
@@ -156,11 +156,11 @@ def test_a_coroutine_that_queries_steadily_keeps_its_connection(
         for _ in range(4):
             assert await sync_to_async(read)() == 0
             # Less than the age since the last use; from the second on more than it since the connection was opened.
-            now += 0.75 * release._AGE
+            now += 0.75 * release._MAX_IDLE
             seen = len(looks)
             await until(lambda seen=seen: len(looks) >= seen + 2, "two looks")  # type: ignore[misc]
             assert opened[0].connection is not None
-        now += release._AGE
+        now += release._MAX_IDLE
         await until(lambda: opened[0].connection is None, "the unused one to be closed")
 
     [outcome] = asyncio.run(run(steady))
@@ -173,10 +173,10 @@ def test_however_often_connections_are_opened_one_look_at_a_time_is_due() -> Non
         made = release.IdleConnectionCloser(ThreadSensitiveContext())
         made._loop = loop = Mock()
         for alias in ("default", ALIAS, ALIAS):
-            made.opened(SimpleNamespace(alias=alias, make_cursor=None, make_debug_cursor=None))
+            made.on_opened(SimpleNamespace(alias=alias, make_cursor=None, make_debug_cursor=None))
         assert loop.call_soon_threadsafe.call_count == 1
-        made._submit()
-        made.opened(SimpleNamespace(alias=ALIAS, make_cursor=None, make_debug_cursor=None))
+        made._submit_check()
+        made.on_opened(SimpleNamespace(alias=ALIAS, make_cursor=None, make_debug_cursor=None))
         assert loop.call_soon_threadsafe.call_count == 2
 
     asyncio.run(main())

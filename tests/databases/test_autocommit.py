@@ -66,8 +66,8 @@ def test_a_driver_that_says_no_more_than_autocommit_is_taken_to_be_inside() -> N
         def __init__(self, autocommit: bool) -> None:
             self.get_autocommit = lambda: autocommit
 
-    assert ours._ask_mysql(Mysqlclient(autocommit=False), False) == (True, False)
-    assert ours._ask_mysql(Mysqlclient(autocommit=True), True) == (False, False)
+    assert ours._mysql_state(Mysqlclient(autocommit=False), False) == (True, False)
+    assert ours._mysql_state(Mysqlclient(autocommit=True), True) == (False, False)
 
 
 def test_a_limit_stays_the_reason(off: Any, database: Database) -> None:
@@ -121,7 +121,7 @@ def test_a_driver_that_raises_costs_the_success_of_manual_transactions_only(
         if not autocommit:
             turn_off()
         database.write(1)
-        monkeypatch.setitem(ours._ASK, database.vendor, breaks)
+        monkeypatch.setitem(ours._DRIVER_STATES, database.vendor, breaks)
 
     outcome = database.run(writes)
     monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""Settings of the backend: R1 to R6, R36, what OPTIONS give beyond the contract, and what cannot work."""
+"""Settings: R1 to R6, R36, OPTIONS beyond the contract, and options that cannot work."""
 
 import asyncio
 import os
@@ -41,12 +41,12 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def messages(prefix: str = "delayq.") -> list[Any]:
-    """Return what the backend's own check says, as Django's registered check asks for it."""
+    """Return the messages of the backend's check, as Django's registered check runs it."""
     return [message for message in default_task_backend.check() if str(message.id).startswith(prefix)]
 
 
 def run_python(code: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in a process of its own."""
+    """Run a program in a new process."""
     return subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
     )
@@ -63,7 +63,7 @@ django.setup()
 """
 
 
-def test_r01_one_file_names_either_flavour_and_the_new_name_wins() -> None:
+def test_r01_one_file_imports_either_framework_and_the_new_name_wins() -> None:
     package = ROOT / "django_delayq"
     naming = {
         path.name
@@ -74,7 +74,7 @@ def test_r01_one_file_names_either_flavour_and_the_new_name_wins() -> None:
     assert DelayQBackend.__mro__[1].__module__.startswith(f"{NAME}.")
 
 
-def test_r01_exceptions_are_those_of_the_flavour() -> None:
+def test_r01_exceptions_are_those_of_the_installed_framework() -> None:
     from django_delayq.backend import compat
 
     assert compat.InvalidTask is InvalidTask
@@ -91,7 +91,7 @@ def test_r02_the_backport_is_not_needed_where_django_has_tasks() -> None:
     assert ran.returncode == 0, ran.stderr
 
 
-def test_r02_without_any_flavour_delayed_tasks_work_all_the_same() -> None:
+def test_r02_without_either_framework_delayed_tasks_still_work() -> None:
     code = ALONE.format(hidden="django_tasks", backend=BACKEND, used=False).replace(
         "import django\n", "sys.modules['django.tasks'] = None\nimport django\n"
     )
@@ -109,11 +109,11 @@ def test_r15_the_backend_is_imported_before_any_model_can_be() -> None:
     assert ran.returncode == 0, ran.stderr
 
 
-def test_r03_tasks_of_either_flavour_are_known(tasks_settings: Any) -> None:
+def test_r03_tasks_of_either_framework_are_accepted(tasks_settings: Any) -> None:
     import django_tasks as backport
     from django_tasks.base import Task
 
-    # Of a project that has both: made by the backport's own backend, enqueued with ours.
+    # A project may have both: a task made by the backport's own backend and enqueued with this one.
     with override_settings(TASKS={"default": {"BACKEND": "django_tasks.backends.immediate.ImmediateBackend"}}):
         foreign = backport.task(django_tasks.add.func)
     assert type(foreign) is Task
@@ -182,7 +182,7 @@ def test_r36_a_good_configuration_has_no_messages(tasks_settings: Any) -> None:
     assert list(default_task_backend.check()) == []
 
 
-def test_r36_a_store_that_is_away_is_not_asked(tasks_settings: Any) -> None:
+def test_r36_checks_do_not_connect_to_redis(tasks_settings: Any) -> None:
     tasks_settings.DELAYQ = {"REDIS": "redis://192.0.2.1:1"}
     for alias in ("default", "second"):
         assert list(task_backends[alias].check()) == []
@@ -222,7 +222,7 @@ def test_r36_a_store_that_is_away_is_not_asked(tasks_settings: Any) -> None:
         ({"TASKS": {3: {}}}, "W014", "names 3, which is no @task"),
     ],
 )
-def test_r36_options_that_cannot_work_have_an_id_and_say_why(
+def test_r36_options_that_cannot_work_have_an_id_and_a_reason(
     tasks_settings: Any, options: Any, number: str, words: str
 ) -> None:
     with_options(tasks_settings)
@@ -232,7 +232,7 @@ def test_r36_options_that_cannot_work_have_an_id_and_say_why(
     assert found.level == (checks.WARNING if number.startswith("W") else checks.ERROR)
     assert re.search(words, found.msg)
     if found.level == checks.ERROR:
-        # The same where nobody runs checks: a web process.
+        # The same error in a process that runs no checks, such as a web process.
         with pytest.raises(ImproperlyConfigured, match=words):
             default_task_backend.enqueue(django_tasks.noop, [], {})
     else:
@@ -263,7 +263,7 @@ def test_r36_what_a_callable_of_an_alias_returns_is_named_after_the_alias(tasks_
         get_store("second").shards[0].client.ping()
 
 
-def test_r36_two_aliases_with_one_store_are_told(tasks_settings: Any, redis_url: str) -> None:
+def test_r36_two_aliases_with_one_store_are_an_error(tasks_settings: Any, redis_url: str) -> None:
     second = {"BACKEND": BACKEND, "OPTIONS": {"PREFIX": "delayq"}}
     tasks_settings.TASKS = {**tasks_settings.TASKS, "second": second}
     [found] = task_backends["second"].check()
@@ -271,7 +271,7 @@ def test_r36_two_aliases_with_one_store_are_told(tasks_settings: Any, redis_url:
     assert "'default'" in found.msg
 
 
-def test_tasks_in_modules_that_workers_need_not_import_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_in_modules_that_workers_need_not_import_cause_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     from django_delayq.checks import check_modules
 
     monkeypatch.setattr(registry, "_late", set())
@@ -308,25 +308,25 @@ def test_a_time_limit_of_options_ends_a_task(tasks_settings: Any, tmp_path: Path
 
 
 @pytest.mark.parametrize("key", ["one", lambda a, b=0: f"sum:{a}"], ids=["text", "function"])
-def test_a_key_makes_tasks_unique_until_they_end(tasks_settings: Any, key: Any, heard: Any) -> None:
+def test_a_key_makes_tasks_unique_until_they_end(tasks_settings: Any, key: Any, signal_log: Any) -> None:
     with_options(tasks_settings, TASKS={django_tasks.add.module_path: {"key": key}})
     first, second = django_tasks.add.enqueue(1), django_tasks.add.enqueue(1, b=5)
     assert second == first
-    assert len(heard.told) == 1
+    assert len(signal_log.received) == 1
     assert OneWorker().drain() == 1
     assert django_tasks.add.enqueue(1).id != first.id
     if callable(key):
         assert django_tasks.add.enqueue(2).id not in (first.id, second.id)
 
 
-def test_a_held_key_may_be_an_error(tasks_settings: Any, heard: Any) -> None:
+def test_a_held_key_may_be_an_error(tasks_settings: Any, signal_log: Any) -> None:
     options = {"key": lambda a, b=0: None if a == 0 else "k", "unique": "reject"}
     with_options(tasks_settings, TASKS={django_tasks.add.module_path: options})
     django_tasks.add.enqueue(1)
     with pytest.raises(KeyHeld):
         django_tasks.add.enqueue(2)
     assert django_tasks.add.enqueue(0).id != django_tasks.add.enqueue(0).id
-    assert len(heard.told) == 3
+    assert len(signal_log.received) == 3
 
 
 def test_a_wrong_key_is_refused_before_anything_is_stored(tasks_settings: Any, client: Redis) -> None:
@@ -336,7 +336,7 @@ def test_a_wrong_key_is_refused_before_anything_is_stored(tasks_settings: Any, c
     assert client.keys("*:jobs") == []
 
 
-def test_options_stand_on_the_task_too_under_one_name_of_ours(tasks_settings: Any) -> None:
+def test_options_can_also_be_set_on_the_task_under_the_name_delayq(tasks_settings: Any) -> None:
     patient = django_tasks.fail.using(delayq={"retry": django_tasks.PATIENT, "key": "k"})
     assert isinstance(patient, DelayQTask)
     assert patient.using(priority=3).delayq == patient.delayq
@@ -358,7 +358,7 @@ def test_wrong_options_of_a_task_make_it_invalid(options: Any, words: str) -> No
         django_tasks.fail.using(delayq=options)
 
 
-def test_a_task_may_ask_for_another_attempt_where_every_alias_has_a_store_of_its_own(
+def test_a_task_may_raise_retry_later_if_every_alias_has_a_store_of_its_own(
     tasks_settings: Any, redis_url: str
 ) -> None:
     del tasks_settings.DELAYQ
@@ -374,15 +374,15 @@ def test_a_task_may_ask_for_another_attempt_where_every_alias_has_a_store_of_its
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("is_async", [False, True], ids=["enqueue", "aenqueue"])
-def test_on_commit_is_an_option(tasks_settings: Any, heard: Any, is_async: bool) -> None:
+def test_on_commit_is_an_option(tasks_settings: Any, signal_log: Any, is_async: bool) -> None:
     with_options(tasks_settings, ON_COMMIT=True)
     with transaction.atomic():
         result = django_tasks.add.enqueue(1)
-        assert heard.told == []
+        assert signal_log.received == []
         with pytest.raises(exceptions.TaskResultDoesNotExist):
             result.refresh()
-    assert heard.words == ["enqueued READY"]
-    assert heard.told[0][2] == result == django_tasks.add.get_result(result.id)
+    assert signal_log.words == ["enqueued READY"]
+    assert signal_log.received[0][2] == result == django_tasks.add.get_result(result.id)
     with pytest.raises(ZeroDivisionError), transaction.atomic():
         dropped = django_tasks.add.enqueue(2)
         raise ZeroDivisionError
@@ -390,7 +390,7 @@ def test_on_commit_is_an_option(tasks_settings: Any, heard: Any, is_async: bool)
         dropped.refresh()
     if is_async:
         asyncio.run(django_tasks.add.aenqueue(1))
-        assert heard.words == ["enqueued READY"] * 2
+        assert signal_log.words == ["enqueued READY"] * 2
 
 
 @pytest.mark.django_db(transaction=True)
@@ -442,7 +442,7 @@ def test_a_transaction_that_django_does_not_commit_is_refused(tasks_settings: An
         transaction.set_autocommit(True)
 
 
-def test_a_subclass_of_the_backend_is_ours_too(tasks_settings: Any, client: Redis) -> None:
+def test_a_subclass_of_the_backend_is_recognised(tasks_settings: Any, client: Redis) -> None:
     mine = f"{Own.__module__}.{Own.__qualname__}"
     tasks_settings.TASKS = {"default": {"BACKEND": IMMEDIATE}, "a": {"BACKEND": mine}, "b": {"BACKEND": BACKEND}}
     results = [django_tasks.add.using(backend=alias).enqueue(1) for alias in ("a", "b")]
@@ -454,7 +454,7 @@ def test_a_subclass_of_the_backend_is_ours_too(tasks_settings: Any, client: Redi
 
 
 class Own(DelayQBackend):
-    """What a project may make of the backend."""
+    """A project's own subclass of the backend."""
 
 
 def test_results_are_found_in_every_shard(tasks_settings: Any, client: Redis) -> None:
@@ -488,10 +488,10 @@ def test_a_forged_task_is_a_failure_and_is_not_run(tasks_settings: Any) -> None:
     assert result.errors[0].exception_class_path == "django_delayq.exceptions.BadSignature"
 
 
-def test_a_task_of_djangos_can_be_enqueued_by_its_name(heard: Any) -> None:
+def test_a_django_task_can_be_enqueued_by_its_name(signal_log: Any) -> None:
     job = execute_later("mail", django_tasks.echo.module_path, [(1, 2)], delay=0)
     result = default_task_backend.get_result(job.id)
     assert (result.task.queue_name, result.args) == ("mail", [[1, 2]])
-    assert heard.words == ["enqueued READY"]
+    assert signal_log.words == ["enqueued READY"]
     assert OneWorker().drain() == 1
     assert job.wait(5) == [[[1, 2]], {}]

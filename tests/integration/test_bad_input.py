@@ -427,12 +427,12 @@ def test_a_string_of_aliases() -> None:
         ([], "E002", "must be a dict, got list"),
         ({}, "E003", "'REDIS'.* is missing"),
         ({"REDIS": "redis://h", "LAESE": 5}, "E004", "'LAESE'.*did you mean 'LEASE'"),
-        ({"REDIS": f"redes://:{SECRET}@h"}, "E005", "did you mean redis"),
+        ({"REDIS": f"redes://:{SECRET}@h"}, "E005", "did you mean 'redis'"),
         ({"REDIS": 5}, "E005", "must be a URL, alias, dict or callable, got int"),
         ({"REDIS": f"redis://:{SECRET}@h:port"}, "E005", "well-formed URL"),
         ({"REDIS": {"url": f"redis://:{SECRET}@h", "host": "h"}}, "E005", "both 'url' and 'host'"),
         ({"REDIS": {"hots": "h", "password": SECRET}}, "E005", "'hots'.*did you mean 'host'"),
-        ({"REDIS": {"ssl_ca_certs": "/nonexistent/ca.pem"}}, "E005", "not a readable file"),
+        ({"REDIS": {"ssl_ca_certs": "/nonexistent/ca.pem"}}, "E005", "file that this user can read"),
         ({"REDIS": "nowhere"}, "E005", "CACHES does not have"),
         ({"REDIS": "redis://h", "LEASE": 0.5}, "E006", "LEASE.* at least 1 s"),
         ({"REDIS": "redis://h", "LEASE": "30"}, "E006", "LEASE.* number of seconds or a timedelta"),
@@ -699,8 +699,8 @@ def test_what_comes_too_late_is_a_result(client: Redis) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--concurrency", "0"], "--concurrency must be 1 to 10,000, got 0"),
-        (["--concurrency", "-1"], "--concurrency must be 1 to 10,000, got -1"),
+        (["--concurrency", "0"], "--concurrency must be a whole number, 1 to 10,000, got 0"),
+        (["--concurrency", "-1"], "--concurrency must be a whole number, 1 to 10,000, got -1"),
         (["--concurrency", "10001"], "--concurrency must be"),
         (["--concurrency", "many"], "concurrency.*invalid int"),
         (["--queues", ""], "--queues: queue must be 1 to 200 bytes"),
@@ -724,7 +724,7 @@ def test_worker_options(options: list[str], words: str, delayq_settings: Any) ->
     [
         ({}, "REDIS.*missing"),
         ({"REDIS": "redis://h", "LAESE": 5}, "did you mean 'LEASE'"),
-        ({"REDIS": f"redes://:{SECRET}@h"}, "did you mean redis"),
+        ({"REDIS": f"redes://:{SECRET}@h"}, "did you mean 'redis'"),
     ],
 )
 def test_commands_with_settings_that_cannot_work(command: str, delayq: Any, words: str, delayq_settings: Any) -> None:

@@ -107,11 +107,11 @@ def test_a_job_in_no_place_is_told_with_its_key_and_repaired(kept: Redis) -> Non
     kept.delete("delayq:{0}:ready:default")
     code, text = check()
     assert code == 1
-    assert "WRONG: 1 LOST" in text
+    assert "WRONG: 1 ORPHANED" in text
     assert job.id.split("-")[0] in text
     assert job.refresh().state == "gone"
     told = report("--repair")
-    assert told["drift"]["LOST"]["count"] == 1
+    assert told["drift"]["ORPHANED"]["count"] == 1
     assert not told["wrong"]
     assert job.refresh().state == "ready"
     assert report()["drift"] == {}

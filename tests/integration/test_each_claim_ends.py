@@ -1,4 +1,4 @@
-"""Each claim a pool took ends exactly once, whatever strikes the code that runs it, and its slot is free again."""
+"""Each claim of a pool ends exactly once, whatever interrupts the code that runs it, and its slot is free again."""
 
 import asyncio
 import ctypes
@@ -31,10 +31,10 @@ from tests.factories import claim_for
 from tests.sample_app import tasks
 from tests.subprocesses import until
 
-#: Threads and loops that are struck leave what they were about, and the interpreter warns of that.
+#: Threads and loops that are interrupted leave things unfinished, and the interpreter warns about that.
 pytestmark = pytest.mark.filterwarnings("ignore")
 Make = Callable[..., Claim]
-#: Files whose every line an exception strikes.
+#: Files in which an exception strikes at every line.
 FILES = {claim_queue.__file__, threads.__file__}
 
 
@@ -43,21 +43,21 @@ class Late(BaseException):
 
 
 class Ledger:
-    """An owner of claims that lets all begin and keeps what it was told."""
+    """An owner of claims that lets all begin and keeps their outcomes."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[Claim, Outcome]] = []
+        self.outcomes: list[tuple[Claim, Outcome]] = []
 
     def may_begin(self, claim: Claim) -> bool:
         return True
 
     def finished(self, claim: Claim, outcome: Outcome) -> None:
-        self.told.append((claim, outcome))
+        self.outcomes.append((claim, outcome))
 
     def of(self, claim: Claim) -> Outcome:
         """Wait for a claim's outcome."""
-        until(lambda: any(told is claim for told, _ in self.told), what="the end of a claim", patience=10)
-        return next(outcome for told, outcome in self.told if told is claim)
+        until(lambda: any(ended is claim for ended, _ in self.outcomes), what="the end of a claim", patience=10)
+        return next(outcome for ended, outcome in self.outcomes if ended is claim)
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def quick() -> None:
 
 
 async def wait() -> None:
-    """Wait for what never comes."""
+    """Wait for ever."""
     await asyncio.Event().wait()
 
 
@@ -123,12 +123,12 @@ async def cancel_itself() -> None:
 
 
 async def cancel_itself_last() -> None:
-    """Be cancelled by the last thing it does."""
+    """Be cancelled in its last statement."""
     asyncio.current_task().cancel()  # type: ignore[union-attr]
 
 
 async def cancel_all() -> None:
-    """Cancel each task of the loop, also those that have not made their first step."""
+    """Cancel each asyncio task of the loop, also those that have not made their first step."""
     for task in asyncio.all_tasks():
         task.cancel()
 
@@ -141,19 +141,19 @@ def test_a_coroutine_that_cancels_itself_fails_and_its_slot_is_free(
     loop.submit([claim], ledger)
     outcome = ledger.of(claim)
     assert outcome.kind is OutcomeKind.FAILED
-    assert "The task was cancelled, by itself or by other code in its loop" in outcome.error
+    assert "The task was cancelled by code in its event loop" in outcome.error
     assert outcome.exception == "asyncio.exceptions.CancelledError"
     assert loop.held == 0
 
 
-def test_those_a_neighbour_cancels_end_also_before_their_first_step(
+def test_coroutines_that_a_job_cancels_end_also_before_their_first_step(
     loop: AsyncioPool, ledger: Ledger, make: Make
 ) -> None:
     running = make(wait, hard_timeout_us=3_600_000_000)
     loop.submit([running], ledger)
     until(lambda: loop.has_begun(running), what="the first to begin")
     both = [make(cancel_all), make(wait)]
-    # In one go: the second is there, and has made no step, when the first one cancels all.
+    # In one call: when the first one cancels all, the second exists and has made no step.
     loop.submit(both, ledger)
     for claim in (running, *both):
         outcome = ledger.of(claim)
@@ -162,7 +162,7 @@ def test_those_a_neighbour_cancels_end_also_before_their_first_step(
     assert loop.held == 0
 
 
-def test_a_time_limit_is_told_apart_from_being_cancelled(loop: AsyncioPool, ledger: Ledger, make: Make) -> None:
+def test_a_time_limit_is_distinguished_from_a_cancellation(loop: AsyncioPool, ledger: Ledger, make: Make) -> None:
     soft, hard = make(wait, timeout_us=50_000), make(wait, hard_timeout_us=50_000)
     loop.submit([soft, hard], ledger)
     assert "TaskTimeout" in ledger.of(soft).error and "was cancelled, by" not in ledger.of(soft).error
@@ -171,14 +171,16 @@ def test_a_time_limit_is_told_apart_from_being_cancelled(loop: AsyncioPool, ledg
     assert ledger.of(hard).run_us >= 50_000
 
 
-def test_a_coroutine_that_is_given_back_tells_how_long_it_ran(loop: AsyncioPool, ledger: Ledger, make: Make) -> None:
-    loop.submit([given_back := make(wait), paused := make(pause)], ledger)
+def test_the_outcome_of_an_interrupted_coroutine_has_its_run_time(
+    loop: AsyncioPool, ledger: Ledger, make: Make
+) -> None:
+    loop.submit([interrupted := make(wait), paused := make(pause)], ledger)
     ran_us = ledger.of(paused).run_us
     assert ran_us >= 40_000
     loop.close()
-    assert ledger.of(given_back).kind is OutcomeKind.INTERRUPTED
+    assert ledger.of(interrupted).kind is OutcomeKind.INTERRUPTED
     # It began before the other one.
-    assert ledger.of(given_back).run_us >= ran_us
+    assert ledger.of(interrupted).run_us >= ran_us
 
 
 async def set_bad_factory() -> None:
@@ -201,7 +203,7 @@ async def use_thread() -> None:
 
 
 @pytest.mark.parametrize("harm", [set_bad_factory, shut_down])
-def test_what_a_job_does_to_the_loop_fails_no_other(harm: Any, loop: AsyncioPool, ledger: Ledger, make: Make) -> None:
+def test_a_job_that_harms_the_loop_fails_no_other(harm: Any, loop: AsyncioPool, ledger: Ledger, make: Make) -> None:
     loop.submit([claim := make(harm)], ledger)
     ledger.of(claim)
     others = [make(pause), make(quick), make(use_thread)]
@@ -254,7 +256,7 @@ def test_a_loop_pool_has_recovery_processes_once(monkeypatch: pytest.MonkeyPatch
     pool.close()
 
 
-def test_where_no_thread_can_start_the_others_do_its_work(
+def test_if_no_thread_can_start_the_others_do_its_work(
     ledger: Ledger, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool = ThreadPool(2, recovery=None, ready=False)
@@ -307,7 +309,7 @@ def pool_of_one(ledger: Ledger, make: Make) -> tuple[ThreadPool, Callable[[], No
 def test_a_late_exception_costs_neither_the_next_claim_nor_the_thread(ledger: Ledger, make: Make) -> None:
     pool, remember, seen = pool_of_one(ledger, make)
     for _ in range(3):
-        # It waits for a claim: what is sent now strikes once it has got one.
+        # The thread waits for a claim; the exception arrives once it has got one.
         strike(seen[-1])
         pool.submit([claim := make(remember), after := make(remember)], ledger)
         assert {ledger.of(claim).kind, ledger.of(after).kind} <= {OutcomeKind.SUCCEEDED, OutcomeKind.UNSTARTED}
@@ -320,7 +322,7 @@ def test_a_thread_that_is_struck_again_and_again_goes_on(ledger: Ledger, make: M
     for _ in range(100):
         strike(seen[-1])
         pool.submit([claim := make(remember)], ledger)
-        # The last strike may be late, and meet one more.
+        # The last exception may arrive late, in a later claim.
         pool.submit([after := make(remember)], ledger)
         assert {ledger.of(claim).kind, ledger.of(after).kind} <= {
             OutcomeKind.SUCCEEDED,
@@ -340,14 +342,14 @@ def test_an_exception_at_any_line_leaves_no_claim_behind(
 ) -> None:
     kind = threads_of if func is quick else AsyncioPool
     files = FILES if func is quick else FILES | {sys.modules[AsyncioPool.__module__].__file__}
-    # What strikes a callback of the loop is made good after a second: too slow for each line.
+    # A callback of the loop that was struck is repeated after a second: too slow for each line.
     for number in range(1, 400, 1 if func is quick else 5):
         struck = threading.Event()
         threading.settrace(tracer(number, files, struck))
         try:
             pool = kind(1)
             claims = [make(func) for _ in range(3)]
-            # One after another: each is there when the one before has ended, or was struck.
+            # One after another: each is submitted when the one before has ended.
             for claim in claims:
                 pool.submit([claim], ledger)
                 ledger.of(claim)
@@ -360,10 +362,10 @@ def test_an_exception_at_any_line_leaves_no_claim_behind(
             break
     else:
         raise AssertionError("there are more lines than were struck")
-    # Between the call of the owner and the note of it, nobody can know: the owner hears the same outcome again.
-    ends = Counter(claim.lease for claim, _ in ledger.told)
+    # An exception between the call of the owner and the record of that call makes the owner get the outcome again.
+    ends = Counter(claim.lease for claim, _ in ledger.outcomes)
     assert sum(ends.values()) - len(ends) <= 3
-    assert len({(claim.lease, outcome) for claim, outcome in ledger.told}) == len(ends)
+    assert len({(claim.lease, outcome) for claim, outcome in ledger.outcomes}) == len(ends)
 
 
 def tracer(number: int, files: set[Any], struck: threading.Event) -> Any:
@@ -371,10 +373,10 @@ def tracer(number: int, files: set[Any], struck: threading.Event) -> Any:
     left = iter(range(number, 0, -1))
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
-        # A thread that starts is not known to anybody who could strike it.
+        # While a thread starts, no other thread knows it and could strike it.
         if frame.f_code.co_filename not in files or frame.f_code.co_name == "_work":
             return None
-        # Not where a lock is let go: CPython looks for exceptions of other threads after that call, not before it.
+        # Not where a lock is released: CPython checks for exceptions of other threads after that call, not before.
         line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
         if event == "line" and not line.startswith("with ") and next(left, 0) == 1:
             struck.set()
@@ -385,7 +387,7 @@ def tracer(number: int, files: set[Any], struck: threading.Event) -> Any:
 
 
 class Meta(type):
-    """Ends whoever asks a class of it for its name."""
+    """A metaclass that raises SystemExit if the name of its class is read."""
 
     def __getattribute__(cls, name: str) -> Any:
         if name in ("__module__", "__qualname__", "__name__"):
@@ -394,7 +396,7 @@ class Meta(type):
 
 
 class Hostile(Exception, metaclass=Meta):
-    """Says nothing of itself."""
+    """An exception whose class and text cannot be read."""
 
     def __str__(self) -> str:
         raise KeyboardInterrupt
@@ -402,7 +404,7 @@ class Hostile(Exception, metaclass=Meta):
     __repr__ = __str__
 
 
-def test_an_exception_whose_class_ends_who_asks_it_is_a_failure(pool: Pool, ledger: Ledger, make: Make) -> None:
+def test_an_exception_whose_class_cannot_be_read_is_a_failure(pool: Pool, ledger: Ledger, make: Make) -> None:
     def fail() -> None:
         raise Hostile
 
@@ -417,7 +419,7 @@ def test_an_exception_whose_class_ends_who_asks_it_is_a_failure(pool: Pool, ledg
     assert pool.held == 0
 
 
-def test_a_plain_claim_waits_behind_stuck_threads_as_unbegun(ledger: Ledger, make: Make) -> None:
+def test_a_plain_claim_behind_stuck_threads_can_be_released(ledger: Ledger, make: Make) -> None:
     stuck, go_on = threading.Event(), threading.Event()
 
     def hang() -> None:
@@ -432,7 +434,7 @@ def test_a_plain_claim_waits_behind_stuck_threads_as_unbegun(ledger: Ledger, mak
         assert (pool.held, pool.queued, pool.has_begun(claim)) == (2, 1, False)
         pool.release_queued()
         assert ledger.of(claim).kind is OutcomeKind.UNSTARTED
-        assert not any(told is hanging for told, _ in ledger.told)
+        assert not any(ended is hanging for ended, _ in ledger.outcomes)
     finally:
         go_on.set()
         pool.close()
@@ -446,13 +448,13 @@ def test_a_suspect_of_the_loop_has_its_whole_limit_after_its_process_started(
     assert ledger.of(claim).kind is OutcomeKind.SUCCEEDED
 
 
-def test_two_suspects_of_the_loop_run_at_once_and_others_can_be_given_back(
+def test_two_suspects_of_the_loop_run_at_once_and_others_can_be_released(
     loop: AsyncioPool, ledger: Ledger, make: Make, gate: Path
 ) -> None:
     claims = [make(tasks.wait_for, str(gate), suspect=True) for _ in range(4)]
     loop.submit(claims, ledger)
     until(lambda: loop.queued == 2, what="two to be taken")
-    assert loop.oldest_wait() < 0.1, "they are not given back at once, only to be claimed again"
+    assert loop.oldest_wait() < 0.1, "they are not released at once, only to be claimed again"
     loop.release_queued()
     assert [ledger.of(claim).kind for claim in claims[2:]] == [OutcomeKind.UNSTARTED] * 2
     until(lambda: all(map(loop.has_begun, claims[:2])), what="two to begin")
@@ -460,12 +462,12 @@ def test_two_suspects_of_the_loop_run_at_once_and_others_can_be_given_back(
     assert [ledger.of(claim).kind for claim in claims[:2]] == [OutcomeKind.SUCCEEDED] * 2
 
 
-def test_what_has_not_begun_when_a_pool_is_closed_never_begins(
+def test_a_claim_that_has_not_begun_when_a_pool_is_closed_never_begins(
     pool: Pool, ledger: Ledger, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    closed, is_up = threading.Event(), ChildProcess.wait_ready
-    # Its process takes longer to start than this test takes to close the pool.
-    monkeypatch.setattr(ChildProcess, "wait_ready", lambda child: closed.wait(30) and is_up(child))
+    closed, wait_ready = threading.Event(), ChildProcess.wait_ready
+    # The process takes longer to start than this test takes to close the pool.
+    monkeypatch.setattr(ChildProcess, "wait_ready", lambda child: closed.wait(30) and wait_ready(child))
     pool.submit([claim := make(tasks.noop, suspect=True)], ledger)
     until(lambda: pool.queued == 0, what="its process to start")
     assert not pool.has_begun(claim)

@@ -63,8 +63,8 @@ def test_what_tasks_print_is_not_lost_at_the_end(processes: Processes) -> None:
     [
         (["--fast"], 2, "--fast"),
         (["--concurrency", "many"], 2, "--concurrency"),
-        (["--concurrency", "0"], 1, "--concurrency must be 1 to 10,000, got 0"),
-        (["--concurrency", "-3"], 1, "--concurrency must be 1 to 10,000, got -3"),
+        (["--concurrency", "0"], 1, "--concurrency must be a whole number, 1 to 10,000, got 0"),
+        (["--concurrency", "-3"], 1, "--concurrency must be a whole number, 1 to 10,000, got -3"),
         (["--queues", ""], 1, "--queues: queue must be 1 to 200 bytes"),
         (["--queues", "mail,,bulk"], 1, "--queues: queue must be 1 to 200 bytes"),
         (["--queues", "q" * 201], 1, "--queues: queue must be 1 to 200 bytes"),
@@ -381,10 +381,10 @@ def test_grace_is_for_what_runs_and_an_idle_worker_ends_without_redis_too(
     with server.client() as client:
         processes.until(lambda: listeners(client), what="the worker to listen")
     server.kill()
-    processes.until(lambda: "lost its bell" in worker.output, what="it to miss Redis")
+    processes.until(lambda: "lost the connection it listens on" in worker.output, what="it to miss Redis")
     # It had asked for jobs and was not answered: it tries for some seconds, not for GRACE.
     assert worker.end() == 0
-    assert "ends without an answer" in worker.output and "Traceback" not in worker.output
+    assert "ends without a reply" in worker.output and "Traceback" not in worker.output
 
 
 def test_a_worker_ends_at_once_where_it_cannot_learn_which_queues_there_are(

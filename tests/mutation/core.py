@@ -11,16 +11,16 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a job is acknowledged before it runs",
         WORKER,
-        "            self._pool.submit(answer.claims, self)\n",
-        "            for claim in answer.claims:\n"
+        "            self._pool.submit(reply.claims, self)\n",
+        "            for claim in reply.claims:\n"
         "                self._outcomes.add(claim, Outcome(kind=OutcomeKind.SUCCEEDED))\n"
-        "            self._pool.submit(answer.claims, self)\n",
+        "            self._pool.submit(reply.claims, self)\n",
     ): (KILLS,),
     at(
         "a worker that is to end reads names of queues first",
         WORKER,
-        "if self._stop_by is None and not self._session.in_flight:",
-        "if not self._session.in_flight:",
+        "        if not self.phase.ends:\n            self._queues.refresh()\n",
+        "        self._queues.refresh()\n",
     ): ("tests/integration/test_run_worker.py",),
     at(
         "a lapsed lease is no attempt",
@@ -83,7 +83,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "an exchange that asked for nothing tells that there is nothing",
         WORKER,
-        "        if answer.claimed:\n",
+        "        if reply.claimed:\n",
         "        if True:\n",
     ): ("tests/integration/test_one_outcome.py",),
     at(
@@ -103,7 +103,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a heartbeat begins by growing",
         "store/lua/heartbeat.lua",
-        "redis.call('SREM', unconfirmed, '', unpack(named))\n",
+        "redis.call('SREM', unconfirmed, '', unpack(held))\n",
         "",
     ): ("tests/integration/store/test_heartbeat.py", "tests/chaos/test_memory_full.py"),
     at(
@@ -139,7 +139,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "what runs at the end of GRACE is given back as not begun",
         "worker/leases.py",
-        "_CUT_SHORT if pool.has_begun(claim) else UNSTARTED",
+        "_INTERRUPTED if pool.has_begun(claim) else UNSTARTED",
         "UNSTARTED",
     ): ("tests/integration/test_run_worker.py",),
     at(
@@ -151,12 +151,10 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a repair gives a lost job a second place",
         "store/lua/audit_records.lua",
-        "if not is_placed(member, known, queue) then",
+        "if not is_placed(member, claim, queue) then",
         "if true then",
     ): ("tests/integration/store/test_consistency_check.py",),
-    at("a kept result never expires", "store/lua/_prelude.lua", "  redis.call('PEXPIRE', results, ttl)\n", ""): (
-        RESULTS,
-    ),
+    at("a kept result never expires", "store/lua/_prelude.lua", "  redis.call('PEXPIRE', key, ttl)\n", ""): (RESULTS,),
     at("a cancelled job keeps no result", "store/lua/cancel.lua", "if ending ~= '' then", "if false then"): (RESULTS,),
     at("an error of Django's tasks is tried again", "job/job.py", "on_error=False)", "on_error=True)"): (
         "tests/django_tasks/test_running.py",
@@ -170,6 +168,18 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at("a look-up forgets run_after", "job/codec.py", '        options["a"] = job.run_after_us\n', "        pass\n"): (
         "tests/django_tasks/test_results.py",
     ),
+    at(
+        "a secret that is given to the wrong setting is shown",
+        "conf/validators.py",
+        "*([str] if self.shows_text else [])",
+        "str",
+    ): ("tests/unit/test_validators.py",),
+    at(
+        "an option of run_worker is not validated",
+        "management/starting.py",
+        'field.metadata["validate"](_option(key), value)',
+        "value",
+    ): ("tests/unit/test_validators.py",),
     at("aliases share one store", "conf/task_backends.py", "-{quote(alias, safe='')}\"", '"'): (
         "tests/django_tasks/test_results.py",
     ),

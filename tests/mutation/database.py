@@ -12,32 +12,32 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "the driver is not asked about transactions",
         "processes/database.py",
-        "    return ask(driver, connection.autocommit)\n",
-        "    return False, False\n",
+        "    return driver_state(driver, connection.autocommit)\n",
+        "    return ConnectionState(False, False)\n",
     ): (CONNECTIONS,),
     at(
         "the next job gets a driver whose autocommit is off",
         "processes/database.py",
-        "        if unfinished or spoilt or close:\n",
+        "        if unfinished or unusable or close:\n",
         "        if unfinished or close:\n",
     ): (AUTOCOMMIT,),
     at(
         "work is lost where the driver does not answer",
         "processes/database.py",
-        "        return not connection.autocommit, True\n",
-        "        return False, True\n",
+        "        return ConnectionState(unfinished=not connection.autocommit, unusable=True)\n",
+        "        return ConnectionState(unfinished=False, unusable=True)\n",
     ): (AUTOCOMMIT,),
     at(
         "work is lost with a connection to PostgreSQL",
         "processes/database.py",
-        "        return not (autocommit and driver.autocommit), True\n",
-        "        return False, True\n",
+        "        return ConnectionState(not (autocommit and driver.autocommit), unusable=True)\n",
+        "        return ConnectionState(False, unusable=True)\n",
     ): (AUTOCOMMIT,),
     at(
         "work is lost where PostgreSQL's driver has its autocommit off",
         "processes/database.py",
-        "    return status in _INSIDE, driver",
-        "    return autocommit is driver.autocommit and status in _INSIDE, driver",
+        "    return ConnectionState(status in _PG_IN_TRANSACTION, driver",
+        "    return ConnectionState(autocommit is driver.autocommit and status in _PG_IN_TRANSACTION, driver",
     ): (AUTOCOMMIT,),
     at(
         "a manual transaction that was committed fails on MySQL",
@@ -48,7 +48,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a time limit leaves the connections as they are",
         "worker/execution.py",
-        "            if limit.struck:\n                database.distrust()\n",
+        "            if limit.expired:\n                database.invalidate()\n",
         "            pass\n",
     ): (CONNECTIONS,),
     at(
@@ -84,26 +84,26 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a coroutine that queries steadily connects anew all the time",
         "processes/idle_connections.py",
-        "            self._cursors.add(made)\n            self._used[alias] = monotonic()\n",
+        "            self._cursors.add(made)\n            self._used_at[alias] = monotonic()\n",
         "            self._cursors.add(made)\n",
     ): (ASYNCIO,),
     at(
         "each opening of a connection brings looks of its own",
         "processes/idle_connections.py",
-        "        if self._looks:\n            return\n",
+        "        if self._check_scheduled:\n            return\n",
         "",
     ): (ASYNCIO,),
     at(
         "a coroutine's transaction ends when it sleeps",
         "processes/database.py",
-        "        if connection.get_autocommit() and not any(look(connection)):\n",
+        "        if connection.get_autocommit() and not any(state_of(connection)):\n",
         "        if True:\n",
     ): (ASYNCIO,),
     at(
         "a coroutine's cursor is closed while it sleeps",
         "processes/idle_connections.py",
-        "elif self._cursors or not let_go(connection):",
-        "elif not let_go(connection):",
+        "elif self._cursors or not close_if_idle(connection):",
+        "elif not close_if_idle(connection):",
     ): (ASYNCIO,),
     at(
         "receivers keep a dead connection",
@@ -140,13 +140,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "management/starting.py",
         "        emitter.lift_limit()\n",
         "",
-    ): ("tests/integration/test_given_back.py",),
+    ): ("tests/integration/test_shutdown.py",),
     at(
         "a process whose service died waits for threads of its jobs",
         "management/commands/run_worker.py",
         "            shutdown.end_process(code=1)\n",
         "            raise\n",
-    ): ("tests/integration/test_given_back.py",),
+    ): ("tests/integration/test_shutdown.py",),
     at(
         "the emitter takes in all there is",
         "processes/emitter.py",
@@ -156,7 +156,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "signals that wait end with the process",
         "processes/shutdown.py",
-        "        emitter.flush(_OTHERS if self.hurries else _EMISSIONS)\n",
+        "        emitter.flush(_INTERRUPTED_TIMEOUT if self.has_deadline else _EMIT_TIMEOUT)\n",
         "",
     ): (USER_CODE,),
     at(

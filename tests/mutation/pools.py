@@ -36,7 +36,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "an answer that begins and does not end is waited for",
         CHILD,
-        "outcome, self.rss = self._receive(until)",
+        "outcome, self.rss = self._read_reply(until)",
         "outcome, self.rss = self._pipe.recv()",
     ): ("tests/integration/test_process_pool.py",),
     at(
@@ -54,7 +54,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a time limit that struck slows the interpreter down for good",
         "worker/time_limit.py",
-        "_set_async_exc(threading.get_ident(), _InItsPlace)",
+        "_set_async_exc(threading.get_ident(), _Replacement)",
         "_set_async_exc(threading.get_ident(), ctypes.py_object())",
     ): ("tests/unit/test_time_limit.py",),
     at(
@@ -72,7 +72,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a service goes on beside threads that lack recursion",
         "processes/service.py",
-        "                process_limits.check_recursion(self._recursion)\n",
+        "                process_limits.check_recursion(self._recursion_limit)\n",
         "",
     ): ("tests/unit/test_process_limits.py",),
     at(
@@ -126,14 +126,14 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "the end of a process's pipe is taken for its own end",
         CHILD,
-        "            self._wait_for_end(until)\n",
+        "            self._wait_exit(until)\n",
         "            self._process.join()\n",
     ): ("tests/integration/test_process_runner.py",),
     at(
         "an answer that cannot be read leaves the process in use",
         CHILD,
-        "        except Exception as error:\n            # Its task",
-        "        except ValueError as error:\n            # Its task",
+        "        except Exception as error:\n            # The task",
+        "        except ValueError as error:\n            # The task",
     ): ("tests/integration/test_process_runner.py",),
     at(
         "processes that died idle keep their places",
@@ -144,7 +144,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a process whose thread could not start is waited for",
         RECOVERY,
-        "            self._starts = False\n            logger",
+        "            self._is_starting = False\n            logger",
         "            logger",
     ): RECOVERS,
     at(

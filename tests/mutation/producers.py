@@ -33,7 +33,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a repeated cancel is too late",
         "store/lua/cancel.lua",
-        "  if token ~= '' then note(cancelled, id .. token) end\n",
+        "  if token ~= '' then record(cancelled, id .. token) end\n",
         "",
     ): (LOST, CANCEL),
     at("a flush raises that is not the last", "task/outbox.py", "last=self.pending.latest is self", "last=True"): (
@@ -105,16 +105,10 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "if False:",
     ): ("tests/integration/test_shards.py",),
     at(
-        "a job enqueued for too late a time has an inexact score",
-        "store/lua/enqueue.lua",
-        "job.due, timed[queue] = math.min(due, LATEST), {}",
-        "job.due, timed[queue] = due, {}",
-    ): ("tests/integration/store/test_latest_due.py",),
-    at(
-        "a job rescheduled to too late a time has an inexact score",
-        "store/lua/reschedule.lua",
-        "due = math.min(due, LATEST)\n",
-        "",
+        "a job enqueued for or rescheduled to too late a time has an inexact score",
+        "store/lua/_prelude.lua",
+        "return due and math.min(due, LATEST)",
+        "return due",
     ): ("tests/integration/store/test_latest_due.py",),
     at(
         "a retry after too long a time has an inexact score",
@@ -137,8 +131,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "services of several shards fail with many open files",
         "processes/shutdown.py",
-        "if readable([self._reading], self._until - monotonic()):",
-        "if __import__('select').select([self._reading], [], [], 1.0)[0]:",
+        "if readable([self._wake_read], self._deadline - monotonic()):",
+        "if __import__('select').select([self._wake_read], [], [], 1.0)[0]:",
     ): ("tests/integration/test_reporter.py",),
     at(
         "repair stops at a number of shards that is none",

@@ -20,19 +20,19 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a lease is spared at each outage",
         PROMOTE,
-        "lapsed_by, spared = spared - recovery, now + recovery",
-        "lapsed_by, spared = 0, now + recovery",
+        "expired_by, spared_until = spared_until - recovery, now + recovery",
+        "expired_by, spared_until = 0, now + recovery",
     ): (OUTAGE,),
     at(
         "a clock set back spares every lease",
         PROMOTE,
-        "if spared > now + recovery then spared = 0 end\n",
+        "if spared_until > now + recovery then spared_until = 0 end\n",
         "",
     ): (OUTAGE,),
     at(
         "the dispatcher oversleeps the end of the respite",
         PROMOTE,
-        "math.max(tonumber(lease[2]), spared)",
+        "math.max(tonumber(lease[2]), spared_until)",
         "math.max(tonumber(lease[2]), now + sweep)",
     ): (OUTAGE,),
     at(
@@ -43,17 +43,16 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (DEAD,),
     at("the bytes of dead letters are not bound", PROMOTE, " or bytes > dead_limit", ""): (DEAD,),
     at("one step drops any number of bytes", PROMOTE, "freed + size > LETTERS_BYTES", "false"): (DEAD,),
-    at("dropped dead letters stay counted", PROMOTE, "  add_dead_bytes(dead_bytes, -freed)\n", ""): (DEAD,),
     at(
-        "discarded dead letters stay counted",
-        "store/lua/discard.lua",
-        "add_dead_bytes(dead_bytes, -size)\n",
+        "removed dead letters stay counted",
+        "store/lua/_prelude.lua",
+        "  add_dead_bytes(-size)\n",
         "",
     ): (DEAD,),
     at(
         "a wrong sum of bytes is told and not mended",
         "store/lua/audit_bytes.lua",
-        "add_dead_bytes(dead_bytes, counted - sum_of(dead_bytes))\n",
+        "add_dead_bytes(counted - sum_of_dead_bytes())\n",
         "",
     ): (DEAD,),
     at(
@@ -71,8 +70,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a job that is put off no longer holds its key",
         "store/lua/reschedule.lua",
-        "then redis.call('HSET', unique_keys, digest, new_member) end",
-        "then redis.call('HDEL', unique_keys, digest) end",
+        "redis.call('HSET', unique_keys, digest, new_member)",
+        "redis.call('HDEL', unique_keys, digest)",
     ): (RESCHEDULE,),
     at(
         "a job that is put off is written over what it became",
@@ -83,8 +82,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "every dispatcher promotes for each moment",
         "dispatcher.py",
-        "if not self._follows or called or",
-        "if True or called or",
+        "if not self._follows or notified or",
+        "if True or notified or",
     ): (DISPATCHERS,),
     at(
         "a dispatcher that follows promotes for nobody else",
@@ -95,7 +94,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a dispatcher that follows does not heed the alarm",
         "dispatcher.py",
-        "if not self._follows or called or",
+        "if not self._follows or notified or",
         "if not self._follows or",
     ): (DISPATCHERS,),
     at(
@@ -107,13 +106,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a clock set back by an hour hides that nobody promotes",
         EXCHANGE,
-        "left <= LONGEST_SWEEP + 2 * OVERDUE",
-        "left < 3600 * OVERDUE",
+        "overdue_in > LONGEST_SWEEP + 2 * OVERDUE",
+        "overdue_in >= 3600 * OVERDUE",
     ): ("tests/integration/store/test_settle_and_claim.py",),
     at(
         "a worker asks only at its sweep whether anybody promotes",
         "worker/fallback_dispatcher.py",
-        "            self.check_at = now + max(_SELDOM, overdue_in_us / SECOND_US + _LITTLE)\n",
+        "            self.check_at = now + max(_MIN_INTERVAL, overdue_in_us / SECOND_US + _MARGIN)\n",
         "            self.check_at = float('inf')\n",
     ): ("tests/unit/test_fallback_dispatcher.py",),
     Mutation(

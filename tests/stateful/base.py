@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
-from django_delayq.conf.config import DAY_US
+from django_delayq.clock import DAY_US
 from django_delayq.exceptions import KeyHeld
 from django_delayq.job.job import Flag, Job
 from django_delayq.job.outcome import OutcomeKind

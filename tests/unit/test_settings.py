@@ -12,10 +12,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as some
 
 from django_delayq import checks
+from django_delayq.clock import DAY_US
 from django_delayq.conf import settings as conf
-from django_delayq.conf.config import DAY_US, AdminConfig, Config, check_name
+from django_delayq.conf.config import AdminConfig, Config
 from django_delayq.conf.redis_settings import RedisConfig
 from django_delayq.conf.settings import drop_config, get_config, on_config_dropped, read_config
+from django_delayq.conf.validators import check_name
 from django_delayq.exceptions import UnknownQueue
 from django_delayq.job.retry import RetryPolicy
 
@@ -57,7 +59,7 @@ def value_at(config: Config, path: str) -> Any:
 
 
 def test_the_table_of_this_test_is_complete() -> None:
-    assert {"REDIS", *DEFAULTS} == set(conf._KEYS)
+    assert {"REDIS", *DEFAULTS} == set(conf.SETTINGS)
 
 
 @pytest.mark.parametrize("key", DEFAULTS)

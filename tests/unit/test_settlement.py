@@ -38,7 +38,7 @@ def test_a_filter_that_raises_keeps_nobody_from_hearing_of_any(caplog: pytest.Lo
     job_finished.connect(hear)
     try:
         settled = [(decide_settlement(each, FAILED, worker="w"), FAILED) for each in claims]
-        emit_all(settled, lost=frozenset([claims[1].lease]), tally=tally)
+        emit_all(settled, lost=frozenset([claims[1].lease]), metrics=tally)
         assert emitter.flush()
     finally:
         job_finished.disconnect(hear)

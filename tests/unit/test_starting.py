@@ -52,7 +52,7 @@ class Hanging(Sleeper):
 
     def step(self) -> float | None:
         if time.monotonic() < self.until:
-            self._shutdown.given_back()
+            self._shutdown.set_deadline()
         return super().step()
 
 
@@ -82,14 +82,14 @@ def test_what_ends_one_service_ends_all_and_is_told() -> None:
 def test_services_end_with_the_last_of_them() -> None:
     sleeper, shutdown = Sleeper(), Shutdown()
     run_services([Service(sleeper, name="Sleeper")], [], ready=sleeper.stop, shutdown=shutdown)
-    assert sleeper.ended and not shutdown.hurries
+    assert sleeper.ended and not shutdown.has_deadline
 
 
 def test_a_service_is_not_waited_for_once_jobs_were_given_back(caplog: pytest.LogCaptureFixture) -> None:
     shutdown = Shutdown()
     services = [Service(Hanging(shutdown), name="Hanging"), Service(Sleeper(), name="Sleeper")]
     run_services(services, [], shutdown=shutdown)
-    assert shutdown.hurries and shutdown.patience < 0.1
+    assert shutdown.has_deadline and shutdown.optional_timeout < 0.1
     assert sorted(record.args for record in caplog.records) == [("Hanging",), ("Sleeper",)]  # type: ignore[type-var]
     for service in services:
         service.stop()

@@ -1,4 +1,4 @@
-"""Server: what a Redis server says of itself, and what of that is a danger to jobs."""
+"""Server info: version, memory and persistence of a Redis server, and which of these endanger jobs."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -8,20 +8,19 @@ from typing import Any
 
 from django_delayq.clock import SECOND_US
 from django_delayq.exceptions import ScriptFault, StoreAuthError
-from django_delayq.store.client.patched_versions import security_warning
 from django_delayq.store.client.script import with_store_errors
 
-#: The oldest with every command that our scripts call.
+#: The oldest version with every command that the scripts call.
 FLOOR = (6, 2)
-#: µs by which this host's clock may differ from Redis's before moments given by `at()` are worth a warning.
+#: A larger difference between the clocks of this host and of Redis is worth a warning: `at()` uses the host's.
 _SKEW_US = SECOND_US
-#: Share of `maxmemory` from which on a warning is due.
+#: A larger share of `maxmemory` is worth a warning.
 _NEARLY_FULL = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
-    """What a server says of itself; empty where it does not tell."""
+    """Facts about a server; empty if it does not report them."""
 
     #: "redis" or "valkey", and its own version.
     kind: str
@@ -29,38 +28,38 @@ class ServerInfo:
     #: The Redis version it is compatible with.
     redis_version: str
     policy: str
-    #: Whether it writes an append-only file, and how often that is forced to disk ("" = it does not tell).
+    #: Whether it writes an append-only file, and when it calls fsync ("" = unknown).
     appends: bool
     fsync: str = ""
-    #: Whether it saves snapshots, as far as it tells.
+    #: Whether it is known to save snapshots.
     snapshots: bool = False
-    #: What its last writes to disk ended with.
+    #: Whether its last writes to disk succeeded.
     disk_ok: bool
     replica: bool
     used_memory: int
     maxmemory: int
-    #: µs its clock is ahead of this host's, and how far that can be off.
+    #: µs by which its clock is ahead of this host's, and the error of that measurement.
     ahead_us: int = 0
     within_us: int = 0
 
     @classmethod
-    def fetch(cls, client: Any, *, closely: bool = False) -> "ServerInfo":
-        """Ask a server; closely: also for settings that it may refuse to tell. Raises `StoreError`s."""
+    def fetch(cls, client: Any, *, with_config: bool = False) -> "ServerInfo":
+        """Read INFO and TIME, and with `with_config` settings too, if this user may read them. Raises `StoreError`."""
         info = with_store_errors(client.info, client)
         before = time_ns()
         seconds, microseconds = with_store_errors(client.time, client)
         after = time_ns()
         return replace(
             cls.of(info),
-            fsync=_configured(client, "appendfsync") if closely else "",
-            snapshots=bool(closely and _configured(client, "save")),
+            fsync=_configured(client, "appendfsync") if with_config else "",
+            snapshots=bool(with_config and _configured(client, "save")),
             ahead_us=seconds * SECOND_US + microseconds - (before + after) // 2_000,
             within_us=(after - before) // 2_000,
         )
 
     @classmethod
     def of(cls, info: Mapping[str, Any]) -> "ServerInfo":
-        """Read what INFO answered."""
+        """Read a reply of INFO."""
         valkey = "valkey_version" in info
         return cls(
             kind="valkey" if valkey else "redis",
@@ -76,13 +75,13 @@ class ServerInfo:
 
     @property
     def persistence(self) -> str:
-        """What is kept on disk, in a few words."""
+        """How jobs are kept on disk, in a few words."""
         if self.appends:
             return f"append-only file, fsync {self.fsync or 'unknown'}"
         return "snapshots only" if self.snapshots else "none"
 
     def fatal(self) -> Iterator[str]:
-        """Yield why no command may start on this server, each with its cure."""
+        """Yield the reasons why no command may start on this server, each with its cure."""
         if self._numbers and self._numbers < FLOOR:
             yield f"Redis {self.redis_version} is too old: django_delayq needs Redis 6.2 or later, or any Valkey."
         if self.policy.startswith(("allkeys", "volatile")):
@@ -92,33 +91,31 @@ class ServerInfo:
             )
 
     def errors(self) -> Iterator[str]:
-        """Yield what keeps jobs from running or being kept now, each with its cure; commands wait for its end."""
+        """Yield the temporary reasons why the server accepts or keeps no jobs, each with its cure; commands wait."""
         if self.replica:
-            yield "The Redis server is a replica and takes no writes; DELAYQ['REDIS'] must lead to the primary."
+            yield "The Redis server is a replica and refuses writes; DELAYQ['REDIS'] must name the primary."
         if not self.disk_ok:
-            yield "The Redis server could not write to its disk the last time; see its log, and make room."
+            yield "The Redis server failed to write to its disk; see its log, and free some space."
 
     def warnings(self) -> Iterator[str]:
-        """Yield what may go wrong later, each with its cure."""
+        """Yield what may fail later, each with its cure."""
         if not self.policy:
-            yield "The Redis server does not tell its maxmemory-policy; make sure that it is noeviction."
+            yield "The Redis server does not report its maxmemory-policy; make sure that it is noeviction."
         if not self.appends:
             yield (
-                f"The Redis server keeps no append-only file (what it saves: {self.persistence}): a crash or restart "
+                f"The Redis server keeps no append-only file (persistence: {self.persistence}): a crash or restart "
                 f"loses jobs; set appendonly yes, and appendfsync everysec or always."
             )
         elif self.fsync == "no":
-            yield "The Redis server leaves fsync to its host: a power loss loses up to 30 s; set appendfsync everysec."
+            yield "The Redis server never calls fsync: a power failure loses up to 30 s; set appendfsync everysec."
         if self.maxmemory and self.used_memory > _NEARLY_FULL * self.maxmemory:
             share = self.used_memory / self.maxmemory
-            yield f"Redis's memory is {share:.0%} full; beyond maxmemory it refuses new jobs: raise it."
+            yield f"Redis's memory is {share:.0%} full; at maxmemory it refuses new jobs: raise maxmemory."
         if abs(self.ahead_us) - self.within_us > _SKEW_US:
             yield (
-                f"Redis's clock is {self.ahead_us / SECOND_US:+.1f} s from this host's: jobs are due by Redis's, so "
-                f"moments given to at() come that much off; let NTP set both."
+                f"Redis's clock differs from this host's by {self.ahead_us / SECOND_US:+.1f} s. It decides when jobs "
+                f"are due, so times given to at() are off by as much; let NTP set both."
             )
-        if old := security_warning(self.kind, self.version):
-            yield old
 
     @property
     def _numbers(self) -> tuple[int, ...]:
@@ -126,9 +123,9 @@ class ServerInfo:
 
 
 def _configured(client: Any, name: str) -> str:
-    """Return a setting of the server, or nothing where it does not tell."""
+    """Return a setting of the server, or "" if it cannot be read."""
     try:
         return str(with_store_errors(partial(client.config_get, name), client).get(name, ""))
     except (StoreAuthError, ScriptFault):
-        # Managed servers have no CONFIG, and our own roles may not call it.
+        # Managed servers have no CONFIG, and the roles of `delayq_acl` may not call it.
         return ""

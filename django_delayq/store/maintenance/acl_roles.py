@@ -12,10 +12,7 @@ from dataclasses import dataclass
 from django_delayq.store.client.script import Script
 
 _CALL = re.compile(r"redis\.p?call\(\s*'(\w+)'")
-_WORD = re.compile(r"\w+")
 _COMMENT = re.compile(r"--.*")
-#: A function at the top of a script or its prelude: its name, and its text up to the `end` in the first column.
-_FUNCTION = re.compile(r"^local function (\w+)\(.*?^end$", re.MULTILINE | re.DOTALL)
 #: What every connection sends, besides AUTH, which needs no leave: SELECT for a database other than 0, CLIENT SETNAME
 #: where the settings give a client_name; EVAL where a server does not know the script yet. Not CLIENT SETINFO, which
 #: the connections never send and Redis 7.0 does not know; not +@connection, which brings CLIENT KILL, PAUSE and LIST.
@@ -47,17 +44,8 @@ class AclRole:
 
 
 def commands_in(text: str) -> set[str]:
-    """Return the commands a script calls: in itself, and in those functions of its text that it really uses."""
-    bare = _COMMENT.sub("", text)
-    functions = {found[1]: found[0] for found in _FUNCTION.finditer(bare)}
-    calls: set[str] = set()
-    waiting = [_FUNCTION.sub("", bare)]
-    while waiting:
-        body = waiting.pop()
-        calls.update(_CALL.findall(body))
-        used = functions.keys() & set(_WORD.findall(body))
-        waiting += [functions.pop(name) for name in used]
-    return calls
+    """Return the commands that the text of a script calls."""
+    return set(_CALL.findall(_COMMENT.sub("", text)))
 
 
 def _joined(

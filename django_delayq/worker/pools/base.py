@@ -9,27 +9,27 @@ from django_delayq.worker.pools.recovery import RecoveryRunner
 
 
 class PoolClient(Protocol):
-    """Who hands claims in; called in any thread."""
+    """The owner of submitted claims: a worker. Its methods are called in any thread of the pool."""
 
     def may_begin(self, claim: Claim) -> bool:
-        """Whether the claim's lease is surely held: a worker that was frozen must not begin what is another's now.
+        """Return whether the claim's lease is surely held: after a freeze, another worker may have the job.
 
-        Called right before the code begins; its hard limit counts from then.
+        Called right before the code begins. The job's hard limit counts from this call.
         """
 
     def finished(self, claim: Claim, outcome: Outcome) -> None:
-        """Take the outcome of a claim; called once for each."""
+        """Record the outcome of a claim; called once for each claim."""
 
 
 class Pool(Protocol):
-    """Run claims, some at once."""
+    """Run claims, several at once. All methods may be called in any thread."""
 
     #: Claims that run at once.
     size: int
 
     @property
     def recovery(self) -> RecoveryRunner | None:
-        """The processes for jobs that came back from a crash; None where it runs no task, and these are like others."""
+        """The processes for jobs whose last attempt crashed; None if the pool runs no tasks and needs none."""
 
     @property
     def finished_count(self) -> int:
@@ -37,26 +37,26 @@ class Pool(Protocol):
 
     @property
     def held(self) -> int:
-        """Claims taken in and not finished."""
+        """Claims submitted and not finished."""
 
     @property
     def queued(self) -> int:
-        """Claims taken in that wait to begin and can be withdrawn."""
+        """Claims submitted that nobody has taken yet, so that they can be released."""
 
     def submit(self, claims: Sequence[Claim], owner: PoolClient) -> None:
-        """Take claims in; their owner is told when each has finished."""
+        """Queue claims; their owner gets the outcome of each."""
 
     def oldest_wait(self) -> float:
-        """Return for how many seconds the oldest claim has waited to begin."""
+        """Return the seconds for which the oldest queued claim has waited, 0 if there is none."""
 
     def has_begun(self, claim: Claim) -> bool:
-        """Whether a claim's code may have begun; certain once the pool is closed."""
+        """Return whether a claim's code may have begun; certain once the pool is closed."""
 
     def is_stuck(self, seconds: float) -> bool:
-        """Whether no slot is left: each job is beyond its hard limit by so many seconds, and cannot be ended."""
+        """Return whether every thread runs a job that is past its hard limit by that many seconds and cannot end."""
 
     def release_queued(self) -> None:
-        """Finish all claims that wait to begin as unstarted."""
+        """Finish all queued claims as unstarted."""
 
     def close(self) -> None:
-        """Begin nothing more, and end what can be ended; what cannot goes on until the process ends."""
+        """Begin nothing more, and interrupt what can be interrupted; the rest runs until the process ends."""

@@ -13,7 +13,7 @@ from django_delayq.conf.config import WorkerConfig
 from django_delayq.exceptions import StaleExchange, StoreUnavailable
 from django_delayq.store.claims import ExchangeReply
 from django_delayq.worker.blocking_claim import BlockingClaim
-from django_delayq.worker.exchange_session import ExchangeSession
+from django_delayq.worker.exchange_session import ExchangeSession, InFlight
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
 from django_delayq.worker.queue_listener import QueueListener
 from tests.shard_apis import ShardApis
@@ -66,14 +66,14 @@ def bell(apis: ShardApis) -> Iterator[Bell]:
 
 def test_what_is_armed_brings_what_comes_with_the_bell(apis: ShardApis, bell: Bell) -> None:
     bell.arm()
-    assert bell.armed.waits and bell.armed.wait(wanted=True) > 1
+    assert bell.exchanger.in_flight is InFlight.BLOCKING and bell.armed.wait(wanted=True) > 1
     raw_id = apis.add()
     bell.until_claimed()
     bell.rings()
-    assert not bell.armed.waits and bell.armed.wait(wanted=True) == 0
+    assert bell.exchanger.in_flight is not InFlight.BLOCKING and bell.armed.wait(wanted=True) == 0
     answer = bell.exchange()
     [claim] = answer.claims
-    assert answer.armed and claim.raw_id == raw_id and not bell.exchanger.in_flight
+    assert answer.armed and claim.raw_id == raw_id and bell.exchanger.in_flight is InFlight.NOTHING
 
 
 def test_its_claim_is_unconfirmed_until_the_worker_says_so(apis: ShardApis, bell: Bell) -> None:
@@ -129,11 +129,11 @@ def test_what_no_bell_brought_needs_no_mark(apis: ShardApis, bell: Bell) -> None
 @pytest.mark.parametrize("idle", [True, False])
 def test_it_is_armed_once_and_where_the_worker_is_idle(apis: ShardApis, bell: Bell, idle: bool) -> None:
     bell.arm(idle=False)
-    assert not bell.armed.waits
+    assert bell.exchanger.in_flight is not InFlight.BLOCKING
     # Behind the pop that is outstanding already.
     bell.arm(idle=idle)
     bell.arm(idle=idle)
-    assert bell.armed.waits == bell.exchanger.in_flight == idle
+    assert bell.exchanger.in_flight is (InFlight.BLOCKING if idle else InFlight.NOTHING)
     raw_id = apis.add()
     assert select.select([bell.served.listen(wanted=False, block=1)], [], [], PATIENCE)[0]
     assert apis.where(raw_id) == (["leases"] if idle else ["ready:default"])
@@ -142,7 +142,7 @@ def test_it_is_armed_once_and_where_the_worker_is_idle(apis: ShardApis, bell: Be
 def test_where_the_setting_says_so_nothing_is_sent_behind_a_pop(apis: ShardApis) -> None:
     bell = Bell(apis, claim_behind_pop=False)
     bell.arm()
-    assert not bell.armed.waits and not bell.exchanger.in_flight
+    assert bell.exchanger.in_flight is InFlight.NOTHING
     bell.served.close()
 
 
@@ -204,7 +204,7 @@ def test_one_that_is_overdue_is_disarmed(
     bell.arm()
     late = monotonic() + 60
     monkeypatch.setattr("django_delayq.worker.blocking_claim.monotonic", lambda: late)
-    assert bell.armed.wait(wanted=True) == 0 and not bell.armed.waits
+    assert bell.armed.wait(wanted=True) == 0 and bell.exchanger.in_flight is not InFlight.BLOCKING
     until(lambda: listeners(client) == 0, what="the connection's end")
     assert bell.exchange().claims == []
 
@@ -213,7 +213,7 @@ def test_what_is_disarmed_takes_nothing_and_leaves_the_bell_to_others(apis: Shar
     """Its connection may be closed too late: Redis carries it out all the same."""
     for later in (False, True):
         bell.arm()
-        waker, bell.served._waker = bell.served._waker, apis.shard.blocking_listener()
+        waker, bell.served._listener = bell.served._listener, apis.shard.blocking_listener()
         bell.armed.cancel()
         assert bell.exchange().claims == []
         if later:
@@ -259,11 +259,11 @@ def test_after_a_stale_one_it_is_another_worker_that_asks(apis: ShardApis, bell:
     bell.rings()
     with pytest.raises(StaleExchange):
         bell.exchange()
-    assert bell.exchanger.worker_id != CODE and not bell.exchanger.in_flight
+    assert bell.exchanger.worker_id != CODE and bell.exchanger.in_flight is InFlight.NOTHING
 
 
 def test_one_that_is_not_wanted_any_more_is_disarmed(bell: Bell, client: Redis) -> None:
     bell.arm()
-    assert bell.armed.wait(wanted=False) == 0 and not bell.armed.waits
+    assert bell.armed.wait(wanted=False) == 0 and bell.exchanger.in_flight is not InFlight.BLOCKING
     until(lambda: listeners(client) == 0, what="the connection's end")
     assert not bell.exchange().claimed

@@ -290,7 +290,7 @@ def test_a_claim_that_nobody_confirmed_counts_no_attempt(apis: ShardApis, confir
 def test_of_two_claims_in_a_row_that_nobody_confirmed_the_second_counts(apis: ShardApis) -> None:
     worker, claim = armed(apis)
     for attempt in (1, 2):
-        Dispatcher(apis.shard, apis.promotion)._judge(apis.lapsed())
+        Dispatcher(apis.shard, apis.promotion)._reclaim(apis.lapsed())
         (again,) = worker.take(armed=True).claims
         assert again.attempt == attempt
     assert again.raw_id == claim.raw_id and again.attempts.crash_suspected and not again.attempts.spared

@@ -1,6 +1,6 @@
-"""Forecast: will what waits still run? Holds every job that has not ended against the tasks this code has.
+"""Preflight: whether the jobs that have not ended fit the tasks of this code.
 
-For use before a deploy, with the code that is to be deployed: nothing is run, and nothing changes.
+For use before a deploy, with the code that is to be deployed. It runs nothing and changes nothing.
 """
 
 from collections import Counter
@@ -13,44 +13,45 @@ from django_delayq.job.outcome import OutcomeKind, kind_of_fault
 from django_delayq.store.store import Store
 from django_delayq.task import registry
 
-#: Ids told of each kind of doubt.
+#: Ids that are listed for each incompatibility.
 _EXAMPLES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Incompatibility:
-    """Why jobs of one task would not run: what they would end by."""
+    """One reason why jobs of one task would not run."""
 
+    #: The outcome that an attempt would have.
     ending: OutcomeKind
-    #: Empty where not even that can be read.
+    #: Empty if the body is unreadable.
     task: str
 
 
 @dataclass(slots=True)
 class Preflight:
-    """What became of looking at every job."""
+    """The number of jobs, and the incompatible ones among them."""
 
     jobs: int = 0
-    #: How many jobs each doubt is about, and ids of some.
-    doubts: Counter[Incompatibility] = field(default_factory=Counter)
+    #: Number of jobs, and ids of some of them.
+    incompatible: Counter[Incompatibility] = field(default_factory=Counter)
     examples: dict[Incompatibility, list[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, store: Store) -> "Preflight":
-        """Look at every job of every shard; O(n), about 100,000 a second, in slices of 100."""
-        forecast = cls()
+        """Check every job of every shard, in batches. O(n), about 100,000 jobs a second."""
+        preflight = cls()
         for shard in store.shards:
             for raw_id, body in store.consistency_check(shard).bodies():
-                forecast.jobs += 1
-                if doubt := _doubt(store, raw_id, body, shard.index):
-                    forecast.doubts[doubt] += 1
-                    known = forecast.examples.setdefault(doubt, [])
-                    if len(known) < _EXAMPLES:
-                        known.append(to_text(raw_id, shard.index))
-        return forecast
+                preflight.jobs += 1
+                if reason := _incompatibility(store, raw_id, body, shard.index):
+                    preflight.incompatible[reason] += 1
+                    examples = preflight.examples.setdefault(reason, [])
+                    if len(examples) < _EXAMPLES:
+                        examples.append(to_text(raw_id, shard.index))
+        return preflight
 
 
-def _doubt(store: Store, raw_id: bytes, body: bytes, shard: int) -> Incompatibility | None:
+def _incompatibility(store: Store, raw_id: bytes, body: bytes, shard: int) -> Incompatibility | None:
     try:
         store.seal.verify(raw_id, body)
         job = decode(body, raw_id=raw_id, shard=shard)

@@ -1,4 +1,4 @@
-"""Given back: a job that a stopped worker gives back does not run on beside its next attempt."""
+"""Shutdown: a job that a stopped worker interrupts does not run on beside its next attempt."""
 
 import signal
 from pathlib import Path
@@ -8,41 +8,41 @@ import pytest
 from tests.sample_app import tasks
 from tests.subprocesses import Command, Processes
 
-#: Seconds that the first attempt may run on beside the second; a fault of the order of the steps costs 1 s and more.
+#: Seconds that the first attempt may run on beside the second; a wrong order of the steps costs 1 s and more.
 OVERLAP = 0.5
 #: Seconds that a job ticks if nothing ends it.
 LONG = 60
 
 
 def overlap(processes: Processes, stopped: Command) -> float:
-    """Return the seconds for which jobs of a stopped worker ran on after their second attempt had begun, at most."""
+    """Return the longest time, in seconds, that a job of a stopped worker ran on beside its second attempt."""
     begun = {run["id"]: run["at"] for run in processes.runs() if run["attempt"] == 2}
     return max(each["at"] - begun[each["id"]] for each in processes.events("tick") if each["pid"] == stopped.pid)
 
 
 @pytest.mark.parametrize("options", [(), ("--with-dispatcher",)])
 @pytest.mark.parametrize("shards", [1, 4])
-def test_the_process_ends_as_soon_as_its_jobs_are_given_back(
+def test_the_process_ends_as_soon_as_its_jobs_are_interrupted(
     processes: Processes, shards: int, options: tuple[str, ...]
 ) -> None:
     processes.configure(SHARDS=shards, GRACE=1)
     processes.dispatcher()
     stopped = processes.worker(*options)
-    # As many as there are slots: with four shards, nearly surely each gives back some.
+    # One for each thread: with four shards, almost surely each shard's worker interrupts some.
     tasks.tick.enqueue_many([(LONG,)] * 8)
     processes.until_runs(8)
     processes.worker()
     assert stopped.end() == 0
     processes.until(lambda: len([run for run in processes.runs() if run["attempt"] == 2]) == 8, what="second attempts")
     assert overlap(processes, stopped) < OVERLAP
-    assert "has not ended in time" not in stopped.output
+    assert "did not end in time" not in stopped.output
 
 
 def worker_with_a_receiver_that_hangs(processes: Processes) -> Command:
     (processes.folder / "hanging_receiver.py").write_text(
         "import time\n"
         "from django_delayq.signals import job_finished\n"
-        # The hang itself: the process has to end in the middle of it.
+        # The process has to end in the middle of this sleep.
         "def hang(**kwargs):\n"
         f"    time.sleep({LONG})\n"
         "job_finished.connect(hang, weak=False)\n"
@@ -54,11 +54,11 @@ def worker_with_a_receiver_that_hangs(processes: Processes) -> Command:
     return worker
 
 
-def test_a_worker_whose_signals_have_no_room_ends_too(processes: Processes) -> None:
+def test_a_worker_that_waits_for_receivers_ends_too(processes: Processes) -> None:
     stopped = worker_with_a_receiver_that_hangs(processes)
     ticking = tasks.tick.enqueue(LONG)
     processes.until_runs(1)
-    # More than wait for receivers at once: its loop waits for room.
+    # More than may wait for receivers at once, so that the worker's loop is blocked.
     tasks.record.enqueue_many([("short",)] * 1_500)
     processes.until(lambda: "this worker waits for them" in stopped.output, what="it to wait")
     assert stopped.end() == 0
@@ -73,7 +73,7 @@ def test_a_receiver_that_hangs_does_not_let_a_job_run_on(processes: Processes) -
     processes.worker()
     assert stopped.end() == 0
     processes.until_runs(2)
-    # It is heard out for half a second.
+    # The receiver has half a second to end.
     assert overlap(processes, stopped) < 2 * OVERLAP
 
 
@@ -83,15 +83,13 @@ def test_a_process_whose_service_died_does_not_wait_for_threads_of_its_jobs(proc
     tasks.linger.enqueue(10 * LONG)
     processes.until_runs(1)
     tasks.end_services.enqueue()
-    # Within the patience of any test, and long before the job ends.
+    # Long before the job ends.
     assert worker.wait() == 1
     assert "Ended because the thread of Worker of" in worker.output
 
 
 @pytest.mark.parametrize("shards", [1, 2])
-def test_what_was_printed_is_not_lost_with_a_job_that_is_given_back(
-    processes: Processes, gate: Path, shards: int
-) -> None:
+def test_printed_output_is_not_lost_with_an_interrupted_job(processes: Processes, gate: Path, shards: int) -> None:
     processes.configure(SHARDS=shards, GRACE=0)
     stopped = processes.worker(PYTHONUNBUFFERED="")
     printing, running = tasks.say.enqueue("printed by a task"), tasks.wait_for.enqueue(str(gate))

@@ -1,4 +1,4 @@
-"""LedgerEntry: one row for every run of a task, written by its worker; proof that nothing ran early."""
+"""TaskRun: one row for each run of a task, written by its worker. It proves that nothing ran early."""
 
 import os
 from collections.abc import Iterator
@@ -12,60 +12,59 @@ from django_delayq import RetryLater, current_job
 from django_delayq.exceptions import DelayQError
 
 
-class Ending(models.TextChoices):
+class RunOutcome(models.TextChoices):
     NONE = "", "Not ended"
     DONE = "done", "Done"
     LATER = "later", "Put off"
     FAILED = "failed", "Failed"
 
 
-class LedgerEntry(models.Model):
-    """What the worker saw: which job, when it was due, began, ended, and how. A killed run has no end."""
+class TaskRun(models.Model):
+    """One run of a job: its due time, start, end and outcome. A killed run has no end."""
 
     job_id = models.CharField(max_length=64, db_index=True)
     task = models.CharField(max_length=60)
-    #: No constraint in the database: what ran for a sale stays evidence when the sale is gone.
+    #: No database constraint: the run stays as evidence after its sale is deleted.
     sale = models.ForeignKey("market.Sale", models.DO_NOTHING, null=True, db_constraint=False, related_name="+")
     subject = models.CharField(max_length=60, blank=True)
     attempt = models.PositiveSmallIntegerField()
-    recovered = models.BooleanField(default=False, help_text="The attempt before ended in a crash.")
+    recovered = models.BooleanField(default=False, help_text="The previous attempt ended in a crash.")
     due = models.DateTimeField(help_text="To the millisecond.")
     started = models.DateTimeField()
     ended = models.DateTimeField(null=True)
-    ending = models.CharField(max_length=6, choices=Ending.choices, default=Ending.NONE, blank=True)
+    outcome = models.CharField(max_length=6, choices=RunOutcome.choices, default=RunOutcome.NONE, blank=True)
     error = models.CharField(max_length=200, blank=True)
     process = models.PositiveIntegerField()
 
     class Meta:
         ordering = ("-pk",)
-        verbose_name_plural = "ledger entries"
+        verbose_name_plural = "task runs"
 
     def __str__(self) -> str:
         return f"{self.task} {self.job_id}, attempt {self.attempt}"
 
     @property
     def lateness(self) -> timedelta:
-        """How long after its time the run began; negative would be early, and never is."""
+        """Return how long after its due time the run started; a negative lateness would be a bug."""
         return self.started - self.due
 
 
 @contextmanager
-def recorded(task: str, *, sale_id: int | None = None, subject: str = "") -> Iterator[None]:
-    """Write the run around this block into the ledger; outside a worker, where no job runs, write nothing.
+def log_run(task: str, *, sale_id: int | None = None, subject: str = "") -> Iterator[None]:
+    """Log this block as a run of the current job; without a current job, log nothing.
 
-    The row is committed before the work begins, in no transaction of the work's own: a run that fails or is
-    killed is in the ledger too.
+    The row is committed before the block begins, outside the block's transactions: a killed run is logged too.
     """
     started = timezone.now()
     try:
         job = current_job()
     except DelayQError:
-        # Called as a plain function, as a test or a shell may.
+        # A test or a shell may call the task as a plain function.
         job = None
     if job is None:
         yield
         return
-    entry = LedgerEntry.objects.create(
+    run = TaskRun.objects.create(
         job_id=job.id,
         task=task,
         sale_id=sale_id,
@@ -79,13 +78,13 @@ def recorded(task: str, *, sale_id: int | None = None, subject: str = "") -> Ite
     try:
         yield
     except RetryLater:
-        entry.ending = Ending.LATER
+        run.outcome = RunOutcome.LATER
         raise
     except Exception as error:
-        entry.ending, entry.error = Ending.FAILED, f"{type(error).__name__}: {error}"[:200]
+        run.outcome, run.error = RunOutcome.FAILED, f"{type(error).__name__}: {error}"[:200]
         raise
     else:
-        entry.ending = Ending.DONE
+        run.outcome = RunOutcome.DONE
     finally:
-        entry.ended = timezone.now()
-        entry.save(update_fields=["ended", "ending", "error"])
+        run.ended = timezone.now()
+        run.save(update_fields=["ended", "outcome", "error"])

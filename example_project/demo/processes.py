@@ -1,25 +1,38 @@
-"""Processes: dispatcher, worker and web server as children of the demo. None of them outlives it."""
+"""Processes: dispatcher, worker and web server as children of the demo, and its Redis. None outlives the demo."""
 
 import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from django_delayq.testing.local_redis import LocalRedisServer
+
 MANAGE = Path(__file__).resolve().parent.parent / "manage.py"
 
-#: Seconds for an orderly end; what still runs then is killed.
-PATIENCE = 5.0
+#: Seconds for an orderly shutdown before SIGKILL.
+STOP_LIMIT = 5.0
+
+
+@contextmanager
+def demo_redis() -> Iterator[str]:
+    """Yield DELAYQ_REDIS_URL if it is set, else the URL of a private server that ends with the block."""
+    if url := os.environ.get("DELAYQ_REDIS_URL"):
+        yield url
+        return
+    with LocalRedisServer() as server:
+        yield server.url
 
 
 class ChildEnded(Exception):
-    """A process of the demo ended by itself."""
+    """A process of the demo ended unexpectedly."""
 
 
 class Processes:
-    """Named children, each with a log file, each the leader of a group of its own."""
+    """Named children, each with a log file and a process group of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -27,42 +40,42 @@ class Processes:
         self._logs: list[IO[bytes]] = []
 
     def start(self, name: str, *arguments: str) -> int:
-        """Start `manage.py` with these arguments; returns the process id."""
-        log = open(self.log(name), "ab")  # noqa: SIM115  -- lives as long as the child
+        """Start `manage.py` with these arguments. Returns the process id."""
+        log = open(self.log(name), "ab")  # noqa: SIM115  -- open as long as the child runs
         self._logs.append(log)
         child = subprocess.Popen(
-            [sys.executable, "-m", "stage.tether", str(MANAGE), *arguments],
+            [sys.executable, "-m", "demo.run_with_parent", str(MANAGE), *arguments],
             cwd=MANAGE.parent,
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
-            # Ctrl-C in a terminal is for the demo, which then ends its children in good order.
+            # Ctrl-C in a terminal must reach the demo alone, which then shuts its children down in order.
             start_new_session=True,
         )
         self._running[name] = child
         return child.pid
 
     def kill(self, name: str) -> None:
-        """End one by SIGKILL, with all its children: it gets no chance to tidy up."""
+        """Kill a child and its children by SIGKILL."""
         child = self._running.pop(name)
         self._signal(child, signal.SIGKILL)
         child.wait()
         child.stdin.close()  # type: ignore[union-attr]
 
     def check(self) -> None:
-        """Raise `ChildEnded` if one has ended by itself."""
+        """Raise `ChildEnded` if a child has ended that nobody stopped."""
         for name, child in self._running.items():
             if child.poll() is not None:
                 raise ChildEnded(f"{name} ended with code {child.returncode}; its log ends with:\n{self.tail(name)}")
 
     def end(self) -> None:
-        """End all in good order, and by force what does not listen. Safe to repeat."""
+        """Shut all children down in order; kill what still runs after `STOP_LIMIT`. Safe to repeat."""
         for child in self._running.values():
             self._signal(child, signal.SIGTERM)
         for child in self._running.values():
             with suppress(subprocess.TimeoutExpired):
-                child.wait(PATIENCE)
-            # Also after an orderly end: a grandchild may be left in the group.
+                child.wait(STOP_LIMIT)
+            # Also after an orderly shutdown: a grandchild may be left in the group.
             self._signal(child, signal.SIGKILL)
             child.wait()
             child.stdin.close()  # type: ignore[union-attr]
@@ -75,7 +88,7 @@ class Processes:
         return self.folder / f"{name}.log"
 
     def tail(self, name: str, lines: int = 12) -> str:
-        """The last lines a child wrote."""
+        """Return the last lines of a child's log, indented."""
         return "\n".join(f"    {line}" for line in self.log(name).read_text(errors="replace").splitlines()[-lines:])
 
     @staticmethod
