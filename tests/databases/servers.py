@@ -120,9 +120,9 @@ def _running(command: list[Any], folder: Path, connect: Callable[[], Any]) -> It
             [*_as_nobody(), *map(str, command)], stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/"
         )
     try:
-        told = partial(log.read_text, errors="replace")
-        until(answers, what=f"{command[0]} to answer", told=told)
-        assert server.poll() is None, told()
+        log_text = partial(log.read_text, errors="replace")
+        until(answers, what=f"{command[0]} to answer", details=log_text)
+        assert server.poll() is None, log_text()
         yield
     finally:
         # PostgreSQL waits for its clients at SIGTERM; SIGINT is its fast end, which MariaDB does not know.

@@ -89,7 +89,7 @@ def test_processes_never_show_it_through_a_life_of_trouble(processes: Processes,
     both = (dispatcher, worker)
     jobs = [tasks.record.enqueue("x"), tasks.fail.after(0.1).enqueue(1), tasks.record.using(key="k").enqueue()]
     processes.until_gone(jobs)
-    until(lambda: len(group(worker)) == 2, what="the worker's child", told=lambda: repr(group(worker)))
+    until(lambda: len(group(worker)) == 2, what="the worker's child", details=lambda: repr(group(worker)))
     clean(" ".join(group(worker) + group(dispatcher)))
 
     def trouble(word: str, begin: Callable[[], object], end: Callable[[], object]) -> None:

@@ -21,7 +21,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         WORKER,
         "        if not self.phase.ends:\n            self._queues.refresh()\n",
         "        self._queues.refresh()\n",
-    ): ("tests/integration/test_run_worker.py",),
+    ): ("tests/integration/run_worker/test_ending.py",),
     at(
         "a lapsed lease is no attempt",
         DISPATCHER,
@@ -141,7 +141,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "worker/leases.py",
         "_INTERRUPTED if pool.has_begun(claim) else UNSTARTED",
         "UNSTARTED",
-    ): ("tests/integration/test_run_worker.py",),
+    ): ("tests/integration/run_worker/test_ending.py",),
     at(
         "a job that kills its process is tried for ever",
         "job/outcome.py",

@@ -116,7 +116,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "signals.py",
         "        if threading.current_thread() is threading.main_thread():\n            raise\n",
         "        raise\n",
-    ): ("tests/integration/test_execution.py",),
+    ): ("tests/integration/execution/test_context.py",),
     at(
         "what a receiver raises is not logged",
         "processes/emitter.py",

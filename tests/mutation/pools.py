@@ -3,7 +3,7 @@
 from tests.stateful.mutations import Mutation
 
 at = Mutation.at
-ENDS = ("tests/integration/test_each_claim_ends.py",)
+ENDS = ("tests/integration/each_claim_ends",)
 LOOP, THREADS, QUEUE, CHILD = (
     "worker/pools/asyncio.py",
     "worker/pools/threads.py",
@@ -44,7 +44,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "worker/execution.py",
         "    return str.__str__(str(error))\n",
         "    return str(error)\n",
-    ): ("tests/integration/test_execution.py",),
+    ): ("tests/integration/execution/test_outcomes.py",),
     at(
         "a time limit without a thread strikes once there is one",
         "worker/time_limit.py",

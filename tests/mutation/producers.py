@@ -4,7 +4,7 @@ from tests.stateful.mutations import Mutation
 
 at = Mutation.at
 
-COMMIT = "tests/integration/test_on_commit.py"
+COMMIT = "tests/integration/on_commit"
 DEADLINE = "tests/integration/store/test_deadline.py"
 LOST, CANCEL = "tests/integration/test_lost_answers.py", "tests/integration/store/test_cancel.py"
 
@@ -56,7 +56,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "task/outbox.py",
         "        for handles in by_store.values():\n",
         "        for handles in [sum(by_store.values(), [])]:\n",
-    ): ("tests/django_tasks/test_settings.py",),
+    ): ("tests/django_tasks/test_options.py",),
     at(
         "a job waits for a commit that nobody tells of",
         "task/outbox.py",

@@ -105,7 +105,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "worker/pools/claim_queue.py",
         "return outcome if self.began is None else timed(outcome, self.began)",
         "return outcome",
-    ): ("tests/integration/test_each_claim_ends.py",),
+    ): ("tests/integration/each_claim_ends/test_asyncio.py",),
     at(
         "a worker whose Redis is away keeps its share of the pool",
         "worker/worker.py",

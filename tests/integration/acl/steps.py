@@ -1,16 +1,12 @@
-"""ACL rules on a real server: each role does its own steps under its own user, and everything else is refused."""
+"""Every call of the store, as a step of one role on a server where each role has a user of its own."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import sha256
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
-import pytest
 from redis import Redis
-from redis.exceptions import NoPermissionError, ResponseError
 
-from django_delayq.exceptions import StoreAuthError
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
 from django_delayq.metrics import MetricsBuffer, encode_rows
@@ -18,9 +14,7 @@ from django_delayq.store.maintenance.acl_roles import ROLES
 from django_delayq.store.notifier import Notifier
 from django_delayq.store.promotion import Reclaim
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.sample_app import tasks
 from tests.shard_apis import HOUR, SECOND, ShardApis, settlement
-from tests.subprocesses import Processes
 
 PASSWORD = "s3cret-of-the-role"
 PREFIX = "acl-test"
@@ -62,14 +56,6 @@ class Ground:
     def close(self) -> None:
         for apis in (self.every, *self._doors.values()):
             apis.close()
-
-
-@pytest.fixture(scope="module")
-def ground(server_program: Path) -> Iterator[Ground]:
-    with LocalRedisServer(server=server_program, port=0) as server:
-        made = Ground(server)
-        yield made
-        made.close()
 
 
 def claimed(every: ShardApis, count: int = 1) -> tuple[Any, list[Any]]:
@@ -325,210 +311,3 @@ BORROWED = {
     "check": "move find holder counts discard read_served_queues",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]
-
-
-@pytest.mark.parametrize("name", ROLES)
-def test_a_role_does_its_own_steps_and_is_refused_nothing(name: str, ground: Ground) -> None:
-    ground.refused()
-    ground.every.client.script_flush()
-    for step in OWN[name].split():
-        assert STEPS[step](ground.apis(name), ground.every), step
-    assert ground.refused() == []
-
-
-@pytest.mark.parametrize(("name", "step"), PAIRS, ids=lambda part: part)
-def test_a_step_of_another_role_is_refused(name: str, step: str, ground: Ground) -> None:
-    if step in BORROWED[name].split():
-        assert STEPS[step](ground.apis(name), ground.every)
-    else:
-        with pytest.raises(StoreAuthError) as refused:
-            STEPS[step](ground.apis(name), ground.every)
-        assert name in str(refused.value)
-        assert PASSWORD not in f"{refused.value} {refused.value!r} {refused.value.__cause__!r}"
-
-
-@pytest.mark.parametrize("name", ROLES)
-def test_a_role_needs_each_command_that_its_doors_send(name: str, ground: Ground) -> None:
-    """Those inside scripts are read from them; what is declared beside them must not outlive its use."""
-    try:
-        for command in sorted(ROLES[name].plain):
-            ground.allow(name, f"-{command.lower()}")
-            ground.refused()
-            for step in OWN[name].split():
-                try:
-                    STEPS[step](ground.apis(name), ground.every)
-                except StoreAuthError:
-                    break
-            assert ground.refused(), f"{name} does without {command}"
-    finally:
-        ground.allow(name, "")
-
-
-FORBIDDEN = [
-    *("KEYS *", "SCAN 0", "FLUSHALL", "FLUSHDB", "CONFIG GET *", "CONFIG SET maxmemory 1", "CONFIG REWRITE"),
-    *(
-        "DEBUG SLEEP 0",
-        "SCRIPT FLUSH",
-        "SCRIPT KILL",
-        "SCRIPT LOAD x",
-        "SHUTDOWN NOSAVE",
-        "REPLICAOF NO ONE",
-        "MONITOR",
-    ),
-    *(
-        "CLIENT KILL TYPE normal",
-        "CLIENT PAUSE 1",
-        "CLIENT LIST",
-        "CLIENT NO-EVICT on",
-        "SAVE",
-        "BGSAVE",
-        "BGREWRITEAOF",
-    ),
-    *("ACL LIST", "ACL SETUSER x", "ACL WHOAMI", "MODULE LIST", "PUBLISH a b", "SUBSCRIBE a", "SLOWLOG GET", "DBSIZE"),
-    *("RANDOMKEY", "SWAPDB 0 1", "WAIT 0 0", "MULTI", "CLUSTER INFO", "COMMAND", "MEMORY DOCTOR", "OBJECT HELP"),
-]
-
-
-@pytest.mark.parametrize("command", FORBIDDEN)
-def test_no_role_may_run_what_rules_the_server(command: str, ground: Ground) -> None:
-    for name in ROLES:
-        with ground.user(name) as user, pytest.raises(ResponseError, match="(?i)no permissions|not allowed") as refused:
-            user.execute_command(*command.split())
-        # Where a server lets nobody use DEBUG, it says so first.
-        assert isinstance(refused.value, NoPermissionError) or command.startswith("DEBUG")
-        # Nor inside a script of its own.
-        script = f"return redis.call({', '.join(map(repr, command.split()))})"
-        with ground.user(name) as user, pytest.raises(ResponseError):
-            user.execute_command("EVAL", script, 0)
-    assert ground.every.client.ping()
-
-
-def test_no_role_reaches_a_key_outside_its_prefix(ground: Ground) -> None:
-    ground.every.client.hset("other:{0}:jobs", "x", "y")
-    for name, role in ROLES.items():
-        for key in ("other:{0}:jobs", PREFIX, f"x{PREFIX}:a", f"{PREFIX}-2:{{0}}:jobs"):
-            calls = [call for call in role.commands if call in ("HGET", "HSET", "HDEL", "DEL", "ZADD", "ZREM")]
-            assert calls
-            for call in calls:
-                arguments = {"HGET": ["x"], "HSET": ["x", 1], "HDEL": ["x"], "ZADD": [1, "x"], "ZREM": ["x"]}.get(
-                    call, []
-                )
-                with ground.user(name) as user, pytest.raises(NoPermissionError):
-                    user.execute_command(call, key, *arguments)
-                words = ", ".join(f"'{word}'" for word in (call, key, *arguments))
-                with ground.user(name) as user, pytest.raises(ResponseError):
-                    user.execute_command("EVAL", f"return redis.call({words})", 0)
-    assert ground.every.client.hgetall("other:{0}:jobs") == {b"x": b"y"}
-    assert not ground.every.client.exists(PREFIX, f"x{PREFIX}:a", f"{PREFIX}-2:{{0}}:jobs")
-
-
-WRITES = [
-    *(("SET", "1"), ("HSET", "f", "1"), ("HDEL", "f"), ("ZADD", "1", "m"), ("ZREM", "m"), ("RPUSH", "1"), ("LPOP",)),
-    *(("DEL",), ("UNLINK",), ("SADD", "m"), ("EXPIRE", "1"), ("HINCRBY", "f", "1"), ("RENAME", f"{PREFIX}:b")),
-]
-
-
-@pytest.mark.parametrize("name", ROLES)
-def test_a_script_of_ones_own_writes_no_more_than_the_rule_allows(name: str, ground: Ground) -> None:
-    for command, *arguments in WRITES:
-        key = f"{PREFIX}:{{0}}:{name}-{command}"
-        text = f"return redis.call({', '.join(map(repr, (command, key, *arguments)))})"
-        with ground.user(name) as user:
-            if command in ROLES[name].commands:
-                user.execute_command("EVAL", text, 0)
-            else:
-                with pytest.raises(ResponseError):
-                    user.execute_command("EVAL", text, 0)
-    if name == "view":
-        assert not ground.every.client.keys(f"{PREFIX}:{{0}}:view-*")
-
-
-def test_a_rule_serves_another_database_and_a_client_name(ground: Ground) -> None:
-    named: Any = {"url": ground.url("producer").replace("/0", "/3"), "client_name": "shop"}
-    apis = ShardApis(named, PREFIX=PREFIX)
-    try:
-        assert apis.add()
-        known = [(one["user"], one["db"], one["name"]) for one in ground.every.client.client_list()]
-        assert ("producer", "3", "shop") in known
-    finally:
-        apis.close()
-
-
-# The commands themselves
-
-
-SENT = """
-from tests.sample_app import tasks
-tasks.chain.enqueue(2)
-tasks.fail.enqueue(1)
-tasks.record.after(0.2).enqueue("delayed")
-tasks.record.using(key="k", queue="new", delay=0.3).enqueue("keyed")
-job = tasks.record.after(900).enqueue("never")
-assert job.refresh().state == "scheduled"
-assert job.reschedule(delay=800) and job.cancel()
-"""
-CRASHES = """
-from tests.sample_app import tasks
-tasks.crash.after(0.1).enqueue("exit")
-"""
-
-
-def test_the_commands_do_a_days_work_each_under_its_own_user(ground: Ground, processes: Processes) -> None:
-    """Jobs that enqueue, fail and crash; a lease that lapses; a worker that brings its own dispatcher."""
-    prefix = f"{PREFIX}:day"
-    bodies, dead_letters = (f"{prefix}:{{0}}:{noun}" for noun in ("jobs", "dead_letters"))
-    ground.refused()
-
-    def under(name: str, command: str, *options: str) -> Any:
-        # Settings of its own: each process reads them when it has got so far.
-        delayq = {"REDIS": ground.url(name), "PREFIX": prefix, "LEASE": 2}
-        (processes.folder / f"{name}_settings.py").write_text(f"from tests.settings import *\nDELAYQ = {delayq!r}\n")
-        return processes.start(command, *options, DJANGO_SETTINGS_MODULE=f"{name}_settings")
-
-    dispatcher, first = under("dispatcher", "run_dispatcher"), under("worker", "run_worker")
-    sent = under("producer", "shell", "-c", SENT)
-    assert sent.wait() == 0, sent.output
-    client = ground.every.client
-    # A crash would take with it what ran beside it and is not acknowledged yet.
-    processes.until(lambda: not client.hlen(bodies), what="all jobs before the crash to end")
-    crash = under("producer", "shell", "-c", CRASHES)
-    assert crash.wait() == 0, crash.output
-    processes.until(lambda: not first.running, what="the job that ends its worker")
-    second = under("worker", "run_worker", "--with-dispatcher")
-    processes.until(lambda: client.zcard(dead_letters) and not client.hlen(bodies), what="all jobs to end")
-    assert (dispatcher.end(), second.end()) == (0, 0)
-    assert ground.refused() == []
-    checked = under("check", "delayq_check", "--repair")
-    assert checked.wait() == 0, checked.output
-    # Whether Redis forces its file to disk it then does not know, and says so.
-    assert {entry.lower() for entry in ground.refused()} <= {"check: config|get toplevel", "check: config toplevel"}
-    for command in (dispatcher, first, sent, crash, second, checked):
-        assert "Traceback" not in command.output
-        assert PASSWORD not in command.output
-    ran = [run["args"][0] for run in processes.runs() if run.get("args")]
-    assert sorted(ran) == ["delayed", "keyed"]
-    assert sum("left" in run for run in processes.runs()) == 3
-
-
-def test_a_worker_alone_promotes_under_its_user(ground: Ground, processes: Processes) -> None:
-    processes.configure(REDIS=ground.url("worker"), PREFIX=f"{PREFIX}:alone")
-    ground.refused()
-    worker = processes.start("run_worker")
-    tasks.record.after(0.2).enqueue("alone")
-    processes.until_runs(1)
-    assert worker.end() == 0
-    assert ground.refused() == []
-
-
-@pytest.mark.parametrize(
-    ("command", "name"), [("run_worker", "producer"), ("run_worker", "view"), ("run_dispatcher", "producer")]
-)
-def test_a_command_under_anothers_user_says_so_and_never_the_password(
-    command: str, name: str, ground: Ground, processes: Processes
-) -> None:
-    processes.configure(REDIS=ground.url(name), PREFIX=f"{PREFIX}:wrong")
-    started = processes.start(command)
-    processes.until(lambda: f"user '{name}'" in started.output, what="the refusal")
-    assert "Redis refused" in started.output
-    assert PASSWORD not in started.output
-    assert "Traceback" not in started.output
