@@ -74,7 +74,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "",
     ): (RECOVERY, JOBS),
     at(
-        "a process is reserved for ever",
+        "the reservation of a process is never given up",
         "worker/pools/recovery.py",
         "            self._reserved -= 1\n",
         "",
@@ -98,7 +98,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "if self._takes and self._blocking_claim.confirm(answer):",
     ): ("tests/integration/test_one_outcome.py",),
     at(
-        "a job given back for want of a process is forgotten",
+        "a recovered job released for lack of a process is forgotten",
         "worker/pools/recovery.py",
         "reply.recovered or not may_run",
         "reply.recovered",
