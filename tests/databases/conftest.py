@@ -1,4 +1,4 @@
-"""The fixtures of these tests: one database of each kind for all tests, and a thread that runs jobs beside it.
+"""Fixtures: one database of each kind for all tests, and a thread that runs jobs with it.
 
 Where a server is missing its tests are skipped, or fail where it is demanded by DELAYQ_TEST_DATABASES=1.
 """
@@ -42,23 +42,23 @@ class Database:
 
     @property
     def value(self) -> int:
-        """What another connection reads."""
+        """The value that another connection reads."""
         with closing(self.wrapper()) as connection, connection.cursor() as cursor:
             cursor.execute("SELECT value FROM row_of_tests")
             return int(cursor.fetchone()[0])
 
     def write(self, value: int) -> None:
-        """Write by the thread's connection."""
+        """Write with the thread's connection."""
         with connections[ALIAS].cursor() as cursor:
             cursor.execute("UPDATE row_of_tests SET value = %s", [value])
 
     def begin(self) -> None:
-        """Begin a transaction of which Django knows nothing, as where a limit strikes right after the statement."""
+        """Begin a transaction without Django's knowledge, as if a limit struck right after the statement."""
         connections[ALIAS].ensure_connection()
         connections[ALIAS].connection.cursor().execute("BEGIN")
 
     def here(self, work: Callable[[], Any]) -> Any:
-        """Do some work in the thread and return what it returns."""
+        """Call a function in the thread and return its result."""
         return self._thread.submit(work).result(PATIENCE)
 
     def run(self, func: Any, *args: Any, **facts: Any) -> Outcome:
@@ -70,7 +70,7 @@ class Database:
 
     @contextmanager
     def table(self) -> Iterator[None]:
-        """Make the table, and let the thread have a connection; end both."""
+        """Create the table and give the thread a connection; remove both at the end."""
         with closing(self.wrapper()) as connection, connection.cursor() as cursor:
             cursor.execute("DROP TABLE IF EXISTS row_of_tests")
             cursor.execute("CREATE TABLE row_of_tests (value INTEGER)")
@@ -82,7 +82,7 @@ class Database:
             self.here(lambda: connections[ALIAS].close())
 
     def connect(self, **facts: Any) -> None:
-        """Let the thread have a new connection, with these settings."""
+        """Give the thread a new connection with these settings."""
         self.here(lambda: connections.__setitem__(ALIAS, self.wrapper(**facts)))
 
 
@@ -91,7 +91,7 @@ _SERVERS = {"postgresql": servers.postgresql, "mariadb": servers.mariadb}
 
 @pytest.fixture(scope="package", params=["sqlite", *_SERVERS])
 def entry(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """One entry of settings.DATABASES after the other."""
+    """Each entry of settings.DATABASES in turn."""
     if request.param == "sqlite":
         yield sqlite_entry(tmp_path_factory.mktemp("database"))
         return
@@ -107,13 +107,13 @@ def entry(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def sqlite_entry(folder: Path) -> dict[str, Any]:
-    """Return the entry of a database in a file: one in memory is never closed."""
+    """Return the entry of a database in a file, since one in memory is never closed."""
     return {"ENGINE": "django.db.backends.sqlite3", "NAME": str(folder / "db.sqlite3")}
 
 
 @pytest.fixture
 def thread() -> Iterator[ThreadPoolExecutor]:
-    """A thread as pools have them."""
+    """A thread, as in a pool."""
     with ThreadPoolExecutor(1) as pool:
         yield pool
 
