@@ -123,7 +123,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "isinstance(error, StoreUnavailable)",
     ): ("tests/chaos/test_redis_states.py",),
     at(
-        "a refusal is told once, whoever reads it",
+        "a refused password is logged only once",
         "processes/service.py",
         "again = isinstance(error, StoreAuthError) and",
         "again = False and",

@@ -101,7 +101,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "return _at_us(claim, monotonic()) if outcome else",
     ): ("tests/unit/test_settlement.py",),
     at(
-        "a coroutine that is cut off did not run",
+        "the outcome of an interrupted coroutine has no run time",
         "worker/pools/claim_queue.py",
         "return outcome if self.began is None else timed(outcome, self.began)",
         "return outcome",
