@@ -100,8 +100,8 @@ class Dispatcher:
             return wait
         promoted = self.promote()
         # Who comes early for the moment it announced itself (see LeadTime) is no second one.
-        self._follows = promoted.second and (self._follows or promoted.wake_at_us != self._wake_at_us)
-        self._wake_at_us = promoted.wake_at_us
+        self._follows = promoted.redundant and (self._follows or promoted.next_promotion_us != self._wake_at_us)
+        self._wake_at_us = promoted.next_promotion_us
         self._promoted_at = monotonic()
         self._wakes_at = self._promoted_at + promoted.sleep_us / SECOND_US
         if promoted.moved:
@@ -116,7 +116,7 @@ class Dispatcher:
         # Now and then all the same: two clocks drift apart.
         if not self._follows or called or monotonic() - self._promoted_at > _PROMOTE_AGAIN:
             return None
-        wake_at_us = self._promotion.read_wake_at()
+        wake_at_us = self._promotion.read_next_promotion()
         if wake_at_us is None or wake_at_us <= self._wake_at_us:
             return None
         # Differences of moments, since only Redis knows its own clock.
@@ -149,7 +149,7 @@ class Dispatcher:
     @property
     def worker_id(self) -> bytes:
         """How Redis knows this dispatcher."""
-        return self._promotion.code
+        return self._promotion.dispatcher_id
 
     def status(self) -> dict[str, Any]:
         """Return what the dashboard shows of this dispatcher besides its process."""
@@ -166,7 +166,7 @@ class Dispatcher:
 
     def on_wakeup(self) -> None:
         """Take the alarm down; the step that follows finds why it rang."""
-        self._listener.take()
+        self._listener.read_notification()
         self._called = True
 
     def stop(self) -> None:
@@ -231,7 +231,7 @@ def _reclaim(item: ExpiredLease, outcome: Outcome, decision: Decision) -> Reclai
         ended_us=None,
         ending=outcome.kind,
         error=outcome.error,
-        suspect=decision.crash_suspected,
+        crash_suspected=decision.crash_suspected,
     )
     queue = item.queue if decision.action is Action.RETRY else None
     return Reclaim(lease=item.lease, attempts=attempts, queue=queue, delay_us=decision.delay_us)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from django_delayq.job.ids import begin_anew
+from django_delayq.job.ids import restart_sequence
 from django_delayq.task import registry
 from django_delayq.testing.local_redis import LocalRedisServer, ServerNotFound, find_server, program_in_wheel
 from tests.subprocesses import Processes
@@ -97,7 +97,7 @@ def start_redis(server_program: Path) -> Iterator[Callable[..., LocalRedisServer
 def ids_of_now() -> Iterator[None]:
     """Leave no ids of another time: those of a process never go back, and tests may have set the clock forward."""
     yield
-    begin_anew()
+    restart_sequence()
 
 
 @pytest.fixture(autouse=True)

@@ -33,7 +33,7 @@ from django_delayq.exceptions import JobFailed
 from django_delayq.job.attempts import NO_ATTEMPTS, AttemptHistory
 from django_delayq.job.codec import check_depth
 from django_delayq.job.job import MAX_DEPTH, Claim, Job
-from django_delayq.job.result import Result, json_of
+from django_delayq.job.result import Result, serialize_result
 from django_delayq.processes.service import process_name
 from django_delayq.signals import send
 from django_delayq.task import registry
@@ -104,7 +104,7 @@ class DjangoTask(Task[P, R]):
         """Return JSON of what a run returned. Raises TypeError and ValueError for what is none, `PayloadTooLarge`."""
         value = normalize_json(value)
         check_depth(value)
-        return json_of(value, of=self.name, max_payload=MAX_PAYLOAD, strict=False)
+        return serialize_result(value, of=self.name, max_payload=MAX_PAYLOAD, strict=False)
 
     def on_enqueued(self, job: Job) -> None:
         """Tell that a job was accepted."""

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from django_delayq.clock import use_clock
 from django_delayq.conf import settings
-from django_delayq.job.ids import begin_anew
+from django_delayq.job.ids import restart_sequence
 from django_delayq.store.store import Store, get_store
 from django_delayq.testing.fake_clock import FakeClock
 from django_delayq.testing.server import server_url
@@ -32,7 +32,7 @@ def private_store(clock: FakeClock) -> Iterator[None]:
     finally:
         use_clock(clock_before)
         settings.drop_config()
-        begin_anew()
+        restart_sequence()
 
 
 def stores() -> list[Store]:

@@ -101,7 +101,7 @@ class BlockingClaim:
 
     def confirm(self, answer: ExchangeReply) -> bool:
         """Confirm the claims of an answer. Returns False if they must be given back: no slot or connection is left."""
-        if not (answer.armed and answer.claims):
+        if not (answer.blocking and answer.claims):
             return True
         # Another worker of this pool may have filled it. A disarmed exchange has no connection left to confirm on.
         if self._pool.held >= self._pool.size or not answer.claimed:

@@ -27,7 +27,7 @@ class ExchangeSession:
     @property
     def worker_id(self) -> bytes:
         """How Redis knows this worker."""
-        return self._claims.worker
+        return self._claims.worker_id
 
     @property
     def in_flight(self) -> bool:
@@ -56,13 +56,13 @@ class ExchangeSession:
             settlements=[settlement for settlement, _ in settled],
             strict=strict,
             may_recover=may_recover,
-            description="" if self._described else self._name,
+            worker_name="" if self._described else self._name,
         )
         self._under_way = exchange, settled
 
     def send_blocking(self, **asks: Any) -> ScriptCall:
         """Make the next exchange one that hands nothing in; returns its call, to be sent behind a blocking pop."""
-        exchange = self._claims.prepare(description="" if self._described else self._name, armed=True, **asks)
+        exchange = self._claims.prepare(worker_name="" if self._described else self._name, blocking=True, **asks)
         self._under_way = exchange, []
         return self._claims.pack(exchange)
 
@@ -87,7 +87,7 @@ class ExchangeSession:
             self._under_way = None
             raise
         except StoreError:
-            if exchange.armed:
+            if exchange.blocking:
                 # Sent again after an outage, it would take claims whose leases count from before it.
                 self.cancel_blocking()
             raise

@@ -7,7 +7,6 @@ from time import monotonic
 from django_delayq.exceptions import StoreError
 from django_delayq.store.client.resp import encode
 from django_delayq.store.client.script_call import ScriptCall
-from django_delayq.store.notifier import Notifier
 from django_delayq.store.shard import Shard
 
 
@@ -17,7 +16,6 @@ class QueueListener:
     def __init__(self, shard: Shard, chosen: tuple[str, ...]) -> None:
         self._shard = shard
         self._waker = shard.blocking_listener()
-        self._bells = Notifier(shard)
         self._chosen = chosen
         self.queues = chosen
         #: Version of the names that were read last, and the version that the last exchange returned.
@@ -34,7 +32,7 @@ class QueueListener:
     @property
     def notification_keys(self) -> list[str]:
         """The keys to listen to."""
-        return self._bells.of(self._chosen)
+        return self._shard.keys.notifications(self._chosen)
 
     @property
     def listening(self) -> bool:
@@ -54,11 +52,11 @@ class QueueListener:
     def send_behind(self, call: ScriptCall) -> None:
         """Send a script call that Redis runs when the blocking pop ends; its reply follows the reply of the pop."""
         with self._unless_missed():
-            self._waker.send_behind(call)
+            self._waker.send_chained(call)
 
     def confirm(self, leases: Sequence[bytes]) -> None:
         """Confirm claims that came with the bell; sends, and waits for nothing."""
-        self._waker.tell(encode("SREM", self._shard.keys("unconfirmed"), *leases))
+        self._waker.send_without_reply(encode("SREM", self._shard.keys("unconfirmed"), *leases))
 
     def stop(self) -> None:
         """Listen no longer; a bell may have rung meanwhile."""
@@ -68,7 +66,7 @@ class QueueListener:
     def consume_wakeup(self, *, wanted: bool) -> bool:
         """Read the bell that rang; returns whether there may be work. One that is not wanted is rung for others."""
         with self._unless_missed():
-            bell = self._waker.take()
+            bell = self._waker.read_notification()
             if bell and not wanted:
                 self.notify_others()
         return bell is not None and wanted
@@ -107,4 +105,4 @@ class QueueListener:
 
     def notify_others(self) -> None:
         """Ring for the work that this worker was about to take, or a heard bell would be lost with it."""
-        self._bells.notify(self._chosen)
+        self._shard.notify(self._chosen)

@@ -49,7 +49,12 @@ def claim_of(name: str, *args: Any, attempts: AttemptHistory | None = None, **fa
     """Return the claim of a job, as an exchange would bring it."""
     options = {"queue": "mail", **facts}
     job = Job(raw_id=next_id(), shard=0, task=name, args=list(args), **options)
-    moments = {"rank": 100 * 2**45, "due_us": 1_893_456_000_123_000, "sent_at": lease_time(), "taken_at": monotonic()}
+    moments = {
+        "rank": 100 * 2**45,
+        "due_us": 1_893_456_000_123_000,
+        "sent_at": lease_time(),
+        "received_at": monotonic(),
+    }
     return claim_for(job, attempts=attempts or AttemptHistory(), **moments)
 
 
@@ -545,7 +550,7 @@ def test_a_receiver_that_exits_does_not_stop_the_job(run_task: Run, caplog: pyte
         assert run_task(lambda: None).kind is OutcomeKind.SUCCEEDED
     finally:
         job_started.disconnect(leaves)
-    assert "those behind it were not called" in caplog.text
+    assert "later receivers were not called" in caplog.text
 
 
 def test_an_outcome_is_a_plain_value_whatever_was_raised(run_task: Run) -> None:
@@ -557,7 +562,7 @@ def test_an_unfit_job_waits_in_its_schedule_with_its_attempt_counted(delayq_sett
     handle = noop.enqueue(1)
     store = get_store()
     shard = store.shards[0]
-    claims = store.claims(shard, worker=os.urandom(8))
+    claims = store.claims(shard, worker_id=os.urandom(8))
     [claim] = claims.settle_and_claim(claims.prepare(queues=["default"], want=1)).claims
     tasks, registry._tasks = registry._tasks, {}
     try:
@@ -570,7 +575,7 @@ def test_an_unfit_job_waits_in_its_schedule_with_its_attempt_counted(delayq_sett
     assert not claims.settle_and_claim(claims.prepare(queues=["default"], want=0, settlements=[settled])).lost
     assert handle.refresh().state is State.SCHEDULED and handle.due
     assert timedelta(seconds=20) < handle.due - datetime.now(UTC) <= timedelta(seconds=30)
-    assert store.lookup(0).find(claim.raw_id).attempts.history[0]["ending"] == "unknown_task"
+    assert store.lookup(0).find(claim.raw_id).attempts.history[0]["ending"] == "unknown task"
 
 
 # A forked process must have time limits of its own: the watching thread does not survive a fork.

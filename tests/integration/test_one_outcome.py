@@ -31,7 +31,7 @@ ONE = RetryPolicy(max_attempts=1)
 #: Of an exchange that brought nothing.
 ANSWERED: dict[str, Any] = {
     **{"now_us": 1, "lost": frozenset(), "overdue_in_us": 1, "queues_version": b""},
-    **{"has_more": False, "unknown_worker": False, "recovered": False, "armed": False},
+    **{"has_more": False, "unknown_worker": False, "recovered": False, "blocking": False},
 }
 
 
@@ -109,7 +109,7 @@ def worker(link: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
     shard = store.shards[0]
     made = Worker(
         shard=shard,
-        door=lambda code: store.claims(shard, worker=code),
+        door=lambda code: store.claims(shard, worker_id=code),
         config=store.config.worker,
         pool=ThreadPool(2, recovery=RecoveryRunner()),
         dispatcher=Dispatcher(shard, store.promotion(shard)),

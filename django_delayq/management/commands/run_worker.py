@@ -103,7 +103,7 @@ class Command(BaseCommand):
             tally = MetricsBuffer()
             worker = Worker(
                 shard=shard,
-                door=lambda code, shard=shard: store.claims(shard, worker=code),  # type: ignore[misc]
+                door=lambda code, shard=shard: store.claims(shard, worker_id=code),  # type: ignore[misc]
                 config=chosen,
                 pool=pool,
                 dispatcher=Dispatcher(shard, store.promotion(shard), tally=tally),

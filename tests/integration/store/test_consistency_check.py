@@ -92,7 +92,11 @@ DAMAGES = [
         ("ready:default",),
     ),
     Damage(
-        "a ready set deleted", lambda d, j: d.client.delete(d.keys.ready("plain")), {"ORPHANED"}, "plain", ("ready:plain",)
+        "a ready set deleted",
+        lambda d, j: d.client.delete(d.keys.ready("plain")),
+        {"ORPHANED"},
+        "plain",
+        ("ready:plain",),
     ),
     Damage("all leases deleted", lambda d, j: d.client.delete(d.keys("leases")), {"NO_LEASE"}, "claimed", ("leases",)),
     Damage(
@@ -105,7 +109,9 @@ DAMAGES = [
         "claimed",
         ("ready:claimed",),
     ),
-    Damage("a second lease of one job", lambda d, j: second_lease(d, j["claimed"]), {"DUPLICATE"}, "claimed", ("leases",)),
+    Damage(
+        "a second lease of one job", lambda d, j: second_lease(d, j["claimed"]), {"DUPLICATE"}, "claimed", ("leases",)
+    ),
     Damage(
         "a body deleted",
         lambda d, j: d.client.hdel(d.keys("jobs"), j["scheduled"]),
@@ -212,7 +218,11 @@ DAMAGES = [
         ("ready:plain",),
     ),
     Damage(
-        "a key let go", lambda d, j: d.client.delete(d.keys("unique_keys")), {"KEY_NOT_HELD"}, "ready", ("ready:default",)
+        "a key let go",
+        lambda d, j: d.client.delete(d.keys("unique_keys")),
+        {"KEY_NOT_HELD"},
+        "ready",
+        ("ready:default",),
     ),
     Damage(
         "records of jobs that are gone",
