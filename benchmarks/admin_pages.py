@@ -69,7 +69,7 @@ def _fill(jobs: int) -> str:
     ahead = ({"queue": queue, "delay": random.uniform(60, 86_400)} for queue in QUEUES * (jobs // len(QUEUES)))
     enqueue_many((noop.using(**options).job(1, "short", kind={"a": 1}) for options in ahead), on_progress=id)
     enqueue_many((noop.using(queue="dying").job(number) for number in range(jobs // 10)), on_progress=id)
-    claims = store.claims(store.shards[0], worker=os.urandom(8))
+    claims = store.claims(store.shards[0], worker_id=os.urandom(8))
     held: list[Any] = []
     while True:
         ends = [

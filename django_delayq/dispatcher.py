@@ -103,8 +103,8 @@ class Dispatcher:
             return wait
         promoted = self.promote()
         # A dispatcher that wakes early for the moment it announced itself (see LeadTime) is no follower.
-        self._follows = promoted.second and (self._follows or promoted.wake_at_us != self._wake_at_us)
-        self._wake_at_us = promoted.wake_at_us
+        self._follows = promoted.redundant and (self._follows or promoted.next_promotion_us != self._wake_at_us)
+        self._wake_at_us = promoted.next_promotion_us
         self._promoted_at = monotonic()
         self._wake_at = self._promoted_at + promoted.sleep_us / SECOND_US
         if promoted.moved:
@@ -119,7 +119,7 @@ class Dispatcher:
         # A follower promotes now and then all the same, since two clocks drift apart.
         if not self._follows or notified or monotonic() - self._promoted_at > _PROMOTE_AGAIN:
             return None
-        wake_at_us = self._promotion.read_wake_at()
+        wake_at_us = self._promotion.read_next_promotion()
         if wake_at_us is None or wake_at_us <= self._wake_at_us:
             return None
         # Only differences between moments of Redis's clock can be added to this host's clock.
@@ -155,7 +155,7 @@ class Dispatcher:
     @property
     def worker_id(self) -> bytes:
         """This dispatcher's name in Redis: 8 random bytes."""
-        return self._promotion.code
+        return self._promotion.dispatcher_id
 
     def status(self) -> dict[str, Any]:
         """Return the figures of this dispatcher for its report; called by the thread of the reporter."""
@@ -172,7 +172,7 @@ class Dispatcher:
 
     def on_wakeup(self) -> None:
         """Consume the notification; the next step promotes. Raises `StoreError`."""
-        self._listener.take()
+        self._listener.read_notification()
         self._notified = True
 
     def stop(self) -> None:
@@ -241,7 +241,7 @@ def _to_reclaim(item: ExpiredLease, outcome: Outcome, decision: Decision) -> Rec
         ended_us=None,
         ending=outcome.kind,
         error=outcome.error,
-        suspect=decision.crash_suspected,
+        crash_suspected=decision.crash_suspected,
     )
     queue = item.queue if decision.action is Action.RETRY else None
     return Reclaim(lease=item.lease, attempts=attempts, queue=queue, delay_us=decision.delay_us)

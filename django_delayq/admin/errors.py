@@ -34,7 +34,7 @@ _WORDS: dict[str, Any] = {
 class ErrorSummary(NamedTuple):
     """What went wrong with an attempt."""
 
-    #: The exception's dotted class, or the stored word for what ended it ("unknown_task"): what filters ask for.
+    #: The exception's dotted class, or the stored word for what ended it ("unknown task"): what filters ask for.
     error: str
     message: str
 

@@ -55,7 +55,7 @@ class JobLine:
     @property
     def started_us(self) -> int | None:
         """When a running one was taken."""
-        return self.row.running.claimed_us or None
+        return self.row.claim_record.claimed_us or None
 
     @property
     def worker(self) -> str:

@@ -130,7 +130,7 @@ class JobHandle:
             return True
         self._token = self._token or token_bytes(8)
         cancelled = self._shard < self._store.config.shards and self._operations.cancel(
-            self._raw_id, token=self._token, on_its_way=self.maybe_sent
+            self._raw_id, token=self._token, may_arrive=self.maybe_sent
         )
         # Only after the reply: without one the caller may still send the job.
         self.draft = None

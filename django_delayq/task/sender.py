@@ -15,7 +15,7 @@ from typing import Any, Self
 from django_delayq import runtime
 from django_delayq.exceptions import KeyHeld, StoreError
 from django_delayq.job.ids import to_text
-from django_delayq.signals import announce, is_heard, job_enqueued
+from django_delayq.signals import announce, has_listener, job_enqueued
 from django_delayq.store.enqueue import BATCH
 from django_delayq.store.store import get_store
 from django_delayq.task import registry
@@ -247,7 +247,7 @@ class Batch:
 
     def announce(self) -> None:
         """Send the signals of its jobs. Most jobs have no receiver; jobs of Django's tasks always have one."""
-        heard = is_heard(job_enqueued, logging.DEBUG)
+        heard = has_listener(job_enqueued, logging.DEBUG)
         for handle, draft in zip(self.handles, self._drafts, strict=True):
             job = draft.job
             if handle.created and (heard or job.kind.has_hooks):
@@ -258,7 +258,7 @@ class Batch:
 
     def restore(self, reason: BaseException) -> None:
         """Give the drafts back to their handles, to be sent again, whether or not they were stored."""
-        self._call.give_up()
+        self._call.abandon()
         # Other exceptions (a time limit, Ctrl-C) may be raised at any line.
         refused = isinstance(reason, KeyHeld) or (isinstance(reason, StoreError) and not reason.maybe_accepted)
         for handle, draft in zip(self.handles, self._drafts, strict=True):

@@ -40,7 +40,7 @@ class InlineWorker:
     def __init__(self, store: Store, shard: Shard) -> None:
         self._shard = shard
         self._promotion = FallbackDispatcher(Dispatcher(shard, store.promotion(shard), emit=emit_now))
-        self._claims = store.claims(shard, worker=os.urandom(8))
+        self._claims = store.claims(shard, worker_id=os.urandom(8))
         self._queues: list[str] = []
         self._version = b""
 
@@ -69,7 +69,7 @@ class InlineWorker:
     def _exchange(self, *settlements: Settlement, want: int = 0) -> ExchangeReply:
         description = f"test in process {os.getpid()}"
         exchange = self._claims.prepare(
-            queues=self._queues, want=want, settlements=settlements, description=description
+            queues=self._queues, want=want, settlements=settlements, worker_name=description
         )
         answer = self._claims.settle_and_claim(exchange)
         if answer.queues_version != self._version:

@@ -9,7 +9,7 @@ from secrets import token_hex
 
 from django_delayq import runtime
 from django_delayq.conf import settings
-from django_delayq.job.ids import begin_anew
+from django_delayq.job.ids import restart_sequence
 from django_delayq.store.store import Store, get_store
 from django_delayq.testing.fake_clock import FakeClock
 from django_delayq.testing.server import server_url
@@ -29,7 +29,7 @@ def private_store(clock: FakeClock) -> Iterator[None]:
                 _delete_keys(first, prefix)
     finally:
         settings.drop_config()
-        begin_anew()
+        restart_sequence()
 
 
 def stores() -> list[Store]:

@@ -40,7 +40,7 @@ def test_a_traceback_whose_beginning_was_cut_off_still_tells() -> None:
     assert failed("…nd(x)\n" + TRACEBACK.split("\n", 1)[1]).error == "shop.errors.Broken"
 
 
-@pytest.mark.parametrize("ending", ["crashed", "lease lapsed", "gave up", "unknown_task", "of a newer release"])
+@pytest.mark.parametrize("ending", ["crashed", "lease expired", "gave up", "unknown task", "of a newer release"])
 def test_what_is_no_exception_is_called_by_its_ending(ending: str) -> None:
     failure = ErrorSummary.read(ending=ending, error="No use: at all")
     assert (failure.error, failure.message) == (ending, "No use: at all")
@@ -54,7 +54,7 @@ def test_every_ending_that_is_written_down_has_words(ending: OutcomeKind) -> Non
 
 
 def test_words_of_an_ending_stand_before_its_sentence() -> None:
-    assert str(ErrorSummary.read(ending="unknown_task", error="No task")) == "function not known: No task"
+    assert str(ErrorSummary.read(ending="unknown task", error="No task")) == "function not known: No task"
     assert str(ErrorSummary.read(ending="of a newer release", error="x")) == "of a newer release: x"
 
 

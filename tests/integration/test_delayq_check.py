@@ -179,11 +179,11 @@ def test_jobs_that_this_code_could_not_run_are_told_by_task(kept: Redis, monkeyp
     doubts = {(doubt["ending"], doubt["task"]): doubt for doubt in report()["will_not_run"]}
     assert {key: doubt["count"] for key, doubt in doubts.items()} == {
         ("arguments do not fit", "tests.sample_app.tasks.nap"): 7,
-        ("unknown_task", "tests.sample_app.tasks.record"): 1,
+        ("unknown task", "tests.sample_app.tasks.record"): 1,
         ("newer version", "tests.sample_app.tasks.say"): 1,
         ("unreadable", "tests.sample_app.tasks.later"): 1,
     }
-    assert doubts["unknown_task", "tests.sample_app.tasks.record"]["examples"] == [unknown.id]
+    assert doubts["unknown task", "tests.sample_app.tasks.record"]["examples"] == [unknown.id]
     code, text = check()
     assert code == 1
     assert "7 jobs of 'tests.sample_app.tasks.nap' would end 'arguments do not fit'" in text

@@ -162,13 +162,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "the hard limit counts from the claim",
         LEASES,
-        "    if began is None:\n        return now > claim.taken_at + _LATEST_BEGIN\n",
-        "    began = claim.taken_at\n",
+        "    if began is None:\n        return now > claim.received_at + _LATEST_BEGIN\n",
+        "    began = claim.received_at\n",
     ): HEARTBEATS,
     at(
         "the lease of a claim that never begins is renewed for ever",
         LEASES,
-        "        return now > claim.taken_at + _LATEST_BEGIN\n",
+        "        return now > claim.received_at + _LATEST_BEGIN\n",
         "        return False\n",
     ): HEARTBEATS,
 }

@@ -100,14 +100,14 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a dispatcher that is early for its own due time becomes a follower",
         "dispatcher.py",
-        "promoted.second and (self._follows or promoted.wake_at_us != self._wake_at_us)",
-        "promoted.second",
+        "promoted.redundant and (self._follows or promoted.next_promotion_us != self._wake_at_us)",
+        "promoted.redundant",
     ): (DISPATCHERS,),
     at(
         "a clock set back by an hour hides that nobody promotes",
         EXCHANGE,
-        "overdue_in > LONGEST_SWEEP + 2 * OVERDUE",
-        "overdue_in >= 3600 * OVERDUE",
+        "overdue_in <= LONGEST_SWEEP + 2 * OVERDUE",
+        "overdue_in < 3600 * OVERDUE",
     ): ("tests/integration/store/test_settle_and_claim.py",),
     at(
         "a worker asks only at its sweep whether anybody promotes",

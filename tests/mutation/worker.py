@@ -139,7 +139,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "the answer of a mark is taken for a bell",
         "store/client/blocking_listener.py",
-        "            while self._untold:\n",
+        "            while self._unread_replies:\n",
         "            while False:\n",
     ): ("tests/integration/store/test_blocking_listener.py",),
     at(

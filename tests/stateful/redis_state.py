@@ -113,6 +113,6 @@ def foretold(model: Model, keys: Keys) -> dict[str, Any]:
     told[keys("worker_names")] = dict.fromkeys(model.described, b"driven")
     if model.wake_at is not None:
         told[keys("next_promotion")] = str(model.wake_at).encode()
-    if model.no_lapse_before:
-        told[keys("no_lapse_before")] = str(model.no_lapse_before).encode()
+    if model.no_reclaim_before:
+        told[keys("no_reclaim_before")] = str(model.no_reclaim_before).encode()
     return {name: value for name, value in told.items() if value}

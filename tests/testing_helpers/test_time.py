@@ -195,7 +195,7 @@ def test_the_last_attempt_leaves_a_dead_letter_with_its_error(delayq: DelayQ) ->
 def test_what_a_task_asks_for_is_no_error(delayq: DelayQ, calls: list[Any]) -> None:
     wait_for_answer.enqueue()
     give_up.enqueue()
-    assert [job.ending for job in delayq.run_due()] == ["asked to retry", "gave up"]
+    assert [job.ending for job in delayq.run_due()] == ["retry requested", "gave up"]
     delayq.assert_enqueued(wait_for_answer, due_in=60)
     delayq.drain()
     assert calls == [1, 2]

@@ -140,7 +140,7 @@ class AsyncioPool(Pool):
         if entry is None:
             return False
         if self._queue.begin(entry):
-            limit_us = entry.claim.job.give_up_us if entry.claim.job else None
+            limit_us = entry.claim.job.hard_limit_us if entry.claim.job else None
             # A new context, so that language, time zone and context variables start fresh. Not create_task(): a job
             # may have set a task factory that raises.
             task = Task(run_async(entry.claim), loop=self._loop, context=Context())
