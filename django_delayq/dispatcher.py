@@ -134,8 +134,7 @@ class Dispatcher:
             promoted = self._promotion.promote(promoted.queues)
         self._queues = promoted.queues
         if promoted.moved:
-            self.metrics.moved(promoted.moved)
-            self._stats.promoted(promoted.moved, late_us=promoted.late_us, now_us=time_ns() // 1_000)
+            self._stats.record(promoted.moved, late_us=promoted.late_us, now_us=time_ns() // 1_000)
         for leases in self._promotion.batches(promoted.expired_leases):
             self._judge(leases)
         self._dropped += promoted.trimmed
@@ -153,8 +152,8 @@ class Dispatcher:
 
     def status(self) -> dict[str, Any]:
         """Return what the dashboard shows of this dispatcher besides its process."""
-        hour = self._stats.figures(time_ns() // 1_000)
-        return {"moved": hour.moved, "lag_p95_us": hour.lag_us(0.95)}
+        hour = self._stats.hour(time_ns() // 1_000)
+        return {"promoted": hour.promoted, "lag_p95_us": hour.lag_us(0.95)}
 
     def quiet(self, asked: bool) -> None:
         """Dispatchers take no jobs."""
@@ -189,7 +188,7 @@ class Dispatcher:
                 logger.info("Job %s: worker %s did not confirm its claim; no attempt is counted", item.id, item.worker)
             elif carried_out:
                 counted = "retried" if reclaim.queue is not None else "dead"
-                self.metrics.ended(counted, queue=item.queue or "", task=item.job.task if item.job else "")
+                self.metrics.count_attempt(counted, queue=item.queue or "", task=item.job.task if item.job else "")
                 self._emit([partial(_tell, item, outcome, decision, reclaim)])
 
 

@@ -61,10 +61,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "worker_names": ("hash", "worker -> host and process for people; goes with its entry in workers"),
     "process_reports": ("hash", "worker or dispatcher -> what it says of itself (JSON); goes with its entry there"),
     "quiet_workers": ("hash", "worker -> who asked it to take no more jobs; goes with its entry in workers"),
-    "paused": ("hash", "key of a queue's ready set -> moment (µs, 8 bytes), who paused it; resume takes out"),
+    "paused": ("hash", "key of a queue's ready set -> `<moment in µs> <who paused it>`; resume takes out"),
     "metrics": (
         "hash",
-        "scope (all jobs, a queue, a task) -> ring of its last hour's minutes; at most 1,000 scopes",
+        "all jobs, a queue or a task -> its last hour, a line per minute; at most 1,000",
     ),
     "results": ("list", "per job that keeps its result: one finished record; expires, and nothing else does"),
     "next_promotion": ("string", "µs when the next promotion will come; only promote writes it"),

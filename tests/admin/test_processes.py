@@ -34,7 +34,7 @@ def test_dispatcher_tells_of_itself(browser: Client, stock: ShardApis) -> None:
         version="1.2.3",
         started_us=stock.clock.now_us - 2 * DAY_US,
         rss=84 << 20,
-        moved=18_210,
+        promoted=18_210,
         lag_p95_us=38_000,
     )
     assert re.search(

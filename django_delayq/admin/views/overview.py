@@ -13,7 +13,7 @@ from django_delayq.admin.job_lists import DEAD, read
 from django_delayq.admin.job_rows import JobLine
 from django_delayq.admin.page import PageContext, PageResponse
 from django_delayq.admin.views.queues import states
-from django_delayq.metrics import ALL_JOBS, NO_HISTORY
+from django_delayq.metrics import ALL_JOBS
 from django_delayq.store.queries.snapshot import Snapshot
 from django_delayq.templatetags.delayq import duration_text, grouped, percent
 
@@ -40,8 +40,7 @@ class Tile:
 def show(visit: PageContext) -> PageResponse:
     """Show the page; three round trips a shard."""
     now = visit.load_snapshot(facts=True)
-    history = now.history.get(ALL_JOBS, NO_HISTORY)
-    hour = history.last(now.now_us)
+    finished, *times = last_hour.charts(now.series(ALL_JOBS), now.now_us, visit.timezone)
     newest = read(visit, DEAD, Filter(count=_LOOKED)).rows if now.dead else []
     tiles = _tiles(visit, now)
     return visit.render(
@@ -51,14 +50,7 @@ def show(visit: PageContext) -> PageResponse:
         alerts=alerts(visit, newest),
         tiles=tiles,
         said=", ".join(f"{tile.title} {tile.number}" for tile in tiles),
-        charts=[
-            last_hour.finished(history, now.now_us, visit.timezone),
-            upcoming.chart(visit),
-            last_hour.percentiles("lag", _("Dispatch lag"), history, now.now_us, visit.timezone),
-            last_hour.histogram("lag", _("Dispatch lag, how often"), hour),
-            last_hour.percentiles("run", _("Run time"), history, now.now_us, visit.timezone),
-            last_hour.histogram("run", _("Run time, how often"), hour),
-        ],
+        charts=[finished, upcoming.chart(visit), *times],
         queues=states(visit),
         newest=[JobLine(row, visit.config.redact) for row in newest[:_SHOWN]],
         facts=_facts(visit),
@@ -66,7 +58,7 @@ def show(visit: PageContext) -> PageResponse:
 
 
 def _tiles(visit: PageContext, now: Snapshot) -> list[Tile]:
-    hour, queues = now.figures(ALL_JOBS), now.queues.values()
+    hour, queues = now.hour(ALL_JOBS), now.queues.values()
     next_us = min((queue.next_due_us for queue in queues if queue.next_due_us is not None), default=None)
     ready_us = min((queue.oldest_ready_us for queue in queues if queue.oldest_ready_us is not None), default=None)
     run_us = min((each.oldest_us for each in visit.alive if each.oldest_us is not None), default=None)

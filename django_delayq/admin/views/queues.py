@@ -56,7 +56,7 @@ def states(visit: PageContext) -> list[QueueRow]:
         QueueRow(
             queue=name,
             state=state,
-            hour=now.figures(queue_dimension(name)),
+            hour=now.hour(queue_dimension(name)),
             running=now.claimed_of(name),
             workers=len(visit.workers_of(name)),
             now_us=now.now_us,

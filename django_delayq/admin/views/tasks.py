@@ -81,8 +81,8 @@ def show(visit: PageContext) -> PageResponse:
         for row in read(visit, place, Filter(count=_LOOKED)).rows
         if row.task and registry.find(row.task) is None
     }
-    lines = [TaskRow(task=name, hour=now.figures(task_dimension(name))) for name in sorted(strangers)]
-    lines += [_line(task, now.figures(task_dimension(name)), visit) for name, task in known.items()]
+    lines = [TaskRow(task=name, hour=now.hour(task_dimension(name))) for name in sorted(strangers)]
+    lines += [_line(task, now.hour(task_dimension(name)), visit) for name, task in known.items()]
     return visit.render("functions.html", tab="functions", title=_("Task functions"), functions=lines)
 
 

@@ -8,4 +8,4 @@ local now, by = now_us(ARGV[1]), ARGV[2]
 redis.call('ZCARD', workers); redis.call('HLEN', paused)
 -- A write that frees comes first: with its memory full, Redis refuses a script whose first write grows.
 redis.call('ZREM', workers, '')
-return redis.call('HSETNX', paused, ready, struct.pack('>I8', now) .. by)
+return redis.call('HSETNX', paused, ready, string.format('%.0f ', now) .. by)
