@@ -16,7 +16,7 @@ from django_delayq.clock import SECOND_US
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind, decide, kind_of_fault
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.log import logger
-from django_delayq.metrics import MetricsBuffer, PromotionStats
+from django_delayq.metrics import MetricsBuffer, MinuteSeries
 from django_delayq.processes.emitter import Emit, emitter
 from django_delayq.signals import announce, job_dead_lettered
 from django_delayq.store.promotion import ExpiredLease, Promotion, PromotionResult, Reclaim
@@ -89,7 +89,7 @@ class Dispatcher:
         self._dropped = 0
         #: A stand-in adds to its worker's.
         self.metrics = tally or MetricsBuffer()
-        self._stats = PromotionStats()
+        self._stats = MinuteSeries()
 
     def step(self) -> float | None:
         """Promote what is due, judge what lapsed; return the seconds until the next thing to do."""
@@ -134,7 +134,7 @@ class Dispatcher:
             promoted = self._promotion.promote(promoted.queues)
         self._queues = promoted.queues
         if promoted.moved:
-            self._stats.record(promoted.moved, late_us=promoted.late_us, now_us=time_ns() // 1_000)
+            self._stats.record_promotion(promoted.moved, late_us=promoted.late_us, now_us=time_ns() // 1_000)
         for leases in self._promotion.batches(promoted.expired_leases):
             self._judge(leases)
         self._dropped += promoted.trimmed

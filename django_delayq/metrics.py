@@ -97,18 +97,32 @@ class MinuteSeries:
 
     def __init__(self, text: bytes = b"") -> None:
         """Read the series that `lua/report.lua` wrote, of one or several shards."""
-        #: Minute since the epoch -> its row as text.
-        self._rows: dict[int, str] = {}
+        #: Minute since the epoch -> its row.
+        self._rows: dict[int, Row] = {}
         for minute, row in _LINE.findall(text.decode("ascii", "replace")):
-            self._rows[int(minute)] = self._rows.get(int(minute), "") + row
+            _add_text(self._rows.setdefault(int(minute), _zeros()), row)
+
+    def record_promotion(self, number: int, *, late_us: int, now_us: int) -> None:
+        """Count promoted jobs, and as lag how late the oldest of them was."""
+        minute = now_us // MINUTE_US
+        if minute not in self._rows:
+            # A new dict: another thread may read the old one.
+            self._rows = {old: row for old, row in self._rows.items() if old > minute - 60} | {minute: _zeros()}
+        row = self._rows[minute]
+        row[_INDEX["promoted"]] += number
+        row[_LAG + bucket(late_us)] += 1
 
     def hour(self, now_us: int) -> Stats:
         """Return the total of the last 60 minutes, the current one included."""
-        return Stats.of(decode_row("".join(self._rows.get(minute, "") for minute in _last_hour(now_us))))
+        return Stats.of(list(map(sum, zip(*self._last_hour(now_us), strict=True))))
 
     def minutes(self, now_us: int) -> list[Stats]:
         """Return the last 60 minutes, oldest first; the last is the current one."""
-        return [Stats.of(decode_row(self._rows.get(minute, ""))) for minute in _last_hour(now_us)]
+        return [Stats.of(row) for row in self._last_hour(now_us)]
+
+    def _last_hour(self, now_us: int) -> list[Row]:
+        rows, minute = self._rows, now_us // MINUTE_US
+        return [rows.get(each) or _zeros() for each in range(minute - 59, minute + 1)]
 
 
 class MetricsBuffer:
@@ -146,33 +160,6 @@ class MetricsBuffer:
                 _add(self._rows.setdefault(key, _zeros()), row)
 
 
-class PromotionStats:
-    """What one dispatcher promoted within the last hour, and how late. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        #: Minute since the epoch -> row.
-        self._rows: dict[int, Row] = {}
-
-    def record(self, number: int, *, late_us: int, now_us: int) -> None:
-        """Record one promotion: its number of jobs, and how late the oldest of them was."""
-        minute = now_us // MINUTE_US
-        with self._lock:
-            if minute not in self._rows:
-                self._rows = {old: row for old, row in self._rows.items() if old > minute - 60}
-            row = self._rows.setdefault(minute, _zeros())
-            row[_INDEX["promoted"]] += number
-            row[_LAG + bucket(late_us)] += 1
-
-    def hour(self, now_us: int) -> Stats:
-        """Return the last hour; its lag counts promotions, not jobs."""
-        total = _zeros()
-        with self._lock:
-            for minute in self._rows.keys() & _last_hour(now_us):
-                _add(total, self._rows[minute])
-        return Stats.of(total)
-
-
 def encode_rows(rows: Mapping[tuple[str, str], Row]) -> dict[bytes, bytes]:
     """Return dimension -> row as text; each row counts for all jobs, its queue and its task."""
     totals: dict[bytes, Row] = {}
@@ -188,15 +175,6 @@ def encode_rows(rows: Mapping[tuple[str, str], Row]) -> dict[bytes, bytes]:
     }
 
 
-def decode_row(text: str) -> Row:
-    """Read one row, or several joined; unknown figures are left out."""
-    row, cells = _zeros(), text.split()
-    for figure, count in zip(cells[::2], map(int, cells[1::2]), strict=True):
-        if figure in _INDEX:
-            row[_INDEX[figure]] += count
-    return row
-
-
 def _zeros() -> Row:
     return [0] * len(_FIGURES)
 
@@ -205,9 +183,11 @@ def _add(row: Row, more: Row) -> None:
     row[:] = map(add, row, more)
 
 
-def _last_hour(now_us: int) -> range:
-    minute = now_us // MINUTE_US
-    return range(minute - 59, minute + 1)
+def _add_text(row: Row, text: str) -> None:
+    cells = text.split()
+    for figure, count in zip(cells[::2], map(int, cells[1::2]), strict=True):
+        if figure in _INDEX:
+            row[_INDEX[figure]] += count
 
 
 def _percentile(counts: Sequence[int], share: float) -> int | None:

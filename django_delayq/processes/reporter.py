@@ -109,6 +109,6 @@ def claims_status(claims: Sequence[Claim], *, queues: Sequence[str]) -> dict[str
     return {
         "queues": queues[:_QUEUES],
         "more_queues": len(queues) > _QUEUES,
-        "busy": dict(Counter(claim.queue for claim in claims).most_common(_QUEUES)),
+        "running": dict(Counter(claim.queue for claim in claims).most_common(_QUEUES)),
         "oldest_us": min((claim.claimed_us for claim in claims), default=None),
     }

@@ -87,7 +87,7 @@ class Fixtures:
                 name=f"web{number + 1}:4411",
                 queues=queues[number],
                 slots=4,
-                busy=held,
+                running=held,
                 oldest_us=oldest_us,
             )
         self.clock.now_us = self.now_us

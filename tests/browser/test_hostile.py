@@ -66,7 +66,7 @@ def hostile(stock: Fixtures) -> dict[str, str]:
             version=HOSTILE,
             queues=[HOSTILE, "q" * 200],
             slots=4,
-            busy={HOSTILE: 1},
+            running={HOSTILE: 1},
             rss=10**15,
             oldest_us=1,
         )

@@ -9,7 +9,6 @@ from django_delayq.metrics import (
     MINUTE_US,
     MetricsBuffer,
     MinuteSeries,
-    PromotionStats,
     Stats,
     bucket,
     encode_rows,
@@ -144,10 +143,10 @@ def test_series_of_several_shards_are_joined_as_text() -> None:
 
 
 def test_a_dispatcher_forgets_what_it_promoted_more_than_an_hour_ago() -> None:
-    stats = PromotionStats()
-    stats.record(3, late_us=400, now_us=NOW)
-    stats.record(4, late_us=400, now_us=NOW + 60 * MINUTE_US)
-    assert stats.hour(NOW + 60 * MINUTE_US).promoted == 4
-    stats.record(1, late_us=400, now_us=NOW + 200 * MINUTE_US)
-    assert stats.hour(NOW + 200 * MINUTE_US).promoted == 1
-    assert len(stats._rows) == 1
+    series = MinuteSeries()
+    series.record_promotion(3, late_us=400, now_us=NOW)
+    series.record_promotion(4, late_us=400, now_us=NOW + 60 * MINUTE_US)
+    assert series.hour(NOW + 60 * MINUTE_US).promoted == 4
+    series.record_promotion(1, late_us=400, now_us=NOW + 200 * MINUTE_US)
+    assert series.hour(NOW + 200 * MINUTE_US).promoted == 1
+    assert len(series._rows) == 1

@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Self
 
 from django_delayq.metrics import MinuteSeries, Stats
@@ -13,6 +14,13 @@ from django_delayq.store.client.server_info import ServerInfo
 _LARGEST = 2**63
 #: A live process is seen several times within it: by its steps and its reports.
 _SILENCE_US = 20_000_000
+#: The fields of a status that a process reports, as JSON has them.
+_STATUS = {
+    **dict.fromkeys(("name", "version"), str),
+    **dict.fromkeys(("started_us", "rss", "slots", "oldest_us", "promoted", "lag_p95_us"), int),
+    **dict.fromkeys(("more_queues", "quiet"), bool),
+    **{"queues": list, "running": dict},
+}
 _PAUSE = re.compile(rb"(\d{1,18}) (.*)", re.DOTALL)
 
 
@@ -52,7 +60,7 @@ class QueueState:
 
     @classmethod
     def total(cls, states: Sequence["QueueState"]) -> "QueueState":
-        """Return the state of one queue of several shards."""
+        """Return several states together."""
         return cls(
             scheduled=sum(state.scheduled for state in states),
             ready=sum(state.ready for state in states),
@@ -111,33 +119,18 @@ class Process:
         return now_us - self.seen_us > lease_us + _SILENCE_US
 
     @classmethod
-    def read(cls, report: bytes | None, *, kind: str, code: bytes, shard: int, seen_us: int, asked_quiet: bool) -> Self:
-        """Read a field of `process_reports`; values of another type are left out."""
+    def read(cls, report: bytes | None, **known: Any) -> Self:
+        """Read a field of `process_reports`, beside fields that are known; values of another type are left out."""
         try:
             status = json.loads(report or b"{}")
         except (ValueError, RecursionError):
-            status = {}
-        status = status if isinstance(status, dict) else {}
-        running = _value(status, "busy", dict) or {}
-        return cls(
-            kind=kind,
-            code=code,
-            shard=shard,
-            seen_us=seen_us,
-            name=_value(status, "name", str) or "",
-            version=_value(status, "version", str) or "",
-            started_us=_value(status, "started_us", int),
-            rss=_value(status, "rss", int) or 0,
-            queues=tuple(map(str, _value(status, "queues", list) or ())),
-            more_queues=bool(status.get("more_queues")),
-            slots=_value(status, "slots", int) or 0,
-            running={queue: count for queue in running if (count := _value(running, queue, int))},
-            oldest_us=_value(status, "oldest_us", int),
-            asked_quiet=asked_quiet,
-            quiet=bool(status.get("quiet")),
-            promoted=_value(status, "promoted", int) or 0,
-            lag_p95_us=_value(status, "lag_p95_us", int),
-        )
+            status = None
+        found = _of_types(status, _STATUS)
+        if "queues" in found:
+            found["queues"] = tuple(map(str, found["queues"]))
+        if "running" in found:
+            found["running"] = _of_types(found["running"], dict.fromkeys(found["running"], int))
+        return cls(**known, **found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,25 +150,10 @@ class Snapshot:
     #: None if it was not requested, or this user may not read it.
     server: ServerInfo | None = None
 
-    @property
-    def scheduled(self) -> int:
-        """Jobs that wait for their due time, overdue ones included."""
-        return sum(queue.scheduled for queue in self.queues.values())
-
-    @property
-    def ready(self) -> int:
-        """Jobs that wait for a worker."""
-        return sum(queue.ready for queue in self.queues.values())
-
-    @property
-    def overdue(self) -> int:
-        """Scheduled jobs that are due."""
-        return sum(queue.overdue for queue in self.queues.values())
-
-    @property
-    def oldest_overdue_us(self) -> int | None:
-        """Due time of the job that is overdue for longest; None if there is none."""
-        return _of(min, (queue.oldest_overdue_us for queue in self.queues.values()))
+    @cached_property
+    def total(self) -> QueueState:
+        """The state of all queues together."""
+        return QueueState.total(list(self.queues.values()))
 
     def claimed_of(self, queue: str) -> int:
         """Return the number of a queue's running jobs by the last reports of workers."""
@@ -219,9 +197,9 @@ def _of(choose: Callable[[list[int]], int], moments: Iterable[int | None]) -> in
     return choose(known) if known else None
 
 
-def _value(status: dict[str, Any], name: str, kind: type) -> Any:
-    value: Any = status.get(name)
+def _of_types(status: Any, types: Mapping[str, type]) -> dict[str, Any]:
+    if not isinstance(status, dict):
+        return {}
     # Not isinstance: a bool is an int.
-    if type(value) is not kind or (type(value) is int and abs(value) > _LARGEST):
-        return None
-    return value
+    found = {name: status[name] for name, of in types.items() if type(status.get(name)) is of}
+    return {name: value for name, value in found.items() if type(value) is not int or abs(value) <= _LARGEST}

@@ -13,7 +13,6 @@ from django_delayq.metrics import (
     MetricsBuffer,
     Row,
     Stats,
-    decode_row,
     queue_dimension,
     task_dimension,
 )
@@ -90,9 +89,10 @@ def test_unused_names_are_removed(apis: ShardApis) -> None:
 
 def test_large_counts_add_up_exactly(apis: ShardApis) -> None:
     reports, code = apis.store.process_reports(apis.shard), os.urandom(8)
+    [(key, row)] = rows().items()
     for _ in range(2):
-        reports.report(code, "worker", {}, {("", ""): decode_row(f"done {4 * 10**14 + 1} lag0 1")})
-    assert (hour(apis).done, hour(apis).lag[0]) == (8 * 10**14 + 2, 2)
+        reports.report(code, "worker", {}, {key: [count * (4 * 10**14 + 1) for count in row]})
+    assert hour(apis).done == sum(hour(apis).run) == 8 * 10**14 + 2
 
 
 def test_a_foreign_series_is_replaced(apis: ShardApis) -> None:
@@ -110,7 +110,7 @@ def test_a_process_is_shown_from_its_first_report_until_it_deregisters(apis: Sha
     status: dict[str, Any] = {
         "name": "web1:4411",
         "slots": 4,
-        "busy": {"mail": 2, "bulk": 1},
+        "running": {"mail": 2, "bulk": 1},
         "queues": ["mail"],
         "rss": 9,
     }
@@ -149,7 +149,7 @@ def test_a_silent_process_is_lost_after_a_lease_and_forgotten_after_an_hour(apis
 
 
 @pytest.mark.parametrize(
-    "foreign", [b"", b"[]", b"{", b'{"queues":3,"busy":[1],"rss":"x","name":[],"slots":true}', b"\xff"]
+    "foreign", [b"", b"[]", b"{", b'{"queues":3,"running":[1],"rss":"x","name":[],"slots":true}', b"\xff"]
 )
 def test_a_foreign_report_is_shown_with_what_can_be_read_of_it(apis: ShardApis, foreign: bytes) -> None:
     apis.client.zadd(apis.keys("workers"), {b"foreign!": START})

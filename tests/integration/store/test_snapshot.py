@@ -26,7 +26,7 @@ def test_a_snapshot_counts_what_is_where(apis: ShardApis) -> None:
     assert (mail.scheduled, mail.ready, mail.overdue) == (2, 0, 2)
     assert (mail.oldest_overdue_us, mail.next_due_us, mail.oldest_ready_us) == (START + SECOND, None, None)
     assert (bulk.scheduled, bulk.ready, bulk.oldest_ready_us) == (0, 1, START // 1_000 * 1_000)
-    assert (snapshot.scheduled, snapshot.ready, snapshot.overdue) == (2, 1, 2)
+    assert (snapshot.total.scheduled, snapshot.total.ready, snapshot.total.overdue) == (2, 1, 2)
     assert (snapshot.claimed, snapshot.dead, snapshot.died_last_hour) == (1, 2, 1)
     assert snapshot.newest_death_us == START + 2 * HOUR
 
@@ -49,7 +49,7 @@ def test_a_delayed_job_in_ready_tells_when_it_was_due(apis: ShardApis) -> None:
 def test_an_empty_store_has_a_snapshot_too(apis: ShardApis) -> None:
     snapshot = apis.store.dashboard(0).snapshot(tasks=["t"])
     assert (snapshot.queues, snapshot.processes, snapshot.newest_death_us) == ({}, [], None)
-    assert (snapshot.scheduled, snapshot.claimed, snapshot.dead) == (0, 0, 0)
+    assert (snapshot.total.scheduled, snapshot.claimed, snapshot.dead) == (0, 0, 0)
 
 
 def test_new_queues_are_noticed_and_so_are_those_that_a_flush_took(apis: ShardApis) -> None:
@@ -99,7 +99,7 @@ def test_snapshots_of_several_shards_are_one_picture(apis: ShardApis) -> None:
     apis.add(queue="mail")
     other = apis.store.dashboard(0).snapshot()
     whole = combined([one, other])
-    assert (whole.scheduled, whole.ready, whole.dead) == (2, 1, 1)
+    assert (whole.total.scheduled, whole.total.ready, whole.dead) == (2, 1, 1)
     assert list(whole.queues) == ["bulk", "mail"]
     mail = whole.queues["mail"]
     assert (mail.scheduled, mail.next_due_us) == (2, START + SECOND)
