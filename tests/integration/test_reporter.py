@@ -70,9 +70,7 @@ def test_metrics_count_runs_and_failures(processes: Processes) -> None:
     assert sum(whole.lag) == sum(whole.run) == whole.finished
 
 
-def test_a_killed_worker_is_seen_as_lost_and_its_lapsed_job_is_counted(
-    processes: Processes, client: Redis, gate: Path
-) -> None:
+def test_a_killed_worker_is_lost_and_its_lease_expires(processes: Processes, client: Redis, gate: Path) -> None:
     processes.configure(LEASE=1)
     processes.dispatcher()
     worker = processes.worker()
@@ -80,7 +78,7 @@ def test_a_killed_worker_is_seen_as_lost_and_its_lapsed_job_is_counted(
     job = tasks.wait_for.enqueue(str(gate))
     processes.until_state(job, "claimed")
     worker.kill()
-    processes.until(lambda: job.refresh().state != "claimed", what="the lease to lapse")
+    processes.until(lambda: job.refresh().state != "claimed", what="the lease to expire")
     left = reported("worker")
     assert left is not None
     assert left.is_lost(left.seen_us + 21_000_001, lease_us=1_000_000)
@@ -106,7 +104,7 @@ def test_a_quiet_worker_takes_no_job_ends_those_it_has_and_can_be_woken(processe
     processes.until_gone([waiting])
 
 
-def test_a_paused_queue_waits_while_others_run_and_goes_on_when_resumed(processes: Processes) -> None:
+def test_jobs_of_a_paused_queue_wait_until_it_is_resumed(processes: Processes) -> None:
     processes.worker()
     operations = get_store().operations(0)
     operations.pause("mail", by="ann")

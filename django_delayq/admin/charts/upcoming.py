@@ -56,7 +56,7 @@ def chart(page: PageContext) -> Chart:
         title=_("Coming due"),
         summary=str(span.sentence % numbers),
         series=[Series("due", _("due"), counts)],
-        headers=[_("Due"), _("Tasks")],
+        headers=[_("Due"), _("Jobs")],
         labels=texts[:-1] if span.step_us == DAY_US else [f"{start}–{end}" for start, end in pairwise(texts)],
         axis=[_("now"), *texts[6:-5:6], texts[-1]],
         text=grouped,
