@@ -61,7 +61,7 @@ def _fill(jobs: int) -> str:
     """Store the jobs; return the id of one."""
     from django_delayq import enqueue_many, get_store
     from django_delayq.job.outcome import Action, Decision
-    from django_delayq.metrics import MetricsBuffer, encode_rows
+    from django_delayq.metrics import MetricsBuffer
     from django_delayq.store.claims import Settlement
     from tests.sample_app.tasks import noop
 
@@ -80,10 +80,10 @@ def _fill(jobs: int) -> str:
         if not held:
             break
     for _ in range(10_000):
-        tally.ended("done", queue=random.choice(QUEUES), task=noop.name, lag_us=random.randrange(10_000), run_us=5_000)
-    store.process_reports(store.shards[0]).report(
-        os.urandom(8), "worker", {"name": "host:1"}, encode_rows(tally.take())
-    )
+        tally.count_attempt(
+            "done", queue=random.choice(QUEUES), task=noop.name, lag_us=random.randrange(10_000), run_us=5_000
+        )
+    store.process_reports(store.shards[0]).report(os.urandom(8), "worker", {"name": "host:1"}, tally.take())
     return noop.using(delay=600, queue=QUEUES[0]).enqueue(1).id
 
 

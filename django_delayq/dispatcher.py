@@ -16,7 +16,7 @@ from django_delayq.clock import SECOND_US
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind, decide, kind_of_fault
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.log import logger
-from django_delayq.metrics import MetricsBuffer, PromotionStats
+from django_delayq.metrics import MetricsBuffer, MinuteSeries
 from django_delayq.processes.emitter import Emit, emitter
 from django_delayq.signals import announce, job_dead_lettered
 from django_delayq.store.promotion import ExpiredLease, Promotion, PromotionResult, Reclaim
@@ -92,7 +92,7 @@ class Dispatcher:
         self._dropped = 0
         #: Shared with the worker in its fallback dispatcher.
         self.metrics = metrics or MetricsBuffer()
-        self._stats = PromotionStats()
+        self._stats = MinuteSeries()
 
     def step(self) -> float | None:
         """Promote due jobs and reclaim expired leases; return the seconds until the next step, None once stopped."""
@@ -140,8 +140,7 @@ class Dispatcher:
             promoted = self._promotion.promote(promoted.queues)
         self._queues = promoted.queues
         if promoted.moved:
-            self.metrics.moved(promoted.moved)
-            self._stats.promoted(promoted.moved, late_us=promoted.late_us, now_us=time_ns() // 1_000)
+            self._stats.record_promotion(promoted.moved, late_us=promoted.late_us, now_us=time_ns() // 1_000)
         for leases in self._promotion.batches(promoted.expired_leases):
             self._reclaim(leases)
         self._dropped += promoted.trimmed
@@ -159,8 +158,8 @@ class Dispatcher:
 
     def status(self) -> dict[str, Any]:
         """Return the figures of this dispatcher for its report; called by the thread of the reporter."""
-        hour = self._stats.figures(time_ns() // 1_000)
-        return {"moved": hour.moved, "lag_p95_us": hour.lag_us(0.95)}
+        hour = self._stats.hour(time_ns() // 1_000)
+        return {"promoted": hour.promoted, "lag_p95_us": hour.lag_us(0.95)}
 
     def quiet(self, asked: bool) -> None:
         """Do nothing: a dispatcher claims no jobs."""
@@ -198,7 +197,7 @@ class Dispatcher:
                 logger.info("Job %s: worker %s did not confirm its claim; no attempt is counted", item.id, item.worker)
             elif is_done:
                 counted = "retried" if reclaim.queue is not None else "dead"
-                self.metrics.ended(counted, queue=item.queue or "", task=item.job.task if item.job else "")
+                self.metrics.count_attempt(counted, queue=item.queue or "", task=item.job.task if item.job else "")
                 self._emit([partial(_announce, item, outcome, decision, reclaim)])
 
 

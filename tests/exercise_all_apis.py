@@ -6,7 +6,7 @@ from itertools import count
 from django_delayq.job.ids import shard_of
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
-from django_delayq.metrics import MetricsBuffer, encode_rows
+from django_delayq.metrics import MetricsBuffer
 from django_delayq.store.enqueue import key_digest
 from django_delayq.store.promotion import Reclaim
 from tests.shard_apis import HOUR, SECOND, OneWorker, ShardApis, one_more, settlement
@@ -80,9 +80,9 @@ def _keep_results(apis: ShardApis) -> None:
 def _look_and_tell(apis: ShardApis) -> None:
     tally, worker, reports = MetricsBuffer(), apis.worker(), apis.store.process_reports(apis.shard)
     worker.take(0, description="host/3")
-    tally.ended("done", queue="default", task="shop.remind", lag_us=1, run_us=1)
+    tally.count_attempt("done", queue="default", task="shop.remind", lag_us=1, run_us=1)
     assert apis.operations.quiet(worker.code, by="ann")
-    assert reports.report(worker.code, "worker", {"name": "host:3"}, encode_rows(tally.take()))
+    assert reports.report(worker.code, "worker", {"name": "host:3"}, tally.take())
     assert apis.operations.unquiet(worker.code)
     assert apis.operations.quiet(worker.code, by="ann")
     leaving = os.urandom(8)

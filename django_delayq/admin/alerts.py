@@ -90,7 +90,7 @@ def _queues(visit: PageContext) -> Iterator[Alert]:
                 waiting,
             )
             yield Alert(text=text % facts, url=visit.url("queues"), link=_("Queues"))
-    oldest = now.oldest_overdue_us
+    oldest = now.total.oldest_overdue_us
     if oldest is not None and now.now_us - oldest > _OVERDUE_US:
         text = _("The oldest overdue task should have been moved %s ago.") % duration_text(now.now_us - oldest)
         yield Alert(text=text, url=visit.url("pending", within="overdue"), link=_("Overdue tasks"), severe=True)

@@ -235,7 +235,7 @@ def _tabs(visit: PageContext, *, down: bool) -> list[Tab]:
     counts: dict[str, int] = {}
     if not down:
         now = visit.snapshot
-        counts = {"pending": now.scheduled, "queues": len(now.queues), "running": now.claimed, "dead": now.dead}
+        counts = {"pending": now.total.scheduled, "queues": len(now.queues), "running": now.claimed, "dead": now.dead}
     return [
         Tab(
             name=name,

@@ -64,10 +64,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "worker_names": ("hash", "worker -> its host and process, for people; goes with its entry in workers"),
     "process_reports": ("hash", "worker or dispatcher -> its last status report (JSON); goes with its entry there"),
     "quiet_workers": ("hash", "worker -> who asked it to claim no more jobs; goes with its entry in workers"),
-    "paused": ("hash", "key of a queue's ready set -> when (µs, 8 bytes) and who paused it; resume removes it"),
+    "paused": ("hash", "key of a queue's ready set -> `<moment in µs> <who paused it>`; resume removes it"),
     "metrics": (
         "hash",
-        "dimension (all jobs, a queue, a task) -> its last hour, minute by minute; at most 1,000 dimensions",
+        "dimension (all jobs, a queue, a task) -> its last hour, a line per minute; at most 1,000 dimensions",
     ),
     "results": ("list", "per job that keeps its result: one record of its end; the only key that expires"),
     "next_promotion": ("string", "µs of the next promotion; only promote writes it"),

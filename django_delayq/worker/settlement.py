@@ -114,4 +114,6 @@ def _at_us(claim: Claim, moment: float) -> int:
 def _count(claim: Claim, outcome: Outcome, name: str, metrics: MetricsBuffer) -> None:
     task, began = claim.job.task if claim.job else "", outcome.began
     lag_us = None if began is None else _at_us(claim, began) - claim.due_us
-    metrics.ended(name, queue=claim.queue, task=task, lag_us=lag_us, run_us=None if began is None else outcome.run_us)
+    metrics.count_attempt(
+        name, queue=claim.queue, task=task, lag_us=lag_us, run_us=None if began is None else outcome.run_us
+    )

@@ -142,7 +142,7 @@ def test_all_that_wait_are_not_those_retried_after_somebody_looked(browser: Clie
         f'{{"rss": {HUGE}}}',
         f'{{"oldest_us": -{HUGE}}}',
         f'{{"started_us": {HUGE}}}',
-        f'{{"lag_p95_us": {HUGE}, "moved": {HUGE}, "slots": {HUGE}, "busy": {{"default": {HUGE}}}}}',
+        f'{{"lag_p95_us": {HUGE}, "promoted": {HUGE}, "slots": {HUGE}, "running": {{"default": {HUGE}}}}}',
     ],
     ids=["deep", "rss", "oldest", "started", "rest"],
 )

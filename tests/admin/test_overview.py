@@ -58,7 +58,9 @@ def test_empty_store_says_what_to_do_next(browser: Client) -> None:
 
 
 def test_tiles_tell_how_many_are_where(browser: Client, stock: ShardApis) -> None:
-    both_at_work(stock, done=995, dead=5, slots=8, busy={"default": 1}, oldest_us=stock.clock.now_us - 12 * SECOND_US)
+    both_at_work(
+        stock, done=995, dead=5, slots=8, running={"default": 1}, oldest_us=stock.clock.now_us - 12 * SECOND_US
+    )
     for _ in range(1_200):
         stock.add(delay=DAY_US, queue="mail")
     stock.add_dead()

@@ -34,7 +34,7 @@ def test_dispatcher_tells_of_itself(browser: Client, stock: ShardApis) -> None:
         version="1.2.3",
         started_us=stock.clock.now_us - 2 * DAY_US,
         rss=84 << 20,
-        moved=18_210,
+        promoted=18_210,
         lag_p95_us=38_000,
     )
     assert re.search(
@@ -45,7 +45,7 @@ def test_dispatcher_tells_of_itself(browser: Client, stock: ShardApis) -> None:
 
 
 def test_worker_tells_of_itself(browser: Client, stock: ShardApis) -> None:
-    tell(stock, queues=["mail", "default"], slots=4, busy={"mail": 1, "default": 1}, rss=84 << 20)
+    tell(stock, queues=["mail", "default"], slots=4, running={"mail": 1, "default": 1}, rss=84 << 20)
     assert re.search(
         r"web1:4411 active Quiet web1:4411 mail , default 2 of 4 (now|\d s ago) \d\d:\d\d:\d\d – 84", listed(browser)
     )
@@ -57,7 +57,7 @@ def test_worker_of_all_queues_says_so(browser: Client, stock: ShardApis) -> None
 
 
 def test_lost_worker_says_since_when_its_tasks_may_be_tried_again(browser: Client, stock: ShardApis) -> None:
-    tell(stock, slots=4, busy={"mail": 1})
+    tell(stock, slots=4, running={"mail": 1})
     stock.client.zincrby(stock.keys("workers"), -65_000_000, b"W" * 8)
     html = browser.get(page("processes")).content.decode()
     assert re.search(r"web1:4411 lost its 1 task was free to be tried again at \d\d:\d\d:\d\d", words(html))
@@ -76,7 +76,9 @@ def test_button_quiets_a_worker_and_wakes_it_again(browser: Client, stock: Shard
     assert "web1:4411 quiet Take tasks again web1:4411 all" in listed(browser)
 
 
-@pytest.mark.parametrize("said", [{"queues": 7}, {"busy": [1]}, {"slots": "x"}, {"name": ["a"]}, {"started_us": 1e400}])
+@pytest.mark.parametrize(
+    "said", [{"queues": 7}, {"running": [1]}, {"slots": "x"}, {"name": ["a"]}, {"started_us": 1e400}]
+)
 def test_nonsense_that_a_process_told_does_no_harm(said: Any, browser: Client, stock: ShardApis) -> None:
     tell(stock, **said)
     for name in ("processes", "overview", "queues"):

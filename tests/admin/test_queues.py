@@ -33,7 +33,7 @@ def test_no_queue_yet(browser: Client) -> None:
 
 
 def test_each_queue_stands_in_its_row(browser: Client, stock: ShardApis) -> None:
-    tell(stock, queue="mail", done=1_200, retried=3, dead=1, busy={"mail": 2}, queues=["mail"])
+    tell(stock, queue="mail", done=1_200, retried=3, dead=1, running={"mail": 2}, queues=["mail"])
     tell(stock, code=b"V" * 8, queues=["mail", "reports"])
     for _ in range(3):
         stock.add(queue="mail")
@@ -73,7 +73,7 @@ def test_button_pauses_and_resumes(browser: Client, stock: ShardApis) -> None:
 
 def test_numbers_lead_to_their_tasks(browser: Client, stock: ShardApis) -> None:
     stock.add(queue="mail", delay=DAY_US)
-    tell(stock, queue="mail", dead=1, busy={"mail": 1})
+    tell(stock, queue="mail", dead=1, running={"mail": 1})
     html = browser.get(page("queues")).content.decode()
     for name in ("pending", "running"):
         assert f'href="{page(name, queue="mail")}"' in html

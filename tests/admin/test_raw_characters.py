@@ -54,7 +54,7 @@ def shop(stock: ShardApis) -> dict[str, str]:
     ids["pending"] = add(stock, RAW, unique_by=f"{RAW} too", **{RAW: RAW}, **text)
     ids["known"] = add(stock, RAW, unique_by=f"{RAW} again", **{RAW: RAW})
     for kind in ("dispatcher", "worker"):
-        said = {"name": RAW, "version": RAW, "queues": [RAW], "slots": 1, "busy": {RAW: 1}}
+        said = {"name": RAW, "version": RAW, "queues": [RAW], "slots": 1, "running": {RAW: 1}}
         tell(stock, kind=kind, code=kind.encode()[:8], queue=RAW, task=RAW, done=1, dead=1, **said)
     stock.operations.pause(RAW, by=RAW)
     return ids

@@ -12,7 +12,7 @@ from django_delayq.job.ids import to_text
 from django_delayq.job.job import Job
 from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.unsent import UnsentJob
-from django_delayq.metrics import MetricsBuffer, encode_rows
+from django_delayq.metrics import MetricsBuffer
 from django_delayq.store.claims import Settlement
 from django_delayq.store.enqueue import BATCH
 from django_delayq.testing.fake_clock import FakeClock
@@ -73,7 +73,7 @@ class Fixtures:
         """Let the processes tell of themselves, as of now."""
         for number, code in enumerate(DISPATCHERS):
             self._report(
-                code, "dispatcher", name=f"web{number + 1}:4410", moved=9_105 * (1 - number), lag_p95_us=38_000
+                code, "dispatcher", name=f"web{number + 1}:4410", promoted=9_105 * (1 - number), lag_p95_us=38_000
             )
         queues = (["email", "default"], ["default", "reports"], [])
         for number, code in enumerate(WORKERS):
@@ -87,7 +87,7 @@ class Fixtures:
                 name=f"web{number + 1}:4411",
                 queues=queues[number],
                 slots=4,
-                busy=held,
+                running=held,
                 oldest_us=oldest_us,
             )
         self.clock.now_us = self.now_us
@@ -141,7 +141,7 @@ class Fixtures:
 
     def _report(self, code: bytes, kind: str, *, tally: MetricsBuffer | None = None, **said: Any) -> None:
         said |= {"version": "1.0.0", "started_us": self.now_us - 2 * DAY, "rss": 84 << 20}
-        rows = encode_rows(tally.take()) if tally else {}
+        rows = tally.take() if tally else {}
         self.apis.store.process_reports(self.apis.shard).report(code, kind, said, rows)
 
     def _history(self) -> None:
@@ -152,14 +152,13 @@ class Fixtures:
             load = int(60 + 40 * math.sin(back / 9) + draw.randrange(15))
             for _ in range(load):
                 task = draw.choices(TASKS, [5, 8, 3, 1])[0]
-                tally.ended(
+                tally.count_attempt(
                     draw.choices(["done", "retried", "dead"], [96, 3.7, 0.3])[0],
                     queue=task.queue,
                     task=task.name,
                     lag_us=int(draw.lognormvariate(9.5, 0.7)),
                     run_us=int(draw.lognormvariate(12, 1.1)),
                 )
-            tally.moved(load)
             self._report(WORKERS[0], "worker", tally=tally, name="web1:4411")
         self.clock.now_us = self.now_us
 

@@ -66,7 +66,7 @@ def hostile(stock: Fixtures) -> dict[str, str]:
             version=HOSTILE,
             queues=[HOSTILE, "q" * 200],
             slots=4,
-            busy={HOSTILE: 1},
+            running={HOSTILE: 1},
             rss=10**15,
             oldest_us=1,
         )
@@ -84,7 +84,7 @@ def noise(stock: Fixtures) -> list[str]:
         raw_id, _ = from_text(text_id) or (b"", 0)
         apis.client.hset(apis.keys("jobs" if number < 4 else "dead_bodies"), raw_id, bodies[number % 4])
         apis.client.hset(apis.keys("attempts"), raw_id, b"\x00\x05\x01\xff<script>")
-    for noun in ("worker_names", "reports", "paused"):
+    for noun in ("worker_names", "process_reports", "metrics", "paused"):
         apis.client.hset(apis.keys(noun), b"\xff<script>alert(1)</script>", b"\xfe\x00<script>alert(1)</script>")
     return made
 

@@ -184,6 +184,18 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "tests/django_tasks/test_results.py",
     ),
     at(
+        "a new minute of metrics drops the hour before",
+        "store/lua/report.lua",
+        ".. row .. '\\n' .. string.sub(series, 1, kept)",
+        ".. row .. '\\n'",
+    ): ("tests/integration/store/test_report.py",),
+    at(
+        "a second report of a minute replaces the first",
+        "store/lua/report.lua",
+        "(sums[figure] or 0) + count",
+        "count",
+    ): ("tests/integration/store/test_report.py",),
+    at(
         "a connection on which an answer is awaited is used again",
         "store/client/connection_cache.py",
         "        self._connection.disconnect()\n",

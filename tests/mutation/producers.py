@@ -93,7 +93,9 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
             (
                 "store/client/deadline.py",
                 "            if self._in_handshake:\n                self._apply_timeout()",
-                "            if self._in_handshake:\n                self._start_timer()\n                self._apply_timeout()",
+                "            if self._in_handshake:\n"
+                "                self._start_timer()\n"
+                "                self._apply_timeout()",
             ),
             ("store/client/deadline.py", "if not (self._fresh and self._left() > _SHORTEST):", "if True:"),
         ),

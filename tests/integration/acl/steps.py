@@ -9,7 +9,7 @@ from redis import Redis
 
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
-from django_delayq.metrics import MetricsBuffer, encode_rows
+from django_delayq.metrics import MetricsBuffer
 from django_delayq.store.maintenance.acl_roles import ROLES
 from django_delayq.store.promotion import Reclaim
 from django_delayq.testing.local_redis import LocalRedisServer
@@ -225,9 +225,9 @@ def server(role: ShardApis, every: ShardApis) -> Any:
 def report(role: ShardApis, every: ShardApis) -> Any:
     reports, code = role.store.process_reports(role.shard), bytes(8)
     tally = MetricsBuffer()
-    tally.ended("done", queue="default", task="t", lag_us=1, run_us=1)
+    tally.count_attempt("done", queue="default", task="t", lag_us=1, run_us=1)
     for _ in range(2):
-        assert not reports.report(code, "worker", {}, encode_rows(tally.take()))
+        assert not reports.report(code, "worker", {}, tally.take())
     reports.deregister(code, {})
     return True
 
