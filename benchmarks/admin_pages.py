@@ -65,7 +65,7 @@ def _fill(jobs: int) -> str:
     from django_delayq.store.claims import Settlement
     from tests.sample_app.tasks import noop
 
-    store, metrics = get_store(), MetricsBuffer()
+    store, tally = get_store(), MetricsBuffer()
     scheduled = ({"queue": queue, "delay": random.uniform(60, 86_400)} for queue in QUEUES * (jobs // len(QUEUES)))
     enqueue_many((noop.using(**options).job(1, "short", kind={"a": 1}) for options in scheduled), on_progress=id)
     enqueue_many((noop.using(queue="dying").job(number) for number in range(jobs // 10)), on_progress=id)
@@ -80,11 +80,9 @@ def _fill(jobs: int) -> str:
         if not held:
             break
     for _ in range(10_000):
-        metrics.ended(
-            "done", queue=random.choice(QUEUES), task=noop.name, lag_us=random.randrange(10_000), run_us=5_000
-        )
+        tally.ended("done", queue=random.choice(QUEUES), task=noop.name, lag_us=random.randrange(10_000), run_us=5_000)
     store.process_reports(store.shards[0]).report(
-        os.urandom(8), "worker", {"name": "host:1"}, encode_rows(metrics.take())
+        os.urandom(8), "worker", {"name": "host:1"}, encode_rows(tally.take())
     )
     return noop.using(delay=600, queue=QUEUES[0]).enqueue(1).id
 
