@@ -133,9 +133,7 @@ def test_free_port_taken_before_the_server_binds_it_is_replaced(
         assert client.info("server")["process_id"] == server.pid
 
 
-def test_start_without_a_free_port_raises(
-    start_redis: StartRedis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_start_without_a_free_port_raises(start_redis: StartRedis, monkeypatch: pytest.MonkeyPatch) -> None:
     other = start_redis(port=0)
     monkeypatch.setattr(local_redis, "free_port", lambda: other.port)
     with pytest.raises(ServerNotStarted, match="already in use"):
