@@ -1,4 +1,4 @@
-"""Tables: Markdown from the results of a run; every number in them comes from its file."""
+"""Tables: the results of a run as Markdown. Every number comes from the results file."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,31 +8,31 @@ Column = tuple[str, str, str, Callable[[float], str]]
 
 
 def rate(value: float) -> str:
-    """Show jobs a second, to three digits."""
+    """Format jobs a second, to three digits."""
     return f"{round(value, 3 - len(str(int(value)))):,.0f}" if value >= 1_000 else f"{value:.0f}"
 
 
 def ms(value: float) -> str:
-    """Show milliseconds."""
+    """Format milliseconds."""
     return f"{value:,.0f} ms" if value >= 100 else f"{value:.1f} ms" if value >= 10 else f"{value:.2f} ms"
 
 
 def number(value: float) -> str:
-    """Show a small number, or a whole one."""
+    """Format a number: below 10 with two decimals."""
     return f"{value:,.0f}" if value >= 10 else f"{value:.2f}"
 
 
 def whole(value: float) -> str:
-    """Show a whole number."""
+    """Format a whole number."""
     return f"{value:,.0f}"
 
 
 def share(value: float) -> str:
-    """Show a share of one core."""
+    """Format a share of one core."""
     return f"{100 * value:.2f} %"
 
 
-#: Title of a table -> its columns: heading, scenario, figure, how it is shown.
+#: Title of a table -> its columns: heading, scenario, figure, format.
 TABLES: dict[str, Sequence[Column]] = {
     "Running": (
         ("one worker process, jobs/s", "drain", "rate", rate),
@@ -71,7 +71,7 @@ TABLES: dict[str, Sequence[Column]] = {
     ),
 }
 
-#: The headline: what, scenario, figure, whether more is better.
+#: The headline table: label, scenario, figure, whether higher is better.
 HEADLINE = (
     ("run, one worker process", "drain", "rate", True),
     ("run, two worker processes", "drain_two", "rate", True),
@@ -89,7 +89,7 @@ HEADLINE = (
 
 
 def headline(results: Results) -> str:
-    """Return ours beside the best peer of each figure, as a ratio that is above 1 where ours is better."""
+    """Return our figures beside the best peer's; the ratio is above 1 if ours is better."""
     rows = []
     for what, scenario, figure, more in HEADLINE:
         ours, best = results.spread(scenario, OURS, figure), results.best_peer(scenario, figure)
@@ -108,7 +108,7 @@ def headline(results: Results) -> str:
 
 
 def systems(results: Results, title: str) -> str:
-    """Return one table: a row for each system and configuration, "–" with a note where there is no figure."""
+    """Return a table with a row for each system and configuration; "–" with a note for a missing figure."""
     columns, rows, notes = TABLES[title], [], []
     for system, known in results.systems.items():
         names = {name: None for _, scenario, _, _ in columns for name in results.configurations(scenario, system)}
@@ -118,15 +118,15 @@ def systems(results: Results, title: str) -> str:
                 spread = results.spread(scenario, system, figure, name)
                 cells.append(_cell(spread, show) if spread else _dash(results, scenario, system, name, notes))
             label = known["name"] + (f", {name}" if name not in ("", "default") else "")
-            # A loop is no queue: it stands only where it has a figure.
+            # The floor is no queue: it has a row only in tables in which it has a figure.
             if set(cells) != {""} and (name or system != FLOOR):
                 rows.append([label, *cells])
     listed = "".join(f"\n\n<sup>{at}</sup> {note}" for at, note in enumerate(notes, 1))
     return _table(["", *(heading for heading, *_ in columns)], rows) + listed
 
 
-def configured(results: Results) -> str:
-    """Return what each configuration sets, and the versions that were measured."""
+def configurations(results: Results) -> str:
+    """Return the table of versions and of what each configuration sets."""
     rows = []
     for known in results.systems.values():
         listed = "; ".join(f"*{name}*: {what}" for name, what in known["configurations"].items())
@@ -137,7 +137,7 @@ def configured(results: Results) -> str:
 
 
 def account(results: Results) -> str:
-    """Return where the CPU time of a no-op job goes, and what that allows on four cores."""
+    """Return the CPU time of a no-op job in Redis and workers, and the rate that it allows on four cores."""
     rows = []
     for system, known in results.systems.items():
         best = results.spread("drain", system, "rate")
@@ -146,7 +146,7 @@ def account(results: Results) -> str:
         redis = results.spread("drain", system, "redis_us", best.configuration)
         workers = results.spread("drain", system, "workers_us", best.configuration)
         if redis and workers:
-            # One core for Redis, which runs scripts on one; the others for workers.
+            # Redis runs scripts on one core, so workers have the other three.
             four = min(1e6 / max(redis.median, 1e-9), 3e6 / max(workers.median, 1e-9))
             label = known["name"] + (f", {best.configuration}" if best.configuration != "default" else "")
             rows.append([label, f"{redis.median:.1f} µs", f"{workers.median:.1f} µs", rate(four)])
@@ -154,10 +154,10 @@ def account(results: Results) -> str:
 
 
 def ours(results: Results) -> str:
-    """Return where the CPU time of one of our no-op jobs goes."""
+    """Return how the CPU time of one of our no-op jobs is divided."""
     found = [results.spread("account", OURS, f"{part}_us", "default") for part in ("redis", "client", "ours", "task")]
-    heads = ["Redis", "redis-py and the socket", "our Python", "the task and its count"]
-    return _table(heads, [[f"{spread.median:.1f} µs" if spread else "–" for spread in found]])
+    headings = ["Redis", "redis-py and the socket", "our Python", "the task and its count"]
+    return _table(headings, [[f"{spread.median:.1f} µs" if spread else "–" for spread in found]])
 
 
 def _show(scenario: str, figure: str) -> Callable[[float], str]:
@@ -167,12 +167,12 @@ def _show(scenario: str, figure: str) -> Callable[[float], str]:
 
 
 def _cell(spread: Spread, show: Callable[[float], str]) -> str:
-    median, least, greatest = show(spread.median), show(spread.least), show(spread.greatest)
-    return median if least == greatest else f"{median} ({least}–{greatest})"
+    median, minimum, maximum = show(spread.median), show(spread.minimum), show(spread.maximum)
+    return median if minimum == maximum else f"{median} ({minimum}–{maximum})"
 
 
 def _dash(results: Results, scenario: str, system: str, configuration: str, notes: list[str]) -> str:
-    """Return "–" with the number of its note; nothing where another row of the system has the figure."""
+    """Return "–" with the number of its note, or nothing if another row of the system has the figure."""
     others = results.configurations(scenario, system)
     if configuration and others and configuration not in others:
         return ""
@@ -182,8 +182,8 @@ def _dash(results: Results, scenario: str, system: str, configuration: str, note
     return f"– <sup>{notes.index(reason) + 1}</sup>"
 
 
-def _table(heads: list[str], rows: list[list[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
+def _table(headings: list[str], rows: list[list[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
     return "\n".join(
         "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |" for line in lines
     )

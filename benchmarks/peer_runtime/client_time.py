@@ -1,6 +1,6 @@
-"""Client time: CPU time that this process spends inside redis-py, added up in shared memory for the CPU account.
+"""Client time: the CPU time that this process spends inside redis-py, added up in shared memory.
 
-Two clock readings a command; a command of a worker under load carries a batch of jobs.
+It costs two clock readings for each command; under load, a worker's command carries a batch of jobs.
 """
 
 import mmap
@@ -17,8 +17,8 @@ _inside = threading.local()
 _lock = threading.Lock()
 
 
-def keep(path: str) -> None:
-    """Add up, in the file's first 8 bytes (ns), what all calls into the library cost from now on."""
+def record_client_time(path: str) -> None:
+    """From now on add the CPU time of all calls into redis-py to the first 8 bytes (ns) of the file."""
     with open(path, "r+b") as file:
         memory = mmap.mmap(file.fileno(), 0)
     for owner, names in ((redis.Redis, ["execute_command"]), (AbstractConnection, ["send_command", "read_response"])):
@@ -28,14 +28,14 @@ def keep(path: str) -> None:
 
 def _timed(call: Callable[..., Any], memory: mmap.mmap) -> Callable[..., Any]:
     def timed(*args: Any, **kwargs: Any) -> Any:
-        # The outermost call alone: one calls the others.
-        if getattr(_inside, "it", False):
+        # Time only the outermost call, because these methods call one another.
+        if getattr(_inside, "active", False):
             return call(*args, **kwargs)
-        _inside.it, began = True, time.thread_time_ns()
+        _inside.active, began = True, time.thread_time_ns()
         try:
             return call(*args, **kwargs)
         finally:
-            spent, _inside.it = time.thread_time_ns() - began, False
+            spent, _inside.active = time.thread_time_ns() - began, False
             with _lock:
                 struct.pack_into("<q", memory, 0, struct.unpack_from("<q", memory)[0] + spent)
 

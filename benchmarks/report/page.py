@@ -1,11 +1,11 @@
-"""Page: docs/benchmarks.md, in which the harness writes what stands between the marks, and the charts beside it."""
+"""The page docs/benchmarks.md: the text between its marks, and its charts, come from a run."""
 
 import re
 
 from benchmarks import growth
-from benchmarks.charts import CHARTS, bars, links
+from benchmarks.report.charts import CHARTS, bars, links
+from benchmarks.report.tables import TABLES, account, configurations, headline, ours, systems
 from benchmarks.results import Results
-from benchmarks.tables import TABLES, account, configured, headline, ours, systems
 from benchmarks.venvs import ROOT
 
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -14,9 +14,9 @@ _MARKED = re.compile(r"(<!-- figures: (?P<name>[^>]+) -->\n).*?(<!-- end -->)", 
 
 
 def write_page(results: Results) -> None:
-    """Fill the page's marked places and draw the charts."""
+    """Rewrite the marked parts of the page, and its charts."""
     text = PAGE.read_text()
-    PAGE.write_text(filled(text, results))
+    PAGE.write_text(fill_in(text, results))
     IMAGES.mkdir(exist_ok=True)
     for name in CHARTS:
         if drawn := bars(results, name):
@@ -24,13 +24,13 @@ def write_page(results: Results) -> None:
     print(f"wrote {PAGE.relative_to(ROOT)}")
 
 
-def filled(text: str, results: Results) -> str:
-    """Return a page with what stands between its marks made anew."""
-    return _MARKED.sub(lambda mark: f"{mark[1]}{part(mark['name'], results)}\n{mark[3]}", text)
+def fill_in(text: str, results: Results) -> str:
+    """Return the page with new text between its marks."""
+    return _MARKED.sub(lambda mark: f"{mark[1]}{marked_part(mark['name'], results)}\n{mark[3]}", text)
 
 
-def part(name: str, results: Results) -> str:
-    """Return what belongs at a mark."""
+def marked_part(name: str, results: Results) -> str:
+    """Return the text for a mark."""
     if name == "machine":
         return _machine(results)
     if name == "headline":
@@ -40,7 +40,7 @@ def part(name: str, results: Results) -> str:
     if name == "ours":
         return ours(results)
     if name == "configurations":
-        return configured(results)
+        return configurations(results)
     if name == "growth":
         return growth.table(results)
     return links(results, name) + systems(results, name)
@@ -49,7 +49,7 @@ def part(name: str, results: Results) -> str:
 def show(results: Results) -> None:
     """Print the tables of a run."""
     for name in ("machine", "headline", "account"):
-        print(f"\n{part(name, results)}")
+        print(f"\n{marked_part(name, results)}")
     for title in TABLES:
         if any(
             results.configurations(scenario, system) for _, scenario, *_ in TABLES[title] for system in results.systems

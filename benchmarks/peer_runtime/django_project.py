@@ -1,12 +1,12 @@
-"""The Django project of the systems that need one; BENCH_APP names the one that is installed."""
+"""Django settings for the systems that need them; BENCH_APP is the system's app."""
 
 import os
 from pathlib import Path
 
-from benchmarks.peers.client_time import keep
+from benchmarks.peer_runtime.client_time import record_client_time
 
 if "BENCH_ACCOUNT" in os.environ:
-    keep(os.environ["BENCH_ACCOUNT"])
+    record_client_time(os.environ["BENCH_ACCOUNT"])
 
 TUNED = os.environ["BENCH_CONFIGURATION"] == "tuned"
 URL = os.environ["BENCH_URL"]
@@ -17,10 +17,10 @@ INSTALLED_APPS = [os.environ["BENCH_APP"]]
 DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.sqlite3",
-        "NAME": Path(os.environ["BENCH_LEDGER"]).with_name("db.sqlite3"),
+        "NAME": Path(os.environ["BENCH_RUN_RECORD"]).with_name("db.sqlite3"),
     }
 }
-# Alike for all: a line a job on the terminal would be measured too, which `run_worker` prints where nobody else logs.
+# The same for all systems: `run_worker` would print a line for each job, and the measurement would include that.
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -38,5 +38,5 @@ Q_CLUSTER = {
     "log_level": "WARNING",
 }
 if TUNED:
-    # No rows of results, workers that live on, a queue in front of them that is never empty.
+    # Store no results, never restart workers, and keep the queue in front of them from running empty.
     Q_CLUSTER |= {"save_limit": -1, "recycle": 1_000_000, "queue_limit": 1_000}

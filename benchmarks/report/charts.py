@@ -1,11 +1,11 @@
-"""Charts: horizontal bars as SVG, readable on light and dark pages; every bar carries its figure as text."""
+"""Charts: horizontal bars as SVG, readable on light and dark pages. Every bar has its figure as text."""
 
 import math
 from collections.abc import Callable
 from html import escape
 
+from benchmarks.report.tables import ms, rate, whole
 from benchmarks.results import FLOOR, OURS, Results
-from benchmarks.tables import ms, rate, whole
 
 WIDTH, LABEL, BAR, ROW, TOP = 760, 190, 480, 26, 44
 STYLE = (
@@ -21,7 +21,7 @@ ABOVE = {
     "Idle": ("bench-trips.svg",),
     "Waiting": ("bench-bytes.svg",),
 }
-#: File -> title, scenario, figure, how it is shown, whether the scale is logarithmic.
+#: File -> title, scenario, figure, format, whether the scale is logarithmic.
 CHARTS: dict[str, tuple[str, str, str, Callable[[float], str], bool]] = {
     "bench-run.svg": ("No-op jobs run a second, one worker process", "drain", "rate", rate, False),
     "bench-run-two.svg": ("No-op jobs run a second, two worker processes", "drain_two", "rate", rate, False),
@@ -40,13 +40,13 @@ CHARTS: dict[str, tuple[str, str, str, Callable[[float], str], bool]] = {
 
 
 def links(results: Results, title: str) -> str:
-    """Return the links to a table's charts, those that there are."""
+    """Return the links to the charts of a table that the results have figures for."""
     drawn = [name for name in ABOVE.get(title, ()) if bars(results, name)]
     return "".join(f"![{CHARTS[name][0]}](images/{name})\n\n" for name in drawn)
 
 
 def bars(results: Results, name: str) -> str | None:
-    """Return one chart, the best first; None where fewer than two systems have the figure."""
+    """Return one chart, the best bar first; None if fewer than two systems have the figure."""
     title, scenario, figure, show, logarithmic = CHARTS[name]
     found = [(system, spread) for system in results.systems if (spread := results.spread(scenario, system, figure))]
     if len(found) < 2:
@@ -73,10 +73,10 @@ def bars(results: Results, name: str) -> str | None:
 
 
 def _scale(values: list[float], *, logarithmic: bool) -> Callable[[float], float]:
-    """Return a function from a value to its share of the longest bar."""
+    """Return a function that maps a value to its share of the longest bar."""
     longest = max(values)
     if not logarithmic:
         return lambda value: value / longest
-    # A decade below the least, so that the shortest bar is still one.
+    # Half a decade below the minimum, so that the shortest bar is visible.
     start = math.log10(min(value for value in values if value > 0)) - 0.5
     return lambda value: (math.log10(max(value, 1e-9)) - start) / (math.log10(longest) - start)
