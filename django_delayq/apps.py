@@ -8,7 +8,7 @@ class DelayQConfig(AppConfig):
     """One line in INSTALLED_APPS."""
 
     name = "django_delayq"
-    verbose_name = "Delayed tasks"
+    verbose_name = "Delayed jobs"
 
     def ready(self) -> None:
         """Register the system checks and import every app's tasks."""

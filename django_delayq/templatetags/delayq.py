@@ -100,10 +100,10 @@ def moment_tag(context: Context, us: int | None, words: str = "both") -> str:
     """Show a moment as people count from now and as a clock shows it; `words` "away" or "clock": one of them alone."""
     if us is None:
         return NOTHING
-    visit = context["visit"]
-    now_us = visit.now_us
+    page = context["page"]
+    now_us = page.now_us
     utc = zoned(us, UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
-    shown = {"away": away_text(us - now_us), "clock": clock_text(us, now_us, visit.timezone)}
+    shown = {"away": away_text(us - now_us), "clock": clock_text(us, now_us, page.timezone)}
     parts = [(name, text) for name, text in shown.items() if words in (name, "both")]
     return format_html(
         '<time datetime="{}Z" title="{} UTC">{}</time>',
@@ -114,14 +114,14 @@ def moment_tag(context: Context, us: int | None, words: str = "both") -> str:
 @register.simple_tag(takes_context=True)
 def renewed_us(context: Context, end_us: int) -> int:
     """Return when a lease that ends at a moment was renewed, in µs; now at the latest: a worker's own may be longer."""
-    visit = context["visit"]
-    return int(min(visit.now_us, end_us - visit.store.config.worker.lease_us))
+    page = context["page"]
+    return int(min(page.now_us, end_us - page.store.config.worker.lease_us))
 
 
 @register.simple_tag(takes_context=True)
 def delayq_url(context: Context, name: str, *args: object, **query: object) -> str:
     """Return the address of one of our pages on this site; empty values are left out of the query."""
-    return str(context["visit"].url(name, *args, **query))
+    return str(context["page"].url(name, *args, **query))
 
 
 @register.simple_tag(takes_context=True)
@@ -136,6 +136,6 @@ def delayq_nonce(context: Context) -> str:
 
 
 @register.simple_tag
-def delayq_listed_crumbs() -> bool:
+def delayq_breadcrumbs_are_list() -> bool:
     """Say whether the admin's breadcrumbs are a list, as from Django 6.1 on."""
     return django.VERSION >= (6, 1)

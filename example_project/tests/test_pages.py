@@ -249,7 +249,7 @@ class WithJobPages:
     """Addresses in which the admin has pages for jobs."""
 
     app_name = "admin"
-    urlpatterns = [path("task/<str:job_id>/", lambda request, job_id: None, name="django_delayq_task_detail")]
+    urlpatterns = [path("job/<str:job_id>/", lambda request, job_id: None, name="django_delayq_job_detail")]
 
 
 def test_jobs_are_linked_to_the_admin_as_soon_as_it_has_pages_for_them(settings):
@@ -257,7 +257,7 @@ def test_jobs_are_linked_to_the_admin_as_soon_as_it_has_pages_for_them(settings)
         urlpatterns = [path("admin/", (WithJobPages.urlpatterns, "admin", "admin"))]
 
     settings.ROOT_URLCONF = Urls
-    assert admin_link("01ab-0") == "/admin/task/01ab-0/"
+    assert admin_link("01ab-0") == "/admin/job/01ab-0/"
 
 
 def test_without_such_pages_there_is_no_link(settings):

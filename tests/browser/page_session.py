@@ -18,8 +18,9 @@ _CROWDED = """() => {
     const told = [];
     const shown = (box) => box.width > 1 && box.height > 1;
     const word = (each) => `${each.tagName}.${each.className} ${each.textContent.trim().slice(0, 30)}`;
-    const rows = ".delayq-head, .delayq-switches, .delayq-tabs ul, .delayq-tiles, .delayq-tools, .delayq-filter,"
-        + ".delayq-actions, .delayq-pager, .delayq-foot, .delayq-facts, .delayq-confirm, figcaption, tr, #delayq-live";
+    const rows = ".delayq-header, .delayq-controls, .delayq-tabs ul, .delayq-tiles, .delayq-toolbar, .delayq-filter,"
+        + ".delayq-actions, .delayq-pager, .delayq-footer, .delayq-properties, .delayq-confirm, figcaption, tr,"
+        + "#delayq-live";
     for (const row of document.querySelectorAll(rows)) {
         const boxes = [...row.children].map((each) => [each, each.getBoundingClientRect()])
             .filter(([, box]) => shown(box));

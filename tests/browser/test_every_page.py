@@ -37,7 +37,7 @@ def test_page_with_nothing_on_it(tab: str, window: PageSession, stock: Fixtures)
 
 
 def test_page_of_a_task_that_is_gone(window: PageSession, stock: Fixtures) -> None:
-    window.open(page("task_detail", GONE), status=404)
+    window.open(page("job_detail", GONE), status=404)
     look_over(window)
 
 
@@ -49,7 +49,7 @@ def test_page_without_redis(tab: str, window: PageSession, settings: Any) -> Non
 
 
 @pytest.mark.parametrize(
-    ("place", "deed"),
+    ("place", "action"),
     [
         ("pending", "run_now"),
         ("pending", "reschedule"),
@@ -59,7 +59,7 @@ def test_page_without_redis(tab: str, window: PageSession, settings: Any) -> Non
     ],
 )
 def test_page_that_asks_and_page_that_tells_how_far_it_came(
-    place: str, deed: str, window: PageSession, stock: Fixtures, monkeypatch: pytest.MonkeyPatch
+    place: str, action: str, window: PageSession, stock: Fixtures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", -1.0)
     stock.fill(pending=200)
@@ -67,7 +67,7 @@ def test_page_that_asks_and_page_that_tells_how_far_it_came(
     window.page.add_init_script("HTMLFormElement.prototype.requestSubmit = () => null")
     window.open(page(place))
     window.page.locator("input[name=all]").check()
-    window.page.locator("select[name=deed]").select_option(deed)
+    window.page.locator("select[name=action]").select_option(action)
     window.page.get_by_role("button", name="Go").first.click()
     expect(window.page.get_by_role("link", name="Go back", exact=True)).to_be_focused()
     look_over(window)

@@ -99,19 +99,19 @@ def test_pages_of_one_thing_show_hostile_text_as_text(window: PageSession, hosti
     for address in (
         page("queue_detail", HOSTILE),
         page("dead", group="error"),
-        page("dead", group="function"),
-        *(page("task_detail", text_id) for text_id in hostile.values()),
+        page("dead", group="task"),
+        *(page("job_detail", text_id) for text_id in hostile.values()),
     ):
         window.open(address)
         look_over(window)
 
 
 def test_hostile_questions_and_answers_are_text(window: PageSession, hostile: dict[str, str]) -> None:
-    for place, deed in (("pending", "cancel"), ("dead", "delete")):
+    for place, action in (("pending", "cancel"), ("dead", "delete")):
         window.open(page(place))
         for row in window.page.locator("[data-row]").all():
             row.check()
-        window.page.locator("select[name=deed]").select_option(deed)
+        window.page.locator("select[name=action]").select_option(action)
         window.page.get_by_role("button", name="Go").first.click()
         window.page.locator(".delayq-confirm").wait_for()
         look_over(window)
@@ -119,19 +119,17 @@ def test_hostile_questions_and_answers_are_text(window: PageSession, hostile: di
         window.page.locator(".messagelist").wait_for()
         look_over(window)
     # Who did what, on the page of what is gone.
-    window.open(page("task_detail", hostile["pending"]), status=404)
+    window.open(page("job_detail", hostile["pending"]), status=404)
     look_over(window)
 
 
 def test_hostile_addresses_are_text(window: PageSession, stock: Fixtures) -> None:
-    query = dict.fromkeys(
-        ("queue", "function", "error", "q", "within", "from", "to", "at", "n", "sort", "group", "after")
-    )
+    query = dict.fromkeys(("queue", "task", "error", "q", "within", "from", "to", "at", "n", "sort", "group", "after"))
     for name in ("pending", "dead", "running"):
         window.open(page(name, **{key: HOSTILE.replace("\ud800", "") for key in query}))
         look_over(window)
     for text_id in (GONE, "%3Cscript%3Ealert(1)%3C%2Fscript%3E", "w" * 2_000):
-        window.open(page("overview") + f"task/{text_id}/", status=404)
+        window.open(page("overview") + f"job/{text_id}/", status=404)
         look_over(window)
 
 
@@ -145,7 +143,7 @@ def test_tasks_that_are_no_jobs_have_pages(window: PageSession, noise: list[str]
     addresses = []
     for place in ("pending", "dead"):
         window.open(page(place))
-        links = window.page.locator("#delayq tbody a[href*='/task/']")
+        links = window.page.locator("#delayq tbody a[href*='/job/']")
         addresses += [(link.get_attribute("href") or "").partition("#")[0] for link in links.all()]
     assert {text_id for text_id in noise for address in addresses if text_id in address} == set(noise)
     for address in dict.fromkeys(addresses):
@@ -154,7 +152,7 @@ def test_tasks_that_are_no_jobs_have_pages(window: PageSession, noise: list[str]
 
 
 def test_a_megabyte_can_be_shown_whole(window: PageSession, hostile: dict[str, str]) -> None:
-    window.open(page("task_detail", hostile["long"]))
+    window.open(page("job_detail", hostile["long"]))
     assert len(window.page.content()) < 200_000
     window.page.locator("#delayq").get_by_text("Show all").first.click()
     window.page.wait_for_function("() => document.querySelector('#delayq')?.textContent.length > 1000000")

@@ -43,16 +43,16 @@ def test_dead_letters_are_reached_filtered_ticked_and_retried(window: PageSessio
     tab_to(window, ".delayq-tabs a[href$='/dead/']")
     keys.press("Enter")
     window.page.wait_for_url("**/dead/")
-    tab_to(window, "#delayq [name=function]")
+    tab_to(window, "#delayq [name=task]")
     keys.type("send_invoice")
     keys.press("Enter")
-    window.page.wait_for_url("**function=send_invoice**")
-    tab_to(window, "select[name=deed]")
+    window.page.wait_for_url("**task=send_invoice**")
+    tab_to(window, "select[name=action]")
     keys.type("Retry now")
     tab_to(window, "[data-row]")
     keys.press("Space")
     text_id = window.page.evaluate("() => document.activeElement.value").split(".")[0]
-    expect(window.page.locator("[data-ticked]")).to_have_text("1")
+    expect(window.page.locator("[data-selected-count]")).to_have_text("1")
     # Enter in a form presses its first button.
     keys.press("Enter")
     back = window.page.get_by_role("link", name="Go back", exact=True)
@@ -67,18 +67,18 @@ def test_dead_letters_are_reached_filtered_ticked_and_retried(window: PageSessio
 
 def test_enter_on_a_question_that_was_not_read_does_nothing(window: PageSession, stock: Fixtures) -> None:
     stock.fill(pending=3)
-    window.open(page("task_detail", stock.ids["scheduled"]))
+    window.open(page("job_detail", stock.ids["scheduled"]))
     tab_to(window, "button[value=cancel]")
     window.page.keyboard.press("Enter")
     expect(window.page.get_by_role("link", name="Go back", exact=True)).to_be_focused()
     window.page.keyboard.press("Enter")
-    window.page.wait_for_url(f"**/task/{stock.ids['scheduled']}/**")
+    window.page.wait_for_url(f"**/job/{stock.ids['scheduled']}/**")
     assert state(stock.apis, stock.ids["scheduled"]) == "scheduled"
 
 
 def test_every_stop_of_every_tab_shows_the_focus(window: PageSession, stock: Fixtures) -> None:
     stock.fill(pending=2)
-    for tab in ("overview", "queues", "running", "functions", "processes"):
+    for tab in ("overview", "queues", "running", "tasks", "processes"):
         window.open(page(tab))
         # Behind the last stop the browser's own begin.
         stops = 0

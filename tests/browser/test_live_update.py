@@ -67,12 +67,12 @@ def test_numbers_change_without_a_reload(overview: Watched, stock: Fixtures) -> 
     overview.page.clock.run_for(EVERY)
     expect(overview.pending).to_have_text("13")
     expect(tile(overview)).to_have_text("13")
-    expect(overview.page.locator("body")).to_have_attribute("data-mine", "still here")
+    expect(overview.page.locator("body")).to_have_attribute("data-browser-zone", "still here")
     overview.calm()
 
 
 def test_summary_is_spoken_politely_and_seldom(overview: Watched, stock: Fixtures) -> None:
-    said = overview.page.locator("#delayq-said[role=status]")
+    said = overview.page.locator("#delayq-announcement[role=status]")
     stock.add()
     overview.page.clock.run_for(EVERY)
     expect(tile(overview)).to_have_text("13")

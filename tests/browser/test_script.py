@@ -32,8 +32,8 @@ CONTRASTS = """() => {
 def test_relative_times_count_on(window: PageSession, stock: Fixtures) -> None:
     stock.fill(pending=0)
     window.page.clock.install()
-    window.open(page("task_detail", stock.ids["scheduled"]))
-    due = window.page.locator("dt", has_text="Due").locator("+ dd time .delayq-away")
+    window.open(page("job_detail", stock.ids["scheduled"]))
+    due = window.page.locator("dt", has_text="Due").locator("+ dd time .delayq-relative")
     expect(due).to_contain_text("in ")
     window.page.clock.pause_at(datetime.fromtimestamp(stock.now_us // 1_000_000, UTC) + timedelta(minutes=61))
     expect(due).to_have_text("60 min ago")
@@ -60,7 +60,7 @@ def test_all_rows_are_ticked_at_once_and_counted(window: PageSession, stock: Fix
     stock.fill(pending=0)
     window.open(page("dead"))
     every, rows = window.page.locator("[data-select-all]"), window.page.locator("[data-row]")
-    ticked = window.page.locator("[data-ticked]")
+    ticked = window.page.locator("[data-selected-count]")
     expect(ticked).to_have_text("0")
     every.check()
     expect(window.page.locator("[data-row]:checked")).to_have_count(rows.count())
@@ -77,10 +77,10 @@ def test_all_rows_are_ticked_at_once_and_counted(window: PageSession, stock: Fix
 def test_what_is_shown_can_be_copied(new_window: Callable[..., PageSession], stock: Fixtures) -> None:
     stock.fill(pending=0)
     window = new_window(permissions=["clipboard-read", "clipboard-write"])
-    window.open(page("task_detail", stock.ids["dead"]))
+    window.open(page("job_detail", stock.ids["dead"]))
     shown = "() => navigator.clipboard.readText()"
     window.page.get_by_role("button", name="Copy id").click()
-    expect(window.page.locator("#delayq-said")).not_to_have_text("")
+    expect(window.page.locator("#delayq-announcement")).not_to_have_text("")
     assert window.page.evaluate(shown) == stock.ids["dead"]
     for name, source in (("Copy JSON", "#delayq-json"), ("Copy", "#delayq-traceback")):
         window.page.get_by_role("button", name=name, exact=True).click()
@@ -99,11 +99,11 @@ def test_long_actions_go_on_by_themselves(
     stock.fill(pending=4)
     window.open(page("pending"))
     window.page.locator("[data-select-all]").check()
-    window.page.locator("select[name=deed]").select_option("run_now")
+    window.page.locator("select[name=action]").select_option("run_now")
     window.page.get_by_role("button", name="Go").first.click()
     posts: list[str] = []
     window.page.on("request", lambda request: posts.append(request.url) if request.method == "POST" else None)
-    window.page.get_by_role("button", name="Run 6 tasks now").click()
+    window.page.get_by_role("button", name="Run 6 jobs now").click()
     expect(window.page.locator(".messagelist")).to_contain_text("Made 6 run now")
     assert len(posts) >= 6
     window.assert_calm()

@@ -12,7 +12,7 @@ from tests.browser.page_session import PageSession
 from tests.browser.pages import PAGES
 
 #: What only the script can do.
-FOR_SCRIPTS = "[data-copy]:visible, [data-select-all]:visible, [data-ticked]:visible, #delayq-updating:visible"
+FOR_SCRIPTS = "[data-copy]:visible, [data-select-all]:visible, [data-selected-count]:visible, #delayq-updating:visible"
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_queues_are_paused_and_resumed(plain: PageSession, stock: Fixtures) -> N
 
 
 def test_hidden_values_are_revealed(plain: PageSession, stock: Fixtures) -> None:
-    plain.open(page("task_detail", stock.ids["scheduled"]))
+    plain.open(page("job_detail", stock.ids["scheduled"]))
     expect(plain.page.locator("#delayq")).not_to_contain_text("secret")
     plain.page.get_by_role("button", name="Reveal").click()
     expect(plain.page.locator("#delayq")).to_contain_text("secret")
@@ -119,6 +119,6 @@ def test_bars_of_the_future_lead_to_their_tasks(plain: PageSession, stock: Fixtu
     link = chart.locator("tbody a").first
     expect(link).to_be_visible()
     link.click()
-    expect(plain.page.locator("h1").last).to_have_text("Pending tasks")
+    expect(plain.page.locator("h1").last).to_have_text("Pending jobs")
     assert "from=" in plain.page.url
     plain.assert_calm()

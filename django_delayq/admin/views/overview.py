@@ -47,7 +47,7 @@ def show(visit: PageContext) -> PageResponse:
     return visit.render(
         "overview.html",
         tab="overview",
-        title=_("Delayed tasks"),
+        title=_("Delayed jobs"),
         alerts=alerts(visit, newest),
         tiles=tiles,
         said=", ".join(f"{tile.title} {tile.number}" for tile in tiles),
@@ -117,7 +117,7 @@ def _tiles(visit: PageContext, now: Snapshot) -> list[Tile]:
             number=grouped(hour.done),
             aside=percent(hour.success_share),
             detail=_("run time p95 %s") % duration_text(hour.run_us(_MOST)),
-            url=visit.url("functions"),
+            url=visit.url("tasks"),
         ),
     ]
 

@@ -83,7 +83,7 @@ def show(visit: PageContext) -> PageResponse:
     }
     lines = [TaskRow(task=name, hour=now.figures(task_dimension(name))) for name in sorted(strangers)]
     lines += [_line(task, now.figures(task_dimension(name)), visit) for name, task in known.items()]
-    return visit.render("functions.html", tab="functions", title=_("Task functions"), functions=lines)
+    return visit.render("tasks.html", tab="tasks", title=_("Tasks"), tasks=lines)
 
 
 def _line(task: Any, hour: Stats, visit: PageContext) -> TaskRow:

@@ -10,17 +10,17 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
-from django_delayq.admin.actions import run as carrying
-from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS, NOT_IN_MENU
-from django_delayq.admin.views import action
+from django_delayq.admin.actions import run
+from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS
+from django_delayq.admin.views import action as action_view
 from django_delayq.clock import ServerClock
 from django_delayq.exceptions import StoreUnavailable
 from tests.admin.conftest import page
 from tests.admin.forms import form_to
 from tests.admin.jobs import HOUR, add, add_dead, due_us, state
-from tests.admin.test_action import ask, confirm, done, go_on
+from tests.admin.page_content import text
+from tests.admin.steps import ask, confirm, done, go_on
 from tests.admin.test_hostile import raw
-from tests.admin.test_pending import text
 from tests.shard_apis import ShardApis
 
 #: What the confirm page asks besides.
@@ -33,8 +33,8 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a request count no more than five rows, and handle no more than one."""
     monkeypatch.setattr("django_delayq.store.queries.lookup._SCANNED", 5)
     monkeypatch.setattr("django_delayq.admin.job_lists.MAX_ROWS", 5)
-    monkeypatch.setattr("django_delayq.admin.actions.preview._SECONDS", 0)
-    monkeypatch.setattr(carrying, "SECONDS", 0)
+    monkeypatch.setattr("django_delayq.admin.actions.selection.COUNT_SECONDS", 0)
+    monkeypatch.setattr(run, "SECONDS", 0)
 
 
 @dataclass
@@ -64,12 +64,12 @@ class Shelf:
         self.age(0)
         return text_id
 
-    def all(self, browser: Client, deed: str, **query: object) -> Any:
+    def all(self, browser: Client, action: str, **query: object) -> Any:
         """Order something for all that match."""
         address = page("queue_detail", "default", **query) if self.place == "ready" else page(self.place, **query)
-        if deed in NOT_IN_MENU:
-            return form_to(browser.get(address), "/action/", button=deed).post(browser, deed=deed)
-        return ask(browser, address, deed, all="yes")
+        if not BULK_ACTIONS[action].in_menu:
+            return form_to(browser.get(address), "/action/", button=action).post(browser, action=action)
+        return ask(browser, address, action, all="yes")
 
     def look(self, text_id: str) -> tuple[str, int, str]:
         """Return what actions change of a job."""
@@ -102,24 +102,24 @@ def go_on_counting(browser: Client, answer: Any) -> Any:
     raise AssertionError("it never ends")
 
 
-_EACH = [(name, place) for name, deed in BULK_ACTIONS.items() if name != "edit" for place in deed.job_lists]
+_EACH = [(name, place) for name, action in BULK_ACTIONS.items() if name != "edit" for place in action.job_lists]
 
 
-@pytest.mark.parametrize(("deed", "place"), _EACH)
+@pytest.mark.parametrize(("action", "place"), _EACH)
 def test_no_action_touches_more_than_were_confirmed(
-    deed: str, place: str, browser: Client, shelf: Callable[[str], Shelf], slow: None, monkeypatch: pytest.MonkeyPatch
+    action: str, place: str, browser: Client, shelf: Callable[[str], Shelf], slow: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(action, "_FREELY", 3)
+    monkeypatch.setattr(action_view, "_UNTYPED", 3)
     jobs = shelf(place)
     mine = [jobs.add(number) for number in range(7)]
-    query: dict[str, object] = {} if deed == "purge" else {"q": "noop"}
-    answer = jobs.all(browser, deed, **query)
+    query: dict[str, object] = {} if action == "purge" else {"q": "noop"}
+    answer = jobs.all(browser, action, **query)
     answer = go_on_counting(browser, answer)
     assert re.search(r"\b7\b", text(answer))
     late = [jobs.add_late(number) for number in range(4)]
     before = {each: jobs.look(each) for each in mine + late}
-    typed = {"typed": "default" if deed == "purge" else "7"} if BULK_ACTIONS[deed].destructive else {}
-    answer = confirm(browser, answer, **typed, **WISHES.get(deed, {}))
+    typed = {"typed_confirmation": "default" if action == "purge" else "7"} if BULK_ACTIONS[action].destructive else {}
+    answer = confirm(browser, answer, **typed, **WISHES.get(action, {}))
     for _ in range(20):
         if answer.status_code == 302:
             break
@@ -136,7 +136,7 @@ def test_no_action_touches_more_than_were_confirmed(
 def test_the_bound_holds_for_what_is_written_down_as_one(
     browser: Client, shelf: Callable[[str], Shelf], slow: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("django_delayq.admin.audit_log.MOST_ROWS", 2)
+    monkeypatch.setattr("django_delayq.admin.audit_log.MAX_ROWS", 2)
     jobs = shelf("dead")
     for number in range(7):
         jobs.add(number)
@@ -152,10 +152,10 @@ def test_a_long_count_goes_on_until_the_number_is_known(browser: Client, stock: 
     for number in range(12):
         add_dead(stock, number, **({"needle": 1} if number % 2 else {}))
     answer = ask(browser, page("dead", q="needle"), "delete", all="yes")
-    assert "3 match so far, of 5 looked at." in text(answer) or "2 match so far, of 5 looked at." in text(answer)
+    assert "3 match so far, of 5 examined." in text(answer) or "2 match so far, of 5 examined." in text(answer)
     shown = answer.content.decode()
     assert "<progress" not in shown, "nobody knows the end"
-    assert 'name="typed"' not in shown
+    assert 'name="typed_confirmation"' not in shown
     answer = go_on_counting(browser, answer)
     assert "Delete 6 dead letters?" in text(answer)
     assert text(answer).count("noop(") == 5
@@ -169,7 +169,7 @@ def test_nothing_can_be_done_before_the_number_is_known(browser: Client, stock: 
         add_dead(stock, number)
     form = form_to(ask(browser, page("dead", q="noop"), "delete", all="yes"), "/action/")
     for typed in ("5", "12", "yes"):
-        assert "match so far" in text(form.post(browser, typed=typed, confirmed="yes", counted="yes"))
+        assert "match so far" in text(form.post(browser, typed_confirmation=typed, confirmed="yes", counted="yes"))
     assert stock.inspection.counts().dead == 12
 
 
@@ -177,8 +177,8 @@ def test_what_matches_nothing_after_a_long_count_is_told(browser: Client, stock:
     for number in range(12):
         add_dead(stock, number)
     form = form_to(browser.get(page("dead")), "/action/", button="delete")
-    answer = form.post(browser, ("all", "yes"), deed="delete", filter="q=none-of-these")
-    assert "Nothing of that is there any more." in done(browser, go_on_counting(browser, answer))
+    answer = form.post(browser, ("all", "yes"), action="delete", filter="q=none-of-these")
+    assert "No such job is left." in done(browser, go_on_counting(browser, answer))
 
 
 def test_all_shards_are_counted(browser: Client, delayq_settings: Any, redis_url: str, slow: None) -> None:
@@ -220,14 +220,14 @@ def test_two_tabs_that_go_on_with_one_action_do_it_once(
     assert jobs.stock.inspection.counts().dead == 5
 
 
-def test_the_session_keeps_a_bounded_number_of_orders(
+def test_the_session_keeps_a_bounded_number_of_requests(
     browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(action, "_ORDERS_KEPT", 2)
+    monkeypatch.setattr(action_view, "_REQUESTS_KEPT", 2)
     for _ in range(4):
         add_dead(stock)
         confirm(browser, ask(browser, page("dead"), "retry", all="yes"))
-    assert len(browser.session["django_delayq.orders"]) == 2
+    assert len(browser.session["django_delayq.actions"]) == 2
 
 
 def test_nothing_is_told_of_others_where_none_came(browser: Client, stock: ShardApis) -> None:
@@ -247,5 +247,5 @@ def test_what_was_done_is_told_though_redis_fails_when_looking_for_more(
 
     add_dead(stock)
     answer = ask(browser, page("dead"), "delete", all="yes")
-    monkeypatch.setattr("django_delayq.admin.actions.preview.more_match", fail)
+    monkeypatch.setattr("django_delayq.admin.actions.selection.more_match", fail)
     assert "Deleted 1." in done(browser, confirm(browser, answer))
