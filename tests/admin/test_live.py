@@ -1,5 +1,6 @@
 """Live update: the changing part of a page, or 304 if nothing changed."""
 
+import re
 from typing import Any
 
 import pytest
@@ -10,6 +11,10 @@ from tests.admin.conftest import SITES, page
 from tests.admin.page_content import PAGES
 from tests.admin.reports import tell
 from tests.shard_apis import ShardApis
+
+#: The times on a page that count down, without those of the footer.
+RELATIVE = re.compile(rb'<td>.*?<span class="delayq-relative">([^<]*)</span>')
+MINUTE_US = 60_000_000
 
 
 @pytest.mark.parametrize("site", SITES)
@@ -46,6 +51,19 @@ def test_nothing_is_sent_again_while_nothing_changed(panel: str, browser: Client
     changed = browser.get(page("live", panel), headers={"If-None-Match": first["ETag"]})
     assert changed.status_code == 200
     assert changed["ETag"] != first["ETag"]
+
+
+def test_the_passing_of_time_alone_is_no_change(browser: Client, stock: ShardApis) -> None:
+    stock.add(queue="mail", delay=MINUTE_US)
+    first = browser.get(page("live", "pending"))
+    later = first
+    for _ in range(10_000):
+        later = browser.get(page("live", "pending"))
+        # The relative time of the job counts down every second.
+        if RELATIVE.findall(later.content) != RELATIVE.findall(first.content):
+            break
+    assert RELATIVE.findall(later.content) != RELATIVE.findall(first.content)
+    assert later["ETag"] == first["ETag"]
 
 
 def test_filter_is_kept(browser: Client, stock: ShardApis) -> None:

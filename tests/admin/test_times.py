@@ -8,7 +8,7 @@ from django.template import Context, Template
 from django.utils import translation
 
 from django_delayq.clock import moment_us
-from django_delayq.templatetags.delayq import away_text, clock_text, duration_text, grouped, percent
+from django_delayq.templatetags.delayq import clock_text, duration_text, grouped, percent, relative_text
 
 SECOND, MINUTE, HOUR, DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
 
@@ -53,7 +53,7 @@ def test_a_span_is_in_its_largest_unit(us: int | None, text: str) -> None:
     ],
 )
 def test_a_moment_is_relative_to_now(us: int, text: str) -> None:
-    assert away_text(us) == text
+    assert relative_text(us) == text
 
 
 def test_a_clock_names_the_day_unless_it_is_today() -> None:
