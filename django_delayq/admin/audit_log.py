@@ -69,11 +69,11 @@ def record(
 def for_job(job_id: str) -> list[LogEntry]:
     """Return the rows about a job, newest first: rows that name it, and rows about many jobs since its creation."""
     # Few rows have no content type, and that column has an index; `object_id` has none.
-    ours = LogEntry.objects.filter(content_type=None).select_related("user").order_by("-action_time")
-    found, parsed_id = list(ours.filter(object_id=job_id)[:_SHOWN]), from_text(job_id)
+    entries = LogEntry.objects.filter(content_type=None).select_related("user").order_by("-action_time")
+    found, parsed_id = list(entries.filter(object_id=job_id)[:_SHOWN]), from_text(job_id)
     if parsed_id is not None:
         since = moment(created_us(parsed_id[0]))
-        for row in ours.filter(object_id=None, action_time__gte=since)[:_SHOWN_ABOUT_MANY]:
+        for row in entries.filter(object_id=None, action_time__gte=since)[:_SHOWN_ABOUT_MANY]:
             row.change_message = _("On many jobs at once: %s") % row.change_message
             found.append(row)
     return sorted(found, key=lambda row: row.action_time, reverse=True)

@@ -68,7 +68,7 @@ def relative_text(us: int) -> str:
     """Return a moment, given in µs from now, relative to now: `in 3 min`, `3 min ago`."""
     if abs(us) < _NOW * SECOND_US:
         return _("now")
-    # Whole seconds: they stand beside a clock, and the script updates them every second.
+    # Whole seconds: a clock is next to them, and the script updates them every second.
     seconds = abs(us) // SECOND_US
     span = _("%s s") % seconds if seconds < 100 else duration_text(seconds * SECOND_US)
     return (_("in %s") if us > 0 else _("%s ago")) % span

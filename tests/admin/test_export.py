@@ -43,8 +43,8 @@ def test_each_list_can_be_sent(browser: Client, stock: ShardApis) -> None:
     assert one["history"][0]["error"].endswith("the second line: of the message\n")
     assert [each["id"] for each in lines(browser.get(page("export", "running")))] == [running]
     assert [each["id"] for each in lines(browser.get(page("export", "ready", queue="r")))] == [ready]
-    for place in ("ready", "none"):
-        assert browser.get(page("export", place)).status_code == 404
+    for list_name in ("ready", "none"):
+        assert browser.get(page("export", list_name)).status_code == 404
 
 
 def test_hidden_values_need_the_permission_and_are_recorded(visitor: Callable[..., Client], stock: ShardApis) -> None:
@@ -93,8 +93,8 @@ def test_a_download_that_redis_interrupts_says_that_it_is_incomplete(
 @pytest.mark.parametrize("site", SITES)
 def test_only_people_who_may_view_may_download(visitor: Callable[..., Client], site: str) -> None:
     for kind, status in (("superuser", 200), ("manager", 200), ("viewer", 200), ("staff", 403), ("anonymous", 302)):
-        for place in ("pending", "running", "dead"):
-            answer = visitor(kind).get(page("export", place, site=site))
+        for list_name in ("pending", "running", "dead"):
+            answer = visitor(kind).get(page("export", list_name, site=site))
             assert answer.status_code == status
             if status == 200:
                 assert lines(answer) == []

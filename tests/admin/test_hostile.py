@@ -24,7 +24,7 @@ from tests.admin.forms import Form, form_to, forms
 from tests.admin.jobs import HOUR, add, add_dead, due_us, state
 from tests.admin.page_content import PAGES, text
 from tests.admin.reports import tell
-from tests.admin.steps import ask, confirm, done
+from tests.admin.steps import confirm, request_action, result
 from tests.shard_apis import ShardApis
 
 #: An integer that no float represents.
@@ -94,7 +94,7 @@ def test_a_group_excludes_errors_whose_names_end_alike(browser: Client, stock: S
 def test_jobs_are_shifted_once_if_the_button_is_pressed_twice(browser: Client, stock: ShardApis) -> None:
     mine = add(stock)
     before_us = due_us(stock, mine)
-    answer = ask(browser, page("pending"), "reschedule", all="yes")
+    answer = request_action(browser, page("pending"), "reschedule", all="yes")
     for _ in range(2):
         confirm(browser, answer, shift="10", unit="60")
     assert due_us(stock, mine) == before_us + HOUR // 6
@@ -105,7 +105,7 @@ def test_two_simultaneous_presses_shift_once(
 ) -> None:
     mine = add(stock)
     before_us = due_us(stock, mine)
-    answer = ask(browser, page("pending"), "reschedule", all="yes")
+    answer = request_action(browser, page("pending"), "reschedule", all="yes")
     is_valid, other = RescheduleForm.is_valid, Client()
     other.cookies = browser.cookies
 
@@ -123,10 +123,10 @@ def test_two_simultaneous_presses_shift_once(
 def test_jobs_retried_after_the_person_looked_are_not_included(browser: Client, stock: ShardApis) -> None:
     add(stock)
     retried = add_dead(stock)
-    answer = ask(browser, page("pending"), "cancel", all="yes")
+    answer = request_action(browser, page("pending"), "cancel", all="yes")
     assert counted(answer) == "Cancel 1 waiting job"
     stock.operations.requeue(raw(retried), died_us=due_us(stock, retried), delay_us=2 * HOUR)
-    assert "Cancelled 1" in done(browser, confirm(browser, answer))
+    assert "Cancelled 1" in result(browser, confirm(browser, answer))
     assert state(stock, retried) == "scheduled"
 
 
@@ -169,15 +169,15 @@ def test_ten_thousand_queues_have_pages(browser: Client, stock: ShardApis) -> No
         assert browser.get(page(name)).status_code == 200
 
 
-@pytest.mark.parametrize("place", ["schedule", "ready", "leases", "dead_letters"])
+@pytest.mark.parametrize("noun", ["schedule", "ready", "leases", "dead_letters"])
 @pytest.mark.parametrize("member", [b"", b"x", b"<script>", b"\xff" * 14, b"z" * 200])
 @pytest.mark.parametrize("score", ["inf", "-inf", "1.5", "9007199254740993"])
-def test_no_row_breaks_a_page(place: str, member: bytes, score: str, browser: Client, stock: ShardApis) -> None:
+def test_no_row_breaks_a_page(noun: str, member: bytes, score: str, browser: Client, stock: ShardApis) -> None:
     keys = stock.keys
     stock.client.zadd(keys("queues"), {"default": 1})
-    by_queue = {"schedule": keys.scheduled, "ready": keys.ready}.get(place)
-    stock.client.zadd(by_queue("default") if by_queue else keys(place), {member: score})
-    found = {"schedule": "pending", "leases": "running", "dead_letters": "dead"}.get(place)
+    by_queue = {"schedule": keys.scheduled, "ready": keys.ready}.get(noun)
+    stock.client.zadd(by_queue("default") if by_queue else keys(noun), {member: score})
+    found = {"schedule": "pending", "leases": "running", "dead_letters": "dead"}.get(noun)
     address = page(found) if found else page("queue_detail", "default")
     answer = browser.get(address)
     assert answer.status_code == 200

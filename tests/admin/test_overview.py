@@ -191,15 +191,15 @@ def test_clocks_that_differ(apart: int, browser: Client, stock: ShardApis, monke
     assert "too much" in shown(browser)
 
 
-@pytest.mark.parametrize("place", ["jobs", "dead_bodies"])
-def test_unregistered_tasks(place: str, browser: Client, stock: ShardApis, client: Redis, settings: Any) -> None:
+@pytest.mark.parametrize("noun", ["jobs", "dead_bodies"])
+def test_unregistered_tasks(noun: str, browser: Client, stock: ShardApis, client: Redis, settings: Any) -> None:
     both_at_work(stock)
-    if place == "jobs":
+    if noun == "jobs":
         stock.add(delay=HOUR_US)
     else:
         stock.add_dead()
     assert alerts(browser) == []
-    key = f"delayq:{{0}}:{place}"
+    key = f"delayq:{{0}}:{noun}"
     for raw_id, stored in client.hgetall(key).items():
         client.hset(key, raw_id, stored.replace(b"tests.sample_app.tasks.noop", b"tests.sample_app.tasks.gone"))
     # The examined jobs are cached for a minute, but not across configurations.

@@ -233,17 +233,17 @@ _NAMES = ("queue", "task", "error", "q", "within", "from", "to", "at", "n") + (
 )
 
 
-@pytest.mark.parametrize("place", ["pending", "running", "dead", "queue_detail"])
-def test_no_query_breaks_a_list(browser: Client, stock: ShardApis, place: str) -> None:
+@pytest.mark.parametrize("list_name", ["pending", "running", "dead", "queue_detail"])
+def test_no_query_breaks_a_list(browser: Client, stock: ShardApis, list_name: str) -> None:
     add(stock, delay=None)
     add(stock)
     add_dead(stock)
-    args = ("default",) if place == "queue_detail" else ()
+    args = ("default",) if list_name == "queue_detail" else ()
     for name in _NAMES:
         for value in (POSTED, "9" * 400, "-1", "9007199254740992", "end", "1.", "~ff", "0001-01-01"):
-            answer = browser.get(page(place, *args), {name: value})
+            answer = browser.get(page(list_name, *args), {name: value})
             assert answer.status_code in (200, 302)
-    assert browser.get(page(place, *args), dict.fromkeys(_NAMES, "x" * 1_000_000)).status_code in (200, 302)
+    assert browser.get(page(list_name, *args), dict.fromkeys(_NAMES, "x" * 1_000_000)).status_code in (200, 302)
 
 
 def test_an_unreadable_job_is_shown_with_the_reason(browser: Client, stock: ShardApis) -> None:

@@ -14,7 +14,7 @@ from tests.admin.forms import form_to
 from tests.admin.jobs import add, add_dead, claim
 from tests.admin.page_content import PAGES
 from tests.admin.reports import tell
-from tests.admin.steps import ask, confirm, done
+from tests.admin.steps import confirm, request_action, result
 from tests.shard_apis import ShardApis
 
 #: NUL, ESC, C1, DEL, CR, a BOM, a zero-width space, direction marks, a line separator, a lone surrogate.
@@ -83,8 +83,10 @@ def test_no_page_of_a_job_or_queue_shows_a_raw_character(browser: Client, raw_st
 
 
 def test_no_confirm_page_and_no_message_shows_a_raw_character(browser: Client, raw_store: dict[str, str]) -> None:
-    for place, action in (("pending", "move"), ("dead", "retry_later"), ("dead", "delete")):
-        asked = ask(browser, page(place, task=f"~{RAW.encode('utf-8', 'surrogatepass').hex()}"), action, all="yes")
+    for list_name, action in (("pending", "move"), ("dead", "retry_later"), ("dead", "delete")):
+        asked = request_action(
+            browser, page(list_name, task=f"~{RAW.encode('utf-8', 'surrogatepass').hex()}"), action, all="yes"
+        )
         look(asked)
     look(browser.get(confirm(browser, asked).url))
     look(browser.get(page("job_detail", raw_store["dead"])), status=404)
@@ -96,7 +98,7 @@ def test_no_confirm_page_and_no_message_shows_a_raw_character(browser: Client, r
 def test_the_name_of_an_account_is_escaped_too(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock)
     User.objects.filter(username="superuser").update(username=TYPED)
-    done(browser, confirm(browser, ask(browser, page("dead"), "delete", mine)))
+    result(browser, confirm(browser, request_action(browser, page("dead"), "delete", mine)))
     look(browser.get(page("job_detail", mine)), status=404)
 
 

@@ -54,15 +54,15 @@ def test_the_retry_policy_of_the_settings_is_the_default(browser: Client, settin
     assert cells[1] == "9"
 
 
-@pytest.mark.parametrize("place", ["jobs", "dead_bodies"])
-def test_unregistered_tasks_come_first(place: str, browser: Client, stock: ShardApis, client: Redis) -> None:
-    if place == "jobs":
+@pytest.mark.parametrize("noun", ["jobs", "dead_bodies"])
+def test_unregistered_tasks_come_first(noun: str, browser: Client, stock: ShardApis, client: Redis) -> None:
+    if noun == "jobs":
         stock.add(delay=DAY_US)
     else:
         stock.add_dead()
-    for raw_id, stored in client.hgetall(f"delayq:{{0}}:{place}").items():
+    for raw_id, stored in client.hgetall(f"delayq:{{0}}:{noun}").items():
         client.hset(
-            f"delayq:{{0}}:{place}",
+            f"delayq:{{0}}:{noun}",
             raw_id,
             stored.replace(b"tests.sample_app.tasks.noop", b"tests.sample_app.tasks.<b>!"),
         )

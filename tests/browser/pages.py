@@ -1,4 +1,4 @@
-"""Pages: the address of each, by its name."""
+"""The address of every page, by its name."""
 
 from collections.abc import Callable
 

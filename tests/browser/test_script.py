@@ -1,4 +1,4 @@
-"""The script: times that count on, ticking, copying, long actions that go on by themselves, and nothing by surprise."""
+"""The script: relative times, select all, copying, and long actions that continue by themselves."""
 
 import string
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from tests.admin.conftest import page
 from tests.browser.fixtures import Fixtures
 from tests.browser.page_session import PageSession
 
-# The contrast of what is drawn to what it is drawn on, as WCAG reckons it.
+# The contrast of chart marks to their background by WCAG's formula.
 CONTRASTS = """() => {
     const light = (colour) => {
         const [r, g, b] = colour.match(/[0-9.]+/g).map(Number).map((c) => c / 255)
@@ -29,7 +29,7 @@ CONTRASTS = """() => {
 }"""
 
 
-def test_relative_times_count_on(window: PageSession, stock: Fixtures) -> None:
+def test_relative_times_are_updated(window: PageSession, stock: Fixtures) -> None:
     stock.fill(pending=0)
     window.page.clock.install()
     window.open(page("job_detail", stock.ids["scheduled"]))
@@ -56,7 +56,7 @@ def test_times_are_shown_in_the_zone_that_is_chosen(new_window: Callable[..., Pa
     window.assert_calm()
 
 
-def test_all_rows_are_ticked_at_once_and_counted(window: PageSession, stock: Fixtures) -> None:
+def test_all_rows_are_selected_at_once_and_counted(window: PageSession, stock: Fixtures) -> None:
     stock.fill(pending=0)
     window.open(page("dead"))
     every, rows = window.page.locator("[data-select-all]"), window.page.locator("[data-row]")
@@ -74,7 +74,7 @@ def test_all_rows_are_ticked_at_once_and_counted(window: PageSession, stock: Fix
     expect(window.page.locator("[data-row]:checked")).to_have_count(0)
 
 
-def test_what_is_shown_can_be_copied(new_window: Callable[..., PageSession], stock: Fixtures) -> None:
+def test_shown_texts_can_be_copied(new_window: Callable[..., PageSession], stock: Fixtures) -> None:
     stock.fill(pending=0)
     window = new_window(permissions=["clipboard-read", "clipboard-write"])
     window.open(page("job_detail", stock.ids["dead"]))
@@ -91,10 +91,10 @@ def test_what_is_shown_can_be_copied(new_window: Callable[..., PageSession], sto
     window.assert_calm()
 
 
-def test_long_actions_go_on_by_themselves(
+def test_long_actions_continue_by_themselves(
     window: PageSession, stock: Fixtures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A request does one row, and leaves the rest to the next.
+    # A request handles one row and leaves the rest to the next.
     monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", -1.0)
     stock.fill(pending=4)
     window.open(page("pending"))
@@ -112,7 +112,7 @@ def test_long_actions_go_on_by_themselves(
 def test_no_key_alone_does_anything(window: PageSession, stock: Fixtures) -> None:
     stock.fill(pending=0)
     window.open(page("dead"))
-    # What changes by itself is left out.
+    # Without the parts that change by themselves.
     shown = "() => [location.href, document.activeElement.tagName, document.querySelectorAll(':checked').length].join()"
     before = window.page.evaluate(shown)
     requests: list[str] = []

@@ -1,4 +1,4 @@
-"""Mutants of admin, each with the tests of which one must fail."""
+"""Planted bugs of the admin, each with the tests of which one must fail."""
 
 from tests.stateful.mutations import Mutation
 

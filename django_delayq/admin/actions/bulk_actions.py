@@ -69,7 +69,7 @@ class BulkAction:
     label: Any
     #: The audit log's sentence about one job.
     log_text: Any
-    #: The button on the confirm page, and what the result says, by the number of jobs.
+    #: The button of the confirm page, and the result, each by the number of jobs.
     confirm_text: Any
     success_text: Any
     #: Asks for further parameters on the confirm page.

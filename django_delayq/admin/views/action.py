@@ -35,7 +35,7 @@ _SESSION_KEY, _REQUESTS_KEPT = "django_delayq.actions", 100
 
 def show(page: PageContext) -> HttpResponse:
     """Continue the posted request at its next stage."""
-    # Times in forms are meant in the zone of the page.
+    # Times in forms are in the zone of the page.
     with timezone.override(page.timezone):
         post = page.request.POST
         if post.get("action", "") in toggles.TOGGLES:

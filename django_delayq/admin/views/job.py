@@ -58,7 +58,7 @@ class JobDetail:
         if found.lease_end_us is not None and found.lease_end_us <= page.now_us:
             self.state, self.css_class = gettext_lazy("Lost"), "bad"
         self.line = JobLine.of(found, page.config.redact)
-        #: What a form says of the job; a list's row would read the moment of a ready job from its rank.
+        #: The value of the form's row field. `line.token` would take the moment of a ready job from its rank.
         self.token = f"{self.line.id}.{found.moment_us}"
         self.is_known = registry.find(self.line.row.task) is not None
 

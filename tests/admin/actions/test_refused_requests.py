@@ -10,14 +10,14 @@ from tests.admin.conftest import SITES, page
 from tests.admin.forms import form_to
 from tests.admin.jobs import HOUR, POSTED, add, add_dead, state
 from tests.admin.page_content import link, text
-from tests.admin.steps import ask, confirm, done
+from tests.admin.steps import confirm, request_action, result
 from tests.shard_apis import ShardApis
 
 MINUTE = HOUR // 60
 
 
 @pytest.mark.parametrize("site", SITES)
-def test_only_who_may_manage_posts_here(visitor: Callable[..., Client], site: str, delayq_settings: Any) -> None:
+def test_only_people_who_may_manage_can_post(visitor: Callable[..., Client], site: str, delayq_settings: Any) -> None:
     address = page("action", site=site)
     for method in ("get", "head", "put", "delete", "patch", "options"):
         assert getattr(visitor("manager"), method)(address).status_code == 405
@@ -29,7 +29,7 @@ def test_only_who_may_manage_posts_here(visitor: Callable[..., Client], site: st
     assert visitor("superuser").post(address, {}).status_code == 403
 
 
-def test_who_comes_from_the_login_to_an_action_is_told_that_nothing_was_done(browser: Client) -> None:
+def test_a_redirect_from_the_login_shows_that_nothing_was_done(browser: Client) -> None:
     answer = browser.get(page("action"))
     assert (answer.status_code, answer.headers["Allow"]) == (405, "POST")
     assert "your session had ended, and nothing was done" in text(answer)
@@ -38,7 +38,7 @@ def test_who_comes_from_the_login_to_an_action_is_told_that_nothing_was_done(bro
 
 def test_a_post_without_its_csrf_token_is_refused(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock)
-    answer = ask(browser, page("dead"), "delete", mine)
+    answer = request_action(browser, page("dead"), "delete", mine)
     strict = Client(enforce_csrf_checks=True)
     strict.cookies = browser.cookies
     signed_request = dict(form_to(answer, "/action/").fields)["signed_request"]
@@ -46,20 +46,20 @@ def test_a_post_without_its_csrf_token_is_refused(browser: Client, stock: ShardA
     assert state(stock, mine) == "dead"
 
 
-def test_a_form_of_somebody_else_is_refused(visitor: Callable[..., Client], stock: ShardApis) -> None:
+def test_a_form_of_another_person_is_refused(visitor: Callable[..., Client], stock: ShardApis) -> None:
     mine = add_dead(stock)
-    answer = ask(visitor("superuser"), page("dead"), "delete", mine)
+    answer = request_action(visitor("superuser"), page("dead"), "delete", mine)
     form = form_to(answer, "/action/")
     other = visitor("manager")
-    assert "too old or not yours. Nothing was done." in done(other, form.post(other))
+    assert "too old or not yours. Nothing was done." in result(other, form.post(other))
     assert state(stock, mine) == "dead"
 
 
 def test_a_stale_form_is_refused(browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = add_dead(stock)
-    answer = ask(browser, page("dead"), "delete", mine)
+    answer = request_action(browser, page("dead"), "delete", mine)
     monkeypatch.setattr("django_delayq.admin.actions.action_request._MAX_AGE", -1)
-    assert "too old or not yours" in done(browser, confirm(browser, answer))
+    assert "too old or not yours" in result(browser, confirm(browser, answer))
     assert state(stock, mine) == "dead"
 
 
@@ -82,10 +82,10 @@ _FORGED = [
         *("signed_request", "typed_confirmation", "queue"),
     ],
 )
-def test_no_forged_field_is_an_error_of_ours(browser: Client, stock: ShardApis, name: str) -> None:
+def test_no_forged_field_is_a_server_error(browser: Client, stock: ShardApis, name: str) -> None:
     mine, waiting = add_dead(stock), add(stock)
     form = form_to(browser.get(page("dead")), "/action/")
-    confirmed = form_to(ask(browser, page("pending"), "reschedule", waiting), "/action/")
+    confirmed = form_to(request_action(browser, page("pending"), "reschedule", waiting), "/action/")
     row = next(box for box in form.boxes if box[0] == "row")
     for value in _FORGED:
         for action in ("delete", "edit", "retry_later"):
