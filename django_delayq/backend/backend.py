@@ -19,13 +19,13 @@ from django_delayq.backend.django_task import DjangoTask, register_django_task
 from django_delayq.backend.task_options import TaskOptions
 from django_delayq.backend.task_result import alias_of, found_result, ready_result
 from django_delayq.conf.settings import backends, is_configured, read_alias, sharing_alias
+from django_delayq.conf.spelling import did_you_mean
 from django_delayq.conf.task_backends import EXTRA_KEYS, OWN_KEYS
 from django_delayq.conf.validators import MAX_NAME
 from django_delayq.exceptions import DelayQError, UnknownTask
 from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.ids import from_text
 from django_delayq.job.job import DJANGO_TASK
-from django_delayq.spelling import did_you_mean
 from django_delayq.store.store import get_store
 from django_delayq.task import outbox, registry
 

@@ -6,9 +6,9 @@ from datetime import timedelta
 from typing import Any
 
 from django_delayq.clock import duration_us
+from django_delayq.conf.spelling import did_you_mean
 from django_delayq.conf.validators import check_name
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.spelling import did_you_mean
 from django_delayq.task.task import Unique, check_common_options
 
 

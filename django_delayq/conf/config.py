@@ -12,10 +12,10 @@ from typing import Any
 from django_delayq.clock import DAY_US, HOUR_US, SECOND_US, duration_us, moment_us
 from django_delayq.conf import validators
 from django_delayq.conf.redis_settings import RedisConfig
+from django_delayq.conf.spelling import did_you_mean
 from django_delayq.conf.validators import check_name, dict_of, duration, duration_text, integer, setting
 from django_delayq.exceptions import DelayValueError, UnknownQueue
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.spelling import did_you_mean
 
 
 def longest_wait_us(lease_us: int) -> int:

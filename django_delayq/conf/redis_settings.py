@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 
+from django_delayq.conf.spelling import did_you_mean
 from django_delayq.conf.validators import Validator
-from django_delayq.spelling import did_you_mean
 
 #: URL scheme -> the client's scheme for it.
 _SCHEMES = {"redis": "redis", "rediss": "rediss", "unix": "unix", "valkey": "redis", "valkeys": "rediss"}

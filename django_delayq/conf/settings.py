@@ -16,8 +16,8 @@ from django_delayq import runtime
 from django_delayq.conf import task_backends
 from django_delayq.conf.config import Config, DispatcherConfig, TaskConfig, WorkerConfig
 from django_delayq.conf.redis_settings import SettingError
+from django_delayq.conf.spelling import did_you_mean
 from django_delayq.conf.validators import settings_of
-from django_delayq.spelling import did_you_mean
 
 _PARTS = {"": Config, "tasks": TaskConfig, "dispatcher": DispatcherConfig, "worker": WorkerConfig}
 #: Key of DELAYQ -> the parts of Config that it fills, and their fields.

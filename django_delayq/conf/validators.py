@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import Any
 
 from django_delayq.clock import DAY_US, SECOND_US, duration_us
+from django_delayq.conf.spelling import did_you_mean
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.spelling import did_you_mean
 
 #: Longest queue name or key, in bytes of UTF-8.
 MAX_NAME = 200

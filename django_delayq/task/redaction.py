@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from inspect import Parameter, Signature, signature
 from typing import Any
 
-from django_delayq.spelling import did_you_mean
+from django_delayq.conf.spelling import did_you_mean
 
 #: Shown instead of a hidden value.
 HIDDEN = "********"

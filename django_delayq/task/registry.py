@@ -11,8 +11,8 @@ from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import autodiscover_modules
 
+from django_delayq.conf.spelling import did_you_mean
 from django_delayq.exceptions import UnknownTask
-from django_delayq.spelling import did_you_mean
 
 
 class RegisteredTask(Protocol):

@@ -3,9 +3,12 @@
 import ast
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 
 import django_delayq
@@ -13,7 +16,8 @@ import django_delayq
 PACKAGE = Path(django_delayq.__file__).parent
 ROOT = PACKAGE.parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
-LINES = 400
+#: Most lines in a file, Python files in a folder, and floors.
+LINES, FILES, FLOORS = 400, 12, 11
 
 
 def named(path: Path) -> str:
@@ -47,6 +51,24 @@ def test_floors_hold() -> None:
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     assert " 0 broken" in run.stdout
+
+
+def test_there_are_at_most_eleven_floors() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    [floors] = [contract for contract in contracts if contract.get("containers") == ["django_delayq"]]
+    assert floors["exhaustive"] and len(floors["layers"]) <= FLOORS
+
+
+def test_no_modules_import_one_another_in_a_circle() -> None:
+    graph = grimp.build_graph("django_delayq", exclude_type_checking_imports=True)
+    modules = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    # Raises CycleError, which names the circle.
+    TopologicalSorter(modules).prepare()
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in MODULES}), ids=named)
+def test_a_folder_has_few_enough_files_to_see_at_once(folder: Path) -> None:
+    assert len(list(folder.glob("*.py"))) <= FILES
 
 
 @pytest.mark.parametrize("path", [*MODULES, *sorted(PACKAGE.rglob("*.lua"))], ids=named)

@@ -83,11 +83,3 @@ def test_the_command_table_names_every_command():
 def options(command):
     actions = [action for action in command.create_parser("manage.py", "command")._actions if action.help != SUPPRESS]
     return {option for action in actions for option in action.option_strings if option.startswith("--")}
-
-
-def test_every_module_of_the_walk_exists():
-    walk = README.split("## The walk")[1].split("\n## ")[0]
-    package = ROOT / "django_delayq"
-    for name in re.findall(r"`((?:\w+/)*\w+\.(?:py|lua))`", walk):
-        if name != "tasks.py":
-            assert (package / name).exists() or (package / "store" / name).exists(), name
