@@ -72,8 +72,8 @@ class BulkAction:
     #: The button of the confirm page, and the result, each by the number of jobs.
     confirm_text: Any
     success_text: Any
-    #: Asks for further parameters on the confirm page.
-    form_class: type[forms.ActionForm] | None = None
+    #: The form on the confirm page.
+    form_class: type[forms.ActionForm] = forms.ActionForm
     #: Changes one job; returns None or False if it no longer can. The parameters include Redis's time as `now_us`.
     change: Callable[[Operations, Target, Parameters], Any]
     #: Nobody can undo it.

@@ -1,4 +1,4 @@
-"""Forms for the actions that need parameters: a time, a queue, or arguments.
+"""The form on the confirm page of each action: a time, a queue, arguments, or typed text to confirm with.
 
 The `cleaned_data` of a valid form are the parameters of the action, as JSON values.
 """
@@ -23,14 +23,39 @@ _UNITS = [(1, _("seconds")), (60, _("minutes")), (3_600, _("hours")), (86_400, _
 
 
 class ActionForm(forms.Form):
-    """A form that knows the page, and the job's task if the action has one job."""
+    """The form of an action without parameters; it has a field only if the person must type text to confirm."""
 
     #: Whether the page must name the time zone.
     has_times = False
 
-    def __init__(self, *args: Any, page: PageContext, task: str = "", **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self, data: Any = None, *, page: PageContext, task: str = "", text_to_type: str = "", **options: Any
+    ) -> None:
+        super().__init__(data, **options)
         self.task_config, self.now_us, self.task = page.store.config.tasks, page.now_us, task
+        if text_to_type:
+            self.fields["typed_confirmation"] = _TypedField(text_to_type)
+
+
+class _TypedField(forms.CharField):
+    """Text that the person has to type as it is; a number may have separators."""
+
+    def __init__(self, expected: str) -> None:
+        attributes = {"autocomplete": "off", "autocapitalize": "off", "spellcheck": "false"}
+        label = _("Type %s to continue") % expected
+        super().__init__(label=label, required=False, widget=forms.TextInput(attrs=attributes))
+        self.expected = expected
+
+    def clean(self, value: Any) -> str:
+        """Require the expected text."""
+        if _without_separators(self.to_python(value) or "") != _without_separators(self.expected):
+            raise ValidationError(_("The text does not match. Nothing was done yet."))
+        return self.expected
+
+
+def _without_separators(text: str) -> str:
+    digits = "".join(c for c in text if c.isdecimal())
+    return digits if digits and not text.strip("0123456789,.' \u00a0\u202f’") else text.strip()
 
 
 def _moment_field(label: Any) -> forms.DateTimeField:

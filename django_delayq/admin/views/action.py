@@ -6,6 +6,7 @@ confirm page, and by a long action again and again.
 
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
@@ -63,9 +64,7 @@ def _prepare(page: PageContext, action_request: ActionRequest) -> HttpResponse:
         if not initial:
             text = _("Its arguments cannot be read, so they cannot be edited.")
             return _back(page, action_request, messages.WARNING, text)
-    form_class = action_request.action.form_class
-    form = form_class(page=page, task=action_request.task, initial=initial) if form_class else None
-    return _confirm(page, action_request, form)
+    return _confirm(page, action_request, _form(page, action_request, initial=initial))
 
 
 def _current_arguments(page: PageContext, action_request: ActionRequest) -> dict[str, str]:
@@ -84,14 +83,10 @@ def _current_arguments(page: PageContext, action_request: ActionRequest) -> dict
 
 def _run(page: PageContext, action_request: ActionRequest) -> HttpResponse:
     if not action_request.confirmed:
-        post, form_class = page.request.POST, action_request.action.form_class
-        form = form_class(post, page=page, task=action_request.task) if form_class else None
-        typed = _without_separators(post.get("typed_confirmation", ""))
-        if typed != _without_separators(_confirmation_text(action_request)):
-            return _confirm(page, action_request, form, error=_("The text does not match. Nothing was done yet."))
-        if form and not form.is_valid():
+        form = _form(page, action_request, page.request.POST)
+        if not form.is_valid():
             return _confirm(page, action_request, form)
-        action_request.confirmed, action_request.parameters = True, form.cleaned_data if form else {}
+        action_request.confirmed, action_request.parameters = True, form.cleaned_data
     if action_request.is_non_idempotent and not _first_time(page, action_request):
         text = _("This was done already, and is not done twice. Select the jobs that are left again.")
         return _back(page, action_request, messages.WARNING, text)
@@ -178,9 +173,16 @@ def _progress(page: PageContext, action_request: ActionRequest) -> HttpResponse:
     ).render()
 
 
-def _confirm(
-    page: PageContext, action_request: ActionRequest, form: ActionForm | None, *, error: str = ""
-) -> HttpResponse:
+def _form(page: PageContext, action_request: ActionRequest, data: Any = None, **options: Any) -> ActionForm:
+    action, text_to_type = action_request.action, ""
+    if action.name == "purge":
+        text_to_type = printable(action_request.filter.queue)
+    elif action.destructive and action_request.count > _UNTYPED:
+        text_to_type = str(action_request.count)
+    return action.form_class(data, page=page, task=action_request.task, text_to_type=text_to_type, **options)
+
+
+def _confirm(page: PageContext, action_request: ActionRequest, form: ActionForm) -> HttpResponse:
     action, text = action_request.action, counted(action_request.action.confirm_text, action_request.count)
     export_url = ""
     if action.destructive and not action_request.rows:
@@ -197,26 +199,11 @@ def _confirm(
         destructive=action.destructive,
         form=form,
         queues=[printable(name) for name in page.snapshot.queues] if action.name == "move" else (),
-        confirmation_text=_confirmation_text(action_request),
-        error=error,
         fields={"signed_request": action_request.sign(page.request)},
         cancel_url=_return_url(page, action_request),
         export_url=export_url,
         zone=str(page.timezone),
     ).render()
-
-
-def _confirmation_text(action_request: ActionRequest) -> str:
-    """Return what the person has to type: the queue's name, the number of jobs to destroy, or nothing."""
-    if action_request.action.name == "purge":
-        return printable(action_request.filter.queue)
-    return str(action_request.count) if action_request.action.destructive and action_request.count > _UNTYPED else ""
-
-
-def _without_separators(text: str) -> str:
-    """Return the digits of a number that people typed with separators; any other text without outer spaces."""
-    digits = "".join(c for c in text if c.isdecimal())
-    return digits if digits and not text.strip("0123456789,.' \u00a0\u202f’") else text.strip()
 
 
 def _tab(action_request: ActionRequest) -> str:
