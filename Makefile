@@ -1,15 +1,20 @@
 # Everything a checkout needs, with python3 and make alone. The README shows the same as plain commands.
 #
+#   make quick                    unit tests, the store and one job's life, under a minute
 #   make test                     set up .venv and pass all tests          ARGS="-k promote -x" goes to pytest
+#   make stateful                 the state machine with 5,000 walks
+#   make chaos                    the long fault runs, about 3 hours       ARGS="-k kills" is one of them
+#   make mutation                 plant known bugs, show what kills them   ARGS="signature" takes those of that name
+#   make upstream                 Django's own tests of its tasks framework against our backend (Django 6)
+#   make lint                     formatting, style, import floors, types
+#   make format                   apply the formatting and the safe fixes of the style
 #   make demo [SECONDS=8]         the example project, until Ctrl-C or for so many seconds
-#   make chaos                    the long storms, about 3 hours           ARGS="-k kills" is one of them
 #   make bench                    a few figures beside the fastest of the others, 5 minutes
 #   make bench-all                all figures beside nine others, an hour and a half, into docs/benchmarks.md; best on a quiet machine
-#   make upstream                 Django's own tests of its tasks framework against our backend (Django 6)
-#   make mutation                  plant known bugs, show what kills them   ARGS="signature" takes those of that name
-#   make lint                     formatting, style, import floors, types
+#   make settings-page            write docs/settings.md from the settings' own help
 #   make clean                    remove what the targets above made
 #
+# WORKERS=4 chooses how many processes run tests side by side, WORKERS=0 runs them in one, as ARGS=--pdb needs.
 # PYTHON=python3.13 chooses the interpreter, DJANGO="django==6.1.*" the Django (both only when a venv is made),
 # UV=1 installs by uv instead of pip.
 
@@ -19,13 +24,18 @@ VENV ?= .venv
 DEMO_VENV ?= .venv-demo
 SECONDS ?=
 ARGS ?=
+# One more than there are cores: many tests wait for processes.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+
+# Without bytecode files each process that a test starts compiles the package again, which is a third of its CPU time.
+unexport PYTHONDONTWRITEBYTECODE
 
 bin = $(VENV)/bin
 install = $(if $(UV),uv pip install --python $(1)/bin/python,$(1)/bin/python -m pip install --quiet --disable-pip-version-check)
 code = django_delayq tests example_project $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help test unit stateful chaos upstream bench bench-all mutation example-test lint format style floors types demo clean
+.PHONY: help quick test unit stateful chaos upstream bench bench-all mutation example-test settings-page lint format style floors types demo clean
 
 help:
 	@sed -n '/^#   make/s/^#  //p' Makefile
@@ -47,8 +57,11 @@ $(call install,$(1)) -e '.[$(2)]' '$(DJANGO)'; \
 touch $(1)/.installed
 endef
 
+quick: $(VENV)/.installed
+	$(bin)/python -m pytest -n $(WORKERS) tests/unit tests/integration/store tests/integration/test_walk.py $(ARGS)
+
 test: $(VENV)/.installed
-	$(bin)/python -m pytest $(ARGS)
+	$(bin)/python -m pytest -n $(WORKERS) $(ARGS)
 	@$(MAKE) --no-print-directory example-test
 
 # The example project is a site of its own, with its own settings.
@@ -76,6 +89,9 @@ bench-all: $(VENV)/.installed
 
 upstream: $(VENV)/.installed
 	$(bin)/python -m tests.django_tasks.upstream
+
+settings-page: $(VENV)/.installed
+	$(bin)/python -m tests.architecture.settings_page
 
 mutation: $(VENV)/.installed
 	$(bin)/python -m tests.mutation $(ARGS)

@@ -1,4 +1,4 @@
-"""System checks over the DELAYQ setting and the tasks there are; they never connect."""
+"""System checks of the DELAYQ setting and of registered tasks. They never connect to Redis."""
 
 from typing import Any
 
@@ -10,18 +10,18 @@ from django_delayq.task import registry
 
 
 def check_settings(**_: Any) -> list[CheckMessage]:
-    """Report everything wrong with DELAYQ, each with its cure."""
+    """Report every mistake in DELAYQ, with its cure."""
     problems = read_config(raw_setting())[1]
     return [Error(problem.message, hint=problem.hint, id=problem.id) for problem in problems]
 
 
 def check_modules(**_: Any) -> list[CheckMessage]:
-    """Report tasks in modules that no worker need import, such as views."""
-    # Checks run in no order, and most such modules come with the URLs.
+    """Report tasks in modules that a worker may never import, such as views."""
+    # Most such modules are imported with the URLs, and checks run in no fixed order.
     check_url_config(None)
     return [
         Warning(
-            f"The task {name!r} stands in a module that workers do not import by themselves.",
+            f"The task {name!r} is in a module that workers do not import by themselves.",
             hint="Move it to tasks.py of an app, or add its module to DELAYQ['TASK_MODULES'].",
             id="delayq.W007",
         )

@@ -1,8 +1,8 @@
-"""Dispatcher: move due jobs to ready and judge lapsed leases, then sleep until the next due time.
+"""Dispatcher: moves due jobs to ready and reclaims jobs with expired leases, then sleeps until the next due time.
 
-Any number may run on a shard: the steps are atomic, so a second one is harmless. The one that promoted last promotes
-again; the others come a moment later, see that it did, and sleep on. Nobody is elected: who sees that it did not,
-promotes.
+Any number may run on a shard: the steps are atomic, so a second dispatcher is harmless. The one that promoted last
+promotes again. The others wake a moment later, see that it did, and sleep on; if it did not, they promote. There is no
+election.
 """
 
 import random
@@ -23,25 +23,24 @@ from django_delayq.store.promotion import ExpiredLease, Promotion, PromotionResu
 from django_delayq.store.shard import Shard
 from django_delayq.task import registry
 
-#: Seconds after which a dispatcher promotes itself, whatever others announced.
+#: Seconds after which a dispatcher promotes, even if others announced a later promotion.
 _PROMOTE_AGAIN = 30.0
-#: Seconds that a dispatcher comes after another one, at least and at most: not all at once where that one is gone.
-_HOLD_OFF = (0.02, 0.06)
-#: Seconds that no announced promotion is ahead by.
+#: Range of the seconds that a follower wakes after the one that promotes: random, so that not all followers take over.
+_FOLLOWER_DELAY = (0.02, 0.06)
+#: Seconds within which every announced promotion has to come: a sweep, and a little.
 _LONGEST_SWEEP = 6.0
 #: Longest lead, in µs: beyond that the machine is overloaded, and waking earlier does not help.
 _LONGEST_LEAD_US = 2_000
-#: Share of a lateness that is added to the lead, and what an early promotion leaves of it.
-_MORE, _LESS = 0.1, 0.7
+#: Share of a lateness that is added to the lead, and share of the lead that remains after an early promotion.
+_LATE_GAIN, _EARLY_FACTOR = 0.1, 0.7
 
 
 class LeadTime:
-    """How long before a due time one dispatcher wakes, so that `promote` reaches Redis just when the job is due.
+    """Adaptive lead of one dispatcher: it wakes just early enough for `promote` to reach Redis at the due time.
 
-    Between the end of a timer and Redis lie the wake-up, our own code on cold caches, and the way there: 0.3 to 1 ms,
-    depending on the machine. The lead adapts: it grows a little after each late promotion and shrinks a lot after an
-    early one, which moves nothing and costs one more step. An early promotion is harmless, since only Redis decides
-    what is due.
+    Waking up, running our own code on cold caches and sending the command take 0.3 to 1 ms, depending on the machine.
+    The lead grows a little after each late promotion. It shrinks a lot after an early one, which moves nothing and
+    costs one more step. An early promotion is harmless, since only Redis decides what is due.
     """
 
     def __init__(self) -> None:
@@ -49,7 +48,7 @@ class LeadTime:
 
     @property
     def lead_us(self) -> float:
-        """The lead in µs: a job that is due within it counts as due."""
+        """The lead in µs; a job that is due within it is not slept for."""
         return self._lead_us
 
     def sleep(self, sleep_us: int) -> float:
@@ -57,21 +56,21 @@ class LeadTime:
         return max(0.0, (sleep_us - self._lead_us) / SECOND_US)
 
     def record_late(self, late_us: int) -> None:
-        """Lengthen the lead after a promotion that found a job due so long ago."""
-        self._lead_us = min(_LONGEST_LEAD_US, self._lead_us + _MORE * min(max(0, late_us), _LONGEST_LEAD_US))
+        """Lengthen the lead after a promotion that moved a job `late_us` after its due time."""
+        self._lead_us = min(_LONGEST_LEAD_US, self._lead_us + _LATE_GAIN * min(max(0, late_us), _LONGEST_LEAD_US))
 
     def record_early(self) -> None:
-        """Shorten the lead after a promotion that came before its time."""
-        self._lead_us *= _LESS
+        """Shorten the lead after a promotion that came before the due time."""
+        self._lead_us *= _EARLY_FACTOR
 
 
 class Dispatcher:
-    """The dispatcher of one shard."""
+    """The dispatcher of one shard, run by a `Service`."""
 
     kind = "dispatcher"
 
     def __init__(
-        self, shard: Shard, promotion: Promotion, *, tally: MetricsBuffer | None = None, emit: Emit = emitter.emit
+        self, shard: Shard, promotion: Promotion, *, metrics: MetricsBuffer | None = None, emit: Emit = emitter.emit
     ) -> None:
         self._shard = shard
         self._promotion = promotion
@@ -81,53 +80,60 @@ class Dispatcher:
         self._listener = shard.blocking_listener()
         self._lead_time = LeadTime()
         self._stopping = False
-        #: Another dispatcher promoted last; the alarm rang here since the last step.
-        self._follows, self._called = False, False
-        #: The next promotion: as announced in Redis (µs), and by this host's clock; and when this one promoted last.
-        self._wake_at_us, self._wakes_at, self._promoted_at = 0, 0.0, 0.0
+        #: Another dispatcher promoted last, so this one is a follower.
+        self._follows = False
+        #: A notification arrived since the last step.
+        self._notified = False
+        #: The next promotion, as announced in Redis (µs since the epoch, Redis's clock) and by time.monotonic().
+        self._wake_at_us, self._wake_at = 0, 0.0
+        #: time.monotonic() of this dispatcher's last promotion.
+        self._promoted_at = 0.0
         #: Dead letters that were dropped since the last log line about them.
         self._dropped = 0
-        #: A stand-in adds to its worker's.
-        self.metrics = tally or MetricsBuffer()
+        #: Shared with the worker in its fallback dispatcher.
+        self.metrics = metrics or MetricsBuffer()
         self._stats = MinuteSeries()
 
     def step(self) -> float | None:
-        """Promote what is due, judge what lapsed; return the seconds until the next thing to do."""
+        """Promote due jobs and reclaim expired leases; return the seconds until the next step, None once stopped."""
         if self._stopping:
             return None
         wait = self._follow()
         if wait is not None:
             return wait
         promoted = self.promote()
-        # Who comes early for the moment it announced itself (see LeadTime) is no second one.
-        self._follows = promoted.second and (self._follows or promoted.wake_at_us != self._wake_at_us)
-        self._wake_at_us = promoted.wake_at_us
+        # A dispatcher that wakes early for the moment it announced itself (see LeadTime) is no follower.
+        self._follows = promoted.redundant and (self._follows or promoted.next_promotion_us != self._wake_at_us)
+        self._wake_at_us = promoted.next_promotion_us
         self._promoted_at = monotonic()
-        self._wakes_at = self._promoted_at + promoted.sleep_us / SECOND_US
+        self._wake_at = self._promoted_at + promoted.sleep_us / SECOND_US
         if promoted.moved:
             self._lead_time.record_late(promoted.late_us)
         elif promoted.sleep_us <= self._lead_time.lead_us:
             self._lead_time.record_early()
-        return self._lead_time.sleep(promoted.sleep_us) + (random.uniform(*_HOLD_OFF) if self._follows else 0.0)
+        return self._lead_time.sleep(promoted.sleep_us) + (random.uniform(*_FOLLOWER_DELAY) if self._follows else 0.0)
 
     def _follow(self) -> float | None:
-        """Return the seconds to sleep where another dispatcher promoted for this moment, or None: promote."""
-        called, self._called = self._called, False
-        # Now and then all the same: two clocks drift apart.
-        if not self._follows or called or monotonic() - self._promoted_at > _PROMOTE_AGAIN:
+        """Return the seconds to sleep if another dispatcher promoted for this moment, or None to promote."""
+        notified, self._notified = self._notified, False
+        # A follower promotes now and then all the same, since two clocks drift apart.
+        if not self._follows or notified or monotonic() - self._promoted_at > _PROMOTE_AGAIN:
             return None
-        wake_at_us = self._promotion.read_wake_at()
+        wake_at_us = self._promotion.read_next_promotion()
         if wake_at_us is None or wake_at_us <= self._wake_at_us:
             return None
-        # Differences of moments, since only Redis knows its own clock.
-        self._wakes_at += (wake_at_us - self._wake_at_us) / SECOND_US
+        # Only differences between moments of Redis's clock can be added to this host's clock.
+        self._wake_at += (wake_at_us - self._wake_at_us) / SECOND_US
         self._wake_at_us = wake_at_us
-        wait = self._wakes_at - monotonic()
-        # Farther ahead than any sweep: the clock was set.
-        return wait + random.uniform(*_HOLD_OFF) if 0.0 < wait <= _LONGEST_SWEEP else None
+        wait = self._wake_at - monotonic()
+        # A moment farther ahead than any sweep means that Redis's clock was set.
+        return wait + random.uniform(*_FOLLOWER_DELAY) if 0.0 < wait <= _LONGEST_SWEEP else None
 
     def promote(self) -> PromotionResult:
-        """Do one whole step. One round trip, two where a queue is due that the last step did not know of."""
+        """Promote due jobs and reclaim expired leases.
+
+        One round trip; two if a queue is due that the last call did not return; more if leases have expired.
+        """
         promoted = self._promotion.promote(self._queues)
         if not (promoted.sleep_us or promoted.moved or set(promoted.queues).issubset(self._queues)):
             self._dropped += promoted.trimmed
@@ -136,9 +142,9 @@ class Dispatcher:
         if promoted.moved:
             self._stats.record_promotion(promoted.moved, late_us=promoted.late_us, now_us=time_ns() // 1_000)
         for leases in self._promotion.batches(promoted.expired_leases):
-            self._judge(leases)
+            self._reclaim(leases)
         self._dropped += promoted.trimmed
-        # Where thousands go there are many steps in a row: one line for all of them.
+        # Thousands of them take many steps in a row, which share one log line.
         if self._dropped and promoted.sleep_us > 0:
             limits = "DEAD_MAX_AGE, DEAD_MAX_COUNT or DEAD_MAX_BYTES"
             logger.warning("Dropped %d dead letters beyond %s", self._dropped, limits)
@@ -147,52 +153,56 @@ class Dispatcher:
 
     @property
     def worker_id(self) -> bytes:
-        """How Redis knows this dispatcher."""
-        return self._promotion.code
+        """This dispatcher's name in Redis: 8 random bytes."""
+        return self._promotion.dispatcher_id
 
     def status(self) -> dict[str, Any]:
-        """Return what the dashboard shows of this dispatcher besides its process."""
+        """Return the figures of this dispatcher for its report; called by the thread of the reporter."""
         hour = self._stats.hour(time_ns() // 1_000)
         return {"promoted": hour.promoted, "lag_p95_us": hour.lag_us(0.95)}
 
     def quiet(self, asked: bool) -> None:
-        """Dispatchers take no jobs."""
+        """Do nothing: a dispatcher claims no jobs."""
 
     def listen(self) -> int:
-        """Listen to the alarm."""
+        """Listen for notifications of an earlier due time; return the socket. Raises `StoreError`."""
         self._listener.listen([self._shard.keys("notify_dispatcher")], now=monotonic())
         return self._listener.fileno()
 
     def on_wakeup(self) -> None:
-        """Take the alarm down; the step that follows finds why it rang."""
-        self._listener.take()
-        self._called = True
+        """Consume the notification; the next step promotes. Raises `StoreError`."""
+        self._listener.read_notification()
+        self._notified = True
 
     def stop(self) -> None:
-        """End before the next step; steps are short."""
+        """End before the next step, which is soon, since steps are short."""
         self._stopping = True
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection that listens."""
         self._listener.close()
 
-    def _judge(self, leases: Sequence[bytes]) -> None:
-        """Ask the same `decide` that workers ask; the policy travels in the job, so no user code is needed."""
-        lapsed = self._promotion.read_expired_leases(leases)
-        judged = [(item, *_judgement(item)) for item in lapsed]
-        decided = [_reclaim(item, outcome, decision) for item, outcome, decision in judged]
-        done = self._promotion.reclaim(decided)
-        for (item, outcome, decision), reclaim, carried_out in zip(judged, decided, done, strict=True):
-            # Else it was settled, revived, or judged by another dispatcher meanwhile, and that one tells.
-            if carried_out and reclaim.attempts.spared:
+    def _reclaim(self, leases: Sequence[bytes]) -> None:
+        """Settle expired leases by the same `decide` as workers do.
+
+        The retry policy travels in the job, so no user code is needed.
+        """
+        items = self._promotion.read_expired_leases(leases)
+        judged = [(item, *_judge(item)) for item in items]
+        reclaims = [_to_reclaim(item, outcome, decision) for item, outcome, decision in judged]
+        done = self._promotion.reclaim(reclaims)
+        for (item, outcome, decision), reclaim, is_done in zip(judged, reclaims, done, strict=True):
+            # Otherwise somebody settled, revived or reclaimed the job meanwhile, and announces that.
+            if is_done and reclaim.attempts.spared:
                 logger.info("Job %s: worker %s did not confirm its claim; no attempt is counted", item.id, item.worker)
-            elif carried_out:
+            elif is_done:
                 counted = "retried" if reclaim.queue is not None else "dead"
                 self.metrics.count_attempt(counted, queue=item.queue or "", task=item.job.task if item.job else "")
-                self._emit([partial(_tell, item, outcome, decision, reclaim)])
+                self._emit([partial(_announce, item, outcome, decision, reclaim)])
 
 
-def _tell(item: ExpiredLease, outcome: Outcome, decision: Decision, reclaim: Reclaim) -> None:
+def _announce(item: ExpiredLease, outcome: Outcome, decision: Decision, reclaim: Reclaim) -> None:
+    """Log a reclaimed job; send the signals of a dead letter."""
     task, queue, attempt = item.job and item.job.task, item.queue, reclaim.attempts.ended
     logger.warning(
         "Job %s of %r in %r: its lease lapsed on worker %s, attempt %d; %s",
@@ -207,21 +217,21 @@ def _tell(item: ExpiredLease, outcome: Outcome, decision: Decision, reclaim: Rec
         sender = registry.find(item.job.task) if item.job else None
         announce(job_dead_lettered, sender, job_id=item.id, job=item.job, attempt=attempt, reason=outcome.error)
         if item.job and sender is not None:
-            sender.on_finished(item.job, attempts=reclaim.attempts, ending=None)
+            sender.on_finished(item.job, attempts=reclaim.attempts, stored=None)
 
 
-def _judgement(item: ExpiredLease) -> tuple[Outcome, Decision]:
+def _judge(item: ExpiredLease) -> tuple[Outcome, Decision]:
     if item.job is not None:
-        ending, policy = OutcomeKind.LEASE_EXPIRED, item.job.retry
+        kind, policy = OutcomeKind.LEASE_EXPIRED, item.job.retry
         error = f"The worker {item.worker} did not finish and its lease lapsed: killed, frozen, or cut off."
     else:
-        ending, policy = kind_of_fault(item.fault), RetryPolicy()
+        kind, policy = kind_of_fault(item.fault), RetryPolicy()
         error = str(item.fault)
-    outcome = Outcome(kind=ending, error=error)
+    outcome = Outcome(kind=kind, error=error)
     return outcome, decide(outcome, policy, attempt=item.attempts.ended + 1, jitter=random.random())
 
 
-def _reclaim(item: ExpiredLease, outcome: Outcome, decision: Decision) -> Reclaim:
+def _to_reclaim(item: ExpiredLease, outcome: Outcome, decision: Decision) -> Reclaim:
     if item.unconfirmed and item.queue is not None and not item.attempts.spared:
         return Reclaim(lease=item.lease, attempts=replace(item.attempts, spared=True), queue=item.queue)
     attempts = item.attempts.add(
@@ -230,7 +240,7 @@ def _reclaim(item: ExpiredLease, outcome: Outcome, decision: Decision) -> Reclai
         ended_us=None,
         ending=outcome.kind,
         error=outcome.error,
-        suspect=decision.crash_suspected,
+        crash_suspected=decision.crash_suspected,
     )
     queue = item.queue if decision.action is Action.RETRY else None
     return Reclaim(lease=item.lease, attempts=attempts, queue=queue, delay_us=decision.delay_us)

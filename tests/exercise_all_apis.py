@@ -8,7 +8,6 @@ from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.store.enqueue import key_digest
-from django_delayq.store.notifier import Notifier
 from django_delayq.store.promotion import Reclaim
 from tests.shard_apis import HOUR, SECOND, OneWorker, ShardApis, one_more, settlement
 
@@ -42,7 +41,7 @@ def exercise_all_apis(apis: ShardApis) -> None:
     assert apis.inspection.find(raw_id).state is State.SCHEDULED
     assert apis.operations.reschedule(raw_id, delay_us=0)
     assert apis.operations.move(raw_id, "other")
-    assert apis.operations.cancel(raw_id, token=b"a token", on_its_way=True)
+    assert apis.operations.cancel(raw_id, token=b"a token", may_arrive=True)
     for end in ("requeue", "discard"):
         letter = apis.inspection.dead_letter(apis.add_dead(key=_key_here(apis, end), queue=end))
         assert letter is not None
@@ -53,7 +52,7 @@ def exercise_all_apis(apis: ShardApis) -> None:
     assert apis.inspection.counts().dead
     assert apis.inspection.holder(bytes(16)) is None
     for queues in ((), ("other",)):
-        Notifier(apis.shard).notify(queues)
+        apis.shard.notify(queues)
     apis.store.check_shards()
     apis.store.check_server()
     _look_and_tell(apis)
@@ -62,7 +61,7 @@ def exercise_all_apis(apis: ShardApis) -> None:
     apis.add(queue="new")
     worker = apis.worker()
     worker.take(0, "new", description="host/2")
-    worker.take(1, "new", armed=True)
+    worker.take(1, "new", blocking=True)
     apis.add(queue="newer")
 
 

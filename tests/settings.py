@@ -1,7 +1,7 @@
-"""The smallest Django project the suite needs, for pytest and for the commands that tests start as processes.
+"""The Django project of the processes that tests start; tests/admin/settings.py adds the admin for pytest itself.
 
-`tests/conftest.py` names its private server in DELAYQ_TEST_REDIS, so that these processes find the same one.
-Without it nothing listens here: a test that forgot its fixture fails instead of meeting somebody's server.
+tests/conftest.py sets DELAYQ_TEST_REDIS to its private server, so that these processes use the same one. Without it
+nothing listens: a test that lacks the fixture fails and never reaches another server.
 """
 
 import os
@@ -15,10 +15,10 @@ INSTALLED_APPS = [
     "django.contrib.auth",
     "django_delayq",
     "tests.sample_app",
-    # What Django 6 has on board.
+    # The backport of what Django 6 contains.
     *(["django_tasks"] if django.VERSION < (6,) else []),
 ]
-# The second one is there for commits that wait for several connections.
+# Two, for commits that wait for several connections.
 DATABASES = {
     alias: {
         "ENGINE": "django.db.backends.sqlite3",
@@ -27,5 +27,5 @@ DATABASES = {
     for alias in ("default", "other")
 }
 DELAYQ = {"REDIS": os.environ.get("DELAYQ_TEST_REDIS", "unix:///nonexistent/redis.sock")}
-#: Aliases of the two that tests need; tests of the backend and their processes change it.
+#: The two aliases that most tests need. Tests of the backend change them.
 TASKS = {alias: {"BACKEND": "django_delayq.backend.DelayQBackend", "QUEUES": []} for alias in ("default", "second")}

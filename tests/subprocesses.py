@@ -1,7 +1,7 @@
-"""Processes: the two commands as real processes on a test's server, and the ledger in which their tasks write.
+"""Processes: management commands as real processes of one test, and the ledger that their tasks write to.
 
-Nothing outlives its test: each command leads a process group, which ends with the `with` block. Every wait is for an
-event and ends by a deadline that only a broken engine meets.
+Each command leads a process group, and the `with` block kills all groups. Each wait is for a condition; it fails after
+`PATIENCE`, far later than a working engine needs.
 """
 
 import json
@@ -21,40 +21,45 @@ from django_delayq.conf.settings import get_config
 from django_delayq.store.keys import Keys
 
 ROOT = Path(__file__).resolve().parent.parent
-#: Seconds until a wait is given up.
+#: Seconds after which a wait fails.
 PATIENCE = 45.0
 T = TypeVar("T")
 
 
-def until(look: Callable[[], T], *, what: str, patience: float = PATIENCE, told: Callable[[], str] = str) -> T:
-    """Look until there is something true to see and return it; fail with `what`, and what `told` says, if not."""
-    give_up = time.monotonic() + patience
-    while not (seen := look()):
-        if time.monotonic() > give_up:
-            raise AssertionError(f"Waited {patience:g} s in vain for {what}.\n{told()}")
+def until(condition: Callable[[], T], *, what: str, patience: float = PATIENCE, details: Callable[[], str] = str) -> T:
+    """Call `condition` until it returns something true, and return that.
+
+    Raises AssertionError after `patience` seconds, with `what` was waited for and the `details`.
+    """
+    deadline = time.monotonic() + patience
+    while not (found := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"Waited {patience:g} s in vain for {what}.\n{details()}")
         time.sleep(0.01)
-    return seen
+    return found
 
 
 def python_path(*folders: Path) -> str:
-    """Return the PYTHONPATH of a process: the folders, then what this run was given, then where the tests are.
+    """Return the PYTHONPATH of a process: the folders, then this run's own PYTHONPATH, then the repository.
 
-    A copy of the package that this run is about so comes before the one beside the tests.
+    So a copy of the package with a planted bug comes before the package itself.
     """
-    given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    return os.pathsep.join([*map(str, folders), *given, str(ROOT)])
+    inherited = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    return os.pathsep.join([*map(str, folders), *inherited, str(ROOT)])
 
 
 class Command:
-    """One management command in a process group of its own."""
+    """One Python process, mostly a management command, in a process group of its own."""
 
-    def __init__(self, arguments: list[str], *, environ: dict[str, str], log: Path, stdin: int | None) -> None:
+    def __init__(
+        self, arguments: list[str], *, environ: dict[str, str], log: Path, stdin: int | None, cwd: Path = ROOT
+    ) -> None:
         self.log = log
         with open(log, "ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "django", *arguments],
+                [sys.executable, *arguments],
                 env=environ,
-                cwd=ROOT,
+                cwd=cwd,
                 stdin=subprocess.DEVNULL if stdin is None else stdin,
                 stdout=output,
                 stderr=output,
@@ -68,7 +73,7 @@ class Command:
 
     @property
     def output(self) -> str:
-        """What it has printed so far."""
+        """Everything it has printed so far."""
         return self.log.read_text(errors="replace")
 
     @property
@@ -78,34 +83,34 @@ class Command:
 
     @property
     def stopped(self) -> bool:
-        """Whether it is frozen, by SIGSTOP."""
+        """Whether SIGSTOP has stopped it."""
         return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to the process alone."""
+        """Send a signal to this process only."""
         self.process.send_signal(number)
 
     def send_all(self, number: signal.Signals) -> None:
-        """Send a signal to the process and all it started, as a terminal or systemd does."""
+        """Send a signal to the whole process group, as a terminal or systemd does."""
         os.killpg(self.pid, number)
 
     def kill(self) -> None:
-        """End the process by SIGKILL; what it started is not touched."""
+        """Kill this process by SIGKILL, but not its children."""
         self.process.kill()
         self.process.wait()
 
     def wait(self) -> int:
         """Wait for its end and return its exit code."""
-        until(lambda: not self.running, what=f"the end of {self.process.args}", told=lambda: self.output)
+        until(lambda: not self.running, what=f"the end of {self.process.args}", details=lambda: self.output)
         return self.process.returncode
 
     def end(self) -> int:
-        """Ask it to end, in good order, and return its exit code."""
+        """Send SIGTERM, wait for the end, and return the exit code."""
         self.send(signal.SIGTERM)
         return self.wait()
 
     def close(self) -> None:
-        """End the whole group."""
+        """Kill the whole process group."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self.process.wait()
@@ -114,14 +119,14 @@ class Command:
 
 
 class Processes:
-    """Start commands for one test, whose project is tests.settings with DELAYQ as given."""
+    """The processes of one test. Their project is tests.settings, with DELAYQ and TASKS as the test sets them."""
 
     def __init__(self, folder: Path, settings: Any) -> None:
         self.folder, self._settings = folder, settings
         self._commands: list[Command] = []
         self._started = 0
         self._ledger = folder / "ledger"
-        #: The ledger as far as it was read: reading all of it at every look would cost the square of its length.
+        #: The events read so far. Reading the whole ledger at each call would cost the square of its length.
         self._events: list[dict[str, Any]] = []
         self._read_to = 0
         self.configure()
@@ -130,7 +135,7 @@ class Processes:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # All are killed before any is waited for: none sees another's end and acts on it.
+        # All are killed before the first wait, so that none can react to the end of another.
         for command in self._commands:
             with suppress(ProcessLookupError):
                 os.killpg(command.pid, signal.SIGKILL)
@@ -138,7 +143,7 @@ class Processes:
             command.close()
 
     def configure(self, **delayq: Any) -> None:
-        """Change DELAYQ in this process and in those started from now on."""
+        """Change DELAYQ in this process and in every process that starts later."""
         self._settings.DELAYQ = {**self._settings.DELAYQ, **delayq}
         text = f"from tests.settings import *\nDELAYQ = {self._settings.DELAYQ!r}\nTASKS = {self._settings.TASKS!r}\n"
         (self.folder / "process_settings.py").write_text(text)
@@ -149,15 +154,21 @@ class Processes:
         return Keys(get_config().prefix, 0)
 
     def client(self) -> Redis:
-        """Return a plain client on the server in DELAYQ."""
+        """Return a plain client of the server in DELAYQ; the caller closes it."""
         return Redis.from_url(self._settings.DELAYQ["REDIS"], protocol=2)
 
     # Starting
 
     def start(self, name: str, *options: Any, stdin: int | None = None, **environ: str) -> Command:
-        """Start a management command; returns at once."""
-        arguments = [name, *map(str, options)]
-        known = {
+        """Start a management command and return without waiting."""
+        return self._start(["-m", "django", name, *map(str, options)], environ=environ, stdin=stdin)
+
+    def start_program(self, program: str, *arguments: str, cwd: Path) -> Command:
+        """Start the text of a Python program in this project and return without waiting."""
+        return self._start(["-c", program, *arguments], environ={}, stdin=None, cwd=cwd)
+
+    def _start(self, arguments: list[str], *, environ: dict[str, str], stdin: int | None, cwd: Path = ROOT) -> Command:
+        inherited = {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "process_settings",
             "PYTHONPATH": python_path(self.folder),
@@ -166,96 +177,96 @@ class Processes:
         }
         log = self.folder / f"command-{self._started}.log"
         self._started += 1
-        self._commands.append(Command(arguments, environ={**known, **environ}, log=log, stdin=stdin))
+        self._commands.append(Command(arguments, environ={**inherited, **environ}, log=log, stdin=stdin, cwd=cwd))
         return self._commands[-1]
 
     def worker(self, *options: Any, **environ: str) -> Command:
-        """Start a worker and return it once it took part in an exchange; one with --drain ends soon."""
+        """Start a worker and wait for its first round trip, but not with --drain or --reload."""
         worker = self.start("run_worker", *options, **environ)
         if "--drain" not in options and "--reload" not in options:
             self.until_known(worker)
         return worker
 
     def until_known(self, worker: Command) -> None:
-        """Wait until a worker took part in an exchange: by then it also heeds signals."""
+        """Wait for a worker's first round trip. By then its signal handlers are installed."""
         with self.client() as client:
             self.until(
                 lambda: any(name.endswith(b":%d" % worker.pid) for name in client.hvals(self.keys("worker_names"))),
-                what="the worker's first exchange",
+                what="the worker's first round trip",
             )
 
     def dispatcher(self, *options: Any, stdin: int | None = None) -> Command:
-        """Start a dispatcher and return it once it listens to the alarm."""
+        """Start a dispatcher and wait until it listens for notifications."""
         with self.client() as client:
-            # Not their number: one of before may end meanwhile.
+            # The ids, not their number: another listener may end meanwhile.
             before = listening(client)
             dispatcher = self.start("run_dispatcher", *options, stdin=stdin)
             self.until(lambda: listening(client) - before, what="the dispatcher to listen")
         return dispatcher
 
     def forget(self, command: Command) -> None:
-        """Leave a command that has ended to itself: its process id may be somebody else's by now."""
+        """Do not kill this command at the end: it has ended, and another process may have its id."""
         self._commands.remove(command)
 
     # Watching
 
-    def until(self, look: Callable[[], T], *, what: str, patience: float = PATIENCE) -> T:
-        """Look until there is something true to see; on failure tell what ledger and processes say."""
-        return until(look, what=what, patience=patience, told=self._told)
+    def until(self, condition: Callable[[], T], *, what: str, patience: float = PATIENCE) -> T:
+        """Do as `until` does; a failure shows the end of the ledger and of each process's output."""
+        return until(condition, what=what, patience=patience, details=self._details)
 
     def events(self, word: str = "", *, start: int = 0) -> list[dict[str, Any]]:
-        """Return the ledger's lines so far, from number `start` on, those with this word."""
+        """Return the ledger's events from number `start` on; with `word`, only the events of that word."""
         if self._ledger.exists():
             with open(self._ledger, "rb") as ledger:
                 ledger.seek(self._read_to)
-                whole, _, _ = ledger.read().rpartition(b"\n")
-            self._events += map(json.loads, whole.splitlines())
-            self._read_to += len(whole) + bool(whole)
+                complete, _, _ = ledger.read().rpartition(b"\n")
+            self._events += map(json.loads, complete.splitlines())
+            self._read_to += len(complete) + bool(complete)
         return [event for event in self._events[start:] if not word or event["word"] == word]
 
     def runs(self, job_id: str = "") -> list[dict[str, Any]]:
-        """Return the begun runs, in order; of one job where its id is given."""
+        """Return the runs that have begun, in order; with `job_id`, only the runs of that job."""
         return [event for event in self.events("run") if not job_id or event["id"] == job_id]
 
     def until_runs(self, count: int, job_id: str = "", *, patience: float = PATIENCE) -> list[dict[str, Any]]:
-        """Wait for that many runs and return all there are."""
+        """Wait until `count` runs have begun, and return all runs."""
 
-        def look() -> list[dict[str, Any]]:
+        def enough() -> list[dict[str, Any]]:
             runs = self.runs(job_id)
             return runs if len(runs) >= count else []
 
-        return self.until(look, what=f"{count} runs {job_id}", patience=patience)
+        return self.until(enough, what=f"{count} runs {job_id}", patience=patience)
 
     def until_state(self, job: Any, *states: str) -> str:
         """Wait until a job is in one of these states and return it."""
 
-        def look() -> str:
+        def reached() -> str:
             state = str(job.refresh().state)
             return state if state in states else ""
 
-        return self.until(look, what=f"job {job.id} to be {' or '.join(states)}")
+        return self.until(reached, what=f"job {job.id} to be {' or '.join(states)}")
 
     def until_gone(self, jobs: Iterable[Any]) -> None:
-        """Wait until all jobs have ended; a dead letter has not."""
+        """Wait until all these jobs have ended. A dead letter has not."""
         for job in jobs:
             self.until_state(job, "gone")
 
     def until_empty(self, *, patience: float = PATIENCE) -> None:
-        """Wait until no job is left that has not ended; dead letters have."""
+        """Wait until no job is scheduled, ready or claimed. Dead letters may remain."""
         with self.client() as client:
             self.until(lambda: not client.hlen(self.keys("jobs")), what="all jobs to end", patience=patience)
 
-    def _told(self) -> str:
+    def _details(self) -> str:
         ledger = "\n".join(map(str, self.events()[-20:]))
         logs = "\n".join(f"-- {' '.join(c.process.args[3:])}: {c.output[-2000:]}" for c in self._commands)
         return f"The ledger ends with:\n{ledger}\n{logs}"
 
 
 def listeners(client: Redis) -> int:
-    """Return how many connections are blocked on a bell or alarm."""
+    """Return the number of connections that wait for a notification."""
     return len(listening(client))
 
 
 def listening(client: Redis) -> set[str]:
-    """Return the numbers of these connections."""
+    """Return the ids of the connections that wait for a notification."""
     return {each["id"] for each in client.client_list() if "b" in each["flags"]}

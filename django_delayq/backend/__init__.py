@@ -1,4 +1,4 @@
-"""The backend of Django's tasks framework."""
+"""Backend: `DelayQBackend` for TASKS, Django's tasks framework."""
 
 from django_delayq.backend.backend import DelayQBackend
 

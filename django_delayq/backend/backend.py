@@ -1,4 +1,4 @@
-"""DelayQBackend: the backend of Django's tasks framework; translation only.
+"""Backend: translates between Django's tasks framework and this engine; it holds no state of its own.
 
 TASKS = {"default": {"BACKEND": "django_delayq.backend.DelayQBackend", "QUEUES": [...], "OPTIONS": {...}}}
 """
@@ -16,48 +16,48 @@ from django.utils.functional import cached_property
 
 from django_delayq.backend.compat import BaseTaskBackend, InvalidTask, Task, TaskResultDoesNotExist
 from django_delayq.backend.django_task import DjangoTask, register_django_task
-from django_delayq.backend.task_result import alias_of, failed_result, finished_result, ready_result, running_result
-from django_delayq.conf.config import MAX_NAME, nearest
+from django_delayq.backend.task_options import TaskOptions
+from django_delayq.backend.task_result import alias_of, found_result, ready_result
 from django_delayq.conf.settings import backends, is_configured, read_alias, sharing_alias
 from django_delayq.conf.task_backends import EXTRA_KEYS, OWN_KEYS
+from django_delayq.conf.validators import MAX_NAME
 from django_delayq.exceptions import DelayQError, UnknownTask
 from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.ids import from_text
-from django_delayq.job.job import DJANGO_TASK, State
-from django_delayq.store.queries.lookup import Found
+from django_delayq.job.job import DJANGO_TASK
+from django_delayq.spelling import did_you_mean
 from django_delayq.store.store import get_store
 from django_delayq.task import outbox, registry
-from django_delayq.task.options import TaskOptions
 
 _NO_RESULT = "There is no result {!r:.100}: it was never enqueued with this backend, or is kept no longer."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayQTask(Task):  # type: ignore[type-arg]
-    """A task of Django's with one field of ours: `delayq={"retry": …, "timeout": …, "key": …}`."""
+    """Django's task with one more field: `delayq={"retry": …, "timeout": …, "key": …}`."""
 
-    # Not compared: a job keeps what came of it, so the task of a result that is looked up cannot tell it.
+    # Excluded from equality: it is not stored, so tasks rebuilt by `get_result()` lack it.
     delayq: Mapping[str, Any] | None = field(default=None, compare=False)
 
     def using(self, *, delayq: Mapping[str, Any] | None = None, **changes: Any) -> Any:
-        """Return a copy with other options; what `delayq` leaves out stays."""
-        # Not super(): a class with slots is made twice, and this is the first one's method.
+        """Return a copy with other options; options that `delayq` leaves out stay."""
+        # Not super(): a dataclass with slots is created twice, and this method belongs to the first class.
         changed: Any = Task.using(self, **changes)
         return changed if delayq is None else replace(changed, delayq={**(self.delayq or {}), **delayq})
 
     def __reduce__(self) -> Any:
-        """Pickle as the path and the fields, as Django does from 6.1 on; before, only loaded modules are looked in."""
+        """Pickle the path and the fields, as Django does from 6.1 on; before, unpickling uses registered tasks only."""
         if hasattr(Task, "_reconstruct"):
             return Task.__reduce__(self)
         others = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "func"}
-        return _remade, (type(self), self.module_path, others)
+        return _unpickle, (type(self), self.module_path, others)
 
 
 class DelayQBackend(BaseTaskBackend):
     """Run Django's tasks on this engine."""
 
-    #: How the settings know a subclass.
-    of_django_delayq = True
+    #: Marks subclasses for the settings, which cannot import this module.
+    is_delayq_backend = True
     task_class = DelayQTask
     supports_defer = True
     supports_async_task = True
@@ -65,10 +65,12 @@ class DelayQBackend(BaseTaskBackend):
     supports_priority = True
 
     def validate_task(self, task: Any) -> None:
-        """Raise InvalidTask for what could not run here, else make the task known to this process's worker."""
-        later = isinstance(task.run_after, timedelta)
-        told = {each.name: getattr(task, each.name) for each in fields(task)} if later else {}
-        checked: Any = SimpleNamespace(**{**told, "run_after": None}) if later else task
+        """Register a task in this process. Raises InvalidTask for a task that could not run here."""
+        checked: Any = task
+        if isinstance(task.run_after, timedelta):
+            # Django's own check knows no timedelta.
+            values = {each.name: getattr(task, each.name) for each in fields(task)}
+            checked = SimpleNamespace(**{**values, "run_after": None})
         super().validate_task(checked)
         self._check_function(task.func)
         if task.run_after is not None and not isinstance(task.run_after, datetime | timedelta):
@@ -87,17 +89,17 @@ class DelayQBackend(BaseTaskBackend):
             raise InvalidTask(str(error)) from error
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
-        """Store a task to be run, at once or at `run_after`, and return its result. One round trip.
+        """Enqueue a job of a task, to run at once or at `run_after`; return its result. One round trip.
 
-        Raises InvalidTask, TypeError and ValueError, or ImproperlyConfigured for OPTIONS of which `check()` tells an
-        error, before anything is sent; then `StoreError`s.
+        Raises InvalidTask, TypeError and ValueError before anything is sent, ImproperlyConfigured if `check()` finds
+        an error in OPTIONS, and `StoreError`.
         """
         self.validate_task(task)
-        task = _resolved(task)
-        mine: DjangoTask[..., Any] = DjangoTask.of(
-            task, self._options_of(task), on_commit=self._sound_options.get("ON_COMMIT", False)
+        task = _with_datetime(task)
+        delayq_task: DjangoTask[..., Any] = DjangoTask.of(
+            task, self._options_of(task), on_commit=self._valid_options.get("ON_COMMIT", False)
         )
-        handle = mine.make_job(args, kwargs)
+        handle = delayq_task.make_job(args, kwargs)
         job = handle.job
         outbox.accept([handle])
         if not handle.created or job is None:
@@ -107,14 +109,15 @@ class DelayQBackend(BaseTaskBackend):
         return result
 
     def get_result(self, result_id: Any) -> Any:
-        """Return the result of an id. Raises TaskResultDoesNotExist, and `StoreError`s where that is not known.
+        """Return the result of a job by its id, whatever the job's state. One or two round trips.
 
-        One or two round trips. Raises `UnknownTask` where this process does not know the function.
+        Raises TaskResultDoesNotExist, `StoreError`, and `UnknownTask` if this process does not know the function.
         """
-        place, store = from_text(result_id), get_store(self.alias)
-        if place is None or place[1] >= store.config.shards:
+        id_and_shard, store = from_text(result_id), get_store(self.alias)
+        if id_and_shard is None or id_and_shard[1] >= store.config.shards:
             raise TaskResultDoesNotExist(_NO_RESULT.format(result_id))
-        found = store.lookup(place[1]).find(place[0])
+        raw_id, shard = id_and_shard
+        found = store.lookup(shard).find(raw_id)
         job = found.job
         if job is None or job.kind is not DJANGO_TASK or alias_of(job) != self.alias:
             raise TaskResultDoesNotExist(_NO_RESULT.format(result_id))
@@ -124,13 +127,13 @@ class DelayQBackend(BaseTaskBackend):
                 f"{job.task!r:.200} is not a task that this process knows: import its module, put it into tasks.py of "
                 f"an app, or name the module in DELAYQ['TASK_MODULES']"
             )
-        result = _told(task.source, found)
+        result = found_result(task.source, found)
         if result is None:
             raise TaskResultDoesNotExist(_NO_RESULT.format(result_id))
         return result
 
     def check(self, **_: Any) -> list[CheckMessage]:
-        """Return what is wrong with OPTIONS; never connects."""
+        """Return the errors and warnings about OPTIONS; never connects to Redis."""
         return list(self._problems())
 
     def _check_function(self, func: Any) -> None:
@@ -138,15 +141,15 @@ class DelayQBackend(BaseTaskBackend):
             raise InvalidTask(f"{func.__module__}.{func.__qualname__} is no function that a worker could find by name.")
 
     @cached_property
-    def _sound_options(self) -> Mapping[str, Any]:
+    def _valid_options(self) -> Mapping[str, Any]:
         for problem in self._problems():
             if isinstance(problem, Error):
                 raise ImproperlyConfigured(f"{problem.msg} {problem.hint or ''}".rstrip())
         return self.options
 
     def _options_of(self, task: Any) -> TaskOptions:
-        given_here = self._sound_options.get("TASKS", {}).get(task.module_path, {})
-        return TaskOptions.read({**given_here, **(getattr(task, "delayq", None) or {})}, of=task.module_path)
+        in_settings = self._valid_options.get("TASKS", {}).get(task.module_path, {})
+        return TaskOptions.read({**in_settings, **(getattr(task, "delayq", None) or {})}, of=task.module_path)
 
     def _problems(self) -> Iterator[CheckMessage]:
         of, given = f"TASKS[{self.alias!r}]['OPTIONS']", cast(Any, self.options)
@@ -166,7 +169,7 @@ class DelayQBackend(BaseTaskBackend):
                 hint = "Give it a PREFIX of its own in OPTIONS, or leave PREFIX out."
                 yield Error(f"{of}: the alias has the same store as {other!r}.", hint=hint, id="delayq.E015")
         for problem in problems:
-            # What is wrong with DELAYQ itself is told once.
+            # Errors in DELAYQ itself are reported once, by the checks of DELAYQ.
             if any(repr(key) in problem.message for key in self.options if not shared or key in OWN_KEYS):
                 yield Error(problem.message, hint=problem.hint, id=problem.id)
         if not isinstance(self.options.get("ON_COMMIT", False), bool):
@@ -184,39 +187,22 @@ class DelayQBackend(BaseTaskBackend):
                 yield Error(f"{error}.", id="delayq.E013")
             if not isinstance(path, str) or not isinstance(registry.find(path), DjangoTask):
                 yield Warning(
-                    f"{of}['TASKS'] names {path!r:.200}{nearest(str(path), registry.names())}, which is no @task that "
+                    f"{of}['TASKS'] names {path!r:.200}{did_you_mean(path, registry.names())}, which is no @task that "
                     f"this process knows.",
                     hint="Write the path of the function, 'module.function', of a task in tasks.py of an app.",
                     id="delayq.W014",
                 )
 
 
-def _remade(kind: Any, path: str, others: dict[str, Any]) -> Any:
-    return kind(func=registry.get(path).func, **others)
+def _unpickle(cls: Any, path: str, others: dict[str, Any]) -> Any:
+    return cls(func=registry.get(path).func, **others)
 
 
-def _resolved(task: Any) -> Any:
-    """Return the task with the moment that a timedelta means now."""
+def _with_datetime(task: Any) -> Any:
+    """Return the task with a datetime in `run_after` if it has a timedelta, which counts from now."""
     if not isinstance(task.run_after, timedelta):
         return task
     try:
         return replace(task, run_after=timezone.now() + task.run_after)
     except OverflowError as error:
         raise InvalidTask("run_after is longer than a datetime can be; use a shorter one.") from error
-
-
-def _told(source: Any, found: Found) -> Any:
-    """Return the result of what was found, or None where that is no result."""
-    job, attempts = found.job, found.attempts
-    if job is None:
-        return None
-    if found.result is not None:
-        return finished_result(source, job, attempts=attempts, result=found.result)
-    match found.state:
-        case State.SCHEDULED | State.READY:
-            return ready_result(source, job, attempts=attempts)
-        case State.CLAIMED:
-            return running_result(source, job, attempts=attempts, worker=found.worker, started_us=found.claimed_us or 0)
-        case State.DEAD:
-            return failed_result(source, job, attempts=attempts, died_us=found.moment_us)
-    return None

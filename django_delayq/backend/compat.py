@@ -1,4 +1,4 @@
-"""Compat: Django's tasks framework, or its backport for Django 5.2; the only file that names either."""
+"""Compat: Django's tasks framework, or its backport for Django 5.2; the only file that imports either."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ except ImportError:
             "and add 'django_tasks' to INSTALLED_APPS"
         ) from error
 
-#: The backport's releases up to 0.12 call it otherwise.
+#: Releases of the backport up to 0.12 have another name for it.
 InvalidTask: Any = getattr(exceptions, "InvalidTask", None) or getattr(exceptions, "InvalidTaskError", None)
 TaskResultDoesNotExist: Any = exceptions.TaskResultDoesNotExist
 

@@ -1,7 +1,7 @@
-"""DjangoTask: a task made by Django's own `@task`, as the engine sees it. One task, two doors.
+"""DjangoTask: a task made by Django's own `@task`, with the interface of the engine's `Task`.
 
-Its jobs have the manners of Django's contract: arguments are normalised and not bound to the signature, an exception is
-final, wrong arguments and an unknown function are too, and results are kept.
+Its jobs follow Django's contract: arguments are normalised and not checked against the signature. An exception, wrong
+arguments and an unknown function are final. Results are kept.
 """
 
 import multiprocessing
@@ -24,21 +24,21 @@ from django_delayq.backend.compat import (
     task_finished,
     task_started,
 )
+from django_delayq.backend.task_options import NO_OPTIONS, TaskOptions
 from django_delayq.backend.task_result import alias_of, failed_result, finished_result, ready_result, running_result
 from django_delayq.clock import LATEST_US, duration_us, moment_us
-from django_delayq.conf.config import check_name
 from django_delayq.conf.settings import get_config, sharing_alias
 from django_delayq.conf.task_backends import MAX_PAYLOAD
+from django_delayq.conf.validators import check_name
 from django_delayq.exceptions import JobFailed
 from django_delayq.job.attempts import NO_ATTEMPTS, AttemptHistory
 from django_delayq.job.codec import check_depth
 from django_delayq.job.job import MAX_DEPTH, Claim, Job
-from django_delayq.job.result import Result, json_of
+from django_delayq.job.result import Result, serialize_result
 from django_delayq.processes.service import process_name
 from django_delayq.signals import send
 from django_delayq.task import registry
 from django_delayq.task.handle import JobHandle
-from django_delayq.task.options import NO_OPTIONS, TaskOptions
 from django_delayq.task.task import Task
 
 P = ParamSpec("P")
@@ -47,91 +47,93 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, kw_only=True)
 class DjangoTask(Task[P, R]):
-    """What Django's `@task` made, with the options its jobs get."""
+    """A task made by Django's `@task`, with the options of its jobs."""
 
     #: Django's own object.
     source: Any
+    #: µs since the epoch.
     run_after_us: int | None = None
-    #: Alias in TASKS whose store its jobs go to; None: DELAYQ's.
+    #: Alias in TASKS whose store its jobs go to; None: the store of DELAYQ.
     alias: str | None = None
+    #: Returns the unique key of a job from its arguments; `key` is the same key for all.
     key_of: Callable[..., str | None] | None = None
 
     @classmethod
     def of(cls, source: Any, options: TaskOptions = NO_OPTIONS, *, on_commit: bool = False) -> "DjangoTask[P, R]":
-        """Return the task of Django's object, whose backend has validated it."""
+        """Return the task of Django's object, which its backend must have validated."""
         timeout, hard_timeout = options.timeout, options.hard_timeout
         return cls(
             source=source,
             func=source.func,
             name=source.module_path,
             queue=source.queue_name,
-            # Django takes 3.0, True and Decimal(3) for whole numbers.
+            # Django accepts 3.0, True and Decimal(3) as whole numbers.
             priority=int(source.priority),
-            run_after_us=_instant_us(source.run_after),
+            run_after_us=_moment_us(source.run_after),
             alias=None if source.backend == sharing_alias() else source.backend,
             retry=options.retry,
             key=None if callable(options.key) else options.key,
             key_of=options.key if callable(options.key) else None,
             unique=options.unique,
             on_commit=on_commit,
-            # As long as RESULT_TTL says.
+            # Kept for RESULT_TTL.
             result_ttl_us=0,
             timeout_us=None if timeout is None else duration_us(timeout, name="timeout"),
             hard_timeout_us=None if hard_timeout is None else duration_us(hard_timeout, name="hard_timeout"),
         )
 
     def make_job(self, args: Any, kwargs: Any) -> JobHandle:
-        """Make a job without sending it; not by `job()`, since arguments may have any name there is.
+        """Make a job without sending it. Unlike `job()`, it allows keyword arguments of any name.
 
-        Raises TypeError and ValueError for what is no JSON, `PayloadTooLarge`.
+        Raises TypeError and ValueError if the arguments are not JSON, and `PayloadTooLarge`.
         """
         return self._draft(args, kwargs)
 
     @property
     def signature(self) -> Signature:
-        """What the arguments of a job must fit: the context comes before them."""
-        whole = super().signature
+        """The function's signature without the context, which is no argument of a job."""
+        signature = super().signature
         if not self.source.takes_context:
-            return whole
-        first, *others = whole.parameters.values()
-        return whole.replace(parameters=others)
+            return signature
+        _context, *others = signature.parameters.values()
+        return signature.replace(parameters=others)
 
     def check_fit(self, args: list[Any], kwargs: dict[str, Any]) -> None:
-        """Raise TypeError for arguments that the function does not take."""
+        """Raise TypeError if the function does not take these arguments."""
         self.signature.bind(*args, **kwargs)
 
     def serialize_result(self, value: Any) -> str:
-        """Return JSON of what a run returned. Raises TypeError and ValueError for what is none, `PayloadTooLarge`."""
+        """Return a run's return value as JSON. Raises TypeError and ValueError if it is not JSON, `PayloadTooLarge`."""
         value = normalize_json(value)
         check_depth(value)
-        return json_of(value, of=self.name, max_payload=MAX_PAYLOAD, strict=False)
+        return serialize_result(value, of=self.name, max_payload=MAX_PAYLOAD, strict=False)
 
     def on_enqueued(self, job: Job) -> None:
-        """Tell that a job was accepted."""
+        """Send `task_enqueued` for an accepted job."""
         send(task_enqueued, _sender(job), task_result=ready_result(self.source, job, attempts=NO_ATTEMPTS))
 
     def before_run(self, claim: Claim, job: Job) -> Job:
-        """Tell that a job runs; returns it with arguments of its own, in front the context if its function takes it."""
+        """Send `task_started`; return the job with copies of its arguments, and the context if it takes one."""
         result = running_result(
-            self.source, job, attempts=claim.attempts, worker=_worker(), started_us=claim.claimed_us
+            self.source, job, attempts=claim.attempts, worker=_worker_name(), started_us=claim.claimed_us
         )
         send(task_started, _sender(job), task_result=result)
         context: list[Any] = [TaskContext(task_result=result)] if self.source.takes_context else []
-        # Copies: what the function makes of them need be no JSON, and at the end the job's own are told.
+        # Copies: the function may change them to what is not JSON, and `on_finished()` needs them unchanged.
         return replace(job, args=[*context, *result.args], kwargs=result.kwargs)
 
-    def on_finished(self, job: Job, *, attempts: AttemptHistory, ending: bytes | None) -> None:
-        """Tell that a job ended: as `results` keeps it, or None as a dead letter."""
-        if ending is None:
-            told = failed_result(self.source, job, attempts=attempts)
+    def on_finished(self, job: Job, *, attempts: AttemptHistory, stored: bytes | None) -> None:
+        """Send `task_finished`; `stored` is the stored result, or None for a dead letter."""
+        if stored is None:
+            failed = failed_result(self.source, job, attempts=attempts)
             try:
                 raise JobFailed(attempts.last_error)
             except JobFailed:
-                # Inside, since Django's own receiver logs the exception that is being handled.
-                send(task_finished, _sender(job), task_result=told)
-        elif result := Result.unpack(ending):
-            told = finished_result(self.source, job, attempts=attempts, result=result)
-            send(task_finished, _sender(job), task_result=told)
+                # In the handler, since Django's own receiver logs the exception that is being handled.
+                send(task_finished, _sender(job), task_result=failed)
+        elif result := Result.unpack(stored):
+            finished = finished_result(self.source, job, attempts=attempts, result=result)
+            send(task_finished, _sender(job), task_result=finished)
 
     def _draft(self, args: Any, kwargs: Any = None) -> JobHandle:
         args, kwargs = normalize_json(args), normalize_json(kwargs or {})
@@ -155,43 +157,43 @@ class DjangoTask(Task[P, R]):
 
 
 def register_django_task(source: Any) -> None:
-    """Register what Django's `@task` made, once for each function; the newest of a name stands."""
+    """Register a task made by Django's `@task`; a new function replaces the one registered under its name."""
     known = registry.registered(source.module_path)
     if known is None or known.func is not source.func:
-        # A moment belongs to one enqueue, not to the function.
+        # `run_after` belongs to one enqueue, not to the function.
         registry.register(replace(DjangoTask.of(source), run_after_us=None))
 
 
-def _loaded(name: str) -> Any | None:
-    """Return the task of that path that stands in a loaded module: one declared for another backend is known so."""
+def _find_loaded(name: str) -> Any | None:
+    """Return the task of that path in a module already imported: tasks of other backends are not registered here."""
     module, _, attribute = name.rpartition(".")
     loaded: Any = sys.modules.get(module)
-    # Not getattr(): a module may import at that, and nothing is imported because Redis says so.
+    # Not getattr(): a module may import then, and a name stored in Redis must not cause an import.
     found: Any = vars(loaded).get(attribute) if issubclass(type(loaded), ModuleType) else None
-    # Its class is asked first: a lazy object may run anything, or raise, when it is asked itself.
+    # Attributes of the class first: access to those of a lazy object may run any code, or raise.
     is_task = all(hasattr(type(found), part) for part in ("module_path", "takes_context"))
     return DjangoTask.of(found) if is_task and found.module_path == name else None
 
 
 def _sender(job: Job) -> Any:
-    """Return the class of the job's backend, or None where TASKS has its alias no more."""
+    """Return the class of the job's backend, or None if TASKS no longer has its alias."""
     try:
         return type(task_backends[alias_of(job) or ""])
     except ImproperlyConfigured:
         return None
 
 
-def _worker() -> str:
-    """Return the name of this worker, also in a process that runs one task for it."""
+def _worker_name() -> str:
+    """Return the name of this worker's process, also in a child process of it."""
     process, parent = multiprocessing.current_process(), multiprocessing.parent_process()
     return process_name(parent.pid if parent and process.name == "delayq-child" else None)
 
 
-def _instant_us(moment: datetime | timedelta | None) -> int | None:
-    # A timedelta counts from an enqueue, and is a datetime by then.
+def _moment_us(moment: datetime | timedelta | None) -> int | None:
+    # A timedelta counts from an enqueue, which has made it a datetime by then.
     if moment is None or isinstance(moment, timedelta):
         return None
     return moment_us(make_aware(moment) if is_naive(moment) else moment, name="run_after")
 
 
-registry.finders.append(_loaded)
+registry.finders.append(_find_loaded)

@@ -1,7 +1,7 @@
-"""TaskResult: what Django's tasks framework is told of a job, wherever the job is.
+"""Task result: builds Django's TaskResult of a job in any state.
 
-Tasks are rebuilt with what is stored and not validated again: a look-up says what was enqueued, also where QUEUES has
-changed since.
+Its task is rebuilt from the stored values and not validated again. A look-up shows what was enqueued, even if QUEUES
+has changed since.
 """
 
 from dataclasses import fields
@@ -18,14 +18,15 @@ from django_delayq.job.ids import created_us
 from django_delayq.job.job import Job, State
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.job.result import Result
+from django_delayq.store.queries.lookup import Found
 
-#: Longest id of a worker that the contract has.
+#: Characters of a worker's id at most, by Django's contract.
 _LONGEST_ID = 64
 _EPOCH = datetime(1970, 1, 1)
-#: Zones as far from UTC as there are: the first and last moments of other calendars are none of UTC's.
+#: UTC and the zones farthest from it: the first and last datetimes of a zone may not exist in UTC.
 _ZONES = (UTC, timezone(timedelta(hours=-23, minutes=-59)), timezone(timedelta(hours=23, minutes=59)))
-#: What stands for an ending that no exception of the task made.
-_CLASSES = {
+#: Classes of errors that are no exception of the task, in `django_delayq.exceptions`.
+_ERROR_CLASSES = {
     OutcomeKind.UNKNOWN_TASK: "UnknownTask",
     OutcomeKind.NEWER: "NewerBody",
     OutcomeKind.UNREADABLE: "BadBody",
@@ -39,11 +40,11 @@ def alias_of(job: Job) -> str | None:
 
 
 def task_of(source: Any, job: Job) -> Any:
-    """Return Django's task as it was when this job was enqueued."""
+    """Return a copy of Django's task with the options that this job was enqueued with."""
     stored = {
         "priority": job.priority,
         "queue_name": job.queue,
-        "run_after": None if job.run_after_us is None else at(job.run_after_us),
+        "run_after": None if job.run_after_us is None else datetime_of(job.run_after_us),
         "backend": alias_of(job),
     }
     task = object.__new__(type(source))
@@ -52,8 +53,8 @@ def task_of(source: Any, job: Job) -> Any:
     return task
 
 
-def at(us: int) -> datetime:
-    """Return µs since the epoch as this project has its datetimes: aware, or naive local ones without USE_TZ."""
+def datetime_of(us: int) -> datetime:
+    """Return the datetime of µs since the epoch: aware, or naive and local without USE_TZ; clipped to its range."""
     moment = next(filter(None, (_in_zone(us, zone) for zone in _ZONES)), None)
     if moment is None:
         moment = datetime.max.replace(tzinfo=UTC) if us > 0 else datetime.min.replace(tzinfo=UTC)
@@ -74,34 +75,51 @@ def _in_zone(us: int, zone: tzinfo) -> datetime | None:
 
 
 def ready_result(source: Any, job: Job, *, attempts: AttemptHistory) -> Any:
-    """Return the result of a job that waits: for its time, a worker, or another attempt."""
-    return _made(source, job, TaskResultStatus.READY, attempts)
+    """Return the result of a job that is scheduled or ready, also for another attempt."""
+    return _build(source, job, TaskResultStatus.READY, attempts)
 
 
 def running_result(source: Any, job: Job, *, attempts: AttemptHistory, worker: str, started_us: int) -> Any:
-    """Return the result of a job that a worker has."""
-    return _made(source, job, TaskResultStatus.RUNNING, attempts, runs=[(worker, started_us)])
+    """Return the result of a claimed job; `started_us` is in µs since the epoch."""
+    return _build(source, job, TaskResultStatus.RUNNING, attempts, runs=[(worker, started_us)])
 
 
 def failed_result(source: Any, job: Job, *, attempts: AttemptHistory, died_us: int | None = None) -> Any:
-    """Return the result of a dead letter."""
+    """Return the result of a dead letter; `died_us` stands in if the last attempt has no end."""
     last_us = next((entry.get("ended_us") for entry in attempts.history[-1:]), None) or died_us
-    return _made(source, job, TaskResultStatus.FAILED, attempts, finished_us=last_us)
+    return _build(source, job, TaskResultStatus.FAILED, attempts, finished_us=last_us)
 
 
 def finished_result(source: Any, job: Job, *, attempts: AttemptHistory, result: Result) -> Any:
-    """Return the kept result of a job that is done, or was cancelled."""
+    """Return the stored result of a job that is done or cancelled."""
     runs = [] if result.started_us is None else [(result.worker, result.started_us)]
     status = TaskResultStatus.SUCCESSFUL if result.state is State.DONE else TaskResultStatus.FAILED
-    made = _made(source, job, status, attempts, runs=runs, finished_us=result.ended_us)
-    object.__setattr__(made, "_return_value", result.value)
+    built = _build(source, job, status, attempts, runs=runs, finished_us=result.ended_us)
+    object.__setattr__(built, "_return_value", result.value)
     if result.state is State.CANCELLED:
         text = f"{JobCancelled.__qualname__}: {JobCancelled.__doc__}"
-        made.errors.append(TaskError(exception_class_path=_ours(JobCancelled.__qualname__), traceback=text))
-    return made
+        built.errors.append(TaskError(exception_class_path=_class_path(JobCancelled.__qualname__), traceback=text))
+    return built
 
 
-def _made(
+def found_result(source: Any, found: Found) -> Any:
+    """Return the result of a job that was looked up, or None if it has none."""
+    job, attempts = found.job, found.attempts
+    if job is None:
+        return None
+    if found.result is not None:
+        return finished_result(source, job, attempts=attempts, result=found.result)
+    match found.state:
+        case State.SCHEDULED | State.READY:
+            return ready_result(source, job, attempts=attempts)
+        case State.CLAIMED:
+            return running_result(source, job, attempts=attempts, worker=found.worker, started_us=found.claimed_us or 0)
+        case State.DEAD:
+            return failed_result(source, job, attempts=attempts, died_us=found.moment_us)
+    return None
+
+
+def _build(
     source: Any,
     job: Job,
     status: TaskResultStatus,
@@ -110,34 +128,34 @@ def _made(
     runs: list[tuple[str, int]] | None = None,
     finished_us: int | None = None,
 ) -> Any:
-    # The id's clock is its maker's, all others are Redis's: what came later must not seem to be earlier.
+    # `enqueued_us` is by the clock of the enqueueing process, the others by Redis's. No later event may seem earlier.
     enqueued_us, history = created_us(job.raw_id), attempts.history
-    told = [(entry.get("worker", ""), max(entry.get("started_us", 0), enqueued_us)) for entry in history]
-    told += [(worker, max(started_us, enqueued_us)) for worker, started_us in runs or ()]
-    # Of the oldest of very many attempts only their number is known.
+    starts = [(entry.get("worker", ""), max(entry.get("started_us", 0), enqueued_us)) for entry in history]
+    starts += [(worker, max(started_us, enqueued_us)) for worker, started_us in runs or ()]
+    # The history has no records of the oldest of very many attempts.
     forgotten = max(0, attempts.ended - len(history))
-    starts_us = [started_us for _, started_us in told]
+    starts_us = [started_us for _, started_us in starts]
     return TaskResult(
         task=task_of(source, job),
         id=job.id,
         status=status,
-        enqueued_at=at(enqueued_us),
-        started_at=at(starts_us[0]) if starts_us else None,
-        finished_at=None if finished_us is None else at(max(finished_us, enqueued_us, *starts_us[-1:])),
-        last_attempted_at=at(starts_us[-1]) if starts_us else None,
+        enqueued_at=datetime_of(enqueued_us),
+        started_at=datetime_of(starts_us[0]) if starts_us else None,
+        finished_at=None if finished_us is None else datetime_of(max(finished_us, enqueued_us, *starts_us[-1:])),
+        last_attempted_at=datetime_of(starts_us[-1]) if starts_us else None,
         args=job.args,
         kwargs=job.kwargs,
         backend=str(alias_of(job)),
         errors=[_error(entry) for entry in history],
-        worker_ids=["?"] * forgotten + [(worker or "?")[-_LONGEST_ID:] for worker, _ in told],
+        worker_ids=["?"] * forgotten + [(worker or "?")[-_LONGEST_ID:] for worker, _ in starts],
     )
 
 
 def _error(entry: dict[str, Any]) -> TaskError:
     ending = entry.get("ending", "")
-    path = entry.get("exception") or _ours(_CLASSES.get(ending, "JobCrashed"))
+    path = entry.get("exception") or _class_path(_ERROR_CLASSES.get(ending, "JobCrashed"))
     return TaskError(exception_class_path=path, traceback=entry.get("error", ""))
 
 
-def _ours(name: str) -> str:
+def _class_path(name: str) -> str:
     return f"{JobCancelled.__module__}.{name}"

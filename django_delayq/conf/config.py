@@ -1,173 +1,225 @@
-"""Config: what DELAYQ says, as one frozen value of parts; everyone receives the part they need.
+"""Config: the DELAYQ setting as one frozen value; each part is what one side of the engine needs.
 
-Durations are integer microseconds. Values check what they are asked about; reading settings is `conf.py`'s.
+One field is one setting: its name, default, validator and help. How it is read, its errors and docs/settings.md follow
+from the field. All names in `_us` are integer microseconds.
 """
 
-import difflib
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass
 from time import time_ns
 from typing import Any
 
-from django_delayq.clock import SECOND_US, duration_us, moment_us
+from django_delayq.clock import DAY_US, HOUR_US, SECOND_US, duration_us, moment_us
+from django_delayq.conf import validators
 from django_delayq.conf.redis_settings import RedisConfig
+from django_delayq.conf.validators import check_name, dict_of, duration, duration_text, integer, setting
 from django_delayq.exceptions import DelayValueError, UnknownQueue
 from django_delayq.job.retry import RetryPolicy
-
-HOUR_US, DAY_US = 3_600 * SECOND_US, 86_400 * SECOND_US
-#: Longest queue name or key, in bytes of UTF-8.
-MAX_NAME = 200
+from django_delayq.spelling import did_you_mean
 
 
 def longest_wait_us(lease_us: int) -> int:
-    """Return the longest wait of a worker and its heartbeats after an error: none may sleep off what it holds."""
+    """Return the longest pause of a worker or its heartbeat after an error: no pause may outlast a lease."""
     return min(5 * SECOND_US, lease_us // 3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskConfig:
-    """What the enqueueing side needs."""
+    """Settings of the processes that enqueue jobs."""
 
-    task_modules: tuple[str, ...] = ()
-    on_commit: bool = True
-    retry: RetryPolicy = RetryPolicy()
-    #: Declared queue names; empty: any name.
-    queues: frozenset[str] = frozenset()
-    max_delay_us: int = 3_650 * DAY_US
-    #: Bytes of JSON.
-    max_payload: int = 256 * 1024
-    #: How long a result is kept that a task stores.
-    result_ttl_us: int = DAY_US
+    queues: frozenset[str] = setting(
+        frozenset(),
+        validators.queues,
+        'Declared queue names: `{"mail": {}}`. A job for another queue is refused. Empty: any name is legal.',
+    )
+    task_modules: tuple[str, ...] = setting(
+        (), validators.modules, "Modules with tasks, beside the `tasks.py` of every app."
+    )
+    on_commit: bool = setting(True, validators.boolean, "Send jobs when the database transaction commits.")
+    retry: RetryPolicy = setting(RetryPolicy(), validators.retry, "Retry policy of tasks that have none.")
+    max_delay_us: int = setting(
+        3_650 * DAY_US,
+        duration(minimum_us=SECOND_US),
+        "Longest delay; a longer one is refused. No due time can be later than June 2255.",
+    )
+    max_payload: int = setting(
+        256 * 1024,
+        integer(1_024, 8 * 1024 * 1024, of="bytes"),
+        "Largest JSON of a job's arguments; a larger one is refused.",
+    )
+    result_ttl_us: int = setting(
+        DAY_US,
+        duration(minimum_us=SECOND_US),
+        "How long results are kept, of tasks with `store_result=True` and of Django's `@task`.",
+    )
 
     def check_queue(self, queue: Any) -> str:
-        """Return the queue's name if it is a legal one. Raises ValueError, and `UnknownQueue` for an undeclared one."""
+        """Return the queue's name if it is legal. Raises ValueError, and `UnknownQueue` for an undeclared one."""
         name = check_name(queue, name="queue")
         if self.queues and name not in self.queues:
             raise UnknownQueue(
-                f"queue {name!r} is not declared in DELAYQ['QUEUES']{nearest(name, self.queues)}; "
+                f"queue {name!r} is not declared in DELAYQ['QUEUES']{did_you_mean(name, self.queues)}; "
                 f"declare it or use one that is"
             )
         return name
 
     def check_time(self, *, delay: Any = None, at: Any = None) -> tuple[int | None, int | None]:
-        """Return (delay in µs, due in µs since the epoch) of what a caller asks for, at most one of them set.
+        """Return (delay in µs, due time in µs since the epoch), at most one of them set. A delay of 0 is no delay.
 
-        A delay of 0 is no delay. Raises `InvalidDelay`, `InvalidMoment`; TypeError where both are given.
+        Raises `InvalidDelay`, `InvalidMoment`, and TypeError if both are given.
         """
         if delay is not None and at is not None:
             raise TypeError("give either a delay or a moment (at, run_after), not both")
-        limit_us = self.max_delay_us
         if at is not None:
             due_us = moment_us(at)
-            if due_us - time_ns() // 1_000 > limit_us:
-                raise DelayValueError(f"at is more than MAX_DELAY ({_days(limit_us)}) ahead; use an earlier moment")
+            if due_us - time_ns() // 1_000 > self.max_delay_us:
+                raise DelayValueError(f"at is more than {self._longest_delay()} ahead; use an earlier moment")
             return None, due_us
-        if delay is None:
-            return None, None
-        delay_us = duration_us(delay)
-        if delay_us > limit_us:
-            raise DelayValueError(f"delay is longer than MAX_DELAY ({_days(limit_us)}); use a shorter one")
+        delay_us = 0 if delay is None else duration_us(delay)
+        if delay_us > self.max_delay_us:
+            raise DelayValueError(f"delay is longer than {self._longest_delay()}; use a shorter one")
         return delay_us or None, None
+
+    def _longest_delay(self) -> str:
+        return f"MAX_DELAY ({duration_text(self.max_delay_us)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DispatcherConfig:
-    """What promotion and reclaim need."""
+class LeaseConfig:
+    """Settings that workers and dispatchers share."""
 
-    lease_us: int = 30 * SECOND_US
-    #: Head start of due jobs over ordinary ones of their priority.
-    due_first_us: int = HOUR_US
-    dead_max_age_us: int = 30 * DAY_US
-    dead_max_count: int = 100_000
-    dead_max_bytes: int = 256 * 1024 * 1024
+    lease_us: int = setting(
+        30 * SECOND_US,
+        duration(minimum_us=SECOND_US, maximum_us=DAY_US),
+        "Time after which the jobs of a silent worker are taken back.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerConfig(LeaseConfig):
+    """Settings of workers."""
+
+    concurrency: int = setting(8, integer(1, 10_000), "Jobs that a worker runs at once.", option=True)
+    grace_us: int = setting(
+        25 * SECOND_US, duration(maximum_us=DAY_US), "Time for running jobs to end after their worker was stopped."
+    )
+    claim_behind_pop: bool = setting(
+        True,
+        validators.boolean,
+        "An idle worker sends its next claim behind its blocking pop, so that a job starts a round trip earlier. "
+        "Switch it off if a proxy refuses commands behind a blocking one.",
+    )
+    #: Queues to serve, in this order; empty: all, best rank first. Only the command line sets it.
+    queues: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatcherConfig(LeaseConfig):
+    """Settings of dispatchers."""
+
+    due_first_us: int = setting(
+        HOUR_US, duration(maximum_us=365 * DAY_US), "Head start of due jobs over immediate jobs of the same priority."
+    )
+    dead_max_age_us: int = setting(
+        30 * DAY_US,
+        duration(minimum_us=SECOND_US),
+        "How long dead letters are kept. Beyond any of the three limits, each shard drops its oldest dead letters "
+        "within seconds and logs it.",
+    )
+    dead_max_count: int = setting(100_000, integer(0, 100_000_000), "How many dead letters each shard keeps.")
+    dead_max_bytes: int = setting(
+        256 * 1024 * 1024,
+        integer(0, 2**50, of="bytes"),
+        "How many bytes of dead letters each shard keeps: bodies and histories. Redis takes about 200 more for each.",
+    )
 
     @property
     def sweep_us(self) -> int:
-        """Longest sleep: losing a wake-up costs this much, and recovery stays prompt for short leases."""
+        """Longest sleep: the cost of a lost wake-up. Recovery stays prompt for short leases."""
         return min(5 * SECOND_US, self.lease_us // 2)
 
     @property
     def outage_us(self) -> int:
-        """Lateness of a promotion that shows that Redis was away: less than any outage that outlasts a lease of 6 s.
+        """Lateness of a promotion that proves an outage of Redis; shorter than any outage that outlasts a lease of 6 s.
 
-        More than the stand-in of a worker takes, which comes a second late.
+        Longer than the takeover by a worker's fallback dispatcher, which is a second late.
         """
         return max(3 * SECOND_US, min(2 * self.sweep_us, self.lease_us - self.sweep_us))
 
     @property
     def remembered_us(self) -> int:
-        """How long the name of an empty queue is kept; heartbeats, three a lease, keep those of running jobs."""
+        """Time for which the name of an empty queue is kept; heartbeats keep the names of running jobs' queues."""
         return max(600 * SECOND_US, self.lease_us)
 
     @property
     def recovery_us(self) -> int:
-        """How long leases are spared after an outage: a heartbeat, and the longest wait between two attempts at it."""
+        """Time after an outage in which no lease expires: one heartbeat and the longest pause between two attempts."""
         return self.lease_us // 3 + longest_wait_us(self.lease_us)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerConfig:
-    """What a worker needs; the command line may replace parts of it."""
-
-    concurrency: int = 8
-    grace_us: int = 25 * SECOND_US
-    lease_us: int = 30 * SECOND_US
-    #: Send the next exchange of an idle worker behind its blocking pop.
-    claim_behind_pop: bool = True
-    #: Queues to serve, in this order; empty: all, best rank first.
-    queues: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConfig:
-    """What the admin's pages need. A permission is its name, or the dotted path of `f(request) -> bool`."""
+    """Settings of the pages in Django's admin, inside `ADMIN`."""
 
-    view_permission: str = "admin.view_delayq"
-    manage_permission: str = "admin.manage_delayq"
-    payload_permission: str = "admin.view_delayq_payload"
-    #: No buttons, no actions, and nothing revealed.
-    read_only: bool = False
-    #: Put the pages on `django.contrib.admin.site`.
-    autoregister: bool = True
-    #: Make rows of the permissions above after `migrate`.
-    create_permissions: bool = True
-    #: What names of hidden values contain.
-    redact: re.Pattern[str] = re.compile("api|token|key|secret|pass|sign|auth|cookie|session|card", re.IGNORECASE)
+    view_permission: str = setting("admin.view_delayq", validators.permission, "Who may see the pages.")
+    manage_permission: str = setting(
+        "admin.manage_delayq", validators.permission, "Who may retry, cancel, move, pause and so on."
+    )
+    payload_permission: str = setting(
+        "admin.view_delayq_payload", validators.permission, "Who may see what is hidden in arguments."
+    )
+    read_only: bool = setting(
+        False,
+        validators.boolean,
+        "No buttons and no actions, and nothing hidden is shown to anyone. Lists and redacted exports stay.",
+    )
+    redact: re.Pattern[str] = setting(
+        re.compile("api|token|key|secret|pass|sign|auth|cookie|session|card", re.IGNORECASE),
+        validators.pattern,
+        "Names whose values are hidden: found anywhere in a name, at any depth, in upper or lower case.",
+    )
+    autoregister: bool = setting(True, validators.boolean, "Add the pages to `django.contrib.admin.site`.")
+    create_permissions: bool = setting(True, validators.boolean, "Create the three permissions when `migrate` ends.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The whole of DELAYQ."""
+    """Settings of the connection and the store."""
 
-    redis: RedisConfig
-    prefix: str = "delayq"
-    shards: int = 1
-    #: Seconds a producer's call may take in all.
-    enqueue_timeout: float = 5.0
-    #: Sign bodies, and run none that is not signed.
-    sign: bool = False
-    tasks: TaskConfig = field(default_factory=TaskConfig)
-    dispatcher: DispatcherConfig = field(default_factory=DispatcherConfig)
-    worker: WorkerConfig = field(default_factory=WorkerConfig)
-    admin: AdminConfig = field(default_factory=AdminConfig)
-
-
-def check_name(value: Any, *, name: str) -> str:
-    """Return a queue's name or a key if it is text of 1 to 200 bytes. Raises ValueError naming the argument."""
-    if not isinstance(value, str):
-        raise ValueError(f"{name} must be a string, got {type(value).__name__}")
-    size = len(value.encode("utf-8", "surrogatepass"))
-    if not 1 <= size <= MAX_NAME:
-        raise ValueError(f"{name} must be 1 to {MAX_NAME} bytes of text, got {size}")
-    return value
-
-
-def _days(us: int) -> str:
-    return f"{us / DAY_US:g} days"
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return ", did you mean …?" for a misspelt word, or nothing."""
-    close = difflib.get_close_matches(word, [str(name) for name in known], n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    redis: RedisConfig = setting(
+        MISSING,
+        lambda name, value: RedisConfig.read(value, setting=name),
+        "A URL (`redis://`, `rediss://`, `unix://`, `valkey://`), a `CACHES` alias of django-redis, a dict of "
+        "connection parameters (`host`, `port`, `ssl_ca_certs` …, also beside `url`), or a callable that returns one "
+        "of these or a `redis.Redis` whose description is taken. Redis must run with `maxmemory-policy noeviction`, "
+        "its default.",
+    )
+    prefix: str = setting("delayq", validators.prefix, "Text in front of every key.")
+    shards: int = setting(
+        1,
+        integer(1, 1000),
+        "Number of shards that share the jobs; each shard is one cluster slot. If the number changes while jobs with a "
+        "key wait, `ShardsChanged` is raised; `run_dispatcher --force-shards` accepts the new number once. After that, "
+        "a dead letter whose key belongs to another shard cannot be retried; enqueue the job again.",
+    )
+    enqueue_timeout: float = setting(
+        5.0,
+        duration(minimum_us=10_000, maximum_us=DAY_US, unit_us=SECOND_US),
+        "Longest time for one call to Redis that enqueues, reads or changes jobs: connecting, password, sending and "
+        "answer together. A script that Redis has forgotten is sent by a second call.",
+    )
+    sign: bool = setting(
+        False,
+        validators.boolean,
+        "Sign jobs with `SECRET_KEY`; a worker then runs no other: a job whose body is unsigned, changed or of "
+        "another id becomes a dead letter (`bad_signature`). Jobs enqueued before you switch it on are refused too, "
+        "so drain first. To rotate while processes run, first add the new key to `SECRET_KEY_FALLBACKS` everywhere, "
+        "then swap the two, then drop the old one once no job waits that it signed. Due time, attempts and place are "
+        "not covered.",
+    )
+    tasks: TaskConfig = TaskConfig()
+    dispatcher: DispatcherConfig = DispatcherConfig()
+    worker: WorkerConfig = WorkerConfig()
+    admin: AdminConfig = setting(
+        AdminConfig(), dict_of(AdminConfig), "The pages in Django's admin, [below](#djangos-admin)."
+    )

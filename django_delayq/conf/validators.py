@@ -1,102 +1,139 @@
-"""Readers: what the value of a setting may be, and what it becomes. Each raises ValueError, naming the setting."""
+"""Validators: what the value of a setting may be, and what Config keeps of it.
+
+A validator is called with the name of the setting and its value. It raises ValueError, which names the setting.
+"""
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import Field, dataclass, field, fields
+from datetime import timedelta
 from typing import Any
 
-from django_delayq.clock import SECOND_US, duration_us
-from django_delayq.conf.config import DAY_US, check_name
+from django_delayq.clock import DAY_US, SECOND_US, duration_us
 from django_delayq.job.retry import RetryPolicy
+from django_delayq.spelling import did_you_mean
+
+#: Longest queue name or key, in bytes of UTF-8.
+MAX_NAME = 200
 
 
-def duration(*, minimum_us: int = 0, maximum_us: int = 3_650 * DAY_US) -> Callable[[str, Any], int]:
-    """Return a reader of seconds or a timedelta within bounds, as µs."""
+def setting(default: Any, validate: Callable[[str, Any], Any], help: str, *, option: bool = False) -> Any:
+    """Return a dataclass field that a setting of the same name fills: `LEASE` fills `lease_us`.
 
-    def read(key: str, value: Any) -> int:
-        us = duration_us(value, name=key)
-        if us < minimum_us:
-            raise ValueError(f"{key} must be at least {minimum_us / SECOND_US:g} s, got {us / SECOND_US:g} s")
-        if us > maximum_us:
-            raise ValueError(f"{key} must be at most {maximum_us / SECOND_US:g} s")
-        return us
+    `help` is Markdown for docs/settings.md. With `option`, a command-line option of that name replaces the setting.
+    """
+    return field(default=default, metadata={"validate": validate, "help": help, "option": option})
+
+
+def settings_of(part: type[Any]) -> dict[str, Field[Any]]:
+    """Return the fields of a dataclass that settings fill, by the name of the setting."""
+    return {each.name.removesuffix("_us").upper(): each for each in fields(part) if "validate" in each.metadata}
+
+
+@dataclass(frozen=True, slots=True)
+class Validator:
+    """The check and the conversion of one kind of value."""
+
+    #: Legal values, as errors and docs/settings.md describe them.
+    accepts: str
+    #: Returns a true value for a legal value; may raise ValueError, TypeError or re.error for another.
+    allows: Callable[[Any], object]
+    convert: Callable[[Any], Any] = lambda value: value
+    #: Show text in errors. Text for a setting that takes none may be a secret.
+    shows_text: bool = False
+
+    def __call__(self, name: str, value: Any) -> Any:
+        """Return what Config keeps of a legal value."""
+        with suppress(ValueError, TypeError, re.error):
+            if self.allows(value):
+                return self.convert(value)
+        shown = value is None or isinstance(value, (int, float, timedelta, *([str] if self.shows_text else [])))
+        got = f"{value!r:.80}" if shown else type(value).__name__
+        raise ValueError(f"{name} must be {self.accepts}, got {got}")
+
+
+def duration(*, minimum_us: int = 0, maximum_us: int = 3_650 * DAY_US, unit_us: int = 1) -> Validator:
+    """Return a validator of durations within bounds; Config keeps a number of `unit_us`."""
+    bounds = f"at least {duration_text(minimum_us)}, at most {duration_text(maximum_us)}"
+    return Validator(
+        f"a number of seconds or a timedelta, {bounds}",
+        lambda value: minimum_us <= duration_us(value) <= maximum_us,
+        lambda value: duration_us(value) if unit_us == 1 else duration_us(value) / unit_us,
+    )
+
+
+def duration_text(us: int) -> str:
+    """Return a duration for people: "30 s", "1 hour", "3,650 days"."""
+    for unit, unit_us in (("day", DAY_US), ("hour", 3_600 * SECOND_US)):
+        if us and us % unit_us == 0:
+            return f"{us // unit_us:,} {unit}{'s' if us > unit_us else ''}"
+    return f"{us / SECOND_US:g} s"
+
+
+def integer(minimum: int, maximum: int, *, of: str = "") -> Validator:
+    """Return a validator of whole numbers within bounds; `of` names what they count."""
+    return Validator(
+        f"a whole number{of and ' of '}{of}, {minimum:,} to {maximum:,}",
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum,
+    )
+
+
+def dict_of(part: type[Any]) -> Callable[[str, Any], Any]:
+    """Return a validator of dicts whose keys are the settings of a dataclass; Config keeps an instance of it."""
+    known = settings_of(part)
+
+    def read(name: str, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{name} must be a dict of {', '.join(known)}, got {type(value).__name__}")
+        kept = {}
+        for key, each in value.items():
+            if key not in known:
+                raise ValueError(f"{name} has the unknown key {key!r:.80}{did_you_mean(key, known)}")
+            kept[known[key].name] = known[key].metadata["validate"](f"{name}[{key!r}]", each)
+        return part(**kept)
 
     return read
 
 
-def timeout(key: str, value: Any) -> float:
-    """Return seconds, 10 ms to a day."""
-    return duration(minimum_us=10_000, maximum_us=DAY_US)(key, value) / SECOND_US
-
-
-def integer(minimum: int, maximum: int) -> Callable[[str, Any], int]:
-    """Return a reader of whole numbers within bounds."""
-
-    def read(key: str, value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise ValueError(f"{key} must be a whole number, got {type(value).__name__}")
-        if not minimum <= value <= maximum:
-            raise ValueError(f"{key} must be {minimum:,} to {maximum:,}, got {value:,}")
-        return value
-
-    return read
-
-
-def prefix(key: str, value: Any) -> str:
-    """Return what may stand in front of every key."""
-    check_name(value, name=key)
-    if set(value) & set("{}*?[]\\ \r\n") or not value.isprintable():
-        raise ValueError(f"{key} must be printable text without braces, wildcards or spaces, got {value!r}")
-    return str(value)
-
-
-def modules(key: str, value: Any) -> tuple[str, ...]:
-    """Return dotted paths of modules."""
-    if not isinstance(value, list | tuple) or not all(isinstance(part, str) for part in value):
-        raise ValueError(f"{key} must be a list of dotted module paths, got {value!r:.80}")
-    return tuple(value)
-
-
-def boolean(key: str, value: Any) -> bool:
-    """Return True or False."""
-    if not isinstance(value, bool):
-        raise ValueError(f"{key} must be True or False, got {type(value).__name__}")
+def check_name(value: Any, *, name: str) -> str:
+    """Return a queue's name or a key if it is text of 1 to 200 bytes. Raises ValueError naming the argument."""
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be a string, got {type(value).__name__}")
+    size = len(value.encode("utf-8", "surrogatepass"))
+    if not 1 <= size <= MAX_NAME:
+        raise ValueError(f"{name} must be 1 to {MAX_NAME} bytes of text, got {size}")
     return value
 
 
-def queues(key: str, value: Any) -> frozenset[str]:
-    """Return the names of declared queues."""
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{key} must be a dict of queue name to options (may be {{}}), got {type(value).__name__}")
-    for name, options in value.items():
-        check_name(name, name=f"a name in {key}")
-        if not isinstance(options, Mapping):
-            raise ValueError(f"{key}[{name!r}] must be a dict of options, got {type(options).__name__}")
-        for option in options:
-            raise ValueError(f"{key}[{name!r}] has the unknown option {option!r}; this version has none")
-    return frozenset(value)
-
-
-def retry(key: str, value: Any) -> RetryPolicy:
-    """Return a retry policy."""
-    if not isinstance(value, RetryPolicy):
-        raise ValueError(f"{key} must be a django_delayq.RetryPolicy, got {type(value).__name__}")
-    return value
-
-
-def permission(key: str, value: Any) -> str:
-    """Return the name of a permission, or the path of a function that is one."""
-    if not isinstance(value, str) or not re.fullmatch(r"[^\s.]+(\.[^\s.]+)+", value):
-        raise ValueError(
-            f"{key} must be 'app_label.codename' or a dotted path to f(request) -> bool, got {value!r:.80}"
-        )
-    return value
-
-
-def pattern(key: str, value: Any) -> re.Pattern[str]:
-    """Return a regular expression that heeds no case."""
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"{key} must be a regular expression as text, got {value!r:.80}")
-    try:
-        return re.compile(value, re.IGNORECASE)
-    except re.error as error:
-        raise ValueError(f"{key} is no regular expression ({error}): {value!r:.80}") from error
+boolean = Validator("True or False", lambda value: isinstance(value, bool))
+retry = Validator("a django_delayq.RetryPolicy", lambda value: isinstance(value, RetryPolicy))
+prefix = Validator(
+    f"1 to {MAX_NAME} bytes of printable text without braces, wildcards or spaces",
+    lambda value: check_name(value, name="") and value.isprintable() and not set(value) & set("{}*?[]\\ "),
+    shows_text=True,
+)
+modules = Validator(
+    "a list of dotted module paths",
+    lambda value: isinstance(value, list | tuple) and all(isinstance(path, str) for path in value),
+    tuple,
+)
+queues = Validator(
+    f"a dict of queue names, 1 to {MAX_NAME} bytes of text, to {{}}: queues have no options in this version",
+    lambda value: (
+        isinstance(value, Mapping)
+        and all(check_name(name, name="") and options == {} for name, options in value.items())
+    ),
+    frozenset,
+)
+permission = Validator(
+    "'app_label.codename' or a dotted path to f(request) -> bool",
+    lambda value: re.fullmatch(r"[^\s.]+(\.[^\s.]+)+", value),
+    shows_text=True,
+)
+pattern = Validator(
+    "a regular expression",
+    lambda value: isinstance(value, str) and value and re.compile(value),
+    lambda value: re.compile(value, re.IGNORECASE),
+    shows_text=True,
+)

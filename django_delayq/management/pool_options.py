@@ -1,27 +1,28 @@
-"""Pool options: what `run_worker --pool` and its companions mean."""
+"""Pool options: checks of `run_worker --pool` and the options that go with it, and the pool they describe."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django.core.management.base import CommandError
 from django.utils.module_loading import import_string
 
 from django_delayq.store.store import Store
+from django_delayq.worker.execution import forward
 from django_delayq.worker.pools.asyncio import AsyncioPool
 from django_delayq.worker.pools.base import Pool
-from django_delayq.worker.pools.forwarding import ForwardingRunner
 from django_delayq.worker.pools.processes import ProcessRunner
 from django_delayq.worker.pools.recovery import RecoveryRunner
-from django_delayq.worker.pools.threads import ThreadPool
+from django_delayq.worker.pools.threads import InThreadRunner, ThreadPool
 
 POOLS = ("threads", "processes", "asyncio", "forwarder")
-#: What `--forward-to` takes for the stream of our own Redis.
+#: Value of `--forward-to` for the stream in our own Redis.
 STREAM = "stream"
 _MIB = 1024 * 1024
 
 
 def check_pool(options: dict[str, Any]) -> None:
-    """Raise CommandError for options that do not go together or could not work."""
+    """Raise CommandError for options that are illegal or exclude each other."""
     if options["processes"] < 1:
         raise CommandError(f"--processes must be at least 1, got {options['processes']}")
     for name in ("drain", "reload"):
@@ -34,33 +35,36 @@ def check_pool(options: dict[str, Any]) -> None:
         if value is None:
             continue
         if options["pool"] != "processes":
-            raise CommandError(f"{option} is for --pool processes: {options['pool']} have no process to replace")
+            raise CommandError(
+                f"{option} needs --pool processes: the pool {options['pool']!r} has no process to replace"
+            )
         if value < 1:
             raise CommandError(f"{option} must be at least 1, got {value}")
 
 
 def _accept(options: dict[str, Any], store: Store) -> Callable[[dict[str, Any]], object]:
     if options["forward_to"] == STREAM:
-        # Any shard's stream would do: its readers read them all. The job's own keeps the load even.
-        doors = [store.forward_stream(shard) for shard in store.shards]
-        return lambda job: doors[int(job["id"].rpartition("-")[2]) % len(doors)].add(job)
+        # Readers read the streams of all shards. The stream of the job's own shard spreads the load evenly.
+        streams = [store.forward_stream(shard) for shard in store.shards]
+        return lambda job: streams[int(job["id"].rpartition("-")[2]) % len(streams)].add(job)
     try:
         accept = import_string(options["forward_to"])
     except ImportError as error:
         raise CommandError(f"--forward-to {options['forward_to']} cannot be imported: {error}") from error
     if not callable(accept):
-        raise CommandError(f"--forward-to {options['forward_to']} is no function")
+        raise CommandError(f"--forward-to {options['forward_to']} is not a function")
     return accept  # type: ignore[no-any-return]
 
 
 def make_pool(options: dict[str, Any], store: Store, *, size: int) -> Pool:
-    """Return the pool that the options ask for."""
+    """Return the pool that the options describe."""
     if options["pool"] == "threads":
         return ThreadPool(size, recovery=RecoveryRunner())
     if options["pool"] == "asyncio":
         return AsyncioPool(size)
     if options["pool"] == "forwarder":
-        return ThreadPool(size, ForwardingRunner(_accept(options, store)), recovery=None)
+        forwarder = InThreadRunner(partial(forward, accept=_accept(options, store)))
+        return ThreadPool(size, forwarder, recovery=None)
     max_memory = options["max_memory"] and options["max_memory"] * _MIB
     runner = ProcessRunner(max_jobs=options["max_jobs"], max_memory=max_memory)
     return ThreadPool(size, runner, recovery=RecoveryRunner())

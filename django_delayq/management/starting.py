@@ -1,4 +1,4 @@
-"""What both commands share: check the server, set up logging, install signals, run services to their end."""
+"""Starting: what the commands share. Common options, the check of the server, logging, signals, running services."""
 
 import contextlib
 import gc
@@ -8,12 +8,14 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from django_delayq.conf.config import Config
+from django_delayq.conf.config import Config, WorkerConfig
+from django_delayq.conf.validators import settings_of
 from django_delayq.exceptions import StoreAuthError, StoreError, StoreUnavailable
 from django_delayq.log import logger
 from django_delayq.processes.emitter import emitter
@@ -26,17 +28,42 @@ from django_delayq.store.store import Store, get_store
 
 
 class ServiceDied(CommandError):
-    """A service of this process ended by an error, so the process has ended as a whole."""
+    """A service of this process ended by an error, which ends the process."""
 
 
 def add_backend(parser: CommandParser) -> None:
-    """Take --backend."""
-    text = "An alias in TASKS with a store of its own. Default: the store of DELAYQ."
+    """Add --backend."""
+    text = "Alias in TASKS that has a store of its own. Default: the store of DELAYQ."
     parser.add_argument("--backend", metavar="ALIAS", help=text)
 
 
+def add_setting_options(parser: CommandParser, part: type[Any]) -> None:
+    """Add the options that replace settings of this part of Config: --concurrency for CONCURRENCY."""
+    for key, field in settings_of(part).items():
+        if field.metadata["option"]:
+            text = f"{field.metadata['help']} Default: DELAYQ[{key!r}]."
+            parser.add_argument(_option(key), type=cast(Any, field.type), help=text)
+
+
+def with_options(part: WorkerConfig, options: dict[str, Any]) -> WorkerConfig:
+    """Return the settings of a worker with what the options replace. Raises CommandError."""
+    changes = {}
+    for key, field in settings_of(type(part)).items():
+        value = options.get(key.lower()) if field.metadata["option"] else None
+        if value is not None:
+            try:
+                changes[field.name] = field.metadata["validate"](_option(key), value)
+            except ValueError as error:
+                raise CommandError(str(error)) from error
+    return replace(part, **changes)
+
+
+def _option(key: str) -> str:
+    return f"--{key.lower().replace('_', '-')}"
+
+
 def read_settings(backend: str | None = None) -> Config:
-    """Return Config, or that of an alias's store. Raises CommandError for settings that cannot work."""
+    """Return the Config of DELAYQ, or of an alias. Raises CommandError for wrong settings."""
     try:
         return get_store(backend).config
     except ImproperlyConfigured as error:
@@ -44,10 +71,10 @@ def read_settings(backend: str | None = None) -> Config:
 
 
 def open_store(backend: str | None = None, *, force_shards: bool = False) -> tuple[Config, Store]:
-    """Return Config and Store, of DELAYQ or an alias, with the server's version, eviction policy and shards checked.
+    """Return the Config and the Store of DELAYQ, or of an alias. Checks the server's version, policy and shards.
 
-    Raises CommandError for what will not mend itself. A Redis that is away, or refuses the password (somebody may be
-    changing it just now), is waited for by the loops.
+    Raises CommandError for faults that persist. If Redis is away, or refuses the password (it may be changing just
+    now), the services wait for it.
     """
     try:
         store = get_store(backend)
@@ -56,10 +83,10 @@ def open_store(backend: str | None = None, *, force_shards: bool = False) -> tup
     except (ImproperlyConfigured, StoreError) as error:
         if isinstance(error, StoreUnavailable | StoreAuthError):
             if isinstance(error, StoreAuthError):
-                # Unlike an outage this may never end by itself: whoever reads it needs to know what to change.
+                # An outage ends by itself. A refusal may not, so the log names what to change.
                 logger.warning(
-                    "%s. Waiting until that is mended: see the user and password in %s, and the user's rule "
-                    "(manage.py delayq_acl).",
+                    "%s. The process waits until this is fixed. Check the user and password in %s, and the user's "
+                    "rule (manage.py delayq_acl).",
                     error,
                     store.config.redis.setting,
                 )
@@ -70,19 +97,19 @@ def open_store(backend: str | None = None, *, force_shards: bool = False) -> tup
     return store.config, store
 
 
-def show_log(verbosity: int) -> None:
-    """Print the log to standard error where the project has not said where it goes."""
-    named = logger.logger
-    if not named.hasHandlers():
+def log_to_stderr(verbosity: int) -> None:
+    """Print the log to standard error unless the project has configured a handler for it."""
+    package = logger.logger
+    if not package.hasHandlers():
         handler = logging.StreamHandler()
         handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
-        named.addHandler(handler)
-        if named.level == logging.NOTSET:
-            named.setLevel({0: logging.ERROR, 1: logging.INFO}.get(verbosity, logging.DEBUG))
+        package.addHandler(handler)
+        if package.level == logging.NOTSET:
+            package.setLevel({0: logging.ERROR, 1: logging.INFO}.get(verbosity, logging.DEBUG))
 
 
-def say(command: BaseCommand, sentence: str, options: dict[str, Any]) -> None:
-    """Print what the command does now, also into a pipe or file at once."""
+def announce(command: BaseCommand, sentence: str, options: dict[str, Any]) -> None:
+    """Print a sentence unless --verbosity is 0. Flushes, so that a pipe or a file has it at once."""
     if options["verbosity"]:
         command.stdout.write(sentence)
         command.stdout.flush()
@@ -90,24 +117,25 @@ def say(command: BaseCommand, sentence: str, options: dict[str, Any]) -> None:
 
 def run_services(
     services: Sequence[Service],
-    presences: Sequence[ProcessReporter],
+    reporters: Sequence[ProcessReporter],
     *,
     ready: Callable[[], object] = lambda: None,
     shutdown: Shutdown | None = None,
 ) -> None:
-    """Run each service in a thread of its own, until they end or a signal stops them.
+    """Run each service in a thread of its own until all have ended or a signal has stopped them.
 
-    Only once signals are heard, `ready` is called and the presences report: who sees a process may stop it. Raises
-    ServiceDied for a service that ended by an error, once all have: no supervisor would see that a shard has none.
+    `ready` is called and the reporters start after the signal handlers are installed, since whoever sees the process
+    may stop it. A service that ends by an error stops the others, since no supervisor sees a shard without a service;
+    once all have ended, ServiceDied is raised.
     """
-    # What was imported stays: the garbage collector need not look at it again for every few thousand jobs, which was a
-    # tenth of what a short job costs.
+    # Imported objects live as long as the process. Each pass of the garbage collector over them cost a tenth of a short
+    # job, so it leaves them out.
     gc.collect()
     gc.freeze()
     shutdown, running = shutdown or Shutdown(), set(services)
 
     def stop(*_: Any) -> None:
-        # A receiver may hang: services that wait for room behind it could not end.
+        # If a receiver hangs, services that wait for room in the emitter's queue cannot end.
         emitter.lift_limit()
         for service in services:
             service.stop()
@@ -121,26 +149,25 @@ def run_services(
             running.discard(service)
             shutdown.wake()
 
-    with _signals(stop, shutdown.wake_descriptor), reporting(presences, patience=lambda: shutdown.patience):
+    with _signals(stop, shutdown.wake_descriptor), reporting(reporters, patience=lambda: shutdown.optional_timeout):
         ready()
         for service in services:
             threading.Thread(target=run, args=[service], name=service.name, daemon=True).start()
         while running and shutdown.wait():
             pass
     for service in list(running):
-        logger.warning("%s has not ended in time; its unfinished jobs run again when their leases lapse", service.name)
+        logger.warning("%s did not end in time; its unfinished jobs run again when their leases expire", service.name)
     for service in services:
         if service.error is not None:
-            died = f"Ended because the thread of {service.name} died: {service.error!r}"
-            raise ServiceDied(died) from service.error
+            raise ServiceDied(f"Ended because the thread of {service.name} died: {service.error!r}") from service.error
 
 
 @contextlib.contextmanager
 def _signals(stop: Callable[..., None], wake: int) -> Iterator[None]:
-    """Let SIGTERM and SIGINT stop the services; elsewhere than in the main thread (the reloader's) nothing is changed.
+    """Stop the services on SIGTERM and SIGINT. Does nothing outside the main thread, as under the reloader.
 
-    Python runs a handler between bytecodes: a signal that arrives just before select() would not end it, and the stop
-    would wait for the services, which know of none. The interpreter's own C handler writes to the descriptor.
+    Python runs a handler between bytecodes, so a signal that arrives just before select() does not end it. The
+    interpreter's C handler writes to the descriptor `wake` and does end it.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -150,15 +177,15 @@ def _signals(stop: Callable[..., None], wake: int) -> Iterator[None]:
     try:
         yield
     finally:
-        # The handlers stay. The process takes its leave next, and one more signal must not kill it over that.
+        # The handlers stay installed: one more signal must not kill the process while it deregisters.
         signal.set_wakeup_fd(descriptor)
 
 
 def stop_with_parent(services: Sequence[Service]) -> None:
-    """Stop the services when the process that started this one has ended, which standard input tells."""
+    """Stop the services when the parent process has ended: then standard input is closed."""
 
     def watch() -> None:
-        # Not sys.stdin: its buffer would be locked by this thread when the interpreter ends, which is fatal there.
+        # Not sys.stdin: this thread would hold the lock of its buffer, and then the interpreter cannot end cleanly.
         while os.read(sys.stdin.fileno(), 4096):
             pass
         for service in services:

@@ -1,14 +1,13 @@
-"""Database: keep this thread's Django connections sound between the pieces of user code that run in it.
+"""Database: keeps this thread's Django connections sound between the pieces of user code that run in it.
 
-Django does that around a request. A thread that runs jobs needs more: a time limit strikes between any two bytecodes,
-so also after the driver began a transaction and before Django's fields say so. From then on statements succeed and are
-never committed.
+Django does that around a request. A thread that runs jobs needs more. A time limit may interrupt any bytecode, so also
+the one between the driver's BEGIN and Django's note of it. Later statements then succeed and are never committed.
 """
 
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connections
 from django.db.backends.signals import connection_created
@@ -19,120 +18,127 @@ from django_delayq.task.outbox import is_ours
 
 
 class _Thread(threading.local):
-    """What this thread did with connections."""
+    """What is known of the connections of the current thread."""
 
-    #: It opened one at some time; to ask which are open costs 4 µs.
+    #: The thread has opened a connection at some time. Without this flag, each `clean()` costs 4 µs.
     opened = False
-    #: A time limit struck since the last `clean()`: no connection can be trusted.
-    cut_off = False
+    #: A time limit interrupted the thread since the last `clean()`, so no connection can be trusted.
+    invalidated = False
+
+
+class ConnectionState(NamedTuple):
+    """What `state_of()` finds out about a connection."""
+
+    #: There is an open transaction, or there are commit hooks of one.
+    unfinished: bool
+    #: The next user of the connection must not get it as it is.
+    unusable: bool
 
 
 _thread = _Thread()
 
 
-def look_again() -> None:
-    """Make the next `clean()` look: a connection that failed during its set-up is there and was not announced."""
+def assume_opened() -> None:
+    """Make the next `clean()` check connections: one that failed during its set-up exists without a signal of it."""
     _thread.opened = True
 
 
-def distrust() -> None:
-    """Make the next `clean()` close all connections of this thread: a time limit struck while they were in use."""
-    _thread.opened = _thread.cut_off = True
+def invalidate() -> None:
+    """Make the next `clean()` close all connections of this thread: a time limit interrupted code that used them."""
+    _thread.opened = _thread.invalidated = True
 
 
 def clean(*, close: bool = False) -> TransactionLeftOpen | None:
-    """Close connections that are inside a transaction, cut off, broken, altered or too old; all of them if `close`.
+    """Close connections that are inside a transaction, interrupted, broken, altered or too old; all of them if `close`.
 
-    Such a transaction is rolled back; returns the error that says so, for the caller to record. Costs nothing in a
-    thread that never opened a connection. Raises nothing.
+    An open transaction is rolled back, and the error that names its databases is returned for the caller to record.
+    Costs nothing in a thread that never opened a connection. Raises nothing.
     """
     if not _thread.opened:
         return None
-    close, _thread.cut_off = close or _thread.cut_off, False
+    close, _thread.invalidated = close or _thread.invalidated, False
     left_open: list[str] = []
     for connection in connections.all(initialized_only=True):
-        unfinished, spoilt = _look_or_guess(connection)
+        unfinished, unusable = _state_or_worst(connection)
         if unfinished:
             left_open.append(connection.alias)
-        if unfinished or spoilt or close:
-            _drop(connection)
+        if unfinished or unusable or close:
+            _force_close(connection)
         elif connection.connection is not None:
             try:
                 connection.close_if_unusable_or_obsolete()
             except Exception:
-                _drop(connection)
+                _force_close(connection)
         connection.queries_log.clear()
     return TransactionLeftOpen(aliases=left_open) if left_open else None
 
 
-def look(connection: Any) -> tuple[bool, bool]:
-    """Return whether a connection has anything to lose, and whether nobody should get it after its present user.
-
-    To lose: an open transaction, or the commit hooks of one. Raises drivers' errors.
-    """
+def state_of(connection: Any) -> ConnectionState:
+    """Return the state of a connection, by Django's fields and by its driver. Raises errors of the driver."""
     unfinished = bool(connection.in_atomic_block or connection.savepoint_ids or connection.run_on_commit)
     driver = connection.connection
     if driver is None or not connection.settings_dict["AUTOCOMMIT"]:
-        # Without autocommit each statement begins a transaction: when it ends is the project's business.
-        return unfinished, False
-    ask = _ASK.get(connection.vendor)
-    if unfinished or ask is None:
-        return unfinished, False
-    return ask(driver, connection.autocommit)
+        # Without autocommit each statement begins a transaction, and the project decides when it ends.
+        return ConnectionState(unfinished, unusable=False)
+    driver_state = _DRIVER_STATES.get(connection.vendor)
+    if unfinished or driver_state is None:
+        return ConnectionState(unfinished, unusable=False)
+    return driver_state(driver, connection.autocommit)
 
 
-def let_go(connection: Any) -> bool:
+def close_if_idle(connection: Any) -> bool:
     """Close a connection unless something would be lost with it; return whether it is closed. Raises nothing."""
     with suppress(Exception):
-        # Where the driver cannot tell, that is for the end of the job.
-        if connection.get_autocommit() and not any(look(connection)):
+        # If the driver cannot report its state, `clean()` handles that at the end of the job.
+        if connection.get_autocommit() and not any(state_of(connection)):
             connection.close()
     return connection.connection is None
 
 
-def _look_or_guess(connection: Any) -> tuple[bool, bool]:
+def _state_or_worst(connection: Any) -> ConnectionState:
     try:
-        return look(connection)
+        return state_of(connection)
     except Exception as error:
         logger.warning(
-            "Database connection %r is closed, since its driver does not tell its state: %s: %s",
+            "Database connection %r is closed, since its driver cannot report its state: %s: %s",
             connection.alias,
             type(error).__name__,
             error,
         )
-        # With autocommit all that went well is kept; without it the last of it may be lost, and nobody would know.
-        return not connection.autocommit, True
+        # With autocommit all that succeeded is kept. Without it the last statements may be lost unnoticed.
+        return ConnectionState(unfinished=not connection.autocommit, unusable=True)
 
 
-def _ask_sqlite(driver: Any, autocommit: bool) -> tuple[bool, bool]:
-    # Else the next statement begins a transaction that Django does not know of; so below.
-    return bool(driver.in_transaction), (driver.isolation_level is None) is not autocommit
+def _sqlite_state(driver: Any, autocommit: bool) -> ConnectionState:
+    # A driver whose autocommit differs from Django's begins a transaction at the next statement, unknown to Django.
+    # The other drivers do the same.
+    return ConnectionState(bool(driver.in_transaction), (driver.isolation_level is None) is not autocommit)
 
 
-def _ask_postgresql(driver: Any, autocommit: bool) -> tuple[bool, bool]:
-    # Both psycopg and psycopg2 number them as libpq does.
+def _postgresql_state(driver: Any, autocommit: bool) -> ConnectionState:
+    # psycopg and psycopg2 both use the numbers of libpq.
     status = driver.info.transaction_status
-    if status == _UNKNOWN:
-        # Lost or closed, and with it what autocommit had not kept.
-        return not (autocommit and driver.autocommit), True
-    return status in _INSIDE, driver.autocommit is not autocommit
+    if status == _PG_UNKNOWN:
+        # The connection is lost or closed, and with it what autocommit had not kept.
+        return ConnectionState(not (autocommit and driver.autocommit), unusable=True)
+    return ConnectionState(status in _PG_IN_TRANSACTION, driver.autocommit is not autocommit)
 
 
-def _ask_mysql(driver: Any, autocommit: bool) -> tuple[bool, bool]:
-    # Both drivers keep the status flags of the server's last answer, so this needs no round trip and works on a lost
+def _mysql_state(driver: Any, autocommit: bool) -> ConnectionState:
+    # Both drivers keep the status flags of the server's last reply, so this needs no round trip and works on a lost
     # connection too. PyMySQL has all flags; the lowest is SERVER_STATUS_IN_TRANS. mysqlclient only exposes whether
     # autocommit is on; if it is off, a transaction may be open.
     on = bool(driver.get_autocommit())
     status = getattr(driver, "server_status", None)
     inside = not on if status is None else bool(status & 1)
-    return inside, on is not autocommit or not getattr(driver, "open", True)
+    return ConnectionState(inside, on is not autocommit or not getattr(driver, "open", True))
 
 
-def _drop(connection: Any) -> None:
-    """Close a connection for good, and with it the transaction that it is in."""
+def _force_close(connection: Any) -> None:
+    """Close a connection and abandon its transaction."""
     if connection.run_on_commit:
         _log_dropped_hooks(connection)
-    # close() inside an atomic block leaves the rest to the end of the block, which does not come.
+    # close() inside an atomic block leaves the rest to the end of the block, which never comes.
     connection.in_atomic_block = connection.needs_rollback = connection.closed_in_transaction = False
     connection.run_commit_hooks_on_set_autocommit_on = False
     connection.savepoint_ids, connection.atomic_blocks, connection.run_on_commit = [], [], []
@@ -164,16 +170,16 @@ def _log_dropped_hooks(connection: Any) -> None:
     )
 
 
-def _note_connection(**_: Any) -> None:
+def _on_connection_created(**_: Any) -> None:
     _thread.opened = True
 
 
-#: Active, in a transaction, in a failed one; and of a connection that is not there any more.
-_INSIDE, _UNKNOWN = (1, 2, 3), 4
-#: What each vendor's driver says, as `look()` returns it; of other databases only Django's fields are known.
-_ASK: dict[str, Callable[[Any, bool], tuple[bool, bool]]] = {
-    "sqlite": _ask_sqlite,
-    "postgresql": _ask_postgresql,
-    "mysql": _ask_mysql,
+#: Transaction statuses of libpq: active, idle in a transaction, idle in a failed one; and connection lost.
+_PG_IN_TRANSACTION, _PG_UNKNOWN = (1, 2, 3), 4
+#: By vendor. For other databases only Django's own fields are known.
+_DRIVER_STATES: dict[str, Callable[[Any, bool], ConnectionState]] = {
+    "sqlite": _sqlite_state,
+    "postgresql": _postgresql_state,
+    "mysql": _mysql_state,
 }
-connection_created.connect(_note_connection, dispatch_uid="django_delayq.processes.database")
+connection_created.connect(_on_connection_created, dispatch_uid="django_delayq.processes.database")

@@ -1,7 +1,7 @@
 """Emitter: one thread of the process that sends the signals and writes the log lines of settled attempts, in order.
 
-Receivers and log handlers are the project's: in the worker's loop, one that takes 50 ms would limit it to 20 exchanges
-a second.
+Receivers and log handlers belong to the project. In the worker's loop, a receiver that takes 50 ms would limit it to
+20 round trips a second.
 """
 
 import atexit
@@ -17,37 +17,37 @@ from time import monotonic
 from django_delayq.log import logger
 from django_delayq.processes import database
 
-#: Emissions that wait at most, and those of one exchange more: a loop that makes more waits rather than losing any.
+#: Emissions that may wait when `emit()` is called; beyond that it blocks rather than losing any.
 _LIMIT = 512
-#: Emissions after which who waits for room is woken: for each, it would cost 100 µs of switching between two threads.
-_WAKE = 64
-#: Seconds between two log lines that somebody waits for room.
-_TELL_AGAIN = 60.0
-#: Seconds that emissions may hold up the end of a process.
-_LAST = 10.0
+#: Emissions between two wake-ups of blocked callers: one each would cost 100 µs of switching between two threads.
+_WAKE_EVERY = 64
+#: Seconds between two log lines about a blocked caller.
+_LOG_AGAIN = 60.0
+#: Seconds that emissions may delay the end of a process.
+_FLUSH_TIMEOUT = 10.0
 
 Emission = Callable[[], object]
 Emit = Callable[[Iterable[Emission]], None]
 
 
 class Emitter:
-    """Carry out emissions one after another, in a daemon thread that starts with the first."""
+    """Carries out emissions one after another, in a daemon thread that starts with the first."""
 
     def __init__(self) -> None:
         self._waiting: deque[Emission] = deque()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        #: Emissions that the thread has taken and not begun, and whether it is carrying one out.
+        #: Emissions that the thread has taken and not begun, and whether it is in the middle of one.
         self._taken: deque[Emission] = deque()
         self._busy = False
         self._limit: float = _LIMIT
-        #: time.monotonic() from which on it is logged again that somebody waits for room.
-        self._tell_at = 0.0
+        #: time.monotonic() before which a blocked caller is not logged again.
+        self._log_again_at = 0.0
 
     def emit(self, emissions: Iterable[Emission]) -> None:
-        """Carry these out soon; waits while too many wait already."""
-        if self._left >= self._limit and monotonic() >= self._tell_at:
-            self._tell_at = monotonic() + _TELL_AGAIN
+        """Queue emissions for the thread; blocks while too many wait. Called in any thread."""
+        if self._left >= self._limit and monotonic() >= self._log_again_at:
+            self._log_again_at = monotonic() + _LOG_AGAIN
             logger.warning(
                 "%d settled attempts wait to be announced: receivers or log are slow, and this worker waits for them",
                 self._left,
@@ -59,13 +59,13 @@ class Emitter:
             self._changed.notify_all()
 
     def lift_limit(self) -> None:
-        """Let nobody wait for room any more: the process ends, and takes no more jobs to tell of."""
+        """Unblock callers of `emit()` for good: the process ends and settles no more attempts."""
         with self._changed:
             self._limit = inf
             self._changed.notify_all()
 
-    def flush(self, seconds: float = _LAST) -> bool:
-        """Wait until all are carried out, for at most so many seconds; logs how many are lost if they are not."""
+    def flush(self, seconds: float = _FLUSH_TIMEOUT) -> bool:
+        """Wait until no emission is left, for at most that many seconds; returns False and logs how many are lost."""
         with self._changed:
             if self._waiting:
                 self._start_thread()
@@ -95,20 +95,20 @@ class Emitter:
 
     def _run(self) -> None:
         while True:
-            # Code of users can raise an exception in any thread, also in this one.
+            # User code can raise an exception in any thread, also in this one.
             with suppress(BaseException):
                 self._busy = False
                 self._serve()
 
     def _serve(self) -> None:
         while True:
-            # A connection may have died while nothing was to be sent.
+            # A connection may have died while the thread was idle.
             database.clean()
             while self._taken:
                 self._busy = True
                 _carry_out(self._taken.popleft())
                 self._busy = False
-                if self._taken and not len(self._taken) % _WAKE:
+                if self._taken and not len(self._taken) % _WAKE_EVERY:
                     with self._changed:
                         self._changed.notify_all()
             with self._changed:
@@ -118,7 +118,7 @@ class Emitter:
 
 
 def emit_now(emissions: Iterable[Emission]) -> None:
-    """Carry these out in the caller's thread and on its connections, as tests want it."""
+    """Carry out emissions in the caller's thread and on its database connections, for tests."""
     for emission in emissions:
         emission()
 
@@ -129,7 +129,7 @@ def _carry_out(emission: Emission) -> None:
     except BaseException:
         # sys.exit() in a receiver ends neither this thread nor the process.
         logger.exception("A settled attempt could not be announced")
-        database.look_again()
+        database.assume_opened()
     if left_open := database.clean():
         names = ", ".join(map(repr, left_open.aliases))
         logger.error("A receiver of a signal left a transaction open on %s; it was rolled back", names)
@@ -137,5 +137,5 @@ def _carry_out(emission: Emission) -> None:
 
 emitter = Emitter()
 atexit.register(lambda: emitter.flush())
-# The parent's thread does not exist in a fork, and what waited there is the parent's.
+# A fork has no copy of the thread, and the parent carries out what waits.
 os.register_at_fork(after_in_child=emitter.__init__)  # type: ignore[misc]

@@ -1,6 +1,6 @@
-"""Forked: a process that a task forked from one of ours is the task's; it must not go on as a second worker.
+"""Fork safety: a process that a task forks belongs to the task and must not go on as a second worker.
 
-It ends by the signals that ours survive, and where the task's code ends.
+It ends at the signals that our own processes handle, and at the end of the task's code.
 """
 
 import os
@@ -11,28 +11,28 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-#: What a process does by itself at the signals that ours handle.
+#: The signals that our processes handle, with Python's own handlers.
 _DEFAULTS: dict[int, Any] = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
 _handlers: list[Callable[..., Any]] = []
 _forking = threading.local()
 
 
 def install_signal_handler(handler: Callable[..., Any]) -> None:
-    """Handle SIGTERM and SIGINT in this process and not in those forked from it. For the main thread."""
+    """Handle SIGTERM and SIGINT in this process, and not in those forked from it. Call it in the main thread."""
     _handlers.append(handler)
     for number in _DEFAULTS:
         signal.signal(number, handler)
 
 
 def exit_if_child_of(pid: int, error: BaseException | None = None) -> None:
-    """End this process as an interpreter ends, unless it is the one with that id; `error` is what ended its code."""
+    """Exit as the interpreter does if this process was forked from `pid`; `error` is what ended the task's code."""
     if os.getpid() != pid:
-        _end(error)
+        _exit(error)
 
 
-def _end(error: BaseException | None) -> NoReturn:
+def _exit(error: BaseException | None) -> NoReturn:
     code: Any = 1
-    # Whatever goes wrong with its last words: standard output may be closed, or None.
+    # The process exits even if this output fails: standard output may be closed, or None.
     try:
         if error is None or isinstance(error, SystemExit):
             code = (error and error.code) or 0
@@ -44,25 +44,25 @@ def _end(error: BaseException | None) -> NoReturn:
         os._exit(code if isinstance(code, int) else 1)
 
 
-def _hold_back() -> None:
-    # A signal that came between the fork and the new handlers would be taken by the old ones, and be lost.
+def _block_signals() -> None:
+    # Between the fork and the reset of handlers, a signal would go to the old handlers and be lost.
     if _handlers:
         _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _DEFAULTS)
 
 
-def _deliver() -> None:
+def _unblock_signals() -> None:
     if _handlers:
         signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
 
 
-def _let_go() -> None:
+def _reset_handlers() -> None:
     if _handlers:
-        # A byte written there would wake the worker that this was forked from.
+        # A byte written to this descriptor would wake the parent, a worker.
         signal.set_wakeup_fd(-1)
         for number, default in _DEFAULTS.items():
             if signal.getsignal(number) in _handlers:
                 signal.signal(number, default)
-    _deliver()
+    _unblock_signals()
 
 
-os.register_at_fork(before=_hold_back, after_in_parent=_deliver, after_in_child=_let_go)
+os.register_at_fork(before=_block_signals, after_in_parent=_unblock_signals, after_in_child=_reset_handlers)

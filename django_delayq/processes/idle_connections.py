@@ -1,7 +1,7 @@
-"""Release: close the database connections in which a coroutine has begun nothing for half a second.
+"""Idle connections: closes the database connections that a coroutine has not used for half a second.
 
-Django's asynchronous ORM runs in a thread of the job's own, whose connections live as long as the job. A loop of a
-thousand sleeping coroutines would hold a thousand connections, where PostgreSQL has a hundred.
+Django's asynchronous ORM runs in a thread of the job's own, whose connections live as long as the job. A thousand
+sleeping coroutines would hold a thousand connections, and PostgreSQL allows a hundred.
 """
 
 import asyncio
@@ -15,87 +15,87 @@ from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import connections
 from django.db.backends.signals import connection_created
 
-from django_delayq.processes.database import let_go
+from django_delayq.processes.database import close_if_idle
 
-#: Seconds without a new cursor after which a connection is closed, where nothing is under way in it. To open one takes
-#: a few milliseconds, so a coroutine that queries every second pays little and one that queries steadily nothing.
-_AGE = 0.5
+#: Seconds without a new cursor after which an idle connection is closed. To open one takes a few milliseconds, so a
+#: coroutine that queries every second pays little, and one that queries steadily pays nothing.
+_MAX_IDLE = 0.5
 
 
 class IdleConnectionCloser:
-    """The connections of one job of a loop."""
+    """The connections of one job that runs in an asyncio loop. Used by the loop's thread and by the job's own."""
 
     def __init__(self, context: ThreadSensitiveContext) -> None:
         self._context = context
         self._loop = asyncio.get_running_loop()
-        #: Cursors that somebody has: `aiterator()` reads on from one after its loop's body has slept.
+        #: Cursors still in use: `aiterator()` goes on reading from one after its loop's body has slept.
         self._cursors: WeakSet[Any] = WeakSet()
-        #: When each connection last made a cursor, by its alias, as time.monotonic().
-        self._used: dict[str, float] = {}
-        #: A look is due: one at a time serves all connections.
-        self._looks = False
+        #: Alias -> time.monotonic() at which the connection last made a cursor.
+        self._used_at: dict[str, float] = {}
+        #: A check is scheduled: one at a time serves all connections.
+        self._check_scheduled = False
 
-    def opened(self, connection: Any) -> None:
-        """Take note of a connection and look at it later; called in the thread that opened it, each time."""
-        # Once for each: a connection that was closed is opened again in the same object.
+    def on_opened(self, connection: Any) -> None:
+        """Watch a connection; called in the thread that opened it, each time it is opened."""
+        # Patched once: a connection that was closed is opened again in the same object.
         if "make_cursor" not in vars(connection):
-            connection.make_cursor = self._noted(connection.alias, connection.make_cursor)
-            connection.make_debug_cursor = self._noted(connection.alias, connection.make_debug_cursor)
-        self._used[connection.alias] = monotonic()
-        self._look_after(_AGE)
+            connection.make_cursor = self._recording(connection.alias, connection.make_cursor)
+            connection.make_debug_cursor = self._recording(connection.alias, connection.make_debug_cursor)
+        self._used_at[connection.alias] = monotonic()
+        self._schedule_check(_MAX_IDLE)
 
-    def _noted(self, alias: str, make: Any) -> Any:
-        def make_and_note(cursor: Any) -> Any:
-            made = make(cursor)
+    def _recording(self, alias: str, make_cursor: Any) -> Any:
+        def make_and_record(cursor: Any) -> Any:
+            made = make_cursor(cursor)
             self._cursors.add(made)
-            self._used[alias] = monotonic()
+            self._used_at[alias] = monotonic()
             return made
 
-        return make_and_note
+        return make_and_record
 
-    def _look_after(self, seconds: float) -> None:
-        if self._looks:
+    def _schedule_check(self, seconds: float) -> None:
+        if self._check_scheduled:
             return
-        self._looks = True
-        # A loop that is closed has no job that sleeps.
+        self._check_scheduled = True
+        # RuntimeError: the loop is closed, so no job sleeps in it.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._loop.call_later, seconds, self._submit)
+            self._loop.call_soon_threadsafe(self._loop.call_later, seconds, self._submit_check)
 
-    def _submit(self) -> None:
+    def _submit_check(self) -> None:
         executor = SyncToAsync.context_to_thread_executor.get(self._context)
         if executor is None:
-            # Opened in a thread that is not the job's; those of its own may come later.
-            self._looks = False
+            # Opened in a thread that is not the job's own; connections of its own may follow.
+            self._check_scheduled = False
         else:
-            # Behind the call that may be under way there.
+            # The executor runs it after the call that may be in progress.
             executor.submit(self._close_idle)
 
     def _close_idle(self) -> None:
-        """Close each connection that was unused for long enough and has nothing under way; look again at the others."""
-        self._looks = False
+        """Close each connection that is idle for long enough; schedule another check for the others."""
+        self._check_scheduled = False
         waits: list[float] = []
         for connection in connections.all(initialized_only=True):
             if connection.connection is None:
                 continue
-            left = self._used.get(connection.alias, 0.0) + _AGE - monotonic()
+            left = self._used_at.get(connection.alias, 0.0) + _MAX_IDLE - monotonic()
             if left > 0:
                 waits.append(left)
-            elif self._cursors or not let_go(connection):
-                waits.append(_AGE)
+            elif self._cursors or not close_if_idle(connection):
+                waits.append(_MAX_IDLE)
         if waits:
-            self._look_after(min(waits))
+            self._schedule_check(min(waits))
 
 
 def close_while_idle(context: ThreadSensitiveContext) -> None:
-    """Let connections that this asyncio task opens be closed where it uses them no more; `context` is its thread's."""
-    _release.set(IdleConnectionCloser(context))
+    """Close idle connections of the current asyncio task; `context` is the one that gives the task its thread."""
+    _closer.set(IdleConnectionCloser(context))
 
 
-def _note_connection(connection: Any, **_: Any) -> None:
-    # Asgiref hands the task's context variables on to the thread.
-    if release := _release.get():
-        release.opened(connection)
+def _on_connection_created(connection: Any, **_: Any) -> None:
+    # asgiref copies the task's context variables to the thread.
+    if closer := _closer.get():
+        closer.on_opened(connection)
 
 
-_release: ContextVar[IdleConnectionCloser | None] = ContextVar("delayq_release", default=None)
-connection_created.connect(_note_connection, dispatch_uid="django_delayq.processes.idle_connections")
+_closer: ContextVar[IdleConnectionCloser | None] = ContextVar("delayq_idle_connection_closer", default=None)
+connection_created.connect(_on_connection_created, dispatch_uid="django_delayq.processes.idle_connections")

@@ -1,4 +1,4 @@
-"""Process limits: those that a task can lower for the whole process, so that its other threads fail."""
+"""Process limits: limits that a task can lower for its whole process, so that other threads fail."""
 
 import resource
 import sys
@@ -8,22 +8,22 @@ _OPEN_FILES, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
 def restore_open_files() -> None:
-    """Allow as many open files again as when the process began.
+    """Allow as many open files again as at the start of the process.
 
-    Called after a failure only: the system call after each job would cost a short one 1 % of its time.
+    Called after a failure only: after each job, the system call would cost a short job 1 % of its time.
     """
-    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if now < _OPEN_FILES:
-        # ValueError: the task lowered the upper limit, too, and this process may not raise that.
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < _OPEN_FILES:
+        # ValueError: the task lowered the hard limit too, and this process may not raise that.
         with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, most))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, hard))
 
 
 def check_recursion(limit: int) -> None:
-    """Raise RuntimeError if less recursion is allowed than `limit`, after allowing that again.
+    """Raise RuntimeError if the recursion limit is below `limit`, after restoring it.
 
-    Unlike a lack of files, this fails any thread at any line, in the locks and callbacks of asyncio, too. A job beside
-    such a task can wait for ever, so the process has to end.
+    A lack of recursion can fail any thread at any line, also inside locks and callbacks of asyncio. A job beside such a
+    task may then wait for ever, so the process has to end.
     """
     lowered = sys.getrecursionlimit()
     if lowered < limit:

@@ -1,7 +1,7 @@
-"""Service: run a part's step() until it ends; owns the loop, stopping, waking, and waiting.
+"""Service: runs the steps of one `Runnable` until it ends; owns the loop, the waits in between, waking and stopping.
 
-A part says how long it may sleep and which socket may end the sleep early. The timer is ours, precise to what select()
-gives.
+A step returns how long the service may sleep, and `listen()` a socket that may end the sleep early. The service keeps
+the time itself, as precisely as select() does.
 """
 
 import contextlib
@@ -19,24 +19,25 @@ from typing import Protocol
 from django_delayq.exceptions import StoreAuthError, StoreError
 from django_delayq.log import logger
 from django_delayq.processes import process_limits
+from django_delayq.processes.backoff import backoff
 
-#: Descriptors that select() can take: a process with more open files waits a little less precisely.
+#: Descriptors that select() can handle: a process with more open files waits a little less precisely.
 _SELECT_LIMIT = 1024
-#: Wait after the first failed step, and the longest, in seconds.
+#: Seconds to wait after the first failed step, and at most.
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
-#: Seconds after which a refusal is told again: unlike an outage it may need somebody who reads it.
-_TELL_AGAIN = 60.0
-#: Seconds of one sleep at most: what a part says may come from Redis, and select() raises beyond its own limit.
+#: Seconds after which a refused password is logged again: unlike an outage, it may need somebody who acts.
+_LOG_AGAIN = 60.0
+#: Longest sleep, in seconds: the delay of a step may come from Redis, and select() raises beyond its own limit.
 _LONGEST_SLEEP = 3_600.0
 
 
 def process_name(pid: int | None = None) -> str:
-    """Return this process's name for people, or that of another on this host: host and process id."""
+    """Return the readable name of this process, or of another on this host: host and process id."""
     return f"{socket.gethostname()[:64]}:{pid or os.getpid()}"
 
 
 def readable(descriptors: list[int], seconds: float) -> list[int]:
-    """Return which of the descriptors can be read, after at most so many seconds, and an hour."""
+    """Wait until one of the descriptors can be read, for at most that many seconds and one hour; return those."""
     seconds = max(0.0, min(seconds, _LONGEST_SLEEP))
     if max(descriptors) < _SELECT_LIMIT:
         # select(), not poll(): it counts in microseconds, poll() in whole milliseconds.
@@ -48,77 +49,79 @@ def readable(descriptors: list[int], seconds: float) -> list[int]:
 
 
 class Runnable(Protocol):
-    """What a Service runs."""
+    """What a service runs. All methods but `stop()` are called in the thread of the service."""
 
     def step(self) -> float | None:
-        """Do what is to be done; return the seconds until the next step, or None when ended."""
+        """Do what is due; return the seconds until the next step, or None after the last one."""
 
     def listen(self) -> int:
-        """Return the socket that may wake this part, or -1 for none."""
+        """Return the socket that may end the sleep, or -1 for none. Raises `StoreError`."""
 
     def on_wakeup(self) -> None:
-        """Read what came in on that socket."""
+        """Read from that socket; called when it is readable. Raises `StoreError`."""
 
     def stop(self) -> None:
-        """Begin to end; called once more to end at once."""
+        """Begin to end; a second call means at once. Called in any thread or in a signal handler."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections; called after the last step."""
 
 
 class PeriodicRunnable:
-    """What the parts have in common that only time wakes; their step is the last one where `stopped` is set."""
+    """A `Runnable` without a socket or connections; its `step()` has to return None once `stopped` is set."""
 
     stopped = False
 
     def listen(self) -> int:
-        """Nothing wakes it."""
+        """Return -1: there is no socket."""
         return -1
 
     def on_wakeup(self) -> None:
-        """Nothing is heard."""
+        """Do nothing: there is no socket."""
 
     def stop(self) -> None:
-        """Take no further step."""
+        """Make the next step the last."""
         self.stopped = True
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: there are no connections."""
 
 
 class Service:
-    """The loop around one part."""
+    """The loop around one `Runnable`."""
 
-    def __init__(self, part: Runnable, *, name: str, longest_wait: float = _LONGEST_WAIT) -> None:
-        self.runnable = part
+    def __init__(self, runnable: Runnable, *, name: str, longest_wait: float = _LONGEST_WAIT) -> None:
+        """`longest_wait` is the longest wait after failed steps, in seconds, 5 at most."""
+        self.runnable = runnable
         self.name = name
         self._longest_wait = min(_LONGEST_WAIT, longest_wait)
-        # Not read at import: an app of the project may set another limit when it is ready.
-        self._recursion = sys.getrecursionlimit()
+        # Not read at import: an app of the project may set another limit in its ready().
+        self._recursion_limit = sys.getrecursionlimit()
         #: Set after each step, for tests that wait for one.
         self.stepped = threading.Event()
-        #: Set when the loop is over; what ended it, other than its part.
+        #: Set after the loop has ended; `error` is what ended it, unless its runnable did.
         self.ended = threading.Event()
         self.error: BaseException | None = None
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
-        # Not when the loop ends: a late wake() would write to whatever has the number by then.
+        # Not closed when the loop ends: a late wake() would write to whatever file has the number by then.
         for descriptor in (self._wake_read, self._wake_write):
             weakref.finalize(self, os.close, descriptor)
         self._awake = False
-        #: Failures in a row: of steps, and of listening, which is tried again only at its own time. A step may ask
-        #: nothing of Redis, so that its success says nothing of the bell.
-        self._failures, self._deaf, self._listen_at = 0, 0, 0.0
-        self._tell_at = 0.0
+        #: Failures in a row, of steps and of listening. Each has its own wait: a step may send nothing to Redis, so its
+        #: success does not prove that listening would succeed.
+        self._failures, self._listen_failures = 0, 0
+        #: time.monotonic() before which the service does not listen, or log a refused password, again.
+        self._listen_at, self._log_again_at = 0.0, 0.0
         self.stopped = False
 
     @property
     def wake_descriptor(self) -> int:
-        """Where one written byte ends the current sleep, for the interpreter's signal handler."""
+        """A byte written to this descriptor ends the current sleep; for the interpreter's signal handler."""
         return self._wake_write
 
     def run(self) -> None:
-        """Run until the part has ended. Errors of the store are waited out; nothing else ends the loop either."""
+        """Run until the runnable ends. Errors of steps are logged and waited out; others are raised."""
         try:
             self._loop()
         except BaseException as error:
@@ -128,13 +131,13 @@ class Service:
             self.ended.set()
 
     def stop(self) -> None:
-        """Ask the part to end; from any thread or a signal handler. A second time: at once."""
+        """Stop the runnable; a second call stops it at once. For any thread or a signal handler."""
         self.stopped = True
         self.runnable.stop()
         self.wake()
 
     def wake(self) -> None:
-        """End the current sleep; from any thread or a signal handler. Costs nothing while already awake."""
+        """End the current sleep; for any thread or a signal handler. Costs nothing while awake."""
         if not self._awake:
             self._awake = True
             with contextlib.suppress(OSError):
@@ -143,7 +146,7 @@ class Service:
     def _loop(self) -> None:
         try:
             while True:
-                process_limits.check_recursion(self._recursion)
+                process_limits.check_recursion(self._recursion_limit)
                 delay = self._step()
                 self.stepped.set()
                 if delay is None:
@@ -159,58 +162,58 @@ class Service:
         except StoreError as error:
             return self._on_failure("%s waits for Redis: %s", error)
         except Exception as error:
-            logger.exception("%s: a step failed; this is a bug, it goes on", self.name)
+            logger.exception("%s: a step failed; this is a bug, the service goes on", self.name)
             return self._on_failure("%s goes on after %r", error)
-        self._recovered(failures=0, deaf=self._deaf)
+        self._set_failures(0, self._listen_failures)
         return delay
 
-    def _recovered(self, *, failures: int, deaf: int) -> None:
-        if (self._failures or self._deaf) and not (failures or deaf):
+    def _set_failures(self, failures: int, listen_failures: int) -> None:
+        if (self._failures or self._listen_failures) and not (failures or listen_failures):
             logger.info("%s works again", self.name)
-        self._failures, self._deaf = failures, deaf
+        self._failures, self._listen_failures = failures, listen_failures
 
-    def _on_failure(self, sentence: str, error: Exception) -> float:
+    def _on_failure(self, message: str, error: Exception) -> float:
         process_limits.restore_open_files()
-        again = isinstance(error, StoreAuthError) and monotonic() >= self._tell_at
-        if again or not (self._failures or self._deaf):
-            logger.warning(sentence, self.name, error)
-            self._tell_at = monotonic() + _TELL_AGAIN
+        again = isinstance(error, StoreAuthError) and monotonic() >= self._log_again_at
+        if again or not (self._failures or self._listen_failures):
+            logger.warning(message, self.name, error)
+            self._log_again_at = monotonic() + _LOG_AGAIN
         self._failures += 1
-        return self._pause(self._failures)
+        return self._backoff(self._failures)
 
-    def _on_listen_failure(self, sentence: str, error: Exception) -> None:
+    def _on_listen_failure(self, message: str, error: Exception) -> None:
         if not isinstance(error, StoreError):
-            logger.exception("%s: listening failed; this is a bug, it goes on", self.name)
-        if not self._failures and not self._deaf:
-            logger.warning(sentence, self.name, error)
-        self._deaf += 1
-        self._listen_at = monotonic() + self._pause(self._deaf)
+            logger.exception("%s: listening failed; this is a bug, the service goes on", self.name)
+        if not self._failures and not self._listen_failures:
+            logger.warning(message, self.name, error)
+        self._listen_failures += 1
+        self._listen_at = monotonic() + self._backoff(self._listen_failures)
 
-    def _pause(self, failures: int) -> float:
-        ceiling = min(self._longest_wait, _FIRST_WAIT * 2 ** min(failures - 1, 10))
-        return float(ceiling * (0.5 + random.random() / 2))
+    def _backoff(self, failures: int) -> float:
+        # Jitter: the processes that one outage hit do not all come back at the same moment.
+        return backoff(failures, first=_FIRST_WAIT, longest=self._longest_wait) * random.uniform(0.5, 1.0)
 
     def _wait(self, delay: float) -> None:
-        until, bell = monotonic() + delay, -1
+        until, listener = monotonic() + delay, -1
         if not self._failures and monotonic() >= self._listen_at:
             try:
-                bell = self.runnable.listen()
+                listener = self.runnable.listen()
             except Exception as error:
                 self._on_listen_failure("%s cannot listen: %s", error)
-        # Not while steps fail too: the moment to listen again may be long past, and steps would follow without a wait.
-        if self._deaf and bell < 0 and not self._failures:
+        # Not while steps fail too: `_listen_at` may be long past, and steps would follow without a wait.
+        if self._listen_failures and listener < 0 and not self._failures:
             until = min(until, max(self._listen_at, monotonic()))
-        sources = [self._wake_read] if bell < 0 else [self._wake_read, bell]
-        heard = readable(sources, until - monotonic())
-        if self._wake_read in heard:
+        descriptors = [self._wake_read] if listener < 0 else [self._wake_read, listener]
+        ready = readable(descriptors, until - monotonic())
+        if self._wake_read in ready:
             os.read(self._wake_read, 4096)
             self._awake = False
-        elif bell in heard:
+        elif listener in ready:
             try:
                 self.runnable.on_wakeup()
             except Exception as error:
-                self._on_listen_failure("%s lost its bell: %s", error)
+                self._on_listen_failure("%s lost the connection it listens on: %s", error)
                 return
-        if bell >= 0 and self._wake_read not in heard:
-            # It rang, or nothing was said against listening all the while.
-            self._recovered(failures=self._failures, deaf=0)
+        if listener >= 0 and self._wake_read not in ready:
+            # A notification arrived, or the connection held for the whole wait.
+            self._set_failures(self._failures, 0)

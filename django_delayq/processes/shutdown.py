@@ -1,7 +1,7 @@
-"""Shutdown: how long the end of a worker's process may take.
+"""Shutdown: waits for the end of a worker's process, and bounds how long that end may take.
 
-A job that is given back while its code still runs may begin elsewhere at once. From then on the process has next to no
-time: it says what has to be said within milliseconds, and ends.
+An interrupted job may begin elsewhere as soon as Redis has it back, while its code still runs here. From then on the
+process has half a second: it emits and flushes what it can, and exits.
 """
 
 import logging
@@ -16,38 +16,38 @@ from django_delayq.log import logger
 from django_delayq.processes.emitter import emitter
 from django_delayq.processes.service import readable
 
-#: Seconds after the last give-back in which other shards may give theirs back, and receivers hear of it. Enough for a
-#: busy machine; bounded since a receiver may hang, and the Redis of another shard be away.
-_OTHERS = 0.5
-#: Seconds for emissions where no job was given back.
-_EMISSIONS = 10.0
-#: Seconds that the presence may take to leave, and buffered output to be written: usually, and with a job given back.
-_PATIENCE, _HURRIED = 1.0, 0.025
+#: Seconds after the last interrupted job, for other shards to hand in theirs, and for emissions. Enough for a busy
+#: machine; bounded since a receiver may hang, and the Redis of another shard may be away.
+_INTERRUPTED_TIMEOUT = 0.5
+#: Seconds for emissions if no job was interrupted.
+_EMIT_TIMEOUT = 10.0
+#: Seconds for each optional step of the end: usually, and after an interrupted job.
+_OPTIONAL_TIMEOUT, _SHORT_OPTIONAL_TIMEOUT = 1.0, 0.025
 
 
 class Shutdown:
-    """The end of one process; its methods are for any thread."""
+    """The end of one process; its methods may be called in any thread."""
 
     def __init__(self) -> None:
-        self._reading, self.wake_descriptor = os.pipe()
+        self._wake_read, self.wake_descriptor = os.pipe()
         os.set_blocking(self.wake_descriptor, False)
-        #: When this must be over.
-        self._until = inf
+        #: time.monotonic() at which `wait()` gives up.
+        self._deadline = inf
 
-    def given_back(self) -> None:
-        """Hurry: Redis has jobs back whose code still runs here."""
-        self._until = monotonic() + _OTHERS
+    def set_deadline(self) -> None:
+        """End within half a second: Redis has jobs back whose code still runs here. Each call starts it again."""
+        self._deadline = monotonic() + _INTERRUPTED_TIMEOUT
         self.wake()
 
     @property
-    def patience(self) -> float:
-        """Seconds for whatever should be done before the end, but need not."""
-        return _PATIENCE if self._until == inf else _HURRIED
+    def optional_timeout(self) -> float:
+        """Seconds for a step that the end of the process does not require."""
+        return _SHORT_OPTIONAL_TIMEOUT if self.has_deadline else _OPTIONAL_TIMEOUT
 
     @property
-    def hurries(self) -> bool:
-        """Whether a job that was given back still runs here."""
-        return self._until < inf
+    def has_deadline(self) -> bool:
+        """Whether an interrupted job may still run here."""
+        return self._deadline < inf
 
     def wake(self) -> None:
         """End a `wait()`."""
@@ -56,25 +56,23 @@ class Shutdown:
         except BlockingIOError:
             pass
         except OSError as error:
-            # Nothing can wake the main thread any more, and other files may have the numbers of its sockets by now.
-            logger.error(
-                "The descriptors of this process were closed by a job: it ends, and its leases lapse: %s", error
-            )
+            # Nothing can wake the main thread any more, and other files may have got the numbers of its sockets.
+            logger.error("A job closed the file descriptors of this process: it exits, and its leases lapse: %s", error)
             os._exit(1)
 
     def wait(self) -> bool:
-        """Wait until something is to be looked at: a signal, a service's end; false where time is up."""
-        if readable([self._reading], self._until - monotonic()):
-            os.read(self._reading, 4096)
-        return monotonic() < self._until
+        """Wait for a signal or the end of a service; returns False once the deadline is over."""
+        if readable([self._wake_read], self._deadline - monotonic()):
+            os.read(self._wake_read, 4096)
+        return monotonic() < self._deadline
 
     def end_process(self, code: int = 0) -> None:
-        """Emit what waits, flush, and end at once: a thread whose job was given back must not run on."""
-        emitter.flush(_OTHERS if self.hurries else _EMISSIONS)
-        # In another thread: a pipe that nobody reads holds up whoever writes.
+        """Emit what waits, flush output, and exit at once: the thread of an interrupted job must not run on."""
+        emitter.flush(_INTERRUPTED_TIMEOUT if self.has_deadline else _EMIT_TIMEOUT)
+        # In a thread of its own: writing to a pipe that nobody reads blocks.
         flush = threading.Thread(target=_flush, name="delayq-flush", daemon=True)
         flush.start()
-        flush.join(self.patience)
+        flush.join(self.optional_timeout)
         os._exit(code)
 
 

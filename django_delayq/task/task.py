@@ -1,7 +1,7 @@
-"""Task: a function with the options its jobs get.
+"""Task: a function with the options of its jobs.
 
-Calling the task calls the function. `using()`, `after()`, `at()` return a copy with other options; `enqueue()` makes a
-job of it.
+Calling a task calls the function. `using()`, `after()` and `at()` return a copy with other options; `enqueue()` makes a
+job and sends it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -9,18 +9,20 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import WRAPPER_ASSIGNMENTS
 from inspect import Signature
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from asgiref.sync import sync_to_async
 
+from django_delayq import runtime
 from django_delayq.clock import Units, duration_us, timedelta_of
-from django_delayq.conf.config import Config, check_name
+from django_delayq.conf.config import Config
 from django_delayq.conf.settings import get_config
+from django_delayq.conf.validators import check_name
 from django_delayq.exceptions import DelayTypeError
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import next_id, shard_of
-from django_delayq.job.job import DEFAULT_QUEUE, Claim, Job
-from django_delayq.job.result import json_of
+from django_delayq.job.job import DEFAULT_QUEUE, MAX_PRIORITY, MIN_PRIORITY, Claim, Job
+from django_delayq.job.result import serialize_result
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.enqueue import key_digest
@@ -28,16 +30,27 @@ from django_delayq.store.store import get_store
 from django_delayq.task import outbox
 from django_delayq.task.arguments import check_arguments, check_fit, check_payload, signature
 from django_delayq.task.handle import JobHandle, get_job
-from django_delayq.task.options import Unique, check_options, result_ttl_us
 from django_delayq.task.redaction import Sensitive, redact
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Unique = Literal["keep", "reject"]
+
+#: Shortest time that a result is kept, in µs: Redis counts it in whole ms.
+_MIN_RESULT_TTL_US = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task(Generic[P, R]):
-    """A registered function and how its jobs are to be run."""
+    """A registered function and the options of its jobs.
+
+    Instances are immutable and may be shared by threads::
+
+        @delayed_task(queue="mail")
+        def send_reminder(user_id): ...
+
+        send_reminder.after(minutes=10).enqueue(user.pk)
+    """
 
     func: Callable[P, R]
     name: str
@@ -55,18 +68,18 @@ class Task(Generic[P, R]):
     unique: Unique = "keep"
     on_commit: bool | None = None
     database: str | None = None
-    #: µs that a result is kept; 0: RESULT_TTL; None: none is.
+    #: µs that a result is kept; 0 for RESULT_TTL, None for not at all.
     result_ttl_us: int | None = None
 
     def __post_init__(self) -> None:
-        # What functools.update_wrapper does, past the frozen attributes.
+        # As functools.update_wrapper does, but the attributes of this dataclass are frozen.
         self.__dict__.update({name: getattr(self.func, name, None) for name in WRAPPER_ASSIGNMENTS})
-        # A template calls whatever it names that does not forbid it, and would run the task's code.
+        # A template calls every callable that does not forbid it, and would run the code of the task.
         self.__dict__.update(__wrapped__=self.func, do_not_call_in_templates=True)
         check_options(self)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function, here and now."""
+        """Call the function directly, without a job."""
         return self.func(*args, **kwargs)
 
     def using(
@@ -87,12 +100,13 @@ class Task(Generic[P, R]):
         database: str | None = None,
         store_result: bool | float | timedelta | None = None,
     ) -> "Task[P, R]":
-        """Return the task with other options; None leaves one as it is.
+        """Return a copy of the task with other options; None leaves an option as it is.
 
-        `delay`: seconds or timedelta from the call of enqueue. `at`, `run_after`: aware datetime. `priority`: −100 …
-        100, larger first. `key`: what the job is unique by among the jobs of this task, with `unique` "keep" (the
-        holder's handle comes back) or "reject" (`KeyHeld`). `timeout`, `hard_timeout`: seconds or timedelta.
-        `store_result`: keep what the task returns, for RESULT_TTL (True) or so long.
+        `delay` is in seconds or a timedelta, and counts from the call of `enqueue()`. `at` and `run_after` are aware
+        datetimes. `priority` is −100 to 100; a larger one runs first. `key` is the unique key of the job among the jobs
+        of this task. If another job holds it, `"keep"` returns that job's handle and `"reject"` raises `KeyHeld`.
+        `timeout` and `hard_timeout` are in seconds or timedeltas. `store_result` keeps the return value, for RESULT_TTL
+        (True) or for the given time.
         """
         changes: dict[str, Any] = {}
         if at is not None and run_after is not None:
@@ -118,7 +132,7 @@ class Task(Generic[P, R]):
         return replace(self, **changes)
 
     def after(self, delay: float | timedelta | None = None, **units: Unpack[Units]) -> "Task[P, R]":
-        """Return the task with a delay: seconds, a timedelta, or timedelta's keywords (`minutes=10`)."""
+        """Return a copy of the task with a delay: seconds, a timedelta, or its keywords (`minutes=10`)."""
         if delay is None and not units:
             raise DelayTypeError("after() takes seconds, a timedelta, or keywords such as minutes=10, got None")
         if delay is not None and units:
@@ -126,7 +140,7 @@ class Task(Generic[P, R]):
         return self.using(delay=timedelta_of(units) if delay is None else delay)
 
     def at(self, moment: datetime) -> "Task[P, R]":
-        """Return the task for a moment: an aware datetime; one in the past means now."""
+        """Return a copy of the task for a moment, an aware datetime. One in the past means now."""
         if moment is None:
             raise TypeError("at() takes an aware datetime, got None")
         return self.using(at=moment)
@@ -134,21 +148,22 @@ class Task(Generic[P, R]):
     def job(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Make a job without sending it, for `enqueue_many()`.
 
-        Raises TypeError where the arguments do not fit the function, `PayloadNotSerializable`, `PayloadTooLarge`.
+        Raises TypeError if the arguments do not fit the function, `PayloadNotSerializable`, and `PayloadTooLarge`.
         """
         return self._draft(list(args), kwargs)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
-        """Accept one job: send it now, or after the commit of the transactions this thread is in. One round trip.
+        """Make a job and send it, in one round trip. Inside a transaction it is sent after the commit.
 
-        Raises as `job()`, and `StoreError`s within ENQUEUE_TIMEOUT, `KeyHeld` for a held key with unique="reject".
+        Raises what `job()` raises, `StoreError` within ENQUEUE_TIMEOUT, and `KeyHeld` for a held key with
+        `unique="reject"`.
         """
         handle = self._draft(list(args), kwargs)
         outbox.accept([handle])
         return handle
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
-        """Do as `enqueue()`, from async code; in the thread whose transaction the caller is in."""
+        """Do what `enqueue()` does, from async code, in the thread whose transaction the caller is in."""
         handle = self._draft(list(args), kwargs)
         await sync_to_async(outbox.accept, thread_sensitive=True)([handle])
         return handle
@@ -162,13 +177,13 @@ class Task(Generic[P, R]):
     def enqueue_many(
         self, arguments: Iterable[Sequence[Any]], *, on_progress: Callable[[int], Any] | None = None
     ) -> list[JobHandle] | int:
-        """Accept one job per tuple of positional arguments; else as the function `enqueue_many`."""
-        # Not a generator: error reports find nobody above one who says what is sensitive.
+        """Enqueue one job for each tuple of positional arguments, as the function `enqueue_many()` does."""
+        # Not a generator: Django's error reports would not find the frame that names the sensitive variables.
         jobs = map(self._draft, map(list, arguments))
         return outbox.enqueue_many(jobs) if on_progress is None else outbox.enqueue_many(jobs, on_progress=on_progress)
 
     def get_job(self, job_id: str | None = None, *, key: str | None = None) -> JobHandle | None:
-        """Return the handle of a job by its id, or of the job of this task that holds `key`; None for none."""
+        """Return the handle of a job by its id, or of the job of this task that holds `key`; None if there is none."""
         if (job_id is None) is (key is None):
             raise TypeError("get_job() takes a job id or key=")
         if key is None:
@@ -180,37 +195,37 @@ class Task(Generic[P, R]):
         return JobHandle(raw_id=raw_id, shard=shard) if raw_id else None
 
     def redact_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Return stored arguments as people may see them."""
+        """Return stored arguments with the sensitive ones hidden."""
         return redact(self.signature, self.sensitive, args, kwargs)
 
     @property
     def signature(self) -> Signature:
-        """What the arguments of a job must fit."""
+        """The signature that arguments of a job must fit."""
         return signature(self.func)
 
     def check_fit(self, args: list[Any], kwargs: dict[str, Any]) -> None:
-        """Raise TypeError for arguments that the function does not take."""
+        """Raise TypeError if the function does not accept the arguments."""
         check_fit(self.func, args, kwargs)
 
     @property
     def callable(self) -> Callable[P, R]:
-        """What a worker calls."""
+        """The function that a worker calls."""
         return self.func
 
     def serialize_result(self, value: Any) -> str:
-        """Return JSON of what a run returned. Raises `PayloadNotSerializable`, `PayloadTooLarge`."""
+        """Return the JSON of a return value. Raises `PayloadNotSerializable` and `PayloadTooLarge`."""
         check_payload(value, "the return value", show_keys=not self.sensitive)
-        return json_of(value, of=self.name, max_payload=get_config().tasks.max_payload)
+        return serialize_result(value, of=self.name, max_payload=get_config().tasks.max_payload)
 
     def on_enqueued(self, job: Job) -> None:
-        """Tell that a job was accepted which Django's @task made."""
+        """Hook: a job was accepted."""
 
     def before_run(self, claim: Claim, job: Job) -> Job:
-        """Tell that it runs; returns it as its function is to be called."""
+        """Hook before the run. Returns the job with the arguments to call."""
         return job
 
-    def on_finished(self, job: Job, *, attempts: AttemptHistory, ending: bytes | None) -> None:
-        """Tell that it ended: as `results` keeps it, or None as a dead letter."""
+    def on_finished(self, job: Job, *, attempts: AttemptHistory, stored: bytes | None) -> None:
+        """Hook: a job has ended, `stored` is its stored result, None for a dead letter."""
 
     def _draft(self, args: list[Any], kwargs: dict[str, Any] | None = None) -> JobHandle:
         config, kwargs = get_config(), kwargs or {}
@@ -220,7 +235,7 @@ class Task(Generic[P, R]):
         return self._handle(config, key=self.key, due_us=self.due_us, queue=queue, args=args, kwargs=kwargs)
 
     def _handle(self, config: Config, *, key: str | None, due_us: int | None, **facts: Any) -> JobHandle:
-        """Return a job of checked arguments; `facts` are fields of `Job` that the task's options do not give."""
+        """Return the handle of a new job; `facts` are the fields of `Job` that are not options of the task."""
         raw_id = next_id()
         shard = shard_of(raw_id if key is None else key_digest(self.name, key), config.shards)
         job = Job(
@@ -243,5 +258,51 @@ class Task(Generic[P, R]):
             database=self.database,
             delay_us=self.delay_us,
             due_us=due_us,
+            called_at=runtime.current().clock.steady(),
         )
         return JobHandle(raw_id=raw_id, shard=shard, draft=draft, backend=job.backend)
+
+
+def check_options(task: Task[..., Any]) -> None:
+    """Raise ValueError for an option that no job can have; the error names the option."""
+    number = task.priority
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise ValueError(f"priority must be a whole number, got {type(number).__name__}")
+    if not MIN_PRIORITY <= number <= MAX_PRIORITY:
+        raise ValueError(f"priority must be {MIN_PRIORITY} to {MAX_PRIORITY} (larger runs first), got {number}")
+    if task.key is not None:
+        check_name(task.key, name="key")
+    check_common_options(task, timeout_us=task.timeout_us, hard_timeout_us=task.hard_timeout_us, label=str)
+    check_name(task.queue, name="queue")
+
+
+def check_common_options(
+    options: Any,
+    *,
+    timeout_us: int | None = None,
+    hard_timeout_us: int | None = None,
+    label: Callable[[str], str],
+) -> None:
+    """Raise ValueError for an option that neither kind of task can have; `label` returns an option's name in errors."""
+    if options.unique not in ("keep", "reject"):
+        raise ValueError(f"{label('unique')} must be 'keep' or 'reject', got {options.unique!r:.80}")
+    if options.retry is not None and not isinstance(options.retry, RetryPolicy):
+        raise ValueError(f"{label('retry')} must be a RetryPolicy, got {type(options.retry).__name__}")
+    for name, limit_us in (("timeout", timeout_us), ("hard_timeout", hard_timeout_us)):
+        if limit_us == 0:
+            raise ValueError(f"{label(name)} must be more than 0 seconds; leave it out for no limit")
+    if timeout_us and hard_timeout_us and hard_timeout_us < timeout_us:
+        raise ValueError(f"{label('hard_timeout')} must not be shorter than {label('timeout')}")
+
+
+def result_ttl_us(value: bool | float | timedelta) -> int | None:
+    """Convert `store_result` to µs: None for False, 0 for True, which means RESULT_TTL.
+
+    Raises `DelayTypeError`, `DelayValueError` and ValueError.
+    """
+    if isinstance(value, bool):
+        return 0 if value else None
+    ttl_us = duration_us(value, name="store_result")
+    if not _MIN_RESULT_TTL_US <= ttl_us < 2**53:
+        raise ValueError("store_result must be True, False, or a time of at least 1 ms for which the result is kept")
+    return ttl_us

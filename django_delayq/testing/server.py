@@ -1,10 +1,9 @@
-"""Server: the Redis of a test run: one private server a process, started when the first test asks for it.
+"""The Redis of a test run: one private server for each process, started at its first use.
 
-DELAYQ_TESTING_REDIS names another, for machines without a server program; tests keep to a prefix of their own there.
+DELAYQ_TESTING_REDIS names another server, for machines without a server program. Tests use a prefix of their own there.
 """
 
 import os
-from multiprocessing.util import Finalize
 
 from django_delayq.testing.local_redis import LocalRedisServer, ServerNotFound
 
@@ -12,18 +11,14 @@ _server: LocalRedisServer | None = None
 
 
 def server_url() -> str:
-    """Return the server's URL, and start it where it does not run. Raises `ServerNotFound`, which tells the cure."""
+    """Return the server's URL and start the server if needed. Raises `ServerNotFound`, with a note on the cure."""
     global _server
-    given = os.environ.get("DELAYQ_TESTING_REDIS")
-    if given:
-        return given
+    if url := os.environ.get("DELAYQ_TESTING_REDIS"):
+        return url
     if _server is None:
         try:
-            server = LocalRedisServer().start()
+            _server = LocalRedisServer().start()
         except ServerNotFound as error:
-            error.add_note("Or name a server that runs: DELAYQ_TESTING_REDIS=redis://localhost:6379/9")
+            error.add_note("Or name a running server: DELAYQ_TESTING_REDIS=redis://localhost:6379/9")
             raise
-        # Processes of `manage.py test --parallel` leave without the calls of `atexit`.
-        Finalize(None, server.stop, exitpriority=1)
-        _server = server
     return _server.url

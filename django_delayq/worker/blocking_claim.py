@@ -1,7 +1,7 @@
-"""Armed: an idle worker's next exchange, which waits in Redis behind the blocking pop and is carried out with the bell.
+"""Blocking claim: an idle worker's next request, which waits in Redis behind the blocking pop.
 
 Redis does not read a command that follows a blocking pop until the pop ends. Then it runs the command at once, before
-it replies to either. The worker receives its claim together with the bell, one round trip earlier.
+it replies to either. The worker receives its claim together with the notification, one round trip earlier.
 
 The worker may be frozen or disconnected by then. So the claim is unconfirmed: if its lease lapses, no attempt is
 counted. The worker confirms the claim on the same connection before the job's code begins, and does not wait for the
@@ -14,7 +14,7 @@ from django_delayq.clock import SECOND_US
 from django_delayq.conf.config import WorkerConfig
 from django_delayq.exceptions import StoreError
 from django_delayq.store.claims import ExchangeReply
-from django_delayq.worker.exchange_session import ExchangeSession
+from django_delayq.worker.exchange_session import ExchangeSession, InFlight
 from django_delayq.worker.pools.base import Pool
 from django_delayq.worker.queue_listener import QueueListener
 
@@ -23,91 +23,82 @@ _SHORTEST_POP, _LATE = 0.1, 1.0
 
 
 class BlockingClaim:
-    """The armed exchange of one worker; at most one, and none beside another exchange."""
+    """The blocking request of one worker. There is at most one, and never beside another request."""
 
-    def __init__(self, exchanger: ExchangeSession, served: QueueListener, pool: Pool, config: WorkerConfig) -> None:
-        self._exchanger = exchanger
-        self._served = served
+    def __init__(self, session: ExchangeSession, queues: QueueListener, pool: Pool, config: WorkerConfig) -> None:
+        self._session = session
+        self._queues = queues
         self._pool = pool
         #: Some proxies refuse a command that follows a blocking pop.
         self._enabled = config.claim_behind_pop
         #: Longest pop, in seconds. The lease of the claim counts from the start of the pop.
         self._longest = config.lease_us / SECOND_US / 3
-        #: The exchange was sent, and the pop before it has not ended.
-        self.waits = False
-        self._has_rung = False
         #: Monotonic moment at which the pop ends.
         self._until = 0.0
 
     def wait(self, *, wanted: bool) -> float:
-        """Return the seconds to wait for the bell, 0 if no exchange is armed.
+        """Return the seconds to wait for the notification, 0 if no request is blocking.
 
-        Disarms the exchange if it is not `wanted` any more, or if its reply is overdue.
+        Cancels the request if it is not `wanted` any more, or if its reply is overdue.
         """
+        if self._session.in_flight is not InFlight.BLOCKING:
+            return 0.0
         left = self._until + _LATE - monotonic()
-        if self.waits and wanted and left > 0 and not self._served.wakeup_missed:
+        if wanted and left > 0 and not self._queues.wakeup_missed:
             return left
         self.cancel()
         return 0.0
 
     def listen(self, *, idle: bool, wanted: bool, until: float) -> int:
-        """Listen to the bells until the monotonic moment `until`, and arm an exchange if the worker is idle.
+        """Listen for notifications until the monotonic moment `until`. If the worker is idle, send a request, too.
 
-        The exchange asks for one claim only. Other workers are woken for the remaining jobs, and a frozen worker holds
+        The request claims at most one job. Other workers are woken for the remaining jobs, and a frozen worker holds
         back one job, not many. Returns the socket to wait on, or -1. Raises `StoreError`.
         """
         now = monotonic()
         block = max(_SHORTEST_POP, min(self._longest, until - now))
-        bell = self._served.listen(wanted=wanted, block=block)
-        if wanted and idle and self._enabled and not self._exchanger.in_flight:
-            served, self._until = self._served, now + block
-            call = self._exchanger.send_blocking(
-                want=1, queues=served.queues, strict=served.strict, may_recover=self._pool.recovery is None
+        descriptor = self._queues.listen(wanted=wanted, block=block)
+        if wanted and idle and self._enabled and self._session.in_flight is InFlight.NOTHING:
+            self._until = now + block
+            call = self._session.prepare_blocking(
+                want=1,
+                queues=self._queues.queues,
+                strict=self._queues.strict,
+                may_recover=self._pool.recovery is None,
             )
-            self.waits = True
             try:
-                self._served.send_behind(call)
+                self._queues.send_behind(call)
             except StoreError:
                 self.cancel()
                 raise
-        return bell
+        return descriptor
 
     def consume_wakeup(self, *, wanted: bool) -> bool:
-        """Return whether a notification arrived. If an exchange was armed, its reply is the next one to read."""
-        was_armed, self.waits = self.waits, False
+        """Read the reply of the pop; returns whether there may be work for this worker."""
+        if self._session.in_flight is not InFlight.BLOCKING:
+            return self._queues.consume_wakeup(wanted=wanted)
         try:
-            heard = self._served.consume_wakeup(wanted=wanted or was_armed)
+            notified = self._queues.consume_wakeup(wanted=True)
         except StoreError:
-            if was_armed:
-                self._exchanger.cancel_blocking()
+            self._session.cancel_blocking()
             raise
-        self._has_rung = was_armed
-        return heard
+        self._session.in_flight = InFlight.REPLY
+        return notified
 
-    def is_ready(self) -> bool:
-        """Return whether an armed exchange was carried out since the last call."""
-        has_rung, self._has_rung = self._has_rung, False
-        return has_rung
-
-    def cancel(self) -> None:
-        """Cancel the armed exchange by closing its connection, which may lose a bell.
-
-        The next `Exchanger.exchange()` returns the claim if the exchange was carried out before.
-        """
-        if self.waits:
-            self.waits = False
-            self._served.stop()
-            self._exchanger.cancel_blocking()
-
-    def confirm(self, answer: ExchangeReply) -> bool:
-        """Confirm the claims of an answer. Returns False if they must be given back: no slot or connection is left."""
-        if not (answer.armed and answer.claims):
+    def confirm(self, reply: ExchangeReply) -> bool:
+        """Confirm the claims of a reply. Returns False if they must be released: no slot or connection is left."""
+        if not (reply.blocking and reply.claims):
             return True
-        # Another worker of this pool may have filled it. A disarmed exchange has no connection left to confirm on.
-        if self._pool.held >= self._pool.size or not answer.claimed:
+        # Another worker of this pool may have filled it. A cancelled request has no connection left to confirm on.
+        if self._pool.held >= self._pool.size or not reply.claimed:
             return False
         try:
-            self._served.confirm([claim.lease for claim in answer.claims])
+            self._queues.confirm([claim.lease for claim in reply.claims])
         except StoreError:
             return False
         return True
+
+    def cancel(self) -> None:
+        """Cancel the blocking request by closing its connection, which may lose a notification."""
+        self._queues.stop()
+        self._session.cancel_blocking()

@@ -1,6 +1,7 @@
-"""Exchanger: one exchange in flight at a time; one whose answer was lost is sent again word for word."""
+"""Exchange session: a worker's one request in flight. A request whose reply was lost is sent again unchanged."""
 
 from collections.abc import Sequence
+from enum import Enum, auto
 from typing import Any
 
 from django_delayq.exceptions import StaleExchange, StoreError
@@ -14,30 +15,39 @@ from django_delayq.worker.settlement import decide_settlement
 Settled = list[tuple[Settlement, Outcome]]
 
 
+class InFlight(Enum):
+    """What a worker has in flight."""
+
+    #: No request.
+    NOTHING = auto()
+    #: A request to send, or to send again because its reply was lost.
+    EXCHANGE = auto()
+    #: A request that waits in Redis behind a blocking pop.
+    BLOCKING = auto()
+    #: The pop has ended, so the reply to the request behind it can be read.
+    REPLY = auto()
+
+
 class ExchangeSession:
-    """What a worker hands in and asks for, and what it is given."""
+    """The settle-and-claim requests of one worker."""
 
     def __init__(self, claims: Claims, *, name: str) -> None:
         self._claims = claims
         self._name = name
-        #: The server was told whose worker this is.
-        self._described = False
-        self._under_way: tuple[ExchangeRequest, Settled] | None = None
+        #: Whether the server knows the worker's name.
+        self._is_known = False
+        self._request: tuple[ExchangeRequest, Settled] | None = None
+        self.in_flight = InFlight.NOTHING
 
     @property
     def worker_id(self) -> bytes:
-        """How Redis knows this worker."""
-        return self._claims.worker
-
-    @property
-    def in_flight(self) -> bool:
-        """Whether an exchange is to be answered before there can be another."""
-        return self._under_way is not None
+        """The id of this worker in Redis."""
+        return self._claims.worker_id
 
     @property
     def settling(self) -> list[bytes]:
-        """The leases whose outcomes are under way."""
-        return [settlement.claim.lease for settlement, _ in self._under_way[1]] if self._under_way else []
+        """The leases whose outcomes are in flight."""
+        return [settlement.claim.lease for settlement, _ in self._request[1]] if self._request else []
 
     def prepare(
         self,
@@ -48,50 +58,52 @@ class ExchangeSession:
         may_recover: bool = True,
         ended: Sequence[tuple[Claim, Outcome]] = (),
     ) -> None:
-        """Make the next exchange; `exchange()` sends it."""
+        """Build the next request; `exchange()` sends it."""
         settled = [(decide_settlement(claim, outcome, worker=self._name), outcome) for claim, outcome in ended]
-        exchange = self._claims.prepare(
+        request = self._claims.prepare(
             queues=queues,
             want=want,
             settlements=[settlement for settlement, _ in settled],
             strict=strict,
             may_recover=may_recover,
-            description="" if self._described else self._name,
+            worker_name="" if self._is_known else self._name,
         )
-        self._under_way = exchange, settled
+        self._request, self.in_flight = (request, settled), InFlight.EXCHANGE
 
-    def send_blocking(self, **asks: Any) -> ScriptCall:
-        """Make the next exchange one that hands nothing in; returns its call, to be sent behind a blocking pop."""
-        exchange = self._claims.prepare(description="" if self._described else self._name, armed=True, **asks)
-        self._under_way = exchange, []
-        return self._claims.pack(exchange)
+    def prepare_blocking(self, **options: Any) -> ScriptCall:
+        """Build a request without outcomes; returns the call to send behind a blocking pop."""
+        request = self._claims.prepare(worker_name="" if self._is_known else self._name, blocking=True, **options)
+        self._request, self.in_flight = (request, []), InFlight.BLOCKING
+        return self._claims.pack(request)
 
     def cancel_blocking(self) -> None:
-        """Make the next `exchange()` return what the armed exchange claimed, or prevent it from claiming anything."""
-        assert self._under_way is not None
-        exchange, _ = self._under_way
-        # Redis carries out the first that has its number: the armed one, or the one that is sent now and takes nothing.
-        exchange.call, exchange.want = None, 0
+        """Make the next `exchange()` return what the blocking request claimed, or keep it from claiming anything."""
+        assert self._request is not None
+        request, _ = self._request
+        # Redis runs the first request with this number: the one behind the pop, or this one, which claims nothing.
+        request.call, request.want = None, 0
+        self.in_flight = InFlight.EXCHANGE
 
-    def exchange(self, ended: OutcomeBuffer) -> tuple[ExchangeReply, Settled]:
-        """Return what the exchange under way brought, and what it settled. Raises `StoreError`s.
+    def exchange(self, outcomes: OutcomeBuffer) -> tuple[ExchangeReply, Settled]:
+        """Send the request if necessary, and return its reply and the settlements in it.
 
-        A stale one is given up: the outcomes go back to where they came from, to be handed in by another.
+        Raises `StaleExchange` if the server has seen a newer request; the outcomes return to the buffer and nothing is
+        in flight. After any other `StoreError` the same request is sent by the next call.
         """
-        assert self._under_way is not None
-        exchange, settled = self._under_way
+        assert self._request is not None
+        request, settled = self._request
         try:
-            answer = self._claims.settle_and_claim(exchange)
+            reply = self._claims.settle_and_claim(request)
         except StaleExchange:
-            ended.restore((settlement.claim, outcome) for settlement, outcome in settled)
-            self._under_way = None
+            outcomes.restore((settlement.claim, outcome) for settlement, outcome in settled)
+            self._request, self.in_flight = None, InFlight.NOTHING
             raise
         except StoreError:
-            if exchange.armed:
-                # Sent again after an outage, it would take claims whose leases count from before it.
+            if request.blocking:
+                # Sent again after an outage, it would claim jobs under leases that count from before the outage.
                 self.cancel_blocking()
             raise
-        self._under_way = None
-        # Told with the first exchange; a server that forgot this worker is told again.
-        self._described = not answer.unknown_worker or not self._described
-        return answer, settled
+        self._request, self.in_flight = None, InFlight.NOTHING
+        # Sent with the first request, and again if the server lost its state.
+        self._is_known = not reply.unknown_worker or not self._is_known
+        return reply, settled

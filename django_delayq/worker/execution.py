@@ -1,4 +1,4 @@
-"""Execution: run a claim's task; the only file that calls user code. An Outcome comes back, never an exception."""
+"""Execution: run the task of a claim. The only file that calls user code; returns an outcome, never raises."""
 
 import asyncio
 import inspect
@@ -13,6 +13,7 @@ from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, async_to_sync, sync_to_async
 
+from django_delayq import runtime
 from django_delayq.clock import SECOND_US
 from django_delayq.conf.settings import get_config
 from django_delayq.exceptions import DeadLetterNow, DelayQError, RetryLater, TaskTimeout, TransactionLeftOpen
@@ -27,30 +28,26 @@ from django_delayq.task import registry
 from django_delayq.task.arguments import check_fit
 from django_delayq.worker.time_limit import TimeLimit
 
-#: How user code is called, and what is done around it: the same words for threads and for a loop.
+#: How user code is called, and how database connections are cleaned up: one each for threads and for event loops.
 Call = Callable[[Any, Job], Awaitable[Any]]
 Clean = Callable[[], Awaitable[TransactionLeftOpen | None]]
-#: Longest traceback handed on; what is stored is cut further.
+#: Most characters of a traceback in an outcome; the stored one is shorter.
 _MAX_ERROR = 64 * 1024
 
 
-def on_task_exception(error: BaseException) -> None:
-    """See an exception that ended a task's code; tests that want it raised put a function of theirs here."""
-
-
 def run(claim: Claim) -> Outcome:
-    """Run the claimed job's task in this thread and tell how it ended.
+    """Run the task of a claim in this thread and return its outcome.
 
-    Each run has a context of its own, so language, time zone and context variables start fresh, and `database.clean()`
-    comes before and after.
+    Each run has a context of its own, so language, time zone and context variables start fresh. Database connections
+    are cleaned up before and after.
     """
     return Context().run(_run_sync, _attempt(claim, _call_here, _clean_here))
 
 
 async def run_async(claim: Claim) -> Outcome:
-    """Do as `run()` in this loop, in a context that the caller made for it.
+    """Run the task of a claim in this event loop and return its outcome; the caller provides the context.
 
-    What the task does through `sync_to_async` happens in a thread of its own, as in a request of Django's.
+    The calls of the task through `sync_to_async` run in one thread of the job's own, as in a Django request.
     """
     began = monotonic()
     try:
@@ -65,39 +62,40 @@ async def run_async(claim: Claim) -> Outcome:
 
             return await _attempt(claim, _bounded, clean)
     except BaseException as error:
-        # Cancelled at its hard limit, where nobody waits for this any more; or what was around the task broke.
+        # Cancelled at its hard limit, when nothing waits for this any more; or the code around the task failed.
         return timed(failed(error), began)
 
 
 def forward(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outcome:
-    """Give the claimed job to another system by a user's function; what that raises is a failed attempt.
+    """Pass the job of a claim to a user's function, which gives it to another system; an exception is a failed attempt.
 
-    The task need not be registered here: {"id", "task", "queue", "priority", "args", "kwargs", "attempt", "due_us"}.
+    The task need not be registered here. `accept` is called with a dict of `id`, `task`, `queue`, `priority`, `args`,
+    `kwargs`, `attempt` and `due_us`.
     """
     job = claim.job
     if job is None:
         return Outcome(kind=kind_of_fault(claim.fault), error=str(claim.fault))
-    told = {
+    facts = {
         **{"id": job.id, "task": job.task, "queue": claim.queue, "priority": job.priority},
         **{"args": job.args, "kwargs": job.kwargs, "attempt": claim.attempt, "due_us": claim.due_us},
     }
     began, outcome = monotonic(), _SUCCEEDED
     database.clean()
     try:
-        Context().run(accept, told)
+        Context().run(accept, facts)
     except BaseException as error:
-        database.look_again()
+        database.assume_opened()
         outcome = _outcome_of(None, job, error)
     return timed(_unless(database.clean(), outcome), began)
 
 
 def _run_sync(coroutine: Coroutine[Any, Any, Outcome]) -> Outcome:
-    """Run a coroutine that never waits for anything: one text serves threads and loops."""
+    """Run a coroutine that never waits, so that threads and event loops share one code path."""
     try:
         coroutine.send(None)
     except StopIteration as ended:
         return ended.value  # type: ignore[no-any-return]
-    raise RuntimeError("a step that threads take waited for a loop")
+    raise RuntimeError("a coroutine that runs in a thread must not wait")
 
 
 async def _attempt(claim: Claim, call: Call, clean: Clean) -> Outcome:
@@ -113,7 +111,7 @@ async def _attempt(claim: Claim, call: Call, clean: Clean) -> Outcome:
             )
         outcome = await _run(task, claim, job, call, clean)
     except BaseException as error:
-        # A time limit that struck while its run was being wound up, or a broken receiver of a signal.
+        # A time limit that expired after the task had ended, or a failing receiver of a signal.
         outcome = failed(error)
     return timed(outcome, began)
 
@@ -138,7 +136,7 @@ async def _run(task: Any, claim: Claim, job: Job, call: Call, clean: Clean) -> O
     except BaseException as error:
         exit_if_child_of(here, error)
         # BaseException: sys.exit() in a task ends the task, not the worker.
-        database.look_again()
+        database.assume_opened()
         outcome = _outcome_of(task.func, job, error)
     finally:
         left_open = await clean()
@@ -146,7 +144,7 @@ async def _run(task: Any, claim: Claim, job: Job, call: Call, clean: Clean) -> O
 
 
 def _unless(left_open: TransactionLeftOpen | None, outcome: Outcome) -> Outcome:
-    """Return the outcome, or a failure if the code seemed to succeed and what it wrote was rolled back."""
+    """Return the outcome, or a failure if the code succeeded but left a transaction open, which was rolled back."""
     return failed(left_open) if left_open and outcome.kind is OutcomeKind.SUCCEEDED else outcome
 
 
@@ -172,10 +170,10 @@ def _call(func: Any, job: Job) -> Any:
             with limit:
                 result = func(*job.args, **job.kwargs)
         finally:
-            if limit.struck:
-                database.distrust()
+            if limit.expired:
+                database.invalidate()
     if inspect.iscoroutine(result):
-        # A decorator hid that the function is a coroutine function.
+        # A decorator hides that the function is a coroutine function.
         return async_to_sync(_bounded)(lambda: result, replace(job, args=[], kwargs={}))
     return result
 
@@ -192,11 +190,11 @@ async def _bounded(func: Any, job: Job) -> Any:
 
 
 def _outcome_of(func: Any, job: Job, error: BaseException) -> Outcome:
-    on_task_exception(error)
+    runtime.current().on_task_exception(error)
     if isinstance(error, RetryLater):
         try:
-            asked_us = get_config(job.backend).tasks.check_time(delay=error.delay)[0] or 0
-            delay_us = None if error.delay is None else asked_us
+            checked_us = get_config(job.backend).tasks.check_time(delay=error.delay)[0] or 0
+            delay_us = None if error.delay is None else checked_us
         except DelayQError as wrong:
             return failed(wrong)
         return Outcome(kind=OutcomeKind.RETRY_REQUESTED, error=_text(error), delay_us=delay_us, exception=_path(error))
@@ -212,19 +210,19 @@ def _outcome_of(func: Any, job: Job, error: BaseException) -> Outcome:
 
 
 def _text(error: BaseException) -> str:
-    # A subclass of str may run code of its own wherever it is used, also in the worker's loop.
+    # A subclass of str may run code of its own wherever it is used, even in the loop of the worker.
     return str.__str__(str(error))
 
 
 def failed(error: BaseException) -> Outcome:
-    """Return the outcome of an attempt that this exception ended."""
+    """Return the outcome of an attempt that ended with this exception."""
     process_limits.restore_open_files()
     try:
         text = "".join(traceback.format_exception(error))
         if isinstance(error, asyncio.CancelledError):
-            text = f"{text}The task was cancelled, by itself or by other code in its loop; no time limit did it.\n"
+            text = f"{text}The task was cancelled by code in its event loop, not by a time limit.\n"
     except BaseException as unprintable:
-        # The exception's own __str__() or metaclass may raise anything, SystemExit included.
+        # The exception's own __str__() or metaclass may raise anything, even SystemExit.
         text = f"{_path(error)} (its traceback cannot be printed: {_path(unprintable)})"
     return Outcome(kind=OutcomeKind.FAILED, error=text[-_MAX_ERROR:], exception=_path(error))
 
@@ -233,23 +231,23 @@ def _path(error: BaseException) -> str:
     try:
         return f"{type(error).__module__}.{type(error).__qualname__}"
     except BaseException:
-        # Its metaclass raises; this asks `type` itself.
+        # Its metaclass raises, so bypass it.
         return str(type.__getattribute__(type(error), "__name__"))
 
 
 async def _clean_here() -> TransactionLeftOpen | None:
-    return database.clean()
+    return database.clean() if runtime.current().clean_connections else None
 
 
 def timed(outcome: Outcome, began: float) -> Outcome:
-    """Return the outcome of code that began then and ended now."""
+    """Return the outcome with the length of a run that began at `began` (monotonic) and ends now."""
     run_us = int((monotonic() - began) * SECOND_US)
     if outcome is _SUCCEEDED:
-        # What most jobs come to, at a quarter of the cost of replace().
+        # The usual outcome, at a quarter of the cost of replace().
         return Outcome(kind=OutcomeKind.SUCCEEDED, run_us=run_us, began=began)
     return replace(outcome, run_us=run_us, began=began)
 
 
-#: Cached, since each job needs it.
+#: Cached, because each job needs it.
 is_async = cache(inspect.iscoroutinefunction)
 _SUCCEEDED = Outcome(kind=OutcomeKind.SUCCEEDED)

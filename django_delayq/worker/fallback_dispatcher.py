@@ -1,4 +1,4 @@
-"""FallbackDispatcher: a worker does the dispatcher's steps while no dispatcher is alive; jobs are only late then."""
+"""Fallback dispatcher: a worker promotes while no dispatcher is alive. Jobs are late then, but they run."""
 
 from math import inf
 from time import monotonic
@@ -6,24 +6,24 @@ from time import monotonic
 from django_delayq.clock import SECOND_US
 from django_delayq.dispatcher import Dispatcher
 
-#: Steps in a row, between which the worker does its own work.
+#: Promotions in a row, before the worker returns to its own work.
 _STEPS = 20
-#: Seconds past the next promotion after which it is overdue, as `exchange` counts them, and a little more.
-_OVERDUE, _LITTLE = 1.05, 0.05
-#: Seconds between two questions at least, where another promotes: its next moment is often near.
-_SELDOM = 2.5
+#: Seconds after which a promotion is overdue, as `settle_and_claim` counts them; and a margin.
+_OVERDUE, _MARGIN = 1.05, 0.05
+#: Shortest time between two checks, in seconds, if a dispatcher is alive: its next promotion is often near.
+_MIN_INTERVAL = 2.5
 
 
 class FallbackDispatcher:
-    """One shard's dispatcher in a worker's hands."""
+    """Promotes one shard's jobs on behalf of a missing dispatcher."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
-        #: Monotonic moment at which to ask by an exchange: the next promotion is overdue then, if nobody else came.
+        #: Monotonic moment of the next check, which is an exchange: by then the next promotion is overdue.
         self.check_at = inf
 
     def promote(self) -> bool:
-        """Do whole steps until nothing more is due; true where they made jobs ready."""
+        """Promote until no job is due, at most 20 times; returns whether a job became ready."""
         moved = False
         for _ in range(_STEPS):
             promoted = self._dispatcher.promote()
@@ -33,12 +33,12 @@ class FallbackDispatcher:
                 break
         return moved
 
-    def told(self, overdue_in_us: int) -> None:
-        """Note the answer of an exchange: the next promotion is overdue after so many µs."""
+    def record_reply(self, overdue_in_us: int) -> None:
+        """Schedule the next check, given in how many µs the next promotion is overdue."""
         now = monotonic()
         if self.check_at == inf or now >= self.check_at:
-            self.check_at = now + max(_SELDOM, overdue_in_us / SECOND_US + _LITTLE)
+            self.check_at = now + max(_MIN_INTERVAL, overdue_in_us / SECOND_US + _MARGIN)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._dispatcher.close()

@@ -1,4 +1,4 @@
-"""Endings: how attempts ended, from the pool's threads until the worker hands them in."""
+"""Outcome buffer: outcomes of attempts, from the threads of the pool until the worker sends them."""
 
 import threading
 from collections import deque
@@ -9,17 +9,17 @@ from time import monotonic
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Outcome, OutcomeKind
 
-#: Seconds an outcome may wait for company before it is handed in.
-_HAND_IN = 0.005
-#: Outcomes in one exchange, at most.
-_OUTCOMES = 256
-#: Bytes of results in one exchange, at most, and one result more: Redis writes them at one go, closes a connection that
-#: asks with more than 1 GB, and the same exchange would be sent again for ever.
-_BYTES = 1024 * 1024
+#: Seconds an outcome may wait for others before it is sent.
+_LONGEST_WAIT = 0.005
+#: Most outcomes in one exchange.
+_MAX_OUTCOMES = 256
+#: Most bytes of results in one exchange, plus one result. Redis writes them in one step, and it closes a connection
+#: that sends more than 1 GB; the same exchange would then be sent again and again.
+_MAX_BYTES = 1024 * 1024
 
 
 class OutcomeBuffer:
-    """Outcomes that wait to be handed in; added by any thread, taken by one."""
+    """Outcomes that wait to be sent. Any thread adds them, one takes them."""
 
     def __init__(self) -> None:
         self._ended: deque[tuple[Claim, Outcome]] = deque()
@@ -32,22 +32,22 @@ class OutcomeBuffer:
 
     @property
     def wait(self) -> float:
-        """Seconds until the oldest has waited long enough."""
-        return self._first_at + _HAND_IN - monotonic()
+        """Seconds until the oldest outcome must be sent; may be negative."""
+        return self._first_at + _LONGEST_WAIT - monotonic()
 
     @property
     def expected(self) -> int:
-        """How many more will be added."""
+        """Number of outcomes that will still be added: claims that run or wait in the pool."""
         return max(0, self._expected)
 
     def expect(self, number: int) -> None:
-        """Count on so many more to be added."""
+        """Expect so many more outcomes."""
         with self._lock:
             self._expected += number
 
     def add(self, claim: Claim, outcome: Outcome) -> bool:
-        """Take an outcome down; true for the first that waits: whoever hands in must be told."""
-        # In one step with taking: what came just after the last was taken, told of by nobody, would wait for the sweep.
+        """Buffer an outcome. Returns True if the buffer was empty; the caller must then wake the worker."""
+        # Under the lock that `take()` holds: an outcome added just after the last was taken would wait for the sweep.
         with self._lock:
             first = not self._ended
             self._ended.append((claim, outcome))
@@ -60,13 +60,13 @@ class OutcomeBuffer:
         return first
 
     def restore(self, ended: Iterable[tuple[Claim, Outcome]]) -> None:
-        """Let outcomes wait again that could not be handed in."""
+        """Buffer again outcomes that could not be sent."""
         with self._lock:
             self._ended.extend(ended)
 
     @contextmanager
     def taken(self) -> Iterator[list[tuple[Claim, Outcome]]]:
-        """Take outcomes as `take()` does; if the block raises they wait again, or nobody would hand them in."""
+        """Take outcomes as `take()` does, and restore them if the block raises."""
         ended = self.take()
         try:
             yield ended
@@ -75,23 +75,23 @@ class OutcomeBuffer:
             raise
 
     def take(self) -> list[tuple[Claim, Outcome]]:
-        """Return the oldest for one exchange, one of a lease.
+        """Remove and return the oldest outcomes for one exchange, at most one for each lease.
 
-        A job given back may end after all, before that is told: then the task's own outcome stands.
+        A task may end after it was settled as interrupted but before that was sent. Then its own outcome counts.
         """
         ended: list[tuple[Claim, Outcome]] = []
         size = 0
         with self._lock:
-            while self._ended and len(ended) < _OUTCOMES and size < _BYTES:
+            while self._ended and len(ended) < _MAX_OUTCOMES and size < _MAX_BYTES:
                 ended.append(self._ended.popleft())
                 size += len(ended[-1][1].result or "")
             if self._ended:
-                # They have waited; who took these comes again at once, and need not be told.
+                # They have waited long enough; the caller comes again at once and need not be woken.
                 self._first_at = 0.0
         if any(outcome.kind is OutcomeKind.INTERRUPTED for _, outcome in ended):
             ended.sort(key=lambda item: item[1].kind is not OutcomeKind.INTERRUPTED)
         return list({claim.lease: (claim, outcome) for claim, outcome in ended}.values())
 
     def leases(self) -> set[bytes]:
-        """Return the leases whose outcomes wait."""
+        """Return the leases of the buffered outcomes."""
         return {claim.lease for claim, _ in list(self._ended)}

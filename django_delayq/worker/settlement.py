@@ -1,4 +1,4 @@
-"""Settling: from what happened to an attempt to what the store is told, and then to the signals."""
+"""Settlement: turn the outcome of an attempt into what the store records, then emit metrics, signals and log lines."""
 
 import logging
 import random
@@ -9,12 +9,12 @@ from time import monotonic
 from django_delayq.clock import SECOND_US
 from django_delayq.job.job import DELAYED_TASK, Claim, TaskKind
 from django_delayq.job.outcome import Action, Outcome, decide
-from django_delayq.job.result import done
+from django_delayq.job.result import pack_done
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.log import logger
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.emitter import Emission, Emit, emitter
-from django_delayq.signals import announce, is_heard, job_dead_lettered, job_finished
+from django_delayq.signals import announce, has_listener, job_dead_lettered, job_finished
 from django_delayq.store.claims import Settlement
 from django_delayq.task import registry
 
@@ -23,21 +23,21 @@ _COUNTED = {Action.ACKNOWLEDGE: "done", Action.RETRY: "retried", Action.DEAD_LET
 
 
 def decide_settlement(claim: Claim, outcome: Outcome, *, worker: str, jitter: float | None = None) -> Settlement:
-    """Decide about an attempt that ended, and write it into the job's history where there is to be one.
+    """Decide how to settle an attempt, and add it to the attempt history unless it is acknowledged or released.
 
-    `jitter`: the share of the longest wait that a retry waits, drawn from [0, 1) by default.
+    `jitter` is the share of the longest delay that a retry waits, drawn from [0, 1) by default.
     """
     policy = claim.job.retry if claim.job else _DEFAULT_RETRY
     kind = claim.job.kind if claim.job else DELAYED_TASK
     jitter = random.random() if jitter is None else jitter
-    decision = decide(outcome, policy, attempt=claim.attempt, jitter=jitter, unfit_waits=kind.waits_for_code)
+    decision = decide(outcome, policy, attempt=claim.attempt, jitter=jitter, waits_for_code=kind.waits_for_code)
     attempts = claim.attempts
     if outcome.result is not None and claim.job and claim.job.result_ttl_us is not None:
         ended_us = _ended_us(claim, outcome)
         started_us = _started_us(claim, outcome, ended_us, kind)
-        ending = done(worker=worker, started_us=started_us, ended_us=ended_us, value=outcome.result)
+        result = pack_done(worker=worker, started_us=started_us, ended_us=ended_us, value=outcome.result)
         ttl_ms = max(1, claim.job.result_ttl_us // 1_000)
-        return Settlement(claim=claim, decision=decision, attempts=attempts, result=ending, ttl_ms=ttl_ms)
+        return Settlement(claim=claim, decision=decision, attempts=attempts, result=result, ttl_ms=ttl_ms)
     if decision.action in (Action.RETRY, Action.DEAD_LETTER):
         ended_us = _ended_us(claim, outcome)
         attempts = attempts.add(
@@ -46,7 +46,7 @@ def decide_settlement(claim: Claim, outcome: Outcome, *, worker: str, jitter: fl
             ended_us=ended_us,
             ending=outcome.kind,
             error=outcome.error,
-            suspect=decision.crash_suspected,
+            crash_suspected=decision.crash_suspected,
             due_us=claim.due_us,
             exception=outcome.exception,
         )
@@ -57,16 +57,16 @@ def emit_all(
     settled: Iterable[tuple[Settlement, Outcome]],
     *,
     lost: frozenset[bytes],
-    tally: MetricsBuffer,
+    metrics: MetricsBuffer,
     emit: Emit = emitter.emit,
 ) -> None:
-    """Count settled attempts and emit their signals and log lines; `lost` are the leases that were lost."""
+    """Count settled attempts and emit their signals and log lines. `lost` has the leases that were lost."""
     emissions: list[Emission] = []
     for settlement, outcome in settled:
         if settlement.claim.lease in lost:
-            emissions.append(partial(_warn_of_loss, settlement.claim, outcome))
+            emissions.append(partial(_log_lost_lease, settlement.claim, outcome))
         elif settlement.decision.action is not Action.RELEASE:
-            _count(settlement.claim, outcome, _COUNTED[settlement.decision.action], tally)
+            _count(settlement.claim, outcome, _COUNTED[settlement.decision.action], metrics)
             if _is_heard(settlement):
                 emissions.append(partial(_emit, settlement, outcome))
     if emissions:
@@ -77,10 +77,10 @@ def _is_heard(settlement: Settlement) -> bool:
     job = settlement.claim.job
     if settlement.decision.action is not Action.ACKNOWLEDGE or (job is not None and job.kind.has_hooks):
         return True
-    return is_heard(job_finished, logging.INFO)
+    return has_listener(job_finished, logging.INFO)
 
 
-def _warn_of_loss(claim: Claim, outcome: Outcome) -> None:
+def _log_lost_lease(claim: Claim, outcome: Outcome) -> None:
     logger.warning("Job %s: lease lost, its outcome (%s) was refused", claim.id, outcome.kind)
 
 
@@ -92,28 +92,28 @@ def _emit(settlement: Settlement, outcome: Outcome) -> None:
     if decision.action is Action.DEAD_LETTER:
         announce(job_dead_lettered, task, **facts, reason=f"{outcome.kind}\n{outcome.error}")
     if claim.job and task is not None and decision.action is not Action.RETRY:
-        ending = None if decision.action is Action.DEAD_LETTER else settlement.result
-        task.on_finished(claim.job, attempts=settlement.attempts, ending=ending)
+        result = None if decision.action is Action.DEAD_LETTER else settlement.result
+        task.on_finished(claim.job, attempts=settlement.attempts, stored=result)
 
 
 def _ended_us(claim: Claim, outcome: Outcome) -> int:
-    # The time at which the code ended. The outcome may reach Redis minutes later, after an outage.
+    # When the code ended. The outcome may reach Redis minutes later, after an outage.
     return _at_us(claim, monotonic()) if outcome.began is None else _at_us(claim, outcome.began) + outcome.run_us
 
 
 def _started_us(claim: Claim, outcome: Outcome, ended_us: int, kind: TaskKind) -> int:
-    # The first `started_at` that anybody saw of a running job of Django's is the one that its result keeps.
+    # A result keeps the `started_at` that was visible while the job ran.
     return claim.claimed_us if kind.starts_when_claimed else ended_us - outcome.run_us
 
 
 def _at_us(claim: Claim, moment: float) -> int:
-    """Return a moment of this process's clock as Redis's: that at the claim, and from there on the process's own."""
-    return claim.claimed_us + int((moment - claim.taken_at) * SECOND_US)
+    """Convert a monotonic moment to Redis's clock: Redis's time of the claim plus the time since then here."""
+    return claim.claimed_us + int((moment - claim.received_at) * SECOND_US)
 
 
-def _count(claim: Claim, outcome: Outcome, name: str, tally: MetricsBuffer) -> None:
+def _count(claim: Claim, outcome: Outcome, name: str, metrics: MetricsBuffer) -> None:
     task, began = claim.job.task if claim.job else "", outcome.began
     lag_us = None if began is None else _at_us(claim, began) - claim.due_us
-    tally.count_attempt(
+    metrics.count_attempt(
         name, queue=claim.queue, task=task, lag_us=lag_us, run_us=None if began is None else outcome.run_us
     )

@@ -1,7 +1,7 @@
-"""TimeLimit: raise TaskTimeout in a thread whose task runs too long.
+"""Time limit: raise TaskTimeout in a thread whose task runs too long.
 
-CPython lets one thread set an exception for another (PyThreadState_SetAsyncExc); it arrives at the next bytecode, so
-not inside a blocking C call. One daemon thread watches all limits of the process; it starts with the first.
+CPython lets one thread raise an exception in another (PyThreadState_SetAsyncExc). It arrives at the next bytecode, so
+not inside a blocking C call. One daemon thread watches all limits of the process; the first limit starts it.
 """
 
 import ctypes
@@ -20,27 +20,27 @@ from django_delayq.exceptions import TaskTimeout
 _set_async_exc = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _set_async_exc.argtypes = (ctypes.c_ulong, ctypes.py_object)
 
-#: Ended limits kept at most before they are swept out: a limit of an hour must not be remembered for an hour.
-_KEPT = 1_000
+#: Number of limits at which ended ones are removed: a limit of an hour must not stay in memory for an hour.
+_SWEEP_SIZE = 1_000
 
 
 class TimeLimit:
-    """Context manager around user code in the current thread."""
+    """Limits the run time of a `with` block in the current thread. Raises `TaskTimeout` in it."""
 
     def __init__(self, limit_us: int) -> None:
         self._limit_us = limit_us
         self._lock = threading.Lock()
         self._thread = 0
         self._armed = False
-        #: Whether it struck, also if the code caught the exception.
-        self.struck = False
+        #: Whether the limit expired, even if the code caught the exception.
+        self.expired = False
 
     def __enter__(self) -> None:
         self._thread, self._armed = threading.get_ident(), True
         try:
             watch(monotonic() + self._limit_us / SECOND_US, self)
         except BaseException:
-            # Its code does not begin, so its end does not disarm it.
+            # The block does not begin, so `__exit__()` is not called.
             self._armed = False
             raise
 
@@ -49,50 +49,50 @@ class TimeLimit:
     ) -> None:
         with self._lock:
             if not self._armed:
-                # Sent, and perhaps not arrived: it must not hit what this thread does next.
-                _take_back()
+                # The exception may not have arrived yet. It must not hit what this thread does next.
+                _cancel_exception()
             self._armed = False
 
     @property
     def armed(self) -> bool:
-        """Whether its code is still running within the limit."""
+        """Whether the block still runs within the limit."""
         return self._armed
 
     def expire(self) -> None:
-        """Raise TaskTimeout in the thread, unless its code has ended."""
+        """Raise TaskTimeout in the thread, unless the block has ended."""
         with self._lock:
             if self._armed:
-                self._armed, self.struck = False, True
+                self._armed, self.expired = False, True
                 _set_async_exc(self._thread, TaskTimeout)
 
 
-class _InItsPlace(BaseException):
-    """Arrives instead of an exception that is taken back."""
+class _Replacement(BaseException):
+    """Arrives instead of an exception that is cancelled."""
 
 
-def _take_back() -> None:
-    """Take back an exception that was sent to this thread and has not arrived.
+def _cancel_exception() -> None:
+    """Cancel an exception that was set for this thread and has not arrived.
 
-    Not with the null pointer, as the documentation has it: CPython 3.11 and 3.12 then look for an exception at every
-    call in the process until the next one arrives. A call takes up to 1.5 times as long, and under a trace function
-    (a debugger, coverage) 3.11 does not end it.
+    The documented way, a null pointer, is too slow: CPython 3.11 and 3.12 then look for an exception at every call in
+    the process until the next one arrives. A call takes up to 1.5 times as long, and under a trace function (a
+    debugger, coverage) 3.11 never stops looking.
     """
-    with suppress(_InItsPlace):
-        _set_async_exc(threading.get_ident(), _InItsPlace)
-        # It arrives at once, unless another thread has put its own there.
+    with suppress(_Replacement):
+        _set_async_exc(threading.get_ident(), _Replacement)
+        # It arrives at once, unless another thread sets its own exception.
         for _ in range(100):
             pass
 
 
 class Limit(Protocol):
-    """What the watching thread expires at its moment."""
+    """What the watching thread calls when the time has come."""
 
     @property
     def armed(self) -> bool:
-        """Whether it is of any use to expire it."""
+        """Whether `expire()` still has an effect."""
 
     def expire(self) -> None:
-        """Do what is to be done, quickly, unless it is disarmed by now."""
+        """End what is limited, unless it has ended. Must return quickly."""
 
 
 class _Watch:
@@ -101,18 +101,18 @@ class _Watch:
         self._changed = threading.Condition()
         self._order = count()
         self._running = False
-        self._sweep_at = _KEPT
+        self._sweep_at = _SWEEP_SIZE
 
     def add(self, at: float, limit: Limit) -> None:
         with self._changed:
             if len(self._limits) >= self._sweep_at:
                 self._limits = [entry for entry in self._limits if entry[2].armed]
                 heapq.heapify(self._limits)
-                self._sweep_at = _KEPT + 2 * len(self._limits)
+                self._sweep_at = _SWEEP_SIZE + 2 * len(self._limits)
             heapq.heappush(self._limits, (at, next(self._order), limit))
             if not self._running:
                 threading.Thread(target=self._run, name="delayq-time-limits", daemon=True).start()
-                # Where the system has no room for a thread, the next limit tries again.
+                # If the system has no room for a thread, the next limit tries again.
                 self._running = True
             elif self._limits[0][2] is limit:
                 self._changed.notify()
@@ -135,7 +135,7 @@ _watch = _Watch()
 
 
 def watch(at: float, limit: Limit) -> None:
-    """Expire a limit at a moment of `time.monotonic()`, in the watching thread.
+    """Call `limit.expire()` at a moment of `time.monotonic()`, in the watching thread.
 
     Raises RuntimeError if that thread cannot start.
     """
@@ -143,7 +143,7 @@ def watch(at: float, limit: Limit) -> None:
 
 
 def _after_fork() -> None:
-    """Start anew: the parent's watching thread does not exist here."""
+    """Start again without limits: the watching thread of the parent does not exist here."""
     global _watch
     _watch = _Watch()
 

@@ -1,7 +1,8 @@
-"""Worker: exchange outcomes for claims with one shard, and keep a pool busy with them."""
+"""Worker: settle outcomes and claim jobs of one shard in one request, and keep a pool busy with the claims."""
 
 import os
 from collections.abc import Callable
+from enum import Enum
 from time import monotonic, sleep
 from typing import Any
 
@@ -18,7 +19,7 @@ from django_delayq.processes.service import process_name
 from django_delayq.store.claims import Claims, ExchangeReply
 from django_delayq.store.shard import Shard
 from django_delayq.worker.blocking_claim import BlockingClaim
-from django_delayq.worker.exchange_session import ExchangeSession
+from django_delayq.worker.exchange_session import ExchangeSession, InFlight
 from django_delayq.worker.fallback_dispatcher import FallbackDispatcher
 from django_delayq.worker.leases import HeldClaims
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
@@ -28,14 +29,60 @@ from django_delayq.worker.prefetch import PrefetchPolicy
 from django_delayq.worker.queue_listener import QueueListener
 from django_delayq.worker.settlement import emit_all
 
-#: Seconds a claim may wait in the pool before it is given back: short jobs must not wait behind a long one.
-_UNBEGUN = 0.1
-#: Seconds after GRACE to hand in the last outcomes, and to learn what was claimed last, where Redis is slow or away.
-_LAST_WORD = 5.0
+#: Seconds a claim may wait in the pool before it is released: short jobs must not wait behind a long one.
+_LONGEST_QUEUED = 0.1
+#: Seconds after GRACE for the last outcomes and the reply to the last request, if Redis is slow or down.
+_LAST_REPLY = 5.0
+
+
+class Phase(Enum):
+    """What a worker may still do."""
+
+    #: Claims jobs.
+    RUNNING = "running"
+    #: Started with `--drain`: also promotes, and ends when no job is left.
+    DRAINING = "draining"
+    #: Claims nothing until it may again; what it holds runs on.
+    QUIET = "quiet"
+    #: Claims nothing, and ends when what it holds has ended.
+    STOPPING = "stopping"
+    #: GRACE is over: what still runs is settled as interrupted.
+    INTERRUPTING = "interrupting"
+
+    @property
+    def claims(self) -> bool:
+        """Whether the worker claims jobs."""
+        return self in (Phase.RUNNING, Phase.DRAINING)
+
+    @property
+    def ends(self) -> bool:
+        """Whether the worker was stopped."""
+        return self in (Phase.STOPPING, Phase.INTERRUPTING)
 
 
 class Worker:
-    """The worker of one shard; several may share a pool."""
+    """The worker of one shard; several may share a pool.
+
+    A step depends on the phase and on what is in flight. The phase changes by `quiet()`, by `stop()`, and by time:
+
+    =============  =======================================  ==================  =================  ====================
+    phase          in flight: nothing                       exchange            blocking           reply
+    =============  =======================================  ==================  =================  ====================
+    RUNNING        exchange if there is reason to; else     send again          wait               read; run claims
+                   wait for a notification
+    DRAINING       promote; exchange if there is reason     promote; send       (never blocks)     (never blocks)
+                   to; else wait; end if no job is left     again
+    QUIET          exchange outcomes without claiming;      send again; release cancel; then as    read; release claims
+                   else wait; end if draining and idle      claims              exchange
+    STOPPING       exchange outcomes at once; else wait;    send again; release cancel; then as    read; release claims
+                   end if nothing is held                   claims              exchange
+    INTERRUPTING   interrupt what runs; exchange outcomes;  send again, 5 s at  cancel; then as    read; release claims
+                   end                                      most; then end      exchange
+    =============  =======================================  ==================  =================  ====================
+
+    A blocking request is also cancelled if a recovered job is waiting, if a notification may have been lost, and if its
+    reply is overdue.
+    """
 
     kind = "worker"
 
@@ -43,213 +90,242 @@ class Worker:
         self,
         *,
         shard: Shard,
-        door: Callable[[bytes], Claims],
+        open_claims: Callable[[bytes], Claims],
         config: WorkerConfig,
         pool: Pool,
         dispatcher: Dispatcher,
-        tally: MetricsBuffer,
+        metrics: MetricsBuffer,
         sweep_us: int,
         drain: bool = False,
         sharing: list[PrefetchPolicy] | None = None,
     ) -> None:
-        """`sharing` has the paces of all workers that use this pool; this one's is added."""
+        """`open_claims` makes the API for a worker id. `sharing` has the policies of all workers that use this pool."""
         self._config = config
         self._pool = pool
         self._fallback = FallbackDispatcher(dispatcher)
         self._sweep = sweep_us / SECOND_US
         self._drain = drain
         self._name = process_name()
-        claims = door(os.urandom(8))
+        claims = open_claims(os.urandom(8))
         self._session = ExchangeSession(claims, name=self._name)
-        self.metrics = tally
-        #: Called by other threads to end the loop's sleep; set by whoever runs this part.
+        self.metrics = metrics
+        #: Ends the sleep of the loop; called by other threads. Set by whoever runs this worker.
         self.wake: Callable[[], object] = lambda: None
         self._held = HeldClaims(
             claims.heartbeat, pool.is_stuck, lease_us=config.lease_us, name=self._name, ended=lambda: self.wake()
         )
         self._recovered = RecoveryGate(pool.recovery, wake=lambda: self.wake())
-        #: Called once Redis has jobs back whose code still runs here; set by whoever can end the process.
-        self.given_back: Callable[[], object] = lambda: None
+        #: Called when Redis has interrupted jobs back while their code still runs here; set by whoever can end the
+        #: process.
+        self.on_interrupted: Callable[[], object] = lambda: None
         self._queues = QueueListener(shard, config.queues)
         self._blocking_claim = BlockingClaim(self._session, self._queues, pool, config)
         self._outcomes = OutcomeBuffer()
         self._prefetch = PrefetchPolicy(pool.size, holds=lambda: self._outcomes.expected, sharing=sharing)
-        #: There may be work to take: a bell rang, or the last exchange left some behind.
+        #: There may be jobs to claim: a notification arrived, or the last exchange left jobs behind.
         self._work_available = True
         self._sweep_at = 0.0
-        self._stop_by: float | None = None
-        self._quiet = False
+        # Two facts and no stored phase: other threads set the one, signal handlers the other.
+        self._is_quiet = False
+        self._grace_until: float | None = None
+
+    @property
+    def phase(self) -> Phase:
+        """The phase at this moment."""
+        if self._grace_until is not None:
+            return Phase.STOPPING if monotonic() < self._grace_until else Phase.INTERRUPTING
+        if self._is_quiet:
+            return Phase.QUIET
+        return Phase.DRAINING if self._drain else Phase.RUNNING
+
+    @property
+    def worker_id(self) -> bytes:
+        """The id of this worker in Redis."""
+        return self._session.worker_id
 
     def step(self) -> float | None:
         """Exchange if there is reason to; return the seconds until there may be one, or None when ended."""
         try:
             return self._step()
         except StoreError:
-            # While its Redis is away, the others of this pool need not wait for this worker.
-            self._recovered.unanswered()
-            if self._prefetch.leave_room(wants=False, held=self._pool.held):
+            # While this worker's Redis is down, the other workers of the pool need not wait for it.
+            self._recovered.cancel_reservation()
+            if self._prefetch.request_ended(wants_more=False, held=self._pool.held):
                 self.wake()
             raise
 
     def _step(self) -> float | None:
         self._held.check()
-        # After a bell the answer of the armed exchange has arrived: a job waits, so everything else comes later.
-        if not self._blocking_claim.is_ready():
-            if self._stop_by is not None and monotonic() > self._stop_by + _LAST_WORD:
-                logger.warning("%s ends without an answer of Redis; its jobs run again when leases lapse", self._name)
+        # A reply that has arrived brings a job that is due now, so everything else comes after it.
+        if self._session.in_flight is not InFlight.REPLY:
+            if self._has_given_up():
                 return None
-            if self._drain and self._stop_by is None:
-                self._work_available = self._fallback.promote() or self._work_available
-            if left := self._blocking_claim.wait(wanted=self._takes and not self._recovered.due):
-                return left
-            if self._stop_by is None and not self._session.in_flight:
-                self._queues.refresh()
-            self._release_unbegun()
-            if self._work_available and not self._session.in_flight and not self._takes:
-                self._work_available = False
-                self._queues.notify_others()
-            self._interrupt_running()
-            if not self._session.in_flight:
-                wait = self._wait()
-                self._prefetch.wants = self._work_available and self._takes
+            if self._drain and not self.phase.ends:
+                self._promote()
+            if seconds := self._blocking_claim.wait(wanted=self.phase.claims and not self._recovered.poll()):
+                return seconds
+            self._release_queued()
+            if self.phase is Phase.INTERRUPTING:
+                self._held.interrupt_all(self._outcomes, self._pool, settling=self._session.settling)
+            if self._session.in_flight is InFlight.NOTHING:
+                self._update_queues()
+                wait = self._seconds_to_exchange()
+                self._prefetch.wants_more = self._work_available and self.phase.claims
                 if wait is not None:
                     return None if self._has_ended() else wait
                 self._prepare()
-        answer, settled = self._session.exchange(self._outcomes)
-        self._accept_claims(answer)
-        if self._prefetch.leave_room(wants=self._work_available, held=self._pool.held):
-            self.wake()
-        self._held.settled(settlement.claim.lease for settlement, _ in settled)
-        if any(outcome.kind is OutcomeKind.INTERRUPTED for _, outcome in settled):
-            self.given_back()
-        emit_all(settled, lost=answer.lost, tally=self.metrics)
-        if answer.dispatcher_overdue and not self._drain:
-            self._work_available = self._fallback.promote() or self._work_available
+        self._exchange()
         return 0.0
 
     def listen(self) -> int:
-        """Listen to the bells while a slot is free and no work is known of; an idle worker arms its next exchange."""
-        self._prefetch.deaf = not self._may_take()
-        idle, wanted = (
-            not (self._held or self._outcomes or self._drain),
-            not (self._work_available or self._prefetch.deaf),
+        """Listen for notifications while a slot is free and no job is known; an idle worker sends a blocking request.
+
+        Returns the socket to wait on, or -1.
+        """
+        self._prefetch.is_full = not self._may_claim()
+        return self._blocking_claim.listen(
+            idle=not (self._held or self._outcomes or self._drain),
+            wanted=not (self._work_available or self._prefetch.is_full),
+            until=min(self._sweep_at, self._fallback.check_at),
         )
-        return self._blocking_claim.listen(idle=idle, wanted=wanted, until=min(self._sweep_at, self._fallback.check_at))
 
     def on_wakeup(self) -> None:
-        """Read the bell that rang, or ring it again for a worker that has a slot free."""
-        self._work_available = (
-            self._blocking_claim.consume_wakeup(wanted=self._blocking_claim.waits or self._may_take())
-            or self._work_available
-        )
-
-    @property
-    def worker_id(self) -> bytes:
-        """How Redis knows this worker."""
-        return self._session.worker_id
+        """Read the notification that arrived. Without a free slot, send it on to another worker."""
+        notified = self._blocking_claim.consume_wakeup(wanted=self._may_claim())
+        self._work_available = notified or self._work_available
 
     def status(self) -> dict[str, Any]:
-        """Return what the dashboard shows of this worker besides its process; called by another thread."""
+        """Return what the dashboard shows of this worker; called by another thread."""
         held = claims_status(list(self._held), queues=self._config.queues)
-        return {"slots": self._pool.size, **held, "quiet": self._quiet}
+        return {"slots": self._pool.size, **held, "quiet": self._is_quiet}
 
-    def quiet(self, asked: bool) -> None:
-        """Take no more jobs, or take them again; called by another thread."""
-        if asked != self._quiet:
-            logger.info("%s %s", self._name, "was asked to take no more jobs" if asked else "takes jobs again")
-            self._quiet, self._work_available = asked, True
+    def quiet(self, wanted: bool) -> None:
+        """Claim no more jobs, or claim them again; called by another thread."""
+        if wanted != self._is_quiet:
+            logger.info("%s %s", self._name, "was asked to take no more jobs" if wanted else "takes jobs again")
+            self._is_quiet, self._work_available = wanted, True
             self.wake()
 
-    @property
-    def _takes(self) -> bool:
-        return self._stop_by is None and not self._quiet
-
-    def _may_take(self) -> bool:
-        return self._takes and self._prefetch.load(self._pool.held).has_slot
-
     def stop(self) -> None:
-        """Claim no more; end when what runs has ended or GRACE is over; where nothing runs, or called again: now."""
-        patient = self._stop_by is None and bool(self._held or self._outcomes or self._session.settling)
-        self._stop_by = monotonic() + (self._config.grace_us / SECOND_US if patient else 0.0)
+        """Claim no more, and end when what runs has ended or GRACE is over.
+
+        Ends at once if nothing runs, and if called again.
+        """
+        first = self._grace_until is None
+        busy = bool(self._held or self._outcomes or self._session.settling)
+        self._grace_until = monotonic() + (self._config.grace_us / SECOND_US if first and busy else 0.0)
 
     def close(self) -> None:
-        """Let go of connections and threads."""
+        """Close connections and end threads."""
         self._held.close()
         self._queues.close()
         self._fallback.close()
-
-    def _wait(self) -> float | None:
-        """Return the seconds until there may be reason for an exchange, or None where one is due now."""
-        now = monotonic()
-        if self._outcomes and (self._stop_by is not None or self._outcomes.wait <= 0):
-            return None
-        if self._stop_by is not None:
-            return max(0.0, self._stop_by - now)  # Nothing is claimed any more; a running job's end wakes us.
-        room = not self._quiet and self._prefetch.load(self._pool.held).is_time
-        ask_at = min(self._sweep_at, self._fallback.check_at)
-        recovered = self._takes and self._recovered.due
-        if room and (self._work_available or self._queues.wakeup_missed or recovered or now >= ask_at):
-            return None
-        waits = [ask_at - now if room else self._sweep, *([self._outcomes.wait] if self._outcomes else [])]
-        if self._pool.queued:
-            waits.append(_UNBEGUN - self._pool.oldest_wait())
-        return max(0.0, min(waits))
-
-    def _prepare(self) -> None:
-        with self._outcomes.taken() as ended:
-            self._prefetch.observe(
-                *(outcome.run_us for _, outcome in ended if outcome.kind is not OutcomeKind.UNSTARTED)
-            )
-            want = self._prefetch.asked = self._prefetch.load(self._pool.held).claim_count if self._takes else 0
-            served, recovers = self._queues, want > 0 and self._recovered.may_claim()
-            self._session.prepare(
-                ended=ended, want=want, queues=served.queues, strict=served.strict, may_recover=recovers
-            )
-        self._held.leases.settling(self._session.settling)
-
-    def _accept_claims(self, answer: ExchangeReply) -> None:
-        may_run = self._recovered.record_reply(answer)
-        self._held.add(answer.claims)
-        self._outcomes.expect(len(answer.claims))
-        if self._takes and may_run and self._blocking_claim.confirm(answer):
-            was_idle = not self._pool.held
-            self._pool.submit(answer.claims, self)
-            if was_idle and answer.claims:
-                # A thread of the pool waits for the interpreter, which this one would keep for another 80 µs.
-                sleep(0)
-        else:
-            for claim in answer.claims:
-                self.finished(claim, UNSTARTED)
-        if answer.claimed:
-            self._work_available, self._queues.wakeup_missed = False, False
-            self._sweep_at = monotonic() + self._sweep
-        news = self._queues.compare(answer.queues_version)
-        self._work_available = news or answer.has_more or self._work_available
-        self._fallback.told(answer.overdue_in_us)
 
     def may_begin(self, claim: Claim) -> bool:
         """Whether the claim's lease is surely still held; called by the pool right before its code begins."""
         return self._held.leases.begin(claim.lease)
 
     def finished(self, claim: Claim, outcome: Outcome) -> None:
-        """Take an outcome down; called by threads of the pool."""
-        self._recovered.ended(claim)
-        if self._outcomes.add(claim, outcome) or (self._work_available and self._pool.held <= self._prefetch.refill_at):
+        """Buffer an outcome; called by threads of the pool."""
+        self._recovered.release(claim)
+        refills = self._work_available and self._pool.held <= self._prefetch.refill_at
+        if self._outcomes.add(claim, outcome) or refills:
             self.wake()
 
-    def _release_unbegun(self) -> None:
-        if self._pool.queued and (self._stop_by is not None or self._pool.oldest_wait() >= _UNBEGUN):
-            # Before they are handed in: the same exchange would take them again.
+    def _may_claim(self) -> bool:
+        return self.phase.claims and self._prefetch.load(self._pool.held).has_slot
+
+    def _promote(self) -> None:
+        self._work_available = self._fallback.promote() or self._work_available
+
+    def _has_given_up(self) -> bool:
+        if self._grace_until is None or monotonic() <= self._grace_until + _LAST_REPLY:
+            return False
+        logger.warning("%s ends without a reply of Redis; its jobs run again when their leases end", self._name)
+        return True
+
+    def _release_queued(self) -> None:
+        if self._pool.queued and (self.phase.ends or self._pool.oldest_wait() >= _LONGEST_QUEUED):
+            # Before the release is sent: the same exchange would claim them again.
             self._prefetch.back_off()
             self._pool.release_queued()
 
-    def _interrupt_running(self) -> None:
-        """Once GRACE is over, settle what runs as interrupted, and release what waits for its own process to start."""
-        if self._stop_by is not None and monotonic() >= self._stop_by:
-            self._held.interrupt_all(self._outcomes, self._pool, settling=self._session.settling)
+    def _update_queues(self) -> None:
+        if not self.phase.ends:
+            self._queues.refresh()
+        if self._work_available and not self.phase.claims:
+            self._work_available = False
+            self._queues.notify_others()
+
+    def _seconds_to_exchange(self) -> float | None:
+        """Return the seconds until there may be reason for an exchange, or None if there is one now."""
+        now, phase = monotonic(), self.phase
+        if self._outcomes and (phase.ends or self._outcomes.wait <= 0):
+            return None
+        if self._grace_until is not None:
+            return max(0.0, self._grace_until - now)  # Nothing is claimed any more; a running job's end wakes us.
+        room = phase.claims and self._prefetch.load(self._pool.held).should_refill
+        check_at = min(self._sweep_at, self._fallback.check_at)
+        recovered = phase.claims and self._recovered.poll()
+        if room and (self._work_available or self._queues.wakeup_missed or recovered or now >= check_at):
+            return None
+        waits = [check_at - now if room else self._sweep, *([self._outcomes.wait] if self._outcomes else [])]
+        if self._pool.queued:
+            waits.append(_LONGEST_QUEUED - self._pool.oldest_wait())
+        return max(0.0, min(waits))
 
     def _has_ended(self) -> bool:
-        idle = not self._outcomes and not self._session.in_flight
-        if self._stop_by is not None:
-            return idle and (not self._held or monotonic() >= self._stop_by)
-        return idle and self._drain and not (self._work_available or self._pool.held or self._recovered.left)
+        phase = self.phase
+        if self._outcomes:
+            return False
+        if phase.ends:
+            return phase is Phase.INTERRUPTING or not self._held
+        return self._drain and not (self._work_available or self._pool.held or self._recovered.jobs_left)
+
+    def _prepare(self) -> None:
+        with self._outcomes.taken() as ended:
+            self._prefetch.observe(
+                *(outcome.run_us for _, outcome in ended if outcome.kind is not OutcomeKind.UNSTARTED)
+            )
+            want = self._prefetch.load(self._pool.held).claim_count if self.phase.claims else 0
+            self._prefetch.requested = want
+            self._session.prepare(
+                ended=ended,
+                want=want,
+                queues=self._queues.queues,
+                strict=self._queues.strict,
+                may_recover=want > 0 and self._recovered.may_claim(),
+            )
+        self._held.leases.settling(self._session.settling)
+
+    def _exchange(self) -> None:
+        reply, settled = self._session.exchange(self._outcomes)
+        self._accept_claims(reply)
+        if self._prefetch.request_ended(wants_more=self._work_available, held=self._pool.held):
+            self.wake()
+        self._held.settled(settlement.claim.lease for settlement, _ in settled)
+        if any(outcome.kind is OutcomeKind.INTERRUPTED for _, outcome in settled):
+            self.on_interrupted()
+        emit_all(settled, lost=reply.lost, metrics=self.metrics)
+        if reply.dispatcher_overdue and not self._drain:
+            self._promote()
+
+    def _accept_claims(self, reply: ExchangeReply) -> None:
+        may_run = self._recovered.record_reply(reply)
+        self._held.add(reply.claims)
+        self._outcomes.expect(len(reply.claims))
+        if self.phase.claims and may_run and self._blocking_claim.confirm(reply):
+            was_idle = not self._pool.held
+            self._pool.submit(reply.claims, self)
+            if was_idle and reply.claims:
+                # A thread of the pool waits for the interpreter, which this one would keep for another 80 µs.
+                sleep(0)
+        else:
+            for claim in reply.claims:
+                self.finished(claim, UNSTARTED)
+        if reply.claimed:
+            self._work_available, self._queues.wakeup_missed = False, False
+            self._sweep_at = monotonic() + self._sweep
+        is_stale = self._queues.mark_if_stale(reply.queues_version)
+        self._work_available = is_stale or reply.has_more or self._work_available
+        self._fallback.record_reply(reply.overdue_in_us)

@@ -1,11 +1,11 @@
-"""The market in Django's admin. The ledger can be read, not written: it is evidence."""
+"""The market in Django's admin. The run log is read-only, because it is evidence."""
 
 from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest
 
-from market.models import Bid, LedgerEntry, Notice, Sale
+from market.models import Bid, Notice, Sale, TaskRun
 
 
 class BidInline(admin.TabularInline):
@@ -31,10 +31,10 @@ class NoticeAdmin(admin.ModelAdmin):
     list_select_related = ("player", "sale")
 
 
-@admin.register(LedgerEntry)
-class LedgerEntryAdmin(admin.ModelAdmin):
-    list_display = ("started", "task", "subject", "attempt", "ending", "lateness", "job_id")
-    list_filter = ("task", "ending", "recovered")
+@admin.register(TaskRun)
+class TaskRunAdmin(admin.ModelAdmin):
+    list_display = ("started", "task", "subject", "attempt", "outcome", "lateness", "job_id")
+    list_filter = ("task", "outcome", "recovered")
     search_fields = ("job_id", "subject")
 
     def has_add_permission(self, request: HttpRequest) -> bool:

@@ -1,4 +1,4 @@
-"""What every page of the market knows: the time here, and whether letters wait."""
+"""The template context of every page: the server's time, and the number of unread letters."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from market.sales import reminder_lead
 
 
 def market(request: HttpRequest) -> dict[str, Any]:
-    """Context of every page; the admin's pages, which use none of it, pay nothing."""
+    """Return the context of a page; empty for the admin, which does not use it."""
     if request.path.startswith("/admin/"):
         return {}
     unread = request.user.notices.filter(read=False).count() if request.user.is_authenticated else 0

@@ -1,4 +1,4 @@
-"""The forms of the market, and SpanField: a number and a unit that make a timedelta."""
+"""The forms of the market, and SpanField: a duration entered as a number and a unit."""
 
 from datetime import timedelta
 from typing import Any
@@ -22,7 +22,7 @@ class SpanWidget(forms.MultiWidget):
         super().__init__([number, forms.Select(attrs={"aria-label": "Unit"}, choices=UNITS)])
 
     def decompress(self, value: timedelta | None) -> list[Any]:
-        """Show a span in the largest unit that divides it."""
+        """Split a duration into a number and the largest unit that divides it."""
         if value is None:
             return [None, "60"]
         seconds = int(value.total_seconds())
@@ -37,7 +37,7 @@ class SpanField(forms.MultiValueField):
 
     def __init__(self, *, least: timedelta, most: timedelta, **options: Any) -> None:
         self.least, self.most = least, most
-        # The bound below keeps the number far from an overflow of timedelta.
+        # Without a maximum here, a large number would overflow timedelta before `compress` can reject it.
         number = forms.IntegerField(min_value=1, max_value=int(most.total_seconds()))
         super().__init__([number, forms.ChoiceField(choices=UNITS)], **options)
 
@@ -55,7 +55,7 @@ def opens_in_field() -> SpanField:
 
 
 class SellForm(forms.ModelForm):
-    """What a seller says about an item."""
+    """An item to sell, when it opens and for how long."""
 
     opens_in = opens_in_field()
     open_for = SpanField(label="Bids stay open for", least=timedelta(seconds=5), most=timedelta(days=14))
@@ -79,12 +79,12 @@ class SellForm(forms.ModelForm):
 
 
 class MoveForm(forms.Form):
-    """Another opening for a sale that has not begun."""
+    """A new opening for a sale that has not begun."""
 
     opens_in = opens_in_field()
 
 
 class BidForm(forms.Form):
-    """A bid. Whether it is high enough is decided under the lock, in `sales.bid`."""
+    """A bid. `sales.bid` decides under a lock whether it is high enough."""
 
     amount = forms.IntegerField(label="Your bid, in gold", min_value=1, max_value=100_000_000)

@@ -1,6 +1,6 @@
-"""What the market remembers: sales, bids and notices. The ledger of task runs is in `ledger.py`.
+"""The market's tables: sales, bids and notices. The log of task runs is in `run_log.py`.
 
-The row of a sale is the truth about it; the jobs in Redis only remind us to look at it in time.
+The row of a sale is authoritative; its jobs in Redis only make workers read it at the right time.
 """
 
 from datetime import datetime, timedelta
@@ -10,9 +10,9 @@ from django.db import models
 from django.urls import reverse
 from django.utils import timezone
 
-from market.ledger import LedgerEntry
+from market.run_log import TaskRun
 
-__all__ = ["Bid", "LedgerEntry", "Notice", "Sale"]
+__all__ = ["Bid", "TaskRun", "Notice", "Sale"]
 
 
 class Kind(models.TextChoices):
@@ -32,7 +32,7 @@ class State(models.TextChoices):
 
 
 class Sale(models.Model):
-    """One item, put up for sale in the future. Tasks open and close it; until then its seller may move it."""
+    """One item, put up for sale in the future. Tasks open and close it; before that its seller may move it."""
 
     seller = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="sales")
     name = models.CharField(max_length=60)
@@ -44,7 +44,7 @@ class Sale(models.Model):
     closes_at = models.DateTimeField()
     opened_at = models.DateTimeField(null=True, blank=True)
     closed_at = models.DateTimeField(null=True, blank=True)
-    #: The opening that the last reminder announced. A moved sale has another one, so it is announced again.
+    #: The opening that the last reminder announced. A moved sale gets a new reminder.
     reminded_for = models.DateTimeField(null=True, blank=True)
     winning_bid = models.OneToOneField("Bid", models.SET_NULL, null=True, blank=True, related_name="won")
     watchers = models.ManyToManyField(settings.AUTH_USER_MODEL, related_name="watched", blank=True)
@@ -62,7 +62,7 @@ class Sale(models.Model):
 
     @property
     def key(self) -> str:
-        """Name of this sale's jobs: unique among the jobs of one task, so one name does for all three."""
+        """The unique key of this sale's jobs. Keys are unique for each task, so all three tasks can use it."""
         return f"sale:{self.pk}"
 
     @property
@@ -71,7 +71,7 @@ class Sale(models.Model):
 
     @property
     def next_moment(self) -> datetime | None:
-        """When the page will change by itself, if it still will."""
+        """The time of the next change of state; None after the last one."""
         return {State.UPCOMING: self.opens_at, State.OPEN: self.closes_at}.get(State(self.state))
 
     @property
@@ -80,13 +80,13 @@ class Sale(models.Model):
 
     @property
     def least_bid(self) -> int:
-        """The smallest bid that would be taken now: a twentieth more than the best one."""
+        """The lowest acceptable bid: 5 % more than the best one."""
         best = self.best_bid
         return self.starting_price if best is None else best.amount + max(1, best.amount // 20)
 
 
 class Bid(models.Model):
-    """What a player offered. Bids are never changed; the highest one wins when the bids close."""
+    """A player's bid. Bids never change; the highest one wins when the sale closes."""
 
     sale = models.ForeignKey(Sale, models.CASCADE, related_name="bids")
     bidder = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="bids")
@@ -102,7 +102,7 @@ class Bid(models.Model):
 
 
 class Notice(models.Model):
-    """A line in a player's letter box. The constraint makes a task that runs twice write it once."""
+    """A letter in a player's letter box. The constraint keeps a task that runs twice from writing it twice."""
 
     class Kind(models.TextChoices):
         REMINDER = "reminder", "Reminder"
@@ -113,7 +113,7 @@ class Notice(models.Model):
     player = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="notices")
     sale = models.ForeignKey(Sale, models.CASCADE, related_name="notices")
     kind = models.CharField(max_length=10, choices=Kind.choices)
-    opening = models.DateTimeField(help_text="Which opening it speaks of: a moved sale has several.")
+    opening = models.DateTimeField(help_text="The opening it announces: a moved sale has several.")
     at = models.DateTimeField(default=timezone.now)
     read = models.BooleanField(default=False)
 

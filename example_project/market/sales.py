@@ -1,7 +1,7 @@
-"""What a player may do with a sale: put it up, move it, call it off, bid. Views and the demo both call this.
+"""The operations on a sale: put it up, move it, call it off, bid. Views and the demo call them.
 
-The row changes first, under a lock and in a transaction; the jobs follow when it has committed. So the worst
-that a crash in between can do is a job that looks at the row, sees a later time, and puts itself off.
+Each changes the row first, under a lock and in a transaction; the jobs change after the commit. A crash in between
+leaves at worst a job with the old time: it reads the row, sees a later time, and retries then.
 """
 
 from datetime import datetime, timedelta
@@ -19,15 +19,15 @@ from market.tasks import close_bids, open_sale, send_reminder
 
 
 class NotNow(Exception):
-    """The sale no longer, or not yet, allows this. The text is for the player."""
+    """The sale does not allow this in its current state. The text is shown to the player."""
 
 
 def put_up(*, seller: Any, opens_in: timedelta, open_for: timedelta, **item: Any) -> Sale:
-    """Put an item up for sale in the future, with the jobs that will open it and remind of it."""
+    """Create a sale, with the jobs for its opening and its reminder."""
     opens_at = timezone.now() + opens_in
     with transaction.atomic():
         sale = Sale.objects.create(seller=seller, opens_at=opens_at, closes_at=opens_at + open_for, **item)
-        # Inside the transaction, as in any view: both jobs are sent when it commits, neither if it does not.
+        # Inside the transaction, as in any view: both jobs are sent after the commit, none after a rollback.
         open_sale.at(sale.opens_at).using(key=sale.key).enqueue(sale.pk)
         if sale.remind_at > timezone.now():
             send_reminder.at(sale.remind_at).using(key=sale.key).enqueue(sale.pk)
@@ -35,29 +35,29 @@ def put_up(*, seller: Any, opens_in: timedelta, open_for: timedelta, **item: Any
 
 
 def move(sale: Sale, *, opens_in: timedelta) -> Sale:
-    """Give the sale another opening; it stays open as long as it was to."""
+    """Move the opening; the sale stays open for the same time. Raises `NotNow` after the opening."""
     with transaction.atomic():
         sale = locked(sale, State.UPCOMING, "It has begun; only a sale that has not can be moved.")
         open_for = sale.closes_at - sale.opens_at
         sale.opens_at = timezone.now() + opens_in
         sale.closes_at = sale.opens_at + open_for
         sale.save(update_fields=["opens_at", "closes_at"])
-        transaction.on_commit(partial(follow, sale))
+        transaction.on_commit(partial(update_jobs, sale))
     return sale
 
 
 def call_off(sale: Sale) -> Sale:
-    """Withdraw the sale before it opens, and the jobs with it."""
+    """Call the sale off and cancel its jobs. Raises `NotNow` after the opening."""
     with transaction.atomic():
         sale = locked(sale, State.UPCOMING, "It has begun; only a sale that has not can be called off.")
         sale.state = State.CALLED_OFF
         sale.save(update_fields=["state"])
-        transaction.on_commit(partial(withdraw, sale))
+        transaction.on_commit(partial(cancel_jobs, sale))
     return sale
 
 
 def bid(sale: Sale, *, bidder: Any, amount: int) -> Bid:
-    """Offer an amount. Refused before the opening, after the close, below the least bid, to the seller."""
+    """Place a bid. Raises `NotNow` if the sale is not open, the amount too low, or the bidder the seller."""
     with transaction.atomic():
         sale = locked(sale, State.OPEN, "It is not open for bids.")
         if sale.closes_at <= timezone.now():
@@ -69,53 +69,53 @@ def bid(sale: Sale, *, bidder: Any, amount: int) -> Bid:
         return Bid.objects.create(sale=sale, bidder=bidder, amount=amount)
 
 
-def locked(sale: Sale, state: State, otherwise: str) -> Sale:
-    """Read the row again under a lock, if it is still in this state."""
+def locked(sale: Sale, state: State, refusal: str) -> Sale:
+    """Lock the row and return it as it is now. Raises `NotNow` if it is in another state."""
     row = Sale.objects.select_for_update().filter(pk=sale.pk, state=state).first()
     if row is None:
-        raise NotNow(otherwise)
+        raise NotNow(refusal)
     return row
 
 
 # --- The jobs of a sale ----------------------------------------------------------------------------------
 
 
-def follow(sale: Sale) -> None:
-    """Bring the jobs in line with the row. Safe to repeat; also the cure for a job that was never sent."""
+def update_jobs(sale: Sale) -> None:
+    """Make the jobs match the row. Safe to repeat; it also sends a job that was lost."""
     if sale.state == State.UPCOMING:
-        plan(open_sale, sale, sale.opens_at)
+        schedule(open_sale, sale, sale.opens_at)
         if sale.remind_at > timezone.now():
-            plan(send_reminder, sale, sale.remind_at)
+            schedule(send_reminder, sale, sale.remind_at)
         elif reminder := send_reminder.get_job(key=sale.key):
             reminder.cancel()
     elif sale.state == State.OPEN:
-        plan(close_bids, sale, sale.closes_at)
+        schedule(close_bids, sale, sale.closes_at)
 
 
-def plan(task: Task[[int], None], sale: Sale, moment: datetime) -> None:
-    """Let the task's one job for this sale run at this moment."""
+def schedule(task: Task[[int], None], sale: Sale, moment: datetime) -> None:
+    """Schedule the task's only job for this sale at this moment, or reschedule it."""
     job = task.get_job(key=sale.key)
     if job is None:
         task.at(moment).using(key=sale.key).enqueue(sale.pk)
     else:
-        # False: it runs at this very moment. It looks at the row, finds it moved, and puts itself off.
+        # False if the job is running: it then reads the moved row, and retries at the new time.
         job.reschedule(at=moment)
 
 
-def withdraw(sale: Sale) -> None:
-    """Cancel the jobs of a sale that was called off. One that runs just now finds nothing to do."""
+def cancel_jobs(sale: Sale) -> None:
+    """Cancel the jobs of a sale that was called off. One that is running finds nothing to do."""
     for task in (open_sale, send_reminder):
         if job := task.get_job(key=sale.key):
             job.cancel()
 
 
 def jobs(sale: Sale) -> list[tuple[str, JobHandle]]:
-    """The jobs that wait for this sale, with the task's name, soonest first."""
+    """Return the task name and handle of each scheduled job of this sale, soonest first."""
     tasks = {State.UPCOMING: (send_reminder, open_sale), State.OPEN: (close_bids,)}.get(State(sale.state), ())
     found = ((task.__name__, task.get_job(key=sale.key)) for task in tasks)
     return [(name, job) for name, job in found if job is not None]
 
 
 def reminder_lead() -> timedelta:
-    """How long before an opening its reminder goes out."""
+    """Return the time between a reminder and its opening."""
     return timedelta(seconds=settings.MARKET_REMINDER_LEAD)

@@ -1,9 +1,9 @@
-"""The three tasks of a sale. Each looks at the row first and acts only if there is still something to do.
+"""The three tasks of a sale. Each reads the row first and acts only if something is left to do.
 
-That makes them safe to run twice, as a job does when its worker dies before it could acknowledge, and safe to
-run at a time that is no longer right: whoever moves a sale changes the row, and the job follows.
+So they are safe to run twice, which happens if a worker dies before it acknowledges the job. They are also safe to run
+at an old time, which happens if the sale moves while its job is running.
 
-A fourth one uses the other door: Django's own @task, whose result a page looks up.
+A fourth task uses Django's own @task; a page looks its result up.
 """
 
 from datetime import timedelta
@@ -14,21 +14,21 @@ from django.utils import timezone
 
 try:
     from django.tasks import task
-except ImportError:  # Django 5.2, where the backport stands in
+except ImportError:  # Django 5.2 has no tasks; django-tasks is their backport
     from django_tasks import task
 
 from django_delayq import RetryLater, delayed_task
-from market.ledger import recorded
 from market.models import Notice, Sale, State
+from market.run_log import log_run
 
-#: Redis decides when a job is due, this host's clock whether the row agrees: they may differ by this much.
+#: Redis's clock decides when a job is due, this host's clock when the row is: they may differ by this much.
 SKEW = timedelta(seconds=1)
 
 
 @delayed_task(queue="sales", priority=10)
 def open_sale(sale_id: int) -> None:
-    """Open the sale, and plan its closing."""
-    with recorded("open_sale", sale_id=sale_id), transaction.atomic():
+    """Open the sale and schedule its closing."""
+    with log_run("open_sale", sale_id=sale_id), transaction.atomic():
         now = timezone.now()
         waiting = Sale.objects.filter(pk=sale_id, state=State.UPCOMING)
         waiting.filter(opens_at__lte=now + SKEW).update(state=State.OPEN, opened_at=now)
@@ -36,8 +36,8 @@ def open_sale(sale_id: int) -> None:
         if sale is None:
             return
         if sale.state == State.OPEN:
-            # Also when an earlier run opened it: that run may have died before this line. The key makes a
-            # second job of one closing impossible. Sent when the transaction commits.
+            # Also if an earlier run opened it: that run may have died before this line. The unique key prevents a
+            # second job. The job is sent when the transaction commits.
             close_bids.at(sale.closes_at).using(key=sale.key).enqueue(sale.pk)
         elif sale.state == State.UPCOMING:
             raise RetryLater(sale.opens_at - now)
@@ -45,38 +45,38 @@ def open_sale(sale_id: int) -> None:
 
 @delayed_task(queue="sales", priority=10)
 def close_bids(sale_id: int) -> None:
-    """Close the sale; the best bid wins, and both sides are told."""
-    with recorded("close_bids", sale_id=sale_id), transaction.atomic():
+    """Close the sale: the best bid wins, and seller and winner are notified."""
+    with log_run("close_bids", sale_id=sale_id), transaction.atomic():
         sale = Sale.objects.select_for_update().filter(pk=sale_id, state=State.OPEN).first()
         if sale is None:
             return
         sale.state, sale.closed_at, sale.winning_bid = State.CLOSED, timezone.now(), sale.best_bid
         sale.save(update_fields=["state", "closed_at", "winning_bid"])
         if sale.winning_bid is None:
-            tell(sale, Notice.Kind.UNSOLD, {sale.seller_id})
+            notify(sale, Notice.Kind.UNSOLD, {sale.seller_id})
         else:
-            tell(sale, Notice.Kind.SOLD, {sale.seller_id})
-            tell(sale, Notice.Kind.WON, {sale.winning_bid.bidder_id})
+            notify(sale, Notice.Kind.SOLD, {sale.seller_id})
+            notify(sale, Notice.Kind.WON, {sale.winning_bid.bidder_id})
 
 
 @delayed_task(queue="letters")
 def send_reminder(sale_id: int) -> None:
-    """Tell the seller and everyone who asked for it that the sale opens soon."""
-    with recorded("send_reminder", sale_id=sale_id), transaction.atomic():
+    """Notify the seller and all watchers that the sale opens soon."""
+    with log_run("send_reminder", sale_id=sale_id), transaction.atomic():
         sale = Sale.objects.select_for_update().filter(pk=sale_id, state=State.UPCOMING).first()
         if sale is None or sale.reminded_for == sale.opens_at:
             return
         early = sale.remind_at - timezone.now()
         if early > SKEW:
             raise RetryLater(early)
-        tell(sale, Notice.Kind.REMINDER, {sale.seller_id, *sale.watchers.values_list("pk", flat=True)})
+        notify(sale, Notice.Kind.REMINDER, {sale.seller_id, *sale.watchers.values_list("pk", flat=True)})
         sale.reminded_for = sale.opens_at
         sale.save(update_fields=["reminded_for"])
 
 
 @task(queue_name="letters")
 def count_gold(player_id: int) -> dict[str, int]:
-    """Add up what a player sold and won. What it returns is kept for a day."""
+    """Add up what a player sold and won. Its result is stored for a day."""
     sold = Sale.objects.filter(seller=player_id, winning_bid__isnull=False)
     won = Sale.objects.filter(winning_bid__bidder=player_id)
     return {
@@ -87,8 +87,8 @@ def count_gold(player_id: int) -> dict[str, int]:
     }
 
 
-def tell(sale: Sale, kind: Notice.Kind, players: set[int]) -> None:
-    """Put one notice into each player's box, once an opening."""
+def notify(sale: Sale, kind: Notice.Kind, players: set[int]) -> None:
+    """Write one notice for each player, at most one for each opening."""
     Notice.objects.bulk_create(
         [Notice(player_id=player, sale=sale, kind=kind, opening=sale.opens_at) for player in sorted(players)],
         ignore_conflicts=True,

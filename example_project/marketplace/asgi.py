@@ -1,4 +1,4 @@
-"""The ASGI door, for any server that wants one."""
+"""The ASGI entry point."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""DATABASE_URL -> one entry of DATABASES: sqlite, postgres or mysql, in the few lines this site needs."""
+"""Parse DATABASE_URL into an entry of DATABASES: sqlite, postgres or mysql."""
 
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -10,8 +10,8 @@ ENGINES = {
     "mysql": "django.db.backends.mysql",
 }
 
-#: A web process, a dispatcher and a worker write to the one file. IMMEDIATE takes the write lock at the
-#: start of a transaction, where waiting helps; taken halfway, SQLite answers "database is locked" at once.
+#: A web process, a dispatcher and a worker write to the same file. IMMEDIATE takes the write lock at the start of a
+#: transaction, where SQLite waits for it; later in a transaction, SQLite fails at once with "database is locked".
 SQLITE_OPTIONS = {
     "timeout": 20,
     "transaction_mode": "IMMEDIATE",
@@ -20,7 +20,7 @@ SQLITE_OPTIONS = {
 
 
 def parse_database_url(url: str) -> dict[str, Any]:
-    """Read `scheme://user:password@host:port/name?option=value`; `sqlite:///relative` or `sqlite:////absolute`."""
+    """Parse `scheme://user:password@host:port/name?option=value`; `sqlite:///relative` or `sqlite:////absolute`."""
     parts = urlsplit(url)
     if parts.scheme not in ENGINES:
         raise ValueError(f"DATABASE_URL: unknown scheme {parts.scheme!r}, expected one of {', '.join(ENGINES)}")

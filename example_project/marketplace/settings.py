@@ -21,7 +21,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "django_delayq",
-    # Django 6 has its tasks on board.
+    # Django 6 includes the tasks framework.
     *(["django_tasks"] if django.VERSION < (6,) else []),
     "market",
 ]
@@ -31,22 +31,22 @@ INSTALLED_APPS = [
 DELAYQ = {
     "REDIS": os.environ.get("DELAYQ_REDIS_URL", "unix:///run/redis/redis-server.sock"),
     "PREFIX": os.environ.get("MARKET_PREFIX", "market"),
-    # The demo sets 1 so that a killed worker's job comes back while you watch.
+    # The demo sets 1, so that a killed worker's job is recovered soon.
     "LEASE": float(os.environ.get("MARKET_LEASE", 30)),
-    # Tasks are found in every app's tasks.py; these are found because they are named here.
-    "TASK_MODULES": ["market.rehearsals"],
+    # Workers import the tasks.py of every app; tasks in other modules must be named here.
+    "TASK_MODULES": ["market.failing_tasks"],
 }
 
-#: The other door: Django's own @task runs on the same workers, and its results are kept.
+#: Django's own @task runs on the same workers, and its results are stored.
 TASKS = {"default": {"BACKEND": "django_delayq.backend.DelayQBackend", "QUEUES": ["letters"]}}
 
-# --- The market's own ------------------------------------------------------------------------------------
+# --- The market ------------------------------------------------------------------------------------
 
-#: Seconds before an opening at which its reminder goes out.
+#: Seconds between a reminder and its opening.
 MARKET_REMINDER_LEAD = float(os.environ.get("MARKET_REMINDER_LEAD", 600))
-#: Base of the rehearsals' retry delays, in seconds.
+#: Base of the retry delays of `failing_tasks`, in seconds.
 MARKET_RETRY_BASE = float(os.environ.get("MARKET_RETRY_BASE", 2))
-#: Offers "play as demo" on the sign-in page, without a password. Never on a site that is open to others.
+#: Players who can sign in without a password. Leave it empty on a public site.
 MARKET_DEMO_PLAYERS = ["demo", "mira"] if os.environ.get("MARKET_DEMO") == "1" else []
 
 # --- Django ----------------------------------------------------------------------------------------------

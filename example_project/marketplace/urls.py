@@ -1,4 +1,4 @@
-"""Every address of the example: the market at the root, Django's admin beside it."""
+"""The URLs of the example: Django's admin at admin/, the market everywhere else."""
 
 from django.contrib import admin
 from django.urls import include, path

@@ -1,4 +1,4 @@
-"""The WSGI door, for any server that wants one."""
+"""The WSGI entry point."""
 
 import os
 

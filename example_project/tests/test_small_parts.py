@@ -1,4 +1,4 @@
-"""Small parts: the database URL, spans of time in words, the span field, migrations."""
+"""The database URL, durations in words, the span field, migrations."""
 
 from datetime import timedelta
 
@@ -47,12 +47,12 @@ def test_an_unknown_database_is_an_error_that_names_the_known_ones():
         (61, "1 min 1 s"), (3600, "1 h"), (7500, "2 h 5 min"), (86400 * 3 + 3600, "3 d 1 h"), (86400 + 5, "1 d 5 s"),
     ],
 )  # fmt: skip
-def test_a_span_is_said_in_its_two_largest_units(seconds, words):
+def test_a_duration_is_formatted_in_its_two_largest_units(seconds, words):
     assert span(timedelta(seconds=seconds)) == words
 
 
 @pytest.mark.parametrize("ms, words", [(0.84, "0.8 ms"), (12.34, "12.3 ms"), (1420, "1.42 s")])
-def test_a_lateness_is_said_in_milliseconds(ms, words):
+def test_a_lateness_is_formatted_in_milliseconds(ms, words):
     assert late(timedelta(milliseconds=ms)) == words
 
 
@@ -67,7 +67,7 @@ def test_a_span_field_multiplies_its_parts(data, expected):
     "data",
     [["", "60"], ["0", "1"], ["-5", "60"], ["61", "86400"], ["9" * 30, "86400"], ["x", "1"], ["1", "7"], ["nan", "1"]],
 )
-def test_a_span_field_refuses_what_is_no_span_within_bounds(data):
+def test_a_span_field_rejects_values_out_of_bounds(data):
     from django.core.exceptions import ValidationError
 
     with pytest.raises(ValidationError):
@@ -75,5 +75,5 @@ def test_a_span_field_refuses_what_is_no_span_within_bounds(data):
 
 
 @pytest.mark.django_db
-def test_the_migrations_say_what_the_models_say():
+def test_the_migrations_match_the_models():
     call_command("makemigrations", "--check", "--dry-run", verbosity=0)

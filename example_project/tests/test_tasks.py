@@ -1,4 +1,4 @@
-"""The tasks, called as the plain functions they are: twice, late, early, and for sales that are no more."""
+"""The tasks, called as plain functions: twice, late, early, and for deleted sales."""
 
 from datetime import timedelta
 
@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from django_delayq import RetryLater
 from market import sales
-from market.models import LedgerEntry, Notice, Sale, State
+from market.models import Notice, Sale, State, TaskRun
 from market.tasks import close_bids, open_sale, send_reminder
 
 
@@ -15,7 +15,7 @@ def notices():
     return sorted((notice.player.username, notice.kind) for notice in Notice.objects.select_related("player"))
 
 
-def test_opening_twice_opens_once_and_plans_one_closing(put_up_open):
+def test_opening_twice_opens_once_and_schedules_one_closing(put_up_open):
     sale = put_up_open()
     job = close_bids.get_job(key=sale.key)
     open_sale(sale.pk)
@@ -24,14 +24,14 @@ def test_opening_twice_opens_once_and_plans_one_closing(put_up_open):
     assert close_bids.get_job(key=sale.key).id == job.id
 
 
-def test_opening_again_plans_the_closing_that_a_crash_swallowed(put_up_open):
+def test_opening_again_schedules_a_closing_lost_in_a_crash(put_up_open):
     sale = put_up_open()
     close_bids.get_job(key=sale.key).cancel()
     open_sale(sale.pk)
     assert close_bids.get_job(key=sale.key).due == sale.closes_at
 
 
-def test_a_job_that_missed_the_move_puts_itself_off(put_up):
+def test_a_job_that_missed_a_move_retries_at_the_new_time(put_up):
     sale = put_up(opens_in=timedelta(hours=2))
     with pytest.raises(RetryLater) as later:
         open_sale(sale.pk)
@@ -50,7 +50,7 @@ def test_a_sale_called_off_is_neither_opened_nor_announced_nor_closed(put_up):
     assert notices() == []
 
 
-def test_closing_twice_gives_the_item_once_to_the_best_bid(put_up_open, ben):
+def test_closing_twice_sells_once_to_the_best_bid(put_up_open, ben):
     sale = put_up_open(starting_price=10)
     for amount in (10, 20):
         sales.bid(sale, bidder=ben, amount=amount)
@@ -62,13 +62,13 @@ def test_closing_twice_gives_the_item_once_to_the_best_bid(put_up_open, ben):
     assert notices() == [("ann", "sold"), ("ben", "won")]
 
 
-def test_closing_without_a_bid_tells_the_seller(put_up_open):
+def test_closing_without_a_bid_notifies_the_seller(put_up_open):
     close_bids(put_up_open().pk)
     assert Sale.objects.get().winning_bid is None
     assert notices() == [("ann", "unsold")]
 
 
-def test_a_reminder_goes_once_to_the_seller_and_to_those_who_asked(put_up, ben):
+def test_a_reminder_goes_once_to_the_seller_and_the_watchers(put_up, ben):
     sale = put_up(opens_in=timedelta(minutes=10))
     sale.watchers.add(ben)
     send_reminder(sale.pk)
@@ -76,12 +76,12 @@ def test_a_reminder_goes_once_to_the_seller_and_to_those_who_asked(put_up, ben):
     assert notices() == [("ann", "reminder"), ("ben", "reminder")]
 
 
-def test_a_reminder_that_comes_after_the_opening_stays_away(put_up_open):
+def test_a_reminder_after_the_opening_notifies_nobody(put_up_open):
     send_reminder(put_up_open().pk)
     assert notices() == []
 
 
-def test_a_sale_that_was_deleted_is_no_error_for_its_jobs(put_up):
+def test_jobs_of_a_deleted_sale_do_nothing(put_up):
     sale = put_up()
     pk = sale.pk
     sale.delete()
@@ -89,6 +89,6 @@ def test_a_sale_that_was_deleted_is_no_error_for_its_jobs(put_up):
         task(pk)
 
 
-def test_the_ledger_is_for_workers_only(put_up_open):
+def test_a_call_outside_a_worker_is_not_logged(put_up_open):
     assert put_up_open().opened_at <= timezone.now()
-    assert not LedgerEntry.objects.exists()
+    assert not TaskRun.objects.exists()

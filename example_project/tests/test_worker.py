@@ -1,4 +1,4 @@
-"""The whole way: a sale is put up, opens, and closes, as time passes."""
+"""A whole life: a sale is put up, opens, and closes, as time passes."""
 
 from datetime import timedelta
 
@@ -6,27 +6,27 @@ import time_machine
 
 from django_delayq import get_job
 from market import sales
-from market.models import LedgerEntry, Notice, Sale, State
+from market.models import Notice, Sale, State, TaskRun
 from market.tasks import close_bids, open_sale
 
 
-def test_a_sale_opens_and_closes_by_its_jobs_and_the_ledger_tells(put_up, delayq):
+def test_a_sale_opens_and_closes_by_its_jobs_and_the_run_log_has_them(put_up, delayq):
     sale = put_up(opens_in=timedelta(0), open_for=timedelta(0))
     delayq.run_due()
     sale.refresh_from_db()
     assert sale.state == State.CLOSED
-    entries = LedgerEntry.objects.order_by("pk")
-    assert [(entry.task, entry.sale_id, entry.ending) for entry in entries] == [
+    runs = TaskRun.objects.order_by("pk")
+    assert [(run.task, run.sale_id, run.outcome) for run in runs] == [
         ("open_sale", sale.pk, "done"),
         ("close_bids", sale.pk, "done"),
     ]
-    assert all(entry.started >= entry.due and entry.attempt == 1 for entry in entries)
+    assert all(run.started >= run.due and run.attempt == 1 for run in runs)
     assert sales.jobs(sale) == []
 
 
 def test_a_sale_of_next_week_opens_and_closes_to_its_minute(put_up, delayq, ben):
     sale = put_up(opens_in=timedelta(days=7), open_for=timedelta(hours=1))
-    # The tasks look at the row and at the clock, so Python's is turned; the queue's follows.
+    # The tasks read Python's clock, so that is changed; the queue's clock follows it.
     with time_machine.travel(sale.opens_at, tick=False) as clock:
         assert [job.task.rpartition(".")[2] for job in delayq.run_due()] == ["open_sale", "send_reminder"]
         sales.bid(sale, bidder=ben, amount=30)
@@ -39,31 +39,31 @@ def test_a_sale_of_next_week_opens_and_closes_to_its_minute(put_up, delayq, ben)
     assert (sale.state, sale.winning_bid.bidder) == (State.CLOSED, ben)
 
 
-def test_what_is_not_due_waits(put_up, delayq):
+def test_a_sale_opens_only_when_due(put_up, delayq):
     sale = put_up(opens_in=timedelta(hours=1))
     delayq.run_due()
     assert Sale.objects.get().state == State.UPCOMING
     assert {job.state for _, job in sales.jobs(sale)} == {"scheduled"}
 
 
-def test_a_job_whose_sale_moved_behind_its_back_waits_for_the_new_opening(put_up, delayq):
+def test_a_job_of_a_moved_sale_waits_for_the_new_opening(put_up, delayq):
     sale = put_up(opens_in=timedelta(0))
     Sale.objects.update(opens_at=sale.opens_at + timedelta(hours=3))
     delayq.run_due()
     assert Sale.objects.get().state == State.UPCOMING
-    assert LedgerEntry.objects.get().ending == "later"
+    assert TaskRun.objects.get().outcome == "later"
     due = open_sale.get_job(key=sale.key).due
     assert abs(due - sale.opens_at - timedelta(hours=3)) < timedelta(minutes=5)
 
 
-def test_a_task_that_fails_is_in_the_ledger_with_its_error(put_up, delayq):
-    from market import rehearsals
+def test_a_failed_run_is_logged_with_its_error(put_up, delayq):
+    from market import failing_tasks
 
-    job = rehearsals.despair.enqueue("nobody")
+    job = failing_tasks.fail_always.enqueue("nobody")
     delayq.run_due(errors="retry")
-    entry = LedgerEntry.objects.get()
-    assert (entry.job_id, entry.ending, entry.attempt) == (job.id, "failed", 1)
-    assert entry.error == "Mishap: nobody lives at this address"
+    run = TaskRun.objects.get()
+    assert (run.job_id, run.outcome, run.attempt) == (job.id, "failed", 1)
+    assert run.error == "Mishap: nobody lives at this address"
     assert get_job(job.id).state == "scheduled"
 
 
@@ -71,7 +71,7 @@ def test_reminders_reach_the_letter_box(put_up, delayq, ben, settings):
     settings.MARKET_REMINDER_LEAD = 3600.0
     sale = put_up(opens_in=timedelta(hours=1, seconds=0))
     sale.watchers.add(ben)
-    # The reminder's moment is just past: put_up leaves it out, planning it by hand sends it at once.
+    # The reminder's time has just passed, so put_up schedules none; enqueueing it here makes it due at once.
     from market.tasks import send_reminder
 
     send_reminder.at(sale.remind_at).enqueue(sale.pk)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from django_delayq.store import store
-from django_delayq.store.client.script import Script
+from django_delayq.store.client.script import Script, used_prelude
 from django_delayq.store.keys import CATALOGUE
 
 STORE = Path(store.__file__).parent
@@ -69,7 +69,9 @@ def test_first_code_line_takes_the_arguments_and_now_is_the_first(path: Path) ->
 @EACH
 def test_every_key_is_in_the_catalogue_or_named_by_the_caller(path: Path) -> None:
     (module,) = users(path.stem)
-    text = module.read_text() + ("" if "waiting_places(" not in module.read_text() else (STORE / "keys.py").read_text())
+    text = module.read_text()
+    if re.search(r"\.(named|waiting_places)\(", text):
+        text += (STORE / "keys.py").read_text()
     tree = ast.parse(text)
     given = {keyword.arg for node in ast.walk(tree) if isinstance(node, ast.Call) for keyword in node.keywords}
     given |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
@@ -106,9 +108,55 @@ def test_reading_scripts_only_read() -> None:
         assert commands(STORE / "lua" / f"{name}.lua") <= reads
 
 
-def test_prelude_is_short_and_there_is_no_other_include() -> None:
-    assert len(PRELUDE.read_text().splitlines()) <= 170
+def test_there_is_no_other_include() -> None:
     assert all("require" not in path.read_text() and "dofile" not in path.read_text() for path in FILES)
+
+
+SMALL_PRELUDE = """
+local CONSTANT = 1
+-- outer(key)
+local function used(key)
+  return inner(redis.pcall('LLEN', key))
+end
+local function inner(key)
+  if key then redis.call('DEL', key) end
+end
+local function unused(key) -- inner(key)
+  return redis.call('FLUSHALL')
+end
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("return 1", set()),
+        ("return redis.call('GET', KEYS[1]) -- used()", set()),
+        ("for _ = 1, 2 do used(KEYS[1]) end", {"used", "inner"}),
+        ("local later = inner\nreturn later(KEYS[1])", {"inner"}),
+    ],
+)
+def test_a_script_gets_the_functions_it_uses_and_no_others(source: str, names: set[str]) -> None:
+    prelude = used_prelude(source, SMALL_PRELUDE)
+    assert set(re.findall(r"local function (\w+)", prelude)) == names
+    assert "CONSTANT" in prelude
+    assert prelude.count("\n") == SMALL_PRELUDE.count("\n"), "the line numbers of errors would be wrong"
+
+
+def test_each_function_of_the_prelude_is_shared() -> None:
+    for name in re.findall(r"^local function (\w+)", PRELUDE.read_text(), re.MULTILINE):
+        assert sum(f"local function {name}(" in Script(path.stem).text for path in FILES) > 1, name
+
+
+def test_errors_are_reported_with_the_line_of_their_file() -> None:
+    script = Script("notify")
+    own, prelude = (path.read_text().splitlines() for path in (STORE / "lua" / "notify.lua", PRELUDE))
+    lines = script.text.splitlines()
+    assert script.source_line(f"user_script:{len(lines)}: error") == f"notify.lua:{len(own)}"
+    text = "local function now_us(given)"
+    line = prelude.index(text) + 1
+    assert script.source_line(f"@user_script: {lines.index(text) + 1}: error") == f"_prelude.lua:{line}"
+    assert script.source_line("no line") == "notify.lua"
 
 
 def test_every_loaded_script_is_there_and_every_file_is_loaded() -> None:

@@ -1,6 +1,6 @@
-"""The fixtures of the tests in a real browser: one Chromium, one server and one login for all, a window for each.
+"""Fixtures of the tests in a real browser: one Chromium, one server and one login for all, a window for each.
 
-Where there is no browser they are skipped, or fail where one is demanded: by CI=true or DELAYQ_TEST_BROWSER=1.
+Without a browser they are skipped; with CI=true or DELAYQ_TEST_BROWSER=1 they fail.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,20 +21,24 @@ _HERE = Path(__file__).parent
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run these tests last and in one go: while Playwright runs, its event loop is that of the whole thread."""
-    items.sort(key=lambda item: _HERE in item.path.parents)
+    """Run these tests one after the other and first.
+
+    While Playwright runs, its event loop is that of the whole thread. First, because one process of pytest-xdist runs
+    them all, and the others should not wait for its end.
+    """
+    items.sort(key=lambda item: _HERE not in item.path.parents)
 
 
 @pytest.fixture(scope="package")
 def site(redis_url: str, django_db_setup: None, django_db_blocker: Any) -> Iterator[Site]:
-    """The project behind a server, with one database for all tests here: what they look at is in Redis."""
+    """The project behind a web server, with one database for all these tests: the pages show what is in Redis."""
     with django_db_blocker.unblock(), served(redis_url) as running:
         yield running
 
 
 @pytest.fixture(scope="package")
 def browser(site: Site) -> Iterator[Browser]:
-    """The browser. The database is of no use to tests from here on: beside an event loop Django takes another one."""
+    """The browser. Meanwhile tests cannot use the database: beside an event loop Django opens another connection."""
     program = chromium.find()
     if program is None:
         told = f"there is no browser on PATH (looked for {', '.join(chromium.NAMES)})"
@@ -61,13 +65,13 @@ def new_window(browser: Browser, site: Site) -> Iterator[Callable[..., PageSessi
 
 @pytest.fixture
 def window(new_window: Callable[..., PageSession]) -> PageSession:
-    """One window as most people have it."""
+    """A window with the usual options."""
     return new_window()
 
 
 @pytest.fixture
 def stock(redis_server: LocalRedisServer, redis_url: str) -> Iterator[Fixtures]:
-    """An emptied store, and what fills it."""
+    """The store, emptied, with methods that fill it."""
     with redis_server.client() as client:
         client.flushall()
     filled = Fixtures(redis_url)

@@ -1,5 +1,6 @@
-"""What chaos tests share: a seed, and a storm, that print their lines whether or not the test passes."""
+"""Fixtures of the chaos tests: a seed and a fault run, which print their lines even if the test passes."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,12 +13,16 @@ from tests.subprocesses import Processes
 
 @pytest.fixture
 def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Print a line at once, also while pytest keeps what tests print."""
+    """Print a line at once, even while pytest captures the output of tests."""
     plugins = request.config.pluginmanager
     terminal, capture = plugins.getplugin("terminalreporter"), plugins.getplugin("capturemanager")
 
     def tell(line: str) -> None:
         with capture.global_and_fixture_disabled():
+            if terminal is None:
+                # A process of pytest-xdist, whose standard output is that process's channel.
+                print(f"\n{line}", file=sys.stderr, flush=True)
+                return
             terminal.ensure_newline()
             terminal.write_line(line)
 
@@ -26,7 +31,7 @@ def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest, tell: Callable[[str], None]) -> int:
-    """What the test draws from; told at once, and again where it fails."""
+    """The seed of the test's random numbers, printed at once and again if the test fails."""
     drawn = drawn_seed()
     tell(f"{request.node.name}: DELAYQ_CHAOS_SEED={drawn}")
     request.node.add_report_section("setup", "seed", f"DELAYQ_CHAOS_SEED={drawn}")
@@ -37,7 +42,7 @@ def seed(request: pytest.FixtureRequest, tell: Callable[[str], None]) -> int:
 def storm(
     processes: Processes, server_program: Path, seed: int, tell: Callable[[str], None]
 ) -> Callable[[Plan], Report]:
-    """Let a storm of this plan blow, and fail with its seed unless all promises were kept."""
+    """Run a plan of faults; fails with the seed unless every promise was kept."""
 
     def blow(plan: Plan) -> Report:
         try:

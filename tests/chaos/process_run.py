@@ -171,7 +171,7 @@ class ProcessRun:
 
     def until(self, look: Callable[[], Any], *, what: str, patience: float = PATIENCE) -> Any:
         """Wait for something to see."""
-        return until(look, what=what, patience=patience, told=self.told)
+        return until(look, what=what, patience=patience, details=self.told)
 
     def told(self) -> str:
         """Return what the processes printed, for failures."""

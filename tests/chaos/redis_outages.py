@@ -11,7 +11,7 @@ from tests.subprocesses import Command, Processes
 #: Seconds a state lasts once everybody has met it: several tries of everybody.
 LASTS = 0.7
 _SAID = re.compile(
-    r"WARNING (?P<who>Worker|Dispatcher|Heartbeats) of .* (?:waits for Redis|lost its bell|cannot listen)"
+    r"WARNING (?P<who>Worker|Dispatcher|Heartbeats) of .* (?:waits for Redis|lost the connection|cannot listen)"
 )
 
 

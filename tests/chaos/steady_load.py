@@ -58,7 +58,9 @@ class SteadyLoad:
     def until_accepted(self, count: int = 20) -> None:
         """Wait until so many more were accepted."""
         enough = len(self.accepted) + count
-        until(lambda: len(self.accepted) >= enough, what=f"{count} accepted jobs", told=lambda: f"{self.errors[-1:]}")
+        until(
+            lambda: len(self.accepted) >= enough, what=f"{count} accepted jobs", details=lambda: f"{self.errors[-1:]}"
+        )
 
     def _run(self) -> None:
         number = 0

@@ -1,6 +1,6 @@
-"""The fixtures of these tests: one database of each kind for all tests, and a thread that runs jobs beside it.
+"""Fixtures of the database tests: one database of each kind for all tests, and a thread that runs jobs.
 
-Where a server is missing its tests are skipped, or fail where it is demanded by DELAYQ_TEST_DATABASES=1.
+If a server is missing, its tests are skipped; with DELAYQ_TEST_DATABASES=1 they fail.
 """
 
 import os
@@ -23,42 +23,42 @@ from django_delayq.worker.execution import run
 from tests.databases import servers
 from tests.factories import claim_for
 
-#: Far more than any of these tests needs.
+#: Seconds after which a wait fails.
 PATIENCE = 20.0
 ALIAS = "other"
 
 
 class Database:
-    """A database with one table `row` of one line, and a thread of a pool that is connected to it."""
+    """A database with one table of one row, and a thread of a pool that is connected to it."""
 
     def __init__(self, entry: dict[str, Any], thread: ThreadPoolExecutor) -> None:
         self._entry, self._thread = entry, thread
         self.vendor = load_backend(entry["ENGINE"]).DatabaseWrapper.vendor
 
     def wrapper(self, **facts: Any) -> Any:
-        """Return a new connection of Django's, not open yet."""
+        """Return a new Django connection that is not open yet."""
         entry = {**connections[ALIAS].settings_dict, "CONN_MAX_AGE": None, "OPTIONS": {}, **self._entry, **facts}
         return load_backend(entry["ENGINE"]).DatabaseWrapper(entry, ALIAS)
 
     @property
     def value(self) -> int:
-        """What another connection reads."""
+        """The value that another connection reads."""
         with closing(self.wrapper()) as connection, connection.cursor() as cursor:
             cursor.execute("SELECT value FROM row_of_tests")
             return int(cursor.fetchone()[0])
 
     def write(self, value: int) -> None:
-        """Write by the thread's connection."""
+        """Write through the calling thread's connection."""
         with connections[ALIAS].cursor() as cursor:
             cursor.execute("UPDATE row_of_tests SET value = %s", [value])
 
     def begin(self) -> None:
-        """Begin a transaction of which Django knows nothing, as where a limit strikes right after the statement."""
+        """Begin a transaction that Django does not know of, as if a time limit struck right after the statement."""
         connections[ALIAS].ensure_connection()
         connections[ALIAS].connection.cursor().execute("BEGIN")
 
     def here(self, work: Callable[[], Any]) -> Any:
-        """Do some work in the thread and return what it returns."""
+        """Call a function in the thread and return its result."""
         return self._thread.submit(work).result(PATIENCE)
 
     def run(self, func: Any, *args: Any, **facts: Any) -> Outcome:
@@ -70,7 +70,7 @@ class Database:
 
     @contextmanager
     def table(self) -> Iterator[None]:
-        """Make the table, and let the thread have a connection; end both."""
+        """Create the table and connect the thread; close the thread's connection at the end."""
         with closing(self.wrapper()) as connection, connection.cursor() as cursor:
             cursor.execute("DROP TABLE IF EXISTS row_of_tests")
             cursor.execute("CREATE TABLE row_of_tests (value INTEGER)")
@@ -82,7 +82,7 @@ class Database:
             self.here(lambda: connections[ALIAS].close())
 
     def connect(self, **facts: Any) -> None:
-        """Let the thread have a new connection, with these settings."""
+        """Give the thread a new connection with these settings."""
         self.here(lambda: connections.__setitem__(ALIAS, self.wrapper(**facts)))
 
 
@@ -91,7 +91,7 @@ _SERVERS = {"postgresql": servers.postgresql, "mariadb": servers.mariadb}
 
 @pytest.fixture(scope="package", params=["sqlite", *_SERVERS])
 def entry(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """One entry of settings.DATABASES after the other."""
+    """The entry of settings.DATABASES for each kind of database, with its server running."""
     if request.param == "sqlite":
         yield sqlite_entry(tmp_path_factory.mktemp("database"))
         return
@@ -107,13 +107,13 @@ def entry(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def sqlite_entry(folder: Path) -> dict[str, Any]:
-    """Return the entry of a database in a file: one in memory is never closed."""
+    """Return the entry of a database in a file, because Django never closes one in memory."""
     return {"ENGINE": "django.db.backends.sqlite3", "NAME": str(folder / "db.sqlite3")}
 
 
 @pytest.fixture
 def thread() -> Iterator[ThreadPoolExecutor]:
-    """A thread as pools have them."""
+    """A thread pool of one thread."""
     with ThreadPoolExecutor(1) as pool:
         yield pool
 

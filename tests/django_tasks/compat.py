@@ -1,4 +1,4 @@
-"""Flavour: Django's tasks framework or its backport, as a project would import it; the tests name neither elsewhere."""
+"""Compat: Django's tasks framework or its backport, as a project would import it; no other test file names either."""
 
 try:
     from django.tasks import TaskResultStatus, default_task_backend, task, task_backends
@@ -15,7 +15,7 @@ except ImportError:
 
     NAME = "django_tasks"
 
-#: A backend that runs tasks where they are enqueued.
+#: A backend that runs tasks in the process that enqueues them.
 IMMEDIATE = f"{NAME}.backends.immediate.ImmediateBackend"
 InvalidTask = getattr(exceptions, "InvalidTask", None) or exceptions.InvalidTaskError
 InvalidTaskBackend = getattr(exceptions, "InvalidTaskBackend", None) or exceptions.InvalidTaskBackendError

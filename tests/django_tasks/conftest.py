@@ -1,4 +1,4 @@
-"""The backend on the session's emptied server, a worker in this process, and the signals it sends."""
+"""Fixtures: the backend on the session's emptied server, a worker in this process, and a log of signals."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,8 +14,8 @@ BACKEND = "django_delayq.backend.DelayQBackend"
 
 @pytest.fixture(autouse=True)
 def tasks_settings(delayq_settings: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Point TASKS at us: `default` and `second`, any queue. Returns pytest-django's settings."""
-    # Ids go on from the latest time there was, and other tests turn time far ahead.
+    """Set TASKS to this backend: `default` and `second`, any queue. Returns pytest-django's settings."""
+    # Ids never go back in time, and other tests set the clock far ahead.
     monkeypatch.setattr(ids, "_sequence", ids._Sequence())
     delayq_settings.TASKS = {alias: {"BACKEND": BACKEND, "QUEUES": []} for alias in ("default", "second")}
     return delayq_settings
@@ -32,30 +32,30 @@ def drain() -> Callable[..., int]:
     return lambda backend="default": OneWorker(backend).drain()
 
 
-class Heard:
-    """Signals in their order: (word, sender, what the result said then)."""
+class SignalLog:
+    """Signals in their order: (word, sender, result as it was then)."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, Any, Any]] = []
+        self.received: list[tuple[str, Any, Any]] = []
 
     @property
     def words(self) -> list[str]:
-        """The words and states alone."""
-        return [f"{word} {result.status}" for word, _, result in self.told]
+        """The words and statuses only."""
+        return [f"{word} {result.status}" for word, _, result in self.received]
 
 
 @pytest.fixture
-def heard() -> Iterator[Heard]:
-    """Listen to the three signals."""
-    listener = Heard()
+def signal_log() -> Iterator[SignalLog]:
+    """Record the three signals."""
+    log = SignalLog()
     receivers = []
     for word, signal in (("enqueued", task_enqueued), ("started", task_started), ("finished", task_finished)):
 
         def receive(sender: Any, task_result: Any, word: str = word, **_: Any) -> None:
-            listener.told.append((word, sender, task_result))
+            log.received.append((word, sender, task_result))
 
         signal.connect(receive)
         receivers.append((signal, receive))
-    yield listener
+    yield log
     for signal, receiver in receivers:
         signal.disconnect(receiver)

@@ -1,4 +1,4 @@
-"""The admin shows jobs of both apis, and those whose result is kept."""
+"""Admin: shows jobs of both kinds of task, and jobs with a stored result."""
 
 from typing import Any
 
@@ -21,11 +21,11 @@ def staff() -> Client:
 
 
 def shown(staff: Client, job_id: str) -> tuple[int, str]:
-    answer = staff.get(reverse("admin:django_delayq_task_detail", args=[job_id]))
+    answer = staff.get(reverse("admin:django_delayq_job_detail", args=[job_id]))
     return answer.status_code, answer.content.decode()
 
 
-def test_a_waiting_task_of_djangos_is_shown_with_the_names_of_its_parameters(staff: Client) -> None:
+def test_a_waiting_django_task_is_shown_with_the_names_of_its_parameters(staff: Client) -> None:
     result = django_tasks.succeed_at.enqueue(7)
     status, page = shown(staff, result.id)
     assert status == 200
@@ -33,7 +33,7 @@ def test_a_waiting_task_of_djangos_is_shown_with_the_names_of_its_parameters(sta
     assert "attempt" in page
 
 
-def test_a_kept_result_is_told_of(staff: Client, drain: Any) -> None:
+def test_a_stored_result_is_shown(staff: Client, drain: Any) -> None:
     done, cancelled = django_tasks.add.enqueue(1234), django_tasks.add.enqueue(4321)
     job = get_job(cancelled.id)
     assert job is not None
@@ -44,4 +44,4 @@ def test_a_kept_result_is_told_of(staff: Client, drain: Any) -> None:
         assert status == 200
         assert word in page
         assert f"add({result.args[0]})" in page
-    assert "no task" in shown(staff, "0" * 24 + "-0")[1]
+    assert "no job" in shown(staff, "0" * 24 + "-0")[1]

@@ -53,21 +53,21 @@ def test_r08_enqueue_does_not_wait_for_a_transaction(client: Redis) -> None:
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["enqueue", "aenqueue"])
 def test_r09_a_task_is_validated_again_when_it_is_enqueued(
-    tasks_settings: Any, client: Redis, heard: Any, is_async: bool
+    tasks_settings: Any, client: Redis, signal_log: Any, is_async: bool
 ) -> None:
     tasks_settings.TASKS = {"default": {"BACKEND": f"{DelayQBackend.__module__}.DelayQBackend", "QUEUES": ["mail"]}}
     with pytest.raises(InvalidTask):
         asyncio.run(django_tasks.noop.aenqueue()) if is_async else django_tasks.noop.enqueue()
     assert stored(client) == 0
-    assert heard.told == []
+    assert signal_log.received == []
 
 
-def test_r09_what_is_no_json_is_refused_before_the_network_is_used(tasks_settings: Any, heard: Any) -> None:
+def test_r09_what_is_no_json_is_refused_before_the_network_is_used(tasks_settings: Any, signal_log: Any) -> None:
     tasks_settings.DELAYQ = {"REDIS": "unix:///nonexistent/redis.sock"}
     for wrong in ({1}, MOMENT, Decimal(1), object(), b"\xff"):
         with pytest.raises((TypeError, ValueError)):
             django_tasks.noop.enqueue([{"a": wrong}])
-    assert heard.told == []
+    assert signal_log.received == []
 
 
 @pytest.mark.parametrize("priority", [3.0, True, Decimal(3), -100, 100])
@@ -251,7 +251,7 @@ def test_r16_ids_are_unique_in_many_threads() -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["enqueue", "aenqueue"])
-def test_r17_task_enqueued_is_sent_once_after_the_task_is_stored(is_async: bool, heard: Any) -> None:
+def test_r17_task_enqueued_is_sent_once_after_the_task_is_stored(is_async: bool, signal_log: Any) -> None:
     looked: list[Any] = []
 
     def look(sender: Any, task_result: Any, **_: Any) -> None:
@@ -265,16 +265,16 @@ def test_r17_task_enqueued_is_sent_once_after_the_task_is_stored(is_async: bool,
     finally:
         task_enqueued.disconnect(look)
     assert looked == [result]
-    assert heard.told == [("enqueued", DelayQBackend, result)]
+    assert signal_log.received == [("enqueued", DelayQBackend, result)]
 
 
-def test_r17_a_store_that_is_away_raises_soon_and_nothing_is_signalled(tasks_settings: Any, heard: Any) -> None:
+def test_r17_a_store_that_is_away_raises_soon_and_nothing_is_signalled(tasks_settings: Any, signal_log: Any) -> None:
     tasks_settings.DELAYQ = {"REDIS": "redis://127.0.0.1:1/0", "ENQUEUE_TIMEOUT": 0.5}
     with pytest.raises(StoreUnavailable):
         django_tasks.add.enqueue(1)
     with pytest.raises(StoreUnavailable):
         asyncio.run(django_tasks.add.aenqueue(1))
-    assert heard.told == []
+    assert signal_log.received == []
 
 
 def test_r17_a_receiver_that_raises_does_not_undo_the_enqueue(client: Redis, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""Every requirement of the contract has a test that names it."""
+"""Requirements: each one of the contract has a test with its number in the name."""
 
 import re
 from pathlib import Path

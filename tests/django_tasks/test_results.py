@@ -1,4 +1,4 @@
-"""Looking results up: R18 to R24, in any process, complete, apart by alias."""
+"""Results: R18 to R24. They are found in any process, complete, and separate by alias."""
 
 import asyncio
 import math
@@ -104,7 +104,7 @@ def test_r20_an_unknown_or_malformed_id_does_not_exist(wrong: Any) -> None:
         asyncio.run(django_tasks.noop.aget_result(wrong))
 
 
-def test_r20_a_job_of_the_other_door_and_an_expired_result_do_not_exist(client: Any, drain: Any) -> None:
+def test_r20_a_job_of_a_delayed_task_and_an_expired_result_do_not_exist(client: Any, drain: Any) -> None:
     from tests.sample_app import tasks
 
     with pytest.raises(exceptions.TaskResultDoesNotExist):
@@ -118,7 +118,7 @@ def test_r20_a_job_of_the_other_door_and_an_expired_result_do_not_exist(client: 
         result.refresh()
 
 
-def test_r20_a_store_that_is_away_is_no_missing_result(tasks_settings: Any) -> None:
+def test_r20_while_redis_is_away_no_result_counts_as_missing(tasks_settings: Any) -> None:
     result = django_tasks.add.enqueue(1)
     tasks_settings.DELAYQ = {"REDIS": "redis://127.0.0.1:1/0", "ENQUEUE_TIMEOUT": 0.5}
     with pytest.raises(StoreUnavailable):
@@ -156,7 +156,7 @@ def test_r21_a_finished_result_has_its_task_as_it_was(drain: Any) -> None:
     assert django_tasks.fail.get_result(failing.id).task == failing.task
 
 
-def test_r22_aliases_are_kept_apart(drain: Any, heard: Any) -> None:
+def test_r22_aliases_are_kept_apart(drain: Any, signal_log: Any) -> None:
     second = django_tasks.describe.using(backend="second")
     result, other = second.enqueue(), django_tasks.describe.enqueue()
     assert (result.backend, result.task.backend) == ("second", "second")
@@ -169,7 +169,7 @@ def test_r22_aliases_are_kept_apart(drain: Any, heard: Any) -> None:
     result.refresh()
     assert (other.status, result.status) == (TaskResultStatus.READY, TaskResultStatus.SUCCESSFUL)
     assert result.return_value["backend"] == "second"
-    assert {told.backend for _, _, told in heard.told if told.id == result.id} == {"second"}
+    assert {seen.backend for _, _, seen in signal_log.received if seen.id == result.id} == {"second"}
     assert drain() == 1
 
 
@@ -185,7 +185,7 @@ def test_r22_an_alias_of_its_own_has_a_prefix_of_its_own_and_its_options(tasks_s
     assert get_store("default") is get_store()
 
 
-def test_r22_the_only_alias_of_ours_shares_the_store_whatever_its_name(tasks_settings: Any, drain: Any) -> None:
+def test_r22_the_only_alias_of_this_backend_shares_the_store_whatever_its_name(tasks_settings: Any, drain: Any) -> None:
     tasks_settings.TASKS = {"default": {"BACKEND": IMMEDIATE}, "later": {"BACKEND": BACKEND, "QUEUES": []}}
     result = django_tasks.add.using(backend="later").enqueue(1)
     assert get_store("later") is get_store()
@@ -222,14 +222,14 @@ def test_r23_tasks_and_results_can_be_compared_hashed_and_shown() -> None:
     assert "READY" in repr(result)
 
 
-def test_r24_a_look_up_heeds_what_is_stored_though_queues_have_changed(tasks_settings: Any) -> None:
+def test_r24_a_look_up_shows_the_stored_queue_though_queues_have_changed(tasks_settings: Any) -> None:
     result = django_tasks.noop.using(queue_name="mail").enqueue()
     tasks_settings.TASKS = {"default": {"BACKEND": BACKEND, "QUEUES": ["other"]}}
     found = default_task_backend.get_result(result.id)
     assert found.task.queue_name == "mail"
 
 
-def test_r24_a_function_that_is_there_no_more_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_r24_a_function_that_was_removed_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     result = django_tasks.noop.enqueue()
     monkeypatch.setattr(registry, "_tasks", {})
     monkeypatch.delattr(django_tasks, "noop")

@@ -33,17 +33,17 @@ READY, RUNNING, FAILED, SUCCESSFUL = (
 )
 
 
-def test_what_a_task_makes_of_its_arguments_is_nobodys_business(heard: Any, drain: Any) -> None:
+def test_a_task_may_change_its_arguments(signal_log: Any, drain: Any) -> None:
     first, second = django_tasks.use_up.enqueue([1], others={}), django_tasks.noop.enqueue()
     assert drain() == 2
     for result in (first, second):
         result.refresh()
     assert (first.return_value, second.status) == ("used up", SUCCESSFUL)
-    finished = [result for word, _, result in heard.told if word == "finished"]
+    finished = [result for word, _, result in signal_log.received if word == "finished"]
     assert [(result.args, result.kwargs) for result in finished] == [([[1]], {"others": {}}), ([], {})]
 
 
-def test_r25_a_deferred_task_and_one_between_two_attempts_are_ready(heard: Any, drain: Any) -> None:
+def test_r25_a_deferred_task_and_one_between_two_attempts_are_ready(signal_log: Any, drain: Any) -> None:
     deferred, retried = django_tasks.noop.using(run_after=MOMENT).enqueue(), django_tasks.succeed_at.enqueue(2)
     assert OneWorker().step()
     retried.refresh()
@@ -56,25 +56,25 @@ def test_r25_a_deferred_task_and_one_between_two_attempts_are_ready(heard: Any, 
 def test_r25_a_claimed_task_is_running(drain: Any) -> None:
     result = django_tasks.noop.enqueue()
     store = get_store()
-    claims = store.claims(store.shards[0], worker=os.urandom(8))
-    claims.settle_and_claim(claims.prepare(queues=["default"], want=1, description="host:1"))
+    claims = store.claims(store.shards[0], worker_id=os.urandom(8))
+    claims.settle_and_claim(claims.prepare(queues=["default"], want=1, worker_name="host:1"))
     result.refresh()
     assert (result.status, result.worker_ids, result.attempts) == (RUNNING, ["host:1"], 1)
     assert result.started_at == result.last_attempted_at
     assert result.finished_at is None
 
 
-def test_r25_the_signals_come_in_their_order_with_the_class_of_the_backend(heard: Any, drain: Any) -> None:
+def test_r25_the_signals_come_in_their_order_with_the_class_of_the_backend(signal_log: Any, drain: Any) -> None:
     ok, wrong = django_tasks.add.enqueue(1), django_tasks.fail.enqueue()
     drain()
-    assert heard.words == [
+    assert signal_log.words == [
         *("enqueued READY", "enqueued READY", "started RUNNING", "finished SUCCESSFUL"),
         *("started RUNNING", "finished FAILED"),
     ]
-    assert {sender for _, sender, _ in heard.told} == {DelayQBackend}
-    for result, told in ((ok, heard.told[3][2]), (wrong, heard.told[5][2])):
+    assert {sender for _, sender, _ in signal_log.received} == {DelayQBackend}
+    for result, seen in ((ok, signal_log.received[3][2]), (wrong, signal_log.received[5][2])):
         result.refresh()
-        assert told == result
+        assert seen == result
 
 
 def test_r25_when_task_finished_comes_the_result_is_stored() -> None:
@@ -91,7 +91,7 @@ def test_r25_when_task_finished_comes_the_result_is_stored() -> None:
     finally:
         task_finished.disconnect(look)
     assert len(found) == 2
-    assert all(told == stored for told, stored in found)
+    assert all(seen == stored for seen, stored in found)
 
 
 def test_r26_times_are_in_order_and_workers_have_names(drain: Any) -> None:
@@ -106,7 +106,7 @@ def test_r26_times_are_in_order_and_workers_have_names(drain: Any) -> None:
     assert results[0].return_value["started_at"] == str(results[0].started_at)
 
 
-def test_r26_a_fast_clock_of_the_enqueuer_does_not_turn_the_times_round(
+def test_r26_a_fast_clock_of_the_enqueuer_does_not_reverse_the_times(
     monkeypatch: pytest.MonkeyPatch, drain: Any
 ) -> None:
     from django_delayq.job import ids
@@ -163,14 +163,14 @@ def test_r29_coroutine_functions_run_with_and_without_a_context(drain: Any) -> N
     assert with_context.return_value == 1
 
 
-def test_r30_an_exception_is_final_unless_asked_otherwise(tasks_settings: Any) -> None:
+def test_r30_an_exception_is_final_unless_options_say_otherwise(tasks_settings: Any) -> None:
     result = django_tasks.fail.enqueue()
     assert OneWorker().drain() == 1
     result.refresh()
     assert (result.status, result.attempts) == (FAILED, 1)
 
 
-def test_r30_each_attempt_has_its_error_and_its_worker(tasks_settings: Any, heard: Any) -> None:
+def test_r30_each_attempt_has_its_error_and_its_worker(tasks_settings: Any, signal_log: Any) -> None:
     with_options(tasks_settings, TASKS={django_tasks.fail.module_path: {"retry": django_tasks.PATIENT}})
     result = django_tasks.fail.enqueue()
     starts = []
@@ -183,7 +183,7 @@ def test_r30_each_attempt_has_its_error_and_its_worker(tasks_settings: Any, hear
     assert len({start[0] for start in starts}) == 1
     assert len({start[1] for start in starts}) == 3
     assert result.worker_ids == ["worker:1", "worker:2", "worker:3"]
-    assert heard.words == ["enqueued READY", *["started RUNNING"] * 3, "finished FAILED"]
+    assert signal_log.words == ["enqueued READY", *["started RUNNING"] * 3, "finished FAILED"]
 
 
 def test_r30_the_context_counts_attempts(drain: Any) -> None:
@@ -197,7 +197,7 @@ def test_r30_the_context_counts_attempts(drain: Any) -> None:
 
 
 def test_r31_wrong_arguments_and_an_unknown_function_fail_at_once(
-    monkeypatch: pytest.MonkeyPatch, drain: Any, heard: Any
+    monkeypatch: pytest.MonkeyPatch, drain: Any, signal_log: Any
 ) -> None:
     unfit, lost, sound = (
         django_tasks.add.enqueue(1, 2, 3, c=4),
@@ -247,9 +247,9 @@ def test_r37_one_record_each_on_the_loggers_of_django(drain: Any, caplog: pytest
     wrong = django_tasks.fail.enqueue()
     drain()
     records = [record for record in caplog.records if record.name == NAME]
-    told = [(record.levelname, record.getMessage().split("path=")[1]) for record in records]
+    seen = [(record.levelname, record.getMessage().split("path=")[1]) for record in records]
     added, failed = f"{django_tasks.add.module_path}", f"{django_tasks.fail.module_path}"
-    assert told == [
+    assert seen == [
         ("DEBUG", f"{added} enqueued backend=default"),
         ("DEBUG", f"{failed} enqueued backend=default"),
         *[("INFO", f"{added} state={state}") for state in ("RUNNING", "SUCCESSFUL")],
@@ -266,11 +266,11 @@ def test_r37_one_record_each_on_the_loggers_of_django(drain: Any, caplog: pytest
 def test_receivers_may_be_coroutine_functions_also_where_a_loop_runs_the_task() -> None:
     from django_delayq.worker.execution import run_async
 
-    heard: list[str] = []
+    signal_log: list[str] = []
 
     async def receive(task_result: Any, **_: Any) -> None:
         await asyncio.sleep(0)
-        heard.append(str(task_result.status))
+        signal_log.append(str(task_result.status))
 
     signals = (task_enqueued, task_started, task_finished)
     for signal in signals:
@@ -284,10 +284,10 @@ def test_receivers_may_be_coroutine_functions_also_where_a_loop_runs_the_task() 
     for result in results:
         result.refresh()
         assert result.status == SUCCESSFUL
-    assert heard == ["READY", "READY", "RUNNING", "SUCCESSFUL", "RUNNING", "SUCCESSFUL"]
+    assert signal_log == ["READY", "READY", "RUNNING", "SUCCESSFUL", "RUNNING", "SUCCESSFUL"]
 
 
-def test_the_decorator_takes_options_where_django_hands_them_on() -> None:
+def test_the_decorator_takes_options_if_django_passes_them_on() -> None:
     if django.VERSION[:2] == (6, 0):
         with pytest.raises(TypeError):
             task(delayq={"timeout": 3})(django_tasks.add.func)
@@ -307,7 +307,7 @@ def test_the_id_of_a_result_is_that_of_a_job_which_can_be_waited_for() -> None:
 
 
 def lapse(client: Any) -> None:
-    """Let every lease be over, and the dispatcher judge them."""
+    """Let every lease expire, and the dispatcher reclaim the jobs."""
     leases = get_store().shards[0].keys("leases")
     for lease in client.zrange(leases, 0, -1):
         client.zadd(leases, {lease: 1})
@@ -318,13 +318,13 @@ def lapse(client: Any) -> None:
 
 
 def claim_and_die() -> None:
-    """Take the first job there is, and never be heard of again."""
+    """Claim the first ready job and never settle it."""
     store = get_store()
-    claims = store.claims(store.shards[0], worker=os.urandom(8))
-    assert claims.settle_and_claim(claims.prepare(queues=["default"], want=1, description="dead:1")).claims
+    claims = store.claims(store.shards[0], worker_id=os.urandom(8))
+    assert claims.settle_and_claim(claims.prepare(queues=["default"], want=1, worker_name="dead:1")).claims
 
 
-def test_r30_a_task_whose_worker_died_runs_again_and_tells_of_both(client: Any) -> None:
+def test_r30_a_task_whose_worker_died_runs_again_and_its_result_has_both_attempts(client: Any) -> None:
     result = django_tasks.describe.enqueue()
     claim_and_die()
     lapse(client)
@@ -340,7 +340,7 @@ def test_r30_a_task_whose_worker_died_runs_again_and_tells_of_both(client: Any) 
     assert "its lease lapsed" in result.errors[0].traceback
 
 
-def test_r25_a_task_that_dies_with_its_workers_is_finished_by_the_dispatcher(client: Any, heard: Any) -> None:
+def test_r25_a_task_that_dies_with_its_workers_is_finished_by_the_dispatcher(client: Any, signal_log: Any) -> None:
     result = django_tasks.noop.enqueue()
     for _ in range(3):
         claim_and_die()
@@ -348,12 +348,12 @@ def test_r25_a_task_that_dies_with_its_workers_is_finished_by_the_dispatcher(cli
         get_store().promotion(get_store().shards[0]).promote(["default"])
     result.refresh()
     assert (result.status, result.attempts, len(result.errors)) == (FAILED, 3, 3)
-    word, sender, told = heard.told[-1]
-    assert (word, sender, told.id, told.status) == ("finished", DelayQBackend, result.id, FAILED)
-    assert heard.words == ["enqueued READY", "finished FAILED"]
+    word, sender, seen = signal_log.received[-1]
+    assert (word, sender, seen.id, seen.status) == ("finished", DelayQBackend, result.id, FAILED)
+    assert signal_log.words == ["enqueued READY", "finished FAILED"]
 
 
-def test_a_failed_task_that_somebody_tries_again_is_ready_with_its_history(gate: Any) -> None:
+def test_a_failed_task_that_is_requeued_is_ready_with_its_history(gate: Any) -> None:
     result = django_tasks.fail_until.enqueue(str(gate))
     OneWorker().drain()
     result.refresh()

@@ -1,8 +1,8 @@
 """Upstream: Django's own tests of its tasks framework, run against our backend. `python -m tests.django_tasks.upstream`
 
-They are taken from the source archive of the very release that is installed, by pip, and are in no repository but
-Django's: where they name the dummy or the immediate backend, they get ours in its place (`doubles.py`). What does not
-apply to a backend that really stores is listed below with the reason; a name that is no longer there is an error.
+They are taken from the source archive of the installed release, by pip; no other package has them. If they name the
+dummy or the immediate backend, they get ours in its place (`replacements.py`). Tests that do not apply to a backend
+that really stores are listed below with the reason. A name in the list that is no longer there is an error.
 """
 
 import os
@@ -20,19 +20,19 @@ from django.test.runner import DiscoverRunner
 
 from django_delayq.testing.local_redis import LocalRedisServer
 
-#: Test -> why it says nothing about a backend like ours.
+#: Test -> why it does not apply to a backend like ours.
 NOT_OURS = {
     "DummyBackendTestCase.test_refresh_result": "changes the dummy's results in memory; test_results.py refreshes ours",
     "DummyBackendTestCase.test_refresh_result_async": "changes the dummy's results in memory, as above",
-    "ImmediateBackendTestCase.test_throws_keyboard_interrupt": "a worker is ended by signals; in a task's thread there "
-    "is nobody to interrupt, and it is a failure like any other",
+    "ImmediateBackendTestCase.test_throws_keyboard_interrupt": "a worker is ended by signals; in a task's thread a "
+    "KeyboardInterrupt is a failure like any other",
     "ImmediateBackendTestCase.test_cannot_get_result": "we have get_result",
     "ImmediateBackendTestCase.test_cannot_refresh_result": "we have get_result",
     "ImmediateBackendTestCase.test_cannot_pass_run_after": "we have run_after",
 }
-#: Backend that the tests name: its module, its class -> what they get.
-_PLACES = {("dummy", "DummyBackend"): "Storing", ("immediate", "ImmediateBackend"): "AtOnce"}
-_DOUBLES = "tests.django_tasks.replacements"
+#: Module and class of a backend that the tests name -> the class that replaces it.
+_CLASSES = {("dummy", "DummyBackend"): "Storing", ("immediate", "ImmediateBackend"): "AtOnce"}
+_REPLACEMENTS = "tests.django_tasks.replacements"
 
 
 def fetch(folder: Path) -> Path:
@@ -45,7 +45,7 @@ def fetch(folder: Path) -> Path:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Write `tests/tasks` of the archive into the folder as the package `tasks`, with our backend in its places."""
+    """Write `tests/tasks` of the archive to the folder as the package `tasks`, with our backend in place of theirs."""
     (folder / "tasks").mkdir()
     with tarfile.open(archive) as source:
         for member in source.getmembers():
@@ -56,10 +56,10 @@ def unpack(archive: Path, folder: Path) -> None:
 
 
 def _with_ours(text: str) -> str:
-    for (module, theirs), ours in _PLACES.items():
-        text = text.replace(f"django.tasks.backends.{module}.{theirs}", f"{_DOUBLES}.{ours}")
+    for (module, theirs), ours in _CLASSES.items():
+        text = text.replace(f"django.tasks.backends.{module}.{theirs}", f"{_REPLACEMENTS}.{ours}")
         text = text.replace(
-            f"from django.tasks.backends.{module} import {theirs}", f"from {_DOUBLES} import {ours} as {theirs}"
+            f"from django.tasks.backends.{module} import {theirs}", f"from {_REPLACEMENTS} import {ours} as {theirs}"
         )
     return text
 

@@ -1,4 +1,4 @@
-"""Worker: one of one alias, one job at a time, through the scripts and functions that real workers use."""
+"""Worker: runs the jobs of one alias, one at a time, by the scripts and functions that real workers use."""
 
 import os
 from collections.abc import Callable
@@ -16,38 +16,38 @@ from django_delayq.worker.settlement import decide_settlement, emit_all
 
 
 class OneWorker:
-    """A worker of one alias, one job at a time, through the scripts and functions that workers use."""
+    """A worker of one alias that runs one job at a time."""
 
     def __init__(
         self, backend: str = "default", *, shard: int = 0, name: str = "", run: Callable[[Claim], Outcome] = run
     ) -> None:
         self._run = run
         self.shard = get_store(backend).shards[shard]
-        self._claims = get_store(backend).claims(self.shard, worker=os.urandom(8))
+        self._claims = get_store(backend).claims(self.shard, worker_id=os.urandom(8))
         self._promotion = get_store(backend).promotion(self.shard)
         self.name = name or process_name()
 
     def step(self) -> bool:
-        """Run the first job there is; false where none is due."""
+        """Run the first ready job; returns False if there is none."""
         queues = self.shard.read_queues()
         self._promotion.promote(queues)
-        exchange = self._claims.prepare(queues=queues, want=1, description=self.name)
+        exchange = self._claims.prepare(queues=queues, want=1, worker_name=self.name)
         claims = self._claims.settle_and_claim(exchange).claims
         for claim in claims:
-            # In a thread, as in a worker: it has no connections to a database that pytest would have to allow.
+            # In a new thread, as in a worker: pytest need not allow database connections there.
             with ThreadPoolExecutor(1) as thread:
                 outcome = thread.submit(self._run, claim).result()
             self._settle(decide_settlement(claim, outcome, worker=self.name), outcome)
         return bool(claims)
 
     def drain(self, most: int = 200) -> int:
-        """Run what is due now and return how many runs that took."""
+        """Run all jobs that are due now; return how many runs that took."""
         runs = 0
         while self.step():
             runs += 1
-            assert runs < most, "something runs for ever"
+            assert runs < most, "a job runs again and again"
         return runs
 
     def _settle(self, settlement: Settlement, outcome: Outcome) -> None:
         answer = self._claims.settle_and_claim(self._claims.prepare(queues=(), want=0, settlements=[settlement]))
-        emit_all([(settlement, outcome)], lost=answer.lost, tally=MetricsBuffer(), emit=emit_now)
+        emit_all([(settlement, outcome)], lost=answer.lost, metrics=MetricsBuffer(), emit=emit_now)

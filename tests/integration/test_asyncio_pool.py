@@ -1,4 +1,4 @@
-"""The asyncio pool: thousands of `async def` jobs wait at once in one loop, and none can hold or hurt the others."""
+"""Asyncio pool: thousands of `async def` jobs wait at once in one loop, and none can block or harm the others."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ ONCE = RetryPolicy(max_attempts=1)
 
 @pytest.fixture(autouse=True)
 def known(processes: Processes) -> None:
-    """Let the processes know these tasks."""
+    """Register the tasks in the processes."""
     processes.configure(TASK_MODULES=["tests.sample_app.async_tasks"])
 
 
@@ -53,11 +53,11 @@ def test_soft_and_hard_limits_end_a_coroutine(processes: Processes) -> None:
     processes.worker("--pool=asyncio")
     soft = async_tasks.nap.using(timeout=0.1, retry=ONCE).enqueue(3_600)
     hard = async_tasks.nap_stubbornly.using(timeout=0.1, hard_timeout=0.3, retry=ONCE).enqueue(3_600)
-    for job, told in ((soft, "TaskTimeout"), (hard, "hard limit of 0.3 s")):
+    for job, text in ((soft, "TaskTimeout"), (hard, "hard limit of 0.3 s")):
         processes.until_state(job, "dead")
         letter = get_store().lookup(0).dead_letter(bytes.fromhex(job.id[:24]))
         assert letter is not None
-        assert told in letter.attempts.last_error
+        assert text in letter.attempts.last_error
 
 
 def test_each_job_has_a_context_of_its_own(processes: Processes) -> None:
@@ -68,7 +68,7 @@ def test_each_job_has_a_context_of_its_own(processes: Processes) -> None:
 
 
 @pytest.mark.parametrize("how", ["stop", "exit beside"])
-def test_a_job_that_ends_the_loop_stops_nobody_else(processes: Processes, gate: Path, how: str) -> None:
+def test_a_job_that_ends_the_loop_stops_no_other_job(processes: Processes, gate: Path, how: str) -> None:
     waiting = async_tasks.wait_for.enqueue(str(gate))
     worker = processes.worker("--pool=asyncio")
     processes.until_runs(1)
@@ -83,7 +83,7 @@ def test_a_job_that_ends_the_loop_stops_nobody_else(processes: Processes, gate: 
     assert {run["attempt"] for run in processes.runs()} == {1}
 
 
-def test_plain_functions_run_as_many_at_once_as_there_is_room_for(processes: Processes, gate: Path) -> None:
+def test_as_many_plain_functions_as_the_pool_is_large_run_at_once(processes: Processes, gate: Path) -> None:
     jobs = [tasks.wait_for.enqueue(str(gate)) for _ in range(60)]
     processes.worker("--pool=asyncio", "--concurrency=60")
     processes.until_runs(60)
@@ -91,7 +91,7 @@ def test_plain_functions_run_as_many_at_once_as_there_is_room_for(processes: Pro
     processes.until_gone(jobs)
 
 
-def test_a_stopped_worker_cancels_what_runs_and_gives_it_back(processes: Processes, gate: Path) -> None:
+def test_a_stopped_worker_interrupts_what_runs(processes: Processes, gate: Path) -> None:
     processes.configure(TASK_MODULES=["tests.sample_app.async_tasks"], GRACE=0)
     waiting = async_tasks.wait_for.enqueue(str(gate))
     worker = processes.worker("--pool=asyncio")

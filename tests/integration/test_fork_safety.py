@@ -1,4 +1,4 @@
-"""Forked: a process that a task forked is its own; it runs no jobs, and ends by the signals that workers survive."""
+"""Fork safety: a process that a task forked runs no jobs, and ends at the signals that workers handle."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ POOLS = ["threads", "processes", "asyncio"]
 
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize(("how", "code"), [("end", 0), ("exit", 5), ("error", 1), ("mute", 0)])
-def test_one_that_comes_back_runs_no_other_job(processes: Processes, pool: str, how: str, code: int) -> None:
+def test_a_forked_process_that_returns_runs_no_other_job(processes: Processes, pool: str, how: str, code: int) -> None:
     jobs = enqueue_many(
         [
             *(tasks.record.job(number) for number in range(10)),
@@ -31,12 +31,12 @@ def test_one_that_comes_back_runs_no_other_job(processes: Processes, pool: str, 
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_one_ends_by_sigterm(processes: Processes, pool: str, gate: Path) -> None:
+def test_a_forked_process_ends_at_sigterm(processes: Processes, pool: str, gate: Path) -> None:
     job = tasks.end_child.enqueue()
     worker = processes.worker(f"--pool={pool}")
     processes.until_gone([job])
     assert [event["code"] for event in processes.events("ended")] == [-15]
-    # The signal was the child's alone.
+    # Only the child got the signal.
     beside = tasks.wait_for.enqueue(str(gate))
     processes.until_runs(1, beside.id)
     assert worker.running

@@ -49,4 +49,4 @@ def test_a_worker_whose_every_thread_is_beyond_its_limit_ends(processes: Process
     assert worker.running
     stuck.enqueue(str(gate))
     assert worker.wait() == 1
-    assert "every slot is held by a job beyond its hard limit" in worker.output
+    assert "every slot has a job beyond its hard limit" in worker.output

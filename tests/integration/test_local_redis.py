@@ -1,4 +1,4 @@
-"""LocalRedisServer: real servers that start, answer and end with their owner, whatever the owner's end."""
+"""LocalRedisServer: real servers that start, accept commands, and end with their owner, even if it is killed."""
 
 import os
 import signal
@@ -7,38 +7,28 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from django_delayq.testing import local_redis as private_redis
-from django_delayq.testing.local_folder import PREFIX, remove_orphans
-from django_delayq.testing.local_redis import LocalRedisServer, ServerNotStarted, answers, demo_url, free_port
+from django_delayq.testing import local_redis as local_redis
+from django_delayq.testing.local_redis import LocalRedisServer, ServerNotStarted, free_port, responds
+from tests.subprocesses import until
 
 StartRedis = Callable[..., LocalRedisServer]
 
 
-@pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A temporary folder of our own: in the common one another run's start would find our orphans first."""
-    # Not tmp_path, too long for a socket; asked for, because pytest makes it where tempfile points at first.
-    with tempfile.TemporaryDirectory(prefix="dq-", dir="/tmp") as folder:
-        monkeypatch.setenv("TMPDIR", folder)
-        monkeypatch.setattr(tempfile, "tempdir", folder)
-        yield Path(folder).resolve()
-        remove_orphans()
-
-
 def owner(server: Path, lines: str) -> subprocess.Popen[str]:
-    """Start a process that owns a private server named `server` and then runs `lines`."""
+    """Start a process that owns a private server, named `server`, and runs `lines`."""
     script = f"""
         import os, sys
         from pathlib import Path
         from django_delayq.testing.local_redis import LocalRedisServer
         server = LocalRedisServer(server=Path({str(server)!r})).start()
-        print(server.folder, flush=True)
+        print(server.folder, server.pid, flush=True)
         {lines}
     """
     return subprocess.Popen(
@@ -49,17 +39,23 @@ def owner(server: Path, lines: str) -> subprocess.Popen[str]:
     )
 
 
-def orphan(server: Path) -> Path:
-    """Return the folder of a running server whose owner was killed."""
-    with owner(server, "sys.stdin.read()") as killed:
-        assert killed.stdout
-        folder = Path(killed.stdout.readline().strip())
-        killed.kill()
-    assert answers(folder / "redis.sock")
-    return folder
+def started_by(process: subprocess.Popen[str]) -> tuple[Path, int]:
+    """Return the folder and the process id of an owner's server."""
+    assert process.stdout
+    folder, _, pid = process.stdout.readline().strip().rpartition(" ")
+    return Path(folder), int(pid)
 
 
-def test_server_answers_inside_the_block_and_is_gone_after_it(server_program: Path) -> None:
+def group_exists(group: int) -> bool:
+    """Return whether a process group has a member."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_server_runs_inside_the_block_and_is_gone_after_it(server_program: Path) -> None:
     with LocalRedisServer(server=server_program) as server, server.client() as client:
         folder, pid = server.folder, server.pid
         assert client.ping()
@@ -73,7 +69,7 @@ def test_server_answers_inside_the_block_and_is_gone_after_it(server_program: Pa
         _ = server.url
 
 
-def test_server_on_a_port_listens_on_the_loopback_alone(start_redis: StartRedis) -> None:
+def test_server_on_a_port_listens_on_the_loopback_only(start_redis: StartRedis) -> None:
     server = start_redis(port=0)
     assert server.url == f"redis://127.0.0.1:{server.port}/0"
     with server.client() as client:
@@ -119,37 +115,34 @@ def test_options_may_not_take_the_server_out_of_its_folder(start_redis: StartRed
         start_redis(options={"dir": "/", "port": "1"})
 
 
-def test_port_of_somebody_else_is_not_taken_for_ours(start_redis: StartRedis) -> None:
+def test_server_of_another_owner_on_the_port_is_an_error(start_redis: StartRedis) -> None:
     other = start_redis(port=0)
     with pytest.raises(ServerNotStarted):
         start_redis(port=other.port)
 
 
-def test_free_port_taken_before_the_server_binds_it_is_changed_for_another(
+def test_free_port_taken_before_the_server_binds_it_is_replaced(
     start_redis: StartRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = start_redis(port=0)
     found = iter([other.port, other.port, free_port()])
-    monkeypatch.setattr(private_redis, "free_port", lambda: next(found))
+    monkeypatch.setattr(local_redis, "free_port", lambda: next(found))
     server = start_redis(port=0)
     assert server.port != other.port
     with server.client() as client:
         assert client.info("server")["process_id"] == server.pid
 
 
-def test_server_that_finds_every_free_port_taken_says_so(
-    start_redis: StartRedis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_start_without_a_free_port_raises(start_redis: StartRedis, monkeypatch: pytest.MonkeyPatch) -> None:
     other = start_redis(port=0)
-    monkeypatch.setattr(private_redis, "free_port", lambda: other.port)
+    monkeypatch.setattr(local_redis, "free_port", lambda: other.port)
     with pytest.raises(ServerNotStarted, match="already in use"):
         start_redis(port=0)
 
 
 def test_owner_that_forgets_to_stop_ends_its_server_at_exit(server_program: Path) -> None:
     with owner(server_program, "") as finished:
-        assert finished.stdout
-        folder = Path(finished.stdout.readline().strip())
+        folder, _ = started_by(finished)
     assert finished.returncode == 0
     assert not folder.exists()
 
@@ -161,47 +154,59 @@ def test_fork_of_the_owner_does_not_end_the_server(server_program: Path) -> None
         assert finished.stdout.read().splitlines()[1:] == ["True"]
 
 
-def test_next_start_removes_the_server_of_a_killed_owner(
-    server_program: Path, redis_server: LocalRedisServer, start_redis: StartRedis, temporary: Path
-) -> None:
-    folder = orphan(server_program)
-    start_redis()
-    assert not answers(folder / "redis.sock")
-    assert not folder.exists()
-    assert answers(redis_server.socket)
+def test_server_and_folder_end_with_a_killed_owner(server_program: Path, redis_server: LocalRedisServer) -> None:
+    with owner(server_program, "sys.stdin.read()") as killed:
+        folder, _ = started_by(killed)
+        assert responds(folder / "redis.sock")
+        killed.kill()
+    until(lambda: not folder.exists(), what="the folder to be removed")
+    assert not responds(folder / "redis.sock")
+    assert responds(redis_server.socket)
 
 
-def test_suspended_server_of_a_killed_owner_is_removed_too(server_program: Path, temporary: Path) -> None:
-    folder = orphan(server_program)
-    os.kill(int((folder / "server.pid").read_text()), signal.SIGSTOP)
-    assert folder in remove_orphans()
+def test_suspended_server_ends_with_a_killed_owner(server_program: Path) -> None:
+    with owner(server_program, "sys.stdin.read()") as killed:
+        folder, pid = started_by(killed)
+        os.kill(pid, signal.SIGSTOP)
+        killed.kill()
+    until(lambda: not folder.exists() and not Path(f"/proc/{pid}").exists(), what="the end of the suspended server")
 
 
-def test_stranger_with_the_pid_of_a_dead_server_lives_on(temporary: Path) -> None:
-    folder = temporary / f"{PREFIX}dead"
-    folder.mkdir()
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
-        (folder / "server.pid").write_text(str(stranger.pid))
-        assert folder in remove_orphans()
-        assert stranger.poll() is None
-        stranger.communicate(b"\n")
-    assert stranger.returncode == 0
+@pytest.mark.parametrize("last", ["kill", "restart"])
+def test_folder_ends_with_an_owner_killed_after_its_server(last: str, server_program: Path) -> None:
+    with owner(server_program, f"server.kill(); server.{last}(); print(flush=True); sys.stdin.read()") as killed:
+        folder, _ = started_by(killed)
+        assert killed.stdout
+        killed.stdout.readline()
+        assert responds(folder / "redis.sock") == (last == "restart")
+        killed.kill()
+    until(lambda: not folder.exists(), what="the folder to be removed")
+    assert not responds(folder / "redis.sock")
 
 
-def test_folder_that_was_only_just_made_is_left_alone(temporary: Path) -> None:
-    folder = temporary / f"{PREFIX}new"
-    folder.mkdir()
-    assert folder not in remove_orphans()
-    os.utime(folder, (0, 0))
-    assert folder in remove_orphans()
+def test_server_outlives_the_thread_that_started_it(start_redis: StartRedis) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        server = pool.submit(start_redis).result()
+    assert responds(server.socket)
 
 
-def test_link_that_looks_like_a_folder_is_not_followed(temporary: Path, tmp_path: Path) -> None:
-    link = temporary / f"{PREFIX}link"
-    link.symlink_to(tmp_path)
-    os.utime(tmp_path, (0, 0))
-    assert link not in remove_orphans()
-    assert tmp_path.exists()
+def test_restart_leaves_one_watcher(start_redis: StartRedis) -> None:
+    server = start_redis()
+    first = server.pid
+    assert first
+    server.kill()
+    # While the watcher lives, no other process can get the id of the dead server.
+    os.killpg(first, 0)
+    server.restart()
+    until(lambda: not group_exists(first), what="the end of the first watcher")
+
+
+def test_stopped_server_leaves_no_process(start_redis: StartRedis) -> None:
+    server = start_redis()
+    pid = server.pid
+    assert pid
+    server.stop()
+    until(lambda: not group_exists(pid), what="the end of the watcher")
 
 
 def test_long_temporary_folder_does_not_break_the_socket(
@@ -210,7 +215,7 @@ def test_long_temporary_folder_does_not_break_the_socket(
     deep = tmp_path / ("d" * 100)
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
-    assert answers(start_redis().socket)
+    assert responds(start_redis().socket)
 
 
 def test_free_port_is_free_and_leaves_room_for_a_cluster_bus() -> None:
@@ -218,18 +223,3 @@ def test_free_port_is_free_and_leaves_room_for_a_cluster_bus() -> None:
     assert port + 10000 < 65536
     with closing(socket.socket()) as listener:
         listener.bind(("127.0.0.1", port))
-
-
-def test_demo_uses_the_server_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DELAYQ_REDIS_URL", "redis://given.example/3")
-    with demo_url() as url:
-        assert url == "redis://given.example/3"
-
-
-def test_demo_starts_a_private_server_and_never_reads_redis_url(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DELAYQ_REDIS_URL", raising=False)
-    monkeypatch.setenv("REDIS_URL", "redis://production.example/0")
-    with demo_url() as url:
-        path = Path(url.removeprefix("unix://"))
-        assert answers(path)
-    assert not path.exists()

@@ -11,27 +11,26 @@ import pytest
 from redis import Redis
 
 import django_delayq.worker.worker
-from django_delayq import RetryPolicy, get_job, get_store
+from django_delayq import RetryPolicy, get_job
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.outcome import Action
-from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.emitter import emit_now
 from django_delayq.signals import job_dead_lettered
 from django_delayq.store.claims import ExchangeReply
 from django_delayq.store.promotion import Promotion, Reclaim
-from django_delayq.worker.pools.recovery import RecoveryRunner
-from django_delayq.worker.pools.threads import ThreadPool
+from django_delayq.worker.exchange_session import InFlight
 from django_delayq.worker.worker import Worker
 from tests.sample_app import tasks
 from tests.shard_apis import ShardApis, settlement
+from tests.stepped_worker import stepped_worker
 from tests.subprocesses import Processes, until
 
 ONE = RetryPolicy(max_attempts=1)
 #: Of an exchange that brought nothing.
 ANSWERED: dict[str, Any] = {
     **{"now_us": 1, "lost": frozenset(), "overdue_in_us": 1, "queues_version": b""},
-    **{"has_more": False, "unknown_worker": False, "recovered": False, "armed": False},
+    **{"has_more": False, "unknown_worker": False, "recovered": False, "blocking": False},
 }
 
 
@@ -104,24 +103,9 @@ def processes(tmp_path: Path, delayq_settings: Any, link: Path, monkeypatch: pyt
 @pytest.fixture
 def worker(link: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
     """A worker of this process, stepped by hand."""
-    monkeypatch.setattr(django_delayq.worker.worker, "_LAST_WORD", 3_600.0)
-    store = get_store()
-    shard = store.shards[0]
-    made = Worker(
-        shard=shard,
-        door=lambda code: store.claims(shard, worker=code),
-        config=store.config.worker,
-        pool=ThreadPool(2, recovery=RecoveryRunner()),
-        dispatcher=Dispatcher(shard, store.promotion(shard)),
-        tally=MetricsBuffer(),
-        sweep_us=3_600_000_000,
-    )
-    yield made
-    made.close()
-    # Else this process waits at its end for those that it started.
-    made._pool.close()
-    for each in (*store.shards, *store._producer_shards):
-        each.client.connection_pool.disconnect()
+    monkeypatch.setattr(django_delayq.worker.worker, "_LAST_REPLY", 3_600.0)
+    with stepped_worker() as made:
+        yield made
 
 
 def test_an_exchange_that_asked_for_nothing_tells_nothing_of_the_work_there_is(worker: Worker) -> None:
@@ -137,7 +121,7 @@ def test_an_exchange_that_asked_for_nothing_tells_nothing_of_the_work_there_is(w
 def test_a_worker_that_is_stopped_does_not_wait_for_its_bell(worker: Worker) -> None:
     until(worker.step, what="nothing to do")
     worker.listen()
-    assert worker._blocking_claim.waits and (worker.step() or 0) > 0
+    assert worker._session.in_flight is InFlight.BLOCKING and (worker.step() or 0) > 0
     worker.stop()
     assert worker.step() == 0
     assert worker.step() is None
@@ -270,7 +254,7 @@ def test_a_worker_whose_redis_is_away_leaves_its_share_of_the_pool_to_others(wor
     away = link.rename(link.with_name("away.sock"))
     with pytest.raises(StoreUnavailable):
         worker.step()
-    assert (worker._prefetch.wants, worker._prefetch.asked) == (False, 0)
+    assert (worker._prefetch.wants_more, worker._prefetch.requested) == (False, 0)
     away.rename(link)
 
 
@@ -297,7 +281,7 @@ def test_a_recovered_job_that_came_without_a_process_is_given_back_uncounted(
     # Another shard's worker takes the process meanwhile.
     assert recovery.reserve()
     away.rename(link)
-    until(lambda: worker.step() is not None and not worker._session.in_flight, what="an answer")
+    until(lambda: worker.step() is not None and worker._session.in_flight is InFlight.NOTHING, what="an answer")
     assert [claim.attempts.crash_suspected for claim in worker._held] == [True]
     until(lambda: worker.step() is not None and not len(worker._held), what="it to be given back")
     assert not processes.runs()

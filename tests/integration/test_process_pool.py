@@ -1,4 +1,4 @@
-"""The process pool: tasks run in children that are used again, replaced when worn, and die alone."""
+"""Process pool: tasks run in children that are used again, replaced at their limits, and die alone."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ def pids(processes: Processes) -> list[int]:
 
 
 def has_ended(pid: int) -> bool:
-    """Tell whether a process is gone, or waits for nothing but its parent's notice."""
+    """Return whether a process is gone, or a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
@@ -77,7 +77,7 @@ def test_a_task_over_its_hard_limit_is_killed_and_its_neighbour_is_not(processes
     assert [run["attempt"] for run in processes.runs(waiting.id)] == [1]
 
 
-def test_a_task_that_promises_bytes_which_never_come_is_killed_at_its_hard_limit(processes: Processes) -> None:
+def test_a_task_that_announces_bytes_which_never_come_is_killed_at_its_hard_limit(processes: Processes) -> None:
     processes.worker("--pool=processes", "--concurrency=1")
     promised, after = tasks.promise_bytes.enqueue(), tasks.record.enqueue("after")
     processes.until_state(promised, "dead")
@@ -94,14 +94,14 @@ def test_children_end_with_a_worker_that_is_killed(processes: Processes, gate: P
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "error"),
     [
-        (["--max-jobs=3"], "--max-jobs is for --pool processes"),
+        (["--max-jobs=3"], "--max-jobs needs --pool processes"),
         (["--pool=processes", "--max-jobs=0"], "--max-jobs must be at least 1, got 0"),
         (["--pool=processes", "--max-memory=-1"], "--max-memory must be at least 1, got -1"),
         (["--pool=fibres"], "invalid choice: 'fibres'"),
     ],
 )
-def test_options_that_could_not_work_are_refused(delayq_settings: object, options: list[str], told: str) -> None:
-    with pytest.raises(CommandError, match=told):
+def test_options_that_could_not_work_are_refused(delayq_settings: object, options: list[str], error: str) -> None:
+    with pytest.raises(CommandError, match=error):
         call_command("run_worker", *options)

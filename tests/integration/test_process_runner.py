@@ -1,4 +1,4 @@
-"""Children: processes that end in odd ways are noticed, and one that may not begin does not."""
+"""ProcessRunner: a child process that ends in an odd way is noticed, and a claim that must not begin does not."""
 
 import os
 import resource
@@ -30,7 +30,7 @@ def suspect(task: Any, *args: Any, **job: Any) -> Claim:
     return claim_for(made, attempts=AttemptHistory(ended=1, crash_suspected=True))
 
 
-def test_what_a_suspect_forked_does_not_hide_its_end(ledger: Any) -> None:
+def test_a_process_forked_by_a_suspect_does_not_hide_its_end(ledger: Any) -> None:
     # The grandchild holds the pipe open for an hour, or until it is killed.
     outcome = ProcessRunner(max_jobs=1).run(suspect(tasks.fork_and_exit, 3_600), lambda: True)
     assert outcome.kind is OutcomeKind.CRASHED
@@ -49,7 +49,7 @@ def test_a_suspect_over_its_hard_limit_is_killed(ledger: Any) -> None:
 
 
 def test_a_suspect_that_closed_its_descriptors_is_killed_at_its_hard_limit(ledger: Any) -> None:
-    # Its process answers no more, and lives on for a while.
+    # Its process does not reply any more, and lives on for a while.
     outcome = ProcessRunner(max_jobs=1).run(suspect(tasks.close_and_nap, 15, hard_timeout_us=300_000), lambda: True)
     assert outcome.kind is OutcomeKind.CRASHED
     assert "hard limit of 0.3 s" in outcome.error
@@ -60,13 +60,13 @@ def test_a_suspect_that_writes_into_the_pipe_of_its_process_has_crashed(ledger: 
         outcome = children.run(suspect(tasks.write_to_descriptors), lambda: True)
         assert outcome.kind is OutcomeKind.CRASHED
         assert "Its answer could not be read" in outcome.error
-        assert (children.count, children.up) == (0, 0)
+        assert (children.count, children.ready_count) == (0, 0)
         assert children.run(suspect(tasks.record), lambda: True).kind is OutcomeKind.SUCCEEDED
-        assert (children.count, children.up) == (1, 1)
+        assert (children.count, children.ready_count) == (1, 1)
 
 
 def test_a_process_without_a_descriptor_left_fails_the_attempt(ledger: Any) -> None:
-    alone = ProcessRunner(max_jobs=1)
+    runner = ProcessRunner(max_jobs=1)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(name) for name in os.listdir("/proc/self/fd"))
     taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(highest + 1 - len(os.listdir("/proc/self/fd")) + 1)]
@@ -77,7 +77,7 @@ def test_a_process_without_a_descriptor_left_fails_the_attempt(ledger: Any) -> N
                 taken.append(os.open(os.devnull, os.O_RDONLY))
             except OSError:
                 break
-        outcome = alone.run(suspect(tasks.record), lambda: True)
+        outcome = runner.run(suspect(tasks.record), lambda: True)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for descriptor in taken:
@@ -86,9 +86,7 @@ def test_a_process_without_a_descriptor_left_fails_the_attempt(ledger: Any) -> N
     assert "No process could be started" in outcome.error
 
 
-def test_after_processes_that_do_not_come_up_the_next_waits_longer_and_longer(
-    ledger: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_processes_that_do_not_start_the_wait_grows(ledger: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     children, waits = ProcessRunner(), list[float]()
     monkeypatch.setattr(children._closed, "wait", waits.append)
     claim = suspect(tasks.record)
@@ -104,4 +102,4 @@ def test_after_processes_that_do_not_come_up_the_next_waits_longer_and_longer(
     with monkeypatch.context() as broken:
         broken.setattr(ChildProcess, "wait_ready", ChildProcess.kill)
         assert not run()
-    assert waits[7:] == [1], "one that came up ends the row of failures"
+    assert waits[7:] == [1], "one that starts resets the back-off"

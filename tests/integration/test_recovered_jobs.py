@@ -9,10 +9,10 @@ from django_delayq import get_store
 from tests.sample_app import async_tasks, tasks
 from tests.subprocesses import Command, Processes
 
-#: Pool, jobs at once, processes that are the pool's own.
+#: Pool, jobs at once, child processes that the pool has anyway.
 POOLS = [("threads", 20, 0), ("asyncio", 20, 0), ("processes", 3, 3)]
 #: Processes for recovered jobs, whatever the pool and its size.
-MOST = 2
+MAX_PROCESSES = 2
 
 
 def children_of(worker: Command) -> set[int]:
@@ -24,7 +24,7 @@ def children_of(worker: Command) -> set[int]:
             line = (stat.parent / "cmdline").read_bytes()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        # Python starts one process more, which only cleans up after the others.
+        # Python starts one more process, which only cleans up after the others.
         if int(parent) == worker.pid and state != "Z" and b"resource_tracker" not in line:
             found.add(int(stat.parent.name))
     return found
@@ -47,14 +47,14 @@ def test_jobs_of_a_crash_run_in_two_processes(
     def recovered_run() -> bool:
         nonlocal most
         most = max(most, len(children_of(second)))
-        return len(processes.runs()) >= size + MOST
+        return len(processes.runs()) >= size + MAX_PROCESSES
 
     processes.until(recovered_run, what="recovered jobs to run", patience=60)
-    # The others wait, uncounted, and what is new runs beside them.
+    # The others wait without an attempt being counted, and new jobs run beside them.
     again = processes.runs()[size:]
     assert {run["pid"] for run in again} <= children_of(second)
     processes.until_gone([tasks.record.enqueue()])
-    assert client.zcard(processes.keys.recovered("default")) == size - MOST
+    assert client.zcard(processes.keys.recovered("default")) == size - MAX_PROCESSES
     gate.touch()
     inspection = get_store().lookup(0)
 
@@ -64,14 +64,14 @@ def test_jobs_of_a_crash_run_in_two_processes(
         return not client.hlen(processes.keys("jobs"))
 
     processes.until(all_gone, what="all to end", patience=90)
-    assert most <= MOST + own
+    assert most <= MAX_PROCESSES + own
     assert inspection.counts().dead == 0
-    # Once in the worker that crashed, once in a process of its own: no attempt went by before its code began.
+    # Once in the worker that crashed, once in a child process: no attempt was counted before its code began.
     assert all(len(processes.runs(job.id)) == 2 for job in jobs)
     assert second.end() == 0
 
 
-def test_a_drained_worker_has_run_the_recovered_jobs_too(processes: Processes, client: Redis, gate: Path) -> None:
+def test_a_drained_worker_runs_recovered_jobs_too(processes: Processes, client: Redis, gate: Path) -> None:
     processes.configure(LEASE=1)
     first = processes.worker()
     job = tasks.wait_for.enqueue(str(gate))
@@ -85,7 +85,7 @@ def test_a_drained_worker_has_run_the_recovered_jobs_too(processes: Processes, c
     assert job.refresh().state == "gone"
 
 
-def test_a_forwarder_hands_recovered_jobs_on_like_all_others(processes: Processes, client: Redis, gate: Path) -> None:
+def test_a_forwarder_forwards_recovered_jobs_like_all_others(processes: Processes, client: Redis, gate: Path) -> None:
     processes.configure(LEASE=1)
     first = processes.worker()
     tasks.wait_for.enqueue(str(gate))

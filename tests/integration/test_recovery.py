@@ -1,4 +1,4 @@
-"""Recovery: two processes at most, each up before it is reserved, and ended when none was needed for a while."""
+"""Recovery: at most two processes, each ready before it is reserved, and ended after a while without recovered jobs."""
 
 import threading
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ from django_delayq.job.job import Job
 from django_delayq.job.outcome import UNSTARTED, OutcomeKind
 from django_delayq.store.claims import ExchangeReply
 from django_delayq.worker.pools import recovery as module
-from django_delayq.worker.pools.recovery import MOST, RecoveryGate, RecoveryRunner
+from django_delayq.worker.pools.recovery import MAX_PROCESSES, RecoveryGate, RecoveryRunner
 from tests.factories import claim_for
 
-#: Seconds in which a process is up on a busy machine.
+#: Seconds in which a process is ready, on a busy machine.
 PATIENCE = 60.0
 FACTS = {
     "claimed": True,
-    "armed": False,
+    "blocking": False,
     "now_us": 1,
     "lost": frozenset(),
     "overdue_in_us": 1,
@@ -39,21 +39,21 @@ def recovery(delayq_settings: object) -> Iterator[RecoveryRunner]:
 
 
 def started(recovery: RecoveryRunner) -> None:
-    """Start one more process, and wait until it is up."""
-    up = threading.Event()
-    recovery.start(up.set)
-    assert up.wait(PATIENCE)
+    """Start one more process, and wait until it is ready."""
+    ready = threading.Event()
+    recovery.start(ready.set)
+    assert ready.wait(PATIENCE)
 
 
 def suspect() -> object:
-    """A claim of a job whose last attempt crashed."""
+    """Return a claim of a job whose last attempt crashed."""
     job = Job(raw_id=next_id(), shard=0, task="tests.sample_app.tasks.noop", queue="default")
     return claim_for(job, attempts=AttemptHistory(ended=1, crash_suspected=True))
 
 
-def test_a_process_is_up_before_it_is_reserved_and_for_one_claim_only(recovery: RecoveryRunner) -> None:
+def test_a_process_is_ready_before_it_is_reserved_and_for_one_claim_only(recovery: RecoveryRunner) -> None:
     assert not recovery.reserve()
-    for _ in range(MOST):
+    for _ in range(MAX_PROCESSES):
         started(recovery)
         assert recovery.reserve()
         assert not recovery.reserve()
@@ -62,37 +62,37 @@ def test_a_process_is_up_before_it_is_reserved_and_for_one_claim_only(recovery: 
 
 
 def test_there_are_never_more_than_two(recovery: RecoveryRunner) -> None:
-    for _ in range(MOST):
+    for _ in range(MAX_PROCESSES):
         started(recovery)
         assert recovery.reserve()
     recovery.start(lambda: None)
-    assert not recovery._starts
-    assert recovery._children.count == MOST
-    assert not recovery.free
+    assert not recovery._is_starting
+    assert recovery._processes.count == MAX_PROCESSES
+    assert not recovery.has_free
 
 
 def test_a_process_that_crashed_is_not_free(recovery: RecoveryRunner) -> None:
     started(recovery)
     assert recovery.reserve()
-    [child] = recovery._children._idle
+    [child] = recovery._processes._idle
     child.kill()
     recovery.release()
-    assert not recovery.free
+    assert not recovery.has_free
 
 
 def test_processes_that_died_idle_make_room_for_others(recovery: RecoveryRunner) -> None:
-    for _ in range(MOST):
+    for _ in range(MAX_PROCESSES):
         started(recovery)
         assert recovery.reserve()
-    for _ in range(MOST):
+    for _ in range(MAX_PROCESSES):
         recovery.release()
-    # As the kernel does where memory runs out: nobody of ours sees them end.
-    for child in recovery._children._idle:
+    # As the kernel does if memory runs out: nothing in the worker notices their end.
+    for child in recovery._processes._idle:
         child._process.kill()
         child._process.join()
     started(recovery)
     assert recovery.reserve()
-    assert recovery._children.count == 1
+    assert recovery._processes.count == 1
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_process_can_start_once_the_system_has_a_thread_again(
     assert recovery.reserve()
 
 
-def test_a_process_is_used_again_and_ends_when_none_has_come_for_a_while(
+def test_a_process_is_used_again_and_ends_after_a_while_without_jobs(
     recovery: RecoveryRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started(recovery)
@@ -121,71 +121,71 @@ def test_a_process_is_used_again_and_ends_when_none_has_come_for_a_while(
         assert recovery.reserve()
         assert recovery.run(suspect(), lambda: True).kind is OutcomeKind.SUCCEEDED
         recovery.release()
-    assert recovery._children.count == 1
-    recovery.rest()
-    assert recovery.free
-    monkeypatch.setattr(module, "_IDLE", 0.0)
-    recovery.rest()
-    assert recovery._children.count == 0
-    assert not recovery.free
+    assert recovery._processes.count == 1
+    recovery.end_if_idle()
+    assert recovery.has_free
+    monkeypatch.setattr(module, "_IDLE_TIMEOUT", 0.0)
+    recovery.end_if_idle()
+    assert recovery._processes.count == 0
+    assert not recovery.has_free
 
 
-def test_a_worker_keeps_a_process_for_what_may_come_and_no_longer(recovery: RecoveryRunner) -> None:
+def test_a_worker_reserves_a_process_for_an_exchange_and_no_longer(recovery: RecoveryRunner) -> None:
     woken = threading.Event()
     recovered = RecoveryGate(recovery, woken.set)
     claim = suspect()
     recovered.record_reply(ExchangeReply(recovered=True, claims=[], **FACTS))
     assert not recovered.may_claim()
-    assert not recovered.due
+    assert not recovered.poll()
     assert woken.wait(PATIENCE)
-    assert recovered.due
+    assert recovered.poll()
     # One that brings nothing, then one that brings a job.
     for claims in ([], [claim]):
         assert recovered.may_claim()
-        assert not recovery.free
+        assert not recovery.has_free
         recovered.record_reply(ExchangeReply(recovered=True, claims=claims, **FACTS))
-        assert recovery.free == (not claims)
+        assert recovery.has_free == (not claims)
     assert not recovered.may_claim()
-    recovered.ended(claim)
-    assert recovered.due
-    # Who has one for an exchange that was given up has it for the next.
+    recovered.release(claim)
+    assert recovered.poll()
+    # A reservation for an exchange that was not sent is kept for the next one.
     assert recovered.may_claim()
     assert recovered.may_claim()
     recovered.record_reply(ExchangeReply(recovered=False, claims=[], **FACTS))
-    assert recovery.free
-    assert not recovered.due
+    assert recovery.has_free
+    assert not recovered.poll()
 
 
-def test_while_an_exchange_has_no_answer_others_have_the_process(recovery: RecoveryRunner) -> None:
+def test_while_an_exchange_has_no_reply_others_can_reserve_the_process(recovery: RecoveryRunner) -> None:
     away, other = RecoveryGate(recovery, lambda: None), RecoveryGate(recovery, lambda: None)
     claim = suspect()
     started(recovery)
     assert away.may_claim()
     assert not other.may_claim()
-    away.unanswered()
-    away.unanswered()
+    away.cancel_reservation()
+    away.cancel_reservation()
     assert other.may_claim()
-    # What was sent is sent again word for word, and may bring one after all: without a process it does not run.
+    # The exchange is sent again word for word and may bring a job after all; without a process it does not run.
     assert not away.record_reply(ExchangeReply(recovered=False, claims=[claim], **FACTS))
-    away.ended(claim)
-    assert away.left, "it waits for the next exchange"
-    assert not recovery.free
+    away.release(claim)
+    assert away.jobs_left, "it waits for the next exchange"
+    assert not recovery.has_free
     other.record_reply(ExchangeReply(recovered=False, claims=[], **FACTS))
-    assert recovery.free
+    assert recovery.has_free
     # With a process that is free again it runs.
     assert away.record_reply(ExchangeReply(recovered=False, claims=[claim], **FACTS))
-    assert not recovery.free
-    away.ended(claim)
-    assert recovery.free
+    assert not recovery.has_free
+    away.release(claim)
+    assert recovery.has_free
 
 
-def test_a_pool_that_runs_no_task_takes_them_like_others() -> None:
+def test_a_pool_that_runs_no_tasks_claims_recovered_jobs_like_others() -> None:
     recovered = RecoveryGate(None, lambda: None)
     assert recovered.may_claim()
     assert recovered.record_reply(ExchangeReply(recovered=True, claims=[suspect()], **FACTS))
-    recovered.ended(suspect())
-    recovered.unanswered()
-    assert recovered.due
+    recovered.release(suspect())
+    recovered.cancel_reservation()
+    assert recovered.poll()
 
 
 def test_a_claim_whose_lease_is_lost_meanwhile_does_not_begin(recovery: RecoveryRunner) -> None:
@@ -193,4 +193,4 @@ def test_a_claim_whose_lease_is_lost_meanwhile_does_not_begin(recovery: Recovery
     assert recovery.reserve()
     assert recovery.run(suspect(), lambda: False) is UNSTARTED
     recovery.release()
-    assert recovery.free
+    assert recovery.has_free

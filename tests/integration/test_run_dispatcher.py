@@ -1,4 +1,4 @@
-"""manage.py run_dispatcher as a process: how it starts, what it moves, how it ends."""
+"""run_dispatcher as a process: how it starts, what it promotes, how it ends."""
 
 import signal
 import subprocess
@@ -28,14 +28,14 @@ def test_a_signal_ends_it_with_code_0(processes: Processes, number: signal.Signa
     assert "Traceback" not in dispatcher.output
 
 
-def test_it_says_whom_it_serves_also_into_a_file(processes: Processes) -> None:
-    # A file or pipe is buffered: what is not flushed comes at the end, or never.
+def test_it_prints_what_it_serves_also_into_a_file(processes: Processes) -> None:
+    # Output to a file or pipe is buffered: without a flush it comes at the end, or never.
     dispatcher = processes.start("run_dispatcher", PYTHONUNBUFFERED="")
     processes.until(lambda: f"Dispatcher {dispatcher.pid} serves" in dispatcher.output, what="its first line")
     assert "prefix 'delayq'" in dispatcher.output
 
 
-def test_it_moves_what_is_due_and_leaves_what_is_not(processes: Processes) -> None:
+def test_it_promotes_due_jobs_and_no_others(processes: Processes) -> None:
     due, later = enqueue_many([tasks.noop.after(0.3).job(), tasks.noop.after(hours=1).job()])
     assert due.state == later.state == "scheduled"
     processes.dispatcher()
@@ -43,7 +43,7 @@ def test_it_moves_what_is_due_and_leaves_what_is_not(processes: Processes) -> No
     assert later.refresh().state == "scheduled"
 
 
-def test_it_moves_more_jobs_than_one_step_takes(processes: Processes, client: Redis) -> None:
+def test_it_promotes_more_jobs_than_one_step_takes(processes: Processes, client: Redis) -> None:
     enqueue_many([tasks.noop.using(delay=0.2, queue=f"queue {n % 3}").job() for n in range(1_300)])
     processes.dispatcher()
     ready = [processes.keys.ready(f"queue {n}") for n in range(3)]
@@ -130,7 +130,7 @@ def test_each_shard_is_served(processes: Processes) -> None:
         processes.until_state(job, "ready")
 
 
-def test_quiet_it_prints_nothing(processes: Processes) -> None:
+def test_with_verbosity_0_it_prints_nothing(processes: Processes) -> None:
     dispatcher = processes.dispatcher("-v", "0")
     assert dispatcher.end() == 0
     assert dispatcher.output == ""

@@ -5,6 +5,7 @@ What is raised while the setting is read has its own tests, in tests/unit/test_s
 
 import functools
 import io
+import json
 import logging
 import os
 import signal
@@ -88,7 +89,7 @@ def test_processes_never_show_it_through_a_life_of_trouble(processes: Processes,
     both = (dispatcher, worker)
     jobs = [tasks.record.enqueue("x"), tasks.fail.after(0.1).enqueue(1), tasks.record.using(key="k").enqueue()]
     processes.until_gone(jobs)
-    until(lambda: len(group(worker)) == 2, what="the worker's child", told=lambda: repr(group(worker)))
+    until(lambda: len(group(worker)) == 2, what="the worker's child", details=lambda: repr(group(worker)))
     clean(" ".join(group(worker) + group(dispatcher)))
 
     def trouble(word: str, begin: Callable[[], object], end: Callable[[], object]) -> None:
@@ -147,32 +148,62 @@ FAULTS: dict[str, Callable[[LocalRedisServer], Any]] = {
 }
 
 
+#: Runs each command in a fork of one process that has loaded Django, and writes its output and its exit code to files.
+#: A start of its own for each would load Django seventy times.
+EACH = """
+import json, os, sys, django
+from django.core.management import execute_from_command_line
+
+django.setup()
+names = {}
+for name, arguments in json.loads(sys.argv[1]).items():
+    pid = os.fork()
+    if not pid:
+        output = os.open(f"{name}.log", os.O_WRONLY | os.O_CREAT)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        execute_from_command_line(["manage.py", *arguments])
+        sys.exit()
+    names[pid] = name
+while names:
+    pid, status = os.wait()
+    with open(f"{names[pid]}.part", "w") as code:
+        code.write(str(os.waitstatus_to_exitcode(status)))
+    os.rename(code.name, f"{names.pop(pid)}.code")
+"""
+COMMANDS = {
+    "shell": ["shell", "-c", ENQUEUE],
+    "worker": ["run_worker", "--drain", "-v", "3"],
+    "dispatcher": ["run_dispatcher", "-v", "3"],
+    "check_json": ["delayq_check", "--json"],
+    "check_traceback": ["delayq_check", "--traceback"],
+    "acl": ["delayq_acl"],
+    "check": ["check"],
+}
+
+
 @pytest.mark.parametrize("fault", FAULTS)
-def test_no_command_shows_it_whatever_is_wrong(fault: str, processes: Processes, server: LocalRedisServer) -> None:
+def test_no_command_shows_it_whatever_is_wrong(
+    fault: str, processes: Processes, server: LocalRedisServer, tmp_path: Path
+) -> None:
     processes.configure(REDIS=FAULTS[fault](server))
-    started = [
-        processes.start("shell", "-c", ENQUEUE),
-        processes.start("run_worker", "--drain", "-v", 3),
-        processes.start("run_dispatcher", "-v", 3),
-        processes.start("delayq_check", "--json"),
-        processes.start("delayq_check", "--traceback"),
-        processes.start("delayq_acl"),
-        processes.start("check"),
-    ]
-    sent, worker, dispatcher, *looks = started
+    logs = {name: tmp_path / f"{name}.log" for name in COMMANDS}
+    codes = {name: tmp_path / f"{name}.code" for name in COMMANDS}
+    all_of_them = processes.start_program(EACH, json.dumps(COMMANDS), cwd=tmp_path)
 
-    def told() -> bool:
-        waiting = [command for command in (worker, dispatcher) if command.running]
-        return all("waits for Redis" in command.output for command in waiting)
+    def told(name: str) -> bool:
+        return codes[name].exists() or (logs[name].exists() and "waits for Redis" in logs[name].read_text())
 
-    for command in (sent, *looks):
-        command.wait()
-    processes.until(told, what="worker and dispatcher to say what is wrong")
-    assert sent.process.returncode
-    assert "Traceback" in sent.output
-    for command in started:
-        clean(command.output)
-        clean(" ".join(group(command)))
+    # Worker and dispatcher wait for Redis, or end; all others end.
+    waiting = ("worker", "dispatcher")
+    processes.until(lambda: all(map(told, waiting)), what="worker and dispatcher to say what is wrong")
+    ending = COMMANDS.keys() - waiting
+    processes.until(lambda: all(codes[name].exists() for name in ending), what="the other commands to end")
+    assert codes["shell"].read_text() != "0"
+    assert "Traceback" in logs["shell"].read_text()
+    for log in logs.values():
+        clean(log.read_text())
+    clean(" ".join(group(all_of_them)))
 
 
 def test_nothing_shows_it_of_itself(server: LocalRedisServer, settings: Any) -> None:

@@ -1,4 +1,4 @@
-"""Several dispatchers on a shard: one promotes, the others look whether it did, and any takes over where it did not."""
+"""Several dispatchers on a shard: one promotes, the others check whether it did, and any takes over if it did not."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,12 +15,12 @@ from tests.shard_apis import HOUR, SECOND, ShardApis
 from tests.subprocesses import Processes
 
 SWEEP = 5.0
-#: Seconds a dispatcher may come after another one: its hold-off, and what this machine takes.
+#: Seconds that a follower may wake after the other dispatcher: its delay, and what this machine adds.
 AFTER = 1.0
 
 
 class Counted(Promotion):
-    """The dispatcher's door, which counts."""
+    """A Promotion that counts its calls."""
 
     promotions = 0
 
@@ -53,33 +53,33 @@ def two(apis: ShardApis) -> tuple[Dispatcher, Counted, Dispatcher, Counted]:
     return first, counted, second, other
 
 
-def test_who_follows_only_looks_where_the_other_promoted(apis: ShardApis) -> None:
+def test_a_follower_only_checks_if_the_other_promoted(apis: ShardApis) -> None:
     first, counted, second, other = two(apis)
     apis.add(delay=3 * SECOND)
     apis.clock.advance(SECOND)
     first.step()
     wait = second.step()
     assert (counted.promotions, other.promotions) == (1, 0)
-    # The host's clock did not move: 1 s to the moment that it knew of, and 2 s from there to the next.
+    # The host's clock did not move: 1 s to the known moment, and 2 s from there to the next.
     assert wait is not None and 2.9 < wait < 3.0 + AFTER
     assert apis.inspection.counts().ready == {"default": 1}
 
 
-def test_who_follows_promotes_where_the_other_did_not(apis: ShardApis) -> None:
+def test_a_follower_promotes_if_the_other_did_not(apis: ShardApis) -> None:
     _, _, second, other = two(apis)
     apis.clock.advance(SECOND)
     second.step()
     assert other.promotions == 1
     assert apis.inspection.counts().ready == {"default": 1}
-    # From now on it is in time.
+    # From now on it wakes in time.
     apis.add(delay=SECOND)
     assert second.step() == pytest.approx(1.0, abs=0.01)
 
 
-def test_who_hears_the_alarm_promotes_at_once_and_in_time_for_what_rang(apis: ShardApis) -> None:
+def test_a_notified_follower_promotes_at_once_and_then_in_time(apis: ShardApis) -> None:
     first, _, second, other = two(apis)
     apis.clock.advance(SECOND)
-    # The other has promoted since; the alarm is heard here alone.
+    # The other has promoted since; only this one is notified.
     first.step()
     apis.add(delay=SECOND // 2)
     second.listen()
@@ -88,7 +88,7 @@ def test_who_hears_the_alarm_promotes_at_once_and_in_time_for_what_rang(apis: Sh
     assert other.promotions == 1
 
 
-def test_who_comes_early_for_its_own_moment_goes_on_promoting(apis: ShardApis) -> None:
+def test_a_dispatcher_that_is_early_for_its_own_moment_goes_on_promoting(apis: ShardApis) -> None:
     first, counted, _, _ = two(apis)
     apis.clock.advance(SECOND - 500)
     assert first.step() == pytest.approx(0.0005, abs=0.0005)
@@ -99,12 +99,12 @@ def test_who_comes_early_for_its_own_moment_goes_on_promoting(apis: ShardApis) -
 
 
 @pytest.mark.parametrize("turn", [-HOUR, HOUR])
-def test_a_clock_that_was_set_is_followed_by_a_promotion(apis: ShardApis, turn: int) -> None:
+def test_after_a_clock_was_set_a_follower_promotes(apis: ShardApis, turn: int) -> None:
     first, _, second, other = two(apis)
     apis.clock.advance(turn)
     first.step()
     wait = second.step()
-    # Twice where it was forgotten meanwhile.
+    # Twice if Redis has forgotten it meanwhile.
     assert other.promotions >= 1
     assert wait is not None and wait <= SWEEP + AFTER
 
@@ -136,12 +136,12 @@ def test_of_three_dispatchers_one_promotes_for_each_moment(processes: Processes,
     assert worker.running
     late = sorted(run["at"] - run["due"] for run in runs)
     print(f"{promotions / moments:.2f} promotions a moment; late {late[moments // 2] * 1_000:.1f} ms (median)")
-    # Without a follower that only looks: three.
+    # If followers promoted too, it would be three.
     assert promotions <= 2.2 * moments
 
 
-def test_where_the_one_that_promotes_is_killed_another_takes_over(processes: Processes, client: Redis) -> None:
-    # No worker: it would promote in their place.
+def test_if_the_one_that_promotes_is_killed_another_takes_over(processes: Processes, client: Redis) -> None:
+    # No worker: its fallback dispatcher would promote.
     ready, dispatchers = processes.keys.ready("default"), [processes.dispatcher() for _ in range(3)]
     for number in range(4):
         tasks.record.after(0.2).enqueue(number)
@@ -149,6 +149,6 @@ def test_where_the_one_that_promotes_is_killed_another_takes_over(processes: Pro
         if number == 1:
             processes.dispatcher()
             processes.until(lambda: client.zcard(processes.keys("dispatchers")) == 4, what="a fourth to promote once")
-        # One of the first three promoted, and each of them goes while another one is there.
+        # One of the first three promoted, and each of them is killed while another one runs.
         if number < 3:
             dispatchers[number].kill()

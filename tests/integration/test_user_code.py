@@ -1,4 +1,4 @@
-"""User code around jobs: receivers, log handlers and a forwarder's function that misbehave cost nobody a worker."""
+"""User code around jobs: receivers and log handlers that misbehave do not end a worker."""
 
 import contextlib
 import threading
@@ -11,7 +11,7 @@ from django.core.management import CommandError
 from django_delayq.management.starting import run_services
 from django_delayq.processes.service import Service
 from tests.subprocesses import Processes
-from tests.unit.test_service import Part
+from tests.unit.test_service import ScriptedRunnable
 
 PATIENCE = 30.0
 BROKEN_LOG = """
@@ -56,8 +56,8 @@ def record(number):
 def count(job, **_):
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1")
-    note("heard", number=job.args[0])
-    # As when the database is started anew.
+    note("received", number=job.args[0])
+    # As after a restart of the database.
     connection.connection.close()
 
 def leave(**_):
@@ -84,7 +84,7 @@ def strike_heartbeats():
     for thread in threading.enumerate():
         if thread.name == "delayq-heartbeats":
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(Late))
-    # It runs until its process ends: a job of usual length would hide a worker that lives on.
+    # It runs until its process ends: a shorter job would hide a worker that lives on.
     time.sleep(600)
 """
 
@@ -123,8 +123,8 @@ def test_receivers_have_a_sound_connection_and_end_no_worker(
     worker = processes.worker("--concurrency", 1, DELAYQ_TEST_DB_DEFAULT=f"{tmp_path}/receivers.sqlite3")
     for number in range(4):
         processes.until_gone([tasks.record.enqueue(number)])
-    processes.until(lambda: len(processes.events("heard")) == 4, what="every attempt to be heard of")
-    assert [event["number"] for event in processes.events("heard")] == [0, 1, 2, 3]
+    processes.until(lambda: len(processes.events("received")) == 4, what="a signal of every attempt")
+    assert [event["number"] for event in processes.events("received")] == [0, 1, 2, 3]
     assert worker.end() == 0
 
 
@@ -132,36 +132,36 @@ def test_signals_that_wait_are_sent_before_the_process_ends(
     processes: Processes, task_module: Callable[[str, str], ModuleType]
 ) -> None:
     slow = RECEIVERS.replace(
-        "def count(job, **_):", "def count(job, **_):\n    time.sleep(0.02)\n    note('heard')\n    return"
+        "def count(job, **_):", "def count(job, **_):\n    time.sleep(0.02)\n    note('received')\n    return"
     )
     tasks = task_module("slow_receiver_tasks", slow)
     tasks.record.enqueue_many([(number,) for number in range(100)])
     drained = processes.worker("--drain")
     assert drained.wait() == 0
-    assert len(processes.events("heard")) == 100
+    assert len(processes.events("received")) == 100
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_process_whose_service_died_ends() -> None:
-    class Dies(Part):
+    class Dies(ScriptedRunnable):
         def close(self) -> None:
             raise SystemExit("nobody expects this")
 
-    lives, dies = Part(*[0.01] * 100_000), Dies(None)
+    lives, dies = ScriptedRunnable(*[0.01] * 100_000), Dies(None)
     services = [Service(lives, name="Worker of a"), Service(dies, name="Worker of b")]
-    told: list[str] = []
+    errors: list[str] = []
 
     def run() -> None:
         try:
             run_services(services, [])
         except CommandError as error:
-            told.append(str(error))
+            errors.append(str(error))
 
-    # Elsewhere than in the main thread, whose signal handlers are pytest's.
+    # Not in the main thread, whose signal handlers belong to pytest.
     thread = threading.Thread(target=run)
     thread.start()
     thread.join(PATIENCE)
-    # Its thread ends by the error too, which Python prints: within this test.
+    # Its thread ends by the error too, and Python prints that: it has to happen within this test.
     for each in threading.enumerate():
         if each.name == "Worker of b":
             each.join(PATIENCE)
@@ -169,4 +169,4 @@ def test_a_process_whose_service_died_ends() -> None:
         stack.callback(lives.shut)
         stack.callback(dies.shut)
         assert not thread.is_alive()
-    assert lives.stops and "Worker of b" in told[0]
+    assert lives.stops and "Worker of b" in errors[0]

@@ -11,17 +11,17 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a job is acknowledged before it runs",
         WORKER,
-        "            self._pool.submit(answer.claims, self)\n",
-        "            for claim in answer.claims:\n"
+        "            self._pool.submit(reply.claims, self)\n",
+        "            for claim in reply.claims:\n"
         "                self._outcomes.add(claim, Outcome(kind=OutcomeKind.SUCCEEDED))\n"
-        "            self._pool.submit(answer.claims, self)\n",
+        "            self._pool.submit(reply.claims, self)\n",
     ): (KILLS,),
     at(
         "a worker that is to end reads names of queues first",
         WORKER,
-        "if self._stop_by is None and not self._session.in_flight:",
-        "if not self._session.in_flight:",
-    ): ("tests/integration/test_run_worker.py",),
+        "        if not self.phase.ends:\n            self._queues.refresh()\n",
+        "        self._queues.refresh()\n",
+    ): ("tests/integration/run_worker/test_ending.py",),
     at(
         "a lapsed lease is no attempt",
         DISPATCHER,
@@ -65,7 +65,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "connections to a demoted primary are kept",
         "store/client/script_call.py",
-        "                self._line.disconnect_idle()\n",
+        "                self._connection_cache.disconnect_idle()\n",
         "                pass\n",
     ): ("tests/integration/test_replaced_server.py",),
     at(
@@ -77,19 +77,19 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "silence on the bell's connection is waited for without end",
         "store/client/blocking_listener.py",
-        "if now > self._give_up_at:",
+        "if now > self._overdue_at:",
         "if False:",
     ): ("tests/integration/store/test_blocking_listener.py",),
     at(
         "an exchange that asked for nothing tells that there is nothing",
         WORKER,
-        "        if answer.claimed:\n",
+        "        if reply.claimed:\n",
         "        if True:\n",
     ): ("tests/integration/test_one_outcome.py",),
     at(
         "children of a fork count on from one number",
         "job/ids.py",
-        "os.register_at_fork(after_in_child=begin_anew)\n",
+        "os.register_at_fork(after_in_child=restart_sequence)\n",
         "",
     ): ("tests/unit/test_ids.py", "tests/chaos/test_forks.py"),
     at(
@@ -103,7 +103,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a heartbeat begins by growing",
         "store/lua/heartbeat.lua",
-        "redis.call('SREM', unconfirmed, '', unpack(named))\n",
+        "redis.call('SREM', unconfirmed, '', unpack(held))\n",
         "",
     ): ("tests/integration/store/test_heartbeat.py", "tests/chaos/test_memory_full.py"),
     at(
@@ -139,9 +139,9 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "what runs at the end of GRACE is given back as not begun",
         "worker/leases.py",
-        "_CUT_SHORT if pool.has_begun(claim) else UNSTARTED",
+        "_INTERRUPTED if pool.has_begun(claim) else UNSTARTED",
         "UNSTARTED",
-    ): ("tests/integration/test_run_worker.py",),
+    ): ("tests/integration/run_worker/test_ending.py",),
     at(
         "a job that kills its process is tried for ever",
         "job/outcome.py",
@@ -151,12 +151,10 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a repair gives a lost job a second place",
         "store/lua/audit_records.lua",
-        "if not is_placed(member, known, queue) then",
+        "if not is_placed(member, claim, queue) then",
         "if true then",
     ): ("tests/integration/store/test_consistency_check.py",),
-    at("a kept result never expires", "store/lua/_prelude.lua", "  redis.call('PEXPIRE', results, ttl)\n", ""): (
-        RESULTS,
-    ),
+    at("a kept result never expires", "store/lua/_prelude.lua", "  redis.call('PEXPIRE', key, ttl)\n", ""): (RESULTS,),
     at("a cancelled job keeps no result", "store/lua/cancel.lua", "if ending ~= '' then", "if false then"): (RESULTS,),
     at("an error of Django's tasks is tried again", "job/job.py", "on_error=False)", "on_error=True)"): (
         "tests/django_tasks/test_running.py",
@@ -164,12 +162,24 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "wrong arguments of Django's tasks wait",
         "worker/settlement.py",
-        "unfit_waits=kind.waits_for_code",
-        "unfit_waits=True",
+        "waits_for_code=kind.waits_for_code",
+        "waits_for_code=True",
     ): ("tests/django_tasks/test_running.py",),
     at("a look-up forgets run_after", "job/codec.py", '        options["a"] = job.run_after_us\n', "        pass\n"): (
         "tests/django_tasks/test_results.py",
     ),
+    at(
+        "a secret that is given to the wrong setting is shown",
+        "conf/validators.py",
+        "*([str] if self.shows_text else [])",
+        "str",
+    ): ("tests/unit/test_validators.py",),
+    at(
+        "an option of run_worker is not validated",
+        "management/starting.py",
+        'field.metadata["validate"](_option(key), value)',
+        "value",
+    ): ("tests/unit/test_validators.py",),
     at("aliases share one store", "conf/task_backends.py", "-{quote(alias, safe='')}\"", '"'): (
         "tests/django_tasks/test_results.py",
     ),
@@ -191,9 +201,9 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "        self._connection.disconnect()\n",
     ): ("tests/integration/store/test_connection_cache.py",),
     at(
-        "a lapsed job is read on whatever server the pool leads to",
-        "store/promotion.py",
-        "return self._shard.line.ask_all(*questions)",
-        "return [self._shard.client.hmget(keys(noun), fields) for noun, fields in wanted.items()]",
+        "an expired lease is read on whatever server the pool leads to",
+        "store/shard.py",
+        "partial(self.connection_cache.execute_all, *commands)",
+        "lambda: [self.client.execute_command(*command) for command in commands]",
     ): ("tests/integration/test_replaced_server.py",),
 }

@@ -4,7 +4,7 @@ from tests.stateful.mutations import Mutation
 
 at = Mutation.at
 
-COMMIT = "tests/integration/test_on_commit.py"
+COMMIT = "tests/integration/on_commit"
 DEADLINE = "tests/integration/store/test_deadline.py"
 LOST, CANCEL = "tests/integration/test_lost_answers.py", "tests/integration/store/test_cancel.py"
 
@@ -33,7 +33,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a repeated cancel is too late",
         "store/lua/cancel.lua",
-        "  if token ~= '' then note(cancelled, id .. token) end\n",
+        "  if token ~= '' then record(cancelled, id .. token) end\n",
         "",
     ): (LOST, CANCEL),
     at("a flush raises that is not the last", "task/outbox.py", "last=self.pending.latest is self", "last=True"): (
@@ -56,7 +56,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "task/outbox.py",
         "        for handles in by_store.values():\n",
         "        for handles in [sum(by_store.values(), [])]:\n",
-    ): ("tests/django_tasks/test_settings.py",),
+    ): ("tests/django_tasks/test_options.py",),
     at(
         "a job waits for a commit that nobody tells of",
         "task/outbox.py",
@@ -78,8 +78,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "it is not told which jobs of a commit are late",
         "task/outbox.py",
-        'tries again: %s", left, failure\n',
-        'tries again: %s", failure, left\n',
+        'retries: %s", left, failure)\n',
+        'retries: %s", failure, left)\n',
     ): (COMMIT,),
     at(
         "an answer has a quarter of the time",
@@ -92,10 +92,12 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         (
             (
                 "store/client/deadline.py",
-                "            if self._within:\n                self._limit()",
-                "            if self._within:\n                self._begin()\n                self._limit()",
+                "            if self._in_handshake:\n                self._apply_timeout()",
+                "            if self._in_handshake:\n"
+                "                self._start_timer()\n"
+                "                self._apply_timeout()",
             ),
-            ("store/client/deadline.py", "if not (self._fresh and self._left() > _LEAST):", "if True:"),
+            ("store/client/deadline.py", "if not (self._fresh and self._left() > _SHORTEST):", "if True:"),
         ),
     ): (DEADLINE,),
     at(
@@ -105,16 +107,10 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "if False:",
     ): ("tests/integration/test_shards.py",),
     at(
-        "a job enqueued for too late a time has an inexact score",
-        "store/lua/enqueue.lua",
-        "job.due, timed[queue] = math.min(due, LATEST), {}",
-        "job.due, timed[queue] = due, {}",
-    ): ("tests/integration/store/test_latest_due.py",),
-    at(
-        "a job rescheduled to too late a time has an inexact score",
-        "store/lua/reschedule.lua",
-        "due = math.min(due, LATEST)\n",
-        "",
+        "a job enqueued for or rescheduled to too late a time has an inexact score",
+        "store/lua/_prelude.lua",
+        "return due and math.min(due, LATEST)",
+        "return due",
     ): ("tests/integration/store/test_latest_due.py",),
     at(
         "a retry after too long a time has an inexact score",
@@ -129,7 +125,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "isinstance(error, StoreUnavailable)",
     ): ("tests/chaos/test_redis_states.py",),
     at(
-        "a refusal is told once, whoever reads it",
+        "a refused password is logged only once",
         "processes/service.py",
         "again = isinstance(error, StoreAuthError) and",
         "again = False and",
@@ -137,8 +133,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "services of several shards fail with many open files",
         "processes/shutdown.py",
-        "if readable([self._reading], self._until - monotonic()):",
-        "if __import__('select').select([self._reading], [], [], 1.0)[0]:",
+        "if readable([self._wake_read], self._deadline - monotonic()):",
+        "if __import__('select').select([self._wake_read], [], [], 1.0)[0]:",
     ): ("tests/integration/test_reporter.py",),
     at(
         "repair stops at a number of shards that is none",

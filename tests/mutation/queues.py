@@ -9,14 +9,14 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a retry does not make its queue known",
         EXCHANGE,
-        "put_scheduled(shard, KEYS[base + 1], {retry.due, member})",
+        "put_scheduled(KEYS[base + 1], {retry.due, member})",
         "redis.call('ZADD', KEYS[base + 1], retry.due, member) push_notification(notify_dispatcher)",
     ): (NAMES,),
     at(
         "what is made ready does not make its queue known",
         PRELUDE,
-        "  remember(shard, now, ready)\n  -- One",
-        "  -- One",
+        "  list_queue(now, ready)\n",
+        "",
     ): (NAMES,),
     at("empty queues are never forgotten", PROMOTE, "      redis.call('ZREM', queues, queue)\n"): (NAMES,),
     at(
@@ -30,9 +30,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "store/lua/heartbeat.lua",
         "for at = 5, #ARGV do redis.call('ZADD', queues, 'XX', now, ARGV[at]) end\n",
     ): (NAMES,),
-    at("workers are not told of a new queue", PRELUDE, "== 1 then change_version(shard, now) end", "== 1 then end"): (
-        SERVED,
-    ),
+    at("workers are not told of a new queue", PRELUDE, "== 1 then change_version(now) end", "== 1 then end"): (SERVED,),
     at(
         "a flush brings the first version back",
         PRELUDE,
@@ -42,7 +40,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a worker of all queues is not woken by a new one",
         PRELUDE,
-        "  push_notification(queue_notify)\n  push_notification(shard.notify)\n",
+        "  push_notification(queue_notify)\n  push_notification(notify)\n",
         "  push_notification(queue_notify)\n",
     ): ("tests/integration/store/test_enqueue.py",),
     at(
@@ -66,11 +64,11 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a job that is put off leaves its old due time behind",
         "store/lua/reschedule.lua",
-        "if place == scheduled then index_due(next_due, scheduled) end\n",
+        "if place == scheduled then index_due(scheduled) end\n",
     ): (NAMES,),
     at(
         "a cancelled job leaves its queue known as due",
         "store/lua/cancel.lua",
-        "  index_due(next_due, scheduled)\n",
+        "  index_due(scheduled)\n",
     ): (NAMES,),
 }

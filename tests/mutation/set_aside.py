@@ -21,21 +21,20 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "whoever takes a recovered job tells nobody of the others",
         EXCHANGE,
-        "if back and recovered > 0 then push_notification(",
+        "if recovered_job and remaining > 0 then notify_workers(",
         "if false then push_notification(",
     ): (STORE,),
     at(
         "recovered jobs left behind ring for ever",
         EXCHANGE,
-        "if back and recovered > 0 then push_notification(KEYS[FIXED + 3 * back.queue - 1]); "
-        "push_notification(notify) end",
-        "if recovered > 0 then push_notification(KEYS[FIXED + 3 * unpaused[1] - 1]) end",
+        "if recovered_job and remaining > 0 then notify_workers(KEYS[FIXED + 3 * recovered_job.queue - 1]) end",
+        "if remaining > 0 then push_notification(KEYS[FIXED + 3 * unpaused[1] - 1]) end",
     ): (STORE,),
     at(
         "a claim reads each recovered job it may not run",
         EXCHANGE,
-        "local back = may_recover and best(3, 0)[1]",
-        "local back = best(3, 0)[1]",
+        "local recovered_job = may_recover and best(3, 0)[1]",
+        "local recovered_job = best(3, 0)[1]",
     ): (STORE,),
     at(
         "a claim sets aside no more than it asks for",
@@ -46,8 +45,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a resumed queue keeps silent about its recovered jobs",
         "store/lua/resume.lua",
-        " + redis.call('ZCARD', recovered) > 0",
-        " > 0",
+        " + redis.call('ZCARD', recovered)\n",
+        "\n",
     ): (STORE,),
     at(
         "the audit does not know where recovered jobs wait",
@@ -70,11 +69,11 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "each recovered job gets a process",
         "worker/pools/recovery.py",
-        " or self._children.count >= MOST",
+        " or self._processes.count >= MAX_PROCESSES",
         "",
     ): (RECOVERY, JOBS),
     at(
-        "a process is reserved for ever",
+        "the reservation of a process is never given up",
         "worker/pools/recovery.py",
         "            self._reserved -= 1\n",
         "",
@@ -82,31 +81,31 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "the processes never end",
         "worker/pools/recovery.py",
-        "                self._children.end_idle()\n",
+        "                self._processes.end_idle()\n",
         "                pass\n",
     ): (RECOVERY,),
     at(
         "an outage keeps the processes of all shards",
         "worker/worker.py",
-        "            self._recovered.unanswered()\n",
+        "            self._recovered.cancel_reservation()\n",
         "",
     ): ("tests/integration/test_one_outcome.py",),
     at(
         "a recovered job without a process runs all the same",
         "worker/worker.py",
-        "if self._takes and may_run and self._blocking_claim.confirm(answer):",
-        "if self._takes and self._blocking_claim.confirm(answer):",
+        "if self.phase.claims and may_run and self._blocking_claim.confirm(reply):",
+        "if self.phase.claims and self._blocking_claim.confirm(reply):",
     ): ("tests/integration/test_one_outcome.py",),
     at(
-        "a job given back for want of a process is forgotten",
+        "a recovered job released for lack of a process is forgotten",
         "worker/pools/recovery.py",
-        "answer.recovered or not runs",
-        "answer.recovered",
+        "reply.recovered or not may_run",
+        "reply.recovered",
     ): (RECOVERY,),
     at(
         "a drained worker leaves recovered jobs behind",
         "worker/worker.py",
-        " or self._recovered.left",
+        " or self._recovered.jobs_left",
         "",
     ): (JOBS,),
     at(

@@ -4,7 +4,7 @@ from tests.stateful.mutations import Mutation
 
 at = Mutation.at
 
-GIVEN_BACK = "tests/integration/test_given_back.py"
+SHUTDOWN = "tests/integration/test_shutdown.py"
 STARTING = "tests/unit/test_starting.py"
 ARMED = "tests/integration/store/test_blocking_claim.py"
 KILLS = "tests/chaos/test_kills.py"
@@ -19,15 +19,15 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a process whose jobs were given back takes its time",
         "worker/worker.py",
-        "            self.given_back()\n",
+        "            self.on_interrupted()\n",
         "            pass\n",
-    ): (GIVEN_BACK,),
+    ): (SHUTDOWN,),
     at(
         "a process whose jobs were given back waits for its dispatcher",
         "management/commands/run_worker.py",
-        "if child and shutdown.hurries:",
-        "if child and shutdown.hurries and child.is_running(wait=1.0):",
-    ): (GIVEN_BACK,),
+        "if child and shutdown.has_deadline:",
+        "if child and shutdown.has_deadline and child.is_running(wait=1.0):",
+    ): (SHUTDOWN,),
     at(
         "a service that nobody stopped ends alone",
         "management/starting.py",
@@ -43,9 +43,9 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a service that hangs is waited for though jobs were given back",
         "processes/shutdown.py",
-        "        self._until = monotonic() + _OTHERS\n",
+        "        self._deadline = monotonic() + _INTERRUPTED_TIMEOUT\n",
         "",
-    ): (STARTING, GIVEN_BACK),
+    ): (STARTING, SHUTDOWN),
     at(
         "a worker whose heartbeats died goes on",
         "worker/worker.py",
@@ -55,7 +55,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a worker sleeps while its heartbeats die",
         "worker/leases.py",
-        "            self._tell_ended()\n",
+        "            self._on_ended()\n",
         "            pass\n",
     ): ("tests/unit/test_held_claims.py",),
     at(
@@ -79,20 +79,20 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a bell that a full worker heard is lost",
         "worker/queue_listener.py",
-        "            if bell and not wanted:\n                self.notify_others()\n",
+        "            if notification and not wanted:\n                self.notify_others()\n",
         "",
     ): ("tests/integration/store/test_queue_listener.py",),
     at(
         "a worker is full as soon as another shard's fills the pool",
         "worker/prefetch.py",
-        "self.held < self.size or self.mine < self.share",
+        "self.held < self.size or self.own < self.share",
         "self.held < self.size",
     ): ("tests/unit/test_prefetch.py", "tests/integration/test_busy_shard.py"),
     at(
-        "a worker takes ahead whatever its rivals want",
+        "a worker takes ahead whatever others want",
         "worker/prefetch.py",
-        "max(self.share, self.target // (1 + self.rivals)) - self.mine",
-        "self.target - self.mine",
+        "max(self.share, self.target // (1 + self.contenders)) - self.own",
+        "self.target - self.own",
     ): ("tests/unit/test_prefetch.py",),
     at(
         "an attempt ends when Redis is told of it",
@@ -101,57 +101,58 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "return _at_us(claim, monotonic()) if outcome else",
     ): ("tests/unit/test_settlement.py",),
     at(
-        "a coroutine that is cut off did not run",
-        "worker/pools/asyncio.py",
-        "    outcome = Outcome(kind=ending, error=error)\n    return outcome if entry.began is None",
-        "    outcome = Outcome(kind=ending, error=error)\n    return outcome if True",
-    ): ("tests/integration/test_each_claim_ends.py",),
+        "the outcome of an interrupted coroutine has no run time",
+        "worker/pools/claim_queue.py",
+        "return outcome if self.began is None else timed(outcome, self.began)",
+        "return outcome",
+    ): ("tests/integration/each_claim_ends/test_asyncio.py",),
     at(
         "a worker whose Redis is away keeps its share of the pool",
         "worker/worker.py",
-        "            if self._prefetch.leave_room(wants=False, held=self._pool.held):\n                self.wake()\n",
+        "            if self._prefetch.request_ended(wants_more=False, held=self._pool.held):\n"
+        "                self.wake()\n",
         "",
     ): ("tests/integration/test_one_outcome.py",),
     at(
         "a claim that came with the bell is never confirmed",
         "worker/blocking_claim.py",
-        "            self._served.confirm([claim.lease for claim in answer.claims])\n",
+        "            self._queues.confirm([claim.lease for claim in reply.claims])\n",
         "            pass\n",
     ): (ARMED, KILLS),
     Mutation(
         "a claim that came with the bell is confirmed once its code runs",
         (
-            ("worker/worker.py", "may_run and self._blocking_claim.confirm(answer):", "may_run:"),
+            ("worker/worker.py", "may_run and self._blocking_claim.confirm(reply):", "may_run:"),
             (
                 "worker/worker.py",
                 "                sleep(0)\n",
-                "                sleep(0)\n            self._blocking_claim.confirm(answer)\n",
+                "                sleep(0)\n            self._blocking_claim.confirm(reply)\n",
             ),
         ),
     ): ("tests/integration/test_one_outcome.py",),
     at(
         "a worker that is stopped waits for its bell",
         "worker/worker.py",
-        "wanted=self._takes and not",
+        "wanted=self.phase.claims and not",
         "wanted=not",
     ): ("tests/integration/test_one_outcome.py",),
     at(
         "the answer of a mark is taken for a bell",
         "store/client/blocking_listener.py",
-        "            while self._untold:\n",
+        "            while self._unread_replies:\n",
         "            while False:\n",
     ): ("tests/integration/store/test_blocking_listener.py",),
     at(
         "what is armed keeps claims for a pool that others have filled",
         "worker/blocking_claim.py",
-        "self._pool.held >= self._pool.size or not answer.claimed",
-        "not answer.claimed",
+        "self._pool.held >= self._pool.size or not reply.claimed",
+        "not reply.claimed",
     ): (ARMED,),
     at(
         "what is disarmed takes claims all the same",
         "worker/exchange_session.py",
-        "exchange.call, exchange.want = None, 0",
-        "exchange.call = None",
+        "request.call, request.want = None, 0",
+        "request.call = None",
     ): (ARMED,),
     at(
         "an exchange is armed where the setting forbids it",
@@ -162,7 +163,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a worker that does not listen is not told of a free slot",
         "worker/prefetch.py",
-        " or (held < self._size and any(each.deaf for each in others))",
+        " or (held < self._size and any(each.is_full for each in others))",
         "",
     ): ("tests/unit/test_prefetch.py",),
     at(

@@ -68,7 +68,7 @@ POINTS: dict[str, tuple[Any, str, bool, Callable[..., bool]]] = {
     # Redis pushed the leases on; the worker does not know yet.
     "heartbeat": (Claims, "heartbeat", False, _always),
     # Promoted, and told which leases lapsed: they are read next, and reclaimed.
-    "between promote and reclaim": (Promotion, "read_lapsed", True, _always),
+    "between promote and reclaim": (Promotion, "read_expired_leases", True, _always),
     "before reclaim": (Promotion, "reclaim", True, _always),
     "after reclaim": (Promotion, "reclaim", False, _always),
 }

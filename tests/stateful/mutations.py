@@ -42,8 +42,8 @@ FIRST = [
             (EXCHANGE, "worker .. struct.pack('>I8', number)", "worker .. struct.pack('>I8', 1)"),
             (
                 "store/claims.py",
-                "self.worker + self.number.to_bytes(8)",
-                "self.worker + (1).to_bytes(8)",
+                "self.worker_id + self.number.to_bytes(8)",
+                "self.worker_id + (1).to_bytes(8)",
             ),
         ),
     ),
@@ -63,7 +63,7 @@ FIRST = [
     at(
         "an acknowledged job keeps its key",
         EXCHANGE,
-        "    let_go(job_extras, unique_keys, member)\n    done",
+        "    delete_extras(member)\n    done",
         "    done",
     ),
     at(
@@ -74,9 +74,9 @@ FIRST = [
     ),
     at(
         "a result forgets the attempts before it",
-        EXCHANGE,
-        "keep_result(result.key, redis.call('HGET', attempts, id) or '',",
-        "keep_result(result.key, '',",
+        PRELUDE,
+        "local record, body = redis.call('HGET', attempts, id) or '',",
+        "local record, body = '',",
     ),
     at("a repeated exchange claims anew", EXCHANGE, "if number == last_number then", "if false then"),
     at(
@@ -107,10 +107,10 @@ MORE = [
     at(
         "lapsed leases are told a microsecond late",
         PROMOTE,
-        "leases, '-inf', lapsed_by,",
-        "leases, '-inf', lapsed_by - 1,",
+        "leases, '-inf', expired_by,",
+        "leases, '-inf', expired_by - 1,",
     ),
-    at("dead letters are dropped and their bodies kept", PROMOTE, "redis.call('HDEL', dead_bodies, unpack(trimmed))"),
+    at("dead letters are removed and their bodies kept", PRELUDE, "redis.call('HDEL', dead_bodies, unpack(ids))"),
     at(
         "exchanges outlive their worker",
         PROMOTE,
@@ -120,13 +120,13 @@ MORE = [
     at(
         "a lapsed job goes to the end of its queue",
         RECLAIM,
-        "return (struct.unpack('>I8', run, 25))",
+        "return (struct.unpack('>I8', claim, 25))",
         "return rank_of(lease, now, head_start)",
     ),
-    at("a lapsed job runs among others", RECLAIM, "(is_suspect(record) and 4 or 2)", "2"),
-    at("an interrupted job goes to the end", "store/claims.py", 'claim.rank if decision.keeps_place else b""', 'b""'),
+    at("a lapsed job runs among others", RECLAIM, "(crash_suspected(record) and 4 or 2)", "2"),
+    at("an interrupted job goes to the end", "store/claims.py", 'claim.rank if decision.keeps_rank else b""', 'b""'),
     at("nobody is told of recovered jobs", EXCHANGE, "recovered and 1 or 0}", "0}"),
-    at("a claim behind a pop counts at once", EXCHANGE, "2, armed and #leased or 0, 2", "2, 0, 2"),
+    at("a claim behind a pop counts at once", EXCHANGE, "2, blocking and #lease_entries or 0, 2", "2, 0, 2"),
     at(
         "what is settled stays unconfirmed",
         EXCHANGE,
@@ -143,14 +143,14 @@ MORE = [
     at(
         "a heartbeat leaves a claim unconfirmed",
         "store/lua/heartbeat.lua",
-        "unconfirmed, '', unpack(named))",
+        "unconfirmed, '', unpack(held))",
         "unconfirmed, '')",
     ),
-    at("what a process armed that has left takes claims", EXCHANGE, " or armed and not last then", " then"),
+    at("what a process armed that has left takes claims", EXCHANGE, " or blocking and not last then", " then"),
     at(
         "what is void keeps the bell",
         EXCHANGE,
-        "then push_notification(KEYS[base + 1]); push_notification(notify) end",
+        "then notify_workers(KEYS[base + 1]) end",
         "then end",
     ),
     at("reclaim is a microsecond late", RECLAIM, "tonumber(lease_end) <= now", "tonumber(lease_end) < now"),
@@ -166,28 +166,28 @@ MORE = [
     at(
         "a retry does not ring",
         EXCHANGE,
-        "put_scheduled(shard, KEYS[base + 1], {retry.due, member})",
-        "redis.call('ZADD', KEYS[base + 1], retry.due, member) index_due(next_due, KEYS[base + 1])",
+        "put_scheduled(KEYS[base + 1], {retry.due, member})",
+        "redis.call('ZADD', KEYS[base + 1], retry.due, member) index_due(KEYS[base + 1])",
     ),
     at(
         "a release does not ring",
         EXCHANGE,
-        "put_ready(shard, now, KEYS[base + 2], KEYS[base + 3], {retry.rank, member})",
-        "redis.call('ZADD', KEYS[base + 2], retry.rank, member) remember(shard, now, KEYS[base + 2])",
+        "put_ready(now, KEYS[base + 2], KEYS[base + 3], {retry.rank, member})",
+        "redis.call('ZADD', KEYS[base + 2], retry.rank, member) list_queue(now, KEYS[base + 2])",
     ),
     at("a retry's moment loses digits", EXCHANGE, "{retry.due, member}", "{tonumber(retry.due .. ''), member}"),
     at(
         "work left behind does not ring",
         EXCHANGE,
-        "if not rung[queue] then rung[queue] = true; push_notification(",
+        "if not notified[queue] then notified[queue] = true; push_notification(",
         "if false then push_notification(",
     ),
     at("a stale exchange is carried out", EXCHANGE, "if number < last_number then", "if false then"),
     at(
         "a repeat hands out what was lost since",
         EXCHANGE,
-        "if redis.call('ZSCORE', leases, member .. token) then held",
-        "if true then held",
+        "if redis.call('ZSCORE', leases, member .. token) then\n        held",
+        "if true then\n        held",
     ),
     at("a large job is claimed among others", EXCHANGE, " or has(entry.member, LARGE)"),
     at(
@@ -202,7 +202,7 @@ MORE = [
     ),
     at("an acknowledged job keeps its attempts", EXCHANGE, "redis.call('HDEL', attempts, unpack(done))"),
     at("the id of a dead letter is a new job", ENQUEUE, " and redis.call('HEXISTS', dead_bodies, id) == 0"),
-    at("one batch holds a key twice", ENQUEUE, "taken[job.digest] or redis.call", "redis.call"),
+    at("one batch holds a key twice", ENQUEUE, "holders[job.digest] or redis.call", "redis.call"),
     at(
         "a known id is stored again",
         ENQUEUE,
@@ -213,8 +213,8 @@ MORE = [
     at("requeue leaves the key free", REQUEUE, "redis.call('HSET', unique_keys, digest, member)"),
     at("requeue goes on counting", REQUEUE, "'\\0\\0\\0' .. string.sub(record, 4)", "record"),
     at("discard does not ask which death", "store/lua/discard.lua", " or tonumber(score) ~= died"),
-    at("a cancelled job keeps its key", "store/lua/cancel.lua", "let_go(job_extras, unique_keys, member)"),
-    at("a running job can be cancelled", "store/lua/cancel.lua", "return 'LATE'", "return 'CANCELLED'"),
+    at("a cancelled job keeps its key", "store/lua/cancel.lua", "delete_extras(member)"),
+    at("a running job can be cancelled", PRELUDE, "return 'LATE'", "return 'CANCELLED'"),
     at("a moved job keeps its body", "store/lua/move.lua", "redis.call('HSET', jobs, id, new_body)"),
     Mutation(
         "a late heartbeat takes a lost lease back",

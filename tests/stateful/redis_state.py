@@ -1,6 +1,7 @@
 """Picture: the whole of Redis as it is, and as the model says it must be. The bells are looked at apart."""
 
 from collections import defaultdict
+from functools import cache
 from typing import Any
 from urllib.parse import unquote
 
@@ -44,6 +45,7 @@ def read(client: Redis, keys: Keys) -> dict[str, Any]:
     return dict(zip(names, values, strict=True))
 
 
+@cache
 def noun_of(name: str, keys: Keys) -> str:
     """Return the catalogue's word for a key, which must be named as `Keys` names it."""
     noun, _, queue = name.removeprefix(keys("")).partition(":")
@@ -111,6 +113,6 @@ def foretold(model: Model, keys: Keys) -> dict[str, Any]:
     told[keys("worker_names")] = dict.fromkeys(model.described, b"driven")
     if model.wake_at is not None:
         told[keys("next_promotion")] = str(model.wake_at).encode()
-    if model.no_lapse_before:
-        told[keys("no_lapse_before")] = str(model.no_lapse_before).encode()
+    if model.no_reclaim_before:
+        told[keys("no_reclaim_before")] = str(model.no_reclaim_before).encode()
     return {name: value for name, value in told.items() if value}

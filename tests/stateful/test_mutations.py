@@ -11,8 +11,8 @@ from tests.stateful.mutate_copy import plant
 from tests.stateful.mutated_process import SAW_IT, SAW_NOTHING
 from tests.stateful.mutations import FIRST, MORE, Mutation
 
-#: Walks a bug may take to be seen; the order of steps is the same in every run.
-EXAMPLES = 100
+#: Walks a bug may take to be seen, and of the slow tests' bugs. The steps are the same in every run.
+EXAMPLES, MORE_EXAMPLES = 40, 100
 
 
 def walk_with(bug: Mutation | None, folder: Path, url: str, examples: int) -> subprocess.CompletedProcess[str]:
@@ -21,8 +21,8 @@ def walk_with(bug: Mutation | None, folder: Path, url: str, examples: int) -> su
     return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
 
 
-def check_caught(bug: Mutation, folder: Path, url: str) -> None:
-    ended = walk_with(bug, folder, url, EXAMPLES)
+def check_caught(bug: Mutation, folder: Path, url: str, examples: int) -> None:
+    ended = walk_with(bug, folder, url, examples)
     assert ended.returncode == SAW_IT, f"{bug.name}: {ended.stdout}{ended.stderr}"
 
 
@@ -33,10 +33,10 @@ def test_a_copy_without_a_bug_passes(client: Redis, redis_url: str, tmp_path: Pa
 
 @pytest.mark.parametrize("bug", FIRST, ids=lambda bug: bug.name)
 def test_machine_catches(bug: Mutation, client: Redis, redis_url: str, tmp_path: Path) -> None:
-    check_caught(bug, tmp_path, redis_url)
+    check_caught(bug, tmp_path, redis_url, EXAMPLES)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", MORE, ids=lambda bug: bug.name)
 def test_machine_catches_more(bug: Mutation, client: Redis, redis_url: str, tmp_path: Path) -> None:
-    check_caught(bug, tmp_path, redis_url)
+    check_caught(bug, tmp_path, redis_url, MORE_EXAMPLES)

@@ -1,4 +1,4 @@
-"""The tests here stand on the fixture they are about."""
+"""Fixture of the tests of the `delayq` fixture, which they use themselves."""
 
 import pytest
 
@@ -7,6 +7,6 @@ from tests.testing_helpers import tasks
 
 @pytest.fixture(autouse=True)
 def calls() -> list[object]:
-    """What the tasks did, nothing at first."""
+    """The calls of the tasks, none at first."""
     tasks.calls.clear()
     return tasks.calls

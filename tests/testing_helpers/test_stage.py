@@ -8,8 +8,8 @@ import pytest
 from django.test import override_settings
 from redis import Redis
 
-from django_delayq import get_job, get_store
-from django_delayq.clock import ServerClock, process_clock
+from django_delayq import get_job, get_store, runtime
+from django_delayq.clock import ServerClock
 from django_delayq.conf.settings import get_config
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.testing import DelayQ, server
@@ -41,7 +41,7 @@ def test_settings_that_cannot_work_are_still_an_error(settings: Any) -> None:
     settings.DELAYQ = {"LEASES": 1}
     with pytest.raises(Exception, match="unknown key 'LEASES'"), DelayQ():
         pass
-    assert isinstance(process_clock(), ServerClock)
+    assert isinstance(runtime.current().clock, ServerClock)
 
 
 def test_nothing_is_left_behind(delayq_redis_url: str) -> None:
@@ -54,7 +54,7 @@ def test_nothing_is_left_behind(delayq_redis_url: str) -> None:
             send_reminder.enqueue(3)
             assert set(client.keys("*")) > before
         assert set(client.keys("*")) == before
-    assert isinstance(process_clock(), ServerClock)
+    assert isinstance(runtime.current().clock, ServerClock)
     assert get_config().prefix == "delayq"
 
 

@@ -1,4 +1,4 @@
-"""ClaimQueue: what may begin, and that each claim ends once."""
+"""ClaimQueue: which claims may begin, and that each ends once."""
 
 import pytest
 
@@ -13,7 +13,7 @@ SUCCEEDED = Outcome(kind=OutcomeKind.SUCCEEDED)
 
 
 class Owner:
-    """Let each claim begin, and keep the outcomes."""
+    """A client that lets each claim begin and keeps the outcomes."""
 
     def __init__(self) -> None:
         self.outcomes: list[Outcome] = []
@@ -36,7 +36,7 @@ def limited(hard_timeout_us: int | None) -> Claim:
 
 
 def taken(claims: ClaimQueue, owner: Owner) -> tuple[Seat, Entry]:
-    """Put a claim in and take it out."""
+    """Put a claim in and take it."""
     claims.put([numbered(1)], owner)
     entry = claims.take(seat := Seat())
     assert entry is not None
@@ -60,7 +60,7 @@ def test_a_second_outcome_of_a_claim_is_ignored(owner: Owner) -> None:
 
 
 @pytest.mark.parametrize("begun", [True, False])
-def test_what_an_exception_left_in_a_seat_has_failed_if_it_had_begun(owner: Owner, begun: bool) -> None:
+def test_a_claim_that_an_exception_left_in_a_seat_has_failed_if_it_had_begun(owner: Owner, begun: bool) -> None:
     claims = ClaimQueue()
     seat, entry = taken(claims, owner)
     assert not begun or claims.begin(entry)
@@ -70,9 +70,7 @@ def test_what_an_exception_left_in_a_seat_has_failed_if_it_had_begun(owner: Owne
     assert seat.entry is None
 
 
-def test_claims_beyond_their_hard_limits_are_counted_from_their_begin(
-    owner: Owner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hard_limits_count_from_the_begin_of_a_claim(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("django_delayq.worker.pools.claim_queue.monotonic", lambda: now)
     claims = ClaimQueue()

@@ -1,4 +1,4 @@
-"""Emitter: signals of settled attempts are sent in order beside the worker's loop, and none is lost."""
+"""Emitter: signals of settled attempts are sent in order, beside the worker's loop, and none is lost."""
 
 import ctypes
 import os
@@ -25,7 +25,7 @@ def gate() -> Iterator[threading.Event]:
     event.set()
 
 
-def test_who_emits_does_not_wait_for_what_is_carried_out_in_order(gate: threading.Event) -> None:
+def test_emit_does_not_wait_for_emissions_which_are_carried_out_in_order(gate: threading.Event) -> None:
     emitter, done = Emitter(), list[int]()
     emitter.emit([partial(gate.wait, PATIENCE)])
     emitter.emit([partial(done.append, number) for number in range(100)])
@@ -35,7 +35,9 @@ def test_who_emits_does_not_wait_for_what_is_carried_out_in_order(gate: threadin
     assert done == list(range(100))
 
 
-def test_who_emits_too_much_waits_and_loses_nothing(gate: threading.Event, caplog: pytest.LogCaptureFixture) -> None:
+def test_emit_waits_while_too_many_emissions_are_left_and_loses_none(
+    gate: threading.Event, caplog: pytest.LogCaptureFixture
+) -> None:
     emitter, done = Emitter(), list[int]()
     emitter.emit([partial(gate.wait, PATIENCE)])
     count = 3 * module._LIMIT
@@ -63,7 +65,7 @@ def test_who_emits_too_much_waits_and_loses_nothing(gate: threading.Event, caplo
     assert caplog.text.count("this worker waits for them") == 1
 
 
-def test_who_waits_for_room_goes_on_once_the_process_ends(gate: threading.Event) -> None:
+def test_emit_waits_no_longer_once_the_process_ends(gate: threading.Event) -> None:
     emitter, done = Emitter(), list[int]()
     emitter.emit([partial(gate.wait, PATIENCE), *[int] * module._LIMIT])
     thread = threading.Thread(target=emitter.emit, args=[[partial(done.append, 1)]])
@@ -77,7 +79,7 @@ def test_who_waits_for_room_goes_on_once_the_process_ends(gate: threading.Event)
 
 
 @pytest.mark.parametrize("again", [True, False], ids=["the next emission", "a flush"])
-def test_where_no_thread_can_start_the_next_call_tries_again(
+def test_if_no_thread_can_start_the_next_call_tries_again(
     again: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     emitter, done = Emitter(), list[int]()
@@ -95,7 +97,7 @@ def test_where_no_thread_can_start_the_next_call_tries_again(
     assert done == [1, 2][: 1 + again]
 
 
-def test_nothing_that_is_raised_ends_the_thread_and_all_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_exception_ends_the_thread_and_each_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     emitter, done = Emitter(), list[int]()
 
     def broken() -> None:
@@ -107,7 +109,7 @@ def test_nothing_that_is_raised_ends_the_thread_and_all_is_logged(caplog: pytest
     assert caplog.text.count("could not be announced") == 2
 
 
-def test_an_exception_that_strikes_the_thread_between_two_emissions_ends_nothing() -> None:
+def test_an_exception_between_two_emissions_does_not_end_the_thread() -> None:
     emitter, done = Emitter(), list[int]()
     emitter.emit([int])
     assert emitter.flush(PATIENCE)
@@ -120,14 +122,16 @@ def test_an_exception_that_strikes_the_thread_between_two_emissions_ends_nothing
     assert done == list(range(10))
 
 
-def test_what_is_not_carried_out_in_time_is_told(gate: threading.Event, caplog: pytest.LogCaptureFixture) -> None:
+def test_emissions_that_are_not_carried_out_in_time_are_logged(
+    gate: threading.Event, caplog: pytest.LogCaptureFixture
+) -> None:
     emitter = Emitter()
     emitter.emit([partial(gate.wait, PATIENCE), int, int])
     assert not emitter.flush(0.01)
     assert "3 settled attempts were not announced" in caplog.text
 
 
-def test_a_fork_begins_with_nothing_to_do(gate: threading.Event) -> None:
+def test_a_fork_begins_without_emissions(gate: threading.Event) -> None:
     module.emitter.emit([partial(gate.wait, PATIENCE)])
     child = os.fork()
     if child == 0:

@@ -46,17 +46,17 @@ def test_it_asks_again_once_the_next_promotion_is_overdue(clock: Any) -> None:
     # `exchange` calls it overdue a second past its time.
     assert 103.0 < held.check_at < 103.2
     clock.at = 102.9
-    held.told(500_000)
+    held.record_reply(500_000)
     assert 103.0 < held.check_at < 103.2
     clock.at = 103.2
-    held.told(4_000_000)
+    held.record_reply(4_000_000)
     assert 107.2 < held.check_at < 107.3
 
 
 def test_beside_a_dispatcher_it_asks_when_that_would_be_overdue_and_not_often(clock: Any) -> None:
     held = FallbackDispatcher(Steps())  # type: ignore[arg-type]
-    held.told(6_000_000)
+    held.record_reply(6_000_000)
     assert 106.0 < held.check_at < 106.1
     clock.at = 107.0
-    held.told(10_000)
+    held.record_reply(10_000)
     assert held.check_at == 109.5

@@ -1,4 +1,4 @@
-"""The dispatcher's lead follows what is measured, and never runs away."""
+"""Lead time: the lead of a dispatcher follows the measured lateness, within bounds."""
 
 from django_delayq.dispatcher import LeadTime
 
@@ -7,11 +7,11 @@ def test_the_first_sleep_has_no_lead():
     assert LeadTime().sleep(1_000_000) == 1.0
 
 
-def test_the_lead_settles_where_promotions_arrive_on_time():
+def test_the_lead_settles_so_that_promotions_arrive_on_time():
     lead_time, overhead_us = LeadTime(), 800
     arrivals = []
     for _ in range(500):
-        # A timer that is `overhead_us` late: what the lead does not cover is lateness.
+        # A timer that is `overhead_us` late; the lead makes up for part of it.
         late_us = overhead_us - lead_time.lead_us
         arrivals.append(late_us)
         if late_us >= 0:
@@ -38,7 +38,7 @@ def test_the_lead_is_bounded_when_the_machine_is_overloaded():
     assert lead_time.lead_us <= 2_000
 
 
-def test_what_is_due_within_the_lead_is_not_slept_for():
+def test_a_job_due_within_the_lead_is_not_slept_for():
     lead_time = LeadTime()
     for _ in range(100):
         lead_time.record_late(2_000)

@@ -11,7 +11,7 @@ import pytest
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.log import logger
 from django_delayq.processes.service import Service
-from tests.unit.test_service import Part
+from tests.unit.test_service import ScriptedRunnable
 
 
 class Broken(logging.Handler):
@@ -88,7 +88,7 @@ def test_a_record_has_its_callers_place(caplog: pytest.LogCaptureFixture) -> Non
 
 def test_a_service_goes_on_where_its_errors_cannot_be_logged(broken: None) -> None:
     steps: list[Any] = [RuntimeError("a bug"), StoreUnavailable("away"), 0.0, None]
-    part = Part(*steps)
+    part = ScriptedRunnable(*steps)
     Service(part, name="Stub").run()
     part.shut()
     assert part.taken == 4

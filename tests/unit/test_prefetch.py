@@ -72,7 +72,7 @@ def test_a_change_of_pace_is_noticed() -> None:
 
 def load(**facts: Any) -> Load:
     """A pool of 8, used by nobody; jobs of a few ms."""
-    return Load(**{"size": 8, "held": 0, "mine": 0, "rivals": 0, "wait": 0.0, "target": 128, "low": 64, **facts})
+    return Load(**{"size": 8, "held": 0, "own": 0, "contenders": 0, "wait": 0.0, "target": 128, "low": 64, **facts})
 
 
 LONG: dict[str, Any] = {"target": 1, "low": 0}
@@ -80,36 +80,36 @@ FULL: dict[str, Any] = {"held": 8, "wait": inf, **LONG}
 
 
 @pytest.mark.parametrize(
-    ("state", "is_time", "want"),
+    ("state", "should_refill", "want"),
     [
         # Alone, or beside workers that have no work.
         (load(), True, 64),
-        (load(held=64, mine=64, wait=0.024), True, 64),
-        (load(held=65, mine=65, wait=0.024), False, 63),
-        (load(held=128, mine=128, wait=0.048), False, 0),
+        (load(held=64, own=64, wait=0.024), True, 64),
+        (load(held=65, own=65, wait=0.024), False, 63),
+        (load(held=128, own=128, wait=0.048), False, 0),
         (load(**LONG), True, 8),
-        (load(**FULL, mine=8), False, 0),
-        (load(**{**FULL, "held": 7}, mine=7), True, 1),
+        (load(**FULL, own=8), False, 0),
+        (load(**{**FULL, "held": 7}, own=7), True, 1),
         # Quiet so far, beside one that holds much: its jobs are short, so that a slot is free soon.
         (load(held=128, wait=0.048, target=8, low=2), True, 8),
-        (load(held=128, wait=0.048, rivals=1, target=8, low=2), True, 4),
-        (load(held=128, wait=0.048, rivals=15, target=8, low=2), True, 1),
+        (load(held=128, wait=0.048, contenders=1, target=8, low=2), True, 4),
+        (load(held=128, wait=0.048, contenders=15, target=8, low=2), True, 1),
         # Its jobs are long: where all slots are taken, another process may have one.
         (load(**FULL), False, 0),
-        (load(**FULL, rivals=1), False, 0),
+        (load(**FULL, contenders=1), False, 0),
         # Others want more: what it has beyond its share is theirs first, slots as well as what waits for them.
-        (load(held=7, mine=7, rivals=1, wait=inf, **LONG), False, 0),
-        (load(held=7, mine=3, rivals=1, wait=inf, **LONG), True, 1),
-        (load(held=6, mine=0, rivals=3, wait=inf, **LONG), True, 2),
-        (load(held=64, mine=64, rivals=1, wait=0.024), False, 0),
-        (load(held=96, mine=32, rivals=1, wait=0.036), True, 32),
+        (load(held=7, own=7, contenders=1, wait=inf, **LONG), False, 0),
+        (load(held=7, own=3, contenders=1, wait=inf, **LONG), True, 1),
+        (load(held=6, own=0, contenders=3, wait=inf, **LONG), True, 2),
+        (load(held=64, own=64, contenders=1, wait=0.024), False, 0),
+        (load(held=96, own=32, contenders=1, wait=0.036), True, 32),
         # More workers than slots: each may have one.
-        (load(size=1, rivals=3, **LONG), True, 1),
-        (load(size=1, held=1, mine=1, rivals=3, wait=inf, **LONG), False, 0),
+        (load(size=1, contenders=3, **LONG), True, 1),
+        (load(size=1, held=1, own=1, contenders=3, wait=inf, **LONG), False, 0),
     ],
 )
-def test_of_those_who_want_more_each_has_an_equal_share(state: Load, is_time: bool, want: int) -> None:
-    assert (state.is_time, state.claim_count) == (is_time, want)
+def test_of_those_who_want_more_each_has_an_equal_share(state: Load, should_refill: bool, want: int) -> None:
+    assert (state.should_refill, state.claim_count) == (should_refill, want)
 
 
 def test_a_slot_is_free_soon_beside_short_jobs_and_not_beside_long_ones() -> None:
@@ -121,8 +121,8 @@ def test_a_slot_is_free_soon_beside_short_jobs_and_not_beside_long_ones() -> Non
 
 
 def test_a_worker_below_its_share_has_a_slot_though_short_jobs_of_another_hold_all() -> None:
-    assert load(held=8, mine=1, rivals=1, wait=0.003, target=8).has_slot
-    assert not load(held=8, mine=4, rivals=1, wait=0.003, target=8).has_slot
+    assert load(held=8, own=1, contenders=1, wait=0.003, target=8).has_slot
+    assert not load(held=8, own=4, contenders=1, wait=0.003, target=8).has_slot
 
 
 def test_one_long_job_of_another_leaves_short_ones_their_batches() -> None:
@@ -135,25 +135,25 @@ def test_one_long_job_of_another_leaves_short_ones_their_batches() -> None:
 def test_what_another_has_asked_for_is_left_to_it() -> None:
     sharing: list[PrefetchPolicy] = []
     other, worker = paced(8, 10_000_000, sharing), paced(8, 10_000_000, sharing)
-    other.pace.asked = 1
+    other.pace.requested = 1
     assert worker.want(7) == 0
-    other.pace.asked, other.pace.wants = 0, True
+    other.pace.requested, other.pace.wants_more = 0, True
     assert worker.want(7) == 0
-    other.pace.wants = False
+    other.pace.wants_more = False
     assert worker.want(7) == 1
 
 
 def test_who_does_not_listen_is_woken_for_a_slot_that_is_left() -> None:
     sharing: list[PrefetchPolicy] = []
     other, worker = paced(8, 10_000_000, sharing), paced(8, 10_000_000, sharing)
-    assert not worker.pace.leave_room(wants=True, held=7)
-    other.pace.deaf = True
-    assert worker.pace.leave_room(wants=False, held=7)
-    assert not worker.pace.leave_room(wants=False, held=8)
+    assert not worker.pace.request_ended(wants_more=True, held=7)
+    other.pace.is_full = True
+    assert worker.pace.request_ended(wants_more=False, held=7)
+    assert not worker.pace.request_ended(wants_more=False, held=8)
     # Nor does anybody wake himself.
-    assert not other.pace.leave_room(wants=False, held=7)
-    other.pace.deaf, other.pace.wants = False, True
-    assert worker.pace.leave_room(wants=False, held=8)
+    assert not other.pace.request_ended(wants_more=False, held=7)
+    other.pace.is_full, other.pace.wants_more = False, True
+    assert worker.pace.request_ended(wants_more=False, held=8)
 
 
 def test_what_was_given_back_makes_all_who_share_the_pool_take_their_jobs_for_long() -> None:

@@ -1,4 +1,4 @@
-"""Process limits that a task lowered: a failure allows open files again, a lack of recursion ends a service."""
+"""Process limits: a failure restores a lowered number of open files, and a lowered recursion limit ends a service."""
 
 import resource
 import sys
@@ -22,7 +22,7 @@ def _kept() -> Iterator[None]:
 
 
 class Steps(PeriodicRunnable):
-    """A part whose steps raise these errors one by one, and which ends after them."""
+    """A runnable whose steps raise these errors one by one, and which ends after them."""
 
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)
@@ -33,13 +33,12 @@ class Steps(PeriodicRunnable):
         raise self.errors.pop(0)
 
 
-def served(part: Steps) -> BaseException | None:
-    """Run a service of this part to its end; returns what ended it."""
-    return run(Service(part, name="tried", longest_wait=0.01))
+def served(runnable: Steps) -> BaseException | None:
+    """Run a service to its end; return the error that ended it."""
+    return run(Service(runnable, name="tried", longest_wait=0.01))
 
 
 def run(service: Service) -> BaseException | None:
-
     def serve() -> None:
         try:
             service.run()
@@ -78,7 +77,7 @@ def test_more_open_files_stay_allowed_after_a_failure() -> None:
     assert resource.getrlimit(FILES) == (most, most)
 
 
-def test_a_lack_of_recursion_ends_a_service() -> None:
+def test_a_lowered_recursion_limit_ends_a_service() -> None:
     limit = sys.getrecursionlimit()
     service = Service(Steps(), name="tried")
     sys.setrecursionlimit(limit - 10)
@@ -86,11 +85,11 @@ def test_a_lack_of_recursion_ends_a_service() -> None:
     assert sys.getrecursionlimit() == limit
 
 
-def test_a_limit_that_a_project_sets_before_its_services_start_ends_none() -> None:
+def test_a_limit_set_before_a_service_starts_does_not_end_it() -> None:
     sys.setrecursionlimit(sys.getrecursionlimit() - 10)
     assert served(Steps()) is None
 
 
-def test_more_recursion_ends_no_service() -> None:
+def test_a_raised_recursion_limit_ends_no_service() -> None:
     sys.setrecursionlimit(sys.getrecursionlimit() + 500)
     assert served(Steps()) is None

@@ -37,7 +37,7 @@ def test_a_filter_that_raises_keeps_nobody_from_hearing_of_any(caplog: pytest.Lo
     job_finished.connect(hear)
     try:
         settled = [(decide_settlement(each, FAILED, worker="w"), FAILED) for each in claims]
-        emit_all(settled, lost=frozenset([claims[1].lease]), tally=tally)
+        emit_all(settled, lost=frozenset([claims[1].lease]), metrics=tally)
         assert emitter.flush()
     finally:
         job_finished.disconnect(hear)
@@ -54,10 +54,10 @@ FIVE_MINUTES = 300.0
 def test_an_attempt_that_redis_is_told_of_late_ended_when_its_code_did(ending: OutcomeKind) -> None:
     """It began a second after its claim and ran for two, at the start of an outage."""
     job = Job(raw_id=next_id(), shard=0, task="shop.tasks.play", queue="default", args=[], result_ttl_us=10**9)
-    taken_at = monotonic() - FIVE_MINUTES
-    claim = claim_for(job, claimed_us=10**15, taken_at=taken_at)
+    received_at = monotonic() - FIVE_MINUTES
+    claim = claim_for(job, claimed_us=10**15, received_at=received_at)
     result = "1" if ending is OutcomeKind.SUCCEEDED else None
-    outcome = Outcome(kind=ending, began=taken_at + 1, run_us=2_000_000, result=result)
+    outcome = Outcome(kind=ending, began=received_at + 1, run_us=2_000_000, result=result)
     settlement = decide_settlement(claim, outcome, worker="w")
     told = json.loads(settlement.result) if settlement.result else settlement.attempts.history[-1]
     assert told["started_us"] == pytest.approx(10**15 + 1_000_000, abs=100, rel=0)
@@ -65,6 +65,6 @@ def test_an_attempt_that_redis_is_told_of_late_ended_when_its_code_did(ending: O
 
 
 def test_an_attempt_whose_code_never_began_ended_when_that_is_written() -> None:
-    claim = claim_for(None, lease=bytes(30), claimed_us=10**15, taken_at=monotonic() - FIVE_MINUTES)
+    claim = claim_for(None, lease=bytes(30), claimed_us=10**15, received_at=monotonic() - FIVE_MINUTES)
     [told] = decide_settlement(claim, Outcome(kind=OutcomeKind.UNREADABLE), worker="w").attempts.history
     assert told["started_us"] == told["ended_us"] >= 10**15 + FIVE_MINUTES * 1_000_000

@@ -1,4 +1,4 @@
-"""TimeLimit: TaskTimeout in the thread that runs too long, and nowhere else."""
+"""TimeLimit: raises TaskTimeout in the thread that runs too long, and nowhere else."""
 
 import gc
 import threading
@@ -18,7 +18,7 @@ SOON, NEVER = 1_000, 3_600_000_000
 
 
 def spin() -> None:
-    """Run bytecode until somebody raises."""
+    """Run bytecode until an exception arrives."""
     give_up = monotonic() + PATIENCE
     while monotonic() < give_up:
         pass
@@ -67,7 +67,7 @@ def test_a_task_over_its_limit_gets_a_timeout() -> None:
         assert "timeout" in str(raised[0])
 
 
-def test_where_no_thread_can_start_the_next_limit_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_no_thread_can_start_the_next_limit_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time_limit, "_watch", time_limit._Watch())
 
     def refuse(thread: threading.Thread) -> None:
@@ -89,8 +89,8 @@ def test_a_limit_not_reached_changes_nothing() -> None:
         1 / 0  # noqa: B018
 
 
-def test_what_follows_a_task_is_never_hit() -> None:
-    # Limits that end just when their code does: each strikes inside or not at all.
+def test_code_after_a_task_is_never_interrupted() -> None:
+    # These limits end at about the same time as their code. Each strikes inside, or not at all.
     struck = 0
     for _ in range(300):
         try:
@@ -110,7 +110,7 @@ def test_a_timeout_that_has_not_arrived_when_the_code_ends_is_taken_back() -> No
     limit = TimeLimit(NEVER)
 
     def work() -> None:
-        # Both lie between two checks of the interpreter at the earliest: expire() sends, the exit takes back.
+        # The exit may take back what expire() sent, if the interpreter does not check for exceptions in between.
         with limit:
             threading.Thread(target=limit.expire).start()
             spin()
@@ -122,7 +122,7 @@ def test_a_timeout_that_has_not_arrived_when_the_code_ends_is_taken_back() -> No
 
 
 def test_a_thread_can_be_traced_after_a_timeout() -> None:
-    # What is left of one makes CPython 3.11 begin a traced call for ever, as debuggers and coverage trace them.
+    # What is left of a timeout may make CPython 3.11 begin a traced call for ever (debuggers and coverage trace).
     for work in (spin, lambda: pytest.raises(TaskTimeout, spin)):
         in_thread(limited(SOON, work))
         threading.settrace(lambda *_: None)
@@ -172,7 +172,7 @@ def test_an_earlier_limit_set_later_is_kept() -> None:
 
 
 @pytest.mark.parametrize(("outer", "inner"), [(SOON, NEVER), (NEVER, SOON)])
-def test_of_nested_limits_the_shorter_strikes(outer: int, inner: int) -> None:
+def test_the_shorter_of_two_nested_limits_strikes(outer: int, inner: int) -> None:
     with pytest.raises(TaskTimeout), TimeLimit(outer), TimeLimit(inner):
         spin()
 
@@ -202,7 +202,7 @@ def test_code_that_swallows_the_timeout_is_not_struck_twice() -> None:
 def test_a_limit_longer_than_a_lock_can_wait_does_not_end_the_others(
     days: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A watch of its own, so that a broken one is this test's alone.
+    # A new watch, so that a broken one affects this test only.
     monkeypatch.setattr(time_limit, "_watch", time_limit._Watch())
     with TimeLimit(timedelta(days=days) // timedelta(microseconds=1)):
         assert [type(error) for error in in_thread(limited(SOON, spin))] == [TaskTimeout]
@@ -210,7 +210,7 @@ def test_a_limit_longer_than_a_lock_can_wait_does_not_end_the_others(
 
 
 def test_a_finished_limit_is_forgotten() -> None:
-    # A worker of short tasks with a timeout of an hour must not keep an hour of them.
+    # A worker that runs short tasks with a timeout of an hour must not keep the limits of an hour.
     for _ in range(10_000):
         with TimeLimit(NEVER):
             pass

@@ -11,8 +11,7 @@ from django.utils.translation import gettext_lazy
 
 from django_delayq.admin.charts.drawing import Chart, Series
 from django_delayq.admin.page import PageContext
-from django_delayq.clock import SECOND_US, moment_us
-from django_delayq.conf.config import DAY_US, HOUR_US
+from django_delayq.clock import DAY_US, HOUR_US, SECOND_US, moment_us
 from django_delayq.templatetags.delayq import grouped, zoned
 
 _MINUTE_US = 60 * SECOND_US

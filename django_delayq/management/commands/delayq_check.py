@@ -1,4 +1,4 @@
-"""manage.py delayq_check: look at the server, at every key, and at whether what waits will still run."""
+"""manage.py delayq_check: check the server, every key, and whether waiting jobs will run with this code."""
 
 import json
 from collections.abc import Iterator
@@ -8,102 +8,91 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from django_delayq.exceptions import StoreError
 from django_delayq.job.outcome import OutcomeKind
+from django_delayq.management.preflight import Preflight
 from django_delayq.management.starting import add_backend, read_settings
-from django_delayq.preflight import Preflight
 from django_delayq.store.client.server_info import ServerInfo
 from django_delayq.store.store import Store, get_store
 
-#: What the audit's words mean, and what --repair does.
+#: Code of an inconsistency -> what it counts, and what --repair does with it.
 _DRIFT = {
-    "MISTYPED": ("keys of another type than ours", "deleted"),
-    "MALFORMED": ("entries or records that nobody of ours wrote", "dropped"),
-    "MISSING": ("entries or records whose job is not there", "dropped"),
-    "TWICE": ("jobs in two places", "the later state stays"),
-    "MISPLACED": ("jobs in another queue or priority than their body says", "put where it says"),
-    "LOST": ("jobs in no place", "ready again; dead letters are listed again"),
-    "LAPSED": ("running jobs without a lease", "taken back as if it had lapsed"),
-    "UNKNOWN": ("leases whose running job is not noted", "noted"),
-    "UNREADABLE": ("unreadable bodies in no place", "dead letters"),
-    "UNLISTED": ("jobs in a queue whose name was forgotten", "listed"),
-    "MISCOUNTED": ("a sum of bytes of all dead letters that is wrong", "counted anew"),
-    "UNHELD": ("jobs that no longer hold their key", "held again"),
+    "MISTYPED": ("keys of a type that is not ours", "deleted"),
+    "MALFORMED": ("entries or records that no release of django_delayq wrote", "dropped"),
+    "MISSING": ("entries or records whose job does not exist", "dropped"),
+    "DUPLICATE": ("jobs in two places", "kept in the later state"),
+    "MISPLACED": ("jobs in another queue or priority than their body names", "moved to the one it names"),
+    "ORPHANED": ("jobs in no place", "made ready; dead letters are listed again"),
+    "NO_LEASE": ("running jobs without a lease", "reclaimed, as after an expired lease"),
+    "NO_RECORD": ("leases whose running job has no record", "recorded"),
+    "UNREADABLE": ("unreadable bodies in no place", "made dead letters"),
+    "QUEUE_NOT_LISTED": ("jobs in a queue that is not listed", "listed"),
+    "MISCOUNTED": ("wrong sums of the bytes of all dead letters", "recounted"),
+    "KEY_NOT_HELD": ("jobs that do not hold their unique key", "given the key"),
 }
-_DOUBTS = {
+#: Outcome that an incompatible job would have -> why, and the cure.
+_INCOMPATIBLE = {
     OutcomeKind.UNKNOWN_TASK: "no task of that name is registered: keep it, or name it in aliases=",
     OutcomeKind.ARGUMENTS_MISMATCH: "their arguments do not fit the function: give new parameters a default",
-    OutcomeKind.NEWER: "stored by a newer django_delayq",
-    OutcomeKind.BAD_SIGNATURE: "not signed with SECRET_KEY or SECRET_KEY_FALLBACKS",
+    OutcomeKind.NEWER: "a newer django_delayq stored them",
+    OutcomeKind.BAD_SIGNATURE: "they are not signed with SECRET_KEY or SECRET_KEY_FALLBACKS",
     OutcomeKind.UNREADABLE: "their stored body cannot be read",
 }
-
-
-#: Examples told of each kind.
+#: Entries that are listed for each code.
 _EXAMPLES = 5
-#: Walks until a shard that is repaired must have nothing left to find.
+#: Walks after which a repaired shard must be consistent.
 _WALKS = 5
 
 
 class Command(BaseCommand):
-    """Check, and with --repair repair, what DELAYQ points to."""
+    """Check, and with --repair repair, the Redis that DELAYQ leads to."""
 
-    help = (
-        "Checks the Redis server, every key, and whether what waits will still run; exits with 1 if anything is wrong."
-    )
+    help = "Checks the Redis server, every key, and whether waiting jobs will run; exits with 1 if anything is wrong."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Take the options."""
+        """Add the options."""
         add_backend(parser)
-        parser.add_argument("--repair", action="store_true", help="Mend what is in no place, in two, or half there.")
+        text = "Repair jobs that are missing from the indexes, duplicated in them, or incomplete."
+        parser.add_argument("--repair", action="store_true", help=text)
         parser.add_argument("--json", action="store_true", help="Print one JSON object instead of sentences.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Look, print, and exit."""
+        """Print the report. Exits with 1 if anything is wrong."""
         read_settings(options["backend"])
         try:
-            report = _look(get_store(options["backend"]), repair=options["repair"])
+            report = _report(get_store(options["backend"]), repair=options["repair"])
         except StoreError as error:
             raise CommandError(str(error)) from error
-        told = json.dumps(report, indent=2) if options["json"] else "\n".join(_sentences(report))
-        self.stdout.write(told)
+        self.stdout.write(json.dumps(report, indent=2) if options["json"] else "\n".join(_sentences(report)))
         if report["wrong"]:
             raise SystemExit(1)
 
 
-def _look(store: Store, *, repair: bool) -> dict[str, Any]:
+def _report(store: Store, *, repair: bool) -> dict[str, Any]:
     server = ServerInfo.fetch(store.shards[0].client, with_config=True)
     faults = [*server.fatal(), *server.errors()]
     drift: dict[str, dict[str, Any]] = {}
     left = 0
-    # One repair can uncover the next fault.
+    # One repair can uncover the next inconsistency.
     for _ in range(_WALKS if repair else 1):
-        left = 0
-        for finding in (
-            finding for shard in store.shards for finding in store.consistency_check(shard).walk(repair=repair)
-        ):
-            left += 1
-            kind = drift.setdefault(finding.code, {"count": 0, "means": _DRIFT[finding.code][0], "examples": []})
-            kind["count"] += 1
-            if len(kind["examples"]) < _EXAMPLES:
-                kind["examples"].append(f"{finding.key} {finding.entry[:32].hex()}")
+        left = _walk(store, drift, repair=repair)
         if not left:
             break
-    # A key of another type, which only --repair takes away, would stop this too.
+    # A key of a wrong type would stop the rest too, and only --repair deletes it.
     readable = repair or "MISTYPED" not in drift
     if readable and (known := store.known_shards()) not in (0, store.config.shards):
         faults.append(
             f"DELAYQ['SHARDS'] is {store.config.shards}, but the keys are spread over {known}: "
-            f"what is in the others is neither looked at here nor run."
+            f"jobs in the other shards are neither checked here nor run."
         )
-    forecast = Preflight.of(store) if readable else Preflight()
-    doubts = [
+    preflight = Preflight.of(store) if readable else Preflight()
+    incompatible = [
         {
-            "ending": doubt.ending.value,
-            "task": doubt.task,
+            "ending": reason.ending.value,
+            "task": reason.task,
             "count": count,
-            "means": _DOUBTS[doubt.ending],
-            "examples": forecast.examples[doubt],
+            "means": _INCOMPATIBLE[reason.ending],
+            "examples": preflight.examples[reason],
         }
-        for doubt, count in forecast.doubts.most_common()
+        for reason, count in preflight.incompatible.most_common()
     ]
     return {
         "server": {
@@ -119,10 +108,23 @@ def _look(store: Store, *, repair: bool) -> dict[str, Any]:
         "warnings": list(server.warnings()),
         "drift": drift,
         "repaired": repair and not left,
-        "waiting": forecast.jobs if readable else None,
-        "will_not_run": doubts,
-        "wrong": bool(faults or doubts or left),
+        "waiting": preflight.jobs if readable else None,
+        "will_not_run": incompatible,
+        "wrong": bool(faults or incompatible or left),
     }
+
+
+def _walk(store: Store, drift: dict[str, dict[str, Any]], *, repair: bool) -> int:
+    """Add the inconsistencies of all shards to `drift`, by code; return how many this walk found."""
+    found = 0
+    for shard in store.shards:
+        for each in store.consistency_check(shard).walk(repair=repair):
+            found += 1
+            kind = drift.setdefault(each.code, {"count": 0, "means": _DRIFT[each.code][0], "examples": []})
+            kind["count"] += 1
+            if len(kind["examples"]) < _EXAMPLES:
+                kind["examples"].append(f"{each.key} {each.entry[:32].hex()}")
+    return found
 
 
 def _sentences(report: dict[str, Any]) -> Iterator[str]:
@@ -134,21 +136,21 @@ def _sentences(report: dict[str, Any]) -> Iterator[str]:
     )
     yield from (f"WRONG: {fault}" for fault in report["faults"])
     yield from (f"Warning: {warning}" for warning in report["warnings"])
-    for word, kind in report["drift"].items():
-        cure = _DRIFT[word][1]
+    for code, kind in report["drift"].items():
+        repair = _DRIFT[code][1]
         if report["repaired"]:
-            yield f"Repaired: {kind['count']:,} {word}, {kind['means']}: {cure}."
+            yield f"Repaired: {kind['count']:,} {code}, {kind['means']}: {repair}."
         else:
-            yield f"WRONG: {kind['count']:,} {word}, {kind['means']}. With --repair: {cure}."
+            yield f"WRONG: {kind['count']:,} {code}, {kind['means']}. With --repair: {repair}."
         yield from (f"    {example}" for example in kind["examples"])
     if not report["drift"]:
         yield "Keys: every job is in exactly one place."
     if report["waiting"] is None:
-        yield "Jobs: not looked at; repair the keys first."
+        yield "Jobs: not checked; repair the keys first."
         return
-    for doubt in report["will_not_run"]:
-        jobs = f"{doubt['count']:,} jobs of {doubt['task']!r:.200}"
-        yield f"WRONG: {jobs} would end {doubt['ending']!r}: {doubt['means']}."
-        yield from (f"    {example}" for example in doubt["examples"])
+    for group in report["will_not_run"]:
+        jobs = f"{group['count']:,} jobs of {group['task']!r:.200}"
+        yield f"WRONG: {jobs} would end {group['ending']!r}: {group['means']}."
+        yield from (f"    {example}" for example in group["examples"])
     if not report["will_not_run"]:
         yield f"Jobs: {report['waiting']:,} have not ended; this code has a task for each, and its arguments fit."

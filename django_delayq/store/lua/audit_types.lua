@@ -1,7 +1,7 @@
--- Audit_types: each key has the type that the catalogue gives it, or is not there.
+-- Audit_types: each key has the type that the catalogue gives it, or does not exist.
 -- KEYS: queues; then further keys.
--- ARGV: now, 1 = repair (a key of another type holds nothing of ours: it is deleted), the type of every key in order.
--- Returns: per key its type where that is another one, else ''.
+-- ARGV: now, 1 = repair (a key of another type holds none of our data: it is deleted), the type of every key in order.
+-- Returns: per key its type if it is another one, else ''.
 -- Cost: O(1) a key.
 local now, repair = now_us(ARGV[1]), ARGV[2] == '1'
 

@@ -1,5 +1,6 @@
--- Notify: the notification of workers of all queues or, where queues are named, that of each with ready jobs.
--- KEYS: notify; then ready, bell and recovered of each queue.
+-- Notify: workers of the named queues are notified of those that have ready jobs; if none is named, workers of all
+--   queues are notified.
+-- KEYS: notify; then ready, notify and recovered of each queue.
 -- ARGV: now.
 -- Returns: 1.
 -- Cost: O(1) a queue.

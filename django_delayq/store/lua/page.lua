@@ -1,19 +1,21 @@
--- Page: rows of one place, or of several merged, from a cursor on, lowest score first, ties by member. Reads only.
--- KEYS: jobs, dead_bodies, attempts, claim_records, worker_names, leases, dead_letters; then the places: schedules or
---   readies of queues, or leases, or dead_letters.
--- ARGV: now, cursor's score ('' = from the start; for before: from the end), cursor's member ('' = none), rows (≤ 2,000),
---   1 = the rows before the cursor, bytes of a body to return, bytes of bodies in all after which the page ends early,
---   lowest score to look at ('' = any), first score not to.
--- Returns: rank of the first row within those scores, rows within them, 1 = it ended with rows left, then per row: member,
---   number of its place, score, body or dead letter, bytes of that, attempts record, record in running, worker's name.
---   Contents are cut behind their records, so a cut body still tells its queue and task.
+-- Page: rows of one place, or of several merged, after a cursor; lowest score first, ties by member. Reads only.
+-- KEYS: jobs, dead_bodies, attempts, claim_records, worker_names, leases, dead_letters; then the places: scheduled or
+--   ready and recovered sets of queues, or `leases`, or `dead_letters`.
+-- ARGV: now, the cursor's score ('' = the start; the end for rows before), the cursor's member ('' = none), rows
+--   (≤ 2,000), 1 = the rows before the cursor, bytes of a body to return, bytes of all bodies after which the page ends
+--   early, the lowest score ('' = any), the score that all rows are below ('' = any).
+-- Returns: rank of the first row within these scores, number of rows within them, 1 = more rows follow, then per row:
+--   member, number of its place, score, body or dead letter, size of that (bytes), attempts record, claim record,
+--   worker's name. Bodies are cut at their end, so a cut one still shows its queue and task.
 -- Cost: O(places x (log n + rows)).
 local now, score, member, count, before = now_us(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
 local preview, budget, from, to = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8], ARGV[9]
 
-local step, chunk = before and -1 or 1, math.max(16, math.ceil(2 * count / math.max(1, #KEYS - FIXED)))
+local step = before and -1 or 1
+-- Rows of a place that are read at once.
+local batch = math.max(16, math.ceil(2 * count / math.max(1, #KEYS - FIXED)))
 
--- Not Lua's `<`: that follows the server's locale, Redis compares bytes.
+-- Lua's `<` follows the locale of the server; Redis compares bytes.
 local function is_less(a, b)
   for i = 1, math.min(#a, #b) do
     local x, y = string.byte(a, i), string.byte(b, i)
@@ -22,7 +24,7 @@ local function is_less(a, b)
   return #a < #b
 end
 
--- Rows of a place in front of the cursor; where the cursor's own row is elsewhere or gone, its place among ties.
+-- The rows of a place before the cursor, and whether the cursor's row is there; if not, its place among ties counts.
 local function rows_before(place)
   local found = member ~= '' and redis.call('ZSCORE', place, member)
   if found and tonumber(found) == tonumber(score) then return redis.call('ZRANK', place, member), true end
@@ -50,16 +52,17 @@ for number = 1, #KEYS - FIXED do
   sources[number] = {place = place, number = number, at = at, last = before and low or high - 1, buffer = {}, next = 0}
 end
 
--- Go on to the next row of a place: `entry` is it, or nil; read a chunk at a time.
+-- Step to the next row of a place: `entry` becomes that row, or nil.
 local function advance(source)
   source.next = source.next + 1
   if source.next > #source.buffer and (source.last - source.at) * step >= 0 then
-    local stop = source.at + step * (chunk - 1)
+    local stop = source.at + step * (batch - 1)
     if (source.last - stop) * step < 0 then stop = source.last end
     local found = redis.call('ZRANGE', source.place, math.min(source.at, stop), math.max(source.at, stop), 'WITHSCORES')
     source.buffer, source.next, source.at = {}, 1, stop + step
     for i = before and #found - 1 or 1, before and 1 or #found, 2 * step do
-      source.buffer[#source.buffer + 1] = {member = found[i], score = found[i + 1], value = tonumber(found[i + 1]), of = source}
+      local entry = {member = found[i], score = found[i + 1], value = tonumber(found[i + 1]), source = source}
+      source.buffer[#source.buffer + 1] = entry
     end
   end
   source.entry = source.buffer[source.next]
@@ -79,8 +82,8 @@ repeat
     if entry and (not best or precedes(entry, best)) then best = entry end
   end
   if best and #rows < count and spent < budget then
-    advance(best.of)
-    local id, dead = string.sub(best.member, 1, 12), best.of.place == dead_letters
+    advance(best.source)
+    local id, dead = string.sub(best.member, 1, 12), best.source.place == dead_letters
     local stored, cut = redis.call('HGET', dead and dead_bodies or jobs, id), preview
     if stored and dead and #stored > 22 then
       local record_size, extra_size = struct.unpack('>I4I4', stored)
@@ -88,8 +91,8 @@ repeat
     end
     best.stored, best.size = stored and string.sub(stored, 1, cut), stored and #stored or 0
     if not dead then best.record = redis.call('HGET', attempts, id) end
-    if best.of.place == leases then
-      best.run = redis.call('HGET', claim_records, id)
+    if best.source.place == leases then
+      best.claim = redis.call('HGET', claim_records, id)
       best.worker = redis.call('HGET', worker_names, string.sub(best.member, 15, 22))
     end
     spent = spent + (best.stored and #best.stored or 0) + (best.record and #best.record or 0) + 1
@@ -102,7 +105,8 @@ for _, source in ipairs(sources) do more = more or source.entry ~= nil end
 reply[1], reply[3] = before and rank - #rows or rank, more and 1 or 0
 for i = before and #rows or 1, before and 1 or #rows, step do
   local row, last = rows[i], #reply
-  reply[last + 1], reply[last + 2], reply[last + 3], reply[last + 4] = row.member, row.of.number, row.score, row.stored
-  reply[last + 5], reply[last + 6], reply[last + 7], reply[last + 8] = row.size, row.record or false, row.run or false, row.worker or false
+  reply[last + 1], reply[last + 2], reply[last + 3] = row.member, row.source.number, row.score
+  reply[last + 4], reply[last + 5], reply[last + 6] = row.stored, row.size, row.record or false
+  reply[last + 7], reply[last + 8] = row.claim or false, row.worker or false
 end
 return reply

@@ -1,6 +1,6 @@
-"""Loop: one asyncio loop that runs thousands of `async def` jobs at once.
+"""Asyncio: a pool that runs thousands of `async def` jobs at once in one event loop.
 
-Plain functions run in threads beside it, jobs that came back from a crash in processes of their own.
+Plain functions run in threads beside the loop, and jobs whose last attempt crashed in child processes.
 """
 
 import asyncio
@@ -18,87 +18,65 @@ from django_delayq.job.job import Claim
 from django_delayq.job.outcome import STOPPED, UNSTARTED, Outcome, OutcomeKind
 from django_delayq.log import logger
 from django_delayq.task import registry
-from django_delayq.worker.execution import failed, is_async, run_async, timed
-from django_delayq.worker.pools.base import PoolClient
-from django_delayq.worker.pools.claim_queue import ClaimQueue, Entry, Seat
-from django_delayq.worker.pools.recovery import MOST, RecoveryRunner
+from django_delayq.worker.execution import failed, is_async, run_async
+from django_delayq.worker.pools.base import Pool
+from django_delayq.worker.pools.claim_queue import ClaimQueue, Entry, PoolClient, Seat
+from django_delayq.worker.pools.recovery import MAX_PROCESSES, RecoveryRunner
 from django_delayq.worker.pools.threads import ThreadPool
 
 
-class AsyncioPool:
-    """Run up to `size` claims in one loop, in a thread of its own."""
+class AsyncioPool(Pool):
+    """Run claims in one loop, which has a thread of its own; plain functions in up to `size` other threads."""
 
     def __init__(self, size: int) -> None:
-        self.size = size
+        recovery = RecoveryRunner()
         self._queue, self._seat = ClaimQueue(), Seat()
-        self._plain = ThreadPool(size, recovery=None, ready=False)
-        self.recovery = RecoveryRunner()
-        self._alone = ThreadPool(MOST, self.recovery, recovery=None, ready=False)
-        self._pools = (self._queue, self._plain, self._alone)
+        self._threads = ThreadPool(size, recovery=None, ready=False)
+        #: For jobs whose last attempt crashed: each thread waits for a child process.
+        self._recovery_threads = ThreadPool(MAX_PROCESSES, recovery, recovery=None, ready=False)
+        queues = [self._queue, *self._threads.queues, *self._recovery_threads.queues]
+        super().__init__(size, recovery=recovery, queues=queues)
         #: The asyncio task of each claim that runs in the loop, and the timer of its hard limit.
         self._running: dict[Entry, tuple[Task[Outcome], asyncio.TimerHandle | None]] = {}
         self._loop = self._new_loop()
         self._timer = self._loop.call_later(1.0, self._sweep)
         threading.Thread(target=self._work, name="delayq-loop", daemon=True).start()
 
-    @property
-    def held(self) -> int:
-        """Claims taken in and not finished."""
-        return sum(pool.held for pool in self._pools)
-
-    @property
-    def queued(self) -> int:
-        """Claims taken in that neither the loop nor a thread has come to: a task that computes holds up the loop."""
-        return sum(pool.queued for pool in self._pools)
-
-    @property
-    def finished_count(self) -> int:
-        """Claims finished so far."""
-        return sum(pool.finished_count for pool in self._pools)
-
     def submit(self, claims: Sequence[Claim], owner: PoolClient) -> None:
-        """Take claims in; their owner is told when each has finished, by the thread that ran it or by `withdraw()`."""
-        here, plain, alone = list[Claim](), list[Claim](), list[Claim]()
+        """Queue claims; their owner gets each outcome from the thread that ran it, or from `release_queued()`."""
+        coroutines, plain, suspects = list[Claim](), list[Claim](), list[Claim]()
         for claim in claims:
-            (alone if claim.attempts.crash_suspected else here if _is_coroutine(claim) else plain).append(claim)
-        for pool, theirs in ((self._alone, alone), (self._plain, plain)):
-            if theirs:
-                pool.submit(theirs, owner)
-        if here:
-            self._queue.put(here, owner)
-            # Once for all: each call writes to the loop's own socket. A closed loop's successor looks by itself.
+            if claim.attempts.crash_suspected:
+                suspects.append(claim)
+            else:
+                (coroutines if _is_coroutine(claim) else plain).append(claim)
+        for pool, chosen in ((self._recovery_threads, suspects), (self._threads, plain)):
+            if chosen:
+                pool.submit(chosen, owner)
+        if coroutines:
+            self._queue.put(coroutines, owner)
+            # One call for all claims, since each writes to the loop's own socket. If the loop is closed, the first
+            # sweep of its successor begins them.
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._begin)
 
-    def oldest_wait(self) -> float:
-        """Return for how many seconds the oldest claim has waited to begin."""
-        return max(pool.oldest_wait() for pool in self._pools)
-
-    def has_begun(self, claim: Claim) -> bool:
-        """Whether a claim's code may have begun; certain once the pool is closed."""
-        return all(pool.has_begun(claim) for pool in self._pools)
-
     def is_stuck(self, seconds: float) -> bool:
-        """Never: coroutines can be cancelled."""
+        """Return False: coroutines can be cancelled."""
         return False
 
-    def release_queued(self) -> None:
-        """Finish all claims that have not begun as unstarted."""
-        for pool in self._pools:
-            pool.release_queued()
-
     def close(self) -> None:
-        """Begin nothing more, and cancel what runs: a job that is given back must not run on."""
-        for pool in self._pools:
-            pool.close()
+        """Begin nothing more, and cancel what runs: an interrupted job must not run on."""
+        for part in (self._queue, self._threads, self._recovery_threads):
+            part.close()
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._interrupt)
 
     def _new_loop(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.new_event_loop()
-        # For asyncio.to_thread() in tasks: asyncio's own has a thread or two a core.
+        # For asyncio.to_thread() in tasks: the default executor of asyncio has only few threads.
         loop.set_default_executor(ThreadPoolExecutor(self.size, thread_name_prefix="delayq-to-thread"))
-        # A job that shuts it down would do so for all others. A loop written in C does not let itself be changed.
+        # A job that shuts the executor down would do so for all others. AttributeError: loops written in C cannot be
+        # changed.
         with suppress(AttributeError):
             loop.shutdown_default_executor = _keep_executor  # type: ignore[method-assign]
         return loop
@@ -110,23 +88,24 @@ class AsyncioPool:
                 self._loop.run_forever()
                 logger.error("A job stopped the event loop that all jobs share. It was started again.")
             except (SystemExit, KeyboardInterrupt) as error:
-                # sys.exit() in an asyncio task of the job's own: all other jobs would stand still.
+                # sys.exit() in an asyncio task that a job created stops the loop for all other jobs.
                 logger.error("A job stopped the event loop that all jobs share. It was started again.", exc_info=error)
             except OSError as error:
-                # Somebody closed its descriptors, and so those of Redis and whatever else: other files may have their
-                # numbers by now, and what is written to one arrives in the other.
+                # A job closed the loop's descriptors, and probably others. New files may have their numbers by now, so
+                # what is written to Redis might arrive in a file.
                 logger.error(
-                    "The descriptors of this worker were closed by a job: it ends, and its leases lapse", exc_info=error
+                    "A job closed the file descriptors of this worker: it exits, and its leases lapse", exc_info=error
                 )
                 os._exit(1)
             except BaseException as error:
-                # Closed, or struck between two callbacks, of which one may be lost: its job would wait for ever.
-                logger.error("A job broke the loop that all share; a new one takes its place", exc_info=error)
+                # The loop is closed, or was interrupted between two callbacks. One may be lost, and its job would wait
+                # for ever.
+                logger.error("A job broke the event loop that all jobs share. A new one replaces it.", exc_info=error)
                 try:
                     self._replace_loop(error)
                 except BaseException as worse:
-                    # As where no descriptor is left: without a loop its jobs would hang, and their leases be renewed.
-                    logger.error("No new loop can be made: this worker ends, and its leases lapse", exc_info=worse)
+                    # For example, no descriptor is left. Without a loop, jobs would hang with their leases renewed.
+                    logger.error("No new event loop can be made: this worker exits, its leases lapse", exc_info=worse)
                     os._exit(1)
 
     def _replace_loop(self, error: BaseException) -> None:
@@ -134,13 +113,13 @@ class AsyncioPool:
         with suppress(Exception):
             broken_loop.close()
         self._queue.recover(self._seat, error)
-        broken, self._running = self._running, {}
+        lost, self._running = self._running, {}
         reason = f"The loop that ran the task was broken, by this job or one beside it: {type(error).__name__}."
-        for entry in broken:
-            self._queue.end(entry, _cut(entry, OutcomeKind.CRASHED, reason))
+        for entry in lost:
+            self._queue.end(entry, entry.timed(Outcome(kind=OutcomeKind.CRASHED, error=reason)))
 
     def _sweep(self) -> None:
-        """Do each second what a callback would have done that an exception struck before its first line."""
+        """Repeat every second what callbacks do: an exception may have struck one before its first line."""
         self._timer.cancel()
         self._timer = self._loop.call_later(1.0, self._sweep)
         self._begin()
@@ -161,15 +140,15 @@ class AsyncioPool:
         if entry is None:
             return False
         if self._queue.begin(entry):
-            limit_us = entry.claim.job.give_up_us if entry.claim.job else None
-            # A context of its own, so that language, time zone and context variables start fresh. Not create_task():
-            # a job may have given the loop a factory that raises.
+            limit_us = entry.claim.job.hard_limit_us if entry.claim.job else None
+            # A new context, so that language, time zone and context variables start fresh. Not create_task(): a job
+            # may have set a task factory that raises.
             task = Task(run_async(entry.claim), loop=self._loop, context=Context())
             timer = None
             if limit_us is not None:
-                timer = self._loop.call_later(limit_us / SECOND_US, self._give_up, entry, limit_us)
+                timer = self._loop.call_later(limit_us / SECOND_US, self._cancel_overrun, entry, limit_us)
             self._running[entry] = task, timer
-            # Whatever its end: also one that is cancelled before its first step has it.
+            # Runs at every end, also if the task is cancelled before its first step.
             task.add_done_callback(partial(self._finish, entry))
         else:
             self._queue.end(entry, UNSTARTED)
@@ -187,28 +166,28 @@ class AsyncioPool:
             self._queue.recover(self._seat, error)
         self._seat.entry = None
 
-    def _give_up(self, entry: Entry, limit_us: int) -> None:
+    def _cancel_overrun(self, entry: Entry, limit_us: int) -> None:
         reason = f"The task ran longer than its hard limit of {limit_us / SECOND_US:g} s and was cancelled."
-        self._cancel(entry, _cut(entry, OutcomeKind.CRASHED, reason))
+        self._cancel(entry, Outcome(kind=OutcomeKind.CRASHED, error=reason))
 
     def _interrupt(self) -> None:
         for entry in list(self._running):
-            self._cancel(entry, _cut(entry, OutcomeKind.INTERRUPTED, STOPPED))
+            self._cancel(entry, Outcome(kind=OutcomeKind.INTERRUPTED, error=STOPPED))
 
     def _cancel(self, entry: Entry, outcome: Outcome) -> None:
-        # Ended first: it may refuse to be cancelled, and then runs on; its lease is renewed no longer.
-        self._queue.end(entry, outcome)
+        # Ended first: the coroutine may refuse to be cancelled and run on, but its lease is renewed no longer.
+        self._queue.end(entry, entry.timed(outcome))
         if entry in self._running:
             self._running[entry][0].cancel()
 
 
 def _is_coroutine(claim: Claim) -> bool:
-    """Whether the claimed job's task is a coroutine function, which the loop can run."""
+    """Return whether the claimed job's task is a coroutine function."""
     try:
         task = registry.find(claim.job.task) if claim.job else None
         return task is not None and is_async(task.callable)
     except Exception:
-        # Its run tells what is wrong with it.
+        # Running the claim finds the same error and reports it.
         return False
 
 
@@ -216,15 +195,8 @@ def _outcome_of(entry: Entry, task: Task[Outcome]) -> Outcome:
     try:
         return task.result()
     except BaseException as error:
-        outcome = failed(error)
-        return outcome if entry.began is None else timed(outcome, entry.began)
-
-
-def _cut(entry: Entry, ending: OutcomeKind, error: str) -> Outcome:
-    """Return the outcome of a coroutine that ends now, by no doing of its own."""
-    outcome = Outcome(kind=ending, error=error)
-    return outcome if entry.began is None else timed(outcome, entry.began)
+        return entry.timed(failed(error))
 
 
 async def _keep_executor(*_: object) -> None:
-    logger.error("A job asked to shut down the executor that all share; it stays")
+    logger.error("A job tried to shut down the executor that all jobs share; it stays")

@@ -1,62 +1,60 @@
-"""Pool: what a worker needs of whatever runs its claims. Only plain values cross: a Claim in, an Outcome out."""
+"""Pool: runs claims for workers. Only plain values cross: a Claim in, an Outcome out."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
 
 from django_delayq.job.job import Claim
-from django_delayq.job.outcome import Outcome
+from django_delayq.worker.pools.claim_queue import ClaimQueue, PoolClient
 from django_delayq.worker.pools.recovery import RecoveryRunner
 
 
-class PoolClient(Protocol):
-    """Who hands claims in; called in any thread."""
+class Pool(ABC):
+    """Run claims, several at once. All methods may be called in any thread."""
 
-    def may_begin(self, claim: Claim) -> bool:
-        """Whether the claim's lease is surely held: a worker that was frozen must not begin what is another's now.
-
-        Called right before the code begins; its hard limit counts from then.
-        """
-
-    def finished(self, claim: Claim, outcome: Outcome) -> None:
-        """Take the outcome of a claim; called once for each."""
-
-
-class Pool(Protocol):
-    """Run claims, some at once."""
-
-    #: Claims that run at once.
-    size: int
-
-    @property
-    def recovery(self) -> RecoveryRunner | None:
-        """The processes for jobs that came back from a crash; None where it runs no task, and these are like others."""
+    def __init__(self, size: int, *, recovery: RecoveryRunner | None, queues: Sequence[ClaimQueue]) -> None:
+        """Each submitted claim is in one of the `queues` until it ends."""
+        #: Claims that run at once.
+        self.size = size
+        #: The processes for jobs whose last attempt crashed; None if the pool runs no tasks and needs none.
+        self.recovery = recovery
+        self.queues = queues
 
     @property
     def finished_count(self) -> int:
         """Claims finished so far."""
+        return sum(queue.finished_count for queue in self.queues)
 
     @property
     def held(self) -> int:
-        """Claims taken in and not finished."""
+        """Claims submitted and not finished."""
+        return sum(queue.held for queue in self.queues)
 
     @property
     def queued(self) -> int:
-        """Claims taken in that wait to begin and can be withdrawn."""
-
-    def submit(self, claims: Sequence[Claim], owner: PoolClient) -> None:
-        """Take claims in; their owner is told when each has finished."""
+        """Claims submitted that nothing has taken yet, so that they can be released."""
+        return sum(queue.queued for queue in self.queues)
 
     def oldest_wait(self) -> float:
-        """Return for how many seconds the oldest claim has waited to begin."""
+        """Return the seconds for which the oldest queued claim has waited, 0 if there is none."""
+        return max(queue.oldest_wait() for queue in self.queues)
 
     def has_begun(self, claim: Claim) -> bool:
-        """Whether a claim's code may have begun; certain once the pool is closed."""
-
-    def is_stuck(self, seconds: float) -> bool:
-        """Whether no slot is left: each job is beyond its hard limit by so many seconds, and cannot be ended."""
+        """Return whether a claim's code may have begun; certain once the pool is closed."""
+        return all(queue.has_begun(claim) for queue in self.queues)
 
     def release_queued(self) -> None:
-        """Finish all claims that wait to begin as unstarted."""
+        """Finish all queued claims as unstarted."""
+        for queue in self.queues:
+            queue.release_queued()
 
+    @abstractmethod
+    def submit(self, claims: Sequence[Claim], owner: PoolClient) -> None:
+        """Queue claims; their owner gets each outcome from the thread that ran it, or from `release_queued()`."""
+
+    @abstractmethod
+    def is_stuck(self, seconds: float) -> bool:
+        """Return whether every thread runs a job that is past its hard limit by that many seconds and cannot end."""
+
+    @abstractmethod
     def close(self) -> None:
-        """Begin nothing more, and end what can be ended; what cannot goes on until the process ends."""
+        """Begin nothing more, and interrupt what can be interrupted; the rest runs until the process ends."""

@@ -1,6 +1,6 @@
-"""Child: a process that runs claims, one at a time, and can only kill itself: blame for its end is exact.
+"""Child: a process that runs claims, one at a time, so that its end can be blamed on exactly one job.
 
-Never forked from the worker: a fork of a process with threads may hold somebody's lock for ever.
+It is spawned, never forked: a fork of a process with threads may hold the lock of another thread for ever.
 """
 
 import os
@@ -15,120 +15,117 @@ from typing import Any
 
 import django
 
-from django_delayq.clock import SECOND_US
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Outcome, OutcomeKind
 from django_delayq.processes.fork_safety import install_signal_handler
 from django_delayq.processes.memory import rss_bytes
-from django_delayq.worker.execution import run
+from django_delayq.worker.execution import run, timed
 from django_delayq.worker.time_limit import watch
 
-#: Seconds between two looks whether the process still lives; and those it may take to come up.
-_TURN, BOOT = 0.5, 60.0
+#: Seconds between two checks whether the process is alive.
+_POLL_INTERVAL = 0.5
+#: Seconds that a process may take to start.
+START_TIMEOUT = 60.0
 
 
 class ChildProcess:
-    """One process. Its methods are for one thread at a time, but for `kill()`."""
+    """One process. Its methods are for one thread at a time, except `kill_async()` and `disconnect()`."""
 
     def __init__(self, context: BaseContext) -> None:
-        """Start it; raises OSError where the system has no room for it."""
-        with ExitStack() as theirs, ExitStack() as ours:
+        """Start the process. Raises OSError if the system has no room for it."""
+        with ExitStack() as child_ends, ExitStack() as our_ends:
             self._pipe, pipe = context.Pipe()
-            ours.enter_context(self._pipe), theirs.enter_context(pipe)
-            # Nothing is ever written: its end tells the child that the worker is gone, and the leases with it.
-            end, self._life = context.Pipe(duplex=False)
-            theirs.enter_context(end), ours.enter_context(self._life)
-            self._process = context.Process(target=_live, args=(pipe, end), name="delayq-child")  # type: ignore[attr-defined]
+            our_ends.enter_context(self._pipe), child_ends.enter_context(pipe)
+            # Nothing is ever written to this pipe. Its end shows the child that the worker is gone.
+            parent, self._parent = context.Pipe(duplex=False)
+            child_ends.enter_context(parent), our_ends.enter_context(self._parent)
+            self._process = context.Process(target=_main, args=(pipe, parent), name="delayq-child")  # type: ignore[attr-defined]
             self._process.start()
-            ours.pop_all()
-        #: It can run claims.
-        self.up = False
-        #: Claims it has run, and bytes of memory it had after the last one.
-        self.ran, self.rss = 0, 0
+            our_ends.pop_all()
+        #: The process has started and can run claims.
+        self.ready = False
+        #: Claims that it has run, and bytes in RAM after the last one.
+        self.claims_run, self.rss = 0, 0
 
     def wait_ready(self) -> bool:
-        """Wait until it can run claims; false for one that ended before, or took more than a minute."""
+        """Wait until the process can run claims; returns False if it ended before, or took more than a minute."""
         try:
-            if not self.up and self._answered(monotonic() + BOOT):
-                self._receive(inf)
-                self.up = True
+            if not self.ready and self._wait_reply(monotonic() + START_TIMEOUT):
+                self._read_reply(inf)
+                self.ready = True
         except (EOFError, OSError):
-            self._process.join(_TURN)
-        return self.up
+            self._process.join(_POLL_INTERVAL)
+        return self.ready
 
     def run(self, claim: Claim) -> Outcome:
-        """Run a claim to its end, the process's end, or the job's hard time limit; the last two are its end too."""
-        started = monotonic()
-        until = started + claim.hard_limit
+        """Run a claim to its end, the end of the process, or the job's hard limit, which kills the process."""
+        started_at = monotonic()
+        until = started_at + claim.hard_limit
         unreadable = ""
         try:
             self._pipe.send(claim)
-            if self._answered(until):
-                outcome, self.rss = self._receive(until)
-                self.ran += 1
+            if self._wait_reply(until):
+                outcome, self.rss = self._read_reply(until)
+                self.claims_run += 1
                 return outcome  # type: ignore[no-any-return]
         except (EOFError, OSError):
-            # It ended, or its task closed all descriptors, as daemons do, and runs on.
-            self._wait_for_end(until)
+            # The process ended, or the task closed all descriptors, as daemons do, and runs on.
+            self._wait_exit(until)
         except Exception as error:
-            # Its task wrote to a descriptor that is not its own.
+            # The task wrote to a descriptor that is not its own.
             unreadable = f" Its answer could not be read: {type(error).__name__}."
-        # Open pipe, no answer: over its hard limit. Closed pipe: it ended without one.
+        # The job is past its hard limit, or its process ended without a reply.
         self.kill()
-        run_us = int((monotonic() - started) * SECOND_US)
-        return Outcome(
-            kind=OutcomeKind.CRASHED,
-            error=self._how_it_ended(claim.hard_limit) + unreadable,
-            run_us=run_us,
-            began=started,
+        return timed(
+            Outcome(kind=OutcomeKind.CRASHED, error=self._how_it_ended(claim.hard_limit) + unreadable), started_at
         )
 
     @property
     def alive(self) -> bool:
-        """Whether it can run another claim."""
+        """Whether the process can run another claim."""
         return self._process.is_alive() and not self._pipe.closed
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the process, wait for its end, and close the pipes."""
         self._process.kill()
         self._process.join()
         self._pipe.close()
-        self._life.close()
+        self._parent.close()
 
     def kill_async(self) -> None:
-        """Send it the signal that ends it, from any thread; whoever waits for its answer cleans up."""
+        """Kill the process without waiting, from any thread; the thread that waits for its reply cleans up."""
         self._process.kill()
 
-    def hang_up(self) -> None:
-        """Kill the process and close its pipe, from any thread. A `recv()` that waits on the pipe raises EOFError."""
+    def disconnect(self) -> None:
+        """Kill the process and shut its pipe down, from any thread. A `recv()` that waits on it raises EOFError."""
         self.kill_async()
-        with suppress(OSError), socket.socket(fileno=os.dup(self._pipe.fileno())) as ours:
-            # What the task forked may hold the other end open.
-            ours.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError), socket.socket(fileno=os.dup(self._pipe.fileno())) as pipe:
+            # Closing would not do: a process that the task forked may hold the other end open.
+            pipe.shutdown(socket.SHUT_RDWR)
 
-    def _receive(self, until: float) -> Any:
-        """Return the answer that has begun. One that does not end within a minute, or by `until`, ends the process."""
-        limit = _Unended(self)
-        watch(min(until, monotonic() + BOOT), limit)
+    def _read_reply(self, until: float) -> Any:
+        """Return the reply that has begun to arrive; kill the process if the rest takes a minute, or until `until`."""
+        limit = _ReplyLimit(self)
+        watch(min(until, monotonic() + START_TIMEOUT), limit)
         try:
             return self._pipe.recv()
         finally:
             limit.disarm()
 
-    def _answered(self, until: float) -> bool:
-        """Wait for an answer, the process's end, or the time; true for an answer or a closed pipe."""
-        # In turns: what the task forked holds the pipe open too, so its end alone does not tell of the process's.
-        while not wait([self._pipe], max(0.0, min(_TURN, until - monotonic()))):
+    def _wait_reply(self, until: float) -> bool:
+        """Wait for a reply, the end of the process, or `until`; returns True for a reply or a closed pipe."""
+        # In intervals: a process that the task forked holds the pipe open too, so the end of ours may not close it.
+        while not wait([self._pipe], max(0.0, min(_POLL_INTERVAL, until - monotonic()))):
             if monotonic() >= until or not (self._process.is_alive() or self._pipe.poll()):
                 return False
         return True
 
-    def _wait_for_end(self, until: float) -> None:
-        # Not join(): it waits for the end of another pipe, which the task has closed too, and then without a limit.
+    def _wait_exit(self, until: float) -> None:
+        # Not join(): it waits for another pipe to close, which the task has closed too, and then has no limit.
         pause = 0.001
         while self._process.is_alive() and monotonic() < until:
             sleep(min(pause, max(0.0, until - monotonic())))
-            pause = min(_TURN, 2 * pause)
+            pause = min(_POLL_INTERVAL, 2 * pause)
 
     def _how_it_ended(self, hard_limit: float) -> str:
         code = self._process.exitcode
@@ -138,8 +135,8 @@ class ChildProcess:
         return f"The process running the task ended with exit code {code} before the task did."
 
 
-class _Unended:
-    """The limit of an answer: its task may have written to the pipe, and promised more bytes than ever come."""
+class _ReplyLimit:
+    """The time limit of one reply: a task that writes to the pipe may announce more bytes than ever arrive."""
 
     def __init__(self, child: ChildProcess) -> None:
         self._child = child
@@ -147,23 +144,23 @@ class _Unended:
         self.armed = True
 
     def disarm(self) -> None:
-        """Let the child live: the answer is there."""
+        """Lift the limit: the reply is complete."""
         with self._lock:
             self.armed = False
 
     def expire(self) -> None:
-        """End the child, unless the answer is there."""
+        """Disconnect the child, unless the reply is complete."""
         with self._lock:
             if self.armed:
-                self._child.hang_up()
+                self._child.disconnect()
 
 
-def _live(pipe: Connection, life: Connection) -> None:
-    # A terminal and systemd signal the whole group; when a job has to end is the worker's decision. Not SIG_IGN:
+def _main(pipe: Connection, parent: Connection) -> None:
+    # A terminal and systemd signal the whole process group, but the worker decides when a job ends. Not SIG_IGN:
     # programs that the task starts would inherit that.
     install_signal_handler(lambda *_: None)
-    # A task may run for hours: only another thread notices meanwhile that nobody waits for its end any more.
-    threading.Thread(target=_end_with_parent, args=(life,), daemon=True).start()
+    # A task may run for hours: only another thread notices meanwhile that the worker is gone, and its leases with it.
+    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
     django.setup()
     pipe.send(None)
     while True:
@@ -174,7 +171,7 @@ def _live(pipe: Connection, life: Connection) -> None:
         pipe.send((run(claim), rss_bytes()))
 
 
-def _end_with_parent(life: Connection) -> None:
+def _exit_with_parent(parent: Connection) -> None:
     with suppress(EOFError, OSError):
-        life.recv_bytes()
+        parent.recv_bytes()
     os._exit(1)

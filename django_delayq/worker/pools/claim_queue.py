@@ -1,7 +1,7 @@
-"""ClaimQueue: the claims of one pool, waiting and running. Each ends exactly once with an outcome, whatever strikes.
+"""ClaimQueue: the claims of one pool, queued and running. Each ends exactly once, with one outcome.
 
-Code of users may raise an exception in any thread at any time (PyThreadState_SetAsyncExc, as time limits do). So a
-claim is recorded outside the frame of the code that runs it, and a thread that was struck calls `recover()`.
+User code may raise an exception in any thread at any time (PyThreadState_SetAsyncExc, as time limits do). So a claim is
+recorded outside the frame of the code that runs it, and the interrupted thread calls `recover()`.
 """
 
 import threading
@@ -9,12 +9,25 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
+from typing import Protocol
 
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import UNSTARTED, Outcome
 from django_delayq.log import logger
 from django_delayq.worker.execution import failed, timed
-from django_delayq.worker.pools.base import PoolClient
+
+
+class PoolClient(Protocol):
+    """The owner of submitted claims: a worker. Its methods are called in any thread of the pool."""
+
+    def may_begin(self, claim: Claim) -> bool:
+        """Return whether the claim's lease is surely held: after a freeze, another worker may have the job.
+
+        Called right before the code begins. The job's hard limit counts from this call.
+        """
+
+    def finished(self, claim: Claim, outcome: Outcome) -> None:
+        """Record the outcome of a claim; called once for each claim."""
 
 
 @dataclass(slots=True, eq=False)
@@ -23,28 +36,33 @@ class Entry:
 
     claim: Claim
     owner: PoolClient
-    #: time.monotonic() when it was submitted, and when its code was allowed to begin.
-    since: float
+    #: time.monotonic() when the claim was submitted, and when its code was allowed to begin.
+    submitted_at: float
     began: float | None = None
-    #: Who took it out of the queue.
+    #: The seat of the thread that took it.
     seat: "Seat | None" = None
-    #: How it ended; the owner is told after it is set.
+    #: How it ended, and whether the owner has got that.
     outcome: Outcome | None = None
-    told: bool = False
+    reported: bool = False
+
+    def timed(self, outcome: Outcome) -> Outcome:
+        """Return an outcome of this moment with the time that the code ran, if it began."""
+        return outcome if self.began is None else timed(outcome, self.began)
 
 
 class Seat:
-    """The entry that one thread has in hand."""
+    """The place of one thread, or loop: holds the entry that it works on, so that `recover()` finds it."""
 
     entry: Entry | None = None
 
 
 class ClaimQueue:
-    """Used by any thread."""
+    """A queue that also knows the claims taken from it until they end. Used by any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: deque[Entry] = deque()
+        #: By lease, queued and running.
         self._entries: dict[bytes, Entry] = {}
         self._closed = False
         #: Claims finished so far.
@@ -61,7 +79,7 @@ class ClaimQueue:
         return len(self._waiting)
 
     def put(self, claims: Sequence[Claim], owner: PoolClient) -> None:
-        """Queue claims; their owner is called when each has finished."""
+        """Queue claims; their owner gets the outcome of each."""
         now = monotonic()
         entries = [Entry(claim, owner, now) for claim in claims]
         with self._lock:
@@ -69,25 +87,25 @@ class ClaimQueue:
             self._waiting.extend(entries)
 
     def oldest_wait(self) -> float:
-        """Return for how many seconds the oldest claim has waited to be taken."""
+        """Return the seconds for which the oldest queued claim has waited, 0 if there is none."""
         try:
-            return monotonic() - self._waiting[0].since
+            return monotonic() - self._waiting[0].submitted_at
         except IndexError:
             return 0.0
 
     def take(self, seat: Seat) -> Entry | None:
-        """Put the oldest claim into a seat; None if none waits."""
+        """Move the oldest queued claim to a seat and return it; None if none is queued."""
         with self._lock:
             if not self._waiting:
                 return None
-            # In the seat before it is out of the queue: in between, an exception may strike.
+            # Into the seat before it leaves the queue: an exception may strike in between.
             entry = self._waiting[0]
             entry.seat, seat.entry = seat, entry
             self._waiting.popleft()
             return entry
 
     def begin(self, entry: Entry) -> bool:
-        """Mark a claim as begun; false, and its code must not run, if its lease is unsure or the queue is closed."""
+        """Mark a claim as begun; returns False if its code must not run, as its lease is unsure or the queue closed."""
         if not entry.owner.may_begin(entry.claim):
             return False
         with self._lock:
@@ -97,46 +115,46 @@ class ClaimQueue:
             return True
 
     def has_begun(self, claim: Claim) -> bool:
-        """Whether a claim's code may have begun; certain once the queue is closed."""
+        """Return whether a claim's code may have begun; certain once the queue is closed."""
         with self._lock:
             entry = self._entries.get(claim.lease)
             return entry is None or entry.began is not None
 
     def overrun(self, seconds: float) -> int:
-        """Return how many claims run that are beyond their hard limits by so many seconds."""
+        """Return how many running claims are past their hard limits by that many seconds."""
         now = monotonic() - seconds
         with self._lock:
             entries = list(self._entries.values())
         return sum(entry.began is not None and now > entry.began + entry.claim.hard_limit for entry in entries)
 
     def end(self, entry: Entry, outcome: Outcome) -> None:
-        """Finish a claim and tell its owner; a second outcome is ignored."""
+        """Finish a claim and report the outcome to its owner. Ignores a second outcome."""
         with self._lock:
             if entry.outcome is not None:
                 return
             if self._entries.pop(entry.claim.lease, None) is not None:
                 self.finished_count += 1
-            # Last: an exception that strikes before leads here once more.
+            # Last: after an exception that strikes before this, `recover()` ends the claim.
             entry.outcome = outcome
-        self._tell(entry, outcome)
+        self._report(entry, outcome)
 
     def recover(self, seat: Seat, error: BaseException) -> None:
-        """End what an exception left in a thread's seat: as failed, or as unstarted if it had not begun."""
+        """End the claim that an exception left in a thread's seat: as failed, or as unstarted if it had not begun."""
         entry = seat.entry
         if entry is None:
             return
         with self._lock:
-            # Struck while it was taken: it may still wait, or be in another seat by now.
-            gone = entry.seat is not seat or entry in self._waiting
-        if not gone:
+            # Interrupted in `take()`, the claim may still be queued, or be in another seat by now.
+            is_elsewhere = entry.seat is not seat or entry in self._waiting
+        if not is_elsewhere:
             if entry.outcome is None:
-                self.end(entry, UNSTARTED if entry.began is None else timed(failed(error), entry.began))
-            elif not entry.told:
-                self._tell(entry, entry.outcome)
+                self.end(entry, UNSTARTED if entry.began is None else entry.timed(failed(error)))
+            elif not entry.reported:
+                self._report(entry, entry.outcome)
         seat.entry = None
 
     def release_queued(self) -> None:
-        """Finish all claims that wait as unstarted."""
+        """Finish all queued claims as unstarted."""
         while True:
             with self._lock:
                 if not self._waiting:
@@ -149,10 +167,10 @@ class ClaimQueue:
         with self._lock:
             self._closed = True
 
-    def _tell(self, entry: Entry, outcome: Outcome) -> None:
+    def _report(self, entry: Entry, outcome: Outcome) -> None:
         try:
             entry.owner.finished(entry.claim, outcome)
         except Exception:
-            # The outcome is buffered before anything that can raise; the next step of the owner hands it in.
+            # The owner buffers the outcome before anything that can raise; its next step hands it in.
             logger.exception("Job %s: its worker could not be woken", entry.claim.id)
-        entry.told = True
+        entry.reported = True

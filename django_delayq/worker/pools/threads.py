@@ -1,6 +1,6 @@
-"""Threads: a pool of threads, each with one claim at a time, and what a thread does with it.
+"""Threads: a pool of threads that take one claim at a time, and the `ClaimRunner` that runs each.
 
-By default it runs the task's code itself; other runners hand the claim to a process, or to another system.
+A runner runs the task in the thread itself, or passes the claim on to a child process or to another system.
 """
 
 import queue
@@ -14,99 +14,78 @@ from django_delayq.job.job import Claim
 from django_delayq.job.outcome import UNSTARTED, Outcome
 from django_delayq.log import logger
 from django_delayq.worker.execution import run
-from django_delayq.worker.pools.base import PoolClient
-from django_delayq.worker.pools.claim_queue import ClaimQueue, Seat
+from django_delayq.worker.pools.base import Pool
+from django_delayq.worker.pools.claim_queue import ClaimQueue, PoolClient, Seat
 from django_delayq.worker.pools.recovery import RecoveryRunner
 
 
 class ClaimRunner(Protocol):
-    """What a thread does with a claim; called by several at once."""
+    """Run claims for the threads of a pool. `prepare()` and `run()` are called by several threads at once."""
 
     def prepare(self) -> None:
-        """Get ready ahead of a thread's first claim."""
+        """Get ready for a thread's first claim."""
 
     def run(self, claim: Claim, begin: Callable[[], bool]) -> Outcome:
-        """Run a claim to its end. `begin` is called right before its code begins; if false, the claim is unstarted."""
+        """Run a claim to its end.
+
+        The runner calls `begin` right before the claim's code. If that returns False, the claim is unstarted.
+        """
 
     def close(self) -> None:
-        """End what can be ended."""
+        """Interrupt what can be interrupted."""
 
 
 class InThreadRunner:
-    """Run claims in the thread itself."""
+    """Run claims in the calling thread."""
+
+    def __init__(self, execute: Callable[[Claim], Outcome] = run) -> None:
+        """`execute` runs a claim's task, or forwards the job to another system; it raises nothing."""
+        self._execute = execute
 
     def prepare(self) -> None:
-        """There is nothing to prepare."""
+        """Do nothing: there is nothing to start."""
 
     def run(self, claim: Claim, begin: Callable[[], bool]) -> Outcome:
-        """Run the claim."""
-        return run(claim) if begin() else UNSTARTED
+        """Run a claim to its end, unless it must not begin."""
+        return self._execute(claim) if begin() else UNSTARTED
 
     def close(self) -> None:
-        """There is nothing to end: threads end with the process."""
+        """Do nothing: a thread ends with the process."""
 
 
-class ThreadPool:
+class ThreadPool(Pool):
     """Run claims in up to `size` threads, in the order they were submitted."""
 
     def __init__(
         self, size: int, runner: ClaimRunner | None = None, *, recovery: RecoveryRunner | None, ready: bool = True
     ) -> None:
-        """Start all threads now if `ready`, each with its runner prepared, else each when a claim needs it.
+        """Start all threads now and prepare the runner in each if `ready`; else start each when a claim needs it.
 
-        Jobs that came back from a crash are given to `recovery`; without one, to the runner as all others.
+        Jobs whose last attempt crashed go to `recovery`; without one, to the runner as all others.
         """
-        self.size = size
-        self.recovery = recovery
-        self._runner = runner or InThreadRunner()
         self._queue = ClaimQueue()
-        #: One item for each claim that waits; a thread that finds no claim behind its item waits for the next.
+        super().__init__(size, recovery=recovery, queues=[self._queue])
+        self._runner = runner or InThreadRunner()
+        #: One item for each queued claim. A thread that gets an item and finds no claim waits for the next item.
         self._signals: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._seats: list[Seat] = []
         if ready:
             self._add_threads(size, prepare=self._runner.prepare)
 
-    @property
-    def held(self) -> int:
-        """Claims taken in and not finished."""
-        return self._queue.held
-
-    @property
-    def queued(self) -> int:
-        """Claims taken in that no thread has come to."""
-        return self._queue.queued
-
-    @property
-    def finished_count(self) -> int:
-        """Claims finished so far."""
-        return self._queue.finished_count
-
     def submit(self, claims: Sequence[Claim], owner: PoolClient) -> None:
-        """Take claims in; their owner is told when each has finished, by a thread of the pool or by `withdraw()`."""
+        """Queue claims; their owner gets each outcome from a thread of the pool, or from `release_queued()`."""
         self._queue.put(claims, owner)
         if len(self._seats) < self.size:
             self._add_threads(min(self.size, self._queue.held) - len(self._seats))
         for _ in claims:
             self._signals.put(None)
 
-    def oldest_wait(self) -> float:
-        """Return for how many seconds the oldest claim has waited to begin."""
-        return self._queue.oldest_wait()
-
-    def has_begun(self, claim: Claim) -> bool:
-        """Whether a claim's code may have begun; certain once the pool is closed."""
-        return self._queue.has_begun(claim)
-
     def is_stuck(self, seconds: float) -> bool:
-        """Whether the job of every thread is beyond its hard limit by so many seconds."""
+        """Return whether the job of every thread is past its hard limit by that many seconds."""
         return self._queue.overrun(seconds) >= self.size
 
-    def release_queued(self) -> None:
-        """Finish all claims that no thread has come to as unstarted."""
-        self._queue.release_queued()
-
     def close(self) -> None:
-        """Begin nothing more, and end what can be ended; threads end with the process."""
+        """Begin nothing more, and interrupt what runs in processes; threads end with this process."""
         self._queue.close()
         self._runner.close()
         if self.recovery:
@@ -118,7 +97,7 @@ class ThreadPool:
             try:
                 self._start(seat, len(self._seats), prepare)
             except RuntimeError as error:
-                # The others do its work until there is room; where there is none, its worker gives the claims back.
+                # The other threads do its work meanwhile. If there is none, the worker releases the claims.
                 logger.error("No thread for tasks could be started: %s", error)
                 return
             self._seats.append(seat)
@@ -128,7 +107,7 @@ class ThreadPool:
         threading.Thread(target=work, name=f"delayq-{number}", daemon=True).start()
 
     def _work(self, seat: Seat, number: int, prepare: Callable[[], object]) -> None:
-        # A late exception of a time limit can strike anywhere here, a second one in what the first one led to.
+        # A late exception of a time limit can strike anywhere here, and a second one in the handler of the first.
         error: BaseException = RuntimeError("The thread that ran the task was ended by exceptions raised in it.")
         try:
             with suppress(Exception):
@@ -139,7 +118,7 @@ class ThreadPool:
                     self._serve(seat)
                 except BaseException as struck:
                     error = struck
-                    # One may have been taken for a claim that still waits; one too many does no harm.
+                    # The thread may have taken the item of a claim that is still queued; one too many does no harm.
                     self._signals.put(None)
         finally:
             self._start(seat, number)

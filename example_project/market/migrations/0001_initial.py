@@ -129,7 +129,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "opening",
-                    models.DateTimeField(help_text="Which opening it speaks of: a moved sale has several."),
+                    models.DateTimeField(help_text="The opening it announces: a moved sale has several."),
                 ),
                 ("at", models.DateTimeField(default=django.utils.timezone.now)),
                 ("read", models.BooleanField(default=False)),
@@ -153,7 +153,7 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name="LedgerEntry",
+            name="TaskRun",
             fields=[
                 (
                     "id",
@@ -165,13 +165,13 @@ class Migration(migrations.Migration):
                 ("attempt", models.PositiveSmallIntegerField()),
                 (
                     "recovered",
-                    models.BooleanField(default=False, help_text="The attempt before ended in a crash."),
+                    models.BooleanField(default=False, help_text="The previous attempt ended in a crash."),
                 ),
                 ("due", models.DateTimeField(help_text="To the millisecond.")),
                 ("started", models.DateTimeField()),
                 ("ended", models.DateTimeField(null=True)),
                 (
-                    "ending",
+                    "outcome",
                     models.CharField(
                         blank=True,
                         choices=[
@@ -198,7 +198,7 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "verbose_name_plural": "ledger entries",
+                "verbose_name_plural": "task runs",
                 "ordering": ("-pk",),
             },
         ),

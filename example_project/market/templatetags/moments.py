@@ -1,4 +1,4 @@
-"""Template filters for time: a span in words, a lateness in milliseconds."""
+"""Template filters for time: durations in words, lateness in milliseconds."""
 
 from datetime import datetime, timedelta
 
@@ -12,7 +12,7 @@ STEPS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 @register.filter
 def span(value: timedelta) -> str:
-    """Say a duration in its two largest units: "2 h 5 min", "45 s"; below ten seconds with a tenth: "1.2 s"."""
+    """Format a duration in its two largest units: "2 h 5 min", "45 s"; below ten seconds with a tenth: "1.2 s"."""
     seconds = max(value.total_seconds(), 0)
     if seconds < 9.95:
         return f"{seconds:.1f} s".replace(".0", "")
@@ -26,7 +26,7 @@ def span(value: timedelta) -> str:
 
 @register.filter
 def until(moment: datetime) -> str:
-    """Say how far a moment lies ahead, or behind: "in 12 min", "5 s ago"."""
+    """Format the distance of a moment from now: "in 12 min", "5 s ago"."""
     distance = moment - timezone.now()
     if distance < timedelta(0):
         return f"{span(-distance)} ago" if distance < timedelta(seconds=-1) else "now"
@@ -35,7 +35,7 @@ def until(moment: datetime) -> str:
 
 @register.filter
 def late(value: timedelta) -> str:
-    """Say a lateness: "0.8 ms", "12.3 ms", "1.42 s"."""
+    """Format a lateness: "0.8 ms", "12.3 ms", "1.42 s"."""
     ms = value.total_seconds() * 1000
     if abs(ms) >= 1000:
         return f"{ms / 1000:.2f} s"
@@ -44,11 +44,11 @@ def late(value: timedelta) -> str:
 
 @register.filter
 def since(moment: datetime, planned: datetime) -> str:
-    """Say how much later than planned something happened."""
+    """Format how much later than planned something happened."""
     return late(moment - planned)
 
 
 @register.filter
 def stamp(moment: datetime) -> str:
-    """Write a moment as JavaScript's Date reads it: milliseconds since 1970."""
+    """Format a moment for JavaScript's Date: milliseconds since 1970."""
     return str(int(moment.timestamp() * 1000))

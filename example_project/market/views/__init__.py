@@ -1,1 +1,1 @@
-"""The pages of the market: the board, one item, a player's deeds, the players themselves."""
+"""The views of the market: lists, the page of a sale, a player's actions, the player's own pages."""

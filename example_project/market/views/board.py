@@ -1,4 +1,4 @@
-"""Pages that list: the market itself, one shelf of it, and the ledger of what ran."""
+"""Lists: the front page, one shelf of sales, and the run log."""
 
 from datetime import timedelta
 from statistics import median
@@ -11,9 +11,9 @@ from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from market.models import LedgerEntry, Sale, State
+from market.models import Sale, State, TaskRun
 
-#: name -> (title, the sales on it in their order, how many the front page shows, what an empty one says)
+#: name -> (title, filter, order, number of sales on the front page, text of an empty shelf)
 SHELVES: dict[str, tuple[str, dict[str, Any], tuple[str, ...], int, str]] = {
     "open": ("Open for bids", {"state": State.OPEN}, ("closes_at",), 6, "Nothing is open at the moment."),
     "upcoming": ("Opening soon", {"state": State.UPCOMING}, ("opens_at",), 9, "Nothing is waiting to open."),
@@ -22,13 +22,13 @@ SHELVES: dict[str, tuple[str, dict[str, Any], tuple[str, ...], int, str]] = {
 
 
 def on_shelf(filters: dict[str, Any], order: tuple[str, ...]) -> QuerySet[Sale]:
-    """Sales with all that a card shows, in one query."""
+    """Return sales with everything that a card shows, in one query."""
     sales = Sale.objects.filter(**filters).order_by(*order, "pk")
     return sales.select_related("seller", "winning_bid__bidder").annotate(highest=Max("bids__amount"))
 
 
 def shelves() -> list[dict[str, Any]]:
-    """The front page's shelves. The version changes when any card on the shelf does."""
+    """Return the shelves of the front page. A shelf's version changes when one of its cards changes."""
     rows = []
     for name, (title, filters, order, limit, empty) in SHELVES.items():
         found = on_shelf(filters, order)
@@ -41,30 +41,30 @@ def shelves() -> list[dict[str, Any]]:
     return rows
 
 
-def usual_lateness() -> timedelta | None:
-    """The median over the last hundred first attempts: what a job's lateness usually is."""
-    last = LedgerEntry.objects.filter(attempt=1)[:100]
-    return median(entry.lateness for entry in last) if last else None
+def median_lateness() -> timedelta | None:
+    """Return the median lateness of the last hundred first attempts; None before the first."""
+    runs = TaskRun.objects.filter(attempt=1)[:100]
+    return median(run.lateness for run in runs) if runs else None
 
 
 @never_cache
 @require_safe
 def market(request: HttpRequest) -> HttpResponse:
     """The front page."""
-    return render(request, "market/market.html", {"shelves": shelves(), "lateness": usual_lateness()})
+    return render(request, "market/market.html", {"shelves": shelves(), "lateness": median_lateness()})
 
 
 @never_cache
 @require_safe
 def live(request: HttpRequest) -> HttpResponse:
-    """The front page's shelves alone, for the script that exchanges those that changed."""
+    """The shelves of the front page alone, for the script that replaces those that changed."""
     return render(request, "market/_shelves.html", {"shelves": shelves()})
 
 
 @never_cache
 @require_safe
 def shelf(request: HttpRequest, which: str) -> HttpResponse:
-    """One shelf in full, or the sales of the player who asks."""
+    """All sales of one shelf, or all sales of the signed-in player."""
     if which == "mine" and request.user.is_authenticated:
         title, empty = "Your sales", "You have put nothing up for sale yet."
         found = on_shelf({"seller": request.user}, ("-created",))
@@ -79,7 +79,7 @@ def shelf(request: HttpRequest, which: str) -> HttpResponse:
 
 @never_cache
 @require_safe
-def ledger(request: HttpRequest) -> HttpResponse:
-    """Every run of a task, newest first, with its lateness."""
-    page = Paginator(LedgerEntry.objects.select_related("sale"), 50).get_page(request.GET.get("page"))
-    return render(request, "market/ledger.html", {"page": page, "lateness": usual_lateness()})
+def run_log(request: HttpRequest) -> HttpResponse:
+    """Every run of a task with its lateness, newest first."""
+    page = Paginator(TaskRun.objects.select_related("sale"), 50).get_page(request.GET.get("page"))
+    return render(request, "market/run_log.html", {"page": page, "lateness": median_lateness()})

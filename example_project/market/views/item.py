@@ -1,4 +1,4 @@
-"""The page of one sale. Its regions carry versions, so that the script exchanges only what changed."""
+"""The page of one sale. Its regions have versions, so that the script replaces only those that changed."""
 
 from typing import Any
 
@@ -15,32 +15,32 @@ from market.models import Sale, State
 
 
 def admin_link(job_id: str) -> str | None:
-    """The job's page in Django's admin, where there is one."""
+    """Return the URL of the job's page in Django's admin; None if the admin is not installed."""
     try:
-        return reverse("admin:django_delayq_task_detail", args=[job_id])
+        return reverse("admin:django_delayq_job_detail", args=[job_id])
     except NoReverseMatch:
         return None
 
 
-def waiting_jobs(sale: Sale) -> dict[str, Any]:
-    """The sale's jobs as Redis tells them. A Redis that is away must not take the page with it."""
+def job_context(sale: Sale) -> dict[str, Any]:
+    """Return the sale's jobs, or the error: the page must work without Redis too."""
     try:
         found = [
             {"task": task, "id": job.id, "state": job.state, "due": job.due, "link": admin_link(job.id)}
             for task, job in sales.jobs(sale)
         ]
     except StoreError as error:
-        return {"jobs": [], "jobs_error": type(error).__name__, "unplanned": False}
+        return {"jobs": [], "jobs_error": type(error).__name__, "job_missing": False}
     due_task = {State.UPCOMING: "open_sale", State.OPEN: "close_bids"}.get(State(sale.state))
-    unplanned = due_task is not None and due_task not in {job["task"] for job in found}
-    return {"jobs": found, "jobs_error": None, "unplanned": unplanned}
+    job_missing = due_task is not None and due_task not in {job["task"] for job in found}
+    return {"jobs": found, "jobs_error": None, "job_missing": job_missing}
 
 
-def describe(request: HttpRequest, pk: int) -> dict[str, Any]:
-    """Everything the page shows, and a version for each of its regions."""
+def sale_context(request: HttpRequest, pk: int) -> dict[str, Any]:
+    """Return the template context of the page, with a version for each region."""
     sale = get_object_or_404(Sale.objects.select_related("seller", "winning_bid__bidder"), pk=pk)
     bids = list(sale.bids.select_related("bidder")[:10])
-    jobs = waiting_jobs(sale)
+    jobs = job_context(sale)
     user = request.user
     watching = user.is_authenticated and sale.watchers.filter(pk=user.pk).exists()
     best = bids[0].amount if bids else 0
@@ -54,10 +54,10 @@ def describe(request: HttpRequest, pk: int) -> dict[str, Any]:
         "bid_form": BidForm(initial={"amount": sale.least_bid}),
         "move_form": MoveForm(initial={"opens_in": sale.closes_at - sale.opens_at}),
         "status_version": f"{sale.state}:{sale.opens_at.timestamp()}.{sale.reminded_for}.{best}",
-        # What stands before the colon is what a player in the middle of typing must still be told of.
-        "deeds_version": f"{sale.state}:{best}.{watching}.{jobs['unplanned']}",
+        # A change before the colon replaces the region even while the player is typing in it.
+        "actions_version": f"{sale.state}:{best}.{watching}.{jobs['job_missing']}",
         "bids_version": f"{sale.state}:{best}",
-        "jobs_version": f"{sale.state}:{trace}.{jobs['jobs_error']}.{jobs['unplanned']}",
+        "jobs_version": f"{sale.state}:{trace}.{jobs['jobs_error']}.{jobs['job_missing']}",
     }
 
 
@@ -65,11 +65,11 @@ def describe(request: HttpRequest, pk: int) -> dict[str, Any]:
 @require_safe
 def sale(request: HttpRequest, pk: int) -> HttpResponse:
     """The page of one sale."""
-    return render(request, "market/sale.html", describe(request, pk))
+    return render(request, "market/sale.html", sale_context(request, pk))
 
 
 @never_cache
 @require_safe
 def live(request: HttpRequest, pk: int) -> HttpResponse:
-    """Its regions alone."""
-    return render(request, "market/_regions.html", describe(request, pk))
+    """The regions of a sale's page alone, for the script."""
+    return render(request, "market/_regions.html", sale_context(request, pk))

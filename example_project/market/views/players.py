@@ -1,4 +1,4 @@
-"""Pages about the player: the letter box, and signing in without a password where the demo allows it."""
+"""The player's pages: the letter box, and sign-in without a password in the demo."""
 
 from django.conf import settings
 from django.contrib import messages
@@ -17,7 +17,7 @@ from market.tasks import count_gold
 try:
     from django.tasks import TaskResult
     from django.tasks.exceptions import TaskResultDoesNotExist
-except ImportError:  # Django 5.2, where the backport stands in
+except ImportError:  # Django 5.2 has no tasks; django-tasks is their backport
     from django_tasks import TaskResult
     from django_tasks.exceptions import TaskResultDoesNotExist
 
@@ -26,16 +26,16 @@ except ImportError:  # Django 5.2, where the backport stands in
 @login_required
 @require_safe
 def letters(request: HttpRequest) -> HttpResponse:
-    """The player's notices. Seen is read."""
+    """The player's notices. Showing one marks it as read."""
     notices = request.user.notices.select_related("sale__seller", "sale__winning_bid__bidder")
     page = Paginator(notices, 30).get_page(request.GET.get("page"))
     page.object_list = list(page.object_list)
     request.user.notices.filter(pk__in=[notice.pk for notice in page.object_list]).update(read=True)
-    return render(request, "market/letters.html", {"page": page, "count": counted(request)})
+    return render(request, "market/letters.html", {"page": page, "count": gold_count(request)})
 
 
-def counted(request: HttpRequest) -> TaskResult | None:
-    """What came of the count that this player asked for; None if there is none, or Redis is away."""
+def gold_count(request: HttpRequest) -> TaskResult | None:
+    """Return the result of the player's last count; None without one, or if Redis is unavailable."""
     try:
         return count_gold.get_result(request.session["count"])
     except (KeyError, TaskResultDoesNotExist, StoreError):
@@ -45,7 +45,7 @@ def counted(request: HttpRequest) -> TaskResult | None:
 @login_required
 @require_POST
 def count(request: HttpRequest) -> HttpResponse:
-    """Have the player's gold counted: by Django's own task, whose result the letter box shows."""
+    """Enqueue a count of the player's gold by Django's own task; the letter box shows its result."""
     try:
         request.session["count"] = count_gold.enqueue(request.user.pk).id
     except StoreError:

@@ -87,25 +87,31 @@ DAMAGES = [
     Damage(
         "a waiting job's entry deleted",
         lambda d, j: d.client.delete(d.keys.scheduled("default")),
-        {"LOST"},
+        {"ORPHANED"},
         "scheduled",
         ("ready:default",),
     ),
     Damage(
-        "a ready set deleted", lambda d, j: d.client.delete(d.keys.ready("plain")), {"LOST"}, "plain", ("ready:plain",)
+        "a ready set deleted",
+        lambda d, j: d.client.delete(d.keys.ready("plain")),
+        {"ORPHANED"},
+        "plain",
+        ("ready:plain",),
     ),
-    Damage("all leases deleted", lambda d, j: d.client.delete(d.keys("leases")), {"LAPSED"}, "claimed", ("leases",)),
+    Damage("all leases deleted", lambda d, j: d.client.delete(d.keys("leases")), {"NO_LEASE"}, "claimed", ("leases",)),
     Damage(
-        "running deleted", lambda d, j: d.client.delete(d.keys("claim_records")), {"UNKNOWN"}, "claimed", ("leases",)
+        "running deleted", lambda d, j: d.client.delete(d.keys("claim_records")), {"NO_RECORD"}, "claimed", ("leases",)
     ),
     Damage(
         "leases and running deleted",
         lambda d, j: d.client.delete(d.keys("leases"), d.keys("claim_records")),
-        {"LOST"},
+        {"ORPHANED"},
         "claimed",
         ("ready:claimed",),
     ),
-    Damage("a second lease of one job", lambda d, j: second_lease(d, j["claimed"]), {"TWICE"}, "claimed", ("leases",)),
+    Damage(
+        "a second lease of one job", lambda d, j: second_lease(d, j["claimed"]), {"DUPLICATE"}, "claimed", ("leases",)
+    ),
     Damage(
         "a body deleted",
         lambda d, j: d.client.hdel(d.keys("jobs"), j["scheduled"]),
@@ -123,28 +129,28 @@ DAMAGES = [
     Damage(
         "ready and scheduled",
         lambda d, j: twice(d, j["ready"], d.keys.scheduled("default"), d.clock.now_us + DAY),
-        {"TWICE"},
+        {"DUPLICATE"},
         "ready",
         ("ready:default",),
     ),
     Damage(
         "claimed and ready",
         lambda d, j: twice(d, j["claimed"], d.keys.ready("claimed"), 5),
-        {"TWICE"},
+        {"DUPLICATE"},
         "claimed",
         ("leases",),
     ),
     Damage(
         "dead and waiting",
         lambda d, j: d.client.zadd(d.keys.ready("default"), {j["dead"] + b"\x64\x01": 5}),
-        {"TWICE"},
+        {"DUPLICATE"},
         "dead",
         ("dead_letters",),
     ),
     Damage(
         "dead with a living body",
         lambda d, j: d.client.hset(d.keys("jobs"), j["dead"], d.client.hget(d.keys("jobs"), j["plain"])),
-        {"TWICE"},
+        {"DUPLICATE"},
         "dead",
         ("dead_letters",),
     ),
@@ -154,14 +160,14 @@ DAMAGES = [
             d.client.rename(d.keys.scheduled("default"), d.keys.scheduled("elsewhere")),
             d.client.zadd(d.keys("queues"), {"elsewhere": 1}),
         ),
-        {"MISPLACED", "LOST"},
+        {"MISPLACED", "ORPHANED"},
         "scheduled",
         ("scheduled:default",),
     ),
     Damage(
         "ready under another priority",
         lambda d, j: other_member(d, j["plain"]),
-        {"MISPLACED", "LOST"},
+        {"MISPLACED", "ORPHANED"},
         "plain",
         ("ready:plain",),
     ),
@@ -179,28 +185,28 @@ DAMAGES = [
     Damage(
         "a queue's name forgotten",
         lambda d, j: d.client.zrem(d.keys("queues"), "plain"),
-        {"UNLISTED"},
+        {"QUEUE_NOT_LISTED"},
         "plain",
         ("ready:plain",),
     ),
     Damage(
         "the first due times forgotten",
         lambda d, j: d.client.delete(d.keys("next_due")),
-        {"UNLISTED"},
+        {"QUEUE_NOT_LISTED"},
         "scheduled",
         ("scheduled:default",),
     ),
     Damage(
         "a first due time put off",
         lambda d, j: d.client.zadd(d.keys("next_due"), {"default": 10**16}),
-        {"UNLISTED"},
+        {"QUEUE_NOT_LISTED"},
         "scheduled",
         ("scheduled:default",),
     ),
     Damage(
         "all queues forgotten",
         lambda d, j: d.client.delete(d.keys("queues")),
-        {"UNLISTED"},
+        {"QUEUE_NOT_LISTED"},
         "ready",
         ("ready:default",),
     ),
@@ -212,7 +218,11 @@ DAMAGES = [
         ("ready:plain",),
     ),
     Damage(
-        "a key let go", lambda d, j: d.client.delete(d.keys("unique_keys")), {"UNHELD"}, "ready", ("ready:default",)
+        "a key let go",
+        lambda d, j: d.client.delete(d.keys("unique_keys")),
+        {"KEY_NOT_HELD"},
+        "ready",
+        ("ready:default",),
     ),
     Damage(
         "records of jobs that are gone",
@@ -229,7 +239,7 @@ DAMAGES = [
     Damage(
         "a dead letter's entry deleted",
         lambda d, j: d.client.delete(d.keys("dead_letters")),
-        {"LOST"},
+        {"ORPHANED"},
         "dead",
         ("dead_letters",),
     ),
@@ -267,7 +277,7 @@ DAMAGES = [
     Damage(
         "what lets a key go deleted",
         lambda d, j: d.client.delete(d.keys("job_extras")),
-        {"UNHELD"},
+        {"KEY_NOT_HELD"},
         "ready",
         ("ready:default",),
     ),
@@ -353,7 +363,7 @@ def test_a_job_that_was_running_is_judged_by_the_dispatcher(apis: ShardApis) -> 
     raw_id = apis.add()
     (claim,) = apis.worker().take().claims
     apis.client.delete(apis.keys("leases"))
-    assert words(apis, repair=True) == ["LAPSED"]
+    assert words(apis, repair=True) == ["NO_LEASE"]
     assert apis.rings(apis.keys("notify_dispatcher")) == [1]
     assert apis.promote().expired_leases == [claim.lease]
     assert apis.where(raw_id) == ["leases"]
@@ -378,8 +388,8 @@ def test_every_slice_of_many_is_walked(apis: ShardApis) -> None:
     for at in range(0, 2_000, 500):
         apis.enqueue(*(apis.draft(queue=f"q{n % 3}", delay=HOUR * (n % 2)) for n in range(at, at + 500)))
     removed = apis.client.zpopmin(apis.keys.ready("q0"), 200) + apis.client.zpopmax(apis.keys.scheduled("q1"), 100)
-    assert words(apis) == ["LOST"] * len(removed)
-    assert words(apis, repair=True) == ["LOST"] * len(removed)
+    assert words(apis) == ["ORPHANED"] * len(removed)
+    assert words(apis, repair=True) == ["ORPHANED"] * len(removed)
     assert words(apis) == []
     assert len({raw_id for raw_id, _ in audit_of(apis).bodies()}) == 2_000
 

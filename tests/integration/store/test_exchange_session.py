@@ -8,7 +8,7 @@ import pytest
 from django_delayq.exceptions import StaleExchange, StoreUnavailable
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Outcome, OutcomeKind
-from django_delayq.worker.exchange_session import ExchangeSession
+from django_delayq.worker.exchange_session import ExchangeSession, InFlight
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
 from tests.shard_apis import ShardApis
 
@@ -18,7 +18,7 @@ CODE = b"exchangr"
 
 @pytest.fixture
 def exchanger(apis: ShardApis) -> ExchangeSession:
-    return ExchangeSession(apis.store.claims(apis.shard, worker=CODE), name="host:1")
+    return ExchangeSession(apis.store.claims(apis.shard, worker_id=CODE), name="host:1")
 
 
 def take(exchanger: ExchangeSession) -> Claim:
@@ -55,9 +55,9 @@ def test_an_answer_that_is_lost_is_asked_for_again_and_the_job_is_claimed_once(
         apis.add()
     exchanger.prepare(**ASKS)
     fail_once(exchanger, monkeypatch)
-    assert exchanger.in_flight
+    assert exchanger.in_flight is InFlight.EXCHANGE
     [claim] = exchanger.exchange(OutcomeBuffer())[0].claims
-    assert not exchanger.in_flight
+    assert exchanger.in_flight is InFlight.NOTHING
     assert apis.where(claim.raw_id) == ["leases"] and apis.inspection.counts().claimed == 1
 
 
@@ -68,8 +68,8 @@ def test_the_lease_counts_from_when_the_exchange_was_first_sent(
     apis.add()
     exchanger.prepare(**ASKS)
     fail_once(exchanger, monkeypatch)
-    assert exchanger._under_way
-    sent_at = exchanger._under_way[0].sent_at
+    assert exchanger._request
+    sent_at = exchanger._request[0].sent_at
     [claim] = exchanger.exchange(OutcomeBuffer())[0].claims
     assert claim.sent_at == sent_at
 
@@ -79,7 +79,7 @@ def test_after_a_stale_exchange_it_is_another_worker_that_hands_the_outcomes_in(
 ) -> None:
     apis.add()
     claim = take(exchanger)
-    other = apis.store.claims(apis.shard, worker=CODE)
+    other = apis.store.claims(apis.shard, worker_id=CODE)
     for _ in range(3):
         other.settle_and_claim(other.prepare(**{**ASKS, "want": 0}))
     ended = OutcomeBuffer()
@@ -87,7 +87,7 @@ def test_after_a_stale_exchange_it_is_another_worker_that_hands_the_outcomes_in(
     assert exchanger.settling == [claim.lease]
     with pytest.raises(StaleExchange):
         exchanger.exchange(ended)
-    assert exchanger.worker_id != CODE and not exchanger.in_flight and exchanger.settling == []
+    assert exchanger.worker_id != CODE and exchanger.in_flight is InFlight.NOTHING and exchanger.settling == []
     exchanger.prepare(**{**ASKS, "want": 0}, ended=ended.take())
     answer, _ = exchanger.exchange(ended)
     assert answer.unknown_worker and not answer.lost and apis.where(claim.raw_id) == []

@@ -181,12 +181,12 @@ def test_pages_counts_and_snapshots_show_them_among_the_ready(apis: ShardApis) -
 @pytest.mark.parametrize(
     ("damage", "word", "place"),
     [
-        ("in ready too", "TWICE", "recovered:default"),
-        ("in the schedule too", "TWICE", "recovered:default"),
+        ("in ready too", "DUPLICATE", "recovered:default"),
+        ("in the schedule too", "DUPLICATE", "recovered:default"),
         ("of another queue", "MISPLACED", "recovered:default"),
         ("without a body", "MISSING", ""),
         ("not an entry", "MALFORMED", "recovered:default"),
-        ("in no place", "LOST", "ready:default"),
+        ("in no place", "ORPHANED", "ready:default"),
     ],
 )
 def test_the_audit_knows_the_place(apis: ShardApis, damage: str, word: str, place: str) -> None:
@@ -253,7 +253,7 @@ def test_an_interrupted_job_keeps_its_place_in_the_queue(apis: ShardApis) -> Non
     apis.clock.advance(SECOND)
     worker = apis.worker()
     (claim,) = worker.take(1).claims
-    worker.settle(claim, Action.RETRY, keeps_place=True)
+    worker.settle(claim, Action.RETRY, keeps_rank=True)
     assert apis.ready() == ranks
     assert list(apis.ready()) == [first, second]
     assert apis.worker().take(1).claims[0].attempts.ended == 1

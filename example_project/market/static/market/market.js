@@ -1,9 +1,9 @@
-// Makes a page of the market move: clocks count down, and what changed is fetched when it changes. Without it,
-// every page works and shows the same after a reload.
+// Countdowns, and regions that are replaced when they change. Without this script every page works, and shows the
+// changes after a reload.
 "use strict";
 
 (() => {
-  // The server's clock against this one, so that a wrong clock here does not end a countdown early.
+  // Offset of the server's clock: a wrong clock here must not end a countdown early.
   const ahead = Number(document.documentElement.dataset.now) - Date.now();
   const now = () => Date.now() + ahead;
   const all = (selector, root = document) => root.querySelectorAll(selector);
@@ -33,15 +33,15 @@
     return over;
   }
 
-  // --- Moments in the reader's own time zone ---
-  const shapes = {
+  // --- Moments in the reader's time zone ---
+  const formats = {
     time: { timeStyle: "medium" },
     moment: { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" },
   };
 
   function moment(ms) {
     const today = new Date(ms).toDateString() === new Date(now()).toDateString();
-    return new Intl.DateTimeFormat(undefined, today ? shapes.time : shapes.moment).format(ms);
+    return new Intl.DateTimeFormat(undefined, today ? formats.time : formats.moment).format(ms);
   }
 
   function localize(root) {
@@ -51,37 +51,37 @@
     }
   }
 
-  // --- Regions that follow the server ---
+  // --- Regions that are replaced when the server has a new version ---
   const live = document.querySelector("[data-live]");
   let fetching = false;
   let next = 0;
   let eager = 0;
 
-  function exchange(html) {
+  function replaceRegions(html) {
     const fresh = new DOMParser().parseFromString(html, "text/html");
     let changed = false;
     for (const region of all("[data-region]", fresh)) {
       const old = live.querySelector(`[data-region="${region.dataset.region}"]`);
       if (!old || old.dataset.version === region.dataset.version) continue;
       const phase = (version) => version.split(":")[0];
-      // Nobody loses what is being typed, unless there is nothing left to type it into.
+      // Keep a region in which the player is typing, unless its phase is over.
       const busy = old.matches(":focus-within") || old.querySelector("details[open]");
       if (busy && phase(old.dataset.version) === phase(region.dataset.version)) continue;
       localize(region);
       old.replaceWith(document.adoptNode(region));
-      if (region.dataset.say) document.getElementById("said").textContent = region.dataset.say;
+      if (region.dataset.announce) document.getElementById("announcement").textContent = region.dataset.announce;
       changed = true;
     }
     return changed;
   }
 
-  async function follow() {
+  async function refresh() {
     fetching = true;
     let pause = 3000;
     try {
-      const answer = await fetch(live.dataset.live, { headers: { Accept: "text/html" } });
-      if (!answer.ok) throw new Error(String(answer.status));
-      if (exchange(await answer.text())) eager = 0;
+      const response = await fetch(live.dataset.live, { headers: { Accept: "text/html" } });
+      if (!response.ok) throw new Error(String(response.status));
+      if (replaceRegions(await response.text())) eager = 0;
     } catch {
       pause = 10000;
     }
@@ -89,18 +89,18 @@
     fetching = false;
   }
 
-  function beat() {
+  function update() {
     const over = tick();
     if (!live || fetching || document.hidden) return;
-    // A clock has run out: the change is there within milliseconds, so look often, but not for ever.
+    // A countdown is over: the change comes within milliseconds, so fetch often, but at most 20 times.
     if (!over) eager = 0;
     else if (eager < 20) next = Math.min(next, Date.now() + 100);
     if (Date.now() < next) return;
     if (over) eager += 1;
-    follow();
+    refresh();
   }
 
-  // --- The sell form says what its numbers mean ---
+  // --- Preview of the moments that the sell form's numbers mean ---
   const sell = document.getElementById("sell");
 
   function preview() {
@@ -120,8 +120,8 @@
 
   localize(document);
   next = Date.now() + 2000;
-  beat();
-  setInterval(beat, 100);
+  update();
+  setInterval(update, 100);
   if (sell) {
     sell.addEventListener("input", preview);
     setInterval(preview, 1000);

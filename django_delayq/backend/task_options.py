@@ -1,0 +1,52 @@
+"""Task options: what a task of Django's can have beyond its contract, from `OPTIONS["TASKS"]` and `delayq=`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Any
+
+from django_delayq.clock import duration_us
+from django_delayq.conf.validators import check_name
+from django_delayq.job.retry import RetryPolicy
+from django_delayq.spelling import did_you_mean
+from django_delayq.task.task import Unique, check_common_options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOptions:
+    """The options of one `@task` function."""
+
+    retry: RetryPolicy | None = None
+    #: Seconds or timedelta.
+    timeout: float | timedelta | None = None
+    hard_timeout: float | timedelta | None = None
+    #: The unique key of its jobs: text, or a function that returns it given the arguments of a job (None: no key).
+    key: str | Callable[..., str | None] | None = None
+    unique: Unique = "keep"
+
+    @classmethod
+    def read(cls, value: Any, *, of: str) -> "TaskOptions":
+        """Return the options in a dict; `of` names the dict in errors. Raises ValueError and `DelayTypeError`."""
+        known = [field.name for field in fields(cls)]
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{of} must be a dict of {', '.join(known)}, got {type(value).__name__}")
+        for name in value:
+            if name not in known:
+                raise ValueError(f"{of} has the unknown key {name!r:.80}{did_you_mean(name, known)}")
+        options = cls(**value)
+
+        def label(name: str) -> str:
+            return f"{of}[{name!r}]"
+
+        limits_us = {
+            f"{name}_us": duration_us(value[name], name=label(name))
+            for name in ("timeout", "hard_timeout")
+            if value.get(name) is not None
+        }
+        check_common_options(options, **limits_us, label=label)
+        if options.key is not None and not callable(options.key):
+            check_name(options.key, name=label("key"))
+        return options
+
+
+NO_OPTIONS = TaskOptions()

@@ -1,0 +1,56 @@
+"""Runtime: what the package takes from its surroundings, as one value. Tests put another in its place by `override()`.
+
+The value belongs to the process, not to a thread: a test's jobs may run in any thread.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Any
+
+from django_delayq.clock import Clock, ServerClock
+
+
+def _ignore(_: BaseException) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """The surroundings of one process."""
+
+    #: The clock of every store that is made without one of its own.
+    clock: Clock = field(default_factory=ServerClock)
+    #: Settings above DELAYQ and above the OPTIONS of every alias in TASKS: no setting of the project can lead a test to
+    #: somebody's Redis. Call `drop_config()` after a change.
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    #: Returns whether a database connection is in a transaction that jobs wait for. A `TestCase` has one that never
+    #: commits, which they must not wait for.
+    in_transaction: Callable[[Any], bool] = attrgetter("in_atomic_block")
+    #: Whether database connections are cleaned up before and after a job, as Django does around a request. In a test
+    #: the connection is the test's own.
+    clean_connections: bool = True
+    #: Called with the handles of jobs that were just accepted.
+    on_sent: tuple[Callable[[Sequence[Any]], object], ...] = ()
+    #: Called with an exception that ended a task's code, before it becomes an outcome.
+    on_task_exception: Callable[[BaseException], object] = _ignore
+
+
+_current = Runtime()
+
+
+def current() -> Runtime:
+    """Return the runtime in force."""
+    return _current
+
+
+@contextmanager
+def override(**changes: Any) -> Iterator[Runtime]:
+    """Put a runtime with other fields in force until the block ends. Blocks may be nested."""
+    global _current
+    before, _current = _current, replace(_current, **changes)
+    try:
+        yield _current
+    finally:
+        _current = before

@@ -1,0 +1,234 @@
+"""What OPTIONS and options of a task give beyond the contract: retries, keys, commits, shards, signatures."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import transaction
+from redis import Redis
+
+from django_delayq import execute_later, get_job
+from django_delayq.backend.backend import DelayQBackend, DelayQTask
+from django_delayq.exceptions import KeyHeld, ManualTransaction, StoreUnavailable
+from tests.django_tasks.compat import (
+    IMMEDIATE,
+    InvalidTask,
+    TaskResultStatus,
+    default_task_backend,
+    exceptions,
+)
+from tests.django_tasks.conftest import BACKEND, with_options
+from tests.django_tasks.worker import OneWorker
+from tests.sample_app import django_tasks
+from tests.subprocesses import until
+
+
+def test_a_retry_policy_of_options_is_that_of_the_alias(tasks_settings: Any) -> None:
+    with_options(tasks_settings, RETRY=django_tasks.PATIENT)
+    result = django_tasks.fail.enqueue()
+    worker = OneWorker()
+    for _ in range(3):
+        until(worker.step, what="the next attempt")
+    result.refresh()
+    assert (result.status, result.attempts) == (TaskResultStatus.FAILED, 3)
+
+
+def test_a_time_limit_of_options_ends_a_task(tasks_settings: Any, tmp_path: Path) -> None:
+    with_options(tasks_settings, TASKS={django_tasks.wait_for.module_path: {"timeout": 0.05}})
+    os.environ["DELAYQ_TEST_LEDGER"] = str(tmp_path / "ledger")
+    result = django_tasks.wait_for.enqueue(str(tmp_path / "never"))
+    assert OneWorker().drain() == 1
+    result.refresh()
+    assert result.errors[0].exception_class_path == "django_delayq.exceptions.TaskTimeout"
+
+
+@pytest.mark.parametrize("key", ["one", lambda a, b=0: f"sum:{a}"], ids=["text", "function"])
+def test_a_key_makes_tasks_unique_until_they_end(tasks_settings: Any, key: Any, signal_log: Any) -> None:
+    with_options(tasks_settings, TASKS={django_tasks.add.module_path: {"key": key}})
+    first, second = django_tasks.add.enqueue(1), django_tasks.add.enqueue(1, b=5)
+    assert second == first
+    assert len(signal_log.received) == 1
+    assert OneWorker().drain() == 1
+    assert django_tasks.add.enqueue(1).id != first.id
+    if callable(key):
+        assert django_tasks.add.enqueue(2).id not in (first.id, second.id)
+
+
+def test_a_held_key_may_be_an_error(tasks_settings: Any, signal_log: Any) -> None:
+    options = {"key": lambda a, b=0: None if a == 0 else "k", "unique": "reject"}
+    with_options(tasks_settings, TASKS={django_tasks.add.module_path: options})
+    django_tasks.add.enqueue(1)
+    with pytest.raises(KeyHeld):
+        django_tasks.add.enqueue(2)
+    assert django_tasks.add.enqueue(0).id != django_tasks.add.enqueue(0).id
+    assert len(signal_log.received) == 3
+
+
+def test_a_wrong_key_is_refused_before_anything_is_stored(tasks_settings: Any, client: Redis) -> None:
+    with_options(tasks_settings, TASKS={django_tasks.add.module_path: {"key": lambda a: a}})
+    with pytest.raises(ValueError, match="the key of tests.sample_app.django_tasks.add must be a string"):
+        django_tasks.add.enqueue(1)
+    assert client.keys("*:jobs") == []
+
+
+def test_options_can_also_be_set_on_the_task_under_the_name_delayq(tasks_settings: Any) -> None:
+    patient = django_tasks.fail.using(delayq={"retry": django_tasks.PATIENT, "key": "k"})
+    assert isinstance(patient, DelayQTask)
+    assert patient.using(priority=3).delayq == patient.delayq
+    assert patient.using(delayq={"key": "other"}).delayq == {"retry": django_tasks.PATIENT, "key": "other"}
+    result = patient.enqueue()
+    assert patient.get_result(result.id) == result
+    job = get_job(result.id)
+    assert job is not None and job.job is not None
+    assert (job.job.retry, job.job.key) == (django_tasks.PATIENT, "k")
+    assert hash(patient) == hash(django_tasks.fail)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"timeuot": 3}, "did you mean 'timeout'"), ({"timeout": 9, "hard_timeout": 5}, "must not be shorter")],
+)
+def test_wrong_options_of_a_task_make_it_invalid(options: Any, words: str) -> None:
+    with pytest.raises(InvalidTask, match=words):
+        django_tasks.fail.using(delayq=options)
+
+
+def test_a_task_may_raise_retry_later_if_every_alias_has_a_store_of_its_own(
+    tasks_settings: Any, redis_url: str
+) -> None:
+    del tasks_settings.DELAYQ
+    own = {"BACKEND": BACKEND, "QUEUES": [], "OPTIONS": {"REDIS": redis_url}}
+    tasks_settings.TASKS = {"a": own, "b": own}
+    result = django_tasks.succeed_at.using(backend="b").enqueue(2)
+    worker = OneWorker("b")
+    for _ in range(2):
+        until(worker.step, what="the next attempt")
+    result.refresh()
+    assert (result.return_value, result.attempts) == (2, 2)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("is_async", [False, True], ids=["enqueue", "aenqueue"])
+def test_on_commit_is_an_option(tasks_settings: Any, signal_log: Any, is_async: bool) -> None:
+    with_options(tasks_settings, ON_COMMIT=True)
+    with transaction.atomic():
+        result = django_tasks.add.enqueue(1)
+        assert signal_log.received == []
+        with pytest.raises(exceptions.TaskResultDoesNotExist):
+            result.refresh()
+    assert signal_log.words == ["enqueued READY"]
+    assert signal_log.received[0][2] == result == django_tasks.add.get_result(result.id)
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        dropped = django_tasks.add.enqueue(2)
+        raise ZeroDivisionError
+    with pytest.raises(exceptions.TaskResultDoesNotExist):
+        dropped.refresh()
+    if is_async:
+        asyncio.run(django_tasks.add.aenqueue(1))
+        assert signal_log.words == ["enqueued READY"] * 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_outage_of_one_store_keeps_no_jobs_of_another_back(
+    tasks_settings: Any, redis_url: str, start_redis: Any
+) -> None:
+    server = start_redis()
+    options = {"default": {"ON_COMMIT": True}, "second": {"REDIS": server.url, "ON_COMMIT": True}}
+    tasks_settings.TASKS = {
+        alias: {"BACKEND": BACKEND, "QUEUES": [], "OPTIONS": given} for alias, given in options.items()
+    }
+    ran: list[str] = []
+    with pytest.raises(StoreUnavailable) as caught, transaction.atomic():
+        lost = django_tasks.add.using(backend="second").enqueue(1)
+        transaction.on_commit(lambda: ran.append("theirs"))
+        kept = django_tasks.add.enqueue(2)
+        server.kill()
+    kept.refresh()
+    assert ran == ["theirs"]
+    assert [handle.id for handle in caught.value.unsent] == [lost.id]
+    server.restart()
+    caught.value.resend()
+    lost.refresh()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_key_that_is_refused_at_the_commit_keeps_no_other_task_back(tasks_settings: Any) -> None:
+    options = {"key": lambda a, b=0: None if a == 0 else "k", "unique": "reject"}
+    with_options(tasks_settings, ON_COMMIT=True, TASKS={django_tasks.add.module_path: options})
+    django_tasks.add.enqueue(1)
+    ran: list[str] = []
+    with pytest.raises(KeyHeld), transaction.atomic():
+        django_tasks.add.enqueue(1)
+        transaction.on_commit(lambda: ran.append("theirs"))
+        kept = django_tasks.add.enqueue(0)
+    kept.refresh()
+    assert ran == ["theirs"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_that_django_does_not_commit_is_refused(tasks_settings: Any) -> None:
+    with_options(tasks_settings, ON_COMMIT=True)
+    transaction.set_autocommit(False)
+    try:
+        with pytest.raises(ManualTransaction, match="ON_COMMIT"):
+            django_tasks.add.enqueue(1)
+    finally:
+        transaction.rollback()
+        transaction.set_autocommit(True)
+
+
+def test_a_subclass_of_the_backend_is_recognised(tasks_settings: Any, client: Redis) -> None:
+    mine = f"{Own.__module__}.{Own.__qualname__}"
+    tasks_settings.TASKS = {"default": {"BACKEND": IMMEDIATE}, "a": {"BACKEND": mine}, "b": {"BACKEND": BACKEND}}
+    results = [django_tasks.add.using(backend=alias).enqueue(1) for alias in ("a", "b")]
+    assert {key.split(b":")[0] for key in client.keys("*:jobs")} == {b"delayq-a", b"delayq-b"}
+    for result in results:
+        OneWorker(result.backend).drain()
+        result.refresh()
+        assert result.return_value == 1
+
+
+class Own(DelayQBackend):
+    """A project's own subclass of the backend."""
+
+
+def test_results_are_found_in_every_shard(tasks_settings: Any, client: Redis) -> None:
+    tasks_settings.DELAYQ = {**tasks_settings.DELAYQ, "SHARDS": 3}
+    results = [django_tasks.add.enqueue(number) for number in range(30)]
+    assert {result.id.split("-")[1] for result in results} == {"0", "1", "2"}
+    for shard in range(3):
+        OneWorker(shard=shard).drain()
+    for result in results:
+        result.refresh()
+        assert result.return_value == result.args[0]
+
+
+def test_signed_tasks_run_and_their_results_are_found(tasks_settings: Any) -> None:
+    tasks_settings.DELAYQ = {**tasks_settings.DELAYQ, "SIGN": True}
+    result, failing = django_tasks.describe.using(priority=7).enqueue("a"), django_tasks.fail.enqueue()
+    assert default_task_backend.get_result(result.id) == result
+    assert OneWorker().drain() == 2
+    result.refresh()
+    failing.refresh()
+    assert (result.return_value["priority"], result.return_value["given"]) == (7, ["a"])
+    assert failing.errors[0].exception_class is ValueError
+
+
+def test_a_forged_task_is_a_failure_and_is_not_run(tasks_settings: Any) -> None:
+    result = django_tasks.add.enqueue(1)
+    tasks_settings.DELAYQ = {**tasks_settings.DELAYQ, "SIGN": True}
+    assert OneWorker().drain() == 1
+    result.refresh()
+    assert result.status == TaskResultStatus.FAILED
+    assert result.errors[0].exception_class_path == "django_delayq.exceptions.BadSignature"
+
+
+def test_a_django_task_can_be_enqueued_by_its_name(signal_log: Any) -> None:
+    job = execute_later("mail", django_tasks.echo.module_path, [(1, 2)], delay=0)
+    result = default_task_backend.get_result(job.id)
+    assert (result.task.queue_name, result.args) == ("mail", [[1, 2]])
+    assert signal_log.words == ["enqueued READY"]
+    assert OneWorker().drain() == 1
+    assert job.wait(5) == [[[1, 2]], {}]

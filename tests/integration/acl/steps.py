@@ -1,0 +1,312 @@
+"""Every call of the store, as a step of one role on a server where each role has a user of its own."""
+
+from collections.abc import Callable
+from hashlib import sha256
+from time import monotonic
+from typing import Any
+
+from redis import Redis
+
+from django_delayq.job.job import State
+from django_delayq.job.outcome import Action
+from django_delayq.metrics import MetricsBuffer
+from django_delayq.store.maintenance.acl_roles import ROLES
+from django_delayq.store.promotion import Reclaim
+from django_delayq.testing.local_redis import LocalRedisServer
+from tests.shard_apis import HOUR, SECOND, ShardApis, settlement
+
+PASSWORD = "s3cret-of-the-role"
+PREFIX = "acl-test"
+Step = Callable[[ShardApis, ShardApis], Any]
+
+
+class Ground:
+    """A server with one user a role, and the apis of each."""
+
+    def __init__(self, server: LocalRedisServer) -> None:
+        self.server = server
+        self.every = ShardApis(server.url, PREFIX=PREFIX)
+        self._doors: dict[str, ShardApis] = {}
+        for name in ROLES:
+            self.allow(name, "")
+
+    def allow(self, name: str, change: str) -> None:
+        """Make a role's user anew, with a change to its rule."""
+        rule = f"reset on #{sha256(PASSWORD.encode()).hexdigest()} {ROLES[name].rule(PREFIX)} {change}"
+        self.every.client.execute_command("ACL", "SETUSER", name, *rule.split())
+
+    def url(self, name: str) -> str:
+        return self.server.url.replace("redis://", f"redis://{name}:{PASSWORD}@")
+
+    def apis(self, name: str) -> ShardApis:
+        if name not in self._doors:
+            self._doors[name] = ShardApis(self.url(name), PREFIX=PREFIX, clock=self.every.clock)
+        return self._doors[name]
+
+    def user(self, name: str) -> Redis:
+        return Redis.from_url(self.url(name), protocol=2)
+
+    def refused(self) -> list[str]:
+        """Return what the server refused since the last call, also inside scripts that went on after it."""
+        log = self.every.client.acl_log()
+        self.every.client.acl_log_reset()
+        return [f"{entry['username']}: {entry['object']} {entry['context']}" for entry in log]
+
+    def close(self) -> None:
+        for apis in (self.every, *self._doors.values()):
+            apis.close()
+
+
+def claimed(every: ShardApis, count: int = 1) -> tuple[Any, list[Any]]:
+    """Return a worker of everybody's, and its claims on a queue of their own."""
+    queue = every.add().hex()
+    for _ in range(count):
+        every.add(queue=queue)
+    worker = every.worker()
+    return worker, worker.take(count, queue).claims
+
+
+def dead(every: ShardApis) -> Any:
+    return every.inspection.dead_letter(every.add_dead(queue="dying"))
+
+
+def lapsed(every: ShardApis) -> Any:
+    """Let a lease lapse and return it, for judgement."""
+    claimed(every)
+    return every.promotion.read_expired_leases(every.lapsed())
+
+
+def enqueue(role: ShardApis, every: ShardApis) -> Any:
+    return role.add(delay=HOUR, key=every.add().hex()) and role.add(queue=every.add().hex())
+
+
+def cancel(role: ShardApis, every: ShardApis) -> Any:
+    return role.operations.cancel(every.add(delay=HOUR, key=every.add().hex()))
+
+
+def reschedule(role: ShardApis, every: ShardApis) -> Any:
+    raw_id = every.add(delay=HOUR)
+    return role.operations.reschedule(raw_id, delay_us=SECOND) and role.operations.reschedule(raw_id, delay_us=0)
+
+
+def move(role: ShardApis, every: ShardApis) -> Any:
+    return role.operations.move(every.add(delay=HOUR), every.add().hex())
+
+
+def find(role: ShardApis, every: ShardApis) -> Any:
+    return role.inspection.find(every.add()).state is State.READY
+
+
+def holder(role: ShardApis, every: ShardApis) -> Any:
+    return role.inspection.holder(bytes(16)) is None
+
+
+def page(role: ShardApis, every: ShardApis) -> Any:
+    raw_id = every.add(queue="pages")
+    cursor = (every.ready("pages")[raw_id], every.client.zrange(every.keys.ready("pages"), 0, 0)[0])
+    role.inspection.page(State.READY, queues=["pages"], cursor=cursor)
+    role.inspection.page(State.READY, queues=["pages"], cursor=(1, b""))
+    return [role.inspection.page(state, queues=["pages"]) for state in (State.SCHEDULED, State.CLAIMED, State.DEAD)]
+
+
+def counts(role: ShardApis, every: ShardApis) -> Any:
+    every.add()
+    return role.inspection.counts().ready
+
+
+def requeue(role: ShardApis, every: ShardApis) -> Any:
+    letter, later = dead(every), dead(every)
+    assert role.operations.requeue(letter.raw_id, died_us=letter.died_us)
+    return role.operations.requeue(later.raw_id, died_us=later.died_us, delay_us=HOUR)
+
+
+def discard(role: ShardApis, every: ShardApis) -> Any:
+    letter = dead(every)
+    return role.operations.discard(letter.raw_id, died_us=letter.died_us)
+
+
+def promote(role: ShardApis, every: ShardApis) -> Any:
+    every.add(delay=SECOND)
+    every.clock.advance(SECOND)
+    return role.promotion.promote(["default"]).moved
+
+
+def read_lapsed(role: ShardApis, every: ShardApis) -> Any:
+    _, claims = claimed(every, 2)
+    [batch] = role.promotion.batches([claim.lease for claim in claims])
+    return role.promotion.read_expired_leases(batch)[0].job
+
+
+def reclaim(role: ShardApis, every: ShardApis) -> Any:
+    back = [Reclaim(lease=item.lease, attempts=item.attempts, queue=item.queue) for item in lapsed(every)]
+    assert all(role.promotion.reclaim(back))
+    return all(role.promotion.reclaim([Reclaim(lease=i.lease, attempts=i.attempts, queue=None) for i in lapsed(every)]))
+
+
+def exchange(role: ShardApis, every: ShardApis) -> Any:
+    queue = every.add().hex()
+    for _ in range(4):
+        every.add(queue=queue, key=every.add().hex())
+    worker = role.worker()
+    claims = worker.take(4, queue, description="host/1").claims
+    assert len(worker.again().claims) == 4
+    ends = [settlement(claim, how) for claim, how in zip(claims, Action, strict=True)]
+    return not worker.take(0, queue, settle=ends).lost
+
+
+def heartbeat(role: ShardApis, every: ShardApis) -> Any:
+    worker, claims = claimed(every)
+    door = role.store.claims(role.shard, worker_id=worker.code)
+    return not door.heartbeat([claim.lease for claim in claims])
+
+
+def read_queues(role: ShardApis, every: ShardApis) -> Any:
+    every.add()
+    return role.shard.read_queues()
+
+
+def read_served_queues(role: ShardApis, every: ShardApis) -> Any:
+    every.add()
+    return role.shard.read_served_queues()
+
+
+def listen(role: ShardApis, every: ShardApis) -> Any:
+    waker = role.shard.blocking_listener()
+    waker.listen([every.keys("notify_dispatcher")], now=monotonic())
+    every.client.rpush(every.keys("notify_dispatcher"), 1)
+    heard = waker.read_notification()
+    waker.close()
+    return heard
+
+
+def ring(role: ShardApis, every: ShardApis) -> Any:
+    every.add()
+    for queues in ((), ("default",)):
+        role.shard.notify(queues)
+    return True
+
+
+def check_server(role: ShardApis, every: ShardApis) -> Any:
+    role.store.check_server()
+    return True
+
+
+def check_shards(role: ShardApis, every: ShardApis) -> Any:
+    every.client.set(every.keys("shards"), 2)
+    role.store.check_shards(force=True)
+    every.client.set(every.keys("shards"), 3)
+    every.client.delete(every.keys("unique_keys"))
+    role.store.check_shards()
+    return True
+
+
+def cancel_kept(role: ShardApis, every: ShardApis) -> Any:
+    return role.operations.cancel(every.add(ttl=HOUR))
+
+
+def wait(role: ShardApis, every: ShardApis) -> Any:
+    kept = every.add(ttl=HOUR)
+    every.operations.cancel(kept)
+    return role.store.result_waiter(role.shard.index).wait(kept, 1)
+
+
+def survey(role: ShardApis, every: ShardApis) -> Any:
+    every.add(delay=HOUR)
+    look = role.store.dashboard(role.shard.index)
+    assert look.due_histogram([0, 2 * every.clock.now_us], queues=["default"])[0]
+    return look.snapshot(tasks=["t"]).queues["default"].scheduled
+
+
+def server(role: ShardApis, every: ShardApis) -> Any:
+    facts = role.store.dashboard(role.shard.index).snapshot(facts=True).server
+    return facts and facts.version
+
+
+def report(role: ShardApis, every: ShardApis) -> Any:
+    reports, code = role.store.process_reports(role.shard), bytes(8)
+    tally = MetricsBuffer()
+    tally.count_attempt("done", queue="default", task="t", lag_us=1, run_us=1)
+    for _ in range(2):
+        assert not reports.report(code, "worker", {}, tally.take())
+    reports.deregister(code, {})
+    return True
+
+
+def hand_on(role: ShardApis, every: ShardApis) -> Any:
+    role.store.forward_stream(role.shard).add({"id": "an id"})
+    return every.client.xlen(every.keys("forwarded"))
+
+
+def pause(role: ShardApis, every: ShardApis) -> Any:
+    every.add()
+    assert role.operations.pause("default", by="ann")
+    return role.operations.resume("default")
+
+
+def quiet(role: ShardApis, every: ShardApis) -> Any:
+    worker, _ = claimed(every)
+    assert role.operations.quiet(worker.code, by="ann")
+    return role.operations.unquiet(worker.code)
+
+
+def audit(role: ShardApis, every: ShardApis) -> Any:
+    """Mend what is wrong in each place and record, and look at the rest."""
+    claimed(every)
+    dead(every)
+    lost = [every.add(delay=HOUR, queue=f"lost {n}", key=f"{every.add().hex()}") for n in range(3)]
+    every.client.delete(every.keys.scheduled("lost 0"), every.keys.notify("lost 1"))
+    every.client.set(every.keys.notify("lost 1"), "x")
+    every.client.hdel(every.keys("jobs"), lost[2])
+    every.client.hset(every.keys("jobs"), b"orphan-12345", b"?")
+    every.client.delete(every.keys("claim_records"))
+    door = role.store.consistency_check(role.shard)
+    found = list(door.walk(repair=True))
+    assert list(door.bodies())
+    return found
+
+
+STEPS: dict[str, Step] = {
+    step.__name__: step
+    for step in (
+        *(
+            enqueue,
+            cancel,
+            cancel_kept,
+            reschedule,
+            wait,
+            move,
+            find,
+            holder,
+            page,
+            counts,
+            requeue,
+            discard,
+            promote,
+            read_lapsed,
+            reclaim,
+        ),
+        *(exchange, heartbeat, read_queues, read_served_queues, listen, ring, check_server, check_shards, audit),
+        *(survey, server, report, pause, quiet, hand_on),
+    )
+}
+_PRODUCER = "enqueue cancel cancel_kept reschedule find check_shards wait"
+_DISPATCHER = "report promote read_lapsed reclaim listen check_server check_shards"
+_VIEW = "find holder page counts read_queues survey server"
+OWN = {
+    "producer": _PRODUCER,
+    "dispatcher": _DISPATCHER,
+    "worker": f"{_PRODUCER} {_DISPATCHER} exchange heartbeat read_served_queues ring hand_on",
+    "view": _VIEW,
+    "action": f"{_VIEW} cancel cancel_kept reschedule move requeue discard pause quiet",
+    "check": "audit read_queues check_server",
+}
+#: Redis judges commands, not scripts: these steps of others use nothing but a role's own commands.
+BORROWED = {
+    "producer": "move holder requeue read_served_queues",
+    "dispatcher": "enqueue cancel reschedule move find holder requeue discard read_served_queues ring",
+    "worker": "move holder requeue discard",
+    "view": "read_served_queues check_server",
+    "action": "enqueue read_served_queues check_shards check_server",
+    "check": "move find holder counts discard read_served_queues",
+}
+PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]

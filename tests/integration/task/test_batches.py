@@ -1,0 +1,177 @@
+"""Many jobs in one call: round trips, progress, held keys, an outage in the middle, shards."""
+
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import pytest
+from django.db import transaction
+from redis import Redis
+
+from django_delayq import enqueue_many, get_store
+from django_delayq.exceptions import DelayQError, KeyHeld, StoreUnavailable
+from django_delayq.job.job import State
+from django_delayq.task.handle import JobHandle
+from django_delayq.testing.local_redis import LocalRedisServer
+from tests.integration.task.stored import HOUR, due_of, now, stored
+from tests.sample_app.tasks import noop, record
+
+pytestmark = pytest.mark.usefixtures("delayq_settings")
+
+
+def scripts_run(client: Redis) -> int:
+    """Return how many script calls the server has seen."""
+    found = client.info("commandstats")
+    return sum(found.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("evalsha", "eval"))
+
+
+@pytest.fixture
+def counted(client: Redis) -> Iterator[Redis]:
+    """The client of a server that knows the scripts and has counted none yet."""
+    noop.enqueue()
+    client.flushdb()
+    client.config_resetstat()
+    yield client
+
+
+def test_five_hundred_jobs_are_two_round_trips(counted: Redis) -> None:
+    handles = noop.after(hours=1).enqueue_many([(number,) for number in range(500)])
+    assert isinstance(handles, list) and len({handle.id for handle in handles}) == 500
+    assert scripts_run(counted) == 2
+    assert {handle.state for handle in handles} == {State.SCHEDULED}
+    assert stored(handles[499]).args == [499]
+    assert get_store().lookup(0).counts().scheduled == {"default": 500}
+
+
+def test_a_chunk_ends_at_a_megabyte(counted: Redis) -> None:
+    noop.enqueue_many([("x" * 200_000,) for _ in range(12)])
+    assert scripts_run(counted) == 3
+
+
+def test_progress_is_told_after_each_megabyte() -> None:
+    told: list[int] = []
+    assert noop.enqueue_many((("x" * 200_000,) for _ in range(12)), on_progress=told.append) == 12
+    assert told == [5, 10, 12]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_that_begins_while_jobs_are_made_is_seen() -> None:
+    def arguments() -> Generator[tuple[int], None, None]:
+        yield from ((number,) for number in range(250))
+        with transaction.atomic():
+            yield from ((number,) for number in range(250))
+
+    made = arguments()
+    with pytest.raises(DelayQError, match="in a transaction") as caught:
+        noop.enqueue_many(made, on_progress=lambda accepted: None)
+    made.close()
+    assert caught.value.__notes__ == ["enqueue_many() had accepted 250 jobs by then."]
+    assert get_store().lookup(0).counts().ready == {"default": 250}
+
+
+def test_a_job_that_is_given_twice_is_sent_once() -> None:
+    first, *others = jobs = [noop.after(number).job(number) for number in range(300)]
+    sent = enqueue_many([*jobs, first])
+    assert isinstance(sent, list) and sent == [*jobs, first]
+    due = [job.due for job in jobs]
+    assert due == sorted(moment for moment in due if moment) and {job.state for job in others} == {State.SCHEDULED}
+    with pytest.raises(TypeError, match=f"{first.id} was sent or cancelled"):
+        enqueue_many([first])
+
+
+def test_any_tasks_at_any_times_in_one_call(counted: Redis) -> None:
+    moment = now() + HOUR
+    jobs = [noop.at(moment).job(3), record.after(60).job(x=7), record.using(queue="mail").job()]
+    assert [job.state for job in jobs] == [State.UNSENT] * 3 and counted.dbsize() == 0
+    handles = enqueue_many(jobs)
+    assert handles == jobs and scripts_run(counted) == 1
+    assert [job.refresh().state for job in jobs] == [State.SCHEDULED, State.SCHEDULED, State.READY]
+    assert due_of(jobs[0]) == moment and stored(jobs[1]).kwargs == {"x": 7} and stored(jobs[2]).queue == "mail"
+
+
+def test_enqueueing_many_of_nothing_is_nothing(counted: Redis) -> None:
+    assert enqueue_many([]) == [] and noop.enqueue_many([]) == []
+    assert noop.enqueue_many([], on_progress=lambda accepted: None) == 0
+    assert scripts_run(counted) == 0
+
+
+def test_progress_is_told_after_each_chunk_of_which_one_is_on_its_way_while_the_next_is_made() -> None:
+    made, told = [0], []
+
+    def arguments() -> Iterator[tuple[int]]:
+        for number in range(700):
+            made[0] += 1
+            yield (number,)
+
+    def progress(accepted: int) -> None:
+        told.append((accepted, made[0]))
+
+    assert noop.enqueue_many(arguments(), on_progress=progress) == 700
+    # The first is answered at once.
+    assert told == [(250, 250), (500, 700), (700, 700)]
+
+
+def test_a_held_key_in_a_batch_gives_back_the_holder() -> None:
+    holder = noop.using(key="k").enqueue(0)
+    handles = enqueue_many([noop.job(1), noop.using(key="k").job(2), noop.using(key="new").job(3)])
+    assert isinstance(handles, list)
+    assert [handle.created for handle in handles] == [True, False, True]
+    assert handles[1].id == holder.id
+
+
+def test_a_refused_key_refuses_its_chunk_and_tells_what_was_accepted(client: Redis) -> None:
+    holder = noop.using(key="k").after(60).enqueue()
+    jobs = [*(noop.job(number) for number in range(300)), noop.using(key="k", unique="reject").job()]
+    with pytest.raises(KeyHeld, match="'k'") as caught:
+        enqueue_many(jobs)
+    assert (caught.value.accepted, caught.value.holder) == (250, holder.id)
+    assert get_store().lookup(0).counts().ready == {"default": 250}
+    assert [job.state for job in jobs[250:]] == [State.UNSENT] * 51
+
+
+@pytest.mark.parametrize("progress", [False, True])
+def test_an_outage_in_the_middle_tells_what_was_accepted_and_can_be_mended(
+    progress: bool, start_redis: Any, delayq_settings: Any
+) -> None:
+    server: LocalRedisServer = start_redis(options={"appendonly": "yes", "appendfsync": "always"})
+    delayq_settings.DELAYQ = {"REDIS": server.url}
+    made: list[JobHandle] = []
+
+    def jobs() -> Iterator[JobHandle]:
+        for number in range(600):
+            if number == 350 and progress:
+                server.kill()
+            made.append(noop.job(number))
+            yield made[-1]
+
+    def after_first_chunk(accepted: int) -> None:
+        assert accepted == 250
+
+    if progress:
+        with pytest.raises(StoreUnavailable) as caught:
+            enqueue_many(jobs(), on_progress=after_first_chunk)
+        assert caught.value.accepted == 250
+        unsent = made[250:500]
+    else:
+        server.kill()
+        with pytest.raises(StoreUnavailable) as caught:
+            enqueue_many(jobs())
+        assert caught.value.accepted == 0
+        unsent = made
+    assert [job.id for job in caught.value.unsent] == [job.id for job in unsent]
+    assert {job.state for job in unsent} == {State.UNSENT}
+    with pytest.raises(StoreUnavailable) as again:
+        caught.value.resend()
+    server.restart()
+    again.value.resend()
+    caught.value.resend()
+    assert {job.state for job in unsent} == {State.READY}
+    assert get_store().lookup(0).counts().ready == {"default": 500 if progress else 600}
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+def test_a_batch_finds_all_its_shards(shards: int, delayq_settings: Any, client: Redis) -> None:
+    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": shards}
+    handles = noop.enqueue_many([(number,) for number in range(100)])
+    assert isinstance(handles, list)
+    assert {handle.id.rsplit("-")[1] for handle in handles} == {str(shard) for shard in range(shards)}
+    assert [stored(handle).args for handle in handles] == [[number] for number in range(100)]

@@ -1,0 +1,101 @@
+"""Shutdown: a job that a stopped worker interrupts does not run on beside its next attempt."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.sample_app import tasks
+from tests.subprocesses import Command, Processes
+
+#: Seconds that the first attempt may run on beside the second; a wrong order of the steps costs 1 s and more.
+OVERLAP = 0.5
+#: Seconds that a job ticks if nothing ends it.
+LONG = 60
+
+
+def overlap(processes: Processes, stopped: Command) -> float:
+    """Return the longest time, in seconds, that a job of a stopped worker ran on beside its second attempt."""
+    begun = {run["id"]: run["at"] for run in processes.runs() if run["attempt"] == 2}
+    return max(each["at"] - begun[each["id"]] for each in processes.events("tick") if each["pid"] == stopped.pid)
+
+
+@pytest.mark.parametrize("options", [(), ("--with-dispatcher",)])
+@pytest.mark.parametrize("shards", [1, 4])
+def test_the_process_ends_as_soon_as_its_jobs_are_interrupted(
+    processes: Processes, shards: int, options: tuple[str, ...]
+) -> None:
+    processes.configure(SHARDS=shards, GRACE=1)
+    processes.dispatcher()
+    stopped = processes.worker(*options)
+    # One for each thread: with four shards, almost surely each shard's worker interrupts some.
+    tasks.tick.enqueue_many([(LONG,)] * 8)
+    processes.until_runs(8)
+    processes.worker()
+    assert stopped.end() == 0
+    processes.until(lambda: len([run for run in processes.runs() if run["attempt"] == 2]) == 8, what="second attempts")
+    assert overlap(processes, stopped) < OVERLAP
+    assert "did not end in time" not in stopped.output
+
+
+def worker_with_a_receiver_that_hangs(processes: Processes) -> Command:
+    (processes.folder / "hanging_receiver.py").write_text(
+        "import time\n"
+        "from django_delayq.signals import job_finished\n"
+        # The process has to end in the middle of this sleep.
+        "def hang(**kwargs):\n"
+        f"    time.sleep({LONG})\n"
+        "job_finished.connect(hang, weak=False)\n"
+    )
+    processes.dispatcher()
+    processes.configure(GRACE=0, TASK_MODULES=("hanging_receiver",))
+    worker = processes.worker()
+    processes.configure(TASK_MODULES=())
+    return worker
+
+
+def test_a_worker_that_waits_for_receivers_ends_too(processes: Processes) -> None:
+    stopped = worker_with_a_receiver_that_hangs(processes)
+    ticking = tasks.tick.enqueue(LONG)
+    processes.until_runs(1)
+    # More than may wait for receivers at once, so that the worker's loop is blocked.
+    tasks.record.enqueue_many([("short",)] * 1_500)
+    processes.until(lambda: "this worker waits for them" in stopped.output, what="it to wait")
+    assert stopped.end() == 0
+    assert "were not announced" in stopped.output
+    assert ticking.refresh().state == "ready"
+
+
+def test_a_receiver_that_hangs_does_not_let_a_job_run_on(processes: Processes) -> None:
+    stopped = worker_with_a_receiver_that_hangs(processes)
+    tasks.tick.enqueue(LONG)
+    processes.until_runs(1)
+    processes.worker()
+    assert stopped.end() == 0
+    processes.until_runs(2)
+    # The receiver has half a second to end.
+    assert overlap(processes, stopped) < 2 * OVERLAP
+
+
+def test_a_process_whose_service_died_does_not_wait_for_threads_of_its_jobs(processes: Processes) -> None:
+    processes.configure(GRACE=0)
+    worker = processes.worker("--pool", "asyncio")
+    tasks.linger.enqueue(10 * LONG)
+    processes.until_runs(1)
+    tasks.end_services.enqueue()
+    # Long before the job ends.
+    assert worker.wait() == 1
+    assert "Ended because the thread of Worker of" in worker.output
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_printed_output_is_not_lost_with_an_interrupted_job(processes: Processes, gate: Path, shards: int) -> None:
+    processes.configure(SHARDS=shards, GRACE=0)
+    stopped = processes.worker(PYTHONUNBUFFERED="")
+    printing, running = tasks.say.enqueue("printed by a task"), tasks.wait_for.enqueue(str(gate))
+    processes.until_gone([printing])
+    processes.until_runs(1, running.id)
+    stopped.send(signal.SIGINT)
+    assert stopped.wait() == 0
+    assert "printed by a task" in stopped.output
+    assert running.refresh().state in ("scheduled", "ready")

@@ -1,0 +1,65 @@
+"""A worker in this process whose steps a test takes one by one, on a server that can be taken away."""
+
+import select
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from redis import Redis
+
+from django_delayq import get_store
+from django_delayq.dispatcher import Dispatcher
+from django_delayq.metrics import MetricsBuffer
+from django_delayq.worker.exchange_session import InFlight
+from django_delayq.worker.pools.recovery import RecoveryRunner
+from django_delayq.worker.pools.threads import ThreadPool
+from django_delayq.worker.worker import Worker
+from tests.subprocesses import until
+
+
+@contextmanager
+def stepped_worker(*, size: int = 2, sweep_us: int = 3_600_000_000, **options: Any) -> Iterator[Worker]:
+    """Make a worker of the default shard with a pool of `size` threads; `options` are arguments of `Worker`."""
+    store = get_store()
+    shard = store.shards[0]
+    worker = Worker(
+        shard=shard,
+        open_claims=lambda code: store.claims(shard, worker_id=code),
+        config=store.config.worker,
+        pool=ThreadPool(size, recovery=RecoveryRunner()),
+        dispatcher=Dispatcher(shard, store.promotion(shard)),
+        metrics=MetricsBuffer(),
+        sweep_us=sweep_us,
+        **options,
+    )
+    try:
+        yield worker
+    finally:
+        worker.close()
+        # Otherwise this process waits at its end for the processes that the pool started.
+        worker._pool.close()
+        for each in (*store.shards, *store._producer_shards):
+            each.client.connection_pool.disconnect()
+
+
+def step_until_idle(worker: Worker) -> None:
+    """Step until the worker would sleep, or has ended."""
+    until(lambda: worker._session.in_flight is InFlight.NOTHING and worker.step() != 0, what="a worker without work")
+
+
+def await_notification(worker: Worker) -> None:
+    """Wait until a notification reaches a worker that listens, and let it read that."""
+    until(lambda: select.select([worker.listen()], [], [], 0.05)[0], what="a notification")
+    worker.on_wakeup()
+
+
+@contextmanager
+def redis_unreachable(link: Path, client: Redis) -> Iterator[None]:
+    """Take away the socket at `link`, and cut every connection but that of `client`, until the block ends."""
+    away = link.rename(link.with_suffix(".away"))
+    client.client_kill_filter(_type="normal", skipme=True)
+    try:
+        yield
+    finally:
+        away.rename(link)
