@@ -6,7 +6,7 @@ A process counts in a `MetricsBuffer`. `lua/report.lua` adds its rows to the ser
 
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import add
 
@@ -19,6 +19,8 @@ MINUTE_US = 60_000_000
 #: A count per figure. As text, names of figures and counts alternate, separated by spaces and without zeros. Rows, and
 #: series of rows, are added by joining their texts.
 Row = list[int]
+#: (queue, task) -> row; "" = unknown.
+Rows = dict[tuple[str, str], Row]
 _COUNTS = ("done", "retried", "dead", "promoted")
 _FIGURES = (*_COUNTS, *(f"{kind}{number}" for kind in ("lag", "run") for number in range(BUCKETS)))
 _INDEX = {figure: index for index, figure in enumerate(_FIGURES)}
@@ -130,8 +132,7 @@ class MetricsBuffer:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        #: (queue, task) -> row; "" = unknown.
-        self._rows: dict[tuple[str, str], Row] = {}
+        self._rows: Rows = {}
 
     def count_attempt(
         self, outcome: str, *, queue: str, task: str, lag_us: int | None = None, run_us: int | None = None
@@ -147,20 +148,20 @@ class MetricsBuffer:
             if run_us is not None:
                 row[_RUN + bucket(run_us)] += 1
 
-    def take(self) -> dict[tuple[str, str], Row]:
-        """Return the rows since the last call, by queue and task, and start from zero."""
+    def take(self) -> Rows:
+        """Return the rows since the last call, and start from zero."""
         with self._lock:
             rows, self._rows = self._rows, {}
         return rows
 
-    def restore(self, rows: Mapping[tuple[str, str], Row]) -> None:
+    def restore(self, rows: Rows) -> None:
         """Add rows that were taken but could not be sent."""
         with self._lock:
             for key, row in rows.items():
                 _add(self._rows.setdefault(key, _zeros()), row)
 
 
-def encode_rows(rows: Mapping[tuple[str, str], Row]) -> dict[bytes, bytes]:
+def encode_rows(rows: Rows) -> dict[bytes, bytes]:
     """Return dimension -> row as text; each row counts for all jobs, its queue and its task."""
     totals: dict[bytes, Row] = {}
     for (queue, task), row in rows.items():

@@ -1,4 +1,4 @@
-"""Charts: what is drawn is what was counted."""
+"""Charts: bars, lines and tables show the numbers they are given."""
 
 import re
 from typing import Any
@@ -17,8 +17,8 @@ LABELS = ["one", "two", "three", "four"]
 HEADS = ["Number", "Done", "Dead"]
 
 
-def drawn(*values: tuple[int, ...], **options: Any) -> Any:
-    """Draw stacked bars of what was done and what died."""
+def bars_of(*values: tuple[int, ...], **options: Any) -> Any:
+    """Return a chart of stacked bars."""
     return chart_of(
         *(Series(kind, kind, each) for kind, each in zip(("done", "dead"), values, strict=False)), **options
     )
@@ -32,7 +32,7 @@ def chart_of(*series: Series, **options: Any) -> Chart:
 
 def boxes(chart: Any, kind: str = "done") -> list[tuple[int, ...]]:
     """Return left, top, width and height of a series' bars."""
-    (path,) = [shape.path for shape in chart.paths if shape.kind == kind]
+    (path,) = [each.path for each in chart.paths if each.kind == kind]
     found = re.findall(r"M(\d+) (\d+)h(\d+)v(\d+)h-(\d+)z", path)
     assert "".join("M{} {}h{}v{}h-{}z".format(*numbers) for numbers in found) == path
     assert all(there == back for _, _, there, _, back in found)
@@ -40,33 +40,33 @@ def boxes(chart: Any, kind: str = "done") -> list[tuple[int, ...]]:
 
 
 def test_bars_are_as_high_as_their_numbers() -> None:
-    chart = drawn((10, 5, 0, 20))
+    chart = bars_of((10, 5, 0, 20))
     assert [height for *_, height in boxes(chart)] == [HEIGHT // 2, HEIGHT // 4, HEIGHT]
     assert all(top + height == HEIGHT for _, top, _, height in boxes(chart))
     assert chart.top == "20"
 
 
 def test_bars_stand_in_their_columns() -> None:
-    chart = drawn((10, 5, 0, 20))
+    chart = bars_of((10, 5, 0, 20))
     wide = WIDTH // 4
     for at, (left, _, width, _) in zip((0, 1, 3), boxes(chart), strict=True):
         assert at * wide < left < left + width < (at + 1) * wide
 
 
-def test_parts_of_a_bar_stand_on_one_another() -> None:
-    chart = drawn((10, 0, 0, 0), (10, 5, 0, 0))
+def test_parts_of_a_bar_are_stacked() -> None:
+    chart = bars_of((10, 0, 0, 0), (10, 5, 0, 0))
     ((_, below, _, _),) = boxes(chart, "done")
     (_, above, _, height), _ = boxes(chart, "dead")
     assert (above, above + height) == (0, below)
 
 
-def test_one_among_a_million_is_seen() -> None:
-    chart = drawn((1_000_000, 1, 0, 0))
+def test_one_among_a_million_is_visible() -> None:
+    chart = bars_of((1_000_000, 1, 0, 0))
     assert [height > 0 for *_, height in boxes(chart)] == [True, True]
 
 
 def test_no_bar_leaves_the_box() -> None:
-    chart = drawn((1_000_000, 1, 0, 0), (1, 1_000_000, 0, 0))
+    chart = bars_of((1_000_000, 1, 0, 0), (1, 1_000_000, 0, 0))
     assert all(top >= 0 for kind in ("done", "dead") for _, top, _, _ in boxes(chart, kind))
 
 
@@ -81,7 +81,7 @@ def test_columns_fill_the_width_without_a_gap() -> None:
 
 
 def test_table_has_the_numbers_of_the_bars() -> None:
-    chart = drawn((1000, 5, 0, 7), (0, 1, 0, 2), urls=["/1", "/2", "/3", "/4"])
+    chart = bars_of((1000, 5, 0, 7), (0, 1, 0, 2), urls=["/1", "/2", "/3", "/4"])
     assert [column.url for column in chart.columns] == ["/1", "/2", "", "/4"]
     assert chart.rows == [
         ("one", "/1", ["1,000", "0"]),
@@ -97,24 +97,22 @@ def test_table_has_the_numbers_of_the_bars() -> None:
     ]
 
 
-def test_line_breaks_where_there_was_nothing() -> None:
+def test_line_breaks_where_there_is_no_value() -> None:
     chart = chart_of(Series("most", "p95", [10, None, 20, 0]), is_line=True)
-    assert [shape.path for shape in chart.paths] == ["M0 51H250M500 2H750L750 98H1000"]
+    assert [path.path for path in chart.paths] == ["M0 51H250M500 2H750L750 98H1000"]
     assert [cells for _, _, cells in chart.rows] == [["10"], ["–"], ["20"], ["0"]]
 
 
-def test_nothing_at_all_can_be_drawn() -> None:
-    chart = drawn((0, 0, 0, 0))
+def test_nothing_at_all_can_be_bars_of() -> None:
+    chart = bars_of((0, 0, 0, 0))
     assert chart.paths == []
     assert chart.top == ""
     chart = chart_of(Series("most", "p95", [None] * 4), is_line=True)
-    assert [shape.path for shape in chart.paths] == [""]
+    assert [path.path for path in chart.paths] == [""]
 
 
 @pytest.mark.parametrize("language", ["de", "fr", "ar"])
-def test_numbers_of_the_drawing_are_not_written_as_the_language_does(
-    language: str, browser: Client, stock: ShardApis, settings: Any
-) -> None:
+def test_coordinates_are_not_localized(language: str, browser: Client, stock: ShardApis, settings: Any) -> None:
     settings.USE_THOUSAND_SEPARATOR = True
     tell(stock, done=2_000, queue="mail")
     with translation.override(language):
@@ -127,7 +125,7 @@ def test_numbers_of_the_drawing_are_not_written_as_the_language_does(
         assert all(re.fullmatch("[MLHhv0-9 z-]*", path) for path in re.findall(r'\sd="([^"]*)"', svg))
 
 
-def test_every_chart_says_what_it_shows_and_has_its_numbers_beside_it(browser: Client, stock: ShardApis) -> None:
+def test_every_chart_has_a_description_and_a_table(browser: Client, stock: ShardApis) -> None:
     tell(stock, done=3, retried=2, dead=1, queue="mail")
     stock.add(delay=60_000_000)
     text = browser.get(page("overview")).content.decode()

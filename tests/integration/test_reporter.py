@@ -6,7 +6,7 @@ import os
 import resource
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from redis import Redis
 from django_delayq import get_store
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.management.starting import run_services
-from django_delayq.metrics import ALL_JOBS, MetricsBuffer, Row, Stats, queue_dimension, task_dimension
+from django_delayq.metrics import ALL_JOBS, MetricsBuffer, Rows, Stats, queue_dimension, task_dimension
 from django_delayq.processes import shutdown
 from django_delayq.processes.reporter import ProcessReporter
 from django_delayq.processes.service import PeriodicRunnable, Service
@@ -120,9 +120,9 @@ class Reports:
 
     def __init__(self) -> None:
         self.errors: list[Exception] = [StoreUnavailable("away")]
-        self.rows: list[Mapping[tuple[str, str], Row]] = []
+        self.rows: list[Rows] = []
 
-    def report(self, code: bytes, kind: str, said: object, rows: Mapping[tuple[str, str], Row]) -> bool:
+    def report(self, code: bytes, kind: str, said: object, rows: Rows) -> bool:
         if self.errors:
             raise self.errors.pop()
         self.rows.append(rows)

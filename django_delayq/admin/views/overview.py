@@ -50,7 +50,7 @@ def show(page: PageContext) -> PageResponse:
         title=_("Delayed jobs"),
         alerts=alerts(page, newest),
         tiles=tiles,
-        said=", ".join(f"{tile.title} {grouped(tile.number)}" for tile in tiles),
+        announcement=", ".join(f"{tile.title} {grouped(tile.number)}" for tile in tiles),
         charts=[finished, upcoming.chart(page), *times],
         queues=states(page),
         newest=[JobLine(row, page.config.redact) for row in newest[:_SHOWN]],

@@ -1,7 +1,6 @@
 """Report: the status of processes, and the metrics added up in Redis."""
 
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from django_delayq.metrics import (
     ALL_JOBS,
     MINUTE_US,
     MetricsBuffer,
-    Row,
+    Rows,
     Stats,
     queue_dimension,
     task_dimension,
@@ -19,7 +18,7 @@ from django_delayq.metrics import (
 from tests.shard_apis import HOUR, SECOND, START, ShardApis
 
 
-def rows(*, done: int = 1, queue: str = "mail", task: str = "shop.remind") -> Mapping[tuple[str, str], Row]:
+def rows(*, done: int = 1, queue: str = "mail", task: str = "shop.remind") -> Rows:
     """Return the rows of so many runs."""
     buffer = MetricsBuffer()
     for _ in range(done):
