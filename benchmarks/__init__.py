@@ -1,1 +1,1 @@
-"""Benchmarks: this project beside others, `python -m benchmarks`, and what the admin costs, `admin_pages`."""
+"""Benchmarks: this project compared with others (`python -m benchmarks`), and the admin's cost (`admin_pages`)."""

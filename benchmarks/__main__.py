@@ -1,8 +1,8 @@
 """The command: python -m benchmarks [--short | --contenders | --tuned] [--minutes N] [--more FILE] ...
 
-Measures, writes benchmarks/results/<time>.json after each measurement, and makes docs/benchmarks.md and its charts from
-it; the short run shows its tables and changes no page. `--more` adds rounds to an earlier run's file, `--report` makes
-the page anew from one.
+It writes benchmarks/results/<time>.json after each measurement, and at the end docs/benchmarks.md with its charts. The
+short run prints its tables instead. `--more` adds rounds to the file of an earlier run, `--report` only rewrites the
+page from one.
 """
 
 import argparse
@@ -12,58 +12,60 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from benchmarks import growth, machine
-from benchmarks.choice import PEERS, Choice
-from benchmarks.ledger import Untrue
-from benchmarks.page import show, write_page
+from benchmarks.report.page import show, write_page
 from benchmarks.results import FLOOR, FOLDER, OURS, Results
+from benchmarks.run_record import InvalidRun
 from benchmarks.scenarios import SCENARIOS
+from benchmarks.selection import PEERS, Selection
 from benchmarks.sizes import SHORT, WHOLE, Sizes
-from benchmarks.trial import Failed, about
+from benchmarks.trial import TrialFailed, describe_system
 from benchmarks.venvs import NoVenv, python_of, versions
 
-#: What `make bench` shows, in small sizes.
+#: The scenarios of `make bench`, in small sizes.
 SHORT_SCENARIOS = ("enqueue", "bulk", "drain", "account", "trips", "lateness")
-#: What is repeated; the others are steady states.
+#: The scenarios that every round repeats; the others measure steady states once.
 ROUNDS = ("enqueue", "bulk", "drain", "drain_two", "account", "trips", "lateness", "instant")
-#: Ours alone, with a size as its only measure (`growth.py`).
+#: Measures this project alone, at several sizes (`growth.py`).
 GROWTH = "growth"
 
 
 def main() -> None:
-    """Measure and report."""
+    """Measure, and report the results."""
     options = _options()
     if options.report:
         return write_page(Results.read(options.report))
     sizes = replace(SHORT if options.short else WHOLE, **({"rounds": options.rounds} if options.rounds else {}))
-    every = SHORT_SCENARIOS if options.short else (*SCENARIOS, GROWTH)
-    choice = Choice(
+    scenarios = SHORT_SCENARIOS if options.short else (*SCENARIOS, GROWTH)
+    selection = Selection(
         systems=options.systems.split(",") if options.systems else (OURS, FLOOR, *PEERS),
-        scenarios=options.scenarios.split(",") if options.scenarios else every,
+        scenarios=options.scenarios.split(",") if options.scenarios else scenarios,
         contenders=options.contenders or options.short,
         tuned=options.tuned or options.contenders or options.short,
     )
     path = options.more or FOLDER / time.strftime("%Y%m%d-%H%M%S.json")
     results = Results.read(path) if options.more else Results.empty(machine.facts(), asdict(sizes))
-    for system in dict.fromkeys(system for scenario in choice.scenarios for system in choice.chosen(scenario)):
+    for system in dict.fromkeys(
+        system for scenario in selection.scenarios for system in selection.systems_of(scenario)
+    ):
         if system not in results.systems:
-            _present(results, system)
+            _add_system(results, system)
     try:
-        _run(results, path, choice, sizes, until=time.monotonic() + 60 * options.minutes)
-        if GROWTH in choice.scenarios:
+        _run(results, path, selection, sizes, until=time.monotonic() + 60 * options.minutes)
+        if GROWTH in selection.scenarios:
             results.content["growth"] = growth.measure([int(size) for size in options.growth.split(",")])
             results.write(path)
     finally:
-        # Also of a run that was ended early: each measurement stands for itself.
+        # Also report an interrupted run: each measurement is valid by itself.
         print(f"\n{path}")
         (show if options.short else write_page)(results)
     return None
 
 
-def _run(results: Results, path: Path, choice: Choice, sizes: Sizes, *, until: float) -> None:
+def _run(results: Results, path: Path, selection: Selection, sizes: Sizes, *, until: float) -> None:
     for number in range(sizes.rounds):
-        for scenario in choice.scenarios:
+        for scenario in selection.scenarios:
             if scenario != GROWTH and (not number or scenario in ROUNDS):
-                for system, configuration in list(choice.turns(results, scenario)):
+                for system, configuration in list(selection.measurements(results, scenario)):
                     if time.monotonic() < until:
                         _measure(results, scenario, system, configuration, number, sizes)
                         results.write(path)
@@ -71,29 +73,37 @@ def _run(results: Results, path: Path, choice: Choice, sizes: Sizes, *, until: f
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=sys.modules["__main__"].__doc__)
-    parser.add_argument("--short", action="store_true", help="contenders, a few scenarios and small sizes: 5 minutes")
     parser.add_argument(
-        "--contenders", action="store_true", help="in each scenario the peers near its best: 15 minutes"
+        "--short", action="store_true", help="only contenders, a few scenarios and small sizes: 5 minutes"
     )
-    parser.add_argument("--tuned", action="store_true", help="all, but only as configured for speed: 50 minutes")
-    parser.add_argument("--minutes", type=float, default=1e6, help="after these no further measurement begins")
+    parser.add_argument(
+        "--contenders", action="store_true", help="only the peers close to the best of each scenario: 15 minutes"
+    )
+    parser.add_argument(
+        "--tuned", action="store_true", help="all systems, but only as configured for speed: 50 minutes"
+    )
+    parser.add_argument("--minutes", type=float, default=1e6, help="start no measurement after so many minutes")
     parser.add_argument("--systems", help="names of adapters, comma-separated")
     parser.add_argument("--scenarios", help=", ".join((*SCENARIOS, GROWTH)))
     parser.add_argument("--rounds", type=int)
-    parser.add_argument("--growth", default="1000,100000,1000000", help="sizes of our schedule; 10000000 takes 3 GiB")
-    parser.add_argument("--more", type=Path, help="add to this file of an earlier run")
-    parser.add_argument("--report", type=Path, help="make the page anew from this file, measure nothing")
+    parser.add_argument(
+        "--growth",
+        default="1000,100000,1000000",
+        help="numbers of scheduled jobs, comma-separated; 10000000 takes 3 GiB",
+    )
+    parser.add_argument("--more", type=Path, help="add rounds to this file of an earlier run")
+    parser.add_argument("--report", type=Path, help="rewrite the page from this file, measure nothing")
     return parser.parse_args()
 
 
-def _present(results: Results, system: str) -> None:
-    """Write down what a system is; one that cannot be installed is there with the reason."""
+def _add_system(results: Results, system: str) -> None:
+    """Add a system to the results; if it cannot be installed, with the reason."""
     try:
-        results.systems[system] = about(system) | {"versions": versions(python_of(system))}
-    except (NoVenv, Failed) as error:
+        results.systems[system] = describe_system(system) | {"versions": versions(python_of(system))}
+    except (NoVenv, TrialFailed) as error:
         print(f"{system}: {error}")
-        blank = {"name": system, "configurations": {}, "waits": {}, "versions": {}}
-        results.systems[system] = blank | {"cannot": dict.fromkeys(SCENARIOS, str(error))}
+        blank = {"name": system, "configurations": {}, "wait_configurations": {}, "versions": {}}
+        results.systems[system] = blank | {"unsupported": dict.fromkeys(SCENARIOS, str(error))}
 
 
 def _measure(results: Results, scenario: str, system: str, configuration: str, number: int, sizes: Sizes) -> None:
@@ -102,7 +112,7 @@ def _measure(results: Results, scenario: str, system: str, configuration: str, n
     try:
         record["figures"] = SCENARIOS[scenario](system, configuration, sizes)
         print("  ".join(f"{name} {value:,.2f}" for name, value in record["figures"].items()))
-    except (Failed, Untrue) as error:
+    except (TrialFailed, InvalidRun) as error:
         record["reason"] = str(error)
         print(f"– {error}")
     results.records.append(record)

@@ -1,4 +1,4 @@
-"""Machine: what a run was measured on."""
+"""Facts about the machine of a run."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ from django_delayq.testing.local_redis import find_server, version_of
 
 
 def facts() -> dict[str, Any]:
-    """Return what a reader needs to compare figures with those of another machine."""
+    """Return what readers need to compare the figures with those of another machine."""
     server = find_server()
     return {
         "processor": _processor(),
@@ -34,7 +34,7 @@ def _processor() -> str:
 
 
 def _timer_ms() -> float:
-    """Return how late a wait of 5 ms ends here: nothing can start a job earlier than that."""
+    """Return how late a wait of 5 ms ends on this machine: no system can start jobs more punctually."""
     late = []
     for _ in range(200):
         until = time.monotonic() + 0.005

@@ -1,4 +1,4 @@
-"""Results: the records of one run, as JSON, and the median, least and greatest of each figure."""
+"""Results: the records of one run, as JSON, and the median, minimum and maximum of each figure."""
 
 import json
 import statistics
@@ -8,21 +8,21 @@ from typing import Any
 
 FOLDER = Path(__file__).parent / "results"
 OURS, FLOOR = "delayq", "floor"
-BEHIND = "a job enqueued after these did not run within a minute"
+FELL_BEHIND = "a job enqueued after these did not run within a minute"
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """One figure over the rounds."""
+    """One figure over all rounds."""
 
     median: float
-    least: float
-    greatest: float
+    minimum: float
+    maximum: float
     configuration: str
 
 
 class Results:
-    """What a run found: facts of the machine, systems, and one record a measurement."""
+    """The content of a results file: the machine, the systems, and one record for each measurement."""
 
     def __init__(self, content: dict[str, Any]) -> None:
         self.content = content
@@ -31,28 +31,28 @@ class Results:
 
     @classmethod
     def empty(cls, machine: dict[str, Any], sizes: dict[str, Any]) -> "Results":
-        """Begin a run."""
+        """Return the results of a run that has measured nothing yet."""
         return cls({"machine": machine, "sizes": sizes, "systems": {}, "records": []})
 
     @classmethod
     def read(cls, path: Path) -> "Results":
-        """Read the file of a run."""
+        """Read a results file."""
         return cls(json.loads(path.read_text()))
 
     def write(self, path: Path) -> None:
-        """Write the file; a run does so after each measurement, and can be read while it goes on."""
+        """Write the results file. A run does so after each measurement, so that an interrupted run is not lost."""
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(self.content, indent=1))
 
     def configurations(self, scenario: str, system: str) -> list[str]:
-        """Return the configurations that have been measured, in the adapter's order."""
+        """Return the measured configurations, in the order of the adapter."""
         seen = {record["configuration"] for record in self._of(scenario, system)}
         return [name for name in self.systems[system]["configurations"] if name in seen] if seen else []
 
     def spread(self, scenario: str, system: str, figure: str, configuration: str | None = None) -> Spread | None:
-        """Return a figure of one configuration, or of the best; None where there is none.
+        """Return a figure of one configuration, or of the best one; None if it was not measured.
 
-        The best has the greatest rate, or the least of anything else.
+        The best has the highest rate, or the lowest value of any other figure.
         """
         if configuration is None:
             found = [self.spread(scenario, system, figure, name) for name in self.configurations(scenario, system)]
@@ -67,18 +67,18 @@ class Results:
         return Spread(statistics.median(values), min(values), max(values), configuration)
 
     def reason(self, scenario: str, system: str) -> str:
-        """Return why a system has no figure."""
+        """Return why a system has no figure in a scenario."""
         reasons = [record["reason"] for record in self._of(scenario, system) if record.get("reason")]
-        # Only what waits is measured in two parts, of which the second may fail.
-        without = BEHIND if any(record["figures"] for record in self._of(scenario, system)) else "not measured"
-        return str(self.systems[system]["cannot"].get(scenario) or (reasons[-1] if reasons else without))
+        # Only `waiting` measures two parts: the second may fail after the first has a figure.
+        fallback = FELL_BEHIND if any(record["figures"] for record in self._of(scenario, system)) else "not measured"
+        return str(self.systems[system]["unsupported"].get(scenario) or (reasons[-1] if reasons else fallback))
 
     def peers(self) -> list[str]:
-        """Return the systems that are neither ours nor a floor."""
+        """Return all systems but this project and the floor."""
         return [system for system in self.systems if system not in (OURS, FLOOR)]
 
     def best_peer(self, scenario: str, figure: str) -> tuple[str, Spread] | None:
-        """Return the peer with the best median, and that."""
+        """Return the peer with the best median, and its spread."""
         found = [(peer, spread) for peer in self.peers() if (spread := self.spread(scenario, peer, figure))]
         sign = -1 if figure == "rate" else 1
         return min(found, key=lambda pair: sign * pair[1].median, default=None)

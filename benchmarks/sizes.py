@@ -1,17 +1,17 @@
-"""Sizes: how many jobs, seconds and rounds a run takes."""
+"""Sizes: the numbers of jobs, seconds and rounds of a run."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """The sizes of the whole run; `short` names those of the short one."""
+    """The sizes of a run; the defaults are those of the whole one."""
 
     rounds: int = 3
     enqueue: int = 5_000
     #: No-op jobs of a drain and of a bulk call.
     jobs: int = 20_000
-    #: Seconds a drain may take; what has run by then counts, none of it twice.
+    #: Seconds a drain may take. Jobs that ran by then count, unless one ran twice.
     limit: float = 30.0
     spread: int = 2_000
     spread_seconds: float = 10.0
@@ -19,9 +19,9 @@ class Sizes:
     #: Seconds that a thousand delayed jobs may take to enqueue before the first is due.
     lead: float = 1.2
     trips: int = 200
-    #: Seconds of watching idle processes.
+    #: Seconds for which idle processes are observed.
     watch: float = 20.0
-    #: Jobs that wait while idle processes are watched: ours, and the peers', of which some store 1,000 a second.
+    #: Scheduled jobs of `waiting`: ours, and the peers', some of which store only 1,000 a second.
     waiting: int = 1_000_000
     waiting_peers: int = 100_000
     waits_threads: int = 4_000

@@ -1,4 +1,4 @@
-"""Trial: one measurement: a fresh server on TCP, a ledger, one system's producer and workers, all its own."""
+"""Trial: one measurement, with its own server on TCP, run record, producer and workers of one system."""
 
 import contextlib
 import json
@@ -12,30 +12,30 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.ledger import Ledger
+from benchmarks.run_record import RunRecord
 from benchmarks.venvs import ROOT, python_of
 from django_delayq.testing.local_redis import LocalRedisServer
 
-#: Jobs run before anything is timed: connections are open, scripts loaded, code warm.
-WARM = 100
-#: Seconds after the first jobs ran in which the other processes come up, too.
+#: Jobs that run before the measurement: they open connections, load scripts and warm the code.
+WARMUP_JOBS = 100
+#: Seconds after the first jobs in which the system's other processes start.
 SETTLE = 2.0
-#: Seconds for a producer to end, which a slow one needs for a million jobs.
-PATIENCE = 900
+#: Seconds a producer may take; a slow one needs them for a million jobs.
+PRODUCER_LIMIT = 900
 
 
-class Failed(Exception):
-    """A system's process ended or did not do its part; the message has its last words."""
+class TrialFailed(Exception):
+    """A process of the system ended or did not run the jobs. The message has the end of its log."""
 
 
 class Trial:
-    """One system in one configuration, beside a server that nobody else uses."""
+    """One system in one configuration, on a server of its own."""
 
     def __init__(self, system: str, configuration: str, server: LocalRedisServer, folder: Path, jobs: int) -> None:
-        self.system, self.ledger = system, Ledger(folder / "ledger", jobs + WARM)
-        # One connection, so that a count of requests knows which is ours.
+        self.system, self.runs = system, RunRecord(folder / "record", jobs + WARMUP_JOBS)
+        # A single connection, so that a count of requests can exclude it.
         self.client: Any = server.client(single_connection_client=True)
-        self.watcher = server.client
+        self.new_client = server.client
         self._folder, self._python = folder, python_of(system)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._environment = {
@@ -43,33 +43,39 @@ class Trial:
             "HOME": str(folder),
             "PYTHONPATH": str(ROOT),
             "BENCH_URL": server.url,
-            "BENCH_LEDGER": str(folder / "ledger"),
+            "BENCH_RUN_RECORD": str(folder / "record"),
             "BENCH_CONFIGURATION": configuration,
         }
 
-    def produce(self, do: str, **step: Any) -> dict[str, Any]:
-        """Run one step of the producer in a process of its own and return its answer."""
-        command = [self._python, "-m", "benchmarks.peers.produce", self.system, json.dumps({"do": do, **step})]
+    def run_producer(self, step: str, **arguments: Any) -> dict[str, Any]:
+        """Run one step of the producer in a process of its own. Returns the result of the step."""
+        command = [
+            self._python,
+            "-m",
+            "benchmarks.peer_runtime.produce",
+            self.system,
+            json.dumps({"step": step, **arguments}),
+        ]
         try:
             done = subprocess.run(
-                command, env=self._environment, cwd=self._folder, capture_output=True, text=True, timeout=PATIENCE
+                command, env=self._environment, cwd=self._folder, capture_output=True, text=True, timeout=PRODUCER_LIMIT
             )
         except subprocess.TimeoutExpired as error:
-            raise Failed(f"the producer did not end within {PATIENCE} s") from error
+            raise TrialFailed(f"the producer did not end within {PRODUCER_LIMIT} s") from error
         if done.returncode:
-            raise Failed(f"the producer failed: {done.stderr.strip()[-500:]}")
-        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return answer
+            raise TrialFailed(f"the producer failed: {done.stderr.strip()[-500:]}")
+        result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return result
 
-    def serve(self, *, processes: int = 1, at_once: int | None = None, task: str = "noop") -> None:
-        """Start workers and return once they have run the first jobs and had time to settle."""
-        described = self.produce("describe", processes=processes, at_once=at_once)
-        for command in described["commands"]:
+    def start_workers(self, *, processes: int = 1, concurrency: int | None = None, task: str = "noop") -> None:
+        """Start the workers. Returns when they have run the first jobs and had `SETTLE` seconds."""
+        workers = self.run_producer("worker_commands", processes=processes, concurrency=concurrency)
+        for command in workers["commands"]:
             log = open(self._folder / f"log{len(self._processes)}", "wb")  # noqa: SIM115 (handed to the process)
             self._processes.append(
                 subprocess.Popen(
                     command,
-                    env=self._environment | described["environment"],
+                    env=self._environment | workers["environment"],
                     cwd=self._folder,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -78,35 +84,35 @@ class Trial:
                 )
             )
             log.close()
-        # A first job alone: some workers take only what comes after their start.
+        # Send jobs only after the start, because some workers do not run older ones.
         time.sleep(SETTLE)
-        self.produce("send", task=task, first=self.ledger.jobs - WARM, count=WARM, many=False)
-        if not self.ledger.wait(self.ledger.jobs - WARM, WARM, seconds=60, alive=self.alive):
-            raise Failed(f"the first jobs did not run: {self._words()}")
+        self.run_producer("send", task=task, first=self.runs.jobs - WARMUP_JOBS, count=WARMUP_JOBS, many=False)
+        if not self.runs.wait(self.runs.jobs - WARMUP_JOBS, WARMUP_JOBS, seconds=60, check_alive=self.check_workers):
+            raise TrialFailed(f"the first jobs did not run: {self._log_ends()}")
         time.sleep(SETTLE)
 
-    def keep_account(self) -> Callable[[], float]:
-        """Have workers add up their CPU time inside redis-py; return a function that reads it, in seconds."""
+    def record_client_time(self) -> Callable[[], float]:
+        """Make workers record their CPU time inside redis-py. Returns a function that reads the seconds."""
         path = self._folder / "account"
         path.write_bytes(bytes(8))
         self._environment["BENCH_ACCOUNT"] = str(path)
         return lambda: int.from_bytes(path.read_bytes(), "little") / 1e9
 
-    def alive(self) -> None:
-        """Raise `Failed` where a worker process has ended."""
+    def check_workers(self) -> None:
+        """Raise `TrialFailed` if a worker process has ended."""
         for process in self._processes:
             if process.poll() is not None:
-                raise Failed(f"a worker ended with {process.returncode}: {self._words()}")
+                raise TrialFailed(f"a worker ended with {process.returncode}: {self._log_ends()}")
 
     @contextlib.contextmanager
-    def frozen(self) -> Iterator[None]:
-        """Stop the workers by SIGSTOP meanwhile; on leaving they go on, warm and all at the same moment."""
+    def paused_workers(self) -> Iterator[None]:
+        """Suspend the workers by SIGSTOP during the block, so that all continue warm and at the same moment."""
         self._signal(signal.SIGSTOP)
         yield
         self._signal(signal.SIGCONT)
 
     def pids(self) -> list[int]:
-        """Return the worker processes with all their children."""
+        """Return the ids of the worker processes and of all their children."""
         parents: dict[int, list[int]] = {}
         for stat in Path("/proc").glob("[0-9]*/stat"):
             with contextlib.suppress(OSError):
@@ -120,13 +126,13 @@ class Trial:
         return found
 
     def cpu_seconds(self) -> float:
-        """Return the CPU time of the workers so far, ended children included."""
+        """Return the CPU time of the workers so far, with that of children that ended."""
         seconds = 0.0
         for pid in self.pids():
             with contextlib.suppress(OSError):
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
                 seconds += sum(int(field) for field in fields[13:15]) / os.sysconf("SC_CLK_TCK")
-                # Its own by the clock of clock_getcpuclockid(3): an idle one takes less than a tick of 10 ms.
+                # The process's own time by clock_getcpuclockid(3): an idle one uses less than a tick of 10 ms.
                 seconds += time.clock_gettime(~pid << 3 | 2)
         return seconds
 
@@ -140,55 +146,55 @@ class Trial:
         usage = self.client.info("cpu")
         return float(usage["used_cpu_user"]) + float(usage["used_cpu_sys"])
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Kill the workers and their children."""
         pids = self.pids()
         self._signal(signal.SIGCONT)
         self._signal(signal.SIGKILL)
-        # Children in groups of their own are met by their ids; all others are gone by now.
+        # Children in process groups of their own are still alive.
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for process in self._processes:
             process.wait()
 
-    def _signal(self, what: signal.Signals) -> None:
+    def _signal(self, number: signal.Signals) -> None:
         for process in self._processes:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, what)
+                os.killpg(process.pid, number)
 
-    def _words(self) -> str:
+    def _log_ends(self) -> str:
         return " ".join(path.read_text(errors="replace").strip()[-300:] for path in sorted(self._folder.glob("log*")))
 
 
 @contextlib.contextmanager
-def trial(system: str, configuration: str, *, jobs: int) -> Iterator[Trial]:
-    """Set a measurement of so many jobs up, and take everything down after it."""
-    # The ledger has to be memory; a file on a disk would be written back while it is measured.
+def running_trial(system: str, configuration: str, *, jobs: int) -> Iterator[Trial]:
+    """Start a measurement of so many jobs, and stop all its processes afterwards."""
+    # The run record must be in memory: the system would write a file back to the disk during the measurement.
     shared = "/dev/shm" if os.path.isdir("/dev/shm") else None
     folder = Path(tempfile.mkdtemp(prefix="delayq-bench-", dir=shared))
     try:
         with LocalRedisServer(port=0) as server:
-            made = Trial(system, configuration, server, folder, jobs)
+            trial = Trial(system, configuration, server, folder, jobs)
             try:
-                yield made
+                yield trial
             finally:
-                made.end()
+                trial.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def about(system: str) -> dict[str, Any]:
-    """Return what a system's adapter says of itself."""
+def describe_system(system: str) -> dict[str, Any]:
+    """Return the description in a system's adapter."""
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "BENCH_URL": "redis://127.0.0.1:1/0"}
-    environment |= {"BENCH_LEDGER": "/nonexistent/ledger", "BENCH_CONFIGURATION": "default"}
+    environment |= {"BENCH_RUN_RECORD": "/nonexistent/record", "BENCH_CONFIGURATION": "default"}
     done = subprocess.run(
-        [python_of(system), "-m", "benchmarks.peers.produce", system, '{"do": "about"}'],
+        [python_of(system), "-m", "benchmarks.peer_runtime.produce", system, '{"step": "describe"}'],
         env=environment,
         capture_output=True,
         text=True,
     )
     if done.returncode:
-        raise Failed(f"{system}: {done.stderr.strip()[-500:]}")
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
+        raise TrialFailed(f"{system}: {done.stderr.strip()[-500:]}")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result

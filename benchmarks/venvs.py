@@ -1,4 +1,4 @@
-"""Venvs: each system's own, with pinned versions, made on demand under benchmarks/.venvs."""
+"""Venvs: one for each system, with pinned versions, made on demand under benchmarks/.venvs."""
 
 import json
 import shutil
@@ -9,16 +9,16 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 VENVS = ROOT / "benchmarks" / ".venvs"
 REQUIREMENTS = ROOT / "benchmarks" / "peers" / "requirements"
-#: What the loops of `floor.py` use is the client that we use.
+#: System -> the system whose venv it shares.
 SHARED = {"floor": "delayq"}
 
 
 class NoVenv(Exception):
-    """The system cannot be installed here; the reason is the message."""
+    """The system cannot be installed on this machine. The message has the reason."""
 
 
 def python_of(system: str) -> Path:
-    """Return the Python of a system's venv, which is made if it is not there or its pins have changed."""
+    """Return the Python of a system's venv. Makes the venv if it is missing or its pins have changed."""
     system = SHARED.get(system, system)
     pins = (REQUIREMENTS / f"{system}.txt").read_text()
     folder, stamp = VENVS / system, VENVS / system / ".pins"
@@ -39,26 +39,26 @@ def python_of(system: str) -> Path:
 
 
 def _interpreter(pins: str) -> str:
-    """Return the Python that all run on, or the one that the first line of the pins asks for."""
+    """Return the current Python, or the one that the first line of the pins requires."""
     first = pins.partition("\n")[0]
     if not first.startswith("# Python "):
         return sys.executable
     wanted = tuple(int(part) for part in first.removeprefix("# Python ").split("."))
     if sys.version_info >= wanted:
         return sys.executable
-    known = Path.home().glob(f".pyenv/versions/{wanted[0]}.*/bin/python3")
+    pyenv = Path.home().glob(f".pyenv/versions/{wanted[0]}.*/bin/python3")
     for name in (f"python{wanted[0]}.{minor}" for minor in range(wanted[1], wanted[1] + 4)):
-        for found in filter(None, (shutil.which(name), *(str(path) for path in known if name[6:] in str(path)))):
-            asked = subprocess.run(
+        for found in filter(None, (shutil.which(name), *(str(path) for path in pyenv if name[6:] in str(path)))):
+            run = subprocess.run(
                 [found, "-c", "import venv, sys; print(sys.executable)"], capture_output=True, text=True
             )
-            if asked.returncode == 0:
-                return asked.stdout.strip()
+            if run.returncode == 0:
+                return run.stdout.strip()
     raise NoVenv(f"needs Python {first.removeprefix('# Python ')}, not found here")
 
 
 def versions(python: Path) -> dict[str, str]:
-    """Return what is installed in a venv, by name."""
+    """Return the versions of the packages in a venv, by name."""
     code = (
         "import importlib.metadata, json; found = importlib.metadata.distributions();"
         "print(json.dumps({each.name.lower(): each.version for each in found}))"

@@ -1,7 +1,7 @@
-"""Clock: time as the engine counts it, in integer microseconds since the epoch.
+"""Clock: the time in Redis, and the conversion of users' durations and datetimes to integer microseconds.
 
-Redis decides what time it is; a script asks its own server. Only tests hand in a number instead. Durations and moments
-of users are turned into microseconds here and nowhere else.
+Redis's own time is the only one that decides when a job is due; only tests pass a number instead. Times are µs since
+the epoch. Nothing else converts durations and datetimes.
 """
 
 import time
@@ -18,29 +18,29 @@ HOUR_US, DAY_US = 3_600 * SECOND_US, 86_400 * SECOND_US
 LATEST_US = 2**53 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-#: What else the caller may have meant.
+#: Hints for errors of a delay.
 _AT, _NOW = "; for a date and time use at(moment)", "; 0 means as soon as possible"
 
 
 class Clock(Protocol):
-    """What a script is told about the time."""
+    """The time that scripts get."""
 
     def argument(self) -> bytes | int:
-        """Return the script's first argument: empty for Redis's own time, else µs since the epoch."""
+        """Return the first argument of a script: b"" for Redis's own time, else µs since the epoch."""
 
     def steady(self) -> float:
-        """Return seconds that run on with this clock, from anywhere."""
+        """Return a monotonic time in seconds that advances with this clock."""
 
 
 class ServerClock:
-    """Let the Redis server decide, as always in production."""
+    """Redis's own time, as always in production."""
 
     def argument(self) -> bytes:
-        """Return the empty argument."""
+        """Return the empty argument: the script reads the server's time."""
         return b""
 
     def steady(self) -> float:
-        """Return this host's monotonic time, which nobody sets."""
+        """Return this host's monotonic time."""
         return monotonic()
 
 
@@ -49,17 +49,17 @@ _BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 def lease_time() -> float:
-    """Return the seconds in which a worker counts its leases; nobody sets them.
+    """Return the monotonic seconds in which a worker counts its leases.
 
-    Unlike `monotonic()` on Linux they run on while the host is suspended, as leases do in Redis.
+    Unlike `monotonic()` on Linux they advance while the host is suspended, as leases in Redis do.
     """
     return monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
 
 
 def duration_us(value: Any, *, name: str = "delay") -> int:
-    """Convert seconds or a timedelta to µs, rounded up, so that nothing comes out early.
+    """Convert seconds or a timedelta to µs, rounded up so that no job runs early.
 
-    Raises `DelayTypeError` and `DelayValueError`, which name the argument. Never raises OverflowError.
+    Raises `DelayTypeError` and `DelayValueError` with the argument's `name`. Never raises OverflowError.
     """
     if isinstance(value, timedelta):
         microseconds = value // _MICROSECOND
@@ -73,20 +73,20 @@ def duration_us(value: Any, *, name: str = "delay") -> int:
     elif not isfinite(value):
         raise DelayValueError(f"{name} must be a finite number of seconds, got {value!r}")
     else:
-        # A float of seconds holds about 15.9 digits: multiplying 0.1 by a million must not yield 100_000.00000000001
-        # rounded up to 100_001, so what is closer than a thousandth of a microsecond counts as whole.
+        # A float holds about 15.9 digits: 0.1 s must not become 100_000.00000000001 µs, rounded up to 100_001. So a
+        # value within a thousandth of a microsecond of a whole number counts as that number.
         exact = value * SECOND_US
         if not isfinite(exact):
             raise DelayValueError(f"{name} must be a number of seconds that fits a calendar, got {value!r}")
         microseconds = round(exact) if abs(exact - round(exact)) < 1e-3 else ceil(exact)
-    # A float may be negative by less than rounding leaves.
+    # A negative float may be rounded to 0.
     if microseconds < 0 or (isinstance(value, float) and value < 0):
         raise DelayValueError(f"{name} must not be negative{_NOW if name == 'delay' else ''}")
     return int(microseconds)
 
 
 class Units(TypedDict, total=False):
-    """The keywords of a timedelta."""
+    """The keyword arguments of a timedelta."""
 
     weeks: float
     days: float
@@ -98,7 +98,10 @@ class Units(TypedDict, total=False):
 
 
 def timedelta_of(units: Units) -> timedelta:
-    """Return the timedelta of `after(minutes=10)`'s keywords. Raises `DelayTypeError`, `DelayValueError`, TypeError."""
+    """Return the timedelta of the keywords of `after(minutes=10)`.
+
+    Raises `DelayTypeError` and `DelayValueError`; TypeError for an unknown keyword.
+    """
     for name, value in units.items():
         if name not in Units.__annotations__:
             raise TypeError(f"after() has no keyword {name!r}; it takes {', '.join(Units.__annotations__)}")
@@ -115,7 +118,7 @@ def timedelta_of(units: Units) -> timedelta:
 
 
 def moment_us(value: Any, *, name: str = "at") -> int:
-    """Convert an aware datetime of any zone to µs since the epoch by its instant, exactly."""
+    """Convert an aware datetime of any time zone to µs since the epoch, exactly. Raises `InvalidMoment`."""
     if not isinstance(value, datetime):
         raise InvalidMoment(f"{name} must be an aware datetime, got {type(value).__name__}")
     if value.utcoffset() is None:
@@ -126,7 +129,7 @@ def moment_us(value: Any, *, name: str = "at") -> int:
 
 
 def moment(us: int) -> datetime:
-    """Return the aware UTC datetime of µs since the epoch; beyond the calendar, its last moment."""
+    """Return the UTC datetime of µs since the epoch; if that is out of range, the latest datetime."""
     try:
         return _EPOCH + timedelta(microseconds=us)
     except OverflowError:

@@ -16,7 +16,7 @@ from django_delayq.clock import SECOND_US
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind, decide, kind_of_fault
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.log import logger
-from django_delayq.metrics import MetricsBuffer, PromotionStats
+from django_delayq.metrics import MetricsBuffer, MinuteSeries
 from django_delayq.processes.emitter import Emit, emitter
 from django_delayq.signals import announce, job_dead_lettered
 from django_delayq.store.promotion import ExpiredLease, Promotion, PromotionResult, Reclaim
@@ -92,7 +92,7 @@ class Dispatcher:
         self._dropped = 0
         #: Shared with the worker in its fallback dispatcher.
         self.metrics = metrics or MetricsBuffer()
-        self._stats = PromotionStats()
+        self._stats = MinuteSeries()
 
     def step(self) -> float | None:
         """Promote due jobs and reclaim expired leases; return the seconds until the next step, None once stopped."""
@@ -103,8 +103,8 @@ class Dispatcher:
             return wait
         promoted = self.promote()
         # A dispatcher that wakes early for the moment it announced itself (see LeadTime) is no follower.
-        self._follows = promoted.second and (self._follows or promoted.wake_at_us != self._wake_at_us)
-        self._wake_at_us = promoted.wake_at_us
+        self._follows = promoted.redundant and (self._follows or promoted.next_promotion_us != self._wake_at_us)
+        self._wake_at_us = promoted.next_promotion_us
         self._promoted_at = monotonic()
         self._wake_at = self._promoted_at + promoted.sleep_us / SECOND_US
         if promoted.moved:
@@ -119,7 +119,7 @@ class Dispatcher:
         # A follower promotes now and then all the same, since two clocks drift apart.
         if not self._follows or notified or monotonic() - self._promoted_at > _PROMOTE_AGAIN:
             return None
-        wake_at_us = self._promotion.read_wake_at()
+        wake_at_us = self._promotion.read_next_promotion()
         if wake_at_us is None or wake_at_us <= self._wake_at_us:
             return None
         # Only differences between moments of Redis's clock can be added to this host's clock.
@@ -140,8 +140,7 @@ class Dispatcher:
             promoted = self._promotion.promote(promoted.queues)
         self._queues = promoted.queues
         if promoted.moved:
-            self.metrics.moved(promoted.moved)
-            self._stats.promoted(promoted.moved, late_us=promoted.late_us, now_us=time_ns() // 1_000)
+            self._stats.record_promotion(promoted.moved, late_us=promoted.late_us, now_us=time_ns() // 1_000)
         for leases in self._promotion.batches(promoted.expired_leases):
             self._reclaim(leases)
         self._dropped += promoted.trimmed
@@ -155,12 +154,12 @@ class Dispatcher:
     @property
     def worker_id(self) -> bytes:
         """This dispatcher's name in Redis: 8 random bytes."""
-        return self._promotion.code
+        return self._promotion.dispatcher_id
 
     def status(self) -> dict[str, Any]:
         """Return the figures of this dispatcher for its report; called by the thread of the reporter."""
-        hour = self._stats.figures(time_ns() // 1_000)
-        return {"moved": hour.moved, "lag_p95_us": hour.lag_us(0.95)}
+        hour = self._stats.hour(time_ns() // 1_000)
+        return {"promoted": hour.promoted, "lag_p95_us": hour.lag_us(0.95)}
 
     def quiet(self, asked: bool) -> None:
         """Do nothing: a dispatcher claims no jobs."""
@@ -172,7 +171,7 @@ class Dispatcher:
 
     def on_wakeup(self) -> None:
         """Consume the notification; the next step promotes. Raises `StoreError`."""
-        self._listener.take()
+        self._listener.read_notification()
         self._notified = True
 
     def stop(self) -> None:
@@ -198,7 +197,7 @@ class Dispatcher:
                 logger.info("Job %s: worker %s did not confirm its claim; no attempt is counted", item.id, item.worker)
             elif is_done:
                 counted = "retried" if reclaim.queue is not None else "dead"
-                self.metrics.ended(counted, queue=item.queue or "", task=item.job.task if item.job else "")
+                self.metrics.count_attempt(counted, queue=item.queue or "", task=item.job.task if item.job else "")
                 self._emit([partial(_announce, item, outcome, decision, reclaim)])
 
 
@@ -241,7 +240,7 @@ def _to_reclaim(item: ExpiredLease, outcome: Outcome, decision: Decision) -> Rec
         ended_us=None,
         ending=outcome.kind,
         error=outcome.error,
-        suspect=decision.crash_suspected,
+        crash_suspected=decision.crash_suspected,
     )
     queue = item.queue if decision.action is Action.RETRY else None
     return Reclaim(lease=item.lease, attempts=attempts, queue=queue, delay_us=decision.delay_us)

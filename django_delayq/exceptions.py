@@ -1,7 +1,7 @@
-"""The error tree: what callers of the package may meet, one sentence each.
+"""Exceptions: the errors that callers of the package may get, all derived from `DelayQError`.
 
-The class docstring is the default message. Errors about a bad argument also derive from the builtin that Python
-programmers expect for it. Nothing here knows Redis.
+A class docstring is the default message. Errors about a wrong argument also derive from the builtin exception that
+Python programmers expect for it.
 """
 
 from collections.abc import Callable, Sequence
@@ -72,7 +72,7 @@ class BadBody(DelayQError):
 
 
 class BadSignature(BadBody):
-    """The stored body of a job is not signed, or not by this project for this job."""
+    """The stored body of a job has no valid signature of this project for this job."""
 
 
 class NewerBody(BadBody):
@@ -80,32 +80,32 @@ class NewerBody(BadBody):
 
 
 class StoreError(DelayQError):
-    """Redis did not do what it was asked."""
+    """A command in Redis failed."""
 
-    #: Whether the jobs of the failed call may have been stored all the same, by it or by an earlier try.
+    #: Whether the jobs of the failed call may be stored nevertheless, by this call or by an earlier try.
     maybe_accepted = False
-    #: Whether the same call can succeed later without anybody changing anything.
+    #: Whether the same call can succeed later without a change of settings or code.
     retryable = False
 
     def __init__(self, message: str = "", *, maybe_accepted: bool | None = None) -> None:
         super().__init__(message)
         if maybe_accepted is not None:
             self.maybe_accepted = maybe_accepted
-        #: Handles of the jobs that were not (surely) sent; filled by the enqueueing side.
+        #: Handles of the jobs that were not sent, or not surely; set by the enqueueing code.
         self.unsent: Sequence[Any] = ()
         #: Jobs of the same call that were stored before.
         self.accepted = 0
         self._resend: Callable[[], object] | None = None
 
     def offer_resend(self, unsent: Sequence[Any], resend: Callable[[], object]) -> None:
-        """Remember which jobs were not sent and how to send the very same ids again."""
+        """Set which jobs were not sent, and the function that sends them again with the same ids."""
         self.unsent, self._resend = unsent, resend
 
     def resend(self) -> None:
-        """Send the unsent jobs again under their own ids.
+        """Send the unsent jobs again with the same ids.
 
-        A job that did arrive is not doubled while it waits, runs or is dead. One that has ended by then runs again.
-        Raises the same kind of error if Redis still does not answer. Does nothing where nothing was left unsent.
+        A job that did arrive is not stored twice while it waits, runs or is dead. One that has ended by then runs
+        again. Raises a `StoreError` if Redis still fails. Does nothing if no job is unsent.
         """
         if self._resend is not None:
             self._resend()
@@ -118,13 +118,13 @@ class StoreUnavailable(StoreError):
 
 
 class StoreRejected(StoreError):
-    """Redis answered that it cannot take the write now; nothing was stored."""
+    """Redis refuses writes now; nothing was stored."""
 
     retryable = True
 
     def __init__(self, message: str = "", *, code: str = "") -> None:
         super().__init__(message, maybe_accepted=False)
-        #: Redis's own error word: OOM, READONLY, MISCONF, NOREPLICAS …
+        #: Redis's error code: OOM, READONLY, MISCONF, NOREPLICAS …
         self.code = code
 
 
@@ -133,23 +133,23 @@ class StoreAuthError(StoreError):
 
 
 class ScriptFault(StoreError):
-    """A script failed in Redis; this is a bug, or somebody changed our keys by hand."""
+    """A script failed in Redis; this is a bug, or the keys were edited manually."""
 
 
 class StaleExchange(StoreError):
-    """A later exchange of this worker has already been carried out."""
+    """A later exchange of this worker was applied already."""
 
 
 class ShardsChanged(StoreError, ImproperlyConfigured):
-    """DELAYQ['SHARDS'] changed, and a job would hold its key in another shard than where it is looked for."""
+    """DELAYQ['SHARDS'] changed, and unique keys of stored jobs belong to other shards now."""
 
 
 class NoResult(DelayQError, LookupError):
-    """The job has no result: it has not ended well, keeps none, or its time is over."""
+    """The job has no result: it did not succeed, it keeps no result, or the result has expired."""
 
 
 class WaitTimeout(DelayQError, TimeoutError):
-    """The job has not ended in time."""
+    """The job did not end in time."""
 
 
 class JobCancelled(DelayQError):
@@ -161,7 +161,7 @@ class JobCrashed(DelayQError):
 
 
 class JobFailed(DelayQError):
-    """A task of Django's failed; the text is its own traceback, which logs show so."""
+    """A job of Django's @task failed; the message is its traceback."""
 
 
 class TaskTimeout(DelayQError):
@@ -183,23 +183,23 @@ class TransactionLeftOpen(DelayQError):
                 else ""
             )
         )
-        #: The databases, as in settings.DATABASES.
+        #: Aliases in settings.DATABASES.
         self.aliases = tuple(aliases)
 
 
 class RetryLater(DelayQError):
-    """Raise in a task to run it again after a delay (seconds or timedelta); the attempt counts.
+    """Raise this in a task to run it again after a delay (seconds or timedelta); the attempt counts.
 
-    Without a delay the retry policy's back-off decides. `max_attempts` is never exceeded.
+    Without a delay, the retry policy decides. `max_attempts` is never exceeded.
     """
 
     def __init__(self, delay: Any = None, reason: str = "") -> None:
-        super().__init__(reason or "the task asked to run again later")
+        super().__init__(reason or "the task requested to run again later")
         self.delay = delay
 
 
 class DeadLetterNow(DelayQError):
-    """Raise in a task to give up at once: the job becomes a dead letter with this reason."""
+    """Raise this in a task to give up at once: the job becomes a dead letter with this reason."""
 
     def __init__(self, reason: str = "the task gave up") -> None:
         super().__init__(reason)

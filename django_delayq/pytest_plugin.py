@@ -1,4 +1,4 @@
-"""The pytest plugin: the fixtures `delayq` and `delayq_redis_url`. Imports no Django when pytest loads it."""
+"""The pytest plugin: the fixtures `delayq` and `delayq_redis_url`. Loading it does not import Django."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def delayq() -> "Iterator[DelayQ]":
-    """The queue in a test's hands, with a private Redis: `delayq.enqueued`, `delayq.advance(minutes=10, run=True)`."""
-    # Imported here, since pytest loads this file before anybody has told Django of its settings.
+    """The test's own queue on a private Redis: `delayq.enqueued`, `delayq.advance(minutes=10, run=True)`."""
+    # Imported here, because pytest loads this file before Django's settings are configured.
     from django_delayq.testing import DelayQ
 
     with DelayQ() as queue:
@@ -21,8 +21,8 @@ def delayq() -> "Iterator[DelayQ]":
 
 @pytest.fixture(scope="session")
 def delayq_redis_url() -> str:
-    """The URL of the test run's private Redis, started when it is first asked for."""
-    # As above.
+    """The URL of the test run's private Redis, which starts at its first use."""
+    # Imported here for the same reason.
     from django_delayq.testing.server import server_url
 
     return server_url()

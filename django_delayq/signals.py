@@ -1,7 +1,7 @@
-"""Signals of a job's life, and the log sentence that goes with each.
+"""Signals of a job's life, and the log sentence of each.
 
-Each signal's sender is the task (None where it is not registered in this process). Receivers must not raise: what they
-raise is logged and changes nothing.
+The sender of each signal is the task, or None if it is not registered in this process. An exception of a receiver is
+logged and changes nothing.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from django.dispatch import Signal
 
 from django_delayq.log import logger
 
-#: Longest text that one argument puts into a log line, and longest line.
+#: Longest text of one argument in a log line, and longest line, in characters.
 _LONGEST_ARGUMENT, _LONGEST_LINE = 1_000, 4_000
 
 #: Sent by the enqueueing process after Redis accepted the job: `job`.
@@ -26,55 +26,55 @@ job_enqueued = Signal()
 job_started = Signal()
 #: Sent in the worker after the attempt was settled: `job_id`, `job`, `attempt`, `outcome`, `decision`.
 job_finished = Signal()
-#: Sent by worker or dispatcher after a job became a dead letter: `job_id`, `job` (None where unreadable), `attempt`,
-#: `reason`.
+#: Sent in the worker or dispatcher after a job became a dead letter: `job_id`, `job` (None if it cannot be read),
+#: `attempt`, `reason`.
 job_dead_lettered = Signal()
 
-# Django's own lock is not reentrant: a signal handler of the process that enqueues while its thread does would wait for
-# ever.
+# Django's own lock is not reentrant: an operating-system signal handler that enqueues while its thread enqueues would
+# wait forever.
 for _signal in (job_enqueued, job_started, job_finished, job_dead_lettered):
     _signal.lock = threading.RLock()  # type: ignore[assignment]
 
 
-def is_heard(signal: Signal, level: int) -> bool:
-    """Whether anybody would hear of it: a receiver, or the log, whose sentence has that level."""
+def has_listener(signal: Signal, level: int) -> bool:
+    """Whether the signal has a receiver, or the log records sentences of this level."""
     return bool(signal.receivers) or logger.isEnabledFor(level)
 
 
 def announce(signal: Signal, sender: Any, **facts: Any) -> None:
-    """Log what happened and send its signal; receivers' errors are logged.
+    """Log the sentence of a signal and send the signal; exceptions of receivers are logged.
 
-    Costs next to nothing where nobody listens: were the sentences receivers, each job would pay 9 µs to find them.
+    The sentences are not receivers: finding those would cost each job 9 µs.
     """
     _SENTENCES[signal](**facts)
     send(signal, sender, **facts)
 
 
 def send(signal: Signal, sender: Any, **facts: Any) -> None:
-    """Send a signal, ours or another's; receivers' errors are logged."""
+    """Send any signal; exceptions of its receivers are logged."""
     if not signal.receivers:
         return
     if any(is_async for *_, is_async in signal.receivers) and _in_loop():
-        # Nobody can wait for a coroutine function inside a loop.
-        with ThreadPoolExecutor(1) as beside:
-            beside.submit(copy_context().run, partial(_send, signal, sender, **facts)).result()
+        # Inside a running loop, no code can wait for an asynchronous receiver.
+        with ThreadPoolExecutor(1) as executor:
+            executor.submit(copy_context().run, partial(_send, signal, sender, **facts)).result()
     else:
         _send(signal, sender, **facts)
 
 
 def _send(signal: Signal, sender: Any, **facts: Any) -> None:
     try:
-        answers = signal.send_robust(sender, **facts)
+        responses = signal.send_robust(sender, **facts)
     except BaseException:
-        # In the main thread it is Ctrl-C, or a server's own way to end.
+        # In the main thread it is Ctrl-C, or how a server ends.
         if threading.current_thread() is threading.main_thread():
             raise
-        logger.exception("A receiver of a signal raised what is no Exception; those behind it were not called")
+        logger.exception("A receiver of a signal raised a BaseException; later receivers were not called")
         return
-    for receiver, answer in answers:
-        if isinstance(answer, Exception):
+    for receiver, response in responses:
+        if isinstance(response, Exception):
             name = getattr(receiver, "__qualname__", type(receiver).__qualname__)
-            logger.error("A receiver of a signal failed: %s", name, exc_info=answer)
+            logger.error("A receiver of a signal failed: %s", name, exc_info=response)
 
 
 def _in_loop() -> bool:
@@ -122,39 +122,39 @@ def _log_dead_lettered(job_id: str, job: Any, attempt: int, reason: str, **_: An
 
 
 def last_line(text: str) -> str:
-    """Return the last line of an error, quoted so that no text of a user can forge a log line, and capped."""
+    """Return the last line of an error, shortened, and quoted so that no user's text can forge a log line."""
     lines = text.strip().splitlines()
     return f"{lines[-1][:300] if lines else ''!r}"
 
 
 def keep_to_one_line(record: logging.LogRecord) -> bool:
-    """Write out the control characters of a record's message and cap it; for every record of the package's logger.
+    """Escape the control characters of a record's message and shorten it; a filter of the package's logger.
 
-    Names of tasks, queues and workers come from Redis, texts of errors from servers and users: none may begin a line of
-    its own, or move a terminal's cursor.
+    Names of tasks, queues and workers come from Redis, texts of errors from servers and users. None of them may begin a
+    new line or move a terminal's cursor.
     """
     if isinstance(record.args, tuple):
-        record.args = tuple(_capped(argument) for argument in record.args)
+        record.args = tuple(_shorten(argument) for argument in record.args)
     message = record.getMessage()
     if not message.isprintable() or len(message) > _LONGEST_LINE:
-        record.msg, record.args = _printable(message)[:_LONGEST_LINE], None
+        record.msg, record.args = _escape(message)[:_LONGEST_LINE], None
     return True
 
 
 class LogFormatter(logging.Formatter):
-    """Format as ever, but indent tracebacks: none of their lines can pass for a record."""
+    """Format as usual, but indent tracebacks, so that none of their lines looks like a record."""
 
     def formatException(self, ei: Any) -> str:
-        """Return the traceback with each line indented and its control characters written out."""
-        return "\n".join(f"    {_printable(line)}" for line in super().formatException(ei).split("\n"))
+        """Return the traceback with each line indented and its control characters escaped."""
+        return "\n".join(f"    {_escape(line)}" for line in super().formatException(ei).split("\n"))
 
 
-def _capped(argument: Any) -> Any:
+def _shorten(argument: Any) -> Any:
     text = str(argument) if isinstance(argument, str | Exception) else ""
     return text[:_LONGEST_ARGUMENT] + "…" if len(text) > _LONGEST_ARGUMENT else argument
 
 
-def _printable(text: str) -> str:
+def _escape(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -17,7 +17,7 @@ import pytest
 from redis import Redis
 from xdist.scheduler import LoadScopeScheduling
 
-from django_delayq.job.ids import begin_anew
+from django_delayq.job.ids import restart_sequence
 from django_delayq.task import registry
 from django_delayq.testing.local_redis import LocalRedisServer, ServerNotFound, find_server, program_in_wheel
 from tests.subprocesses import Processes
@@ -133,7 +133,7 @@ def start_redis(server_program: Path) -> Iterator[Callable[..., LocalRedisServer
 def ids_of_now() -> Iterator[None]:
     """Restart the ids after each test: they never go back in time, and a test may have set the clock forward."""
     yield
-    begin_anew()
+    restart_sequence()
 
 
 @pytest.fixture(autouse=True)

@@ -6,9 +6,8 @@ from itertools import count
 from django_delayq.job.ids import shard_of
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
-from django_delayq.metrics import MetricsBuffer, encode_rows
+from django_delayq.metrics import MetricsBuffer
 from django_delayq.store.enqueue import key_digest
-from django_delayq.store.notifier import Notifier
 from django_delayq.store.promotion import Reclaim
 from tests.shard_apis import HOUR, SECOND, OneWorker, ShardApis, one_more, settlement
 
@@ -42,7 +41,7 @@ def exercise_all_apis(apis: ShardApis) -> None:
     assert apis.inspection.find(raw_id).state is State.SCHEDULED
     assert apis.operations.reschedule(raw_id, delay_us=0)
     assert apis.operations.move(raw_id, "other")
-    assert apis.operations.cancel(raw_id, token=b"a token", on_its_way=True)
+    assert apis.operations.cancel(raw_id, token=b"a token", may_arrive=True)
     for end in ("requeue", "discard"):
         letter = apis.inspection.dead_letter(apis.add_dead(key=_key_here(apis, end), queue=end))
         assert letter is not None
@@ -53,7 +52,7 @@ def exercise_all_apis(apis: ShardApis) -> None:
     assert apis.inspection.counts().dead
     assert apis.inspection.holder(bytes(16)) is None
     for queues in ((), ("other",)):
-        Notifier(apis.shard).notify(queues)
+        apis.shard.notify(queues)
     apis.store.check_shards()
     apis.store.check_server()
     _look_and_tell(apis)
@@ -62,7 +61,7 @@ def exercise_all_apis(apis: ShardApis) -> None:
     apis.add(queue="new")
     worker = apis.worker()
     worker.take(0, "new", description="host/2")
-    worker.take(1, "new", armed=True)
+    worker.take(1, "new", blocking=True)
     apis.add(queue="newer")
 
 
@@ -81,9 +80,9 @@ def _keep_results(apis: ShardApis) -> None:
 def _look_and_tell(apis: ShardApis) -> None:
     tally, worker, reports = MetricsBuffer(), apis.worker(), apis.store.process_reports(apis.shard)
     worker.take(0, description="host/3")
-    tally.ended("done", queue="default", task="shop.remind", lag_us=1, run_us=1)
+    tally.count_attempt("done", queue="default", task="shop.remind", lag_us=1, run_us=1)
     assert apis.operations.quiet(worker.code, by="ann")
-    assert reports.report(worker.code, "worker", {"name": "host:3"}, encode_rows(tally.take()))
+    assert reports.report(worker.code, "worker", {"name": "host:3"}, tally.take())
     assert apis.operations.unquiet(worker.code)
     assert apis.operations.quiet(worker.code, by="ann")
     leaving = os.urandom(8)

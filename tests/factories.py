@@ -10,7 +10,7 @@ def claim_for(job: Job | None, **facts: Any) -> Claim:
     """Return the claim of a job, or of none, as where a body cannot be read; `facts` are fields of `Claim`."""
     lease = job.member + bytes(16) if job else bytes(30)
     usual = {"lease": lease, "queue": job.queue if job else "mail", "rank": 1, "due_us": 1, "attempts": NO_ATTEMPTS}
-    return Claim(job=job, **{**usual, "shard": 0, "claimed_us": 1, "sent_at": 0.0, "taken_at": 0.0, **facts})
+    return Claim(job=job, **{**usual, "shard": 0, "claimed_us": 1, "sent_at": 0.0, "received_at": 0.0, **facts})
 
 
 def numbered(number: int) -> Claim:

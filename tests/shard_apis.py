@@ -9,7 +9,7 @@ from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Claim, Job
 from django_delayq.job.outcome import Action, Decision
-from django_delayq.job.result import done
+from django_delayq.job.result import pack_done
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.claims import ExchangeReply, ExchangeRequest, Settlement
 from django_delayq.store.enqueue import EnqueueResult
@@ -188,7 +188,7 @@ class OneWorker:
 
     def __init__(self, apis: ShardApis, code: bytes) -> None:
         self.code = code
-        self.door = apis.store.claims(apis.shard, worker=code)
+        self.door = apis.store.claims(apis.shard, worker_id=code)
         self.last: ExchangeRequest | None = None
 
     def take(
@@ -199,7 +199,7 @@ class OneWorker:
         strict: bool = False,
         may_recover: bool = True,
         description: str = "",
-        armed: bool = False,
+        blocking: bool = False,
     ) -> ExchangeReply:
         """Make the next exchange and send it."""
         queues = queues or ("default",)
@@ -209,8 +209,8 @@ class OneWorker:
             settlements=settle,
             strict=strict,
             may_recover=may_recover,
-            description=description,
-            armed=armed,
+            worker_name=description,
+            blocking=blocking,
         )
         return self.door.settle_and_claim(self.last)
 
@@ -230,7 +230,7 @@ def settlement(
     *,
     delay: int = 0,
     suspect: bool = False,
-    keeps_place: bool = False,
+    keeps_rank: bool = False,
     error: str = "as asked",
     value: str = "",
     ttl_ms: int = 60_000,
@@ -239,14 +239,14 @@ def settlement(
     attempts = claim.attempts
     if how in (Action.RETRY, Action.DEAD_LETTER):
         attempts = one_more(attempts, suspect=suspect, error=error)
-    decision = Decision(action=how, delay_us=delay, crash_suspected=suspect, keeps_place=keeps_place)
-    ending = done(worker="w", started_us=1, ended_us=2, value=value) if value else b""
+    decision = Decision(action=how, delay_us=delay, crash_suspected=suspect, keeps_rank=keeps_rank)
+    ending = pack_done(worker="w", started_us=1, ended_us=2, value=value) if value else b""
     return Settlement(claim=claim, decision=decision, attempts=attempts, result=ending, ttl_ms=ttl_ms)
 
 
 def one_more(attempts: AttemptHistory, *, suspect: bool = False, error: str = "as asked") -> AttemptHistory:
     """Return the record with one more ended attempt."""
-    return attempts.add(worker="w", started_us=1, ended_us=2, ending="failed", error=error, suspect=suspect)
+    return attempts.add(worker="w", started_us=1, ended_us=2, ending="failed", error=error, crash_suspected=suspect)
 
 
 def ids(claims: Sequence[Claim]) -> list[bytes]:

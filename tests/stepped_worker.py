@@ -25,7 +25,7 @@ def stepped_worker(*, size: int = 2, sweep_us: int = 3_600_000_000, **options: A
     shard = store.shards[0]
     worker = Worker(
         shard=shard,
-        open_claims=lambda code: store.claims(shard, worker=code),
+        open_claims=lambda code: store.claims(shard, worker_id=code),
         config=store.config.worker,
         pool=ThreadPool(size, recovery=RecoveryRunner()),
         dispatcher=Dispatcher(shard, store.promotion(shard)),

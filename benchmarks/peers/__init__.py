@@ -1,1 +1,1 @@
-"""Peers: one adapter a system, each run by the Python of a venv of its own; `produce.py` says what an adapter has."""
+"""Adapters, one for each system, run by the Python of its venv. `peer_runtime/produce.py` describes an adapter."""

@@ -5,7 +5,7 @@ import sys
 
 from celery import Celery, group
 
-from benchmarks.peers import work
+from benchmarks.peer_runtime import work
 
 NAME = "Celery"
 CONFIGURATIONS = {
@@ -14,8 +14,8 @@ CONFIGURATIONS = {
     "threads": "threads, else as tuned",
     "gevent": "gevent, else as tuned",
 }
-CANNOT: dict[str, str] = {}
-WAITS = {"threads": "threads", "asyncio": "gevent"}
+UNSUPPORTED: dict[str, str] = {}
+WAIT_CONFIGURATIONS = {"threads": "threads", "asyncio": "gevent"}
 CONFIGURATION = os.environ["BENCH_CONFIGURATION"]
 
 app = Celery("benchmarks", broker=os.environ["BENCH_URL"])
@@ -32,22 +32,24 @@ TASKS = {name: app.task(func, name=name) for name, func in work.TASKS.items()}
 
 def send(task: str, number: int, at_us: int | None) -> None:
     """Enqueue one job."""
-    TASKS[task].apply_async((number, *work.PAYLOAD), eta=at_us and work.moment(at_us))
+    TASKS[task].apply_async((number, *work.PAYLOAD), eta=at_us and work.to_datetime(at_us))
 
 
 def send_many(task: str, jobs: list[tuple[int, int | None]]) -> None:
     """Enqueue jobs as a group, which shares one producer."""
-    made = (TASKS[task].s(number, *work.PAYLOAD).set(eta=at_us and work.moment(at_us)) for number, at_us in jobs)
-    group(made).apply_async()
+    signatures = (
+        TASKS[task].s(number, *work.PAYLOAD).set(eta=at_us and work.to_datetime(at_us)) for number, at_us in jobs
+    )
+    group(signatures).apply_async()
 
 
-def workers(processes: int, at_once: int | None) -> list[list[str]]:
-    """Return the commands: prefork has its processes as children, the others are started so many times."""
+def workers(processes: int, concurrency: int | None) -> list[list[str]]:
+    """Return the commands: one parent for prefork, one process each for the other pools."""
     command = [sys.executable, "-m", "celery", "-A", "benchmarks.peers.celery", "worker", "--loglevel", "ERROR"]
     if CONFIGURATION == "default":
         return [[*command, "--concurrency", str(processes)]]
     pool = {"tuned": "solo"}.get(CONFIGURATION, CONFIGURATION)
     command += ["--pool", pool, "--without-gossip", "--without-mingle", "--without-heartbeat"]
     if pool != "solo":
-        command += ["--concurrency", str(at_once or 8)]
+        command += ["--concurrency", str(concurrency or 8)]
     return [[*command, "--hostname", f"worker{number}@%h"] for number in range(processes)]

@@ -1,7 +1,7 @@
-"""Floors: loops with nothing but redis-py around the task, which tell what the machine allows.
+"""Floors: loops of nothing but redis-py and the task, which show what the machine allows.
 
-One by one: a push, then a blocking move to a list of its own, the run, the removal. Batches: one script that takes the
-finished out of the leases and the next into them, with their bodies; what any queue with leases must do, and no more.
+One by one: a blocking move from the ready list to a running list, the run, the removal. Batches: one script removes the
+finished jobs from the leases and claims the next ones, with their bodies: the minimum of any queue with leases.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 
 from redis import Redis
 
-from benchmarks.peers import work
+from benchmarks.peer_runtime import work
 
 NAME = "bare redis-py"
 CONFIGURATIONS = {
@@ -22,11 +22,11 @@ CONFIGURATIONS = {
     "batch 64": "the same, 64 jobs a round trip",
 }
 _NOT = "a loop, not a queue"
-CANNOT = dict.fromkeys(("lateness", "instant", "idle", "waiting", "waits_threads", "waits_asyncio"), _NOT)
-WAITS: dict[str, str] = {}
+UNSUPPORTED = dict.fromkeys(("lateness", "instant", "idle", "waiting", "waits_threads", "waits_asyncio"), _NOT)
+WAIT_CONFIGURATIONS: dict[str, str] = {}
 BATCH = int(os.environ["BENCH_CONFIGURATION"].removeprefix("batch ").replace("default", "0"))
 
-EXCHANGE = """
+SETTLE_AND_CLAIM = """
 for number = 3, #ARGV do
     if redis.call('ZREM', KEYS[2], ARGV[number]) == 1 then redis.call('HDEL', KEYS[3], ARGV[number]) end
 end
@@ -58,7 +58,7 @@ def send_many(task: str, jobs: list[tuple[int, int | None]]) -> None:
             client.rpush("ready", *bodies.values())
 
 
-def workers(processes: int, at_once: int | None) -> list[list[str]]:
+def workers(processes: int, concurrency: int | None) -> list[list[str]]:
     """Return the commands."""
     return [[sys.executable, "-m", "benchmarks.peers.floor"] for _ in range(processes)]
 
@@ -77,7 +77,7 @@ def _one_by_one() -> None:
 
 
 def _in_batches() -> None:
-    script, done = client.register_script(EXCHANGE), []
+    script, done = client.register_script(SETTLE_AND_CLAIM), []
     while True:
         answer = script(keys=["ready", "leases", "bodies"], args=[BATCH, time.time() + 30, *done])
         if not answer:

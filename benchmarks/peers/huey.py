@@ -1,11 +1,11 @@
-"""Huey: jobs are pickles in a list, delayed ones in a sorted set that a thread of the consumer looks at each second."""
+"""Huey: jobs are pickles in a list, delayed ones in a sorted set that a thread of the consumer polls each second."""
 
 import os
 import sys
 
 from huey import RedisHuey
 
-from benchmarks.peers import work
+from benchmarks.peer_runtime import work
 
 NAME = "Huey"
 CONFIGURATIONS = {
@@ -14,11 +14,11 @@ CONFIGURATIONS = {
     "process": "process workers, else as tuned",
     "greenlet": "greenlet workers, else as tuned",
 }
-CANNOT = {"bulk": "no bulk call"}
-WAITS = {"threads": "tuned", "asyncio": "greenlet"}
+UNSUPPORTED = {"bulk": "no bulk call"}
+WAIT_CONFIGURATIONS = {"threads": "tuned", "asyncio": "greenlet"}
 CONFIGURATION = os.environ["BENCH_CONFIGURATION"]
 
-# Each worker blocks on a connection of its own; redis-py's pools end at 100.
+# Each worker blocks on a connection of its own, and redis-py's pools have at most 100.
 URL = os.environ["BENCH_URL"] + "?max_connections=1000"
 huey = RedisHuey("benchmarks", url=URL, results=CONFIGURATION == "default")
 TASKS = {name: huey.task()(func) for name, func in work.TASKS.items()}
@@ -29,15 +29,15 @@ def send(task: str, number: int, at_us: int | None) -> None:
     if at_us is None:
         TASKS[task](number, *work.PAYLOAD)
     else:
-        TASKS[task].schedule((number, *work.PAYLOAD), eta=work.moment(at_us))
+        TASKS[task].schedule((number, *work.PAYLOAD), eta=work.to_datetime(at_us))
 
 
-def workers(processes: int, at_once: int | None) -> list[list[str]]:
-    """Return the command of one consumer, which has the workers and the scheduler."""
+def workers(processes: int, concurrency: int | None) -> list[list[str]]:
+    """Return the command of one consumer, which contains the workers and the scheduler."""
     consumer = os.path.join(os.path.dirname(sys.executable), "huey_consumer")
     chosen = CONFIGURATION if CONFIGURATION in ("process", "greenlet") else "thread"
     kind = "process" if processes > 1 else chosen
-    options = ["--workers", str(at_once or processes), "--worker-type", kind, "--quiet"]
+    options = ["--workers", str(concurrency or processes), "--worker-type", kind, "--quiet"]
     if CONFIGURATION != "default":
         options += ["--no-periodic", "--disable-health-check"]
     patched = [sys.executable, "-m", "gevent.monkey"] if kind == "greenlet" else []

@@ -1,4 +1,4 @@
-"""RQ: a job is a hash, a queue a list; a worker forks for each job unless told otherwise."""
+"""RQ: a job is a hash, a queue a list; by default a worker forks for each job."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ import sys
 from redis import Redis
 from rq import Queue
 
-from benchmarks.peers import work
+from benchmarks.peer_runtime import work
 
 NAME = "RQ"
 CONFIGURATIONS = {
@@ -14,8 +14,8 @@ CONFIGURATIONS = {
     "tuned": "SimpleWorker, results not kept, no log lines of jobs",
 }
 _ONE = "one job at a time in a worker"
-CANNOT = {"waits_threads": _ONE, "waits_asyncio": _ONE}
-WAITS: dict[str, str] = {}
+UNSUPPORTED = {"waits_threads": _ONE, "waits_asyncio": _ONE}
+WAIT_CONFIGURATIONS: dict[str, str] = {}
 TUNED = os.environ["BENCH_CONFIGURATION"] == "tuned"
 
 queue = Queue(connection=Redis.from_url(os.environ["BENCH_URL"]))
@@ -28,23 +28,23 @@ def send(task: str, number: int, at_us: int | None) -> None:
     if at_us is None:
         queue.enqueue(*args, **OPTIONS)
     else:
-        queue.enqueue_at(work.moment(at_us), *args, **OPTIONS)
+        queue.enqueue_at(work.to_datetime(at_us), *args, **OPTIONS)
 
 
 def send_many(task: str, jobs: list[tuple[int, int | None]]) -> None:
-    """Enqueue jobs in bulk; delayed ones have no such call."""
+    """Enqueue jobs in bulk; delayed ones one at a time, for lack of a bulk call."""
     if jobs[0][1] is not None:
         for number, at_us in jobs:
             send(task, number, at_us)
         return
     for first in range(0, len(jobs), 500):
-        chunk = jobs[first : first + 500]
-        made = [Queue.prepare_data(work.TASKS[task], (number, *work.PAYLOAD), **OPTIONS) for number, _ in chunk]
-        queue.enqueue_many(made)
+        batch = jobs[first : first + 500]
+        prepared = [Queue.prepare_data(work.TASKS[task], (number, *work.PAYLOAD), **OPTIONS) for number, _ in batch]
+        queue.enqueue_many(prepared)
 
 
-def workers(processes: int, at_once: int | None) -> list[list[str]]:
-    """Return the commands; one worker has the scheduler within."""
+def workers(processes: int, concurrency: int | None) -> list[list[str]]:
+    """Return the commands; one of the workers runs the scheduler too."""
     url = ["--url", os.environ["BENCH_URL"]]
     rq = os.path.join(os.path.dirname(sys.executable), "rq")
     options = ["--worker-class", "rq.SimpleWorker", "--disable-job-desc-logging"] if TUNED else []

@@ -1,4 +1,4 @@
-"""SAQ: a job is a key and an entry of a list that workers block on; delayed ones are looked at each second."""
+"""SAQ: a job is a key and an entry of a list that workers block on; a scheduler polls the delayed ones each second."""
 
 import asyncio
 import os
@@ -8,43 +8,43 @@ from typing import Any
 
 from saq import Queue
 
-from benchmarks.peers import work
+from benchmarks.peer_runtime import work
 
 NAME = "SAQ"
 CONFIGURATIONS = {
     "default": "10 jobs at once, results kept for 10 minutes",
     "tuned": "100 jobs at once, results not kept",
 }
-CANNOT = {"waits_threads": "one loop; plain functions in threads, not measured"}
-WAITS = {"asyncio": "tuned"}
+UNSUPPORTED = {"waits_threads": "one loop; plain functions in threads, not measured"}
+WAIT_CONFIGURATIONS = {"asyncio": "tuned"}
 TUNED = os.environ["BENCH_CONFIGURATION"] == "tuned"
-#: A ttl of -1 keeps nothing.
+#: A ttl of -1 stores no result.
 OPTIONS = {"ttl": -1} if TUNED else {}
 
-# Each of the 100 blocks on a connection of its own; redis-py's pools end at 100.
+# Each of the 100 coroutines blocks on a connection of its own, and redis-py's pools have at most 100.
 queue = Queue.from_url(os.environ["BENCH_URL"] + "?max_connections=1000")
 
 
 async def noop(context: Any, *, args: Any) -> None:
-    """Be counted."""
+    """Count the run."""
     work.noop(*args)
 
 
-async def note(context: Any, *, args: Any) -> None:
-    """Write down when this began."""
-    work.note(*args)
+async def record_start(context: Any, *, args: Any) -> None:
+    """Record the start time."""
+    work.record_start(*args)
 
 
 async def wait(context: Any, *, args: Any) -> None:
-    """Wait as for a reply from elsewhere."""
+    """Wait 10 ms, as for a reply of another service."""
     await asyncio.sleep(work.WAIT)
     work.noop(*args)
 
 
 settings = {
     "queue": queue,
-    "functions": [noop, note, wait],
-    "concurrency": int(os.environ.get("BENCH_AT_ONCE", "100")) if TUNED else 10,
+    "functions": [noop, record_start, wait],
+    "concurrency": int(os.environ.get("BENCH_CONCURRENCY", "100")) if TUNED else 10,
 }
 
 
@@ -54,12 +54,12 @@ async def send(task: str, number: int, at_us: int | None) -> None:
     await queue.enqueue(task, args=(number, *work.PAYLOAD), scheduled=scheduled, **OPTIONS)
 
 
-#: There is no call for many.
-send_many = partial(work.side_by_side, send)
+#: The system has no bulk call.
+send_many = partial(work.send_concurrently, send)
 
 
-def workers(processes: int, at_once: int | None) -> list[list[str]]:
-    """Return the command of one parent with so many processes."""
+def workers(processes: int, concurrency: int | None) -> list[list[str]]:
+    """Return the command of one parent process with so many children."""
     saq = os.path.join(os.path.dirname(sys.executable), "saq")
     options = ["--workers", str(processes), "--quiet"]
-    return [["env", f"BENCH_AT_ONCE={at_once or 100}", saq, "benchmarks.peers.saq.settings", *options]]
+    return [["env", f"BENCH_CONCURRENCY={concurrency or 100}", saq, "benchmarks.peers.saq.settings", *options]]

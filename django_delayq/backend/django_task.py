@@ -34,7 +34,7 @@ from django_delayq.exceptions import JobFailed
 from django_delayq.job.attempts import NO_ATTEMPTS, AttemptHistory
 from django_delayq.job.codec import check_depth
 from django_delayq.job.job import MAX_DEPTH, Claim, Job
-from django_delayq.job.result import Result, json_of
+from django_delayq.job.result import Result, serialize_result
 from django_delayq.processes.service import process_name
 from django_delayq.signals import send
 from django_delayq.task import registry
@@ -106,7 +106,7 @@ class DjangoTask(Task[P, R]):
         """Return a run's return value as JSON. Raises TypeError and ValueError if it is not JSON, `PayloadTooLarge`."""
         value = normalize_json(value)
         check_depth(value)
-        return json_of(value, of=self.name, max_payload=MAX_PAYLOAD, strict=False)
+        return serialize_result(value, of=self.name, max_payload=MAX_PAYLOAD, strict=False)
 
     def on_enqueued(self, job: Job) -> None:
         """Send `task_enqueued` for an accepted job."""

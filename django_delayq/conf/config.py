@@ -70,16 +70,18 @@ class TaskConfig:
         """
         if delay is not None and at is not None:
             raise TypeError("give either a delay or a moment (at, run_after), not both")
-        limit = f"MAX_DELAY ({duration_text(self.max_delay_us)})"
         if at is not None:
             due_us = moment_us(at)
             if due_us - time_ns() // 1_000 > self.max_delay_us:
-                raise DelayValueError(f"at is more than {limit} ahead; use an earlier moment")
+                raise DelayValueError(f"at is more than {self._longest_delay()} ahead; use an earlier moment")
             return None, due_us
         delay_us = 0 if delay is None else duration_us(delay)
         if delay_us > self.max_delay_us:
-            raise DelayValueError(f"delay is longer than {limit}; use a shorter one")
+            raise DelayValueError(f"delay is longer than {self._longest_delay()}; use a shorter one")
         return delay_us or None, None
+
+    def _longest_delay(self) -> str:
+        return f"MAX_DELAY ({duration_text(self.max_delay_us)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

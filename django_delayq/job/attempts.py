@@ -1,8 +1,8 @@
-"""Attempts: the record of the ended attempts of a job that failed or crashed.
+"""Attempt history: the ended attempts of a job that failed or crashed, as `attempts` holds them.
 
-Waiting jobs have none. A script reads the first three bytes only: how many attempts ended, whether the last one ended
-in a crash or a lost lease (a *suspect*), and whether a claim lapsed since that nobody confirmed (it was *spared*). The
-history behind them is JSON, written by whoever settles.
+A waiting job that never ran has none. Scripts read only the first three bytes: the number of ended attempts, whether
+the last one ended in a crash or a lost lease, and whether the lease of an unconfirmed claim expired since (*spared*).
+The rest is JSON, written by the process that settles.
 """
 
 import json
@@ -10,11 +10,13 @@ import struct
 from dataclasses import dataclass, replace
 from typing import Any
 
+from django_delayq.job.value import has_type
+
 _HEAD = struct.Struct(">HB")
-_SUSPECT, _SPARED = 1, 2
-#: Attempts told in full; older ones keep their number only.
+_CRASH_SUSPECTED, _SPARED = 1, 2
+#: Attempts in the history; of older ones only the number is kept.
 HISTORY = 20
-#: Longest error text stored of the last attempt, and of each earlier one, in bytes as they are stored.
+#: Longest error text stored of the last attempt, and of each earlier one, in bytes of JSON.
 LAST_ERROR, EARLIER_ERROR = 8 * 1024, 1024
 #: Longest name of an exception's class, in characters.
 _LONGEST_CLASS = 200
@@ -22,15 +24,16 @@ _LONGEST_CLASS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptHistory:
-    """Ended attempts; a lease is the running one."""
+    """The ended attempts of a job; a running one is a lease."""
 
+    #: Number of ended attempts.
     ended: int = 0
     #: The last attempt ended in a crash or a lost lease.
     crash_suspected: bool = False
-    #: The lease of an unconfirmed claim lapsed since, and no attempt was counted. The next such lapse is counted:
-    #: otherwise a job that kills its worker before the worker confirms the claim would be claimed endlessly.
+    #: Since then the lease of an unconfirmed claim expired, and no attempt was counted. The next such expiry is
+    #: counted: otherwise a job that kills its worker before the worker confirms the claim would be claimed forever.
     spared: bool = False
-    #: Oldest first: {"due_us", "worker", "started_us", "ended_us", "ending", "error", "exception"}, at most HISTORY.
+    #: Oldest first, at most HISTORY; the keys of an entry are those of `_ENTRY`.
     history: tuple[dict[str, Any], ...] = ()
 
     def add(
@@ -41,13 +44,14 @@ class AttemptHistory:
         ended_us: int | None,
         ending: str,
         error: str,
-        suspect: bool = False,
+        crash_suspected: bool = False,
         due_us: int | None = None,
         exception: str = "",
     ) -> "AttemptHistory":
-        """Return the record with one more ended attempt; `ended_us` None: nobody saw it end; `due_us`: it was due.
+        """Return the history with one more ended attempt.
 
-        `exception` is the class of what the task raised, "module.qualname".
+        Times are µs since the epoch; `ended_us` None: nobody saw the end. `exception` is the class of what the task
+        raised, "module.qualname".
         """
         entry = {
             **({} if due_us is None else {"due_us": due_us}),
@@ -61,54 +65,57 @@ class AttemptHistory:
         earlier = tuple(
             {**old, "error": _cut(old.get("error", ""), EARLIER_ERROR)} for old in self.history[-HISTORY + 1 :]
         )
-        return replace(self, ended=self.ended + 1, crash_suspected=suspect, spared=False, history=(*earlier, entry))
+        return replace(
+            self, ended=self.ended + 1, crash_suspected=crash_suspected, spared=False, history=(*earlier, entry)
+        )
 
     @property
     def last_error(self) -> str:
-        """Error text of the last ended attempt, empty where there is none."""
+        """Error text of the last ended attempt; "" if there is none."""
         return str(self.history[-1].get("error", "")) if self.history else ""
 
     def pack(self) -> bytes:
         """Return the stored form."""
-        head = _HEAD.pack(min(self.ended, 0xFFFF), _SUSPECT * self.crash_suspected + _SPARED * self.spared)
+        bits = _CRASH_SUSPECTED * self.crash_suspected + _SPARED * self.spared
+        head = _HEAD.pack(min(self.ended, 0xFFFF), bits)
         return head + json.dumps(self.history, separators=(",", ":")).encode() if self.history else head
 
     @classmethod
     def unpack(cls, record: bytes | None) -> "AttemptHistory":
-        """Read the stored form; a damaged history is dropped, never the count."""
+        """Read the stored form. A damaged history reads as empty; the number of attempts stays."""
         if not record or len(record) < _HEAD.size:
             return NO_ATTEMPTS
         ended, bits = _HEAD.unpack_from(record)
         try:
-            history = tuple(map(_known, json.loads(record[_HEAD.size :] or b"[]")))
+            history = tuple(map(_known_fields, json.loads(record[_HEAD.size :] or b"[]")))
         except (ValueError, TypeError, AttributeError, RecursionError):
             history = ()
-        return cls(ended=ended, crash_suspected=bool(bits & _SUSPECT), spared=bool(bits & _SPARED), history=history)
+        return cls(
+            ended=ended, crash_suspected=bool(bits & _CRASH_SUSPECTED), spared=bool(bits & _SPARED), history=history
+        )
 
 
-#: What an entry of the history holds.
-_ENTRY: dict[str, Any] = {
-    **{"due_us": int, "worker": str, "started_us": int, "ended_us": int | None, "ending": str, "error": str},
+#: Key -> type of an entry of the history. `ended_us` may also be None.
+_ENTRY: dict[str, type] = {
+    **{"due_us": int, "worker": str, "started_us": int, "ended_us": int, "ending": str, "error": str},
     "exception": str,
 }
-#: No moment of ours is as far.
-_LARGEST = 2**63
 NO_ATTEMPTS = AttemptHistory()
 
 
-def _known(entry: Any) -> dict[str, Any]:
-    """Return what `add` writes of an entry; what else somebody put there, however deep, is dropped."""
+def _known_fields(entry: Any) -> dict[str, Any]:
+    """Return the fields that `add` writes; fields that were edited manually are dropped, however deep they are."""
     return {
         name: value
         for name, value in entry.items()
-        if name in _ENTRY and isinstance(value, _ENTRY[name]) and not (isinstance(value, int) and abs(value) > _LARGEST)
+        if name in _ENTRY and (has_type(value, _ENTRY[name]) or (value is None and name == "ended_us"))
     }
 
 
 def _cut(text: str, limit: int) -> str:
-    """Keep the end of a text that is too long: in a traceback that is where the error stands."""
+    """Shorten a text at its start: the end of a traceback is the error itself."""
     text = str(text)
-    # Far more than fits is never encoded; "…" and its like take six bytes each.
+    # A much longer text is never encoded as a whole. "…" and the like take six bytes each in JSON.
     if len(text) > limit:
         text = "…" + text[-limit + 6 :]
     while (size := len(json.dumps(text)) - 2) > limit:

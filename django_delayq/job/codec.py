@@ -1,8 +1,8 @@
-"""Codec: a Job and the bytes stored in `jobs`.
+"""Codec: encode a Job into the body that `jobs` stores, and decode it.
 
-A fixed head (format, priority, flags, queue, task) that every version can read, then JSON: [args, kwargs, options],
-both without what equals its default. JSON is written with ASCII escapes, so that lone surrogates and NUL come back as
-they were. A signed body has the top bit of its format set and a signature behind the JSON (`seal.py`).
+A body is a head (format, priority, flags, queue, task) that every version can read, then JSON: [args, kwargs, options].
+Both leave out values that equal their default. The JSON has ASCII escapes, so that lone surrogates and NUL survive. A
+signed body has the top bit of its format set, and a signature after the JSON (see signing.py).
 """
 
 import json
@@ -23,23 +23,24 @@ from django_delayq.job.job import (
     Job,
 )
 from django_delayq.job.retry import RetryPolicy
+from django_delayq.job.value import has_type
 
 FORMAT = 1
-#: Bit of the format byte that says: a signature of so many bytes follows. Not a flag: members do not change by it.
+#: Bit of the format byte of a signed body, and bytes of a signature. Not a flag: members do not change with it.
 SIGNED, SIGNATURE = 0x80, 32
-#: Heads up to so many bytes are remembered.
-_LONG_HEAD = 512
+#: Longest head that is cached, in bytes.
+_LONGEST_CACHED = 512
 _decode = json.JSONDecoder().raw_decode
-#: What format 1 leaves out of jobs that keep a result.
+#: The result_ttl_us that format 1 leaves out of jobs that keep their result.
 _DEFAULT_TTL_US = 86_400_000_000
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False, allow_nan=False).encode
-#: As Django's contract has it: NaN and infinities pass.
+#: For Django's @task, whose contract allows NaN and infinities.
 _encode_any = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """What stands in front of every body: enough to find, move and name the job."""
+    """The head of a body: enough to find, move and name the job."""
 
     priority: int
     flags: Flag
@@ -47,8 +48,8 @@ class Head:
     task: str
     #: Length of the head in bytes.
     size: int
-    #: Its flags KEPT and DJANGO: these are asked for each job, and arithmetic of an IntFlag takes 0.8 µs.
-    kept: bool = False
+    #: Two of the flags, read once for each head: an operation on an IntFlag takes 0.8 µs.
+    keeps_result: bool = False
     django: bool = False
 
     def member(self, raw_id: bytes) -> bytes:
@@ -57,9 +58,9 @@ class Head:
 
 
 def encode(job: Job, *, max_payload: int) -> tuple[Job, bytes]:
-    """Return the job with its flags completed, and its body.
+    """Return the job with its LARGE flag set if its body is large, and its body.
 
-    Arguments are checked by `payload.check_payload` before. Raises `PayloadTooLarge` above `max_payload` bytes.
+    The arguments must be checked JSON values. Raises `PayloadTooLarge` if they take more than `max_payload` bytes.
     """
     payload: list[Any] = [job.args, job.kwargs, _options(job)]
     while payload and not payload[-1]:
@@ -78,19 +79,19 @@ def encode(job: Job, *, max_payload: int) -> tuple[Job, bytes]:
 
 
 def decode_head(body: bytes) -> Head:
-    """Read the head of a body, also of one cut short behind it. Raises `BadBody`."""
+    """Read the head of a body, which may be cut after it. Raises `BadBody`."""
     try:
         end = 4 + body[3]
         task_end = end + 2 + int.from_bytes(body[end : end + 2])
         if len(body) < task_end or body[1] > 2 * MAX_PRIORITY:
             raise BadBody("the stored body is damaged: its head does not end")
-        read = _head if task_end <= _LONG_HEAD else _head.__wrapped__
+        read = _head if task_end <= _LONGEST_CACHED else _head.__wrapped__
         return read(body[1:task_end], end - 1)
     except (IndexError, UnicodeDecodeError) as error:
         raise BadBody("the stored body is damaged: its head cannot be read") from error
 
 
-# Few heads are on their way at a time, and reading one costs 3 µs a job.
+# Few different heads are in use at a time, and reading one costs 3 µs a job.
 @lru_cache(maxsize=1_024)
 def _head(front: bytes, end: int) -> Head:
     return Head(
@@ -99,13 +100,13 @@ def _head(front: bytes, end: int) -> Head:
         queue=_queue_name(front[3:end]),
         task=front[end + 2 :].decode("utf-8", "surrogatepass"),
         size=1 + len(front),
-        kept=bool(front[1] & 8),
+        keeps_result=bool(front[1] & 8),
         django=bool(front[1] & 16),
     )
 
 
 def decode(body: bytes | None, *, raw_id: bytes, shard: int) -> Job:
-    """Return the job of a body. Raises `BadBody`, or `NewerBody` for a format of a later release."""
+    """Return the job of a body. Raises `BadBody`, or `NewerBody` if a later release stored it."""
     if body is None:
         raise BadBody("the stored body is missing")
     head = decode_head(body)
@@ -114,12 +115,12 @@ def decode(body: bytes | None, *, raw_id: bytes, shard: int) -> Job:
         raise NewerBody(f"the job was stored in format {number}, this process reads up to {FORMAT}; update it")
     try:
         text = body[head.size : -SIGNATURE] if body[0] & SIGNED else body[head.size :]
-        # Not json.loads(), which guesses the encoding first.
+        # Not json.loads(), which detects the encoding first.
         decoded = text.decode("utf-8", "surrogatepass")
         payload, end = _decode(decoded)
         if end != len(decoded):
             raise BadBody("the stored body is damaged: its arguments do not end where the body does")
-        # Counted first: few payloads have so many brackets, and none that was checked when enqueued is so deep.
+        # Brackets are counted first: few bodies have so many, and the walk costs more.
         if text.count(b"[") + text.count(b"{") > MAX_DEPTH:
             check_depth(payload, left=MAX_DEPTH + 2)
         if type(payload) is not list:
@@ -131,7 +132,7 @@ def decode(body: bytes | None, *, raw_id: bytes, shard: int) -> Job:
         retry, timeout_us, hard_timeout_us, key = (
             _read_options(options) if options else (DELAYED_TASK.retry, None, None, None)
         )
-        more = _read_more(options, head) if head.kept or head.django else None
+        more = _read_more(options, head) if head.keeps_result or head.django else None
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise BadBody("the stored body is damaged: its arguments cannot be read") from error
     job = Job(
@@ -151,8 +152,24 @@ def decode(body: bytes | None, *, raw_id: bytes, shard: int) -> Job:
     return replace(job, **more) if more else job
 
 
+def try_decode_head(body: bytes | None) -> Head | None:
+    """Return the head of a body, or None if there is none or it cannot be read."""
+    try:
+        return decode_head(body or b"")
+    except BadBody:
+        return None
+
+
+def try_decode(body: bytes | None, *, raw_id: bytes, shard: int) -> tuple[Job | None, BadBody | None]:
+    """Return the job of a body and None, or None and the error that `decode` raises."""
+    try:
+        return decode(body, raw_id=raw_id, shard=shard), None
+    except BadBody as error:
+        return None, error
+
+
 def check_depth(value: Any, *, left: int = MAX_DEPTH) -> None:
-    """Raise `PayloadTooLarge` for what is nested deeper: pickling it for a process, or printing it, would fail."""
+    """Raise `PayloadTooLarge` if a value is nested too deep: pickling it for a process, or printing it, would fail."""
     if isinstance(value, list | dict):
         if not left:
             raise PayloadTooLarge(
@@ -163,28 +180,28 @@ def check_depth(value: Any, *, left: int = MAX_DEPTH) -> None:
 
 
 def is_newer(body: bytes) -> bool:
-    """Whether a body is of a format that a later release made."""
+    """Whether a later release stored a body."""
     return bool(body) and body[0] & ~SIGNED > FORMAT
 
 
 def unsigned(body: bytes) -> bytes:
-    """Return the same body without its signature, if it has one."""
+    """Return a body without its signature, if it has one."""
     return bytes((body[0] & ~SIGNED,)) + body[1:-SIGNATURE] if body and body[0] & SIGNED else body
 
 
 def with_queue(body: bytes, queue: str) -> bytes:
-    """Return the same body for another queue. One that is signed goes through `Seal.rewritten`."""
+    """Return an unsigned body with another queue; a signed one goes through `BodySigner.resign`."""
     name = _queue_bytes(queue)
     return b"".join((body[:3], bytes((len(name),)), name, body[4 + body[3] :]))
 
 
 def with_flags(body: bytes, flags: Flag) -> bytes:
-    """Return the same body with other flags."""
+    """Return an unsigned body with other flags."""
     return b"".join((body[:2], bytes((flags,)), body[3:]))
 
 
 def read_queue(body: bytes) -> str:
-    """Return the queue of a sound body, at a tenth of what `decode_head` takes."""
+    """Return the queue of a body whose head is known to be valid, at a tenth of the cost of `decode_head`."""
     return _queue_name(body[4 : 4 + body[3]])
 
 
@@ -193,14 +210,14 @@ def _queue_name(stored: bytes) -> str:
 
 
 def _queue_bytes(queue: str) -> bytes:
-    # Most jobs are in it, and its name would take most of them into Redis's next size of memory: 16 bytes each.
+    # Most jobs are in the default queue, and its name would cost 16 bytes of Redis's memory for most of them.
     return b"" if queue == DEFAULT_QUEUE else queue.encode("utf-8", "surrogatepass")
 
 
 def _options(job: Job) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if job.retry != job.kind.retry:
-        base, cap = (_whole_us(span) for span in (job.retry.base, job.retry.cap))
+        base, cap = map(_us, (job.retry.base, job.retry.cap))
         options["r"] = [job.retry.max_attempts, base, cap, int(job.retry.on_error)]
     if job.timeout_us is not None:
         options["t"] = job.timeout_us
@@ -229,7 +246,7 @@ def _read_options(options: dict[str, Any]) -> tuple[RetryPolicy, int | None, int
         )
     timeout_us, hard_timeout_us, key = options.get("t"), options.get("h"), options.get("k")
     for number in (timeout_us, hard_timeout_us):
-        # As a float of seconds it has to be a number, in the worker's heartbeats too.
+        # The worker converts it to seconds as a float, so it must not overflow.
         if number is not None and (type(number) is not int or not 0 <= number < 2**1000):
             raise ValueError("a time limit must be whole microseconds")
     if key is not None and type(key) is not str:
@@ -238,17 +255,17 @@ def _read_options(options: dict[str, Any]) -> tuple[RetryPolicy, int | None, int
 
 
 def _read_more(options: dict[str, Any], head: Head) -> dict[str, Any]:
-    """Return what only jobs with a result, or of Django's @task, have."""
-    ttl_us = options.get("s", _DEFAULT_TTL_US) if head.kept else None
+    """Return the fields that only jobs with a result, or of Django's @task, have."""
+    ttl_us = options.get("s", _DEFAULT_TTL_US) if head.keeps_result else None
     run_after_us, backend = options.get("a"), options.get("b")
     for number in (ttl_us, run_after_us):
-        if number is not None and (type(number) is not int or abs(number) >= 2**63):
-            raise ValueError("a moment must be whole microseconds")
+        if number is not None and not has_type(number, int):
+            raise ValueError("a time must be whole microseconds")
     if backend is not None and type(backend) is not str:
         raise ValueError("an alias must be text")
     more = {"django": head.django, "result_ttl_us": ttl_us, "run_after_us": run_after_us, "backend": backend}
     return more | {"retry": DJANGO_TASK.retry} if head.django and "r" not in options else more
 
 
-def _whole_us(span: Any) -> int:
-    return int(span // timedelta(microseconds=1))
+def _us(delay: Any) -> int:
+    return int(delay // timedelta(microseconds=1))

@@ -1,7 +1,8 @@
 """The job id: 12 bytes made by the client, and its text.
 
-48 bits of the client's milliseconds, then 48 bits that start at random and count on within one process: ids sort in
-enqueue order and ties stay first-in, first-out. The text carries the shard, so it leads to the job for ever.
+48 bits of the client's milliseconds, then 48 bits that start at random and count up within one process: ids sort in
+enqueue order, and ties stay first-in, first-out. The text includes the shard, so it leads to the job even after shards
+are added.
 """
 
 import os
@@ -17,12 +18,12 @@ _TAIL_BITS = 48
 class _Sequence:
     def __init__(self) -> None:
         self._last_ms = 0
-        # The top bit stays clear, so that counting cannot run over the end.
+        # The top bit stays clear, so that counting cannot overflow.
         self._tails = count(int.from_bytes(os.urandom(6)) >> 1)
 
     def next(self) -> bytes:
-        # No lock: a signal handler that enqueues may interrupt this very line. count() is one step.
-        # Ids keep their order also when the host's clock is set back.
+        # No lock: a signal handler that enqueues may interrupt this line. next() of a count is atomic.
+        # Ids keep their order even if the host's clock is set back.
         self._last_ms = ms = max(self._last_ms, time.time_ns() // 1_000_000)
         return (ms << _TAIL_BITS | next(self._tails)).to_bytes(12)
 
@@ -30,31 +31,31 @@ class _Sequence:
 _sequence = _Sequence()
 
 
-def begin_anew() -> None:
-    """Draw the counting part anew, and forget the latest moment.
+def restart_sequence() -> None:
+    """Start the counting part at a new random number, and forget the latest time.
 
-    After a fork, since two children counting on from one number make equal ids; and after a test that set Python's
-    clock forward, or all later ids would be of that time.
+    Called after a fork: otherwise two children would make equal ids. Also after a test that set Python's clock forward:
+    otherwise all later ids would have that time.
     """
     global _sequence
     _sequence = _Sequence()
 
 
-os.register_at_fork(after_in_child=begin_anew)
+os.register_at_fork(after_in_child=restart_sequence)
 
 
 def next_id() -> bytes:
-    """Return a new id: 12 bytes, greater than all ids this process made before."""
+    """Return a new id: 12 bytes, greater than all ids that this process made before. Safe in threads and handlers."""
     return _sequence.next()
 
 
 def created_us(raw_id: bytes) -> int:
-    """Return when an id was made, in µs since the epoch, to the millisecond, by its maker's clock."""
+    """Return when an id was made: µs since the epoch, to the millisecond, by the clock of the client."""
     return int.from_bytes(raw_id[:6]) * 1_000
 
 
 def shard_of(routing: bytes, shards: int) -> int:
-    """Choose the shard for a routing value (key digest, else id), the same in every process."""
+    """Return the shard for a routing value (digest of the unique key, else id); the same in every process."""
     return crc32(routing) % shards if shards > 1 else 0
 
 
@@ -64,6 +65,6 @@ def to_text(raw: bytes, shard: int) -> str:
 
 
 def from_text(text: object) -> tuple[bytes, int] | None:
-    """Return (12 bytes, shard) of an id's text, or None for anything that is not one."""
+    """Return (12 bytes, shard) of an id's text, or None if it is not one."""
     match = _PATTERN.fullmatch(text) if isinstance(text, str) else None
     return (bytes.fromhex(match[1]), int(match[2])) if match else None

@@ -1,6 +1,6 @@
-"""Job, Claim, DeadLetter, State: the frozen values that travel through the engine.
+"""Job, Claim, DeadLetter, State: the frozen values of a job's life.
 
-They do no I/O and know no clock. Changing one means `dataclasses.replace`.
+They do no I/O and read no clock. Changing one means `dataclasses.replace`.
 """
 
 from dataclasses import dataclass, field
@@ -14,55 +14,55 @@ from django_delayq.job.ids import to_text
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.value import fast_dataclass
 
-#: Of a task that names none. Bodies leave it out: it stays what it is.
+#: The queue of a task that names none. Bodies leave it out, so it can never change.
 DEFAULT_QUEUE = "default"
-#: Priorities a job may have; larger runs first.
+#: A larger priority runs first.
 MIN_PRIORITY, MAX_PRIORITY = -100, 100
-#: Containers within containers that arguments and results may have.
+#: Levels of nested containers that arguments and results may have.
 MAX_DEPTH = 64
-#: Bodies above this are flagged large: 64 of 256 KiB in one exchange block Redis for 45 ms.
+#: Bodies with more bytes get the LARGE flag: 64 of 256 KiB in one exchange block Redis for 45 ms.
 LARGE_BODY = 32 * 1024
 #: Time between the soft and the default hard limit of a task.
 HARD_TIMEOUT_MARGIN_US = 10 * SECOND_US
 
 
 class State(StrEnum):
-    """Where a job is."""
+    """The state of a job; each state but UNSENT and GONE is a place in Redis."""
 
     UNSENT = "unsent"
     SCHEDULED = "scheduled"
     READY = "ready"
     CLAIMED = "claimed"
     DEAD = "dead"
-    #: Only as long as a result is kept.
+    #: Only while its result is kept, as for CANCELLED.
     DONE = "done"
     CANCELLED = "cancelled"
     GONE = "gone"
 
 
 class Flag(IntFlag):
-    """What is known of a job whose body is not parsed: the last byte of the member, and a byte of the body's head."""
+    """What scripts know of a job without parsing its body: the last byte of the member, and a byte of the head."""
 
     HAS_EXTRAS = 1  # has a record in `job_extras`
-    DELAYED = 2  # by its caller: due ahead of ordinary jobs of its priority
-    LARGE = 4  # body over LARGE_BODY
+    DELAYED = 2  # delayed by its caller: claimed before other jobs of its priority
+    LARGE = 4  # its body is larger than LARGE_BODY
     KEEPS_RESULT = 8  # its result is kept
-    DJANGO = 16  # made by Django's own @task, whose manners it has
+    DJANGO = 16  # made by Django's own @task; see TaskKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskKind:
-    """What the two kinds of task differ in: those of `@delayed_task`, and those of Django's own `@task`."""
+    """The differences between tasks of `@delayed_task` and tasks of Django's own `@task`."""
 
-    #: What the flags of its jobs have in common.
+    #: Flags that all of its jobs have.
     flags: Flag
-    #: The policy of a body of format 1 that stores none. It stays what it is when the default of new jobs changes.
+    #: The policy of a body of format 1 that stores none. It must not change when the default of new jobs does.
     retry: RetryPolicy
-    #: A job waits for the next deploy if its function is unknown or does not take its arguments; else it dies at once.
+    #: If its function is unknown or does not take its arguments, a job waits for the next deploy; else it dies at once.
     waits_for_code: bool
-    #: A run is shown to start when the job is claimed; else when its code begins.
+    #: `started_at` is when the job is claimed; else when its code begins.
     starts_when_claimed: bool
-    #: Its tasks have hooks that are called even if no receiver listens to our signals.
+    #: Its tasks have hooks that are called even if our signals have no receiver.
     has_hooks: bool
 
 
@@ -75,19 +75,19 @@ DELAYED_TASK = TaskKind(
 )
 DJANGO_TASK = TaskKind(
     flags=Flag.DJANGO,
-    # An exception is final, as Django's contract has it; a crash is not.
+    # By Django's contract an exception is final; a crash is not.
     retry=RetryPolicy(max_attempts=3, base=2, cap=3_600, on_error=False),
     waits_for_code=False,
     starts_when_claimed=True,
     has_hooks=True,
 )
 
-#: An operation on an enum costs 0.8 µs, one on its number next to nothing.
+#: An operation on an enum costs 0.8 µs, one on a number almost nothing.
 _DELAYED = Flag.DELAYED.value
 
 
 def due_of_rank(rank: int, flags: int, *, due_first_us: int) -> int:
-    """Read the due time (µs, to the millisecond) back out of a score in `ready`."""
+    """Return the due time (µs, to the millisecond) from a score in `ready`."""
     time_us = rank % 2**45 * 1_000
     return time_us + due_first_us // 1_000 * 1_000 if flags & _DELAYED else time_us
 
@@ -101,24 +101,24 @@ class Job:
     task: str
     queue: str
     priority: int = 0
-    # Not in the repr: jobs are logged and shown in error reports.
+    # Not in the repr: jobs appear in logs and error reports.
     args: list[Any] = field(default_factory=list, repr=False)
     kwargs: dict[str, Any] = field(default_factory=dict, repr=False)
     retry: RetryPolicy = RetryPolicy()
-    #: Seconds as µs after which TaskTimeout is raised in the task; None: no limit.
+    #: µs after which TaskTimeout is raised in the task; None: no limit.
     timeout_us: int | None = None
-    #: µs after which the run is given up; None: `timeout_us` + 10 s, or no limit.
+    #: µs after which the run is ended by force; None: `timeout_us` + 10 s, or no limit.
     hard_timeout_us: int | None = None
-    #: What the job is unique by, among the jobs of its task.
+    #: Unique key among the jobs of its task.
     key: str | None = None
     flags: Flag = Flag(0)
-    #: Made by Django's own @task, whose manners it has.
+    #: Made by Django's own @task; see `kind`.
     django: bool = False
-    #: µs that its result is kept after its end; None: it keeps none.
+    #: µs for which its result is kept; None: it keeps none.
     result_ttl_us: int | None = None
-    #: The `run_after` of a task of Django's, µs since the epoch.
+    #: The `run_after` of Django's @task, µs since the epoch.
     run_after_us: int | None = None
-    #: Alias in TASKS where that is not the one that shares DELAYQ's store.
+    #: Alias in TASKS, unless it is the one that shares DELAYQ's store.
     backend: str | None = None
 
     @property
@@ -128,7 +128,7 @@ class Job:
 
     @property
     def kind(self) -> TaskKind:
-        """What is particular to its kind of task."""
+        """What its kind of task implies."""
         return DJANGO_TASK if self.django else DELAYED_TASK
 
     @property
@@ -137,8 +137,8 @@ class Job:
         return self.raw_id + bytes((MAX_PRIORITY - self.priority, self.flags))
 
     @property
-    def give_up_us(self) -> int | None:
-        """The hard limit in force."""
+    def hard_limit_us(self) -> int | None:
+        """µs after which the run is ended by force; None: no limit."""
         if self.hard_timeout_us is not None or self.timeout_us is None:
             return self.hard_timeout_us
         return self.timeout_us + HARD_TIMEOUT_MARGIN_US
@@ -148,25 +148,24 @@ class Job:
 class Claim:
     """A ready job taken under a lease."""
 
-    #: Member and token: 30 bytes, what `leases` holds and every settling step names.
+    #: Member and token: 30 bytes, the entry in `leases`.
     lease: bytes
     shard: int
     queue: str
-    #: The job's score in `ready`, needed to give it back to its old place.
+    #: The job's score in `ready`, with which a release puts it back.
     rank: int
     #: When it was due, µs since the epoch, to the millisecond.
     due_us: int
-    #: None where the body cannot be read; `fault` says why.
+    #: None if the body cannot be read; `fault` is the reason.
     job: Job | None
     fault: Exception | None = None
     attempts: AttemptHistory
     #: µs since the epoch, Redis's clock, when the claim was made.
     claimed_us: int
-    #: `clock.lease_time()` before the claim was sent, maybe long before Redis made it: the lease is counted from here.
+    #: `clock.lease_time()` before the claim was sent, maybe long before Redis made it. The lease counts from here.
     sent_at: float
-    #: time.monotonic() when its answer was read: all else is counted from here. Redis made it in between, mostly just
-    #: before.
-    taken_at: float
+    #: time.monotonic() when the reply was read, mostly just after Redis made the claim. All else counts from here.
+    received_at: float
 
     @property
     def raw_id(self) -> bytes:
@@ -180,19 +179,19 @@ class Claim:
 
     @property
     def attempt(self) -> int:
-        """Number of the attempt under way: 1, 2, 3 …"""
+        """Number of the running attempt: 1, 2, 3 …"""
         return self.attempts.ended + 1
 
     @property
     def hard_limit(self) -> float:
-        """Seconds of running after which it is given up; infinite where the job has no hard limit."""
-        limit_us = self.job.give_up_us if self.job else None
+        """Seconds after which the run is ended by force; infinite if the job has no hard limit."""
+        limit_us = self.job.hard_limit_us if self.job else None
         return inf if limit_us is None else limit_us / SECOND_US
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A job that will not be tried again, with its history."""
+    """A job that will not be tried again, with its history of attempts."""
 
     raw_id: bytes
     shard: int

@@ -1,6 +1,6 @@
-"""Result: how a job that keeps a result ended; the JSON that `results` holds of it.
+"""Result: how a job that keeps its result ended, and the JSON that `results` holds of it.
 
-A job that failed has none: it is a dead letter, with its whole history.
+A job that failed has none: it is a dead letter with its history.
 """
 
 import json
@@ -9,18 +9,20 @@ from typing import Any
 
 from django_delayq.exceptions import PayloadTooLarge
 from django_delayq.job.job import State
+from django_delayq.job.value import has_type
 
 _STATES = frozenset({State.DONE, State.CANCELLED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The ending of one job."""
+    """The end of one job."""
 
+    #: DONE or CANCELLED.
     state: State
-    #: µs since the epoch, Redis's clock; of a cancelled job as the one who cancelled it has it.
+    #: µs since the epoch, Redis's clock; the canceller's clock for a cancelled job.
     ended_us: int
-    #: None, and no worker, for a job that never ran.
+    #: None, with no worker, for a job that never ran.
     started_us: int | None = None
     worker: str = ""
     #: What the task returned.
@@ -28,27 +30,30 @@ class Result:
 
     @classmethod
     def unpack(cls, stored: bytes) -> "Result | None":
-        """Read the stored form; None for what nobody of ours wrote."""
+        """Read the stored form; None if it is damaged."""
         try:
-            told = json.loads(stored)
+            fields = json.loads(stored)
             result = cls(
-                state=State(told["state"]),
-                ended_us=told["ended_us"],
-                started_us=told.get("started_us"),
-                worker=told.get("worker", ""),
-                value=told.get("value"),
+                state=State(fields["state"]),
+                ended_us=fields["ended_us"],
+                started_us=fields.get("started_us"),
+                worker=fields.get("worker", ""),
+                value=fields.get("value"),
             )
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
-        moments = (result.ended_us, result.started_us or 0)
-        sound = all(type(moment) is int and abs(moment) < 2**63 for moment in moments) and type(result.worker) is str
-        return result if sound and result.state in _STATES else None
+        has_types = (
+            has_type(result.ended_us, int)
+            and (result.started_us is None or has_type(result.started_us, int))
+            and has_type(result.worker, str)
+        )
+        return result if has_types and result.state in _STATES else None
 
 
-def json_of(value: Any, *, of: str, max_payload: int, strict: bool = True) -> str:
-    """Return JSON of what a task returned; `strict`: without NaN and infinities, which JSON does not have.
+def serialize_result(value: Any, *, of: str, max_payload: int, strict: bool = True) -> str:
+    """Return the JSON of what a task returned; with `strict` without NaN and infinities, which JSON lacks.
 
-    Raises `PayloadTooLarge`; TypeError and ValueError for what is no JSON.
+    `of` names the task in errors. Raises `PayloadTooLarge`; TypeError or ValueError if the value is not JSON.
     """
     text = json.dumps(value, separators=(",", ":"), allow_nan=not strict)
     if len(text) > max_payload:
@@ -59,12 +64,12 @@ def json_of(value: Any, *, of: str, max_payload: int, strict: bool = True) -> st
     return text
 
 
-def done(*, worker: str, started_us: int, ended_us: int, value: str) -> bytes:
+def pack_done(*, worker: str, started_us: int, ended_us: int, value: str) -> bytes:
     """Return the stored form of a success; `value` is JSON already."""
-    facts = json.dumps({"state": State.DONE, "worker": worker, "started_us": started_us, "ended_us": ended_us})
-    return f'{facts[:-1]}, "value": {value}}}'.encode("ascii")
+    fields = json.dumps({"state": State.DONE, "worker": worker, "started_us": started_us, "ended_us": ended_us})
+    return f'{fields[:-1]}, "value": {value}}}'.encode("ascii")
 
 
-def cancelled(*, ended_us: int) -> bytes:
+def pack_cancelled(*, ended_us: int) -> bytes:
     """Return the stored form of a job that was cancelled before it ran."""
     return json.dumps({"state": State.CANCELLED, "ended_us": ended_us}).encode("ascii")

@@ -1,7 +1,7 @@
 """RetryPolicy: how often a job may run, and how long it waits in between.
 
-Plain data that travels inside the job, so that whoever finds a failed attempt can judge it without the user's code, and
-an old job keeps the promise it was enqueued with.
+It is data inside the job. So a dispatcher can judge an expired lease without the project's code, and an old job keeps
+the policy with which it was enqueued.
 """
 
 from dataclasses import dataclass
@@ -15,19 +15,19 @@ MAX_ATTEMPTS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """Say how failed attempts are repeated.
+    """Say how often, and after which delay, a failed attempt is repeated.
 
     The wait before attempt n+1 is drawn evenly from 0 … min(cap, base·2^(n−1)): "full jitter", after Marc Brooker,
     "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
     """
 
-    #: Runs in all, crashes included: 1 … 1,000.
+    #: All runs, crashes included: 1 … 1,000.
     max_attempts: int = 5
-    #: Longest wait before the second attempt: seconds or timedelta, kept as timedelta.
+    #: Longest wait before the second attempt: seconds or timedelta, stored as timedelta.
     base: timedelta | float = timedelta(seconds=2)
-    #: Longest wait ever: seconds or timedelta, kept as timedelta.
+    #: Longest wait before any attempt: seconds or timedelta, stored as timedelta.
     cap: timedelta | float = timedelta(hours=1)
-    #: Whether an exception is tried again; a crash or lost lease always is.
+    #: Whether a job is tried again after an exception; after a crash or lost lease it always is.
     on_error: bool = True
 
     def __post_init__(self) -> None:
@@ -41,10 +41,10 @@ class RetryPolicy:
         for name in ("base", "cap"):
             us = duration_us(getattr(self, name), name=name)
             try:
-                span = timedelta(microseconds=us)
+                delay = timedelta(microseconds=us)
             except OverflowError as error:
                 raise DelayValueError(f"{name} is longer than a timedelta can be; use a shorter one") from error
-            object.__setattr__(self, name, span)
+            object.__setattr__(self, name, delay)
 
     def delay_us(self, ended: int, jitter: float) -> int:
         """Return the wait in µs after `ended` attempts (≥ 1); `jitter` is drawn from [0, 1)."""

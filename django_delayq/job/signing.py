@@ -1,10 +1,10 @@
-"""Seal: the signatures of bodies, which tell this project's jobs from what somebody else wrote into Redis.
+"""Signing: signatures of bodies, which distinguish this project's jobs from bodies that somebody else wrote into Redis.
 
-With DELAYQ["SIGN"] a body is signed when it is sent, and again when it is rewritten, after it was verified; a worker
-runs no other. The signature covers the id and the whole body: format, priority, flags, queue, task, arguments and
-options. It does not cover due time, attempts and place: whoever can write to Redis can still hold a job back, drop it,
-or let it run again. A dispatcher need not verify: what it reads of a forged body (the policy) can only bring the job
-back to a worker, at most 1,000 times, and the first one that signs ends it.
+With DELAYQ["SIGN"], a body is signed when it is sent, and verified and signed again when it is rewritten. A worker runs
+no unsigned body. The signature covers the id and the whole body: format, priority, flags, queue, task, arguments and
+options. It does not cover due time, attempts and place: a user who can write to Redis can still delay a job, drop it,
+or make it run again. A dispatcher does not verify: from a forged body it reads only the retry policy, which can return
+the job to a worker at most 1,000 times, and the first worker that verifies ends the job.
 """
 
 from collections.abc import Callable
@@ -19,30 +19,30 @@ _SALT = "django_delayq.job.signing"
 
 
 class BodySigner:
-    """Sign and verify bodies with SECRET_KEY, SECRET_KEY_FALLBACKS; do nothing where signing is off."""
+    """Sign and verify bodies with SECRET_KEY and SECRET_KEY_FALLBACKS; do nothing if signing is off. Thread-safe."""
 
     def __init__(self, *, on: bool) -> None:
         self.on = on
         if on:
             secrets = Signer(salt=_SALT)
-            # Django derives a key at each call, which costs more than the signature; copies of an unused HMAC do not.
-            # The first is the one that signs.
+            # Copied for each signature: Django's salted_hmac() derives a key at each call, which costs more than the
+            # signature. The first one signs.
             self._keys = [
                 salted_hmac(_SALT, b"", secret=secret, algorithm="sha256")
                 for secret in (secrets.key, *secrets.fallback_keys)
             ]
 
     def sign(self, raw_id: bytes, body: bytes) -> bytes:
-        """Return an unsigned body as it is to be stored."""
+        """Return the body to store, signed if signing is on. `body` must be unsigned."""
         if not self.on:
             return body
         body = bytes((body[0] | SIGNED,)) + body[1:]
         return body + self._signature(0, raw_id, body)
 
     def verify(self, raw_id: bytes, body: bytes | None, *, queue: str | None = None) -> None:
-        """Raise `BadSignature` unless the body is signed for this id, and for the queue it was found in.
+        """Raise `BadSignature` unless the body is signed for this id and names this queue.
 
-        A missing body and one of a later release, which no worker runs, are left to `decode`.
+        A missing body, and one of a later release, are accepted: `decode` raises for them.
         """
         if not self.on or body is None or is_newer(body):
             return
@@ -61,9 +61,9 @@ class BodySigner:
             raise BadSignature("the job is signed for another queue than it was found in")
 
     def resign(self, raw_id: bytes, body: bytes, rewrite: Callable[[bytes], bytes]) -> bytes:
-        """Verify a stored body, let `rewrite` make another of it without its signature, and sign that.
+        """Verify a stored body, call `rewrite` with it unsigned, and return the result signed.
 
-        With signing off the result is unsigned, since the old signature would be wrong. Raises `BadSignature`.
+        If signing is off, the result is unsigned, since the old signature would be wrong. Raises `BadSignature`.
         """
         self.verify(raw_id, body)
         return self.sign(raw_id, rewrite(unsigned(body)))

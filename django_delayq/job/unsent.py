@@ -1,4 +1,4 @@
-"""Draft: a job that is not sent yet, with the time it asks for."""
+"""Unsent job: a job that is not sent yet, with its body and its requested time."""
 
 from dataclasses import field, replace
 
@@ -9,21 +9,21 @@ from django_delayq.job.value import fast_dataclass
 
 @fast_dataclass
 class UnsentJob:
-    """A job and its body as they will be sent."""
+    """A job and its body as they will be sent, and how."""
 
     job: Job
     body: bytes = field(repr=False)
-    #: µs after the call; None: no delay asked for.
+    #: µs after the call; None: no delay.
     delay_us: int | None = None
-    #: µs since the epoch; None: no moment asked for.
+    #: µs since the epoch; None: no fixed time.
     due_us: int | None = None
     #: `Clock.steady()` at the call that the delay counts from.
     called_at: float = 0.0
-    #: A held key is an error instead of the holder's handle.
+    #: Raise `KeyHeld` if the unique key is held, instead of returning the holder's handle.
     reject: bool = False
-    #: Wait for the commit of the transactions the caller is in.
+    #: Wait for the commit of the caller's transactions.
     on_commit: bool = True
-    #: Alias of the only connection to wait for; None: all that are in an atomic block.
+    #: Alias of the only database connection to wait for; None: all that are in an atomic block.
     database: str | None = None
 
     @classmethod
@@ -61,7 +61,7 @@ class UnsentJob:
         )
 
     def rescheduled(self, *, delay_us: int | None, due_us: int | None, called_at: float) -> "UnsentJob":
-        """Return the draft for another time; the delayed flag follows."""
+        """Return the job with another time; its delayed flag follows."""
         delayed = delay_us is not None or due_us is not None
         flags = self.job.flags | Flag.DELAYED if delayed else self.job.flags & ~Flag.DELAYED
         job, body = self.job, self.body

@@ -53,7 +53,7 @@ class Preflight:
 
 def _incompatibility(store: Store, raw_id: bytes, body: bytes, shard: int) -> Incompatibility | None:
     try:
-        store.seal.verify(raw_id, body)
+        store.signer.verify(raw_id, body)
         job = decode(body, raw_id=raw_id, shard=shard)
     except BadBody as error:
         return Incompatibility(kind_of_fault(error), _task_of(body))

@@ -1,6 +1,6 @@
-"""Presence: a dispatcher or worker tells Redis that it lives, what it does, and what it added up.
+"""Process reporter: sends the status and metrics of a dispatcher or worker to Redis.
 
-Run by a service of its own, so that nothing it waits for makes a job wait.
+It runs as a service in its own thread, so that a slow report delays no job.
 """
 
 import threading
@@ -13,27 +13,27 @@ from typing import Any, Protocol
 from django_delayq._version import __version__
 from django_delayq.exceptions import StoreError
 from django_delayq.job.job import Claim
-from django_delayq.metrics import MetricsBuffer, encode_rows
+from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.memory import rss_bytes
 from django_delayq.processes.service import PeriodicRunnable, Service, process_name
 from django_delayq.store.process_reports import ProcessReports
 
-#: Seconds between two reports. Idle, a process asks Redis for little else.
+#: Seconds between two reports. An idle process sends Redis little else.
 _EVERY = 15.0
-#: Queues named, at most.
+#: The most queues that a report names.
 _QUEUES = 50
 _STARTED_US = time_ns() // 1_000
 
 
 class ReportSource(Protocol):
-    """What a presence tells of: a dispatcher or a worker."""
+    """A dispatcher or a worker."""
 
     kind: str
     metrics: MetricsBuffer
 
     @property
     def worker_id(self) -> bytes:
-        """How Redis knows it."""
+        """Its code in Redis."""
 
     def status(self) -> dict[str, Any]:
         """Return what the dashboard shows of it besides its process."""
@@ -43,71 +43,72 @@ class ReportSource(Protocol):
 
 
 class ProcessReporter(PeriodicRunnable):
-    """What the dashboard is told of one dispatcher or worker of one shard."""
+    """Reports of one dispatcher or worker of one shard."""
 
-    def __init__(self, reports: ProcessReports, of: ReportSource) -> None:
+    def __init__(self, reports: ProcessReports, source: ReportSource) -> None:
         self._reports = reports
-        self._of = of
-        self._service = Service(self, name=f"Presence of {process_name()}")
+        self._source = source
+        self._service = Service(self, name=f"Reporter of {process_name()}")
 
     def start(self) -> None:
-        """Report from a thread of its own."""
-        threading.Thread(target=self._service.run, name="delayq-presence", daemon=True).start()
+        """Start a thread that reports."""
+        threading.Thread(target=self._service.run, name="delayq-reporter", daemon=True).start()
 
     def step(self) -> float | None:
-        """Report once; return the seconds until the next time."""
+        """Report once; return the seconds until the next report."""
         if self.stopped:
             return None
-        rows = self._of.metrics.take()
-        try:
-            self._of.quiet(self._reports.report(self._of.worker_id, self._of.kind, self._said(), encode_rows(rows)))
-        except StoreError:
-            self._of.metrics.restore(rows)
-            raise
-        return _EVERY
-
-    def deregister(self) -> None:
-        """Hand the last figures in and be forgotten; who cannot is seen to be lost."""
-        self._service.stop()
-        self._service.ended.wait()
-        with suppress(StoreError):
-            self._reports.deregister(self._of.worker_id, encode_rows(self._of.metrics.take()))
-
-    def _said(self) -> dict[str, Any]:
-        return {
+        source = self._source
+        status = {
             "name": process_name(),
             "version": __version__,
             "started_us": _STARTED_US,
             "rss": rss_bytes(),
-            **self._of.status(),
+            **source.status(),
         }
+        rows = source.metrics.take()
+        try:
+            source.quiet(self._reports.report(source.worker_id, source.kind, status, rows))
+        except StoreError:
+            source.metrics.restore(rows)
+            raise
+        return _EVERY
+
+    def deregister(self) -> None:
+        """Send the last metrics and remove the process from Redis; if this fails, the dashboard shows it as lost."""
+        self._service.stop()
+        self._service.ended.wait()
+        with suppress(StoreError):
+            self._reports.deregister(self._source.worker_id, self._source.metrics.take())
 
 
 @contextmanager
-def reporting(presences: Sequence[ProcessReporter], *, patience: Callable[[], float]) -> Iterator[None]:
-    """Let these report for as long as the `with` block lasts, and take their leave, all together.
+def reporting(reporters: Sequence[ProcessReporter], *, patience: Callable[[], float]) -> Iterator[None]:
+    """Report during the `with` block, then deregister all at once.
 
-    `patience` is asked then for the seconds that this may take.
+    `patience` is called then: it returns the seconds that deregistering may take.
     """
-    for presence in presences:
-        presence.start()
+    for reporter in reporters:
+        reporter.start()
     try:
         yield
     finally:
-        # In other threads, and not waited for longer: a Redis that does not answer may not keep a process from ending.
-        leaves = [threading.Thread(target=each.deregister, name="delayq-leave", daemon=True) for each in presences]
+        # In threads, with a limited wait: a Redis that does not answer must not keep the process from ending.
+        threads = [
+            threading.Thread(target=each.deregister, name="delayq-deregister", daemon=True) for each in reporters
+        ]
         until = monotonic() + patience()
-        for leave in leaves:
-            leave.start()
-        for leave in leaves:
-            leave.join(max(0.0, until - monotonic()))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(0.0, until - monotonic()))
 
 
 def claims_status(claims: Sequence[Claim], *, queues: Sequence[str]) -> dict[str, Any]:
-    """Return what is told of the jobs and queues of a worker: no more than fits into one short record."""
+    """Return the part of a worker's status about its jobs and queues; bounded, so that reports stay short."""
     return {
         "queues": queues[:_QUEUES],
         "more_queues": len(queues) > _QUEUES,
-        "busy": dict(Counter(claim.queue for claim in claims).most_common(_QUEUES)),
+        "running": dict(Counter(claim.queue for claim in claims).most_common(_QUEUES)),
         "oldest_us": min((claim.claimed_us for claim in claims), default=None),
     }

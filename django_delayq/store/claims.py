@@ -1,4 +1,4 @@
-"""Claims: a worker settles outcomes and claims jobs in one round trip, and sends its heartbeat. Called by workers."""
+"""Claims: settle outcomes and claim jobs in one round trip, and send heartbeats. Called by workers."""
 
 import os
 from collections.abc import Collection, Sequence
@@ -23,89 +23,89 @@ from django_delayq.store.shard import Shard
 
 _SETTLE_AND_CLAIM = Script("settle_and_claim")
 _HEARTBEAT = Script("heartbeat")
-#: Bytes of a lease's member: job's member 14, worker 8, exchange number 8.
+#: Bytes of a lease: member 14, worker id 8, exchange number 8.
 _LEASE = 30
-#: Leases in one heartbeat, at most.
+#: Most leases in one heartbeat.
 _HEARTBEATS = 500
 
 
 @fast_dataclass
 class Settlement:
-    """A claim, and what was decided of it."""
+    """A claim, and the decision on its attempt."""
 
     claim: Claim
     decision: Decision
-    #: With the attempt that just ended; unused for acknowledge and release.
+    #: Includes the attempt that just ended; not used for acknowledge and release.
     attempts: AttemptHistory
-    #: Of a job that is acknowledged and keeps its result: what to keep of its end, and for how many ms.
+    #: If the job is acknowledged and keeps its result: the JSON to keep, and for how many ms.
     result: bytes = field(default=b"", repr=False)
     ttl_ms: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
 class ExchangeRequest:
-    """One exchange, ready to be sent, and to be sent again word for word."""
+    """One round trip of a worker; sending it again sends the same bytes."""
 
-    #: Code of the worker, 8 bytes.
-    worker: bytes
+    #: 8 bytes.
+    worker_id: bytes
     number: int
-    #: Claims it takes, at most.
+    #: Most claims it makes.
     want: int
     queues: tuple[str, ...]
-    #: What follows these in the script's arguments.
+    #: The arguments of the script that follow the fields above, and its keys.
     args: list[Any] = field(repr=False)
     keys: list[str] = field(repr=False)
-    #: `clock.lease_time()` before it was sent first: leases count from here.
+    #: `clock.lease_time()` before it was sent for the first time: leases count from here.
     sent_at: float = 0.0
-    #: It is sent behind a blocking pop: what it takes is unconfirmed.
-    armed: bool = False
-    #: Sent, and to be answered; None where it is to be sent.
+    #: It is sent behind a blocking pop, so its claims are unconfirmed.
+    blocking: bool = False
+    #: The call whose reply is to be read; None if it must be sent.
     call: ScriptCall | None = field(default=None, repr=False)
 
     @property
     def token(self) -> bytes:
-        """The end of each lease it takes."""
-        return self.worker + self.number.to_bytes(8)
+        """The end of each lease that it makes."""
+        return self.worker_id + self.number.to_bytes(8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeReply:
-    """What an exchange brought."""
+    """What an exchange returned."""
 
-    #: It asked for claims: else it says nothing of the work there is.
+    #: The request wanted claims; without, the reply does not show whether there is work.
     claimed: bool
-    #: It waited behind a blocking pop: its claims are unconfirmed.
-    armed: bool
+    #: It was sent behind a blocking pop, so its claims are unconfirmed.
+    blocking: bool
     now_us: int
-    #: Leases that were somebody else's by then: their outcomes changed nothing.
+    #: Leases that the worker had lost before: their outcomes changed nothing.
     lost: frozenset[bytes]
-    #: µs after which nobody promotes if nothing changes; 0: nobody does, and the worker should.
+    #: µs after which a promotion will be overdue; 0: it is, and the worker must promote.
     overdue_in_us: int
-    #: Another one whenever a queue appears or is forgotten.
+    #: Changes when a queue appears or is removed.
     queues_version: bytes
-    #: Takeable work was left behind.
+    #: More jobs can be claimed.
     has_more: bool
-    #: The server knows no earlier exchange of this worker: the first one, or the server was flushed or replaced.
+    #: The server knows no earlier exchange of this worker: it is the first, or the server lost its data.
     unknown_worker: bool
-    #: Recovered jobs were left behind: whoever has a process for one may ask for it.
+    #: Recovered jobs remain, for a worker that has a process for one.
     recovered: bool
     claims: list[Claim]
 
     @property
     def dispatcher_overdue(self) -> bool:
-        """Whether nobody promotes."""
+        """Whether no dispatcher promotes."""
         return not self.overdue_in_us
 
 
 class Claims:
-    """The door of one worker to one shard."""
+    """API of one shard for one worker. Not thread-safe."""
 
-    def __init__(self, shard: Shard, *, worker: bytes, lease_us: int, due_first_us: int, seal: BodySigner) -> None:
+    def __init__(self, shard: Shard, *, worker_id: bytes, lease_us: int, due_first_us: int, signer: BodySigner) -> None:
         self._shard = shard
-        self._seal = seal
+        self._signer = signer
         self._due_first_us = due_first_us
-        #: The worker's code, as Redis knows it; another one after a stale exchange.
-        self.worker = worker
+        #: 8 random bytes; replaced after a stale exchange.
+        self.worker_id = worker_id
         self._lease_us = lease_us
         self._number = 0
 
@@ -117,13 +117,13 @@ class Claims:
         settlements: Sequence[Settlement] = (),
         strict: bool = False,
         may_recover: bool = True,
-        description: str = "",
-        armed: bool = False,
+        worker_name: str = "",
+        blocking: bool = False,
     ) -> ExchangeRequest:
-        """Make the next exchange; sends nothing. If it is sent, it must be answered before the next is.
+        """Return the next exchange, not sent yet. If it is sent, its reply must be read before the next one is sent.
 
-        Only with `may_recover` it may bring a job whose last attempt crashed: then that one alone. What an `armed` one
-        takes is unconfirmed: it counts no attempt if its lease lapses.
+        With `may_recover` it may claim a job whose last attempt crashed, and then that job alone. The claims of a
+        `blocking` one are unconfirmed: if their lease expires, no attempt is counted.
         """
         self._number += 1
         keys = self._shard.keys
@@ -141,86 +141,84 @@ class Claims:
                     dead += [claim.lease, settlement.attempts.pack()]
                 case Action.RETRY:
                     number = outcome_queues.setdefault(claim.queue, len(outcome_queues) + 1)
-                    rank = claim.rank if decision.keeps_place else b""
+                    rank = claim.rank if decision.keeps_rank else b""
                     retries += [claim.lease, number, decision.delay_us, settlement.attempts.pack(), rank]
                 case Action.RELEASE:
                     number = outcome_queues.setdefault(claim.queue, len(outcome_queues) + 1)
                     releases += [claim.lease, number, claim.rank]
         counts = (len(dead) // 2, len(retries) // 5, len(kept) // 3)
         return ExchangeRequest(
-            worker=self.worker,
+            worker_id=self.worker_id,
             number=self._number,
             want=want,
             queues=tuple(queues),
-            armed=armed,
+            blocking=blocking,
             args=[
-                *(self._lease_us, int(strict), len(queues), description, int(may_recover), int(armed)),
+                *(self._lease_us, int(strict), len(queues), worker_name, int(may_recover), int(blocking)),
                 *(b"".join(acknowledged), *counts, *dead, *retries, *kept, *releases),
             ],
             keys=[
-                *(key for queue in queues for key in (keys.ready(queue), keys.notify(queue), keys.recovered(queue))),
+                *(key for queue in queues for key in keys.served(queue)),
                 *(keys.results(lease[:12]) for lease in kept[::3]),
                 *(key for queue in outcome_queues for key in keys.of_queue(queue)),
             ],
         )
 
     def pack(self, exchange: ExchangeRequest) -> ScriptCall:
-        """Return the call of an exchange, to be sent at once; `exchange()` reads its answer, or sends it again."""
+        """Return the call of an exchange, for a caller that sends it itself; `settle_and_claim()` reads its reply."""
         exchange.sent_at = exchange.sent_at or lease_time()
-        args = [exchange.worker, exchange.number, exchange.want, *exchange.args]
+        args = [exchange.worker_id, exchange.number, exchange.want, *exchange.args]
         exchange.call = self._shard.call(_SETTLE_AND_CLAIM, args, more_keys=exchange.keys)
         return exchange.call
 
     @sensitive_variables()
     def settle_and_claim(self, exchange: ExchangeRequest) -> ExchangeReply:
-        """Hand in outcomes and take claims in one atomic step; safe to repeat until it is answered. O(k log n).
+        """Apply the outcomes and make the claims in one atomic round trip. O(k log n).
 
-        Raises `StoreError`s, and `StaleExchange` when a later exchange was carried out; the next is a new worker's.
+        Safe to repeat with the same request until it returns. Raises `StoreError`s, and `StaleExchange` if a later
+        exchange was applied: then the next one has a new worker id.
         """
         call, exchange.call = exchange.call or self.pack(exchange), None
         try:
-            reply = call.answer()
+            reply = call.result()
         except StaleExchange:
             if exchange.number == self._number:
-                # Only a number written by hand is later than our last: under this code it might refuse us for ever.
-                self.worker, self._number = os.urandom(8), 0
+                # Only a number that was edited manually is later than our last. It could refuse this id forever.
+                self.worker_id, self._number = os.urandom(8), 0
             raise
-        now_us, lost, overdue_in_us, queues_version, more, first, recovered, *rows = reply
-        token, taken_at = exchange.token, monotonic()
+        now_us, lost, overdue_in_us, queues_version, more, unknown, recovered, *rows = reply
+        token, received_at = exchange.token, monotonic()
         claims = [
-            self._claim(exchange, now_us, taken_at, rows[at] + token, *rows[at + 1 : at + 5])
+            self._claim(exchange, now_us, received_at, rows[at] + token, *rows[at + 1 : at + 5])
             for at in range(0, len(rows), 5)
         ]
         return ExchangeReply(
             claimed=exchange.want > 0,
-            armed=exchange.armed,
+            blocking=exchange.blocking,
             now_us=now_us,
             lost=_leases(lost),
             overdue_in_us=overdue_in_us,
             queues_version=queues_version,
             has_more=bool(more),
-            unknown_worker=bool(first),
+            unknown_worker=bool(unknown),
             recovered=bool(recovered),
             claims=claims,
         )
 
     def heartbeat(self, leases: Sequence[bytes], queues: Collection[str] = ()) -> frozenset[bytes]:
-        """Push the ends of held leases on, and keep their queues remembered; returns those that are lost.
-
-        One round trip per 500.
-        """
+        """Extend held leases and keep their queues listed. Return the leases that are lost. A round trip per 500."""
         lost: set[bytes] = set()
         names = [encode_queue(queue) for queue in queues]
         for at in range(0, len(leases), _HEARTBEATS):
             held = b"".join(leases[at : at + _HEARTBEATS])
-            lost |= _leases(self._shard.run(_HEARTBEAT, [self.worker, self._lease_us, held, *names]))
+            lost |= _leases(self._shard.run(_HEARTBEAT, [self.worker_id, self._lease_us, held, *names]))
         return frozenset(lost)
 
     def _claim(
         self,
         exchange: ExchangeRequest,
         now_us: int,
-        taken_at: float,
+        received_at: float,
         lease: bytes,
         queue: int,
         rank: int,
@@ -230,8 +228,8 @@ class Claims:
         job, fault = None, None
         name = exchange.queues[queue - 1]
         try:
-            # First, so that nothing but the head of a forged body is ever parsed.
-            self._seal.verify(lease[:12], body, queue=name)
+            # Verified first, so that only the head of a forged body is ever parsed.
+            self._signer.verify(lease[:12], body, queue=name)
             job = decode(body, raw_id=lease[:12], shard=self._shard.index)
         except BadBody as error:
             fault = error
@@ -246,7 +244,7 @@ class Claims:
             attempts=AttemptHistory.unpack(record),
             claimed_us=now_us,
             sent_at=exchange.sent_at,
-            taken_at=taken_at,
+            received_at=received_at,
         )
 
 

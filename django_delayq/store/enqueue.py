@@ -1,4 +1,4 @@
-"""Intake: accept new jobs. Called by web processes, commands and tasks."""
+"""Enqueue: accept new jobs. Called by web processes, commands and tasks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,98 +15,98 @@ from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.shard import Shard
 
 _ENQUEUE = Script("enqueue")
-#: Jobs in one script call, at most. Of 500, into a schedule of millions, Redis answers nobody else for 3 to 5 ms; the
-#: rate is the same.
+#: Most jobs in one script call. With 500, into millions of scheduled jobs, Redis serves nobody else for 3 to 5 ms, and
+#: the rate is the same.
 BATCH = 250
-#: First byte of an `job_extras` record: which fields follow.
+#: First byte of a `job_extras` record: which fields follow.
 _HAS_KEY = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnqueueResult:
-    """What became of a batch."""
+    """What happened to a batch."""
 
-    #: Redis's time of the step, µs since the epoch.
+    #: Redis's time when the script ran, µs since the epoch.
     now_us: int
-    #: Per draft: its due time, µs since the epoch.
+    #: Per job: its due time, µs since the epoch.
     due_us: list[int]
-    #: Place in the batch -> id of the job that holds its key already; the draft was not stored.
+    #: Position in the batch -> id of the job that holds its unique key; the job at that position was not stored.
     held: dict[int, bytes]
 
 
 def key_digest(task: str, key: str) -> bytes:
-    """Return 16 bytes that stand for a key among the jobs of one task."""
+    """Return the 16 bytes that identify a unique key among the jobs of all tasks."""
     return blake2b(f"{task}\0{key}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 class Enqueue:
-    """The door for new jobs of one shard."""
+    """API of one shard for new jobs."""
 
-    def __init__(self, shard: Shard, *, due_first_us: int, seal: BodySigner) -> None:
+    def __init__(self, shard: Shard, *, due_first_us: int, signer: BodySigner) -> None:
         self._shard = shard
-        self._seal = seal
+        self._signer = signer
         self._head_start_ms = due_first_us // 1_000
 
-    def enqueue(self, drafts: Sequence[UnsentJob]) -> EnqueueResult:
-        """Store up to 250 jobs as one batch; see there."""
-        return self.prepare(drafts).result()
+    def enqueue(self, unsent: Sequence[UnsentJob]) -> EnqueueResult:
+        """Store up to 250 jobs in one atomic round trip. See `EnqueueCall`."""
+        return self.prepare(unsent).result()
 
     @sensitive_variables()
-    def prepare(self, drafts: Sequence[UnsentJob]) -> "EnqueueCall":
-        """Return up to 250 jobs packed together, not sent."""
-        queues = list(dict.fromkeys(draft.job.queue for draft in drafts))
+    def prepare(self, unsent: Sequence[UnsentJob]) -> "EnqueueCall":
+        """Return the call that stores up to 250 jobs, not sent yet."""
+        queues = list(dict.fromkeys(item.job.queue for item in unsent))
         numbers = {queue: number for number, queue in enumerate(queues, 1)}
         keys = self._shard.keys
         more_keys = [key for queue in queues for key in keys.of_queue(queue)]
         args: list[Part] = [self._head_start_ms]
         now = self._shard.clock.steady()
-        remaining = [_remaining_us(draft, now) for draft in drafts]
-        for draft, left in zip(drafts, remaining, strict=True):
-            job = draft.job
-            due: int | str = draft.due_us if draft.due_us is not None else "" if left is None else f"+{left}"
-            # Signed here and nowhere before: until it is sent, a draft may get other flags.
-            args += (job.member, numbers[job.queue], due, self._seal.sign(job.raw_id, draft.body))
+        remaining = [_remaining_us(item, now) for item in unsent]
+        for item, left in zip(unsent, remaining, strict=True):
+            job = item.job
+            due: int | str = item.due_us if item.due_us is not None else "" if left is None else f"+{left}"
+            # Signed as late as this: the flags of an unsent job may still change.
+            args += (job.member, numbers[job.queue], due, self._signer.sign(job.raw_id, item.body))
             if job.key is not None:
                 digest = key_digest(job.task, job.key)
-                args += (bytes((_HAS_KEY,)) + digest, digest, 1 if draft.reject else 0)
-        return EnqueueCall(self._shard.call(_ENQUEUE, args, more_keys=more_keys), drafts, remaining)
+                args += (bytes((_HAS_KEY,)) + digest, digest, 1 if item.reject else 0)
+        return EnqueueCall(self._shard.call(_ENQUEUE, args, more_keys=more_keys), unsent, remaining)
 
 
 class EnqueueCall:
-    """Jobs that are stored all or none. Those whose id is known already are left as they are: safe to send again."""
+    """One call that stores all of its jobs or none. Safe to repeat: a job whose id is known is skipped."""
 
-    def __init__(self, call: ScriptCall, drafts: Sequence[UnsentJob], remaining: Sequence[int | None]) -> None:
-        self._call, self._drafts, self._remaining = call, drafts, remaining
+    def __init__(self, call: ScriptCall, unsent: Sequence[UnsentJob], remaining: Sequence[int | None]) -> None:
+        self._call, self._unsent, self._remaining = call, unsent, remaining
 
-    # Bodies stay out of error reports, also where they wait for the commit: redis-py's frames would show them.
+    # Error reports show the frames of redis-py, so bodies are hidden here, also of jobs that wait for the commit.
     @sensitive_variables()
     def send(self) -> bool:
-        """Send it ahead of `receipt()`, so that its sender can do something meanwhile; see `Call.send()`."""
+        """Send the call ahead of `result()`, so that the caller can do something meanwhile. See `ScriptCall.send()`."""
         return self._call.send()
 
     @sensitive_variables()
     def result(self) -> EnqueueResult:
-        """Return what became of it. O(log n) a job, for Redis.
+        """Return what happened to the batch. O(log n) a job in Redis.
 
-        Raises `KeyHeld`, and `StoreError`s that tell whether the jobs may be stored.
+        Raises `KeyHeld`, and `StoreError`s whose `maybe_accepted` says whether the jobs may be stored.
         """
-        reply = self._call.answer()
+        reply = self._call.result()
         return EnqueueResult(
             now_us=reply[0],
             due_us=[
-                max(reply[0], min(LATEST_US, draft.due_us if draft.due_us is not None else reply[0] + (left or 0)))
-                for draft, left in zip(self._drafts, self._remaining, strict=True)
+                max(reply[0], min(LATEST_US, item.due_us if item.due_us is not None else reply[0] + (left or 0)))
+                for item, left in zip(self._unsent, self._remaining, strict=True)
             ],
             held={number: holder[:12] for number, holder in zip(reply[1::2], reply[2::2], strict=True)},
         )
 
-    def give_up(self) -> None:
-        """Ask for its receipt no more; it may be stored."""
-        self._call.give_up()
+    def abandon(self) -> None:
+        """Drop the reply of a call that was sent; the jobs may be stored."""
+        self._call.abandon()
 
 
-def _remaining_us(draft: UnsentJob, now: float) -> int | None:
-    """A delay counts from the call: what a wait for a commit took is taken off, rounded so that nothing comes early."""
-    if draft.delay_us is None:
+def _remaining_us(item: UnsentJob, now: float) -> int | None:
+    """Return the rest of a delay, which counts from the call; rounded so that no job runs early."""
+    if item.delay_us is None:
         return None
-    return draft.delay_us - int((now - draft.called_at) * SECOND_US)
+    return item.delay_us - int((now - item.called_at) * SECOND_US)

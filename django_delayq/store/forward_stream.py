@@ -1,23 +1,21 @@
-"""Stream: jobs handed on to whoever reads a Redis stream. Called by the forwarding pool."""
+"""Forward stream: the Redis stream through which the forwarding pool hands jobs to other systems."""
 
 import json
 from typing import Any
 
-from django_delayq.store.client.script import with_store_errors
 from django_delayq.store.shard import Shard
 
 
 class ForwardStream:
-    """The forwarder's door of one shard."""
+    """API of one shard for the forwarding pool."""
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
 
     def add(self, job: dict[str, Any]) -> None:
-        """Append a job to `forwarded`: its id as field `id`, all of it as JSON in `job`. One round trip, O(1).
+        """Append a job: its id as field `id`, the job as JSON in field `job`. One round trip, O(1).
 
-        Readers trim the stream. Not safe to repeat: a job may be there twice, under one id.
+        The readers of the stream trim it. Not idempotent: after a retry the job is there twice, with the same id.
         """
-        client, key = self._shard.client, self._shard.keys("forwarded")
         text = json.dumps(job, separators=(",", ":"))
-        with_store_errors(lambda: client.execute_command("XADD", key, "*", "id", job["id"], "job", text), client)
+        self._shard.execute("XADD", self._shard.keys("forwarded"), "*", "id", job["id"], "job", text)

@@ -1,10 +1,10 @@
-"""Reports: what a dispatcher or worker tells of itself. Called by their presence."""
+"""Process reports: what dispatchers and workers report of themselves. Called by their `ProcessReporter`."""
 
 import json
 from collections.abc import Mapping
 from typing import Any
 
-from django_delayq.metrics import MINUTES, WIDTH
+from django_delayq.metrics import Row, encode_rows
 from django_delayq.store.client.script import Script
 from django_delayq.store.shard import Shard
 
@@ -12,22 +12,23 @@ _REPORT = Script("report")
 
 
 class ProcessReports:
-    """The telling door of one shard."""
+    """Status reports of dispatchers and workers, one shard."""
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
 
-    def report(self, code: bytes, kind: str, said: Mapping[str, Any], rows: Mapping[bytes, bytes]) -> bool:
-        """Say what a worker or dispatcher (its kind) does, and hand in scope -> row of its tally.
+    def report(self, code: bytes, kind: str, status: Mapping[str, Any], rows: Mapping[tuple[str, str], Row]) -> bool:
+        """Store the status of a worker or dispatcher (its kind) and add rows of its `MetricsBuffer`.
 
-        True: it was asked to take no more jobs. Not safe to repeat: where an answer got lost, the rows were counted.
-        O(1), and about 20 µs a scope.
+        Returns True if it should take no more jobs. Not idempotent: a repeated report counts twice. O(1), and about
+        15 µs a queue and task.
         """
-        cells = [cell for pair in rows.items() for cell in pair]
-        text = json.dumps(said, separators=(",", ":"))
-        return bool(self._shard.run(_REPORT, [code, kind, text, WIDTH, MINUTES, *cells]))
+        return self._run(code, kind, json.dumps(status, separators=(",", ":")), rows)
 
-    def deregister(self, code: bytes, rows: Mapping[bytes, bytes]) -> None:
-        """Hand the last rows in and be forgotten."""
-        cells = [cell for pair in rows.items() for cell in pair]
-        self._shard.run(_REPORT, [code, "", "", WIDTH, MINUTES, *cells])
+    def deregister(self, code: bytes, rows: Mapping[tuple[str, str], Row]) -> None:
+        """Add the last rows and remove the process."""
+        self._run(code, "", "", rows)
+
+    def _run(self, code: bytes, kind: str, status: str, rows: Mapping[tuple[str, str], Row]) -> bool:
+        cells = [cell for pair in encode_rows(rows).items() for cell in pair]
+        return bool(self._shard.run(_REPORT, [code, kind, status, *cells]))

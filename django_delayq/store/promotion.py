@@ -1,68 +1,69 @@
-"""Promotion: move due jobs to ready, and take back jobs whose lease lapsed. Called by the dispatcher."""
+"""Promotion: move due jobs to ready, and reclaim jobs whose lease expired. Called by the dispatcher."""
 
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from django_delayq.conf.config import DispatcherConfig
-from django_delayq.exceptions import BadBody
 from django_delayq.job.attempts import AttemptHistory
-from django_delayq.job.codec import decode, decode_head
+from django_delayq.job.codec import try_decode, try_decode_head
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import Job
 from django_delayq.store.client.resp import Part
-from django_delayq.store.client.script import Script, with_store_errors
+from django_delayq.store.client.script import Script
 from django_delayq.store.keys import decode_queue, encode_queue
-from django_delayq.store.records import RunningRecord, worker_of
+from django_delayq.store.records import ClaimRecord, worker_of
 from django_delayq.store.shard import Shard
 
 _PROMOTE = Script("promote")
 _RECLAIM = Script("reclaim")
-#: Jobs moved, and leases told, in one step at most.
+#: Most jobs moved, and most expired leases returned, in one promotion.
 BATCH = 500
-#: Bytes of bodies read at once: of 500 with 8 MiB each Redis and the dispatcher would need 4 GB.
+#: Bytes of bodies read at once: 500 bodies of 8 MiB would take 4 GB in Redis and in the dispatcher.
 _BATCH_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromotionResult:
-    """What one promotion did, and when to come again."""
+    """What one promotion did, and when the next one is due."""
 
-    #: µs until the next thing to do: 0 if more is due now.
+    #: µs until the next promotion: 0 if more is due now.
     sleep_us: int
-    #: The same as a moment (µs since the epoch, Redis's clock).
-    wake_at_us: int
-    #: There was nothing to do, and the next moment is the one already announced: mostly by another dispatcher.
-    second: bool
+    #: The same as a time: µs since the epoch, Redis's clock.
+    next_promotion_us: int
+    #: Nothing was moved, and the next time was announced before: mostly by another dispatcher.
+    redundant: bool
+    #: Number of jobs moved.
     moved: int
-    #: µs that the oldest job moved was late.
+    #: µs by which the oldest of them was late.
     late_us: int
-    #: Dead letters dropped for their age, number or bytes: the oldest, up to 250. `sleep_us` is 0 if more are to go.
+    #: Dead letters removed for their age, number or bytes: the oldest, up to 250. `sleep_us` is 0 if more must go.
     trimmed: int
-    #: What the next step is to name: queues that are due by then (where it sleeps for 0, they are due now), and queues
-    #: that have long been empty, to forget.
+    #: Queues to pass to the next promotion: those that are due by then, and those that were unused for long, to be
+    #: removed.
     queues: list[str]
-    #: Leases that have lapsed, at most 500: none at first after an outage, which outlasts those of living workers too.
+    #: Expired leases, at most 500. None at first after an outage, during which the leases of living workers expired
+    #: too.
     expired_leases: list[bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiredLease:
-    """A job whose lease ran out, as it was read for judgement."""
+    """A job whose lease expired, with what the dispatcher needs to judge it."""
 
     lease: bytes
     shard: int
-    #: Read from the body's head; None where even that cannot be read.
+    #: From the head of the body; None if the head cannot be read.
     queue: str | None
-    #: None where the body cannot be read; `fault` says why.
+    #: None if the body cannot be read; `fault` is the reason.
     job: Job | None
     fault: Exception | None
     attempts: AttemptHistory
-    #: It was claimed behind a blocking pop, and its worker has not said that the claim came.
+    #: It was claimed behind a blocking pop, and its worker has not confirmed the claim.
     unconfirmed: bool
-    #: µs since the epoch when it was claimed, or 0 where that is lost.
+    #: µs since the epoch when it was claimed; 0 if that is lost.
     claimed_us: int
+    #: Name of its worker, or its id in hex.
     worker: str
 
     @property
@@ -73,36 +74,37 @@ class ExpiredLease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reclaim:
-    """What was decided of a lapsed job."""
+    """The decision on a job whose lease expired."""
 
     lease: bytes
-    #: With the one that lapsed, or spared: then it is carried out only where the claim is unconfirmed still.
+    #: Includes the expired attempt. If it is marked as spared instead, the decision applies to an unconfirmed claim
+    #: only.
     attempts: AttemptHistory
-    #: Queue to go back to; None: it becomes a dead letter.
+    #: Queue to return to; None: it becomes a dead letter.
     queue: str | None
-    #: 0: at its old rank, and among the recovered jobs where its last attempt is one that crashed.
+    #: 0: ready at its old rank; it is recovered if its last attempt crashed.
     delay_us: int = 0
 
 
 class Promotion:
-    """The door of one dispatcher to one shard."""
+    """API of one shard for one dispatcher."""
 
     def __init__(self, shard: Shard, config: DispatcherConfig) -> None:
         self._shard = shard
         self._config = config
-        #: The dispatcher's, as Redis knows it: 8 random bytes.
-        self.code = os.urandom(8)
+        #: 8 random bytes.
+        self.dispatcher_id = os.urandom(8)
 
     def promote(self, queues: Sequence[str], *, limit: int = BATCH) -> PromotionResult:
-        """Move due jobs of the named queues to ready in one atomic step, and trim what is old. O(k log n).
+        """Move due jobs of the named queues to ready and remove what is old, in one atomic round trip. O(k log n).
 
-        The queues are those that the last step returned; a step names few, however many there are.
+        The queues are those that the last promotion returned: few, even if there are many queues.
         """
-        keys, config = self._shard.keys, self._config
+        config = self._config
         reply = self._shard.run(
             _PROMOTE,
             [
-                self.code,
+                self.dispatcher_id,
                 limit,
                 config.due_first_us // 1_000,
                 config.sweep_us,
@@ -113,44 +115,40 @@ class Promotion:
                 config.recovery_us,
                 config.remembered_us,
             ],
-            more_keys=[key for queue in queues for key in (*keys.of_queue(queue), keys.recovered(queue))],
+            more_keys=[key for queue in queues for key in self._shard.keys.named(queue).values()],
         )
-        now_us, wake_at_us, second, moved, late_us, trimmed, names, *lapsed = reply
+        now_us, next_promotion_us, redundant, moved, late_us, trimmed, names, *expired_leases = reply
         return PromotionResult(
-            sleep_us=wake_at_us - now_us,
-            wake_at_us=wake_at_us,
-            second=bool(second),
+            sleep_us=next_promotion_us - now_us,
+            next_promotion_us=next_promotion_us,
+            redundant=bool(redundant),
             moved=moved,
             late_us=late_us,
             trimmed=trimmed,
-            queues=self._sound(names),
-            expired_leases=lapsed,
+            queues=self._valid_queues(names),
+            expired_leases=expired_leases,
         )
 
-    def _sound(self, names: Sequence[bytes]) -> list[str]:
-        """Return the queues of these names; drop names written by hand, whose keys no script could find."""
+    def _valid_queues(self, names: Sequence[bytes]) -> list[str]:
+        """Return the queues of these names. Names that were edited manually lead to no key and are removed."""
         queues = {name: decode_queue(name) for name in names}
-        if odd := [name for name, queue in queues.items() if encode_queue(queue).encode() != name]:
-            line, keys = self._shard.line, self._shard.keys
-            dropped: list[list[Part]] = [["ZREM", keys(noun), *odd] for noun in ("queues", "next_due")]
-            with_store_errors(lambda: line.ask_all(*dropped), self._shard.client)
-        return [queue for name, queue in queues.items() if name not in odd]
+        if invalid := [name for name, queue in queues.items() if encode_queue(queue).encode() != name]:
+            keys = self._shard.keys
+            self._shard.execute_all([["ZREM", keys(noun), *invalid] for noun in ("queues", "next_due")])
+        return [queue for name, queue in queues.items() if name not in invalid]
 
-    def read_wake_at(self) -> int | None:
-        """Return the moment of the next promotion as the last one announced it (µs); None where there is none. O(1)."""
-        found = with_store_errors(
-            lambda: self._shard.line.ask("GET", self._shard.keys("next_promotion")), self._shard.client
-        )
-        return int(found) if found and found.isdigit() else None
+    def read_next_promotion(self) -> int | None:
+        """Return when the next promotion is due, as the last one stored it (µs); None if nothing is stored. O(1)."""
+        stored = self._shard.execute("GET", self._shard.keys("next_promotion"))
+        return int(stored) if stored and stored.isdigit() else None
 
     def batches(self, leases: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-        """Yield lapsed leases in batches whose bodies have at most 8 MiB in all, or are a single one."""
+        """Yield expired leases in batches whose bodies have at most 8 MiB together; a larger body is alone."""
         if len(leases) < 2:
             yield from [leases] if leases else []
             return
-        shard, key = self._shard, self._shard.keys("jobs")
-        questions: list[list[Part]] = [["HSTRLEN", key, lease[:12]] for lease in leases]
-        sizes = with_store_errors(lambda: shard.line.ask_all(*questions), shard.client)
+        key = self._shard.keys("jobs")
+        sizes = self._shard.execute_all([["HSTRLEN", key, lease[:12]] for lease in leases])
         start, total = 0, 0
         for at, size in enumerate(sizes):
             if at > start and total + size > _BATCH_BYTES:
@@ -160,60 +158,49 @@ class Promotion:
         yield leases[start:]
 
     def read_expired_leases(self, leases: Sequence[bytes]) -> list[ExpiredLease]:
-        """Return what is needed to judge a batch of lapsed leases, in one round trip."""
+        """Return what the dispatcher needs to judge a batch of expired leases. One round trip."""
         if not leases:
             return []
-        keys, ids, workers = (
-            self._shard.keys,
-            [lease[:12] for lease in leases],
-            [worker_of(lease) for lease in leases],
-        )
-
-        def read() -> list[list[Any]]:
-            wanted = {"jobs": ids, "attempts": ids, "claim_records": ids, "worker_names": workers}
-            # Where promote told of them: on another server they would be jobs without a body, and dead.
-            questions: list[list[Part]] = [["HMGET", keys(noun), *fields] for noun, fields in wanted.items()]
-            questions.append(["SMISMEMBER", keys("unconfirmed"), *leases])
-            return self._shard.line.ask_all(*questions)
-
-        rows = zip(leases, *with_store_errors(read, self._shard.client), strict=True)
-        return [self._lapsed(*row) for row in rows]
+        ids = [lease[:12] for lease in leases]
+        keys, workers = self._shard.keys, [worker_of(lease) for lease in leases]
+        fields = {"jobs": ids, "attempts": ids, "claim_records": ids, "worker_names": workers}
+        commands: list[list[Part]] = [["HMGET", keys(noun), *names] for noun, names in fields.items()]
+        commands.append(["SMISMEMBER", keys("unconfirmed"), *leases])
+        return [self._expired_lease(*row) for row in zip(leases, *self._shard.execute_all(commands), strict=True)]
 
     def reclaim(self, decided: Sequence[Reclaim]) -> list[bool]:
-        """Carry out what was decided where the lease is still the same and still lapsed; tells for each whether."""
+        """Apply each decision whose lease is still the same and still expired. Return for each whether it was.
+
+        One atomic round trip, O(log n) a job.
+        """
         queues = list(dict.fromkeys(item.queue for item in decided if item.queue is not None))
         numbers = {queue: number for number, queue in enumerate(queues, 1)}
         args: list[bytes | int] = [self._config.due_first_us // 1_000]
         for item in decided:
             number = 0 if item.queue is None else numbers[item.queue]
             args += (item.lease, item.attempts.pack(), number, item.delay_us)
-        keys = self._shard.keys
-        more_keys = [key for queue in queues for key in (*keys.of_queue(queue), keys.recovered(queue))]
+        more_keys = [key for queue in queues for key in self._shard.keys.named(queue).values()]
         return [bool(done) for done in self._shard.run(_RECLAIM, args, more_keys=more_keys)]
 
-    def _lapsed(
+    def _expired_lease(
         self,
         lease: bytes,
         body: bytes | None,
-        record: bytes | None,
-        running: bytes | None,
-        worker: bytes | None,
+        attempts: bytes | None,
+        claim_record: bytes | None,
+        worker_name: bytes | None,
         unconfirmed: int,
     ) -> ExpiredLease:
-        job, fault, queue = None, None, None
-        try:
-            queue = decode_head(body or b"").queue
-            job = decode(body, raw_id=lease[:12], shard=self._shard.index)
-        except BadBody as error:
-            fault = error
+        head = try_decode_head(body)
+        job, fault = try_decode(body, raw_id=lease[:12], shard=self._shard.index)
         return ExpiredLease(
             lease=lease,
             shard=self._shard.index,
-            queue=queue,
+            queue=head.queue if head else None,
             job=job,
             fault=fault,
-            attempts=AttemptHistory.unpack(record),
+            attempts=AttemptHistory.unpack(attempts),
             unconfirmed=bool(unconfirmed),
-            claimed_us=RunningRecord.unpack(running).claimed_us,
-            worker=worker.decode(errors="replace") if worker else worker_of(lease).hex(),
+            claimed_us=ClaimRecord.unpack(claim_record).claimed_us,
+            worker=worker_name.decode(errors="replace") if worker_name else worker_of(lease).hex(),
         )

@@ -1,12 +1,12 @@
-"""Records: how scripts lay out what Python reads of them; short or foreign ones read as empty, never as an error."""
+"""Records: what scripts store and Python reads. A short or foreign record reads as empty, never as an error."""
 
 from typing import NamedTuple, Self
 
 
-class RunningRecord(NamedTuple):
-    """What `claim_records` holds of a claimed job: its token (16 bytes), then this."""
+class ClaimRecord(NamedTuple):
+    """What `claim_records` holds of a claimed job: its token (16 bytes), then these fields."""
 
-    #: µs since the epoch when it was claimed; 0 where that is lost.
+    #: µs since the epoch when it was claimed; 0 if that is lost.
     claimed_us: int
     rank: int
 
@@ -18,7 +18,7 @@ class RunningRecord(NamedTuple):
 
 
 class DeadLetterRecord(NamedTuple):
-    """What `dead_bodies` holds of a dead letter: two lengths, its member, its attempts and extras records, its body."""
+    """What `dead_bodies` holds of a dead letter: two lengths, its member (14 bytes), then these fields."""
 
     attempts: bytes
     extras: bytes
@@ -26,15 +26,12 @@ class DeadLetterRecord(NamedTuple):
 
     @classmethod
     def unpack(cls, stored: bytes | None) -> Self:
-        """Read a field of `dead_bodies`, also of one cut short in its body."""
-        stored = stored or b""
-        extras = 22 + int.from_bytes(stored[:4])
-        body = extras + int.from_bytes(stored[4:8])
-        return cls(attempts=stored[22:extras], extras=stored[extras:body], body=stored[body:])
+        """Read a field of `dead_bodies`; its body may be cut at the end."""
+        return cls(*_split(stored, start=22))
 
 
 class ResultRecord(NamedTuple):
-    """What `results` holds of a job that ended: two lengths, its attempts record, its ending (JSON), its body."""
+    """What `results` holds of a job that ended: two lengths, then these fields; `ending` is the JSON of a `Result`."""
 
     attempts: bytes
     ending: bytes
@@ -43,12 +40,17 @@ class ResultRecord(NamedTuple):
     @classmethod
     def unpack(cls, stored: bytes | None) -> Self:
         """Read the one element of `results`."""
-        stored = stored or b""
-        ending = 8 + int.from_bytes(stored[:4])
-        body = ending + int.from_bytes(stored[4:8])
-        return cls(attempts=stored[8:ending], ending=stored[ending:body], body=stored[body:])
+        return cls(*_split(stored, start=8))
+
+
+def _split(stored: bytes | None, *, start: int) -> tuple[bytes, bytes, bytes]:
+    """Return the two fields that begin at `start`, whose lengths are the first 8 bytes, and the rest."""
+    stored = stored or b""
+    second = start + int.from_bytes(stored[:4])
+    rest = second + int.from_bytes(stored[4:8])
+    return stored[start:second], stored[second:rest], stored[rest:]
 
 
 def worker_of(lease: bytes) -> bytes:
-    """Return the code of the worker that holds a lease: member (14 bytes), then its token, which begins with it."""
+    """Return the id of the worker that holds a lease: the lease is a member (14 bytes), then a token that begins so."""
     return lease[14:22]

@@ -1,7 +1,7 @@
-"""Shard: one Redis and hash tag with all it takes to run a script there; a handle without behaviour of its own."""
+"""Shard: one Redis and one hash tag, and what every API of a shard needs to run scripts and commands there."""
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from django_delayq.clock import Clock
@@ -13,31 +13,33 @@ from django_delayq.store.client.script import Script, with_store_errors
 from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.keys import Keys, decode_queue
 
+_NOTIFY = Script("notify")
+
 
 class Shard:
-    """Index, client, keys and clock of a share of the jobs."""
+    """Index, connections, keys and clock of a share of the jobs. Thread-safe."""
 
     def __init__(
-        self, *, index: int, line: ConnectionCache, connections: Connections, keys: Keys, clock: Clock
+        self, *, index: int, connection_cache: ConnectionCache, connections: Connections, keys: Keys, clock: Clock
     ) -> None:
         self.index = index
-        self.line, self.client = line, line.client
+        self.connection_cache, self.client = connection_cache, connection_cache.client
         self.connections = connections
         self.keys = keys
         self.clock = clock
         self._fixed_keys: dict[str, tuple[str, ...]] = {}
 
     def run(self, script: Script, args: Sequence[Part], *, more_keys: Sequence[str] = (), **named_keys: str) -> Any:
-        """Run a script; arguments and errors as for `call()` and its `answer()`."""
-        return self.call(script, args, more_keys=more_keys, **named_keys).answer()
+        """Run a script and return its reply. See `call()` for the arguments. Raises `StoreError`s and `KeyHeld`."""
+        return self.call(script, args, more_keys=more_keys, **named_keys).result()
 
     def call(
         self, script: Script, args: Sequence[Part], *, more_keys: Sequence[str] = (), **named_keys: str
     ) -> ScriptCall:
-        """Return the call of a script with the clock in front of `args`, not sent.
+        """Return the call of a script, not sent yet; the clock is put before `args`.
 
-        Keys it names come from the catalogue, or from `named_keys` where they depend on the call (a queue's);
-        `more_keys` follow.
+        The keys that the script names come from `named_keys` if they belong to a queue or a job, else from the
+        catalogue. `named_keys` that the script does not name are ignored. `more_keys` follow.
         """
         fixed_keys: tuple[str, ...] = ()
         if named_keys:
@@ -47,25 +49,41 @@ class Shard:
             fixed_keys = self._fixed_keys.get(script.name, ())
             if not fixed_keys:
                 fixed_keys = self._fixed_keys[script.name] = tuple(self.keys(name) for name in script.key_names)
-        return ScriptCall(script, self.line, fixed_keys, more_keys, [self.clock.argument(), *args])
+        return ScriptCall(script, self.connection_cache, fixed_keys, more_keys, [self.clock.argument(), *args])
+
+    # Commands use the connections of the scripts, not the client's pool: after a failover a connection there may still
+    # lead to the old server.
+    def execute(self, *command: Part) -> Any:
+        """Run one command, once, and return its raw reply. Raises `StoreError`s."""
+        return with_store_errors(partial(self.connection_cache.execute, *command), self.client)
+
+    def execute_all(self, commands: Sequence[Sequence[Part]]) -> list[Any]:
+        """Run commands in one round trip, not atomically, and return their raw replies. Raises `StoreError`s."""
+        return with_store_errors(partial(self.connection_cache.execute_all, *commands), self.client)
 
     def blocking_listener(self) -> BlockingListener:
-        """Return a new connection that hears this shard's bells."""
+        """Return a new listener for this shard's notifications, on a connection of its own."""
         return BlockingListener(self.connections, self.client)
 
+    def notify(self, queues: Sequence[str]) -> None:
+        """Notify a worker of each of these queues that has ready jobs; no queues: a worker of all queues.
+
+        One round trip, O(1) a queue.
+        """
+        self.run(_NOTIFY, [], more_keys=[key for queue in queues for key in self.keys.served(queue)])
+
     def read_queues(self) -> list[str]:
-        """Return the names of all queues with jobs, or that had some in the last ten minutes; sorted."""
-        return self._names("ZUNION", 2, self.keys("queues"), self.keys("next_due"))
+        """Return the names of all queues that have jobs or had some in the last ten minutes; sorted."""
+        return self._read_names("ZUNION", 2, self.keys("queues"), self.keys("next_due"))
 
     def read_served_queues(self) -> list[str]:
-        """Return those of them that may have ready jobs: what a worker of all queues serves; sorted."""
-        return self._names("ZRANGE", self.keys("queues"), 0, -1)
+        """Return those of them that may have ready jobs, which a worker of all queues serves; sorted."""
+        return self._read_names("ZRANGE", self.keys("queues"), 0, -1)
 
-    def _names(self, *command: Part) -> list[str]:
-        # Where the scripts run, not by the client's pool: a connection there may still lead to the server before this.
-        return sorted(map(decode_queue, with_store_errors(lambda: self.line.ask(*command), self.client)))
+    def _read_names(self, *command: Part) -> list[str]:
+        return sorted(map(decode_queue, self.execute(*command)))
 
     @cached_property
     def label(self) -> str:
-        """Where the shard is, for people."""
+        """Server and number of the shard, for people."""
         return f"{self.connections.config.display_url} shard {self.index}"

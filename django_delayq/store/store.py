@@ -1,8 +1,7 @@
-"""Store: the shards, and the way from a job id to its shard's doors."""
+"""Store: the shards of one backend, and the APIs of each; the process's stores."""
 
 import os
 import threading
-from functools import partial
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -17,7 +16,6 @@ from django_delayq.job.signing import BodySigner
 from django_delayq.store.claims import Claims
 from django_delayq.store.client.connection import Connections
 from django_delayq.store.client.connection_cache import ConnectionCache
-from django_delayq.store.client.script import with_store_errors
 from django_delayq.store.client.server_info import ServerInfo
 from django_delayq.store.enqueue import Enqueue
 from django_delayq.store.forward_stream import ForwardStream
@@ -33,33 +31,34 @@ from django_delayq.store.shard import Shard
 
 
 class Store:
-    """Find the right door; there is no class that has them all."""
+    """Connections to all shards, and the API of a shard for each role. Thread-safe; opens nothing by itself."""
 
     def __init__(self, config: Config, *, clock: Clock | None = None) -> None:
         self.config = config
-        #: Signs and verifies bodies, or does nothing; here, so that a missing SECRET_KEY ends a command at its start.
-        self.seal = BodySigner(on=config.sign)
+        #: Made here, so that a command without SECRET_KEY fails at its start.
+        self.signer = BodySigner(on=config.sign)
         self._connections = Connections(config.redis)
         self._clock = clock or runtime.current().clock
         self._shards_checked = False
-        self._surveys: dict[int, DashboardQueries] = {}
+        self._dashboards: dict[int, DashboardQueries] = {}
 
-    # Django's cached_property: that of functools holds a lock before Python 3.12, and a fork keeps it held.
+    # Django's cached_property: before Python 3.12 that of functools holds a lock, and a fork copies it locked.
     @cached_property
     def shards(self) -> list[Shard]:
-        """The shards for workers and dispatchers, whose commands have 5 s."""
+        """The shards for workers and dispatchers: a command may take 5 s."""
         return self._shards(self._connections.client())
 
     @cached_property
     def _producer_shards(self) -> list[Shard]:
+        """The shards for everybody else: a call may take ENQUEUE_TIMEOUT."""
         return self._shards(self._connections.producer(timeout=self.config.enqueue_timeout))
 
     def _shards(self, client: Any) -> list[Shard]:
-        line = ConnectionCache(client)
+        connection_cache = ConnectionCache(client)
         return [
             Shard(
                 index=index,
-                line=line,
+                connection_cache=connection_cache,
                 connections=self._connections,
                 keys=Keys(self.config.prefix, index),
                 clock=self._clock,
@@ -68,17 +67,17 @@ class Store:
         ]
 
     def close(self) -> None:
-        """Let go of the connections; the next use opens new ones."""
+        """Close the connections; the next use opens new ones."""
         for shard in (*self.shards, *self._producer_shards):
             shard.client.connection_pool.disconnect()
 
     def enqueue_api(self, shard: int) -> Enqueue:
-        """Return the door for new jobs; its calls take at most ENQUEUE_TIMEOUT."""
+        """Return the API for new jobs; a call takes at most ENQUEUE_TIMEOUT."""
         due_first_us = self.config.dispatcher.due_first_us
-        return Enqueue(self._producer_shards[shard], due_first_us=due_first_us, seal=self.seal)
+        return Enqueue(self._producer_shards[shard], due_first_us=due_first_us, signer=self.signer)
 
     def operations(self, shard: int) -> Operations:
-        """Return the door for changes to single jobs."""
+        """Return the API for changes to single jobs, queues and workers."""
         due_first_us = self.config.dispatcher.due_first_us
         max_payload = self.config.tasks.max_payload
         return Operations(
@@ -86,56 +85,56 @@ class Store:
             shards=self.config.shards,
             due_first_us=due_first_us,
             max_payload=max_payload,
-            seal=self.seal,
+            signer=self.signer,
         )
 
     def lookup(self, shard: int) -> Lookup:
-        """Return the reader's door."""
+        """Return the API that reads jobs."""
         return Lookup(self._producer_shards[shard], due_first_us=self.config.dispatcher.due_first_us)
 
     def result_waiter(self, shard: int) -> ResultWaiter:
-        """Return the door of those who wait; its calls block for up to a second, beside what an answer may take."""
+        """Return the API that waits for results; a call blocks for up to a second."""
         return ResultWaiter(self.shards[shard])
 
     def dashboard(self, shard: int) -> DashboardQueries:
-        """Return the watcher's door; the same one each time, since it knows the queues from the last."""
-        if shard not in self._surveys:
+        """Return the dashboard's API: the same object each time, since it remembers the names of the queues."""
+        if shard not in self._dashboards:
             due_first_us = self.config.dispatcher.due_first_us
-            self._surveys[shard] = DashboardQueries(self._producer_shards[shard], due_first_us=due_first_us)
-        return self._surveys[shard]
+            self._dashboards[shard] = DashboardQueries(self._producer_shards[shard], due_first_us=due_first_us)
+        return self._dashboards[shard]
 
     def consistency_check(self, shard: Shard) -> ConsistencyCheck:
-        """Return the door of whoever checks a shard."""
+        """Return the API that checks and repairs a shard."""
         config = self.config
         return ConsistencyCheck(
             shard, due_first_us=config.dispatcher.due_first_us, max_payload=config.tasks.max_payload
         )
 
     def promotion(self, shard: Shard) -> Promotion:
-        """Return the dispatcher's door."""
+        """Return the API for a dispatcher."""
         return Promotion(shard, self.config.dispatcher)
 
     def process_reports(self, shard: Shard) -> ProcessReports:
-        """Return the door by which dispatchers and workers tell of themselves."""
+        """Return the API for status reports of dispatchers and workers."""
         return ProcessReports(shard)
 
     def forward_stream(self, shard: Shard) -> ForwardStream:
-        """Return the forwarder's door."""
+        """Return the API for the forwarding pool."""
         return ForwardStream(shard)
 
-    def claims(self, shard: Shard, *, worker: bytes) -> Claims:
-        """Return the door of the worker with that code (8 random bytes of its process)."""
+    def claims(self, shard: Shard, *, worker_id: bytes) -> Claims:
+        """Return the API for a worker; `worker_id` is 8 random bytes of its process."""
         config = self.config
         return Claims(
             shard,
-            worker=worker,
+            worker_id=worker_id,
             lease_us=config.worker.lease_us,
             due_first_us=config.dispatcher.due_first_us,
-            seal=self.seal,
+            signer=self.signer,
         )
 
     def check_server(self) -> str:
-        """Look at the server's version and eviction policy; returns a warning, or nothing.
+        """Check the server's version and eviction policy. Return a warning, or "".
 
         Raises ImproperlyConfigured below Redis 6.2, and for a policy that may evict jobs.
         """
@@ -145,36 +144,32 @@ class Store:
         return "" if server.policy else next(server.warnings())
 
     def check_shards_once(self) -> None:
-        """Do `check_shards()` at the first call: keys must not be looked for in another shard than before."""
+        """Run `check_shards()` at the first call. Otherwise a unique key could be held in two shards."""
         if not self._shards_checked:
             self.check_shards()
 
     def known_shards(self) -> int:
-        """Return the number of shards that the keys in use were spread over; 0 where nobody took it down."""
-        client = self._producer_shards[0].client
-        written = with_store_errors(partial(client.get, Keys(self.config.prefix, 0)("shards")), client) or b""
-        # What is no number was written by hand.
-        return int(written) if written.isdigit() else 0
+        """Return the number of shards over which the stored jobs are spread; 0 if none is stored."""
+        shard = self._producer_shards[0]
+        stored = shard.execute("GET", shard.keys("shards")) or b""
+        # A value that is no number was edited manually.
+        return int(stored) if stored.isdigit() else 0
 
     def check_shards(self, *, force: bool = False) -> None:
-        """Compare SHARDS with the number the waiting jobs were spread over, and take it down.
+        """Compare SHARDS with the number over which the stored jobs are spread, and store it.
 
-        Raises `ShardsChanged` where keyed jobs wait (a key would be looked for in another shard) or a dropped
-        shard still holds jobs, unless forced.
+        Raises `ShardsChanged`, unless forced, if jobs with unique keys wait (a key could be held in two shards) or a
+        shard that is no longer used holds jobs.
         """
-        client, keys, shards = (
-            self._producer_shards[0].client,
-            Keys(self.config.prefix, 0),
-            self.config.shards,
-        )
-        known = self.known_shards()
+        first, shards, known = self._producer_shards[0], self.config.shards, self.known_shards()
         self._shards_checked = True
         if known == shards:
             return
         for index in range(known if not force else 0):
-            place = Keys(self.config.prefix, index)
-            keyed = with_store_errors(partial(client.hlen, place("unique_keys")), client)
-            left = sum(with_store_errors(partial(client.hlen, place(noun)), client) for noun in ("jobs", "dead_bodies"))
+            keys = Keys(self.config.prefix, index)
+            nouns = ("unique_keys", "jobs", "dead_bodies")
+            keyed, jobs, dead = first.execute_all([["HLEN", keys(noun)] for noun in nouns])
+            left = jobs + dead
             if keyed or (left and index >= shards):
                 self._shards_checked = False
                 raise ShardsChanged(
@@ -182,20 +177,20 @@ class Store:
                     f"{keyed} of them keyed: set it back until they are done, "
                     f"or start run_dispatcher once with --force-shards."
                 )
-        with_store_errors(partial(client.set, keys("shards"), shards), client)
+        first.execute("SET", first.keys("shards"), shards)
 
 
-# Reentrant: a signal handler that enqueues may interrupt the first use.
+# Reentrant: a signal handler that enqueues may interrupt the first call.
 _lock = threading.RLock()
 _store: Store | None = None
-#: Those of aliases in TASKS that have one of their own.
+#: Alias in TASKS -> its store, if it has one of its own.
 _stores: dict[str, Store] = {}
 
 
 def get_store(backend: str | None = None) -> Store:
-    """Return this process's store, built from DELAYQ at first use. Opens nothing.
+    """Return this process's store, built from DELAYQ at the first call. Opens nothing.
 
-    `backend`: an alias in TASKS whose store is wanted. Raises ImproperlyConfigured for one that is not ours.
+    `backend`: an alias in TASKS. Raises ImproperlyConfigured if its backend is not DelayQ's.
     """
     global _store
     if backend is not None and backend != sharing_alias():
@@ -217,8 +212,7 @@ def _store_of(backend: str) -> Store:
 
 def _drop_stores() -> None:
     global _store, _lock, _stores
-    # Also after a fork: the parent's lock may be held by a thread that does not exist here, and its sockets are its
-    # own.
+    # Also after a fork: a thread that does not exist here may hold the lock, and the sockets are the parent's.
     _lock, _store, _stores = threading.RLock(), None, {}
 
 

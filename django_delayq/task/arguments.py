@@ -1,4 +1,4 @@
-"""Payload: what arguments may be: such as the function takes, and as JSON brings back exactly as they were."""
+"""Arguments: check that the function accepts them, and that JSON returns them unchanged."""
 
 import inspect
 import math
@@ -12,12 +12,12 @@ from django_delayq.job.job import MAX_DEPTH
 
 #: Python refuses to print or read integers of more than 4,300 digits.
 _MAX_INTEGER_BITS = 13_000
-#: Values in the largest payload there can be: each takes two bytes.
+#: Most values in a payload of the largest size: each takes two bytes.
 _MAX_VALUES = 4 * 1024 * 1024
 _PLAIN_INTEGER = 2**63
 _SURROGATE_PAIR = re.compile("[\\ud800-\\udbff][\\udc00-\\udfff]")
 _SCALARS = (str, int, bool, type(None))
-#: What people try to send, and what to send instead.
+#: Type of an argument -> what to send instead.
 _HINTS = {
     "tuple": "use a list",
     "set": "use a list",
@@ -36,7 +36,7 @@ signature = cache(inspect.signature)
 
 
 def check_fit(func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
-    """Raise TypeError for arguments that the function does not take."""
+    """Raise TypeError if the function does not accept the arguments."""
     least, most = _positional(func)
     if kwargs or not least <= len(args) <= most:
         signature(func).bind(*args, **kwargs)
@@ -51,9 +51,9 @@ def check_payload(
     above: Any = None,
     budget: list[int] | None = None,
 ) -> None:
-    """Raise `PayloadNotSerializable`, naming its path, for what JSON cannot carry exactly; `PayloadTooLarge`.
+    """Raise `PayloadNotSerializable` for a value that JSON cannot carry unchanged, or `PayloadTooLarge`.
 
-    No value is ever quoted; keys of dicts, which are part of the path, only with `show_keys`.
+    The error names the path to the value, never the value. Keys of dicts are shown in the path only with `show_keys`.
     """
     kind = type(value)
     if kind in _SCALARS:
@@ -78,7 +78,7 @@ def check_payload(
         raise PayloadTooLarge(
             f"{path:.200} … is nested deeper than {MAX_DEPTH} levels; send a flatter value or a reference"
         )
-    # A few lists that hold one another can stand for more values than there is memory.
+    # A few nested lists that share items can stand for more values than fit into memory.
     budget = [_MAX_VALUES] if budget is None else budget
     budget[0] -= len(value)
     if budget[0] < 0:
@@ -103,7 +103,7 @@ def check_payload(
 
 
 def check_arguments(args: list[Any], kwargs: dict[str, Any], *, show_keys: bool) -> None:
-    """Do `check_payload` for each argument of a job."""
+    """Check each argument of a job with `check_payload()`."""
     for index, value in enumerate(args):
         if not _is_plain(value):
             check_payload(value, f"args[{index}]", show_keys=show_keys)
@@ -113,7 +113,7 @@ def check_arguments(args: list[Any], kwargs: dict[str, Any], *, show_keys: bool)
 
 @cache
 def _positional(func: Callable[..., Any]) -> tuple[float, float]:
-    """Return how many positional arguments alone surely fit: binding them to the signature costs ten times as much."""
+    """Return the least and most positional arguments that surely fit; binding costs ten times as much."""
     parameters = signature(func).parameters.values()
     by_place = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
     if any(each.kind is each.KEYWORD_ONLY and each.default is each.empty for each in parameters):
@@ -123,7 +123,7 @@ def _positional(func: Callable[..., Any]) -> tuple[float, float]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether this is surely a value without faults; most are, and writing each one's path would cost the most."""
+    """Return whether a value is surely valid. Most are, and building the path of each would be the largest cost."""
     kind = type(value)
     if kind is int:
         return bool(-_PLAIN_INTEGER < value < _PLAIN_INTEGER)

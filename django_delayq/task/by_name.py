@@ -1,4 +1,4 @@
-"""By name: enqueue a task that is not at hand."""
+"""By name: enqueue a task given its registered name."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -15,9 +15,10 @@ from django_delayq.task.task import Task
 
 @sensitive_variables("args")
 def execute_later(queue: str, name: str, args: Iterable[Any] = (), delay: float | timedelta = 0) -> JobHandle:
-    """Enqueue a registered task by its name; same checks and same handle as `task.enqueue()`.
+    """Enqueue a registered task by its name, with the checks of `Task.enqueue()`; returns the handle of the job.
 
-    `args`: a list of positional arguments. `delay`: seconds or timedelta; 0: as soon as possible. Raises `UnknownTask`.
+    `args` is a list of positional arguments. `delay` is in seconds or a timedelta; 0 means as soon as possible. Raises
+    `UnknownTask`, and what `Task.enqueue()` raises.
     """
     if isinstance(args, (str, bytes, dict)):
         raise TypeError(f"args must be a list of positional arguments, got {type(args).__name__}")

@@ -1,4 +1,4 @@
-"""CurrentJob: what a running task can ask about its job."""
+"""Context: the job that the running code belongs to."""
 
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from django_delayq.job.job import Claim
 
 @dataclass(frozen=True, slots=True)
 class CurrentJob:
-    """The job that this code runs for."""
+    """The job of the running task."""
 
     _claim: Claim
 
@@ -21,12 +21,12 @@ class CurrentJob:
 
     @property
     def attempt(self) -> int:
-        """Number of this attempt: 1, 2, 3 …"""
+        """The number of this attempt, from 1."""
         return self._claim.attempt
 
     @property
     def recovered(self) -> bool:
-        """Whether the last attempt ended in a crash or a lost lease: part of its work may be done."""
+        """Whether the last attempt ended in a crash or a lost lease, so that part of its work may be done."""
         return self._claim.attempts.crash_suspected
 
     @property
@@ -36,12 +36,12 @@ class CurrentJob:
 
     @property
     def queue(self) -> str:
-        """The queue it was taken from."""
+        """The queue that it was claimed from."""
         return self._claim.queue
 
     @property
     def key(self) -> str | None:
-        """What the job is unique by, if anything."""
+        """The unique key of the job, if it has one."""
         return self._claim.job.key if self._claim.job else None
 
 
@@ -49,11 +49,11 @@ _current: ContextVar[Claim | None] = ContextVar("django_delayq.task.context", de
 
 
 def set_current_claim(claim: Claim) -> None:
-    """Make the claim the current one of this context."""
+    """Set the claim of this context."""
     _current.set(claim)
 
 
 def current_job() -> CurrentJob | None:
-    """Return the job this code runs for, or None where the task was called as a plain function."""
+    """Return the job of the running task, or None if the task was called as a plain function."""
     claim = _current.get()
     return CurrentJob(claim) if claim else None

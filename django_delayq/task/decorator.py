@@ -1,4 +1,4 @@
-"""@delayed_task: make a task of a function and register it."""
+"""Decorator: `@delayed_task` makes a task of a function and registers it."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -21,19 +21,19 @@ R = TypeVar("R")
 
 
 class SensitiveTask(Task[P, R]):
-    """A task whose arguments stay out of Django's error reports: frames below these methods show no variables.
+    """A task whose arguments do not appear in Django's error reports: the frames of these methods show no variables.
 
-    A class of its own, so that other tasks pay nothing for it.
+    A class of its own, so that other tasks do not pay for it.
     """
 
     @sensitive_variables()
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function, here and now."""
+        """Call the function directly, without a job."""
         return self.callable(*args, **kwargs)
 
     @cached_property
     def callable(self) -> Callable[P, R]:
-        """What a worker calls: of the function's own frames, reports hide the sensitive parameters only."""
+        """The function that a worker calls; error reports hide its sensitive parameters, not its other variables."""
         return sensitive_variables(*(() if isinstance(self.sensitive, bool) else self.sensitive))(self.func)
 
     job = sensitive_variables()(Task.job)
@@ -80,15 +80,17 @@ def delayed_task(
     store_result: bool | float | timedelta = False,
     sensitive: Sensitive | Sequence[str] = (),
 ) -> Any:
-    """Register a function as a task, with the options its jobs get unless `using()` says otherwise.
+    """Register a function as a task; the options apply to its jobs unless `using()` changes them.
 
-    `name`: what jobs call it, its import path by default; `aliases`: former names, so that waiting jobs survive a
-    renaming. `already_done`: asked with the job's arguments when it comes back from a crash or lost lease; true
-    acknowledges it without running it again. `store_result`: keep what the task returns, for RESULT_TTL (True) or so
-    long (seconds or timedelta). `sensitive`: names of parameters whose values nobody is shown, True for
-    all: not in the admin, logs, reprs, and Django's error reports. (They stand in Redis as they are, and what your code
-    writes into an exception's message is stored and logged as it is.) Raises ImproperlyConfigured for what a worker
-    could not find or run, and where the name is taken; ValueError and TypeError for options that could not work.
+    `name` is the name in stored jobs, the import path of the function by default. `aliases` are former names, so that
+    waiting jobs survive a renaming. `already_done` is called with the arguments of a job that comes back from a crash
+    or a lost lease; if it returns true, the job is acknowledged without another run. `store_result` keeps the return
+    value, for RESULT_TTL (True) or for the given time (seconds or timedelta). `sensitive` names parameters whose values
+    are hidden in the admin, logs, reprs and Django's error reports; True hides all. They are stored in Redis unchanged,
+    and so is the message of an exception that the task raises.
+
+    Raises ImproperlyConfigured if a worker could not find or run the function or its name is taken, and ValueError or
+    TypeError for invalid options.
     """
 
     def decorate(func: Callable[P, R]) -> Task[P, R]:
@@ -123,16 +125,16 @@ def _check_names(name: Any, aliases: Any) -> None:
         raise ValueError(f"aliases must be a list or tuple of names, got {aliases!r:.80}")
 
 
-def _check_already_done(asked: Any) -> None:
-    if asked is not None and not callable(asked):
-        raise TypeError(f"already_done must be a function, got {type(asked).__name__}")
-    if inspect.iscoroutinefunction(asked):
-        # Its coroutine is true whatever it would answer, and the job would be acknowledged without having run.
+def _check_already_done(func: Any) -> None:
+    if func is not None and not callable(func):
+        raise TypeError(f"already_done must be a function, got {type(func).__name__}")
+    if inspect.iscoroutinefunction(func):
+        # A coroutine is always true, so every such job would be acknowledged without a run.
         raise TypeError("already_done must be a plain function, not async def; wrap it with asgiref's async_to_sync")
 
 
 def _check_function(func: Any, *, named: bool) -> None:
-    """Raise ImproperlyConfigured for what a stored name could not lead back to."""
+    """Raise ImproperlyConfigured for a function that a worker could not find by a stored name."""
     name = getattr(func, "__qualname__", repr(func))
     if not inspect.isfunction(func):
         raise ImproperlyConfigured(f"@delayed_task needs a plain function, got {type(func).__name__} {name}")

@@ -1,4 +1,4 @@
-"""JobHandle: one job as its enqueuer sees it, before and after it is sent."""
+"""Handle: one job as its enqueuer sees it, before and after it is sent."""
 
 from datetime import datetime, timedelta
 from math import inf
@@ -24,9 +24,13 @@ _HAS_DUE = (State.SCHEDULED, State.READY, State.CLAIMED)
 
 
 class JobHandle:
-    """A job by its id. What it tells is as of the last look; `refresh()` looks again.
+    """A job by its id. Its properties show the last look-up; `refresh()` looks the job up again.
 
-    Until it is sent (after the commit of a transaction, by default) the job lives in this handle only: state `unsent`.
+    Until the job is sent (by default after the commit of a transaction) it exists in this handle only, as `unsent`::
+
+        handle = send_reminder.after(days=1).enqueue(user.pk)
+        handle.state  # "scheduled"
+        handle.cancel()  # True: it will not run
     """
 
     def __init__(
@@ -34,59 +38,59 @@ class JobHandle:
     ) -> None:
         self._raw_id = raw_id
         self._shard = shard
-        #: Alias in TASKS whose store it is in; None: DELAYQ's.
+        #: Alias in TASKS whose store has the job; None for the store of DELAYQ.
         self.backend = backend
-        #: What is still to be sent; None once it is sent, or cancelled before.
+        #: The job to send; None once it is sent or cancelled.
         self.draft = draft
-        #: An enqueue of it had no answer: Redis may have it, or get it yet.
+        #: An enqueue had no reply: Redis may have the job, or may still receive it.
         self.maybe_sent = False
-        #: Names this handle's `cancel()` in Redis, so that one whose answer was lost can be repeated.
+        #: Names the `cancel()` of this handle in Redis, so that it can be repeated after a lost reply.
         self._token = b""
-        #: None: not looked up yet.
+        #: None if the job must be looked up.
         self._state: State | None = State.UNSENT if draft else None
         self._due_us: int | None = None
         self._job: Job | None = draft.job if draft else None
         self._result: Result | None = None
-        #: False where `key` was held: this is then the holder's handle. Known once the job is sent.
+        #: False if the unique key was held: this is then the handle of the holder. Known once the job is sent.
         self.created = True
 
     @property
     def id(self) -> str:
-        """The job's id: below 64 characters, good for ever, known before the job is sent."""
+        """The id of the job: fewer than 64 characters, permanent, known before the job is sent."""
         return to_text(self._raw_id, self._shard)
 
     @property
     def state(self) -> State:
-        """Where the job was at the last look."""
-        return self._looked()._state or State.GONE
+        """The state of the job at the last look-up."""
+        return self._known()._state or State.GONE
 
     @property
     def due(self) -> datetime | None:
-        """When the job runs or became ready, at the last look; aware, UTC. None while unsent, and once it has ended."""
-        due_us = self._looked()._due_us
+        """When the job is or became due; aware, UTC. None while it is unsent, and after its end."""
+        due_us = self._known()._due_us
         return moment(due_us) if due_us is not None else None
 
     @property
     def job(self) -> Job | None:
-        """Task, arguments and options, where they are known."""
-        return self._looked()._job
+        """The task, arguments and options of the job, if they are known."""
+        return self._known()._job
 
     @property
     def result(self) -> Any:
-        """What the task returned, as of the last look; that is kept where `store_result` says so. Raises `NoResult`."""
-        looked = self._looked()
-        if looked._result is None or looked._state is not State.DONE:
+        """The return value of the task, if `store_result` keeps it. Raises `NoResult`."""
+        known = self._known()
+        if known._result is None or known._state is not State.DONE:
             raise NoResult(
-                f"job {self.id} has no result, it is {looked._state}; only jobs that are done have one, "
+                f"job {self.id} has no result, it is {known._state}; only jobs that are done have one, "
                 f"for as long as store_result= or RESULT_TTL keeps it"
             )
-        return looked._result.value
+        return known._result.value
 
     def wait(self, timeout: float | timedelta | None = None) -> Any:
-        """Wait until the job ends, at most so many seconds or a timedelta, and return what the task returned.
+        """Wait until the job ends, at most `timeout` (seconds or a timedelta), and return the value of the task.
 
-        Blocks in Redis and looks once a second whether the job died meanwhile. Raises `WaitTimeout`, and `NoResult` for
-        a job that died, was cancelled, keeps no result, or is not sent yet.
+        Blocks in Redis, and checks once a second whether the job is dead. Raises `WaitTimeout`, and `NoResult` if the
+        job is dead, cancelled, or unsent, or its result is not kept.
         """
         seconds = inf if timeout is None else duration_us(timeout, name="timeout") / SECOND_US
         until = monotonic() + seconds
@@ -98,14 +102,14 @@ class JobHandle:
         return self.result
 
     def refresh(self) -> "JobHandle":
-        """Look the job up again; returns this handle. One or two round trips; none while it is surely unsent."""
+        """Look the job up again; returns this handle. One or two round trips, none while it is surely unsent."""
         if self._is_surely_unsent:
             return self
         if self._shard >= self._store.config.shards:
             self._state, self._due_us = State.GONE, None
             return self
         known = self._job
-        found = self._inspection.find(
+        found = self._lookup.find(
             self._raw_id, queue=known.queue if known else DEFAULT_QUEUE, member=known.member if known else b""
         )
         self._state, self._job = found.state, found.job or known
@@ -116,29 +120,29 @@ class JobHandle:
         return self
 
     def cancel(self) -> bool:
-        """Withdraw the job. True: it was waiting, and starts no more. False: too late, it runs, has ended, or is dead.
+        """Cancel the job. Returns True if it was waiting and will not run, False if it runs, has ended, or is dead.
 
-        May be repeated after a `StoreUnavailable`: True again if it was this handle that cancelled the job. False also
-        if nothing proves that a job whose enqueue had no answer has not run. Answered, no `resend()` sends it any more.
+        May be repeated after a `StoreUnavailable`: True again if this handle cancelled the job. If the enqueue had no
+        reply, False also means that the job may have run. After a reply `resend()` does not send the job any more.
         """
         if self._is_surely_unsent:
             self.drop()
             return True
         self._token = self._token or token_bytes(8)
         cancelled = self._shard < self._store.config.shards and self._operations.cancel(
-            self._raw_id, token=self._token, on_its_way=self.maybe_sent
+            self._raw_id, token=self._token, may_arrive=self.maybe_sent
         )
-        # Only now: unanswered, it is not known whether anybody still wants to send it.
+        # Only after the reply: without one the caller may still send the job.
         self.draft = None
         kept = State.CANCELLED if self._keeps_result() else State.GONE
         self._state, self._due_us = (kept, None) if cancelled else (None, None)
         return cancelled
 
     def reschedule(self, *, delay: float | timedelta | None = None, at: datetime | None = None) -> bool:
-        """Give the job another time: seconds or timedelta from now, or an aware datetime. False: too late.
+        """Move the job to another time: seconds or a timedelta from now, or an aware datetime. False if it is too late.
 
-        A job whose enqueue had no answer: True if Redis has it and it waits; else `resend()` sends it for the new time.
-        Raises `InvalidDelay`, `InvalidMoment`; TypeError unless exactly one is given.
+        If the enqueue had no reply: True if Redis has the job and it waits; otherwise `resend()` sends it for the new
+        time. Raises `InvalidDelay`, `InvalidMoment`, and TypeError unless exactly one argument is given.
         """
         if delay is None and at is None:
             raise TypeError("reschedule() needs delay= (seconds or timedelta) or at= (aware datetime)")
@@ -151,52 +155,52 @@ class JobHandle:
                 return True
         if self._shard >= self._store.config.shards:
             return False
-        # None is "no delay": at once.
+        # A delay of None means at once.
         moved_us = self._operations.reschedule(self._raw_id, delay_us=delay_us or 0, due_us=due_us)
         self._state, self._due_us = None, moved_us
         return moved_us is not None
 
     async def arefresh(self) -> "JobHandle":
-        """Do as `refresh()`, from async code."""
+        """Do what `refresh()` does, from async code."""
         return await sync_to_async(self.refresh)()
 
     async def acancel(self) -> bool:
-        """Do as `cancel()`, from async code."""
+        """Do what `cancel()` does, from async code."""
         return await sync_to_async(self.cancel)()
 
     async def areschedule(self, *, delay: float | timedelta | None = None, at: datetime | None = None) -> bool:
-        """Do as `reschedule()`, from async code."""
+        """Do what `reschedule()` does, from async code."""
         return await sync_to_async(self.reschedule)(delay=delay, at=at)
 
     def drop(self) -> None:
-        """Give up the draft, which was surely not accepted: nothing sends it any more."""
+        """Forget a draft that was surely not accepted, so that nothing sends it."""
         self.draft, self._state = None, State.GONE
 
     def mark_packed(self) -> None:
-        """Take down that the draft is on its way: from here on Redis is asked."""
+        """Record that the draft is in a batch: from now on the job is looked up in Redis."""
         self.draft, self._state = None, None
 
     def mark_unsent(self, draft: UnsentJob, *, maybe_sent: bool) -> None:
-        """Take back a draft that was not, or not surely, accepted."""
+        """Restore a draft that was not, or not surely, accepted."""
         self.draft, self._state = draft, State.UNSENT
-        # For good: the first copy may arrive after the second.
+        # Never reset: the first copy may arrive after the second.
         self.maybe_sent = self.maybe_sent or maybe_sent
 
-    def mark_sent(self, receipt: EnqueueResult, number: int) -> None:
-        """Take down that the store accepted the draft as number `number` of a batch."""
-        if number in receipt.held:
-            self._raw_id, self.created, self._state, self._job = receipt.held[number], False, None, None
+    def mark_sent(self, result: EnqueueResult, number: int) -> None:
+        """Record that the store accepted the draft as number `number` of a batch."""
+        if number in result.held:
+            self._raw_id, self.created, self._state, self._job = result.held[number], False, None, None
         elif self._state is None and self._due_us is None and not self.maybe_sent:
-            self._due_us = receipt.due_us[number]
-            self._state = State.SCHEDULED if self._due_us > receipt.now_us else State.READY
+            self._due_us = result.due_us[number]
+            self._state = State.SCHEDULED if self._due_us > result.now_us else State.READY
         else:
-            # Somebody looked or changed it while it was on its way, or an earlier copy of it arrived: look again.
+            # The job was looked up or changed while it was in flight, or an earlier copy arrived: look it up again.
             self._state = None
 
     def __repr__(self) -> str:
         return f"<JobHandle {self.id} {self._state or 'not looked up'}>"
 
-    def _looked(self) -> "JobHandle":
+    def _known(self) -> "JobHandle":
         return self.refresh() if self._state is None else self
 
     @property
@@ -211,7 +215,7 @@ class JobHandle:
         return get_store(self.backend)
 
     @property
-    def _inspection(self) -> Lookup:
+    def _lookup(self) -> Lookup:
         return self._store.lookup(self._shard)
 
     @property
@@ -220,9 +224,9 @@ class JobHandle:
 
 
 def get_job(job_id: str | None, *, backend: str | None = None) -> JobHandle | None:
-    """Return the handle of a job by its id, in any state but gone; None for any other text. One or two round trips.
+    """Return the handle of a job by its id, or None if there is no such job. One or two round trips.
 
-    `backend`: the alias in TASKS that it was enqueued with, where that has a store of its own.
+    `backend` is the alias in TASKS that enqueued the job, if that alias has a store of its own.
     """
     place = from_text(job_id)
     if place is None:

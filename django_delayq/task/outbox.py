@@ -1,8 +1,8 @@
-"""Outbox: jobs wait here for the commit, or go on at once.
+"""Outbox: jobs wait here for the commit of transactions.
 
-A job enqueued inside transactions is sent when every connection of the thread that was in an atomic block has
-committed; if one of them rolls back, it is dropped with its handle. Outside atomic blocks it is sent at once, and no
-connection is opened.
+A job that is enqueued inside transactions is sent after every connection of the thread that is in an atomic block has
+committed. If one of them rolls back, the job is dropped. Outside atomic blocks a job is sent at once, and no connection
+is opened.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,33 +20,31 @@ from django_delayq.task.sender import name_unsent, send, stream
 
 
 class _Commit(partial[None]):
-    """The commit hook that counts the commit of one connection."""
+    """Commit hook: records that one connection committed."""
 
 
 class _PendingSends:
-    """The jobs of one transaction of one connection. Its commit hooks alone hold it, so nothing of it outlives them."""
+    """The jobs of one transaction of one connection. Only commit hooks refer to it, so it does not outlive them."""
 
     def __init__(self) -> None:
-        #: Those whose connections have all committed, not sent yet.
+        #: Jobs whose connections have all committed, and that are not sent yet.
         self.committed: list[JobHandle] = []
         self.latest: _Flush | None = None
         self._refused: list[KeyHeld] = []
 
     @classmethod
     def of(cls, connection: Any) -> "_PendingSends":
-        """Return that of the transaction under way."""
+        """Return the instance of the current transaction."""
         hooks = (hook for _, hook, _ in reversed(connection.run_on_commit))
         return next((hook.pending for hook in hooks if isinstance(hook, _Flush)), None) or cls()
 
     def send(self, *, last: bool) -> None:
-        """Send what has committed. The last flush raises: Django runs no hook behind one that does."""
+        """Send the committed jobs. Only the last flush raises: Django runs no hook after one that raises."""
         failure = self._send()
         if not last:
             if failure is not None:
                 left = ", ".join(handle.id for handle in self.committed)
-                logger.warning(
-                    "Jobs %s could not be sent after the commit. Its last hook tries again: %s", left, failure
-                )
+                logger.warning("Jobs %s could not be sent after the commit; its last hook retries: %s", left, failure)
             return
         refused, self._refused, self.committed = self._refused, [], []
         error = failure or next(iter(refused), None)
@@ -56,7 +54,7 @@ class _PendingSends:
             raise error
 
     def _send(self) -> StoreError | None:
-        """Send all that can be: neither a refused key nor the outage of one store keeps the others' jobs back."""
+        """Send all jobs possible: neither a held key nor the outage of one store delays the other jobs."""
         by_store: dict[str | None, list[JobHandle]] = {}
         for handle in self.committed:
             by_store.setdefault(handle.backend, []).append(handle)
@@ -80,13 +78,13 @@ class _PendingSends:
         if len(failures) > 1:
             first, *others = failures
             for other in others:
-                first.add_note(f"Of another store: {other}")
+                first.add_note(f"Another store: {other}")
             name_unsent(first, self.committed, first.accepted)
         return failures[0] if failures else None
 
 
 class _Flush:
-    """The commit hook that sends what has committed; one per enqueue, of which those superseded do nothing."""
+    """Commit hook: sends the committed jobs. Each enqueue adds one; a skipped one does nothing."""
 
     skipped = False
 
@@ -99,11 +97,11 @@ class _Flush:
 
 
 def accept(handles: Sequence[JobHandle]) -> None:
-    """Send each job now, or after the commit of the transactions its caller is in.
+    """Send each job now, or after the commit of the caller's transactions.
 
-    Raises `StoreError`, `KeyHeld` where jobs are sent now, and `ManualTransaction` before anything is sent.
+    Raises `StoreError` and `KeyHeld` if jobs are sent now, and `ManualTransaction` before anything is sent.
     """
-    # Looked up once for all: for each job it would take 2 µs, a tenth of what a job of many costs.
+    # Once for all jobs: for each job it takes 2 µs, a tenth of the cost of a job in a large batch.
     inside: dict[str | None, tuple[str, ...]] = {}
     waits: dict[tuple[str, ...], list[JobHandle]] = {}
     for handle in handles:
@@ -131,22 +129,22 @@ def _wait(aliases: tuple[str, ...], handles: Sequence[JobHandle]) -> None:
         connection = connections[alias]
         pending = _PendingSends.of(connection)
         if pending.latest is not None:
-            # All jobs of a commit go in one batch, so of neighbours only the last sends. But a hook of the project in
-            # between may raise, and Django runs none after it: what stands before such a hook must be sent before it.
+            # All jobs of a commit go in one batch, so of adjacent hooks only the last sends. A hook of the project in
+            # between may raise, and Django runs no hook after it: jobs enqueued before such a hook are sent before it.
             hooks = connection.run_on_commit
             pending.latest.skipped = bool(hooks) and hooks[-1][1] is pending.latest
         flush = pending.latest = _Flush(pending)
         connection.on_commit(_Commit(committed, alias, pending))
-        # Without savepoint ids, or the rollback of a savepoint would take the flush of others' jobs with it.
+        # Without savepoint ids: the rollback of a savepoint must not remove the flush of other jobs.
         hook: tuple[Any, ...] = (set(), flush, False)
         connection.run_on_commit.append(hook)
 
 
 def open_transactions(database: str | None = None) -> tuple[str, ...]:
-    """Return the aliases of this thread's connections that are in an atomic block, or the named one if it is.
+    """Return the aliases of this thread's connections that are in an atomic block; with `database`, only that one.
 
-    Raises `ManualTransaction` for one whose autocommit is off: Django tells nobody of its commit. Unless it is named, a
-    second database that settings.DATABASES leaves without autocommit counts only in an atomic block.
+    Raises `ManualTransaction` for a connection whose autocommit is off: Django has no hook for its commit. A second
+    database that DATABASES configures without autocommit counts only in an atomic block, unless it is named.
     """
     if database is None:
         chosen = [each for each in connections.all(initialized_only=True) if not _is_beside(each)]
@@ -165,22 +163,22 @@ def open_transactions(database: str | None = None) -> tuple[str, ...]:
 
 
 def _is_beside(connection: Any) -> bool:
-    # Such a one is never outside a transaction once it was used: nothing in this thread could be enqueued any more. Of
-    # the default database a job must not go ahead unnoticed.
+    # Once used, such a connection is always in a transaction, and this thread could never enqueue a job again. The
+    # default database is excluded: a job must not run before its commit unnoticed.
     configured = connection.settings_dict["AUTOCOMMIT"]
     return not configured and connection.alias != DEFAULT_DB_ALIAS and not runtime.current().in_transaction(connection)
 
 
 def _is_manual(connection: Any) -> bool:
-    """Tell whether somebody else than Django commits. An atomic block within such a transaction commits nothing."""
-    # One that is not open yet only seems to have no autocommit.
+    """Return whether other code than Django commits. An atomic block inside such a transaction commits nothing."""
+    # A connection that is not open only seems to have no autocommit.
     if connection.connection is None:
         return False
     return not (connection.commit_on_exit if connection.in_atomic_block else connection.autocommit)
 
 
 def is_ours(hook: object) -> bool:
-    """Tell whether a connection's commit hook is one of this file's."""
+    """Return whether a commit hook of a connection belongs to the outbox."""
     return isinstance(hook, (_Commit, _Flush))
 
 
@@ -195,19 +193,20 @@ def enqueue_many(jobs: Iterable[JobHandle], *, on_progress: Callable[[int], Any]
 def enqueue_many(
     jobs: Iterable[JobHandle], *, on_progress: Callable[[int], Any] | None = None
 ) -> list[JobHandle] | int:
-    """Accept jobs made with `task.job()`, any tasks at any times, in chunks of up to 250 jobs and 1 MiB.
+    """Enqueue jobs made with `task.job()`, of any tasks and times, in batches of up to 250 jobs and 1 MiB.
 
-    Each chunk is stored whole or not at all, not the whole call. Delays count from this call. Returns the handles. With
-    `on_progress`, it is called with the number accepted so far after each chunk, two chunks are in memory (one on its
-    way while the next is made), jobs are sent at once, and that number is returned; inside a transaction that is an
-    error. An error tells how many were accepted (`accepted`).
+    Each batch is stored whole or not at all; the whole call is not atomic. Delays count from this call. Returns the
+    handles. An error has the number of accepted jobs as `accepted`.
+
+    With `on_progress` the jobs are sent while they are made, and at most two batches are in memory. It is called with
+    the number of jobs accepted so far after each batch, and that number is returned. It is an error in a transaction.
     """
     if on_progress is None:
         handles = [_from_now(handle) for handle in jobs]
         accept(handles)
         return handles
     _refuse_inside()
-    # Also before each chunk: what makes the jobs may have begun one.
+    # Also before each batch: the code that makes the jobs may have begun a transaction.
     return stream(map(_from_now, jobs), on_progress, check=_refuse_inside)
 
 
@@ -220,7 +219,7 @@ def _refuse_inside() -> None:
 
 
 def _from_now(handle: JobHandle) -> JobHandle:
-    """Let the delay of a draft count from the call that enqueues it."""
+    """Make the delay of a job count from the call that enqueues it."""
     if not isinstance(handle, JobHandle):
         raise TypeError(f"enqueue_many() takes jobs made with task.job(…), got {type(handle).__name__}")
     if handle.draft is None:

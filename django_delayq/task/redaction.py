@@ -1,6 +1,6 @@
-"""Redaction: which arguments of a task people must not see, and what they see instead.
+"""Redaction: hide the sensitive arguments of a task from people.
 
-Errors are the limit: what a task's own code writes into the message of an exception is stored and logged as it is.
+Errors are not redacted: the message of an exception that a task raises is stored and logged unchanged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,14 +9,14 @@ from typing import Any
 
 from django_delayq.spelling import did_you_mean
 
-#: What stands in an argument's place.
+#: Shown instead of a hidden value.
 HIDDEN = "********"
-#: Names of the parameters whose values are hidden; True: all.
+#: Names of the parameters whose values are hidden; True for all.
 Sensitive = tuple[str, ...] | bool
 
 
 def check_sensitive(func: Any, sensitive: Any) -> Sensitive:
-    """Return the option as it is kept. Raises TypeError, and ValueError for a name that is no parameter's."""
+    """Return the `sensitive` option in its stored form. Raises TypeError, and ValueError for an unknown parameter."""
     if isinstance(sensitive, bool):
         return sensitive
     if not isinstance(sensitive, list | tuple) or not all(isinstance(name, str) for name in sensitive):
@@ -26,7 +26,7 @@ def check_sensitive(func: Any, sensitive: Any) -> Sensitive:
     parameters = signature(func).parameters
     open_ended = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
     for name in sensitive:
-        # What **options may hold, only the caller knows.
+        # Only the caller knows the names in **options.
         if name not in parameters and not open_ended:
             raise ValueError(
                 f"sensitive names {name!r:.80}, which is no parameter of the task{did_you_mean(name, parameters)}"
@@ -39,7 +39,7 @@ def redact(
 ) -> tuple[list[Any], dict[str, Any]]:
     """Return arguments with the values of sensitive parameters hidden, however they were passed.
 
-    Those that do not bind to the signature (the function changed since) are all hidden: which is which is lost.
+    If they do not fit the signature, because the function has changed, all are hidden.
     """
     if not sensitive:
         return list(args), dict(kwargs)
@@ -66,9 +66,9 @@ def redact(
 
 
 def shown(job: Any, task: Any) -> tuple[list[Any], dict[str, Any]]:
-    """Return a job's arguments as people may see them, given its task, or None where it is not registered here.
+    """Return the arguments of a job with the sensitive ones hidden.
 
-    Then all are hidden: only the task knows which ones are sensitive.
+    If `task` is None, because it is not registered here, all are hidden: only the task knows which are sensitive.
     """
     return (
         task.redact_arguments(job.args, job.kwargs)

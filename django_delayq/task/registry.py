@@ -1,6 +1,6 @@
-"""Registry: name -> task. Tasks enter themselves at decoration; a stored name can only select one of them.
+"""Registry: the tasks of this process by name. Decoration adds a task; a stored name only selects one.
 
-Nothing is ever imported because Redis says so.
+Nothing is ever imported because of a name in Redis.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from django_delayq.spelling import did_you_mean
 
 
 class RegisteredTask(Protocol):
-    """What the registry needs to know of a task."""
+    """What the registry reads of a task."""
 
     @property
     def name(self) -> str:
-        """What stored jobs call it."""
+        """The name in stored jobs."""
 
     @property
     def func(self) -> Any:
@@ -32,17 +32,17 @@ class RegisteredTask(Protocol):
 
 
 _tasks: dict[str, Any] = {}
-#: Names that came once all apps were ready.
+#: Names that were registered after all apps were ready.
 _late: set[str] = set()
-#: Asked for a name that nobody registered: finds tasks that other libraries made, in modules that are loaded.
+#: Called with a name that is not registered: they find tasks of other libraries in modules that are loaded.
 finders: list[Callable[[str], Any | None]] = []
 
 
 def register(task: RegisteredTask) -> None:
-    """Enter a task under its name and aliases. Raises ImproperlyConfigured where another function has one of them."""
+    """Add a task under its name and aliases. Raises ImproperlyConfigured if another function has one of the names."""
     for name in (task.name, *task.aliases):
         other = _tasks.get(name)
-        # A module imported twice (a reload, a test) defines the same function again: same file, same line.
+        # A module that is imported twice (a reload, a test) defines the same function again: same file, same line.
         if other is not None and _place(other.func) != _place(task.func):
             raise ImproperlyConfigured(
                 f"Two tasks have the name {name!r}: {_place(other.func)} and {_place(task.func)}. "
@@ -55,12 +55,12 @@ def register(task: RegisteredTask) -> None:
 
 
 def registered(name: str) -> Any | None:
-    """Return the task that entered itself under that name or alias, or None."""
+    """Return the task that was registered under a name or alias, or None."""
     return _tasks.get(name)
 
 
 def find(name: str) -> Any | None:
-    """Return the task of that name or alias, or None."""
+    """Return the task of a name or alias, or None; also looks for tasks of other libraries."""
     task = _tasks.get(name)
     if task is not None:
         return task
@@ -68,7 +68,7 @@ def find(name: str) -> Any | None:
 
 
 def get(name: str) -> Any:
-    """Return the task of that name or alias. Raises `UnknownTask`, which names the nearest one."""
+    """Return the task of a name or alias. Raises `UnknownTask`, which suggests the nearest name."""
     task = _tasks.get(name) if isinstance(name, str) else None
     if task is None:
         raise UnknownTask(
@@ -84,14 +84,14 @@ def names() -> list[str]:
 
 
 def autodiscover(modules: tuple[str, ...]) -> None:
-    """Import tasks.py of every installed app, and the named modules."""
+    """Import `tasks.py` of every installed app, and the given modules."""
     autodiscover_modules("tasks")
     for module in modules:
         import_module(module)
 
 
 def late() -> list[str]:
-    """Return the names that came once all apps were ready: not every process need import their modules."""
+    """Return the names registered after all apps were ready: other processes may not import their modules."""
     return sorted(_late & _tasks.keys())
 
 

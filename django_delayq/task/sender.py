@@ -1,8 +1,8 @@
-"""Sender: send jobs to their shards in batches, and send again what a shard did not accept.
+"""Sender: send jobs to their shards in batches, and keep the jobs that a shard did not accept.
 
-Redis and its client work at the same time: while one batch is on its way, the next one is made and packed, so a job of
-many takes the longer of both, not their sum. A pool that limits its connections lends none for this long; then each
-batch is answered before the next one is made.
+Redis and its client work at the same time: while one batch is in flight, the next one is made and packed. A job in a
+large call takes the longer of both times, not their sum. A pool that limits its connections lends none for this long;
+then each batch is accepted before the next one is made.
 """
 
 import logging
@@ -15,23 +15,23 @@ from typing import Any, Self
 from django_delayq import runtime
 from django_delayq.exceptions import KeyHeld, StoreError
 from django_delayq.job.ids import to_text
-from django_delayq.signals import announce, is_heard, job_enqueued
+from django_delayq.signals import announce, has_listener, job_enqueued
 from django_delayq.store.enqueue import BATCH
 from django_delayq.store.store import get_store
 from django_delayq.task import registry
 from django_delayq.task.handle import JobHandle
 
-#: Bytes of the bodies in one batch, at most: this much blocks Redis for a few milliseconds.
+#: Most bytes of bodies in one batch: these block Redis for a few milliseconds.
 _MAX_BYTES = 1024 * 1024
 
 
 def send(handles: Sequence[JobHandle]) -> int:
-    """Send jobs in batches of up to 250 jobs and 1 MiB, each atomic; return how many were accepted.
+    """Send jobs in batches of up to 250 jobs and 1 MiB, each atomic; return the number of accepted jobs.
 
     Raises `StoreError`, which names the unsent jobs and offers `resend()`, and `KeyHeld`. Both have the number of jobs
-    that were accepted before as `accepted`.
+    accepted before as `accepted`.
     """
-    # Each once: a handle that is sent has no draft any more, and a second place in a batch would have no result.
+    # Each handle once: a sent handle has no draft, so its second place in a batch would have no result.
     unsent = list(dict.fromkeys(handle for handle in handles if handle.draft is not None))
     with Sender(partial(_complete, unsent)) as sender:
         sender.send(unsent)
@@ -41,12 +41,12 @@ def send(handles: Sequence[JobHandle]) -> int:
 
 
 def stream(handles: Iterable[JobHandle], on_progress: Callable[[int], Any], *, check: Callable[[], None]) -> int:
-    """Send jobs as they are made; return how many were accepted, and call `on_progress` with it after each batch.
+    """Send jobs while they are made; return the number of accepted jobs. Calls `on_progress` with it after each batch.
 
-    `check` is called before each batch is sent. Raises what `send()` raises, and what `check`, `on_progress` and making
-    the jobs raise; by then the batches sent before are accepted and reported.
+    `check` is called before each batch is sent. Raises what `send()`, `check`, `on_progress` and the iterator of jobs
+    raise; earlier batches are accepted and reported by then.
     """
-    # All jobs that were made are accepted but these: one batch is on its way while the next one is made.
+    # The batches that may not be accepted yet: one is in flight while the next one is made.
     recent: deque[list[JobHandle]] = deque(maxlen=2)
 
     def complete(error: StoreError | KeyHeld, accepted: int) -> None:
@@ -59,7 +59,7 @@ def stream(handles: Iterable[JobHandle], on_progress: Callable[[int], Any], *, c
                 recent.append(batch)
                 yield batch
         except Exception:
-            # The batch that is on its way is reported first.
+            # Report the batch in flight first.
             report(sender.finish())
             raise
 
@@ -118,10 +118,10 @@ def in_batches(handles: Iterable[JobHandle]) -> Iterator[list[JobHandle]]:
 
 
 class Sender:
-    """The batches of one call. A context manager, so that each batch that was sent gets its answer."""
+    """Sends the batches of one call. A context manager, which waits for the reply to each batch that was sent."""
 
     def __init__(self, complete: Callable[[StoreError | KeyHeld, int], None]) -> None:
-        """`complete` is called with the error that ended the sending, and with the number of jobs accepted before."""
+        """`complete` is called with the error that ended the sending, and the number of jobs accepted before it."""
         #: Jobs accepted so far.
         self.accepted = 0
         #: The error of the store that ended the sending.
@@ -131,9 +131,10 @@ class Sender:
         self._unannounced: list[Batch] = []
 
     def send(self, handles: Iterable[JobHandle]) -> list[JobHandle]:
-        """Send these jobs by shard, each batch once the one before is accepted; return what was accepted meanwhile.
+        """Send jobs by shard, each batch after the one before is accepted; return the jobs accepted meanwhile.
 
-        Each job is given once. The last batch may still be in flight. Raises `StoreError` and `KeyHeld`.
+        `handles` must not contain a job twice. The last batch may still be in flight. Raises `StoreError` and
+        `KeyHeld`.
         """
         accepted = []
         for backend, shard, members in _by_shard(handles):
@@ -147,7 +148,7 @@ class Sender:
                     self._in_flight = None
                     batch.restore(error)
                     raise
-                # The first one is answered before more are made: Redis may not know the script yet.
+                # Wait for the first reply before more batches: Redis may not know the script yet.
                 if not sent or not self.accepted:
                     self._accept()
             except (StoreError, KeyHeld) as error:
@@ -176,7 +177,7 @@ class Sender:
                 self._in_flight.restore(error)
             return
         try:
-            # Also after an error of the code that makes the jobs: the number of accepted jobs must be known.
+            # Even after an error in the code that makes the jobs: the number of accepted jobs must be known.
             self.finish()
         except (StoreError, KeyHeld) as late:
             self._complete(late, self.accepted)
@@ -205,12 +206,12 @@ class Sender:
 
 
 class Batch:
-    """Jobs of one shard that are stored all or none. While it is in flight its handles have no draft and ask Redis."""
+    """Jobs of one shard, stored all or none. While it is in flight its handles have no draft."""
 
     def __init__(self, backend: str | None, shard: int, handles: list[JobHandle]) -> None:
         self.handles = handles
         self._shard = shard
-        #: Whether anything of it was sent.
+        #: Whether any byte of it may have been sent.
         self._sent = False
         self._drafts = [handle.draft for handle in handles if handle.draft]
         store = get_store(backend)
@@ -218,12 +219,12 @@ class Batch:
             store.check_shards_once()
         self._call = store.enqueue_api(shard).prepare(self._drafts)
         for handle in handles:
-            # A cancel or reschedule from here on would change a draft that is packed already.
+            # From now on `cancel()` or `reschedule()` would change a draft that is already packed.
             handle.mark_packed()
 
     def send(self) -> bool:
         """Send it ahead of `accept()`; return False if no connection may be held for it. Raises `StoreError`."""
-        # Set before: a call that is interrupted may have sent all of it.
+        # Before the call: an interrupted call may have sent all of it.
         self._sent = True
         self._sent = self._call.send()
         return self._sent
@@ -245,8 +246,8 @@ class Batch:
             handle.mark_sent(result, number)
 
     def announce(self) -> None:
-        """Send the signals of its jobs: most jobs have no receiver, those of Django's tasks always do."""
-        heard = is_heard(job_enqueued, logging.DEBUG)
+        """Send the signals of its jobs. Most jobs have no receiver; jobs of Django's tasks always have one."""
+        heard = has_listener(job_enqueued, logging.DEBUG)
         for handle, draft in zip(self.handles, self._drafts, strict=True):
             job = draft.job
             if handle.created and (heard or job.kind.has_hooks):
@@ -256,9 +257,9 @@ class Batch:
                     task.on_enqueued(job)
 
     def restore(self, reason: BaseException) -> None:
-        """Return the drafts to their handles, to be sent again, whether or not they were stored."""
-        self._call.give_up()
-        # Other exceptions (a time limit, Ctrl-C) strike at any line.
+        """Give the drafts back to their handles, to be sent again, whether or not they were stored."""
+        self._call.abandon()
+        # Other exceptions (a time limit, Ctrl-C) may be raised at any line.
         refused = isinstance(reason, KeyHeld) or (isinstance(reason, StoreError) and not reason.maybe_accepted)
         for handle, draft in zip(self.handles, self._drafts, strict=True):
             handle.mark_unsent(draft, maybe_sent=self._sent and not refused)
@@ -270,6 +271,6 @@ def _by_shard(handles: Iterable[JobHandle]) -> Iterator[tuple[str | None, int, l
         if handle.draft:
             by_shard.setdefault((handle.backend, handle.draft.job.shard), []).append(handle)
     for (backend, shard), members in by_shard.items():
-        # A receiver of the first batch's signals may have cancelled some of these.
+        # A receiver of the signals of an earlier batch may have cancelled some of these.
         for batch in in_batches(handle for handle in members if handle.draft):
             yield backend, shard, batch

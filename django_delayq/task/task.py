@@ -22,7 +22,7 @@ from django_delayq.exceptions import DelayTypeError
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import next_id, shard_of
 from django_delayq.job.job import DEFAULT_QUEUE, MAX_PRIORITY, MIN_PRIORITY, Claim, Job
-from django_delayq.job.result import json_of
+from django_delayq.job.result import serialize_result
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.enqueue import key_digest
@@ -215,7 +215,7 @@ class Task(Generic[P, R]):
     def serialize_result(self, value: Any) -> str:
         """Return the JSON of a return value. Raises `PayloadNotSerializable` and `PayloadTooLarge`."""
         check_payload(value, "the return value", show_keys=not self.sensitive)
-        return json_of(value, of=self.name, max_payload=get_config().tasks.max_payload)
+        return serialize_result(value, of=self.name, max_payload=get_config().tasks.max_payload)
 
     def on_enqueued(self, job: Job) -> None:
         """Hook: a job was accepted."""

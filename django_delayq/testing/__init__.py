@@ -1,4 +1,4 @@
-"""Testing: the queue in the hands of a project's tests; for pytest there is a fixture, `delayq`."""
+"""Testing: the queue in a project's tests. For pytest there is the fixture `delayq`."""
 
 from django_delayq.testing.delayq import DelayQ, DelayQMixin
 from django_delayq.testing.inline_worker import TaskFailed

@@ -1,7 +1,7 @@
-"""DelayQ: the queue in a test's hands: what waits, what runs when time passes, and assertions about both.
+"""DelayQ: the queue of one test: see what is enqueued, let time pass, and assert.
 
-While it is entered, every job of this process goes to a private Redis under a prefix and a clock of its own. Nothing
-else is replaced: keys, scripts, retries and signals are those of production.
+Inside the block every job of this process goes to a private Redis, with a prefix and a clock of its own. Nothing else
+is replaced: keys, scripts, retries and signals are those of production.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,14 +29,20 @@ from django_delayq.testing.transactions import commits_of_the_code
 
 
 class DelayQ:
-    """The queue of one test; a context manager."""
+    """The queue of one test; a context manager::
+
+    with DelayQ() as delayq:
+        order.place()
+        delayq.assert_enqueued(send_reminder, args=[order.pk], due_in=600)
+        delayq.advance(minutes=10, run=True)
+    """
 
     def __init__(self) -> None:
         self._stack = ExitStack()
         self._clock = FakeClock()
         self._entered_at = 0.0
-        self._play = Simulator(self._clock)
-        #: What the innermost eager mode does with jobs that were sent.
+        self._simulator = Simulator(self._clock)
+        #: Runs the jobs that were sent, in the innermost `eager()` block.
         self._eager: Callable[[Sequence[JobHandle]], None] | None = None
 
     def __enter__(self) -> Self:
@@ -49,36 +55,36 @@ class DelayQ:
         self._stack.close()
 
     def __reduce__(self) -> tuple[type[Self], tuple[()]]:
-        # A test case goes to other processes with its attributes; what it holds of a queue is of no use there.
+        # A test case is pickled with its attributes for another process; the queue of this process is useless there.
         return type(self), ()
 
     @property
     def now(self) -> datetime:
-        """What time it is for the queue; aware, UTC."""
+        """The time of the queue's clock; aware, UTC."""
         return moment(self._clock.now_us)
 
     @property
     def enqueued(self) -> list[EnqueuedJob]:
-        """What waits, in the order in which it is to run: what is due first, then by due time."""
+        """The jobs that wait, in the order in which they will run."""
         return job_views.waiting(stores(), now_us=self._clock.now_us)
 
     @property
     def dead(self) -> list[EnqueuedJob]:
-        """What died, oldest first."""
+        """The dead letters, oldest first."""
         return job_views.dead(stores(), now_us=self._clock.now_us)
 
     @property
     def ran(self) -> list[JobRun]:
-        """Every attempt that ran in this test, oldest first."""
-        return self._play.ran
+        """All attempts that ran in this test, oldest first."""
+        return self._simulator.ran
 
     def run_due(self, *, errors: Errors = "raise", limit: int = LIMIT) -> list[JobRun]:
-        """Run everything that is due now, one job after another, in this thread; returns what ran.
+        """Run all jobs that are due now, one after the other, in this thread; returns the attempts that ran.
 
-        An exception in a task is raised here after the job was settled; `errors="retry"` leaves it to the retry policy.
-        What tasks enqueue for at once runs too.
+        Jobs that a task enqueues without a delay run, too. An exception in a task is raised here, after the job is
+        settled; `errors="retry"` leaves it to the retry policy. Raises `DelayQError` if more than `limit` jobs run.
         """
-        return self._play.run(until_us=0, errors=errors, limit=limit)
+        return self._simulator.run(until_us=0, errors=errors, limit=limit)
 
     def advance(
         self,
@@ -89,62 +95,62 @@ class DelayQ:
         limit: int = LIMIT,
         **units: Unpack[Units],
     ) -> list[JobRun]:
-        """Let time pass: seconds, a timedelta, or timedelta's keywords (`minutes=10`); nothing sleeps.
+        """Move the clock forward: seconds, a timedelta, or its keywords (`minutes=10`). Nothing sleeps.
 
-        With `run`, everything that becomes due on the way runs at its own time, and is returned.
+        With `run`, each job that becomes due meanwhile runs at its own time; returns the attempts that ran.
         """
         if (delay is None) is not bool(units):
             raise DelayTypeError("advance() takes seconds, a timedelta, or keywords such as minutes=10")
         with self._clock.frozen():
             until_us = self._clock.now_us + duration_us(timedelta_of(units) if delay is None else delay)
             if until_us > LATEST_US:
-                raise DelayValueError("advance() goes as far as jobs can wait, to the year 2255; let less time pass")
-            ran = self._play.run(until_us=until_us, errors=errors, limit=limit) if run or self._eager else []
+                raise DelayValueError("advance() cannot go beyond the year 2255, the latest time of a job")
+            ran = self._simulator.run(until_us=until_us, errors=errors, limit=limit) if run or self._eager else []
             self._clock.now_us = until_us
         return ran
 
     def advance_to(
         self, moment: datetime, *, run: bool = False, errors: Errors = "raise", limit: int = LIMIT
     ) -> list[JobRun]:
-        """Let time pass until an aware datetime; else as `advance()`."""
+        """Move the clock forward to an aware datetime, as `advance()` does."""
         with self._clock.frozen():
             left_us = moment_us(moment, name="moment") - self._clock.now_us
             if left_us < 0:
-                raise DelayQError(f"advance_to() goes ahead only, and {moment} is past: it is {self.now}")
+                raise DelayQError(f"advance_to() needs a moment in the future; {moment} is past, it is {self.now}")
             return self.advance(timedelta(microseconds=left_us), run=run, errors=errors, limit=limit)
 
     def drain(self, *, errors: Errors = "raise", limit: int = LIMIT) -> list[JobRun]:
-        """Run everything that waits, each job at its time, until nothing waits any more; returns what ran."""
-        return self._play.run(until_us=None, errors=errors, limit=limit)
+        """Run all jobs that wait, each at its time, until none is left; returns the attempts that ran."""
+        return self._simulator.run(until_us=None, errors=errors, limit=limit)
 
     async def arun_due(self, **options: Any) -> list[JobRun]:
-        """Do as `run_due()`, from async code."""
+        """Do what `run_due()` does, from async code."""
         return await sync_to_async(self.run_due)(**options)
 
     async def aadvance(self, delay: float | timedelta | None = None, **options: Any) -> list[JobRun]:
-        """Do as `advance()`, from async code."""
+        """Do what `advance()` does, from async code."""
         return await sync_to_async(self.advance)(delay, **options)
 
     async def adrain(self, **options: Any) -> list[JobRun]:
-        """Do as `drain()`, from async code."""
+        """Do what `drain()` does, from async code."""
         return await sync_to_async(self.drain)(**options)
 
     @contextmanager
     def eager(self, *, honour_delays: bool = False, errors: Errors = "raise") -> Iterator[None]:
-        """Run jobs where they are enqueued (inside a transaction: where it ends), before the call returns.
+        """Run each job when it is sent, before `enqueue()` returns; inside a transaction, when the transaction ends.
 
-        Delays, also those between attempts, are skipped; with `honour_delays` delayed jobs wait for `advance()`, which
-        runs them. What a task enqueues runs after it.
+        Delays are skipped, also between attempts. With `honour_delays` delayed jobs wait for `advance()`, which runs
+        them. Jobs that a task enqueues run after the task.
         """
 
         def sent(handles: Sequence[JobHandle]) -> None:
             if self._eager is not sent:
-                # An eager mode inside this one has its own way.
+                # The innermost block decides.
                 return
             if not honour_delays:
-                self._play.skip_delay(handles)
-            if not self._play.runs:
-                self._play.run(until_us=0, errors=errors, limit=LIMIT)
+                self._simulator.skip_delay(handles)
+            if not self._simulator.is_running:
+                self._simulator.run(until_us=0, errors=errors, limit=LIMIT)
 
         before, self._eager = self._eager, sent
         try:
@@ -154,7 +160,7 @@ class DelayQ:
             self._eager = before
 
     def unavailable(self) -> AbstractContextManager[None]:
-        """Let Redis be out of reach inside: whoever enqueues gets `StoreUnavailable` at once."""
+        """Make Redis unreachable inside the block: `enqueue()` raises `StoreUnavailable` at once."""
         return redis_unavailable()
 
     def assert_enqueued(
@@ -170,53 +176,53 @@ class DelayQ:
         key: str | None = None,
         count: int | None = None,
     ) -> EnqueuedJob:
-        """Assert that a job of the task waits, with what is named here; returns it (the first of several).
+        """Assert that a job of the task is enqueued that matches the arguments; returns the first one.
 
-        `due_in`: seconds or timedelta from now, to the second. `count`: so many of them, no more. Raises
-        AssertionError, which shows the nearest job.
+        `due_in` is in seconds or a timedelta from now; due times match to the second. `count` is the exact number of
+        matching jobs. Raises AssertionError, which shows the nearest job.
         """
         __tracebackhide__ = True
         if count is not None and count < 1:
-            raise ValueError("count must be at least 1; for none there is assert_not_enqueued()")
+            raise ValueError("count must be at least 1; use assert_not_enqueued() for none")
         wanted = {"args": args, "kwargs": kwargs, "queue": queue, "priority": priority, "key": key}
-        wish, jobs, found = self._look(task, due_in=due_in, due=due, **wanted)
+        expected, jobs, found = self._find(task, due_in=due_in, due=due, **wanted)
         if not found:
-            raise AssertionError(f"Not enqueued: {wish}\n{wish.told_short(jobs)}{_hint()}")
+            raise AssertionError(f"Not enqueued: {expected}\n{expected.describe_enqueued(jobs)}{_hint()}")
         if count is not None and len(found) != count:
             shown = "\n    ".join(map(repr, found))
-            raise AssertionError(f"Enqueued {len(found)} times instead of {count}: {wish}\n    {shown}{_hint()}")
+            raise AssertionError(f"Enqueued {len(found)} times instead of {count}: {expected}\n    {shown}{_hint()}")
         return found[0]
 
     def assert_not_enqueued(self, task: Any, **wanted: Any) -> None:
-        """Assert that no job of the task waits with what is named; the keywords are those of `assert_enqueued()`."""
+        """Assert that no job of the task is enqueued that matches the arguments, those of `assert_enqueued()`."""
         __tracebackhide__ = True
-        wish, _, found = self._look(task, **wanted)
+        expected, _, found = self._find(task, **wanted)
         if found:
             shown = "\n    ".join(map(repr, found))
-            raise AssertionError(f"Enqueued, and should not be: {wish}\n    {shown}")
+            raise AssertionError(f"Unexpectedly enqueued: {expected}\n    {shown}")
 
-    def _look(self, task: Any, **wanted: Any) -> tuple[ExpectedJob, list[EnqueuedJob], list[EnqueuedJob]]:
+    def _find(self, task: Any, **wanted: Any) -> tuple[ExpectedJob, list[EnqueuedJob], list[EnqueuedJob]]:
         took = timedelta(seconds=monotonic() - self._entered_at)
-        wish, jobs = ExpectedJob.of(task, took=took, **{"args": None, "kwargs": None, **wanted}), self.enqueued
-        return wish, jobs, [job for job in jobs if job.task == wish.task and not wish.mismatches(job)]
+        expected, jobs = ExpectedJob.of(task, took=took, **{"args": None, "kwargs": None, **wanted}), self.enqueued
+        return expected, jobs, [job for job in jobs if job.task == expected.task and not expected.mismatches(job)]
 
 
 def _hint() -> str:
     if outbox.open_transactions():
-        return "\nThis is inside transaction.atomic(): what is enqueued there is sent where it ends."
+        return "\nThis is inside transaction.atomic(): its jobs are sent when the block ends."
     return ""
 
 
 class DelayQMixin:
-    """Give every test of a case a queue of its own: `class SaleTests(DelayQMixin, TestCase)`.
+    """Gives each test of a test case a queue of its own: `class SaleTests(DelayQMixin, TestCase)`.
 
-    For SimpleTestCase, TestCase, TransactionTestCase and all that derive from them.
+    For SimpleTestCase, TestCase, TransactionTestCase and their subclasses.
     """
 
     _delayq: DelayQ | None = None
 
     def setUp(self) -> None:
-        """Enter the queue; the end of the test leaves it."""
+        """Enter the queue until the end of the test."""
         super().setUp()  # type: ignore[misc]
         assert isinstance(self, TestCase)
         self._delayq = self.enterContext(DelayQ())
@@ -226,7 +232,7 @@ class DelayQMixin:
         """The queue of this test."""
         if self._delayq is None:
             raise DelayQError(
-                "delayq is there from setUp() on: write DelayQMixin in front of the test case, "
-                "and call super().setUp() in a setUp() of your own"
+                "delayq exists from setUp() on: put DelayQMixin before the test case class, "
+                "and call super().setUp() in your own setUp()"
             )
         return self._delayq

@@ -1,4 +1,4 @@
-"""Wish: what an assertion wants to find enqueued, and how a job that waits falls short of it."""
+"""Expected job: what an assertion expects to be enqueued, and how it differs from an enqueued job."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -10,15 +10,15 @@ from django_delayq.clock import duration_us, moment, moment_us
 from django_delayq.task.task import Task
 from django_delayq.testing.job_views import EnqueuedJob, call, shown, span
 
-#: How far a due time may be from the wanted one.
-_CLOSE = timedelta(seconds=1)
-#: Jobs told of in an error message.
+#: Largest difference between a due time and the expected one.
+_TOLERANCE = timedelta(seconds=1)
+#: Most jobs in an error message.
 _SHOWN = 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedJob:
-    """A job somebody wants; what is None may be anything."""
+    """A job as an assertion expects it; None matches anything."""
 
     task: str
     args: Sequence[Any] | None = None
@@ -28,12 +28,12 @@ class ExpectedJob:
     queue: str | None = None
     priority: int | None = None
     key: str | None = None
-    #: How long the test has taken so far: a job asked for in ten minutes may be nearer by as much.
+    #: How long the test has run: a job due in ten minutes may be that much nearer.
     took: timedelta = timedelta(0)
 
     @classmethod
     def of(cls, task: Any, *, due_in: Any = None, due: Any = None, took: timedelta, **wanted: Any) -> "ExpectedJob":
-        """Make one of what a test says: `due_in` in seconds or as a timedelta, `due` as an aware datetime."""
+        """Return the expected job given the arguments of an assertion; `due_in` is in seconds or a timedelta."""
         if isinstance(wanted["args"], str) or not isinstance(wanted["args"], Sequence | None):
             raise TypeError(f"args must be a list or tuple of positional arguments, got {wanted['args']!r:.80}")
         if not isinstance(wanted["kwargs"], Mapping | None):
@@ -47,24 +47,24 @@ class ExpectedJob:
         )
 
     def mismatches(self, job: EnqueuedJob) -> list[str]:
-        """Return what is wrong with a job of this task; nothing where it is the wanted one."""
-        faults = []
+        """Return a sentence for each difference from a job of this task; none if it matches."""
+        differences = []
         args, kwargs = _plain(self.args), _plain(self.kwargs)
         if args is not None and args != job.args:
             wanted, found = shown(self.task, args, {})[0], shown(self.task, job.args, {})[0]
-            faults.append(f"args: wanted {wanted!r}, it has {found!r}")
+            differences.append(f"args: expected {wanted!r}, got {found!r}")
         if kwargs is not None and kwargs != job.kwargs:
             hidden, there = shown(self.task, [], kwargs)[1], shown(self.task, [], job.kwargs)[1]
-            faults.append(f"kwargs: wanted {hidden!r}, it has {there!r}")
+            differences.append(f"kwargs: expected {hidden!r}, got {there!r}")
         for name in ("queue", "priority", "key"):
             if getattr(self, name) not in (None, getattr(job, name)):
-                faults.append(f"{name}: wanted {getattr(self, name)!r}, it has {getattr(job, name)!r}")
+                differences.append(f"{name}: expected {getattr(self, name)!r}, got {getattr(job, name)!r}")
         left = max(job.due_in or timedelta(0), timedelta(0))
-        if self.due_in is not None and not self.due_in - self.took - _CLOSE <= left <= self.due_in + _CLOSE:
-            faults.append(f"due_in: wanted {span(self.due_in)}, it is due in {span(left)}")
-        if self.due is not None and (job.due is None or abs(job.due - self.due) > _CLOSE):
-            faults.append(f"due: wanted {self.due}, it is due at {job.due}")
-        return faults
+        if self.due_in is not None and not self.due_in - self.took - _TOLERANCE <= left <= self.due_in + _TOLERANCE:
+            differences.append(f"due_in: expected {span(self.due_in)}, got {span(left)}")
+        if self.due is not None and (job.due is None or abs(job.due - self.due) > _TOLERANCE):
+            differences.append(f"due: expected {self.due}, got {job.due}")
+        return differences
 
     def __str__(self) -> str:
         words = [self.task if self.args is None and self.kwargs is None else self._call]
@@ -75,8 +75,8 @@ class ExpectedJob:
         words += [f"with key {self.key!r}"] if self.key is not None else []
         return " ".join(words)
 
-    def told_short(self, jobs: Sequence[EnqueuedJob]) -> str:
-        """Return an error message's lines about what is enqueued instead, the nearest first."""
+    def describe_enqueued(self, jobs: Sequence[EnqueuedJob]) -> str:
+        """Return the lines of an error message about what is enqueued instead, the nearest job first."""
         if not jobs:
             return "Nothing is enqueued."
         same = sorted((job for job in jobs if job.task == self.task), key=lambda job: len(self.mismatches(job)))
@@ -86,7 +86,7 @@ class ExpectedJob:
             return f"{nearest}\n{_listed('Also enqueued:', rest)}" if rest else nearest
         close = difflib.get_close_matches(self.task, [job.task for job in jobs], n=1, cutoff=0.0)
         first = [job for job in jobs if job.task in close]
-        return _listed("No job of this task; enqueued is:", [*first, *(job for job in jobs if job not in first)])
+        return _listed("No job of this task. Enqueued:", [*first, *(job for job in jobs if job not in first)])
 
     @property
     def _call(self) -> str:
@@ -94,7 +94,7 @@ class ExpectedJob:
 
 
 def name_of(task: Any) -> str:
-    """Return the name that jobs call a task by: of ours, of Django's, or as it is given."""
+    """Return the name of a task in its jobs, given a task of either kind or the name itself."""
     if isinstance(task, str):
         return task
     name = task.name if isinstance(task, Task) else getattr(task, "module_path", None)
@@ -104,7 +104,7 @@ def name_of(task: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return arguments as they are stored: tuples are lists there."""
+    """Return arguments as they are stored, with lists instead of tuples."""
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, Mapping):

@@ -1,6 +1,6 @@
-"""Runner: run what is ready on one shard, one job after another in rank order, in this thread.
+"""Inline worker: run the ready jobs of one shard in this thread, one after the other, in the order of their rank.
 
-By the scripts, the decisions and the signals of a real worker; only threads, sleep and heartbeats are left out.
+Scripts, decisions and signals are those of a real worker; only threads, sleep and heartbeats are missing.
 """
 
 import os
@@ -22,44 +22,44 @@ from django_delayq.worker import execution
 from django_delayq.worker.fallback_dispatcher import FallbackDispatcher
 from django_delayq.worker.settlement import decide_settlement, emit_all
 
-#: What becomes of an exception in a task: it is raised in the test, or left to the task's retry policy.
+#: Whether an exception in a task is raised in the test, or left to the retry policy of the task.
 Errors = Literal["raise", "retry"]
-#: Endings that are the task's own wish, or nobody's fault.
+#: Outcomes that are no error: success, or a decision of the task.
 _NO_ERROR = (OutcomeKind.SUCCEEDED, OutcomeKind.RETRY_REQUESTED, OutcomeKind.REJECTED)
-#: Of what a retry may wait, tests wait all: the longest is the only wait that does not depend on chance.
-_LONGEST = 1.0
+#: Tests use the longest delay of a retry, the only one that does not depend on chance.
+_FULL_JITTER = 1.0
 
 
 class TaskFailed(DelayQError, AssertionError):
-    """A job could not be run: its task is unknown here, or its stored form cannot be read."""
+    """A job could not be run: its task is unknown here, or its stored body cannot be read."""
 
 
 class InlineWorker:
-    """A worker and a dispatcher of one shard that work when they are told to."""
+    """A worker and a dispatcher of one shard without a loop."""
 
     def __init__(self, store: Store, shard: Shard) -> None:
         self._shard = shard
         self._promotion = FallbackDispatcher(Dispatcher(shard, store.promotion(shard), emit=emit_now))
-        self._claims = store.claims(shard, worker=os.urandom(8))
+        self._claims = store.claims(shard, worker_id=os.urandom(8))
         self._queues: list[str] = []
         self._version = b""
 
     def run(self, *, errors: Errors) -> Iterator[JobRun]:
-        """Run what is due or ready until nothing is; tell of each attempt once it is settled.
+        """Run the jobs that are due or ready until none is left; yields each attempt after it is settled.
 
-        Raises what a task raised, after it was settled, unless errors are left to the retry policy.
+        Raises the exception of a task, after it is settled, unless `errors` is "retry".
         """
         self._promotion.promote()
-        # Known before each claim: a queue that is new may have what comes first.
+        # Before each claim: a new queue may have the first job.
         self._queues = self._shard.read_served_queues()
         while True:
             claims = self._exchange(want=1).claims
             if not claims:
                 return
             [claim] = claims
-            with _witnessed() as raised:
+            with _observed() as raised:
                 outcome = execution.run(claim)
-            settlement = decide_settlement(claim, outcome, worker="the test", jitter=_LONGEST)
+            settlement = decide_settlement(claim, outcome, worker="the test", jitter=_FULL_JITTER)
             lost = self._exchange(settlement).lost
             emit_all([(settlement, outcome)], lost=lost, metrics=MetricsBuffer(), emit=emit_now)
             ran = JobRun.of(claim, outcome, settlement.decision)
@@ -69,7 +69,7 @@ class InlineWorker:
     def _exchange(self, *settlements: Settlement, want: int = 0) -> ExchangeReply:
         description = f"test in process {os.getpid()}"
         exchange = self._claims.prepare(
-            queues=self._queues, want=want, settlements=settlements, description=description
+            queues=self._queues, want=want, settlements=settlements, worker_name=description
         )
         answer = self._claims.settle_and_claim(exchange)
         if answer.queues_version != self._version:
@@ -78,21 +78,21 @@ class InlineWorker:
 
 
 @contextmanager
-def _witnessed() -> Iterator[list[BaseException]]:
+def _observed() -> Iterator[list[BaseException]]:
     raised: list[BaseException] = []
-    # Around a job a worker closes old connections and forgets queries, as Django around a request: in a test that would
-    # be the test's own connection, and queries that somebody counts. Django's test client leaves both out too.
+    # A worker closes old connections and resets queries around a job, as Django does around a request. In a test that
+    # would be the connection of the test, and queries that a test counts. Django's test client does neither.
     with runtime.override(on_task_exception=raised.append, clean_connections=False):
         yield raised
 
 
 def _raise(outcome: Outcome, ran: JobRun, error: BaseException | None, errors: Errors) -> None:
     if error is not None and not isinstance(error, Exception):
-        # Ctrl-C, or pytest's own way out of a test, which a worker would survive.
+        # Ctrl-C, or the exception that ends a test in pytest; a worker would survive them.
         raise error
     if errors == "retry" or outcome.kind in _NO_ERROR:
         return
     if error is None:
         raise TaskFailed(f"{ran!r}: {outcome.error}")
-    error.add_note(f"This ended a job: {ran!r}; errors='retry' leaves that to its retry policy.")
+    error.add_note(f"This ended a job: {ran!r}; errors='retry' leaves it to the retry policy.")
     raise error

@@ -1,6 +1,6 @@
-"""Stage: what a test's jobs live on: a store of their own under a clock that is turned.
+"""Isolation: a test has a store and a clock of its own.
 
-Keys above every setting lead there, so nothing a test or a setting does can reach another Redis.
+The overrides stand above every setting, so no test and no setting can reach another Redis.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from secrets import token_hex
 
 from django_delayq import runtime
 from django_delayq.conf import settings
-from django_delayq.job.ids import begin_anew
+from django_delayq.job.ids import restart_sequence
 from django_delayq.store.store import Store, get_store
 from django_delayq.testing.fake_clock import FakeClock
 from django_delayq.testing.server import server_url
@@ -17,7 +17,7 @@ from django_delayq.testing.server import server_url
 
 @contextmanager
 def private_store(clock: FakeClock) -> Iterator[None]:
-    """Let all stores of this process be at a prefix of their own under `clock`; nothing of them is left afterwards."""
+    """Give all stores of this process a prefix of their own and `clock`; their keys are deleted afterwards."""
     prefix = f"test-{token_hex(6)}"
     try:
         with runtime.override(clock=clock, settings={"REDIS": server_url(), "PREFIX": prefix}):
@@ -26,23 +26,23 @@ def private_store(clock: FakeClock) -> Iterator[None]:
             try:
                 yield
             finally:
-                _sweep(first, prefix)
+                _delete_keys(first, prefix)
     finally:
         settings.drop_config()
-        begin_anew()
+        restart_sequence()
 
 
 def stores() -> list[Store]:
-    """Return every store of this process: DELAYQ's, and those of aliases in TASKS that have one of their own."""
+    """Return the stores of this process: that of DELAYQ, and those of aliases in TASKS with a store of their own."""
     shared = settings.sharing_alias()
     return [get_store(), *(get_store(alias) for alias in settings.backends() if alias != shared)]
 
 
 @contextmanager
 def redis_unavailable() -> Iterator[None]:
-    """Let no store of this process reach its Redis; afterwards all is there as it was."""
+    """Make Redis unreachable for the stores of this process; afterwards their data is unchanged."""
     try:
-        # A path that nobody can make a socket at: refused at once.
+        # No socket can exist at this path, so a connection is refused at once.
         unreachable = {**runtime.current().settings, "REDIS": "unix:///dev/null/redis.sock"}
         with runtime.override(settings=unreachable):
             settings.drop_config()
@@ -51,9 +51,9 @@ def redis_unavailable() -> Iterator[None]:
         settings.drop_config()
 
 
-def _sweep(store: Store, prefix: str) -> None:
+def _delete_keys(store: Store, prefix: str) -> None:
     client = store.shards[0].client
-    # The stores of further aliases begin with the same.
+    # The keys of further aliases begin with the same prefix.
     keys = list(client.scan_iter(f"{prefix}*", 1_000))
     for at in range(0, len(keys), 1_000):
         client.unlink(*keys[at : at + 1_000])

@@ -1,4 +1,4 @@
-"""EnqueuedJob, JobRun: jobs as tests see them, with reprs that read well in an error message."""
+"""Job views: jobs as tests see them, with a `repr()` for error messages."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,16 +13,16 @@ from django_delayq.store.store import Store
 from django_delayq.task import registry
 
 _NOW = timedelta(seconds=1)
-#: Characters of one argument that are shown.
-_LONGEST = 200
+#: Most characters of an argument in a `repr()`.
+_MAX_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnqueuedJob:
-    """A job that waits, or is dead, as it was at the look."""
+    """A job that waits or is dead, at the time of the look-up."""
 
     id: str
-    #: The task's name: where its function lives.
+    #: The name of the task: the import path of its function, by default.
     task: str
     args: list[Any]
     kwargs: dict[str, Any]
@@ -31,18 +31,18 @@ class EnqueuedJob:
     key: str | None
     #: scheduled, ready, or dead.
     state: State
-    #: When it runs or became ready; None for a dead one. Aware, UTC.
+    #: When it is or became due; aware, UTC. None if it is dead.
     due: datetime | None
-    #: The same from the moment of the look; negative: so long ago.
+    #: The same as a difference from now; negative if it is past.
     due_in: timedelta | None
-    #: Number of the attempt it waits for; of a dead one, how many there were.
+    #: Number of the attempt it waits for, from 1; if it is dead, the number of its attempts.
     attempt: int
-    #: How the last attempt failed, if one did: the end of a traceback.
+    #: The end of the traceback of the last failed attempt.
     error: str = field(default="", repr=False)
 
     @classmethod
     def of(cls, row: JobRow, job: Job | None, *, now_us: int) -> "EnqueuedJob":
-        """Make one of what the store shows; a job that cannot be read has no arguments."""
+        """Return the view of a row; a job that cannot be read has no arguments."""
         due_us = row.due_us
         return cls(
             id=row.id,
@@ -75,25 +75,25 @@ class EnqueuedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRun:
-    """One attempt that ran in this test."""
+    """One attempt that ran in a test."""
 
     id: str
     task: str
     args: list[Any]
     kwargs: dict[str, Any]
     queue: str
-    #: 1, 2, 3 …
+    #: From 1.
     attempt: int
-    #: "succeeded", "failed", "asked to retry", "gave up" …
+    #: How the attempt ended, for example "succeeded" or "failed".
     ending: OutcomeKind
-    #: The end of a traceback, or a sentence; empty after a success.
+    #: The end of a traceback, or a sentence; empty after success.
     error: str = field(default="", repr=False)
-    #: How long the next attempt waits; None: there is none.
+    #: The delay of the next attempt; None if there is none.
     retry_in: timedelta | None = None
 
     @classmethod
     def of(cls, claim: Claim, outcome: Outcome, decision: Decision) -> "JobRun":
-        """Make one of what a worker knows of an attempt that was settled."""
+        """Return the view of an attempt that was settled."""
         job = claim.job
         again = decision.action is Action.RETRY
         return cls(
@@ -116,13 +116,13 @@ class JobRun:
 
 
 def shown(task: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Return arguments as people may see them."""
+    """Return arguments with the sensitive ones hidden."""
     known = registry.find(task)
     return (list(args), kwargs) if known is None else known.redact_arguments(args, kwargs)
 
 
 def call(task: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
-    """Return a call as Python writes it; what a task calls sensitive is hidden."""
+    """Return a call as Python code, with the sensitive arguments hidden."""
     args, kwargs = shown(task, args, kwargs)
     words = [*map(_short, args), *(f"{name}={_short(value)}" for name, value in kwargs.items())]
     return f"{task}({', '.join(words)})"
@@ -130,13 +130,13 @@ def call(task: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
 
 def _short(value: Any) -> str:
     text = repr(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
 
 def span(time: timedelta) -> str:
-    """Return a time as people say it: "2 d 3 h", "10 min", "1.5 s"; "-" in front of what is past."""
+    """Return a time as text: "2 d 3 h", "10 min", "1.5 s"; with "-" in front if it is negative."""
     exact = abs(time.total_seconds())
-    # What is a little short of an hour, since the test took a moment, is an hour.
+    # Rounded: a little less than an hour is an hour, because the test took a moment.
     seconds: float = round(exact, 1) if exact < 59.5 else round(exact)
     words = []
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
@@ -150,17 +150,17 @@ _PAGE = 250
 
 
 def waiting(stores: Sequence[Store], *, now_us: int) -> list[EnqueuedJob]:
-    """Return all jobs that wait, in the order in which they are to run."""
-    return [*_seen(stores, State.READY, now_us), *_seen(stores, State.SCHEDULED, now_us)]
+    """Return all jobs that wait, in the order in which they will run."""
+    return [*_views(stores, State.READY, now_us), *_views(stores, State.SCHEDULED, now_us)]
 
 
 def dead(stores: Sequence[Store], *, now_us: int) -> list[EnqueuedJob]:
     """Return all dead letters, oldest first."""
-    return _seen(stores, State.DEAD, now_us)
+    return _views(stores, State.DEAD, now_us)
 
 
 def next_due_us(stores: Sequence[Store]) -> int | None:
-    """Return the moment (µs since the epoch) of the next job to become due, or None."""
+    """Return when the next job becomes due (µs since the epoch), or None."""
     due = [
         row.moment_us
         for store in stores
@@ -170,14 +170,14 @@ def next_due_us(stores: Sequence[Store]) -> int | None:
     return min(due, default=None)
 
 
-def _seen(stores: Sequence[Store], state: State, now_us: int) -> list[EnqueuedJob]:
+def _views(stores: Sequence[Store], state: State, now_us: int) -> list[EnqueuedJob]:
     found = [(row, store) for store in stores for row in _rows(store, state)]
     found.sort(key=lambda pair: pair[0].cursor)
     return [EnqueuedJob.of(row, _job(store, row), now_us=now_us) for row, store in found]
 
 
 def _job(store: Store, row: JobRow) -> Job | None:
-    """Return the job of a row; of a long body pages show the beginning only."""
+    """Return the job of a row; a page has only the beginning of a long body."""
     if not row.is_cut:
         return row.job
     return store.lookup(row.shard).find(row.raw_id, queue=row.queue, member=row.member).job

@@ -1,7 +1,7 @@
-"""Commits: what a commit is in a test that runs in a transaction of its own, which never commits.
+"""Transactions: what a commit is in a test that runs in a transaction of its own, which never commits.
 
-Jobs wait for the transactions of the code under test, and not for the test's: they are sent where the outermost
-`atomic()` of the code ends, and dropped with its rollback, as in production.
+Jobs wait for the transactions of the code under test, not for that of the test. They are sent when the outermost
+`atomic()` block of the code ends, and dropped if it rolls back, as in production.
 """
 
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ from django_delayq.task import outbox
 
 @contextmanager
 def commits_of_the_code() -> Iterator[None]:
-    """Let the outbox see the transactions of the code under test only."""
-    # What the class enqueued for all its tests (setUpTestData) is no test's business.
+    """Let jobs wait for the transactions of the code under test only."""
+    # Jobs of setUpTestData() belong to no test.
     earlier = [hook for connection in connections.all(initialized_only=True) for hook in _ours(connection)]
     leave = Atomic.__exit__
 
@@ -33,7 +33,7 @@ def commits_of_the_code() -> Iterator[None]:
             for hook in hooks if not failed else ():
                 hook()
 
-    # Django tells nobody that a block inside the transaction of a TestCase has ended: that is no commit.
+    # Django has no hook for the end of a block inside the transaction of a TestCase, because it commits nothing.
     with (
         runtime.override(in_transaction=_in_transaction_of_the_code),
         patch.object(Atomic, "__exit__", leave_and_send),
@@ -42,7 +42,7 @@ def commits_of_the_code() -> Iterator[None]:
 
 
 def _in_transaction_of_the_code(connection: Any) -> bool:
-    """Tell whether a connection is in an atomic block that is not one of Django's TestCase."""
+    """Return whether a connection is in an atomic block other than those of Django's TestCase."""
     return bool(connection.in_atomic_block and not all(block._from_testcase for block in connection.atomic_blocks))
 
 

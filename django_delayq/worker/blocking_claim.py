@@ -87,7 +87,7 @@ class BlockingClaim:
 
     def confirm(self, reply: ExchangeReply) -> bool:
         """Confirm the claims of a reply. Returns False if they must be released: no slot or connection is left."""
-        if not (reply.armed and reply.claims):
+        if not (reply.blocking and reply.claims):
             return True
         # Another worker of this pool may have filled it. A cancelled request has no connection left to confirm on.
         if self._pool.held >= self._pool.size or not reply.claimed:

@@ -42,7 +42,7 @@ class ExchangeSession:
     @property
     def worker_id(self) -> bytes:
         """The id of this worker in Redis."""
-        return self._claims.worker
+        return self._claims.worker_id
 
     @property
     def settling(self) -> list[bytes]:
@@ -66,13 +66,13 @@ class ExchangeSession:
             settlements=[settlement for settlement, _ in settled],
             strict=strict,
             may_recover=may_recover,
-            description="" if self._is_known else self._name,
+            worker_name="" if self._is_known else self._name,
         )
         self._request, self.in_flight = (request, settled), InFlight.EXCHANGE
 
     def prepare_blocking(self, **options: Any) -> ScriptCall:
         """Build a request without outcomes; returns the call to send behind a blocking pop."""
-        request = self._claims.prepare(description="" if self._is_known else self._name, armed=True, **options)
+        request = self._claims.prepare(worker_name="" if self._is_known else self._name, blocking=True, **options)
         self._request, self.in_flight = (request, []), InFlight.BLOCKING
         return self._claims.pack(request)
 
@@ -99,7 +99,7 @@ class ExchangeSession:
             self._request, self.in_flight = None, InFlight.NOTHING
             raise
         except StoreError:
-            if request.armed:
+            if request.blocking:
                 # Sent again after an outage, it would claim jobs under leases that count from before the outage.
                 self.cancel_blocking()
             raise

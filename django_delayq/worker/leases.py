@@ -115,7 +115,7 @@ class Leases(PeriodicRunnable):
 
 def _is_overdue(claim: Claim, began: float | None, now: float) -> bool:
     if began is None:
-        return now > claim.taken_at + _LATEST_BEGIN
+        return now > claim.received_at + _LATEST_BEGIN
     return now > began + claim.hard_limit
 
 

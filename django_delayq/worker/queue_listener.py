@@ -7,7 +7,6 @@ from time import monotonic
 from django_delayq.exceptions import StoreError
 from django_delayq.store.client.resp import encode
 from django_delayq.store.client.script_call import ScriptCall
-from django_delayq.store.notifier import Notifier
 from django_delayq.store.shard import Shard
 
 
@@ -17,7 +16,6 @@ class QueueListener:
     def __init__(self, shard: Shard, chosen: tuple[str, ...]) -> None:
         self._shard = shard
         self._listener = shard.blocking_listener()
-        self._notifier = Notifier(shard)
         self._chosen = chosen
         self.queues = chosen
         #: Version of the names in `queues`, and the version in the last reply.
@@ -34,7 +32,7 @@ class QueueListener:
     @property
     def notification_keys(self) -> list[str]:
         """The keys to listen to."""
-        return self._notifier.of(self._chosen)
+        return self._shard.keys.notifications(self._chosen)
 
     @property
     def listening(self) -> bool:
@@ -54,11 +52,11 @@ class QueueListener:
     def send_behind(self, call: ScriptCall) -> None:
         """Send a script call that Redis runs when the blocking pop ends; its reply follows the reply of the pop."""
         with self._unless_missed():
-            self._listener.send_behind(call)
+            self._listener.send_chained(call)
 
     def confirm(self, leases: Sequence[bytes]) -> None:
         """Confirm claims of a blocking request, without waiting for the reply."""
-        self._listener.tell(encode("SREM", self._shard.keys("unconfirmed"), *leases))
+        self._listener.send_without_reply(encode("SREM", self._shard.keys("unconfirmed"), *leases))
 
     def stop(self) -> None:
         """Stop listening; a notification may be lost."""
@@ -71,7 +69,7 @@ class QueueListener:
         The pop may have timed out. A notification that is not wanted is sent on to the other workers.
         """
         with self._unless_missed():
-            notification = self._listener.take()
+            notification = self._listener.read_notification()
             if notification and not wanted:
                 self.notify_others()
         return notification is not None and wanted
@@ -110,4 +108,4 @@ class QueueListener:
 
     def notify_others(self) -> None:
         """Notify another worker of the work that this one was about to claim; otherwise the notification is lost."""
-        self._notifier.notify(self._chosen)
+        self._shard.notify(self._chosen)

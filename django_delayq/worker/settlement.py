@@ -9,12 +9,12 @@ from time import monotonic
 from django_delayq.clock import SECOND_US
 from django_delayq.job.job import DELAYED_TASK, Claim, TaskKind
 from django_delayq.job.outcome import Action, Outcome, decide
-from django_delayq.job.result import done
+from django_delayq.job.result import pack_done
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.log import logger
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.emitter import Emission, Emit, emitter
-from django_delayq.signals import announce, is_heard, job_dead_lettered, job_finished
+from django_delayq.signals import announce, has_listener, job_dead_lettered, job_finished
 from django_delayq.store.claims import Settlement
 from django_delayq.task import registry
 
@@ -30,12 +30,12 @@ def decide_settlement(claim: Claim, outcome: Outcome, *, worker: str, jitter: fl
     policy = claim.job.retry if claim.job else _DEFAULT_RETRY
     kind = claim.job.kind if claim.job else DELAYED_TASK
     jitter = random.random() if jitter is None else jitter
-    decision = decide(outcome, policy, attempt=claim.attempt, jitter=jitter, unfit_waits=kind.waits_for_code)
+    decision = decide(outcome, policy, attempt=claim.attempt, jitter=jitter, waits_for_code=kind.waits_for_code)
     attempts = claim.attempts
     if outcome.result is not None and claim.job and claim.job.result_ttl_us is not None:
         ended_us = _ended_us(claim, outcome)
         started_us = _started_us(claim, outcome, ended_us, kind)
-        result = done(worker=worker, started_us=started_us, ended_us=ended_us, value=outcome.result)
+        result = pack_done(worker=worker, started_us=started_us, ended_us=ended_us, value=outcome.result)
         ttl_ms = max(1, claim.job.result_ttl_us // 1_000)
         return Settlement(claim=claim, decision=decision, attempts=attempts, result=result, ttl_ms=ttl_ms)
     if decision.action in (Action.RETRY, Action.DEAD_LETTER):
@@ -46,7 +46,7 @@ def decide_settlement(claim: Claim, outcome: Outcome, *, worker: str, jitter: fl
             ended_us=ended_us,
             ending=outcome.kind,
             error=outcome.error,
-            suspect=decision.crash_suspected,
+            crash_suspected=decision.crash_suspected,
             due_us=claim.due_us,
             exception=outcome.exception,
         )
@@ -77,7 +77,7 @@ def _is_heard(settlement: Settlement) -> bool:
     job = settlement.claim.job
     if settlement.decision.action is not Action.ACKNOWLEDGE or (job is not None and job.kind.has_hooks):
         return True
-    return is_heard(job_finished, logging.INFO)
+    return has_listener(job_finished, logging.INFO)
 
 
 def _log_lost_lease(claim: Claim, outcome: Outcome) -> None:
@@ -108,10 +108,12 @@ def _started_us(claim: Claim, outcome: Outcome, ended_us: int, kind: TaskKind) -
 
 def _at_us(claim: Claim, moment: float) -> int:
     """Convert a monotonic moment to Redis's clock: Redis's time of the claim plus the time since then here."""
-    return claim.claimed_us + int((moment - claim.taken_at) * SECOND_US)
+    return claim.claimed_us + int((moment - claim.received_at) * SECOND_US)
 
 
 def _count(claim: Claim, outcome: Outcome, name: str, metrics: MetricsBuffer) -> None:
     task, began = claim.job.task if claim.job else "", outcome.began
     lag_us = None if began is None else _at_us(claim, began) - claim.due_us
-    metrics.ended(name, queue=claim.queue, task=task, lag_us=lag_us, run_us=None if began is None else outcome.run_us)
+    metrics.count_attempt(
+        name, queue=claim.queue, task=task, lag_us=lag_us, run_us=None if began is None else outcome.run_us
+    )

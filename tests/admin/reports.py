@@ -1,8 +1,8 @@
-"""Reports: what dispatchers and workers would tell, told by hand."""
+"""Status reports of dispatchers and workers, written by the test itself."""
 
 from typing import Any
 
-from django_delayq.metrics import MetricsBuffer, encode_rows
+from django_delayq.metrics import MetricsBuffer
 from tests.shard_apis import ShardApis
 
 
@@ -24,7 +24,5 @@ def tell(
     tally = MetricsBuffer()
     for name, number in (("done", done), ("retried", retried), ("dead", dead)):
         for _ in range(number):
-            tally.ended(name, queue=queue, task=task, lag_us=lag_us, run_us=run_us)
-    stock.store.process_reports(stock.shard).report(
-        code, kind, {"name": "web1:4411", **said}, encode_rows(tally.take())
-    )
+            tally.count_attempt(name, queue=queue, task=task, lag_us=lag_us, run_us=run_us)
+    stock.store.process_reports(stock.shard).report(code, kind, {"name": "web1:4411", **said}, tally.take())

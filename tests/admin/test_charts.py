@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import translation
 
-from django_delayq.admin.charts.drawing import HEIGHT, WIDTH, Series, build_chart
+from django_delayq.admin.charts.drawing import HEIGHT, WIDTH, Chart, Series
 from django_delayq.templatetags.delayq import grouped
 from tests.admin.conftest import page
 from tests.admin.reports import tell
@@ -19,10 +19,15 @@ HEADS = ["Number", "Done", "Dead"]
 
 def drawn(*values: tuple[int, ...], **options: Any) -> Any:
     """Draw stacked bars of what was done and what died."""
-    series = [Series(kind=kind, title=kind, values=each) for kind, each in zip(("done", "dead"), values, strict=False)]
-    return build_chart(
-        "test", "Test", "All of it.", series, heads=HEADS, labels=LABELS, axis=LABELS, text=grouped, **options
+    return chart_of(
+        *(Series(kind, kind, each) for kind, each in zip(("done", "dead"), values, strict=False)), **options
     )
+
+
+def chart_of(*series: Series, **options: Any) -> Chart:
+    """Return a chart of series of four values."""
+    given: dict[str, Any] = {"headers": HEADS, "labels": LABELS, "axis": LABELS, "text": grouped, **options}
+    return Chart(name="test", title="Test", summary="All of it.", series=series, **given)
 
 
 def boxes(chart: Any, kind: str = "done") -> list[tuple[int, ...]]:
@@ -67,16 +72,7 @@ def test_no_bar_leaves_the_box() -> None:
 
 def test_columns_fill_the_width_without_a_gap() -> None:
     for count in (1, 7, 60, 61):
-        chart = build_chart(
-            "test",
-            "Test",
-            "",
-            [Series(kind="done", title="", values=[1] * count)],
-            heads=HEADS,
-            labels=["x"] * count,
-            axis=[],
-            text=grouped,
-        )
+        chart = chart_of(Series("done", "", [1] * count), labels=["x"] * count, axis=[])
         edges = [(column.x, column.x + column.width) for column in chart.columns]
         assert edges[0][0] == 0
         assert edges[-1][1] == WIDTH
@@ -102,8 +98,7 @@ def test_table_has_the_numbers_of_the_bars() -> None:
 
 
 def test_line_breaks_where_there_was_nothing() -> None:
-    series = [Series(kind="most", title="p95", values=[10, None, 20, 0])]
-    chart = build_chart("test", "Test", "", series, heads=HEADS, labels=LABELS, axis=LABELS, text=grouped, lined=True)
+    chart = chart_of(Series("most", "p95", [10, None, 20, 0]), is_line=True)
     assert [shape.path for shape in chart.paths] == ["M0 51H250M500 2H750L750 98H1000"]
     assert [cells for _, _, cells in chart.rows] == [["10"], ["–"], ["20"], ["0"]]
 
@@ -112,8 +107,7 @@ def test_nothing_at_all_can_be_drawn() -> None:
     chart = drawn((0, 0, 0, 0))
     assert chart.paths == []
     assert chart.top == ""
-    nothing = [Series(kind="most", title="p95", values=[None] * 4)]
-    chart = build_chart("t", "T", "", nothing, heads=HEADS, labels=LABELS, axis=LABELS, text=grouped, lined=True)
+    chart = chart_of(Series("most", "p95", [None] * 4), is_line=True)
     assert [shape.path for shape in chart.paths] == [""]
 
 

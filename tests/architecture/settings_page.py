@@ -42,7 +42,7 @@ These are keys of the dict `DELAYQ["ADMIN"]`. A permission is the name of one, o
 
 
 def default_text(field: Field[Any]) -> str:
-    """Return the default of a setting as it may be written in settings, or as people say it."""
+    """Return the default of a setting as code, or in words if it is a duration or a size."""
     default = field.default
     if default is MISSING:
         return "none; required"

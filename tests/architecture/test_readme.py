@@ -1,4 +1,4 @@
-"""The README is true: its code runs as it stands, its commands exist, its settings are those there are."""
+"""The README is true: its code runs unchanged, and its commands, options and modules exist."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""docs/settings.md and the README's table are what the fields of Config say."""
+"""docs/settings.md and the README's table agree with the fields of Config."""
 
 import ast
 import re
@@ -29,9 +29,9 @@ def test_every_setting_has_a_help_of_sentences() -> None:
 
 def test_the_page_names_the_defaults_of_the_admin() -> None:
     section = page().split("## Django's admin")[1]
-    told = dict(re.findall(r"^### `([A-Z_]+)`\n.*?^- Default: `(.*?)`$", section, re.MULTILINE | re.DOTALL))
+    defaults = dict(re.findall(r"^### `([A-Z_]+)`\n.*?^- Default: `(.*?)`$", section, re.MULTILINE | re.DOTALL))
     shown = {key: getattr(field.default, "pattern", field.default) for key, field in ADMIN.items()}
-    assert {key: ast.literal_eval(value) for key, value in told.items()} == shown
+    assert {key: ast.literal_eval(value) for key, value in defaults.items()} == shown
 
 
 def test_the_table_of_the_readme_names_settings_that_exist_and_their_defaults() -> None:

@@ -1,4 +1,4 @@
-"""Stock: a shop's jobs in every state, what its processes told within the last hour, and who died of what."""
+"""A shop's jobs in every state, the reports of its processes for the last hour, and its dead letters."""
 
 import math
 from dataclasses import replace
@@ -12,7 +12,7 @@ from django_delayq.job.ids import to_text
 from django_delayq.job.job import Job
 from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.unsent import UnsentJob
-from django_delayq.metrics import MetricsBuffer, encode_rows
+from django_delayq.metrics import MetricsBuffer
 from django_delayq.store.claims import Settlement
 from django_delayq.store.enqueue import BATCH
 from django_delayq.testing.fake_clock import FakeClock
@@ -39,7 +39,7 @@ FULL = _FRAMES.format(
 
 
 class Fixtures:
-    """What the pages show; the ids of some of it by name."""
+    """The contents of the store; `ids` has some job ids by name."""
 
     def __init__(self, url: str) -> None:
         self._random, self._serial = Random(4), count(1)
@@ -50,7 +50,7 @@ class Fixtures:
         self._workers = [self.apis.worker(code) for code in WORKERS]
 
     def fill(self, pending: int = 400) -> "Fixtures":
-        """Put everything in, the oldest first."""
+        """Store everything, the oldest first."""
         self._history()
         self._dead()
         self._running()
@@ -60,20 +60,20 @@ class Fixtures:
         return self
 
     def add(self, *, key: str = "c-1") -> str:
-        """Let one more task wait for an hour; return its id."""
+        """Schedule one more job in an hour; return its id."""
         job = self.job(sync_customer, key)
         self.send((job, self.now_us + HOUR))
         return job.id
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self.apis.close()
 
     def present(self) -> None:
-        """Let the processes tell of themselves, as of now."""
+        """Report the status of the processes as of now."""
         for number, code in enumerate(DISPATCHERS):
             self._report(
-                code, "dispatcher", name=f"web{number + 1}:4410", moved=9_105 * (1 - number), lag_p95_us=38_000
+                code, "dispatcher", name=f"web{number + 1}:4410", promoted=9_105 * (1 - number), lag_p95_us=38_000
             )
         queues = (["email", "default"], ["default", "reports"], [])
         for number, code in enumerate(WORKERS):
@@ -87,13 +87,13 @@ class Fixtures:
                 name=f"web{number + 1}:4411",
                 queues=queues[number],
                 slots=4,
-                busy=held,
+                running=held,
                 oldest_us=oldest_us,
             )
         self.clock.now_us = self.now_us
 
     def job(self, task: Any, *args: Any, ago_us: int = 0, queue: str = "", **kwargs: Any) -> Job:
-        """Make a job that was created some time before the clock's."""
+        """Return a job that was created some time before now."""
         raw_id = ((self.clock.now_us - ago_us) // 1_000 << 48 | 0x5EED_0000_0000 + next(self._serial) * 7919).to_bytes(
             12
         )
@@ -121,7 +121,7 @@ class Fixtures:
             self.apis.enqueue(*drafts[start : start + BATCH])
 
     def fail(self, job: Job, error: str, *, times: int, how: Action, delay_us: int = 0) -> str:
-        """Let a job fail so many times up to now, and then wait, or die."""
+        """Let a job fail so many times until now, and then wait or die."""
         self.send((job, None))
         worker = self._workers[0]
         (claim,) = worker.take(1, job.queue).claims
@@ -141,7 +141,7 @@ class Fixtures:
 
     def _report(self, code: bytes, kind: str, *, tally: MetricsBuffer | None = None, **said: Any) -> None:
         said |= {"version": "1.0.0", "started_us": self.now_us - 2 * DAY, "rss": 84 << 20}
-        rows = encode_rows(tally.take()) if tally else {}
+        rows = tally.take() if tally else {}
         self.apis.store.process_reports(self.apis.shard).report(code, kind, said, rows)
 
     def _history(self) -> None:
@@ -152,14 +152,13 @@ class Fixtures:
             load = int(60 + 40 * math.sin(back / 9) + draw.randrange(15))
             for _ in range(load):
                 task = draw.choices(TASKS, [5, 8, 3, 1])[0]
-                tally.ended(
+                tally.count_attempt(
                     draw.choices(["done", "retried", "dead"], [96, 3.7, 0.3])[0],
                     queue=task.queue,
                     task=task.name,
                     lag_us=int(draw.lognormvariate(9.5, 0.7)),
                     run_us=int(draw.lognormvariate(12, 1.1)),
                 )
-            tally.moved(load)
             self._report(WORKERS[0], "worker", tally=tally, name="web1:4411")
         self.clock.now_us = self.now_us
 

@@ -26,7 +26,7 @@ STAY = frozenset(
         "dead_letters",
         "dead_bodies",
         "dead_bytes",
-        "no_lapse_before",
+        "no_reclaim_before",
     )
     + ("cancelled", "withdrawn")
 )

@@ -46,7 +46,7 @@ SCRIPTS = {
     "requeue",
     "discard",
 }
-_answer = ScriptCall.answer
+_answer = ScriptCall.result
 
 
 class Diary:
@@ -186,7 +186,7 @@ def write(
             patch.setattr(world.clock, "steady", lambda: 0.0)
             ground = Rules(world)
             diary = Diary(client, ground.world.keys, file)
-            patch.setattr(ScriptCall, "answer", lambda call: diary.answer(call))
+            patch.setattr(ScriptCall, "result", lambda call: diary.answer(call))
             take_steps(ground, chance, steps)
         server.kill()
         assert diary.sizes == sorted(diary.sizes)

@@ -120,7 +120,7 @@ def test_keys_of_another_type_are_waited_out_and_nothing_is_lost(processes: Proc
     nouns = [
         noun
         for noun in FIXED
-        if noun not in ("next_promotion", "no_lapse_before") and client.exists(processes.keys(noun))
+        if noun not in ("next_promotion", "no_reclaim_before") and client.exists(processes.keys(noun))
     ]
     aside = {processes.keys(noun): f"aside:{noun}" for noun in nouns}
     # All at once: a step between two of these would see keys that are not there, and do its work without them.

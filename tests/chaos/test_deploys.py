@@ -98,7 +98,7 @@ def test_jobs_that_nobody_can_run_are_dead_with_their_reason_once_their_attempts
         processes.until(lambda job=job: client.zscore(processes.keys("dead_letters"), raw_id(job)), what="its death")
         dead = get_store().lookup(0).dead_letter(raw_id(job))
         assert dead is not None and dead.attempts.ended == attempts
-        told = {unknown.id: "unknown_task", unfit.id: "arguments do not fit", newer.id: "newer version"}
+        told = {unknown.id: "unknown task", unfit.id: "arguments do not fit", newer.id: "newer version"}
         assert [entry["ending"] for entry in dead.attempts.history] == [told[job.id]] * attempts
     assert processes.runs() == []
     assert worker.end() == 0

@@ -1,4 +1,4 @@
-"""Servers: a PostgreSQL and a MariaDB of the tests' own, each on a unix socket in a folder of its own.
+"""Servers: a PostgreSQL and a MariaDB for the tests, each on a unix socket in a folder of its own.
 
 Debian's packages `postgresql` and `mariadb-server` have the programs. Neither runs as root: a test run of root's starts
 them as `nobody`.
@@ -49,7 +49,7 @@ def mariadb() -> Iterator[dict[str, Any]]:
         data, socket = folder / "data", folder / "server.sock"
         small = ["--innodb-buffer-pool-size=16M", "--innodb-log-file-size=8M", "--innodb-flush-log-at-trx-commit=0"]
         _run(install, "--no-defaults", f"--datadir={data}", "--skip-test-db", *small)
-        # Without its own users: whoever reaches the socket may do everything.
+        # Without users: every client of the socket may do everything.
         options = [f"--datadir={data}", f"--socket={socket}", "--skip-networking", "--skip-grant-tables", *small]
         init = folder / "init.sql"
         init.write_text("CREATE DATABASE tests;\n")
@@ -69,7 +69,7 @@ def _driver(name: str) -> Any:
     except ImportError as error:
         raise ServerMissing(f"there is no {name}: pip install -e '.[dev]'") from error
     if name == "pymysql":
-        # Django asks for the version of mysqlclient, whose place PyMySQL takes.
+        # Django checks the version of mysqlclient, which PyMySQL replaces.
         module.version_info = (2, 2, 1, "final", 0)
         module.install_as_MySQLdb()
     return module
@@ -84,7 +84,7 @@ def _program(name: str, *folders: Path) -> Path:
 
 @contextmanager
 def _private_folder() -> Iterator[Path]:
-    # Not pytest's: the path of a socket has 107 bytes at most.
+    # Not a folder of pytest's: the path of a socket has at most 107 bytes.
     folder = Path(tempfile.mkdtemp(prefix="delayq-tests-"))
     try:
         if os.getuid() == 0:
@@ -95,7 +95,7 @@ def _private_folder() -> Iterator[Path]:
 
 
 def _as_nobody() -> list[str]:
-    # The server ends with the test run, also with one that is killed.
+    # The server ends with the test run, even if that is killed.
     who = ["--reuid=nobody", "--regid=nogroup", "--clear-groups"] if os.getuid() == 0 else []
     return ["setpriv", *who, "--pdeathsig=KILL"]
 
@@ -125,7 +125,7 @@ def _running(command: list[Any], folder: Path, connect: Callable[[], Any]) -> It
         assert server.poll() is None, log_text()
         yield
     finally:
-        # PostgreSQL waits for its clients at SIGTERM; SIGINT is its fast end, which MariaDB does not know.
+        # At SIGTERM PostgreSQL waits for its clients. It ends fast at SIGINT, which MariaDB ignores.
         server.send_signal(signal.SIGINT if command[0].name == "postgres" else signal.SIGTERM)
         try:
             server.wait(20)

@@ -1,4 +1,4 @@
-"""Asyncio: coroutines that sleep hold no connections, and lose nothing by that."""
+"""Idle connections: coroutines that sleep hold no database connections, and lose nothing by that."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ from django.db.backends.signals import connection_created
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Job
 from django_delayq.job.outcome import Outcome, OutcomeKind
-from django_delayq.processes import idle_connections as release
+from django_delayq.processes import idle_connections
 from django_delayq.task import registry
 from django_delayq.task.task import Task
 from django_delayq.worker.execution import run_async
@@ -23,7 +23,7 @@ from tests.databases.conftest import ALIAS, PATIENCE, Database
 from tests.factories import claim_for
 
 COUNT = 20
-#: A try to connect that came before MariaDB listened leaves a socket to the garbage collector.
+#: An attempt to connect before MariaDB listens leaves a socket to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 
 
@@ -32,12 +32,12 @@ def in_every_thread(entry: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> N
     """Let new threads connect to the database of the test, for as long as a job lasts."""
     facts = {**connections[ALIAS].settings_dict, "OPTIONS": {}, "CONN_MAX_AGE": None, **entry}
     monkeypatch.setitem(connections.settings, ALIAS, facts)
-    monkeypatch.setattr(release, "_MAX_IDLE", 0.02)
+    monkeypatch.setattr(idle_connections, "_MAX_IDLE", 0.02)
 
 
 @pytest.fixture
 def opened() -> Iterator[list[Any]]:
-    """The connections that were opened, each time it was."""
+    """The connections that were opened, in order; one opened again is there again."""
     seen: list[Any] = []
 
     def see(connection: Any, **_: Any) -> None:
@@ -49,7 +49,7 @@ def opened() -> Iterator[list[Any]]:
 
 
 async def run(func: Any, count: int = 1) -> list[Outcome]:
-    """Run so many jobs of one task side by side."""
+    """Run that many jobs of one task at once."""
     task: Task[Any, Any] = Task(func=func, name="shop.tasks.play")
     registry._tasks[task.name] = task
     jobs = [Job(raw_id=next_id(), shard=0, task=task.name, queue="default", args=[]) for _ in range(count)]
@@ -57,7 +57,7 @@ async def run(func: Any, count: int = 1) -> list[Outcome]:
 
 
 async def until(look: Callable[[], object], what: str) -> None:
-    """Wait in the loop until there is something true to see."""
+    """Wait in the loop until `look` returns something true."""
     give_up = time.monotonic() + PATIENCE
     while not look():
         assert time.monotonic() < give_up, f"waited in vain for {what}"
@@ -92,25 +92,25 @@ def test_coroutines_that_sleep_hold_no_connections(database: Database, opened: l
 
 
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A number for each look at whether a job's connections can be closed."""
+def checks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One item for each check whether a job's connections can be closed."""
     taken: list[int] = []
-    look = release.IdleConnectionCloser._close_idle
+    look = idle_connections.IdleConnectionCloser._close_idle
 
-    def noted(self: release.IdleConnectionCloser) -> None:
+    def noted(self: idle_connections.IdleConnectionCloser) -> None:
         look(self)
         taken.append(1)
 
-    monkeypatch.setattr(release.IdleConnectionCloser, "_close_idle", noted)
+    monkeypatch.setattr(idle_connections.IdleConnectionCloser, "_close_idle", noted)
     return taken
 
 
-def test_a_transaction_goes_on_over_a_sleep(database: Database, opened: list[Any], looks: list[int]) -> None:
+def test_a_transaction_survives_a_sleep(database: Database, opened: list[Any], checks: list[int]) -> None:
     async def writes() -> None:
         block = transaction.atomic(ALIAS)
         await sync_to_async(block.__enter__)()
         await sync_to_async(database.write)(5)
-        await until(lambda: len(looks) >= 3, "three looks")
+        await until(lambda: len(checks) >= 3, "three checks")
         await sync_to_async(block.__exit__)(None, None, None)
 
     [outcome] = asyncio.run(run(writes))
@@ -119,12 +119,12 @@ def test_a_transaction_goes_on_over_a_sleep(database: Database, opened: list[Any
     assert database.value == 5
 
 
-def test_rows_are_read_on_after_a_sleep(database: Database, opened: list[Any], looks: list[int]) -> None:
+def test_a_cursor_survives_a_sleep(database: Database, opened: list[Any], checks: list[int]) -> None:
     async def reads() -> None:
         cursor = await sync_to_async(connections_cursor)()
         await sync_to_async(cursor.execute)("SELECT value FROM row_of_tests UNION ALL SELECT 1")
         assert await sync_to_async(cursor.fetchone)() == (0,)
-        await until(lambda: len(looks) >= 3, "three looks")
+        await until(lambda: len(checks) >= 3, "three checks")
         assert await sync_to_async(cursor.fetchone)() == (1,)
 
     def connections_cursor() -> Any:
@@ -146,21 +146,21 @@ def test_a_coroutine_that_leaves_a_transaction_open_fails(database: Database) ->
 
 
 def test_a_coroutine_that_queries_steadily_keeps_its_connection(
-    database: Database, opened: list[Any], looks: list[int], monkeypatch: pytest.MonkeyPatch
+    database: Database, opened: list[Any], checks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1_000.0
-    monkeypatch.setattr(release, "monotonic", lambda: now)
+    monkeypatch.setattr(idle_connections, "monotonic", lambda: now)
 
     async def steady() -> None:
         nonlocal now
         for _ in range(4):
             assert await sync_to_async(read)() == 0
-            # Less than the age since the last use; from the second on more than it since the connection was opened.
-            now += 0.75 * release._MAX_IDLE
-            seen = len(looks)
-            await until(lambda seen=seen: len(looks) >= seen + 2, "two looks")  # type: ignore[misc]
+            # The connection is idle for less than the limit, although from the second round on it is open for longer.
+            now += 0.75 * idle_connections._MAX_IDLE
+            seen = len(checks)
+            await until(lambda seen=seen: len(checks) >= seen + 2, "two checks")  # type: ignore[misc]
             assert opened[0].connection is not None
-        now += release._MAX_IDLE
+        now += idle_connections._MAX_IDLE
         await until(lambda: opened[0].connection is None, "the unused one to be closed")
 
     [outcome] = asyncio.run(run(steady))
@@ -168,9 +168,9 @@ def test_a_coroutine_that_queries_steadily_keeps_its_connection(
     assert len(opened) == 1
 
 
-def test_however_often_connections_are_opened_one_look_at_a_time_is_due() -> None:
+def test_only_one_check_at_a_time_is_scheduled() -> None:
     async def main() -> None:
-        made = release.IdleConnectionCloser(ThreadSensitiveContext())
+        made = idle_connections.IdleConnectionCloser(ThreadSensitiveContext())
         made._loop = loop = Mock()
         for alias in ("default", ALIAS, ALIAS):
             made.on_opened(SimpleNamespace(alias=alias, make_cursor=None, make_debug_cursor=None))

@@ -36,7 +36,7 @@ def off(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
-def test_what_nobody_committed_is_a_failure(off: Any, database: Database) -> None:
+def test_a_transaction_that_was_not_committed_is_a_failure(off: Any, database: Database) -> None:
     def writes() -> None:
         off()
         database.write(1)
@@ -48,7 +48,9 @@ def test_what_nobody_committed_is_a_failure(off: Any, database: Database) -> Non
     assert_writes_are_kept(database)
 
 
-def test_what_the_task_committed_is_a_success_and_autocommit_is_on_for_the_next(off: Any, database: Database) -> None:
+def test_a_committed_transaction_is_a_success_and_autocommit_is_on_for_the_next_job(
+    off: Any, database: Database
+) -> None:
     def commits() -> None:
         off()
         database.write(1)
@@ -61,7 +63,7 @@ def test_what_the_task_committed_is_a_success_and_autocommit_is_on_for_the_next(
     assert_writes_are_kept(database)
 
 
-def test_a_driver_that_says_no_more_than_autocommit_is_taken_to_be_inside() -> None:
+def test_a_driver_that_only_knows_autocommit_counts_as_inside_a_transaction() -> None:
     class Mysqlclient:
         def __init__(self, autocommit: bool) -> None:
             self.get_autocommit = lambda: autocommit
@@ -76,7 +78,7 @@ def test_a_limit_stays_the_reason(off: Any, database: Database) -> None:
         database.write(1)
         spin()
 
-    # Long enough to come to the loop on any machine.
+    # Long enough to reach the loop on any machine.
     outcome = database.run(cut_off, timeout_us=500_000)
     assert (outcome.kind, outcome.exception) == (OutcomeKind.FAILED, "django_delayq.exceptions.TaskTimeout")
     assert_writes_are_kept(database)
@@ -89,7 +91,7 @@ def test_a_connection_lost_inside_a_manual_transaction_is_a_failure(off: Any, da
         connections[ALIAS].connection.close()
 
     outcome = database.run(loses)
-    # SQLite has no server that could end it, and closed it does not say how it was.
+    # SQLite has no server that could close the connection, and a closed one has no transaction state.
     closed_by_the_task = off is turn_off_below_django and database.vendor == "sqlite"
     assert outcome.exception == ("" if closed_by_the_task else LEFT_OPEN)
     assert database.value == 0
@@ -103,7 +105,7 @@ def test_a_lost_connection_fails_no_job_that_does_not_need_it(database: Database
 
     assert database.run(lose).kind is OutcomeKind.SUCCEEDED
     assert_writes_are_kept(database)
-    # As where the server ends what was idle for long.
+    # As if the server had closed a connection that was idle for long.
     database.here(lambda: connections[ALIAS].connection.close())
     outcome = database.run(int)
     assert outcome.kind is OutcomeKind.SUCCEEDED, outcome.error

@@ -17,7 +17,7 @@ from tests.databases.conftest import ALIAS, Database
 from tests.factories import claim_for
 
 ROUNDS = 60
-#: A limit that strikes while PyMySQL connects leaves a connection that nobody has, and PyMySQL warns of it.
+#: A limit that strikes while PyMySQL connects leaves an unreferenced connection, and PyMySQL warns about it.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 
 
@@ -78,7 +78,7 @@ def test_limits_that_strike_anywhere_do_not_poison_the_thread(database: Database
     assert_writes_are_kept(database)
 
 
-def test_a_limit_that_the_task_catches_closes_its_connection_all_the_same(database: Database) -> None:
+def test_a_limit_that_the_task_catches_still_closes_its_connection(database: Database) -> None:
     def catches() -> None:
         try:
             spin()
@@ -124,7 +124,7 @@ def test_a_success_that_leaves_a_transaction_open_is_a_failure(leave: Any, datab
     assert_writes_are_kept(database)
 
 
-def test_an_error_stays_the_reason_where_a_transaction_was_left_too(database: Database) -> None:
+def test_an_error_stays_the_reason_if_a_transaction_was_left_open_too(database: Database) -> None:
     def fails() -> None:
         leave_block(database)
         raise ValueError("the bank is closed")
@@ -139,7 +139,7 @@ def give_up() -> None:
 
 
 @pytest.mark.parametrize("cut", [spin, give_up])
-def test_commit_hooks_that_were_cut_off_run_with_nobody_elses_commit(
+def test_interrupted_commit_hooks_do_not_run_with_a_later_commit(
     cut: Any, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     ran = []
@@ -160,7 +160,7 @@ def test_commit_hooks_that_were_cut_off_run_with_nobody_elses_commit(
             connection._commit = commit_and_end
 
     assert database.run(database.write, 1).kind is OutcomeKind.SUCCEEDED
-    # Long enough to come to the commit on any machine.
+    # Long enough to reach the commit on any machine.
     outcome = database.run(cut_off, timeout_us=2_000_000)
     database.here(lambda: connections[ALIAS].__dict__.pop("_commit"))
     assert outcome.kind is OutcomeKind.FAILED
@@ -171,7 +171,7 @@ def test_commit_hooks_that_were_cut_off_run_with_nobody_elses_commit(
     assert not ran
 
 
-def test_a_manual_transaction_is_the_business_of_a_project_without_autocommit(database: Database) -> None:
+def test_a_manual_transaction_stays_open_in_a_project_without_autocommit(database: Database) -> None:
     database.connect(AUTOCOMMIT=False)
 
     def writes() -> None:
@@ -197,7 +197,7 @@ def test_a_connection_that_was_closed_below_django_costs_one_attempt(database: D
     assert_writes_are_kept(database)
 
 
-def test_connections_of_the_thread_are_closed_where_all_are_to_go(database: Database) -> None:
+def test_all_connections_of_the_thread_can_be_closed(database: Database) -> None:
     assert database.run(database.write, 1).kind is OutcomeKind.SUCCEEDED
     assert database.here(lambda: ours.clean(close=True)) is None
     assert open_driver(database) is None
@@ -209,11 +209,11 @@ def test_a_forwarders_function_has_a_sound_connection(database: Database) -> Non
 
     def accept(job: dict[str, Any]) -> None:
         database.write(job["args"][0])
-        # As when the database is started anew.
+        # As after a restart of the database.
         connections[ALIAS].connection.close()
 
     outcomes = [database.here(lambda: forward(claim, accept)).kind for _ in range(6)]
-    # Without health checks one error tells that the connection is dead.
+    # Without health checks, one error has to show that the connection is dead.
     assert outcomes[:1] == [OutcomeKind.SUCCEEDED] and outcomes.count(OutcomeKind.SUCCEEDED) >= 3
 
     outcome = database.here(lambda: forward(claim, lambda job: leave_block(database)))
@@ -222,7 +222,7 @@ def test_a_forwarders_function_has_a_sound_connection(database: Database) -> Non
     assert_writes_are_kept(database)
 
 
-def test_a_block_that_the_task_closed_its_connection_in_is_over(database: Database) -> None:
+def test_a_block_in_which_the_task_closed_its_connection_is_over(database: Database) -> None:
     def closes() -> None:
         with pytest.raises(TransactionManagementError), transaction.atomic(ALIAS):
             connections[ALIAS].close()

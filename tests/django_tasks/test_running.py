@@ -56,8 +56,8 @@ def test_r25_a_deferred_task_and_one_between_two_attempts_are_ready(signal_log: 
 def test_r25_a_claimed_task_is_running(drain: Any) -> None:
     result = django_tasks.noop.enqueue()
     store = get_store()
-    claims = store.claims(store.shards[0], worker=os.urandom(8))
-    claims.settle_and_claim(claims.prepare(queues=["default"], want=1, description="host:1"))
+    claims = store.claims(store.shards[0], worker_id=os.urandom(8))
+    claims.settle_and_claim(claims.prepare(queues=["default"], want=1, worker_name="host:1"))
     result.refresh()
     assert (result.status, result.worker_ids, result.attempts) == (RUNNING, ["host:1"], 1)
     assert result.started_at == result.last_attempted_at
@@ -320,8 +320,8 @@ def lapse(client: Any) -> None:
 def claim_and_die() -> None:
     """Claim the first ready job and never settle it."""
     store = get_store()
-    claims = store.claims(store.shards[0], worker=os.urandom(8))
-    assert claims.settle_and_claim(claims.prepare(queues=["default"], want=1, description="dead:1")).claims
+    claims = store.claims(store.shards[0], worker_id=os.urandom(8))
+    assert claims.settle_and_claim(claims.prepare(queues=["default"], want=1, worker_name="dead:1")).claims
 
 
 def test_r30_a_task_whose_worker_died_runs_again_and_its_result_has_both_attempts(client: Any) -> None:

@@ -23,7 +23,7 @@ class OneWorker:
     ) -> None:
         self._run = run
         self.shard = get_store(backend).shards[shard]
-        self._claims = get_store(backend).claims(self.shard, worker=os.urandom(8))
+        self._claims = get_store(backend).claims(self.shard, worker_id=os.urandom(8))
         self._promotion = get_store(backend).promotion(self.shard)
         self.name = name or process_name()
 
@@ -31,7 +31,7 @@ class OneWorker:
         """Run the first ready job; returns False if there is none."""
         queues = self.shard.read_queues()
         self._promotion.promote(queues)
-        exchange = self._claims.prepare(queues=queues, want=1, description=self.name)
+        exchange = self._claims.prepare(queues=queues, want=1, worker_name=self.name)
         claims = self._claims.settle_and_claim(exchange).claims
         for claim in claims:
             # In a new thread, as in a worker: pytest need not allow database connections there.

@@ -84,7 +84,7 @@ def test_bells_of_one_shard_can_be_waited_for_together(emptied_url: str, shard: 
     waker = apis.shard.blocking_listener()
     waker.listen([apis.keys.notify("a"), apis.keys.notify("b"), apis.keys("notify")], now=0.0)
     apis.add(queue="b")
-    assert waker.take() in (apis.keys.notify("b"), apis.keys("notify"))
+    assert waker.read_notification() in (apis.keys.notify("b"), apis.keys("notify"))
     waker.close()
     apis.close()
 

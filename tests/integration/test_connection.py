@@ -259,7 +259,7 @@ def test_a_call_for_which_no_connection_is_free_was_surely_not_sent(redis_server
     client = connections.client()
     client.connection_pool.get_connection()
     with pytest.raises(redis.ConnectionError) as caught:
-        ConnectionCache(client).ask("PING")
+        ConnectionCache(client).execute("PING")
     error = to_store_error(caught.value, client=client)
     assert isinstance(error, StoreUnavailable) and not error.maybe_accepted
 
@@ -270,7 +270,7 @@ def test_every_connection_over_tls_works_from_its_first_command_on(tls: int, cer
         # A password would be an answer read before the first command, behind the handshake's own last words.
         admin.config_set("requirepass", "")
     connections = Connections(RedisConfig.read(f"rediss://127.0.0.1:{tls}/0?ssl_ca_certs={ca}"))
-    assert [ConnectionCache(connections.client()).ask("PING") for _ in range(30)] == [b"PONG"] * 30
+    assert [ConnectionCache(connections.client()).execute("PING") for _ in range(30)] == [b"PONG"] * 30
 
 
 @pytest.mark.parametrize("scheme", ["rediss", "redis"])

@@ -1,4 +1,4 @@
-"""delayq_acl: lines that Redis takes as they are, once each has its password's hash."""
+"""manage.py delayq_acl: Redis accepts each line once it contains the hash of a password."""
 
 import io
 from hashlib import sha256
@@ -14,10 +14,10 @@ from django_delayq.testing.local_redis import LocalRedisServer
 
 
 def printed(*arguments: Any, **options: Any) -> tuple[list[str], str]:
-    """Return the lines that the command prints, and what it says beside them."""
-    out, beside = io.StringIO(), io.StringIO()
-    call_command("delayq_acl", *arguments, stdout=out, stderr=beside, **options)
-    return out.getvalue().splitlines(), beside.getvalue()
+    """Return the lines on standard output, and the text on standard error."""
+    out, errors = io.StringIO(), io.StringIO()
+    call_command("delayq_acl", *arguments, stdout=out, stderr=errors, **options)
+    return out.getvalue().splitlines(), errors.getvalue()
 
 
 @pytest.fixture
@@ -28,18 +28,18 @@ def plain(start_redis: Any) -> Any:
 
 def test_there_is_a_line_for_each_role(settings: Any) -> None:
     settings.DELAYQ = {"REDIS": "redis://127.0.0.1:1/0", "PREFIX": "shop"}
-    lines, beside = printed()
+    lines, errors = printed()
     assert lines == [
         f"ACL SETUSER delayq-{name} reset on #<sha256> {role.rule('shop')}" for name, role in ROLES.items()
     ]
-    assert "SHA-256" in beside
+    assert "SHA-256" in errors
     assert printed(verbosity=0) == (lines, "")
     assert printed("worker", user="shop.worker@eu")[0] == [
         f"ACL SETUSER shop.worker@eu reset on #<sha256> {ROLES['worker'].rule('shop')}"
     ]
 
 
-def test_a_line_makes_a_user_who_logs_in_with_the_password(plain: Redis, settings: Any) -> None:
+def test_a_line_creates_a_user_who_logs_in_with_the_password(plain: Redis, settings: Any) -> None:
     settings.DELAYQ = {"REDIS": "redis://127.0.0.1:1/0"}
     plain.execute_command("ACL", "SETUSER", "delayq-view", "on", "nopass", "~*", "+@all")
     (line,), _ = printed("view")
@@ -53,7 +53,7 @@ def test_a_line_makes_a_user_who_logs_in_with_the_password(plain: Redis, setting
         user.hget("delayq:{0}:jobs", "x")
 
 
-def test_a_line_whose_password_was_forgotten_is_refused(plain: Redis, settings: Any) -> None:
+def test_a_line_without_a_password_hash_is_refused(plain: Redis, settings: Any) -> None:
     settings.DELAYQ = {"REDIS": "redis://127.0.0.1:1/0"}
     for line in printed()[0]:
         with pytest.raises(ResponseError, match="password hash must be exactly 64"):
@@ -73,13 +73,15 @@ def test_a_line_whose_password_was_forgotten_is_refused(plain: Redis, settings: 
         (["view"], {"user": "x" * 101}, "--user must be 1 to 100"),
     ],
 )
-def test_what_cannot_be_is_refused_with_a_cure(arguments: list[str], options: Any, message: str, settings: Any) -> None:
+def test_illegal_arguments_are_refused_with_a_cure(
+    arguments: list[str], options: Any, message: str, settings: Any
+) -> None:
     settings.DELAYQ = {"REDIS": "redis://127.0.0.1:1/0"}
     with pytest.raises(CommandError, match=message):
         printed(*arguments, **options)
 
 
-def test_settings_that_cannot_work_are_told(settings: Any) -> None:
+def test_wrong_settings_are_an_error(settings: Any) -> None:
     settings.DELAYQ = {"REDIS": "redis://127.0.0.1:1/0", "PREFIX": 'a"b'}
     with pytest.raises(CommandError, match="PREFIX"):
         printed()

@@ -1,4 +1,4 @@
-"""manage.py delayq_check: what it says of the server, of every key, and of what waits; and when it exits with 1."""
+"""manage.py delayq_check: its report on the server, every key and the waiting jobs, and when it exits with 1."""
 
 import json
 from collections.abc import Callable
@@ -24,7 +24,7 @@ KEYS = Keys("delayq", 0)
 
 
 def check(*options: str) -> tuple[int, str]:
-    """Run the command; returns its exit code and what it printed."""
+    """Run the command; return its exit code and its output."""
     out = StringIO()
     try:
         call_command("delayq_check", *options, stdout=out)
@@ -35,14 +35,14 @@ def check(*options: str) -> tuple[int, str]:
 
 def report(*options: str) -> dict[str, Any]:
     code, text = check("--json", *options)
-    told: dict[str, Any] = json.loads(text)
-    assert code == (1 if told["wrong"] else 0)
-    return told
+    found: dict[str, Any] = json.loads(text)
+    assert code == (1 if found["wrong"] else 0)
+    return found
 
 
 @pytest.fixture
 def kept(start_redis: Callable[..., LocalRedisServer], delayq_settings: Any) -> Redis:
-    """A client of a server that keeps its data as the manual asks, which DELAYQ leads to."""
+    """A client of the server in DELAYQ, which keeps its data as the documentation recommends."""
     server = start_redis(options={"appendonly": "yes", "appendfsync": "everysec"})
     delayq_settings.DELAYQ = {"REDIS": server.url}
     return server.client(protocol=2)
@@ -50,23 +50,23 @@ def kept(start_redis: Callable[..., LocalRedisServer], delayq_settings: Any) -> 
 
 def test_all_is_well(kept: Redis) -> None:
     enqueue_many([tasks.noop.job(), tasks.noop.after(hours=1).job(1, a=2), tasks.record.job()])
-    told = report()
-    assert (told["faults"], told["drift"], told["will_not_run"], told["waiting"]) == ([], {}, [], 3)
-    assert told["server"]["persistence"] == "append-only file, fsync everysec"
-    assert abs(told["server"]["clock_ahead_us"]) < 1_000_000
+    found = report()
+    assert (found["faults"], found["drift"], found["will_not_run"], found["waiting"]) == ([], {}, [], 3)
+    assert found["server"]["persistence"] == "append-only file, fsync everysec"
+    assert abs(found["server"]["clock_ahead_us"]) < 1_000_000
     code, text = check()
     assert code == 0
     assert "every job is in exactly one place" in text
     assert "3 have not ended" in text
 
 
-def test_a_server_without_a_file_is_warned_of_and_not_wrong(delayq_settings: Any) -> None:
+def test_a_server_without_a_file_is_a_warning_and_no_fault(delayq_settings: Any) -> None:
     code, text = check()
     assert code == 0
     assert "Warning: The Redis server keeps no append-only file" in text
 
 
-def test_a_policy_that_evicts_and_a_replica_are_wrong(kept: Redis) -> None:
+def test_a_policy_that_evicts_and_a_replica_are_faults(kept: Redis) -> None:
     kept.config_set("maxmemory-policy", "volatile-lru")
     kept.execute_command("REPLICAOF", "127.0.0.1", "1")
     faults = " ".join(report()["faults"])
@@ -74,7 +74,7 @@ def test_a_policy_that_evicts_and_a_replica_are_wrong(kept: Redis) -> None:
     assert "is a replica" in faults
 
 
-def test_a_nearly_full_server_is_warned_of(kept: Redis) -> None:
+def test_a_nearly_full_server_is_a_warning(kept: Redis) -> None:
     kept.config_set("maxmemory", int(kept.info("memory")["used_memory"] * 1.02))
     assert any("% full" in warning for warning in report()["warnings"])
 
@@ -83,7 +83,7 @@ def test_a_server_that_is_too_old_is_refused_by_its_redis_version(kept: Redis) -
     server = ServerInfo.fetch(kept)
     [refusal] = replace(server, redis_version="6.0.16").fatal()
     assert refusal.startswith("Redis 6.0.16 is too old") and "6.2 or later" in refusal
-    # Of Valkey it is the Redis version that counts, which is never below 7.2; who tells none is not refused.
+    # Valkey reports a Redis version too, never below 7.2. A server that reports none is not refused.
     sound = [
         ("redis", "6.2.0", "6.2.0"),
         ("redis", "10.0.1", "10.0.1"),
@@ -94,7 +94,7 @@ def test_a_server_that_is_too_old_is_refused_by_its_redis_version(kept: Redis) -
         assert list(replace(server, kind=kind, version=version, redis_version=redis_version).fatal()) == []
 
 
-def test_clocks_apart_are_warned_of(kept: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clocks_that_differ_are_a_warning(kept: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     from django_delayq.store.client import server_info as server
 
     before = server.time_ns
@@ -102,7 +102,7 @@ def test_clocks_apart_are_warned_of(kept: Redis, monkeypatch: pytest.MonkeyPatch
     assert any("+3600.0 s" in warning for warning in report()["warnings"])
 
 
-def test_a_job_in_no_place_is_told_with_its_key_and_repaired(kept: Redis) -> None:
+def test_a_job_in_no_place_is_listed_with_its_key_and_repaired(kept: Redis) -> None:
     job = tasks.noop.enqueue()
     kept.delete("delayq:{0}:ready:default")
     code, text = check()
@@ -110,19 +110,19 @@ def test_a_job_in_no_place_is_told_with_its_key_and_repaired(kept: Redis) -> Non
     assert "WRONG: 1 ORPHANED" in text
     assert job.id.split("-")[0] in text
     assert job.refresh().state == "gone"
-    told = report("--repair")
-    assert told["drift"]["ORPHANED"]["count"] == 1
-    assert not told["wrong"]
+    found = report("--repair")
+    assert found["drift"]["ORPHANED"]["count"] == 1
+    assert not found["wrong"]
     assert job.refresh().state == "ready"
     assert report()["drift"] == {}
 
 
-def test_a_key_of_another_type_is_repaired_before_jobs_are_looked_at(kept: Redis) -> None:
+def test_a_key_of_another_type_is_repaired_before_jobs_are_checked(kept: Redis) -> None:
     job = tasks.noop.after(60).enqueue()
     kept.set("delayq:{0}:attempts", "x")
-    told = report()
-    assert set(told["drift"]) == {"MISTYPED"}
-    assert told["waiting"] is None
+    found = report()
+    assert set(found["drift"]) == {"MISTYPED"}
+    assert found["waiting"] is None
     assert "repair the keys first" in check()[1]
     assert report("--repair")["waiting"] == 1
     assert job.refresh().state == "scheduled"
@@ -138,7 +138,7 @@ def test_repair_starts_whatever_type_a_key_has(noun: str, kept: Redis) -> None:
     }.get(noun, KEYS(noun))
     kept.delete(key)
     kept.rpush(key, "x") if CATALOGUE[noun][0] != "list" else kept.set(key, "x")
-    # Kept results are looked at one by one: nothing lists them.
+    # No index lists results, so the check never finds them.
     assert ("MISTYPED" in report()["drift"]) == (noun != "results")
     report("--repair")
     assert "MISTYPED" not in report()["drift"]
@@ -147,20 +147,20 @@ def test_repair_starts_whatever_type_a_key_has(noun: str, kept: Redis) -> None:
 
 
 @pytest.mark.parametrize("written", ["", "x", "-1", "1.5"])
-def test_a_number_of_shards_that_is_none_is_nobodys(written: str, kept: Redis) -> None:
+def test_an_illegal_number_of_shards_is_dropped(written: str, kept: Redis) -> None:
     kept.set(KEYS("shards"), written)
     report("--repair")
     get_store().check_shards()
     assert kept.get(KEYS("shards")) == b"1"
 
 
-def test_whoever_stops_at_a_key_of_another_type_says_what_deletes_it(kept: Redis) -> None:
+def test_the_error_about_a_key_of_another_type_names_the_command_that_deletes_it(kept: Redis) -> None:
     kept.rpush(KEYS("shards"), "x")
     with pytest.raises(ScriptFault, match="delayq_check --repair"):
         tasks.noop.using(key="k").enqueue()
 
 
-def test_jobs_that_this_code_could_not_run_are_told_by_task(kept: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_that_this_code_cannot_run_are_listed_by_task(kept: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     enqueue_many([tasks.nap.after(60).job(1.0) for _ in range(7)])
     unknown, newer, torn = enqueue_many([tasks.record.after(60).job(), tasks.say.job("x"), tasks.later.job(1.0)])
     bodies = "delayq:{0}:jobs"
@@ -173,17 +173,17 @@ def test_jobs_that_this_code_could_not_run_are_told_by_task(kept: Redis, monkeyp
     monkeypatch.setattr(registry, "_tasks", known)
 
     def nap(seconds: float, why: str) -> None:
-        """As after a deploy that gave it a parameter without a default."""
+        """The function after a deploy that added a parameter without a default."""
 
     known["tests.sample_app.tasks.nap"] = replace(tasks.nap, func=nap)
-    doubts = {(doubt["ending"], doubt["task"]): doubt for doubt in report()["will_not_run"]}
-    assert {key: doubt["count"] for key, doubt in doubts.items()} == {
+    groups = {(group["ending"], group["task"]): group for group in report()["will_not_run"]}
+    assert {key: group["count"] for key, group in groups.items()} == {
         ("arguments do not fit", "tests.sample_app.tasks.nap"): 7,
-        ("unknown_task", "tests.sample_app.tasks.record"): 1,
+        ("unknown task", "tests.sample_app.tasks.record"): 1,
         ("newer version", "tests.sample_app.tasks.say"): 1,
         ("unreadable", "tests.sample_app.tasks.later"): 1,
     }
-    assert doubts["unknown_task", "tests.sample_app.tasks.record"]["examples"] == [unknown.id]
+    assert groups["unknown task", "tests.sample_app.tasks.record"]["examples"] == [unknown.id]
     code, text = check()
     assert code == 1
     assert "7 jobs of 'tests.sample_app.tasks.nap' would end 'arguments do not fit'" in text
@@ -200,7 +200,7 @@ def test_repair_beside_working_processes_loses_and_doubles_nothing(processes: Pr
 
 
 def test_redis_away_is_one_line_and_code_1(processes: Processes, tmp_path: Path) -> None:
-    processes.configure(REDIS=f"unix://{tmp_path}/nobody")
+    processes.configure(REDIS=f"unix://{tmp_path}/no_server")
     command = processes.start("delayq_check")
     assert command.wait() == 1
     assert command.output.startswith("CommandError: Redis did not answer")
@@ -208,7 +208,7 @@ def test_redis_away_is_one_line_and_code_1(processes: Processes, tmp_path: Path)
 
 
 def test_redis_away_is_a_command_error(delayq_settings: Any, tmp_path: Path) -> None:
-    delayq_settings.DELAYQ = {"REDIS": f"unix://{tmp_path}/nobody"}
+    delayq_settings.DELAYQ = {"REDIS": f"unix://{tmp_path}/no_server"}
     with pytest.raises(CommandError, match="did not answer"):
         check()
 
@@ -229,7 +229,7 @@ def test_keys_spread_over_another_number_of_shards_are_wrong(kept: Redis, delayq
 
 def test_a_fault_that_a_repair_uncovers_is_repaired_too(kept: Redis) -> None:
     job = tasks.noop.after(60).enqueue()
-    # In a queue whose name nobody knows, and in no place there.
+    # The queue is not listed, and the job is in no place there.
     kept.delete("delayq:{0}:queues", "delayq:{0}:scheduled:default")
     assert not report("--repair")["wrong"]
     assert report()["drift"] == {}

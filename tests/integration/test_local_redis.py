@@ -1,4 +1,4 @@
-"""LocalRedisServer: real servers that start, answer and end with their owner, whatever the owner's end."""
+"""LocalRedisServer: real servers that start, accept commands, and end with their owner, even if it is killed."""
 
 import os
 import signal
@@ -55,7 +55,7 @@ def group_exists(group: int) -> bool:
     return True
 
 
-def test_server_answers_inside_the_block_and_is_gone_after_it(server_program: Path) -> None:
+def test_server_runs_inside_the_block_and_is_gone_after_it(server_program: Path) -> None:
     with LocalRedisServer(server=server_program) as server, server.client() as client:
         folder, pid = server.folder, server.pid
         assert client.ping()
@@ -69,7 +69,7 @@ def test_server_answers_inside_the_block_and_is_gone_after_it(server_program: Pa
         _ = server.url
 
 
-def test_server_on_a_port_listens_on_the_loopback_alone(start_redis: StartRedis) -> None:
+def test_server_on_a_port_listens_on_the_loopback_only(start_redis: StartRedis) -> None:
     server = start_redis(port=0)
     assert server.url == f"redis://127.0.0.1:{server.port}/0"
     with server.client() as client:
@@ -115,13 +115,13 @@ def test_options_may_not_take_the_server_out_of_its_folder(start_redis: StartRed
         start_redis(options={"dir": "/", "port": "1"})
 
 
-def test_port_of_somebody_else_is_not_taken_for_ours(start_redis: StartRedis) -> None:
+def test_server_of_another_owner_on_the_port_is_an_error(start_redis: StartRedis) -> None:
     other = start_redis(port=0)
     with pytest.raises(ServerNotStarted):
         start_redis(port=other.port)
 
 
-def test_free_port_taken_before_the_server_binds_it_is_changed_for_another(
+def test_free_port_taken_before_the_server_binds_it_is_replaced(
     start_redis: StartRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = start_redis(port=0)
@@ -133,9 +133,7 @@ def test_free_port_taken_before_the_server_binds_it_is_changed_for_another(
         assert client.info("server")["process_id"] == server.pid
 
 
-def test_server_that_finds_every_free_port_taken_says_so(
-    start_redis: StartRedis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_start_without_a_free_port_raises(start_redis: StartRedis, monkeypatch: pytest.MonkeyPatch) -> None:
     other = start_redis(port=0)
     monkeypatch.setattr(local_redis, "free_port", lambda: other.port)
     with pytest.raises(ServerNotStarted, match="already in use"):

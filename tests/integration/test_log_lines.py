@@ -82,8 +82,8 @@ def lapsed_job() -> Any:
     """Leave a job in the lease of a worker of that name."""
     job = delayed_task(name="lapsed", retry=RetryPolicy(max_attempts=1))(lapse).using(queue="held").enqueue()
     store = get_store()
-    claims = store.claims(store.shards[0], worker=b"\xffevil\n\r\x1b")
-    exchange = claims.prepare(queues=["held"], want=1, description=f"host{EVIL}")
+    claims = store.claims(store.shards[0], worker_id=b"\xffevil\n\r\x1b")
+    exchange = claims.prepare(queues=["held"], want=1, worker_name=f"host{EVIL}")
     assert len(claims.settle_and_claim(exchange).claims) == 1
     return job
 

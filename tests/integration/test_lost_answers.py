@@ -69,7 +69,7 @@ def test_a_job_that_arrived_without_an_answer_is_cancelled_in_redis(server: Loca
 def test_a_job_that_runs_already_is_not_said_to_be_cancelled(server: LocalRedisServer) -> None:
     handle, error = in_doubt(server, delay=0)
     store = get_store()
-    claims = store.claims(store.shards[0], worker=b"a worker")
+    claims = store.claims(store.shards[0], worker_id=b"a worker")
     assert claims.settle_and_claim(claims.prepare(queues=["default"], want=1, settlements=[], strict=False)).claims
     assert handle.cancel() is False
     assert handle.state is State.CLAIMED

@@ -30,7 +30,7 @@ ONE = RetryPolicy(max_attempts=1)
 #: Of an exchange that brought nothing.
 ANSWERED: dict[str, Any] = {
     **{"now_us": 1, "lost": frozenset(), "overdue_in_us": 1, "queues_version": b""},
-    **{"has_more": False, "unknown_worker": False, "recovered": False, "armed": False},
+    **{"has_more": False, "unknown_worker": False, "recovered": False, "blocking": False},
 }
 
 

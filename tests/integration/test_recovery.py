@@ -20,7 +20,7 @@ from tests.factories import claim_for
 PATIENCE = 60.0
 FACTS = {
     "claimed": True,
-    "armed": False,
+    "blocking": False,
     "now_us": 1,
     "lost": frozenset(),
     "overdue_in_us": 1,

@@ -119,7 +119,7 @@ def test_a_lapsed_job_is_read_where_its_lease_is_and_not_on_the_old_server(
             apis.promote()
     else:
         with old.client() as client:
-            client.client_kill_filter(_id=str(apis.shard.line.ask("CLIENT", "ID")))
+            client.client_kill_filter(_id=str(apis.shard.connection_cache.execute("CLIENT", "ID")))
     raw_id = apis.add()
     apis.worker().take()
     apis.clock.advance(apis.config.worker.lease_us)

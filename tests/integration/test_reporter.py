@@ -1,4 +1,4 @@
-"""Presence: what processes tell of themselves while they live, and the figures of what they ran."""
+"""Process reporter: what live processes report of themselves, and the metrics of what they ran."""
 
 import fcntl
 import gc
@@ -6,7 +6,7 @@ import os
 import resource
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from redis import Redis
 from django_delayq import get_store
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.management.starting import run_services
-from django_delayq.metrics import ALL_JOBS, MetricsBuffer, Stats, queue_dimension, task_dimension
+from django_delayq.metrics import ALL_JOBS, MetricsBuffer, Row, Stats, queue_dimension, task_dimension
 from django_delayq.processes import shutdown
 from django_delayq.processes.reporter import ProcessReporter
 from django_delayq.processes.service import PeriodicRunnable, Service
@@ -28,24 +28,24 @@ RECORD = "tests.sample_app.tasks.record"
 
 
 def snapshot() -> Snapshot:
-    """Look at the shard now."""
+    """Return the shard as it is now."""
     return get_store().dashboard(0).snapshot(tasks=[RECORD])
 
 
-def told(kind: str) -> Process | None:
-    """Return the process of that kind that told of itself, if one did."""
+def reported(kind: str) -> Process | None:
+    """Return the process of that kind that sent a report, if one did."""
     return next((process for process in snapshot().processes if process.kind == kind and process.name), None)
 
 
-def until_told(processes: Processes, kind: str) -> Process:
-    found = processes.until(lambda: told(kind), what=f"a {kind} to tell of itself")
+def until_reported(processes: Processes, kind: str) -> Process:
+    found = processes.until(lambda: reported(kind), what=f"a {kind} to report")
     assert found is not None
     return found
 
 
-def test_processes_tell_of_themselves_and_take_their_leave(processes: Processes, gate: Path) -> None:
+def test_processes_report_and_deregister(processes: Processes, gate: Path) -> None:
     dispatcher, worker = processes.dispatcher(), processes.worker("--queues=mail,default", "--concurrency=3")
-    one, other = until_told(processes, "dispatcher"), until_told(processes, "worker")
+    one, other = until_reported(processes, "dispatcher"), until_reported(processes, "worker")
     assert one.name.endswith(f":{dispatcher.pid}")
     assert other.name.endswith(f":{worker.pid}")
     assert (other.queues, other.slots, other.quiet) == (("mail", "default"), 3, False)
@@ -55,7 +55,7 @@ def test_processes_tell_of_themselves_and_take_their_leave(processes: Processes,
     assert snapshot().processes == []
 
 
-def test_figures_tell_what_ran_failed_and_was_promoted(processes: Processes) -> None:
+def test_metrics_count_runs_and_failures(processes: Processes) -> None:
     jobs = [tasks.record.using(queue="mail", delay=0.01).enqueue("x") for _ in range(3)]
     failing = tasks.fail.enqueue()
     dispatcher, worker = processes.dispatcher(), processes.worker()
@@ -63,43 +63,40 @@ def test_figures_tell_what_ran_failed_and_was_promoted(processes: Processes) -> 
     processes.until_state(failing, "scheduled", "dead")
     assert (worker.end(), dispatcher.end()) == (0, 0)
     seen = snapshot()
-    whole, mail = seen.figures(ALL_JOBS), seen.figures(queue_dimension("mail"))
-    assert (whole.done, mail.done, seen.figures(task_dimension(RECORD)).done) == (3, 3, 3)
+    whole, mail = seen.hour(ALL_JOBS), seen.hour(queue_dimension("mail"))
+    assert (whole.done, mail.done, seen.hour(task_dimension(RECORD)).done) == (3, 3, 3)
     assert whole.retried >= 1
     assert mail.failed == 0
-    assert whole.moved >= 3
     assert sum(whole.lag) == sum(whole.run) == whole.finished
 
 
-def test_a_killed_worker_is_seen_as_lost_and_its_lapsed_job_is_counted(
-    processes: Processes, client: Redis, gate: Path
-) -> None:
+def test_a_killed_worker_is_lost_and_its_lease_expires(processes: Processes, client: Redis, gate: Path) -> None:
     processes.configure(LEASE=1)
     processes.dispatcher()
     worker = processes.worker()
-    until_told(processes, "worker")
+    until_reported(processes, "worker")
     job = tasks.wait_for.enqueue(str(gate))
     processes.until_state(job, "claimed")
     worker.kill()
-    processes.until(lambda: job.refresh().state != "claimed", what="the lease to lapse")
-    left = told("worker")
+    processes.until(lambda: job.refresh().state != "claimed", what="the lease to expire")
+    left = reported("worker")
     assert left is not None
     assert left.is_lost(left.seen_us + 21_000_001, lease_us=1_000_000)
 
 
-def test_a_quiet_worker_takes_nothing_ends_what_it_has_and_can_be_called_back(processes: Processes, gate: Path) -> None:
+def test_a_quiet_worker_takes_no_job_ends_those_it_has_and_can_be_woken(processes: Processes, gate: Path) -> None:
     processes.worker()
-    code = until_told(processes, "worker").code
+    code = until_reported(processes, "worker").code
     held = tasks.wait_for.enqueue(str(gate))
     processes.until_state(held, "claimed")
     operations = get_store().operations(0)
     assert operations.quiet(code, by="ann")
-    processes.until(lambda: (seen := told("worker")) is not None and seen.quiet, what="the worker to hear")
+    processes.until(lambda: (seen := reported("worker")) is not None and seen.quiet, what="the worker to be quiet")
     waiting = tasks.record.enqueue("waits")
     gate.touch()
     processes.until_gone([held])
     other = processes.worker()
-    # What the quiet one leaves is another's at once.
+    # Another worker takes at once what the quiet one leaves.
     processes.until_gone([waiting])
     assert other.end() == 0
     waiting = tasks.record.enqueue("waits again")
@@ -107,7 +104,7 @@ def test_a_quiet_worker_takes_nothing_ends_what_it_has_and_can_be_called_back(pr
     processes.until_gone([waiting])
 
 
-def test_a_paused_queue_waits_while_others_run_and_goes_on_when_resumed(processes: Processes) -> None:
+def test_jobs_of_a_paused_queue_wait_until_it_is_resumed(processes: Processes) -> None:
     processes.worker()
     operations = get_store().operations(0)
     operations.pause("mail", by="ann")
@@ -118,21 +115,21 @@ def test_a_paused_queue_waits_while_others_run_and_goes_on_when_resumed(processe
     processes.until_gone(paused)
 
 
-class Door:
-    """Answer reports; the first by raising."""
+class Reports:
+    """Accepts reports; raises at the first."""
 
     def __init__(self) -> None:
         self.errors: list[Exception] = [StoreUnavailable("away")]
-        self.rows: list[dict[bytes, bytes]] = []
+        self.rows: list[Mapping[tuple[str, str], Row]] = []
 
-    def report(self, code: bytes, kind: str, said: object, rows: dict[bytes, bytes]) -> bool:
+    def report(self, code: bytes, kind: str, said: object, rows: Mapping[tuple[str, str], Row]) -> bool:
         if self.errors:
             raise self.errors.pop()
         self.rows.append(rows)
         return True
 
 
-class Reporter:
+class Source:
     kind, worker_id = "worker", bytes(8)
 
     def __init__(self) -> None:
@@ -145,20 +142,20 @@ class Reporter:
         self.asked = asked
 
 
-def test_figures_that_could_not_be_told_are_told_the_next_time() -> None:
-    door, reporter = Door(), Reporter()
-    presence = ProcessReporter(door, reporter)  # type: ignore[arg-type]
-    reporter.metrics.ended("done", queue="q", task="t")
+def test_metrics_that_could_not_be_sent_are_sent_with_the_next_report() -> None:
+    reports, source = Reports(), Source()
+    reporter = ProcessReporter(reports, source)  # type: ignore[arg-type]
+    source.metrics.count_attempt("done", queue="q", task="t")
     with pytest.raises(StoreUnavailable):
-        presence.step()
-    reporter.metrics.ended("done", queue="q", task="t")
-    assert presence.step() == 15.0
-    assert reporter.asked
-    [rows] = door.rows
-    assert Stats.of(rows[ALL_JOBS][3::4]).done == 2
+        reporter.step()
+    source.metrics.count_attempt("done", queue="q", task="t")
+    assert reporter.step() == 15.0
+    assert source.asked
+    [rows] = reports.rows
+    assert Stats.of(rows["q", "t"]).done == 2
 
 
-def test_whoever_is_seen_can_be_stopped() -> None:
+def test_a_process_that_reports_can_be_stopped() -> None:
     events: list[str] = []
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
@@ -174,9 +171,9 @@ def test_whoever_is_seen_can_be_stopped() -> None:
         def step(self) -> float | None:
             return None if self.stopped else 3_600.0
 
-    # Where nobody listens yet, this test is what the signal ends.
+    # Without a signal handler, the signal ends this test run.
     try:
-        run_services([Service(Sleeper(), name="Sleeper")], [Seen(Door(), Reporter())])  # type: ignore[arg-type]
+        run_services([Service(Sleeper(), name="Sleeper")], [Seen(Reports(), Source())])  # type: ignore[arg-type]
     finally:
         gc.unfreeze()
         for number, handler in before.items():

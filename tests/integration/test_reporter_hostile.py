@@ -1,4 +1,4 @@
-"""Presence under stress: many shards of a Redis that does not answer, and outcomes of the same moment."""
+"""Process reporters of many shards of a Redis that does not answer."""
 
 import threading
 from collections.abc import Iterator
@@ -6,14 +6,14 @@ from collections.abc import Iterator
 import pytest
 
 from django_delayq.metrics import MetricsBuffer
-from django_delayq.processes import reporter as presence
+from django_delayq.processes import reporter
 from django_delayq.processes.reporter import ProcessReporter, reporting
 
 _SHARDS = 8
 
 
-class _Mute:
-    """A door behind which nobody answers a leave until the test ends."""
+class _Unanswered:
+    """Reports whose deregistering blocks until the test ends."""
 
     def __init__(self, answered: threading.Event) -> None:
         self._answered = answered
@@ -25,7 +25,7 @@ class _Mute:
         self._answered.wait()
 
 
-class _Reporter:
+class _Source:
     kind, worker_id = "worker", bytes(8)
 
     def __init__(self) -> None:
@@ -40,30 +40,30 @@ class _Reporter:
 
 @pytest.fixture
 def answered() -> Iterator[threading.Event]:
-    """Set when the test is over."""
+    """An event that is set at the end of the test."""
     event = threading.Event()
     yield event
     event.set()
 
 
 @pytest.mark.parametrize("patience", [1.0, 0.025])
-def test_shards_share_the_time_for_taking_leave(
+def test_shards_share_the_time_for_deregistering(
     answered: threading.Event, monkeypatch: pytest.MonkeyPatch, patience: float
 ) -> None:
     now, waits = 1_000.0, []
 
     class Unanswered(threading.Thread):
-        """A leave that is waited for in vain: by a clock that only waiting moves on."""
+        """A thread that never ends, on a clock that only `join` advances."""
 
         def join(self, timeout: float | None = None) -> None:
             nonlocal now
-            assert timeout is not None, "a leave is waited for without end"
+            assert timeout is not None, "join has no timeout"
             waits.append(timeout)
             now += timeout
 
-    monkeypatch.setattr(presence, "monotonic", lambda: now)
-    presences = [ProcessReporter(_Mute(answered), _Reporter()) for _ in range(_SHARDS)]  # type: ignore[arg-type]
-    with reporting(presences, patience=lambda: patience):
+    monkeypatch.setattr(reporter, "monotonic", lambda: now)
+    reporters = [ProcessReporter(_Unanswered(answered), _Source()) for _ in range(_SHARDS)]  # type: ignore[arg-type]
+    with reporting(reporters, patience=lambda: patience):
         monkeypatch.setattr(threading, "Thread", Unanswered)
     assert len(waits) == _SHARDS
     assert sum(waits) <= patience

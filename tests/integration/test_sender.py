@@ -81,8 +81,8 @@ def test_arguments_that_fail_to_come_leave_nothing_on_its_way_and_all_is_told() 
 def test_an_answer_that_an_interrupt_left_unread_is_nobody_elses() -> None:
     with pytest.raises(Stop):
         noop.enqueue_many(made(600, then=fails(Stop())), on_progress=lambda accepted: None)
-    line = get_store()._producer_shards[0].line
-    assert line.ask("ECHO", "mine") == b"mine"
+    line = get_store()._producer_shards[0].connection_cache
+    assert line.execute("ECHO", "mine") == b"mine"
     assert noop.enqueue().state is State.READY
 
 

@@ -184,7 +184,7 @@ def test_a_dead_letter_takes_no_key_that_belongs_to_another_shard_by_now(delayq_
         newer.cancel()
         if newer.id.endswith("-1"):
             elsewhere.append(key)
-            with pytest.raises(ShardsChanged, match="enqueue it anew .* or set SHARDS back"):
+            with pytest.raises(ShardsChanged, match="enqueue a new job .* or set SHARDS back"):
                 store.operations(0).requeue(letter.raw_id, died_us=letter.died_us)
             with pytest.raises(ShardsChanged):
                 store.operations(0).requeue(letter.raw_id, died_us=letter.died_us, change=lambda job: job)

@@ -74,7 +74,7 @@ def assert_refused(apis: ShardApis, raw_id: bytes, queue: str = "default") -> No
     assert isinstance(claim.fault, BadSignature)
     assert apis.where(raw_id) == ["dead_letters"]
     letter = apis.inspection.dead_letter(raw_id)
-    assert letter is not None and letter.attempts.history[-1]["ending"] == "bad_signature"
+    assert letter is not None and letter.attempts.history[-1]["ending"] == "bad signature"
     assert ran == []
 
 
@@ -245,7 +245,7 @@ def test_switched_off_signed_jobs_run_whatever_their_signature(make: Callable[..
 def test_a_moved_job_can_be_signed_anew(make: Callable[..., ShardApis]) -> None:
     apis = make()
     raw_id = apis.add(1)
-    moved = apis.store.seal.resign(raw_id, body_of(apis, raw_id), lambda body: with_queue(body, "other"))
+    moved = apis.store.signer.resign(raw_id, body_of(apis, raw_id), lambda body: with_queue(body, "other"))
     apis.client.hset(apis.keys("jobs"), raw_id, moved)
     apis.client.rename(apis.keys.ready("default"), apis.keys.ready("other"))
     assert take(apis, "other")[1].kind is OutcomeKind.SUCCEEDED
@@ -283,7 +283,7 @@ def test_real_workers_run_what_is_signed_and_bury_the_rest(
     for job in forged:
         letter = inspection.dead_letter(bytes.fromhex(job.id.split("-")[0]))
         assert letter is not None and letter.attempts.ended == 1
-        assert letter.attempts.history[-1]["ending"] == "bad_signature"
+        assert letter.attempts.history[-1]["ending"] == "bad signature"
     assert worker.running
     assert worker.output.count("the job is not signed") == 2
 

@@ -62,8 +62,8 @@ class Muffled(ConnectionCache):
 class MuffledQuestion(PendingReply):
     """Four commands were sent; the answer to the second is in that to the last."""
 
-    def answer(self) -> Any:
-        answer = self.answers(4)[3][0]
+    def read(self) -> Any:
+        answer = self.read_all(4)[3][0]
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -74,7 +74,7 @@ def muffled(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
     """What this process enqueues is heard by nobody."""
     shard = get_store()._producer_shards[0]
     bells = [processes.keys("notify_dispatcher"), processes.keys("notify"), processes.keys.notify("default")]
-    monkeypatch.setattr(shard, "line", Muffled(shard.client, bells))
+    monkeypatch.setattr(shard, "connection_cache", Muffled(shard.client, bells))
 
 
 def test_idle_processes_send_at_most_one_request_in_two_seconds(processes: Processes, client: Redis) -> None:

@@ -75,7 +75,7 @@ def test_a_job_is_scheduled_ready_claimed_and_done(processes: Processes, client:
     assert left <= registries | {
         "queues_version",
         "next_promotion",
-        "no_lapse_before",
+        "no_reclaim_before",
         "shards",
         "notify",
         "notify_dispatcher",

@@ -148,7 +148,7 @@ def test_one_step(scene: Scene, in_flight: InFlight, after: InFlight, fate: str)
     else:
         assert worker.step() == 0
         assert len(worker._held) == held and job.refresh().state == "ready"
-        found = job._inspection.find(job._raw_id)
+        found = job._lookup.find(job._raw_id)
         assert found is not None and found.attempts.ended == 0
 
 

@@ -65,7 +65,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "connections to a demoted primary are kept",
         "store/client/script_call.py",
-        "                self._line.disconnect_idle()\n",
+        "                self._connection_cache.disconnect_idle()\n",
         "                pass\n",
     ): ("tests/integration/test_replaced_server.py",),
     at(
@@ -77,7 +77,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "silence on the bell's connection is waited for without end",
         "store/client/blocking_listener.py",
-        "if now > self._give_up_at:",
+        "if now > self._overdue_at:",
         "if False:",
     ): ("tests/integration/store/test_blocking_listener.py",),
     at(
@@ -89,7 +89,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "children of a fork count on from one number",
         "job/ids.py",
-        "os.register_at_fork(after_in_child=begin_anew)\n",
+        "os.register_at_fork(after_in_child=restart_sequence)\n",
         "",
     ): ("tests/unit/test_ids.py", "tests/chaos/test_forks.py"),
     at(
@@ -162,8 +162,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "wrong arguments of Django's tasks wait",
         "worker/settlement.py",
-        "unfit_waits=kind.waits_for_code",
-        "unfit_waits=True",
+        "waits_for_code=kind.waits_for_code",
+        "waits_for_code=True",
     ): ("tests/django_tasks/test_running.py",),
     at("a look-up forgets run_after", "job/codec.py", '        options["a"] = job.run_after_us\n', "        pass\n"): (
         "tests/django_tasks/test_results.py",
@@ -184,14 +184,26 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "tests/django_tasks/test_results.py",
     ),
     at(
+        "a new minute of metrics drops the hour before",
+        "store/lua/report.lua",
+        ".. row .. '\\n' .. string.sub(series, 1, kept)",
+        ".. row .. '\\n'",
+    ): ("tests/integration/store/test_report.py",),
+    at(
+        "a second report of a minute replaces the first",
+        "store/lua/report.lua",
+        "(sums[figure] or 0) + count",
+        "count",
+    ): ("tests/integration/store/test_report.py",),
+    at(
         "a connection on which an answer is awaited is used again",
         "store/client/connection_cache.py",
         "        self._connection.disconnect()\n",
     ): ("tests/integration/store/test_connection_cache.py",),
     at(
-        "a lapsed job is read on whatever server the pool leads to",
-        "store/promotion.py",
-        "return self._shard.line.ask_all(*questions)",
-        "return [self._shard.client.hmget(keys(noun), fields) for noun, fields in wanted.items()]",
+        "an expired lease is read on whatever server the pool leads to",
+        "store/shard.py",
+        "partial(self.connection_cache.execute_all, *commands)",
+        "lambda: [self.client.execute_command(*command) for command in commands]",
     ): ("tests/integration/test_replaced_server.py",),
 }

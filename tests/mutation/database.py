@@ -10,7 +10,7 @@ AUTOCOMMIT = "tests/databases/test_autocommit.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
-        "the driver is not asked about transactions",
+        "the transaction state of the driver is ignored",
         "processes/database.py",
         "    return driver_state(driver, connection.autocommit)\n",
         "    return ConnectionState(False, False)\n",
@@ -22,7 +22,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "        if unfinished or close:\n",
     ): (AUTOCOMMIT,),
     at(
-        "work is lost where the driver does not answer",
+        "work is lost if the driver cannot report its state",
         "processes/database.py",
         "        return ConnectionState(unfinished=not connection.autocommit, unusable=True)\n",
         "        return ConnectionState(unfinished=False, unusable=True)\n",
@@ -34,7 +34,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "        return ConnectionState(False, unusable=True)\n",
     ): (AUTOCOMMIT,),
     at(
-        "work is lost where PostgreSQL's driver has its autocommit off",
+        "work is lost if PostgreSQL's driver has its autocommit off",
         "processes/database.py",
         "    return ConnectionState(status in _PG_IN_TRANSACTION, driver",
         "    return ConnectionState(autocommit is driver.autocommit and status in _PG_IN_TRANSACTION, driver",
@@ -82,13 +82,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "            pass\n    return connection.connection is None\n",
     ): (ASYNCIO,),
     at(
-        "a coroutine that queries steadily connects anew all the time",
+        "a coroutine that queries steadily reconnects all the time",
         "processes/idle_connections.py",
         "            self._cursors.add(made)\n            self._used_at[alias] = monotonic()\n",
         "            self._cursors.add(made)\n",
     ): (ASYNCIO,),
     at(
-        "each opening of a connection brings looks of its own",
+        "each opening of a connection schedules another check",
         "processes/idle_connections.py",
         "        if self._check_scheduled:\n            return\n",
         "",
@@ -118,13 +118,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "        raise\n",
     ): ("tests/integration/execution/test_context.py",),
     at(
-        "what a receiver raises is not logged",
+        "an exception of a receiver is not logged",
         "processes/emitter.py",
         "    except BaseException:\n",
         "    except ZeroDivisionError:\n",
     ): (EMITTER,),
     at(
-        "a receiver's transaction is told as a task's",
+        "a receiver's transaction is logged as a task's",
         "processes/emitter.py",
         'it was rolled back", names)',
         'it was rolled back", left_open)',
@@ -148,13 +148,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "            raise\n",
     ): ("tests/integration/test_shutdown.py",),
     at(
-        "the emitter takes in all there is",
+        "the emitter accepts any number of emissions",
         "processes/emitter.py",
         "            self._changed.wait_for(lambda: self._left < self._limit)\n",
         "",
     ): (EMITTER,),
     at(
-        "signals that wait end with the process",
+        "signals that wait are lost with the process",
         "processes/shutdown.py",
         "        emitter.flush(_INTERRUPTED_TIMEOUT if self.has_deadline else _EMIT_TIMEOUT)\n",
         "",

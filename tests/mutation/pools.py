@@ -16,13 +16,13 @@ LEASES, HEARTBEATS = "worker/leases.py", ("tests/unit/test_heartbeats.py",)
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
-        "a worker without a slot that will ever be free goes on",
+        "a worker whose slots can never be free again goes on",
         LEASES,
         "        if self._is_stuck(self._lease):\n",
         "        if False:\n",
     ): ("tests/integration/test_hard_timeout.py",),
     at(
-        "a worker with one slot too few is taken for stuck",
+        "a worker with one stuck thread counts as stuck",
         THREADS,
         "self._queue.overrun(seconds) >= self.size",
         "self._queue.overrun(seconds) > 0",
@@ -34,7 +34,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "            except ValueError as error:\n",
     ): ENDS,
     at(
-        "an answer that begins and does not end is waited for",
+        "a reply that begins and does not end is waited for",
         CHILD,
         "outcome, self.rss = self._read_reply(until)",
         "outcome, self.rss = self._pipe.recv()",
@@ -76,7 +76,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "",
     ): ("tests/unit/test_process_limits.py",),
     at(
-        "jobs of the loop go by a factory that another job has set",
+        "jobs of the loop use a task factory that another job has set",
         LOOP,
         "Task(run_async(entry.claim), loop=self._loop, context=Context())",
         "self._loop.create_task(run_async(entry.claim), context=Context())",
@@ -94,7 +94,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "                pass\n",
     ): ENDS,
     at(
-        "a thread that was struck forgets the claim in its hand",
+        "an interrupted thread forgets its claim",
         THREADS,
         "                    self._queue.recover(seat, error)\n",
         "                    seat.entry = None\n",
@@ -112,7 +112,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "            self._waiting.popleft()\n            entry.seat, seat.entry = seat, entry\n",
     ): ENDS,
     at(
-        "what waits for its process begins after the pool was closed",
+        "a claim that waits for its process begins after the pool was closed",
         QUEUE,
         "            if self._closed or entry.outcome is not None:\n",
         "            if entry.outcome is not None:\n",
@@ -124,13 +124,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "    except Exception as unprintable:\n",
     ): ENDS,
     at(
-        "the end of a process's pipe is taken for its own end",
+        "the end of a child's pipe counts as the end of the child",
         CHILD,
         "            self._wait_exit(until)\n",
         "            self._process.join()\n",
     ): ("tests/integration/test_process_runner.py",),
     at(
-        "an answer that cannot be read leaves the process in use",
+        "a child whose reply cannot be read stays in use",
         CHILD,
         "        except Exception as error:\n            # The task",
         "        except ValueError as error:\n            # The task",
@@ -162,13 +162,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "the hard limit counts from the claim",
         LEASES,
-        "    if began is None:\n        return now > claim.taken_at + _LATEST_BEGIN\n",
-        "    began = claim.taken_at\n",
+        "    if began is None:\n        return now > claim.received_at + _LATEST_BEGIN\n",
+        "    began = claim.received_at\n",
     ): HEARTBEATS,
     at(
-        "what never begins is renewed for ever",
+        "the lease of a claim that never begins is renewed for ever",
         LEASES,
-        "        return now > claim.taken_at + _LATEST_BEGIN\n",
+        "        return now > claim.received_at + _LATEST_BEGIN\n",
         "        return False\n",
     ): HEARTBEATS,
 }

@@ -78,8 +78,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "it is not told which jobs of a commit are late",
         "task/outbox.py",
-        'tries again: %s", left, failure\n',
-        'tries again: %s", failure, left\n',
+        'retries: %s", left, failure)\n',
+        'retries: %s", failure, left)\n',
     ): (COMMIT,),
     at(
         "an answer has a quarter of the time",
@@ -92,10 +92,12 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         (
             (
                 "store/client/deadline.py",
-                "            if self._within:\n                self._limit()",
-                "            if self._within:\n                self._begin()\n                self._limit()",
+                "            if self._in_handshake:\n                self._apply_timeout()",
+                "            if self._in_handshake:\n"
+                "                self._start_timer()\n"
+                "                self._apply_timeout()",
             ),
-            ("store/client/deadline.py", "if not (self._fresh and self._left() > _LEAST):", "if True:"),
+            ("store/client/deadline.py", "if not (self._fresh and self._left() > _SHORTEST):", "if True:"),
         ),
     ): (DEADLINE,),
     at(
@@ -123,7 +125,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "isinstance(error, StoreUnavailable)",
     ): ("tests/chaos/test_redis_states.py",),
     at(
-        "a refusal is told once, whoever reads it",
+        "a refused password is logged only once",
         "processes/service.py",
         "again = isinstance(error, StoreAuthError) and",
         "again = False and",

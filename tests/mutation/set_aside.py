@@ -73,7 +73,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "",
     ): (RECOVERY, JOBS),
     at(
-        "a process is reserved for ever",
+        "the reservation of a process is never given up",
         "worker/pools/recovery.py",
         "            self._reserved -= 1\n",
         "",
@@ -97,7 +97,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "if self.phase.claims and self._blocking_claim.confirm(reply):",
     ): ("tests/integration/test_one_outcome.py",),
     at(
-        "a job given back for want of a process is forgotten",
+        "a recovered job released for lack of a process is forgotten",
         "worker/pools/recovery.py",
         "reply.recovered or not may_run",
         "reply.recovered",

@@ -101,7 +101,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "return _at_us(claim, monotonic()) if outcome else",
     ): ("tests/unit/test_settlement.py",),
     at(
-        "a coroutine that is cut off did not run",
+        "the outcome of an interrupted coroutine has no run time",
         "worker/pools/claim_queue.py",
         "return outcome if self.began is None else timed(outcome, self.began)",
         "return outcome",
@@ -139,7 +139,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "the answer of a mark is taken for a bell",
         "store/client/blocking_listener.py",
-        "            while self._untold:\n",
+        "            while self._unread_replies:\n",
         "            while False:\n",
     ): ("tests/integration/store/test_blocking_listener.py",),
     at(

@@ -78,7 +78,7 @@ class DrivenDispatcher(Promotion):
         # Of queues whose heads are equally old any may be the first: then there must be room for all.
         limit = self.limit if len(set(heads)) == len(heads) else 500
         promoted = super().promote(queues, limit=limit)
-        moved, trimmed, lapsed = model.promote(self.code, queues, limit)
+        moved, trimmed, lapsed = model.promote(self.dispatcher_id, queues, limit)
         assert (promoted.moved, promoted.trimmed) == (moved, trimmed)
         assert set(promoted.expired_leases) == lapsed
         assert set(promoted.queues) == model.to_name(model.now + promoted.sleep_us)
@@ -115,7 +115,7 @@ class DrivenWorker:
     def restart(self) -> None:
         """Die, and start as another process that knows of nothing."""
         self.code = next(self.world.numbers).to_bytes(8)
-        self.door = self.world.store.claims(self.world.shard, worker=self.code)
+        self.door = self.world.store.claims(self.world.shard, worker_id=self.code)
         #: What it believes to hold; it may be wrong.
         self.held: list[Claim] = []
         self.sent: list[ExchangeRequest] = []
@@ -130,7 +130,7 @@ class DrivenWorker:
         may_recover: bool = True,
         endings: Sequence[OutcomeKind] = (),
         reply_lost: bool = False,
-        armed: bool = False,
+        blocking: bool = False,
     ) -> None:
         """Settle the first claims held, one by each ending, and take others."""
         if self.waits_for_answer and self.remembered:
@@ -148,15 +148,15 @@ class DrivenWorker:
             settlements=[settlement for settlement, _ in settled],
             strict=strict,
             may_recover=may_recover,
-            description="driven",
-            armed=armed,
+            worker_name="driven",
+            blocking=blocking,
         )
         ended = [
             Ended(item.claim.lease, ending, item.decision.delay_us, item.attempts.pack()) for item, ending in settled
         ]
         token = self.token(exchange)
         told = self.world.model.exchange(
-            token, ended, queues, want=want, strict=strict, may_recover=may_recover, armed=armed
+            token, ended, queues, want=want, strict=strict, may_recover=may_recover, blocking=blocking
         )
         self.sent.append(exchange)
         self.waits_for_answer = reply_lost
@@ -183,8 +183,8 @@ class DrivenWorker:
 
     def send_void(self, queues: Sequence[str]) -> None:
         """Have Redis carry out an armed exchange of a process that has left."""
-        gone = self.world.store.claims(self.world.shard, worker=next(self.world.numbers).to_bytes(8))
-        answer = gone.settle_and_claim(gone.prepare(queues=queues, want=1, armed=True))
+        gone = self.world.store.claims(self.world.shard, worker_id=next(self.world.numbers).to_bytes(8))
+        answer = gone.settle_and_claim(gone.prepare(queues=queues, want=1, blocking=True))
         assert (answer.claims, answer.has_more, answer.unknown_worker) == ([], True, True)
         self.world.model.void(queues)
 

@@ -86,7 +86,7 @@ class Base(RuleBasedStateMachine):
         operations, model = self.world.operations, self.world.model
         if operation == "cancel":
             told = model.cancel(raw_id, token=token, on_its_way=on_its_way)
-            assert operations.cancel(raw_id, token=token, on_its_way=on_its_way) == told
+            assert operations.cancel(raw_id, token=token, may_arrive=on_its_way) == told
         elif operation == "move":
             assert operations.move(raw_id, queue) == model.move(raw_id, queue)
         else:
@@ -123,7 +123,7 @@ class Base(RuleBasedStateMachine):
 
     def turn_to_next(self, off: int = 0) -> bool:
         moments = [job.score for job in self.world.model.jobs.values() if job.place in (Place.SCHEDULED, Place.CLAIMED)]
-        moments.append(self.world.model.no_lapse_before)
+        moments.append(self.world.model.no_reclaim_before)
         ahead = [moment for moment in moments if moment + off > self.world.model.now]
         if ahead:
             self.world.turn_to(min(ahead) + off)

@@ -94,5 +94,5 @@ def check_the_next_promotion_is_in_time(model: Model, picture: dict[str, Any], k
     for job in model.at(Place.CLAIMED):
         # A lease that had lapsed at the last promotion was told to the dispatcher.
         told = job.score <= model.lapsed_by
-        latest = max(job.score, model.no_lapse_before)
+        latest = max(job.score, model.no_reclaim_before)
         assert model.wake_at is None or told or model.wake_at <= latest, f"the dispatcher oversleeps {job}"

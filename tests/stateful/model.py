@@ -49,7 +49,7 @@ class Model:
     #: Queue -> when it was paused.
     paused: dict[str, int] = field(default_factory=dict)
     wake_at: int | None = None
-    no_lapse_before: int = 0
+    no_reclaim_before: int = 0
     promoted_at: int = 0
     #: Leases that had ended by then were told at the last promotion.
     lapsed_by: int = 0
@@ -132,7 +132,7 @@ class Model:
         want: int,
         strict: bool,
         may_recover: bool,
-        armed: bool = False,
+        blocking: bool = False,
     ) -> Told:
         """Settle what still holds its lease, then claim; what an armed one claims is unconfirmed."""
         worker, number = token[:8], int.from_bytes(token[8:])
@@ -144,7 +144,7 @@ class Model:
         claims = self._chosen(queues, strict, want, may_recover) if want else []
         for job in claims:
             job.rank, job.place, job.score = job.score, Place.CLAIMED, self.now + self.lease_us
-            job.token, job.claimed_us, job.unconfirmed = token, self.now, armed
+            job.token, job.claimed_us, job.unconfirmed = token, self.now, blocking
             self._use(job.queue)
         self.workers[worker] = self.now
         self.described.add(worker)
@@ -325,12 +325,12 @@ class Model:
 
     def _lapsed_by(self) -> int:
         """Return the end of leases that have lapsed; after an outage each is spared once."""
-        spared = self.no_lapse_before
+        spared = self.no_reclaim_before
         if spared > self.now:
             return 0
         if self.wake_at is None or self.now - self.wake_at <= self.outage_us:
             return self.now
-        self.no_lapse_before = self.now + self.recovery_us
+        self.no_reclaim_before = self.now + self.recovery_us
         return spared - self.recovery_us
 
     def _dead(self, raw_id: bytes, died_us: int) -> ModelJob | None:

@@ -42,8 +42,8 @@ FIRST = [
             (EXCHANGE, "worker .. struct.pack('>I8', number)", "worker .. struct.pack('>I8', 1)"),
             (
                 "store/claims.py",
-                "self.worker + self.number.to_bytes(8)",
-                "self.worker + (1).to_bytes(8)",
+                "self.worker_id + self.number.to_bytes(8)",
+                "self.worker_id + (1).to_bytes(8)",
             ),
         ),
     ),
@@ -124,7 +124,7 @@ MORE = [
         "return rank_of(lease, now, head_start)",
     ),
     at("a lapsed job runs among others", RECLAIM, "(crash_suspected(record) and 4 or 2)", "2"),
-    at("an interrupted job goes to the end", "store/claims.py", 'claim.rank if decision.keeps_place else b""', 'b""'),
+    at("an interrupted job goes to the end", "store/claims.py", 'claim.rank if decision.keeps_rank else b""', 'b""'),
     at("nobody is told of recovered jobs", EXCHANGE, "recovered and 1 or 0}", "0}"),
     at("a claim behind a pop counts at once", EXCHANGE, "2, blocking and #lease_entries or 0, 2", "2, 0, 2"),
     at(

@@ -108,11 +108,11 @@ def foretold(model: Model, keys: Keys) -> dict[str, Any]:
     told[keys("cancelled")], told[keys("withdrawn")] = model.cancelled, model.withdrawn
     told[keys("workers")] = model.workers
     told[keys("dispatchers")] = model.dispatchers
-    told[keys("paused")] = {keys.ready(queue).encode(): at.to_bytes(8) + b"ann" for queue, at in model.paused.items()}
+    told[keys("paused")] = {keys.ready(queue).encode(): b"%d ann" % at for queue, at in model.paused.items()}
     told[keys("exchanges")] = {worker: number for worker, (number, _, _) in model.exchanges.items()}
     told[keys("worker_names")] = dict.fromkeys(model.described, b"driven")
     if model.wake_at is not None:
         told[keys("next_promotion")] = str(model.wake_at).encode()
-    if model.no_lapse_before:
-        told[keys("no_lapse_before")] = str(model.no_lapse_before).encode()
+    if model.no_reclaim_before:
+        told[keys("no_reclaim_before")] = str(model.no_reclaim_before).encode()
     return {name: value for name, value in told.items() if value}

@@ -101,7 +101,7 @@ class Rules(Base):
         self.hear(queues)
         worker = self.worker(pick)
         if worker.remembered:
-            worker.exchange(1, queues=queues, may_recover=False, reply_lost=lost, armed=True)
+            worker.exchange(1, queues=queues, may_recover=False, reply_lost=lost, blocking=True)
             if again:
                 worker.repeat()
         else:

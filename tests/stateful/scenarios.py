@@ -239,7 +239,7 @@ class Scenarios(Rules):
             while end - model.now > model.outage_us:
                 self.world.turn_to(model.now + model.outage_us)
                 self.look()
-            self.world.turn_to(max(model.now, end, model.no_lapse_before))
+            self.world.turn_to(max(model.now, end, model.no_reclaim_before))
 
     def look(self) -> None:
         self.dispatchers[0].step()

@@ -77,7 +77,7 @@ def test_a_job_that_differs_is_not_found(delayq: DelayQ, failure: Any, wanted: A
     [name] = wanted
     message = failure(send_reminder, **wanted)
     assert message.startswith(f"Not enqueued: {NAME}")
-    assert f"    {name}: wanted " in message
+    assert f"    {name}: expected " in message
 
 
 def test_tuples_in_arguments_are_the_lists_they_are_stored_as(delayq: DelayQ) -> None:
@@ -104,7 +104,7 @@ def test_the_message_shows_the_nearest_job_and_what_is_wrong_with_it(failure: An
         f"Not enqueued: {NAME}(7) due in 10 min\n"
         "Nearest:\n"
         f"    <{NAME}(8, channel='mail') due in 10 min in queue 'mail', priority 10>\n"
-        "    args: wanted [7], it has [8]\n"
+        "    args: expected [7], got [8]\n"
         "Also enqueued:\n"
         "    <tests.testing_helpers.tasks.close_sale(1) due now in queue 'default'>\n"
         f"    <{NAME}(8) due in 5 min in queue 'mail', priority 10>"
@@ -127,7 +127,7 @@ def test_the_message_shows_jobs_of_other_tasks_and_how_many_more(failure: Any) -
         close_sale.enqueue(number)
     charge.after(hours=1).enqueue(1)
     lines = failure("tests.testing_helpers.tasks.charged").splitlines()
-    assert lines[1] == "No job of this task; enqueued is:"
+    assert lines[1] == "No job of this task. Enqueued:"
     assert "tests.testing_helpers.tasks.charge(1)" in lines[2]
     assert lines[-1] == "    … and 6 more"
 
@@ -145,7 +145,7 @@ def test_a_number_of_jobs_can_be_asked_for(delayq: DelayQ, failure: Any) -> None
 def test_what_should_not_be_there_is_shown(failure: Any) -> None:
     send_reminder.after(minutes=1).enqueue(7)
     assert failure(send_reminder, negated=True) == (
-        f"Enqueued, and should not be: {NAME}\n    <{NAME}(7) due in 1 min in queue 'mail', priority 10>"
+        f"Unexpectedly enqueued: {NAME}\n    <{NAME}(7) due in 1 min in queue 'mail', priority 10>"
     )
 
 

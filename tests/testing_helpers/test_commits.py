@@ -198,7 +198,7 @@ class WrongWayRound(SimpleTestCase, DelayQMixin):
     """A mixin that comes too late."""
 
     def test_the_queue_says_what_was_forgotten(self) -> None:
-        with pytest.raises(Exception, match="write DelayQMixin in front of the test case"):
+        with pytest.raises(Exception, match="put DelayQMixin before the test case class"):
             _ = self.delayq
 
 

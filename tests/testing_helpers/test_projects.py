@@ -107,14 +107,14 @@ def test_what_fails_says_why_under_pytest(failing: Project) -> None:
     assert "def test_of_another_time" in part
     assert "delayq.py:" not in part
     assert "AssertionError: Not enqueued: shop.tasks.send_reminder(7) due in 10 min" in part
-    assert "due_in: wanted 10 min, it is due in" in part
+    assert "due_in: expected 10 min, got" in part
 
 
 def test_what_fails_says_why_under_djangos_runner(failing: Project) -> None:
     code, output = failing.manage("test", "shop")
     assert code == 1
     assert "FAILED (failures=2, errors=1)" in output
-    assert "due_in: wanted 10 min, it is due in" in output
+    assert "due_in: expected 10 min, got" in output
     assert "ConnectionError: the bank does not answer" in output
     assert "Enqueued 2 times instead of 1" in output
 

@@ -14,7 +14,12 @@ patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 def added(attempts: AttemptHistory, number: int, *, error: str = "", suspect: bool = False) -> AttemptHistory:
     return attempts.add(
-        worker=f"w{number}", started_us=number, ended_us=number + 1, ending="failed", error=error, suspect=suspect
+        worker=f"w{number}",
+        started_us=number,
+        ended_us=number + 1,
+        ending="failed",
+        error=error,
+        crash_suspected=suspect,
     )
 
 

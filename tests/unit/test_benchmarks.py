@@ -1,14 +1,14 @@
-"""The benchmarks' page comes from a run's file alone, and a job that was lost or ran twice is no figure."""
+"""The benchmarks: the page comes from the results file alone, and lost or duplicate runs have no figure."""
 
 import pytest
 
-from benchmarks import ledger as ledgers
-from benchmarks.charts import CHARTS, bars
-from benchmarks.choice import Choice
-from benchmarks.ledger import Ledger, Untrue
-from benchmarks.page import PAGE, filled
-from benchmarks.peers import work
+from benchmarks import run_record
+from benchmarks.peer_runtime import work
+from benchmarks.report.charts import CHARTS, bars
+from benchmarks.report.page import PAGE, fill_in
 from benchmarks.results import Results
+from benchmarks.run_record import InvalidRun, RunRecord
+from benchmarks.selection import Selection
 from benchmarks.sizes import WHOLE
 
 
@@ -27,8 +27,8 @@ def system(name, *configurations, **cannot):
     return {
         "name": name,
         "configurations": dict.fromkeys(configurations, "as it comes"),
-        "cannot": cannot,
-        "waits": {},
+        "unsupported": cannot,
+        "wait_configurations": {},
         "versions": {name.lower(): "1.2.3"},
     }
 
@@ -58,55 +58,55 @@ def results():
     )
 
 
-def test_the_page_shows_medians_with_least_and_greatest_and_the_ratio_to_the_fastest_peer(results):
-    page = filled(PAGE.read_text(), results)
+def test_the_page_shows_medians_with_their_range_and_the_ratio_to_the_best_peer(results):
+    page = fill_in(PAGE.read_text(), results)
     assert "| django_delayq | 50,000 (40,000–60,000) |" in page
     assert "(images/bench-run.svg)" in page and "(images/bench-bytes.svg)" not in page
     assert "| run, one worker process | 50,000 | 10,000 (Fast) | **5.00 ×** |" in page
     assert "| start − due, spread: p50 | 0.50 ms | 500 ms (Slow) | **1000.00 ×** |" in page
 
 
-def test_the_page_gives_a_reason_where_there_is_no_figure(results):
-    page = filled(PAGE.read_text(), results)
+def test_the_page_gives_a_reason_for_a_missing_figure(results):
+    page = fill_in(PAGE.read_text(), results)
     for reason in ("2 of 2,000 jobs never ran", "no bulk call"):
         assert f"</sup> {reason}" in page
 
 
-def test_each_peer_has_its_turn_as_it_comes_and_tuned(results):
-    choice = Choice(systems=["delayq", "slow", "fast"])
+def test_each_peer_is_measured_in_its_default_and_tuned_configuration(results):
+    every = Selection(systems=["delayq", "slow", "fast"])
     for scenario in ("enqueue", "trips", "lateness", "instant", "idle"):
-        assert set(choice.turns(results, scenario)) >= {("slow", "default"), ("slow", "tuned")}
-    assert "slow" not in dict(choice.turns(results, "bulk"))
-    tuned = Choice(systems=["delayq", "slow", "fast"], tuned=True)
-    assert [*tuned.turns(results, "trips")] == [("delayq", "default"), ("slow", "tuned"), ("fast", "default")]
-    # The default was measured, and is too slow to be the best.
-    assert ("slow", "default") not in [*choice.turns(results, "drain")]
+        assert set(every.measurements(results, scenario)) >= {("slow", "default"), ("slow", "tuned")}
+    assert "slow" not in dict(every.measurements(results, "bulk"))
+    tuned = Selection(systems=["delayq", "slow", "fast"], tuned=True)
+    assert [*tuned.measurements(results, "trips")] == [("delayq", "default"), ("slow", "tuned"), ("fast", "default")]
+    # The default was measured, and is too slow to be the best in another round.
+    assert ("slow", "default") not in [*every.measurements(results, "drain")]
 
 
-def test_a_peer_whose_workers_fall_behind_says_so(results):
+def test_a_peer_whose_workers_fall_behind_has_that_reason(results):
     results.records.append(record("waiting", "slow", "tuned", jobs=100_000, bytes=500))
-    assert "did not run within a minute" in filled(PAGE.read_text(), results)
+    assert "did not run within a minute" in fill_in(PAGE.read_text(), results)
 
 
-def test_a_page_made_anew_keeps_nothing_of_the_run_before(results):
-    page = filled(PAGE.read_text(), results)
-    assert filled(page, results) == page
+def test_a_rewritten_page_keeps_nothing_of_the_previous_run(results):
+    page = fill_in(PAGE.read_text(), results)
+    assert fill_in(page, results) == page
     results.records.clear()
-    assert "50,000" not in filled(page, results)
+    assert "50,000" not in fill_in(page, results)
 
 
-def test_the_page_tells_the_sizes_of_the_whole_run():
+def test_the_page_names_the_sizes_of_the_whole_run():
     page = PAGE.read_text()
-    for told in (
+    for text in (
         f"{WHOLE.jobs:,} no-op jobs wait",
         f"{WHOLE.spread:,} jobs due evenly over {WHOLE.spread_seconds:.0f} s",
         f"{WHOLE.instant:,} jobs due in the same millisecond",
         f"{WHOLE.trips} times",
     ):
-        assert told in page
+        assert text in page
 
 
-def test_a_chart_has_the_best_first_and_needs_two_systems(results):
+def test_a_chart_has_the_best_bar_first_and_needs_two_systems(results):
     drawn = bars(results, "bench-run.svg")
     assert drawn.index("django_delayq") < drawn.index("Fast") < drawn.index("Slow")
     assert "2,000" in drawn and ">400<" not in drawn
@@ -114,33 +114,33 @@ def test_a_chart_has_the_best_first_and_needs_two_systems(results):
 
 
 @pytest.fixture
-def ledger(tmp_path, monkeypatch):
-    made = Ledger(tmp_path / "ledger", 4)
-    monkeypatch.setenv("BENCH_LEDGER", str(tmp_path / "ledger"))
-    monkeypatch.setattr(work, "_counts", None)
-    monkeypatch.setattr(ledgers, "AFTER", 0)
-    return made
+def runs(tmp_path, monkeypatch):
+    record = RunRecord(tmp_path / "record", 4)
+    monkeypatch.setenv("BENCH_RUN_RECORD", str(tmp_path / "record"))
+    monkeypatch.setattr(work, "_record", None)
+    monkeypatch.setattr(run_record, "WAIT_FOR_DUPLICATES", 0)
+    return record
 
 
-def test_each_job_that_ran_once_is_true(ledger):
+def test_jobs_that_each_ran_once_are_a_valid_run(runs):
     for number in range(4):
-        work.note(number, *work.PAYLOAD)
-    ledger.check(0, 4)
-    assert ledger.done(0, 4) and sorted(ledger.starts_us(0, 4)) == ledger.starts_us(0, 4)
+        work.record_start(number, *work.PAYLOAD)
+    runs.check(0, 4)
+    assert runs.all_ran(0, 4) and sorted(runs.starts_us(0, 4)) == runs.starts_us(0, 4)
 
 
-def test_a_lost_job_and_one_that_ran_twice_are_untrue(ledger):
+def test_a_lost_job_and_one_that_ran_twice_make_a_run_invalid(runs):
     for number in (0, 1, 2, 1):
         work.noop(number, *work.PAYLOAD)
-    with pytest.raises(Untrue, match="of 4 jobs 1 never ran and 1 ran more than once"):
-        ledger.check(0, 4)
-    with pytest.raises(Untrue, match="1 ran more than once"):
-        ledger.check(0, 4, all_of_them=False)
-    ledger.check(2, 2, all_of_them=False)
+    with pytest.raises(InvalidRun, match="of 4 jobs 1 never ran and 1 ran more than once"):
+        runs.check(0, 4)
+    with pytest.raises(InvalidRun, match="1 ran more than once"):
+        runs.check(0, 4, complete=False)
+    runs.check(2, 2, complete=False)
 
 
-def test_jobs_that_stay_away_while_all_others_ran_are_lost_not_slow(ledger, monkeypatch):
+def test_jobs_missing_long_after_all_others_are_lost_not_slow(runs, monkeypatch):
     work.noop(0, *work.PAYLOAD)
-    monkeypatch.setattr(ledgers, "STALLED", 0)
-    with pytest.raises(Untrue, match="3 of 4 jobs had not run"):
-        ledger.wait(0, 4, seconds=0.02)
+    monkeypatch.setattr(run_record, "STALL_LIMIT", 0)
+    with pytest.raises(InvalidRun, match="3 of 4 jobs had not run"):
+        runs.wait(0, 4, seconds=0.02)

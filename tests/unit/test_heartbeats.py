@@ -22,7 +22,7 @@ def claim(*, age: float = 0.0, hard_timeout_us: int | None = None) -> Claim:
     """Return a claim made so many seconds ago, of a job with this hard limit."""
     raw_id = b"i" * 12 if hard_timeout_us is None else b"l" * 12
     job = Job(raw_id=raw_id, shard=0, task="shop.remind", queue="mail", hard_timeout_us=hard_timeout_us)
-    return claim_for(job, sent_at=lease_time() - age, taken_at=monotonic() - age)
+    return claim_for(job, sent_at=lease_time() - age, received_at=monotonic() - age)
 
 
 class Door:
@@ -87,7 +87,7 @@ def test_the_trust_in_a_claim_beyond_its_hard_limit_ends() -> None:
     leases.add([beyond, renewed])
     # Their trust is over: a lease of 30 s is trusted for 27.
     assert not leases.begin(beyond.lease)
-    leases._began[beyond.lease] = beyond.taken_at
+    leases._began[beyond.lease] = beyond.received_at
     assert leases.beat() == frozenset()
     assert leases.trusts(renewed.lease)
     assert not leases.trusts(beyond.lease)

@@ -1,6 +1,4 @@
-"""Tally: rows added up by queue and task, histograms, and what is read back from a ring."""
-
-import struct
+"""Metrics: counts by queue and task, histograms, and the series that Redis keeps."""
 
 import pytest
 
@@ -8,14 +6,9 @@ from django_delayq.metrics import (
     ALL_JOBS,
     BUCKETS,
     EDGES_US,
-    EMPTY,
     MINUTE_US,
-    MINUTES,
-    NO_HISTORY,
-    WIDTH,
     MetricsBuffer,
     MinuteSeries,
-    PromotionStats,
     Stats,
     bucket,
     encode_rows,
@@ -24,25 +17,19 @@ from django_delayq.metrics import (
 )
 
 NOW = 1_800_000_000_000_000
+MINUTE = NOW // MINUTE_US
 
 
-def figures(row: bytes) -> Stats:
-    """Return a packed row as figures."""
-    return Stats.of(struct.unpack(f">{WIDTH}I", row))
-
-
-def ring(rows: dict[int, list[int]]) -> bytes:
-    """Return a ring as the script keeps it, of minute -> first numbers of its row."""
-    slots = [[0] * (1 + WIDTH) for _ in range(MINUTES)]
-    for minute, row in rows.items():
-        slots[minute % MINUTES] = [minute, *row, *[0] * (WIDTH - len(row))]
-    return b"".join(struct.pack(f">{1 + WIDTH}I", *slot) for slot in slots)
+def taken(buffer: MetricsBuffer) -> dict[bytes, Stats]:
+    """Return the totals of a buffer by dimension, as Redis gets them and pages read them."""
+    rows = encode_rows(buffer.take())
+    return {dimension: MinuteSeries(b"%d %s\n" % (MINUTE, row)).hour(NOW) for dimension, row in rows.items()}
 
 
 @pytest.mark.parametrize(
     "us", [-5, 0, 1, 249, 250, 499, 500, 999, 1_000, 10**6, EDGES_US[-1] - 1, EDGES_US[-1], 10**15]
 )
-def test_a_time_is_in_the_bucket_whose_edges_hold_it(us: int) -> None:
+def test_a_duration_is_in_the_bucket_between_whose_edges_it_lies(us: int) -> None:
     number = bucket(us)
     assert 0 <= number < BUCKETS
     assert number == BUCKETS - 1 or us < EDGES_US[number]
@@ -50,92 +37,116 @@ def test_a_time_is_in_the_bucket_whose_edges_hold_it(us: int) -> None:
 
 
 def test_each_attempt_counts_for_all_jobs_its_queue_and_its_task() -> None:
-    tally = MetricsBuffer()
-    tally.ended("done", queue="mail", task="shop.remind", lag_us=300, run_us=2_000)
-    tally.ended("retried", queue="mail", task="shop.pay", lag_us=100, run_us=10)
-    tally.ended("dead", queue="bulk", task="shop.pay")
-    tally.moved(7)
-    rows = encode_rows(tally.take())
-    assert set(rows) == {
+    buffer = MetricsBuffer()
+    buffer.count_attempt("done", queue="mail", task="shop.remind", lag_us=300, run_us=2_000)
+    buffer.count_attempt("retried", queue="mail", task="shop.pay", lag_us=100, run_us=10)
+    buffer.count_attempt("dead", queue="bulk", task="shop.pay")
+    stats = taken(buffer)
+    assert set(stats) == {
         ALL_JOBS,
         queue_dimension("mail"),
         queue_dimension("bulk"),
         task_dimension("shop.remind"),
         task_dimension("shop.pay"),
     }
-    whole, mail, pay = (
-        figures(rows[ALL_JOBS]),
-        figures(rows[queue_dimension("mail")]),
-        figures(rows[task_dimension("shop.pay")]),
+    every, mail, pay = (
+        stats[dimension] for dimension in (ALL_JOBS, queue_dimension("mail"), task_dimension("shop.pay"))
     )
-    assert (whole.done, whole.retried, whole.dead, whole.moved) == (1, 1, 1, 7)
-    assert (mail.done, mail.failed, mail.finished, mail.moved) == (1, 1, 2, 0)
+    assert (every.done, every.retried, every.dead) == (1, 1, 1)
+    assert (mail.done, mail.failed, mail.finished) == (1, 1, 2)
     assert (pay.done, pay.retried, pay.dead, sum(pay.run), sum(pay.lag)) == (0, 1, 1, 1, 1)
-    assert whole.lag[bucket(300)] == 1 == whole.run[bucket(2_000)]
+    assert every.lag[bucket(300)] == 1 == every.run[bucket(2_000)]
     assert mail.success_share == 0.5
 
 
-def test_what_was_taken_is_gone_and_can_be_put_back_beside_what_came_since() -> None:
-    tally = MetricsBuffer()
-    tally.ended("done", queue="q", task="t")
-    taken = tally.take()
-    assert tally.take() == {}
-    tally.ended("done", queue="q", task="t")
-    tally.restore(taken)
-    assert figures(encode_rows(tally.take())[ALL_JOBS]).done == 2
+def test_taken_rows_are_gone_and_can_be_restored_beside_newer_ones() -> None:
+    buffer = MetricsBuffer()
+    buffer.count_attempt("done", queue="q", task="t")
+    rows = buffer.take()
+    assert buffer.take() == {}
+    buffer.count_attempt("done", queue="q", task="t")
+    buffer.restore(rows)
+    assert taken(buffer)[ALL_JOBS].done == 2
 
 
-def test_names_of_any_text_are_scopes() -> None:
-    tally = MetricsBuffer()
-    tally.ended("done", queue="\ud800", task="é\0")
-    assert queue_dimension("\ud800") in encode_rows(tally.take())
+def test_an_attempt_of_an_unreadable_job_counts_without_a_task() -> None:
+    buffer = MetricsBuffer()
+    buffer.count_attempt("dead", queue="", task="")
+    assert set(taken(buffer)) == {ALL_JOBS}
+
+
+def test_a_name_may_be_any_text() -> None:
+    buffer = MetricsBuffer()
+    buffer.count_attempt("done", queue="\ud800", task="é\0")
+    assert taken(buffer)[queue_dimension("\ud800")].done == 1
 
 
 def test_a_percentile_lies_in_the_bucket_it_falls_into() -> None:
     lag = [0] * BUCKETS
     lag[bucket(1_000)], lag[bucket(100_000)] = 90, 10
-    told = Stats(lag=tuple(lag))
-    p50, p95 = told.lag_us(0.5), told.lag_us(0.95)
+    stats = Stats(lag=tuple(lag))
+    p50, p95 = stats.lag_us(0.5), stats.lag_us(0.95)
     assert p50 is not None and p95 is not None
     assert (bucket(p50), bucket(p95)) == (bucket(1_000), bucket(100_000))
-    assert told.run_us(0.5) is None
+    assert stats.run_us(0.5) is None
 
 
-def test_of_the_open_bucket_its_lower_edge_is_told() -> None:
+def test_a_percentile_in_the_open_bucket_is_its_lower_edge() -> None:
     lag = [0] * BUCKETS
     lag[-1] = 3
     assert Stats(lag=tuple(lag)).lag_us(0.5) == EDGES_US[-1]
 
 
-def test_a_ring_is_read_by_the_minute_and_adds_up_to_the_last_hour() -> None:
-    minute = NOW // MINUTE_US
-    history = MinuteSeries.unpack(ring({minute: [1, 2], minute - 59: [10], minute - 60: [100]}))
-    assert (history.last(NOW).done, history.last(NOW).retried) == (11, 2)
-    assert history.last(NOW, 1).done == 1
-    series = history.series(NOW)
-    assert len(series) == 60
-    assert (series[0].done, series[1], series[-1].done) == (10, EMPTY, 1)
-    assert history.last(NOW + 120 * MINUTE_US) == EMPTY
+def test_a_series_has_the_last_hour_by_the_minute() -> None:
+    text = f"{MINUTE} done 1 retried 2\n{MINUTE - 59} done 10\n{MINUTE - 60} done 100\n"
+    series = MinuteSeries(text.encode())
+    assert (series.hour(NOW).done, series.hour(NOW).retried) == (11, 2)
+    minutes = series.minutes(NOW)
+    assert len(minutes) == 60
+    assert (minutes[0].done, minutes[1], minutes[-1].done) == (10, Stats(), 1)
+    assert series.hour(NOW + 120 * MINUTE_US) == Stats()
 
 
-@pytest.mark.parametrize("foreign", [None, b"", b"x", b"\xff" * 7, bytes(MINUTES * 4 * (WIDTH + 1) - 1)])
-def test_a_foreign_ring_reads_as_empty(foreign: bytes | None) -> None:
-    assert MinuteSeries.unpack(foreign) == NO_HISTORY
-    assert NO_HISTORY.last(NOW) == EMPTY
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        b"",
+        b"x",
+        b"\xff" * 7,
+        b"done 5\n",
+        b"\n\n",
+        b" \n",
+        b"7",
+        b"9" * 5_000,
+        b"%d done %s\n" % (MINUTE, b"9" * 5_000),
+    ],
+)
+def test_a_foreign_series_reads_as_empty(foreign: bytes) -> None:
+    assert MinuteSeries(foreign).hour(NOW) == Stats()
 
 
-def test_histories_of_several_shards_are_added() -> None:
-    minute = NOW // MINUTE_US
-    one, other = MinuteSeries.unpack(ring({minute: [1]})), MinuteSeries.unpack(ring({minute: [2], minute - 1: [5]}))
-    assert MinuteSeries.added([one, other]).last(NOW).done == 8
-    assert MinuteSeries.added([one]) is one
+@pytest.mark.parametrize("foreign", [b"done", b"done x", b"done -3", b"done 1.5", b"done 3x", b"\xff 7"])
+def test_a_foreign_line_is_left_out(foreign: bytes) -> None:
+    series = MinuteSeries(b"%d dead 2 %s\n%d done 4\n" % (MINUTE, foreign, MINUTE - 1))
+    assert series.hour(NOW) == Stats(done=4)
+
+
+def test_an_unknown_figure_is_left_out() -> None:
+    assert MinuteSeries(b"%d new 8 done 4\n" % MINUTE).hour(NOW) == Stats(done=4)
+
+
+def test_series_of_several_shards_are_joined_as_text() -> None:
+    one, other = b"%d done 1\n" % MINUTE, b"%d done 2\n%d done 5\n" % (MINUTE, MINUTE - 1)
+    series = MinuteSeries(one + other)
+    assert series.hour(NOW).done == 8
+    assert series.minutes(NOW)[-1].done == 3
 
 
 def test_a_dispatcher_forgets_what_it_promoted_more_than_an_hour_ago() -> None:
-    hour = PromotionStats()
-    hour.promoted(3, late_us=400, now_us=NOW)
-    hour.promoted(4, late_us=400, now_us=NOW + 60 * MINUTE_US)
-    assert hour.figures(NOW + 60 * MINUTE_US).moved == 4
-    hour.promoted(1, late_us=400, now_us=NOW + 200 * MINUTE_US)
-    assert hour.figures(NOW + 200 * MINUTE_US).moved == 1
-    assert len(hour._rows) == 1
+    series = MinuteSeries()
+    series.record_promotion(3, late_us=400, now_us=NOW)
+    series.record_promotion(4, late_us=400, now_us=NOW + 60 * MINUTE_US)
+    assert series.hour(NOW + 60 * MINUTE_US).promoted == 4
+    series.record_promotion(1, late_us=400, now_us=NOW + 200 * MINUTE_US)
+    assert series.hour(NOW + 200 * MINUTE_US).promoted == 1
+    assert len(series._rows) == 1

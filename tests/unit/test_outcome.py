@@ -43,7 +43,7 @@ def test_an_attempt_before_the_last(ending: OutcomeKind, on_error: bool) -> None
     policy = RetryPolicy(max_attempts=LAST, base=2, on_error=on_error)
     settle, delay_us, suspect = EARLIER_ATTEMPT[ending][on_error]
     assert decide(Outcome(kind=ending), policy, attempt=EARLIER, jitter=0.5) == Decision(
-        action=settle, delay_us=delay_us, crash_suspected=suspect, keeps_place=ending in KEEPS_PLACE
+        action=settle, delay_us=delay_us, crash_suspected=suspect, keeps_rank=ending in KEEPS_PLACE
     )
 
 

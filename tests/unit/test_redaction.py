@@ -114,10 +114,10 @@ def test_no_repr_shows_arguments_or_bodies() -> None:
     assert CANARY.encode() in draft.body
     facts: dict[str, Any] = {"attempts": NO_ATTEMPTS, "shard": 0}
     claim = claim_for(job)
-    exchange = ExchangeRequest(worker=bytes(8), number=1, want=1, queues=("q",), args=[draft.body], keys=[CANARY])
+    exchange = ExchangeRequest(worker_id=bytes(8), number=1, want=1, queues=("q",), args=[draft.body], keys=[CANARY])
     flags = ("overdue_in_us", "has_more", "unknown_worker", "recovered")
     told: dict[str, Any] = dict.fromkeys(flags, 0) | {"lost": frozenset()}
-    answer = ExchangeReply(claimed=True, armed=False, now_us=1, queues_version=b"", claims=[claim], **told)
+    answer = ExchangeReply(claimed=True, blocking=False, now_us=1, queues_version=b"", claims=[claim], **told)
     values: list[Any] = [
         job,
         draft,
@@ -242,9 +242,9 @@ def test_a_worker_that_fails_in_an_exchange_reports_no_bodies(monkeypatch: pytes
         def call(self, *_: Any, **__: Any) -> Any:
             return self
 
-        def answer(self) -> Any:
+        def result(self) -> Any:
             return [1, b"", 0, 1, 0, 0, b"member", 1, 1, CANARY.encode() * 2, b"", "one too many"]
 
-    claims = Claims(BrokenShard(), worker=bytes(8), lease_us=1, due_first_us=1, seal=BodySigner(on=False))  # type: ignore[arg-type]
-    exchange = ExchangeRequest(worker=bytes(8), number=1, want=1, queues=("q",), args=[], keys=[])
+    claims = Claims(BrokenShard(), worker_id=bytes(8), lease_us=1, due_first_us=1, signer=BodySigner(on=False))  # type: ignore[arg-type]
+    exchange = ExchangeRequest(worker_id=bytes(8), number=1, want=1, queues=("q",), args=[], keys=[])
     assert CANARY not in report(lambda: claims.settle_and_claim(exchange), TypeError)

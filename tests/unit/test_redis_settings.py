@@ -1,4 +1,4 @@
-"""RedisConfig: every form of the setting, read without connecting; nothing it says shows a secret."""
+"""RedisConfig: every form of the setting is read without connecting, and no error shows a secret."""
 
 import pickle
 import traceback
@@ -16,7 +16,7 @@ CANARY = "s3cret-canary"
 
 
 @pytest.mark.parametrize(
-    ("url", "kept", "place"),
+    ("url", "kept", "address"),
     [
         ("redis://", "redis://", "redis://localhost:6379/0"),
         ("redis://h", "redis://h", "redis://h:6379/0"),
@@ -30,14 +30,14 @@ CANARY = "s3cret-canary"
         ("redis://[::1]:7000/0", "redis://[::1]:7000/0", "redis://::1:7000/0"),
     ],
 )
-def test_a_url_is_kept_and_its_place_told(url: str, kept: str, place: str) -> None:
+def test_a_url_is_kept_and_its_address_displayed(url: str, kept: str, address: str) -> None:
     for form in (url, {"url": url}):
         config = RedisConfig.read(form)
-        assert (config.url, config.display_url) == (kept, place)
+        assert (config.url, config.display_url) == (kept, address)
 
 
 @pytest.mark.parametrize(
-    ("parameters", "place"),
+    ("parameters", "address"),
     [
         ({}, "localhost:6379/0"),
         ({"host": "h", "port": 7000, "db": 3, "username": "u", "password": "p"}, "h:7000/3"),
@@ -45,9 +45,9 @@ def test_a_url_is_kept_and_its_place_told(url: str, kept: str, place: str) -> No
         ({"host": "h", "ssl": True, "ssl_cert_reqs": "none"}, "h:6379/0"),
     ],
 )
-def test_parameters_are_kept_and_their_place_told(parameters: dict[str, Any], place: str) -> None:
+def test_parameters_are_kept_and_their_address_displayed(parameters: dict[str, Any], address: str) -> None:
     config = RedisConfig.read(parameters)
-    assert (config.url, config.parameters, config.display_url) == (None, parameters, place)
+    assert (config.url, config.parameters, config.display_url) == (None, parameters, address)
 
 
 def test_a_url_takes_further_parameters() -> None:
@@ -87,7 +87,7 @@ def cache(location: Any, backend: str = "django_redis.cache.RedisCache", **optio
         (cache("redis://h", "django.core.cache.backends.redis.RedisCache", db=4), "redis://h", {"db": 4}),
     ],
 )
-def test_a_cache_lends_its_description(
+def test_the_description_of_a_cache_is_copied(
     caches: dict[str, Any], url: str, parameters: dict[str, Any], settings: Any
 ) -> None:
     settings.CACHES = caches
@@ -142,7 +142,7 @@ def test_a_cache_lends_its_description(
     ],
     ids=lambda value: repr(value)[:40],
 )
-def test_what_cannot_lead_to_redis_is_a_problem_with_a_cure(form: Any, words: str, settings: Any) -> None:
+def test_a_wrong_form_is_a_problem_with_a_cure(form: Any, words: str, settings: Any) -> None:
     settings.CACHES = {
         **cache("redis://h"),
         "local": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
@@ -155,13 +155,13 @@ def test_what_cannot_lead_to_redis_is_a_problem_with_a_cure(form: Any, words: st
     assert config is None and problem.id == "delayq.E005" and problem.hint
 
 
-def test_a_parameter_given_as_text_is_taken_where_it_is_a_number() -> None:
+def test_a_numeric_parameter_may_be_text() -> None:
     # As it comes from an environment variable.
     assert RedisConfig.read({"host": "h", "port": "7000", "db": "1"}).display_url == "h:7000/1"
 
 
-#: Forms that hold the canary, sound and broken: the password of a setting must not be shown in either case.
-SECRETIVE: list[Any] = [
+#: Right and wrong forms that contain the canary as the password.
+WITH_PASSWORD: list[Any] = [
     f"redis://user:{CANARY}@h:7000/0",
     f"redis://:{CANARY}@h",
     f"rediss://h?password={CANARY}",
@@ -200,13 +200,13 @@ def shown(error: BaseException) -> str:
     return "".join(traceback.format_exception(error)) + repr(error) + str(error)
 
 
-@pytest.mark.parametrize("form", SECRETIVE, ids=lambda form: f"{type(form).__name__}-{str(form)[:24]}")
+@pytest.mark.parametrize("form", WITH_PASSWORD, ids=lambda form: f"{type(form).__name__}-{str(form)[:24]}")
 def test_a_password_is_never_shown(form: Any, settings: Any) -> None:
     settings.DELAYQ = {"REDIS": form}
     try:
         config = RedisConfig.read(form)
     except SettingError as error:
-        # What a traceback of ours shows beyond the error itself is source code, not values.
+        # Beside the error itself a traceback shows source code only, no values.
         assert CANARY not in str(error) + error.hint
     else:
         assert CANARY not in repr(config) + str(config) + config.display_url

@@ -1,4 +1,4 @@
-"""Secrets: what is raised for a wrong REDIS setting shows no password, nor does anything that stands behind it."""
+"""Secrets: the error for a wrong REDIS setting shows no password, and neither do its cause and context."""
 
 import traceback
 from typing import Any
@@ -25,7 +25,7 @@ FORMS: list[Any] = [
 
 
 def chain(error: BaseException | None) -> list[BaseException]:
-    """Return an error with all that a report of it may follow, hidden by `from None` or not."""
+    """Return an error with every cause and context that a report may show."""
     found: list[BaseException] = []
     waiting = [error]
     while waiting:
@@ -43,7 +43,7 @@ def check(error: BaseException) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{type(form).__name__}-{str(form).replace(CANARY, '*')}")
-def test_a_wrong_setting_keeps_its_password(form: Any, settings: Any) -> None:
+def test_the_error_for_a_wrong_setting_hides_its_password(form: Any, settings: Any) -> None:
     with pytest.raises(SettingError) as caught:
         RedisConfig.read(form)
     check(caught.value)
@@ -54,8 +54,8 @@ def test_a_wrong_setting_keeps_its_password(form: Any, settings: Any) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{type(form).__name__}-{str(form).replace(CANARY, '*')}")
-def test_what_a_callable_returns_keeps_its_password(form: Any, settings: Any) -> None:
-    # Read when the first connection is made, by other code than a setting is.
+def test_the_error_for_what_a_callable_returns_hides_its_password(form: Any, settings: Any) -> None:
+    # The returned value is read by the code that connects, not by the code that reads settings.
     settings.DELAYQ = {"REDIS": lambda: form}
     with pytest.raises(ImproperlyConfigured) as refused:
         get_store().shards[0].client.ping()

@@ -1,4 +1,4 @@
-"""Config: every key of DELAYQ with its default, what it takes, and what it says of what it does not take."""
+"""Config: every key of DELAYQ, its default, its legal values, and the error for each illegal value."""
 
 import re
 from collections.abc import Iterator
@@ -21,12 +21,12 @@ from django_delayq.conf.validators import check_name
 from django_delayq.exceptions import UnknownQueue
 from django_delayq.job.retry import RetryPolicy
 
-#: No verdict from how long an example took: the machine may be busy.
+#: No deadline for an example: the machine may be busy.
 patient = hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 URL = "redis://127.0.0.1:1/0"
 SECOND = 1_000_000
 
-#: key -> where it lies in Config, and its default.
+#: Key -> its path in Config, and its default.
 DEFAULTS: dict[str, tuple[str, Any]] = {
     "PREFIX": ("prefix", "delayq"),
     "SHARDS": ("shards", 1),
@@ -119,17 +119,17 @@ def test_the_lease_is_the_same_for_worker_and_dispatcher() -> None:
     assert config and config.dispatcher.sweep_us == 5 * SECOND
 
 
-SPANS = ("ENQUEUE_TIMEOUT", "MAX_DELAY", "LEASE", "GRACE", "DUE_FIRST", "DEAD_MAX_AGE")
+DURATIONS = ("ENQUEUE_TIMEOUT", "MAX_DELAY", "LEASE", "GRACE", "DUE_FIRST", "DEAD_MAX_AGE")
 NUMBERS = ("SHARDS", "MAX_PAYLOAD", "CONCURRENCY", "DEAD_MAX_COUNT", "DEAD_MAX_BYTES")
-NO_SPANS = ["5", b"5", None, True, -1, float("nan"), float("inf"), 1e308, timedelta(-1), [1]]
-NO_NUMBERS = ["5", None, True, -1, 1.0, 10**18, timedelta(1)]
+NOT_DURATIONS = ["5", b"5", None, True, -1, float("nan"), float("inf"), 1e308, timedelta(-1), [1]]
+NOT_NUMBERS = ["5", None, True, -1, 1.0, 10**18, timedelta(1)]
 
 
 @pytest.mark.parametrize(
     ("key", "given"),
     [
-        *((key, given) for key in SPANS for given in NO_SPANS),
-        *((key, given) for key in NUMBERS for given in NO_NUMBERS),
+        *((key, given) for key in DURATIONS for given in NOT_DURATIONS),
+        *((key, given) for key in NUMBERS for given in NOT_NUMBERS),
         *((key, given) for key in ("PREFIX",) for given in ("", None, 5, b"x", "x" * 201)),
         *(("PREFIX", f"a{character}b") for character in "{}*?[]\\ \r\n\0\x1b\u2028"),
         ("SHARDS", 0),
@@ -189,7 +189,7 @@ def test_an_illegal_value_is_one_problem_that_names_its_key(key: str, given: Any
         ("ADMINS", "ADMIN"),
     ],
 )
-def test_an_unknown_key_is_a_problem_with_the_nearest_known_one(wrong: Any, right: str | None) -> None:
+def test_an_unknown_key_is_a_problem_that_suggests_the_nearest_key(wrong: Any, right: str | None) -> None:
     config, problems = read_config({"REDIS": URL, wrong: 1})
     assert config is None
     [problem] = problems
@@ -200,13 +200,13 @@ def test_an_unknown_key_is_a_problem_with_the_nearest_known_one(wrong: Any, righ
 
 
 @pytest.mark.parametrize("given", ["redis://x", ["REDIS"], 5, True, b"x"])
-def test_a_setting_that_is_no_dict_is_a_problem(given: Any) -> None:
+def test_a_setting_that_is_not_a_dict_is_a_problem(given: Any) -> None:
     config, [problem] = read_config(given)
     assert config is None and problem.id == "delayq.E002" and type(given).__name__ in problem.message
 
 
 def test_a_missing_setting_is_a_problem(settings: Any) -> None:
-    # Deleting it tells nobody: what was read before would stay.
+    # Deletion sends no setting_changed, so the change to None must drop the Config.
     settings.DELAYQ = None
     del settings.DELAYQ
     [error] = checks.check_settings()
@@ -220,7 +220,7 @@ def test_redis_is_required() -> None:
     assert config is None and problem.id == "delayq.E003" and "URL" in problem.hint
 
 
-def test_everything_wrong_is_told_at_once(settings: Any) -> None:
+def test_every_mistake_is_reported_at_once(settings: Any) -> None:
     settings.DELAYQ = {"LEASE": 0, "SHARDS": "2", "LAESE": 5, "PREFIX": ""}
     errors = checks.check_settings()
     assert sorted(str(error.id) for error in errors) == ["delayq.E003", "delayq.E004", *["delayq.E006"] * 3]
@@ -242,7 +242,7 @@ def test_a_changed_setting_is_read_again(settings: Any) -> None:
     assert get_config().worker.lease_us == 5 * SECOND
 
 
-def test_what_was_built_from_a_config_goes_with_it(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_built_from_a_config_is_dropped_with_it(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     dropped: list[int] = []
     monkeypatch.setattr(conf, "on_config_dropped", [*on_config_dropped, lambda: dropped.append(1)])
     settings.DELAYQ = {"REDIS": URL}
@@ -266,7 +266,7 @@ def queues(settings: Any) -> Iterator[Config]:
     yield get_config()
 
 
-def test_an_undeclared_queue_is_refused_with_the_nearest(queues: Config) -> None:
+def test_an_undeclared_queue_is_refused_and_the_nearest_suggested(queues: Config) -> None:
     assert queues.tasks.check_queue("mail") == "mail"
     with pytest.raises(UnknownQueue, match=r"'mial' is not declared .*did you mean 'mail'.*declare") as caught:
         queues.tasks.check_queue("mial")
@@ -279,7 +279,7 @@ def test_any_text_up_to_200_bytes_is_a_name(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "x" * 201, "é" * 101, b"x", None, 5, ["mail"], True])
-def test_other_values_are_no_names(value: Any) -> None:
+def test_other_values_are_not_names(value: Any) -> None:
     with pytest.raises(ValueError, match="queue must be"):
         check_name(value, name="queue")
 
@@ -293,6 +293,6 @@ json_like = some.none() | some.booleans() | some.integers() | some.floats() | so
         some.sampled_from([*DEFAULTS, "OTHER"]), json_like | some.lists(json_like) | some.timedeltas(), max_size=4
     )
 )
-def test_no_value_breaks_the_reading(given: dict[str, Any]) -> None:
+def test_any_value_is_either_kept_or_a_problem(given: dict[str, Any]) -> None:
     config, problems = read_config({"REDIS": URL, **given})
     assert (config is None) == bool(problems)

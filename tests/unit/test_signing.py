@@ -129,9 +129,9 @@ def test_a_body_too_short_for_the_signature_it_claims_is_damaged(size: int) -> N
 @pytest.mark.parametrize(("name", "value"), [("SECRET_KEY", "second"), ("SECRET_KEY_FALLBACKS", ["second"])])
 def test_changed_secrets_are_heeded(name: str, value: Any, settings: Any) -> None:
     settings.DELAYQ = {"REDIS": "redis://127.0.0.1:1/0", "SIGN": True}
-    before = get_store().seal
+    before = get_store().signer
     setattr(settings, name, value)
-    assert get_store().seal is not before
+    assert get_store().signer is not before
 
 
 def test_signing_without_a_secret_fails_before_anything_is_sent(settings: Any) -> None:

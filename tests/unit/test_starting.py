@@ -1,4 +1,4 @@
-"""Starting: services run side by side until all have ended; an end that none of them meant ends them all."""
+"""Starting: services run side by side until all have ended, and an error in one of them stops them all."""
 
 import gc
 import logging
@@ -17,7 +17,7 @@ from django_delayq.processes.service import PeriodicRunnable, Service
 from django_delayq.processes.shutdown import Shutdown
 from django_delayq.store.store import Store
 
-#: Seconds after which a part ends though nobody stopped it.
+#: Seconds after which a part ends by itself, so that a failing test ends.
 PATIENCE = 15.0
 
 
@@ -37,14 +37,14 @@ class Sleeper(PeriodicRunnable):
 
 
 class Leaver(PeriodicRunnable):
-    """Ends its thread, as a receiver of the project's may by sys.exit()."""
+    """Ends its thread, as a project's signal receiver may by sys.exit()."""
 
     def step(self) -> float | None:
         raise SystemExit(3)
 
 
 class Hanging(Sleeper):
-    """Gives a job back, and hangs."""
+    """Gives a job back at each step, and does not end."""
 
     def __init__(self, shutdown: Shutdown) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Hanging(Sleeper):
 
 
 @pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
+def _restored_signals() -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     yield
     gc.unfreeze()
@@ -65,9 +65,9 @@ def _as_before() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-# Its thread ends by the error too, which Python prints.
+# The error ends its thread too, and Python prints it.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_what_ends_one_service_ends_all_and_is_told() -> None:
+def test_an_error_that_ends_one_service_ends_all_and_is_raised() -> None:
     parts = [Sleeper(), Leaver(), Sleeper()]
     with pytest.raises(CommandError, match="Part 1 died") as raised:
         run_services([Service(part, name=f"Part {number}") for number, part in enumerate(parts)], [])
@@ -79,7 +79,7 @@ def test_what_ends_one_service_ends_all_and_is_told() -> None:
     assert parts[0].ended and parts[2].ended  # type: ignore[attr-defined]
 
 
-def test_services_end_with_the_last_of_them() -> None:
+def test_the_process_ends_with_its_last_service() -> None:
     sleeper, shutdown = Sleeper(), Shutdown()
     run_services([Service(sleeper, name="Sleeper")], [], ready=sleeper.stop, shutdown=shutdown)
     assert sleeper.ended and not shutdown.has_deadline

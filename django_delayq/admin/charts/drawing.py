@@ -1,51 +1,52 @@
-"""Charts: numbers as bars and lines in SVG, drawn here, so that no script is needed to see them.
+"""Charts: numbers as bars or lines in SVG. They are drawn on the server, so that they need no script.
 
-Everything is a whole number in a box of 1,000 × 100, which the page stretches to its width; colours and text are the
-style sheet's. Each chart has the same numbers as a table beside it.
+Coordinates are whole numbers in a box of 1,000 × 100, which the page stretches to its width; the style sheet has the
+colours. Each chart has a table of the same numbers.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-#: The box that everything is drawn in.
+#: The box of the drawing.
 WIDTH, HEIGHT = 1_000, 100
-#: The least height of a bar that is not nothing: one among a million is still seen.
-_LEAST = 2
+#: The lowest bar of a number above 0: one among a million stays visible.
+_LOWEST = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Series:
-    """One thing that is counted or measured: its values, one per column; None: there is none."""
+    """One quantity: its values, one per column; None = no value."""
 
-    #: Class of its marks: `done`, `retried`, `dead`, `due`, `lag`, `run`, `half`, `most`.
+    #: CSS class of its marks: `done`, `retried`, `dead`, `due`, `lag`, `run`, `half`, `most`.
     kind: str
     title: str
     values: Sequence[int | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Column:
     """One place on the horizontal axis."""
 
     x: int
     width: int
-    #: What it says when pointed at.
+    #: Its tooltip.
     label: str
-    url: str = ""
+    url: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Path:
-    """What is drawn of one series: all its bars, or its line."""
+    """The drawing of one series: all its bars, or its line."""
 
     kind: str
     #: The `d` of an SVG path.
     path: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Chart:
-    """What the template draws."""
+    """Stacked bars, or a line per series, as the template draws them."""
 
     #: Unique on the page.
     name: str
@@ -53,116 +54,94 @@ class Chart:
     #: What it shows, in a sentence with the numbers that matter.
     summary: str
     series: Sequence[Series]
-    #: Heading of the first column of the table, then of each of its rows.
+    #: The headers of the table: of its first column, then of each series.
     headers: Sequence[str]
-    columns: Sequence[Column]
-    paths: Sequence[Path]
-    #: Whether these are lines, rather than bars.
-    is_line: bool = False
+    #: The columns of the chart, the rows of the table.
+    labels: Sequence[str]
     #: Texts below the axis, evenly spread.
-    axis: Sequence[str] = ()
-    #: The value at the top of the box, as text.
-    top: str = ""
-    #: Of the table: label, address, values.
-    rows: Sequence[tuple[str, str, Sequence[str]]] = ()
-    #: Other views of the same: title, address, whether it is this one.
+    axis: Sequence[str]
+    #: Formats a value.
+    text: Callable[[int | None], str]
+    #: Links of the columns, if they have any.
+    urls: Sequence[str] = ()
+    is_line: bool = False
+    #: Other views of the same chart: title, address, whether it is the current one.
     toggle_links: Sequence[tuple[str, str, bool]] = ()
+
+    @cached_property
+    def columns(self) -> Sequence[Column]:
+        """The columns, which fill the box; those of bars without a value have no link."""
+        found = []
+        for at, (left, right) in enumerate(self._edges):
+            values = [(each.title, each.values[at]) for each in self.series]
+            if self.is_line:
+                label = ", ".join(f"{title} {self.text(value)}" for title, value in values)
+            else:
+                label = ", ".join(f"{self.text(value)} {title}" for title, value in values if value) or self.text(0)
+            url = self.urls[at] if self.urls and any(value for _, value in values) else ""
+            found.append(Column(left, right - left, f"{self.labels[at]}: {label}", url))
+        return found
+
+    @property
+    def paths(self) -> Sequence[Path]:
+        """The drawing, a path per series."""
+        return self._lines() if self.is_line else self._bars()
+
+    @property
+    def top(self) -> str:
+        """The value at the top of the box; empty if all are 0."""
+        return self.text(self._highest) if self._highest else ""
+
+    @property
+    def rows(self) -> Sequence[tuple[str, str, Sequence[str]]]:
+        """The rows of the table: label, address, values."""
+        return [
+            (label, self.urls[at] if self.urls else "", [self.text(each.values[at]) for each in self.series])
+            for at, label in enumerate(self.labels)
+        ]
 
     @property
     def linked(self) -> bool:
-        """Whether bars lead somewhere."""
+        """Whether columns have links."""
         return any(column.url for column in self.columns)
 
+    @cached_property
+    def _highest(self) -> int:
+        columns = zip(*([value or 0 for value in each.values] for each in self.series), strict=True)
+        return max(map(max if self.is_line else sum, columns), default=0)
 
-def build_chart(
-    name: str,
-    title: str,
-    summary: str,
-    series: Sequence[Series],
-    *,
-    heads: Sequence[str],
-    labels: Sequence[str],
-    axis: Sequence[str],
-    text: Callable[[int | None], str],
-    urls: Sequence[str] = (),
-    switch: Sequence[tuple[str, str, bool]] = (),
-    lined: bool = False,
-) -> Chart:
-    """Return stacked bars, one column per label, or a line per series; `heads` is the table's, `text` writes values."""
-    columns, shapes, top = (_lines if lined else _bars)(series, labels, text, urls)
-    return Chart(
-        name=name,
-        title=title,
-        summary=summary,
-        series=series,
-        headers=heads,
-        columns=columns,
-        paths=shapes,
-        is_line=lined,
-        axis=axis,
-        top=text(top) if top else "",
-        rows=[
-            (label, urls[at] if urls else "", [text(each.values[at]) for each in series])
-            for at, label in enumerate(labels)
-        ],
-        toggle_links=switch,
-    )
+    @cached_property
+    def _edges(self) -> Sequence[tuple[int, int]]:
+        """Left and right of each column: whole numbers that fill the box."""
+        count = len(self.labels)
+        lefts = [round(at * WIDTH / count) for at in range(count + 1)]
+        return list(zip(lefts, lefts[1:], strict=False))
 
+    def _bars(self) -> Sequence[Path]:
+        feet, paths = [HEIGHT] * len(self.labels), []
+        for each in self.series:
+            path = ""
+            for at, (left, right) in enumerate(self._edges):
+                if value := each.values[at]:
+                    height = min(feet[at], max(_LOWEST, round(value * HEIGHT / self._highest)))
+                    feet[at] -= height
+                    gap = max(1, (right - left) // 10)
+                    width = right - left - 2 * gap
+                    path += f"M{left + gap} {feet[at]}h{width}v{height}h-{width}z"
+            if path:
+                paths.append(Path(each.kind, path))
+        return paths
 
-def _bars(
-    series: Sequence[Series], labels: Sequence[str], text: Callable[[int | None], str], urls: Sequence[str]
-) -> tuple[list[Column], list[Path], int]:
-    totals = [sum(value or 0 for value in values) for values in zip(*(s.values for s in series), strict=True)]
-    top = max(totals, default=0)
-    edges = _edges(len(labels))
-    feet = [HEIGHT] * len(labels)
-    paths: dict[str, list[str]] = {each.kind: [] for each in series}
-    columns = []
-    for at, (label, (left, right)) in enumerate(zip(labels, edges, strict=True)):
-        values = [(each, each.values[at] or 0) for each in series]
-        gap = max(1, (right - left) // 10)
-        for each, value in values:
-            if value:
-                height = min(feet[at], max(_LEAST, round(value * HEIGHT / top)))
-                feet[at] -= height
-                width = right - left - 2 * gap
-                paths[each.kind].append(f"M{left + gap} {feet[at]}h{width}v{height}h-{width}z")
-        told = ", ".join(f"{text(value)} {each.title}" for each, value in values if value) or text(0)
-        url = urls[at] if urls and totals[at] else ""
-        columns.append(Column(x=left, width=right - left, label=f"{label}: {told}", url=url))
-    return columns, [Path(kind=kind, path="".join(path)) for kind, path in paths.items() if path], top
-
-
-def _lines(
-    series: Sequence[Series], labels: Sequence[str], text: Callable[[int | None], str], urls: Sequence[str]
-) -> tuple[list[Column], list[Path], int]:
-    """Draw lines over the labels, broken where there is no value."""
-    top = max((value for each in series for value in each.values if value is not None), default=0)
-    edges = _edges(len(labels))
-    columns = [
-        Column(
-            x=left,
-            width=right - left,
-            label=f"{label}: " + ", ".join(f"{each.title} {text(each.values[at])}" for each in series),
-            url=urls[at] if urls else "",
-        )
-        for at, (label, (left, right)) in enumerate(zip(labels, edges, strict=True))
-    ]
-    return columns, [Path(kind=each.kind, path=_line(each, edges, top or 1)) for each in series], top
-
-
-def _edges(count: int) -> list[tuple[int, int]]:
-    """Return left and right of each column: whole numbers that fill the box."""
-    lefts = [round(at * WIDTH / count) for at in range(count + 1)]
-    return list(zip(lefts, lefts[1:], strict=False))
-
-
-def _line(series: Series, edges: Sequence[tuple[int, int]], top: int) -> str:
-    path, drawing = [], False
-    for value, (left, right) in zip(series.values, edges, strict=True):
-        if value is not None:
-            y = HEIGHT - max(_LEAST, round(value * (HEIGHT - _LEAST) / top))
-            # From edge to edge of the column, so that a single minute is a dash and not a point nobody sees.
-            path.append(f"{'L' if drawing else 'M'}{left} {y}H{right}")
-        drawing = value is not None
-    return "".join(path)
+    def _lines(self) -> Sequence[Path]:
+        """Draw lines, broken where there is no value."""
+        paths = []
+        for each in self.series:
+            path, drawing = "", False
+            for value, (left, right) in zip(each.values, self._edges, strict=True):
+                if value is not None:
+                    y = HEIGHT - max(_LOWEST, round(value * (HEIGHT - _LOWEST) / (self._highest or 1)))
+                    # From edge to edge of the column: a single minute is a dash, not an invisible point.
+                    path += f"{'L' if drawing else 'M'}{left} {y}H{right}"
+                drawing = value is not None
+            paths.append(Path(each.kind, path))
+        return paths

@@ -1,4 +1,4 @@
-"""Live: the part of a page that the script replaces, if anything in it changed."""
+"""Live update: the part of a page that the script replaces if it changed."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -9,23 +9,23 @@ from django.template.response import SimpleTemplateResponse
 
 from django_delayq.admin.page import PageContext
 
-#: What changes without anything having happened: how long ago, what time it is, as of when, and the token's mask.
+#: Parts that change by themselves: relative times, the footer's clock, the CSRF token, and times in links.
 _IDLE = re.compile(
-    rb'<span class="delayq-away">[^<]*</span>|<p class="delayq-foot">.*?</p>'
-    rb'|name="(?:csrfmiddlewaretoken|seen)" value="[^"]*"|\b(?:from|to)=[0-9]+',
+    rb'<span class="delayq-relative">[^<]*</span>|<p class="delayq-footer">.*?</p>'
+    rb'|name="(?:csrfmiddlewaretoken|seen_us)" value="[^"]*"|\b(?:from|to)=[0-9]+',
     re.DOTALL,
 )
 
 
-def show(panels: Mapping[str, Callable[[PageContext], HttpResponse]], visit: PageContext, panel: str) -> HttpResponse:
-    """Return the part of a page, or 304 to who has it already. Raises Http404 for a page that has none."""
+def show(panels: Mapping[str, Callable[[PageContext], HttpResponse]], page: PageContext, panel: str) -> HttpResponse:
+    """Return the part of a page, or 304 if the browser has it already. Raises Http404 for a page without one."""
     if panel not in panels:
         raise Http404
-    response = panels[panel](visit.for_fragment())
+    response = panels[panel](page.for_fragment())
     if isinstance(response, SimpleTemplateResponse):
         response.render()
     etag = f'"{blake2b(_IDLE.sub(b"", response.content), digest_size=12).hexdigest()}"'
-    if visit.request.headers.get("If-None-Match") == etag:
+    if page.request.headers.get("If-None-Match") == etag:
         response = HttpResponseNotModified()
     response["ETag"] = etag
     return response

@@ -1,4 +1,4 @@
-"""Overview: how everything stands, what was, and what comes, on one page."""
+"""Overview: jobs by state, the last hour, and the jobs that become due next."""
 
 from dataclasses import dataclass
 
@@ -13,126 +13,88 @@ from django_delayq.admin.job_lists import DEAD, read
 from django_delayq.admin.job_rows import JobLine
 from django_delayq.admin.page import PageContext, PageResponse
 from django_delayq.admin.views.queues import states
-from django_delayq.metrics import ALL_JOBS, NO_HISTORY
+from django_delayq.metrics import ALL_JOBS
 from django_delayq.store.queries.snapshot import Snapshot
 from django_delayq.templatetags.delayq import duration_text, grouped, percent
 
-#: Newest dead letters looked at for functions that nobody knows, and shown.
+#: Newest dead letters: how many are checked for unregistered functions, and how many are shown.
 _LOOKED, _SHOWN = 25, 8
-#: Share of runs that the tiles and charts speak of.
+#: The percentile of the run time that a tile shows.
 _MOST = 0.95
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Tile:
-    """One number that matters, with what it takes to understand it."""
+    """One number that matters, with what explains it."""
 
     title: str
-    number: str
-    #: What is told beside the number, and below it.
-    aside: str = ""
+    number: int
+    #: Text below the number.
     detail: str
     url: str
-    #: The number is of something that is wrong.
+    #: Text beside the number.
+    aside: str = ""
+    #: The number counts something that is wrong.
     bad: bool = False
 
 
-def show(visit: PageContext) -> PageResponse:
-    """Show the page; three round trips a shard."""
-    now = visit.load_snapshot(facts=True)
-    history = now.history.get(ALL_JOBS, NO_HISTORY)
-    hour = history.last(now.now_us)
-    newest = read(visit, DEAD, Filter(count=_LOOKED)).rows if now.dead else []
-    tiles = _tiles(visit, now)
-    return visit.render(
+def show(page: PageContext) -> PageResponse:
+    """Return the page; three round trips a shard."""
+    now = page.load_snapshot(facts=True)
+    finished, *times = last_hour.charts(now.series(ALL_JOBS), now.now_us, page.timezone)
+    newest = read(page, DEAD, Filter(count=_LOOKED)).rows if now.dead else []
+    tiles = _tiles(page, now)
+    return page.render(
         "overview.html",
         tab="overview",
-        title=_("Delayed tasks"),
-        alerts=alerts(visit, newest),
+        title=_("Delayed jobs"),
+        alerts=alerts(page, newest),
         tiles=tiles,
-        said=", ".join(f"{tile.title} {tile.number}" for tile in tiles),
-        charts=[
-            last_hour.finished(history, now.now_us, visit.timezone),
-            upcoming.chart(visit),
-            last_hour.percentiles("lag", _("Dispatch lag"), history, now.now_us, visit.timezone),
-            last_hour.histogram("lag", _("Dispatch lag, how often"), hour),
-            last_hour.percentiles("run", _("Run time"), history, now.now_us, visit.timezone),
-            last_hour.histogram("run", _("Run time, how often"), hour),
-        ],
-        queues=states(visit),
-        newest=[JobLine(row, visit.config.redact) for row in newest[:_SHOWN]],
-        facts=_facts(visit),
+        said=", ".join(f"{tile.title} {grouped(tile.number)}" for tile in tiles),
+        charts=[finished, upcoming.chart(page), *times],
+        queues=states(page),
+        newest=[JobLine(row, page.config.redact) for row in newest[:_SHOWN]],
+        facts=_facts(page),
     )
 
 
-def _tiles(visit: PageContext, now: Snapshot) -> list[Tile]:
-    hour, queues = now.figures(ALL_JOBS), now.queues.values()
-    next_us = min((queue.next_due_us for queue in queues if queue.next_due_us is not None), default=None)
-    ready_us = min((queue.oldest_ready_us for queue in queues if queue.oldest_ready_us is not None), default=None)
-    run_us = min((each.oldest_us for each in visit.alive if each.oldest_us is not None), default=None)
-    slots = sum({each.name or each.code: each.slots for each in visit.alive}.values())
+def _tiles(page: PageContext, now: Snapshot) -> list[Tile]:
+    hour, total = now.hour(ALL_JOBS), now.total
+    run_us = min((each.oldest_us for each in page.alive if each.oldest_us is not None), default=None)
+    slots = sum({each.name or each.code: each.slots for each in page.alive}.values())
 
     def since(us: int | None) -> str:
         return duration_text(max(0, now.now_us - us) if us is not None else None)
 
+    if total.next_due_us is None:
+        following = _("none to come")
+    else:
+        following = _("next in %s") % duration_text(max(0, total.next_due_us - now.now_us))
+    overdue, oldest = _("oldest %s") % since(total.oldest_overdue_us), _("oldest %s") % since(total.oldest_ready_us)
+    longest, newest = _("longest %s") % since(run_us), _("newest %s") % since(now.newest_death_us)
+    of_slots = ngettext("of %(slots)s slot", "of %(slots)s slots", slots) % {"slots": grouped(slots)}
+    run_time = _("run time p95 %s") % duration_text(hour.run_us(_MOST))
     return [
-        Tile(
-            title=_("Pending"),
-            number=grouped(now.scheduled),
-            detail=_("next in %s") % duration_text(max(0, next_us - now.now_us))
-            if next_us is not None
-            else _("none to come"),
-            url=visit.url("pending"),
-        ),
-        Tile(
-            title=_("Overdue"),
-            number=grouped(now.overdue),
-            detail=_("oldest %s") % since(now.oldest_overdue_us),
-            url=visit.url("pending", within="overdue"),
-            bad=bool(now.overdue),
-        ),
-        Tile(
-            title=_("Ready"),
-            number=grouped(now.ready),
-            detail=_("oldest %s") % since(ready_us),
-            url=visit.url("queues"),
-        ),
-        Tile(
-            title=_("Running"),
-            number=grouped(now.claimed),
-            aside=ngettext("of %(slots)s slot", "of %(slots)s slots", slots) % {"slots": grouped(slots)},
-            detail=_("longest %s") % since(run_us),
-            url=visit.url("running"),
-        ),
-        Tile(
-            title=_("Dead"),
-            number=grouped(now.dead),
-            aside=_("+%s/h") % grouped(now.died_last_hour),
-            detail=_("newest %s") % since(now.newest_death_us),
-            url=visit.url("dead"),
-            bad=bool(now.dead),
-        ),
-        Tile(
-            title=_("Done, 1 h"),
-            number=grouped(hour.done),
-            aside=percent(hour.success_share),
-            detail=_("run time p95 %s") % duration_text(hour.run_us(_MOST)),
-            url=visit.url("functions"),
-        ),
+        Tile(_("Pending"), total.scheduled, following, page.url("pending")),
+        Tile(_("Overdue"), total.overdue, overdue, page.url("pending", within="overdue"), bad=bool(total.overdue)),
+        Tile(_("Ready"), total.ready, oldest, page.url("queues")),
+        Tile(_("Running"), now.claimed, longest, page.url("running"), of_slots),
+        Tile(_("Dead"), now.dead, newest, page.url("dead"), _("+%s/h") % grouped(now.died_last_hour), bool(now.dead)),
+        Tile(_("Done, 1 h"), hour.done, run_time, page.url("tasks"), percent(hour.success_share)),
     ]
 
 
-def _facts(visit: PageContext) -> list[str]:
-    server = visit.snapshot.server
-    told = [_("prefix %s") % visit.store.config.prefix]
+def _facts(page: PageContext) -> list[str]:
+    server = page.snapshot.server
+    prefix = _("prefix %s") % page.store.config.prefix
     if server is None:
-        return told
+        return [prefix]
     memory = filesizeformat(server.used_memory)
     if server.maxmemory:
         memory = _("%(used)s of %(all)s") % {"used": memory, "all": filesizeformat(server.maxmemory)}
-    said = [
+    facts = [
         f"{server.kind.title()} {server.version}" if server.version else "",
         _("policy %s") % server.policy + (" ✓" if server.policy == "noeviction" else "") if server.policy else "",
         _("memory %s") % memory if server.used_memory else "",
     ]
-    return [*filter(None, said), *told]
+    return [*filter(None, facts), prefix]

@@ -1,4 +1,4 @@
-"""Processes: the dispatchers and workers, what they do, and which of them are lost."""
+"""Processes: dispatchers and workers, their status, and which of them are lost."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from django_delayq.store.queries.snapshot import Process
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRow:
-    """One process, as it told of itself last."""
+    """One process, as of its last report."""
 
     process: Process
     lost: bool
@@ -21,55 +21,55 @@ class ProcessRow:
 
     @property
     def name(self) -> str:
-        """Host and process id, or what there is to know it by."""
+        """Host and process id; its code before the first report."""
         return printable(self.process.name) or self.process.code.hex()
 
     @property
     def version(self) -> str:
-        """Its release of ours."""
+        """Its version of django_delayq."""
         return printable(self.process.version)
 
     @property
     def longest_us(self) -> int | None:
-        """For how long the oldest of its tasks has run."""
+        """For how long the oldest of its jobs has run."""
         oldest_us = self.process.oldest_us
         return None if oldest_us is None or self.lost else max(0, self.now_us - oldest_us)
 
     @property
     def code(self) -> str:
-        """What forms call it."""
+        """Its name in forms."""
         return self.process.code.hex()
 
     @property
     def queues(self) -> list[tuple[str, str]]:
-        """What it serves, in its order: name for the eye, name for addresses; empty: everything."""
+        """The queues it serves, in order: displayed name, name in URLs; empty = all."""
         return [(printable(name), url_name(name)) for name in self.process.queues]
 
     @property
     def again_us(self) -> int:
-        """When what a lost worker held became free to be tried again."""
+        """When the leases of a lost worker ended, so that its jobs could be claimed again (µs since the epoch)."""
         return self.process.seen_us + self.lease_us
 
 
-def show(visit: PageContext) -> PageResponse:
-    """Show the lists; one round trip a shard."""
-    now = visit.snapshot
-    alive = {(each.shard, each.code) for each in visit.alive}
+def show(page: PageContext) -> PageResponse:
+    """Return the page; one round trip a shard."""
+    now = page.snapshot
+    alive = {(each.shard, each.code) for each in page.alive}
     found = [
         ProcessRow(
             process=each,
             lost=(each.shard, each.code) not in alive,
             now_us=now.now_us,
-            lease_us=visit.store.config.worker.lease_us,
+            lease_us=page.store.config.worker.lease_us,
         )
         for each in now.processes
     ]
     found.sort(key=lambda line: (line.lost, line.name, line.process.shard))
-    return visit.render(
+    return page.render(
         "processes.html",
         tab="processes",
         title=_("Processes"),
         dispatchers=[line for line in found if line.process.kind == "dispatcher"],
         workers=[line for line in found if line.process.kind == "worker"],
-        sharded=visit.store.config.shards > 1,
+        sharded=page.store.config.shards > 1,
     )

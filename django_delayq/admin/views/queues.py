@@ -1,4 +1,4 @@
-"""Queues: every queue with what is ready, who works on it, and what became of it within the last hour."""
+"""Queues: the jobs, the workers and the last hour of each queue."""
 
 from dataclasses import dataclass
 
@@ -24,12 +24,12 @@ class QueueRow:
 
     @property
     def name(self) -> str:
-        """Its name for the eye."""
+        """Its name as displayed."""
         return printable(self.queue)
 
     @property
     def in_query(self) -> str:
-        """Its name for addresses and forms."""
+        """Its name in URLs and forms."""
         return url_name(self.queue)
 
     @property
@@ -39,32 +39,32 @@ class QueueRow:
 
     @property
     def oldest_us(self) -> int | None:
-        """For how long the task that is taken next has been due."""
+        """For how long the job that is claimed next has been due."""
         due_us = self.state.oldest_ready_us
         return None if due_us is None else max(0, self.now_us - due_us)
 
     @property
     def unserved(self) -> bool:
-        """Whether tasks are ready that nobody takes."""
+        """Whether jobs are ready, but no worker serves the queue."""
         return bool(self.state.ready and not self.workers)
 
 
-def states(visit: PageContext) -> list[QueueRow]:
-    """Return every queue; asks Redis nothing beyond the snapshot."""
-    now = visit.snapshot
+def states(page: PageContext) -> list[QueueRow]:
+    """Return a row per queue; needs no round trip beyond the snapshot."""
+    now = page.snapshot
     return [
         QueueRow(
             queue=name,
             state=state,
-            hour=now.figures(queue_dimension(name)),
+            hour=now.hour(queue_dimension(name)),
             running=now.claimed_of(name),
-            workers=len(visit.workers_of(name)),
+            workers=len(page.workers_of(name)),
             now_us=now.now_us,
         )
         for name, state in now.queues.items()
     ]
 
 
-def show(visit: PageContext) -> PageResponse:
-    """Show the list; one round trip a shard."""
-    return visit.render("queues.html", tab="queues", title=_("Queues"), queues=states(visit))
+def show(page: PageContext) -> PageResponse:
+    """Return the page; one round trip a shard."""
+    return page.render("queues.html", tab="queues", title=_("Queues"), queues=states(page))

@@ -101,7 +101,7 @@ class Command(BaseCommand):
             metrics = MetricsBuffer()
             worker = Worker(
                 shard=shard,
-                open_claims=lambda worker_id, shard=shard: store.claims(shard, worker=worker_id),  # type: ignore[misc]
+                open_claims=lambda worker_id, shard=shard: store.claims(shard, worker_id=worker_id),  # type: ignore[misc]
                 config=config,
                 pool=pool,
                 dispatcher=Dispatcher(shard, store.promotion(shard), metrics=metrics),

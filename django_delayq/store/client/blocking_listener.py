@@ -1,7 +1,7 @@
-"""Waker: one blocked connection that hears bells or the alarm; its owner waits on the socket with a timer of its own.
+"""Blocking listener: one connection with an outstanding BLPOP for notifications; its owner waits on the socket.
 
-A Redis block timeout is no timer: an idle server answered 24 to 94 ms late (measured at `hz 10`), a wait on the
-client's side 0.1 to 0.6 ms. So BLPOP only listens, and select() decides when to get up.
+A Redis block timeout is no timer: an idle server replied 24 to 94 ms late (measured at `hz 10`), a wait on the client's
+side 0.1 to 0.6 ms. So BLPOP only listens, and the owner's select() ends at the right time.
 """
 
 import os
@@ -17,14 +17,14 @@ from django_delayq.store.client.resp import encode
 from django_delayq.store.client.script import to_store_error
 from django_delayq.store.client.script_call import ScriptCall
 
-#: Seconds a BLPOP stays outstanding where nobody says how long; silence beyond COMMAND_TIMEOUT more means a dead
-#: connection.
+#: Default of the seconds for which a BLPOP stays outstanding. If its reply is COMMAND_TIMEOUT late, the connection is
+#: dead.
 BLOCK = 10
-_wakers: "weakref.WeakSet[BlockingListener]" = weakref.WeakSet()
+_listeners: "weakref.WeakSet[BlockingListener]" = weakref.WeakSet()
 
 
 class BlockingListener:
-    """Hear one shard's bells."""
+    """Listen for the notifications of one shard. Not thread-safe; closed after a fork."""
 
     def __init__(self, connections: Connections, client: Any) -> None:
         self._connections = connections
@@ -32,19 +32,18 @@ class BlockingListener:
         self._connection: Any = None
         #: A BLPOP is outstanding.
         self.listening = False
-        self._give_up_at = 0.0
-        #: Number of replies on their way that no caller waits for.
-        self._untold = 0
-        _wakers.add(self)
+        self._overdue_at = 0.0
+        #: Number of outstanding replies that no caller waits for.
+        self._unread_replies = 0
+        _listeners.add(self)
 
     def listen(self, keys: Sequence[str], *, now: float, block: float = BLOCK) -> None:
-        """Have a BLPOP outstanding; one for other keys goes on until it is answered. `now` is monotonic time.
+        """Send a BLPOP unless one is outstanding, even for other keys. `now` is monotonic time.
 
-        It ends after `block` seconds without a bell. Raises `StoreUnavailable` and its kin; the next call connects
-        anew.
+        It ends after `block` seconds without a notification. Raises `StoreError`s; the next call connects again.
         """
         if self.listening:
-            if now > self._give_up_at:
+            if now > self._overdue_at:
                 self.close()
                 raise to_store_error(redis_errors.TimeoutError("no answer to a blocking pop"))
             return
@@ -52,48 +51,51 @@ class BlockingListener:
             if self._connection is None:
                 self._connection = self._connections.blocked()
                 self._connection.connect()
-            while self._untold:
-                # Else it would be taken for the bell.
+            while self._unread_replies:
+                # Otherwise such a reply would be taken for a notification.
                 self._connection.read_response()
-                self._untold -= 1
+                self._unread_replies -= 1
             self._connection.send_packed_command([encode("BLPOP", *keys, f"{block:.3f}")])
         except (redis_errors.RedisError, OSError) as error:
             self.close()
             raise to_store_error(error, client=self._client) from error
-        self.listening, self._give_up_at = True, now + block + COMMAND_TIMEOUT
+        self.listening, self._overdue_at = True, now + block + COMMAND_TIMEOUT
 
-    def send_behind(self, call: ScriptCall) -> None:
+    def send_chained(self, call: ScriptCall) -> None:
         """Send a script call that Redis runs when the blocking pop ends; its reply follows the reply of the pop."""
         self._send(call.packed)
-        call.sent(PendingReply(self, self._connection))
+        call.sent_elsewhere(PendingReply(self, self._connection))
 
-    def tell(self, packed: bytes) -> None:
-        """Send a command without waiting for its reply. No pop may be outstanding."""
+    def send_without_reply(self, packed: bytes) -> None:
+        """Send a command and leave its reply to the next `listen()`. No pop may be outstanding."""
         self._send(packed)
-        self._untold += 1
+        self._unread_replies += 1
 
     def put_back(self, connection: Any) -> None:
-        """Do nothing, for `Question`: the connection stays this waker's."""
+        """Do nothing, as the owner of a `PendingReply`: the connection stays with this listener."""
 
     def fileno(self) -> int:
-        """Return the socket to wait on, or -1 while nothing is outstanding."""
+        """Return the socket to wait on, or -1 if nothing is outstanding."""
         if not self.listening:
             return -1
         return int(self._connection._sock.fileno())
 
-    def take(self) -> str | None:
-        """Read the answer on a readable socket: the key that rang, or None for a pop that ended empty."""
+    def read_notification(self) -> str | None:
+        """Read the reply on a readable socket: the key that was notified, or None if the pop timed out.
+
+        Raises `StoreError`s.
+        """
         try:
-            answer = self._connection.read_response()
+            reply = self._connection.read_response()
         except (redis_errors.RedisError, OSError) as error:
             self.close()
             raise to_store_error(error, client=self._client) from error
         self.listening = False
-        return answer[0].decode() if answer else None
+        return reply[0].decode() if reply else None
 
     def close(self) -> None:
-        """Drop the connection; a bell on its way in is lost, which costs one sweep."""
-        connection, self._connection, self.listening, self._untold = self._connection, None, False, 0
+        """Close the connection. A notification that arrives meanwhile is lost, which costs at most one sweep."""
+        connection, self._connection, self.listening, self._unread_replies = self._connection, None, False, 0
         if connection is not None:
             connection.disconnect()
 
@@ -101,7 +103,7 @@ class BlockingListener:
         try:
             if self._connection is None or self._connection._sock is None:
                 raise redis_errors.ConnectionError("the connection was closed")
-            # The library's way to it takes 20 µs more, right where a job waits to begin.
+            # The library's way to the socket takes 20 µs more, at the moment when a job waits to begin.
             self._connection._sock.sendall(packed)
         except (redis_errors.RedisError, OSError) as error:
             self.close()
@@ -110,8 +112,8 @@ class BlockingListener:
 
 def _after_fork() -> None:
     """Close the parent's connections: an open copy would keep the parent's pop alive after the parent was killed."""
-    for waker in list(_wakers):
-        waker.close()
+    for listener in list(_listeners):
+        listener.close()
 
 
 os.register_at_fork(after_in_child=_after_fork)

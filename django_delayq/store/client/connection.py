@@ -1,6 +1,6 @@
-"""Connections: clients and blocked connections made from a RedisConfig, with pools of our own.
+"""Connections: the clients and blocking connections of a RedisConfig.
 
-The library's defaults are not ours: it repeats commands silently, and its timeouts know nothing of a blocking pop.
+The defaults of the client library are not used: it repeats commands silently, and its timeouts end a blocking pop.
 """
 
 import inspect
@@ -19,15 +19,15 @@ from django_delayq.store.client.deadline import with_deadline
 
 #: Seconds a Redis command of a worker or dispatcher may take.
 COMMAND_TIMEOUT = 5.0
-#: What is taken over of a description: where the server is and who we are. Timeouts, retries, protocol, decoding and
-#: caching are ours, whatever a URL's query or somebody else's client says.
-_DESCRIPTION = frozenset(
+#: The connection settings that a project may choose: the server, the user, TCP keepalive. Timeouts, retries, protocol,
+#: decoding and caching are fixed, whatever a URL or a project's own client contains.
+_ALLOWED = frozenset(
     ("host", "port", "path", "db", "username", "password", "credential_provider", "client_name")
     + ("socket_keepalive", "socket_keepalive_options", "socket_type")
 )
-#: Not to say which library we are: that takes two answers more before the first command. Its parameter was renamed.
-#: TLS needs an answer first: the tickets that come after the handshake look like one that nobody asked for.
-_NO_INTRODUCTION: dict[str, Any] = (
+#: Without CLIENT SETINFO, which takes two more replies before the first command. The parameter was renamed. TLS needs
+#: a reply first: the tickets that follow the handshake look like a reply that no command requested.
+_NO_CLIENT_INFO: dict[str, Any] = (
     {"driver_info": None}
     if "driver_info" in inspect.signature(AbstractConnection.__init__).parameters
     else {"lib_name": None, "lib_version": None}
@@ -36,12 +36,12 @@ _NO_INTRODUCTION: dict[str, Any] = (
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """Make connections to one Redis; opens nothing by itself."""
+    """Make clients and connections of one Redis. Opens nothing by itself."""
 
     config: RedisConfig
 
     def client(self) -> Any:
-        """Return a client for workers and dispatchers, with a pool of its own; each answer has 5 s."""
+        """Return a client for workers and dispatchers, with a pool of its own; each reply may take 5 s."""
         return redis.Redis(connection_pool=self._pool())
 
     def producer(self, *, timeout: float) -> Any:
@@ -49,25 +49,25 @@ class Connections:
         return redis.Redis(connection_pool=self._pool(deadline=timeout))
 
     def blocked(self) -> Any:
-        """Return a connection for blocking commands; the caller waits on its socket with a timer of its own."""
+        """Return a connection for blocking commands; the caller waits on its socket."""
         return self._pool().make_connection()
 
     def _pool(self, *, deadline: float | None = None) -> redis.ConnectionPool:
-        """Return a pool whose steps have 5 s each, or all steps of a call `deadline` seconds together.
+        """Return a pool whose steps may take 5 s each, or all steps of a call `deadline` seconds together.
 
-        Raises ImproperlyConfigured for what the client library does not understand.
+        Raises ImproperlyConfigured if the client library does not understand the setting.
         """
         try:
-            described = self._described()
+            configured = self._configured_pool()
         except (ValueError, TypeError) as error:
             hint = getattr(error, "hint", "")
             raise ImproperlyConfigured(f"{self.config.setting} cannot be used: {error} {hint}".rstrip()) from None
         kwargs = {
             name: value
-            for name, value in described.connection_kwargs.items()
-            if name in _DESCRIPTION or name.startswith("ssl_")
+            for name, value in configured.connection_kwargs.items()
+            if name in _ALLOWED or name.startswith("ssl_")
         }
-        kind, seconds = described.connection_class, deadline or COMMAND_TIMEOUT
+        kind, seconds = configured.connection_class, deadline or COMMAND_TIMEOUT
         return redis.ConnectionPool(
             connection_class=kind if deadline is None else with_deadline(kind, seconds=seconds),
             max_connections=self.config.parameters.get("max_connections", ANY_NUMBER),
@@ -75,24 +75,24 @@ class Connections:
             decode_responses=False,
             socket_connect_timeout=seconds,
             socket_timeout=seconds,
-            **({} if issubclass(kind, redis.SSLConnection) else _NO_INTRODUCTION),
-            # One try: a script that ran and was repeated by the library could not be told from one that ran once.
+            **({} if issubclass(kind, redis.SSLConnection) else _NO_CLIENT_INFO),
+            # One try: otherwise nobody could know whether a script ran once or twice.
             retry=Retry(NoBackoff(), 0),
             retry_on_error=[],
             **kwargs,
         )
 
-    def _described(self) -> redis.ConnectionPool:
+    def _configured_pool(self) -> redis.ConnectionPool:
         config = self.config
         if config.factory is not None:
             made = config.factory()
             if isinstance(made, redis.Redis):
-                theirs = made.connection_pool
-                return redis.ConnectionPool(connection_class=theirs.connection_class, **theirs.connection_kwargs)
+                pool = made.connection_pool
+                return redis.ConnectionPool(connection_class=pool.connection_class, **pool.connection_kwargs)
             config = RedisConfig.read(made, setting=config.setting)
             if config.factory is not None:
                 raise SettingError(f"{config.setting} is a callable that returns a callable.")
         if config.url is not None:
             return redis.ConnectionPool.from_url(config.url, **config.parameters)
-        # The client's constructor knows which connection class unix sockets and TLS need.
+        # The constructor of the client chooses the connection class for unix sockets and TLS.
         return redis.Redis(**config.parameters).connection_pool

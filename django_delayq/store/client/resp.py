@@ -1,7 +1,7 @@
-"""Wire: commands as the bytes Redis reads (RESP 2), where what each call of a script repeats is packed only once.
+"""RESP: commands as the bytes that Redis reads (RESP 2). The part that all calls of a script share is packed once.
 
-The client library packs all of a command anew: of a script with 14 keys that took 2 µs with hiredis and 8 without, a
-tenth of what it costs to enqueue a job.
+The client library packs the whole command each time. For a script with 14 keys that took 2 µs with hiredis and 8 µs
+without, a tenth of the cost of enqueueing a job.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,18 +12,18 @@ Part = bytes | str | int
 
 
 def encode(*parts: Part) -> bytes:
-    """Return a command."""
+    """Return the bytes of a command."""
     return b"*%d\r\n%b" % (len(parts), _packed(parts))
 
 
 def encode_evalsha(sha: str, fixed_keys: tuple[str, ...], more_keys: Sequence[str], args: Sequence[Part]) -> bytes:
-    """Return the call of a script that Redis knows by its SHA-1; `fixed_keys` are those that every call has."""
+    """Return the bytes of EVALSHA; `fixed_keys` are the keys that every call of the script has."""
     keys = len(fixed_keys) + len(more_keys)
     head, rest = _head(sha, keys, fixed_keys), _packed((*more_keys, *args))
     return b"*%d\r\n%b%b" % (3 + keys + len(args), head, rest)
 
 
-# Not with the other keys: a job's own would fill it, and be no use to anybody.
+# Without the other keys: those of a job would fill the cache and never be used again.
 @lru_cache(maxsize=1024)
 def _head(sha: str, keys: int, fixed_keys: tuple[str, ...]) -> bytes:
     return _packed(("EVALSHA", sha, keys, *fixed_keys))
@@ -34,5 +34,5 @@ def _packed(parts: Iterable[Part]) -> bytes:
     for part in parts:
         data = part if isinstance(part, bytes) else part.encode() if isinstance(part, str) else b"%d" % index(part)
         sized += (len(data), data)
-    # Formatted at once: of the four parts of a job that took 0.5 µs, one by one 1.2.
+    # One format for all parts: 0.5 µs for the four parts of a job, against 1.2 µs one by one.
     return b"$%d\r\n%b\r\n" * (len(sized) // 2) % tuple(sized)

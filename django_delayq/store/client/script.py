@@ -1,6 +1,6 @@
-"""Script: one transition. Loads its Lua, names its keys, translates errors.
+"""Script: one Lua file of `store/lua`, and the translation of Redis's errors into `StoreError`s.
 
-The header of a script names its keys: those that every call has, and after a semicolon those that depend on the call.
+The header of a script names its keys: first those that every call has, after a semicolon those that depend on the call.
 """
 
 import re
@@ -31,22 +31,22 @@ _COMMENT, _WORD = re.compile(r"--.*"), re.compile(r"\w+")
 _FUNCTION = re.compile(r"^local function (\w+)\(.*?^end$", re.MULTILINE | re.DOTALL)
 _LINE = re.compile(r"(user_script|@user_script): ?(\d+)")
 
-#: Redis's first words for "not now": the call may be repeated. LOADING, MASTERDOWN … arrive as plain errors too.
+#: Redis's error codes for "not now": the call may be repeated. LOADING, MASTERDOWN … also arrive as plain errors.
 _REJECTED = frozenset({"OOM", "READONLY", "MISCONF", "NOREPLICAS"})
 _UNAVAILABLE = frozenset({"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "UNBLOCKED"})
-#: Redis 6.2 wraps what a command answers inside a script: "Error running script (…): @user_script: 9: -OOM command …".
+#: Redis 6.2 wraps the error of a command in a script: "Error running script (…): @user_script: 9: -OOM command …".
 _WRAPPED = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
-#: The library takes the first word off those it knows. (MASTERDOWN is a kind of CLUSTERDOWN there.)
-_WAITED_FOR = (redis_errors.BusyLoadingError, redis_errors.ClusterDownError, redis_errors.TryAgainError)
+#: The library removes the codes that it knows from the message. (MASTERDOWN is a kind of CLUSTERDOWN there.)
+_NOT_READY = (redis_errors.BusyLoadingError, redis_errors.ClusterDownError, redis_errors.TryAgainError)
 _AUTH = frozenset({"WRONGPASS", "NOAUTH", "NOPERM"})
-#: What a user may not do inside a script comes without its word: Redis 6.2 and 7, then Valkey 9.
+#: A command that the user may not run inside a script fails without a code: Redis 6.2 and 7, then Valkey 9.
 _REFUSED = re.compile(r"The user executing the script can't|ACL failure in script")
-#: Failures to connect, or none free where their number is limited: surely nothing was sent.
+#: The connection failed, or none was free: surely nothing was sent.
 _NOT_CONNECTED = (ConnectionRefusedError, FileNotFoundError, PermissionError, redis_errors.MaxConnectionsError)
 
 
 class Script:
-    """One Lua file behind the prelude; its keys by name."""
+    """One Lua file with the part of the prelude that it uses, and the names of its keys."""
 
     def __init__(self, name: str) -> None:
         source = (_FOLDER / f"{name}.lua").read_text(encoding="utf-8")
@@ -87,45 +87,47 @@ def used_prelude(source: str, prelude: str = _PRELUDE) -> str:
     return _FUNCTION.sub(lambda found: found[0] if found[1] in used else "\n" * found[0].count("\n"), prelude)
 
 
-def with_store_errors(question: Callable[[], T], client: Any) -> T:
-    """Run plain commands of a client with errors translated as for scripts."""
+def with_store_errors(run: Callable[[], T], client: Any) -> T:
+    """Run plain commands of a client; raises `StoreError`s as scripts do."""
     try:
-        return question()
+        return run()
     except redis_errors.RedisError as error:
         raise to_store_error(error, client=client) from error
 
 
 def to_store_error(error: Exception, *, script: Script | None = None, client: Any = None) -> StoreError | KeyHeld:
-    """Return our error for one of the client library's, told apart by its first word.
+    """Return the `StoreError` or `KeyHeld` for an error of the client library, by Redis's error code.
 
-    A wrong password is a ConnectionError in the library, and several passing conditions are plain ResponseErrors.
+    The class alone is not enough: a wrong password is a ConnectionError in the library, and several temporary
+    conditions are plain ResponseErrors.
     """
     message = str(error)
     wrapped = _WRAPPED.search(message)
-    word = wrapped[1] if wrapped else message.split(" ", 1)[0].lstrip("-")
-    # An EVALSHA before AUTH has too many arguments for Redis 7 to say NOAUTH.
-    unknown = "unauthenticated" in message
+    code = wrapped[1] if wrapped else message.split(" ", 1)[0].lstrip("-")
+    # An EVALSHA before AUTH has too many arguments: Redis 7 replies without NOAUTH.
+    unauthenticated = "unauthenticated" in message
     if (
         isinstance(error, redis_errors.AuthenticationError | redis_errors.NoPermissionError)
-        or word in _AUTH
-        or unknown
+        or code in _AUTH
+        or unauthenticated
         or _REFUSED.search(message)
     ):
-        given = client.connection_pool.connection_kwargs.get("username") if client else None
-        of = f" of user {given or 'default'!r}" if client else ""
+        username = client.connection_pool.connection_kwargs.get("username") if client else None
+        user = f" of user {username or 'default'!r}" if client else ""
         where = f" at {script.source_line(message)}" if script else ""
-        return StoreAuthError(f"Redis refused the password or a command{of}{where}: {message}")
-    if word == "KEYHELD":
+        return StoreAuthError(f"Redis refused the password or a command{user}{where}: {message}")
+    if code == "KEYHELD":
         _, index, holder = message.split(" ")
         return KeyHeld(holder=holder, index=int(index))
-    if word == "STALEEXCHANGE":
+    if code == "STALEEXCHANGE":
         return StaleExchange(f"a later exchange of this worker was carried out already: {message}")
-    code = "READONLY" if isinstance(error, redis_errors.ReadOnlyError) else word
+    if isinstance(error, redis_errors.ReadOnlyError):
+        code = "READONLY"
     if isinstance(error, redis_errors.OutOfMemoryError):
         code = "OOM"
     if code in _REJECTED:
         return StoreRejected(f"Redis takes no writes now, nothing was stored: {message}", code=code)
-    if isinstance(error, _WAITED_FOR) or word in _UNAVAILABLE:
+    if isinstance(error, _NOT_READY) or code in _UNAVAILABLE:
         return StoreUnavailable(f"Redis is not ready: {message}", maybe_accepted=False)
     if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError):
         sent = not any(isinstance(cause, _NOT_CONNECTED) for cause in _causes(error))

@@ -1,4 +1,4 @@
-"""Call: one run of a script: packed, sent, answered. Between these steps its caller may do something else."""
+"""Script call: one run of a script, packed and sent; its caller may do something else before it reads the reply."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -14,61 +14,63 @@ T = TypeVar("T")
 
 
 class ScriptCall:
-    """One call of a script, packed; `answer()` is all it takes, `send()` lets its caller do something meanwhile."""
+    """One packed call of a script. `result()` does everything; `send()` before it saves waiting."""
 
     def __init__(
         self,
         script: Script,
-        line: ConnectionCache,
+        connection_cache: ConnectionCache,
         fixed_keys: tuple[str, ...],
         more_keys: Sequence[str],
         args: Sequence[Part],
     ) -> None:
         self.script = script
-        self._line, self._keys, self._args = line, [*fixed_keys, *more_keys], args
-        #: As it goes over the wire.
+        self._connection_cache, self._keys, self._args = connection_cache, [*fixed_keys, *more_keys], args
+        #: The bytes to send.
         self.packed = encode_evalsha(script.sha, fixed_keys, more_keys, args)
-        self._question: PendingReply | None = None
+        self._reply: PendingReply | None = None
 
     def send(self) -> bool:
-        """Send it, where a connection may be held until `answer()`; false where it could be the only one.
+        """Send the call and hold its connection until `result()`; False, and not sent, if it could be the only one.
 
-        Raises as `answer()` does.
+        Raises as `result()` does.
         """
-        if self._line.keeps:
-            self._question = self._told(lambda: self._line.send(self.packed))
-        return self._line.keeps
+        if self._connection_cache.keeps:
+            self._reply = self._with_store_errors(lambda: self._connection_cache.send(self.packed))
+        return self._connection_cache.keeps
 
-    def sent(self, question: PendingReply) -> None:
-        """Note that it was sent elsewhere: `answer()` reads it there."""
-        self._question = question
+    def sent_elsewhere(self, reply: PendingReply) -> None:
+        """Set the reply of a call whose bytes the caller sent itself."""
+        self._reply = reply
 
-    def answer(self) -> Any:
-        """Return what the script returned, in one round trip (two after a script flush).
+    def result(self) -> Any:
+        """Return the script's reply, in one round trip (two if the server does not know the script).
 
-        Raises `StoreError`s only, and `KeyHeld`. Connection errors may leave the step done: steps are repeatable.
+        Raises `StoreError`s and `KeyHeld`. After a connection error the script may have run: every script that changes
+        anything says in its header whether it is safe to repeat.
         """
-        return self._told(self._answered)
+        return self._with_store_errors(self._read_result)
 
-    def give_up(self) -> None:
-        """Leave it unanswered, sent or not; whoever asks for its answer all the same sends it again."""
-        question, self._question = self._question, None
-        if question is not None:
-            question.give_up()
+    def abandon(self) -> None:
+        """Drop the reply, if the call was sent. `result()` after this sends the call again."""
+        reply, self._reply = self._reply, None
+        if reply is not None:
+            reply.abandon()
 
-    def _answered(self) -> Any:
-        question, self._question = self._question, None
+    def _read_result(self) -> Any:
+        reply, self._reply = self._reply, None
         try:
-            return (question or self._line.send(self.packed)).answer()
+            return (reply or self._connection_cache.send(self.packed)).read()
         except redis_errors.NoScriptError:
-            return self._line.ask("EVAL", self.script.text, len(self._keys), *self._keys, *self._args)
+            keys, text = self._keys, self.script.text
+            return self._connection_cache.execute("EVAL", text, len(keys), *keys, *self._args)
 
-    def _told(self, ask: Callable[[], T]) -> T:
+    def _with_store_errors(self, run: Callable[[], T]) -> T:
         try:
-            return ask()
+            return run()
         except redis_errors.RedisError as error:
-            told = to_store_error(error, script=self.script, client=self._line.client)
-            if isinstance(told, StoreRejected) and told.code == "READONLY":
-                # Its name may lead to another primary by now; the open connections never will.
-                self._line.disconnect_idle()
-            raise told from error
+            store_error = to_store_error(error, script=self.script, client=self._connection_cache.client)
+            if isinstance(store_error, StoreRejected) and store_error.code == "READONLY":
+                # The server's name may lead to another primary by now; open connections never will.
+                self._connection_cache.disconnect_idle()
+            raise store_error from error

@@ -8,4 +8,4 @@ local now, by = now_us(ARGV[1]), ARGV[2]
 -- Type checks, then freeing first (see the prelude).
 redis.call('ZCARD', workers); redis.call('HLEN', paused)
 redis.call('ZREM', workers, '')
-return redis.call('HSETNX', paused, ready, struct.pack('>I8', now) .. by)
+return redis.call('HSETNX', paused, ready, string.format('%.0f ', now) .. by)

@@ -1,7 +1,7 @@
 -- Promote: due jobs move from `scheduled` to `ready`, the queue with the oldest one first; old dead letters, silent
 --   processes and unused queues are removed; returns when the next promotion is due.
 -- KEYS: leases, queues, next_promotion, workers, dispatchers, worker_names, exchanges, process_reports, quiet_workers,
---   dead_letters, dead_bodies, dead_bytes, no_lapse_before, queues_version, next_due, notify; then scheduled, ready,
+--   dead_letters, dead_bodies, dead_bytes, no_reclaim_before, queues_version, next_due, notify; then scheduled, ready,
 --   notify and recovered of each queue that the last promotion returned.
 -- ARGV: now, the dispatcher's code (8 bytes), most jobs to move (≤ 500), head start (ms), sweep (µs), age (µs), number
 --   and bytes of dead letters to keep, lateness of a promotion that shows an outage (µs), how long leases are spared
@@ -32,7 +32,7 @@ end
 check_hashes(worker_names, exchanges, process_reports, quiet_workers, dead_bodies)
 check_zsets(workers, dead_letters, dispatchers, queues, next_due)
 redis.call('GET', dead_bytes); redis.call('GET', queues_version)
-local expected, spared_until = number_in(next_promotion), number_in(no_lapse_before) or 0
+local expected, spared_until = number_in(next_promotion), number_in(no_reclaim_before) or 0
 -- Redis's clock was set back.
 if spared_until > now + recovery then spared_until = 0 end
 
@@ -47,7 +47,7 @@ if spared_until > now then
   expired_by = 0
 elseif expected and now - expected > outage then
   expired_by, spared_until = spared_until - recovery, now + recovery
-  redis.call('SET', no_lapse_before, spared_until)
+  redis.call('SET', no_reclaim_before, spared_until)
 end
 
 local due, stuck = {}, {}

@@ -42,7 +42,8 @@ end
 
 local function answer(lost, more, recovered, claims, bodies, records)
   local overdue_in = (tonumber(promotion or '') or 0) + OVERDUE - now
-  if overdue_in < 0 or overdue_in > LONGEST_SWEEP + 2 * OVERDUE then overdue_in = -1 end
+  -- Written so that NaN (it was edited manually) counts as overdue.
+  if not (overdue_in >= 0 and overdue_in <= LONGEST_SWEEP + 2 * OVERDUE) then overdue_in = -1 end
   local reply = {now, lost, overdue_in + 1, version, more and 1 or 0, last and 0 or 1, recovered and 1 or 0}
   for i, claim in ipairs(claims) do
     local size = #reply

@@ -1,8 +1,8 @@
-"""Roles: what each kind of process may do in Redis, as ACL rules.
+"""ACL roles: the Redis commands that each kind of process needs, as ACL rules.
 
-The commands inside scripts are read from the scripts; those that the Python doors send by themselves are declared here,
-and a test runs each door under its own rule. Redis judges commands, not scripts: a role can run a foreign script whose
-commands are all its own, and what it can write it can also spoil. A rule keeps it from everything else.
+Commands of scripts are read from their Lua. Commands that Python sends itself are declared here; a test runs each API
+under the rule of its role. Redis checks commands, not scripts: a role can run any script made of its commands, and can
+damage the keys that it may write. A rule denies everything else.
 """
 
 import re
@@ -13,27 +13,27 @@ from django_delayq.store.client.script import Script
 
 _CALL = re.compile(r"redis\.p?call\(\s*'(\w+)'")
 _COMMENT = re.compile(r"--.*")
-#: What every connection sends, besides AUTH, which needs no leave: SELECT for a database other than 0, CLIENT SETNAME
-#: where the settings give a client_name; EVAL where a server does not know the script yet. Not CLIENT SETINFO, which
-#: the connections never send and Redis 7.0 does not know; not +@connection, which brings CLIENT KILL, PAUSE and LIST.
+#: What every connection sends, besides AUTH, which needs no permission: SELECT for a database other than 0, CLIENT
+#: SETNAME if the settings give a client_name, EVAL if the server does not know the script yet. Not CLIENT SETINFO,
+#: which is never sent and which Redis 7.0 does not know; not +@connection, which includes CLIENT KILL, PAUSE and LIST.
 _CONNECTION = ("CLIENT|SETNAME", "EVAL", "EVALSHA", "SELECT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclRole:
-    """One kind of process, and what it does in Redis."""
+    """One kind of process, and what it may do in Redis."""
 
     name: str
     #: One line for people.
     purpose: str
     #: Names of the scripts it runs.
     scripts: tuple[str, ...]
-    #: What its doors send without a script.
+    #: Commands that its APIs send without a script.
     plain: frozenset[str]
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """Every command it needs, sorted."""
+        """Every command that it needs, sorted."""
         inside = {command for name in self.scripts for command in commands_in(Script(name).text)}
         return tuple(sorted(inside.union(self.plain, _CONNECTION)))
 
@@ -59,7 +59,7 @@ def _joined(
     )
 
 
-#: SHARDS is compared with what is written in Redis, and written there.
+#: SHARDS is compared with the number stored in Redis, and stored there.
 _SHARDS = ("GET", "SET", "HLEN")
 PRODUCER = _joined(
     "producer",
@@ -73,8 +73,8 @@ DISPATCHER = _joined(
     scripts=("promote", "reclaim", "report"),
     plain=("BLPOP", "HMGET", "HSTRLEN", "INFO", "SMISMEMBER", "ZREM", *_SHARDS),
 )
-#: A worker promotes where no dispatcher lives, may start one as its child, and its tasks may enqueue: all of them use
-#: the one REDIS setting of their process, so its rule covers what dispatcher and producer may.
+#: A worker promotes if no dispatcher is alive, may start one as its child, and its tasks may enqueue. All of them use
+#: the REDIS setting of the process, so its rule includes those of dispatcher and producer.
 WORKER = _joined(
     "worker",
     "run_worker, also --with-dispatcher, and the tasks it runs, which may enqueue",
@@ -85,19 +85,19 @@ WORKER = _joined(
 )
 VIEW = _joined(
     "view",
-    "who looks at jobs: its commands only read, so it cannot write by a script either",
+    "people who look at jobs: its commands only read, so it cannot write by a script either",
     scripts=("find", "page", "snapshot", "due_histogram"),
     plain=("HGET", "ZCARD", "ZUNION"),
 )
 ACTION = _joined(
     "action",
-    "who also acts: cancel, reschedule, move, requeue and discard jobs, pause queues, quiet workers",
+    "people who also act: cancel, reschedule, move, requeue and discard jobs, pause queues, quiet workers",
     VIEW,
     scripts=("cancel", "reschedule", "move", "requeue", "discard", "pause", "resume", "quiet"),
 )
 CHECK = _joined(
     "check",
-    "delayq_check, also with --repair; without CONFIG it cannot tell how often Redis forces its file to disk",
+    "delayq_check, also with --repair; without CONFIG it does not know how often Redis forces its file to disk",
     scripts=("audit_types", "audit_places", "audit_records", "audit_bytes"),
     plain=("GET", "HMGET", "HSCAN", "HSTRLEN", "INFO", "ZCARD", "ZRANGE", "ZSCAN", "ZUNION"),
 )

@@ -1,31 +1,29 @@
-"""Audit: hold every key of a shard against every other, in slices; repair what no step could have left behind.
+"""Consistency check: compare every key of a shard with the others, in batches; repair what no script could have left.
 
-Safe while the system works: what a slice shows is judged, and repaired, by one script in Redis. It finds what hands,
-lost writes and broken disks do; a shard that only our scripts wrote to has nothing to find.
+Safe while the system runs: a script in Redis judges and repairs each batch in one step. It finds the effects of manual
+edits, lost writes and broken disks. A shard that only the scripts wrote to has no inconsistency.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-from django_delayq.exceptions import BadBody
 from django_delayq.job.attempts import NO_ATTEMPTS
-from django_delayq.job.codec import Head, decode_head
+from django_delayq.job.codec import try_decode_head
 from django_delayq.job.outcome import OutcomeKind
-from django_delayq.store.client.script import Script, with_store_errors
+from django_delayq.store.client.script import Script
 from django_delayq.store.keys import CATALOGUE
 from django_delayq.store.shard import Shard
 
 _TYPES, _PLACES, _RECORDS = Script("audit_types"), Script("audit_places"), Script("audit_records")
 _BYTES = Script("audit_bytes")
-#: Entries of one slice, and bytes that their bodies may have in all.
-_SLICE, _SLICE_BYTES = 100, 8 * 1024 * 1024
-#: How often dead letters are counted, where others come and go meanwhile.
+#: Entries of one batch, and bytes that their bodies may have together.
+_BATCH, _BATCH_BYTES = 100, 8 * 1024 * 1024
+#: How often dead letters are counted if their number changes meanwhile.
 _COUNTS = 3
-#: The hashes that are walked, each after what its judgement rests on.
+#: The hashes that are walked, each after those on which its judgement depends.
 _RECORD_NOUNS = ("jobs", "claim_records", "attempts", "unique_keys", "job_extras", "dead_bodies")
-#: The history of a dead letter made here.
+#: The history of a dead letter that a repair makes.
 _UNREADABLE_HISTORY = NO_ATTEMPTS.add(
     worker="", started_us=0, ended_us=None, ending=OutcomeKind.UNREADABLE, error="The stored body cannot be read."
 ).pack()
@@ -33,39 +31,38 @@ _UNREADABLE_HISTORY = NO_ATTEMPTS.add(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inconsistency:
-    """One thing that is not as any step leaves it."""
+    """One entry that no script could have left as it is."""
 
-    #: What is wrong: the words of the scripts, MISTYPED for a key of another type than ours, and MISCOUNTED for a wrong
-    #: sum of bytes.
+    #: A word of the scripts, MISTYPED for a key of a wrong type, or MISCOUNTED for a wrong sum of bytes.
     code: str
     key: str
-    #: The entry or field; of a mistyped key its type.
+    #: The entry or field; the type of a mistyped key; the sum that was stored.
     entry: bytes
 
 
 class ConsistencyCheck:
-    """The door of whoever checks one shard."""
+    """API of one shard for its check and repair."""
 
     def __init__(self, shard: Shard, *, due_first_us: int, max_payload: int) -> None:
         self._shard = shard
-        self._slice = max(1, min(_SLICE, _SLICE_BYTES // max_payload))
+        self._batch = max(1, min(_BATCH, _BATCH_BYTES // max_payload))
         self._head_start_ms = due_first_us // 1_000
 
     def walk(self, *, repair: bool = False) -> Iterator[Inconsistency]:
-        """Yield what is wrong, and with `repair` put it right; O(n log n) in slices of up to 100, with bounded memory.
+        """Yield inconsistencies; with `repair`, repair them. O(n log n) in batches of up to 100, with bounded memory.
 
-        One repair can uncover the next fault: repaired is what a walk finds nothing in. Without `repair` one fault may
-        show in several records, and a key of another type ends the walk: no script could read it.
+        One repair can uncover the next inconsistency, so repeat until a walk yields none. Without `repair` one fault
+        may show in several records, and a key of a wrong type ends the walk, since no script can read it.
         """
         mistyped = self._mistyped(repair=repair)
         yield from mistyped
         if mistyped and not repair:
             return
-        #: Ids in a place whose body names no queue: only their entry tells where they are.
+        #: Ids in a place whose body names no queue: only their entry shows where they are.
         unreadable: set[bytes] = set()
         keys, queues = self._shard.keys, self._shard.read_queues()
         places = [(noun, keys(noun)) for noun in ("dead_letters", "leases")]
-        # A job on its way goes from schedule to ready, and from there to the recovered: it is not missed in all.
+        # In the order in which a job moves: one that moves meanwhile is met at least once.
         waiting = [keys.waiting_places(queue) for queue in queues]
         places += [(noun, place[noun]) for noun in ("scheduled", "ready", "recovered") for place in waiting]
         for noun, place in places:
@@ -73,7 +70,7 @@ class ConsistencyCheck:
                 unreadable.update(
                     entry[:12]
                     for entry, body in zip(entries, bodies, strict=True)
-                    if body is not None and _head(body) is None
+                    if body is not None and try_decode_head(body) is None
                 )
                 words = self.audit_places(noun, place, entries, bodies, repair=repair)
                 yield from _findings(words, place, entries)
@@ -84,14 +81,14 @@ class ConsistencyCheck:
         yield from self._miscounted(repair=repair)
 
     def bodies(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield id and body of every job that has not ended, in no order; one that moves meanwhile may come twice."""
-        for found in self._slices("hscan", self._shard.keys("jobs")):
+        """Yield id and body of every job that has not ended, in no order; one may come twice."""
+        for found in self._scan("HSCAN", self._shard.keys("jobs")):
             yield from found
 
     def audit_types(self, expected: Mapping[str, str], *, repair: bool) -> list[bytes]:
-        """Return for each key its type where that is not the expected one, else nothing; with `repair` it is deleted.
+        """Return for each key its type if that is not the expected one, else b""; with `repair`, delete the key.
 
-        The first key is that of the queues. One atomic step.
+        The first key is that of the queues. One atomic round trip.
         """
         first, *others = expected
         found: list[bytes] = self._shard.run(_TYPES, [int(repair), *expected.values()], queues=first, more_keys=others)
@@ -100,7 +97,10 @@ class ConsistencyCheck:
     def audit_places(
         self, noun: str, place: str, entries: Sequence[bytes], bodies: Sequence[bytes | None], *, repair: bool
     ) -> list[bytes]:
-        """Judge up to 500 entries of one place, with `repair` put them right; one atomic step, a word for each."""
+        """Judge up to 500 entries of one place, and with `repair` repair them. Return a word for each.
+
+        One atomic round trip.
+        """
         keys, rows = self._rows(entries, bodies, [entry[:12] for entry in entries])
         words: list[bytes] = self._shard.run(
             _PLACES, [noun, self._head_start_ms, int(repair), *rows], place=place, more_keys=keys
@@ -116,22 +116,22 @@ class ConsistencyCheck:
         *,
         repair: bool,
     ) -> list[bytes]:
-        """Judge up to 500 records, with `repair` put them right; one atomic step, a word for each."""
+        """Judge up to 500 records, and with `repair` repair them. Return a word for each. One atomic round trip."""
         keys, rows = self._rows(fields, bodies, ids)
         args = [noun, self._head_start_ms, int(repair), _UNREADABLE_HISTORY, *rows]
         words: list[bytes] = self._shard.run(_RECORDS, args, records=self._shard.keys(noun), more_keys=keys)
         return words
 
     def audit_bytes(self, seen: bytes, counted: int) -> bool:
-        """Write the sum of all dead bodies anew; False: it is not what the caller read any more."""
+        """Replace the sum of the bytes of dead letters. False: it is not `seen` any more."""
         return bool(self._shard.run(_BYTES, [seen, counted]))
 
     def _miscounted(self, *, repair: bool) -> Iterator[Inconsistency]:
-        """Count the bytes of dead letters, which may come and go: only a sum of a time without any tells something."""
+        """Compare the stored sum of the bytes of dead letters with a count during which none came or went."""
         for _ in range(_COUNTS):
-            before = self._dead_now()
+            before = self._read_dead()
             counted = self._count_dead_bytes()
-            if self._dead_now() == before:
+            if self._read_dead() == before:
                 seen = before[0] or b""
                 if seen != (b"%d" % counted if counted else b""):
                     if repair:
@@ -139,37 +139,30 @@ class ConsistencyCheck:
                     yield Inconsistency(code="MISCOUNTED", key=self._shard.keys("dead_bytes"), entry=seen)
                 return
 
-    def _dead_now(self) -> list[Any]:
-        """Return what changes with each dead letter that comes or goes: their bytes and number, oldest and newest."""
-        keys = self._shard.keys
-        pipeline = self._shard.client.pipeline(transaction=False)
-        pipeline.get(keys("dead_bytes")).zcard(keys("dead_letters"))
-        pipeline.zrange(keys("dead_letters"), 0, 0, withscores=True)
-        pipeline.zrange(keys("dead_letters"), -1, -1, withscores=True)
-        found: list[Any] = with_store_errors(pipeline.execute, self._shard.client)
-        return found
+    def _read_dead(self) -> list[Any]:
+        """Return what every added or removed dead letter changes: bytes, number, oldest and newest."""
+        letters = self._shard.keys("dead_letters")
+        oldest, newest = (["ZRANGE", letters, at, at, "WITHSCORES"] for at in (0, -1))
+        return self._shard.execute_all([["GET", self._shard.keys("dead_bytes")], ["ZCARD", letters], oldest, newest])
 
     def _count_dead_bytes(self) -> int:
-        counted, at, client, keys = 0, 0, self._shard.client, self._shard.keys
-        while ids := with_store_errors(partial(client.zrange, keys("dead_letters"), at, at + _SLICE - 1), client):
-            pipeline = client.pipeline(transaction=False)
-            for raw_id in ids:
-                pipeline.hstrlen(keys("dead_bodies"), raw_id)
-            counted += sum(with_store_errors(pipeline.execute, client))
+        counted, at, shard, keys = 0, 0, self._shard, self._shard.keys
+        while ids := shard.execute("ZRANGE", keys("dead_letters"), at, at + _BATCH - 1):
+            counted += sum(shard.execute_all([["HSTRLEN", keys("dead_bodies"), raw_id] for raw_id in ids]))
             at += len(ids)
         return counted
 
     def _mistyped(self, *, repair: bool) -> list[Inconsistency]:
         keys = self._shard.keys
         fixed = {keys("queues"): "zset"} | {keys(noun): kind for noun, (kind, _) in CATALOGUE.items()}
-        found = self._of_another_type(fixed, repair=repair)
+        found = self._of_wrong_type(fixed, repair=repair)
         if not found or repair:
             for queue in self._shard.read_queues():
-                per_queue = dict.fromkeys(keys.waiting_places(queue).values(), "zset") | {keys.notify(queue): "list"}
-                found += self._of_another_type(per_queue, repair=repair)
+                per_queue = dict.fromkeys(keys.named(queue).values(), "zset") | {keys.notify(queue): "list"}
+                found += self._of_wrong_type(per_queue, repair=repair)
         return found
 
-    def _of_another_type(self, expected: Mapping[str, str], *, repair: bool) -> list[Inconsistency]:
+    def _of_wrong_type(self, expected: Mapping[str, str], *, repair: bool) -> list[Inconsistency]:
         kinds = self.audit_types(expected, repair=repair)
         return [
             Inconsistency(code="MISTYPED", key=key, entry=kind)
@@ -178,64 +171,54 @@ class ConsistencyCheck:
         ]
 
     def _entries(self, place: str) -> Iterator[tuple[list[bytes], list[bytes | None]]]:
-        for found in self._slices("zscan", place):
+        for found in self._scan("ZSCAN", place):
             entries = [entry for entry, _ in found]
             yield entries, self._read_bodies([entry[:12] for entry in entries])
 
     def _fields(self, noun: str, *, skip: set[bytes]) -> Iterator[tuple[list[bytes], list[bytes | None], list[bytes]]]:
-        """Yield fields, the bodies of their jobs, and the ids of these."""
-        for found in self._slices("hscan", self._shard.keys(noun)):
+        """Yield fields, and body and id of the job of each."""
+        for found in self._scan("HSCAN", self._shard.keys(noun)):
             if noun == "unique_keys":
                 ids = [value[:12] for _, value in found]
                 yield [field for field, _ in found], self._read_bodies(ids), ids
             elif noun == "jobs":
-                sound = [(field, body) for field, body in found if field not in skip]
-                fields = [field for field, _ in sound]
-                yield fields, list[bytes | None](body for _, body in sound), fields
+                kept = [(field, body) for field, body in found if field not in skip]
+                fields = [field for field, _ in kept]
+                yield fields, list[bytes | None](body for _, body in kept), fields
             else:
                 fields = [field for field, _ in found]
                 yield fields, self._read_bodies(fields), fields
 
     def _read_bodies(self, ids: Sequence[bytes]) -> list[bytes | None]:
-        found: list[bytes | None] = with_store_errors(
-            partial(self._shard.client.hmget, self._shard.keys("jobs"), ids), self._shard.client
-        )
+        found: list[bytes | None] = self._shard.execute("HMGET", self._shard.keys("jobs"), *ids) if ids else []
         return found
 
     def _rows(
         self, entries: Sequence[bytes], bodies: Sequence[bytes | None], ids: Sequence[bytes]
     ) -> tuple[list[str], list[Any]]:
-        """Return the keys of the bodies' queues, and for each entry: itself, head, member, queue number."""
+        """Return the keys of the queues that the bodies name, and per entry: itself, head, member, queue number."""
         numbers: dict[str, int] = {}
         rows: list[Any] = []
         for entry, body, raw_id in zip(entries, bodies, ids, strict=True):
-            head = _head(body)
+            head = try_decode_head(body)
             if body is None or head is None:
                 rows += (entry, b"", b"", 0)
             else:
                 number = numbers.setdefault(head.queue, len(numbers) + 1)
                 rows += (entry, body[: head.size], head.member(raw_id), number)
-        keys = self._shard.keys
-        return [key for queue in numbers for key in (*keys.of_queue(queue), keys.recovered(queue))], rows
+        return [key for queue in numbers for key in self._shard.keys.named(queue).values()], rows
 
-    def _slices(self, scan: str, key: str) -> Iterator[list[tuple[bytes, Any]]]:
-        """Yield the entries of a key; those that are there all the while come at least once."""
-        cursor, read = 0, getattr(self._shard.client, scan)
+    def _scan(self, command: str, key: str) -> Iterator[list[tuple[bytes, Any]]]:
+        """Yield the entries of a key; an entry that exists during the whole scan comes at least once."""
+        cursor = b"0"
         while True:
-            cursor, found = with_store_errors(partial(read, key, cursor, count=self._slice), self._shard.client)
-            rows = list(found.items() if isinstance(found, dict) else found)
-            # A small key is told whole, whatever was asked.
-            for at in range(0, len(rows), self._slice):
-                yield rows[at : at + self._slice]
-            if cursor == 0:
+            cursor, found = self._shard.execute(command, key, cursor, "COUNT", self._batch)
+            rows = list(zip(found[::2], found[1::2], strict=True))
+            # Redis returns a small key as a whole, whatever COUNT is.
+            for at in range(0, len(rows), self._batch):
+                yield rows[at : at + self._batch]
+            if cursor == b"0":
                 return
-
-
-def _head(body: bytes | None) -> Head | None:
-    try:
-        return decode_head(body or b"")
-    except BadBody:
-        return None
 
 
 def _findings(words: Sequence[bytes], key: str, entries: Sequence[bytes]) -> Iterator[Inconsistency]:

@@ -1,22 +1,21 @@
-"""Inspection: look at jobs; reads only. Called by handles, the admin and health checks."""
+"""Lookup: find one job, or a page of jobs. Reads only. Called by handles, the admin and health checks."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import add
 from typing import Any
 
-from django_delayq.exceptions import BadBody
 from django_delayq.job.attempts import AttemptHistory
-from django_delayq.job.codec import decode, decode_head
+from django_delayq.job.codec import try_decode, try_decode_head
 from django_delayq.job.job import DEFAULT_QUEUE, LARGE_BODY, DeadLetter, Job, State, due_of_rank
 from django_delayq.job.result import Result
-from django_delayq.store.client.script import Script, with_store_errors
+from django_delayq.store.client.script import Script
 from django_delayq.store.queries.job_pages import JobPage, JobRow, parse_page, whole
-from django_delayq.store.records import DeadLetterRecord, ResultRecord, RunningRecord
+from django_delayq.store.records import ClaimRecord, DeadLetterRecord, ResultRecord
 from django_delayq.store.shard import Shard
 
 _FIND, _PAGE = Script("find"), Script("page")
-#: Rows of one page, at most; rows looked at for those that match, over few queues; bytes of bodies read for a page.
+#: Most rows of one page; rows read to find those that match, over few queues; bytes of bodies read for a page.
 MAX_ROWS, _SCANNED, _PAGE_BYTES = 250, 2_000, 1024 * 1024
 _PLACES = {State.CLAIMED: "leases", State.DEAD: "dead_letters"}
 
@@ -28,31 +27,31 @@ class Found:
     raw_id: bytes
     shard: int
     state: State
-    #: When it is, was, or became due: µs since the epoch, to the millisecond once it is ready; when a dead one died,
-    #: and one with a result ended.
+    #: When it is or was due, died, or ended with a result: µs since the epoch, due times to the millisecond once it is
+    #: ready.
     moment_us: int
-    #: None where there is no body or it cannot be read.
+    #: None if there is no body, or it cannot be read.
     job: Job | None
     attempts: AttemptHistory
-    #: The body, as far as there is one.
+    #: The body; None if there is none.
     stored: bytes | None = field(default=None, repr=False)
     #: µs since the epoch when the running attempt was claimed.
     claimed_us: int | None = None
-    #: When its lease ends, where that was asked for; who runs it.
+    #: When its lease ends (µs since the epoch), if `with_lease`; name of its worker.
     lease_end_us: int | None = None
     worker: str = ""
-    #: How it ended, while that is kept.
+    #: How it ended, while its result is kept.
     result: Result | None = None
 
     @property
     def ended(self) -> bool:
-        """Whether it is in no place any more."""
+        """Whether it is in no place any more: it ended, or never existed."""
         return self.state is State.GONE or self.result is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How many jobs are where."""
+    """Number of jobs by state, and by queue if they wait."""
 
     scheduled: dict[str, int]
     ready: dict[str, int]
@@ -61,7 +60,7 @@ class Counts:
 
 
 class Lookup:
-    """The reader's door of one shard."""
+    """API of one shard that reads jobs."""
 
     def __init__(self, shard: Shard, *, due_first_us: int) -> None:
         self._shard = shard
@@ -70,45 +69,31 @@ class Lookup:
     def find(
         self, raw_id: bytes, *, queue: str = DEFAULT_QUEUE, member: bytes = b"", with_lease: bool = False
     ) -> Found:
-        """Return one job in any state. One round trip where the guessed queue and member are right, else two.
+        """Return one job in any state. One round trip if the given queue and member are right, else two.
 
-        Closely: also the lease's end of a claimed one; then it is always two.
+        With `with_lease`, also the lease's end of a claimed job; then it takes two.
         """
         for _ in range(3):
             keys = self._shard.keys
             reply = self._shard.run(_FIND, [raw_id, member], **keys.waiting_places(queue), results=keys.results(raw_id))
             again = reply[0] == b"elsewhere" or (with_lease and not member and reply[0] == b"claimed")
-            try:
-                head = decode_head(reply[2]) if again else None
-            except (BadBody, TypeError):
-                break
+            head = try_decode_head(reply[2]) if again else None
             if head is None:
                 break
             queue, member = head.queue, head.member(raw_id)
         return self._found(raw_id, *reply)
 
     def holder(self, digest: bytes) -> bytes | None:
-        """Return the id of the job that holds a key, or None."""
-        member = with_store_errors(
-            lambda: self._shard.client.hget(self._shard.keys("unique_keys"), digest), self._shard.client
-        )
+        """Return the id of the job that holds a unique key, or None. O(1)."""
+        member = self._shard.execute("HGET", self._shard.keys("unique_keys"), digest)
         return member[:12] if member else None
 
     def counts(self) -> Counts:
-        """Return how many jobs wait, run and are dead, per queue; two round trips, O(1) a queue."""
+        """Return how many jobs wait, run and are dead; not as of one moment. Two round trips, O(1) a queue."""
         queues, keys = self._shard.read_queues(), self._shard.keys
-
-        def read() -> list[int]:
-            pipeline = self._shard.client.pipeline(transaction=False)
-            for queue in queues:
-                for place in keys.waiting_places(queue).values():
-                    pipeline.zcard(place)
-            pipeline.zcard(keys("leases"))
-            pipeline.zcard(keys("dead_letters"))
-            found: list[int] = pipeline.execute()
-            return found
-
-        *waiting, claimed, dead = with_store_errors(read, self._shard.client)
+        places = [place for queue in queues for place in keys.waiting_places(queue).values()]
+        places += [keys("leases"), keys("dead_letters")]
+        *waiting, claimed, dead = self._shard.execute_all([["ZCARD", place] for place in places])
         return Counts(
             scheduled=dict(zip(queues, waiting[::3], strict=True)),
             ready=dict(zip(queues, map(add, waiting[1::3], waiting[2::3]), strict=True)),
@@ -128,10 +113,10 @@ class Lookup:
         to_us: int | None = None,
         match: Callable[[JobRow], bool] | None = None,
     ) -> JobPage:
-        """Return up to 250 rows after (or before) a cursor, or from the start (end); waiting ones of the named queues.
+        """Return up to 250 rows after (or before) a cursor, or from the start (end). Waiting jobs: of the named queues.
 
         A cursor is the (score, member) of a row; (score, b"") jumps to a score. Rows that vanished do not shift it.
-        `from_us` and `to_us` bound due times or times of death. With `match`, up to 2,000 rows are looked at, for up to
+        `from_us` and `to_us` bound due times or times of death. With `match`, up to 2,000 rows are read, for up to
         0.1 s. One round trip, O(queues x (log n + rows)); a page of more than 1 MiB ends early.
         """
         keys = self._shard.keys
@@ -162,7 +147,7 @@ class Lookup:
         )
 
     def dead_letter(self, raw_id: bytes) -> DeadLetter | None:
-        """Return a dead letter with its history, or None."""
+        """Return a dead letter with its history, or None if the job is in another state."""
         found = self.find(raw_id)
         if found.state is not State.DEAD:
             return None
@@ -176,43 +161,37 @@ class Lookup:
         state: bytes,
         score: Any,
         stored: bytes | None,
-        record: bytes | None,
-        running: bytes | None,
-        worker: bytes | None,
+        attempts: bytes | None,
+        claim_record: bytes | None,
+        worker_name: bytes | None,
     ) -> Found:
-        where = State(state.decode()) if state not in (b"elsewhere", b"ended") else State.GONE
+        found_state = State(state.decode()) if state not in (b"elsewhere", b"ended") else State.GONE
         moment_us, claimed_us, lease_end_us, result = whole(score), None, None, None
-        if where is State.DEAD:
-            record, _, stored = DeadLetterRecord.unpack(stored)
+        if found_state is State.DEAD:
+            attempts, _, stored = DeadLetterRecord.unpack(stored)
         elif state == b"ended":
-            record, ending, stored = ResultRecord.unpack(stored)
+            attempts, ending, stored = ResultRecord.unpack(stored)
             result = Result.unpack(ending)
-            where, moment_us = (result.state, result.ended_us) if result else (State.GONE, 0)
-        elif where is State.READY:
+            found_state, moment_us = (result.state, result.ended_us) if result else (State.GONE, 0)
+        elif found_state is State.READY:
             moment_us = self._due_us(moment_us, stored)
-        elif where is State.CLAIMED and running:
+        elif found_state is State.CLAIMED and claim_record:
             lease_end_us = moment_us or None
-            claimed_us, rank = RunningRecord.unpack(running)
+            claimed_us, rank = ClaimRecord.unpack(claim_record)
             moment_us = self._due_us(rank, stored)
         return Found(
             raw_id=raw_id,
             shard=self._shard.index,
-            state=where,
+            state=found_state,
             moment_us=moment_us,
-            job=self._job(raw_id, stored),
-            attempts=AttemptHistory.unpack(record),
+            job=try_decode(stored, raw_id=raw_id, shard=self._shard.index)[0],
+            attempts=AttemptHistory.unpack(attempts),
             stored=stored,
             claimed_us=claimed_us,
             lease_end_us=lease_end_us,
-            worker=worker.decode(errors="replace") if worker else "",
+            worker=worker_name.decode(errors="replace") if worker_name else "",
             result=result,
         )
-
-    def _job(self, raw_id: bytes, body: bytes | None) -> Job | None:
-        try:
-            return decode(body, raw_id=raw_id, shard=self._shard.index)
-        except BadBody:
-            return None
 
     def _due_us(self, rank: int, body: bytes | None) -> int:
         return due_of_rank(rank, int.from_bytes((body or b"")[2:3]), due_first_us=self._due_first_us)

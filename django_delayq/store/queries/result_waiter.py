@@ -1,32 +1,26 @@
-"""Results: wait for the kept result of a job. Called by whoever enqueued it."""
+"""Result waiter: wait for the kept result of a job. Called by processes that enqueue."""
 
 from math import ceil
 
-from redis import exceptions as redis_errors
-
-from django_delayq.store.client.script import to_store_error
 from django_delayq.store.shard import Shard
 
-#: Seconds that one wait may block: the connection's own timeout is for commands that do not.
+#: Seconds that one call may block: the timeout of the connection is made for commands that do not block.
 LONGEST = 1.0
 
 
 class ResultWaiter:
-    """The door of those who wait for results of one shard."""
+    """API of one shard for callers that wait for results."""
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
 
     def wait(self, raw_id: bytes, seconds: float) -> bool:
-        """Block until the job's result is there, `LONGEST` at most; false where it did not come. Takes nothing.
+        """Block until the job's result is there, for `LONGEST` at most. Return whether it is. One round trip.
 
-        Its place in the list is its own place: popped and pushed in one step, it keeps its expiry, and any number may
-        wait for it. One round trip.
+        The result is popped from its list and pushed back in one step. It keeps its expiry, and any number of callers
+        may wait for it.
         """
         key = self._shard.keys.results(raw_id)
-        # Redis counts in milliseconds here, and 0 means for ever.
+        # Redis counts in milliseconds here, and 0 means forever.
         block = max(1, ceil(min(seconds, LONGEST) * 1_000)) / 1_000
-        try:
-            return self._shard.client.blmove(key, key, block, "LEFT", "RIGHT") is not None
-        except redis_errors.RedisError as error:
-            raise to_store_error(error, client=self._shard.client) from error
+        return self._shard.execute("BLMOVE", key, key, "LEFT", "RIGHT", str(block)) is not None

@@ -19,43 +19,28 @@ from django_delayq.job.outcome import STOPPED, UNSTARTED, Outcome, OutcomeKind
 from django_delayq.log import logger
 from django_delayq.task import registry
 from django_delayq.worker.execution import failed, is_async, run_async
-from django_delayq.worker.pools.base import PoolClient
-from django_delayq.worker.pools.claim_queue import ClaimQueue, Entry, Seat
+from django_delayq.worker.pools.base import Pool
+from django_delayq.worker.pools.claim_queue import ClaimQueue, Entry, PoolClient, Seat
 from django_delayq.worker.pools.recovery import MAX_PROCESSES, RecoveryRunner
 from django_delayq.worker.pools.threads import ThreadPool
 
 
-class AsyncioPool:
+class AsyncioPool(Pool):
     """Run claims in one loop, which has a thread of its own; plain functions in up to `size` other threads."""
 
     def __init__(self, size: int) -> None:
-        self.size = size
+        recovery = RecoveryRunner()
         self._queue, self._seat = ClaimQueue(), Seat()
         self._threads = ThreadPool(size, recovery=None, ready=False)
-        self.recovery = RecoveryRunner()
         #: For jobs whose last attempt crashed: each thread waits for a child process.
-        self._recovery_threads = ThreadPool(MAX_PROCESSES, self.recovery, recovery=None, ready=False)
-        self._parts = (self._queue, self._threads, self._recovery_threads)
+        self._recovery_threads = ThreadPool(MAX_PROCESSES, recovery, recovery=None, ready=False)
+        queues = [self._queue, *self._threads.queues, *self._recovery_threads.queues]
+        super().__init__(size, recovery=recovery, queues=queues)
         #: The asyncio task of each claim that runs in the loop, and the timer of its hard limit.
         self._running: dict[Entry, tuple[Task[Outcome], asyncio.TimerHandle | None]] = {}
         self._loop = self._new_loop()
         self._timer = self._loop.call_later(1.0, self._sweep)
         threading.Thread(target=self._work, name="delayq-loop", daemon=True).start()
-
-    @property
-    def held(self) -> int:
-        """Claims submitted and not finished."""
-        return sum(part.held for part in self._parts)
-
-    @property
-    def queued(self) -> int:
-        """Claims submitted that neither the loop nor a thread has taken: a task that computes blocks the loop."""
-        return sum(part.queued for part in self._parts)
-
-    @property
-    def finished_count(self) -> int:
-        """Claims finished so far."""
-        return sum(part.finished_count for part in self._parts)
 
     def submit(self, claims: Sequence[Claim], owner: PoolClient) -> None:
         """Queue claims; their owner gets each outcome from the thread that ran it, or from `release_queued()`."""
@@ -75,26 +60,13 @@ class AsyncioPool:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._begin)
 
-    def oldest_wait(self) -> float:
-        """Return the seconds for which the oldest queued claim has waited, 0 if there is none."""
-        return max(part.oldest_wait() for part in self._parts)
-
-    def has_begun(self, claim: Claim) -> bool:
-        """Return whether a claim's code may have begun; certain once the pool is closed."""
-        return all(part.has_begun(claim) for part in self._parts)
-
     def is_stuck(self, seconds: float) -> bool:
         """Return False: coroutines can be cancelled."""
         return False
 
-    def release_queued(self) -> None:
-        """Finish all queued claims as unstarted."""
-        for part in self._parts:
-            part.release_queued()
-
     def close(self) -> None:
         """Begin nothing more, and cancel what runs: an interrupted job must not run on."""
-        for part in self._parts:
+        for part in (self._queue, self._threads, self._recovery_threads):
             part.close()
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._interrupt)
@@ -168,7 +140,7 @@ class AsyncioPool:
         if entry is None:
             return False
         if self._queue.begin(entry):
-            limit_us = entry.claim.job.give_up_us if entry.claim.job else None
+            limit_us = entry.claim.job.hard_limit_us if entry.claim.job else None
             # A new context, so that language, time zone and context variables start fresh. Not create_task(): a job
             # may have set a task factory that raises.
             task = Task(run_async(entry.claim), loop=self._loop, context=Context())

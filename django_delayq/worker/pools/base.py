@@ -1,62 +1,60 @@
-"""Pool: what a worker needs of whatever runs its claims. Only plain values cross: a Claim in, an Outcome out."""
+"""Pool: runs claims for workers. Only plain values cross: a Claim in, an Outcome out."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
 
 from django_delayq.job.job import Claim
-from django_delayq.job.outcome import Outcome
+from django_delayq.worker.pools.claim_queue import ClaimQueue, PoolClient
 from django_delayq.worker.pools.recovery import RecoveryRunner
 
 
-class PoolClient(Protocol):
-    """The owner of submitted claims: a worker. Its methods are called in any thread of the pool."""
-
-    def may_begin(self, claim: Claim) -> bool:
-        """Return whether the claim's lease is surely held: after a freeze, another worker may have the job.
-
-        Called right before the code begins. The job's hard limit counts from this call.
-        """
-
-    def finished(self, claim: Claim, outcome: Outcome) -> None:
-        """Record the outcome of a claim; called once for each claim."""
-
-
-class Pool(Protocol):
+class Pool(ABC):
     """Run claims, several at once. All methods may be called in any thread."""
 
-    #: Claims that run at once.
-    size: int
-
-    @property
-    def recovery(self) -> RecoveryRunner | None:
-        """The processes for jobs whose last attempt crashed; None if the pool runs no tasks and needs none."""
+    def __init__(self, size: int, *, recovery: RecoveryRunner | None, queues: Sequence[ClaimQueue]) -> None:
+        """Each submitted claim is in one of the `queues` until it ends."""
+        #: Claims that run at once.
+        self.size = size
+        #: The processes for jobs whose last attempt crashed; None if the pool runs no tasks and needs none.
+        self.recovery = recovery
+        self.queues = queues
 
     @property
     def finished_count(self) -> int:
         """Claims finished so far."""
+        return sum(queue.finished_count for queue in self.queues)
 
     @property
     def held(self) -> int:
         """Claims submitted and not finished."""
+        return sum(queue.held for queue in self.queues)
 
     @property
     def queued(self) -> int:
-        """Claims submitted that nobody has taken yet, so that they can be released."""
-
-    def submit(self, claims: Sequence[Claim], owner: PoolClient) -> None:
-        """Queue claims; their owner gets the outcome of each."""
+        """Claims submitted that nothing has taken yet, so that they can be released."""
+        return sum(queue.queued for queue in self.queues)
 
     def oldest_wait(self) -> float:
         """Return the seconds for which the oldest queued claim has waited, 0 if there is none."""
+        return max(queue.oldest_wait() for queue in self.queues)
 
     def has_begun(self, claim: Claim) -> bool:
         """Return whether a claim's code may have begun; certain once the pool is closed."""
-
-    def is_stuck(self, seconds: float) -> bool:
-        """Return whether every thread runs a job that is past its hard limit by that many seconds and cannot end."""
+        return all(queue.has_begun(claim) for queue in self.queues)
 
     def release_queued(self) -> None:
         """Finish all queued claims as unstarted."""
+        for queue in self.queues:
+            queue.release_queued()
 
+    @abstractmethod
+    def submit(self, claims: Sequence[Claim], owner: PoolClient) -> None:
+        """Queue claims; their owner gets each outcome from the thread that ran it, or from `release_queued()`."""
+
+    @abstractmethod
+    def is_stuck(self, seconds: float) -> bool:
+        """Return whether every thread runs a job that is past its hard limit by that many seconds and cannot end."""
+
+    @abstractmethod
     def close(self) -> None:
         """Begin nothing more, and interrupt what can be interrupted; the rest runs until the process ends."""

@@ -9,12 +9,25 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
+from typing import Protocol
 
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import UNSTARTED, Outcome
 from django_delayq.log import logger
 from django_delayq.worker.execution import failed, timed
-from django_delayq.worker.pools.base import PoolClient
+
+
+class PoolClient(Protocol):
+    """The owner of submitted claims: a worker. Its methods are called in any thread of the pool."""
+
+    def may_begin(self, claim: Claim) -> bool:
+        """Return whether the claim's lease is surely held: after a freeze, another worker may have the job.
+
+        Called right before the code begins. The job's hard limit counts from this call.
+        """
+
+    def finished(self, claim: Claim, outcome: Outcome) -> None:
+        """Record the outcome of a claim; called once for each claim."""
 
 
 @dataclass(slots=True, eq=False)

@@ -14,8 +14,8 @@ from django_delayq.job.job import Claim
 from django_delayq.job.outcome import UNSTARTED, Outcome
 from django_delayq.log import logger
 from django_delayq.worker.execution import run
-from django_delayq.worker.pools.base import PoolClient
-from django_delayq.worker.pools.claim_queue import ClaimQueue, Seat
+from django_delayq.worker.pools.base import Pool
+from django_delayq.worker.pools.claim_queue import ClaimQueue, PoolClient, Seat
 from django_delayq.worker.pools.recovery import RecoveryRunner
 
 
@@ -53,7 +53,7 @@ class InThreadRunner:
         """Do nothing: a thread ends with the process."""
 
 
-class ThreadPool:
+class ThreadPool(Pool):
     """Run claims in up to `size` threads, in the order they were submitted."""
 
     def __init__(
@@ -63,30 +63,14 @@ class ThreadPool:
 
         Jobs whose last attempt crashed go to `recovery`; without one, to the runner as all others.
         """
-        self.size = size
-        self.recovery = recovery
-        self._runner = runner or InThreadRunner()
         self._queue = ClaimQueue()
+        super().__init__(size, recovery=recovery, queues=[self._queue])
+        self._runner = runner or InThreadRunner()
         #: One item for each queued claim. A thread that gets an item and finds no claim waits for the next item.
         self._signals: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._seats: list[Seat] = []
         if ready:
             self._add_threads(size, prepare=self._runner.prepare)
-
-    @property
-    def held(self) -> int:
-        """Claims submitted and not finished."""
-        return self._queue.held
-
-    @property
-    def queued(self) -> int:
-        """Claims submitted that no thread has taken."""
-        return self._queue.queued
-
-    @property
-    def finished_count(self) -> int:
-        """Claims finished so far."""
-        return self._queue.finished_count
 
     def submit(self, claims: Sequence[Claim], owner: PoolClient) -> None:
         """Queue claims; their owner gets each outcome from a thread of the pool, or from `release_queued()`."""
@@ -96,21 +80,9 @@ class ThreadPool:
         for _ in claims:
             self._signals.put(None)
 
-    def oldest_wait(self) -> float:
-        """Return the seconds for which the oldest queued claim has waited, 0 if there is none."""
-        return self._queue.oldest_wait()
-
-    def has_begun(self, claim: Claim) -> bool:
-        """Return whether a claim's code may have begun; certain once the pool is closed."""
-        return self._queue.has_begun(claim)
-
     def is_stuck(self, seconds: float) -> bool:
         """Return whether the job of every thread is past its hard limit by that many seconds."""
         return self._queue.overrun(seconds) >= self.size
-
-    def release_queued(self) -> None:
-        """Finish all queued claims as unstarted."""
-        self._queue.release_queued()
 
     def close(self) -> None:
         """Begin nothing more, and interrupt what runs in processes; threads end with this process."""

@@ -9,9 +9,8 @@ from redis import Redis
 
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
-from django_delayq.metrics import MetricsBuffer, encode_rows
+from django_delayq.metrics import MetricsBuffer
 from django_delayq.store.maintenance.acl_roles import ROLES
-from django_delayq.store.notifier import Notifier
 from django_delayq.store.promotion import Reclaim
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.shard_apis import HOUR, SECOND, ShardApis, settlement
@@ -157,7 +156,7 @@ def exchange(role: ShardApis, every: ShardApis) -> Any:
 
 def heartbeat(role: ShardApis, every: ShardApis) -> Any:
     worker, claims = claimed(every)
-    door = role.store.claims(role.shard, worker=worker.code)
+    door = role.store.claims(role.shard, worker_id=worker.code)
     return not door.heartbeat([claim.lease for claim in claims])
 
 
@@ -175,7 +174,7 @@ def listen(role: ShardApis, every: ShardApis) -> Any:
     waker = role.shard.blocking_listener()
     waker.listen([every.keys("notify_dispatcher")], now=monotonic())
     every.client.rpush(every.keys("notify_dispatcher"), 1)
-    heard = waker.take()
+    heard = waker.read_notification()
     waker.close()
     return heard
 
@@ -183,7 +182,7 @@ def listen(role: ShardApis, every: ShardApis) -> Any:
 def ring(role: ShardApis, every: ShardApis) -> Any:
     every.add()
     for queues in ((), ("default",)):
-        Notifier(role.shard).notify(queues)
+        role.shard.notify(queues)
     return True
 
 
@@ -226,9 +225,9 @@ def server(role: ShardApis, every: ShardApis) -> Any:
 def report(role: ShardApis, every: ShardApis) -> Any:
     reports, code = role.store.process_reports(role.shard), bytes(8)
     tally = MetricsBuffer()
-    tally.ended("done", queue="default", task="t", lag_us=1, run_us=1)
+    tally.count_attempt("done", queue="default", task="t", lag_us=1, run_us=1)
     for _ in range(2):
-        assert not reports.report(code, "worker", {}, encode_rows(tally.take()))
+        assert not reports.report(code, "worker", {}, tally.take())
     reports.deregister(code, {})
     return True
 

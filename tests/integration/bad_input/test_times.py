@@ -123,7 +123,7 @@ def test_what_is_no_moment(door: str, moment: Any) -> None:
 @pytest.mark.parametrize("door", MOMENTS)
 @pytest.mark.parametrize("moment", [datetime.max.replace(tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)], ids=str)
 def test_a_moment_beyond_the_limit(door: str, moment: datetime) -> None:
-    refused(InvalidDelay, ValueError, r"at is more than MAX_DELAY \(3650 days\)", lambda: MOMENTS[door](moment))
+    refused(InvalidDelay, ValueError, r"at is more than MAX_DELAY \(3,650 days\)", lambda: MOMENTS[door](moment))
 
 
 def test_no_moment_at_all() -> None:

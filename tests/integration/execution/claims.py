@@ -21,7 +21,12 @@ def claim_of(name: str, *args: Any, attempts: AttemptHistory | None = None, **fa
     """Return the claim of a job, as an exchange would bring it."""
     options = {"queue": "mail", **facts}
     job = Job(raw_id=next_id(), shard=0, task=name, args=list(args), **options)
-    moments = {"rank": 100 * 2**45, "due_us": 1_893_456_000_123_000, "sent_at": lease_time(), "taken_at": monotonic()}
+    moments = {
+        "rank": 100 * 2**45,
+        "due_us": 1_893_456_000_123_000,
+        "sent_at": lease_time(),
+        "received_at": monotonic(),
+    }
     return claim_for(job, attempts=attempts or AttemptHistory(), **moments)
 
 

@@ -122,4 +122,4 @@ def test_a_receiver_that_exits_does_not_stop_the_job(run_task: Run, caplog: pyte
         assert run_task(lambda: None).kind is OutcomeKind.SUCCEEDED
     finally:
         job_started.disconnect(leaves)
-    assert "those behind it were not called" in caplog.text
+    assert "later receivers were not called" in caplog.text

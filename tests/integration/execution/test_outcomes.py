@@ -204,7 +204,7 @@ def test_an_unfit_job_waits_in_its_schedule_with_its_attempt_counted(delayq_sett
     handle = noop.enqueue(1)
     store = get_store()
     shard = store.shards[0]
-    claims = store.claims(shard, worker=os.urandom(8))
+    claims = store.claims(shard, worker_id=os.urandom(8))
     [claim] = claims.settle_and_claim(claims.prepare(queues=["default"], want=1)).claims
     tasks, registry._tasks = registry._tasks, {}
     try:
@@ -217,4 +217,4 @@ def test_an_unfit_job_waits_in_its_schedule_with_its_attempt_counted(delayq_sett
     assert not claims.settle_and_claim(claims.prepare(queues=["default"], want=0, settlements=[settled])).lost
     assert handle.refresh().state is State.SCHEDULED and handle.due
     assert timedelta(seconds=20) < handle.due - datetime.now(UTC) <= timedelta(seconds=30)
-    assert store.lookup(0).find(claim.raw_id).attempts.history[0]["ending"] == "unknown_task"
+    assert store.lookup(0).find(claim.raw_id).attempts.history[0]["ending"] == "unknown task"

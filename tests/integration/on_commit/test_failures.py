@@ -135,7 +135,7 @@ def test_what_could_not_be_sent_is_no_other_transactions(
             transaction.on_commit(broken)
             second = noop.enqueue(2)
         client.config_set("maxmemory", 0)
-    told = f"Jobs {first.id} could not be sent after the commit. Its last hook tries again: "
+    told = f"Jobs {first.id} could not be sent after the commit; its last hook retries: "
     assert told in caplog.text, "nobody was told which job was not sent"
     with transaction.atomic():
         noop.enqueue(3)

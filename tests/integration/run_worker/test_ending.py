@@ -170,7 +170,7 @@ def test_a_suspect_that_is_given_back_is_interrupted_not_crashed(
 
     processes.until(ended, what="the end")
     history = attempts_of(job).history
-    assert [entry["ending"] for entry in history] == ["lease lapsed", "interrupted"], json.dumps(history)
+    assert [entry["ending"] for entry in history] == ["lease expired", "interrupted"], json.dumps(history)
 
 
 def test_a_suspect_may_start_processes(processes: Processes, gate: Path) -> None:

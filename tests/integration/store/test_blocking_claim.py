@@ -31,19 +31,19 @@ class Bell:
     def __init__(self, apis: ShardApis, **config: Any) -> None:
         self.apis = apis
         self.served = QueueListener(apis.shard, ("default",))
-        self.exchanger = ExchangeSession(apis.store.claims(apis.shard, worker=CODE), name="host:1")
+        self.exchanger = ExchangeSession(apis.store.claims(apis.shard, worker_id=CODE), name="host:1")
         self.pool: Any = SimpleNamespace(size=1, held=0, recovery=None)
-        self.armed = BlockingClaim(self.exchanger, self.served, self.pool, WorkerConfig(**config))
+        self.claim = BlockingClaim(self.exchanger, self.served, self.pool, WorkerConfig(**config))
         # As a worker does before it first listens: by then the server knows it, and the script.
         self.exchanger.prepare(**ASKS)
         assert self.exchange().unknown_worker
 
     def arm(self, *, idle: bool = True, seconds: float = 5.0) -> int:
-        return self.armed.listen(idle=idle, wanted=True, until=monotonic() + seconds)
+        return self.claim.listen(idle=idle, wanted=True, until=monotonic() + seconds)
 
     def rings(self) -> None:
         assert select.select([self.served.listen(wanted=False, block=1)], [], [], PATIENCE)[0]
-        assert self.armed.consume_wakeup(wanted=False)
+        assert self.claim.consume_wakeup(wanted=False)
 
     def exchange(self) -> ExchangeReply:
         return self.exchanger.exchange(OutcomeBuffer())[0]
@@ -66,14 +66,14 @@ def bell(apis: ShardApis) -> Iterator[Bell]:
 
 def test_what_is_armed_brings_what_comes_with_the_bell(apis: ShardApis, bell: Bell) -> None:
     bell.arm()
-    assert bell.exchanger.in_flight is InFlight.BLOCKING and bell.armed.wait(wanted=True) > 1
+    assert bell.exchanger.in_flight is InFlight.BLOCKING and bell.claim.wait(wanted=True) > 1
     raw_id = apis.add()
     bell.until_claimed()
     bell.rings()
-    assert bell.exchanger.in_flight is not InFlight.BLOCKING and bell.armed.wait(wanted=True) == 0
+    assert bell.exchanger.in_flight is not InFlight.BLOCKING and bell.claim.wait(wanted=True) == 0
     answer = bell.exchange()
     [claim] = answer.claims
-    assert answer.armed and claim.raw_id == raw_id and bell.exchanger.in_flight is InFlight.NOTHING
+    assert answer.blocking and claim.raw_id == raw_id and bell.exchanger.in_flight is InFlight.NOTHING
 
 
 def test_its_claim_is_unconfirmed_until_the_worker_says_so(apis: ShardApis, bell: Bell) -> None:
@@ -82,7 +82,7 @@ def test_its_claim_is_unconfirmed_until_the_worker_says_so(apis: ShardApis, bell
     bell.rings()
     answer = bell.exchange()
     assert bell.unconfirmed == {claim.lease for claim in answer.claims}
-    assert bell.armed.confirm(answer)
+    assert bell.claim.confirm(answer)
     until(lambda: not bell.unconfirmed, what="the mark")
     # The answer to the mark is not taken for a bell.
     bell.arm()
@@ -106,7 +106,7 @@ def test_a_claim_for_which_no_slot_is_left_is_not_confirmed(apis: ShardApis, bel
     apis.add()
     bell.rings()
     bell.pool.held = 1
-    assert not bell.armed.confirm(bell.exchange())
+    assert not bell.claim.confirm(bell.exchange())
     assert len(bell.unconfirmed) == 1
 
 
@@ -116,14 +116,14 @@ def test_a_claim_whose_connection_is_gone_is_not_confirmed(apis: ShardApis, bell
     bell.rings()
     answer = bell.exchange()
     bell.served.close()
-    assert not bell.armed.confirm(answer)
+    assert not bell.claim.confirm(answer)
 
 
 def test_what_no_bell_brought_needs_no_mark(apis: ShardApis, bell: Bell) -> None:
     apis.add()
     bell.exchanger.prepare(**{**ASKS, "want": 1})
     answer = bell.exchange()
-    assert answer.claims and bell.armed.confirm(answer) and not bell.unconfirmed
+    assert answer.claims and bell.claim.confirm(answer) and not bell.unconfirmed
 
 
 @pytest.mark.parametrize("idle", [True, False])
@@ -149,7 +149,7 @@ def test_where_the_setting_says_so_nothing_is_sent_behind_a_pop(apis: ShardApis)
 def test_a_pop_that_ends_without_a_bell_is_an_exchange_as_well(apis: ShardApis, bell: Bell) -> None:
     bell.arm(seconds=0.1)
     assert select.select([bell.served.listen(wanted=False, block=1)], [], [], PATIENCE)[0]
-    assert not bell.armed.consume_wakeup(wanted=True)
+    assert not bell.claim.consume_wakeup(wanted=True)
     answer = bell.exchange()
     assert answer.claimed and not answer.claims
 
@@ -157,7 +157,7 @@ def test_a_pop_that_ends_without_a_bell_is_an_exchange_as_well(apis: ShardApis, 
 def test_no_pop_lasts_longer_than_a_third_of_a_lease(apis: ShardApis) -> None:
     bell = Bell(apis, lease_us=1_500_000)
     bell.arm(seconds=3_600)
-    assert bell.armed.wait(wanted=True) <= 0.5 + 1
+    assert bell.claim.wait(wanted=True) <= 0.5 + 1
     bell.served.close()
 
 
@@ -166,12 +166,12 @@ def test_an_answer_that_is_lost_is_asked_for_again_and_the_job_is_claimed_once(a
         apis.add()
     bell.arm()
     bell.until_claimed()
-    bell.armed.cancel()
+    bell.claim.cancel()
     assert bell.served.wakeup_missed and not bell.served.listening
     answer = bell.exchange()
     [claim] = answer.claims
     assert apis.where(claim.raw_id) == ["leases"] and apis.inspection.counts().claimed == 1
-    assert not bell.armed.confirm(answer)
+    assert not bell.claim.confirm(answer)
 
 
 def test_an_answer_that_breaks_off_is_asked_for_again(apis: ShardApis, bell: Bell) -> None:
@@ -192,7 +192,7 @@ def test_a_pop_that_breaks_off_takes_nothing_that_came_since(apis: ShardApis, be
         client.client_kill_filter(_id=str(number))
     assert select.select([bell.served.listen(wanted=False, block=1)], [], [], PATIENCE)[0]
     with pytest.raises(StoreUnavailable):
-        bell.armed.consume_wakeup(wanted=True)
+        bell.claim.consume_wakeup(wanted=True)
     raw_id = apis.add()
     # It may be asked for after a long outage: a lease that counts from before it would not be trusted any more.
     assert bell.exchange().claims == [] and apis.where(raw_id) == ["ready:default"]
@@ -204,7 +204,7 @@ def test_one_that_is_overdue_is_disarmed(
     bell.arm()
     late = monotonic() + 60
     monkeypatch.setattr("django_delayq.worker.blocking_claim.monotonic", lambda: late)
-    assert bell.armed.wait(wanted=True) == 0 and bell.exchanger.in_flight is not InFlight.BLOCKING
+    assert bell.claim.wait(wanted=True) == 0 and bell.exchanger.in_flight is not InFlight.BLOCKING
     until(lambda: listeners(client) == 0, what="the connection's end")
     assert bell.exchange().claims == []
 
@@ -214,7 +214,7 @@ def test_what_is_disarmed_takes_nothing_and_leaves_the_bell_to_others(apis: Shar
     for later in (False, True):
         bell.arm()
         waker, bell.served._listener = bell.served._listener, apis.shard.blocking_listener()
-        bell.armed.cancel()
+        bell.claim.cancel()
         assert bell.exchange().claims == []
         if later:
             bell.exchanger.prepare(**ASKS)
@@ -252,7 +252,7 @@ def test_after_a_script_flush_it_brings_the_same(apis: ShardApis, bell: Bell) ->
 
 def test_after_a_stale_one_it_is_another_worker_that_asks(apis: ShardApis, bell: Bell) -> None:
     bell.arm()
-    other = apis.store.claims(apis.shard, worker=CODE)
+    other = apis.store.claims(apis.shard, worker_id=CODE)
     for _ in range(9):
         other.settle_and_claim(other.prepare(**ASKS))
     apis.add()
@@ -264,6 +264,6 @@ def test_after_a_stale_one_it_is_another_worker_that_asks(apis: ShardApis, bell:
 
 def test_one_that_is_not_wanted_any_more_is_disarmed(bell: Bell, client: Redis) -> None:
     bell.arm()
-    assert bell.armed.wait(wanted=False) == 0 and bell.exchanger.in_flight is not InFlight.BLOCKING
+    assert bell.claim.wait(wanted=False) == 0 and bell.exchanger.in_flight is not InFlight.BLOCKING
     until(lambda: listeners(client) == 0, what="the connection's end")
     assert not bell.exchange().claimed

@@ -47,7 +47,7 @@ def waker(silent: BlockingListener, bell: str) -> BlockingListener:
 def test_a_bell_is_heard(waker: BlockingListener, bell: str, client: Redis) -> None:
     client.rpush(bell, 1)
     assert select.select([waker], [], [], PATIENCE)[0]
-    assert waker.take() == bell
+    assert waker.read_notification() == bell
 
 
 def test_one_that_is_silent_for_longer_than_its_pop_and_an_answer_take_is_made_anew(
@@ -60,13 +60,13 @@ def test_one_that_is_silent_for_longer_than_its_pop_and_an_answer_take_is_made_a
     waker.listen([bell], now=LAST + 1)
     # The server may not know yet that the first one is gone, and ring for it.
     until(lambda: client.rpush(bell, 1) and select.select([waker], [], [], 0)[0], what="a bell")
-    assert waker.take() == bell
+    assert waker.read_notification() == bell
 
 
 def test_silence_is_counted_from_the_latest_pop(waker: BlockingListener, bell: str, client: Redis) -> None:
     client.rpush(bell, 1)
     assert select.select([waker], [], [], PATIENCE)[0]
-    waker.take()
+    waker.read_notification()
     waker.listen([bell], now=LAST)
     waker.listen([bell], now=LAST + BLOCK)
     assert waker.fileno() != -1
@@ -76,14 +76,14 @@ def test_a_call_behind_the_pop_is_carried_out_when_the_bell_rings(
     apis: ShardApis, waker: BlockingListener, bell: str, client: Redis
 ) -> None:
     call = apis.intake.prepare([apis.draft()])._call
-    waker.send_behind(call)
+    waker.send_chained(call)
     until(lambda: listeners(client) == 1, what="the pop")
     assert apis.ready() == {}
     client.rpush(bell, 1)
     assert select.select([waker], [], [], PATIENCE)[0]
     assert len(apis.ready()) == 1
-    assert waker.take() == bell
-    assert call.answer()[0] == apis.clock.now_us
+    assert waker.read_notification() == bell
+    assert call.result()[0] == apis.clock.now_us
 
 
 def test_a_call_behind_the_pop_is_carried_out_when_the_pop_ends_empty(
@@ -91,16 +91,16 @@ def test_a_call_behind_the_pop_is_carried_out_when_the_pop_ends_empty(
 ) -> None:
     silent.listen([bell], now=BEGAN, block=0.05)
     call = apis.intake.prepare([apis.draft()])._call
-    silent.send_behind(call)
+    silent.send_chained(call)
     assert select.select([silent], [], [], PATIENCE)[0]
-    assert silent.take() is None
-    assert call.answer() and len(apis.ready()) == 1
+    assert silent.read_notification() is None
+    assert call.result() and len(apis.ready()) == 1
 
 
 def test_a_call_behind_the_pop_of_a_connection_that_ends_is_not_carried_out(
     apis: ShardApis, waker: BlockingListener, bell: str, client: Redis
 ) -> None:
-    waker.send_behind(apis.intake.prepare([apis.draft()])._call)
+    waker.send_chained(apis.intake.prepare([apis.draft()])._call)
     until(lambda: listeners(client) == 1, what="the pop")
     waker.close()
     until(lambda: listeners(client) == 0, what="its end")
@@ -115,8 +115,8 @@ def test_an_answer_that_nobody_waits_for_is_not_taken_for_a_bell(
     for _ in range(2):
         client.rpush(bell, 1)
         assert select.select([waker], [], [], PATIENCE)[0]
-        assert waker.take() == bell
-        waker.tell(encode("SREM", "nothing", "there"))
+        assert waker.read_notification() == bell
+        waker.send_without_reply(encode("SREM", "nothing", "there"))
         waker.listen([bell], now=BEGAN)
         assert not select.select([waker], [], [], 0)[0]
 
@@ -130,7 +130,7 @@ def test_on_a_connection_that_was_closed_nothing_is_sent(
     else:
         waker._connection.disconnect()
     with pytest.raises(StoreUnavailable, match="was closed"):
-        waker.tell(encode("PING"))
+        waker.send_without_reply(encode("PING"))
     assert waker.fileno() == -1
 
 

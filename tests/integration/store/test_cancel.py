@@ -109,7 +109,7 @@ def test_only_the_last_cancelled_ids_are_remembered(apis: ShardApis) -> None:
     for place in places:
         apis.client.zadd(place, {b"%d" % number: number for number in range(10_000)})
     raw_id = apis.add()
-    assert apis.operations.cancel(raw_id, token=b"mine", on_its_way=True)
+    assert apis.operations.cancel(raw_id, token=b"mine", may_arrive=True)
     for place, entry in zip(places, (raw_id + b"mine", raw_id), strict=True):
         assert apis.client.zcard(place) == 10_000
         assert (apis.client.zscore(place, b"0"), apis.client.zscore(place, entry)) == (None, apis.clock.now_us)
@@ -122,7 +122,7 @@ def test_an_enqueue_that_arrives_after_its_cancel_is_refused(apis: ShardApis, ar
     raw_id = late.job.raw_id
     if arrived:
         apis.enqueue(late)
-    assert apis.operations.cancel(raw_id, on_its_way=True) is arrived
+    assert apis.operations.cancel(raw_id, may_arrive=True) is arrived
     assert not apis.enqueue(late, other).held
     assert apis.traces(raw_id) == ["withdrawn"]
     assert apis.where(other.job.raw_id) == ["ready:default"]

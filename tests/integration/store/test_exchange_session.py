@@ -18,7 +18,7 @@ CODE = b"exchangr"
 
 @pytest.fixture
 def exchanger(apis: ShardApis) -> ExchangeSession:
-    return ExchangeSession(apis.store.claims(apis.shard, worker=CODE), name="host:1")
+    return ExchangeSession(apis.store.claims(apis.shard, worker_id=CODE), name="host:1")
 
 
 def take(exchanger: ExchangeSession) -> Claim:
@@ -79,7 +79,7 @@ def test_after_a_stale_exchange_it_is_another_worker_that_hands_the_outcomes_in(
 ) -> None:
     apis.add()
     claim = take(exchanger)
-    other = apis.store.claims(apis.shard, worker=CODE)
+    other = apis.store.claims(apis.shard, worker_id=CODE)
     for _ in range(3):
         other.settle_and_claim(other.prepare(**{**ASKS, "want": 0}))
     ended = OutcomeBuffer()

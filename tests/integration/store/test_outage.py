@@ -118,7 +118,7 @@ def test_every_outage_longer_than_a_lease_is_seen(make_doors: Callable[..., Shar
 @pytest.mark.parametrize("damage", [b"", b"x", b"nan", b"inf", b"-inf", b"9" * 40])
 def test_a_moment_written_by_hand_stops_nothing(apis: ShardApis, damage: bytes) -> None:
     held = hold(apis)
-    for noun in ("next_promotion", "no_lapse_before"):
+    for noun in ("next_promotion", "no_reclaim_before"):
         apis.client.set(apis.keys(noun), damage)
     pass_with_promotions(apis, 15 * SECOND)
     assert set(pass_with_promotions(apis, LEASE)) == set(held)

@@ -312,7 +312,7 @@ def test_a_running_row_tells_its_worker_its_start_and_when_it_was_due(apis: Shar
     apis.promote()
     apis.worker().take(1, description="web1:4411")
     (row,) = apis.inspection.page(State.CLAIMED).rows
-    assert (row.worker, row.running.claimed_us, row.score) == (
+    assert (row.worker, row.claim_record.claimed_us, row.score) == (
         *("web1:4411", apis.clock.now_us, apis.clock.now_us + apis.config.worker.lease_us),
     )
     assert row.due_us == (START + SECOND) // 1_000 * 1_000

@@ -228,7 +228,7 @@ def test_large_bodies_are_read_and_judged_batch_by_batch(apis: ShardApis, monkey
     small = [apis.add() for _ in range(20)]
     leases += [claim.lease for claim in worker.take(20).claims]
     sizes: list[int] = []
-    answers = PendingReply.answers
+    answers = PendingReply.read_all
 
     def measured(question: PendingReply, number: int) -> list[Any]:
         found = answers(question, number)
@@ -236,7 +236,7 @@ def test_large_bodies_are_read_and_judged_batch_by_batch(apis: ShardApis, monkey
         return found
 
     apis.clock.advance(LEASE)
-    monkeypatch.setattr(PendingReply, "answers", measured)
+    monkeypatch.setattr(PendingReply, "read_all", measured)
     Dispatcher(apis.shard, apis.promotion).promote()
     # 27 MB of bodies, in answers of 8 MiB at most.
     assert sum(sizes) > 27_000_000
@@ -257,12 +257,12 @@ def test_batches_hold_every_lease_once_in_order(apis: ShardApis) -> None:
     assert list(apis.promotion.batches(leases)) == [leases]
 
 
-def armed(apis: ShardApis, **options: Any) -> tuple[OneWorker, Claim]:
+def blocking_claim(apis: ShardApis, **options: Any) -> tuple[OneWorker, Claim]:
     """Add a job and claim it as behind a blocking pop."""
     apis.add(**options)
     worker = apis.worker()
     worker.take(0)
-    return worker, worker.take(armed=True).claims[0]
+    return worker, worker.take(blocking=True).claims[0]
 
 
 def confirm(apis: ShardApis, claim: Claim) -> None:
@@ -275,7 +275,7 @@ def uncounted(item: ExpiredLease) -> Reclaim:
 
 @pytest.mark.parametrize("confirmed", [True, False])
 def test_a_claim_that_nobody_confirmed_counts_no_attempt(apis: ShardApis, confirmed: bool) -> None:
-    _, claim = armed(apis)
+    _, claim = blocking_claim(apis)
     if confirmed:
         confirm(apis, claim)
     apis.clock.advance(LEASE)
@@ -288,22 +288,22 @@ def test_a_claim_that_nobody_confirmed_counts_no_attempt(apis: ShardApis, confir
 
 
 def test_of_two_claims_in_a_row_that_nobody_confirmed_the_second_counts(apis: ShardApis) -> None:
-    worker, claim = armed(apis)
+    worker, claim = blocking_claim(apis)
     for attempt in (1, 2):
         Dispatcher(apis.shard, apis.promotion)._reclaim(apis.lapsed())
-        (again,) = worker.take(armed=True).claims
+        (again,) = worker.take(blocking=True).claims
         assert again.attempt == attempt
     assert again.raw_id == claim.raw_id and again.attempts.crash_suspected and not again.attempts.spared
 
 
 def test_a_claim_that_is_renewed_counts_also_where_its_mark_was_lost(apis: ShardApis) -> None:
-    worker, claim = armed(apis)
+    worker, claim = blocking_claim(apis)
     assert not worker.door.heartbeat([claim.lease])
     assert not apis.client.exists(apis.keys("unconfirmed"))
 
 
 def test_one_that_is_confirmed_while_it_is_judged_is_judged_again(apis: ShardApis) -> None:
-    _, claim = armed(apis)
+    _, claim = blocking_claim(apis)
     (item,) = lapsed(apis, claim.lease)
     assert item.unconfirmed
     confirm(apis, claim)
@@ -314,10 +314,10 @@ def test_one_that_is_confirmed_while_it_is_judged_is_judged_again(apis: ShardApi
 
 
 def test_a_suspect_whose_claim_nobody_confirmed_is_one_as_before(apis: ShardApis) -> None:
-    worker, claim = armed(apis)
+    worker, claim = blocking_claim(apis)
     confirm(apis, claim)
-    worker.settle(claim, Action.RETRY, suspect=True, keeps_place=True)
-    (claim,) = worker.take(armed=True).claims
+    worker.settle(claim, Action.RETRY, suspect=True, keeps_rank=True)
+    (claim,) = worker.take(blocking=True).claims
     assert claim.attempts.crash_suspected
     (item,) = lapsed(apis, claim.lease)
     assert apis.promotion.reclaim([uncounted(item)]) == [True]
@@ -327,7 +327,7 @@ def test_a_suspect_whose_claim_nobody_confirmed_is_one_as_before(apis: ShardApis
 
 
 def test_an_unreadable_job_whose_claim_nobody_confirmed_is_a_dead_letter(apis: ShardApis) -> None:
-    _, claim = armed(apis)
+    _, claim = blocking_claim(apis)
     apis.client.hset(apis.keys("jobs"), claim.raw_id, b"nonsense")
     apis.clock.advance(LEASE)
     Dispatcher(apis.shard, apis.promotion).promote()
@@ -337,7 +337,7 @@ def test_an_unreadable_job_whose_claim_nobody_confirmed_is_a_dead_letter(apis: S
 
 @pytest.mark.parametrize("how", [Action.ACKNOWLEDGE, Action.RETRY, Action.RELEASE, Action.DEAD_LETTER])
 def test_a_claim_that_is_settled_is_unconfirmed_no_longer(apis: ShardApis, how: Action) -> None:
-    worker, claim = armed(apis)
+    worker, claim = blocking_claim(apis)
     assert apis.client.sismember(apis.keys("unconfirmed"), claim.lease)
     worker.settle(claim, how)
     assert not apis.client.exists(apis.keys("unconfirmed"))

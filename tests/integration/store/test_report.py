@@ -1,33 +1,35 @@
-"""Report: what processes tell of themselves, and the figures added up in Redis."""
+"""Report: the status of processes, and the metrics added up in Redis."""
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from django_delayq.dispatcher import Dispatcher
 from django_delayq.metrics import (
     ALL_JOBS,
     MINUTE_US,
     MetricsBuffer,
+    Row,
     Stats,
-    encode_rows,
     queue_dimension,
     task_dimension,
 )
 from tests.shard_apis import HOUR, SECOND, START, ShardApis
 
 
-def rows(*, done: int = 1, queue: str = "mail", task: str = "shop.remind") -> dict[bytes, bytes]:
-    """Return what a process hands in of so many runs."""
-    tally = MetricsBuffer()
+def rows(*, done: int = 1, queue: str = "mail", task: str = "shop.remind") -> Mapping[tuple[str, str], Row]:
+    """Return the rows of so many runs."""
+    buffer = MetricsBuffer()
     for _ in range(done):
-        tally.ended("done", queue=queue, task=task, lag_us=600, run_us=5_000)
-    return encode_rows(tally.take())
+        buffer.count_attempt("done", queue=queue, task=task, lag_us=600, run_us=5_000)
+    return buffer.take()
 
 
-def figures(apis: ShardApis, scope: bytes = ALL_JOBS, *, tasks: tuple[str, ...] = ()) -> Stats:
-    """Return the last hour of a scope."""
-    return apis.store.dashboard(0).snapshot(tasks=tasks).figures(scope)
+def hour(apis: ShardApis, dimension: bytes = ALL_JOBS, *, tasks: tuple[str, ...] = ()) -> Stats:
+    """Return the last hour of a dimension."""
+    return apis.store.dashboard(0).snapshot(tasks=tasks).hour(dimension)
 
 
 def test_rows_of_several_processes_add_up_by_queue_and_task(apis: ShardApis) -> None:
@@ -35,10 +37,10 @@ def test_rows_of_several_processes_add_up_by_queue_and_task(apis: ShardApis) -> 
     reports = apis.store.process_reports(apis.shard)
     for done in (2, 3):
         reports.report(os.urandom(8), "worker", {}, rows(done=done))
-    assert figures(apis).done == figures(apis, queue_dimension("mail")).done == 5
-    remind = figures(apis, task_dimension("shop.remind"), tasks=("shop.remind",))
+    assert hour(apis).done == hour(apis, queue_dimension("mail")).done == 5
+    remind = hour(apis, task_dimension("shop.remind"), tasks=("shop.remind",))
     assert (remind.done, sum(remind.lag), sum(remind.run)) == (5, 5, 5)
-    assert figures(apis, task_dimension("shop.other"), tasks=("shop.other",)) == Stats()
+    assert hour(apis, task_dimension("shop.other"), tasks=("shop.other",)) == Stats()
 
 
 def test_an_hour_is_kept_by_the_minute_and_no_longer(apis: ShardApis) -> None:
@@ -46,27 +48,36 @@ def test_an_hour_is_kept_by_the_minute_and_no_longer(apis: ShardApis) -> None:
     for minute in range(70):
         reports.report(code, "worker", {}, rows(done=minute))
         apis.clock.advance(MINUTE_US)
-    history = apis.store.dashboard(0).snapshot().history[ALL_JOBS]
+    series = apis.store.dashboard(0).snapshot().series(ALL_JOBS)
     apis.clock.advance(-MINUTE_US)
-    series = history.series(apis.clock.now_us)
-    assert [each.done for each in series] == list(range(10, 70))
-    assert apis.client.hstrlen(apis.keys("metrics"), ALL_JOBS) == 61 * 4 * (1 + 49)
+    assert [each.done for each in series.minutes(apis.clock.now_us)] == list(range(10, 70))
+    assert apis.client.hget(apis.keys("metrics"), ALL_JOBS).count(b"\n") == 60
+
+
+def test_a_series_is_read_after_the_clock_was_set_back(apis: ShardApis) -> None:
+    reports, code = apis.store.process_reports(apis.shard), os.urandom(8)
+    for minutes in (0, 1, -1, 0, 1):
+        apis.clock.advance(minutes * MINUTE_US)
+        reports.report(code, "worker", {}, rows())
+    assert [
+        each.done for each in apis.store.dashboard(0).snapshot().series(ALL_JOBS).minutes(START + MINUTE_US)[-2:]
+    ] == [3, 2]
 
 
 def test_names_beyond_the_bound_count_among_all_jobs_only(apis: ShardApis) -> None:
     reports, code = apis.store.process_reports(apis.shard), os.urandom(8)
     for batch in range(11):
-        tally = MetricsBuffer()
+        buffer = MetricsBuffer()
         for number in range(100):
-            tally.ended("done", queue="", task=f"task {batch} {number}")
-        reports.report(code, "worker", {}, encode_rows(tally.take()))
+            buffer.count_attempt("done", queue="", task=f"task {batch} {number}")
+        reports.report(code, "worker", {}, buffer.take())
     assert apis.client.hlen(apis.keys("metrics")) == 1_000
-    assert figures(apis).done == 1_100
+    assert hour(apis).done == 1_100
     reports.report(code, "worker", {}, rows(task="task 0 7"))
-    assert figures(apis, task_dimension("task 0 7"), tasks=("task 0 7",)).done == 2
+    assert hour(apis, task_dimension("task 0 7"), tasks=("task 0 7",)).done == 2
 
 
-def test_names_that_nobody_counts_for_any_more_go(apis: ShardApis) -> None:
+def test_unused_names_are_removed(apis: ShardApis) -> None:
     reports, code = apis.store.process_reports(apis.shard), os.urandom(8)
     for name in "abcdef":
         reports.report(code, "worker", {}, rows(task=name, queue="mail"))
@@ -76,37 +87,37 @@ def test_names_that_nobody_counts_for_any_more_go(apis: ShardApis) -> None:
     assert set(apis.client.hkeys(apis.keys("metrics"))) == {ALL_JOBS, b"queue:mail", b"task:alive"}
 
 
-def test_counts_stay_whole_numbers_that_fit(apis: ShardApis) -> None:
+def test_large_counts_add_up_exactly(apis: ShardApis) -> None:
     reports, code = apis.store.process_reports(apis.shard), os.urandom(8)
-    largest = b"\xff" * 4 * 49
+    [(key, row)] = rows().items()
     for _ in range(2):
-        reports.report(code, "worker", {}, {ALL_JOBS: largest})
-    assert figures(apis).done == 2**32 - 1
+        reports.report(code, "worker", {}, {key: [count * (4 * 10**14 + 1) for count in row]})
+    assert hour(apis).done == sum(hour(apis).run) == 8 * 10**14 + 2
 
 
-def test_a_ring_of_another_size_is_begun_anew(apis: ShardApis) -> None:
+def test_a_foreign_series_is_replaced(apis: ShardApis) -> None:
     apis.client.hset(apis.keys("metrics"), ALL_JOBS, b"written by hand")
     apis.client.hset(apis.keys("metrics"), b"task:odd", b"abcde")
     reports = apis.store.process_reports(apis.shard)
     for _ in range(200):
         reports.report(os.urandom(8), "worker", {}, rows())
-    assert figures(apis).done == 200
+    assert hour(apis).done == 200
     assert not apis.client.hexists(apis.keys("metrics"), b"task:odd")
 
 
-def test_who_tells_of_itself_is_seen_until_it_leaves(apis: ShardApis) -> None:
+def test_a_process_is_shown_from_its_first_report_until_it_deregisters(apis: ShardApis) -> None:
     reports, worker, dispatcher = apis.store.process_reports(apis.shard), os.urandom(8), os.urandom(8)
-    said: dict[str, Any] = {
+    status: dict[str, Any] = {
         "name": "web1:4411",
         "slots": 4,
-        "busy": {"mail": 2, "bulk": 1},
+        "running": {"mail": 2, "bulk": 1},
         "queues": ["mail"],
         "rss": 9,
     }
-    reports.report(worker, "worker", {**said, "oldest_us": START - SECOND}, {})
-    reports.report(dispatcher, "dispatcher", {"name": "web1:4410", "moved": 7, "lag_p95_us": 900}, {})
+    reports.report(worker, "worker", {**status, "oldest_us": START - SECOND}, {})
+    reports.report(dispatcher, "dispatcher", {"name": "web1:4410", "promoted": 7, "lag_p95_us": 900}, {})
     first, second = apis.store.dashboard(0).snapshot().processes
-    assert (first.kind, first.code, first.name, first.moved_hour, first.lag_p95_us) == (
+    assert (first.kind, first.code, first.name, first.promoted, first.lag_p95_us) == (
         *("dispatcher", dispatcher, "web1:4410", 7, 900),
     )
     assert (second.kind, second.code, second.name, second.slots, second.busy) == ("worker", worker, "web1:4411", 4, 3)
@@ -114,13 +125,13 @@ def test_who_tells_of_itself_is_seen_until_it_leaves(apis: ShardApis) -> None:
     assert second.serves("mail") and not second.serves("bulk")
     reports.deregister(worker, rows(done=2))
     assert [process.kind for process in apis.store.dashboard(0).snapshot().processes] == ["dispatcher"]
-    assert figures(apis).done == 2
+    assert hour(apis).done == 2
     reports.deregister(dispatcher, {})
     left = {apis.keys("metrics").encode(), apis.keys("queues").encode()}
     assert set(apis.client.keys("*")) <= left
 
 
-def test_who_is_silent_is_lost_after_a_lease_and_forgotten_after_an_hour(apis: ShardApis) -> None:
+def test_a_silent_process_is_lost_after_a_lease_and_forgotten_after_an_hour(apis: ShardApis) -> None:
     reports, code = apis.store.process_reports(apis.shard), os.urandom(8)
     for kind in ("worker", "dispatcher"):
         reports.report(code, kind, {"name": "x:1"}, {})
@@ -138,7 +149,7 @@ def test_who_is_silent_is_lost_after_a_lease_and_forgotten_after_an_hour(apis: S
 
 
 @pytest.mark.parametrize(
-    "foreign", [b"", b"[]", b"{", b'{"queues":3,"busy":[1],"rss":"x","name":[],"slots":true}', b"\xff"]
+    "foreign", [b"", b"[]", b"{", b'{"queues":3,"running":[1],"rss":"x","name":[],"slots":true}', b"\xff"]
 )
 def test_a_foreign_report_is_shown_with_what_can_be_read_of_it(apis: ShardApis, foreign: bytes) -> None:
     apis.client.zadd(apis.keys("workers"), {b"foreign!": START})
@@ -147,7 +158,19 @@ def test_a_foreign_report_is_shown_with_what_can_be_read_of_it(apis: ShardApis, 
     assert (process.kind, process.name, process.slots, process.busy, process.queues) == ("worker", "", 0, 0, ())
 
 
-def test_a_worker_in_the_dispatchers_place_is_not_told_as_a_dispatcher(apis: ShardApis) -> None:
+def test_a_dispatcher_reports_what_it_promoted(apis: ShardApis) -> None:
+    for _ in range(3):
+        apis.add(delay=SECOND)
+    apis.clock.advance(SECOND)
+    dispatcher = Dispatcher(apis.shard, apis.promotion)
+    dispatcher.promote()
+    apis.store.process_reports(apis.shard).report(dispatcher.worker_id, "dispatcher", dispatcher.status(), {})
+    (process,) = apis.store.dashboard(0).snapshot().processes
+    assert process.promoted == 3
+    assert process.lag_p95_us is not None
+
+
+def test_a_fallback_dispatcher_is_not_shown_as_a_dispatcher(apis: ShardApis) -> None:
     apis.promote()
     assert apis.client.zcard(apis.keys("dispatchers")) == 1
     assert apis.store.dashboard(0).snapshot().processes == []

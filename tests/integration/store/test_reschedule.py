@@ -166,7 +166,7 @@ def test_a_body_that_changed_since_it_was_read_is_read_again(
     how: str, apis: ShardApis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raw_id = apis.add("old")
-    other, read, changes = apis.draft("new", raw_id=raw_id), ConnectionCache.ask, [how]
+    other, read, changes = apis.draft("new", raw_id=raw_id), ConnectionCache.execute, [how]
 
     def changed_meanwhile(line: ConnectionCache, *parts: Any) -> Any:
         found = read(line, *parts)
@@ -177,7 +177,7 @@ def test_a_body_that_changed_since_it_was_read_is_read_again(
                 apis.client.hset(apis.keys("jobs"), raw_id, other.body)
         return found
 
-    monkeypatch.setattr(ConnectionCache, "ask", changed_meanwhile)
+    monkeypatch.setattr(ConnectionCache, "execute", changed_meanwhile)
     assert apis.operations.reschedule(raw_id, delay_us=SECOND) == START + SECOND
     queue, argument = ("mail", "old") if how == "moved" else ("default", "new")
     assert apis.where(raw_id) == [f"scheduled:{queue}"]

@@ -253,7 +253,7 @@ def test_an_interrupted_job_keeps_its_place_in_the_queue(apis: ShardApis) -> Non
     apis.clock.advance(SECOND)
     worker = apis.worker()
     (claim,) = worker.take(1).claims
-    worker.settle(claim, Action.RETRY, keeps_place=True)
+    worker.settle(claim, Action.RETRY, keeps_rank=True)
     assert apis.ready() == ranks
     assert list(apis.ready()) == [first, second]
     assert apis.worker().take(1).claims[0].attempts.ended == 1

@@ -40,7 +40,7 @@ def test_a_bare_decorator_and_one_with_options_make_tasks(own_registry: None) ->
     )
     job = stored(made.enqueue(7))
     assert (job.task, job.queue, job.priority, job.args, job.retry) == ("shop.tasks.remind", "mail", 10, [7], policy)
-    assert (job.timeout_us, job.hard_timeout_us, job.give_up_us) == (30_000_000, 60_000_000, 60_000_000)
+    assert (job.timeout_us, job.hard_timeout_us, job.hard_limit_us) == (30_000_000, 60_000_000, 60_000_000)
 
 
 def test_without_a_delay_a_job_is_ready_at_once(client: Redis) -> None:

@@ -1,0 +1,189 @@
+"""Tables: the results of a run as Markdown. Every number comes from the results file."""
+
+from collections.abc import Callable, Sequence
+
+from benchmarks.results import FLOOR, OURS, Results, Spread
+
+Column = tuple[str, str, str, Callable[[float], str]]
+
+
+def rate(value: float) -> str:
+    """Format jobs a second, to three digits."""
+    return f"{round(value, 3 - len(str(int(value)))):,.0f}" if value >= 1_000 else f"{value:.0f}"
+
+
+def ms(value: float) -> str:
+    """Format milliseconds."""
+    return f"{value:,.0f} ms" if value >= 100 else f"{value:.1f} ms" if value >= 10 else f"{value:.2f} ms"
+
+
+def number(value: float) -> str:
+    """Format a number: below 10 with two decimals."""
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2f}"
+
+
+def whole(value: float) -> str:
+    """Format a whole number."""
+    return f"{value:,.0f}"
+
+
+def share(value: float) -> str:
+    """Format a share of one core."""
+    return f"{100 * value:.2f} %"
+
+
+#: Title of a table -> its columns: heading, scenario, figure, format.
+TABLES: dict[str, Sequence[Column]] = {
+    "Running": (
+        ("one worker process, jobs/s", "drain", "rate", rate),
+        ("two worker processes, jobs/s", "drain_two", "rate", rate),
+    ),
+    "Enqueueing": (
+        ("one at a time, jobs/s", "enqueue", "rate", rate),
+        ("in bulk, jobs/s", "bulk", "rate", rate),
+    ),
+    "On time": (
+        ("spread: p50", "lateness", "p50_ms", ms),
+        ("spread: p99", "lateness", "p99_ms", ms),
+        ("early", "lateness", "early", whole),
+        ("one instant: last start", "instant", "last_ms", ms),
+        ("early", "instant", "early", whole),
+    ),
+    "Idle": (
+        ("enqueue to start: p50", "trips", "p50_ms", ms),
+        ("p99", "trips", "p99_ms", ms),
+        ("requests/s", "idle", "requests", number),
+        ("CPU of the workers", "idle", "workers_cpu", share),
+        ("CPU of Redis", "idle", "redis_cpu", share),
+        ("processes", "idle", "processes", whole),
+    ),
+    "Waiting": (
+        ("jobs waiting", "waiting", "jobs", whole),
+        ("bytes each", "waiting", "bytes", whole),
+        ("requests/s", "waiting", "requests", number),
+        ("CPU of the workers", "waiting", "workers_cpu", share),
+        ("CPU of Redis", "waiting", "redis_cpu", share),
+        ("MiB of the workers", "waiting", "workers_mib", whole),
+    ),
+    "Jobs that wait 10 ms": (
+        ("16 threads, jobs/s", "waits_threads", "rate", rate),
+        ("100 coroutines, jobs/s", "waits_asyncio", "rate", rate),
+    ),
+}
+
+#: The headline table: label, scenario, figure, whether higher is better.
+HEADLINE = (
+    ("run, one worker process", "drain", "rate", True),
+    ("run, two worker processes", "drain_two", "rate", True),
+    ("enqueue one at a time", "enqueue", "rate", True),
+    ("enqueue in bulk", "bulk", "rate", True),
+    ("start − due, spread: p50", "lateness", "p50_ms", False),
+    ("start − due, spread: p99", "lateness", "p99_ms", False),
+    ("all due at one instant: last start", "instant", "last_ms", False),
+    ("enqueue to start, idle: p50", "trips", "p50_ms", False),
+    ("requests a second, idle", "idle", "requests", False),
+    ("bytes of a waiting job", "waiting", "bytes", False),
+    ("10 ms jobs, 16 threads", "waits_threads", "rate", True),
+    ("10 ms jobs, 100 coroutines", "waits_asyncio", "rate", True),
+)
+
+
+def headline(results: Results) -> str:
+    """Return our figures beside the best peer's; the ratio is above 1 if ours is better."""
+    rows = []
+    for what, scenario, figure, more in HEADLINE:
+        ours, best = results.spread(scenario, OURS, figure), results.best_peer(scenario, figure)
+        if ours is None or best is None:
+            continue
+        peer, theirs = best
+        show = _show(scenario, figure)
+        low, high = (ours.median, theirs.median) if not more else (theirs.median, ours.median)
+        ratio = f"**{high / low:.2f} ×**" if low else "–"
+        name = results.systems[peer]["name"]
+        floor = results.spread(scenario, FLOOR, figure)
+        rows.append(
+            [what, show(ours.median), f"{show(theirs.median)} ({name})", ratio, show(floor.median) if floor else "–"]
+        )
+    return _table(["", "django_delayq", "best of the others", "better by", "bare redis-py"], rows)
+
+
+def systems(results: Results, title: str) -> str:
+    """Return a table with a row for each system and configuration; "–" with a note for a missing figure."""
+    columns, rows, notes = TABLES[title], [], []
+    for system, known in results.systems.items():
+        names = {name: None for _, scenario, _, _ in columns for name in results.configurations(scenario, system)}
+        for name in names or [""]:
+            cells = []
+            for _, scenario, figure, show in columns:
+                spread = results.spread(scenario, system, figure, name)
+                cells.append(_cell(spread, show) if spread else _dash(results, scenario, system, name, notes))
+            label = known["name"] + (f", {name}" if name not in ("", "default") else "")
+            # The floor is no queue: it has a row only in tables in which it has a figure.
+            if set(cells) != {""} and (name or system != FLOOR):
+                rows.append([label, *cells])
+    listed = "".join(f"\n\n<sup>{at}</sup> {note}" for at, note in enumerate(notes, 1))
+    return _table(["", *(heading for heading, *_ in columns)], rows) + listed
+
+
+def configurations(results: Results) -> str:
+    """Return the table of versions and of what each configuration sets."""
+    rows = []
+    for known in results.systems.values():
+        listed = "; ".join(f"*{name}*: {what}" for name, what in known["configurations"].items())
+        wanted = known["name"].lower().replace("bare redis-py", "redis")
+        version = known["versions"].get(wanted) or known["versions"].get(wanted.replace("_", "-"), "")
+        rows.append([known["name"], version, listed])
+    return _table(["", "version", "configurations"], rows)
+
+
+def account(results: Results) -> str:
+    """Return the CPU time of a no-op job in Redis and workers, and the rate that it allows on four cores."""
+    rows = []
+    for system, known in results.systems.items():
+        best = results.spread("drain", system, "rate")
+        if best is None:
+            continue
+        redis = results.spread("drain", system, "redis_us", best.configuration)
+        workers = results.spread("drain", system, "workers_us", best.configuration)
+        if redis and workers:
+            # Redis runs scripts on one core, so workers have the other three.
+            four = min(1e6 / max(redis.median, 1e-9), 3e6 / max(workers.median, 1e-9))
+            label = known["name"] + (f", {best.configuration}" if best.configuration != "default" else "")
+            rows.append([label, f"{redis.median:.1f} µs", f"{workers.median:.1f} µs", rate(four)])
+    return _table(["", "Redis, a job", "worker processes, a job", "four cores would give, jobs/s"], rows)
+
+
+def ours(results: Results) -> str:
+    """Return how the CPU time of one of our no-op jobs is divided."""
+    found = [results.spread("account", OURS, f"{part}_us", "default") for part in ("redis", "client", "ours", "task")]
+    headings = ["Redis", "redis-py and the socket", "our Python", "the task and its count"]
+    return _table(headings, [[f"{spread.median:.1f} µs" if spread else "–" for spread in found]])
+
+
+def _show(scenario: str, figure: str) -> Callable[[float], str]:
+    return next(
+        show for columns in TABLES.values() for _, where, what, show in columns if (where, what) == (scenario, figure)
+    )
+
+
+def _cell(spread: Spread, show: Callable[[float], str]) -> str:
+    median, minimum, maximum = show(spread.median), show(spread.minimum), show(spread.maximum)
+    return median if minimum == maximum else f"{median} ({minimum}–{maximum})"
+
+
+def _dash(results: Results, scenario: str, system: str, configuration: str, notes: list[str]) -> str:
+    """Return "–" with the number of its note, or nothing if another row of the system has the figure."""
+    others = results.configurations(scenario, system)
+    if configuration and others and configuration not in others:
+        return ""
+    reason = results.reason(scenario, system)
+    if reason not in notes:
+        notes.append(reason)
+    return f"– <sup>{notes.index(reason) + 1}</sup>"
+
+
+def _table(headings: list[str], rows: list[list[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |" for line in lines
+    )
