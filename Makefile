@@ -40,7 +40,7 @@ code = django_delayq tests example_project $(wildcard benchmarks)
 help:
 	@sed -n '/^#   make/s/^#  //p' Makefile
 
-# A venv is done when its stamp is there: one whose making was interrupted is completed by the next call.
+# A venv is complete when its stamp exists; the next call completes one that was interrupted.
 $(VENV)/.installed: pyproject.toml
 	@$(call make-venv,$(VENV),dev)
 
@@ -64,7 +64,7 @@ test: $(VENV)/.installed
 	$(bin)/python -m pytest -n $(WORKERS) $(ARGS)
 	@$(MAKE) --no-print-directory example-test
 
-# The example project is a site of its own, with its own settings.
+# The example project is a site with its own settings.
 example-test: $(VENV)/.installed
 	@if find example_project -name 'test_*.py' | grep -q .; then set -x; \
 	  $(bin)/python -m pytest example_project --ds=marketplace.settings $(ARGS); fi
@@ -72,15 +72,15 @@ example-test: $(VENV)/.installed
 unit: $(VENV)/.installed
 	$(bin)/python -m pytest tests/$@ $(ARGS)
 
-# The long forms, with what the suite leaves out. What draws prints its seed; DELAYQ_CHAOS_SEED repeats it. Sizes, and
-# so parts, by DELAYQ_CHAOS_KILLS and _JOBS, _RESTARTS, _MINUTES (of mixed faults), _POISON (of each kind), _SOAK
-# (minutes), _AOF_CUTS (bytes).
+# The long forms, with the tests marked slow, one at a time: they load the machine themselves. Random tests print their
+# seed; DELAYQ_CHAOS_SEED repeats it. DELAYQ_CHAOS_KILLS, _JOBS, _RESTARTS, _MINUTES (of mixed faults), _POISON (of each
+# kind), _SOAK (minutes) and _AOF_CUTS (bytes) set the sizes.
 stateful chaos: export DELAYQ_STATEFUL_EXAMPLES ?= 5000
 stateful chaos: $(VENV)/.installed
 	$(bin)/python -m pytest tests/$@ -m "slow or not slow" $(ARGS)
 
-# The others are installed at the first call, each in a venv of its own under benchmarks/.venvs. ARGS="--systems
-# delayq,huey --scenarios drain" picks; python -m benchmarks --help tells more.
+# The other systems are installed at the first call, each in a venv under benchmarks/.venvs. ARGS="--systems
+# delayq,huey --scenarios drain" selects; python -m benchmarks --help lists all options.
 bench: $(VENV)/.installed
 	$(bin)/python -m benchmarks --short $(ARGS)
 
@@ -112,7 +112,7 @@ format: $(VENV)/.installed
 	$(bin)/ruff format $(code)
 	$(bin)/ruff check --fix $(code)
 
-# A venv of its own with the little that a first look needs: seconds instead of the minute for all the tools.
+# The demo has a smaller venv, which takes seconds instead of the minute for all tools.
 demo: $(DEMO_VENV)/.installed
 	@exec $(DEMO_VENV)/bin/python example_project/demo.py $(if $(SECONDS),--seconds $(SECONDS))
 

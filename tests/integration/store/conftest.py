@@ -1,4 +1,4 @@
-"""Fixtures of the store's tests: the APIs of one shard, on the common server or on one whose memory can be filled."""
+"""Doors on the session's server, and on one of the test's own whose memory can be filled."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from tests.shard_apis import ShardApis
 
 @pytest.fixture
 def make_doors(client: Redis, redis_url: str) -> Iterator[Callable[..., ShardApis]]:
-    """Make APIs with other settings: `make_doors(DUE_FIRST=60)`."""
+    """Open apis with settings of their own: `make_doors(DUE_FIRST=60)`."""
     made: list[ShardApis] = []
 
     def make(**options: Any) -> ShardApis:
@@ -26,13 +26,13 @@ def make_doors(client: Redis, redis_url: str) -> Iterator[Callable[..., ShardApi
 
 @pytest.fixture
 def apis(make_doors: Callable[..., ShardApis]) -> ShardApis:
-    """The APIs of shard 0 under a fake clock."""
+    """The apis of shard 0 under a turned clock."""
     return make_doors()
 
 
 @pytest.fixture
 def own_doors(start_redis: Callable[..., LocalRedisServer]) -> Iterator[ShardApis]:
-    """APIs on a server of the test's own, whose memory it may fill by `fill_memory()`."""
+    """Doors on a server that the test may fill: `fill_memory()`."""
     apis = ShardApis(start_redis(options={"maxmemory-policy": "noeviction"}).url)
     yield apis
     apis.close()
