@@ -57,14 +57,11 @@ $(call install,$(1)) -e '.[$(2)]' '$(DJANGO)'; \
 touch $(1)/.installed
 endef
 
-# The order stays random. A test marked xdist_group runs in the same process as the others of its group.
-side_by_side = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
-
 quick: $(VENV)/.installed
-	$(bin)/python -m pytest $(side_by_side) tests/unit tests/integration/store tests/integration/test_walk.py $(ARGS)
+	$(bin)/python -m pytest -n $(WORKERS) tests/unit tests/integration/store tests/integration/test_walk.py $(ARGS)
 
 test: $(VENV)/.installed
-	$(bin)/python -m pytest $(side_by_side) $(ARGS)
+	$(bin)/python -m pytest -n $(WORKERS) $(ARGS)
 	@$(MAKE) --no-print-directory example-test
 
 # The example project is a site of its own, with its own settings.

@@ -28,17 +28,17 @@ PAGES = {
     "Overview": "",
     "Overview, 30 days ahead": "?due=month",
     "Pending": "pending/",
-    "Pending, 250 rows, last": "pending/?n=250&sort=turned",
-    "Pending, by function": "pending/?function=nothing.of.that.name",
+    "Pending, 250 rows, last": "pending/?n=250&sort=reversed",
+    "Pending, by task": "pending/?task=nothing.of.that.name",
     "Queues": "queues/",
     "One queue": f"queues/{QUEUES[0]}/",
     "Running": "running/",
     "Dead letters": "dead/",
     "Dead letters, by error": "dead/?group=error",
     "Dead letters, by text": "dead/?q=not+there",
-    "Functions": "functions/",
+    "Tasks": "tasks/",
     "Processes": "processes/",
-    "One task": "task/{job}/",
+    "One job": "job/{job}/",
 }
 
 

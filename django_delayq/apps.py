@@ -8,7 +8,7 @@ class DelayQConfig(AppConfig):
     """The app `django_delayq`, as INSTALLED_APPS names it."""
 
     name = "django_delayq"
-    verbose_name = "Delayed tasks"
+    verbose_name = "Delayed jobs"
 
     def ready(self) -> None:
         """Register the system checks and import every app's tasks."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from redis import Redis
+from xdist.scheduler import LoadScopeScheduling
 
 from django_delayq.job.ids import restart_sequence
 from django_delayq.task import registry
@@ -49,6 +50,23 @@ def pytest_report_header() -> str:
         return f"redis server: {chosen_server()}"
     except ServerNotFound as error:
         return f"redis server: none; only tests without one can pass. {error}"
+
+
+class OneByOne(LoadScopeScheduling):
+    """Give each process of pytest-xdist the next test, in their order, but all tests of some folders to one process."""
+
+    #: Their tests share a browser, and servers of databases.
+    WHOLE = ("tests/browser/", "tests/databases/")
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((folder for folder in self.WHOLE if nodeid.startswith(folder)), nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneByOne:
+    """Replace the scheduler of `-n`. (`--dist loadgroup` ignores its marks under pytest 9.2.)"""
+    config.option.loadscopereorder = False
+    return OneByOne(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

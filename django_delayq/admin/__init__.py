@@ -1,6 +1,6 @@
-"""The admin: pages about delayed tasks on any AdminSite, without a model.
+"""The admin: pages about delayed jobs on any AdminSite, without a model.
 
-Imported by the admin's autodiscover, and by projects that call `register(site)`; by nothing else of ours.
+Only the admin's autodiscover and projects that call `register(site)` import it; nothing else in this package does.
 """
 
 from django.apps import apps
@@ -12,12 +12,12 @@ from django_delayq.conf import settings
 
 __all__ = ["register"]
 
-# Django sends post_migrate for apps with models only; the admin's is the one whose content type the rows hang on.
+# Django sends post_migrate only for apps with models; the permissions use a content type of the admin app.
 post_migrate.connect(
     create_permissions, sender=apps.get_app_config("admin"), dispatch_uid="django_delayq.admin.permissions"
 )
 
-# A DELAYQ that cannot be read is the system check's to report; without one there is nothing to show.
+# The system check reports a DELAYQ that cannot be read; without settings there is nothing to show.
 _config = settings.read_config(settings.raw_setting())[0]
 if _config and _config.admin.autoregister:
     register()

@@ -1,7 +1,7 @@
-"""Payloads: a job's arguments as people may see them, in one line or in full.
+"""A job's arguments as the pages show them, in one line or in full.
 
-Hidden are the parameters that the task calls sensitive, whatever has a name that ADMIN["REDACT"] matches, at any depth,
-and everything where the task is not registered here or its arguments no longer fit: names are all there is to go by.
+Hidden are the task's sensitive parameters, and values at any depth whose name matches ADMIN["REDACT"]. If the task is
+not registered here or its arguments no longer fit the signature, all values are hidden: their names are unknown.
 """
 
 import json
@@ -17,18 +17,18 @@ from django_delayq.job.job import Job
 from django_delayq.task import registry
 from django_delayq.task.redaction import HIDDEN, redact
 
-#: What stands in the place of a hidden value.
+#: Shown instead of a hidden value.
 DOTS = "•••"
-#: Characters of the one-line form, and of all arguments together before "Show all".
+#: Most characters of the one-line form, and of all arguments together before "Show all".
 LINE, FULL = 200, 8 * 1024
-#: Persian words and emoji need them; elsewhere they only make two names look alike.
+#: Persian words and emoji need them; elsewhere they make two different names look alike.
 _JOINERS = "\u200c\u200d"
-#: No parameter has this name. Redacting by it alone finds out whether the arguments still fit.
-_NOBODY = " "
+#: No parameter has this name; redacting it only checks whether the arguments fit the signature.
+_NO_PARAMETER = " "
 
 
 class _Redacted(str):
-    """Stands for a hidden value: prints without quotes, and is a string in JSON."""
+    """A hidden value: its repr has no quotes, and in JSON it is a string."""
 
     def __repr__(self) -> str:
         return DOTS
@@ -39,9 +39,9 @@ _DOTS = _Redacted(DOTS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
-    """One argument, spelled out."""
+    """One argument as text."""
 
-    #: Empty where nobody knows what the parameter is called.
+    #: Empty if the parameter's name is unknown.
     name: str
     text: str
     hidden: bool
@@ -54,7 +54,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisplayedArguments:
-    """The arguments of one job for one pair of eyes."""
+    """The arguments of one job as one person may see them."""
 
     task: str
     args: list[Any]
@@ -64,7 +64,7 @@ class DisplayedArguments:
 
     @classmethod
     def of(cls, job: Job, hide: Pattern[str], *, reveal: bool = False) -> "DisplayedArguments":
-        """Return the arguments with what must be hidden hidden, unless `reveal`."""
+        """Return the arguments, with hidden values replaced unless `reveal`."""
         if reveal:
             return cls(task=job.task, args=job.args, kwargs=job.kwargs)
         args, kwargs = _redacted(job, hide)
@@ -72,18 +72,18 @@ class DisplayedArguments:
         return cls(task=job.task, args=args, kwargs=kwargs, hidden=hidden)
 
     def line(self, limit: int | None = LINE, *, bare: bool = False) -> str:
-        """Return `send_invoice(42, lang='de')`, bare: `42, lang='de'`, cut at so many characters; None: not cut."""
+        """Return `send_invoice(42, lang='de')`, or `42, lang='de'` if `bare`, truncated to `limit` characters."""
         parts: list[str] = []
         room = limit
-        for part in self._spelled(limit, bare=bare):
+        for part in self._parts(limit, bare=bare):
             parts.append(part)
             if room is not None and (room := room - len(part)) < 0:
                 return "".join(parts)[: (limit or 0) - 1] + "…"
         return "".join(parts)
 
     def arguments(self, limit: int | None = FULL) -> tuple[list[Argument], bool]:
-        """Return the arguments one by one, pretty-printed, and whether they were cut at so many characters in all."""
-        named = [*zip(_positions(self.task, len(self.args)), self.args, strict=True), *self.kwargs.items()]
+        """Return the arguments one by one, indented, and whether they were truncated to `limit` characters in all."""
+        named = [*zip(_positional_names(self.task, len(self.args)), self.args, strict=True), *self.kwargs.items()]
         found, room = [], limit
         for name, value in named:
             text = DOTS if value is _DOTS else pretty(value)
@@ -96,14 +96,14 @@ class DisplayedArguments:
         return found, False
 
     def as_json_texts(self) -> dict[str, str]:
-        """Return "args" and "kwargs" as JSON, each for itself."""
+        """Return "args" and "kwargs", each as JSON."""
         return {name: json.dumps(value, indent=2) for name, value in (("args", self.args), ("kwargs", self.kwargs))}
 
     def json(self) -> str:
         """Return {"args", "kwargs"} as JSON."""
         return json.dumps({"args": self.args, "kwargs": self.kwargs}, indent=2)
 
-    def _spelled(self, limit: int | None, *, bare: bool) -> Iterator[str]:
+    def _parts(self, limit: int | None, *, bare: bool) -> Iterator[str]:
         yield "" if bare else printable(short(self.task)) + "("
         between = ""
         for value in self.args:
@@ -118,26 +118,25 @@ class DisplayedArguments:
 
 
 def printable(text: str, *, lines: bool = False) -> str:
-    """Return text with everything written out that does not print (NUL, lone surrogates, marks that turn the reading
-    direction); with `lines`, lines and tabs stay.
+    """Return text with unprintable characters escaped: NUL, lone surrogates, marks that change the reading direction.
 
-    What people write stays as well: spaces of other widths, and joiners between letters that need them.
+    Spaces of other widths stay, and joiners between letters that need them; with `lines`, line breaks and tabs too.
     """
     if text.isprintable():
         return text
     kept = "\n\t" if lines else ""
     return "".join(
-        c if c.isprintable() or c in kept or _is_written(text, at) else written_out(c) for at, c in enumerate(text)
+        c if c.isprintable() or c in kept or _is_ordinary(text, at) else escaped(c) for at, c in enumerate(text)
     )
 
 
-def written_out(text: str) -> str:
-    """Return characters that do not print as Python's escapes."""
+def escaped(text: str) -> str:
+    """Return characters as Python escapes."""
     return text.encode("unicode_escape").decode("ascii")
 
 
-def _is_written(text: str, at: int) -> bool:
-    """Say whether a character that does not print is part of people's writing, and seen by what it does there."""
+def _is_ordinary(text: str, at: int) -> bool:
+    """Return whether an unprintable character belongs to ordinary writing and has a visible effect there."""
     around = text[at - 1 : at] + text[at + 1 : at + 2]
     if len(around) < 2 or not around.isprintable() or " " in around:
         return False
@@ -150,12 +149,12 @@ def short(name: str) -> str:
 
 
 def pretty(value: Any) -> str:
-    """Return a JSON value over several lines."""
+    """Return a JSON value as indented text."""
     return printable(json.dumps(value, indent=2, ensure_ascii=False), lines=True)
 
 
 def read_arguments(text: str, kind: type) -> Any:
-    """Read edited arguments: JSON of a list or an object. Raises `PayloadNotSerializable`, never anything else."""
+    """Read edited arguments as JSON of a list or an object. Raises only `PayloadNotSerializable`."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -170,23 +169,25 @@ def _redacted(job: Job, hide: Pattern[str]) -> tuple[list[Any], dict[str, Any]]:
     task = registry.find(job.task)
     if task is None:
         return [_DOTS] * len(job.args), dict.fromkeys(job.kwargs, _DOTS)
-    fits = task.signature
-    names = [_NOBODY, *filter(hide.search, (*fits.parameters, *job.kwargs))]
+    signature = task.signature
+    names = [_NO_PARAMETER, *filter(hide.search, (*signature.parameters, *job.kwargs))]
     sensitive = task.sensitive if isinstance(task.sensitive, bool) else tuple(task.sensitive)
     if sensitive is not True:
         sensitive = (*(sensitive or ()), *names)
-    args, kwargs = redact(fits, sensitive, job.args, job.kwargs)
-    return [_deep(value, hide) for value in args], {name: _deep(value, hide) for name, value in kwargs.items()}
+    args, kwargs = redact(signature, sensitive, job.args, job.kwargs)
+    return [_with_dots(value, hide) for value in args], {
+        name: _with_dots(value, hide) for name, value in kwargs.items()
+    }
 
 
-def _deep(value: Any, hide: Pattern[str]) -> Any:
-    # By identity: a job may well carry an equal text of its own.
+def _with_dots(value: Any, hide: Pattern[str]) -> Any:
+    # By identity: an argument may be an equal text.
     if value is HIDDEN:
         return _DOTS
     if isinstance(value, list):
-        return [_deep(item, hide) for item in value]
+        return [_with_dots(item, hide) for item in value]
     if isinstance(value, dict):
-        return {key: _DOTS if hide.search(key) else _deep(item, hide) for key, item in value.items()}
+        return {key: _DOTS if hide.search(key) else _with_dots(item, hide) for key, item in value.items()}
     return value
 
 
@@ -198,8 +199,8 @@ def _values(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _positions(task_name: str, count: int) -> list[str]:
-    """Return what the first positional parameters are called, as far as this process knows."""
+def _positional_names(task_name: str, count: int) -> list[str]:
+    """Return the names of the first positional parameters, empty for those that this process does not know."""
     task = registry.find(task_name)
     kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     parameters = task.signature.parameters.values() if task else ()
@@ -208,7 +209,7 @@ def _positions(task_name: str, count: int) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    """Return text as Python writes it, but for what people's writing needs."""
+    """Return the repr of a text, but without escapes for ordinary writing."""
     if text.isprintable():
         return repr(text)
     return "'" + printable(text.replace("\\", "\\\\").replace("'", "\\'")) + "'"

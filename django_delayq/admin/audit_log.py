@@ -1,4 +1,4 @@
-"""Journal: who did what, and who looked at what is hidden: rows of the admin's log, a log line, a signal."""
+"""Audit log: who changed what and who saw hidden values, as rows of the admin's log, log lines and a signal."""
 
 import logging
 from collections.abc import Sequence
@@ -14,16 +14,16 @@ from django_delayq.job.ids import created_us, from_text
 from django_delayq.signals import keep_to_one_line, send
 
 logger = logging.getLogger("django_delayq.audit")
-# A logger's filters do not hold for the ones below it.
+# A logger does not apply the filters of its parents.
 logger.addFilter(keep_to_one_line)
-#: Sent after a person did something, or saw what is hidden: `request`, `action` (its name), `job_ids` (none where it
-#: was done to more than 100), `count`, `note` (a sentence). A long action sends one for each request it took.
+#: Sent after a person changed something or saw hidden values: `request`, `action` (its name), `job_ids` (empty for more
+#: than 100 jobs), `count`, `note` (a sentence). A long action sends one signal per request.
 admin_action = Signal()
-#: Jobs that get a row each.
-MOST_ROWS = 100
-_REPR = 200
-#: Rows told of a job: of those that name it, and of those about many.
-_TOLD, _TOLD_OF_MANY = 50, 10
+#: Most jobs of an action that have a row each; an action on more has one row.
+MAX_ROWS = 100
+_MAX_REPR = 200
+#: Most rows shown for a job: rows that name it, and rows about many jobs.
+_SHOWN, _SHOWN_ABOUT_MANY = 50, 10
 
 
 def record(
@@ -33,29 +33,30 @@ def record(
     *,
     job_ids: Sequence[str] = (),
     count: int = 1,
-    destroys: bool = False,
+    destructive: bool = False,
     entry: int | None = None,
     object_id: str | None = None,
 ) -> int | None:
-    """Write down what was done; a row for each job named, else one about the whole. Returns the latter's number.
+    """Record an action: one row for each of `job_ids`, or one row about the whole, whose primary key is returned.
 
-    `entry` is that of a long action's first request: its row is written anew. `object_id` names what is no job.
+    `entry` is the row that an earlier request of a long action wrote; it is updated. `object_id` names a subject that
+    is not a job.
     """
     sentence = printable(sentence)
     logger.info("%s by %s: %s%s", action, _who(request), sentence, f" ({', '.join(job_ids)})" if job_ids else "")
     send(admin_action, None, request=request, action=action, job_ids=list(job_ids), count=count, note=sentence)
     if request.user.pk is None:
-        # Let in by a site's own rule, without an account.
+        # The site's own rule let this person in without an account.
         return None
     row = LogEntry(
         user_id=request.user.pk,
         object_id=object_id,
-        object_repr=sentence[:_REPR],
-        action_flag=DELETION if destroys else CHANGE,
+        object_repr=sentence[:_MAX_REPR],
+        action_flag=DELETION if destructive else CHANGE,
         change_message=sentence,
     )
     if job_ids:
-        LogEntry.objects.bulk_create(_about(row, job_id) for job_id in job_ids)
+        LogEntry.objects.bulk_create(_row_about(row, job_id) for job_id in job_ids)
         return None
     if entry and LogEntry.objects.filter(pk=entry, user_id=row.user_id, content_type=None).update(
         object_repr=row.object_repr, change_message=row.change_message
@@ -66,23 +67,23 @@ def record(
 
 
 def for_job(job_id: str) -> list[LogEntry]:
-    """Return the rows about a job, newest first: those that name it, and what was done to many since it was made."""
-    # Few rows have no content type, and that column has an index; the id's has none.
-    ours = LogEntry.objects.filter(content_type=None).select_related("user").order_by("-action_time")
-    found, place = list(ours.filter(object_id=job_id)[:_TOLD]), from_text(job_id)
-    if place is not None:
-        since = moment(created_us(place[0]))
-        for row in ours.filter(object_id=None, action_time__gte=since)[:_TOLD_OF_MANY]:
-            row.change_message = _("To many tasks at once: %s") % row.change_message
+    """Return the rows about a job, newest first: rows that name it, and rows about many jobs since its creation."""
+    # Few rows have no content type, and that column has an index; `object_id` has none.
+    entries = LogEntry.objects.filter(content_type=None).select_related("user").order_by("-action_time")
+    found, parsed_id = list(entries.filter(object_id=job_id)[:_SHOWN]), from_text(job_id)
+    if parsed_id is not None:
+        since = moment(created_us(parsed_id[0]))
+        for row in entries.filter(object_id=None, action_time__gte=since)[:_SHOWN_ABOUT_MANY]:
+            row.change_message = _("On many jobs at once: %s") % row.change_message
             found.append(row)
     return sorted(found, key=lambda row: row.action_time, reverse=True)
 
 
-def _about(row: LogEntry, job_id: str) -> LogEntry:
+def _row_about(row: LogEntry, job_id: str) -> LogEntry:
     return LogEntry(
         user_id=row.user_id,
         object_id=job_id,
-        object_repr=f"{job_id}: {row.object_repr}"[:_REPR],
+        object_repr=f"{job_id}: {row.object_repr}"[:_MAX_REPR],
         action_flag=row.action_flag,
         change_message=row.change_message,
     )

@@ -1,4 +1,4 @@
-"""Failures: what the error of an attempt says in a few words, out of the text that was stored of it."""
+"""A short summary of the stored error of an attempt."""
 
 import re
 from typing import Any, NamedTuple, Self
@@ -14,43 +14,43 @@ _LAST = re.compile(r"([A-Za-z_][\w.]{0,199})(?:: (.*))?")
 _FRAME = '  File "'
 #: Characters of a message in a list.
 _LINE = 200
-#: What people are told of endings that are no exceptions.
-_WORDS: dict[str, Any] = {
+#: Words for outcomes that are not exceptions.
+_OUTCOME_TEXTS: dict[str, Any] = {
     OutcomeKind.FAILED: _("failed"),
-    OutcomeKind.RETRY_REQUESTED: _("asked for another try"),
-    OutcomeKind.REJECTED: _("gave up"),
+    OutcomeKind.RETRY_REQUESTED: _("requested a retry"),
+    OutcomeKind.REJECTED: _("rejected"),
     OutcomeKind.CRASHED: _("crashed"),
     OutcomeKind.LEASE_EXPIRED: _("worker lost"),
     OutcomeKind.INTERRUPTED: _("interrupted"),
-    OutcomeKind.UNKNOWN_TASK: _("function not known"),
+    OutcomeKind.UNKNOWN_TASK: _("task not known"),
     OutcomeKind.ARGUMENTS_MISMATCH: _("arguments do not fit"),
     OutcomeKind.NEWER: _("stored by a newer version"),
     OutcomeKind.UNREADABLE: _("could not be read"),
-    OutcomeKind.BAD_SIGNATURE: _("signature wrong"),
-    OutcomeKind.RESULT_NOT_SERIALIZABLE: _("its result cannot be stored"),
+    OutcomeKind.BAD_SIGNATURE: _("signature invalid"),
+    OutcomeKind.RESULT_NOT_SERIALIZABLE: _("result not serializable"),
 }
 
 
 class ErrorSummary(NamedTuple):
-    """What went wrong with an attempt."""
+    """Why an attempt failed."""
 
-    #: The exception's dotted class, or the stored word for what ended it ("unknown task"): what filters ask for.
+    #: The exception's dotted class, or the outcome's stored name ("unknown task"); filters match this text.
     error: str
     message: str
 
     @classmethod
     def of(cls, attempts: AttemptHistory) -> Self:
-        """Read the last attempt; empty where there is none."""
+        """Return the summary of the last attempt; empty if there is none."""
         return cls.read(**attempts.history[-1]) if attempts.history else cls("", "")
 
     @classmethod
     def read(cls, ending: str = "", error: str = "", **_rest: object) -> Self:
-        """Read one attempt of a history."""
+        """Read one entry of an attempt history."""
         lines = error.rstrip().split("\n")
         if ending in ("failed", OutcomeKind.RESULT_NOT_SERIALIZABLE):
             frames = [number for number, line in enumerate(lines) if line.startswith(_FRAME)]
             after = lines[frames[-1] + 1 :] if frames else lines[-1:]
-            # A message may go on for lines; the class stands at the beginning of the first.
+            # A message may have several lines; the class is at the beginning of the first.
             last = next((line for line in after if line[:1] not in ("", " ", "\t")), "")
             if found := _LAST.fullmatch(last):
                 return cls(found[1], printable(found[2] or "")[:_LINE])
@@ -58,9 +58,9 @@ class ErrorSummary(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The class without its module, or what ended it in words."""
-        words = _WORDS.get(self.error)
-        return str(words) if words else short(self.error)
+        """The class without its module, or the outcome in words."""
+        text = _OUTCOME_TEXTS.get(self.error)
+        return str(text) if text else short(self.error)
 
     def __str__(self) -> str:
         return f"{self.name}: {self.message}" if self.message else self.name

@@ -1,6 +1,6 @@
-"""Filters: which rows of a list are asked for, as the query string tells it; and the query string that tells it again.
+"""The filter of a list, and its query string.
 
-Whatever somebody writes into an address is read as far as it makes sense; the rest becomes a complaint on the page.
+Invalid query parameters are ignored and reported on the page.
 """
 
 import re
@@ -20,17 +20,17 @@ from django_delayq.admin.errors import ErrorSummary
 from django_delayq.clock import DAY_US, HOUR_US, moment_us
 from django_delayq.store.queries.job_pages import JobRow
 
-#: A row's place in its list: score and member.
+#: A row's position in its list: score and member.
 Cursor = tuple[float, bytes]
 SIZES = (25, 50, 100, 250)
-#: Words for a stretch of time that ends or begins now.
+#: Values of `within`: a span that ends or begins now.
 SPANS = {"15m": HOUR_US // 4, "1h": HOUR_US, "24h": DAY_US, "7d": 7 * DAY_US}
 OVERDUE = "overdue"
-GROUPS = ("error", "function")
-#: Characters of a name, two for a byte where it is written as digits; of text to look for.
-_LONGEST, _TEXT = 3_000, 500
-#: µs from the epoch: the year 2255.
-_FARTHEST = 2**53
+GROUPS = ("error", "task")
+#: Most characters of a name, with two digits per byte if it is in hexadecimal; and of a text to search for.
+_MAX_NAME, _MAX_TEXT = 3_000, 500
+#: µs since the epoch: the year 2255.
+_MAX_US = 2**53
 _MOMENT, _WHOLE = re.compile(r"-?[0-9]{1,18}"), re.compile(r"-?[0-9]{1,16}")
 #: A score that was edited manually in Redis may be a fraction, or larger than any time.
 _CURSOR = re.compile(
@@ -40,7 +40,7 @@ _HEX = re.compile(r"~((?:[0-9a-f]{2})+)")
 
 
 def url_name(name: str) -> str:
-    """Return a name of a queue or function as addresses carry it: as it is, or "~" and hexadecimal digits."""
+    """Return the name of a queue or task for an address: unchanged, or "~" and hexadecimal digits."""
     if (
         name.isprintable()
         and name == name.strip()
@@ -53,9 +53,9 @@ def url_name(name: str) -> str:
 
 
 def from_url_name(text: str) -> str:
-    """Read what `url_name` wrote. Raises ValueError for what it cannot have written."""
-    if len(text) > _LONGEST:
-        # Cut, it would be another name, and mean other rows.
+    """Read the result of `url_name`. Raises ValueError for anything else."""
+    if len(text) > _MAX_NAME:
+        # Truncated, it would be the name of something else.
         raise ValueError("longer than any name")
     if not text.startswith("~"):
         return text
@@ -67,32 +67,32 @@ def from_url_name(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """What is asked of a list."""
+    """Which rows of a list to show, in which order, from where."""
 
     queue: str = ""
-    #: A task function's name, or the end of it from a dot on, or "=" and the whole; an error's class likewise.
-    function: str = ""
+    #: A task's name, the end of it after a dot, or "=" and the whole name; an error's class likewise.
+    task: str = ""
     error: str = ""
     text: str = ""
     within: str = ""
     from_us: int | None = None
     to_us: int | None = None
     count: int = 50
-    #: Where to begin instead.
+    #: The moment to begin at, in µs.
     at_us: int | None = None
-    #: Whether the list is turned round.
+    #: Whether the list is in reverse order.
     reversed: bool = False
     group: str = ""
-    #: Where the page begins or, with `before`, ends; None: at the list's own beginning or end.
+    #: Where the page begins or, with `before`, ends; None: at the beginning or end of the list.
     cursor: Cursor | None = None
     before: bool = False
-    #: What could not be read.
+    #: Messages about invalid parameters.
     errors: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, query: Mapping[str, Any]) -> Self:
         """Read a query string."""
-        complaints: list[str] = []
+        errors: list[str] = []
 
         def given(name: str, read: Callable[[str], Any], otherwise: Any = "") -> Any:
             text = str(query.get(name, "")).strip()
@@ -100,13 +100,13 @@ class Filter:
                 return read(text) if text else otherwise
             except (ValueError, OverflowError):
                 facts = {"name": name, "value": printable(text[:40])}
-                complaints.append(gettext("“%(name)s” is not understood: %(value)s") % facts)
+                errors.append(gettext("“%(name)s” is not understood: %(value)s") % facts)
                 return otherwise
 
         before = bool(query.get("before"))
         return cls(
             queue=given("queue", from_url_name),
-            function=given("function", from_url_name),
+            task=given("task", from_url_name),
             error=given("error", from_url_name),
             text=given("q", _text),
             within=given("within", _one_of(*SPANS, OVERDUE)),
@@ -114,33 +114,33 @@ class Filter:
             to_us=given("to", read_moment, None),
             at_us=given("at", read_moment, None),
             count=int(given("n", _one_of(*map(str, SIZES)), "50")),
-            reversed=bool(given("sort", _one_of("turned"))),
+            reversed=bool(given("sort", _one_of("reversed"))),
             group=given("group", _one_of(*GROUPS)),
             before=before,
             cursor=given("before" if before else "after", read_cursor, None),
-            errors=tuple(complaints),
+            errors=tuple(errors),
         )
 
     def pairs(self, **changes: Any) -> dict[str, Any]:
-        """Return the parameters that `read` reads again, with changes."""
-        this = replace(self, **changes)
+        """Return the query parameters of this filter with changes, for `read`."""
+        changed = replace(self, **changes)
         pairs = {
-            **{name: url_name(value) for name in ("queue", "function", "error") if (value := getattr(this, name))},
-            "q": this.text,
-            "within": this.within,
-            "from": this.from_us,
-            "to": this.to_us,
-            "at": this.at_us,
-            "n": this.count if this.count != 50 else "",
-            "sort": "turned" if this.reversed else "",
-            "group": this.group,
+            **{name: url_name(value) for name in ("queue", "task", "error") if (value := getattr(changed, name))},
+            "q": changed.text,
+            "within": changed.within,
+            "from": changed.from_us,
+            "to": changed.to_us,
+            "at": changed.at_us,
+            "n": changed.count if changed.count != 50 else "",
+            "sort": "reversed" if changed.reversed else "",
+            "group": changed.group,
         }
-        if this.cursor or this.before:
-            pairs["before" if this.before else "after"] = write_cursor(this.cursor)
+        if changed.cursor or changed.before:
+            pairs["before" if changed.before else "after"] = write_cursor(changed.cursor)
         return {name: value for name, value in pairs.items() if value not in ("", None)}
 
     def query(self, **changes: Any) -> str:
-        """Return them as a query string, without a leading "?"."""
+        """Return them as a query string without "?"."""
         return urlencode(self.pairs(**changes))
 
     def page(self, cursor: Cursor | None = None, *, before: bool = False) -> str:
@@ -148,21 +148,21 @@ class Filter:
         return self.query(cursor=cursor, before=before, at_us=None)
 
     def plain(self) -> Self:
-        """Return what an address can say: of a list's beginning, without what was not understood."""
+        """Return the filter at the beginning of the list, without errors."""
         return replace(self, cursor=None, before=False, at_us=None, errors=())
 
     @property
     def is_set(self) -> bool:
-        """Whether anything is left out."""
+        """Whether it excludes any row."""
         return bool(self.queue or self.within or self.scans or self.from_us is not None or self.to_us is not None)
 
     @property
     def scans(self) -> bool:
-        """Whether rows have to be looked at one by one, in any list."""
-        return bool(self.function or self.error or self.text)
+        """Whether rows are examined one by one, in any list."""
+        return bool(self.task or self.error or self.text)
 
     def with_absolute_times(self, now_us: int, *, ahead: bool) -> Self:
-        """Return the filter with moments in place of "within the next hour" (`ahead`) or "the last"."""
+        """Return the filter with moments instead of "within the next hour" (`ahead`) or "within the last hour"."""
         from_us, to_us = self.from_us, self.to_us
         if self.within == OVERDUE:
             to_us = now_us
@@ -173,29 +173,30 @@ class Filter:
         return replace(self, within="", from_us=from_us, to_us=to_us)
 
     def match(self, hide: Pattern[str], *, by_queue: bool) -> Callable[[JobRow], bool] | None:
-        """Return what says whether a row is meant; None where all are.
+        """Return the test for a row; None if all rows match.
 
-        Text is looked for in what everybody may see of the arguments: else whoever may filter could find out the rest.
+        The text is searched for in the arguments without hidden values: a filter must not reveal them.
         """
         tests: list[Callable[[JobRow], bool]] = []
         if self.queue and by_queue:
             tests.append(lambda row: row.queue == self.queue)
-        if self.function:
-            tests.append(lambda row: _ends(row.task, self.function))
+        if self.task:
+            tests.append(lambda row: _names_match(row.task, self.task))
         if self.error:
-            tests.append(lambda row: _ends(ErrorSummary.of(row.attempts).error, self.error))
+            tests.append(lambda row: _names_match(ErrorSummary.of(row.attempts).error, self.error))
         if self.text:
             wanted = self.text.casefold()
-            tests.append(lambda row: wanted in _searched(row, hide).casefold())
+            tests.append(lambda row: wanted in _search_text(row, hide).casefold())
         return (lambda row: all(test(row) for test in tests)) if tests else None
 
 
 def write_cursor(cursor: Cursor | None) -> str:
-    """Return a cursor as addresses and forms carry it; that of no row is a list's end."""
+    """Return a cursor as text; None is the end of the list."""
     return f"{cursor[0]}.{cursor[1].hex()}" if cursor else "end"
 
 
 def read_cursor(text: str) -> Cursor | None:
+    """Read the result of `write_cursor`. Raises ValueError for anything else."""
     found = _CURSOR.fullmatch(text)
     if not found and text != "end":
         raise ValueError("not a cursor")
@@ -206,7 +207,7 @@ def read_cursor(text: str) -> Cursor | None:
 
 
 def read_moment(text: str) -> int:
-    """Read whole µs since the epoch, or a date and time, by default in the current time zone. Raises ValueError."""
+    """Read whole µs since the epoch, or a date and time, by default in the current zone. Raises ValueError."""
     if _MOMENT.fullmatch(text):
         us = int(text)
     else:
@@ -217,31 +218,31 @@ def read_moment(text: str) -> int:
                 raise ValueError("not a moment")
             found = datetime(day.year, day.month, day.day)
         us = moment_us(found if timezone.is_aware(found) else timezone.make_aware(found))
-    if abs(us) > _FARTHEST:
-        raise ValueError("a score of Redis would not be exact")
+    if abs(us) > _MAX_US:
+        raise ValueError("Redis could not hold it exactly as a score")
     return us
 
 
 def _text(text: str) -> str:
-    return text[:_TEXT]
+    return text[:_MAX_TEXT]
 
 
 def _one_of(*words: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text not in words:
-            raise ValueError("not one of the words")
+            raise ValueError("not one of the choices")
         return text
 
     return read
 
 
-def _ends(name: str, wanted: str) -> bool:
+def _names_match(name: str, wanted: str) -> bool:
     if wanted.startswith("="):
-        # As groups ask: that name, and none that ends alike.
+        # Groups use the exact name, because other names may end alike.
         return name == wanted[1:]
     return name == wanted or name.endswith(f".{wanted}")
 
 
-def _searched(row: JobRow, hide: Pattern[str]) -> str:
+def _search_text(row: JobRow, hide: Pattern[str]) -> str:
     line = DisplayedArguments.of(row.job, hide).line(None) if row.job else ""
     return f"{row.id} {row.task} {line} {printable(row.worker)} {row.attempts.last_error}"

@@ -1,9 +1,8 @@
-"""Places: the four lists of jobs that people look at and act on, and what a page reads of one of them."""
+"""The four lists of jobs on the pages, and what a page reads of one of them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.utils.formats import number_format
 from django.utils.translation import gettext_lazy as _
@@ -20,49 +19,49 @@ from django_delayq.store.store import Store
 class JobList:
     """One list."""
 
-    #: As addresses call it.
+    #: Its name in addresses and forms.
     name: str
     state: State
     title: Any
-    #: What it is turned round by, and back.
+    #: The label of the link that reverses the list, and of the link that reverses it back.
     sort_labels: tuple[Any, Any]
     #: Whether it begins with the highest score: the newest death.
     newest_first: bool = False
     #: Whether Redis keeps its jobs by queue.
     by_queue: bool = True
-    #: Whether its scores are times, and "within the next hour" lies ahead.
+    #: Whether its scores are times; and whether "within the next hour" is in the future.
     timed: bool = True
     ahead: bool = False
 
-    def queues(self, visit: PageContext, queue: str) -> Sequence[str]:
+    def queues(self, page: PageContext, queue: str) -> Sequence[str]:
         """Return the queues to read."""
         if not self.by_queue:
             return ()
-        return [queue] if queue else list(visit.snapshot.queues)
+        return [queue] if queue else list(page.snapshot.queues)
 
-    def address(self, visit: PageContext, queue: str, query: str) -> str:
-        """Return the list's address with a query string; the ready list is one queue's page."""
-        path = visit.url("queue_detail", queue) if self is READY else visit.url(self.name)
+    def address(self, page: PageContext, queue: str, query: str) -> str:
+        """Return the list's address with a query string; a list of ready jobs is its queue's page."""
+        path = page.url("queue_detail", queue) if self is READY else page.url(self.name)
         return f"{path}?{query}" if query else path
 
 
 PENDING = JobList(
     name="pending",
-    title=_("Pending tasks"),
+    title=_("Pending jobs"),
     sort_labels=(_("Latest first"), _("Soonest first")),
     state=State.SCHEDULED,
     ahead=True,
 )
 READY = JobList(
     name="ready",
-    title=_("Ready tasks"),
+    title=_("Ready jobs"),
     sort_labels=(_("Last to be taken first"), _("First to be taken first")),
     state=State.READY,
     timed=False,
 )
 RUNNING = JobList(
     name="running",
-    title=_("Running tasks"),
+    title=_("Running jobs"),
     sort_labels=(_("Longest lease first"), _("Shortest lease first")),
     state=State.CLAIMED,
     by_queue=False,
@@ -76,134 +75,149 @@ DEAD = JobList(
     newest_first=True,
     by_queue=False,
 )
-JOB_LISTS = {place.name: place for place in (PENDING, READY, RUNNING, DEAD)}
+JOB_LISTS = {job_list.name: job_list for job_list in (PENDING, READY, RUNNING, DEAD)}
 
 
-def counted(words: Any, number: int, **facts: object) -> str:
-    """Return words in singular or plural with the number in them, grouped as the language does."""
-    return str(words % {"n": number, "count": number_format(number, force_grouping=True), **facts})
+def counted(text: Any, number: int) -> str:
+    """Return a text in singular or plural with the number in it, its digits grouped by the language."""
+    return str(text % {"n": number, "count": number_format(number, force_grouping=True)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobListPage:
-    """The rows of one page, in the order of the screen, and where the page lies in its list."""
+    """The rows of one page, in the order of the screen, and the page's position in its list."""
 
     rows: list[JobRow]
-    #: Numbers of the first and last row, counted from 1, among all within the time asked for.
+    #: Numbers of the first and last row, from 1, among all rows within the filter's times.
     first: int
     last: int
     total: int
-    #: Rows looked at one by one; None where that was not needed.
+    #: Rows that a scan examined one by one; None without a scan.
     scanned: int | None
-    #: Where the next page begins and the previous one ends; None where there is none.
-    onward: Cursor | None
-    back: Cursor | None
-    #: In place of `rows`, where asked for: all that matched among those looked at.
+    #: Where the next page begins and the previous one ends; None if there is none.
+    next_cursor: Cursor | None
+    previous_cursor: Cursor | None
+    #: With `collect_matches`, in place of `rows`: all matches among the examined rows.
     matched: list[JobRow] = field(default_factory=list)
 
     @property
     def matching(self) -> int | None:
-        """How many rows are meant in all, where this page tells."""
+        """How many rows of the whole list match; None if this page does not know."""
         if self.scanned is None:
             return self.total
         return len(self.rows) if self.scanned >= self.total else None
 
 
-def read(visit: PageContext, place: JobList, asked: Filter, *, gather: bool = False) -> JobListPage:
-    """Read one page, or gather what a scan finds; a round trip a shard."""
-    asked = asked.with_absolute_times(visit.now_us, ahead=place.ahead) if asked.within else asked
-    downward = place.newest_first != asked.reversed
-    before, cursor = asked.before != downward, asked.cursor
-    if cursor is None and asked.at_us is not None and place.timed:
-        cursor = (asked.at_us + downward, b"")
-    match = asked.match(visit.config.redact, by_queue=not place.by_queue)
-    gathered: list[JobRow] = []
-    if gather:
-        fits = match
-        # The store takes no for an answer, and goes on.
-        match = partial(_gathers, fits, gathered)
-    rows, rank, looked, total, end = _merged(
-        visit.store,
-        place,
-        queues=place.queues(visit, asked.queue),
+def read(page: PageContext, job_list: JobList, job_filter: Filter, *, collect_matches: bool = False) -> JobListPage:
+    """Read one page, or collect all matches of one scan; one round trip per shard."""
+    if job_filter.within:
+        job_filter = job_filter.with_absolute_times(page.now_us, ahead=job_list.ahead)
+    descending = job_list.newest_first != job_filter.reversed
+    before, cursor = job_filter.before != descending, job_filter.cursor
+    if cursor is None and job_filter.at_us is not None and job_list.timed:
+        cursor = (job_filter.at_us + descending, b"")
+    filter_match = job_filter.match(page.config.redact, by_queue=not job_list.by_queue)
+    matched: list[JobRow] = []
+
+    def collect(row: JobRow) -> bool:
+        if filter_match is None or filter_match(row):
+            matched.append(row)
+        # No match for the store, so the scan continues beyond one page of rows.
+        return False
+
+    match = collect if collect_matches else filter_match
+    scan = _scan_shards(
+        page.store,
+        job_list,
+        queues=job_list.queues(page, job_filter.queue),
         cursor=cursor,
         before=before,
-        count=asked.count,
-        from_us=asked.from_us if place.timed else None,
-        to_us=asked.to_us if place.timed else None,
+        count=job_filter.count,
+        from_us=job_filter.from_us if job_list.timed else None,
+        to_us=job_filter.to_us if job_list.timed else None,
         match=match,
     )
-    lower = rows[0].cursor if rows and rank else None
-    upper = rows[-1].cursor if rows and rank + looked < total else None
+    rows, end = scan.rows, scan.end
+    lower = rows[0].cursor if rows and scan.rank else None
+    upper = rows[-1].cursor if rows and scan.rank + scan.scanned < scan.total else None
     lower, upper = (end, upper) if before else (lower, end)
-    onward, back = (lower, upper) if downward else (upper, lower)
+    next_cursor, previous_cursor = (lower, upper) if descending else (upper, lower)
     return JobListPage(
-        rows=rows[::-1] if downward else rows,
-        first=(total - rank - looked if downward else rank) + 1,
-        last=total - rank if downward else rank + looked,
-        total=total,
-        scanned=looked if match else None,
-        onward=onward,
-        back=back,
-        matched=[row for row in gathered if end is None or (row.cursor >= end if before else row.cursor <= end)],
+        rows=rows[::-1] if descending else rows,
+        first=(scan.total - scan.rank - scan.scanned if descending else scan.rank) + 1,
+        last=scan.total - scan.rank if descending else scan.rank + scan.scanned,
+        total=scan.total,
+        scanned=scan.scanned if match else None,
+        next_cursor=next_cursor,
+        previous_cursor=previous_cursor,
+        matched=_up_to(end, matched, before=before),
     )
 
 
-def iter_pages(
-    visit: PageContext,
-    place: JobList,
-    asked: Filter,
+def iter_batches(
+    page: PageContext,
+    job_list: JobList,
+    job_filter: Filter,
     *,
     match: Callable[[JobRow], bool] | None,
     shard: int = 0,
     cursor: Cursor | None = None,
     before: bool = False,
 ) -> Iterator[tuple[int, JobPage]]:
-    """Yield the whole list in pages, each with its shard, one shard after the other; from a row of one on."""
-    queues = place.queues(visit, asked.queue)
-    for number in range(shard, visit.store.config.shards):
-        left = True
-        while left:
-            page = visit.store.lookup(number).page(
-                place.state,
+    """Yield the rest of the list after a row of a shard, in batches, each with its shard; one shard after the other."""
+    queues = job_list.queues(page, job_filter.queue)
+    for number in range(shard, page.store.config.shards):
+        has_more = True
+        while has_more:
+            batch = page.store.lookup(number).page(
+                job_list.state,
                 queues=queues,
                 cursor=cursor,
                 before=before,
                 count=MAX_ROWS,
-                from_us=asked.from_us if place.timed else None,
-                to_us=asked.to_us if place.timed else None,
+                from_us=job_filter.from_us if job_list.timed else None,
+                to_us=job_filter.to_us if job_list.timed else None,
                 match=match,
             )
-            yield number, page
-            cursor, left = page.end, page.end is not None
+            yield number, batch
+            cursor, has_more = batch.end, batch.end is not None
 
 
-def _gathers(fits: Callable[[JobRow], bool] | None, gathered: list[JobRow], row: JobRow) -> bool:
-    if fits is None or fits(row):
-        gathered.append(row)
-    return False
+class _Scan(NamedTuple):
+    """What all shards returned for one page, in ascending order."""
+
+    rows: list[JobRow]
+    #: Rank of the first examined row among all rows within the times; how many were examined; how many there are.
+    rank: int
+    scanned: int
+    total: int
+    #: Where the scan stopped; None at the end of the list.
+    end: Cursor | None
 
 
-def _merged(
-    store: Store, place: JobList, *, cursor: Cursor | None, before: bool, count: int, **asked: Any
-) -> tuple[list[JobRow], int, int, int, Cursor | None]:
-    """Return rows of all shards, the rank of the first row looked at, how many were, of how many, and how far."""
-    pages = [
-        store.lookup(shard).page(place.state, cursor=cursor, before=before, count=count, **asked)
+def _scan_shards(
+    store: Store, job_list: JobList, *, cursor: Cursor | None, before: bool, count: int, **options: Any
+) -> _Scan:
+    batches = [
+        store.lookup(shard).page(job_list.state, cursor=cursor, before=before, count=count, **options)
         for shard in range(store.config.shards)
-        if asked["queues"] or not place.by_queue
+        if options["queues"] or not job_list.by_queue
     ]
-    rows = sorted((row for page in pages for row in page.rows), key=lambda row: row.cursor)
-    total, looked = sum(page.total for page in pages), sum(page.scanned for page in pages)
-    rank = sum(page.rank for page in pages)
-    ends = [page.end for page in pages if page.end is not None]
-    # Behind the nearest of the places where shards stopped, one may miss what another shows.
+    rows = sorted((row for batch in batches for row in batch.rows), key=lambda row: row.cursor)
+    ends = [batch.end for batch in batches if batch.end is not None]
+    # Beyond the nearest place where a shard stopped, that shard may have rows that it did not return.
     end = (max(ends) if before else min(ends)) if ends else None
-    kept = [row for row in rows if end is None or (row.cursor >= end if before else row.cursor <= end)]
+    kept = _up_to(end, rows, before=before)
     if len(kept) > count:
         kept = kept[-count:] if before else kept[:count]
         end = kept[0 if before else -1].cursor
-    if asked["match"] is None:
+    rank, scanned = sum(batch.rank for batch in batches), sum(batch.scanned for batch in batches)
+    if options["match"] is None:
         rank += (len(rows) - len(kept)) if before else 0
-        looked = len(kept)
-    return kept, rank, looked, total, end
+        scanned = len(kept)
+    return _Scan(kept, rank, scanned, sum(batch.total for batch in batches), end)
+
+
+def _up_to(end: Cursor | None, rows: list[JobRow], *, before: bool) -> list[JobRow]:
+    """Return the rows on this side of where the scan stopped."""
+    return [row for row in rows if end is None or (row.cursor >= end if before else row.cursor <= end)]

@@ -1,4 +1,4 @@
-"""Rows: jobs as a list shows them, one line each."""
+"""Jobs as a list shows them, one line each."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,11 +17,11 @@ from django_delayq.store.queries.lookup import Found
 
 @dataclass(frozen=True)
 class JobLine:
-    """One row of a list, in words."""
+    """One job in a list."""
 
     row: JobRow
     hide: Pattern[str]
-    #: The address of its own page.
+    #: The address of the job's own page.
     url: str = ""
 
     @classmethod
@@ -39,12 +39,12 @@ class JobLine:
 
     @property
     def short_id(self) -> str:
-        """Its end: the beginning is the time, and alike in neighbours."""
+        """The end of the id; the beginning is the creation time, which neighbours share."""
         return f"…{self.row.id[18:]}"
 
     @property
     def token(self) -> str:
-        """What a form says of the row: which job, and as of when."""
+        """The value of the row's checkbox: the job, and the moment that the person saw."""
         return f"{self.row.id}.{self.moment_us}"
 
     @property
@@ -54,12 +54,12 @@ class JobLine:
 
     @property
     def started_us(self) -> int | None:
-        """When a running one was taken."""
+        """When the worker claimed a running job."""
         return self.row.claim_record.claimed_us or None
 
     @property
     def worker(self) -> str:
-        """Who runs it."""
+        """The worker that runs it."""
         return printable(self.row.worker)
 
     @property
@@ -69,12 +69,12 @@ class JobLine:
 
     @property
     def task(self) -> str:
-        """The function's whole name, or nothing where not even that can be read."""
+        """The task's dotted name; empty if it cannot be read."""
         return printable(self.row.task)
 
     @property
-    def function(self) -> str:
-        """The function's own name."""
+    def task_name(self) -> str:
+        """The task's name without its module."""
         return printable(short(self.row.task)) or "?"
 
     @property
@@ -83,18 +83,18 @@ class JobLine:
         return printable(self.row.queue)
 
     @cached_property
-    def _payload(self) -> DisplayedArguments | None:
+    def _displayed(self) -> DisplayedArguments | None:
         return DisplayedArguments.of(self.row.job, self.hide) if self.row.job else None
 
     @property
     def arguments(self) -> str:
-        """The arguments in one line, with what must be hidden hidden."""
-        return self._payload.line(bare=True) if self._payload else ""
+        """The arguments in one line, with hidden values replaced."""
+        return self._displayed.line(bare=True) if self._displayed else ""
 
     @property
     def call(self) -> str:
-        """The same as a call of the function."""
-        return self._payload.line() if self._payload else f"{self.function}(…)"
+        """The same as a call of the task."""
+        return self._displayed.line() if self._displayed else f"{self.task_name}(…)"
 
     @property
     def fault(self) -> str:
@@ -103,22 +103,22 @@ class JobLine:
 
     @property
     def attempts_text(self) -> str:
-        """`3/5`: the try that comes, or the last one of the dead, and how many there may be."""
+        """`3/5`: the next attempt, or the last one of a dead letter, and the maximum."""
         ended, job = self.row.attempts.ended, self.row.job
         number = ended if self.row.state is State.DEAD else ended + 1
         return f"{number}/{job.retry.max_attempts if job else '?'}"
 
     @property
     def waits_again(self) -> bool:
-        """Whether it failed before and waits for its next try."""
+        """Whether it failed before and waits for another attempt."""
         return bool(self.row.attempts.ended)
 
     @property
     def error_summary(self) -> ErrorSummary:
-        """What its last try ended with."""
+        """The error of its last attempt."""
         return ErrorSummary.of(self.row.attempts)
 
     @property
     def label(self) -> str:
-        """What the row's checkbox is called."""
-        return gettext("Select %(function)s %(id)s") % {"function": self.function, "id": self.id}
+        """The label of the row's checkbox."""
+        return gettext("Select %(task)s %(id)s") % {"task": self.task_name, "id": self.id}

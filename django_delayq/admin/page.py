@@ -1,4 +1,4 @@
-"""Page: one request to the admin's pages, and the layout around each page: tabs with counts, and toggles."""
+"""One request to the pages, and the layout around each page: tabs with counts, time zones, live update."""
 
 import os
 import re
@@ -18,7 +18,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from django_delayq.admin.arguments import printable, written_out
+from django_delayq.admin.arguments import escaped, printable
 from django_delayq.admin.permissions import allowed
 from django_delayq.admin.timezone import LOCAL, UTC_NAME, zone_of
 from django_delayq.clock import SECOND_US
@@ -27,18 +27,18 @@ from django_delayq.conf.settings import get_config, on_config_dropped, separate_
 from django_delayq.store.queries.snapshot import Process, Snapshot, combined
 from django_delayq.store.store import Store
 
-#: Seconds for a call's four steps, so that a page without Redis answers within three.
+#: Seconds for the four steps of a call, so that a page without Redis responds within three.
 _TIMEOUT = 8.0
 #: How far the clocks of a host and of Redis may differ.
 _SKEW_US = SECOND_US
-#: Control characters, lone surrogates (they have no bytes in UTF-8), and what turns the reading direction, hides, or
-#: breaks lines. Marks that translations use are not among them.
+#: Control characters, lone surrogates (they have no bytes in UTF-8), and characters that change the reading direction,
+#: hide text, or break lines; without the marks that translations use.
 _RAW = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\ufffb]")
 _store: Store | None = None
 
 
 def admin_store() -> Store:
-    """Return this process's store for pages: its calls give up sooner than those of workers."""
+    """Return this process's store for pages; its calls time out sooner than those of workers."""
     global _store
     if _store is None:
         _store = Store(replace(get_config(), enqueue_timeout=_TIMEOUT))
@@ -55,13 +55,13 @@ os.register_at_fork(after_in_child=_drop_store)
 
 
 class PageResponse(TemplateResponse):
-    """A page without raw control characters, whatever came from Redis, an address, or the name of an account."""
+    """A page without raw control characters, even if Redis, an address or an account name contains some."""
 
     @property
     def rendered_content(self) -> str:
-        """Return the page with what cannot be sent or seen written out."""
-        # Values go through `visible` before: this is for the one that somebody forgets.
-        return _RAW.sub(lambda found: written_out(found[0]), super().rendered_content)
+        """Return the page with such characters escaped."""
+        # `printable` escapes each value already; this is the safety net for a forgotten one.
+        return _RAW.sub(lambda found: escaped(found[0]), super().rendered_content)
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,12 @@ class PageContext:
     #: Both are False in read-only mode.
     may_manage: bool
     may_reveal: bool
-    #: Only the part of the page that live update replaces is asked for.
+    #: Only render the part of the page that live update replaces.
     fragment: bool = False
 
     @classmethod
     def of(cls, request: HttpRequest, site: AdminSite) -> "PageContext":
-        """Look at who asks; asks Redis nothing yet."""
+        """Read the user's permissions; reads nothing from Redis."""
         config = get_config().admin
         return cls(
             request=request,
@@ -88,32 +88,32 @@ class PageContext:
             config=config,
             store=admin_store(),
             may_manage=not config.read_only and allowed(request, config.manage_permission),
-            # To see what is hidden is an action too: it is written into the log.
+            # Revealing writes to the audit log, so read-only mode excludes it.
             may_reveal=not config.read_only and allowed(request, config.payload_permission),
         )
 
     def for_fragment(self) -> "PageContext":
-        """Return the same visit, of which only the part of the page is wanted that live update replaces."""
+        """Return the same page limited to the part that live update replaces."""
         return replace(self, fragment=True)
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """The whole store at one moment, over all shards."""
+        """The whole store, all shards; one round trip per shard."""
         return self.load_snapshot()
 
     def load_snapshot(self, *, tasks: Sequence[str] = (), facts: bool = False) -> Snapshot:
-        """Take the snapshot with the figures of tasks or what the server tells in it; before anybody else reads it."""
+        """Read the snapshot with stats of tasks or facts about the server; call it before `snapshot` is read."""
         before = time_ns()
         shards = range(self.store.config.shards)
         taken = combined([self.store.dashboard(shard).snapshot(tasks=tasks, facts=facts) for shard in shards])
-        # cached_property keeps its value here, also in a frozen dataclass.
+        # cached_property keeps its value in __dict__, also in a frozen dataclass.
         self.__dict__["snapshot"] = taken
         self.__dict__["server_us"] = (before + time_ns()) // 2_000
         return taken
 
     @cached_property
     def alive(self) -> list[Process]:
-        """The dispatchers and workers that are not lost."""
+        """The dispatchers and workers whose lease did not run out."""
         now, lease_us = self.snapshot, self.store.config.worker.lease_us
         return [each for each in now.processes if not each.is_lost(now.now_us, lease_us=lease_us)]
 
@@ -128,13 +128,13 @@ class PageContext:
 
     @property
     def skew_us(self) -> int:
-        """How far Redis's clock is ahead of this host's, to about a round trip."""
+        """How far Redis's clock is ahead of this host's, with the error of a round trip."""
         now_us = self.snapshot.now_us
         return now_us - int(self.__dict__.get("server_us", now_us))
 
     @property
     def skewed(self) -> bool:
-        """Whether the clocks differ by more than moments given by hosts should."""
+        """Whether the clocks differ too much for due times that hosts compute."""
         return abs(self.skew_us) > _SKEW_US
 
     @property
@@ -144,7 +144,7 @@ class PageContext:
 
     @cached_property
     def zone(self) -> tuple[str, tzinfo]:
-        """By which clock times are shown: the choice and what it means."""
+        """The chosen time zone: the choice and its tzinfo."""
         return zone_of(self.request)
 
     @property
@@ -153,9 +153,9 @@ class PageContext:
         return self.zone[1]
 
     def url(self, name: str, *args: object, **query: object) -> str:
-        """Return the address of one of our pages on this site: `url("dead", queue="mail")`; empty values are left out.
+        """Return the address of a page on this site: `url("dead", queue="mail")`. Empty values are omitted.
 
-        Queues' names in a query go through `filters.url_name`.
+        The caller passes names in a query through `filters.url_name`.
         """
         full = "queue_changelist" if name == "overview" else name
         path = reverse(f"admin:django_delayq_{full}", args=args, current_app=self.site.name)
@@ -163,58 +163,58 @@ class PageContext:
         return f"{path}?{urlencode(given, doseq=True, errors='surrogatepass')}" if given else path
 
     def render(
-        self, template: str, *, tab: str, title: str, status: int = 200, down: bool = False, **context: Any
+        self, template: str, *, tab: str, title: str, status: int = 200, redis_down: bool = False, **context: Any
     ) -> PageResponse:
         """Return a page: `render("dead.html", tab="dead", title=_("Dead letters"), rows=rows)`."""
-        frame = "_fragment.html" if self.fragment else "_page.html"
+        base_template = "_fragment.html" if self.fragment else "_page.html"
         full = {
             **self.site.each_context(self.request),
-            "visit": self,
-            "frame": f"admin/django_delayq/{frame}",
+            "page": self,
+            "base_template": f"admin/django_delayq/{base_template}",
             "tab": tab,
             "title": title,
-            "down": down,
-            **layout_context(self, tab, down=down),
+            "redis_down": redis_down,
+            **layout_context(self, tab, redis_down=redis_down),
             **context,
         }
         return PageResponse(self.request, f"admin/django_delayq/{template}", full, status=status)
 
 
-#: Seconds between two updates, as the reader may choose.
+#: Seconds between two live updates, as choices.
 _INTERVALS = (5, 15, 60)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tab:
-    """One tab."""
+    """One tab of the navigation."""
 
     name: str
     title: str
     url: str
     count: int | None = None
-    #: The count is of something that is wrong.
+    #: The count is of a problem.
     bad: bool = False
 
 
-def layout_context(visit: PageContext, tab: str, *, down: bool) -> dict[str, Any]:
-    """Return what the frame's templates need; asks Redis nothing where it is down."""
-    here, query = visit.request.path, visit.request.GET.copy()
+def layout_context(page: PageContext, tab: str, *, redis_down: bool) -> dict[str, Any]:
+    """Return the context of the layout templates; with `redis_down`, reads nothing from Redis."""
+    here, query = page.request.path, page.request.GET.copy()
     query.pop("zone", None)
     others = other_stores()
-    panel = visit.url("live", tab) if tab and here == visit.url(tab) and not down else ""
+    panel = page.url("live", tab) if tab and here == page.url(tab) and not redis_down else ""
     return {
-        "tabs": _tabs(visit, down=down),
+        "tabs": _tabs(page, redis_down=redis_down),
         "panel_url": f"{panel}?{query.urlencode()}" if panel and query else panel,
         "intervals": _INTERVALS,
         "other_stores": others,
         "other_aliases": ", ".join(each.alias for each in others),
-        # What answers a post has no address to come back to.
-        "zones": _zones(visit.zone[0], query.urlencode()) if visit.request.method != "POST" else [],
+        # The response to a POST has no address to return to.
+        "zones": _zones(page.zone[0], query.urlencode()) if page.request.method != "POST" else [],
     }
 
 
 def _zones(chosen: str, query: str) -> list[tuple[str, str, str, bool]]:
-    """Return the choices: title, zone, address, whether it is this one. What the browser has the script knows."""
+    """Return (title, zone, address, whether chosen) for each choice; the script fills in the browser's zone."""
     browsers = "" if chosen in (LOCAL, UTC_NAME) else chosen
     here = timezone.get_current_timezone_name()
     titles = {LOCAL: (_("Local"), here), UTC_NAME: (_("UTC"), ""), browsers: (_("Browser"), browsers)}
@@ -222,25 +222,25 @@ def _zones(chosen: str, query: str) -> list[tuple[str, str, str, bool]]:
     return [(*titles[name], f"?{given}zone={name}", name == chosen) for name in titles]
 
 
-def _tabs(visit: PageContext, *, down: bool) -> list[Tab]:
+def _tabs(page: PageContext, *, redis_down: bool) -> list[Tab]:
     titles = {
         "overview": _("Overview"),
         "pending": _("Pending"),
         "queues": _("Queues"),
         "running": _("Running"),
         "dead": _("Dead"),
-        "functions": _("Functions"),
+        "tasks": _("Tasks"),
         "processes": _("Processes"),
     }
     counts: dict[str, int] = {}
-    if not down:
-        now = visit.snapshot
+    if not redis_down:
+        now = page.snapshot
         counts = {"pending": now.total.scheduled, "queues": len(now.queues), "running": now.claimed, "dead": now.dead}
     return [
         Tab(
             name=name,
             title=title,
-            url=visit.url(name),
+            url=page.url(name),
             count=counts.get(name),
             bad=name == "dead" and bool(counts.get(name)),
         )
@@ -249,18 +249,18 @@ def _tabs(visit: PageContext, *, down: bool) -> list[Tab]:
 
 
 class OtherStore(NamedTuple):
-    """One alias whose jobs stand elsewhere, in words."""
+    """One alias whose jobs are in another store."""
 
     alias: str
-    #: Where its Redis is, without user and password, and the prefix of its keys there.
+    #: The URL of its Redis without user and password, and the prefix of its keys.
     display_url: str = ""
     prefix: str = ""
-    #: Why its settings cannot be read, in place of the two.
+    #: In place of the two: why its settings cannot be read.
     problem: str = ""
 
 
 def other_stores() -> list[OtherStore]:
-    """Return the stores that are not the one on these pages."""
+    """Return the stores other than the one on these pages."""
     shown = get_config()
     found = []
     for alias in separate_aliases():
@@ -269,7 +269,7 @@ def other_stores() -> list[OtherStore]:
         except ImproperlyConfigured as error:
             found.append(OtherStore(printable(alias), problem=printable(str(error))))
             continue
-        # By mistake an alias may name the very same store; `manage.py check` reports it.
+        # An alias may name the same store by mistake; `manage.py check` reports it.
         if (config.redis, config.prefix) != (shown.redis, shown.prefix):
             found.append(OtherStore(printable(alias), printable(config.redis.display_url), printable(config.prefix)))
     return found

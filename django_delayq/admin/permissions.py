@@ -1,7 +1,7 @@
-"""Permissions: who may see the pages, act on them, and see what is hidden there.
+"""Permissions to see the pages, to change jobs, and to see hidden values.
 
-They are rows of `django.contrib.auth` on the content type of the admin's log entries: one of our own would belong to no
-model, and `remove_stale_contenttypes` would delete it with every grant.
+They are rows of `django.contrib.auth` on the content type of the admin's log entries. A content type of this app would
+belong to no model, and `remove_stale_contenttypes` would delete it with every grant.
 """
 
 from collections.abc import Callable
@@ -17,28 +17,28 @@ from django.utils.module_loading import import_string
 from django_delayq.conf.config import AdminConfig
 from django_delayq.conf.settings import get_config
 
-#: Default name -> what it says in the list of permissions. Stored as it is here, like Django's own.
+#: Default name -> description in the list of permissions, stored untranslated like Django's own.
 _ROWS = {
-    "admin.view_delayq": "Can view delayed tasks",
-    "admin.manage_delayq": "Can manage delayed tasks",
-    "admin.view_delayq_payload": "Can view hidden values of delayed tasks",
+    "admin.view_delayq": "Can view delayed jobs",
+    "admin.manage_delayq": "Can manage delayed jobs",
+    "admin.view_delayq_payload": "Can view hidden values of delayed jobs",
 }
 
 
 def allowed(request: HttpRequest, permission: str) -> bool:
-    """Say whether whoever asks has a permission, given by name or by the dotted path of a function."""
+    """Return whether the user has a permission, given by name or by the dotted path of a function."""
     if permission.count(".") > 1:
         return bool(_function(permission)(request))
     return request.user.is_active and request.user.has_perm(permission)
 
 
 def may_view(request: HttpRequest) -> bool:
-    """Say whether whoever asks may see any page at all. Asks Redis nothing."""
+    """Return whether the user may see any page. Reads nothing from Redis."""
     return allowed(request, get_config().admin.view_permission)
 
 
 def problems(config: AdminConfig) -> list[str]:
-    """Return what is wrong with the functions named as permissions."""
+    """Return the errors of permissions that are dotted paths."""
     found = []
     for permission in (config.view_permission, config.manage_permission, config.payload_permission):
         try:
@@ -61,14 +61,14 @@ def _function(path: str) -> Callable[[HttpRequest], Any]:
 
 
 def create_permissions(*, using: str, apps: Any = global_apps, **_: Any) -> None:
-    """Make the rows that the settings name; the receiver of post_migrate."""
+    """Create the permissions that the settings name; receiver of post_migrate."""
     config = get_config().admin
     if not config.create_permissions:
         return
     try:
         permission, content_type = apps.get_model("auth", "Permission"), apps.get_model("contenttypes", "ContentType")
     except LookupError:
-        # Migrated backwards, to before there were any.
+        # A migration backwards, to a state without these models.
         return
     if not router.allow_migrate_model(using, permission):
         return

@@ -1,4 +1,4 @@
-"""Zone: by which clock times are shown: a choice kept in a cookie, so that it needs neither script nor session."""
+"""The time zone of the pages: a choice in a cookie, so that it needs neither a script nor a session."""
 
 import re
 from datetime import UTC, tzinfo
@@ -12,12 +12,12 @@ from django.utils.http import urlencode
 LOCAL, UTC_NAME = "local", "utc"
 _COOKIE = "delayq_zone"
 _YEAR = 365 * 86_400
-#: A name of the time zone database, as browsers tell theirs.
+#: A name of the time zone database, as browsers report theirs.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+-]{0,30}(/[A-Za-z0-9_+-]{1,30}){0,2}")
 
 
 def zone_of(request: HttpRequest) -> tuple[str, tzinfo]:
-    """Return the choice and the time zone it means: `local` is Django's current one, `utc`, or a zone by its name."""
+    """Return the choice and its time zone: `local` (Django's current zone), `utc`, or a zone by its name."""
     name = request.COOKIES.get(_COOKIE, "")
     if name == UTC_NAME:
         return name, UTC
@@ -26,13 +26,13 @@ def zone_of(request: HttpRequest) -> tuple[str, tzinfo]:
 
 
 def is_switch_request(request: HttpRequest) -> bool:
-    """Say whether a link of the switch was followed."""
+    """Return whether the person chose a zone with this request."""
     name = request.GET.get("zone", "")
     return name in (LOCAL, UTC_NAME) or _named(name) is not None
 
 
 def save(request: HttpRequest) -> HttpResponse:
-    """Go back to the same page with the choice in the cookie."""
+    """Redirect to the same page with the choice in the cookie."""
     query = request.GET.copy()
     chosen = str(query.pop("zone")[-1])
     path = escape_uri_path(request.path)

@@ -1,1 +1,1 @@
-"""What our templates load; Django imports it in every project, so nothing here may need the admin."""
+"""Template tags of the admin's pages. Django imports them in every project, so they must not need the admin."""

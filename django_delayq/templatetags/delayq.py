@@ -1,4 +1,4 @@
-"""Tags and filters of every page: moments, durations, numbers, our addresses, and the nonce."""
+"""Template tags and filters of the admin's pages: moments, durations, numbers, addresses, and the nonce."""
 
 from datetime import UTC, datetime, tzinfo
 from typing import Any
@@ -16,32 +16,32 @@ from django_delayq.clock import SECOND_US, moment, moment_us
 register = template.Library()
 
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
-#: What stands where there is nothing to tell.
+#: Shown instead of a missing value.
 NOTHING = "–"
-#: Seconds around now that are now.
+#: Moments closer than so many seconds are "now".
 _NOW = 1
 
 
 @register.filter
 def grouped(number: Any, places: int = 0) -> str:
-    """Return a number as the reader's language groups it; nothing for None."""
-    # Rounded here: what number_format leaves out it cuts off.
+    """Return a number with its digits grouped by the reader's language; a dash for None."""
+    # Rounded here, because number_format truncates.
     return NOTHING if number is None else number_format(round(number, places), places, force_grouping=True)
 
 
 @register.filter
 def percent(share: float | None) -> str:
-    """Return a share as a percentage that says 100 only where it is all of it."""
+    """Return a share as a percentage; only the whole is 100 %."""
     if share is None:
         return NOTHING
     whole = share in (0, 1)
-    # 99.97 % is not all of it.
+    # 99.97 % must not become 100 %.
     shown = share * 100 if whole else min(max(share * 100, 0.1), 99.9)
     return _("%s%%") % grouped(shown, 0 if whole else 1)
 
 
 def duration_text(us: int | None) -> str:
-    """Return a span of time in its largest unit: `38 ms`, `1.4 s`, `3 min`."""
+    """Return a span in µs in its largest unit: `38 ms`, `1.4 s`, `3 min`."""
     if us is None:
         return NOTHING
     seconds = abs(us) / SECOND_US
@@ -60,15 +60,15 @@ def duration_text(us: int | None) -> str:
 
 @register.filter
 def duration(us: int | None) -> str:
-    """Return a span of time in µs as people say it."""
+    """Return a span in µs as text."""
     return duration_text(us)
 
 
-def away_text(us: int) -> str:
-    """Return how far a moment is away, given in µs from now: `in 3 min`, `3 min ago`."""
+def relative_text(us: int) -> str:
+    """Return a moment, given in µs from now, relative to now: `in 3 min`, `3 min ago`."""
     if abs(us) < _NOW * SECOND_US:
         return _("now")
-    # Whole seconds: these are read beside a clock, and the script counts them on.
+    # Whole seconds: a clock is next to them, and the script updates them every second.
     seconds = abs(us) // SECOND_US
     span = _("%s s") % seconds if seconds < 100 else duration_text(seconds * SECOND_US)
     return (_("in %s") if us > 0 else _("%s ago")) % span
@@ -76,12 +76,12 @@ def away_text(us: int) -> str:
 
 @register.filter
 def us(at: datetime) -> int:
-    """Return a moment of the database in µs since the epoch."""
+    """Return a datetime of the database in µs since the epoch."""
     return moment_us(at if timezone.is_aware(at) else timezone.make_aware(at))
 
 
 def zoned(us: int, tz: tzinfo) -> datetime:
-    """Return the moment in a time zone; at the ends of the calendar in UTC."""
+    """Return the moment in a time zone, or in UTC if that is beyond the calendar."""
     at = moment(us)
     try:
         return at.astimezone(tz)
@@ -90,21 +90,21 @@ def zoned(us: int, tz: tzinfo) -> datetime:
 
 
 def clock_text(us: int, now_us: int, tz: tzinfo) -> str:
-    """Return the time of day, and the date where that is not today's."""
+    """Return the time of day, with the date unless it is today."""
     at, now = zoned(us, tz), zoned(now_us, tz)
     return f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at.date().isoformat()} {at:%H:%M:%S}"
 
 
 @register.simple_tag(name="moment", takes_context=True)
-def moment_tag(context: Context, us: int | None, words: str = "both") -> str:
-    """Show a moment as people count from now and as a clock shows it; `words` "away" or "clock": one of them alone."""
+def moment_tag(context: Context, us: int | None, form: str = "both") -> str:
+    """Return a moment relative to now and as a clock time; `form` "relative" or "clock" selects one of them."""
     if us is None:
         return NOTHING
-    visit = context["visit"]
-    now_us = visit.now_us
+    page = context["page"]
+    now_us = page.now_us
     utc = zoned(us, UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
-    shown = {"away": away_text(us - now_us), "clock": clock_text(us, now_us, visit.timezone)}
-    parts = [(name, text) for name, text in shown.items() if words in (name, "both")]
+    texts = {"relative": relative_text(us - now_us), "clock": clock_text(us, now_us, page.timezone)}
+    parts = [(name, text) for name, text in texts.items() if form in (name, "both")]
     return format_html(
         '<time datetime="{}Z" title="{} UTC">{}</time>',
         *(utc, utc.replace("T", " "), format_html_join(" ", '<span class="delayq-{}">{}</span>', parts)),
@@ -113,21 +113,21 @@ def moment_tag(context: Context, us: int | None, words: str = "both") -> str:
 
 @register.simple_tag(takes_context=True)
 def renewed_us(context: Context, end_us: int) -> int:
-    """Return when a lease that ends at a moment was renewed, in µs; now at the latest: a worker's own may be longer."""
-    visit = context["visit"]
-    return int(min(visit.now_us, end_us - visit.store.config.worker.lease_us))
+    """Return when a lease that ends at `end_us` was renewed, at most now: the worker's own lease time may be longer."""
+    page = context["page"]
+    return int(min(page.now_us, end_us - page.store.config.worker.lease_us))
 
 
 @register.simple_tag(takes_context=True)
 def delayq_url(context: Context, name: str, *args: object, **query: object) -> str:
-    """Return the address of one of our pages on this site; empty values are left out of the query."""
-    return str(context["visit"].url(name, *args, **query))
+    """Return the address of a page on this site; empty values are omitted from the query."""
+    return str(context["page"].url(name, *args, **query))
 
 
 @register.simple_tag(takes_context=True)
 def delayq_nonce(context: Context) -> str:
-    """Return the nonce attribute of a link or script, where a Content-Security-Policy asks for one."""
-    # Django's own tag for it exists from 6.1 on only; django-csp puts it on the request.
+    """Return the nonce attribute of a link or script; empty without a nonce of a Content-Security-Policy."""
+    # Django has its own tag only from 6.1 on; django-csp puts the nonce on the request.
     nonce = context.get("csp_nonce")
     if nonce is None:
         nonce = getattr(context.get("request"), "csp_nonce", None)
@@ -136,6 +136,6 @@ def delayq_nonce(context: Context) -> str:
 
 
 @register.simple_tag
-def delayq_listed_crumbs() -> bool:
-    """Say whether the admin's breadcrumbs are a list, as from Django 6.1 on."""
+def delayq_breadcrumbs_are_list() -> bool:
+    """Return whether the admin's breadcrumbs are a list, as in Django 6.1 and later."""
     return django.VERSION >= (6, 1)

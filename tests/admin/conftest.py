@@ -1,6 +1,6 @@
-"""The fixtures of the admin's tests: five kinds of user on two sites, in front of the session's server, empty at first.
+"""Fixtures of the admin's tests: five kinds of users on two sites, and an empty Redis behind the pages.
 
-`visitor("viewer").get(page("dead"))`; `stock` is the store behind the pages, under Redis's own clock.
+`visitor("viewer").get(page("dead"))`; `stock` has the APIs of the store behind the pages, with Redis's own clock.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,12 +28,12 @@ SITES = ("admin", "second")
 
 @pytest.fixture(autouse=True)
 def _project(db: None, delayq_settings: Any) -> None:
-    """Give every test here a database and the emptied server."""
+    """Give every test a database and an empty Redis."""
 
 
 @pytest.fixture
 def account() -> Callable[..., User | AnonymousUser]:
-    """Make the user of a kind, with further permissions: `account("viewer", "view_delayq_payload")`."""
+    """Create a user of a kind, with further permissions: `account("viewer", "view_delayq_payload")`."""
 
     def make(kind: str, *more: str) -> User | AnonymousUser:
         names = KINDS[kind]
@@ -41,7 +41,7 @@ def account() -> Callable[..., User | AnonymousUser]:
             return AnonymousUser()
         user, _ = User.objects.get_or_create(username=kind, is_staff=True, is_superuser=kind == "superuser")
         user.user_permissions.set(Permission.objects.filter(codename__in=[*names, *more]))
-        # A fresh one: permissions are cached on the object.
+        # A fresh object, because a user object caches its permissions.
         return User.objects.get(pk=user.pk)
 
     return make
@@ -49,7 +49,7 @@ def account() -> Callable[..., User | AnonymousUser]:
 
 @pytest.fixture
 def visitor(account: Callable[..., User | AnonymousUser]) -> Callable[..., Client]:
-    """Return a browser of a kind of user: `visitor("viewer").get(…)`."""
+    """Return a client logged in as a kind of user: `visitor("viewer").get(…)`."""
 
     def make(kind: str = "superuser", *more: str) -> Client:
         browser, user = Client(), account(kind, *more)
@@ -62,7 +62,7 @@ def visitor(account: Callable[..., User | AnonymousUser]) -> Callable[..., Clien
 
 @pytest.fixture
 def browser(visitor: Callable[..., Client]) -> Client:
-    """A superuser's browser."""
+    """A client logged in as a superuser."""
     return visitor("superuser")
 
 
@@ -78,17 +78,17 @@ def page(name: str, *args: object, site: str = "admin", **query: object) -> str:
 
 
 class RedisClock(ServerClock):
-    """Redis's own time; on one machine, this process's as well."""
+    """Redis's own time, which is also this process's time on one machine."""
 
     @property
     def now_us(self) -> int:
-        """The time by which tests say when something is due."""
+        """The time that tests compute due times from."""
         return time_ns() // 1_000
 
 
 @pytest.fixture
 def stock(redis_url: str) -> Iterator[ShardApis]:
-    """The apis behind the pages, under Redis's own clock."""
+    """The APIs of the store behind the pages, with Redis's own clock."""
     apis = ShardApis(redis_url, clock=RedisClock())
     yield apis
     apis.close()

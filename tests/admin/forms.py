@@ -1,4 +1,4 @@
-"""Forms: what a browser without scripts would post from a page, so that tests press the buttons that are drawn."""
+"""The forms of a page, posted like a browser without scripts, so that tests press the buttons that are there."""
 
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -13,21 +13,21 @@ class Form:
 
     action: str
     method: str
-    #: (name, value) of what is filled in, in the order of the page.
+    #: (name, value) of filled-in fields, in the order of the page.
     fields: list[tuple[str, str]] = field(default_factory=list)
-    #: (name, value) of what may be ticked, or pressed.
+    #: (name, value) of checkboxes, and of buttons and choices.
     boxes: list[tuple[str, str]] = field(default_factory=list)
     buttons: list[tuple[str, str]] = field(default_factory=list)
 
     def post(self, browser: Client, *more: tuple[str, str], **fields: Any) -> Any:
-        """Post it with other values, ticked boxes and a pressed button; returns the answer."""
+        """Post it with other values, checked boxes and a pressed button; return the response."""
         data: dict[str, list[str]] = {}
         for name, value in [*self.fields, *more]:
             data.setdefault(name, []).append(value)
         return browser.post(self.action, {**data, **fields})
 
     def offers(self, value: str) -> bool:
-        """Say whether it has a button or choice of that value."""
+        """Return whether it has a button or choice of that value."""
         return value in [each for _, each in self.buttons]
 
 
@@ -84,7 +84,7 @@ def forms(response: Any) -> list[Form]:
 
 
 def form_to(response: Any, action: str, *, button: str = "") -> Form:
-    """Return the form of a page that leads to an address, and has a button or choice of that value."""
+    """Return the form of a page that posts to an address, and has a button or choice of that value."""
     found = [form for form in forms(response) if form.action.split("?")[0].endswith(action)]
     (form,) = [each for each in found if not button or each.offers(button)]
     return form

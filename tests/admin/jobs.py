@@ -1,4 +1,4 @@
-"""Jobs in the states that the admin's tests look at: of any task, with any arguments, dead of any error."""
+"""Jobs in the states that the admin's tests need: of any task, with any arguments, dead of any error."""
 
 from time import monotonic
 from typing import Any
@@ -13,9 +13,9 @@ from tests.shard_apis import ShardApis, settlement
 
 HOUR = 3_600_000_000
 NOOP = "tests.sample_app.tasks.noop"
-#: Text that breaks pages which are careless with it.
+#: Text that breaks pages which do not escape it.
 HOSTILE = "<script>alert(1)</script> \"'& ../../ \x00\x1b[31m \u202e \ud800 {{ x }} {% x %} %s %(n)s"
-#: The same as a browser would post it.
+#: The same text as a browser posts it.
 POSTED = HOSTILE.encode("utf-8", "replace").decode()
 TRACEBACK = (
     'Traceback (most recent call last):\n  File "/srv/tasks.py", line 5, in send\n    raise Broken("x")\n'
@@ -32,7 +32,7 @@ def add(
     unique_by: str | None = None,
     **kwargs: Any,
 ) -> str:
-    """Send one job and return its id as text; `delay` in µs, None: ready at once."""
+    """Enqueue one job and return its id as text; `delay` in µs, None: ready at once."""
     job = Job(
         raw_id=next_id(),
         shard=apis.shard.index,
@@ -49,7 +49,7 @@ def add(
 
 
 def claim(apis: ShardApis, text_id: str, *, queue: str = "default") -> Any:
-    """Let a worker take a ready job, and keep it; returns the worker and its claim."""
+    """Let a worker claim a ready job; return the worker and the claim."""
     worker = apis.worker()
     claims = worker.take(64, queue, description="web1:4411").claims
     (mine,) = [one for one in claims if to_text(one.raw_id, apis.shard.index) == text_id]
@@ -61,7 +61,7 @@ def claim(apis: ShardApis, text_id: str, *, queue: str = "default") -> Any:
 def add_dead(
     apis: ShardApis, *args: Any, error: str = TRACEBACK, ending: str = "failed", queue: str = "default", **kwargs: Any
 ) -> str:
-    """Send one job and let it die of an error; returns its id as text."""
+    """Enqueue one job and let it die of an error; return its id as text."""
     text_id = add(apis, *args, queue=queue, delay=None, **kwargs)
     worker, mine = claim(apis, text_id, queue=queue)
     attempts = mine.attempts.add(worker="w", started_us=1, ended_us=2, ending=ending, error=error)

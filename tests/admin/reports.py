@@ -1,4 +1,4 @@
-"""Reports: what dispatchers and workers would tell, told by hand."""
+"""Status reports of dispatchers and workers, written by the test itself."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Payloads: what people see of arguments."""
+"""How arguments are displayed, and which values are hidden."""
 
 import json
 import re
@@ -66,17 +66,17 @@ def test_a_name_is_hidden_at_any_depth() -> None:
     )
 
 
-def test_what_the_task_calls_sensitive_is_hidden() -> None:
+def test_sensitive_parameters_are_hidden() -> None:
     assert payload("shop.pay", 5, "DE89").line() == "pay(5, •••)"
     assert payload("shop.pay", amount=5, iban="DE89").line() == "pay(amount=5, iban=•••)"
     assert payload("shop.secret", 5, a=6).line() == "secret(•••, a=•••)"
 
 
-def test_everything_of_an_unknown_task_is_hidden() -> None:
+def test_all_arguments_of_an_unknown_task_are_hidden() -> None:
     assert payload("old.removed", 5, {"a": 1}, b="x").line() == "removed(•••, •••, b=•••)"
 
 
-def test_everything_is_hidden_where_the_arguments_do_not_fit_any_more() -> None:
+def test_all_arguments_are_hidden_if_they_no_longer_fit() -> None:
     assert payload("shop.pay", 5, "DE89", "more").line() == "pay(•••, •••, •••)"
     assert payload("shop.plain", 5).line() == "plain(5)"
     assert payload("shop.plain", 5, "was the card's number").line() == "plain(•••, •••)"
@@ -84,7 +84,7 @@ def test_everything_is_hidden_where_the_arguments_do_not_fit_any_more() -> None:
     assert payload("shop.send", lang="de").line() == "send(lang=•••)"
 
 
-def test_a_value_that_looks_like_a_hidden_one_is_told_apart() -> None:
+def test_a_value_that_looks_like_a_hidden_one_is_not_one() -> None:
     shown = payload("shop.pay", "********", "DE89")
     assert shown.line() == "pay('********', •••)"
     assert shown.hidden
@@ -95,20 +95,20 @@ def test_nothing_is_hidden_from_whoever_may_see_it() -> None:
     assert payload("old.removed", 5, token="t", reveal=True).line() == "removed(5, token='t')"
 
 
-def test_a_line_is_cut_without_being_spelled_out_first() -> None:
+def test_a_line_is_truncated_without_formatting_the_rest() -> None:
     line = payload("shop.send", "x" * 1_000_000, "t", lang={"deep": ["y" * 1_000_000] * 100}).line()
     assert len(line) == 200
     assert line.endswith("…")
     assert payload("shop.send", ["a"] * 100_000, "t").line().count("'a'") < 50
 
 
-def test_a_line_of_exactly_its_length_is_not_cut() -> None:
+def test_a_line_of_exactly_the_limit_is_not_truncated() -> None:
     job = "send('{}', •••)"
     text = "x" * (200 - len(job.format("")))
     assert payload("shop.send", text, "t").line() == job.format(text)
 
 
-def test_no_character_moves_the_page_about() -> None:
+def test_no_character_changes_the_layout() -> None:
     line = payload(f"shop.{HOSTILE}", HOSTILE, reveal=True, **{HOSTILE: HOSTILE}).line(None)
     assert line.isprintable()
     assert "\\u202e" in line
@@ -116,7 +116,7 @@ def test_no_character_moves_the_page_about() -> None:
     assert printable("a\nb") == "a\\nb"
 
 
-def test_arguments_are_named_and_spelled_out_one_by_one() -> None:
+def test_arguments_are_listed_by_name() -> None:
     shown, cut = payload("shop.send", 7, "t", options=[1]).arguments()
     assert [(each.name, each.text, each.hidden) for each in shown] == [
         ("invoice", "7", False),
@@ -126,7 +126,7 @@ def test_arguments_are_named_and_spelled_out_one_by_one() -> None:
     assert not cut
 
 
-def test_long_arguments_are_cut_until_all_is_asked_for() -> None:
+def test_long_arguments_are_truncated_unless_all_are_requested() -> None:
     long = payload("shop.send", "x" * 20_000, "t", "de")
     shown, cut = long.arguments()
     assert cut
@@ -138,12 +138,12 @@ def test_long_arguments_are_cut_until_all_is_asked_for() -> None:
     assert len(shown[0].text) == 20_002
 
 
-def test_json_has_what_is_hidden_hidden() -> None:
+def test_json_hides_the_same_values() -> None:
     assert json.loads(payload("shop.pay", 5, iban="DE89").json()) == {"args": [5], "kwargs": {"iban": "•••"}}
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 200_000, "nul", "1" * 5_000, "{}", '"x"', "\x00", "[1] 2"])
-def test_what_is_not_a_json_list_is_refused_in_words(text: str) -> None:
+def test_text_that_is_not_a_json_list_is_refused_with_a_reason(text: str) -> None:
     with pytest.raises(PayloadNotSerializable):
         read_arguments(text, list)
 

@@ -1,4 +1,4 @@
-"""Journal: each action is rows of the admin's log, a line of the audit log, and a signal."""
+"""The audit log: each action writes rows of the admin's log and a log line, and sends a signal."""
 
 import logging
 from datetime import UTC
@@ -13,14 +13,14 @@ from django.test import Client, RequestFactory
 from django_delayq.admin import audit_log
 from tests.admin.conftest import page
 from tests.admin.jobs import HOSTILE, HOUR, add, add_dead
-from tests.admin.test_action import ask, confirm
-from tests.admin.test_pending import text
+from tests.admin.page_content import text
+from tests.admin.steps import confirm, request_action
 from tests.shard_apis import ShardApis
 
 
 @pytest.fixture
-def heard() -> Any:
-    """What the signal told."""
+def signals_sent() -> Any:
+    """The arguments of each signal."""
     facts: list[dict[str, Any]] = []
 
     def hear(sender: Any, **told: Any) -> None:
@@ -32,11 +32,11 @@ def heard() -> Any:
 
 
 def test_each_job_has_a_row_a_line_and_a_signal(
-    browser: Client, stock: ShardApis, heard: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
+    browser: Client, stock: ShardApis, signals_sent: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
     mine = [add_dead(stock, number) for number in range(2)]
     with caplog.at_level(logging.INFO, "django_delayq.audit"):
-        confirm(browser, ask(browser, page("dead"), "retry", *mine))
+        confirm(browser, request_action(browser, page("dead"), "retry", *mine))
     entries = LogEntry.objects.order_by("object_id")
     assert [(each.object_id, each.change_message, each.action_flag, each.content_type) for each in entries] == [
         (text_id, "Retried", CHANGE, None) for text_id in mine
@@ -44,43 +44,45 @@ def test_each_job_has_a_row_a_line_and_a_signal(
     (record,) = caplog.records
     assert record.name == "django_delayq.audit"
     assert all(part in record.getMessage() for part in ("retry by 'superuser'", *mine))
-    (told,) = heard
+    (told,) = signals_sent
     assert (told["action"], told["count"], set(told["job_ids"])) == ("retry", 2, set(mine))
     assert told["request"].user.username == "superuser"
 
 
 def test_more_than_a_hundred_jobs_have_one_row_with_filter_and_count(
-    browser: Client, stock: ShardApis, heard: list[dict[str, Any]]
+    browser: Client, stock: ShardApis, signals_sent: list[dict[str, Any]]
 ) -> None:
     for number in range(101):
         add(stock, number, queue="mail")
-    answer = ask(browser, page("pending", queue="mail"), "cancel", all="yes")
-    confirm(browser, answer, typed="101")
+    answer = request_action(browser, page("pending", queue="mail"), "cancel", all="yes")
+    confirm(browser, answer, typed_confirmation="101")
     (entry,) = LogEntry.objects.all()
     assert entry.change_message == "Cancelled 101, queue mail"
     assert entry.object_repr == entry.change_message
     assert entry.action_flag == DELETION
-    assert heard[0]["job_ids"] == []
-    assert heard[0]["count"] == 101
+    assert signals_sent[0]["job_ids"] == []
+    assert signals_sent[0]["count"] == 101
 
 
-def test_what_was_not_done_is_not_written_down(browser: Client, stock: ShardApis, heard: list[dict[str, Any]]) -> None:
-    answer = ask(browser, page("dead"), "retry", add_dead(stock))
+def test_an_action_that_changed_nothing_is_not_recorded(
+    browser: Client, stock: ShardApis, signals_sent: list[dict[str, Any]]
+) -> None:
+    answer = request_action(browser, page("dead"), "retry", add_dead(stock))
     confirm(browser, answer)
     confirm(browser, answer)
-    assert LogEntry.objects.count() == len(heard) == 1
+    assert LogEntry.objects.count() == len(signals_sent) == 1
 
 
-def test_what_was_wished_stands_in_the_row(browser: Client, stock: ShardApis) -> None:
+def test_the_row_names_the_parameters(browser: Client, stock: ShardApis) -> None:
     mine = add(stock)
-    for deed, fields, said in (
+    for action, fields, said in (
         ("reschedule", {"shift": "-10", "unit": "60"}, "Rescheduled, by −10 min"),
         ("reschedule", {"moment": "2027-06-01T12:00"}, "Rescheduled, at 2027-06-01 10:00:00 UTC"),
         ("move", {"queue": "mail"}, "Moved, to queue mail"),
     ):
-        confirm(browser, ask(browser, page("pending"), deed, mine), **fields)
+        confirm(browser, request_action(browser, page("pending"), action, mine), **fields)
         assert LogEntry.objects.order_by("-pk")[0].change_message == said
-    said = text(browser.get(page("task_detail", mine)))
+    said = text(browser.get(page("job_detail", mine)))
     assert said.index("superuser Moved, to queue mail") < said.index("superuser Rescheduled, by −10 min")
 
 
@@ -88,11 +90,11 @@ def test_rows_and_lines_take_any_text(browser: Client, stock: ShardApis, caplog:
     add(stock, queue=HOSTILE)
     mine = add(stock, queue="x")
     with caplog.at_level(logging.INFO, "django_delayq.audit"):
-        confirm(browser, ask(browser, page("pending"), "move", mine), queue="\x1b[31m\u202e\nforged line")
+        confirm(browser, request_action(browser, page("pending"), "move", mine), queue="\x1b[31m\u202e\nforged line")
     (entry,) = LogEntry.objects.all()
     assert entry.change_message.isprintable()
     assert caplog.records[0].getMessage().isprintable()
-    # The admin's own index shows them.
+    # The admin's own index shows the rows.
     assert browser.get("/admin/").status_code == 200
 
 
@@ -102,7 +104,7 @@ def test_a_failing_receiver_changes_nothing(browser: Client, stock: ShardApis) -
 
     audit_log.admin_action.connect(fails)
     try:
-        answer = confirm(browser, ask(browser, page("dead"), "retry", add_dead(stock)))
+        answer = confirm(browser, request_action(browser, page("dead"), "retry", add_dead(stock)))
     finally:
         audit_log.admin_action.disconnect(fails)
     assert answer.status_code == 302
@@ -118,28 +120,28 @@ def test_who_has_no_account_is_still_in_the_log(caplog: pytest.LogCaptureFixture
     assert "retry by ''" in caplog.text
 
 
-def test_what_was_done_to_many_is_told_on_the_page_of_each(
+def test_an_action_on_many_jobs_is_on_the_page_of_each(
     browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audit_log, "MOST_ROWS", 1)
+    monkeypatch.setattr(audit_log, "MAX_ROWS", 1)
     mine = [add(stock, number, delay=HOUR) for number in range(3)]
-    confirm(browser, ask(browser, page("pending"), "cancel", all="yes"))
-    browser.post(page("action"), {"deed": "pause", "queue": "default", "sure": "yes"})
-    # The messages of both go to the first page that is drawn.
+    confirm(browser, request_action(browser, page("pending"), "cancel", all="yes"))
+    browser.post(page("action"), {"action": "pause", "queue": "default", "confirmed": "yes"})
+    # The next page shows the messages of both.
     browser.get(page("pending"))
-    gone = browser.get(page("task_detail", mine[1]))
+    gone = browser.get(page("job_detail", mine[1]))
     assert gone.status_code == 404
-    assert "superuser To many tasks at once: Cancelled 3" in text(gone)
+    assert "superuser On many jobs at once: Cancelled 3" in text(gone)
     assert "Paused" not in text(gone)
     later = add(stock, "after")
-    assert "many tasks" not in text(browser.get(page("task_detail", later)))
+    assert "many jobs" not in text(browser.get(page("job_detail", later)))
 
 
-def test_moments_of_the_journal_are_in_the_zone_that_is_shown(browser: Client, stock: ShardApis) -> None:
+def test_times_of_the_audit_log_are_in_the_chosen_zone(browser: Client, stock: ShardApis) -> None:
     mine = add(stock, delay=HOUR)
-    confirm(browser, ask(browser, page("pending"), "run_now", mine))
+    confirm(browser, request_action(browser, page("pending"), "run_now", mine))
     at = LogEntry.objects.get().action_time
     for zone, name in (("utc", UTC), ("local", ZoneInfo("Europe/Berlin"))):
         browser.get(page("overview", zone=zone))
-        said = text(browser.get(page("task_detail", mine)))
+        said = text(browser.get(page("job_detail", mine)))
         assert f"{at.astimezone(name):%H:%M:%S} superuser Made to run now" in said

@@ -13,7 +13,7 @@ from django_delayq.job.outcome import OutcomeKind
 from tests.admin.conftest import page
 from tests.admin.forms import form_to, forms
 from tests.admin.jobs import HOSTILE, add_dead, due_us, state
-from tests.admin.test_pending import ids, link, text
+from tests.admin.page_content import ids, link, text
 from tests.shard_apis import ShardApis
 
 OTHER = '  File "x.py", line 1, in f\nsmtplib.Refused: no\n'
@@ -30,14 +30,12 @@ def test_the_dead_are_listed_newest_first_with_their_error(browser: Client, stoc
 
 
 @pytest.mark.parametrize(("hours", "said"), [(24, "1 day"), (36, "36 h"), (48, "2 days")])
-def test_how_long_the_dead_are_kept_is_told_in_days(
-    hours: int, said: str, browser: Client, delayq_settings: Any
-) -> None:
+def test_the_retention_is_shown_in_days(hours: int, said: str, browser: Client, delayq_settings: Any) -> None:
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "DEAD_MAX_AGE": hours * 3_600}
     assert f"Kept for {said}, at most" in text(browser.get(page("dead")))
 
 
-def test_the_function_leads_to_the_task_as_the_id_does(browser: Client, stock: ShardApis) -> None:
+def test_the_task_links_to_the_job_as_the_id_does(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock)
     answer = browser.get(page("dead"))
     assert link(answer, "noop") == link(answer, f"…{mine[18:]}")
@@ -47,12 +45,12 @@ def test_the_function_leads_to_the_task_as_the_id_does(browser: Client, stock: S
 @pytest.mark.parametrize(
     ("ending", "words"),
     [
-        (OutcomeKind.UNKNOWN_TASK, "function not known"),
-        (OutcomeKind.BAD_SIGNATURE, "signature wrong"),
+        (OutcomeKind.UNKNOWN_TASK, "task not known"),
+        (OutcomeKind.BAD_SIGNATURE, "signature invalid"),
         (OutcomeKind.UNREADABLE, "could not be read"),
     ],
 )
-def test_an_ending_is_told_in_words_and_asked_for_as_it_is_stored(
+def test_an_outcome_is_shown_in_words_and_filtered_by_its_stored_name(
     ending: OutcomeKind, words: str, browser: Client, stock: ShardApis
 ) -> None:
     mine, _ = add_dead(stock, error="Why", ending=ending), add_dead(stock)
@@ -63,10 +61,10 @@ def test_an_ending_is_told_in_words_and_asked_for_as_it_is_stored(
     groups = browser.get(page("dead", group="error", error=ending))
     assert f"{words} in noop 1" in text(groups)
     assert ids(browser.get(link(groups, "Show"))) == [mine]
-    assert f"{words}: Why" in text(browser.get(page("task_detail", mine)))
+    assert f"{words}: Why" in text(browser.get(page("job_detail", mine)))
 
 
-def test_errors_and_functions_of_the_page_are_offered(browser: Client, stock: ShardApis) -> None:
+def test_errors_and_tasks_of_the_page_are_suggested(browser: Client, stock: ShardApis) -> None:
     add_dead(stock, task="old.removed"), add_dead(stock, task="x" * 300, error=OTHER)
     for group in ("", "error"):
         html = browser.get(page("dead", group=group)).content.decode()
@@ -77,12 +75,12 @@ def test_errors_and_functions_of_the_page_are_offered(browser: Client, stock: Sh
         assert f'<option value="{"x" * 300}">' not in html
 
 
-def test_an_empty_list_says_what_would_be_here(browser: Client) -> None:
-    assert "No task has died." in text(browser.get(page("dead")))
+def test_an_empty_list_explains_what_belongs_here(browser: Client) -> None:
+    assert "No job has died." in text(browser.get(page("dead")))
     assert "No dead letters here." in text(browser.get(page("dead", group="error")))
 
 
-def test_the_dead_are_filtered_by_what_they_died_of(browser: Client, stock: ShardApis) -> None:
+def test_the_dead_are_filtered_by_error(browser: Client, stock: ShardApis) -> None:
     broken, refused = add_dead(stock, 1, queue="mail"), add_dead(stock, 2, error=OTHER)
     assert ids(browser.get(page("dead", error="Refused"))) == [refused]
     assert ids(browser.get(page("dead", error="smtplib.Refused"))) == [refused]
@@ -93,7 +91,7 @@ def test_the_dead_are_filtered_by_what_they_died_of(browser: Client, stock: Shar
     assert ids(browser.get(page("dead", at=due_us(stock, broken)))) == [broken]
 
 
-def test_every_dead_letter_is_met_once_on_the_way_through_the_pages(browser: Client, stock: ShardApis) -> None:
+def test_every_dead_letter_is_on_exactly_one_page(browser: Client, stock: ShardApis) -> None:
     made = [add_dead(stock, number) for number in range(30)]
     first = browser.get(page("dead", n=25))
     rest = browser.get(link(first, "After"))
@@ -102,7 +100,7 @@ def test_every_dead_letter_is_met_once_on_the_way_through_the_pages(browser: Cli
     assert ids(browser.get(link(rest, "Before"))) == ids(first)
 
 
-def test_groups_tell_error_function_number_and_times(browser: Client, stock: ShardApis) -> None:
+def test_groups_show_error_task_number_and_times(browser: Client, stock: ShardApis) -> None:
     for _ in range(3):
         add_dead(stock)
     add_dead(stock, error=OTHER)
@@ -111,7 +109,7 @@ def test_groups_tell_error_function_number_and_times(browser: Client, stock: Sha
     assert said.index("Broken in noop 3") < said.index("Refused in noop 1")
     assert "Broken in send 1" in said
     assert "5 matches in 5 of 5 rows" in said
-    said = text(browser.get(page("dead", group="function")))
+    said = text(browser.get(page("dead", group="task")))
     assert "noop 4" in said
     assert "send 1" in said
 
@@ -121,7 +119,7 @@ def test_a_group_leads_to_its_dead_letters_and_retries_them(browser: Client, sto
     answer = browser.get(page("dead", group="error"))
     assert set(ids(browser.get(link(answer, "Show")))) == set(broken)
     form = next(form for form in forms(answer) if form.offers("retry"))
-    confirm = form.post(browser, deed="retry")
+    confirm = form.post(browser, action="retry")
     assert "Retry 2 dead letters?" in text(confirm)
     form_to(confirm, "/action/").post(browser)
     assert {state(stock, each) for each in broken} == {"ready"}
@@ -131,7 +129,7 @@ def test_a_group_leads_to_its_dead_letters_and_retries_them(browser: Client, sto
 def test_a_group_is_retried_later(browser: Client, stock: ShardApis) -> None:
     broken, refused = [add_dead(stock) for _ in range(2)], add_dead(stock, error=OTHER)
     form = next(form for form in forms(browser.get(page("dead", group="error"))) if form.offers("retry_later"))
-    confirm = form.post(browser, deed="retry_later")
+    confirm = form.post(browser, action="retry_later")
     assert "Retry 2 dead letters later?" in text(confirm)
     assert "Retry all at" in text(confirm)
     form_to(confirm, "/action/").post(browser, minutes="30")
@@ -139,9 +137,7 @@ def test_a_group_is_retried_later(browser: Client, stock: ShardApis) -> None:
     assert state(stock, refused) == "dead"
 
 
-def test_a_scan_that_found_no_group_yet_goes_on(
-    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_scan_without_a_match_continues(browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("django_delayq.store.queries.lookup._SCANNED", 50)
     for number in range(60):
         add_dead(stock, "hay" if number else "needle")
@@ -151,7 +147,9 @@ def test_a_scan_that_found_no_group_yet_goes_on(
     assert "No dead letters here." in text(browser.get(page("dead", group="error", q="none", n=25, after="1.00")))
 
 
-def test_groups_of_more_than_one_scan_go_on(browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_of_more_than_one_scan_continue(
+    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("django_delayq.store.queries.lookup._SCANNED", 50)
     for number in range(60):
         add_dead(stock, number)
@@ -160,7 +158,7 @@ def test_groups_of_more_than_one_scan_go_on(browser: Client, stock: ShardApis, m
     assert "Broken in noop 10" in text(browser.get(link(answer, "Continue")))
 
 
-def test_hostile_errors_and_functions_are_text(browser: Client, stock: ShardApis) -> None:
+def test_hostile_errors_and_tasks_are_text(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(
         stock, HOSTILE, task=HOSTILE, queue=HOSTILE, error=f'  File "x"\nBad: {HOSTILE}', **{HOSTILE: HOSTILE}
     )
@@ -168,8 +166,8 @@ def test_hostile_errors_and_functions_are_text(browser: Client, stock: ShardApis
     for address in (
         page("dead"),
         page("dead", group="error"),
-        page("dead", group="function"),
-        page("task_detail", mine),
+        page("dead", group="task"),
+        page("job_detail", mine),
     ):
         body = browser.get(address).content.decode()
         assert "<script>alert" not in body
@@ -178,16 +176,16 @@ def test_hostile_errors_and_functions_are_text(browser: Client, stock: ShardApis
     shown = browser.get(page("dead", group="error"))
     assert ids(browser.get(link(shown, "Show"))) == [mine]
     stock.client.hset(stock.keys("dead_bodies"), raw_id, b"\xff" * 10)
-    for address in (page("dead"), page("dead", group="error"), page("task_detail", mine)):
+    for address in (page("dead"), page("dead", group="error"), page("job_detail", mine)):
         assert browser.get(address).status_code == 200
 
 
-def test_a_key_that_belongs_to_another_shard_by_now_is_told_with_the_cure(
+def test_a_key_that_now_belongs_to_another_shard_is_reported_with_the_cure(
     browser: Client, stock: ShardApis, delayq_settings: Any
 ) -> None:
     died = [stock.inspection.dead_letter(stock.add_dead(key=f"{number}")) for number in range(8)]
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": 2}
     operations, retry = get_store().operations(0), BULK_ACTIONS["retry"]
-    fates = [retry.apply(operations, Target(each.raw_id, each.died_us, 0), {}) for each in died if each]
-    assert {ActionResult.RESHARDED, ActionResult.DONE} == set(fates)
+    results = [retry.apply(operations, Target(each.raw_id, 0, each.died_us), {"now_us": 0}) for each in died if each]
+    assert {ActionResult.RESHARDED, ActionResult.DONE} == set(results)
     assert "1 could not be: SHARDS changed" in result_text(retry, {ActionResult.DONE: 7, ActionResult.RESHARDED: 1})

@@ -1,4 +1,4 @@
-"""Elsewhere: jobs of aliases that have a store of their own are on no page, and every page says so."""
+"""Jobs of aliases with a store of their own are on no page, and every page says so."""
 
 import re
 from typing import Any
@@ -9,8 +9,7 @@ from django.test import Client
 from django_delayq.conf.settings import get_config
 from tests.admin.conftest import page
 from tests.admin.jobs import add, add_dead
-from tests.admin.test_hostile import PAGES
-from tests.admin.test_pending import text
+from tests.admin.page_content import PAGES, text
 from tests.browser.pages import GONE
 from tests.shard_apis import ShardApis
 
@@ -32,36 +31,36 @@ def test_every_page_names_the_aliases_that_it_does_not_show(
     add(stock)
     assert "not on these pages" not in text(browser.get(page(name)))
     aliases(settings, reports={})
-    assert "not on these pages: the tasks of alias reports " in text(browser.get(page(name)))
+    assert "not on these pages: the jobs of alias reports " in text(browser.get(page(name)))
     aliases(settings, reports={}, mail={})
     shown = browser.get(page(name))
-    assert "not on these pages: the tasks of aliases reports, mail " in text(shown)
-    assert f'href="{page("processes")}#delayq-elsewhere"' in shown.content.decode()
+    assert "not on these pages: the jobs of aliases reports, mail " in text(shown)
+    assert f'href="{page("processes")}#delayq-other-stores"' in shown.content.decode()
 
 
-def test_pages_of_one_thing_name_them_too(browser: Client, stock: ShardApis, settings: Any) -> None:
+def test_the_pages_of_a_job_and_a_queue_name_them_too(browser: Client, stock: ShardApis, settings: Any) -> None:
     aliases(settings, reports={})
-    for address in (page("task_detail", add_dead(stock)), page("queue_detail", "default")):
-        assert "not on these pages: the tasks of alias reports" in text(browser.get(address))
+    for address in (page("job_detail", add_dead(stock)), page("queue_detail", "default")):
+        assert "not on these pages: the jobs of alias reports" in text(browser.get(address))
 
 
-def test_who_looks_for_a_task_that_is_not_here_is_told_where_it_may_be(
-    browser: Client, stock: ShardApis, settings: Any
-) -> None:
+def test_the_page_of_a_missing_job_names_the_other_stores(browser: Client, stock: ShardApis, settings: Any) -> None:
     aliases(settings)
-    assert "Or it belongs to" not in text(browser.get(page("task_detail", GONE)))
+    assert "Or it belongs to" not in text(browser.get(page("job_detail", GONE)))
     aliases(settings, reports={})
-    told = text(browser.get(page("task_detail", GONE)))
+    told = text(browser.get(page("job_detail", GONE)))
     assert "Or it belongs to an alias with a store of its own, which these pages do not show: reports." in told
 
 
-def test_processes_tells_where_they_are_and_asks_none_of_them(browser: Client, stock: ShardApis, settings: Any) -> None:
-    # Nothing answers there.
+def test_processes_shows_the_other_stores_without_connecting_to_them(
+    browser: Client, stock: ShardApis, settings: Any
+) -> None:
+    # Nothing listens there.
     aliases(
         settings,
         near={"PREFIX": "mine"},
         far={"REDIS": f"redis://ann:{SECRET}@10.255.255.1:6399/3"},
-        # A callable may hold anybody's password.
+        # A callable may return a password.
         called={"REDIS": lambda: f"redis://:{SECRET}@10.255.255.1/0"},
         wrong={"SHARDS": 0},
         same={"PREFIX": "delayq"},

@@ -1,9 +1,9 @@
-"""Failures: what the text of an error says in a few words."""
+"""The short summary of a stored error."""
 
 import pytest
 from django.utils.translation import override
 
-from django_delayq.admin import errors as failures
+from django_delayq.admin import errors
 from django_delayq.admin.errors import ErrorSummary
 from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.outcome import OutcomeKind
@@ -14,7 +14,7 @@ def failed(error: str) -> ErrorSummary:
     return ErrorSummary.read(ending="failed", error=error)
 
 
-def test_a_traceback_tells_its_class_and_the_first_line_of_its_message() -> None:
+def test_a_traceback_gives_its_class_and_the_first_line_of_its_message() -> None:
     failure = failed(TRACEBACK)
     assert (failure.error, failure.name, failure.message) == ("shop.errors.Broken", "Broken", "could not send")
     assert str(failure) == "Broken: could not send"
@@ -36,25 +36,25 @@ def test_an_error_without_a_message_is_its_class() -> None:
     assert str(failed('  File "x", line 1, in f\n    raise Stop\nStop\n')) == "Stop"
 
 
-def test_a_traceback_whose_beginning_was_cut_off_still_tells() -> None:
+def test_a_traceback_without_its_beginning_still_gives_them() -> None:
     assert failed("…nd(x)\n" + TRACEBACK.split("\n", 1)[1]).error == "shop.errors.Broken"
 
 
 @pytest.mark.parametrize("ending", ["crashed", "lease expired", "gave up", "unknown task", "of a newer release"])
-def test_what_is_no_exception_is_called_by_its_ending(ending: str) -> None:
+def test_an_outcome_that_is_not_an_exception_has_its_own_name(ending: str) -> None:
     failure = ErrorSummary.read(ending=ending, error="No use: at all")
     assert (failure.error, failure.message) == (ending, "No use: at all")
 
 
 @pytest.mark.parametrize("ending", set(OutcomeKind) - {OutcomeKind.SUCCEEDED, OutcomeKind.UNSTARTED})
-def test_every_ending_that_is_written_down_has_words(ending: OutcomeKind) -> None:
+def test_every_recorded_outcome_has_words(ending: OutcomeKind) -> None:
     with override("de"):
         assert ErrorSummary.read(ending=ending).name
-    assert ending in failures._WORDS
+    assert ending in errors._OUTCOME_TEXTS
 
 
-def test_words_of_an_ending_stand_before_its_sentence() -> None:
-    assert str(ErrorSummary.read(ending="unknown task", error="No task")) == "function not known: No task"
+def test_the_words_of_an_outcome_precede_its_message() -> None:
+    assert str(ErrorSummary.read(ending="unknown task", error="No task")) == "task not known: No task"
     assert str(ErrorSummary.read(ending="of a newer release", error="x")) == "of a newer release: x"
 
 
@@ -68,5 +68,5 @@ def test_any_text_is_read(error: str) -> None:
     assert len(failure.message) <= 200
 
 
-def test_no_attempt_is_no_failure() -> None:
+def test_no_attempt_has_no_error() -> None:
     assert str(ErrorSummary.of(NO_ATTEMPTS)) == ""

@@ -1,4 +1,4 @@
-"""Export: a list as JSON, a line a job, with what is hidden hidden."""
+"""Export: a list as NDJSON with the same values hidden as on the pages."""
 
 import json
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from django_delayq.exceptions import StoreUnavailable
 from django_delayq.store.queries.lookup import Lookup
 from tests.admin.conftest import SITES, page
 from tests.admin.jobs import HOSTILE, HOUR, add, add_dead, claim
-from tests.admin.test_pending import text
+from tests.admin.page_content import text
 from tests.shard_apis import ShardApis
 
 
 def lines(answer: Any) -> list[dict[str, Any]]:
-    """Return what a download holds."""
+    """Return the objects of a download."""
     assert answer.status_code == 200
     return [json.loads(line) for line in b"".join(answer.streaming_content).decode().splitlines()]
 
@@ -43,13 +43,11 @@ def test_each_list_can_be_sent(browser: Client, stock: ShardApis) -> None:
     assert one["history"][0]["error"].endswith("the second line: of the message\n")
     assert [each["id"] for each in lines(browser.get(page("export", "running")))] == [running]
     assert [each["id"] for each in lines(browser.get(page("export", "ready", queue="r")))] == [ready]
-    for place in ("ready", "none"):
-        assert browser.get(page("export", place)).status_code == 404
+    for list_name in ("ready", "none"):
+        assert browser.get(page("export", list_name)).status_code == 404
 
 
-def test_what_is_hidden_is_sent_only_to_whom_may_see_it_and_that_is_written_down(
-    visitor: Callable[..., Client], stock: ShardApis
-) -> None:
+def test_hidden_values_need_the_permission_and_are_recorded(visitor: Callable[..., Client], stock: ShardApis) -> None:
     add(stock, token="hidden-value")
     add(stock, "all", task="old.removed")
     address = page("export", "pending")
@@ -61,7 +59,7 @@ def test_what_is_hidden_is_sent_only_to_whom_may_see_it_and_that_is_written_down
     (one, other) = lines(visitor("viewer", "view_delayq_payload").post(address))
     assert one["kwargs"] == {"token": "hidden-value"}
     assert other["args"] == ["all"]
-    assert LogEntry.objects.get().change_message.startswith("Exported with what is hidden: pending")
+    assert LogEntry.objects.get().change_message.startswith("Exported with hidden values: pending")
 
 
 def test_hostile_text_and_bytes_are_lines_too(browser: Client, stock: ShardApis) -> None:
@@ -74,7 +72,7 @@ def test_hostile_text_and_bytes_are_lines_too(browser: Client, stock: ShardApis)
     assert whole["args"] == [HOSTILE]
 
 
-def test_a_download_that_redis_ended_says_that_it_is_not_whole(
+def test_a_download_that_redis_interrupts_says_that_it_is_incomplete(
     browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(251):
@@ -93,16 +91,16 @@ def test_a_download_that_redis_ended_says_that_it_is_not_whole(
 
 
 @pytest.mark.parametrize("site", SITES)
-def test_only_who_may_look_may_download(visitor: Callable[..., Client], site: str) -> None:
+def test_only_people_who_may_view_may_download(visitor: Callable[..., Client], site: str) -> None:
     for kind, status in (("superuser", 200), ("manager", 200), ("viewer", 200), ("staff", 403), ("anonymous", 302)):
-        for place in ("pending", "running", "dead"):
-            answer = visitor(kind).get(page("export", place, site=site))
+        for list_name in ("pending", "running", "dead"):
+            answer = visitor(kind).get(page("export", list_name, site=site))
             assert answer.status_code == status
             if status == 200:
                 assert lines(answer) == []
 
 
-def test_only_who_may_see_what_is_hidden_is_offered_it(visitor: Callable[..., Client], stock: ShardApis) -> None:
+def test_only_people_who_may_reveal_are_offered_hidden_values(visitor: Callable[..., Client], stock: ShardApis) -> None:
     add(stock, token="hidden-value")
     offer = "Export with hidden values"
     assert offer not in text(visitor("viewer").get(page("pending")))

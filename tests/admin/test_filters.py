@@ -1,4 +1,4 @@
-"""Filters: from an address to what is asked of a list, and back."""
+"""Filters: from an address to the filter of a list, and back."""
 
 import re
 from typing import Any
@@ -25,7 +25,7 @@ def test_any_name_comes_back_from_an_address(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["..", ".", "", "a/b", " a", "~6162", "\x00", "\ud800", "\\", "\u202e"])
-def test_names_that_an_address_would_change_are_written_in_digits(name: str) -> None:
+def test_names_that_an_address_would_change_become_hexadecimal(name: str) -> None:
     assert re.fullmatch("~[0-9a-f]*", url_name(name))
 
 
@@ -35,7 +35,7 @@ def test_other_names_stay_as_they_are(name: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["~", "~6", "~zz", "~ED", "~ff", "~6162x"])
-def test_what_no_name_is_written_as_is_refused(text: str) -> None:
+def test_text_that_is_not_an_encoded_name_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         from_url_name(text)
 
@@ -43,7 +43,7 @@ def test_what_no_name_is_written_as_is_refused(text: str) -> None:
 def test_a_filter_comes_back_from_its_own_address() -> None:
     asked = Filter(
         queue="a/b",
-        function="x.y",
+        task="x.y",
         error="\ud800",
         text="two words",
         within="1h",
@@ -62,7 +62,7 @@ def test_a_filter_comes_back_from_its_own_address() -> None:
 
 
 @pytest.mark.parametrize("score", [0, -1, 2**53, 0.5, -2.25, 1e16, 1e308, -1e308, 5e-324, float("inf"), float("-inf")])
-def test_a_cursor_carries_every_score_there_is(score: float) -> None:
+def test_a_cursor_keeps_every_score(score: float) -> None:
     asked = Filter(cursor=(score, b"\x12\xe5"))
     assert read(asked.query()) == asked
 
@@ -87,7 +87,7 @@ def test_a_moment_is_microseconds_or_a_date_in_the_current_time_zone(text: str, 
 
 
 @pytest.mark.parametrize(
-    "name", ["queue", "function", "error", "within", "from", "to", "at", "n", "after", "before", "sort", "group"]
+    "name", ["queue", "task", "error", "within", "from", "to", "at", "n", "after", "before", "sort", "group"]
 )
 @pytest.mark.parametrize(
     "value",
@@ -107,20 +107,20 @@ def test_a_moment_is_microseconds_or_a_date_in_the_current_time_zone(text: str, 
         "1.zz",
     ],
 )
-def test_no_value_is_more_than_a_complaint(name: str, value: str) -> None:
+def test_an_invalid_value_is_at_most_an_error_message(name: str, value: str) -> None:
     asked = Filter.read({name: value})
     assert Filter.read(QueryDict(asked.query())).query() == asked.query()
     assert all(len(each) < 200 and each.isprintable() for each in asked.errors)
 
 
-def test_what_is_not_understood_is_said() -> None:
+def test_invalid_parameters_are_reported() -> None:
     asked = read("n=7&from=soon&queue=~x&within=1h")
     assert asked.within == "1h"
     assert len(asked.errors) == 3
     assert "soon" in asked.errors[1]
 
 
-def test_words_for_time_become_moments() -> None:
+def test_spans_become_moments() -> None:
     def bounds(query: str, **options: Any) -> tuple[int | None, int | None]:
         fixed = read(query).with_absolute_times(NOW, **options)
         assert fixed.within == ""

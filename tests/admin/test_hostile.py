@@ -1,4 +1,4 @@
-"""Hostile: what somebody who can write to Redis, presses twice, or has odd settings found out about the pages."""
+"""Pages against hostile data in Redis, repeated requests, and unusual settings."""
 
 import json
 import re
@@ -22,19 +22,18 @@ from django_delayq.store.queries.snapshot import combined
 from tests.admin.conftest import RedisClock, page
 from tests.admin.forms import Form, form_to, forms
 from tests.admin.jobs import HOUR, add, add_dead, due_us, state
+from tests.admin.page_content import PAGES, text
 from tests.admin.reports import tell
-from tests.admin.test_action import ask, confirm, done
-from tests.admin.test_pending import text
+from tests.admin.steps import confirm, request_action, result
 from tests.shard_apis import ShardApis
 
-PAGES = ("overview", "pending", "queues", "running", "dead", "functions", "processes")
-#: A whole number that no float holds.
+#: An integer that no float represents.
 HUGE = 10**400
 
 
 @pytest.fixture
 def shards(delayq_settings: Any, redis_url: str) -> Iterator[list[ShardApis]]:
-    """The apis of each of three shards."""
+    """The APIs of each of three shards."""
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": 3}
     apis = [ShardApis(redis_url, shard=number, SHARDS=3, clock=RedisClock()) for number in range(3)]
     yield apis
@@ -48,65 +47,65 @@ def raw(text_id: str) -> bytes:
     return raw_id
 
 
-def orders(answer: Any) -> list[Form]:
-    """Return the forms that order something."""
+def action_forms(answer: Any) -> list[Form]:
+    """Return the forms that request an action."""
     return [form for form in forms(answer) if form.action.endswith("/action/")]
 
 
 def counted(answer: Any) -> str:
-    """Return what a confirm page asks."""
-    found = re.search(r"(Retry|Delete|Cancel) [0-9,]+ (dead letter|waiting task)s?", text(answer))
+    """Return the number and noun on a confirm page."""
+    found = re.search(r"(Retry|Delete|Cancel) [0-9,]+ (dead letter|waiting job)s?", text(answer))
     assert found, text(answer)
     return found[0]
 
 
-# Orders: never more than was said.
+# Actions never exceed what was confirmed.
 
 
-def test_a_group_of_what_no_address_can_carry_orders_nothing_else(browser: Client, stock: ShardApis) -> None:
+def test_a_group_that_no_filter_selects_offers_no_action_on_others(browser: Client, stock: ShardApis) -> None:
     add_dead(stock, 1)
     odd = raw(add_dead(stock, 2))
     cell = stock.client.hget(stock.keys("dead_bodies"), odd)
     record = b"\0\1\0" + json.dumps([{"ending": "~" + "x" * 300, "error": "e"}]).encode()
     rest = cell[22 + int.from_bytes(cell[:4]) :]
     stock.client.hset(stock.keys("dead_bodies"), odd, len(record).to_bytes(4) + cell[4:22] + record + rest)
-    for form in orders(browser.get(page("dead", group="error"))):
-        answer = form.post(browser, deed="retry")
+    for form in action_forms(browser.get(page("dead", group="error"))):
+        answer = form.post(browser, action="retry")
         assert answer.status_code == 302 or counted(answer) == "Retry 1 dead letter"
 
 
-@pytest.mark.parametrize("group", ["error", "function"])
-def test_a_group_without_a_name_orders_nothing_else(group: str, browser: Client, stock: ShardApis) -> None:
+@pytest.mark.parametrize("group", ["error", "task"])
+def test_a_group_without_a_name_offers_no_action_on_others(group: str, browser: Client, stock: ShardApis) -> None:
     add_dead(stock, 1)
     unreadable = raw(add_dead(stock, 2))
     stock.client.hset(stock.keys("dead_bodies"), unreadable, b"\0" * 22)
-    for form in orders(browser.get(page("dead", group=group))):
-        answer = form.post(browser, deed="retry")
+    for form in action_forms(browser.get(page("dead", group=group))):
+        answer = form.post(browser, action="retry")
         assert answer.status_code == 302 or counted(answer) == "Retry 1 dead letter"
 
 
-def test_a_group_is_not_of_errors_whose_name_ends_alike(browser: Client, stock: ShardApis) -> None:
+def test_a_group_excludes_errors_whose_names_end_alike(browser: Client, stock: ShardApis) -> None:
     for error in ("ValueError: x", "shop.ValueError: x"):
         add_dead(stock, error=f'Traceback (most recent call last):\n  File "x.py", line 1, in x\n{error}\n')
-    for form in orders(browser.get(page("dead", group="error"))):
-        assert counted(form.post(browser, deed="retry")) == "Retry 1 dead letter"
+    for form in action_forms(browser.get(page("dead", group="error"))):
+        assert counted(form.post(browser, action="retry")) == "Retry 1 dead letter"
 
 
-def test_all_are_shifted_once_though_the_button_was_pressed_twice(browser: Client, stock: ShardApis) -> None:
+def test_jobs_are_shifted_once_if_the_button_is_pressed_twice(browser: Client, stock: ShardApis) -> None:
     mine = add(stock)
     before_us = due_us(stock, mine)
-    answer = ask(browser, page("pending"), "reschedule", all="yes")
+    answer = request_action(browser, page("pending"), "reschedule", all="yes")
     for _ in range(2):
         confirm(browser, answer, shift="10", unit="60")
     assert due_us(stock, mine) == before_us + HOUR // 6
 
 
-def test_two_presses_at_the_same_moment_shift_once(
+def test_two_simultaneous_presses_shift_once(
     browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = add(stock)
     before_us = due_us(stock, mine)
-    answer = ask(browser, page("pending"), "reschedule", all="yes")
+    answer = request_action(browser, page("pending"), "reschedule", all="yes")
     is_valid, other = RescheduleForm.is_valid, Client()
     other.cookies = browser.cookies
 
@@ -115,23 +114,23 @@ def test_two_presses_at_the_same_moment_shift_once(
         confirm(other, answer, shift="10", unit="60")
         return is_valid(self)
 
-    # By now the first request has read the session.
+    # The first request has read the session already.
     monkeypatch.setattr(RescheduleForm, "is_valid", second_press)
     confirm(browser, answer, shift="10", unit="60")
     assert due_us(stock, mine) == before_us + HOUR // 6
 
 
-def test_all_that_wait_are_not_those_retried_after_somebody_looked(browser: Client, stock: ShardApis) -> None:
+def test_jobs_retried_after_the_person_looked_are_not_included(browser: Client, stock: ShardApis) -> None:
     add(stock)
     retried = add_dead(stock)
-    answer = ask(browser, page("pending"), "cancel", all="yes")
-    assert counted(answer) == "Cancel 1 waiting task"
+    answer = request_action(browser, page("pending"), "cancel", all="yes")
+    assert counted(answer) == "Cancel 1 waiting job"
     stock.operations.requeue(raw(retried), died_us=due_us(stock, retried), delay_us=2 * HOUR)
-    assert "Cancelled 1" in done(browser, confirm(browser, answer))
+    assert "Cancelled 1" in result(browser, confirm(browser, answer))
     assert state(stock, retried) == "scheduled"
 
 
-# What stands in Redis.
+# Data in Redis.
 
 
 @pytest.mark.parametrize("kind", ["worker", "dispatcher"])
@@ -156,11 +155,11 @@ def test_no_report_breaks_a_page(kind: str, said: str, browser: Client, stock: S
 
 @pytest.mark.parametrize("name", ["started_us", "ended_us"])
 @pytest.mark.parametrize("number", [HUGE, -HUGE, 2**62])
-def test_no_moment_of_a_history_breaks_a_page(name: str, number: int, browser: Client, stock: ShardApis) -> None:
+def test_no_time_in_a_history_breaks_a_page(name: str, number: int, browser: Client, stock: ShardApis) -> None:
     mine = add(stock)
     history = [{"started_us": 1, "ended_us": 2, name: number}]
     stock.client.hset(stock.keys("attempts"), raw(mine), b"\0\1\0" + json.dumps(history).encode())
-    for address in (page("pending"), page("task_detail", mine)):
+    for address in (page("pending"), page("job_detail", mine)):
         assert browser.get(address).status_code == 200
 
 
@@ -170,22 +169,22 @@ def test_ten_thousand_queues_have_pages(browser: Client, stock: ShardApis) -> No
         assert browser.get(page(name)).status_code == 200
 
 
-@pytest.mark.parametrize("place", ["schedule", "ready", "leases", "dead_letters"])
+@pytest.mark.parametrize("noun", ["schedule", "ready", "leases", "dead_letters"])
 @pytest.mark.parametrize("member", [b"", b"x", b"<script>", b"\xff" * 14, b"z" * 200])
 @pytest.mark.parametrize("score", ["inf", "-inf", "1.5", "9007199254740993"])
-def test_no_row_breaks_a_page(place: str, member: bytes, score: str, browser: Client, stock: ShardApis) -> None:
+def test_no_row_breaks_a_page(noun: str, member: bytes, score: str, browser: Client, stock: ShardApis) -> None:
     keys = stock.keys
     stock.client.zadd(keys("queues"), {"default": 1})
-    by_queue = {"schedule": keys.scheduled, "ready": keys.ready}.get(place)
-    stock.client.zadd(by_queue("default") if by_queue else keys(place), {member: score})
-    found = {"schedule": "pending", "leases": "running", "dead_letters": "dead"}.get(place)
+    by_queue = {"schedule": keys.scheduled, "ready": keys.ready}.get(noun)
+    stock.client.zadd(by_queue("default") if by_queue else keys(noun), {member: score})
+    found = {"schedule": "pending", "leases": "running", "dead_letters": "dead"}.get(noun)
     address = page(found) if found else page("queue_detail", "default")
     answer = browser.get(address)
     assert answer.status_code == 200
     assert b"<script>" not in answer.content
     assert browser.get(f"{address}?q=x").status_code == 200
     assert browser.get(page("overview")).status_code == 200
-    for link in re.findall(r'href="([^"]*/task/[^"]*)"', answer.content.decode()):
+    for link in re.findall(r'href="([^"]*/job/[^"]*)"', answer.content.decode()):
         assert browser.get(link.replace("&amp;", "&")).status_code in (200, 404)
 
 
@@ -229,7 +228,7 @@ def test_grouped_numbers_stay_out_of_forms(language: str, browser: Client, stock
 # Several shards, many queues.
 
 
-def test_slots_are_counted_once_a_process(browser: Client, shards: list[ShardApis]) -> None:
+def test_slots_are_counted_once_per_process(browser: Client, shards: list[ShardApis]) -> None:
     for number, apis in enumerate(shards):
         tell(apis, code=bytes([number]) * 8, name="web1:4411", slots=8)
     assert "of 8 slots" in text(browser.get(page("overview")))
@@ -239,7 +238,7 @@ def test_a_worker_of_many_queues_serves_all_of_them(browser: Client, stock: Shar
     names = tuple(f"q{number:03}" for number in range(60))
     add(stock, queue=names[-1], delay=None)
     tell(stock, **claims_status([], queues=names))
-    assert "No worker takes tasks" not in text(browser.get(page("overview")))
+    assert "but no worker takes them" not in text(browser.get(page("overview")))
 
 
 def test_a_queue_paused_on_one_shard_is_not_shown_as_running(browser: Client, shards: list[ShardApis]) -> None:
@@ -250,7 +249,7 @@ def test_a_queue_paused_on_one_shard_is_not_shown_as_running(browser: Client, sh
     assert seen.queues["default"].paused is not None
 
 
-def test_a_pause_that_redis_ended_half_done_is_written_down(
+def test_a_pause_that_redis_interrupts_is_recorded(
     browser: Client, shards: list[ShardApis], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pause: Callable[..., bool] = Operations.pause
@@ -261,7 +260,7 @@ def test_a_pause_that_redis_ended_half_done_is_written_down(
         return pause(self, queue, by=by)
 
     add(shards[0], delay=None)
-    asked = form_to(browser.get(page("queues")), "/action/", button="pause").post(browser, deed="pause")
+    asked = form_to(browser.get(page("queues")), "/action/", button="pause").post(browser, action="pause")
     monkeypatch.setattr(Operations, "pause", half)
     assert confirm(browser, asked).status_code == 503
     assert LogEntry.objects.filter(change_message__contains="Paused queue default").count() == 1

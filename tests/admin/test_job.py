@@ -1,4 +1,4 @@
-"""Task detail: one job in any state, what is hidden there, and its neighbours."""
+"""The page of one job in any state: hidden values, attempts, neighbours."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from django_delayq.job.outcome import Action
 from tests.admin.conftest import page
 from tests.admin.forms import form_to, forms
 from tests.admin.jobs import HOUR, POSTED, add, add_dead, claim
-from tests.admin.test_pending import link, text
+from tests.admin.page_content import link, text
 from tests.shard_apis import ShardApis
 
 
@@ -23,12 +23,12 @@ def test_a_job_is_shown_in_every_state(browser: Client, stock: ShardApis) -> Non
     claim(stock, running, queue="c")
     dead = add_dead(stock, 4)
     for text_id, state in ((pending, "Pending"), (ready, "Ready"), (running, "Running"), (dead, "Dead")):
-        said = text(browser.get(page("task_detail", text_id)))
+        said = text(browser.get(page("job_detail", text_id)))
         assert f"{state} {text_id}" in said
         assert "tests.sample_app.tasks.noop" in said
 
 
-def test_a_dead_letter_tells_its_tries_and_its_traceback(browser: Client, stock: ShardApis) -> None:
+def test_a_dead_letter_shows_its_attempts_and_its_traceback(browser: Client, stock: ShardApis) -> None:
     mine = add(stock, delay=None)
     worker, claimed = claim(stock, mine)
     worker.settle(claimed, Action.RETRY, error="first: failure")
@@ -37,19 +37,17 @@ def test_a_dead_letter_tells_its_tries_and_its_traceback(browser: Client, stock:
     worker.settle(
         claimed, Action.DEAD_LETTER, error='Traceback:\n  File "a.py", line 1, in f\n    x\nValueError: <b>no</b>'
     )
-    answer = browser.get(page("task_detail", mine))
+    answer = browser.get(page("job_detail", mine))
     assert "1 1970" not in text(answer)
     assert "ValueError &lt;b&gt;no&lt;/b&gt;" in text(answer)
     assert "1 frame" in text(answer)
     assert "2/3" in text(answer)
 
 
-def test_hidden_values_are_revealed_by_a_post_that_is_written_down(
-    visitor: Callable[..., Client], stock: ShardApis
-) -> None:
+def test_a_post_reveals_hidden_values_and_is_recorded(visitor: Callable[..., Client], stock: ShardApis) -> None:
     mine = add(stock, "seen", token="hidden-value")
     browser = visitor("viewer", "view_delayq_payload")
-    answer = browser.get(page("task_detail", mine))
+    answer = browser.get(page("job_detail", mine))
     assert "hidden-value" not in answer.content.decode()
     assert not LogEntry.objects.exists()
     revealed = form_to(answer, f"/{mine}/").post(browser)
@@ -62,62 +60,62 @@ def test_hidden_values_are_revealed_by_a_post_that_is_written_down(
     }
     (entry,) = LogEntry.objects.all()
     assert (entry.object_id, entry.user.username) == (mine, "viewer")
-    assert "viewer Saw what is hidden" in text(browser.get(page("task_detail", mine)))
+    assert "viewer Saw hidden values" in text(browser.get(page("job_detail", mine)))
 
 
-def test_who_may_not_reveal_is_offered_nothing_and_refused(visitor: Callable[..., Client], stock: ShardApis) -> None:
+def test_people_who_may_not_reveal_are_refused(visitor: Callable[..., Client], stock: ShardApis) -> None:
     mine = add(stock, token="hidden-value")
     browser = visitor("manager")
-    assert not [form for form in forms(browser.get(page("task_detail", mine))) if form.action.endswith(f"/{mine}/")]
-    answer = browser.post(page("task_detail", mine))
+    assert not [form for form in forms(browser.get(page("job_detail", mine))) if form.action.endswith(f"/{mine}/")]
+    answer = browser.post(page("job_detail", mine))
     assert answer.status_code == 403
     assert not LogEntry.objects.exists()
 
 
-def test_an_unknown_function_is_a_warning_with_all_actions_still_there(browser: Client, stock: ShardApis) -> None:
+def test_an_unknown_task_is_a_warning_and_all_actions_remain(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock, "all-hidden", task="old.removed")
-    answer = browser.get(page("task_detail", mine))
-    assert "Unknown function." in text(answer)
+    answer = browser.get(page("job_detail", mine))
+    assert "Unknown task." in text(answer)
     assert "all-hidden" not in text(answer)
     assert "Retry now Retry later… Edit arguments and retry… Delete" in text(answer)
 
 
-def test_long_arguments_are_cut_until_all_is_asked_for(browser: Client, stock: ShardApis) -> None:
+def test_long_arguments_are_truncated_unless_all_are_requested(browser: Client, stock: ShardApis) -> None:
     mine = add(stock, "x" * 50_000 + "end")
-    answer = browser.get(page("task_detail", mine))
+    answer = browser.get(page("job_detail", mine))
     assert "xend" not in answer.content.decode()
     assert "Show all (48.9" in text(answer)
     assert "xend" in browser.get(link(answer, "Show all")).content.decode()
 
 
-def test_bytes_that_are_no_job_are_revealed_as_digits(browser: Client, stock: ShardApis) -> None:
+def test_an_unreadable_body_is_revealed_in_hexadecimal(browser: Client, stock: ShardApis) -> None:
     mine = add(stock)
     raw_id, _ = from_text(mine) or (b"", 0)
     stock.client.hset(stock.keys("jobs"), raw_id, b"\x01\x64\x02\x07default\x00\x01x{nonsense")
-    answer = browser.get(page("task_detail", mine))
-    assert "Its body cannot be read." in text(answer)
+    answer = browser.get(page("job_detail", mine))
+    assert "The job cannot be read." in text(answer)
     assert "7b6e6f6e" not in text(answer)
     assert "7b6e6f6e" in text(form_to(answer, f"/{mine}/").post(browser)).replace(" ", "")
 
 
-def test_the_key_of_a_job_is_hidden_where_its_arguments_are(browser: Client, stock: ShardApis) -> None:
+def test_the_key_of_a_job_is_hidden_if_its_arguments_are(browser: Client, stock: ShardApis) -> None:
     open_one, hidden = add(stock, unique_by="invoice-42"), add(stock, unique_by="4111-2222", card="4111-2222")
-    assert "invoice-42" in text(browser.get(page("task_detail", open_one)))
-    answer = browser.get(page("task_detail", hidden))
+    assert "invoice-42" in text(browser.get(page("job_detail", open_one)))
+    answer = browser.get(page("job_detail", hidden))
     assert "4111-2222" not in text(answer)
     assert text(form_to(answer, f"/{hidden}/").post(browser)).count("4111-2222") == 3
 
 
-def test_a_job_that_is_gone_has_a_page_that_tells_who_did_it(browser: Client, stock: ShardApis) -> None:
+def test_the_page_of_a_missing_job_shows_the_audit_log(browser: Client, stock: ShardApis) -> None:
     mine = add(stock)
-    answer = browser.get(page("task_detail", mine))
-    confirm = form_to(answer, "/action/", button="cancel").post(browser, deed="cancel")
-    assert form_to(confirm, "/action/").post(browser).url == page("task_detail", mine)
-    answer = browser.get(page("task_detail", mine))
+    answer = browser.get(page("job_detail", mine))
+    confirm = form_to(answer, "/action/", button="cancel").post(browser, action="cancel")
+    assert form_to(confirm, "/action/").post(browser).url == page("job_detail", mine)
+    answer = browser.get(page("job_detail", mine))
     assert answer.status_code == 404
     said = text(answer)
     assert "Cancelled 1." in said
-    assert f"There is no task {mine} any more" in said
+    assert f"There is no job {mine} any more" in said
     assert "superuser Cancelled" in said
 
 
@@ -131,8 +129,8 @@ def test_a_job_that_is_gone_has_a_page_that_tells_who_did_it(browser: Client, st
         "x" * 10_000,
     ],
 )
-def test_an_id_of_nothing_is_a_page_that_was_not_found(browser: Client, name: str) -> None:
-    answer = browser.get(page("task_detail", name))
+def test_an_unknown_id_is_a_404(browser: Client, name: str) -> None:
+    answer = browser.get(page("job_detail", name))
     assert answer.status_code == 404
     assert "<script>alert" not in answer.content.decode()
 
@@ -148,17 +146,17 @@ def test_neighbours_follow_the_list_and_its_filter(browser: Client, stock: Shard
     assert f"/{made[0]}/" in browser.get(link(answer, "Previous in list")).url
     over = browser.get(link(browser.get(after.url), "Next in list"))
     assert over.url == page("pending", queue="mail")
-    assert "There is no other one in that direction." in text(browser.get(over.url))
+    assert "There is no further job in that direction." in text(browser.get(over.url))
 
 
 def test_neighbours_of_the_dead_are_newest_first(browser: Client, stock: ShardApis) -> None:
     first, second = add_dead(stock, 1), add_dead(stock, 2)
-    answer = browser.get(page("task_detail", second))
+    answer = browser.get(page("job_detail", second))
     assert f"/{first}/" in browser.get(link(answer, "Next in list")).url
     assert browser.get(link(answer, "Previous in list")).url == page("dead")
 
 
-def test_a_link_from_a_list_finds_its_job_at_once(browser: Client, stock: ShardApis) -> None:
+def test_a_link_from_a_list_saves_round_trips(browser: Client, stock: ShardApis) -> None:
     mine = add(stock, queue="mail")
     address = link(browser.get(page("pending")), f"…{mine[18:]}")
 
@@ -176,4 +174,4 @@ def test_a_link_from_a_list_finds_its_job_at_once(browser: Client, stock: ShardA
 )
 def test_no_query_breaks_the_page(browser: Client, stock: ShardApis, query: str) -> None:
     for mine in (add(stock), add_dead(stock)):
-        assert browser.get(f"{page('task_detail', mine)}?{query}").status_code == 200
+        assert browser.get(f"{page('job_detail', mine)}?{query}").status_code == 200

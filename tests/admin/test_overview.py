@@ -1,4 +1,4 @@
-"""Overview: how everything stands, what is wrong, what was, and what comes."""
+"""The overview: tiles, alerts, charts, queues and the newest dead letters."""
 
 import re
 from dataclasses import replace
@@ -27,13 +27,13 @@ def shown(browser: Client, **query: object) -> str:
 
 
 def words(html: str) -> str:
-    """Return what a reader sees of some HTML."""
+    """Return HTML without its tags."""
     inner = html.split('<div id="delayq"', 1)[-1]
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", inner)).split())
 
 
 def alerts(browser: Client) -> list[str]:
-    """Return what the page says is wrong."""
+    """Return the alerts of the page."""
     html = browser.get(page("overview")).content.decode()
     return [words(text) for text in re.findall(r'<li class="delayq-note [^>]*>.*?</li>', html, re.DOTALL)]
 
@@ -45,19 +45,19 @@ def both_at_work(stock: ShardApis, **worker: Any) -> None:
 
 
 def age(stock: ShardApis, key: str, code: bytes, us: int) -> None:
-    """Let a process have been silent for so long."""
+    """Make a process silent for a span."""
     stock.client.zincrby(stock.keys(key), -us, code)
 
 
-def test_empty_store_says_what_to_do_next(browser: Client) -> None:
+def test_an_empty_store_explains_what_to_do(browser: Client) -> None:
     text = shown(browser)
     assert "Pending 0 none to come" in text
     assert "send_report.after(minutes=1).enqueue()" in text
-    assert "No task has died." in text
+    assert "No job has died." in text
     assert "Nothing ran within the last hour." in text
 
 
-def test_tiles_tell_how_many_are_where(browser: Client, stock: ShardApis) -> None:
+def test_tiles_count_the_jobs_in_each_state(browser: Client, stock: ShardApis) -> None:
     both_at_work(
         stock, done=995, dead=5, slots=8, running={"default": 1}, oldest_us=stock.clock.now_us - 12 * SECOND_US
     )
@@ -77,7 +77,7 @@ def test_tiles_tell_how_many_are_where(browser: Client, stock: ShardApis) -> Non
     assert "Done, 1 h 995 99.5% run time p95" in text
 
 
-def test_nearly_all_is_not_all(browser: Client, stock: ShardApis) -> None:
+def test_nearly_all_is_not_100_percent(browser: Client, stock: ShardApis) -> None:
     tell(stock, done=9_999, dead=1)
     assert "99.9%" in shown(browser)
     stock.client.flushall()
@@ -85,7 +85,7 @@ def test_nearly_all_is_not_all(browser: Client, stock: ShardApis) -> None:
     assert "100%" in shown(browser)
 
 
-def test_tabs_count_and_lead(browser: Client, stock: ShardApis) -> None:
+def test_tabs_count_and_link(browser: Client, stock: ShardApis) -> None:
     stock.add(delay=DAY_US)
     stock.add_dead()
     html = browser.get(page("overview")).content.decode()
@@ -94,7 +94,7 @@ def test_tabs_count_and_lead(browser: Client, stock: ShardApis) -> None:
     assert re.search(r'class="delayq-count bad" data-count="dead">1<', html)
 
 
-def test_server_and_clocks_are_told_at_the_foot(browser: Client) -> None:
+def test_the_footer_names_server_and_clocks(browser: Client) -> None:
     text = shown(browser)
     assert re.search(r"Server \d\d:\d\d:\d\d Redis \d\d:\d\d:\d\d \(skew [\d.]+ ms\)", text)
     assert re.search(r"(Redis|Valkey) \d+\.\d+\.\d+ policy noeviction ✓ memory [\d.]+", text)
@@ -106,27 +106,25 @@ def test_server_and_clocks_are_told_at_the_foot(browser: Client) -> None:
 
 def test_no_dispatcher_at_all(browser: Client) -> None:
     (alert,) = alerts(browser)
-    assert alert == "Problem: No dispatcher is running. Pending tasks are not moving. Processes"
+    assert alert == "Problem: No dispatcher is running. Due jobs are not promoted. Processes"
 
 
-def test_dispatcher_that_was_seen_long_ago(browser: Client, stock: ShardApis) -> None:
+def test_a_dispatcher_last_seen_long_ago(browser: Client, stock: ShardApis) -> None:
     tell(stock, kind="dispatcher", code=b"D" * 8)
     assert alerts(browser) == []
     age(stock, "dispatchers", b"D" * 8, 2 * MINUTE_US)
-    assert alerts(browser) == [
-        "Problem: No dispatcher has been seen for 2 min. Pending tasks are not moving. Processes"
-    ]
+    assert alerts(browser) == ["Problem: No dispatcher has been seen for 2 min. Due jobs are not promoted. Processes"]
 
 
 def test_workers_stand_in_for_a_dispatcher(browser: Client, stock: ShardApis) -> None:
     tell(stock)
     assert alerts(browser) == [
-        "Note: No dispatcher is running. Workers move pending tasks in its place, later than it would. Processes"
+        "Note: No dispatcher is running. Workers promote due jobs in its place, but later. Processes"
     ]
 
 
 @pytest.mark.parametrize("silent", [False, True])
-def test_no_worker_for_a_queue_where_tasks_are_ready(silent: bool, browser: Client, stock: ShardApis) -> None:
+def test_no_worker_for_a_queue_with_ready_jobs(silent: bool, browser: Client, stock: ShardApis) -> None:
     both_at_work(stock, queues=["mail"])
     stock.add(queue="mail")
     assert alerts(browser) == []
@@ -136,21 +134,21 @@ def test_no_worker_for_a_queue_where_tasks_are_ready(silent: bool, browser: Clie
         stock.add(queue="reports")
     (alert,) = alerts(browser)
     name = "mail" if silent else "reports"
-    assert alert == f"Problem: No worker takes tasks from queue {name}, where tasks are ready. Processes"
+    assert alert == f"Problem: Jobs are ready in queue {name}, but no worker takes them. Processes"
 
 
 def test_quiet_workers_take_nothing(browser: Client, stock: ShardApis) -> None:
     stock.add()
     both_at_work(stock, quiet=True)
-    assert "No worker takes tasks from queue default" in alerts(browser)[0]
+    assert "Jobs are ready in queue default, but no worker takes them." in alerts(browser)[0]
 
 
-def test_paused_queue_with_work(browser: Client, stock: ShardApis) -> None:
+def test_a_paused_queue_with_jobs(browser: Client, stock: ShardApis) -> None:
     both_at_work(stock)
     stock.add(queue="mail")
     stock.operations.pause("mail", by="ann")
     stock.operations.pause("empty", by="ann")
-    assert alerts(browser) == ["Note: Queue mail is paused by ann, and 1 task waits in it. Queues"]
+    assert alerts(browser) == ["Note: Queue mail is paused by ann, and 1 job waits in it. Queues"]
 
 
 def test_oldest_overdue(browser: Client, stock: ShardApis) -> None:
@@ -161,17 +159,19 @@ def test_oldest_overdue(browser: Client, stock: ShardApis) -> None:
     stock.client.zadd(stock.keys.scheduled("default"), {member: stock.clock.now_us - 30 * SECOND_US})
     assert alerts(browser) == []
     stock.client.zadd(stock.keys.scheduled("default"), {member: stock.clock.now_us - 5 * MINUTE_US})
-    assert alerts(browser) == ["Problem: The oldest overdue task should have been moved 5 min ago. Overdue tasks"]
+    assert alerts(browser) == ["Problem: The oldest overdue job was due for promotion 5 min ago. Overdue jobs"]
     assert "Overdue 1 oldest 5 min" in shown(browser)
 
 
-def test_policy_that_may_throw_tasks_away(browser: Client, stock: ShardApis, start_redis: Any, settings: Any) -> None:
+def test_a_memory_policy_that_may_delete_jobs(
+    browser: Client, stock: ShardApis, start_redis: Any, settings: Any
+) -> None:
     server = start_redis(options={"maxmemory-policy": "allkeys-lru"})
     settings.DELAYQ = {"REDIS": server.url}
     assert "its maxmemory-policy is allkeys-lru, not noeviction" in alerts(browser)[1]
 
 
-def test_what_the_server_may_not_tell_is_left_out(browser: Client, start_redis: Any, settings: Any) -> None:
+def test_facts_that_the_server_refuses_are_left_out(browser: Client, start_redis: Any, settings: Any) -> None:
     server = start_redis(options={"maxmemory-policy": "allkeys-lru"})
     with server.client() as plain:
         plain.execute_command("ACL", "SETUSER", "default", "-info", "-config")
@@ -188,28 +188,25 @@ def test_clocks_that_differ(apart: int, browser: Client, stock: ShardApis, monke
     config = replace(stock.config, enqueue_timeout=8.0)
     monkeypatch.setattr(admin_page, "_store", Store(config, clock=FakeClock(stock.clock.now_us + apart)))
     (alert,) = alerts(browser)
-    assert re.match(r"Note: Redis's clock and this server's are \d\.\d s apart", alert)
+    assert re.match(r"Note: The clocks of Redis and this server differ by \d\.\d s", alert)
     assert "too much" in shown(browser)
 
 
-@pytest.mark.parametrize("place", ["jobs", "dead_bodies"])
-def test_functions_that_nobody_knows(
-    place: str, browser: Client, stock: ShardApis, client: Redis, settings: Any
-) -> None:
+@pytest.mark.parametrize("noun", ["jobs", "dead_bodies"])
+def test_unregistered_tasks(noun: str, browser: Client, stock: ShardApis, client: Redis, settings: Any) -> None:
     both_at_work(stock)
-    if place == "jobs":
+    if noun == "jobs":
         stock.add(delay=HOUR_US)
     else:
         stock.add_dead()
     assert alerts(browser) == []
-    key = f"delayq:{{0}}:{place}"
+    key = f"delayq:{{0}}:{noun}"
     for raw_id, stored in client.hgetall(key).items():
         client.hset(key, raw_id, stored.replace(b"tests.sample_app.tasks.noop", b"tests.sample_app.tasks.gone"))
-    # Pending tasks are looked at once a minute; another configuration is a new beginning.
+    # The examined jobs are cached for a minute, but not across configurations.
     settings.DELAYQ = {**settings.DELAYQ}
     assert alerts(browser) == [
-        "Note: Tasks wait or died whose function is not registered in this process: "
-        "tests.sample_app.tasks.gone. Functions"
+        "Note: Jobs wait or died whose task is not registered in this process: tests.sample_app.tasks.gone. Tasks"
     ]
 
 
@@ -217,14 +214,14 @@ def test_alerts_come_worst_first(browser: Client, stock: ShardApis) -> None:
     stock.add(queue="mail")
     stock.operations.pause("mail", by="ann")
     found = alerts(browser)
-    assert [alert.split()[1] for alert in found] == ["No", "No", "Queue"]
+    assert [alert.split()[1] for alert in found] == ["No", "Jobs", "Queue"]
 
 
-# What comes
+# Due jobs ahead
 
 
 def coming(browser: Client, **query: object) -> list[tuple[str, str, int]]:
-    """Return the rows of the table beside the chart of what comes: label, address, number."""
+    """Return the rows of the table of upcoming jobs: label, address, number."""
     html = browser.get(page("overview", **query)).content.decode()
     figure = re.search(r'<figure class="delayq-chart coming".*?</figure>', html, re.DOTALL)
     assert figure
@@ -240,14 +237,14 @@ def coming(browser: Client, **query: object) -> list[tuple[str, str, int]]:
         ("month", 28 * DAY_US, 32 * DAY_US, 30),
     ],
 )
-def test_future_is_counted_within_its_span(
+def test_upcoming_jobs_are_counted_within_the_span(
     due: str, inside: int, outside: int, bars: int, browser: Client, stock: ShardApis
 ) -> None:
     now_us = stock.clock.now_us
     for delay in (10 * SECOND_US, inside, inside, outside):
         stock.add(due=now_us + delay)
     rows = coming(browser, due=due)
-    # The first and the last one are parts where the clock is between two steps.
+    # The first and the last bar are partial if the clock is between two steps.
     assert len(rows) in (bars, bars + 1)
     assert sum(number for _, _, number in rows) == 3
     assert sum(number for _, _, number in rows[:2]) == 1
@@ -257,32 +254,30 @@ def test_future_is_counted_within_its_span(
 
 
 @pytest.mark.parametrize("due", ["hour", "day", "month"])
-def test_bars_lead_to_the_tasks_they_count(due: str, browser: Client, stock: ShardApis) -> None:
+def test_bars_link_to_the_jobs_that_they_count(due: str, browser: Client, stock: ShardApis) -> None:
     for hours in range(1, 24):
         stock.add(delay=hours * HOUR_US - 30 * MINUTE_US, queue="mail" if hours % 2 else "default")
     for _, url, number in coming(browser, due=due):
         if number:
             listed = browser.get(url).content.decode()
-            assert len(set(re.findall(r"task/([0-9a-f]{24}-0)/", listed))) == number, url
+            assert len(set(re.findall(r"job/([0-9a-f]{24}-0)/", listed))) == number, url
 
 
-def test_bars_of_a_month_begin_at_midnight_where_the_reader_is(
-    browser: Client, stock: ShardApis, settings: Any
-) -> None:
+def test_bars_of_a_month_begin_at_midnight_in_the_chosen_zone(browser: Client, stock: ShardApis, settings: Any) -> None:
     settings.TIME_ZONE = "America/New_York"
     rows = coming(browser, due="month")
     edges = [int(url.split("from=")[1].split("&")[0]) for _, url, _ in rows[1:]]
     assert {f"{moment(us).astimezone(ZoneInfo('America/New_York')):%H:%M:%S.%f}" for us in edges} == {"00:00:00.000000"}
 
 
-def test_unknown_span_is_a_day(browser: Client) -> None:
+def test_an_unknown_span_is_a_day(browser: Client) -> None:
     assert len(coming(browser, due="<script>")) in (48, 49)
 
 
-# What was
+# The last hour
 
 
-def test_last_hour_is_told_in_figures(browser: Client, stock: ShardApis) -> None:
+def test_the_last_hour_has_figures(browser: Client, stock: ShardApis) -> None:
     tell(stock, done=90, retried=7, dead=3, lag_us=6_000, run_us=300_000)
     text = shown(browser)
     assert "Last hour: 90 done, 7 failed and tried again, 3 dead." in text
@@ -296,7 +291,7 @@ def test_queues_and_newest_dead_letters_are_listed(browser: Client, stock: Shard
     stock.add(queue="mail")
     raw_id = stock.add_dead()
     html = browser.get(page("overview")).content.decode()
-    assert page("task_detail", f"{raw_id.hex()}-0") in html
+    assert page("job_detail", f"{raw_id.hex()}-0") in html
     assert page("queue_detail", "mail") in html
     assert "as asked" in html
 
@@ -306,5 +301,5 @@ def test_hostile_names_and_errors_stay_text(browser: Client, stock: ShardApis) -
     tell(stock, queue=evil, done=1, name=evil, version=evil, queues=[evil])
     stock.add(queue=evil)
     stock.operations.pause(evil, by=evil)
-    for name in ("overview", "queues", "processes", "functions"):
+    for name in ("overview", "queues", "processes", "tasks"):
         assert "<script>alert" not in browser.get(page(name)).content.decode()

@@ -1,4 +1,4 @@
-"""Frame: what stands around every page: by whose clock it tells times."""
+"""The layout of every page: the time zone of its times."""
 
 from html import unescape
 
@@ -6,19 +6,17 @@ import pytest
 from django.test import Client
 
 from tests.admin.conftest import page
-from tests.admin.test_pending import text
-
-PAGES = ("overview", "pending", "queues", "running", "dead", "functions", "processes")
+from tests.admin.page_content import PAGES, text
 
 
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize(("chosen", "zone"), [("", "Europe/Berlin"), ("utc", "UTC"), ("Asia/Tokyo", "Asia/Tokyo")])
-def test_zone_of_the_times_is_named_at_the_foot(name: str, chosen: str, zone: str, browser: Client) -> None:
+def test_the_footer_names_the_zone_of_the_times(name: str, chosen: str, zone: str, browser: Client) -> None:
     browser.cookies["delayq_zone"] = chosen
     assert f"times in {zone} " in text(browser.get(page(name)))
 
 
-def test_local_says_which_zone_that_is_whichever_is_chosen(browser: Client) -> None:
+def test_local_names_its_zone_whichever_is_chosen(browser: Client) -> None:
     for chosen in ("", "utc", "Asia/Tokyo"):
         browser.cookies["delayq_zone"] = chosen
         html = unescape(browser.get(page("pending")).content.decode())

@@ -1,4 +1,4 @@
-"""Pending and one queue's ready list: rows, filters, and the way through pages, also over shards."""
+"""The lists of pending and ready jobs: rows, filters, and pages, also over shards."""
 
 import re
 from collections.abc import Callable
@@ -12,50 +12,32 @@ from django_delayq.job.outcome import Action
 from tests.admin.conftest import SITES, page
 from tests.admin.forms import forms
 from tests.admin.jobs import HOSTILE, HOUR, NOOP, POSTED, add, add_dead, claim, due_us
+from tests.admin.page_content import ids, link, text
 from tests.shard_apis import ShardApis
 
-ROW = re.compile(r'name="row" value="([0-9a-f]{24}-[0-9]+)\.-?[0-9]+"')
 
-
-def ids(response: Any) -> list[str]:
-    """Return the ids of a list's rows, in their order."""
-    assert response.status_code == 200, response
-    return ROW.findall(response.content.decode())
-
-
-def link(response: Any, text: str) -> str:
-    """Return where the link of that text leads; nothing where there is none."""
-    found = re.search(rf'<a [^>]*href="([^"]*)"[^>]*>[^<]*{text}', response.content.decode())
-    return found[1].replace("&amp;", "&") if found else ""
-
-
-def text(response: Any) -> str:
-    """Return what a page says, without its tags."""
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", response.content.decode()))
-
-
-def test_what_waits_is_listed_soonest_first(browser: Client, stock: ShardApis) -> None:
+def test_pending_jobs_are_listed_soonest_first(browser: Client, stock: ShardApis) -> None:
     late, soon = add(stock, 2, delay=2 * HOUR), add(stock, 1, queue="mail", delay=HOUR)
     answer = browser.get(page("pending"))
     assert ids(answer) == [soon, late]
     assert "noop(1)" in answer.content.decode()
     assert "1/3" in text(answer)
     assert "Rows 1–2 of 2" in text(answer)
-    assert ids(browser.get(page("pending", sort="turned"))) == [late, soon]
+    assert ids(browser.get(page("pending", sort="reversed"))) == [late, soon]
 
 
 def test_an_empty_list_says_what_to_do(browser: Client) -> None:
     assert "send_report.after(minutes=1).enqueue()" in text(browser.get(page("pending")))
     assert "Nothing here matches." in text(browser.get(page("pending", queue="none")))
-    assert "This queue never had a task." in text(browser.get(page("queue_detail", "none")))
+    assert "This queue never had a job." in text(browser.get(page("queue_detail", "none")))
 
 
-def test_every_row_is_met_once_on_the_way_through_the_pages(browser: Client, stock: ShardApis) -> None:
-    # Many of one moment, over three queues: ties are in order too.
+def test_every_row_is_on_exactly_one_page(browser: Client, stock: ShardApis) -> None:
+    # Many jobs of one moment in three queues: ties keep their order too.
     made = [add(stock, number, queue=f"q{number % 3}", delay=HOUR) for number in range(55)]
     for text_id in made[:40]:
         stock.operations.reschedule(bytes.fromhex(text_id[:24]), due_us=due_us(stock, made[0]))
-    for sort in ("", "turned"):
+    for sort in ("", "reversed"):
         seen, address = [], page("pending", n=25, **({"sort": sort} if sort else {}))
         while address and len(seen) < 5:
             answer = browser.get(address)
@@ -96,14 +78,14 @@ def test_shards_are_one_list(browser: Client, delayq_settings: Any, redis_url: s
     last = browser.get(page("pending", n=25, before="end"))
     assert ids(last) == seen[-25:]
     assert "Rows 36–60 of 60" in text(last)
-    turned = browser.get(link(browser.get(page("pending", n=25, sort="turned")), "After"))
-    assert ids(turned) == seen[::-1][25:50]
-    assert "Rows 26–50 of 60" in text(turned)
+    reversed_page = browser.get(link(browser.get(page("pending", n=25, sort="reversed")), "After"))
+    assert ids(reversed_page) == seen[::-1][25:50]
+    assert "Rows 26–50 of 60" in text(reversed_page)
     for part in parts:
         part.close()
 
 
-def test_a_filter_by_queue_and_time_looks_at_no_other_row(browser: Client, stock: ShardApis) -> None:
+def test_a_filter_by_queue_and_time_examines_no_other_row(browser: Client, stock: ShardApis) -> None:
     made = [add(stock, number, queue="mail", delay=number * HOUR) for number in range(1, 6)]
     add(stock, queue="other")
     answer = browser.get(
@@ -119,10 +101,10 @@ def test_a_jump_leads_to_a_moment(browser: Client, stock: ShardApis) -> None:
     made = [add(stock, number, delay=number * HOUR) for number in range(1, 6)]
     at = due_us(stock, made[2])
     assert ids(browser.get(page("pending", at=at))) == made[2:]
-    assert ids(browser.get(page("pending", at=at, sort="turned"))) == made[2::-1]
+    assert ids(browser.get(page("pending", at=at, sort="reversed"))) == made[2::-1]
 
 
-def test_a_scan_says_how_far_it_came_and_goes_on(
+def test_a_scan_says_how_far_it_is_and_continues(
     browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("django_delayq.store.queries.lookup._SCANNED", 60)
@@ -136,7 +118,7 @@ def test_a_scan_says_how_far_it_came_and_goes_on(
     assert not link(answer, "Continue")
 
 
-def test_a_scan_that_found_nothing_yet_says_so_and_goes_on_by_a_button(
+def test_a_scan_without_a_match_offers_a_button_to_continue(
     browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("django_delayq.store.queries.lookup._SCANNED", 60)
@@ -154,7 +136,7 @@ def test_a_scan_that_found_nothing_yet_says_so_and_goes_on_by_a_button(
 
 
 @pytest.mark.parametrize("name", ["pending", "queue_detail", "running"])
-def test_the_function_leads_to_the_task_as_the_id_does(browser: Client, stock: ShardApis, name: str) -> None:
+def test_the_task_links_to_the_job_as_the_id_does(browser: Client, stock: ShardApis, name: str) -> None:
     mine = add(stock, delay=HOUR if name == "pending" else None)
     if name == "running":
         claim(stock, mine)
@@ -163,25 +145,25 @@ def test_the_function_leads_to_the_task_as_the_id_does(browser: Client, stock: S
     assert f"/{mine}/" in link(answer, "noop")
 
 
-def test_the_filter_is_folded_until_it_is_set(browser: Client, stock: ShardApis) -> None:
-    assert '<details class="delayq-fold">' in browser.get(page("pending")).content.decode()
-    assert '<details class="delayq-fold" open>' in browser.get(page("pending", q="x")).content.decode()
+def test_the_filter_is_collapsed_until_it_is_set(browser: Client, stock: ShardApis) -> None:
+    assert '<details class="delayq-collapsible">' in browser.get(page("pending")).content.decode()
+    assert '<details class="delayq-collapsible" open>' in browser.get(page("pending", q="x")).content.decode()
 
 
-def test_a_function_is_found_by_its_whole_name_or_its_end(browser: Client, stock: ShardApis) -> None:
+def test_a_task_is_found_by_its_whole_name_or_its_end(browser: Client, stock: ShardApis) -> None:
     mine, _ = add(stock, task="shop.tasks.send"), add(stock, task="shop.tasks.resend")
     for name in ("shop.tasks.send", "tasks.send", "send"):
-        assert ids(browser.get(page("pending", function=name))) == [mine]
+        assert ids(browser.get(page("pending", task=name))) == [mine]
 
 
 def test_a_whole_id_leads_to_its_job(browser: Client, stock: ShardApis) -> None:
     mine = add(stock)
     answer = browser.get(page("pending", q=f" {mine} "))
     assert answer.status_code == 302
-    assert answer.url == page("task_detail", mine)
+    assert answer.url == page("job_detail", mine)
 
 
-def test_a_text_filter_does_not_find_what_is_hidden(visitor: Callable[..., Client], stock: ShardApis) -> None:
+def test_a_text_filter_does_not_find_hidden_values(visitor: Callable[..., Client], stock: ShardApis) -> None:
     mine = add(stock, "seen", token="hidden-value")
     for browser in (visitor("viewer"), visitor("superuser")):
         assert "hidden-value" not in browser.get(page("pending")).content.decode()
@@ -190,7 +172,7 @@ def test_a_text_filter_does_not_find_what_is_hidden(visitor: Callable[..., Clien
     assert ids(browser.get(page("pending", q="SEEN"))) == [mine]
 
 
-def test_a_job_that_waits_for_its_next_try_is_marked(browser: Client, stock: ShardApis) -> None:
+def test_a_job_that_waits_for_another_attempt_is_marked(browser: Client, stock: ShardApis) -> None:
     mine = add(stock, delay=None)
     worker, claimed = claim(stock, mine)
     worker.settle(claimed, Action.RETRY, delay=HOUR, error="ValueError: as asked")
@@ -202,18 +184,18 @@ def test_a_job_that_waits_for_its_next_try_is_marked(browser: Client, stock: Sha
 def test_a_page_keeps_its_filter_in_every_link_and_form(browser: Client, stock: ShardApis) -> None:
     for number in range(60):
         add(stock, number, queue="mail", delay=HOUR + number)
-    answer = browser.get(page("pending", queue="mail", n=25, sort="turned"))
+    answer = browser.get(page("pending", queue="mail", n=25, sort="reversed"))
     for name in ("First", "After", "Last", "Export"):
         assert "queue=mail" in link(answer, name)
         assert "n=25" in link(answer, name)
-        assert "sort=turned" in link(answer, name)
+        assert "sort=reversed" in link(answer, name)
     assert all(
         dict(form.fields).get("queue") == "mail" or "queue=mail" in f"{form.action} {form.fields}"
         for form in forms(answer)[-3:]
     )
 
 
-def test_ready_jobs_are_listed_as_they_will_be_taken(browser: Client, stock: ShardApis) -> None:
+def test_ready_jobs_are_listed_in_the_order_of_claims(browser: Client, stock: ShardApis) -> None:
     first, second = add(stock, 1, delay=None), add(stock, 2, delay=None)
     add(stock, queue="mail", delay=None)
     answer = browser.get(page("queue_detail", "default"))
@@ -242,7 +224,7 @@ def test_hostile_text_in_every_field_is_text(browser: Client, stock: ShardApis) 
     assert "too long to be shown here" in body
 
 
-_NAMES = ("queue", "function", "error", "q", "within", "from", "to", "at", "n") + (
+_NAMES = ("queue", "task", "error", "q", "within", "from", "to", "at", "n") + (
     "after",
     "before",
     "sort",
@@ -251,20 +233,20 @@ _NAMES = ("queue", "function", "error", "q", "within", "from", "to", "at", "n") 
 )
 
 
-@pytest.mark.parametrize("place", ["pending", "running", "dead", "queue_detail"])
-def test_no_query_breaks_a_list(browser: Client, stock: ShardApis, place: str) -> None:
+@pytest.mark.parametrize("list_name", ["pending", "running", "dead", "queue_detail"])
+def test_no_query_breaks_a_list(browser: Client, stock: ShardApis, list_name: str) -> None:
     add(stock, delay=None)
     add(stock)
     add_dead(stock)
-    args = ("default",) if place == "queue_detail" else ()
+    args = ("default",) if list_name == "queue_detail" else ()
     for name in _NAMES:
         for value in (POSTED, "9" * 400, "-1", "9007199254740992", "end", "1.", "~ff", "0001-01-01"):
-            answer = browser.get(page(place, *args), {name: value})
+            answer = browser.get(page(list_name, *args), {name: value})
             assert answer.status_code in (200, 302)
-    assert browser.get(page(place, *args), dict.fromkeys(_NAMES, "x" * 1_000_000)).status_code in (200, 302)
+    assert browser.get(page(list_name, *args), dict.fromkeys(_NAMES, "x" * 1_000_000)).status_code in (200, 302)
 
 
-def test_bytes_that_are_no_job_are_shown_with_the_reason(browser: Client, stock: ShardApis) -> None:
+def test_an_unreadable_job_is_shown_with_the_reason(browser: Client, stock: ShardApis) -> None:
     mine = add(stock)
     stock.client.hset(stock.keys("jobs"), bytes.fromhex(mine[:24]), b"\x01\xff")
     stock.client.zadd(stock.keys.scheduled("default"), {b"short": 5, b"x" * 100: 1e300})
@@ -273,7 +255,7 @@ def test_bytes_that_are_no_job_are_shown_with_the_reason(browser: Client, stock:
     assert answer.status_code == 200
 
 
-def test_nobody_but_who_may_act_is_offered_anything(
+def test_only_people_who_may_manage_are_offered_actions(
     visitor: Callable[..., Client], stock: ShardApis, delayq_settings: Any
 ) -> None:
     add(stock)
@@ -289,9 +271,9 @@ def test_nobody_but_who_may_act_is_offered_anything(
 @pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize(
     ("name", "args"),
-    [("pending", ()), ("running", ()), ("dead", ()), ("queue_detail", ("default",)), ("task_detail", ("mine",))],
+    [("pending", ()), ("running", ()), ("dead", ()), ("queue_detail", ("default",)), ("job_detail", ("mine",))],
 )
-def test_only_who_may_look_sees_a_list(
+def test_only_people_who_may_view_see_a_list(
     visitor: Callable[..., Client], stock: ShardApis, site: str, name: str, args: tuple[str, ...]
 ) -> None:
     mine = add(stock)

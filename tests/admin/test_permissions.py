@@ -14,10 +14,10 @@ from django.urls import reverse
 
 from tests.admin.conftest import KINDS, SITES, page
 from tests.admin.jobs import add_dead
+from tests.admin.page_content import PAGES
 from tests.shard_apis import ShardApis
 
 CODES = {"view_delayq", "manage_delayq", "view_delayq_payload"}
-PANELS = ("overview", "pending", "queues", "running", "dead", "functions", "processes")
 Visitor = Callable[..., Client]
 
 
@@ -27,14 +27,14 @@ def rows() -> set[str]:
 
 
 def addresses(site: str, stock: ShardApis) -> list[str]:
-    """Return every address that is looked at, with something behind each."""
+    """Return the address of every page, each with jobs to show."""
     stock.add(queue="mail", delay=60_000_000)
     job_id = f"{stock.add_dead().hex()}-0"
     return [
-        *(page(name, site=site) for name in PANELS),
-        *(page("live", name, site=site) for name in PANELS),
+        *(page(name, site=site) for name in PAGES),
+        *(page("live", name, site=site) for name in PAGES),
         page("queue_detail", "mail", site=site),
-        page("task_detail", job_id, site=site),
+        page("job_detail", job_id, site=site),
         *(page("export", name, site=site) for name in ("pending", "dead")),
     ]
 
@@ -57,23 +57,23 @@ def test_walk_to_the_actions(kind: str, site: str, visitor: Visitor, stock: Shar
     stock.add(queue="mail")
     browser, address = visitor(kind), page("action", site=site)
     looked = browser.get(address).status_code
-    acted = browser.post(address, {"deed": "pause", "queue": "mail"})
+    acted = browser.post(address, {"action": "pause", "queue": "mail"})
     if kind == "anonymous":
         assert (looked, acted.status_code, acted["Location"].split("?")[0]) == (302, 302, f"/{site}/login/")
     elif kind == "staff":
         assert (looked, acted.status_code) == (403, 403)
     else:
-        # Whoever may look is told that looking is not how it is done.
+        # People who may view get 405 for a GET.
         assert looked == 405
         assert (acted.status_code == 403) == (kind == "viewer")
 
 
 @pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize("kind", [*KINDS, "revealer"])
-def test_walk_to_what_is_hidden(kind: str, site: str, visitor: Visitor, stock: ShardApis) -> None:
+def test_walk_to_hidden_values(kind: str, site: str, visitor: Visitor, stock: ShardApis) -> None:
     browser = visitor("viewer", "view_delayq_payload") if kind == "revealer" else visitor(kind)
     job_id = f"{stock.add_dead().hex()}-0"
-    for address in (page("task_detail", job_id, site=site), page("export", "dead", site=site)):
+    for address in (page("job_detail", job_id, site=site), page("export", "dead", site=site)):
         answer = browser.post(address)
         if kind == "anonymous":
             assert (answer.status_code, answer["Location"].split("?")[0]) == (302, f"/{site}/login/")
@@ -82,12 +82,12 @@ def test_walk_to_what_is_hidden(kind: str, site: str, visitor: Visitor, stock: S
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_index_shows_the_entry_to_those_who_may_look(kind: str, visitor: Visitor) -> None:
+def test_index_shows_the_entry_to_people_who_may_view(kind: str, visitor: Visitor) -> None:
     answer = visitor(kind).get(reverse("admin:index"))
     assert ("/admin/django_delayq/" in answer.content.decode()) == (kind not in ("staff", "anonymous"))
 
 
-def test_user_without_the_staff_flag_comes_to_the_login(account: Any) -> None:
+def test_a_user_without_the_staff_flag_gets_the_login(account: Any) -> None:
     user = account("viewer")
     user.is_staff = False
     user.save()
@@ -97,23 +97,23 @@ def test_user_without_the_staff_flag_comes_to_the_login(account: Any) -> None:
 
 
 def test_pages_take_no_posts(browser: Client) -> None:
-    for name in PANELS:
+    for name in PAGES:
         assert browser.post(page(name)).status_code == 405
 
 
 def test_action_needs_the_token_of_its_form(account: Any) -> None:
     browser = Client(enforce_csrf_checks=True)
     browser.force_login(account("superuser"))
-    assert browser.post(page("action"), {"deed": "pause", "queue": "mail"}).status_code == 403
+    assert browser.post(page("action"), {"action": "pause", "queue": "mail"}).status_code == 403
 
 
-def test_read_only_draws_no_buttons_and_refuses_actions(browser: Client, stock: ShardApis, settings: Any) -> None:
+def test_read_only_mode_has_no_buttons_and_refuses_actions(browser: Client, stock: ShardApis, settings: Any) -> None:
     stock.add(queue="mail")
     assert 'value="pause"' in browser.get(page("queues")).content.decode()
     settings.DELAYQ = {**settings.DELAYQ, "ADMIN": {"READ_ONLY": True}}
-    for name in PANELS:
+    for name in PAGES:
         assert page("action") not in browser.get(page(name)).content.decode()
-    assert browser.post(page("action"), {"deed": "pause", "queue": "mail"}).status_code == 403
+    assert browser.post(page("action"), {"action": "pause", "queue": "mail"}).status_code == 403
     assert not stock.store.dashboard(0).snapshot().queues["mail"].paused
 
 
@@ -121,20 +121,20 @@ def test_read_only_draws_no_buttons_and_refuses_actions(browser: Client, stock: 
 @pytest.mark.parametrize(
     ("kind", "more"), [("superuser", ()), ("viewer", ("view_delayq_payload",)), ("viewer", ()), ("manager", ())]
 )
-def test_what_is_hidden_is_revealed_by_permission_and_never_in_read_only_mode(
+def test_hidden_values_need_the_permission_and_stay_hidden_in_read_only_mode(
     read_only: bool, kind: str, more: tuple[str, ...], visitor: Visitor, stock: ShardApis, settings: Any
 ) -> None:
     mine = add_dead(stock, token="s3cr3t")
     settings.DELAYQ = {**settings.DELAYQ, "ADMIN": {"READ_ONLY": read_only}}
     browser, reveals = visitor(kind, *more), not read_only and (kind == "superuser" or bool(more))
-    shown, listed = browser.get(page("task_detail", mine)), browser.get(page("dead"))
+    shown, listed = browser.get(page("job_detail", mine)), browser.get(page("dead"))
     exported = b"".join(browser.get(page("export", "dead")).streaming_content)
     assert b"s3cr3t" not in shown.content + listed.content + exported
     assert mine.encode() in exported
     assert (b">Reveal<" in shown.content) is reveals
     assert (b"Export with hidden values" in listed.content) is reveals
     assert (b"read-only" in listed.content) is read_only
-    for address in (page("task_detail", mine), page("export", "dead")):
+    for address in (page("job_detail", mine), page("export", "dead")):
         answer = browser.post(address)
         assert answer.status_code == (200 if reveals else 403)
         assert (b"s3cr3t" in b"".join(answer)) is reveals
@@ -143,14 +143,14 @@ def test_what_is_hidden_is_revealed_by_permission_and_never_in_read_only_mode(
 
 def test_viewer_sees_no_buttons(visitor: Visitor, stock: ShardApis) -> None:
     stock.add(queue="mail")
-    for name in PANELS:
+    for name in PAGES:
         assert page("action") not in visitor("viewer").get(page(name)).content.decode()
 
 
 # Rows of permissions
 
 
-def test_rows_are_made_once_and_hang_on_the_admins_own_log() -> None:
+def test_rows_are_created_once_on_the_admins_own_log() -> None:
     call_command("migrate", verbosity=0)
     call_command("migrate", verbosity=0)
     found = Permission.objects.filter(codename__contains="delayq").select_related("content_type")
@@ -165,7 +165,7 @@ def test_rows_and_grants_outlive_the_removal_of_stale_content_types(account: Any
     assert account("viewer").has_perm("admin.view_delayq")
 
 
-def test_rows_are_not_made_where_nobody_wants_them(settings: Any) -> None:
+def test_rows_are_not_created_if_the_settings_say_so(settings: Any) -> None:
     Permission.objects.filter(codename__in=CODES).delete()
     settings.DELAYQ = {**settings.DELAYQ, "ADMIN": {"CREATE_PERMISSIONS": False}}
     call_command("migrate", verbosity=0)
@@ -178,18 +178,18 @@ def test_rows_are_not_made_where_nobody_wants_them(settings: Any) -> None:
 # Settings
 
 
-def test_another_permission_may_stand_in_its_place(visitor: Visitor, settings: Any) -> None:
+def test_the_settings_may_name_another_permission(visitor: Visitor, settings: Any) -> None:
     settings.DELAYQ = {**settings.DELAYQ, "ADMIN": {"VIEW_PERMISSION": "auth.view_user"}}
     assert visitor("viewer").get(page("overview")).status_code == 403
     assert visitor("staff", "view_user").get(page("overview")).status_code == 200
 
 
 def asked_with_the_word(request: HttpRequest) -> bool:
-    """Let in whoever knows the word."""
+    """Allow requests with the word."""
     return request.headers.get("X-Word") == "please"
 
 
-def test_function_decides_alone_also_about_superusers(visitor: Visitor, settings: Any) -> None:
+def test_a_function_also_decides_about_superusers(visitor: Visitor, settings: Any) -> None:
     settings.DELAYQ = {
         **settings.DELAYQ,
         "ADMIN": {"VIEW_PERMISSION": "tests.admin.test_permissions.asked_with_the_word"},
@@ -220,7 +220,7 @@ def test_function_that_cannot_be_called_is_reported_by_the_checks(path: str, set
         ([], "must be a dict of VIEW_PERMISSION"),
     ],
 )
-def test_settings_that_make_no_sense_are_reported(admin: Any, words: str, settings: Any) -> None:
+def test_invalid_settings_are_reported(admin: Any, words: str, settings: Any) -> None:
     settings.DELAYQ = {**settings.DELAYQ, "ADMIN": admin}
     (problem,) = run_checks()
     assert words in problem.msg

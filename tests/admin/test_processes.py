@@ -1,4 +1,4 @@
-"""Processes: who is at work, and who is lost."""
+"""The page of dispatchers and workers: which are active, which are lost."""
 
 import re
 from typing import Any
@@ -15,17 +15,17 @@ from tests.shard_apis import ShardApis
 
 
 def listed(browser: Client) -> str:
-    """Return what a reader sees of the page."""
+    """Return the page without its tags."""
     return words(browser.get(page("processes")).content.decode())
 
 
-def test_nobody_is_there(browser: Client) -> None:
+def test_no_process_at_all(browser: Client) -> None:
     text = listed(browser)
     assert "Start one: manage.py run_dispatcher" in text
     assert "Start one: manage.py run_worker" in text
 
 
-def test_dispatcher_tells_of_itself(browser: Client, stock: ShardApis) -> None:
+def test_a_dispatcher_has_a_row(browser: Client, stock: ShardApis) -> None:
     tell(
         stock,
         kind="dispatcher",
@@ -44,7 +44,7 @@ def test_dispatcher_tells_of_itself(browser: Client, stock: ShardApis) -> None:
     )
 
 
-def test_worker_tells_of_itself(browser: Client, stock: ShardApis) -> None:
+def test_a_worker_has_a_row(browser: Client, stock: ShardApis) -> None:
     tell(stock, queues=["mail", "default"], slots=4, running={"mail": 1, "default": 1}, rss=84 << 20)
     assert re.search(
         r"web1:4411 active Quiet web1:4411 mail , default 2 of 4 (now|\d s ago) \d\d:\d\d:\d\d – 84", listed(browser)
@@ -56,30 +56,30 @@ def test_worker_of_all_queues_says_so(browser: Client, stock: ShardApis) -> None
     assert "web1:4411 active Quiet web1:4411 all 0 of 4" in listed(browser)
 
 
-def test_lost_worker_says_since_when_its_tasks_may_be_tried_again(browser: Client, stock: ShardApis) -> None:
+def test_a_lost_worker_shows_since_when_its_jobs_may_be_tried_again(browser: Client, stock: ShardApis) -> None:
     tell(stock, slots=4, running={"mail": 1})
     stock.client.zincrby(stock.keys("workers"), -65_000_000, b"W" * 8)
     html = browser.get(page("processes")).content.decode()
-    assert re.search(r"web1:4411 lost its 1 task was free to be tried again at \d\d:\d\d:\d\d", words(html))
+    assert re.search(r"web1:4411 lost its 1 job was free to be tried again at \d\d:\d\d:\d\d", words(html))
     assert "Quiet" not in html
 
 
-def test_button_quiets_a_worker_and_wakes_it_again(browser: Client, stock: ShardApis) -> None:
+def test_a_button_quiets_a_worker_and_resumes_it(browser: Client, stock: ShardApis) -> None:
     tell(stock)
-    for deed, quiet in (("quiet", True), ("unquiet", False)):
-        asked = form_to(browser.get(page("processes")), "action/", button=deed).post(browser, deed=deed)
+    for action, quiet in (("quiet", True), ("unquiet", False)):
+        asked = form_to(browser.get(page("processes")), "action/", button=action).post(browser, action=action)
         answer = form_to(asked, "action/").post(browser)
         assert (answer.status_code, answer["Location"]) == (302, page("processes"))
         (worker,) = stock.store.dashboard(0).snapshot().processes
         assert worker.asked_quiet == quiet
     tell(stock, quiet=True)
-    assert "web1:4411 quiet Take tasks again web1:4411 all" in listed(browser)
+    assert "web1:4411 quiet Take jobs again web1:4411 all" in listed(browser)
 
 
 @pytest.mark.parametrize(
     "said", [{"queues": 7}, {"running": [1]}, {"slots": "x"}, {"name": ["a"]}, {"started_us": 1e400}]
 )
-def test_nonsense_that_a_process_told_does_no_harm(said: Any, browser: Client, stock: ShardApis) -> None:
+def test_an_invalid_report_does_no_harm(said: Any, browser: Client, stock: ShardApis) -> None:
     tell(stock, **said)
     for name in ("processes", "overview", "queues"):
         assert browser.get(page(name)).status_code == 200
@@ -91,7 +91,7 @@ def test_moments_beyond_the_calendar_are_shown(browser: Client, stock: ShardApis
     assert browser.get(page("processes")).status_code == 200
 
 
-def test_shards_are_told_where_there_are_several(browser: Client, stock: ShardApis, settings: Any) -> None:
+def test_the_shard_is_shown_if_there_are_several(browser: Client, stock: ShardApis, settings: Any) -> None:
     tell(stock)
     assert "Shard" not in listed(browser)
     settings.DELAYQ = {**settings.DELAYQ, "SHARDS": 2}

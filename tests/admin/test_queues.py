@@ -1,4 +1,4 @@
-"""Queues: the list of them."""
+"""The page of queues."""
 
 import re
 from html import escape, unescape
@@ -32,7 +32,7 @@ def test_no_queue_yet(browser: Client) -> None:
     assert "There is no queue yet" in browser.get(page("queues")).content.decode()
 
 
-def test_each_queue_stands_in_its_row(browser: Client, stock: ShardApis) -> None:
+def test_each_queue_has_a_row(browser: Client, stock: ShardApis) -> None:
     tell(stock, queue="mail", done=1_200, retried=3, dead=1, running={"mail": 2}, queues=["mail"])
     tell(stock, code=b"V" * 8, queues=["mail", "reports"])
     for _ in range(3):
@@ -48,12 +48,12 @@ def test_each_queue_stands_in_its_row(browser: Client, stock: ShardApis) -> None
     assert found["other"][4:8] == ["0", "0", "0", "no worker"]
 
 
-def test_idle_queue_is_not_called_broken(browser: Client, stock: ShardApis) -> None:
+def test_an_idle_queue_is_not_an_error(browser: Client, stock: ShardApis) -> None:
     stock.add(delay=DAY_US)
     assert rows(browser)["default"][7] == "idle"
 
 
-def test_paused_queue_says_by_whom_and_when(browser: Client, stock: ShardApis) -> None:
+def test_a_paused_queue_shows_who_paused_it_and_when(browser: Client, stock: ShardApis) -> None:
     stock.add(queue="mail")
     stock.operations.pause("mail", by="ann")
     *_, state, action = rows(browser)["mail"]
@@ -63,25 +63,25 @@ def test_paused_queue_says_by_whom_and_when(browser: Client, stock: ShardApis) -
 
 def test_button_pauses_and_resumes(browser: Client, stock: ShardApis) -> None:
     stock.add(queue="a/b")
-    for deed, paused in (("pause", True), ("resume", False)):
-        asked = form_to(browser.get(page("queues")), "action/", button=deed).post(browser, deed=deed)
+    for action, paused in (("pause", True), ("resume", False)):
+        asked = form_to(browser.get(page("queues")), "action/", button=action).post(browser, action=action)
         assert bool(stock.store.dashboard(0).snapshot().queues["a/b"].paused) != paused
         answer = form_to(asked, "action/").post(browser)
         assert (answer.status_code, answer["Location"]) == (302, page("queues"))
         assert bool(stock.store.dashboard(0).snapshot().queues["a/b"].paused) == paused
 
 
-def test_numbers_lead_to_their_tasks(browser: Client, stock: ShardApis) -> None:
+def test_numbers_link_to_their_jobs(browser: Client, stock: ShardApis) -> None:
     stock.add(queue="mail", delay=DAY_US)
     tell(stock, queue="mail", dead=1, running={"mail": 1})
     html = browser.get(page("queues")).content.decode()
     for name in ("pending", "running"):
         assert f'href="{page(name, queue="mail")}"' in html
     failed = escape(page("dead", queue="mail", within="1h"))
-    assert f'href="{failed}" title="tries that failed; dead ones are listed"' in html
+    assert f'href="{failed}" title="attempts that failed; the link lists dead letters"' in html
 
 
-def test_a_recovered_job_stands_among_the_ready_ones_with_a_mark(browser: Client, stock: ShardApis) -> None:
+def test_a_recovered_job_is_marked_among_the_ready_ones(browser: Client, stock: ShardApis) -> None:
     raw_id, behind = stock.add(queue="mail"), stock.add(queue="mail")
     claim = stock.worker().take(1, "mail").claims[0]
     stock.client.zadd(stock.keys("leases"), {claim.lease: 1})

@@ -1,4 +1,4 @@
-"""Raw characters: no page has one that does not print, wherever it came from; what people write stays as it is."""
+"""No page has an unprintable character, whatever its source; ordinary writing stays unchanged."""
 
 import re
 from typing import Any
@@ -12,23 +12,23 @@ from django_delayq.admin.arguments import printable
 from tests.admin.conftest import page
 from tests.admin.forms import form_to
 from tests.admin.jobs import add, add_dead, claim
+from tests.admin.page_content import PAGES
 from tests.admin.reports import tell
-from tests.admin.test_action import ask, confirm, done
-from tests.admin.test_hostile import PAGES
+from tests.admin.steps import confirm, request_action, result
 from tests.shard_apis import ShardApis
 
-#: NUL, ESC, C1, DEL, CR, a BOM, a zero-width space, marks that turn the reading direction, a line end, half a pair.
+#: NUL, ESC, C1, DEL, CR, a BOM, a zero-width space, direction marks, a line separator, a lone surrogate.
 RAW = "a\x00b\x1b[31mc\x9bd\x7fe\rf\ufeffg\u200bh\u202ei\u2066j\u2028k\u200dl\ud800m"
-#: The same as bytes can carry it.
+#: The same as far as bytes can hold it.
 SENT = RAW.replace("\ud800", "")
-#: The same, but for what a person may type as part of a word, and what a browser takes for the end of a line.
+#: The same without characters that belong to words or that a browser takes for a line break.
 TYPED = SENT.replace("\u200d", "").replace("\r", "")
 #: Persian with a joiner within a word, a Japanese space, French ones, a family.
 WRITTEN = ("می\u200cخواهم", "日本\u3000語", "«\u00a0oui\u202f»", "\U0001f468\u200d\U0001f469\u200d\U0001f467")
 
 
 def raw_characters(content: str) -> list[str]:
-    """Return what a page shows of no page's own: neither prints nor breaks a line."""
+    """Return the unprintable characters of a page other than line breaks."""
     odd = [at for at, c in enumerate(content) if category(c)[0] == "C" or category(c) in ("Zl", "Zp")]
     return [repr(content[at - 60 : at + 1]) for at in odd if content[at] not in "\n\t"]
 
@@ -42,8 +42,8 @@ def look(answer: Any, *, status: int = 200) -> str:
 
 
 @pytest.fixture
-def shop(stock: ShardApis) -> dict[str, str]:
-    """Put the text into whatever can hold it; returns ids by where the jobs are."""
+def raw_store(stock: ShardApis) -> dict[str, str]:
+    """Put the text into every field that can hold it; return the ids by list."""
     text: dict[str, Any] = {"task": RAW, "queue": RAW}
     error = f'Traceback\n  File "{RAW}", line 1\nshop.Broken: {RAW}\n'
     ids = {"running": add(stock, RAW, delay=None, **text)}
@@ -61,54 +61,56 @@ def shop(stock: ShardApis) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_no_list_shows_a_raw_character(name: str, browser: Client, shop: dict[str, str]) -> None:
+def test_no_list_shows_a_raw_character(name: str, browser: Client, raw_store: dict[str, str]) -> None:
     content = look(browser.get(page(name)))
     if name not in ("overview", "queues"):
         assert r"\x1b[31m" in content
     if name in ("pending", "running", "dead"):
-        look(browser.get(page(name, q=TYPED, queue=TYPED, function=TYPED, error=TYPED, **{"from": TYPED})))
+        look(browser.get(page(name, q=TYPED, queue=TYPED, task=TYPED, error=TYPED, **{"from": TYPED})))
     if name == "dead":
-        for group in ("error", "function"):
+        for group in ("error", "task"):
             look(browser.get(page("dead", group=group)))
 
 
-def test_no_page_of_one_thing_shows_a_raw_character(browser: Client, shop: dict[str, str]) -> None:
-    for text_id in shop.values():
-        look(browser.get(page("task_detail", text_id)))
-        look(browser.post(page("task_detail", text_id)))
+def test_no_page_of_a_job_or_queue_shows_a_raw_character(browser: Client, raw_store: dict[str, str]) -> None:
+    for text_id in raw_store.values():
+        look(browser.get(page("job_detail", text_id)))
+        look(browser.post(page("job_detail", text_id)))
     content = look(browser.get(page("queue_detail", RAW)))
     assert "paused by a\\x00b\\x1b[31mc" in content
-    content = look(browser.get(page("task_detail", shop["running"])))
+    content = look(browser.get(page("job_detail", raw_store["running"])))
     assert re.search(r"</time>, a\\x00b\\x1b\[31mc", content), "who runs it"
 
 
-def test_no_question_and_no_answer_shows_a_raw_character(browser: Client, shop: dict[str, str]) -> None:
-    for place, deed in (("pending", "move"), ("dead", "retry_later"), ("dead", "delete")):
-        asked = ask(browser, page(place, function=f"~{RAW.encode('utf-8', 'surrogatepass').hex()}"), deed, all="yes")
+def test_no_confirm_page_and_no_message_shows_a_raw_character(browser: Client, raw_store: dict[str, str]) -> None:
+    for list_name, action in (("pending", "move"), ("dead", "retry_later"), ("dead", "delete")):
+        asked = request_action(
+            browser, page(list_name, task=f"~{RAW.encode('utf-8', 'surrogatepass').hex()}"), action, all="yes"
+        )
         look(asked)
     look(browser.get(confirm(browser, asked).url))
-    look(browser.get(page("task_detail", shop["dead"])), status=404)
-    queue = form_to(browser.get(page("queue_detail", RAW)), "/action/", button="resume").post(browser, deed="resume")
+    look(browser.get(page("job_detail", raw_store["dead"])), status=404)
+    queue = form_to(browser.get(page("queue_detail", RAW)), "/action/", button="resume").post(browser, action="resume")
     look(queue)
     look(browser.get(confirm(browser, queue).url))
 
 
-def test_the_name_of_an_account_is_no_way_in_either(browser: Client, stock: ShardApis) -> None:
+def test_the_name_of_an_account_is_escaped_too(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock)
     User.objects.filter(username="superuser").update(username=TYPED)
-    done(browser, confirm(browser, ask(browser, page("dead"), "delete", mine)))
-    look(browser.get(page("task_detail", mine)), status=404)
+    result(browser, confirm(browser, request_action(browser, page("dead"), "delete", mine)))
+    look(browser.get(page("job_detail", mine)), status=404)
 
 
 @pytest.mark.parametrize("text", WRITTEN)
-def test_what_people_write_is_shown_and_found_as_it_is(text: str, browser: Client, stock: ShardApis) -> None:
+def test_ordinary_writing_is_shown_and_found_unchanged(text: str, browser: Client, stock: ShardApis) -> None:
     mine = add(stock, f"x {text} y", title=text)
     add(stock, "other")
     content = browser.get(page("pending", q=text)).content.decode()
     assert content.count(text) >= 2
     assert mine in content
     assert "1 match in 2 of 2 rows" in content
-    assert text in browser.get(page("task_detail", mine)).content.decode()
+    assert text in browser.get(page("job_detail", mine)).content.decode()
     assert printable(text) == text
 
 
@@ -116,6 +118,6 @@ def test_what_people_write_is_shown_and_found_as_it_is(text: str, browser: Clien
     "text",
     ["default\u200d", "de\u200dfault", "\u200c", "\u00a0x", "x\u3000", "a\u3000\u3000b", "ا\u200c\u200cب", "\u202e"],
 )
-def test_what_only_hides_is_written_out(text: str) -> None:
+def test_invisible_characters_are_escaped(text: str) -> None:
     assert printable(text).isascii() or r"\u200c" in printable(text)
     assert printable(text) != text

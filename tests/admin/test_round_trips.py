@@ -1,4 +1,4 @@
-"""Round trips: no page asks Redis more than three times, whatever it shows."""
+"""No page takes more than three round trips, whatever it shows."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,26 +12,26 @@ from django_delayq.job.ids import to_text
 from tests.admin.conftest import page
 from tests.shard_apis import HOUR, SECOND, ShardApis
 
-PAGES: dict[str, tuple[str, dict[str, str]]] = {
+VISITS: dict[str, tuple[str, dict[str, str]]] = {
     "overview": ("queue_changelist", {}),
     "overview, a month ahead": ("queue_changelist", {"due": "month"}),
     "pending": ("pending", {}),
-    "pending, filtered": ("pending", {"function": "nobody", "within": "24h"}),
+    "pending, filtered": ("pending", {"task": "nobody", "within": "24h"}),
     "pending, one queue": ("pending", {"queue": "mail"}),
     "queues": ("queues", {}),
     "running": ("running", {}),
     "dead": ("dead", {}),
     "dead, by error": ("dead", {"group": "error"}),
-    "dead, by function": ("dead", {"group": "function"}),
+    "dead, by task": ("dead", {"group": "task"}),
     "dead, text": ("dead", {"q": "nothing like it"}),
-    "functions": ("functions", {}),
+    "tasks": ("tasks", {}),
     "processes": ("processes", {}),
 }
 
 
 @contextmanager
 def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """Collect what this process sends to Redis, packet by packet."""
+    """Collect the packets that this process sends to Redis."""
     sent: list[Any] = []
     send = AbstractConnection.send_packed_command
 
@@ -46,7 +46,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
 @pytest.fixture
 def full(stock: ShardApis) -> bytes:
-    """Jobs in every place; returns the id of one that waits."""
+    """Jobs in every state; returns the id of a scheduled one."""
     stock.add(queue="mail")
     stock.worker().take(1, "mail", description="host:1")
     stock.add(queue="mail")
@@ -56,24 +56,24 @@ def full(stock: ShardApis) -> bytes:
 
 
 def trips(client: Client, url: str, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Return how often a page asks Redis once its connection stands and its queues are known."""
+    """Return the round trips of a page on an open connection with known queues."""
     assert client.get(url).status_code == 200
     with counted(monkeypatch) as sent:
         assert client.get(url).status_code == 200
     return len(sent)
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", VISITS)
 def test_a_page_takes_at_most_three_round_trips(
     name: str, full: bytes, browser: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address, query = PAGES[name]
+    address, query = VISITS[name]
     assert 1 <= trips(browser, page(address, **query), monkeypatch) <= 3
 
 
-@pytest.mark.parametrize("name", ["queue_detail", "task_detail"])
+@pytest.mark.parametrize("name", ["queue_detail", "job_detail"])
 def test_a_page_of_one_queue_or_task_takes_at_most_three_round_trips(
     name: str, full: bytes, browser: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    of = to_text(full, 0) if name == "task_detail" else "mail"
+    of = to_text(full, 0) if name == "job_detail" else "mail"
     assert 1 <= trips(browser, page(name, of), monkeypatch) <= 3

@@ -1,4 +1,4 @@
-"""Running: who holds a job, and for how long still."""
+"""Running jobs: which worker has each, and until when."""
 
 import re
 from typing import Any
@@ -9,20 +9,20 @@ from django_delayq.job.outcome import Action
 from tests.admin.conftest import page
 from tests.admin.forms import forms
 from tests.admin.jobs import HOUR, NOOP, add, claim
-from tests.admin.test_pending import ids, text
+from tests.admin.page_content import ids, text
 from tests.shard_apis import ShardApis
 
 OTHER = '  File "x.py", line 1, in f\nsmtplib.Refused: no\n'
 
 
-def test_an_empty_list_says_whether_work_waits(browser: Client, stock: ShardApis) -> None:
+def test_an_empty_list_says_whether_jobs_are_ready(browser: Client, stock: ShardApis) -> None:
     assert "Nothing is running." in text(browser.get(page("running")))
-    assert "is a worker there?" not in text(browser.get(page("running")))
+    assert "is a worker running?" not in text(browser.get(page("running")))
     add(stock, delay=None)
-    assert "is a worker there?" in text(browser.get(page("running")))
+    assert "is a worker running?" in text(browser.get(page("running")))
 
 
-def test_running_jobs_tell_their_worker_and_lease(browser: Client, stock: ShardApis) -> None:
+def test_running_jobs_show_their_worker_and_lease(browser: Client, stock: ShardApis) -> None:
     mine = add(stock, 42, token="t", delay=None)
     claim(stock, mine)
     answer = browser.get(page("running"))
@@ -32,7 +32,7 @@ def test_running_jobs_tell_their_worker_and_lease(browser: Client, stock: ShardA
     assert re.search(r"in (\d\d s|[\d.]+ min) \d\d:\d\d:\d\d renewed (now|\d s ago)", said)
     assert mine in answer.content.decode()
     assert not any(form.offers("cancel") for form in forms(answer))
-    said = text(browser.get(page("task_detail", mine)))
+    said = text(browser.get(page("job_detail", mine)))
     assert f"Running {mine}" in said
     assert "renewed" in said
 
@@ -42,14 +42,14 @@ def test_a_lease_past_its_end_is_marked(browser: Client, stock: ShardApis) -> No
     claim(stock, mine)
     (lease,) = stock.client.zrange(stock.keys("leases"), 0, -1)
     stock.client.zadd(stock.keys("leases"), {lease: 1_000})
-    ended = r"lease ended [\d,]+ d ago 1970-01-01 \d\d:00:00 ?; a dispatcher takes it back"
+    ended = r"the lease ended [\d,]+ d ago 1970-01-01 \d\d:00:00 ?; a dispatcher will reclaim the job"
     assert re.search(f"lost {ended}", text(browser.get(page("running"))))
-    answer = browser.get(page("task_detail", mine))
+    answer = browser.get(page("job_detail", mine))
     assert re.search(f"Lost {mine}.*{ended}", text(answer))
     assert '<span class="delayq-chip bad">Lost</span>' in answer.content.decode()
 
 
-def test_a_lease_longer_than_this_settings_was_not_renewed_in_the_future(browser: Client, stock: ShardApis) -> None:
+def test_a_lease_longer_than_the_setting_was_not_renewed_in_the_future(browser: Client, stock: ShardApis) -> None:
     claim(stock, add(stock, delay=None))
     (lease,) = stock.client.zrange(stock.keys("leases"), 0, -1)
     stock.client.zincrby(stock.keys("leases"), HOUR, lease)
@@ -68,11 +68,11 @@ def test_running_jobs_are_filtered(browser: Client, stock: ShardApis) -> None:
     assert found() == {mine, other}
     assert found(queue="mail") == {other}
     assert found(q="needle") == {mine}
-    assert found(function=NOOP) == {mine, other}
-    assert found(function="none") == set()
+    assert found(task=NOOP) == {mine, other}
+    assert found(task="none") == set()
 
 
-def test_a_job_that_ran_out_of_its_list_is_not_in_two(browser: Client, stock: ShardApis) -> None:
+def test_a_job_that_left_the_list_is_not_shown_twice(browser: Client, stock: ShardApis) -> None:
     mine = add(stock, delay=None)
     worker, claimed = claim(stock, mine)
     worker.settle(claimed, Action.DEAD_LETTER, error=OTHER)

@@ -1,4 +1,4 @@
-"""How the pages get onto sites, and what of Django's they need and leave alone."""
+"""Registration on sites, and which parts of Django the pages need or leave alone."""
 
 import ast
 import os
@@ -21,25 +21,25 @@ import django_delayq
 from django_delayq.admin import register
 from django_delayq.admin.site import DelayQueue
 from tests.admin.conftest import SITES, page
+from tests.admin.page_content import PAGES
 from tests.shard_apis import ShardApis
 
 PACKAGE = Path(django_delayq.__file__).parent
-PAGES = ("overview", "pending", "queues", "running", "dead", "functions", "processes")
-#: What no strict Content-Security-Policy lets pass.
+#: Markup that a strict Content-Security-Policy blocks.
 INLINE = re.compile(r"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)|javascript:", re.IGNORECASE)
 
 
 @pytest.mark.parametrize("site", SITES)
-def test_index_and_sidebar_lead_to_the_pages_of_their_own_site(site: str, browser: Client) -> None:
+def test_index_and_sidebar_link_to_the_pages_of_their_own_site(site: str, browser: Client) -> None:
     index = browser.get(reverse("admin:index", current_app=site)).content.decode()
     assert f'href="/{site}/django_delayq/queue/"' in index
-    assert "Delayed tasks" in index
+    assert "Delayed jobs" in index
     listed = browser.get(reverse("admin:app_list", args=["django_delayq"], current_app=site))
     assert f'href="/{site}/django_delayq/queue/"' in listed.content.decode()
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_links_stay_on_the_site_that_was_asked(name: str, browser: Client, stock: ShardApis) -> None:
+def test_links_stay_on_the_same_site(name: str, browser: Client, stock: ShardApis) -> None:
     stock.add(queue="mail")
     stock.add_dead()
     text = browser.get(page(name, site="second")).content.decode()
@@ -68,7 +68,7 @@ def test_pages_hold_nothing_that_a_strict_policy_forbids(name: str, browser: Cli
 
 
 def with_nonce(get_response: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Put a nonce where django-csp does."""
+    """Put a nonce on the request, like django-csp."""
 
     def middleware(request: Any) -> Any:
         request.csp_nonce = 'n0"nce'
@@ -94,7 +94,7 @@ def test_script_is_small() -> None:
     assert len((static / "delayq.js").read_bytes()) < 10_000
 
 
-def test_users_who_must_log_in_come_to_the_login_of_the_site(visitor: Any, settings: Any) -> None:
+def test_anonymous_users_get_the_login_of_the_site(visitor: Any, settings: Any) -> None:
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
     settings.LOGIN_URL = "/elsewhere/"
     answer = visitor("anonymous").get(page("dead", site="second"))
@@ -102,7 +102,7 @@ def test_users_who_must_log_in_come_to_the_login_of_the_site(visitor: Any, setti
 
 
 @pytest.mark.parametrize("queue", ["mail", "a/b", "..", ".", "~x", "~00", "a b", "'\"<b>&", "\0", "\ud800", "é", " "])
-def test_any_name_of_a_queue_survives_its_address(queue: str, browser: Client, stock: ShardApis) -> None:
+def test_an_address_keeps_any_name_of_a_queue(queue: str, browser: Client, stock: ShardApis) -> None:
     stock.add(queue=queue)
     answer = browser.get(page("queue_detail", queue))
     assert answer.status_code == 200
@@ -110,12 +110,12 @@ def test_any_name_of_a_queue_survives_its_address(queue: str, browser: Client, s
     assert escape(page("queue_detail", queue)) in browser.get(page("queues")).content.decode()
 
 
-def test_address_that_no_queue_has_is_not_found(browser: Client) -> None:
+def test_an_address_of_no_queue_is_a_404(browser: Client) -> None:
     assert browser.get(page("queues") + "~zz/").status_code == 404
 
 
 @pytest.mark.parametrize("zone", ["utc", "Asia/Kolkata", "local"])
-def test_choice_of_the_time_zone_is_remembered_and_the_filter_kept(zone: str, browser: Client) -> None:
+def test_the_chosen_time_zone_is_stored_and_the_filter_kept(zone: str, browser: Client) -> None:
     answer = browser.get(page("pending", queue="mail", zone=zone))
     assert (answer.status_code, answer["Location"]) == (302, page("pending", queue="mail"))
     text = browser.get(answer["Location"]).content.decode()
@@ -123,7 +123,7 @@ def test_choice_of_the_time_zone_is_remembered_and_the_filter_kept(zone: str, br
 
 
 @pytest.mark.parametrize("zone", ["Europe", "../../etc/passwd", "Nowhere/City", "<b>", "x" * 5_000, "", "UTC\0"])
-def test_zone_that_is_none_changes_nothing(zone: str, browser: Client) -> None:
+def test_an_invalid_zone_changes_nothing(zone: str, browser: Client) -> None:
     assert browser.get(page("overview", zone=zone)).status_code == 200
     browser.cookies["delayq_zone"] = zone
     text = browser.get(page("overview")).content.decode()
@@ -131,7 +131,7 @@ def test_zone_that_is_none_changes_nothing(zone: str, browser: Client) -> None:
 
 
 def test_times_are_those_of_the_zone(browser: Client, stock: ShardApis, settings: Any) -> None:
-    # Far from UTC by a half hour, so that no digit fits by chance.
+    # Half an hour off, so that no digit fits by chance.
     settings.TIME_ZONE = "Asia/Kolkata"
     stock.add(due=1_900_000_000_000_000)
     clocks = {"local": "2030-03-17 23:16:40", "utc": "2030-03-17 17:46:40", "Asia/Tokyo": "2030-03-18 02:46:40"}
@@ -175,7 +175,7 @@ ADMIN_APPS = '"django.contrib.contenttypes", "django.contrib.auth", "django.cont
             "assert not admin.site.is_registered(DelayQueue)",
         ),
         (
-            # Ours before theirs, and an admin that discovers nothing.
+            # This app before theirs, and an admin without autodiscovery.
             '"django_delayq", ' + ADMIN_APPS.replace("contrib.admin", "contrib.admin.apps.SimpleAdminConfig"),
             "import sys; assert 'django_delayq.admin' not in sys.modules;"
             "from django_delayq.admin import register; from django.contrib.admin import AdminSite;"
@@ -184,7 +184,7 @@ ADMIN_APPS = '"django.contrib.contenttypes", "django.contrib.auth", "django.cont
     ],
     ids=["templates without the admin", "autoregister off", "no autodiscovery"],
 )
-def test_other_projects_work_as_they_did(apps: str, program: str, tmp_path: Path) -> None:
+def test_other_projects_are_unaffected(apps: str, program: str, tmp_path: Path) -> None:
     (tmp_path / "their_settings.py").write_text(PROJECT.format(apps=apps))
     environment = {
         **os.environ,

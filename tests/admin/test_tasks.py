@@ -1,4 +1,4 @@
-"""Functions: what can run, how it fares, and what nobody knows."""
+"""The page of tasks: options, last hour, and unregistered tasks."""
 
 import re
 from html import escape
@@ -19,21 +19,21 @@ from tests.shard_apis import ShardApis
 
 @delayed_task(queue="mail", retry=RetryPolicy(max_attempts=7, base=3, cap=7200), timeout=30)
 def send_invoice(order_id: int) -> None:
-    """Must not be called by a page."""
+    """No page may call it."""
     raise AssertionError("a page called a task")
 
 
 @pytest.fixture
-def only_ours(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Register one function alone; return its name."""
+def only_task(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Register one task alone; return its name."""
     monkeypatch.setattr(registry, "_tasks", {send_invoice.name: send_invoice})
     return send_invoice.name
 
 
-def test_options_and_last_hour_of_each(browser: Client, stock: ShardApis, only_ours: str) -> None:
-    tell(stock, task=only_ours, done=18, dead=2, run_us=100_000)
-    ((name, cells),) = rows(browser, "functions").items()
-    assert name.startswith(only_ours)
+def test_options_and_last_hour_of_each(browser: Client, stock: ShardApis, only_task: str) -> None:
+    tell(stock, task=only_task, done=18, dead=2, run_us=100_000)
+    ((name, cells),) = rows(browser, "tasks").items()
+    assert name.startswith(only_task)
     assert "admin/test_tasks.py:" in name
     queue, tries, waits, timeout, done, failed, times, _ = cells
     assert [queue, tries, waits, timeout] == ["mail", "7", "3.0 s to 2 h", "30 s"]
@@ -41,48 +41,48 @@ def test_options_and_last_hour_of_each(browser: Client, stock: ShardApis, only_o
     assert re.fullmatch(r"\d+ ms / \d+ ms", times)
 
 
-def test_page_runs_no_task(browser: Client, only_ours: str) -> None:
-    # Registered tasks are callable, and templates call what they can.
-    assert browser.get(page("functions")).status_code == 200
+def test_page_runs_no_task(browser: Client, only_task: str) -> None:
+    # Registered tasks are callable, and templates call callables.
+    assert browser.get(page("tasks")).status_code == 200
 
 
-def test_policy_of_the_settings_holds_where_a_function_has_none(browser: Client, settings: Any) -> None:
+def test_the_retry_policy_of_the_settings_is_the_default(browser: Client, settings: Any) -> None:
     settings.DELAYQ = {**settings.DELAYQ, "RETRY": RetryPolicy(max_attempts=9)}
     (cells,) = (
-        cells for name, cells in rows(browser, "functions").items() if name.startswith("tests.sample_app.tasks.noop ")
+        cells for name, cells in rows(browser, "tasks").items() if name.startswith("tests.sample_app.tasks.noop ")
     )
     assert cells[1] == "9"
 
 
-@pytest.mark.parametrize("place", ["jobs", "dead_bodies"])
-def test_function_that_nobody_knows_comes_first(place: str, browser: Client, stock: ShardApis, client: Redis) -> None:
-    if place == "jobs":
+@pytest.mark.parametrize("noun", ["jobs", "dead_bodies"])
+def test_unregistered_tasks_come_first(noun: str, browser: Client, stock: ShardApis, client: Redis) -> None:
+    if noun == "jobs":
         stock.add(delay=DAY_US)
     else:
         stock.add_dead()
-    for raw_id, stored in client.hgetall(f"delayq:{{0}}:{place}").items():
+    for raw_id, stored in client.hgetall(f"delayq:{{0}}:{noun}").items():
         client.hset(
-            f"delayq:{{0}}:{place}",
+            f"delayq:{{0}}:{noun}",
             raw_id,
             stored.replace(b"tests.sample_app.tasks.noop", b"tests.sample_app.tasks.<b>!"),
         )
-    first = next(iter(rows(browser, "functions")))
+    first = next(iter(rows(browser, "tasks")))
     assert first == "tests.sample_app.tasks.<b>! not registered"
 
 
-def test_cells_lead_to_the_tasks_of_the_function(browser: Client, stock: ShardApis, only_ours: str) -> None:
-    html = browser.get(page("functions")).content.decode()
+def test_cells_link_to_the_jobs_of_the_task(browser: Client, stock: ShardApis, only_task: str) -> None:
+    html = browser.get(page("tasks")).content.decode()
     for name in ("pending", "dead"):
-        assert f'href="{page(name, function=only_ours)}"' in html
-    failed = f'href="{escape(page("dead", function=only_ours, within="1h"))}"'
+        assert f'href="{page(name, task=only_task)}"' in html
+    failed = f'href="{escape(page("dead", task=only_task, within="1h"))}"'
     assert failed not in html
-    tell(stock, task=only_ours, done=1, retried=2)
+    tell(stock, task=only_task, done=1, retried=2)
     assert (
-        f'{failed} title="tries that failed; dead ones are listed">2<'
-        in browser.get(page("functions")).content.decode()
+        f'{failed} title="attempts that failed; the link lists dead letters">2<'
+        in browser.get(page("tasks")).content.decode()
     )
 
 
-def test_no_function_at_all(browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_task_at_all(browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_tasks", {})
-    assert "No function is registered." in browser.get(page("functions")).content.decode()
+    assert "No task is registered." in browser.get(page("tasks")).content.decode()

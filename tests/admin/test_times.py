@@ -1,4 +1,4 @@
-"""Times: how spans, moments and shares are said."""
+"""Times: the text of spans, moments and shares."""
 
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
@@ -8,7 +8,7 @@ from django.template import Context, Template
 from django.utils import translation
 
 from django_delayq.clock import moment_us
-from django_delayq.templatetags.delayq import away_text, clock_text, duration_text, grouped, percent
+from django_delayq.templatetags.delayq import clock_text, duration_text, grouped, percent, relative_text
 
 SECOND, MINUTE, HOUR, DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
 
@@ -35,7 +35,7 @@ SECOND, MINUTE, HOUR, DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
         (-3 * MINUTE, "3 min"),
     ],
 )
-def test_span_is_said_in_its_largest_unit(us: int | None, text: str) -> None:
+def test_a_span_is_in_its_largest_unit(us: int | None, text: str) -> None:
     assert duration_text(us) == text
 
 
@@ -52,11 +52,11 @@ def test_span_is_said_in_its_largest_unit(us: int | None, text: str) -> None:
         (-2 * DAY, "2 d ago"),
     ],
 )
-def test_moment_is_counted_from_now(us: int, text: str) -> None:
-    assert away_text(us) == text
+def test_a_moment_is_relative_to_now(us: int, text: str) -> None:
+    assert relative_text(us) == text
 
 
-def test_clock_names_the_day_where_it_is_another() -> None:
+def test_a_clock_names_the_day_unless_it_is_today() -> None:
     zone = ZoneInfo("Asia/Tokyo")
     now = moment_us(datetime(2026, 11, 21, 14, 30, tzinfo=UTC))
     assert clock_text(now, now, UTC) == "14:30:00"
@@ -66,7 +66,7 @@ def test_clock_names_the_day_where_it_is_another() -> None:
 
 
 @pytest.mark.parametrize("us", [2**53, -(2**53), 2**62, -(2**62), 253_402_300_799_999_999])
-def test_ends_of_the_calendar_are_moments_too(us: int) -> None:
+def test_the_ends_of_the_calendar_are_valid_moments(us: int) -> None:
     for zone in ("Pacific/Kiritimati", "Pacific/Niue"):
         assert clock_text(us, 0, ZoneInfo(zone))
 
@@ -75,14 +75,14 @@ def test_ends_of_the_calendar_are_moments_too(us: int) -> None:
     ("share", "text"),
     [(None, "–"), (0, "0%"), (1, "100%"), (0.5, "50.0%"), (0.9996, "99.9%"), (0.0001, "0.1%"), (0.998, "99.8%")],
 )
-def test_only_all_of_it_is_a_hundred_percent(share: float | None, text: str) -> None:
+def test_only_the_whole_is_100_percent(share: float | None, text: str) -> None:
     assert percent(share) == text
 
 
-def test_numbers_are_written_as_the_language_does() -> None:
+def test_numbers_follow_the_language() -> None:
     with translation.override("de"):
         assert (grouped(1_020_000), duration_text(1_440_000)) == ("1.020.000", "1,4 s")
 
 
-def test_nothing_is_said_of_no_moment() -> None:
+def test_no_moment_is_a_dash() -> None:
     assert Template("{% load delayq %}{% moment None %}").render(Context({})) == "–"

@@ -1,4 +1,4 @@
-"""Unavailable: Redis is down, slow, or refuses; the pages say so and the rest of the admin goes on."""
+"""Redis is down, slow, or refuses: the pages say so, and the rest of the admin works."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -10,32 +10,32 @@ from django.urls import reverse
 
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.admin.conftest import page
+from tests.admin.page_content import PAGES
 
-PANELS = ("overview", "pending", "queues", "running", "dead", "functions", "processes")
 ADDRESSES = (
-    *(page("overview") + path for path in ("", *(f"{name}/" for name in PANELS[1:]))),
-    *(page("overview") + f"live/{name}/" for name in PANELS),
+    *(page("overview") + path for path in ("", *(f"{name}/" for name in PAGES[1:]))),
+    *(page("overview") + f"live/{name}/" for name in PAGES),
     page("overview") + "queues/mail/",
-    page("overview") + "task/0123456789abcdef01234567-0/",
+    page("overview") + "job/0123456789abcdef01234567-0/",
     page("overview") + "export/pending/",
 )
 
 
 @pytest.fixture
-def nobody(settings: Any) -> None:
-    """Point the project at a server that is not there."""
+def no_redis(settings: Any) -> None:
+    """Point the project at an address without a server."""
     settings.DELAYQ = {"REDIS": "redis://:hunter2@127.0.0.1:1/3"}
 
 
 @pytest.fixture
 def mute() -> Iterator[str]:
-    """A server that takes connections and says nothing."""
+    """A server that accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"redis://127.0.0.1:{server.getsockname()[1]}"
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_every_page_says_that_redis_is_down(address: str, browser: Client, nobody: None) -> None:
+def test_every_page_says_that_redis_is_down(address: str, browser: Client, no_redis: None) -> None:
     answer = browser.get(address)
     text = answer.content.decode()
     assert answer.status_code == 503
@@ -45,31 +45,33 @@ def test_every_page_says_that_redis_is_down(address: str, browser: Client, nobod
     assert "hunter2" not in text
 
 
-def test_action_says_it_too(browser: Client, nobody: None) -> None:
-    answer = browser.post(page("action"), {"deed": "pause", "queue": "mail"})
+def test_action_says_it_too(browser: Client, no_redis: None) -> None:
+    answer = browser.post(page("action"), {"action": "pause", "queue": "mail"})
     assert answer.status_code == 503
     assert f'href="{page("overview")}"' in answer.content.decode()
 
 
-def test_rest_of_the_admin_goes_on(browser: Client, nobody: None) -> None:
+def test_the_rest_of_the_admin_works(browser: Client, no_redis: None) -> None:
     index = browser.get(reverse("admin:index"))
     assert index.status_code == 200
     assert page("overview") in index.content.decode()
 
 
-def test_tabs_lead_on_without_counts(browser: Client, nobody: None) -> None:
+def test_tabs_are_links_without_counts(browser: Client, no_redis: None) -> None:
     text = browser.get(page("dead")).content.decode()
     assert page("pending") in text
     assert "data-count" not in text
     assert "data-url" not in text
 
 
-def test_server_that_does_not_answer_is_given_up(browser: Client, settings: Any, mute: str) -> None:
+def test_a_silent_server_times_out(browser: Client, settings: Any, mute: str) -> None:
     settings.DELAYQ = {"REDIS": mute}
     assert browser.get(page("overview")).status_code == 503
 
 
-def test_refusal_is_told_as_one(browser: Client, settings: Any, start_redis: Callable[..., LocalRedisServer]) -> None:
+def test_a_refusal_is_shown_as_one(
+    browser: Client, settings: Any, start_redis: Callable[..., LocalRedisServer]
+) -> None:
     server = start_redis(options={"requirepass": "hunter2"})
     settings.DELAYQ = {"REDIS": server.url}
     answer = browser.get(page("overview"))
@@ -77,7 +79,7 @@ def test_refusal_is_told_as_one(browser: Client, settings: Any, start_redis: Cal
     assert "Redis refused to answer." in answer.content.decode()
 
 
-def test_pages_are_back_with_redis(browser: Client, settings: Any, redis_url: str, nobody: None) -> None:
+def test_pages_are_back_with_redis(browser: Client, settings: Any, redis_url: str, no_redis: None) -> None:
     assert browser.get(page("overview")).status_code == 503
     settings.DELAYQ = {"REDIS": redis_url}
     assert browser.get(page("overview")).status_code == 200

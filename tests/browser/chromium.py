@@ -1,4 +1,4 @@
-"""Chromium: the machine's own browser, found on PATH; none is ever downloaded."""
+"""The machine's own Chromium, found on PATH; nothing is downloaded."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from playwright.sync_api import Browser, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-#: Milliseconds until a wait is given up: machines that test are busy.
+#: Milliseconds until a wait times out; test machines are busy.
 PATIENCE = 30_000
 
 
@@ -18,14 +18,14 @@ def find() -> str | None:
 
 
 def is_demanded() -> bool:
-    """Whether a machine without a browser is one that fails."""
+    """Whether a missing browser is a failure."""
     return os.environ.get("CI", "").lower() in ("true", "1") or os.environ.get("DELAYQ_TEST_BROWSER") == "1"
 
 
 @contextmanager
 def launched(program: str) -> Iterator[Browser]:
-    """Start it, and end it with the `with` block."""
-    # Chromium refuses to sandbox what root runs.
+    """Start the browser for the `with` block."""
+    # Chromium has no sandbox if root runs it.
     options = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=options, timeout=PATIENCE)

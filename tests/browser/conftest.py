@@ -19,19 +19,13 @@ from tests.browser.page_session import PageSession
 _HERE = Path(__file__).parent
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Run these tests one after the other, in one process of pytest-xdist, before all others.
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run these tests one after the other and first.
 
-    While Playwright runs, its event loop is that of the whole thread. First, because no second process can share them:
-    the others then need not wait for their end.
+    While Playwright runs, its event loop is that of the whole thread. First, because one process of pytest-xdist runs
+    them all, and the others should not wait for its end.
     """
-    for item in items:
-        if _HERE in item.path.parents:
-            # pytest-xdist reads the mark during the yield.
-            item.add_marker(pytest.mark.xdist_group("browser"))
-    # pytest-randomly shuffles the tests during the yield.
-    yield
     items.sort(key=lambda item: _HERE not in item.path.parents)
 
 

@@ -1,4 +1,4 @@
-"""Stock: a shop's jobs in every state, what its processes told within the last hour, and who died of what."""
+"""A shop's jobs in every state, the reports of its processes for the last hour, and its dead letters."""
 
 import math
 from dataclasses import replace
@@ -39,7 +39,7 @@ FULL = _FRAMES.format(
 
 
 class Fixtures:
-    """What the pages show; the ids of some of it by name."""
+    """The contents of the store; `ids` has some job ids by name."""
 
     def __init__(self, url: str) -> None:
         self._random, self._serial = Random(4), count(1)
@@ -50,7 +50,7 @@ class Fixtures:
         self._workers = [self.apis.worker(code) for code in WORKERS]
 
     def fill(self, pending: int = 400) -> "Fixtures":
-        """Put everything in, the oldest first."""
+        """Store everything, the oldest first."""
         self._history()
         self._dead()
         self._running()
@@ -60,17 +60,17 @@ class Fixtures:
         return self
 
     def add(self, *, key: str = "c-1") -> str:
-        """Let one more task wait for an hour; return its id."""
+        """Schedule one more job in an hour; return its id."""
         job = self.job(sync_customer, key)
         self.send((job, self.now_us + HOUR))
         return job.id
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self.apis.close()
 
     def present(self) -> None:
-        """Let the processes tell of themselves, as of now."""
+        """Report the status of the processes as of now."""
         for number, code in enumerate(DISPATCHERS):
             self._report(
                 code, "dispatcher", name=f"web{number + 1}:4410", promoted=9_105 * (1 - number), lag_p95_us=38_000
@@ -93,7 +93,7 @@ class Fixtures:
         self.clock.now_us = self.now_us
 
     def job(self, task: Any, *args: Any, ago_us: int = 0, queue: str = "", **kwargs: Any) -> Job:
-        """Make a job that was created some time before the clock's."""
+        """Return a job that was created some time before now."""
         raw_id = ((self.clock.now_us - ago_us) // 1_000 << 48 | 0x5EED_0000_0000 + next(self._serial) * 7919).to_bytes(
             12
         )
@@ -121,7 +121,7 @@ class Fixtures:
             self.apis.enqueue(*drafts[start : start + BATCH])
 
     def fail(self, job: Job, error: str, *, times: int, how: Action, delay_us: int = 0) -> str:
-        """Let a job fail so many times up to now, and then wait, or die."""
+        """Let a job fail so many times until now, and then wait or die."""
         self.send((job, None))
         worker = self._workers[0]
         (claim,) = worker.take(1, job.queue).claims

@@ -1,4 +1,4 @@
-"""Served: the suite's project behind a real server, under the strict content security policy, with ann logged in."""
+"""The suite's project behind a real server, under a strict Content-Security-Policy, with ann logged in."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ from pytest_django.live_server_helper import LiveServer
 if django.VERSION >= (6, 0):
     from django.utils.csp import CSP
 
-#: Since Django 6.1 the admin's own tags carry the nonce; before, its files have to be let in by their origin.
+#: Since Django 6.1 the admin's own tags have the nonce; before, the policy must allow its files by their origin.
 BY_NONCE = django.VERSION >= (6, 1)
 _POLICY = {
     "default-src": ["'none'"],
@@ -32,7 +32,7 @@ _POLICY = {
 
 
 def policed(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Send the policy with every page; a middleware for Djangos that have none."""
+    """Middleware that sends the policy, for Django releases without one."""
 
     def respond(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
@@ -44,7 +44,7 @@ def policed(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[Ht
 
 
 def _strict() -> dict[str, Any]:
-    """Return the settings that make Django send the policy."""
+    """Return the settings for Django's own policy middleware."""
     if not BY_NONCE:
         return {"MIDDLEWARE": [f"{__name__}.policed", *settings.MIDDLEWARE]}
     (engine,) = settings.TEMPLATES
@@ -58,21 +58,21 @@ def _strict() -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where the pages are, and the session that lets a browser in."""
+    """The address of the pages, and the session of the logged-in user."""
 
     url: str
     session: str
 
     @property
     def cookie(self) -> Any:
-        """The session's cookie, as Playwright takes it."""
+        """The session's cookie in Playwright's format."""
         return {"name": settings.SESSION_COOKIE_NAME, "value": self.session, "url": self.url}
 
 
 @contextmanager
 def served(redis_url: str) -> Iterator[Site]:
-    """Serve the project with its static files, from a database in memory; ann, who may everything, is logged in."""
-    # Before tests that need a database there is one without tables, else this changes nothing.
+    """Serve the project with its static files and a database in memory; ann, a superuser, is logged in."""
+    # The database has no tables yet if no earlier test needed one; else this changes nothing.
     call_command("migrate", verbosity=0)
     ann, session = User.objects.create_superuser("ann"), SessionStore()
     session[SESSION_KEY] = str(ann.pk)

@@ -1,4 +1,4 @@
-"""Window: one page of a browser, that keeps all it complained of, and the checks that any page has to pass."""
+"""One page of a browser with the errors that it reported, and the checks that every page must pass."""
 
 from typing import Any
 
@@ -8,18 +8,19 @@ from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Request, R
 from tests.browser.chromium import PATIENCE
 
 _LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
-#: What the two colour schemes can differ in.
+#: The two colour schemes.
 _COLOURS = ["color-contrast"]
 _AXE = Axe()
-#: Parts of Django's own pages that are not ours to mend, by rule.
+#: Parts of Django's own pages that this project cannot fix, by rule.
 _OF_DJANGO = {"link-in-text-block": (".breadcrumbs",)}
-# Boxes that stand beside one another and must not lie on one another; and whatever sticks out of the window.
+# Neighbouring boxes that must not overlap, and elements that reach out of the window.
 _CROWDED = """() => {
     const told = [];
     const shown = (box) => box.width > 1 && box.height > 1;
     const word = (each) => `${each.tagName}.${each.className} ${each.textContent.trim().slice(0, 30)}`;
-    const rows = ".delayq-head, .delayq-switches, .delayq-tabs ul, .delayq-tiles, .delayq-tools, .delayq-filter,"
-        + ".delayq-actions, .delayq-pager, .delayq-foot, .delayq-facts, .delayq-confirm, figcaption, tr, #delayq-live";
+    const rows = ".delayq-header, .delayq-controls, .delayq-tabs ul, .delayq-tiles, .delayq-toolbar, .delayq-filter,"
+        + ".delayq-actions, .delayq-pager, .delayq-footer, .delayq-properties, .delayq-confirm, figcaption, tr,"
+        + "#delayq-live";
     for (const row of document.querySelectorAll(rows)) {
         const boxes = [...row.children].map((each) => [each, each.getBoundingClientRect()])
             .filter(([, box]) => shown(box));
@@ -45,14 +46,14 @@ _CROWDED = """() => {
 
 
 class PageSession:
-    """A page in front of a person."""
+    """One page of a browser."""
 
     def __init__(self, context: BrowserContext, url: str) -> None:
         context.set_default_timeout(PATIENCE)
         expect.set_options(timeout=PATIENCE)
         self.page: Page = context.new_page()
         self.url = url
-        #: What the browser complained of since `open`.
+        #: The errors that the browser reported since `open`.
         self.complaints: list[str] = []
         self.page.on("console", self._said)
         self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
@@ -61,25 +62,25 @@ class PageSession:
         self.page.on("dialog", self._asked)
 
     def open(self, address: str, *, status: int = 200) -> None:
-        """Go to a page of the site."""
+        """Open a page of the site."""
         self._status = status
         response = self.page.goto(self.url + address)
         assert response is not None
         assert response.status == status, f"{response.status}: {address}"
 
     def assert_calm(self) -> None:
-        """Assert that there was no message, no failed request and nothing against the policy."""
-        # Once the page answers this, what it had to say before is known here.
+        """Assert that there was no console message, no failed request and no violation of the policy."""
+        # Once the page answers this, its earlier messages have arrived.
         self.page.evaluate("() => null")
         assert not self.complaints, self.complaints
 
     def darken(self) -> None:
-        """Let it be night."""
+        """Switch to the dark scheme."""
         self.page.emulate_media(color_scheme="dark")
         self.settle()
 
     def settle(self) -> None:
-        """Wait until colours have changed that are changing."""
+        """Wait for running colour transitions."""
         self.page.evaluate(
             "() => Promise.allSettled(document.getAnimations().map((each) => each.finished)).then(() => null)"
         )
@@ -98,7 +99,7 @@ class PageSession:
         assert not told, "\n".join(told)
 
     def assert_tidy(self, *widths: int) -> None:
-        """Assert that nothing lies on anything, and that nothing has to be scrolled sideways to."""
+        """Assert that nothing overlaps and nothing needs horizontal scrolling."""
         for width in widths:
             self.page.set_viewport_size({"width": width, "height": 900})
             crowded = self.page.evaluate(_CROWDED)
@@ -107,7 +108,7 @@ class PageSession:
             )
 
     def _said(self, message: ConsoleMessage) -> None:
-        # A status is told once more with the answer.
+        # The response reports the status once more.
         if "Failed to load resource" not in message.text:
             self.complaints.append(f"{message.type}: {message.text}")
 
@@ -115,7 +116,7 @@ class PageSession:
         self.complaints.append(f"failed: {request.method} {request.url}: {request.failure}")
 
     def _answered(self, response: Response) -> None:
-        # The icon of a site is looked for by the browser itself.
+        # The browser requests the icon of a site by itself.
         if response.status >= 400 and response.status != self._status and "favicon" not in response.url:
             self.complaints.append(f"{response.status}: {response.url}")
 

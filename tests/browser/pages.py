@@ -1,4 +1,4 @@
-"""Pages: the address of each, by its name."""
+"""The address of every page, by its name."""
 
 from collections.abc import Callable
 
@@ -17,12 +17,12 @@ PAGES: dict[str, Callable[[dict[str, str]], str]] = {
     "running": lambda ids: page("running"),
     "dead": lambda ids: page("dead"),
     "dead by error": lambda ids: page("dead", group="error"),
-    "dead by function": lambda ids: page("dead", group="function"),
-    "functions": lambda ids: page("functions"),
+    "dead by task": lambda ids: page("dead", group="task"),
+    "tasks": lambda ids: page("tasks"),
     "processes": lambda ids: page("processes"),
     **{
-        f"task, {state}": lambda ids, state=state: page("task_detail", ids[state])  # type: ignore[misc]
+        f"job, {state}": lambda ids, state=state: page("job_detail", ids[state])  # type: ignore[misc]
         for state in ("scheduled", "retried", "ready", "claimed", "lost", "dead", "unknown")
     },
 }
-TABS = ("overview", "pending", "queues", "running", "dead", "functions", "processes")
+TABS = ("overview", "pending", "queues", "running", "dead", "tasks", "processes")

@@ -1,4 +1,4 @@
-"""Shop: the tasks of a shop as a project would have them, for pages that look like a day's work."""
+"""The tasks of a shop, for pages with realistic jobs."""
 
 from django_delayq import RetryPolicy, delayed_task
 
@@ -12,7 +12,7 @@ def send_invoice(order: int, lang: str = "en", token: str = "") -> None:
 
 @delayed_task(name="crm.tasks.sync_customer", retry=RetryPolicy(max_attempts=8, base=5, cap=7200))
 def sync_customer(customer: str, password: str = "") -> None:
-    """Tell the other system."""
+    """Update the other system."""
 
 
 @delayed_task(name="market.tasks.close_auction", priority=10, timeout=10)

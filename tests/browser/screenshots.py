@@ -36,14 +36,14 @@ def main(folder: Path, width: int) -> None:
             for name, address in PAGES.items():
                 page.goto(site.url + address(stock.ids))
                 page.screenshot(path=folder / f"{name.replace(', ', '-').replace(' ', '-')}-{scheme}.png")
-            for place, deed in (("pending", "reschedule"), ("dead", "delete")):
-                page.goto(site.url + PAGES[place](stock.ids))
+            for list_name, action in (("pending", "reschedule"), ("dead", "delete")):
+                page.goto(site.url + PAGES[list_name](stock.ids))
                 for tick in page.locator("[data-row]").all()[:2]:
                     tick.check()
-                page.locator("select[name=deed]").select_option(deed)
+                page.locator("select[name=action]").select_option(action)
                 page.get_by_role("button", name="Go", exact=True).first.click()
                 page.locator(".delayq-confirm").wait_for()
-                page.screenshot(path=folder / f"confirm-{place}-{scheme}.png")
+                page.screenshot(path=folder / f"confirm-{list_name}-{scheme}.png")
             context.close()
             stock.close()
 

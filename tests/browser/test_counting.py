@@ -1,4 +1,4 @@
-"""Counting: what takes long to count is counted before anybody is asked, and no bar shows an end that nobody knows."""
+"""A long count: it ends before the confirm page, and shows no progress bar because its end is unknown."""
 
 import pytest
 from playwright.sync_api import APIResponse, Route, expect
@@ -8,19 +8,19 @@ from tests.browser.fixtures import Fixtures
 from tests.browser.page_session import PageSession
 
 
-def test_the_question_comes_when_the_number_is_known(
+def test_the_confirm_page_comes_after_the_count(
     window: PageSession, stock: Fixtures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("django_delayq.store.queries.lookup._SCANNED", 50)
     monkeypatch.setattr("django_delayq.admin.job_lists.MAX_ROWS", 50)
-    monkeypatch.setattr("django_delayq.admin.actions.preview._SECONDS", -1.0)
+    monkeypatch.setattr("django_delayq.admin.actions.selection.COUNT_SECONDS", -1.0)
     monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", 0.05)
     stock.fill(pending=400)
-    # With its script held back the page stays as it is drawn.
+    # Without its script the page does not continue by itself.
     window.page.route("**/delayq.js", lambda route: route.fulfill(content_type="text/javascript", body=""))
     window.open(page("pending", q="("))
     window.page.locator("input[name=all]").check()
-    window.page.locator("select[name=deed]").select_option("cancel")
+    window.page.locator("select[name=action]").select_option("cancel")
     window.page.get_by_role("button", name="Go").first.click()
     expect(window.page.locator("[role=status]").first).to_contain_text("match so far")
     expect(window.page.locator("progress")).to_have_count(0)
@@ -28,11 +28,11 @@ def test_the_question_comes_when_the_number_is_known(
     window.assert_tidy(1280, 375)
     window.page.unroute("**/delayq.js")
     window.page.get_by_role("button", name="Continue").click()
-    # From here on it goes on by itself, up to the question.
-    expect(window.page.locator("h1")).to_have_text("Cancel 402 waiting tasks?")
+    # From here on it continues by itself, up to the confirm page.
+    expect(window.page.locator("h1")).to_have_text("Cancel 402 waiting jobs?")
     stock.add()
-    window.page.locator("input[name=typed]").fill("402")
-    window.page.get_by_role("button", name="Cancel 402 waiting tasks").click()
+    window.page.locator("input[name=typed_confirmation]").fill("402")
+    window.page.get_by_role("button", name="Cancel 402 waiting jobs").click()
     expect(window.page.locator(".messagelist")).to_contain_text("Cancelled 402")
     expect(window.page.locator(".messagelist")).to_contain_text("More match now")
     window.assert_calm()
@@ -45,10 +45,10 @@ def test_a_second_press_while_a_step_is_under_way_loses_nothing(
     stock.fill(pending=4)
     window.open(page("pending"))
     window.page.locator("input[name=all]").check()
-    window.page.locator("select[name=deed]").select_option("run_now")
+    window.page.locator("select[name=action]").select_option("run_now")
     window.page.get_by_role("button", name="Go").first.click()
-    expect(window.page.get_by_role("button", name="Run 6 tasks now")).to_be_visible()
-    # Once the styles are there the button stays where it is.
+    expect(window.page.get_by_role("button", name="Run 6 jobs now")).to_be_visible()
+    # The button stays in place once the styles are loaded.
     window.page.wait_for_load_state("load")
     answers: list[tuple[Route, APIResponse]] = []
 
@@ -59,15 +59,15 @@ def test_a_second_press_while_a_step_is_under_way_loses_nothing(
             answers.append((route, route.fetch()))
 
     window.page.route("**/action/", keep_the_answer)
-    button = window.page.get_by_role("button", name="Run 6 tasks now")
+    button = window.page.get_by_role("button", name="Run 6 jobs now")
     box = button.bounding_box()
     assert box is not None
-    # The mouse alone: a locator waits for the answer that is held back.
+    # The mouse alone: a locator would wait for the response that is held back.
     window.page.mouse.click(box["x"] + 5, box["y"] + 5)
     for _ in range(200):
         if answers:
             break
-        # Events of the browser arrive only while something is waited for.
+        # Playwright delivers events only during a wait.
         window.page.wait_for_timeout(50)
     window.page.mouse.click(box["x"] + 5, box["y"] + 5)
     ((route, answer),) = answers

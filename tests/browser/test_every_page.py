@@ -1,4 +1,4 @@
-"""Every page, light and dark, wide and narrow, from left and from right: calm, accessible and tidy."""
+"""Every page, light and dark, wide and narrow, in both directions: no errors, accessible, nothing overlaps."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ WIDTHS = (1280, 390)
 
 
 def look_over(window: PageSession) -> None:
-    """Pass all that a page has to pass, light and dark."""
+    """Run all checks, light and dark."""
     window.assert_calm()
     window.assert_accessible()
     window.darken()
@@ -25,19 +25,19 @@ def look_over(window: PageSession) -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_page_of_a_busy_shop(name: str, window: PageSession, stock: Fixtures) -> None:
+def test_page_with_many_jobs(name: str, window: PageSession, stock: Fixtures) -> None:
     window.open(PAGES[name](stock.fill().ids))
     look_over(window)
 
 
 @pytest.mark.parametrize("tab", TABS)
-def test_page_with_nothing_on_it(tab: str, window: PageSession, stock: Fixtures) -> None:
+def test_empty_page(tab: str, window: PageSession, stock: Fixtures) -> None:
     window.open(page(tab))
     look_over(window)
 
 
-def test_page_of_a_task_that_is_gone(window: PageSession, stock: Fixtures) -> None:
-    window.open(page("task_detail", GONE), status=404)
+def test_page_of_a_missing_job(window: PageSession, stock: Fixtures) -> None:
+    window.open(page("job_detail", GONE), status=404)
     look_over(window)
 
 
@@ -49,7 +49,7 @@ def test_page_without_redis(tab: str, window: PageSession, settings: Any) -> Non
 
 
 @pytest.mark.parametrize(
-    ("place", "deed"),
+    ("list_name", "action"),
     [
         ("pending", "run_now"),
         ("pending", "reschedule"),
@@ -58,16 +58,16 @@ def test_page_without_redis(tab: str, window: PageSession, settings: Any) -> Non
         ("dead", "delete"),
     ],
 )
-def test_page_that_asks_and_page_that_tells_how_far_it_came(
-    place: str, deed: str, window: PageSession, stock: Fixtures, monkeypatch: pytest.MonkeyPatch
+def test_confirm_page_and_progress_page(
+    list_name: str, action: str, window: PageSession, stock: Fixtures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", -1.0)
     stock.fill(pending=200)
-    # Keeps the page that tells from going on by itself.
+    # Keeps the progress page from continuing by itself.
     window.page.add_init_script("HTMLFormElement.prototype.requestSubmit = () => null")
-    window.open(page(place))
+    window.open(page(list_name))
     window.page.locator("input[name=all]").check()
-    window.page.locator("select[name=deed]").select_option(deed)
+    window.page.locator("select[name=action]").select_option(action)
     window.page.get_by_role("button", name="Go").first.click()
     expect(window.page.get_by_role("link", name="Go back", exact=True)).to_be_focused()
     look_over(window)

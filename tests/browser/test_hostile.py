@@ -1,4 +1,4 @@
-"""Hostile text in every place that text can come from: it stays text, and the pages keep their shape."""
+"""Hostile text from every source stays text, and the pages keep their layout."""
 
 import json
 
@@ -19,7 +19,7 @@ HOSTILE = (
     "{{ 7*7 }}{% x %}%s%(n)s\u2028\ufeff"
 )
 LONG = "w" * 1_000_000
-# Whatever the text could have become: elements of its own, or attributes of ours.
+# What the text could have become: elements, or attributes of other elements.
 INJECTED = f"""() => [...document.querySelectorAll(
     "#delayq script, #delayq img, #delayq iframe, #delayq style, #delayq [onerror], #delayq [style], [data-{MARK}]"
 )].map((each) => each.outerHTML.slice(0, 200))
@@ -28,7 +28,7 @@ INJECTED = f"""() => [...document.querySelectorAll(
 
 
 def look_over(window: PageSession) -> None:
-    """Assert that nothing ran, nothing came in, and nothing sticks out."""
+    """Assert that no script ran, no element was injected, and nothing overlaps."""
     assert window.page.evaluate(INJECTED) == []
     window.assert_tidy(1280, 390)
     window.assert_calm()
@@ -36,7 +36,7 @@ def look_over(window: PageSession) -> None:
 
 @pytest.fixture
 def hostile(stock: Fixtures) -> dict[str, str]:
-    """Put the text everywhere; returns the ids of jobs in every state."""
+    """Store the text in every field; return the ids of jobs in every state."""
     apis = stock.apis
     apis.clock.now_us = stock.now_us
     error = f'Traceback\n  File "{HOSTILE}", line 1\n{HOSTILE}: {HOSTILE}\n'
@@ -76,7 +76,7 @@ def hostile(stock: Fixtures) -> dict[str, str]:
 
 @pytest.fixture
 def noise(stock: Fixtures) -> list[str]:
-    """Bytes that are no text and no job, written straight into Redis; returns the ids of such jobs."""
+    """Write bytes that are neither text nor a job into Redis; return the ids."""
     apis = stock.apis
     made = [add(apis, number) for number in range(4)] + [add_dead(apis, number) for number in range(4)]
     bodies = (b"\xff\xfe" * 40, b"", b"\x00" * 300_000, json.dumps({"args": "<img src=x>"}).encode())
@@ -95,57 +95,55 @@ def test_tabs_show_hostile_text_as_text(tab: str, window: PageSession, hostile: 
     look_over(window)
 
 
-def test_pages_of_one_thing_show_hostile_text_as_text(window: PageSession, hostile: dict[str, str]) -> None:
+def test_pages_of_jobs_and_queues_show_hostile_text_as_text(window: PageSession, hostile: dict[str, str]) -> None:
     for address in (
         page("queue_detail", HOSTILE),
         page("dead", group="error"),
-        page("dead", group="function"),
-        *(page("task_detail", text_id) for text_id in hostile.values()),
+        page("dead", group="task"),
+        *(page("job_detail", text_id) for text_id in hostile.values()),
     ):
         window.open(address)
         look_over(window)
 
 
-def test_hostile_questions_and_answers_are_text(window: PageSession, hostile: dict[str, str]) -> None:
-    for place, deed in (("pending", "cancel"), ("dead", "delete")):
+def test_confirm_pages_and_messages_show_hostile_text_as_text(window: PageSession, hostile: dict[str, str]) -> None:
+    for place, action in (("pending", "cancel"), ("dead", "delete")):
         window.open(page(place))
         for row in window.page.locator("[data-row]").all():
             row.check()
-        window.page.locator("select[name=deed]").select_option(deed)
+        window.page.locator("select[name=action]").select_option(action)
         window.page.get_by_role("button", name="Go").first.click()
         window.page.locator(".delayq-confirm").wait_for()
         look_over(window)
         window.page.locator(".delayq-confirm button[type=submit]").click()
         window.page.locator(".messagelist").wait_for()
         look_over(window)
-    # Who did what, on the page of what is gone.
-    window.open(page("task_detail", hostile["pending"]), status=404)
+    # The audit log on the page of a missing job.
+    window.open(page("job_detail", hostile["pending"]), status=404)
     look_over(window)
 
 
 def test_hostile_addresses_are_text(window: PageSession, stock: Fixtures) -> None:
-    query = dict.fromkeys(
-        ("queue", "function", "error", "q", "within", "from", "to", "at", "n", "sort", "group", "after")
-    )
+    query = dict.fromkeys(("queue", "task", "error", "q", "within", "from", "to", "at", "n", "sort", "group", "after"))
     for name in ("pending", "dead", "running"):
         window.open(page(name, **{key: HOSTILE.replace("\ud800", "") for key in query}))
         look_over(window)
     for text_id in (GONE, "%3Cscript%3Ealert(1)%3C%2Fscript%3E", "w" * 2_000):
-        window.open(page("overview") + f"task/{text_id}/", status=404)
+        window.open(page("overview") + f"job/{text_id}/", status=404)
         look_over(window)
 
 
 @pytest.mark.parametrize("tab", TABS)
-def test_tabs_bear_bytes_that_are_no_text(tab: str, window: PageSession, noise: list[str]) -> None:
+def test_tabs_survive_bytes_that_are_not_text(tab: str, window: PageSession, noise: list[str]) -> None:
     window.open(page(tab))
     look_over(window)
 
 
-def test_tasks_that_are_no_jobs_have_pages(window: PageSession, noise: list[str]) -> None:
+def test_unreadable_jobs_have_pages(window: PageSession, noise: list[str]) -> None:
     addresses = []
     for place in ("pending", "dead"):
         window.open(page(place))
-        links = window.page.locator("#delayq tbody a[href*='/task/']")
+        links = window.page.locator("#delayq tbody a[href*='/job/']")
         addresses += [(link.get_attribute("href") or "").partition("#")[0] for link in links.all()]
     assert {text_id for text_id in noise for address in addresses if text_id in address} == set(noise)
     for address in dict.fromkeys(addresses):
@@ -153,8 +151,8 @@ def test_tasks_that_are_no_jobs_have_pages(window: PageSession, noise: list[str]
         look_over(window)
 
 
-def test_a_megabyte_can_be_shown_whole(window: PageSession, hostile: dict[str, str]) -> None:
-    window.open(page("task_detail", hostile["long"]))
+def test_a_megabyte_of_arguments_can_be_shown(window: PageSession, hostile: dict[str, str]) -> None:
+    window.open(page("job_detail", hostile["long"]))
     assert len(window.page.content()) < 200_000
     window.page.locator("#delayq").get_by_text("Show all").first.click()
     window.page.wait_for_function("() => document.querySelector('#delayq')?.textContent.length > 1000000")

@@ -1,4 +1,4 @@
-"""The keyboard alone: everything is reached by Tab, seen to be reached, and done by Space and Enter."""
+"""The keyboard alone: Tab reaches every control with a visible focus; Space and Enter operate it."""
 
 from playwright.sync_api import expect
 
@@ -7,9 +7,9 @@ from tests.admin.jobs import state
 from tests.browser.fixtures import Fixtures
 from tests.browser.page_session import PageSession
 
-#: Presses of Tab until something is given up as out of reach.
+#: Most presses of Tab before a control counts as unreachable.
 REACH = 80
-# What has the focus must show it, and must not lie under something else or outside of the window.
+# The focus must be visible, not covered, and inside the window.
 UNSEEN = """() => {
     const each = document.activeElement;
     if (each === document.body) return "nothing has the focus";
@@ -23,7 +23,7 @@ UNSEEN = """() => {
 
 
 def tab_to(window: PageSession, selector: str) -> None:
-    """Press Tab until something that fits has the focus; all of ours on the way show theirs."""
+    """Press Tab until a matching control has the focus; check the visible focus on the way."""
     for _ in range(REACH):
         window.page.keyboard.press("Tab")
         if window.page.evaluate("() => !!document.activeElement.closest('#delayq')"):
@@ -36,23 +36,23 @@ def tab_to(window: PageSession, selector: str) -> None:
     )
 
 
-def test_dead_letters_are_reached_filtered_ticked_and_retried(window: PageSession, stock: Fixtures) -> None:
+def test_dead_letters_are_reached_filtered_selected_and_retried(window: PageSession, stock: Fixtures) -> None:
     stock.fill(pending=0)
     window.open(page("overview"))
     keys = window.page.keyboard
     tab_to(window, ".delayq-tabs a[href$='/dead/']")
     keys.press("Enter")
     window.page.wait_for_url("**/dead/")
-    tab_to(window, "#delayq [name=function]")
+    tab_to(window, "#delayq [name=task]")
     keys.type("send_invoice")
     keys.press("Enter")
-    window.page.wait_for_url("**function=send_invoice**")
-    tab_to(window, "select[name=deed]")
+    window.page.wait_for_url("**task=send_invoice**")
+    tab_to(window, "select[name=action]")
     keys.type("Retry now")
     tab_to(window, "[data-row]")
     keys.press("Space")
     text_id = window.page.evaluate("() => document.activeElement.value").split(".")[0]
-    expect(window.page.locator("[data-ticked]")).to_have_text("1")
+    expect(window.page.locator("[data-selected-count]")).to_have_text("1")
     # Enter in a form presses its first button.
     keys.press("Enter")
     back = window.page.get_by_role("link", name="Go back", exact=True)
@@ -65,22 +65,22 @@ def test_dead_letters_are_reached_filtered_ticked_and_retried(window: PageSessio
     window.assert_calm()
 
 
-def test_enter_on_a_question_that_was_not_read_does_nothing(window: PageSession, stock: Fixtures) -> None:
+def test_enter_on_an_unread_confirm_page_does_nothing(window: PageSession, stock: Fixtures) -> None:
     stock.fill(pending=3)
-    window.open(page("task_detail", stock.ids["scheduled"]))
+    window.open(page("job_detail", stock.ids["scheduled"]))
     tab_to(window, "button[value=cancel]")
     window.page.keyboard.press("Enter")
     expect(window.page.get_by_role("link", name="Go back", exact=True)).to_be_focused()
     window.page.keyboard.press("Enter")
-    window.page.wait_for_url(f"**/task/{stock.ids['scheduled']}/**")
+    window.page.wait_for_url(f"**/job/{stock.ids['scheduled']}/**")
     assert state(stock.apis, stock.ids["scheduled"]) == "scheduled"
 
 
 def test_every_stop_of_every_tab_shows_the_focus(window: PageSession, stock: Fixtures) -> None:
     stock.fill(pending=2)
-    for tab in ("overview", "queues", "running", "functions", "processes"):
+    for tab in ("overview", "queues", "running", "tasks", "processes"):
         window.open(page(tab))
-        # Behind the last stop the browser's own begin.
+        # After the last stop the browser's own controls begin.
         stops = 0
         for _ in range(REACH):
             window.page.keyboard.press("Tab")

@@ -1,4 +1,4 @@
-"""Live update: news without loading the page anew, and never under somebody's hand."""
+"""Live update: new numbers without a reload, and never while the person uses the panel."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -16,7 +16,7 @@ EVERY = 5_000
 
 
 class Watched:
-    """A window whose page's time passes only when told, and how often the page asks for news."""
+    """A window whose clock the test controls, and how often the page requests updates."""
 
     def __init__(self, window: PageSession, address: str) -> None:
         self.page, self._window, self._asked = window.page, window, 0
@@ -28,19 +28,19 @@ class Watched:
         self.pending = self.page.locator("[data-count=pending]")
 
     def asks_within(self, ms: int) -> int:
-        """Let so much time pass on the page, and return how often it asked within it."""
+        """Advance the page's clock, and return the number of requests in that time."""
         before = self._asked
         self.page.clock.run_for(ms)
-        # By the time the page has this answer, whatever it asked for earlier is known here.
+        # Once the page has this response, its earlier requests are recorded.
         self.page.evaluate("() => fetch(document.querySelector('link[rel=stylesheet]').href).then(() => null)")
         return self._asked - before
 
     def assert_on(self, on: bool) -> None:
-        """Assert what the button says."""
+        """Assert the state of the button."""
         expect(self.button).to_have_attribute("aria-pressed", "true" if on else "false")
 
     def calm(self) -> None:
-        """Assert that the browser has nothing to complain of."""
+        """Assert that the browser reported no error."""
         self._window.assert_calm()
 
     def _seen(self, request: Request) -> None:
@@ -49,7 +49,7 @@ class Watched:
 
 @pytest.fixture
 def overview(window: PageSession, stock: Fixtures) -> Watched:
-    """The overview of a busy shop."""
+    """The overview of a shop with many jobs."""
     stock.fill(pending=10)
     return Watched(window, page("overview"))
 
@@ -61,18 +61,18 @@ def tile(watched: Watched) -> Locator:
 
 def test_numbers_change_without_a_reload(overview: Watched, stock: Fixtures) -> None:
     overview.assert_on(True)
-    overview.page.evaluate("() => { document.body.dataset.mine = 'still here'; }")
+    overview.page.evaluate("() => { document.body.dataset.marker = 'still here'; }")
     expect(overview.pending).to_have_text("12")
     stock.add()
     overview.page.clock.run_for(EVERY)
     expect(overview.pending).to_have_text("13")
     expect(tile(overview)).to_have_text("13")
-    expect(overview.page.locator("body")).to_have_attribute("data-mine", "still here")
+    expect(overview.page.locator("body")).to_have_attribute("data-marker", "still here")
     overview.calm()
 
 
 def test_summary_is_spoken_politely_and_seldom(overview: Watched, stock: Fixtures) -> None:
-    said = overview.page.locator("#delayq-said[role=status]")
+    said = overview.page.locator("#delayq-announcement[role=status]")
     stock.add()
     overview.page.clock.run_for(EVERY)
     expect(tile(overview)).to_have_text("13")
@@ -86,7 +86,7 @@ def test_summary_is_spoken_politely_and_seldom(overview: Watched, stock: Fixture
     expect(said).to_contain_text("Pending 1")
 
 
-def test_nothing_new_is_no_fault(window: PageSession, stock: Fixtures) -> None:
+def test_no_change_is_not_an_error(window: PageSession, stock: Fixtures) -> None:
     watched = Watched(window, page("overview"))
     for _ in range(3):
         with window.page.expect_response(lambda response: "/live/" in response.url):
@@ -94,7 +94,7 @@ def test_nothing_new_is_no_fault(window: PageSession, stock: Fixtures) -> None:
     watched.calm()
 
 
-def test_switched_off_it_asks_no_more_also_after_a_reload(overview: Watched) -> None:
+def test_switched_off_it_stays_off_after_a_reload(overview: Watched) -> None:
     assert overview.asks_within(EVERY)
     overview.button.click()
     overview.assert_on(False)
@@ -107,7 +107,7 @@ def test_switched_off_it_asks_no_more_also_after_a_reload(overview: Watched) -> 
     assert overview.asks_within(EVERY)
 
 
-def test_it_waits_while_something_in_the_panel_has_the_focus(overview: Watched, stock: Fixtures) -> None:
+def test_it_waits_while_the_panel_has_the_focus(overview: Watched, stock: Fixtures) -> None:
     overview.page.locator(".delayq-tiles a").first.focus()
     stock.add()
     assert overview.asks_within(60_000) == 0
@@ -116,7 +116,7 @@ def test_it_waits_while_something_in_the_panel_has_the_focus(overview: Watched, 
     expect(overview.pending).to_have_text("13")
 
 
-def test_lists_stand_still_until_asked_and_while_a_row_is_ticked(window: PageSession, stock: Fixtures) -> None:
+def test_lists_update_only_when_switched_on_and_no_row_is_selected(window: PageSession, stock: Fixtures) -> None:
     stock.fill(pending=10)
     watched = Watched(window, page("pending"))
     watched.assert_on(False)
@@ -135,7 +135,7 @@ def test_lists_stand_still_until_asked_and_while_a_row_is_ticked(window: PageSes
     watched.calm()
 
 
-def test_without_redis_it_asks_less_often_and_says_since_when(
+def test_without_redis_it_backs_off_and_shows_the_last_update(
     overview: Watched, stock: Fixtures, settings: Any
 ) -> None:
     told, known = overview.page.locator("[data-failed]"), settings.DELAYQ
@@ -150,7 +150,7 @@ def test_without_redis_it_asks_less_often_and_says_since_when(
     expect(told).to_have_text("")
 
 
-def test_open_tables_of_numbers_stay_open(overview: Watched, stock: Fixtures) -> None:
+def test_open_tables_stay_open(overview: Watched, stock: Fixtures) -> None:
     details = overview.page.locator("#delayq-data-due, .delayq-chart details").first
     details.locator("summary").click()
     overview.button.focus()

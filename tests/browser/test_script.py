@@ -1,4 +1,4 @@
-"""The script: times that count on, ticking, copying, long actions that go on by themselves, and nothing by surprise."""
+"""The script: relative times, select all, copying, and long actions that continue by themselves."""
 
 import string
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from tests.admin.conftest import page
 from tests.browser.fixtures import Fixtures
 from tests.browser.page_session import PageSession
 
-# The contrast of what is drawn to what it is drawn on, as WCAG reckons it.
+# The contrast of chart marks to their background by WCAG's formula.
 CONTRASTS = """() => {
     const light = (colour) => {
         const [r, g, b] = colour.match(/[0-9.]+/g).map(Number).map((c) => c / 255)
@@ -29,11 +29,11 @@ CONTRASTS = """() => {
 }"""
 
 
-def test_relative_times_count_on(window: PageSession, stock: Fixtures) -> None:
+def test_relative_times_are_updated(window: PageSession, stock: Fixtures) -> None:
     stock.fill(pending=0)
     window.page.clock.install()
-    window.open(page("task_detail", stock.ids["scheduled"]))
-    due = window.page.locator("dt", has_text="Due").locator("+ dd time .delayq-away")
+    window.open(page("job_detail", stock.ids["scheduled"]))
+    due = window.page.locator("dt", has_text="Due").locator("+ dd time .delayq-relative")
     expect(due).to_contain_text("in ")
     window.page.clock.pause_at(datetime.fromtimestamp(stock.now_us // 1_000_000, UTC) + timedelta(minutes=61))
     expect(due).to_have_text("60 min ago")
@@ -56,11 +56,11 @@ def test_times_are_shown_in_the_zone_that_is_chosen(new_window: Callable[..., Pa
     window.assert_calm()
 
 
-def test_all_rows_are_ticked_at_once_and_counted(window: PageSession, stock: Fixtures) -> None:
+def test_all_rows_are_selected_at_once_and_counted(window: PageSession, stock: Fixtures) -> None:
     stock.fill(pending=0)
     window.open(page("dead"))
     every, rows = window.page.locator("[data-select-all]"), window.page.locator("[data-row]")
-    ticked = window.page.locator("[data-ticked]")
+    ticked = window.page.locator("[data-selected-count]")
     expect(ticked).to_have_text("0")
     every.check()
     expect(window.page.locator("[data-row]:checked")).to_have_count(rows.count())
@@ -74,13 +74,13 @@ def test_all_rows_are_ticked_at_once_and_counted(window: PageSession, stock: Fix
     expect(window.page.locator("[data-row]:checked")).to_have_count(0)
 
 
-def test_what_is_shown_can_be_copied(new_window: Callable[..., PageSession], stock: Fixtures) -> None:
+def test_shown_texts_can_be_copied(new_window: Callable[..., PageSession], stock: Fixtures) -> None:
     stock.fill(pending=0)
     window = new_window(permissions=["clipboard-read", "clipboard-write"])
-    window.open(page("task_detail", stock.ids["dead"]))
+    window.open(page("job_detail", stock.ids["dead"]))
     shown = "() => navigator.clipboard.readText()"
     window.page.get_by_role("button", name="Copy id").click()
-    expect(window.page.locator("#delayq-said")).not_to_have_text("")
+    expect(window.page.locator("#delayq-announcement")).not_to_have_text("")
     assert window.page.evaluate(shown) == stock.ids["dead"]
     for name, source in (("Copy JSON", "#delayq-json"), ("Copy", "#delayq-traceback")):
         window.page.get_by_role("button", name=name, exact=True).click()
@@ -91,19 +91,19 @@ def test_what_is_shown_can_be_copied(new_window: Callable[..., PageSession], sto
     window.assert_calm()
 
 
-def test_long_actions_go_on_by_themselves(
+def test_long_actions_continue_by_themselves(
     window: PageSession, stock: Fixtures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A request does one row, and leaves the rest to the next.
+    # A request handles one row and leaves the rest to the next.
     monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", -1.0)
     stock.fill(pending=4)
     window.open(page("pending"))
     window.page.locator("[data-select-all]").check()
-    window.page.locator("select[name=deed]").select_option("run_now")
+    window.page.locator("select[name=action]").select_option("run_now")
     window.page.get_by_role("button", name="Go").first.click()
     posts: list[str] = []
     window.page.on("request", lambda request: posts.append(request.url) if request.method == "POST" else None)
-    window.page.get_by_role("button", name="Run 6 tasks now").click()
+    window.page.get_by_role("button", name="Run 6 jobs now").click()
     expect(window.page.locator(".messagelist")).to_contain_text("Made 6 run now")
     assert len(posts) >= 6
     window.assert_calm()
@@ -112,7 +112,7 @@ def test_long_actions_go_on_by_themselves(
 def test_no_key_alone_does_anything(window: PageSession, stock: Fixtures) -> None:
     stock.fill(pending=0)
     window.open(page("dead"))
-    # What changes by itself is left out.
+    # Without the parts that change by themselves.
     shown = "() => [location.href, document.activeElement.tagName, document.querySelectorAll(':checked').length].join()"
     before = window.page.evaluate(shown)
     requests: list[str] = []

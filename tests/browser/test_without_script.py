@@ -1,4 +1,4 @@
-"""JavaScript off: every page is there, and every action runs to its end."""
+"""Without JavaScript: every page works, and every action runs to its end."""
 
 from collections.abc import Callable
 
@@ -11,18 +11,18 @@ from tests.browser.fixtures import Fixtures
 from tests.browser.page_session import PageSession
 from tests.browser.pages import PAGES
 
-#: What only the script can do.
-FOR_SCRIPTS = "[data-copy]:visible, [data-select-all]:visible, [data-ticked]:visible, #delayq-updating:visible"
+#: Controls that need the script.
+FOR_SCRIPTS = "[data-copy]:visible, [data-select-all]:visible, [data-selected-count]:visible, #delayq-updating:visible"
 
 
 @pytest.fixture
 def plain(new_window: Callable[..., PageSession], stock: Fixtures) -> PageSession:
-    """A window without JavaScript before a busy shop."""
+    """A window without JavaScript, with many jobs."""
     stock.fill(pending=10)
     return new_window(java_script_enabled=False)
 
 
-def test_every_page_is_there_and_offers_nothing_that_does_nothing(plain: PageSession, stock: Fixtures) -> None:
+def test_every_page_works_without_dead_controls(plain: PageSession, stock: Fixtures) -> None:
     for address in PAGES.values():
         plain.open(address(stock.ids))
         expect(plain.page.locator("#delayq h1")).to_be_visible()
@@ -30,7 +30,7 @@ def test_every_page_is_there_and_offers_nothing_that_does_nothing(plain: PageSes
     plain.assert_calm()
 
 
-def test_rows_are_ticked_confirmed_and_done(plain: PageSession, stock: Fixtures) -> None:
+def test_rows_are_selected_confirmed_and_handled(plain: PageSession, stock: Fixtures) -> None:
     dead = stock.ids["dead"]
     plain.open(page("dead", queue="email"))
     plain.page.locator(f"[data-row][value^='{dead}']").check()
@@ -43,7 +43,7 @@ def test_rows_are_ticked_confirmed_and_done(plain: PageSession, stock: Fixtures)
     plain.assert_calm()
 
 
-def test_what_needs_more_is_asked_for_on_the_way(plain: PageSession, stock: Fixtures) -> None:
+def test_parameters_are_asked_for_on_the_confirm_page(plain: PageSession, stock: Fixtures) -> None:
     before = stock.apis.inspection.counts().dead
     plain.open(page("dead"))
     plain.page.get_by_label("Action").select_option(label="Retry later…")
@@ -59,7 +59,7 @@ def test_what_needs_more_is_asked_for_on_the_way(plain: PageSession, stock: Fixt
     assert stock.apis.inspection.counts().dead == 0
 
 
-def test_cancel_leads_back_and_does_nothing(plain: PageSession, stock: Fixtures) -> None:
+def test_go_back_does_nothing(plain: PageSession, stock: Fixtures) -> None:
     plain.open(page("pending", n=25))
     plain.page.locator("[data-row]").first.check()
     plain.page.get_by_label("Action").select_option(label="Cancel")
@@ -70,7 +70,7 @@ def test_cancel_leads_back_and_does_nothing(plain: PageSession, stock: Fixtures)
     expect(plain.page.locator("[data-row]")).to_have_count(12)
 
 
-def test_a_long_action_goes_on_by_its_button(
+def test_a_long_action_continues_by_its_button(
     plain: PageSession, stock: Fixtures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", -1.0)
@@ -105,20 +105,20 @@ def test_queues_are_paused_and_resumed(plain: PageSession, stock: Fixtures) -> N
 
 
 def test_hidden_values_are_revealed(plain: PageSession, stock: Fixtures) -> None:
-    plain.open(page("task_detail", stock.ids["scheduled"]))
+    plain.open(page("job_detail", stock.ids["scheduled"]))
     expect(plain.page.locator("#delayq")).not_to_contain_text("secret")
     plain.page.get_by_role("button", name="Reveal").click()
     expect(plain.page.locator("#delayq")).to_contain_text("secret")
     plain.assert_calm()
 
 
-def test_bars_of_the_future_lead_to_their_tasks(plain: PageSession, stock: Fixtures) -> None:
+def test_bars_of_upcoming_jobs_link_to_their_list(plain: PageSession, stock: Fixtures) -> None:
     plain.open(page("overview"))
     chart = plain.page.locator("figure", has_text="Coming due")
     chart.locator("summary").click()
     link = chart.locator("tbody a").first
     expect(link).to_be_visible()
     link.click()
-    expect(plain.page.locator("h1").last).to_have_text("Pending tasks")
+    expect(plain.page.locator("h1").last).to_have_text("Pending jobs")
     assert "from=" in plain.page.url
     plain.assert_calm()

@@ -23,7 +23,6 @@ from django_delayq.worker.execution import run
 from tests.databases import servers
 from tests.factories import claim_for
 
-_HERE = Path(__file__).parent
 #: Seconds after which a wait fails.
 PATIENCE = 20.0
 ALIAS = "other"
@@ -85,13 +84,6 @@ class Database:
     def connect(self, **facts: Any) -> None:
         """Give the thread a new connection with these settings."""
         self.here(lambda: connections.__setitem__(ALIAS, self.wrapper(**facts)))
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep these tests in one process of pytest-xdist, so that each server starts once."""
-    for item in items:
-        if _HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("databases"))
 
 
 _SERVERS = {"postgresql": servers.postgresql, "mariadb": servers.mariadb}

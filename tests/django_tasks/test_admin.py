@@ -21,7 +21,7 @@ def staff() -> Client:
 
 
 def shown(staff: Client, job_id: str) -> tuple[int, str]:
-    answer = staff.get(reverse("admin:django_delayq_task_detail", args=[job_id]))
+    answer = staff.get(reverse("admin:django_delayq_job_detail", args=[job_id]))
     return answer.status_code, answer.content.decode()
 
 
@@ -44,4 +44,4 @@ def test_a_stored_result_is_shown(staff: Client, drain: Any) -> None:
         assert status == 200
         assert word in page
         assert f"add({result.args[0]})" in page
-    assert "no task" in shown(staff, "0" * 24 + "-0")[1]
+    assert "no job" in shown(staff, "0" * 24 + "-0")[1]

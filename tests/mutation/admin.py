@@ -1,17 +1,17 @@
-"""Mutants of admin, each with the tests of which one must fail."""
+"""Planted bugs of the admin, each with the tests of which one must fail."""
 
 from tests.stateful.mutations import Mutation
 
 at = Mutation.at
 
 RAW = "tests/admin/test_raw_characters.py"
-BOUNDS = "tests/admin/test_bounds.py"
+BOUNDS = "tests/admin/actions/test_bounds.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "an action goes on beyond what was counted and confirmed",
         "admin/actions/run.py",
-        "            if self.progress.handled >= self._order.count:\n                break\n",
+        "        if action_request.handled >= action_request.count:\n            break\n",
         "",
     ): (BOUNDS,),
     at(
@@ -22,25 +22,25 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/integration/store/test_page.py",),
     at(
         "a count that was cut short is taken for the whole",
-        "admin/actions/preview.py",
-        "            return order, progress\n",
-        "            break\n",
+        "admin/actions/selection.py",
+        "shards and monotonic() > until:\n            return\n",
+        "shards and monotonic() > until:\n            break\n",
     ): (BOUNDS,),
     at(
         "an action is carried out before all is counted",
         "admin/views/action.py",
-        "return _do(visit, order, progress) if order.counted else _ask(visit, order, progress)",
-        "return _do(visit, order, progress)",
+        "return _run(page, action_request) if action_request.counted else _prepare(page, action_request)",
+        "return _run(page, action_request)",
     ): (BOUNDS,),
     at(
         "an action for all that match is done once more by the same form",
-        "admin/actions/requests.py",
-        "        return not self.selected\n",
-        '        return "shift_us" in self.parameters and not self.selected\n',
+        "admin/actions/action_request.py",
+        "        return not self.rows\n",
+        '        return "shift_us" in self.parameters and not self.rows\n',
     ): (BOUNDS,),
     at(
         "what came after the count is not told of",
-        "admin/actions/preview.py",
+        "admin/actions/selection.py",
         "            return True\n",
         "            return False\n",
     ): (BOUNDS,),
@@ -59,7 +59,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a page is sent with control characters that somebody forgot",
         "admin/page.py",
-        "_RAW.sub(lambda found: written_out(found[0]), super().rendered_content)",
+        "_RAW.sub(lambda found: escaped(found[0]), super().rendered_content)",
         'super().rendered_content.encode("utf-8", "backslashreplace").decode()',
     ): (RAW,),
     at(
@@ -95,7 +95,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "tasks are rescheduled to a moment that is past",
         "admin/actions/forms.py",
-        'if self.parameters["due_us"] < self.now_us - _MINUTE_US:',
-        'if self.parameters["due_us"] < 0:',
-    ): ("tests/admin/test_action.py",),
+        "if (due_us := moment_us(moment)) < self.now_us - _TOLERANCE_US:",
+        "if (due_us := moment_us(moment)) < 0:",
+    ): ("tests/admin/actions/test_waiting_jobs.py",),
 }

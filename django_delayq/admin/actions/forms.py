@@ -1,6 +1,8 @@
-"""Wishes: what a deed has to be told besides the jobs, as a form on its confirm page: a moment, a queue, arguments."""
+"""Forms for the actions that need parameters: a time, a queue, or arguments.
 
-from abc import abstractmethod
+The `cleaned_data` of a valid form are the parameters of the action, as JSON values.
+"""
+
 from typing import Any
 
 from django import forms
@@ -15,21 +17,20 @@ from django_delayq.exceptions import DelayQError
 from django_delayq.task import registry
 from django_delayq.task.arguments import check_arguments
 
-#: Less is what it takes to fill in a form.
-_MINUTE_US = 60 * SECOND_US
+#: A moment may be this far in the past: people need time to fill in a form.
+_TOLERANCE_US = 60 * SECOND_US
 _UNITS = [(1, _("seconds")), (60, _("minutes")), (3_600, _("hours")), (86_400, _("days"))]
 
 
 class ActionForm(forms.Form):
-    """A form that knows who asks, and of which task where that matters."""
+    """A form that knows the page, and the job's task if the action has one job."""
 
-    #: What it means, as JSON can carry it; once it is valid.
-    parameters: dict[str, Any]
+    #: Whether the page must name the time zone.
+    has_times = False
 
-    def __init__(self, *args: Any, visit: PageContext, task: str = "", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, page: PageContext, task: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.limits = visit.store.config.tasks
-        self.now_us, self.task = visit.now_us, task
+        self.task_config, self.now_us, self.task = page.store.config.tasks, page.now_us, task
 
 
 def _moment_field(label: Any) -> forms.DateTimeField:
@@ -38,117 +39,105 @@ def _moment_field(label: Any) -> forms.DateTimeField:
 
 
 class _TimeForm(ActionForm):
-    """A moment, or a number that says something else about time."""
+    """Either a moment, which becomes `due_us`, or a number of minutes or of another unit."""
 
-    #: The name of that number; what is said of a moment that is past.
-    other = ""
-    is_past: Any
+    has_times = True
+    #: The number's field and its parameter, in µs; and the error about a moment in the past.
+    number_field = number_parameter = ""
+    past_text: Any
 
     def clean(self) -> dict[str, Any]:
-        """Take exactly one of the two."""
+        """Require exactly one of the two."""
         cleaned = super().clean() or {}
         if self.errors:
             return cleaned
-        moment, number = cleaned.get("moment"), cleaned.get(self.other)
+        moment, number = cleaned["moment"], cleaned[self.number_field]
         if (moment is None) is (number is None):
             raise ValidationError(_("Fill in one of the two."))
         try:
             if moment is None:
-                self.parameters = self.of_number(cleaned)
-                self.limits.check_time(delay=abs(next(iter(self.parameters.values()))) / SECOND_US)
-            else:
-                # Naive where the project has no time zones.
-                moment = moment if timezone.is_aware(moment) else timezone.make_aware(moment)
-                self.limits.check_time(at=moment)
-                self.parameters = {"due_us": moment_us(moment)}
-                if self.parameters["due_us"] < self.now_us - _MINUTE_US:
-                    raise ValidationError(self.is_past)
+                seconds = number * int(cleaned.get("unit") or 60)
+                self.task_config.check_time(delay=abs(seconds))
+                return {self.number_parameter: seconds * SECOND_US}
+            # Naive if the project has USE_TZ = False.
+            moment = moment if timezone.is_aware(moment) else timezone.make_aware(moment)
+            self.task_config.check_time(at=moment)
         except DelayQError as error:
             raise ValidationError(str(error)) from error
-        return cleaned
-
-    @abstractmethod
-    def of_number(self, cleaned: dict[str, Any]) -> dict[str, Any]:
-        """Return what the number means."""
+        if (due_us := moment_us(moment)) < self.now_us - _TOLERANCE_US:
+            raise ValidationError(self.past_text)
+        return {"due_us": due_us}
 
 
 class RescheduleForm(_TimeForm):
-    """When jobs that wait shall be due."""
+    """The new due time of jobs that wait, or a shift of it."""
 
-    other = "shift"
-    is_past = _("That moment is past. “Run now” makes tasks due at once.")
+    number_field, number_parameter = "shift", "shift_us"
+    past_text = _("That moment is past. “Run now” makes jobs due at once.")
     moment = _moment_field(_("Due at"))
     shift = forms.IntegerField(
         label=_("or earlier (−) or later (+) by"), required=False, min_value=-1_000_000, max_value=1_000_000
     )
     unit = forms.ChoiceField(label=_("Unit"), choices=_UNITS, initial=60, required=False)
 
-    def of_number(self, cleaned: dict[str, Any]) -> dict[str, Any]:
-        """Return the shift."""
-        return {"shift_us": cleaned["shift"] * int(cleaned["unit"] or 60) * SECOND_US}
-
 
 class RetryLaterForm(_TimeForm):
-    """When dead letters shall be tried again."""
+    """When dead letters are retried: all at one moment, or spread at random over minutes."""
 
-    other = "minutes"
-    is_past = _("That moment is past. “Retry now” makes tasks due at once.")
+    number_field, number_parameter = "minutes", "spread_us"
+    past_text = _("That moment is past. “Retry now” makes jobs due at once.")
     moment = _moment_field(_("Retry all at"))
     minutes = forms.IntegerField(label=_("or spread over (minutes)"), required=False, min_value=1, max_value=1_000_000)
 
-    def of_number(self, cleaned: dict[str, Any]) -> dict[str, Any]:
-        """Return the span to spread them over."""
-        return {"spread_us": cleaned["minutes"] * 60 * SECOND_US}
-
 
 class MoveForm(ActionForm):
-    """The queue that jobs shall wait in."""
+    """The queue that jobs move to."""
 
     queue = forms.CharField(label=_("Queue"), max_length=200, widget=forms.TextInput(attrs={"list": "delayq-queues"}))
 
     def clean_queue(self) -> str:
-        """Take a legal name of a declared queue."""
+        """Require a valid name of a declared queue."""
         try:
-            queue = self.limits.check_queue(self.cleaned_data["queue"])
+            return self.task_config.check_queue(self.cleaned_data["queue"])
         except ValueError as error:
             raise ValidationError(str(error)) from error
-        self.parameters = {"queue": queue}
-        return queue
+
+
+class _ArgumentsField(forms.CharField):
+    """JSON of one type; `forms.JSONField` fails on deep nesting and takes NaN."""
+
+    widget = forms.Textarea(attrs={"rows": 6})
+
+    def __init__(self, json_type: type, **options: Any) -> None:
+        super().__init__(**options)
+        self.json_type = json_type
+
+    def clean(self, value: Any) -> Any:
+        """Return the list or dict."""
+        try:
+            return read_arguments(super().clean(value), self.json_type)
+        except DelayQError as error:
+            raise ValidationError(str(error)) from error
 
 
 class ArgumentsForm(ActionForm):
     """Other arguments for one job."""
 
-    args = forms.CharField(label=_("Positional arguments (a JSON list)"), widget=forms.Textarea(attrs={"rows": 6}))
-    kwargs = forms.CharField(label=_("Named arguments (a JSON object)"), widget=forms.Textarea(attrs={"rows": 6}))
-
-    def clean_args(self) -> Any:
-        """Take a list."""
-        return self._read("args", list)
-
-    def clean_kwargs(self) -> Any:
-        """Take an object."""
-        return self._read("kwargs", dict)
+    args = _ArgumentsField(list, label=_("Positional arguments (a JSON list)"))
+    kwargs = _ArgumentsField(dict, label=_("Named arguments (a JSON object)"))
 
     def clean(self) -> dict[str, Any]:
-        """Take what fits the function, where it is known here."""
+        """Check the arguments against the function's signature, if this process knows the task."""
         cleaned = super().clean() or {}
         if self.errors:
             return cleaned
-        args, kwargs, task = cleaned["args"], cleaned["kwargs"], registry.find(self.task)
+        task = registry.find(self.task)
         try:
-            check_arguments(args, kwargs, show_keys=True)
+            check_arguments(cleaned["args"], cleaned["kwargs"], show_keys=True)
             if task is not None:
-                task.signature.bind(*args, **kwargs)
+                task.signature.bind(*cleaned["args"], **cleaned["kwargs"])
         except DelayQError as error:
             raise ValidationError(str(error)) from error
         except TypeError as error:
             raise ValidationError(_("These arguments do not fit the function: %s") % error) from error
-        self.parameters = {name: self.data.get(name, "") for name in ("args", "kwargs")}
         return cleaned
-
-    def _read(self, name: str, kind: type) -> Any:
-        try:
-            return read_arguments(self.cleaned_data[name], kind)
-        except DelayQError as error:
-            raise ValidationError(str(error)) from error

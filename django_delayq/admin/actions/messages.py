@@ -1,4 +1,4 @@
-"""Words: what an order means, and what became of it, in sentences for pages, messages and the journal."""
+"""Sentences about an action: which jobs, with which parameters, and with what results."""
 
 from collections.abc import Mapping
 from datetime import UTC, tzinfo
@@ -7,78 +7,76 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext_lazy
 
+from django_delayq.admin.actions.action_request import ActionRequest
 from django_delayq.admin.actions.bulk_actions import ActionResult, BulkAction
-from django_delayq.admin.actions.requests import ActionRequest
 from django_delayq.admin.arguments import printable
 from django_delayq.admin.errors import ErrorSummary
 from django_delayq.admin.job_lists import DEAD, counted
 from django_delayq.clock import moment
 from django_delayq.templatetags.delayq import duration_text
 
-_HELD = ngettext_lazy(
-    "%(count)s could not be: another task holds its key",
-    "%(count)s could not be: other tasks hold their keys",
-    "n",
-)
-_RESHARDED = ngettext_lazy(
-    "%(count)s could not be: SHARDS changed since its key was taken; enqueue it anew, or set SHARDS back",
-    "%(count)s could not be: SHARDS changed since their keys were taken; enqueue them anew, or set SHARDS back",
-    "n",
-)
-_REFUSED = ngettext_lazy(
-    "%(count)s could not be read, verified or stored", "%(count)s could not be read, verified or stored", "n"
-)
+_GONE = ngettext_lazy("%(count)s was already gone", "%(count)s were already gone", "n")
+_NOT_WAITING = ngettext_lazy("%(count)s was no longer waiting", "%(count)s were no longer waiting", "n")
+_UNCHANGED_TEXTS = {
+    ActionResult.KEY_HELD: ngettext_lazy(
+        "%(count)s could not be: another job holds its key", "%(count)s could not be: other jobs hold their keys", "n"
+    ),
+    ActionResult.UNREADABLE: ngettext_lazy(
+        "%(count)s could not be read, verified or stored", "%(count)s could not be read, verified or stored", "n"
+    ),
+    ActionResult.RESHARDED: ngettext_lazy(
+        "%(count)s could not be: SHARDS changed since its key was taken; enqueue it again, or set SHARDS back",
+        "%(count)s could not be: SHARDS changed since their keys were taken; enqueue them again, or set SHARDS back",
+        "n",
+    ),
+}
 
 
-def moment_text(us: int, zone: tzinfo = UTC) -> str:
-    """Return a moment that means the same wherever it is read."""
-    return f"{moment(us).astimezone(zone):%Y-%m-%d %H:%M:%S %Z}"
+def result_text(action: BulkAction, results: Mapping[str, int]) -> str:
+    """Return what changed and what did not: "Retried 11; 1 was already gone"."""
+    skipped_text = _GONE if DEAD.name in action.job_lists else _NOT_WAITING
+    unchanged = {ActionResult.SKIPPED: skipped_text, **_UNCHANGED_TEXTS}
+    done = counted(action.success_text, results.get(ActionResult.DONE, 0))
+    return "; ".join([done, *(counted(text, results[key]) for key, text in unchanged.items() if results.get(key))])
 
 
-def result_text(deed: BulkAction, fates: Mapping[str, int]) -> str:
-    """Return what was done and what could not be: "Retried 11; 1 was already gone"."""
-    others = {
-        ActionResult.MISSED: deed.skipped_text,
-        ActionResult.HELD: _HELD,
-        ActionResult.REFUSED: _REFUSED,
-        ActionResult.RESHARDED: _RESHARDED,
-    }
-    done = counted(deed.success_text, fates.get(ActionResult.DONE, 0))
-    return "; ".join([done, *(counted(words, fates[fate]) for fate, words in others.items() if fates.get(fate))])
-
-
-def selection_text(order: ActionRequest, zone: tzinfo = UTC) -> str:
-    """Return which jobs are meant: "queue email, error SMTPTimeout, died up to 14:02:11 UTC"."""
-    if order.selected:
+def selection_text(action_request: ActionRequest, zone: tzinfo = UTC) -> str:
+    """Return the filter in words: "queue email, error SMTPTimeout, died up to …"; empty for selected rows."""
+    if action_request.rows:
         return ""
-    asked, dead = order.parsed_filter, order.job_list is DEAD
+    job_filter, dead = action_request.filter, action_request.job_list is DEAD
+    from_us, to_us = job_filter.from_us, job_filter.to_us
     parts = [
-        (_("queue %s"), asked.queue),
-        (_("function %s"), asked.function.removeprefix("=")),
-        (_("error %s"), ErrorSummary(asked.error.removeprefix("="), "").name),
-        (_("with the text “%s”"), asked.text),
-        (
-            _("died from %s on") if dead else _("due from %s on"),
-            moment_text(asked.from_us, zone) if asked.from_us else "",
-        ),
-        (_("died up to %s") if dead else _("due before %s"), moment_text(asked.to_us, zone) if asked.to_us else ""),
+        (_("queue %s"), job_filter.queue),
+        (_("task %s"), job_filter.task.removeprefix("=")),
+        (_("error %s"), ErrorSummary(job_filter.error.removeprefix("="), "").name),
+        (_("with the text “%s”"), job_filter.text),
+        (_("died from %s on") if dead else _("due from %s on"), moment_text(from_us, zone) if from_us else ""),
+        (_("died up to %s") if dead else _("due before %s"), moment_text(to_us, zone) if to_us else ""),
     ]
     return ", ".join(words % printable(value) for words, value in parts if value)
 
 
-def parameters_text(wish: Mapping[str, Any], zone: tzinfo = UTC) -> str:
-    """Return what was wished besides: "by +10 min"."""
-    if "shift_us" in wish:
-        sign = "−" if wish["shift_us"] < 0 else "+"
-        return _("by %s") % f"{sign}{duration_text(abs(wish['shift_us']))}"
-    if "spread_us" in wish:
-        return _("spread over %s") % duration_text(wish["spread_us"])
-    if "due_us" in wish:
-        return _("at %s") % moment_text(wish["due_us"], zone)
-    return _("to queue %s") % printable(wish["queue"]) if "queue" in wish else ""
+def parameters_text(parameters: Mapping[str, Any], zone: tzinfo = UTC) -> str:
+    """Return the parameters in words: "by +10 min"."""
+    if "shift_us" in parameters:
+        sign = "−" if parameters["shift_us"] < 0 else "+"
+        return _("by %s") % f"{sign}{duration_text(abs(parameters['shift_us']))}"
+    if "spread_us" in parameters:
+        return _("spread over %s") % duration_text(parameters["spread_us"])
+    if "due_us" in parameters:
+        return _("at %s") % moment_text(parameters["due_us"], zone)
+    return _("to queue %s") % printable(parameters["queue"]) if "queue" in parameters else ""
 
 
-def log_text(order: ActionRequest, fates: Mapping[str, int], *, one: bool) -> str:
-    """Return the journal's sentence about each job, or about all together."""
-    first = str(order.action.log_text) if one else result_text(order.action, fates)
-    return ", ".join(part for part in (first, parameters_text(order.parameters), selection_text(order)) if part)
+def log_text(action_request: ActionRequest, *, about_one: bool) -> str:
+    """Return the audit log's sentence about each job, or about all of them together."""
+    action = action_request.action
+    first = str(action.log_text) if about_one else result_text(action, action_request.results)
+    parts = (first, parameters_text(action_request.parameters), selection_text(action_request))
+    return ", ".join(filter(None, parts))
+
+
+def moment_text(us: int, zone: tzinfo = UTC) -> str:
+    """Return a moment with its date and zone."""
+    return f"{moment(us).astimezone(zone):%Y-%m-%d %H:%M:%S %Z}"

@@ -1,4 +1,4 @@
-"""Switches: what is turned off and on for a whole queue or a worker: pause and resume, quiet and back."""
+"""Toggles: a queue is paused or resumed, a worker is quieted or resumed; each is confirmed on a page first."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,108 +18,106 @@ from django_delayq.store.operations import Operations
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toggle:
-    """One way to turn one."""
+    """One direction of a toggle."""
 
-    #: What it is about, as the form calls it: a queue or a worker; and the list of those.
-    of: str
+    #: The form field that names the subject, "queue" or "worker", and the page that lists those.
+    subject: str
     tab: str
     confirm_text: Any
     explanation: Any
     button: Any
     success_text: Any
     unchanged_text: Any
-    #: With the queue's name, or the worker's code, and the person's name.
+    #: Takes the queue's name or the worker's id, and the person's name; returns False if nothing changed.
     apply: Callable[[Operations, Any, str], bool]
 
 
 TOGGLES = {
     "pause": Toggle(
-        of="queue",
+        subject="queue",
         tab="queues",
         confirm_text=_("Pause queue %s?"),
-        explanation=_("No worker takes its tasks until it is resumed, also after restarts. What runs is not stopped."),
+        explanation=_("No worker takes its jobs until it is resumed, also after restarts. Running jobs continue."),
         button=_("Pause it"),
         success_text=_("Paused queue %s"),
         unchanged_text=_("Queue %s was paused already"),
         apply=lambda operations, queue, by: operations.pause(queue, by=by),
     ),
     "resume": Toggle(
-        of="queue",
+        subject="queue",
         tab="queues",
         confirm_text=_("Resume queue %s?"),
-        explanation=_("Workers take its tasks again, at once."),
+        explanation=_("Workers take its jobs again at once."),
         button=_("Resume it"),
         success_text=_("Resumed queue %s"),
         unchanged_text=_("Queue %s was not paused"),
         apply=lambda operations, queue, by: operations.resume(queue),
     ),
     "quiet": Toggle(
-        of="worker",
+        subject="worker",
         tab="processes",
         confirm_text=_("Quiet worker %s?"),
-        explanation=_("It takes no more tasks, and ends what it runs. It hears of it within 15 seconds."),
+        explanation=_("It finishes its running jobs and takes no more. This takes effect within 15 seconds."),
         button=_("Quiet it"),
-        success_text=_("Asked worker %s to take no more tasks"),
+        success_text=_("Asked worker %s to take no more jobs"),
         unchanged_text=_("Worker %s was asked already"),
-        apply=lambda operations, code, by: operations.quiet(code, by=by),
+        apply=lambda operations, worker_id, by: operations.quiet(worker_id, by=by),
     ),
     "unquiet": Toggle(
-        of="worker",
+        subject="worker",
         tab="processes",
-        confirm_text=_("Let worker %s take tasks again?"),
-        explanation=_("It hears of it within 15 seconds."),
+        confirm_text=_("Let worker %s take jobs again?"),
+        explanation=_("This takes effect within 15 seconds."),
         button=_("Let it work"),
-        success_text=_("Let worker %s take tasks again"),
+        success_text=_("Let worker %s take jobs again"),
         unchanged_text=_("Worker %s was not asked to be quiet"),
-        apply=lambda operations, code, by: operations.unquiet(code),
+        apply=lambda operations, worker_id, by: operations.unquiet(worker_id),
     ),
 }
 
 
-def show(visit: PageContext) -> HttpResponse:
-    """Ask whether it is meant; do it where that was answered."""
-    post = visit.request.POST
-    name = post["deed"]
-    switch = TOGGLES[name]
-    subject = _subject(visit, switch.of)
+def show(page: PageContext) -> HttpResponse:
+    """Show the confirm page; once confirmed, apply the toggle on every shard."""
+    post, name = page.request.POST, page.request.POST["action"]
+    toggle = TOGGLES[name]
+    back = HttpResponseRedirect(page.url(toggle.tab))
+    subject, display_name = _subject(page, toggle.subject)
     if subject is None:
-        messages.warning(visit.request, gettext("It is not there any more. Nothing was done."))
-        return HttpResponseRedirect(visit.url(switch.tab))
-    of, shown = subject
-    shown = printable(shown)
-    if "sure" not in post:
-        return visit.render(
+        messages.warning(page.request, gettext("It is not there any more. Nothing was done."))
+        return back
+    if "confirmed" not in post:
+        return page.render(
             "confirm.html",
-            tab=switch.tab,
-            title=switch.confirm_text % shown,
-            button=switch.button,
-            about=switch.explanation,
-            fields={"deed": name, switch.of: post[switch.of], "sure": "yes"},
-            cancel_url=visit.url(switch.tab),
+            tab=toggle.tab,
+            title=toggle.confirm_text % display_name,
+            button=toggle.button,
+            explanation=toggle.explanation,
+            fields={"action": name, toggle.subject: post[toggle.subject], "confirmed": "yes"},
+            cancel_url=back.url,
         ).render()
-    by = visit.request.user.get_username()
-    shards = range(visit.store.config.shards)
-    turned: list[bool] = []
+    by, changed = page.request.user.get_username(), False
     try:
-        for shard in shards:
-            turned.append(bool(switch.apply(visit.store.operations(shard), of, by)))
+        for shard in range(page.store.config.shards):
+            changed |= bool(toggle.apply(page.store.operations(shard), subject, by))
     finally:
-        # Also where Redis failed on the way: what is done is done.
-        if any(turned):
-            audit_log.record(visit.request, name, str(switch.success_text % shown), object_id=shown)
-    told, level = (switch.success_text, messages.SUCCESS) if any(turned) else (switch.unchanged_text, messages.WARNING)
-    messages.add_message(visit.request, level, told % shown + ".")
-    return HttpResponseRedirect(visit.url(switch.tab))
+        # Also if Redis fails at a later shard: the change of the first ones is recorded.
+        if changed:
+            audit_log.record(page.request, name, str(toggle.success_text % display_name), object_id=display_name)
+    text, level = (toggle.success_text, messages.SUCCESS) if changed else (toggle.unchanged_text, messages.WARNING)
+    messages.add_message(page.request, level, text % display_name + ".")
+    return back
 
 
-def _subject(visit: PageContext, of: str) -> tuple[str | bytes, str] | None:
-    """Return the queue or the worker's code that the form names, and what people call it; None for none there is."""
-    text = visit.request.POST.get(of, "")
-    if of == "worker":
-        found = (process for process in visit.snapshot.processes if process.code.hex() == text)
-        return next(((process.code, process.name or text) for process in found if process.kind == "worker"), None)
+def _subject(page: PageContext, field: str) -> tuple[str | bytes | None, str]:
+    """Return the queue, or the worker's id, that the form names, and its printable name; (None, "") if it is gone."""
+    text = page.request.POST.get(field, "")
+    if field == "worker":
+        for process in page.snapshot.processes:
+            if process.kind == "worker" and process.code.hex() == text:
+                return process.code, printable(process.name or text)
+        return None, ""
     try:
         queue = from_url_name(text)
     except ValueError:
-        return None
-    return (queue, queue) if queue in visit.snapshot.queues else None
+        return None, ""
+    return (queue, printable(queue)) if queue in page.snapshot.queues else (None, "")

@@ -1,4 +1,4 @@
-"""Dead letters: the jobs that will not be tried again, newest first, or by what they died of."""
+"""Dead letters: the jobs that will not be tried again, newest first or in groups by error and task."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -23,13 +23,13 @@ from django_delayq.templatetags.delayq import duration_text, grouped
 
 @dataclass(slots=True, kw_only=True)
 class Group:
-    """Dead letters alike."""
+    """Dead letters with the same task, and the same error if grouped by it."""
 
     error: str
     task: str
-    #: The list of them, and what a form says of them; empty where no filter means them alone.
+    #: The list of them, and its filter for the action forms; empty if no filter selects exactly these.
     url: str
-    order: str
+    filter_query: str
     count: int = 0
     first_us: int
     last_us: int
@@ -37,59 +37,57 @@ class Group:
     @property
     def title(self) -> str:
         """What they have in common."""
-        facts = {"error": ErrorSummary(self.error, "").name, "function": printable(short(self.task)) or "?"}
-        return _("%(error)s in %(function)s") % facts if self.error else facts["function"]
+        facts = {"error": ErrorSummary(self.error, "").name, "task": printable(short(self.task)) or "?"}
+        return _("%(error)s in %(task)s") % facts if self.error else facts["task"]
 
 
-def show(visit: PageContext) -> HttpResponse:
-    """Draw the list, or the groups."""
-    spans = {"15m": _("last 15 min"), "1h": _("last hour"), "24h": _("last 24 h"), "7d": _("last 7 days")}
-    config = visit.store.config.dispatcher
-    asked = lists.asked_of(visit)
-    kinds = [
-        (label, DEAD.address(visit, "", replace(asked, group=group).page()), group == asked.group)
-        for group, label in (("", _("none")), ("error", _("error")), ("function", _("function")))
-    ]
+def show(page: PageContext) -> HttpResponse:
+    """Show the list, or the groups."""
+    job_filter = lists.filter_of(page)
     more: dict[str, Any] = {
-        "kinds": kinds,
-        "kept": _kept(config),
-        "spans": spans,
+        "group_links": [
+            (label, DEAD.address(page, "", replace(job_filter, group=group).page()), group == job_filter.group)
+            for group, label in (("", _("none")), ("error", _("error")), ("task", _("task")))
+        ],
+        "retention": _retention(page.store.config.dispatcher),
+        "spans": {"15m": _("last 15 min"), "1h": _("last hour"), "24h": _("last 24 h"), "7d": _("last 7 days")},
         "span_label": _("Died"),
     }
-    if not asked.group:
-        return lists.show_list(visit, DEAD, title=_("Dead letters"), **more)
-    listing = job_lists.read(visit, DEAD, asked, gather=True)
-    more["groups"] = groups(visit, asked, listing.matched)
-    more |= lists.context(visit, DEAD, asked, listing)
-    return visit.render("dead.html", tab="dead", title=_("Dead letters"), **more)
+    if not job_filter.group:
+        return lists.show_list(page, DEAD, title=_("Dead letters"), **more)
+    listing = job_lists.read(page, DEAD, job_filter, collect_matches=True)
+    more["groups"] = groups(page, job_filter, listing.matched)
+    more |= lists.list_context(page, DEAD, job_filter, listing)
+    return page.render("dead.html", tab="dead", title=_("Dead letters"), **more)
 
 
-def _kept(config: DispatcherConfig) -> str:
-    """Return for how long dead letters are kept, and how many."""
-    age_us, most = config.dead_max_age_us, grouped(config.dead_max_count)
+def _retention(config: DispatcherConfig) -> str:
+    """Return how long dead letters are kept, and how many."""
+    age_us, maximum = config.dead_max_age_us, grouped(config.dead_max_count)
     days, rest_us = divmod(age_us, DAY_US)
     age = duration_text(age_us) if rest_us else ngettext("%s day", "%s days", days) % grouped(days)
-    return _("Kept for %(age)s, at most %(most)s") % {"age": age, "most": most}
+    return _("Kept for %(age)s, at most %(maximum)s") % {"age": age, "maximum": maximum}
 
 
-def groups(visit: PageContext, asked: Filter, rows: Iterable[JobRow]) -> list[Group]:
-    """Return dead letters by error and function, or by function alone, the most frequent first."""
+def groups(page: PageContext, job_filter: Filter, rows: Iterable[JobRow]) -> list[Group]:
+    """Return dead letters by error and task, or by task alone, the largest group first."""
     found: dict[tuple[str, str], Group] = {}
     for row in rows:
-        key = ErrorSummary.of(row.attempts).error if asked.group == "error" else "", row.task
+        key = ErrorSummary.of(row.attempts).error if job_filter.group == "error" else "", row.task
         group = found.get(key)
         if group is None:
-            function, error = (f"={name}" if name else "" for name in (key[1], key[0]))
-            only = replace(asked, group="", function=function or asked.function, error=error or asked.error)
-            order = only.page()
-            # What has no name, or one that no filter can hold, cannot be asked for: that would mean others too.
-            if not (key[1] and (key[0] or asked.group != "error")) or Filter.read(QueryDict(order)) != only.plain():
-                order = ""
+            error, task = (f"={name}" if name else "" for name in key)
+            group_filter = replace(job_filter, group="", task=task or job_filter.task, error=error or job_filter.error)
+            query = group_filter.page()
+            # A group without a name, or with one that no filter can hold, has no filter that excludes other groups.
+            has_names = key[1] and (key[0] or job_filter.group != "error")
+            if not has_names or Filter.read(QueryDict(query)) != group_filter.plain():
+                query = ""
             found[key] = group = Group(
                 error=key[0],
                 task=key[1],
-                url=order and DEAD.address(visit, "", order),
-                order=order,
+                url=query and DEAD.address(page, "", query),
+                filter_query=query,
                 first_us=row.moment_us,
                 last_us=row.moment_us,
             )

@@ -1,4 +1,4 @@
-"""Export: a whole list as it is filtered, a JSON object a line, sent while it is read."""
+"""Export of a filtered list as NDJSON, streamed while the list is read."""
 
 import json
 from collections.abc import Iterator
@@ -6,68 +6,60 @@ from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponseBase, StreamingHttpResponse
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from django_delayq.admin import audit_log
 from django_delayq.admin.arguments import DisplayedArguments
 from django_delayq.admin.filters import Filter
-from django_delayq.admin.job_lists import JOB_LISTS, READY, JobList, iter_pages
+from django_delayq.admin.job_lists import JOB_LISTS, READY, JobList, iter_batches
 from django_delayq.admin.page import PageContext
+from django_delayq.admin.views.lists import filter_of
 from django_delayq.clock import moment
 from django_delayq.exceptions import StoreError
 from django_delayq.job.ids import created_us
 from django_delayq.store.queries.job_pages import JobRow
 
 
-def show(visit: PageContext, place: str) -> HttpResponseBase:
-    """Send the rows that match; posted to, with what is hidden, to whom may see it, and that is written down."""
-    there = JOB_LISTS.get(place)
-    with timezone.override(visit.timezone):
-        asked = Filter.read(visit.request.GET)
-    if there is None or (there is READY and not asked.queue):
+def show(page: PageContext, list_name: str) -> HttpResponseBase:
+    """Send the matching rows. A POST includes hidden values, needs the permission, and is recorded in the audit log."""
+    job_list, job_filter = JOB_LISTS.get(list_name), filter_of(page)
+    if job_list is None or (job_list is READY and not job_filter.queue):
         raise Http404
-    reveal = visit.request.method == "POST"
-    if reveal and not visit.may_reveal:
+    reveal = page.request.method == "POST"
+    if reveal and not page.may_reveal:
         raise PermissionDenied
-    # Redis fails here, while there still is a page to say so.
-    asked = asked.with_absolute_times(visit.now_us, ahead=there.ahead)
+    # Reads the snapshot: if Redis fails, it fails here, while an error page is still possible.
+    job_filter = job_filter.with_absolute_times(page.now_us, ahead=job_list.ahead)
     if reveal:
-        what = f"{place}?{asked.page()}"
-        audit_log.record(visit.request, "export", _("Exported with what is hidden: %s") % what, object_id=what)
-    name = f"{place}-{moment(visit.now_us):%Y%m%dT%H%M%SZ}.ndjson"
+        source = f"{list_name}?{job_filter.page()}"
+        audit_log.record(page.request, "export", _("Exported with hidden values: %s") % source, object_id=source)
+    name = f"{list_name}-{moment(page.now_us):%Y%m%dT%H%M%SZ}.ndjson"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    rows = _rows(visit, there, asked)
-    return StreamingHttpResponse(
-        (_line(visit, row, reveal=reveal) for row in rows), content_type="application/x-ndjson", headers=headers
-    )
+    lines = (json.dumps(each) + "\n" for each in _objects(page, job_list, job_filter, reveal=reveal))
+    return StreamingHttpResponse(lines, content_type="application/x-ndjson", headers=headers)
 
 
-def _rows(visit: PageContext, place: JobList, asked: Filter) -> Iterator[JobRow | StoreError]:
-    match = asked.match(visit.config.redact, by_queue=not place.by_queue)
+def _objects(page: PageContext, job_list: JobList, job_filter: Filter, *, reveal: bool) -> Iterator[dict[str, Any]]:
+    match = job_filter.match(page.config.redact, by_queue=not job_list.by_queue)
     try:
-        for _shard, page in iter_pages(visit, place, asked, match=match):
-            yield from page.rows
+        for _shard, batch in iter_batches(page, job_list, job_filter, match=match):
+            for row in batch.rows:
+                yield _object(page, row, reveal=reveal)
     except StoreError as error:
-        yield error
+        # Too late for another status: the last line of the file says that it is incomplete.
+        yield {"incomplete": str(error)}
 
 
-def _line(visit: PageContext, row: JobRow | StoreError, *, reveal: bool) -> str:
-    # Too late for another status: the file says itself that it is not whole.
-    told = {"incomplete": str(row)} if isinstance(row, StoreError) else _told(visit, row, reveal=reveal)
-    return json.dumps(told) + "\n"
-
-
-def _told(visit: PageContext, row: JobRow, *, reveal: bool) -> dict[str, Any]:
-    payload = DisplayedArguments.of(row.job, visit.config.redact, reveal=reveal) if row.job else None
+def _object(page: PageContext, row: JobRow, *, reveal: bool) -> dict[str, Any]:
+    shown = DisplayedArguments.of(row.job, page.config.redact, reveal=reveal) if row.job else None
     return {
         "id": row.id,
         "state": row.state,
         "task": row.task,
         "queue": row.queue,
         "priority": row.head.priority,
-        "args": payload and payload.args,
-        "kwargs": payload and payload.kwargs,
+        "args": shown and shown.args,
+        "kwargs": shown and shown.kwargs,
         "unreadable": row.fault or None,
         "created": moment(created_us(row.raw_id)).isoformat(),
         "died" if row.due_us is None else "due": moment(row.moment_us).isoformat(),

@@ -1,4 +1,4 @@
-"""Detail: one job in any state, also one that is gone: what it is, what became of it, and who did what to it."""
+"""One job in any state, or one that is gone: its properties, its attempts, and the audit log about it."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -29,46 +29,47 @@ _STATES = {
     State.CLAIMED: (gettext_lazy("Running"), "good", gettext_lazy("Was due")),
     State.DEAD: (gettext_lazy("Dead"), "bad", gettext_lazy("Died")),
 }
-_PLACES = {place.state: place for place in JOB_LISTS.values()}
+_LISTS = {job_list.state: job_list for job_list in JOB_LISTS.values()}
 #: Bytes shown of a body that cannot be read.
-_HEX = 4 * 1024
+_MAX_HEX = 4 * 1024
 
 
 class Attempt(NamedTuple):
-    """One ended attempt."""
+    """One attempt that ended."""
 
     number: int
     started_us: int | None
-    #: µs from when it was due to its start, where that is known.
+    #: µs from its due time to its start; None if unknown.
     lag_us: int | None
-    #: µs it took, where somebody saw it end.
+    #: µs from its start to its end; None if nobody saw the end.
     took_us: int | None
     worker: str
     error_summary: ErrorSummary
 
 
 class JobDetail:
-    """One job in words."""
+    """One job as its page shows it."""
 
-    def __init__(self, visit: PageContext, found: Found, *, reveal: bool, whole: bool) -> None:
-        self._visit, self.found = visit, found
+    def __init__(self, page: PageContext, found: Found, *, reveal: bool, whole: bool) -> None:
+        self._page, self.found = page, found
         self.reveals, self._whole = reveal, whole
-        self.place = _PLACES[found.state]
+        self.job_list = _LISTS[found.state]
         self.state, self.css_class, self.moment_label = _STATES[found.state]
-        if found.lease_end_us is not None and found.lease_end_us <= visit.now_us:
+        if found.lease_end_us is not None and found.lease_end_us <= page.now_us:
             self.state, self.css_class = gettext_lazy("Lost"), "bad"
-        self.line = JobLine.of(found, visit.config.redact)
+        self.line = JobLine.of(found, page.config.redact)
+        #: The value of the form's row field. `line.token` would take the moment of a ready job from its rank.
         self.token = f"{self.line.id}.{found.moment_us}"
         self.is_known = registry.find(self.line.row.task) is not None
 
     @property
     def job(self) -> Job | None:
-        """The job, where its body can be read."""
+        """The job; None if its body cannot be read."""
         return self.line.row.job
 
     @property
     def worker(self) -> str:
-        """Who runs it."""
+        """The worker that runs it."""
         return printable(self.found.worker)
 
     @property
@@ -77,36 +78,36 @@ class JobDetail:
         return self.line.row.size
 
     @cached_property
-    def payload(self) -> DisplayedArguments | None:
-        """The arguments, where they can be read."""
-        return DisplayedArguments.of(self.job, self._visit.config.redact, reveal=self.reveals) if self.job else None
+    def displayed(self) -> DisplayedArguments | None:
+        """The arguments; None if the body cannot be read."""
+        return DisplayedArguments.of(self.job, self._page.config.redact, reveal=self.reveals) if self.job else None
 
     @cached_property
     def arguments(self) -> tuple[list[Any], bool]:
-        """The arguments one by one, and whether they were cut."""
-        return self.payload.arguments(None if self._whole else FULL) if self.payload else ([], False)
+        """The arguments one by one, and whether they are truncated."""
+        return self.displayed.arguments(None if self._whole else FULL) if self.displayed else ([], False)
 
     @property
     def is_redacted(self) -> bool:
-        """Whether something is hidden: a value, or bytes that nobody can read."""
-        return not self.reveals and (self.payload is None or self.payload.hidden or self.key == DOTS)
+        """Whether anything is hidden: a value, the key, or an unreadable body."""
+        return not self.reveals and (self.displayed is None or self.displayed.hidden or self.key == DOTS)
 
     @property
     def bytes(self) -> str:
-        """The beginning of a body that cannot be read."""
-        return "" if self.job or not self.reveals else (self.found.stored or b"")[:_HEX].hex(" ", 4)
+        """The beginning of an unreadable body, in hexadecimal."""
+        return "" if self.job or not self.reveals else (self.found.stored or b"")[:_MAX_HEX].hex(" ", 4)
 
     @property
     def key(self) -> str:
-        """What the job is unique by; made of its arguments, often, and so hidden as they are."""
+        """The unique key. It is often made of the arguments, so it is hidden if they are."""
         if self.job is None or self.job.key is None:
             return ""
-        hidden = not self.reveals and (not self.is_known or (self.payload is not None and self.payload.hidden))
+        hidden = not self.reveals and (not self.is_known or (self.displayed is not None and self.displayed.hidden))
         return DOTS if hidden else printable(self.job.key)
 
     @property
     def attempts(self) -> Iterator[Attempt]:
-        """The ended attempts that are told of, oldest first."""
+        """The recorded attempts, oldest first."""
         history = self.found.attempts.history
         first = max(0, self.found.attempts.ended - len(history)) + 1
         for number, entry in enumerate(history, first):
@@ -120,96 +121,95 @@ class JobDetail:
 
     @property
     def traceback(self) -> str:
-        """What is kept of the last error."""
+        """The stored text of the last error."""
         return printable(self.found.attempts.last_error, lines=True)
 
     @property
     def frames(self) -> int:
-        """How many calls deep it is."""
+        """Number of frames in the traceback."""
         return f"\n{self.traceback}".count('\n  File "')
 
     @property
     def actions(self) -> list[BulkAction]:
-        """What this person may do to it."""
-        if not self._visit.may_manage:
+        """The actions that this person may take."""
+        if not self._page.may_manage:
             return []
-        return [deed for deed in BULK_ACTIONS.values() if self.place.name in deed.job_lists and self._suits(deed)]
+        editable = self.job is not None and (self._page.may_reveal or not self.is_redacted)
+        return [
+            action
+            for action in BULK_ACTIONS.values()
+            if self.job_list.name in action.job_lists and (action.in_menu or (action.name == "edit" and editable))
+        ]
 
-    def _suits(self, deed: BulkAction) -> bool:
-        if deed.name == "edit":
-            return self.job is not None and (self._visit.may_reveal or not self.is_redacted)
-        return deed.name != "purge"
 
-
-def show(visit: PageContext, text_id: str) -> HttpResponse:
-    """Draw the job; a POST asks to see what is hidden, which is written down."""
-    place, reveal = from_text(text_id), visit.request.method == "POST"
-    if reveal and not visit.may_reveal:
+def show(page: PageContext, text_id: str) -> HttpResponse:
+    """Show the job. A POST reveals hidden values and is recorded in the audit log."""
+    place, reveal = from_text(text_id), page.request.method == "POST"
+    if reveal and not page.may_reveal:
         raise PermissionDenied
-    found = _find(visit, *place) if place else None
+    found = _find(page, *place) if place else None
     if found is None or found.ended:
-        return visit.render(
-            "gone.html",
+        return page.render(
+            "job_gone.html",
             tab="",
-            title=_("Ended task") if found and found.result else _("No such task"),
+            title=_("Ended job") if found and found.result else _("No such job"),
             status=200 if found and found.result else 404,
             id=text_id if place else "",
             created_us=created_us(place[0]) if place else None,
-            kept=found.result if found else None,
-            payload=DisplayedArguments.of(found.job, visit.config.redact) if found and found.job else None,
-            entries=audit_log.for_job(text_id) if place else [],
+            result=found.result if found else None,
+            displayed=DisplayedArguments.of(found.job, page.config.redact) if found and found.job else None,
+            log_entries=audit_log.for_job(text_id) if place else [],
         )
     if reveal:
-        audit_log.record(visit.request, "reveal", _("Saw what is hidden"), job_ids=[text_id])
-    query = visit.request.GET
-    sheet = JobDetail(visit, found, reveal=reveal, whole="all" in query)
-    here = visit.url("task_detail", text_id)
-    return visit.render(
-        "task_detail.html",
-        tab="queues" if sheet.place is READY else sheet.place.name,
-        title=_("%(function)s %(id)s") % {"function": sheet.line.function, "id": sheet.line.short_id},
-        sheet=sheet,
-        entries=audit_log.for_job(text_id),
-        here=f"{here}?{query.urlencode()}" if query else here,
-        all_url=f"{here}?{urlencode({**query.dict(), 'all': 'yes'})}",
-        **_way_back(visit, sheet),
+        audit_log.record(page.request, "reveal", _("Saw hidden values"), job_ids=[text_id])
+    query = page.request.GET
+    detail = JobDetail(page, found, reveal=reveal, whole="all" in query)
+    own_url = page.url("job_detail", text_id)
+    return page.render(
+        "job_detail.html",
+        tab="queues" if detail.job_list is READY else detail.job_list.name,
+        title=_("%(task)s %(id)s") % {"task": detail.line.task_name, "id": detail.line.short_id},
+        detail=detail,
+        log_entries=audit_log.for_job(text_id),
+        own_url=f"{own_url}?{query.urlencode()}" if query else own_url,
+        all_url=f"{own_url}?{urlencode({**query.dict(), 'all': 'yes'})}",
+        **_list_links(page, detail),
     )
 
 
-def _find(visit: PageContext, raw_id: bytes, shard: int) -> Found | None:
-    if shard >= visit.store.config.shards:
+def _find(page: PageContext, raw_id: bytes, shard: int) -> Found | None:
+    if shard >= page.store.config.shards:
         return None
-    # What the link says of where it was saves a round trip where it still is there.
-    query = visit.request.GET
+    # The link names the job's queue and position: that saves a round trip if it is still there.
+    query = page.request.GET
     try:
         queue, cursor = from_url_name(query.get("in", "")), read_cursor(query.get("row", ""))
     except ValueError:
         queue, cursor = "", None
     member = cursor[1] if cursor and cursor[1].startswith(raw_id) else b""
-    return visit.store.lookup(shard).find(raw_id, queue=queue or DEFAULT_QUEUE, member=member[:14], with_lease=True)
+    return page.store.lookup(shard).find(raw_id, queue=queue or DEFAULT_QUEUE, member=member[:14], with_lease=True)
 
 
-def _way_back(visit: PageContext, sheet: JobDetail) -> dict[str, Any]:
-    """Return the list this page was reached from, by default the one the job is in, and its neighbours there."""
-    query, row = visit.request.GET, sheet.line.row
-    place = JOB_LISTS.get(query.get("list", ""), sheet.place)
-    asked = Filter.read(query)
-    if place is READY:
-        asked = Filter(queue=asked.queue or row.queue)
+def _list_links(page: PageContext, detail: JobDetail) -> dict[str, Any]:
+    """Return links to the list that this page was reached from, by default the job's own, and to the neighbours."""
+    query, row = page.request.GET, detail.line.row
+    job_list = JOB_LISTS.get(query.get("list", ""), detail.job_list)
+    job_filter = Filter.read(query)
+    if job_list is READY:
+        job_filter = Filter(queue=job_filter.queue or row.queue)
+    links = {"crumb": job_list.title, "crumb_url": job_list.address(page, job_filter.queue, job_filter.page())}
     try:
         cursor = read_cursor(query.get("row", ""))
     except ValueError:
-        # The score is known of these two without it.
-        cursor = (row.score, sheet.job.member if place is PENDING else row.raw_id) if sheet.job else None
-        cursor = cursor if place is sheet.place and place in (PENDING, DEAD) else None
-    back = {"crumb": place.title, "crumb_url": place.address(visit, asked.queue, asked.page())}
+        # Only these two lists have a score that the job itself shows.
+        if job_list is not detail.job_list or job_list not in (PENDING, DEAD) or not detail.job:
+            return links
+        cursor = row.score, detail.job.member if job_list is PENDING else row.raw_id
     if cursor is None:
-        return back
+        return links
+    previous, following = job_filter.page(cursor, before=True), job_filter.page(cursor)
     return {
-        **back,
-        "previous_url": place.address(visit, asked.queue, asked.page(cursor, before=True) + "&open=yes"),
-        "next_url": place.address(visit, asked.queue, asked.page(cursor) + "&open=yes"),
+        **links,
+        "previous_url": job_list.address(page, job_filter.queue, f"{previous}&open=yes"),
+        "next_url": job_list.address(page, job_filter.queue, f"{following}&open=yes"),
     }
-
-
-#: State -> what it is called on screen, how that looks, and what its moment is.

@@ -1,5 +1,6 @@
-"""Lists: what the pages of all four places have in common: filter, rows, pager, and the deeds offered."""
+"""The four lists of jobs: filter, rows, pager, and the actions on offer."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from django_delayq.admin import job_lists
-from django_delayq.admin.actions.bulk_actions import offered
+from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS
 from django_delayq.admin.arguments import printable
 from django_delayq.admin.errors import ErrorSummary
 from django_delayq.admin.filters import SIZES, Filter, url_name, write_cursor
@@ -22,112 +23,12 @@ from django_delayq.store.queries.snapshot import QueueState
 from django_delayq.task import registry
 from django_delayq.templatetags.delayq import zoned
 
-#: Characters of a name that is offered.
-_LONGEST = 200
+#: Longest name among the suggestions of a text field.
+_MAX_NAME = 200
 
 
-def show_list(visit: PageContext, place: JobList, *, title: str, tab: str = "", **more: Any) -> HttpResponse:
-    """Draw a list; go straight to a job whose whole id was asked for, or that is next to another."""
-    asked = replace(asked_of(visit), **more.pop("fixed", {}))
-    if from_text(asked.text):
-        return HttpResponseRedirect(visit.url("task_detail", asked.text))
-    if "open" in visit.request.GET:
-        return _next_to(visit, place, asked)
-    listing = job_lists.read(visit, place, asked)
-    return visit.render(
-        f"{place.name}.html",
-        tab=tab or place.name,
-        title=title,
-        **context(visit, place, asked, listing),
-        **more,
-    )
-
-
-def asked_of(visit: PageContext) -> Filter:
-    """Return what the address asks; times in it are of the zone that is shown."""
-    with timezone.override(visit.timezone):
-        return Filter.read(visit.request.GET)
-
-
-def context(visit: PageContext, place: JobList, asked: Filter, listing: JobListPage) -> dict[str, Any]:
-    """Return what every list's template needs."""
-
-    def address(query: str) -> str:
-        return place.address(visit, asked.queue, query)
-
-    onward, back, met = listing.onward, listing.back, listing.rows or listing.matched
-    # The page of one queue says so in its path.
-    shared = replace(asked, queue="") if place is READY else asked
-    return {
-        "place": place,
-        "asked": asked,
-        "listing": listing,
-        "lines": [JobLine(row, visit.config.redact, detail_url(visit, place, asked, row)) for row in listing.rows],
-        "deeds": offered(place.name) if visit.may_manage else [],
-        "list_url": address(""),
-        "first_url": address(shared.page()),
-        "last_url": address(shared.page(before=True)),
-        "onward_url": address(shared.page(onward)) if onward else "",
-        "back_url": address(shared.page(back, before=True)) if back else "",
-        "clear_url": address(Filter(count=asked.count, reversed=asked.reversed).query()),
-        "turn_label": place.sort_labels[asked.reversed],
-        "turn_url": address(replace(shared, reversed=not asked.reversed).page()),
-        "export_url": "?".join(filter(None, (visit.url("export", place.name), asked.page()))),
-        "reached_us": listing.onward[0] if listing.scanned is not None and listing.onward and place.timed else None,
-        "filtered": shared.is_set or shared.cursor is not None,
-        "found": len(listing.rows) + len(listing.matched),
-        "sizes": SIZES,
-        "queues": _choices(visit.snapshot.queues, asked.queue),
-        "functions": _offered({name: printable(name) for name in (*registry.names(), *(row.task for row in met))}),
-        "errors": _offered({each.error: each.name for each in (ErrorSummary.of(row.attempts) for row in met)}),
-        "function_text": url_name(asked.function) if asked.function else "",
-        "error_text": url_name(asked.error) if asked.error else "",
-        "queue_text": url_name(asked.queue) if asked.queue else "",
-        # As text: a template groups the digits of numbers.
-        "jump": [(name, str(value)) for name, value in shared.pairs(cursor=None, before=False, at_us=None).items()],
-        "order": asked.page(),
-        "everything": Filter(queue=asked.queue).query(),
-        "page": shared.query(),
-        "from_text": _local(visit, asked.from_us),
-        "to_text": _local(visit, asked.to_us),
-        "at_text": _local(visit, asked.at_us),
-        "zone": str(visit.timezone),
-    }
-
-
-def detail_url(visit: PageContext, place: JobList, asked: Filter, row: JobRow) -> str:
-    """Return the address of a row's own page, which leads back to the list, and on to the next row."""
-    hints = {"list": place.name, "in": url_name(row.queue), "row": write_cursor(row.cursor)}
-    return visit.url("task_detail", row.id, **hints, **asked.pairs(cursor=None, before=False, at_us=None))
-
-
-def _next_to(visit: PageContext, place: JobList, asked: Filter) -> HttpResponse:
-    listing = job_lists.read(visit, place, replace(asked, count=1))
-    if listing.rows:
-        asked = replace(asked, cursor=None, before=False)
-        return HttpResponseRedirect(detail_url(visit, place, asked, listing.rows[0]))
-    messages.info(visit.request, _("There is no other one in that direction."))
-    return HttpResponseRedirect(place.address(visit, asked.queue, asked.page()))
-
-
-def _choices(names: Any, chosen: str) -> list[tuple[str, str, bool]]:
-    """Return the queues to choose from: as addresses call them, as people do, and whether it is chosen."""
-    there = sorted({*names, chosen} - {""})
-    return [(url_name(name), printable(name), name == chosen) for name in there]
-
-
-def _offered(names: dict[str, str]) -> dict[str, str]:
-    """Return names to choose from while typing: as addresses call them, and as people do."""
-    return {url_name(name): words for name, words in sorted(names.items()) if 0 < len(name) <= _LONGEST}
-
-
-def _local(visit: PageContext, us: int | None) -> str:
-    """Return a moment as the browser's own field for it takes it."""
-    return "" if us is None else zoned(us, visit.timezone).replace(tzinfo=None).isoformat(timespec="seconds")
-
-
-def show_pending(visit: PageContext) -> HttpResponse:
-    """Draw the list."""
+def show_pending(page: PageContext) -> HttpResponse:
+    """Show the scheduled jobs."""
     spans = {
         "overdue": _("overdue"),
         "15m": _("next 15 min"),
@@ -135,26 +36,139 @@ def show_pending(visit: PageContext) -> HttpResponse:
         "24h": _("next 24 h"),
         "7d": _("next 7 days"),
     }
-    return show_list(visit, PENDING, title=_("Pending tasks"), spans=spans, span_label=_("Due"))
+    return show_list(page, PENDING, title=_("Pending jobs"), spans=spans, span_label=_("Due"))
 
 
-def show_running(visit: PageContext) -> HttpResponse:
-    """Draw the list."""
-    return show_list(visit, RUNNING, title=_("Running tasks"))
+def show_running(page: PageContext) -> HttpResponse:
+    """Show the claimed jobs."""
+    return show_list(page, RUNNING, title=_("Running jobs"))
 
 
-def show_ready(visit: PageContext, queue: str) -> HttpResponse:
-    """Draw the list, also of a queue that has no job yet."""
-    state = visit.snapshot.queues.get(queue, QueueState())
+def show_ready(page: PageContext, queue: str) -> HttpResponse:
+    """Show the ready jobs of a queue; it may have none yet."""
+    state = page.snapshot.queues.get(queue, QueueState())
     return show_list(
-        visit,
+        page,
         READY,
         title=_("Queue %s") % printable(queue),
         tab="queues",
-        fixed={"queue": queue},
+        queue=queue,
         state=state,
         paused_by=printable(state.paused.by) if state.paused else "",
-        known=queue in visit.snapshot.queues,
+        known=queue in page.snapshot.queues,
         crumb=_("Queues"),
-        crumb_url=visit.url("queues"),
+        crumb_url=page.url("queues"),
     )
+
+
+def show_list(
+    page: PageContext, job_list: JobList, *, title: str, tab: str = "", queue: str = "", **more: Any
+) -> HttpResponse:
+    """Show a list; redirect to a job if the filter is its id, or if the address asks for a row's neighbour."""
+    job_filter = filter_of(page)
+    if queue:
+        job_filter = replace(job_filter, queue=queue)
+    if from_text(job_filter.text):
+        return HttpResponseRedirect(page.url("job_detail", job_filter.text))
+    if "open" in page.request.GET:
+        return _redirect_to_neighbour(page, job_list, job_filter)
+    listing = job_lists.read(page, job_list, job_filter)
+    return page.render(
+        f"{job_list.name}.html",
+        tab=tab or job_list.name,
+        title=title,
+        **list_context(page, job_list, job_filter, listing),
+        **more,
+    )
+
+
+def filter_of(page: PageContext) -> Filter:
+    """Return the filter in the address; its times are in the zone of the page."""
+    with timezone.override(page.timezone):
+        return Filter.read(page.request.GET)
+
+
+def list_context(page: PageContext, job_list: JobList, job_filter: Filter, listing: JobListPage) -> dict[str, Any]:
+    """Return the context that all lists need."""
+
+    def address(query: str) -> str:
+        return job_list.address(page, job_filter.queue, query)
+
+    next_cursor, previous_cursor = listing.next_cursor, listing.previous_cursor
+    shown_rows = listing.rows or listing.matched
+    # The address of one queue's page names the queue in its path.
+    in_query = replace(job_filter, queue="") if job_list is READY else job_filter
+    actions = [action for action in BULK_ACTIONS.values() if action.in_menu and job_list.name in action.job_lists]
+    return {
+        "job_list": job_list,
+        "filter": job_filter,
+        "listing": listing,
+        "lines": [
+            JobLine(row, page.config.redact, detail_url(page, job_list, job_filter, row)) for row in listing.rows
+        ],
+        "actions": actions if page.may_manage else [],
+        "list_url": address(""),
+        "first_url": address(in_query.page()),
+        "last_url": address(in_query.page(before=True)),
+        "next_url": address(in_query.page(next_cursor)) if next_cursor else "",
+        "previous_url": address(in_query.page(previous_cursor, before=True)) if previous_cursor else "",
+        "clear_url": address(Filter(count=job_filter.count, reversed=job_filter.reversed).query()),
+        "reverse_label": job_list.sort_labels[job_filter.reversed],
+        "reverse_url": address(replace(in_query, reversed=not job_filter.reversed).page()),
+        "export_url": "?".join(filter(None, (page.url("export", job_list.name), job_filter.page()))),
+        "reached_us": next_cursor[0] if listing.scanned is not None and next_cursor and job_list.timed else None,
+        "filtered": in_query.is_set or in_query.cursor is not None,
+        "found": len(listing.rows) + len(listing.matched),
+        "sizes": SIZES,
+        "queues": _queue_choices(page.snapshot.queues, job_filter.queue),
+        "task_names": _suggestions(
+            {name: printable(name) for name in (*registry.names(), *(row.task for row in shown_rows))}
+        ),
+        "error_names": _suggestions(
+            {summary.error: summary.name for summary in (ErrorSummary.of(row.attempts) for row in shown_rows)}
+        ),
+        "task_text": url_name(job_filter.task) if job_filter.task else "",
+        "error_text": url_name(job_filter.error) if job_filter.error else "",
+        "queue_text": url_name(job_filter.queue) if job_filter.queue else "",
+        # As text: a template groups the digits of numbers.
+        "jump_fields": [
+            (name, str(value)) for name, value in in_query.pairs(cursor=None, before=False, at_us=None).items()
+        ],
+        "filter_query": job_filter.page(),
+        "queue_query": Filter(queue=job_filter.queue).query(),
+        "page_query": in_query.query(),
+        "from_text": _input_text(page, job_filter.from_us),
+        "to_text": _input_text(page, job_filter.to_us),
+        "at_text": _input_text(page, job_filter.at_us),
+        "zone": str(page.timezone),
+    }
+
+
+def detail_url(page: PageContext, job_list: JobList, job_filter: Filter, row: JobRow) -> str:
+    """Return the address of a job's own page, with the list to go back to and the row's position in it."""
+    position = {"list": job_list.name, "in": url_name(row.queue), "row": write_cursor(row.cursor)}
+    return page.url("job_detail", row.id, **position, **job_filter.pairs(cursor=None, before=False, at_us=None))
+
+
+def _redirect_to_neighbour(page: PageContext, job_list: JobList, job_filter: Filter) -> HttpResponse:
+    listing = job_lists.read(page, job_list, replace(job_filter, count=1))
+    if listing.rows:
+        job_filter = replace(job_filter, cursor=None, before=False)
+        return HttpResponseRedirect(detail_url(page, job_list, job_filter, listing.rows[0]))
+    messages.info(page.request, _("There is no further job in that direction."))
+    return HttpResponseRedirect(job_list.address(page, job_filter.queue, job_filter.page()))
+
+
+def _queue_choices(names: Iterable[str], chosen: str) -> list[tuple[str, str, bool]]:
+    """Return (value, label, whether chosen) for each queue."""
+    return [(url_name(name), printable(name), name == chosen) for name in sorted({*names, chosen} - {""})]
+
+
+def _suggestions(names: dict[str, str]) -> dict[str, str]:
+    """Return value -> label for the suggestions of a text field."""
+    return {url_name(name): label for name, label in sorted(names.items()) if 0 < len(name) <= _MAX_NAME}
+
+
+def _input_text(page: PageContext, us: int | None) -> str:
+    """Return a moment as the value of a datetime-local input."""
+    return "" if us is None else zoned(us, page.timezone).replace(tzinfo=None).isoformat(timespec="seconds")

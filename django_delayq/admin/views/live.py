@@ -11,8 +11,8 @@ from django_delayq.admin.page import PageContext
 
 #: Parts that change by themselves: relative times, the footer's clock, the CSRF token, and times in links.
 _IDLE = re.compile(
-    rb'<span class="delayq-away">[^<]*</span>|<p class="delayq-foot">.*?</p>'
-    rb'|name="(?:csrfmiddlewaretoken|seen)" value="[^"]*"|\b(?:from|to)=[0-9]+',
+    rb'<span class="delayq-relative">[^<]*</span>|<p class="delayq-footer">.*?</p>'
+    rb'|name="(?:csrfmiddlewaretoken|seen_us)" value="[^"]*"|\b(?:from|to)=[0-9]+',
     re.DOTALL,
 )
 

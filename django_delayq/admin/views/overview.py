@@ -47,7 +47,7 @@ def show(page: PageContext) -> PageResponse:
     return page.render(
         "overview.html",
         tab="overview",
-        title=_("Delayed tasks"),
+        title=_("Delayed jobs"),
         alerts=alerts(page, newest),
         tiles=tiles,
         said=", ".join(f"{tile.title} {grouped(tile.number)}" for tile in tiles),
@@ -80,7 +80,7 @@ def _tiles(page: PageContext, now: Snapshot) -> list[Tile]:
         Tile(_("Ready"), total.ready, oldest, page.url("queues")),
         Tile(_("Running"), now.claimed, longest, page.url("running"), of_slots),
         Tile(_("Dead"), now.dead, newest, page.url("dead"), _("+%s/h") % grouped(now.died_last_hour), bool(now.dead)),
-        Tile(_("Done, 1 h"), hour.done, run_time, page.url("functions"), percent(hour.success_share)),
+        Tile(_("Done, 1 h"), hour.done, run_time, page.url("tasks"), percent(hour.success_share)),
     ]
 
 

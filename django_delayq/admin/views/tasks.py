@@ -74,7 +74,7 @@ def show(page: PageContext) -> PageResponse:
     }
     lines = [TaskRow(task=name, hour=now.hour(task_dimension(name))) for name in sorted(unregistered)]
     lines += [_line(task, now.hour(task_dimension(name)), page) for name, task in known.items()]
-    return page.render("functions.html", tab="functions", title=_("Task functions"), functions=lines)
+    return page.render("tasks.html", tab="tasks", title=_("Tasks"), tasks=lines)
 
 
 def _line(task: Any, hour: Stats, page: PageContext) -> TaskRow:

@@ -1,4 +1,4 @@
-"""Unavailable: the page there is while Redis does not answer. It asks Redis nothing."""
+"""Pages for two failures: Redis does not answer, and an address that takes only POST. They read nothing from Redis."""
 
 from collections.abc import Sequence
 
@@ -9,30 +9,30 @@ from django_delayq.admin.page import PageContext
 from django_delayq.exceptions import StoreAuthError, StoreError
 
 
-def show_unavailable(visit: PageContext, error: StoreError) -> HttpResponse:
-    """Say what is wrong, with status 503."""
-    page = visit.render(
+def show_unavailable(page: PageContext, error: StoreError) -> HttpResponse:
+    """Show the error with status 503."""
+    return page.render(
         "unavailable.html",
         tab="",
         title=gettext("Redis does not answer"),
         status=503,
         error=str(error),
-        refused=isinstance(error, StoreAuthError),
-        place=visit.store.config.redis.display_url,
-        down=True,
-        again=visit.request.get_full_path() if visit.request.method == "GET" else visit.url("overview"),
-    )
-    return page.render()
+        auth_failed=isinstance(error, StoreAuthError),
+        redis_url=page.store.config.redis.display_url,
+        redis_down=True,
+        retry_url=page.request.get_full_path() if page.request.method == "GET" else page.url("overview"),
+    ).render()
 
 
-def show_not_allowed(visit: PageContext, methods: Sequence[str]) -> HttpResponse:
-    """Say that nothing was done, with status 405.
+def show_not_allowed(page: PageContext, methods: Sequence[str]) -> HttpResponse:
+    """Return status 405, for a GET with a page that says that nothing was done.
 
-    After a session ended, the login page leads back to the address of an action, and what was posted there is lost.
+    After a session ended, the login page leads to the address of an action by GET, and the posted form is lost.
     """
     refused = HttpResponseNotAllowed(methods)
-    if visit.request.method != "GET":
+    if page.request.method != "GET":
         return refused
-    page = visit.render("not_allowed.html", tab="", title=gettext("Nothing was done"), status=405, down=True).render()
-    page["Allow"] = refused["Allow"]
-    return page
+    title = gettext("Nothing was done")
+    response = page.render("not_allowed.html", tab="", title=title, status=405, redis_down=True).render()
+    response["Allow"] = refused["Allow"]
+    return response

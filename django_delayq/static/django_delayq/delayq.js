@@ -1,56 +1,56 @@
-/* The little that these pages do with a script: live update, times that count on, select all, copy. */
+/* What the pages do with a script: live update, relative times, select all, copy. All else works without it. */
 "use strict";
 {
     const root = document.getElementById("delayq");
-    const words = root.dataset;
-    const units = words.units.split("|");
+    const texts = root.dataset;
+    const units = texts.units.split("|");
     let skew = 0;
 
-    const recall = (key, otherwise) => {
+    const loadPreference = (key, otherwise) => {
         try { return localStorage.getItem("delayq." + key) ?? otherwise; } catch { return otherwise; }
     };
-    const remember = (key, value) => {
-        try { localStorage.setItem("delayq." + key, value); } catch { /* It holds for this page only. */ }
+    const savePreference = (key, value) => {
+        try { localStorage.setItem("delayq." + key, value); } catch { /* The preference lasts for this page only. */ }
     };
 
-    /* Times: written by the server in words of the reader's language; only the numbers move on. */
-    const away = (seconds) => {
+    /* Relative times. The server writes them in the reader's language; the script updates the numbers. */
+    const relativeText = (seconds) => {
         const size = Math.abs(seconds);
-        if (size < 1) return words.now;
+        if (size < 1) return texts.now;
         const steps = [[99.5, 1], [99.5 * 60, 60], [47.5 * 3600, 3600], [Infinity, 86400]];
         const at = steps.findIndex(([limit]) => size < limit);
         const number = at ? Math.round(size / steps[at][1]) : Math.floor(size);
         const text = units[at].replace("%s", number.toLocaleString(document.documentElement.lang || undefined));
-        return (seconds > 0 ? words.in : words.ago).replace("%s", text);
+        return (seconds > 0 ? texts.in : texts.ago).replace("%s", text);
     };
-    const countOn = () => {
+    const updateTimes = () => {
         for (const time of root.querySelectorAll("time[datetime]")) {
             const at = new Date(time.dateTime);
             if (isNaN(at)) continue;
-            const relative = time.querySelector(".delayq-away");
-            const text = relative && away((at - Date.now() - skew) / 1000);
+            const relative = time.querySelector(".delayq-relative");
+            const text = relative && relativeText((at - Date.now() - skew) / 1000);
             if (relative && relative.textContent !== text) relative.textContent = text;
         }
     };
-    const setClock = () => {
-        // Redis's clock decides what is due, not that of the browser.
+    const readRedisClock = () => {
+        // Redis's clock decides what is due, not the browser's.
         const redis = root.querySelector(".delayq-redis-now time");
         if (redis) skew = new Date(redis.dateTime) - Date.now();
-        countOn();
+        updateTimes();
     };
 
-    const mine = root.querySelector("[data-zone-link]");
-    if (mine) mine.href = mine.getAttribute("href").replace(/zone=[^&]*$/, "zone=" + Intl.DateTimeFormat().resolvedOptions().timeZone);
+    const browserZoneLink = root.querySelector("[data-zone-link]");
+    if (browserZoneLink) browserZoneLink.href = browserZoneLink.getAttribute("href").replace(/zone=[^&]*$/, "zone=" + Intl.DateTimeFormat().resolvedOptions().timeZone);
 
     /* Live update */
-    const bar = document.getElementById("delayq-updating");
-    const said = document.getElementById("delayq-said");
+    const liveControls = document.getElementById("delayq-updating");
+    const announcement = document.getElementById("delayq-announcement");
     const panel = document.getElementById("delayq-live");
-    let etag = null, failures = 0, timer = 0, saidAt = Date.now(), since = "";
+    let etag = null, failures = 0, timer = 0, announcedAt = Date.now(), since = "";
 
     const isBusy = () => document.hidden || panel.contains(document.activeElement)
         || panel.querySelector("input[type=checkbox]:checked");
-    const show = (html) => {
+    const replacePanel = (html) => {
         const page = new DOMParser().parseFromString(html, "text/html");
         const fresh = page.getElementById("delayq-live");
         if (!fresh || isBusy()) return;
@@ -67,23 +67,23 @@
             const old = root.querySelector(`.delayq-tabs [data-count="${count.dataset.count}"]`);
             if (old) [old.textContent, old.className] = [count.textContent, count.className];
         }
-        prepare();
-        const summary = panel.querySelector("[data-say]");
-        if (summary && Date.now() - saidAt >= 30000) {
-            said.textContent = summary.dataset.say;
-            saidAt = Date.now();
+        initPanel();
+        const summary = panel.querySelector("[data-announce]");
+        if (summary && Date.now() - announcedAt >= 30000) {
+            announcement.textContent = summary.dataset.announce;
+            announcedAt = Date.now();
         }
     };
     const update = async () => {
         if (!isBusy()) {
             try {
                 const headers = etag ? { "If-None-Match": etag } : {};
-                const answer = await fetch(panel.dataset.url, { headers, credentials: "same-origin", redirect: "error" });
-                if (answer.status !== 304 && !answer.ok) throw new Error(answer.status);
-                etag = answer.headers.get("ETag");
-                // Read in any case: a browser gives up a request whose answer nobody reads.
-                const text = await answer.text();
-                if (answer.ok) show(text);
+                const response = await fetch(panel.dataset.url, { headers, credentials: "same-origin", redirect: "error" });
+                if (response.status !== 304 && !response.ok) throw new Error(response.status);
+                etag = response.headers.get("ETag");
+                // Read in any case: a browser aborts a request whose response nobody reads.
+                const text = await response.text();
+                if (response.ok) replacePanel(text);
                 failures = 0;
                 since = "";
             } catch {
@@ -91,57 +91,57 @@
                 // The time on the page is still that of the last update.
                 since ||= root.querySelector(".delayq-redis-now .delayq-clock")?.textContent ?? "";
             }
-            bar.querySelector("[data-failed]").textContent =
-                failures ? words.since.replace("%s", since) : "";
+            liveControls.querySelector("[data-failed]").textContent =
+                failures ? texts.since.replace("%s", since) : "";
         }
-        plan();
+        scheduleUpdate();
     };
-    const plan = () => {
+    const scheduleUpdate = () => {
         clearTimeout(timer);
-        if (bar.querySelector("button").getAttribute("aria-pressed") !== "true") return;
-        const seconds = Number(bar.querySelector("select").value);
+        if (liveControls.querySelector("button").getAttribute("aria-pressed") !== "true") return;
+        const seconds = Number(liveControls.querySelector("select").value);
         timer = setTimeout(update, 1000 * Math.min(Math.max(60, seconds), seconds * 2 ** failures));
     };
     const startUpdating = () => {
-        const button = bar.querySelector("button"), select = bar.querySelector("select");
-        const key = "live." + bar.dataset.tab;
-        words.since = bar.dataset.since;
-        button.setAttribute("aria-pressed", recall(key, button.getAttribute("aria-pressed")));
-        if ([...select.options].some((option) => option.value === recall("every"))) select.value = recall("every");
+        const button = liveControls.querySelector("button"), select = liveControls.querySelector("select");
+        const key = "live." + liveControls.dataset.tab;
+        texts.since = liveControls.dataset.since;
+        button.setAttribute("aria-pressed", loadPreference(key, button.getAttribute("aria-pressed")));
+        if ([...select.options].some((option) => option.value === loadPreference("every"))) select.value = loadPreference("every");
         button.addEventListener("click", () => {
             const on = button.getAttribute("aria-pressed") !== "true";
             button.setAttribute("aria-pressed", on);
-            remember(key, on);
-            plan();
+            savePreference(key, on);
+            scheduleUpdate();
         });
-        select.addEventListener("change", () => { remember("every", select.value); plan(); });
+        select.addEventListener("change", () => { savePreference("every", select.value); scheduleUpdate(); });
         document.addEventListener("visibilitychange", () => {
             if (!document.hidden && button.getAttribute("aria-pressed") === "true") update();
         });
-        bar.hidden = false;
-        plan();
+        liveControls.hidden = false;
+        scheduleUpdate();
     };
 
-    /* Whatever is drawn anew needs its script anew. */
-    const prepare = () => {
-        for (const hidden of root.querySelectorAll(".delayq-js[hidden]")) hidden.hidden = false;
-        setClock();
-        root.dispatchEvent(new Event("delayq:drawn"));
+    /* A new panel needs its elements shown and its times updated. */
+    const initPanel = () => {
+        for (const hidden of root.querySelectorAll(".delayq-script-only[hidden]")) hidden.hidden = false;
+        readRedisClock();
+        root.dispatchEvent(new Event("delayq:updated"));
     };
-    const ticks = () => [...root.querySelectorAll("input[data-row]")];
-    const count = () => {
-        const rows = ticks(), ticked = rows.filter((row) => row.checked).length;
+    const rowBoxes = () => [...root.querySelectorAll("input[data-row]")];
+    const showSelection = () => {
+        const rows = rowBoxes(), selected = rows.filter((row) => row.checked).length;
         for (const all of root.querySelectorAll("input[data-select-all]")) {
-            all.checked = rows.length > 0 && ticked === rows.length;
-            all.indeterminate = ticked > 0 && ticked < rows.length;
+            all.checked = rows.length > 0 && selected === rows.length;
+            all.indeterminate = selected > 0 && selected < rows.length;
         }
-        for (const shown of root.querySelectorAll("[data-ticked]")) shown.textContent = ticked.toLocaleString(document.documentElement.lang || undefined);
+        for (const shown of root.querySelectorAll("[data-selected-count]")) shown.textContent = selected.toLocaleString(document.documentElement.lang || undefined);
     };
     root.addEventListener("change", (event) => {
         if (event.target.matches("input[data-select-all]")) {
-            for (const row of ticks()) row.checked = event.target.checked;
+            for (const row of rowBoxes()) row.checked = event.target.checked;
         }
-        count();
+        showSelection();
     });
     root.addEventListener("click", async (event) => {
         const button = event.target.closest("[data-copy]");
@@ -150,28 +150,28 @@
         if (!source) return;
         try {
             await navigator.clipboard.writeText(source.dataset.text ?? source.textContent);
-            said.textContent = button.dataset.copied || "";
+            announcement.textContent = button.dataset.copied || "";
             button.classList.add("copied");
             setTimeout(() => button.classList.remove("copied"), 1500);
         } catch {
             getSelection().selectAllChildren(source);
         }
     });
-    // Sent twice, a step of an action is refused, and the answer of the first is lost: the browser shows that of the last.
+    // The server refuses a second submit of one step, and the browser would show that refusal in place of the result.
     let sent = 0;
     root.addEventListener("submit", (event) => {
         if (!event.target.matches(".delayq-confirm, [data-continue]")) return;
-        // After ten seconds somebody may have stopped the page from loading, and may try again.
+        // After ten seconds the person may have stopped the page from loading, and may try again.
         if (Date.now() - sent < 10000) event.preventDefault(); else sent = Date.now();
     });
-    // A long action goes on by itself; without the script its button is pressed. Gone back to, it waits to be pressed.
-    const goOn = root.querySelector("form[data-continue]");
-    const came = performance.getEntriesByType("navigation")[0];
-    if (goOn && came?.type !== "back_forward") setTimeout(() => goOn.requestSubmit(), 300);
-    window.addEventListener("pageshow", (event) => { if (event.persisted) { sent = 0; count(); } });
+    // A long action continues by itself, except when the person went back to its page. Without the script, a button continues it.
+    const continueForm = root.querySelector("form[data-continue]");
+    const navigation = performance.getEntriesByType("navigation")[0];
+    if (continueForm && navigation?.type !== "back_forward") setTimeout(() => continueForm.requestSubmit(), 300);
+    window.addEventListener("pageshow", (event) => { if (event.persisted) { sent = 0; showSelection(); } });
 
-    prepare();
-    count();
-    setInterval(countOn, 1000);
-    if (bar && panel.dataset.url) startUpdating();
+    initPanel();
+    showSelection();
+    setInterval(updateTimes, 1000);
+    if (liveControls && panel.dataset.url) startUpdating();
 }

@@ -17,7 +17,7 @@ from market.models import Sale, State
 def admin_link(job_id: str) -> str | None:
     """Return the URL of the job's page in Django's admin; None if the admin is not installed."""
     try:
-        return reverse("admin:django_delayq_task_detail", args=[job_id])
+        return reverse("admin:django_delayq_job_detail", args=[job_id])
     except NoReverseMatch:
         return None
 

@@ -10,69 +10,71 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
-from django_delayq.admin.actions import run as carrying
-from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS, NOT_IN_MENU
-from django_delayq.admin.views import action
+from django_delayq.admin.actions import run
+from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS
+from django_delayq.admin.views import action as action_view
 from django_delayq.clock import ServerClock
 from django_delayq.exceptions import StoreUnavailable
 from tests.admin.conftest import page
 from tests.admin.forms import form_to
 from tests.admin.jobs import HOUR, add, add_dead, due_us, state
-from tests.admin.test_action import ask, confirm, done, go_on
+from tests.admin.page_content import text
+from tests.admin.steps import confirm, continue_to_end, request_action, result
 from tests.admin.test_hostile import raw
-from tests.admin.test_pending import text
 from tests.shard_apis import ShardApis
 
-#: What the confirm page asks besides.
-WISHES = {"reschedule": {"shift": "5", "unit": "60"}, "move": {"queue": "other"}, "retry_later": {"minutes": "60"}}
+#: Values for the fields of the confirm page.
+PARAMETERS = {"reschedule": {"shift": "5", "unit": "60"}, "move": {"queue": "other"}, "retry_later": {"minutes": "60"}}
 DAY_MS = HOUR * 24 // 1_000
 
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a request count no more than five rows, and handle no more than one."""
+    """Limit each request to counting five rows and handling one job."""
     monkeypatch.setattr("django_delayq.store.queries.lookup._SCANNED", 5)
     monkeypatch.setattr("django_delayq.admin.job_lists.MAX_ROWS", 5)
-    monkeypatch.setattr("django_delayq.admin.actions.preview._SECONDS", 0)
-    monkeypatch.setattr(carrying, "SECONDS", 0)
+    monkeypatch.setattr("django_delayq.admin.actions.selection.COUNT_SECONDS", 0)
+    monkeypatch.setattr(run, "SECONDS", 0)
 
 
 @dataclass
-class Shelf:
-    """The jobs of one list, and more that come late but look as if they had been there."""
+class ListedJobs:
+    """The jobs of one list, and late ones that look as if they had been there before."""
 
     stock: ShardApis
-    place: str
-    #: Makes an id of any age.
+    list_name: str
+    #: Sets the age of the next ids, in ms.
     age: Callable[[int], None]
 
     def add(self, number: int) -> str:
         """Add a job to the list."""
-        if self.place == "dead":
+        if self.list_name == "dead":
             return add_dead(self.stock, number)
-        return add(self.stock, number, delay=None if self.place == "ready" else HOUR + number)
+        return add(self.stock, number, delay=None if self.list_name == "ready" else HOUR + number)
 
     def add_late(self, number: int) -> str:
-        """Add a job by a host whose clock is a day behind; a dead one died a day ago."""
+        """Add a job from a host whose clock is a day behind; a dead one died a day ago."""
         self.age(DAY_MS)
         text_id = self.add(number)
-        if self.place == "dead":
+        if self.list_name == "dead":
             self.stock.client.zincrby(self.stock.keys("dead_letters"), -DAY_MS * 1_000, raw(text_id))
-        if self.place == "ready":
+        if self.list_name == "ready":
             (member,) = [each for each in self.stock.client.zrange(self._ready, 0, -1) if each.startswith(raw(text_id))]
             self.stock.client.zincrby(self._ready, -DAY_MS, member)
         self.age(0)
         return text_id
 
-    def all(self, browser: Client, deed: str, **query: object) -> Any:
-        """Order something for all that match."""
-        address = page("queue_detail", "default", **query) if self.place == "ready" else page(self.place, **query)
-        if deed in NOT_IN_MENU:
-            return form_to(browser.get(address), "/action/", button=deed).post(browser, deed=deed)
-        return ask(browser, address, deed, all="yes")
+    def all(self, browser: Client, action: str, **query: object) -> Any:
+        """Request an action for all matching jobs."""
+        address = (
+            page("queue_detail", "default", **query) if self.list_name == "ready" else page(self.list_name, **query)
+        )
+        if not BULK_ACTIONS[action].in_menu:
+            return form_to(browser.get(address), "/action/", button=action).post(browser, action=action)
+        return request_action(browser, address, action, all="yes")
 
     def look(self, text_id: str) -> tuple[str, int, str]:
-        """Return what actions change of a job."""
+        """Return the properties of a job that actions change."""
         found = self.stock.inspection.find(raw(text_id))
         return state(self.stock, text_id), found.moment_us, found.job.queue if found.job else ""
 
@@ -82,15 +84,15 @@ class Shelf:
 
 
 @pytest.fixture
-def shelf(stock: ShardApis, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Shelf]:
-    """Make the shelf of a place."""
+def listed_jobs(stock: ShardApis, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ListedJobs]:
+    """Return a function that makes the jobs of a list."""
     serial = iter(range(1, 10_000))
 
     def age(ms: int) -> None:
         made = (time_ns() // 1_000_000 - ms) << 48
         monkeypatch.setattr("tests.admin.jobs.next_id", lambda: (made + next(serial)).to_bytes(12))
 
-    return lambda place: Shelf(stock, place, age)
+    return lambda list_name: ListedJobs(stock, list_name, age)
 
 
 def go_on_counting(browser: Client, answer: Any) -> Any:
@@ -102,83 +104,88 @@ def go_on_counting(browser: Client, answer: Any) -> Any:
     raise AssertionError("it never ends")
 
 
-_EACH = [(name, place) for name, deed in BULK_ACTIONS.items() if name != "edit" for place in deed.job_lists]
+_EACH = [(name, list_name) for name, action in BULK_ACTIONS.items() if name != "edit" for list_name in action.job_lists]
 
 
-@pytest.mark.parametrize(("deed", "place"), _EACH)
+@pytest.mark.parametrize(("action", "list_name"), _EACH)
 def test_no_action_touches_more_than_were_confirmed(
-    deed: str, place: str, browser: Client, shelf: Callable[[str], Shelf], slow: None, monkeypatch: pytest.MonkeyPatch
+    action: str,
+    list_name: str,
+    browser: Client,
+    listed_jobs: Callable[[str], ListedJobs],
+    slow: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(action, "_FREELY", 3)
-    jobs = shelf(place)
+    monkeypatch.setattr(action_view, "_UNTYPED", 3)
+    jobs = listed_jobs(list_name)
     mine = [jobs.add(number) for number in range(7)]
-    query: dict[str, object] = {} if deed == "purge" else {"q": "noop"}
-    answer = jobs.all(browser, deed, **query)
+    query: dict[str, object] = {} if action == "purge" else {"q": "noop"}
+    answer = jobs.all(browser, action, **query)
     answer = go_on_counting(browser, answer)
     assert re.search(r"\b7\b", text(answer))
     late = [jobs.add_late(number) for number in range(4)]
     before = {each: jobs.look(each) for each in mine + late}
-    typed = {"typed": "default" if deed == "purge" else "7"} if BULK_ACTIONS[deed].destructive else {}
-    answer = confirm(browser, answer, **typed, **WISHES.get(deed, {}))
+    typed = {"typed_confirmation": "default" if action == "purge" else "7"} if BULK_ACTIONS[action].destructive else {}
+    answer = confirm(browser, answer, **typed, **PARAMETERS.get(action, {}))
     for _ in range(20):
         if answer.status_code == 302:
             break
         assert 'max="7"' in answer.content.decode()
         assert int(re.findall(r'value="([0-9]+)" aria-label', answer.content.decode())[0]) <= 7
         answer = form_to(answer, "/action/").post(browser)
-    told = done(browser, answer)
+    told = result(browser, answer)
     changed = [each for each in before if jobs.look(each) != before[each]]
     assert len(changed) == 7, told
     assert "More match now: they came after the count, and were left alone." in told
     assert LogEntry.objects.count() == 7
 
 
-def test_the_bound_holds_for_what_is_written_down_as_one(
-    browser: Client, shelf: Callable[[str], Shelf], slow: None, monkeypatch: pytest.MonkeyPatch
+def test_the_bound_holds_for_actions_with_one_log_row(
+    browser: Client, listed_jobs: Callable[[str], ListedJobs], slow: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("django_delayq.admin.audit_log.MOST_ROWS", 2)
-    jobs = shelf("dead")
+    monkeypatch.setattr("django_delayq.admin.audit_log.MAX_ROWS", 2)
+    jobs = listed_jobs("dead")
     for number in range(7):
         jobs.add(number)
     answer = go_on_counting(browser, jobs.all(browser, "delete", q="noop"))
     for number in range(4):
         jobs.add_late(number)
-    done(browser, go_on(browser, confirm(browser, answer)))
+    result(browser, continue_to_end(browser, confirm(browser, answer)))
     assert LogEntry.objects.get().change_message.startswith("Deleted 7, ")
     assert jobs.stock.inspection.counts().dead == 4
 
 
-def test_a_long_count_goes_on_until_the_number_is_known(browser: Client, stock: ShardApis, slow: None) -> None:
+def test_a_long_count_continues_until_the_number_is_known(browser: Client, stock: ShardApis, slow: None) -> None:
     for number in range(12):
         add_dead(stock, number, **({"needle": 1} if number % 2 else {}))
-    answer = ask(browser, page("dead", q="needle"), "delete", all="yes")
-    assert "3 match so far, of 5 looked at." in text(answer) or "2 match so far, of 5 looked at." in text(answer)
+    answer = request_action(browser, page("dead", q="needle"), "delete", all="yes")
+    assert "3 match so far, of 5 examined." in text(answer) or "2 match so far, of 5 examined." in text(answer)
     shown = answer.content.decode()
     assert "<progress" not in shown, "nobody knows the end"
-    assert 'name="typed"' not in shown
+    assert 'name="typed_confirmation"' not in shown
     answer = go_on_counting(browser, answer)
     assert "Delete 6 dead letters?" in text(answer)
     assert text(answer).count("noop(") == 5
     assert stock.inspection.counts().dead == 12
-    assert "Deleted 6." in done(browser, go_on(browser, confirm(browser, answer)))
+    assert "Deleted 6." in result(browser, continue_to_end(browser, confirm(browser, answer)))
     assert stock.inspection.counts().dead == 6
 
 
 def test_nothing_can_be_done_before_the_number_is_known(browser: Client, stock: ShardApis, slow: None) -> None:
     for number in range(12):
         add_dead(stock, number)
-    form = form_to(ask(browser, page("dead", q="noop"), "delete", all="yes"), "/action/")
+    form = form_to(request_action(browser, page("dead", q="noop"), "delete", all="yes"), "/action/")
     for typed in ("5", "12", "yes"):
-        assert "match so far" in text(form.post(browser, typed=typed, confirmed="yes", counted="yes"))
+        assert "match so far" in text(form.post(browser, typed_confirmation=typed, confirmed="yes", counted="yes"))
     assert stock.inspection.counts().dead == 12
 
 
-def test_what_matches_nothing_after_a_long_count_is_told(browser: Client, stock: ShardApis, slow: None) -> None:
+def test_a_long_count_without_a_match_says_so(browser: Client, stock: ShardApis, slow: None) -> None:
     for number in range(12):
         add_dead(stock, number)
     form = form_to(browser.get(page("dead")), "/action/", button="delete")
-    answer = form.post(browser, ("all", "yes"), deed="delete", filter="q=none-of-these")
-    assert "Nothing of that is there any more." in done(browser, go_on_counting(browser, answer))
+    answer = form.post(browser, ("all", "yes"), action="delete", filter="q=none-of-these")
+    assert "No such job is left." in result(browser, go_on_counting(browser, answer))
 
 
 def test_all_shards_are_counted(browser: Client, delayq_settings: Any, redis_url: str, slow: None) -> None:
@@ -186,66 +193,68 @@ def test_all_shards_are_counted(browser: Client, delayq_settings: Any, redis_url
     parts = [ShardApis(redis_url, clock=ServerClock(), shard=shard, SHARDS=3) for shard in range(3)]
     for number in range(20):
         add_dead(parts[number % 3], number)
-    answer = go_on_counting(browser, ask(browser, page("dead", q="noop"), "delete", all="yes"))
+    answer = go_on_counting(browser, request_action(browser, page("dead", q="noop"), "delete", all="yes"))
     assert "Delete 20 dead letters?" in text(answer)
-    assert "Deleted 20." in done(browser, go_on(browser, confirm(browser, answer)))
+    assert "Deleted 20." in result(browser, continue_to_end(browser, confirm(browser, answer)))
     for part in parts:
         part.close()
 
 
-def test_the_same_form_again_does_nothing_to_what_came_since(browser: Client, shelf: Callable[[str], Shelf]) -> None:
-    jobs = shelf("pending")
+def test_the_same_form_again_does_nothing_to_later_jobs(
+    browser: Client, listed_jobs: Callable[[str], ListedJobs]
+) -> None:
+    jobs = listed_jobs("pending")
     mine = [jobs.add(number) for number in range(3)]
     answer = jobs.all(browser, "cancel")
-    assert "Cancelled 3." in done(browser, confirm(browser, answer))
+    assert "Cancelled 3." in result(browser, confirm(browser, answer))
     late = [jobs.add_late(number) for number in range(3)]
-    # Back, and pressed again.
-    assert "This was done already, and is not done twice." in done(browser, confirm(browser, answer))
+    # The person goes back and presses again.
+    assert "This was done already, and is not done twice." in result(browser, confirm(browser, answer))
     assert {state(jobs.stock, each) for each in mine} == {"gone"}
     assert {state(jobs.stock, each) for each in late} == {"scheduled"}
 
 
-def test_two_tabs_that_go_on_with_one_action_do_it_once(
-    browser: Client, shelf: Callable[[str], Shelf], slow: None
+def test_two_tabs_that_continue_one_action_do_it_once(
+    browser: Client, listed_jobs: Callable[[str], ListedJobs], slow: None
 ) -> None:
-    jobs = shelf("dead")
+    jobs = listed_jobs("dead")
     for number in range(4):
         jobs.add(number)
     first = confirm(browser, go_on_counting(browser, jobs.all(browser, "delete")))
     tab, other = form_to(first, "/action/").post(browser), form_to(first, "/action/").post(browser)
-    assert "This was done already" in done(browser, other)
+    assert "This was done already" in result(browser, other)
     for number in range(5):
         jobs.add_late(number)
-    assert "Deleted 4." in done(browser, go_on(browser, tab))
+    assert "Deleted 4." in result(browser, continue_to_end(browser, tab))
     assert jobs.stock.inspection.counts().dead == 5
 
 
-def test_the_session_keeps_a_bounded_number_of_orders(
+def test_the_session_keeps_a_bounded_number_of_requests(
     browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(action, "_ORDERS_KEPT", 2)
+    monkeypatch.setattr(action_view, "_REQUESTS_KEPT", 2)
     for _ in range(4):
         add_dead(stock)
-        confirm(browser, ask(browser, page("dead"), "retry", all="yes"))
-    assert len(browser.session["django_delayq.orders"]) == 2
+        confirm(browser, request_action(browser, page("dead"), "retry", all="yes"))
+    assert len(browser.session["django_delayq.actions"]) == 2
 
 
-def test_nothing_is_told_of_others_where_none_came(browser: Client, stock: ShardApis) -> None:
+def test_no_others_are_mentioned_if_none_came(browser: Client, stock: ShardApis) -> None:
     mine = [add(stock, number) for number in range(3)]
     dues = [due_us(stock, each) for each in mine]
-    answer = ask(browser, page("pending"), "reschedule", all="yes")
-    # They still match, but they are those that were meant.
-    assert "More match" not in done(browser, confirm(browser, answer, **WISHES["reschedule"]))
+    answer = request_action(browser, page("pending"), "reschedule", all="yes")
+    # They still match, but they are the selected ones.
+    assert "More match" not in result(browser, confirm(browser, answer, **PARAMETERS["reschedule"]))
     assert [due_us(stock, each) for each in mine] != dues
 
 
-def test_what_was_done_is_told_though_redis_fails_when_looking_for_more(
+def test_the_result_is_shown_if_redis_fails_during_the_last_look(
     browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> bool:
         raise StoreUnavailable("gone away")
 
     add_dead(stock)
-    answer = ask(browser, page("dead"), "delete", all="yes")
-    monkeypatch.setattr("django_delayq.admin.actions.preview.more_match", fail)
-    assert "Deleted 1." in done(browser, confirm(browser, answer))
+    answer = request_action(browser, page("dead"), "delete", all="yes")
+    monkeypatch.setattr("django_delayq.admin.actions.selection.more_match", fail)
+    assert "Deleted 1." in result(browser, confirm(browser, answer))

@@ -1,0 +1,147 @@
+"""Which jobs an action is about: how many match, the first of them, and whether more match by now.
+
+A count that takes longer than one request may take continues in the next one. The confirm page comes when the count is
+complete, and the action changes no more jobs than that number.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import chain
+from time import monotonic
+
+from django_delayq.admin import job_lists
+from django_delayq.admin.actions.action_request import ActionRequest
+from django_delayq.admin.actions.bulk_actions import Target
+from django_delayq.admin.filters import SIZES
+from django_delayq.admin.job_lists import DEAD, READY
+from django_delayq.admin.job_rows import JobLine
+from django_delayq.admin.page import PageContext
+from django_delayq.job.ids import created_us
+from django_delayq.store.queries.job_pages import JobPage, JobRow
+from django_delayq.store.queries.lookup import Found
+
+#: Rows shown on the confirm page.
+SAMPLE = 5
+#: Seconds of one request for counting, and for finding out whether more match after the action.
+COUNT_SECONDS, MORE_SECONDS = 1.0, 0.5
+#: The rank of a ready job holds its due time in ms.
+_RANK_US = 1_000
+
+
+def count_and_sample(page: PageContext, action_request: ActionRequest) -> None:
+    """Count for up to a second, and put the first jobs into the sample."""
+    if action_request.rows:
+        for token in action_request.rows[:SAMPLE]:
+            if (target := Target.read(token)) and (found := find(page, target)):
+                action_request.sample.append(_sentence(JobLine.of(found, page.config.redact)))
+        return
+    job_list, job_filter = action_request.job_list, action_request.filter
+    if job_filter.match(page.config.redact, by_queue=not job_list.by_queue) is None:
+        # Redis counts without a scan.
+        listing = job_lists.read(page, job_list, replace(job_filter, count=SIZES[0]))
+        _add_to_sample(page, action_request, listing.rows)
+        action_request.count, action_request.counted = listing.total, True
+        return
+    until = monotonic() + COUNT_SECONDS
+    for shard, batch in matching(page, action_request, before=job_list.newest_first):
+        _add_to_sample(page, action_request, batch.rows[::-1] if job_list.newest_first else batch.rows)
+        action_request.count += len(batch.rows)
+        action_request.scanned += batch.scanned
+        action_request.advance(shard, batch.end)
+        if action_request.shard < page.store.config.shards and monotonic() > until:
+            return
+    action_request.counted, action_request.shard, action_request.cursor_text = True, 0, ""
+
+
+def matching(page: PageContext, action_request: ActionRequest, *, before: bool) -> Iterator[tuple[int, JobPage]]:
+    """Yield the rows that the action is about in batches, each with its shard, from the request's position on."""
+    return job_lists.iter_batches(
+        page,
+        action_request.job_list,
+        action_request.filter,
+        match=_predicate(page, action_request),
+        shard=action_request.shard,
+        cursor=action_request.cursor,
+        before=before,
+    )
+
+
+def more_match(page: PageContext, action_request: ActionRequest) -> bool:
+    """Return whether jobs match that the finished action left alone because they came after the count.
+
+    Looks for up to half a second, so it may miss some.
+    """
+    until, job_list = monotonic() + MORE_SECONDS, action_request.job_list
+    match = action_request.current_filter.match(page.config.redact, by_queue=not job_list.by_queue)
+
+    def came_since(row: JobRow) -> bool:
+        return not _was_there(action_request, row) and (match is None or match(row))
+
+    new = job_lists.iter_batches(
+        page, job_list, action_request.current_filter, match=came_since, before=job_list.newest_first
+    )
+    bound_reached = action_request.handled >= action_request.count
+    rest = matching(page, action_request, before=action_request.moves_later) if bound_reached else iter(())
+    for _shard, batch in chain(rest, new):
+        if batch.rows:
+            return True
+        if monotonic() > until:
+            break
+    return False
+
+
+def find(page: PageContext, target: Target) -> Found | None:
+    """Return the job of a selected row as it is now; None if it is gone or its shard does not exist."""
+    if target.shard >= page.store.config.shards:
+        return None
+    found = page.store.lookup(target.shard).find(target.raw_id)
+    return None if found.ended else found
+
+
+def _add_to_sample(page: PageContext, action_request: ActionRequest, rows: list[JobRow]) -> None:
+    more = rows[: SAMPLE - len(action_request.sample)]
+    action_request.sample += [_sentence(JobLine(row, page.config.redact)) for row in more]
+
+
+def _sentence(line: JobLine) -> str:
+    return " ".join(filter(None, (line.short_id, line.call, str(line.error_summary))))
+
+
+def _predicate(page: PageContext, action_request: ActionRequest) -> Callable[[JobRow], bool] | None:
+    """Return the test for a row: it matches the filter, was there when the person looked, and was not moved yet."""
+    match = action_request.filter.match(page.config.redact, by_queue=not action_request.job_list.by_queue)
+    if action_request.job_list is DEAD:
+        return match
+    new_due_us, new_queue = action_request.parameters.get("due_us"), action_request.parameters.get("queue")
+
+    def is_meant(row: JobRow) -> bool:
+        return (
+            row.due_us != new_due_us
+            and row.queue != new_queue
+            and _was_there(action_request, row)
+            and (match is None or match(row))
+        )
+
+    return is_meant
+
+
+def _was_there(action_request: ActionRequest, row: JobRow) -> bool:
+    """Return whether a row was in the list when the person looked."""
+    seen_us = action_request.seen_us
+    if action_request.job_list is DEAD:
+        return row.moment_us <= seen_us
+    return (
+        # The id holds the enqueuer's time. A job has no other record of when it was enqueued.
+        created_us(row.raw_id) <= seen_us
+        and (action_request.job_list is not READY or (row.due_us or 0) <= seen_us + _RANK_US)
+        and _returned_us(row) <= seen_us
+    )
+
+
+def _returned_us(row: JobRow) -> int:
+    """Return when a job that ran came back to wait; 0 if it never ran."""
+    if not row.attempts.history:
+        return 0
+    ended_us = row.attempts.history[-1].get("ended_us")
+    # Nobody saw the end of an attempt whose lease expired. The job was due again at once.
+    return int((row.due_us or 0) if ended_us is None else ended_us)

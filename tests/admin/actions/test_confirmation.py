@@ -1,0 +1,98 @@
+"""The confirm page: it names the number, shows the first rows, and asks for typed text before it destroys much."""
+
+import re
+
+from django.contrib.admin.models import LogEntry
+from django.test import Client
+
+from tests.admin.conftest import page
+from tests.admin.forms import form_to, forms
+from tests.admin.jobs import HOSTILE, HOUR, POSTED, add, add_dead, state
+from tests.admin.page_content import text
+from tests.admin.steps import confirm, request_action, result
+from tests.shard_apis import ShardApis
+
+MINUTE = HOUR // 60
+
+
+def test_labels_and_buttons_name_the_number_of_jobs(browser: Client, stock: ShardApis) -> None:
+    for number in range(3):
+        add_dead(stock, "odd" if number % 2 else "even")
+    assert "all 3 matching" in text(browser.get(page("dead")))
+    answer = request_action(browser, page("dead"), "delete", all="yes")
+    assert [name for form in forms(answer) for name, _ in form.fields if name == "signed_request"]
+    assert "Delete 3 dead letters" in text(answer)
+    assert "This cannot be undone." in text(answer)
+    assert "Export them first" in text(answer)
+
+
+def test_cancel_has_the_focus(browser: Client, stock: ShardApis) -> None:
+    answer = request_action(browser, page("dead"), "delete", add_dead(stock))
+    (focused,) = re.findall(r"<[^>]*autofocus[^>]*>", answer.content.decode())
+    assert focused.startswith("<a ")
+    assert page("dead") in focused
+
+
+def test_more_than_a_hundred_are_deleted_only_with_their_number_typed(browser: Client, stock: ShardApis) -> None:
+    for number in range(101):
+        add_dead(stock, number)
+    answer = request_action(browser, page("dead"), "delete", all="yes")
+    assert "Type 101 to continue:" in text(answer)
+    for typed in ("", "100", "yes", "1", POSTED):
+        answer = confirm(browser, answer, typed_confirmation=typed)
+        assert "Nothing was done yet." in text(answer)
+    assert stock.inspection.counts().dead == 101
+    assert "Deleted 101." in result(browser, confirm(browser, answer, typed_confirmation=" 101 "))
+    assert stock.inspection.counts().dead == 0
+    (entry,) = LogEntry.objects.all()
+    assert "Deleted 101, died up to" in entry.change_message
+
+
+def test_a_queue_is_purged_with_its_name_typed(browser: Client, stock: ShardApis) -> None:
+    mine = [add(stock, number, queue="mail", delay=None) for number in range(3)]
+    waiting, other = add(stock, queue="mail"), add(stock, delay=None)
+    answer = form_to(browser.get(page("queue_detail", "mail")), "/action/", button="purge").post(
+        browser, action="purge"
+    )
+    assert "Delete all 3 ready jobs?" in text(answer)
+    later = add(stock, queue="mail", delay=None)
+    assert "Nothing was done yet." in text(confirm(browser, answer, typed_confirmation="3"))
+    assert "Cancelled 3." in result(browser, confirm(browser, answer, typed_confirmation="mail"))
+    assert {state(stock, each) for each in mine} == {"gone"}
+    assert state(stock, waiting) == "scheduled"
+    assert {state(stock, each) for each in (other, later)} == {"ready"}
+
+
+def test_a_purge_leaves_what_became_ready_later(browser: Client, stock: ShardApis) -> None:
+    mine, scheduled = add(stock, queue="mail", delay=None), add(stock, queue="mail")
+    form = form_to(browser.get(page("queue_detail", "mail")), "/action/", button="purge")
+    survey = stock.store.dashboard(0)
+    seen_us = int(dict(form.fields)["seen_us"])
+    for _ in range(10_000):
+        if survey.snapshot().now_us > seen_us + 5_000:
+            break
+    stock.operations.reschedule(bytes.fromhex(scheduled[:24]), delay_us=0)
+    assert "Cancelled 1." in result(
+        browser, confirm(browser, form.post(browser, action="purge"), typed_confirmation="mail")
+    )
+    assert (state(stock, mine), state(stock, scheduled)) == ("gone", "ready")
+
+
+def test_a_confirm_page_shows_hostile_rows_as_text(browser: Client, stock: ShardApis) -> None:
+    add_dead(stock, HOSTILE, task="tests.sample_app.tasks.noop", queue=HOSTILE)
+    for action in ("retry", "retry_later", "delete"):
+        body = request_action(browser, page("dead", q="alert"), action, all="yes").content.decode()
+        assert "<script>alert" not in body
+        assert "&lt;script&gt;" in body
+
+
+def test_every_form_can_be_sent_without_a_script(browser: Client, stock: ShardApis) -> None:
+    add(stock, queue="mail", delay=None)
+    pending, dead = add(stock), add_dead(stock)
+    pages = [page("pending"), page("dead"), page("dead", group="error"), page("queue_detail", "mail")]
+    for address in (*pages, page("job_detail", pending), page("job_detail", dead)):
+        posts = [form for form in forms(browser.get(address)) if form.action == page("action")]
+        assert posts
+        for form in posts:
+            assert "csrfmiddlewaretoken" in dict(form.fields)
+            assert "action" in dict(form.buttons)

@@ -1,0 +1,123 @@
+"""Actions that take several requests, and forms that are posted twice."""
+
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.test import Client
+
+from django_delayq.admin import audit_log
+from django_delayq.admin.actions import run
+from django_delayq.clock import ServerClock
+from django_delayq.exceptions import StoreUnavailable
+from django_delayq.job.outcome import Action
+from django_delayq.store.operations import Operations
+from tests.admin.conftest import page
+from tests.admin.forms import form_to
+from tests.admin.jobs import HOUR, add, add_dead, claim, due_us, state
+from tests.admin.page_content import text
+from tests.admin.steps import confirm, continue_to_end, request_action, result
+from tests.shard_apis import ShardApis
+
+MINUTE = HOUR // 60
+
+
+def test_a_second_press_changes_nothing(browser: Client, stock: ShardApis) -> None:
+    mine = add_dead(stock)
+    answer = request_action(browser, page("dead"), "retry", mine)
+    confirm(browser, answer)
+    assert "Retried 0; 1 was already gone." in result(browser, confirm(browser, answer))
+    # It died again since then, so it is another dead letter.
+    worker, claimed = claim(stock, mine)
+    worker.settle(claimed, Action.DEAD_LETTER)
+    assert "Retried 0; 1 was already gone." in result(browser, confirm(browser, answer))
+    assert state(stock, mine) == "dead"
+
+
+def test_a_long_action_continues_from_form_to_form(
+    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "SECONDS", 0)
+    monkeypatch.setattr(audit_log, "MAX_ROWS", 5)
+    mine = [add_dead(stock, number) for number in range(12)]
+    answer = confirm(browser, request_action(browser, page("dead", within="1h"), "retry", all="yes"))
+    for steps in range(1, 20):
+        assert f"Retried {min(steps, 12)}. {min(steps, 12)} of 12 done." in text(answer)
+        assert "data-continue" in answer.content.decode()
+        assert stock.inspection.counts().dead == 12 - min(steps, 12)
+        assert LogEntry.objects.get().change_message.startswith(f"Retried {min(steps, 12)},")
+        answer = form_to(answer, "/action/").post(browser)
+        if answer.status_code == 302:
+            break
+    assert steps >= 12
+    assert "Retried 12." in result(browser, answer)
+    assert {state(stock, each) for each in mine} == {"ready"}
+    assert LogEntry.objects.get().change_message.startswith("Retried 12,")
+
+
+def test_an_old_form_of_a_long_action_repeats_nothing(
+    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "SECONDS", 0)
+    mine = [add(stock, number, delay=HOUR * (number + 1)) for number in range(3)]
+    dues = [due_us(stock, each) for each in mine]
+    first = confirm(browser, request_action(browser, page("pending"), "reschedule", *mine), shift="5", unit="60")
+    form_to(first, "/action/").post(browser)
+    continue_to_end(browser, first)
+    assert [due_us(stock, each) for each in mine] == [due + 5 * MINUTE for due in dues]
+
+
+@pytest.mark.parametrize(
+    ("shift", "unit", "us"), [("1", "3600", HOUR), ("-30", "60", -30 * MINUTE), ("90", "1", 90_000_000)]
+)
+def test_all_jobs_are_shifted_once_although_they_stay_in_the_list(
+    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch, shift: str, unit: str, us: int
+) -> None:
+    monkeypatch.setattr(run, "SECONDS", 0)
+    mine = [add(stock, number, queue=f"q{number % 2}", delay=HOUR * (number + 1)) for number in range(6)]
+    dues = [due_us(stock, each) for each in mine]
+    answer = confirm(browser, request_action(browser, page("pending"), "reschedule", all="yes"), shift=shift, unit=unit)
+    answer = continue_to_end(browser, answer)
+    assert "Rescheduled 6, by " in result(browser, answer)
+    assert [due_us(stock, each) - due for each, due in zip(mine, dues, strict=True)] == [us] * 6
+
+
+def test_an_action_covers_all_shards(
+    browser: Client, delayq_settings: Any, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "SECONDS", 0)
+    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": 3}
+    parts = [ShardApis(redis_url, clock=ServerClock(), shard=shard, SHARDS=3) for shard in range(3)]
+    mine = [add_dead(parts[number % 3], "needle") for number in range(7)]
+    other = [add_dead(part) for part in parts]
+    answer = request_action(browser, page("dead", q="needle"), "retry", all="yes")
+    assert "Retry 7 dead letters?" in text(answer)
+    answer = confirm(browser, answer)
+    answer = continue_to_end(browser, answer)
+    assert "Retried 7." in result(browser, answer)
+    assert {state(parts[int(each[-1])], each) for each in mine} == {"ready"}
+    assert {state(parts[int(each[-1])], each) for each in other} == {"dead"}
+    for part in parts:
+        part.close()
+
+
+def test_changes_are_recorded_if_redis_fails(
+    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = [add_dead(stock, number) for number in range(3)]
+    answer = request_action(browser, page("dead"), "retry", *mine)
+    carried, requeue = [], Operations.requeue
+
+    def fails(self: Operations, raw_id: bytes, **options: Any) -> int | None:
+        if len(carried) == 2:
+            raise StoreUnavailable("gone away")
+        carried.append(raw_id)
+        return requeue(self, raw_id, **options)
+
+    monkeypatch.setattr(Operations, "requeue", fails)
+    failed = confirm(browser, answer)
+    assert failed.status_code == 503
+    assert LogEntry.objects.count() == 2
+    assert "Retried 2, then Redis failed" in text(failed) + text(browser.get(page("dead")))
+    monkeypatch.undo()
+    assert "Retried 1; 2 were already gone." in result(browser, confirm(browser, answer))

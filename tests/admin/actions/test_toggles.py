@@ -1,0 +1,63 @@
+"""Pausing and resuming a queue, quieting and resuming a worker."""
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.test import Client
+
+from tests.admin.conftest import page
+from tests.admin.forms import form_to
+from tests.admin.jobs import HOUR, POSTED, add, claim
+from tests.admin.page_content import text
+from tests.admin.steps import confirm, result
+from tests.shard_apis import ShardApis
+
+MINUTE = HOUR // 60
+
+
+def test_a_queue_is_paused_and_resumed(browser: Client, stock: ShardApis) -> None:
+    add(stock, queue="a/b", delay=None)
+    address = page("queue_detail", "a/b")
+    answer = form_to(browser.get(address), "/action/", button="pause").post(browser, action="pause")
+    assert "Pause queue a/b?" in text(answer)
+    assert stock.store.dashboard(0).snapshot().queues["a/b"].paused is None
+    assert "Paused queue a/b." in result(browser, confirm(browser, answer))
+    assert "Queue a/b was paused already." in result(browser, confirm(browser, answer))
+    paused = stock.store.dashboard(0).snapshot().queues["a/b"].paused
+    assert paused is not None
+    assert paused.by == "superuser"
+    said = browser.get(address)
+    assert "paused by superuser" in text(said)
+    answer = form_to(said, "/action/", button="resume").post(browser, action="resume")
+    assert "Resumed queue a/b." in result(browser, confirm(browser, answer))
+    assert [entry.change_message for entry in LogEntry.objects.order_by("pk")] == [
+        "Paused queue a/b",
+        "Resumed queue a/b",
+    ]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"action": "pause", "queue": "none"},
+        {"action": "pause"},
+        {"action": "resume", "queue": "~zz"},
+        {"action": "quiet", "worker": POSTED},
+        {"action": "unquiet", "confirmed": "yes", "worker": "00" * 8},
+        {"action": "quiet", "confirmed": "yes"},
+    ],
+)
+def test_an_unknown_subject_cannot_be_toggled(browser: Client, fields: dict[str, str]) -> None:
+    assert "It is not there any more. Nothing was done." in result(browser, browser.post(page("action"), fields))
+
+
+def test_a_worker_is_asked_to_take_no_more(browser: Client, stock: ShardApis) -> None:
+    mine = add(stock, delay=None)
+    worker, _ = claim(stock, mine)
+    code = worker.code.hex()
+    answer = browser.post(page("action"), {"action": "quiet", "worker": code})
+    assert "Quiet worker" in text(answer)
+    assert "to take no more jobs." in result(browser, confirm(browser, answer))
+    (process,) = [each for each in stock.store.dashboard(0).snapshot().processes if each.code == worker.code]
+    assert process.asked_quiet
+    answer = browser.post(page("action"), {"action": "unquiet", "worker": code})
+    assert "take jobs again." in result(browser, confirm(browser, answer))

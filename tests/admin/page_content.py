@@ -1,0 +1,25 @@
+"""What a page shows: its text, the rows of its list, and its links."""
+
+import re
+from typing import Any
+
+#: Every page with a tab of its own, by the name of its address.
+PAGES = ("overview", "pending", "queues", "running", "dead", "tasks", "processes")
+_ROW = re.compile(r'name="row" value="([0-9a-f]{24}-[0-9]+)\.-?[0-9]+"')
+
+
+def ids(response: Any) -> list[str]:
+    """Return the ids of a list's rows, from top to bottom."""
+    assert response.status_code == 200, response
+    return _ROW.findall(response.content.decode())
+
+
+def link(response: Any, text: str) -> str:
+    """Return the address of the link whose text begins so; empty if there is none."""
+    found = re.search(rf'<a [^>]*href="([^"]*)"[^>]*>[^<]*{text}', response.content.decode())
+    return found[1].replace("&amp;", "&") if found else ""
+
+
+def text(response: Any) -> str:
+    """Return a page without its tags."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", response.content.decode()))

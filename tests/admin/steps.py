@@ -1,0 +1,38 @@
+"""What a person does for an action: select rows, confirm, continue, and read the result."""
+
+from typing import Any
+
+from django.test import Client
+
+from tests.admin.forms import form_to
+from tests.admin.page_content import text
+
+
+def request_action(browser: Client, address: str, action: str, *selected: str, **fields: Any) -> Any:
+    """Select rows of a list, or all that match, and press Go."""
+    answer = browser.get(address)
+    form = form_to(answer, "/action/", button=action)
+    boxes = [box for box in form.boxes if box[0] == "row" and box[1].split(".")[0] in selected]
+    assert len(boxes) == len(selected)
+    return form.post(browser, *boxes, action=action, **fields)
+
+
+def confirm(browser: Client, answer: Any, **fields: Any) -> Any:
+    """Press the button of the confirm page."""
+    assert answer.status_code == 200, answer
+    return form_to(answer, "/action/").post(browser, **fields)
+
+
+def continue_to_end(browser: Client, answer: Any) -> Any:
+    """Press Continue until there is no such button; return the last response."""
+    for _ in range(60):
+        if answer.status_code == 302:
+            return answer
+        answer = form_to(answer, "/action/").post(browser)
+    raise AssertionError("it never ends")
+
+
+def result(browser: Client, answer: Any) -> str:
+    """Follow the redirect to the list and return its text."""
+    assert answer.status_code == 302, text(answer)
+    return text(browser.get(answer.url))
