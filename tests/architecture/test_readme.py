@@ -1,4 +1,4 @@
-"""The README is true: its code runs as it stands, its commands exist, its settings are those there are."""
+"""The README is true: its code runs, its commands exist, and its settings are complete."""
 
 import re
 import subprocess

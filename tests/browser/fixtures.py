@@ -66,7 +66,7 @@ class Fixtures:
         return job.id
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self.apis.close()
 
     def present(self) -> None:

@@ -37,7 +37,7 @@ class Ground:
             self.allow(name, "")
 
     def allow(self, name: str, change: str) -> None:
-        """Make a role's user anew, with a change to its rule."""
+        """Create a role's user again, with a change to its rule."""
         rule = f"reset on #{sha256(PASSWORD.encode()).hexdigest()} {ROLES[name].rule(PREFIX)} {change}"
         self.every.client.execute_command("ACL", "SETUSER", name, *rule.split())
 
@@ -53,7 +53,7 @@ class Ground:
         return Redis.from_url(self.url(name), protocol=2)
 
     def refused(self) -> list[str]:
-        """Return what the server refused since the last call, also inside scripts that went on after it."""
+        """Return what the server refused since the last call, also in scripts that continued afterwards."""
         log = self.every.client.acl_log()
         self.every.client.acl_log_reset()
         return [f"{entry['username']}: {entry['object']} {entry['context']}" for entry in log]
@@ -85,9 +85,9 @@ def dead(every: ShardApis) -> Any:
 
 
 def lapsed(every: ShardApis) -> Any:
-    """Let a lease lapse and return it, for judgement."""
+    """Let a lease expire and return it."""
     claimed(every)
-    return every.promotion.read_expired_leases(every.lapsed())
+    return every.promotion.read_expired_leases(every.expired_leases())
 
 
 def enqueue(role: ShardApis, every: ShardApis) -> Any:
@@ -170,8 +170,8 @@ def exchange(role: ShardApis, every: ShardApis) -> Any:
 
 def heartbeat(role: ShardApis, every: ShardApis) -> Any:
     worker, claims = claimed(every)
-    door = role.store.claims(role.shard, worker_id=worker.code)
-    return not door.heartbeat([claim.lease for claim in claims])
+    api = role.store.claims(role.shard, worker_id=worker.code)
+    return not api.heartbeat([claim.lease for claim in claims])
 
 
 def read_queues(role: ShardApis, every: ShardApis) -> Any:
@@ -185,11 +185,11 @@ def read_served_queues(role: ShardApis, every: ShardApis) -> Any:
 
 
 def listen(role: ShardApis, every: ShardApis) -> Any:
-    waker = role.shard.blocking_listener()
-    waker.listen([every.keys("notify_dispatcher")], now=monotonic())
+    listener = role.shard.blocking_listener()
+    listener.listen([every.keys("notify_dispatcher")], now=monotonic())
     every.client.rpush(every.keys("notify_dispatcher"), 1)
-    heard = waker.read_notification()
-    waker.close()
+    heard = listener.read_notification()
+    listener.close()
     return heard
 
 
@@ -264,7 +264,7 @@ def quiet(role: ShardApis, every: ShardApis) -> Any:
 
 
 def audit(role: ShardApis, every: ShardApis) -> Any:
-    """Mend what is wrong in each place and record, and look at the rest."""
+    """Repair damage in each place and record, and check the rest."""
     claimed(every)
     dead(every)
     lost = [every.add(delay=HOUR, queue=f"lost {n}", key=f"{every.add().hex()}") for n in range(3)]
@@ -273,9 +273,9 @@ def audit(role: ShardApis, every: ShardApis) -> Any:
     every.client.hdel(every.keys("jobs"), lost[2])
     every.client.hset(every.keys("jobs"), b"orphan-12345", b"?")
     every.client.delete(every.keys("claim_records"))
-    door = role.store.consistency_check(role.shard)
-    found = list(door.walk(repair=True))
-    assert list(door.bodies())
+    api = role.store.consistency_check(role.shard)
+    found = list(api.walk(repair=True))
+    assert list(api.bodies())
     return found
 
 
@@ -314,7 +314,7 @@ OWN = {
     "action": f"{_VIEW} cancel cancel_kept reschedule move requeue discard pause quiet",
     "check": "audit read_queues check_server",
 }
-#: Redis judges commands, not scripts: these steps of others use nothing but a role's own commands.
+#: Redis checks commands, not scripts: these steps of other roles use only commands of the role.
 BORROWED = {
     "producer": "move holder requeue read_served_queues",
     "dispatcher": "enqueue cancel reschedule move find holder requeue discard read_served_queues ring",
@@ -348,7 +348,7 @@ def test_a_step_of_another_role_is_refused(name: str, step: str, ground: Ground)
 
 @pytest.mark.parametrize("name", ROLES)
 def test_a_role_needs_each_command_that_its_doors_send(name: str, ground: Ground) -> None:
-    """Those inside scripts are read from them; what is declared beside them must not outlive its use."""
+    """Commands of scripts are read from them; a declared one must not outlive its use."""
     try:
         for command in sorted(ROLES[name].plain):
             ground.allow(name, f"-{command.lower()}")
@@ -393,7 +393,7 @@ def test_no_role_may_run_what_rules_the_server(command: str, ground: Ground) -> 
     for name in ROLES:
         with ground.user(name) as user, pytest.raises(ResponseError, match="(?i)no permissions|not allowed") as refused:
             user.execute_command(*command.split())
-        # Where a server lets nobody use DEBUG, it says so first.
+        # A server that forbids DEBUG reports that first.
         assert isinstance(refused.value, NoPermissionError) or command.startswith("DEBUG")
         # Nor inside a script of its own.
         script = f"return redis.call({', '.join(map(repr, command.split()))})"
@@ -473,7 +473,7 @@ tasks.crash.after(0.1).enqueue("exit")
 
 
 def test_the_commands_do_a_days_work_each_under_its_own_user(ground: Ground, processes: Processes) -> None:
-    """Jobs that enqueue, fail and crash; a lease that lapses; a worker that brings its own dispatcher."""
+    """Jobs that enqueue, fail and crash; a lease that expires; a worker that starts its own dispatcher."""
     prefix = f"{PREFIX}:day"
     bodies, dead_letters = (f"{prefix}:{{0}}:{noun}" for noun in ("jobs", "dead_letters"))
     ground.refused()
@@ -488,7 +488,7 @@ def test_the_commands_do_a_days_work_each_under_its_own_user(ground: Ground, pro
     sent = under("producer", "shell", "-c", SENT)
     assert sent.wait() == 0, sent.output
     client = ground.every.client
-    # A crash would take with it what ran beside it and is not acknowledged yet.
+    # A crash would also end jobs that run beside it and are not acknowledged yet.
     processes.until(lambda: not client.hlen(bodies), what="all jobs before the crash to end")
     crash = under("producer", "shell", "-c", CRASHES)
     assert crash.wait() == 0, crash.output
@@ -499,7 +499,7 @@ def test_the_commands_do_a_days_work_each_under_its_own_user(ground: Ground, pro
     assert ground.refused() == []
     checked = under("check", "delayq_check", "--repair")
     assert checked.wait() == 0, checked.output
-    # Whether Redis forces its file to disk it then does not know, and says so.
+    # Then it does not know how often Redis forces its file to disk, and reports that.
     assert {entry.lower() for entry in ground.refused()} <= {"check: config|get toplevel", "check: config toplevel"}
     for command in (dispatcher, first, sent, crash, second, checked):
         assert "Traceback" not in command.output

@@ -1,4 +1,4 @@
-"""The machine catches bugs: each planted alone, in a copy of the package that a process of its own walks with."""
+"""The machine catches planted bugs: each alone, in a copy of the package that a separate process imports."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from tests.stateful.mutate_copy import plant
 from tests.stateful.mutated_process import SAW_IT, SAW_NOTHING
 from tests.stateful.mutations import FIRST, MORE, Mutation
 
-#: Walks a bug may take to be seen; the order of steps is the same in every run.
+#: Most walks until a bug is caught; the order of steps is the same in every run.
 EXAMPLES = 100
 
 
