@@ -1,4 +1,4 @@
-"""Every door, used once: what contract tests look at the server after."""
+"""Use every API once: afterwards architecture tests examine the keys on the server."""
 
 import os
 from itertools import count
@@ -13,14 +13,14 @@ from tests.shard_apis import HOUR, SECOND, OneWorker, ShardApis, one_more, settl
 
 
 def _key_here(apis: ShardApis, prefix: str) -> str:
-    """Return a key that belongs to this shard: a dead letter of another's is not retried."""
+    """Return a unique key that belongs to this shard: a dead letter with another one is not requeued."""
     shards, index = apis.config.shards, apis.shard.index
     keys = (f"{prefix} {number}" for number in count())
     return next(key for key in keys if shard_of(key_digest("tests.sample_app.tasks.noop", key), shards) == index)
 
 
 def exercise_all_apis(apis: ShardApis) -> None:
-    """Call each method of each door, and leave jobs in every place: nearly every key there is then exists."""
+    """Call each method of each API and leave jobs in every place: then almost every key exists."""
     worker = apis.worker()
     for _ in range(3):
         apis.add(delay=SECOND, key=os.urandom(4).hex())
@@ -29,7 +29,7 @@ def exercise_all_apis(apis: ShardApis) -> None:
     apis.promote()
     claims = worker.take(4, "default", "other", description="host/1").claims
     assert len(claims) == 4
-    assert not worker.door.heartbeat([claim.lease for claim in claims])
+    assert not worker.api.heartbeat([claim.lease for claim in claims])
     ends = [settlement(claim, how) for claim, how in zip(claims, Action, strict=True)]
     assert not worker.take(1, "other", settle=ends).lost
     assert len(worker.again().claims) == 1
@@ -66,7 +66,7 @@ def exercise_all_apis(apis: ShardApis) -> None:
 
 
 def _keep_results(apis: ShardApis) -> None:
-    """Leave one kept result of a job that is done."""
+    """Leave one kept result of a successful job."""
     cancelled, kept = apis.add(queue="kept", ttl=HOUR), apis.add(queue="kept", ttl=HOUR)
     assert apis.operations.cancel(cancelled)
     assert apis.inspection.find(cancelled).state is State.CANCELLED
@@ -101,7 +101,7 @@ def _lapse_through_dispatcher(apis: ShardApis, worker: OneWorker) -> None:
     for _ in range(3):
         apis.add(queue="lapsing")
     assert len(worker.take(3, "lapsing").claims) == 3
-    items = apis.promotion.read_expired_leases(apis.lapsed())
+    items = apis.promotion.read_expired_leases(apis.expired_leases())
     dead = Reclaim(lease=items[0].lease, attempts=one_more(items[0].attempts), queue=None)
     back = [Reclaim(lease=i.lease, attempts=one_more(i.attempts), queue=i.queue, delay_us=HOUR) for i in items[1:3]]
     last = Reclaim(lease=items[3].lease, attempts=one_more(items[3].attempts, suspect=True), queue=items[3].queue)

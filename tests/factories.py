@@ -1,4 +1,4 @@
-"""Claims: made by hand, as an exchange would bring them, for tests of what becomes of one."""
+"""Factories: claims as an exchange returns them, for tests without Redis."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ from django_delayq.job.job import Claim, Job
 
 
 def claim_for(job: Job | None, **facts: Any) -> Claim:
-    """Return the claim of a job, or of none, as where a body cannot be read; `facts` are fields of `Claim`."""
+    """Return the claim of a job, or of none if a body cannot be read; `facts` are fields of `Claim`."""
     lease = job.member + bytes(16) if job else bytes(30)
     usual = {"lease": lease, "queue": job.queue if job else "mail", "rank": 1, "due_us": 1, "attempts": NO_ATTEMPTS}
     return Claim(job=job, **{**usual, "shard": 0, "claimed_us": 1, "sent_at": 0.0, "received_at": 0.0, **facts})
 
 
 def numbered(number: int) -> Claim:
-    """Return one that differs from others by its lease."""
+    """Return a claim whose lease differs from others."""
     return claim_for(None, lease=number.to_bytes(30))

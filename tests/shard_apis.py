@@ -1,4 +1,4 @@
-"""Doors: every door of one shard under a turned clock, with the drafts and settlements that tests hand in."""
+"""Shard APIs: every API of one shard with a fake clock, and the jobs and settlements that tests send."""
 
 import os
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ from django_delayq.store.store import Store
 from django_delayq.testing.fake_clock import FakeClock
 
 MS, SECOND, HOUR, DAY = 1_000, 1_000_000, 3_600_000_000, 86_400_000_000
-#: An uneven moment of 2027: rounding anywhere would show.
+#: An uneven time in 2027: any rounding would show.
 START = 1_800_000_000_123_457
 LARGE_TEXT = "x" * 40_000
 
 
 class ShardApis:
-    """The apis of one shard, as web process, dispatcher, person and reader have them."""
+    """The APIs of one shard for each role."""
 
     def __init__(self, url: str, *, clock: Any = None, shard: int = 0, **delayq: Any) -> None:
         config, problems = read_config({"REDIS": url, **delayq})
@@ -42,7 +42,7 @@ class ShardApis:
         self.promotion = self.store.promotion(self.shard)
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         for shard in (*self.store.shards, *self.store._producer_shards):
             shard.client.connection_pool.disconnect()
 
@@ -83,13 +83,13 @@ class ShardApis:
         return draft.job.raw_id
 
     def add_dead(self, **options: Any) -> bytes:
-        """Send one job, claim it and let it die now."""
+        """Send one job, claim it and make it a dead letter now."""
         raw_id = self.add(**options)
         self.kill(raw_id, queue=options.get("queue", "default"))
         return raw_id
 
     def kill(self, raw_id: bytes, *, queue: str = "default") -> None:
-        """Let a ready job die now, claimed alone."""
+        """Make a ready job a dead letter now."""
         worker = self.worker()
         claims = worker.take(64, queue).claims
         ends = [settlement(c, Action.DEAD_LETTER if c.raw_id == raw_id else Action.RELEASE) for c in claims]
@@ -100,15 +100,15 @@ class ShardApis:
         """Return a new worker of this shard."""
         return OneWorker(self, code or os.urandom(8))
 
-    def lapse(self) -> None:
-        """Let every lease lapse and take the jobs back, ready again at their rank, without counting an attempt."""
-        lapsed = self.promotion.read_expired_leases(self.lapsed())
-        back = [Reclaim(lease=item.lease, attempts=item.attempts, queue=item.queue) for item in lapsed]
+    def expire_leases(self) -> None:
+        """Let every lease expire and reclaim the jobs, ready at their rank, without counting an attempt."""
+        expired_leases = self.promotion.read_expired_leases(self.expired_leases())
+        back = [Reclaim(lease=item.lease, attempts=item.attempts, queue=item.queue) for item in expired_leases]
         assert sum(self.promotion.reclaim(back)) == len(back)
         self.promote()
 
-    def lapsed(self) -> list[bytes]:
-        """Let every lease lapse and return those a promotion names, also where it takes the turn for an outage."""
+    def expired_leases(self) -> list[bytes]:
+        """Let every lease expire and return those that a promotion returns, even if it takes the jump for an outage."""
         self.clock.advance(self.config.worker.lease_us)
         leases = self.promote().expired_leases
         if not leases:
@@ -117,27 +117,27 @@ class ShardApis:
         return leases
 
     def promote(self, *queues: str, limit: int = 500) -> PromotionResult:
-        """Promote the named queues, all there are by default."""
+        """Promote the named queues; all by default."""
         return self.promotion.promote(queues or self.shard.read_queues(), limit=limit)
 
     def scores(self, key: str) -> dict[bytes, int]:
         """Return id -> score of a ZSET, lowest first."""
         return {member[:12]: int(score) for member, score in self.client.zrange(key, 0, -1, withscores=True)}
 
-    def schedule(self, queue: str = "default") -> dict[bytes, int]:
-        """Return id -> due time of a queue's schedule."""
+    def scheduled(self, queue: str = "default") -> dict[bytes, int]:
+        """Return id -> due time of a queue's scheduled jobs."""
         return self.scores(self.keys.scheduled(queue))
 
     def ready(self, queue: str = "default") -> dict[bytes, int]:
-        """Return id -> rank of a queue's ready jobs, in the order they will be taken."""
+        """Return id -> rank of a queue's ready jobs, in the order of claims."""
         return self.scores(self.keys.ready(queue))
 
     def recovered(self, queue: str = "default") -> dict[bytes, int]:
-        """Return id -> rank of a queue's jobs that came back from a crash."""
+        """Return id -> rank of a queue's recovered jobs."""
         return self.scores(self.keys.recovered(queue))
 
     def where(self, raw_id: bytes) -> list[str]:
-        """Return the places a job is in; one for a job that has not ended."""
+        """Return the places that hold a job: one for a job that has not ended."""
         places: list[str] = []
         for key in self.client.scan_iter(f"{self.config.prefix}:{{{self.shard.index}}}:*", 1_000):
             noun = key.decode().split("}:", 1)[1]
@@ -152,7 +152,7 @@ class ShardApis:
         return places
 
     def traces(self, raw_id: bytes) -> list[str]:
-        """Return every key that knows an id, in a field, a member, or a holder."""
+        """Return every key that contains an id, in a field, a member, or a holder."""
         found = []
         for noun, (kind, _) in CATALOGUE.items():
             for key in self.client.scan_iter(f"{self.config.prefix}:{{{self.shard.index}}}:{noun}*", 1_000):
@@ -168,27 +168,27 @@ class ShardApis:
                     found.append(noun)
         return sorted(set(found))
 
-    def rings(self, *keys: str) -> list[int]:
-        """Return how often each bell rings, and silence it."""
+    def notifications(self, *keys: str) -> list[int]:
+        """Return the number of notifications in each list, and delete them."""
         counts = [int(self.client.llen(key)) for key in keys]
         self.client.delete(*keys)
         return counts
 
     def fill_memory(self) -> None:
-        """Let the server be over its maxmemory from now on; only for a server of the test's own."""
+        """Put the server over its maxmemory from now on; only for a server of the test's own."""
         self.client.config_set("maxmemory", 1)
 
     def free_memory(self) -> None:
-        """Lift the limit again."""
+        """Remove the limit again."""
         self.client.config_set("maxmemory", 0)
 
 
 class OneWorker:
-    """One worker's door, with its exchanges."""
+    """The API of one worker, with its exchanges."""
 
     def __init__(self, apis: ShardApis, code: bytes) -> None:
         self.code = code
-        self.door = apis.store.claims(apis.shard, worker_id=code)
+        self.api = apis.store.claims(apis.shard, worker_id=code)
         self.last: ExchangeRequest | None = None
 
     def take(
@@ -203,7 +203,7 @@ class OneWorker:
     ) -> ExchangeReply:
         """Make the next exchange and send it."""
         queues = queues or ("default",)
-        self.last = self.door.prepare(
+        self.last = self.api.prepare(
             queues=queues,
             want=want,
             settlements=settle,
@@ -212,15 +212,15 @@ class OneWorker:
             worker_name=description,
             blocking=blocking,
         )
-        return self.door.settle_and_claim(self.last)
+        return self.api.settle_and_claim(self.last)
 
     def again(self) -> ExchangeReply:
-        """Send the last exchange once more, word for word."""
+        """Send the last exchange again, with the same bytes."""
         assert self.last is not None
-        return self.door.settle_and_claim(self.last)
+        return self.api.settle_and_claim(self.last)
 
     def settle(self, claim: Claim, how: Action, **options: Any) -> ExchangeReply:
-        """Hand in one outcome and take nothing."""
+        """Send one outcome and claim nothing."""
         return self.take(0, settle=[settlement(claim, how, **options)])
 
 
@@ -235,7 +235,7 @@ def settlement(
     value: str = "",
     ttl_ms: int = 60_000,
 ) -> Settlement:
-    """Make what a worker hands in; retries and dead letters count the attempt; `value` is JSON of a kept result."""
+    """Make a settlement; retries and dead letters count the attempt; `value` is the JSON of a kept result."""
     attempts = claim.attempts
     if how in (Action.RETRY, Action.DEAD_LETTER):
         attempts = one_more(attempts, suspect=suspect, error=error)
@@ -245,7 +245,7 @@ def settlement(
 
 
 def one_more(attempts: AttemptHistory, *, suspect: bool = False, error: str = "as asked") -> AttemptHistory:
-    """Return the record with one more ended attempt."""
+    """Return the history with one more ended attempt."""
     return attempts.add(worker="w", started_us=1, ended_us=2, ending="failed", error=error, crash_suspected=suspect)
 
 

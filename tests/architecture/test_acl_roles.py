@@ -1,4 +1,4 @@
-"""Roles against the scripts: the ACL rules follow what scripts call, and no role gets what none may have."""
+"""ACL roles against the scripts: the rules follow the commands of scripts, and no role gets a forbidden command."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ READS = {
     *("TIME", "ZCARD", "ZCOUNT", "ZRANGE", "ZRANK", "ZSCORE", "ZUNION"),
 }
 CONNECTION = {"CLIENT|SETNAME", "EVAL", "EVALSHA", "SELECT"}
-#: What each script needs to be allowed. A new redis.call() shows up here, and in the rule of every role that runs it.
+#: The commands of each script. A new redis.call() appears here, and in the rule of every role that runs the script.
 ENTER = "DEL GET LLEN RPUSH SET TIME ZADD ZCARD ZRANGE ZREM "
 CALLS = {
     "enqueue": ENTER + "HEXISTS HGET HLEN HSET ZSCORE",
@@ -42,7 +42,7 @@ CALLS = {
     "audit_bytes": "DEL GET SET TIME",
     "audit_records": "DEL GET HDEL HEXISTS HGET HSET LLEN RPUSH SET TIME ZADD ZRANGE ZREM ZSCORE",
 }
-#: What no role may do, whatever its scripts would need.
+#: Commands that no role may run, whatever its scripts need.
 FORBIDDEN = {
     *(
         "KEYS",
@@ -84,7 +84,7 @@ def test_each_script_is_run_by_some_role() -> None:
 
 
 @pytest.mark.parametrize("name", ROLES)
-def test_a_role_is_allowed_what_its_scripts_and_doors_need_and_no_more(name: str) -> None:
+def test_a_role_is_allowed_what_its_scripts_and_apis_need_and_no_more(name: str) -> None:
     role = ROLES[name]
     needed = {call for script in role.scripts for call in CALLS[script].split()} | role.plain | CONNECTION
     assert set(role.commands) == needed
@@ -100,7 +100,7 @@ def test_a_rule_names_the_keys_of_the_prefix_no_channel_and_single_commands() ->
         assert "@" not in "".join(allowed)
 
 
-def test_who_only_looks_may_call_nothing_that_writes() -> None:
+def test_the_view_role_may_call_nothing_that_writes() -> None:
     assert set(ROLES["view"].commands) <= READS | CONNECTION
 
 

@@ -1,4 +1,4 @@
-"""The house: floors, sizes, and who alone may do what."""
+"""Floors, sizes, and which modules alone may use what."""
 
 import ast
 import subprocess
@@ -85,7 +85,7 @@ def test_module_says_what_it_is_and_imports_absolutely(path: Path) -> None:
 
 def test_only_the_store_speaks_redis() -> None:
     outside = {name for name in importers("redis", "django_redis") if not name.startswith("store/")}
-    # It starts servers, and asks whether they are up.
+    # It starts servers, and checks whether they are up.
     assert outside == {"testing/local_redis.py"}
 
 

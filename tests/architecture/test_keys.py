@@ -1,4 +1,4 @@
-"""The key catalogue against a server on which every door was used."""
+"""The key catalogue against a server on which every API was used."""
 
 import re
 from collections.abc import Iterator
@@ -62,7 +62,7 @@ def test_nothing_expires_but_kept_results(apis: ShardApis) -> None:
     assert expiring == {"results"}
 
 
-def test_bells_hold_at_most_one_ring(apis: ShardApis) -> None:
+def test_a_notification_list_holds_at_most_one_element(apis: ShardApis) -> None:
     exercise_all_apis(apis)
     lists = [key for key in apis.client.keys("*") if apis.client.type(key) == b"list"]
     assert lists
@@ -110,7 +110,7 @@ def test_scripts_get_the_keys_they_name(apis: ShardApis, monkeypatch: pytest.Mon
 
 
 def test_nothing_but_registries_is_left_when_all_jobs_have_ended(apis: ShardApis) -> None:
-    """What a job leaves behind for ever would fill the memory in the end."""
+    """Anything that a job left behind forever would fill the memory in the end."""
     for number in range(3):
         apis.operations.cancel(apis.add(key=f"{number}", delay=1))
     letter = apis.inspection.dead_letter(apis.add_dead(key="k"))

@@ -1,4 +1,4 @@
-"""Lua scripts against the Python that calls them: headers, contracts, and what no script may do."""
+"""Lua scripts against the Python that calls them: headers, contracts, and forbidden commands."""
 
 import ast
 import re
@@ -41,7 +41,7 @@ def commands(path: Path) -> set[str]:
 
 
 @EACH
-def test_header_tells_the_contract(path: Path) -> None:
+def test_header_states_the_contract(path: Path) -> None:
     text = header(path)
     assert re.match(rf"-- {path.stem.capitalize()}\b.*: ", text), "the first line names the transition"
     for part in ("KEYS: ", "ARGV: ", "Returns", "Cost: "):
@@ -54,7 +54,7 @@ def test_header_names_each_key_once(path: Path) -> None:
     names = Script(path.stem).key_names
     assert names
     assert len(set(names)) == len(names)
-    # The loader gives them their places; the script itself counts on from FIXED.
+    # The loader assigns them; the script itself counts from FIXED.
     assert not re.search(r"KEYS\[\d+\]", "\n".join(code(path)))
 
 
@@ -80,7 +80,7 @@ def test_every_key_is_in_the_catalogue_or_named_by_the_caller(path: Path) -> Non
 
 
 @EACH
-def test_script_is_the_transition_of_one_door_method_of_its_name(path: Path) -> None:
+def test_script_is_the_transition_of_one_method_of_its_name(path: Path) -> None:
     (module,) = users(path.stem)
     methods = {node.name for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.FunctionDef)}
     assert path.stem in methods
@@ -89,7 +89,7 @@ def test_script_is_the_transition_of_one_door_method_of_its_name(path: Path) -> 
 @pytest.mark.parametrize("path", [PRELUDE, *FILES], ids=lambda path: path.stem)
 def test_script_does_nothing_that_scripts_must_not(path: Path) -> None:
     text = "\n".join(code(path))
-    # cjson shortens integers, a time as text loses digits, key names come by KEYS, a pop has no owner.
+    # cjson rounds integers, a time as text loses digits, keys are passed in KEYS, a popped job has no owner.
     for word in ("cjson", "tostring", "loadstring", "string.format('%d", "{0}", "math.random"):
         assert word not in text
     assert not commands(path) & {"KEYS", "SCAN", "SSCAN", "HSCAN", "ZSCAN", "RANDOMKEY", "FLUSHALL", "FLUSHDB"}

@@ -103,13 +103,13 @@ def take_steps(ground: Base, chance: random.Random, count: int) -> None:
             case 9:
                 # The worker is gone, its leases lapse, and what it held is taken back.
                 worker.restart()
-                ground.world.turn_to(model.now + 31 * SECOND)
+                ground.world.advance_to(model.now + 31 * SECOND)
                 ground.dispatchers[0].step()
-                ground.dispatchers[0].carry_out()
+                ground.dispatchers[0].apply_judged()
             case 10:
                 worker.exchange(8, endings=[OutcomeKind.FAILED] * 8)
             case _:
-                ground.turn_to_next(1)
+                ground.advance_to_next(1)
                 ground.dispatchers[1].step()
         ground.check()
 

@@ -125,7 +125,7 @@ def test_a_jumping_clock_of_redis_loses_doubles_and_hastens_nothing(
     def step(number: int) -> None:
         nonlocal refused
         before = apis.ready()
-        waiting = apis.schedule()
+        waiting = apis.scheduled()
         dispatcher.step()
         for raw_id in apis.ready().keys() - before.keys():
             assert waiting[raw_id] <= apis.clock.now_us, "early"

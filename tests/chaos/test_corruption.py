@@ -57,15 +57,15 @@ STEPS: dict[str, Step] = {
     "promote": lambda apis, worker, claims: (apis.clock.advance(SECOND), apis.promotion.promote(["default"])),
     "claim": lambda apis, worker, claims: worker.take(5),
     "first claim": lambda apis, worker, claims: apis.worker().take(5, description="new"),
-    "heartbeat": lambda apis, worker, claims: worker.door.heartbeat([claim.lease for claim in claims]),
+    "heartbeat": lambda apis, worker, claims: worker.api.heartbeat([claim.lease for claim in claims]),
     "reclaim": reclaim,
     **{
         str(how): lambda apis, worker, claims, how=how: worker.take(2, settle=[settlement(c, how) for c in claims])
         for how in Action
     },
-    "cancel": lambda apis, worker, claims: apis.operations.cancel(next(iter(apis.schedule()))),
-    "reschedule": lambda apis, worker, claims: apis.operations.reschedule(next(iter(apis.schedule())), delay_us=5),
-    "move": lambda apis, worker, claims: apis.operations.move(next(iter(apis.schedule())), "another"),
+    "cancel": lambda apis, worker, claims: apis.operations.cancel(next(iter(apis.scheduled()))),
+    "reschedule": lambda apis, worker, claims: apis.operations.reschedule(next(iter(apis.scheduled())), delay_us=5),
+    "move": lambda apis, worker, claims: apis.operations.move(next(iter(apis.scheduled())), "another"),
     "requeue": lambda apis, worker, claims: requeue(apis),
     "discard": lambda apis, worker, claims: discard(apis),
 }
@@ -221,7 +221,7 @@ def test_random_surgery_on_records_harms_nobody_else(processes: Processes, clien
     processes.until(lambda: unharmed <= {run["id"] for run in processes.runs()}, what="the unharmed to run")
     audit = get_store().consistency_check(get_store().shards[0])
     assert list(audit.walk(repair=True)), "surgery that leaves no trace shows nothing"
-    # One repair can uncover the next fault.
+    # One repair can uncover the next inconsistency.
     processes.until(lambda: not list(audit.walk(repair=True)), what="a walk that finds nothing to repair")
     assert list(audit.walk()) == []
     sound = [tasks.record.using(delay=0.1, queue=queue).enqueue() for queue in ("default", "new")]

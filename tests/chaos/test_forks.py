@@ -11,7 +11,7 @@ from tests.sample_app import forking_tasks
 from tests.stateful import invariants, redis_state
 from tests.subprocesses import ROOT, Processes
 
-# In a process of its own: a fork of this one, with its threads, is what Python warns of.
+# In a separate process: Python warns of a fork of this one, which has threads.
 PRODUCERS = """
 import os, sys, threading, django
 django.setup()

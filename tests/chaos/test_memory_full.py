@@ -150,7 +150,7 @@ def prepared(apis: ShardApis, room: int) -> list[Callable[[], Any]]:
         lambda: apis.operations.move(waits, "another"),
         lambda: apis.operations.requeue(dead, died_us=died_us),
         lambda: other.take(2),
-        lambda: worker.door.heartbeat([claim.lease for claim in claims]),
+        lambda: worker.api.heartbeat([claim.lease for claim in claims]),
         lambda: worker.settle(claims[0], Action.RETRY, error="e" * 2_000),
         lambda: worker.settle(claims[1], Action.DEAD_LETTER, error="e" * 2_000),
         lambda: worker.take(1, settle=[settlement(claims[2], Action.RELEASE)]),

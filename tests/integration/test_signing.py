@@ -49,11 +49,11 @@ def own_task(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
 def make(client: Redis, redis_url: str) -> Iterator[Callable[..., ShardApis]]:
     made: list[ShardApis] = []
 
-    def make_doors(**delayq: Any) -> ShardApis:
+    def make_apis(**delayq: Any) -> ShardApis:
         made.append(ShardApis(redis_url, **{"SIGN": True, **delayq}))
         return made[-1]
 
-    yield make_doors
+    yield make_apis
     for apis in made:
         apis.close()
 

@@ -16,14 +16,14 @@ from tests.stateful.mutate_copy import ROOT, plant
 from tests.stateful.mutated_process import SAW_IT
 from tests.stateful.mutations import FIRST, MORE, Mutation
 
-#: Walks of the machine, and seconds, that a bug may take to be seen.
+#: Most walks of the machine, and seconds, until a bug is caught.
 EXAMPLES, PATIENCE = 200, 600
-#: What pytest exits with where tests failed, and did not merely break or find nothing to run.
+#: Exit code of pytest if tests failed, not if it broke or found nothing to run.
 FAILED = 1
 
 
 def walked(bug: Mutation, url: str) -> str:
-    """Return what the machine saw of a bug, or nothing where the bug survived."""
+    """Return "the state machine" if it caught a bug, else ""."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "tests.stateful.mutated_process", folder, url, str(EXAMPLES)]
         ended = run(command, plant(bug, Path(folder)), folder)
@@ -31,7 +31,7 @@ def walked(bug: Mutation, url: str) -> str:
 
 
 def tested(bug: Mutation, tests: tuple[str, ...]) -> str:
-    """Return the first of the tests that fails with a bug, or nothing where the bug survived."""
+    """Return the first test that fails with a bug, or "" if the bug survived."""
     with tempfile.TemporaryDirectory() as folder:
         environment = plant(bug, Path(folder))
         options = [
@@ -52,7 +52,7 @@ def tested(bug: Mutation, tests: tuple[str, ...]) -> str:
 
 
 def run(command: list[str], environment: dict[str, str], folder: str) -> subprocess.CompletedProcess[str]:
-    """Run to the end, or give up: a bug that hangs the tests is none they kill."""
+    """Run to the end, with a time limit: a bug that hangs the tests is not killed by them."""
     try:
         return subprocess.run(
             command, env=environment, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False

@@ -23,7 +23,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "        self._queues.refresh()\n",
     ): ("tests/integration/run_worker/test_ending.py",),
     at(
-        "a lapsed lease is no attempt",
+        "an expired lease is no attempt",
         DISPATCHER,
         "return Reclaim(lease=item.lease, attempts=attempts,",
         "return Reclaim(lease=item.lease, attempts=item.attempts,",
@@ -33,7 +33,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "tests/chaos/test_every_step.py",
     ),
     at(
-        "a suspect runs among the others",
+        "a crashed job runs among the others",
         "worker/pools/threads.py",
         "runner = self.recovery if self.recovery and entry.claim.attempts.crash_suspected else self._runner",
         "runner = self._runner",
@@ -45,7 +45,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "return True",
     ): ("tests/integration/test_one_outcome.py",),
     at(
-        "an exchange whose answer was lost is forgotten",
+        "an exchange whose reply was lost is not repeated",
         "worker/exchange_session.py",
         "        except StaleExchange:\n",
         "        except Exception:\n",
@@ -57,7 +57,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "retry=Retry(NoBackoff(), 3),",
     ): ("tests/integration/test_connection.py", NETWORK),
     at(
-        "a lost answer is taken for a job that is not there",
+        "a lost reply is taken for a missing job",
         "store/client/script.py",
         'f"Redis did not answer: {message}", maybe_accepted=sent',
         'f"Redis did not answer: {message}", maybe_accepted=False',
@@ -75,19 +75,19 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "            raise\n",
     ): ("tests/unit/test_service.py", KILLS),
     at(
-        "silence on the bell's connection is waited for without end",
+        "the listener waits forever on a silent connection",
         "store/client/blocking_listener.py",
         "if now > self._overdue_at:",
         "if False:",
     ): ("tests/integration/store/test_blocking_listener.py",),
     at(
-        "an exchange that asked for nothing tells that there is nothing",
+        "an exchange that wanted nothing reports that there is nothing",
         WORKER,
         "        if reply.claimed:\n",
         "        if True:\n",
     ): ("tests/integration/test_one_outcome.py",),
     at(
-        "children of a fork count on from one number",
+        "children of a fork continue the same sequence of ids",
         "job/ids.py",
         "os.register_at_fork(after_in_child=restart_sequence)\n",
         "",
@@ -101,13 +101,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/chaos/test_forks.py",),
     at("a delay is rounded down", "clock.py", "else ceil(exact)", "else int(exact)"): ("tests/unit/test_clock.py",),
     at(
-        "a heartbeat begins by growing",
+        "the first write of a heartbeat needs memory",
         "store/lua/heartbeat.lua",
         "redis.call('SREM', unconfirmed, '', unpack(held))\n",
         "",
     ): ("tests/integration/store/test_heartbeat.py", "tests/chaos/test_memory_full.py"),
     at(
-        "an enqueue begins by freeing",
+        "the first write of an enqueue frees memory",
         ENQUEUE,
         "for _, job in ipairs(batch) do\n",
         "redis.call('HDEL', jobs, '')\nfor _, job in ipairs(batch) do\n",
@@ -131,7 +131,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "true",
     ): ("tests/integration/store/test_reclaim.py",),
     at(
-        "a second unconfirmed claim that lapsed is not counted",
+        "a second expired unconfirmed claim is not counted",
         "dispatcher.py",
         " and not item.attempts.spared:",
         ":",
@@ -143,13 +143,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "UNSTARTED",
     ): ("tests/integration/run_worker/test_ending.py",),
     at(
-        "a job that kills its process is tried for ever",
+        "a job that kills its process is tried forever",
         "job/outcome.py",
         "or attempt >= policy.max_attempts:",
         "or (attempt >= policy.max_attempts and ending not in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)):",
     ): ("tests/unit/test_outcome.py", "tests/chaos/test_poison.py"),
     at(
-        "a repair gives a lost job a second place",
+        "a repair gives an orphaned job a second place",
         "store/lua/audit_records.lua",
         "if not is_placed(member, claim, queue) then",
         "if true then",
@@ -196,7 +196,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "count",
     ): ("tests/integration/store/test_report.py",),
     at(
-        "a connection on which an answer is awaited is used again",
+        "a connection with an unread reply is used again",
         "store/client/connection_cache.py",
         "        self._connection.disconnect()\n",
     ): ("tests/integration/store/test_connection_cache.py",),

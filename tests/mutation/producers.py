@@ -82,7 +82,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         'retries: %s", failure, left)\n',
     ): (COMMIT,),
     at(
-        "an answer has a quarter of the time",
+        "a reply has a quarter of the time",
         "store/client/deadline.py",
         "self._until = monotonic() + seconds",
         "self._until = monotonic() + seconds / 4",
@@ -101,7 +101,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         ),
     ): (DEADLINE,),
     at(
-        "a dead letter takes a key that is another shard's by now",
+        "a dead letter takes a key that belongs to another shard now",
         "store/operations.py",
         "if digest and shard_of(digest, self._shards) != self._shard.index:",
         "if False:",
@@ -142,7 +142,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "    drift: dict[str, dict[str, Any]] = {}\n",
         "    store.known_shards()\n    drift: dict[str, dict[str, Any]] = {}\n",
     ): ("tests/integration/test_delayq_check.py",),
-    at("cancelled ids are kept for ever", "store/lua/cancel.lua", "0, -10001)", "0, -1000001)"): (CANCEL,),
+    at("cancelled ids are kept forever", "store/lua/cancel.lua", "0, -10001)", "0, -1000001)"): (CANCEL,),
     at(
         "an enqueue that arrives after its cancel is a job",
         "store/lua/enqueue.lua",

@@ -12,7 +12,7 @@ DEAD = "tests/integration/store/test_dead_limits.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
-        "leases lapse during an outage of Redis",
+        "leases expire during an outage of Redis",
         PROMOTE,
         "elseif expected and now - expected > outage then",
         "elseif false then",
@@ -30,7 +30,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "",
     ): (OUTAGE,),
     at(
-        "the dispatcher oversleeps the end of the respite",
+        "the dispatcher oversleeps the time in which leases are spared",
         PROMOTE,
         "math.max(tonumber(lease[2]), spared_until)",
         "math.max(tonumber(lease[2]), now + sweep)",
@@ -50,31 +50,31 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "",
     ): (DEAD,),
     at(
-        "a wrong sum of bytes is told and not mended",
+        "a wrong sum of bytes is reported and not repaired",
         "store/lua/audit_bytes.lua",
         "add_dead_bytes(counted - sum_of_dead_bytes())\n",
         "",
     ): (DEAD,),
     at(
-        "the bodies of all lapsed jobs are read at once",
+        "the bodies of all expired leases are read at once",
         "store/promotion.py",
         "if at > start and total + size > _BATCH_BYTES:",
         "if False:",
     ): ("tests/integration/store/test_reclaim.py",),
     at(
-        "an immediate job that is put off has no head start",
+        "a postponed immediate job has no head start",
         "store/operations.py",
         "        if flags == head.flags:\n",
         "        if True:\n",
     ): (RESCHEDULE,),
     at(
-        "a job that is put off no longer holds its key",
+        "a postponed job no longer holds its key",
         "store/lua/reschedule.lua",
         "redis.call('HSET', unique_keys, digest, new_member)",
         "redis.call('HDEL', unique_keys, digest)",
     ): (RESCHEDULE,),
     at(
-        "a job that is put off is written over what it became",
+        "a postponed job overwrites a body that changed",
         "store/lua/reschedule.lua",
         "if is_changed and redis.call('HGET', jobs, id) ~= seen then return {'ELSEWHERE', 0} end\n",
         "",
@@ -104,13 +104,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "promoted.redundant",
     ): (DISPATCHERS,),
     at(
-        "a clock set back by an hour hides that nobody promotes",
+        "a clock set back by an hour hides that no dispatcher promotes",
         EXCHANGE,
         "overdue_in <= LONGEST_SWEEP + 2 * OVERDUE",
         "overdue_in < 3600 * OVERDUE",
     ): ("tests/integration/store/test_settle_and_claim.py",),
     at(
-        "a worker asks only at its sweep whether anybody promotes",
+        "a worker checks only at its sweep whether a dispatcher promotes",
         "worker/fallback_dispatcher.py",
         "            self.check_at = now + max(_MIN_INTERVAL, overdue_in_us / SECOND_US + _MARGIN)\n",
         "            self.check_at = float('inf')\n",

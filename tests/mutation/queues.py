@@ -7,20 +7,20 @@ NAMES, SERVED = "tests/integration/store/test_queue_names.py", "tests/integratio
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
-        "a retry does not make its queue known",
+        "a retry does not list its queue",
         EXCHANGE,
         "put_scheduled(KEYS[base + 1], {retry.due, member})",
         "redis.call('ZADD', KEYS[base + 1], retry.due, member) push_notification(notify_dispatcher)",
     ): (NAMES,),
     at(
-        "what is made ready does not make its queue known",
+        "a ready job does not list its queue",
         PRELUDE,
         "  list_queue(now, ready)\n",
         "",
     ): (NAMES,),
-    at("empty queues are never forgotten", PROMOTE, "      redis.call('ZREM', queues, queue)\n"): (NAMES,),
+    at("empty queues are never removed", PROMOTE, "      redis.call('ZREM', queues, queue)\n"): (NAMES,),
     at(
-        "a queue with ready jobs is forgotten",
+        "a queue with ready jobs is removed",
         PROMOTE,
         "if redis.call('EXISTS', ready, KEYS[base + 4]) > 0 then",
         "if false then",
@@ -30,7 +30,9 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "store/lua/heartbeat.lua",
         "for at = 5, #ARGV do redis.call('ZADD', queues, 'XX', now, ARGV[at]) end\n",
     ): (NAMES,),
-    at("workers are not told of a new queue", PRELUDE, "== 1 then change_version(now) end", "== 1 then end"): (SERVED,),
+    at("the version does not change with a new queue", PRELUDE, "== 1 then change_version(now) end", "== 1 then end"): (
+        SERVED,
+    ),
     at(
         "a flush brings the first version back",
         PRELUDE,
@@ -38,19 +40,19 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "tonumber(found) or 0) + 1",
     ): (SERVED,),
     at(
-        "a worker of all queues is not woken by a new one",
+        "workers of all queues are not notified",
         PRELUDE,
         "  push_notification(queue_notify)\n  push_notification(notify)\n",
         "  push_notification(queue_notify)\n",
     ): ("tests/integration/store/test_enqueue.py",),
     at(
-        "a worker that ends rings for queues without work",
+        "a worker that ends notifies of queues without work",
         "store/lua/notify.lua",
         "if redis.call('EXISTS', KEYS[base + 1], KEYS[base + 3]) > 0 then push_notification(",
         "if true then push_notification(",
     ): (SERVED,),
     at(
-        "a name written by hand keeps the dispatcher awake",
+        "a manually edited name keeps the dispatcher busy",
         "store/promotion.py",
         "if encode_queue(queue).encode() != name]",
         "if not name]",
@@ -62,12 +64,12 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "'NX', first,",
     ): (NAMES,),
     at(
-        "a job that is put off leaves its old due time behind",
+        "a postponed job leaves its old due time behind",
         "store/lua/reschedule.lua",
         "if place == scheduled then index_due(scheduled) end\n",
     ): (NAMES,),
     at(
-        "a cancelled job leaves its queue known as due",
+        "a cancelled job leaves its queue listed as due",
         "store/lua/cancel.lua",
         "  index_due(scheduled)\n",
     ): (NAMES,),

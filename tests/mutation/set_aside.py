@@ -19,13 +19,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "to_ready",
     ): (STORE,),
     at(
-        "whoever takes a recovered job tells nobody of the others",
+        "a worker that claims a recovered job notifies nobody of the others",
         EXCHANGE,
         "if recovered_job and remaining > 0 then notify_workers(",
         "if false then push_notification(",
     ): (STORE,),
     at(
-        "recovered jobs left behind ring for ever",
+        "recovered jobs that remain notify forever",
         EXCHANGE,
         "if recovered_job and remaining > 0 then notify_workers(KEYS[FIXED + 3 * recovered_job.queue - 1]) end",
         "if remaining > 0 then push_notification(KEYS[FIXED + 3 * unpaused[1] - 1]) end",
@@ -43,13 +43,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "until true",
     ): (STORE,),
     at(
-        "a resumed queue keeps silent about its recovered jobs",
+        "a resumed queue does not notify of its recovered jobs",
         "store/lua/resume.lua",
         " + redis.call('ZCARD', recovered)\n",
         "\n",
     ): (STORE,),
     at(
-        "the audit does not know where recovered jobs wait",
+        "the consistency check does not know where recovered jobs wait",
         "store/lua/audit_records.lua",
         "    or waiting_place(member, KEYS[base + 1], KEYS[base + 2], KEYS[base + 4])\n",
         "    or waiting_place(member, KEYS[base + 1], KEYS[base + 2])\n",

@@ -137,13 +137,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "wanted=not",
     ): ("tests/integration/test_one_outcome.py",),
     at(
-        "the answer of a mark is taken for a bell",
+        "the reply to a confirmation is taken for a notification",
         "store/client/blocking_listener.py",
         "            while self._unread_replies:\n",
         "            while False:\n",
     ): ("tests/integration/store/test_blocking_listener.py",),
     at(
-        "what is armed keeps claims for a pool that others have filled",
+        "a blocking exchange keeps claims for a pool that others have filled",
         "worker/blocking_claim.py",
         "self._pool.held >= self._pool.size or not reply.claimed",
         "not reply.claimed",
@@ -155,7 +155,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "request.call = None",
     ): (ARMED,),
     at(
-        "an exchange is armed where the setting forbids it",
+        "an exchange is chained although the setting forbids it",
         "worker/blocking_claim.py",
         "idle and self._enabled and",
         "idle and",

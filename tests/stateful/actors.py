@@ -1,4 +1,4 @@
-"""Actors: a clock that is turned, workers and dispatchers that do one thing at a time, each compared with the model."""
+"""Actors: clock, workers and dispatchers of the state machine; each step is compared with the model."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -16,7 +16,7 @@ from django_delayq.store.store import Store
 from django_delayq.testing.fake_clock import FakeClock
 from django_delayq.worker.settlement import decide_settlement
 from tests.stateful.model import Model
-from tests.stateful.values import Ended, Told
+from tests.stateful.values import Ended, ExpectedReply
 
 QUEUES = ("default", "mail", "a:b/ü")
 #: Not a whole number of milliseconds.
@@ -25,7 +25,7 @@ RETRY_LATER_US = 7_000_001
 
 
 class World:
-    """One server, one store, one model; empty again at each example."""
+    """One server, one store, one model; emptied for each example."""
 
     def __init__(self, client: Redis, config: Config) -> None:
         self.client = client
@@ -37,7 +37,7 @@ class World:
         self.begin()
 
     def begin(self) -> None:
-        """Forget everything."""
+        """Delete everything and start again."""
         self.client.flushdb()
         dispatcher = self.store.config.dispatcher
         self.model = Model(
@@ -49,16 +49,16 @@ class World:
             recovery_us=dispatcher.recovery_us,
             remembered_us=dispatcher.remembered_us,
         )
-        self.turn_to(START_US)
+        self.advance_to(START_US)
         self.numbers = count(1)
 
-    def turn_to(self, now_us: int) -> None:
-        """Turn the clock."""
+    def advance_to(self, now_us: int) -> None:
+        """Set the clock."""
         self.clock.now_us = self.model.now = now_us
 
 
 class DrivenDispatcher(Promotion):
-    """The real dispatcher behind a door that keeps what it judged, until it is let through."""
+    """The real dispatcher, whose decisions are kept until `apply_judged()`."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world.shard, world.store.config.dispatcher)
@@ -67,59 +67,59 @@ class DrivenDispatcher(Promotion):
         self._dispatcher = Dispatcher(world.shard, self)
 
     def step(self, *, limit: int = 500) -> None:
-        """Promote, and judge what lapsed."""
+        """Promote, and judge expired leases."""
         self.limit = limit
         self._dispatcher.promote()
 
     def promote(self, queues: Sequence[str], *, limit: int = 500) -> PromotionResult:
-        """Compare each promotion with the model's."""
+        """Promote, and compare with the model."""
         model = self.world.model
         heads = sorted(jobs[0].score for queue in queues if (jobs := model.due(queue)))
-        # Of queues whose heads are equally old any may be the first: then there must be room for all.
+        # If the first jobs of two queues are equally old, either may be first: then the limit must allow all.
         limit = self.limit if len(set(heads)) == len(heads) else 500
         promoted = super().promote(queues, limit=limit)
-        moved, trimmed, lapsed = model.promote(self.dispatcher_id, queues, limit)
+        moved, trimmed, expired = model.promote(self.dispatcher_id, queues, limit)
         assert (promoted.moved, promoted.trimmed) == (moved, trimmed)
-        assert set(promoted.expired_leases) == lapsed
-        assert set(promoted.queues) == model.to_name(model.now + promoted.sleep_us)
+        assert set(promoted.expired_leases) == expired
+        assert set(promoted.queues) == model.queues_to_name(model.now + promoted.sleep_us)
         more = any(model.due(queue) for queue in QUEUES)
         assert (promoted.sleep_us == 0) == more, "sleep and work left do not fit together"
         assert promoted.sleep_us <= self.world.store.config.dispatcher.sweep_us
-        model.wake_at = model.now + promoted.sleep_us
+        model.next_promotion = model.now + promoted.sleep_us
         return promoted
 
     def reclaim(self, decided: Sequence[Reclaim]) -> list[bool]:
-        """Keep it: between reading and writing anything may happen."""
+        """Keep the decisions: between reading and writing anything may happen."""
         for item in decided:
             job = self.world.model.leased(item.lease)
             assert item.attempts.spared == (job is not None and job.unconfirmed and not job.spared)
         self.judged += decided
         return [False] * len(decided)
 
-    def carry_out(self, most: int = 500) -> None:
-        """Let what was judged through."""
+    def apply_judged(self, most: int = 500) -> None:
+        """Apply the decisions."""
         items, self.judged = self.judged[:most], self.judged[most:]
         ended = [Ended(item.lease, OutcomeKind.LEASE_EXPIRED, item.delay_us, item.attempts.pack()) for item in items]
         assert all(item.delay_us == 0 for item in items)
-        told = self.world.model.reclaim(ended)
-        assert sum(super().reclaim(items)) == told
+        expected = self.world.model.reclaim(ended)
+        assert sum(super().reclaim(items)) == expected
 
 
 class DrivenWorker:
-    """A worker process as the store sees it."""
+    """A worker process, as the store sees it."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.restart()
 
     def restart(self) -> None:
-        """Die, and start as another process that knows of nothing."""
+        """Die, and start as another process without any memory."""
         self.code = next(self.world.numbers).to_bytes(8)
-        self.door = self.world.store.claims(self.world.shard, worker_id=self.code)
-        #: What it believes to hold; it may be wrong.
+        self.api = self.world.store.claims(self.world.shard, worker_id=self.code)
+        #: The claims that it believes to hold; it may be wrong.
         self.held: list[Claim] = []
         self.sent: list[ExchangeRequest] = []
-        self.waits_for_answer = False
+        self.awaits_reply = False
 
     def exchange(
         self,
@@ -132,17 +132,17 @@ class DrivenWorker:
         reply_lost: bool = False,
         blocking: bool = False,
     ) -> None:
-        """Settle the first claims held, one by each ending, and take others."""
-        if self.waits_for_answer and self.remembered:
+        """Settle the first held claims, one with each ending, and claim others."""
+        if self.awaits_reply and self.remembered:
             self.repeat()
-        elif self.waits_for_answer:
+        elif self.awaits_reply:
             self.restart()
         claims, self.held = self.held[: len(endings)], self.held[len(endings) :]
         settled = [
             (decide_settlement(claim, _outcome(ending), worker="driven"), ending)
             for claim, ending in zip(claims, endings, strict=False)
         ]
-        exchange = self.door.prepare(
+        exchange = self.api.prepare(
             queues=queues,
             want=want,
             settlements=[settlement for settlement, _ in settled],
@@ -155,78 +155,80 @@ class DrivenWorker:
             Ended(item.claim.lease, ending, item.decision.delay_us, item.attempts.pack()) for item, ending in settled
         ]
         token = self.token(exchange)
-        told = self.world.model.exchange(
+        expected = self.world.model.exchange(
             token, ended, queues, want=want, strict=strict, may_recover=may_recover, blocking=blocking
         )
         self.sent.append(exchange)
-        self.waits_for_answer = reply_lost
-        self._send(exchange, told, take=not reply_lost)
+        self.awaits_reply = reply_lost
+        self._send(exchange, expected, take=not reply_lost)
 
     @property
     def remembered(self) -> bool:
-        """Redis still has its last exchange: it was seen within an hour."""
+        """Whether Redis still has its last exchange: the worker was seen within an hour."""
         return self.code in self.world.model.exchanges
 
     def repeat(self) -> None:
-        """Send the last exchange again: its reply was lost, or the network delivers a copy of it."""
-        told = self.world.model.repeat(self.code)
-        self._send(self.sent[-1], told, take=self.waits_for_answer)
-        self.waits_for_answer = False
+        """Repeat the last exchange: its reply was lost, or the network delivers a copy."""
+        expected = self.world.model.repeat(self.code)
+        self._send(self.sent[-1], expected, take=self.awaits_reply)
+        self.awaits_reply = False
 
     def confirm(self, claims: Sequence[Claim]) -> None:
-        """Say that these claims came."""
+        """Confirm these claims."""
         if leases := [claim.lease for claim in claims]:
             self.world.client.srem(self.world.keys("unconfirmed"), *leases)
         for lease in leases:
             if job := self.world.model.leased(lease):
                 job.unconfirmed = False
 
-    def send_void(self, queues: Sequence[str]) -> None:
-        """Have Redis carry out an armed exchange of a process that has left."""
+    def send_cancelled(self, queues: Sequence[str]) -> None:
+        """Make Redis run a blocking exchange of a process that has left."""
         gone = self.world.store.claims(self.world.shard, worker_id=next(self.world.numbers).to_bytes(8))
-        answer = gone.settle_and_claim(gone.prepare(queues=queues, want=1, blocking=True))
-        assert (answer.claims, answer.has_more, answer.unknown_worker) == ([], True, True)
-        self.world.model.void(queues)
+        reply = gone.settle_and_claim(gone.prepare(queues=queues, want=1, blocking=True))
+        assert (reply.claims, reply.has_more, reply.unknown_worker) == ([], True, True)
+        self.world.model.cancel_blocking(queues)
 
     def send_stale(self, pick: int) -> None:
-        """Have the network deliver a copy of an exchange before the last one."""
+        """Deliver a copy of an exchange before the last one."""
         exchange = self.sent[pick % (len(self.sent) - 1)]
         try:
-            self.door.settle_and_claim(exchange)
+            self.api.settle_and_claim(exchange)
         except StaleExchange:
             return
         raise AssertionError("a stale exchange was carried out")
 
     def heartbeat(self, claims: Sequence[Claim]) -> None:
-        """Push the leases of these claims on."""
+        """Extend the leases of these claims."""
         leases = [claim.lease for claim in claims]
         if not leases:
             return
         queues = {claim.queue for claim in claims}
-        told = self.world.model.heartbeat(self.code, leases, queues)
-        assert self.door.heartbeat(leases, queues) == told
+        expected = self.world.model.heartbeat(self.code, leases, queues)
+        assert self.api.heartbeat(leases, queues) == expected
 
     def token(self, exchange: ExchangeRequest) -> bytes:
-        """Return what names the claims of an exchange."""
+        """Return the token of the claims of an exchange."""
         return self.code + exchange.number.to_bytes(8)
 
-    def _send(self, exchange: ExchangeRequest, told: Told, *, take: bool) -> None:
-        answer = self.door.settle_and_claim(exchange)
-        self._compare(answer, told)
+    def _send(self, exchange: ExchangeRequest, expected: ExpectedReply, *, take: bool) -> None:
+        reply = self.api.settle_and_claim(exchange)
+        self._compare(reply, expected)
         if take:
-            self.held += answer.claims
+            self.held += reply.claims
 
-    def _compare(self, answer: ExchangeReply, told: Told) -> None:
+    def _compare(self, reply: ExchangeReply, expected: ExpectedReply) -> None:
         model = self.world.model
-        assert answer.lost == told.lost
-        assert answer.has_more == told.more
-        assert answer.unknown_worker == told.first
-        assert answer.recovered == told.recovered
-        assert answer.queues_version == told.version
-        assert answer.dispatcher_overdue == (model.wake_at is None or model.wake_at + 1_000_000 < model.now)
-        found = [(claim.lease, claim.queue, claim.rank, claim.attempts.pack()) for claim in answer.claims]
-        assert found == [(job.lease, job.queue, job.rank, job.record or bytes(3)) for job in told.claims]
-        for claim in answer.claims:
+        assert reply.lost == expected.lost
+        assert reply.has_more == expected.more
+        assert reply.unknown_worker == expected.first
+        assert reply.recovered == expected.recovered
+        assert reply.queues_version == expected.version
+        assert reply.dispatcher_overdue == (
+            model.next_promotion is None or model.next_promotion + 1_000_000 < model.now
+        )
+        found = [(claim.lease, claim.queue, claim.rank, claim.attempts.pack()) for claim in reply.claims]
+        assert found == [(job.lease, job.queue, job.rank, job.record or bytes(3)) for job in expected.claims]
+        for claim in reply.claims:
             assert claim.job is not None and claim.job.member == claim.lease[:14]
             assert claim.due_us <= model.now, "claimed early"
             assert claim.attempt <= claim.job.retry.max_attempts, "tried too often"

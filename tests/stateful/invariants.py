@@ -1,4 +1,4 @@
-"""Invariants: what must be true of the whole of Redis after every step."""
+"""Invariants: statements about all keys in Redis that hold after every step."""
 
 from collections import Counter
 from typing import Any
@@ -7,34 +7,34 @@ from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import decode_head
 from django_delayq.store.keys import Keys
 from tests.stateful.model import Model
-from tests.stateful.redis_state import foretold, noun_of, plain
+from tests.stateful.redis_state import expected_state, noun_of, plain
 from tests.stateful.values import Place
 
-#: What a job may be in, and the key its records are in meanwhile.
+#: The places of a job, and the key that holds its records meanwhile.
 PLACES = dict.fromkeys(("scheduled", "ready", "recovered", "leases"), "jobs") | {"dead_letters": "dead_bodies"}
 
 
 def check(model: Model, picture: dict[str, Any], keys: Keys) -> None:
-    """Check them all."""
+    """Check all invariants."""
     check_each_job_is_in_one_place(picture, keys)
     check_nothing_is_early(model, picture, keys)
     check_redis_equals_the_model(model, picture, keys)
     check_attempts_are_counted(model)
-    check_work_is_known_of(model, picture, keys)
+    check_work_is_announced(model, picture, keys)
     check_the_next_promotion_is_in_time(model, picture, keys)
 
 
 def check_redis_equals_the_model(model: Model, picture: dict[str, Any], keys: Keys) -> None:
-    """Every key and value; said per key, since a difference of two large dicts cannot be read."""
-    found, told = plain(picture, keys), foretold(model, keys)
-    for name in sorted(found.keys() | told.keys()):
-        assert found.get(name) == told.get(name), (
-            f"{name}\n  holds     {found.get(name)!r}\n  must hold {told.get(name)!r}"
+    """Every key and value; reported per key, since a difference of two large dicts is unreadable."""
+    found, expected = plain(picture, keys), expected_state(model, keys)
+    for name in sorted(found.keys() | expected.keys()):
+        assert found.get(name) == expected.get(name), (
+            f"{name}\n  holds     {found.get(name)!r}\n  must hold {expected.get(name)!r}"
         )
 
 
 def check_each_job_is_in_one_place(picture: dict[str, Any], keys: Keys) -> None:
-    """Whatever has a body is in exactly one place, and the other way round."""
+    """A job with a body is in exactly one place, and a job in a place has a body."""
     places: dict[str, Counter[bytes]] = {"jobs": Counter(), "dead_bodies": Counter()}
     for name, value in picture.items():
         if (noun := noun_of(name, keys)) in PLACES:
@@ -47,7 +47,7 @@ def check_each_job_is_in_one_place(picture: dict[str, Any], keys: Keys) -> None:
 
 
 def check_nothing_is_early(model: Model, picture: dict[str, Any], keys: Keys) -> None:
-    """What is ready or claimed was due."""
+    """A ready or claimed job was due."""
     for job in model.jobs.values():
         places = (keys.ready(job.queue), keys.recovered(job.queue), keys("leases"))
         taken = any({job.member, job.lease} & set(picture.get(place, {})) for place in places)
@@ -55,10 +55,10 @@ def check_nothing_is_early(model: Model, picture: dict[str, Any], keys: Keys) ->
 
 
 def check_attempts_are_counted(model: Model) -> None:
-    """The record tells as many attempts as ended, and the running one is within the policy."""
+    """The record counts the ended attempts, and the running one is within the policy."""
     for job in model.jobs.values():
         attempts = AttemptHistory.unpack(job.record)
-        assert (attempts.ended, attempts.crash_suspected) == (job.ended, job.suspect), (
+        assert (attempts.ended, attempts.crash_suspected) == (job.ended, job.crash_suspected), (
             f"{job} has the record {attempts}"
         )
         running = job.place is not Place.DEAD
@@ -67,32 +67,34 @@ def check_attempts_are_counted(model: Model) -> None:
         assert decode_head(job.body).queue == job.queue
 
 
-def check_work_is_known_of(model: Model, picture: dict[str, Any], keys: Keys) -> None:
-    """Where something is ready a bell was rung, or who heard it has not looked yet.
+def check_work_is_announced(model: Model, picture: dict[str, Any], keys: Keys) -> None:
+    """If a job is ready, a notification is there, or a notified worker has not sent an exchange yet.
 
-    Of recovered jobs it suffices that a worker was told: it asks again when it has a process.
+    For recovered jobs it is enough that a reply announced them: that worker claims again when it has a process.
     """
     for name, value in picture.items():
         if noun_of(name, keys) in ("notify", "notify_dispatcher"):
-            assert value == 1, f"{name} was rung {value} times"
+            assert value == 1, f"{name} has {value} elements"
     for job in (*model.at(Place.READY), *model.at(Place.RECOVERED)):
         if job.queue in model.paused:
             continue
-        known = model.heard | (model.promised if job.place is Place.RECOVERED else set())
+        known = model.notified | (model.promised if job.place is Place.RECOVERED else set())
         assert keys.notify(job.queue) in picture or job.queue in known, f"nobody knows of {job}"
-        known_to_all = model.heard_all or (job.place is Place.RECOVERED and job.queue in model.promised)
+        known_to_all = model.notified_all or (job.place is Place.RECOVERED and job.queue in model.promised)
         assert keys("notify") in picture or known_to_all, f"no worker of all queues knows of {job}"
 
 
 def check_the_next_promotion_is_in_time(model: Model, picture: dict[str, Any], keys: Keys) -> None:
-    """The dispatcher comes before anything is due, or the alarm was rung, or who heard it has not looked yet."""
+    """The dispatcher promotes before anything is due, or is notified, or was and has not promoted yet."""
     if keys("notify_dispatcher") in picture or model.alarm_heard:
         return
     for job in model.at(Place.SCHEDULED):
         latest = max(job.score, model.promoted_at)
-        assert model.wake_at is not None and model.wake_at <= latest, f"the dispatcher oversleeps {job}"
+        assert model.next_promotion is not None and model.next_promotion <= latest, f"the dispatcher oversleeps {job}"
     for job in model.at(Place.CLAIMED):
-        # A lease that had lapsed at the last promotion was told to the dispatcher.
-        told = job.score <= model.lapsed_by
+        # A lease that had expired at the last promotion was returned to the dispatcher.
+        expected = job.score <= model.expired_by
         latest = max(job.score, model.no_reclaim_before)
-        assert model.wake_at is None or told or model.wake_at <= latest, f"the dispatcher oversleeps {job}"
+        assert model.next_promotion is None or expected or model.next_promotion <= latest, (
+            f"the dispatcher oversleeps {job}"
+        )

@@ -1,4 +1,4 @@
-"""Model: every transition in plain Python, so that it can be told what Redis must hold after each step."""
+"""Model: every transition in plain Python, from which follows what Redis must hold after each step."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -9,18 +9,18 @@ from django_delayq.job.job import Flag
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.enqueue import key_digest
-from tests.stateful.values import Ended, KeyTaken, ModelJob, Place, Told
+from tests.stateful.values import Ended, ExpectedReply, KeyTaken, ModelJob, Place
 
 SECOND_US, MINUTE_US, HOUR_US = 1_000_000, 60_000_000, 3_600_000_000
-#: Processes long gone that one promotion drops at most.
+#: Most silent processes that one promotion removes.
 BITE = 50
-#: Ready jobs a claim looks at once the first few could not be taken.
+#: Ready jobs that a claim reads after it could not claim the first ones.
 LOOK = 64
 
 
 @dataclass
 class Model:
-    """All jobs, and who knows of them. `now` is turned by the machine."""
+    """All jobs, and which processes know of them. The machine sets `now`."""
 
     lease_us: int
     head_start_ms: int
@@ -31,15 +31,15 @@ class Model:
     remembered_us: int
     now: int = 0
     jobs: dict[bytes, ModelJob] = field(default_factory=dict)
-    #: Id -> attempts record, body and state of a job that ended and keeps its result.
+    #: Id -> attempts record, body and state of an ended job that keeps its result.
     results: dict[bytes, tuple[bytes, bytes, str]] = field(default_factory=dict)
-    #: Id and token of who cancelled it -> when; and id -> when it was, by somebody whose enqueue may still arrive.
+    #: Id and token of the canceller -> when; and id -> when it was cancelled while its enqueue might still arrive.
     cancelled: dict[bytes, int] = field(default_factory=dict)
     withdrawn: dict[bytes, int] = field(default_factory=dict)
-    tally: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
     #: Queue -> when a job of it was last made ready, claimed, or held.
     queues: dict[str, int] = field(default_factory=dict)
-    #: Another number whenever a queue appears or is forgotten.
+    #: Changes when a queue appears or is removed.
     version: int | None = None
     #: Worker -> last seen; and its last exchange: number, lost leases, claimed leases.
     workers: dict[bytes, int] = field(default_factory=dict)
@@ -48,20 +48,20 @@ class Model:
     described: set[bytes] = field(default_factory=set)
     #: Queue -> when it was paused.
     paused: dict[str, int] = field(default_factory=dict)
-    wake_at: int | None = None
+    next_promotion: int | None = None
     no_reclaim_before: int = 0
     promoted_at: int = 0
-    #: Leases that had ended by then were told at the last promotion.
-    lapsed_by: int = 0
-    #: Queues whose bell somebody heard who has not looked since; the same for that of all queues, and for the alarm.
-    heard: set[str] = field(default_factory=set)
+    #: The last promotion returned the leases that had ended by then.
+    expired_by: int = 0
+    #: Queues of which a process was notified that has not looked since; the same for all queues and the dispatcher.
+    notified: set[str] = field(default_factory=set)
     alarm_heard: bool = False
-    #: Queues of whose recovered jobs a worker was told that will ask for them.
+    #: Queues with recovered jobs of which a worker knows that will claim them.
     promised: set[str] = field(default_factory=set)
-    heard_all: bool = False
+    notified_all: bool = False
 
     def holder(self, digest: bytes) -> bytes | None:
-        """Return the id of the living job with that key."""
+        """Return the id of the job that holds the key."""
         alive = (job for job in self.jobs.values() if job.place is not Place.DEAD)
         return next((job.raw_id for job in alive if job.digest == digest), None)
 
@@ -71,7 +71,7 @@ class Model:
         return job if job and job.place is Place.CLAIMED and job.lease == lease else None
 
     def enqueue(self, drafts: Sequence[UnsentJob]) -> dict[int, bytes]:
-        """Accept a batch or, by `KeyTaken`, nothing; return who holds the keys of those not stored."""
+        """Accept a batch, or nothing if it raises `KeyTaken`. Return the holders of the keys of jobs not stored."""
         fresh: dict[bytes, UnsentJob] = {}
         taken: dict[bytes, bytes] = {}
         held: dict[int, bytes] = {}
@@ -92,20 +92,20 @@ class Model:
         for raw_id, draft in fresh.items():
             job = ModelJob(draft.job.member, draft.body, draft.job.queue, _digest(draft), draft.job.retry.max_attempts)
             self.jobs[raw_id] = job
-            self.tally["enqueued"] += 1
+            self.counts["enqueued"] += 1
             self._wait(job, self.now + (draft.delay_us or 0) if draft.due_us is None else draft.due_us)
         return held
 
     def promote(self, dispatcher: bytes, queues: Sequence[str], limit: int) -> tuple[int, int, set[bytes]]:
-        """Move what is due, drop what is old; return jobs moved, dead letters dropped, lapsed leases."""
+        """Move due jobs and remove what is old. Return jobs moved, dead letters removed, expired leases."""
         due = sorted((jobs for queue in queues if (jobs := self.due(queue))), key=lambda jobs: jobs[0].score)
         moved, share = 0, max(1, limit // max(1, len(due)))
         for jobs in due:
             for job in jobs[: min(share, limit - moved)]:
                 job.place, job.score = Place.READY, self.rank(job, job.score)
-                self._know(job.queue)
+                self._list_queue(job.queue)
                 moved += 1
-        self._forget(queues)
+        self._remove_queues(queues)
         gone = sorted((seen, worker) for worker, seen in self.workers.items() if seen <= self.now - HOUR_US)
         for _, worker in gone[:BITE]:
             del self.workers[worker]
@@ -119,9 +119,9 @@ class Model:
         for job in old:
             self._end(job, "trimmed")
         self.promoted_at, self.alarm_heard = self.now, False
-        self.lapsed_by = self._lapsed_by()
-        lapsed = {job.lease for job in self.at(Place.CLAIMED) if job.score <= self.lapsed_by}
-        return moved, len(old), lapsed
+        self.expired_by = self._expired_by()
+        expired = {job.lease for job in self.at(Place.CLAIMED) if job.score <= self.expired_by}
+        return moved, len(old), expired
 
     def exchange(
         self,
@@ -133,10 +133,10 @@ class Model:
         strict: bool,
         may_recover: bool,
         blocking: bool = False,
-    ) -> Told:
-        """Settle what still holds its lease, then claim; what an armed one claims is unconfirmed."""
+    ) -> ExpectedReply:
+        """Settle claims whose lease stands, then claim; claims of a blocking exchange are unconfirmed."""
         worker, number = token[:8], int.from_bytes(token[8:])
-        first, version = worker not in self.exchanges, self.told_version
+        first, version = worker not in self.exchanges, self.reply_version
         lost = frozenset(item.lease for item in ended if not self.leased(item.lease))
         for item in ended:
             if item.lease not in lost:
@@ -151,19 +151,21 @@ class Model:
         self.exchanges[worker] = number, lost, [job.lease for job in claims]
         left = {job.queue for job in self._in_order(Place.RECOVERED, queues, strict)} if want else set()
         if want:
-            self.heard -= set(queues)
-            self.heard_all = self.heard_all and not self.queues.keys() <= set(queues)
+            self.notified -= set(queues)
+            self.notified_all = self.notified_all and not self.queues.keys() <= set(queues)
             self.promised = self.promised - set(queues) | left
         more = bool(want and self._in_order(Place.READY, queues, strict))
-        return Told(lost, more, claims, first, version, bool(left))
+        return ExpectedReply(lost, more, claims, first, version, bool(left))
 
-    def repeat(self, worker: bytes) -> Told:
-        """Return what a worker is told that sends its last exchange again: what it still holds of it."""
+    def repeat(self, worker: bytes) -> ExpectedReply:
+        """Return the reply to a repeated exchange: the claims of it that the worker still holds."""
         _, lost, leases = self.exchanges[worker]
-        return Told(lost, True, [job for lease in leases if (job := self.leased(lease))], False, self.told_version)
+        return ExpectedReply(
+            lost, True, [job for lease in leases if (job := self.leased(lease))], False, self.reply_version
+        )
 
     def heartbeat(self, worker: bytes, leases: Sequence[bytes], queues: Collection[str]) -> set[bytes]:
-        """Push lease ends on, keep their queues remembered; return the lost ones."""
+        """Extend leases and keep their queues listed. Return the lost leases."""
         self.workers[worker] = self.now
         for lease in leases:
             if job := self.leased(lease):
@@ -172,12 +174,12 @@ class Model:
             self._use(queue)
         return {lease for lease in leases if not self.leased(lease)}
 
-    def void(self, queues: Sequence[str]) -> None:
-        """Nobody takes what an armed exchange was to take: the bell that was popped for it rings again."""
-        self.heard -= {job.queue for job in (*self.at(Place.READY), *self.at(Place.RECOVERED))}.intersection(queues)
+    def cancel_blocking(self, queues: Sequence[str]) -> None:
+        """Claim nothing for a cancelled blocking exchange; its notification is sent again."""
+        self.notified -= {job.queue for job in (*self.at(Place.READY), *self.at(Place.RECOVERED))}.intersection(queues)
 
     def reclaim(self, items: Sequence[Ended]) -> int:
-        """Take back what is still lapsed under the same lease; return for how many."""
+        """Reclaim jobs whose same lease is still expired. Return their number."""
         carried_out = 0
         for item in items:
             job = self.leased(item.lease)
@@ -186,12 +188,12 @@ class Model:
                 carried_out += 1
         return carried_out
 
-    def cancel(self, raw_id: bytes, *, token: bytes = b"", on_its_way: bool = False) -> bool:
-        """End a job that waits; a second call with the same token has the same answer."""
+    def cancel(self, raw_id: bytes, *, token: bytes = b"", may_arrive: bool = False) -> bool:
+        """End a waiting job; a repeated call with the same token has the same result."""
         job = self.jobs.get(raw_id)
         if job is not None and job.place is Place.CLAIMED:
             return False
-        if on_its_way:
+        if may_arrive:
             self.withdrawn[raw_id] = self.now
         if job is None or not job.waits:
             return bool(token) and raw_id + token in self.cancelled
@@ -201,7 +203,7 @@ class Model:
         return True
 
     def reschedule(self, raw_id: bytes, due_us: int) -> int | None:
-        """Give a job that waits another time."""
+        """Give a waiting job another time."""
         job = self.jobs.get(raw_id)
         if job is None or not job.waits:
             return None
@@ -212,23 +214,23 @@ class Model:
         return job.due_us
 
     def move(self, raw_id: bytes, queue: str) -> bool:
-        """Give a job that waits another queue."""
+        """Give a waiting job another queue."""
         job = self.jobs.get(raw_id)
         if job is None or not job.waits:
             return False
         job.queue, job.body = queue, with_queue(job.body, queue)
         if job.place is not Place.SCHEDULED:
-            self._know(queue)
+            self._list_queue(queue)
         return True
 
     def requeue(self, raw_id: bytes, died_us: int, delay_us: int) -> int | None:
-        """Revive a dead letter, unless its key is another's."""
+        """Revive a dead letter, unless another job holds its key."""
         job = self._dead(raw_id, died_us)
         if job is None:
             return None
         if job.digest and (holder := self.holder(job.digest)):
             raise KeyTaken(0, holder)
-        job.ended, job.suspect, job.spared = 0, False, False
+        job.ended, job.crash_suspected, job.spared = 0, False, False
         job.record = b"\0\0\0" + job.record[3:] if len(job.record) > 3 else b""
         self._wait(job, self.now + delay_us)
         return job.due_us
@@ -241,13 +243,13 @@ class Model:
         return job is not None
 
     def pause(self, queue: str) -> bool:
-        """Let nobody take a queue's jobs."""
+        """Stop claims of a queue's jobs."""
         fresh = queue not in self.paused
         self.paused.setdefault(queue, self.now)
         return fresh
 
     def resume(self, queue: str) -> bool:
-        """Let them be taken again."""
+        """Allow claims of a queue's jobs again."""
         return self.paused.pop(queue, None) is not None
 
     def at(self, place: Place) -> list[ModelJob]:
@@ -255,28 +257,28 @@ class Model:
         return [job for job in self.jobs.values() if job.place is place]
 
     def rank(self, job: ModelJob, time_us: int) -> int:
-        """Priority first, then time; what its caller delayed has a head start."""
+        """Priority first, then time; a job delayed by its caller has a head start."""
         head_start = self.head_start_ms if job.has(Flag.DELAYED) else 0
         return job.member[12] * 2**45 + time_us // 1_000 - head_start
 
     def due(self, queue: str) -> list[ModelJob]:
-        """Return what is due in a queue, oldest first."""
+        """Return the due jobs of a queue, oldest first."""
         due = [job for job in self.at(Place.SCHEDULED) if job.queue == queue and job.score <= self.now]
         return sorted(due, key=lambda job: (job.score, job.member))
 
     def _chosen(self, queues: Sequence[str], strict: bool, want: int, may_recover: bool) -> list[ModelJob]:
-        """Return what a claim takes; suspects it may not take are set aside until it finds something else."""
+        """Return the jobs that a claim takes; crashed jobs that it may not take are set aside until it finds others."""
         back = self._in_order(Place.RECOVERED, queues, strict)[:may_recover]
         claims, aside, look = list[ModelJob](), list[ModelJob](), want
         while not claims:
             ready = self._in_order(Place.READY, queues, strict)
             seen = self._ordered([*back, *ready[: look + 1]], queues, strict)[:look]
-            aside = [] if may_recover else [job for job in seen if job.suspect]
+            aside = [] if may_recover else [job for job in seen if job.crash_suspected]
             for job in aside:
                 job.place = Place.RECOVERED
-                self._know(job.queue)
+                self._list_queue(job.queue)
             for job in seen:
-                alone = job.suspect or job.has(Flag.LARGE)
+                alone = job.crash_suspected or job.has(Flag.LARGE)
                 if job in aside:
                     continue
                 if len(claims) == want or (alone and claims):
@@ -303,32 +305,36 @@ class Model:
             return self._end(job, "done", keep=True)
         if item.spared and item.ending is OutcomeKind.LEASE_EXPIRED:
             job.record, job.spared = item.record, True
-            job.place, job.score = Place.RECOVERED if job.suspect else Place.READY, job.rank
-            self._know(job.queue)
+            job.place, job.score = Place.RECOVERED if job.crash_suspected else Place.READY, job.rank
+            self._list_queue(job.queue)
             return None
         if item.ending is OutcomeKind.UNSTARTED:
             job.place, job.score = Place.READY, job.rank
-            self._know(job.queue)
+            self._list_queue(job.queue)
             return None
-        job.ended, job.record, job.suspect, job.spared = job.ended + 1, item.record, False, False
-        suspect = item.ending in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)
+        job.ended, job.record, job.crash_suspected, job.spared = job.ended + 1, item.record, False, False
+        crash_suspected = item.ending in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)
         if item.ending is OutcomeKind.REJECTED or job.ended >= job.max_attempts:
             job.place, job.score = Place.DEAD, self.now
         elif item.ending in (OutcomeKind.INTERRUPTED, OutcomeKind.LEASE_EXPIRED):
-            job.place, job.score, job.suspect = Place.RECOVERED if suspect else Place.READY, job.rank, suspect
-            self._know(job.queue)
+            job.place, job.score, job.crash_suspected = (
+                Place.RECOVERED if crash_suspected else Place.READY,
+                job.rank,
+                crash_suspected,
+            )
+            self._list_queue(job.queue)
         else:
             job.place, job.score = Place.SCHEDULED, self.now + item.delay_us
             job.due_us = job.score
-            job.suspect = suspect
+            job.crash_suspected = crash_suspected
         return None
 
-    def _lapsed_by(self) -> int:
-        """Return the end of leases that have lapsed; after an outage each is spared once."""
+    def _expired_by(self) -> int:
+        """Return the time up to which leases have expired; after an outage each is spared once."""
         spared = self.no_reclaim_before
         if spared > self.now:
             return 0
-        if self.wake_at is None or self.now - self.wake_at <= self.outage_us:
+        if self.next_promotion is None or self.now - self.next_promotion <= self.outage_us:
             return self.now
         self.no_reclaim_before = self.now + self.recovery_us
         return spared - self.recovery_us
@@ -343,21 +349,21 @@ class Model:
             job.place, job.score = Place.SCHEDULED, due_us
         else:
             job.place, job.score = Place.READY, self.rank(job, self.now)
-            self._know(job.queue)
+            self._list_queue(job.queue)
 
     @property
-    def told_version(self) -> bytes:
-        """Return the version as workers are told it."""
+    def reply_version(self) -> bytes:
+        """Return the version as replies contain it."""
         return b"" if self.version is None else b"%d" % self.version
 
-    def to_name(self, by_us: int) -> set[str]:
-        """Return the queues that the next promotion is to name: due by then, or to be forgotten."""
+    def queues_to_name(self, by_us: int) -> set[str]:
+        """Return the queues to pass to the next promotion: due by then, or to be removed."""
         due = {job.queue for job in self.at(Place.SCHEDULED) if job.score <= by_us + SECOND_US}
         if min(self.queues.values(), default=self.now) > self.now - self.remembered_us - MINUTE_US:
             return due
         return due | {queue for queue, used in self.queues.items() if used <= self.now - self.remembered_us}
 
-    def _know(self, queue: str) -> None:
+    def _list_queue(self, queue: str) -> None:
         if queue not in self.queues:
             self._change_version()
         self.queues[queue] = self.now
@@ -366,7 +372,7 @@ class Model:
         if queue in self.queues:
             self.queues[queue] = self.now
 
-    def _forget(self, queues: Sequence[str]) -> None:
+    def _remove_queues(self, queues: Sequence[str]) -> None:
         old = [queue for queue in queues if self.queues.get(queue, self.now) <= self.now - self.remembered_us]
         ready = {job.queue for job in (*self.at(Place.READY), *self.at(Place.RECOVERED))}
         for queue in old:
@@ -384,7 +390,7 @@ class Model:
         if keep and job.has(Flag.KEEPS_RESULT):
             self.results[job.raw_id] = job.record, job.body, how
         del self.jobs[job.raw_id]
-        self.tally[how] += 1
+        self.counts[how] += 1
 
 
 def _digest(draft: UnsentJob) -> bytes | None:

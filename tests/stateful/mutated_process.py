@@ -12,7 +12,7 @@ SAW_NOTHING, SAW_IT, BROKE = 0, 10, 20
 
 
 def main(folder: str, url: str, examples: int) -> int:
-    """Return SAW_IT only where one of the machine's own assertions failed: a package that cannot run proves nothing."""
+    """Return SAW_IT only if an assertion of the machine failed: a package that cannot run proves nothing."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.settings")
     import django
 

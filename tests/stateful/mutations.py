@@ -1,4 +1,4 @@
-"""Planted bugs: wrong versions of the package that the machine must catch, each as exact replacements in its files."""
+"""Planted bugs that the state machine must catch: wrong versions of the package, each as exact replacements."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ ENQUEUE, REQUEUE, PRELUDE = "store/lua/enqueue.lua", "store/lua/requeue.lua", "s
 
 @dataclass(frozen=True)
 class Mutation:
-    """One bug: what it does, and (file, text that is there once, its replacement) for each place."""
+    """One bug: its effect, and (file, text that occurs once there, its replacement) for each place."""
 
     name: str
     edits: tuple[tuple[str, str, str], ...]
@@ -21,7 +21,7 @@ class Mutation:
 
 at = Mutation.at
 
-#: Those every run plants: one for each promise the engine stands on.
+#: The bugs that every run plants: one for each promise of the engine.
 FIRST = [
     at(
         "a claim leaves the job in ready",
@@ -67,7 +67,7 @@ FIRST = [
         "    done",
     ),
     at(
-        "a late worker keeps a result",
+        "a late worker stores a result",
         EXCHANGE,
         "if not ends[i] then lost",
         "if not ends[i] and not results[lease] then lost",
@@ -78,22 +78,22 @@ FIRST = [
         "local record, body = redis.call('HGET', attempts, id) or '',",
         "local record, body = '',",
     ),
-    at("a repeated exchange claims anew", EXCHANGE, "if number == last_number then", "if false then"),
+    at("a repeated exchange claims again", EXCHANGE, "if number == last_number then", "if false then"),
     at(
         "a dead letter is requeued by somebody who saw another death",
         REQUEUE,
         " or tonumber(score) ~= died",
     ),
     at(
-        "a suspect is claimed among others",
+        "a crashed job is claimed among others",
         EXCHANGE,
         "local alone = suspect or has(entry.member, LARGE)",
         "local alone = has(entry.member, LARGE)",
     ),
-    at("promote forgets to write wake_at", PROMOTE, "redis.call('SET', next_promotion, wake)\n"),
+    at("promote does not write the next promotion", PROMOTE, "redis.call('SET', next_promotion, wake)\n"),
 ]
 
-#: Those of the long form.
+#: The bugs of the long form.
 MORE = [
     at("a job is promoted a microsecond late", PROMOTE, "tonumber(head[2]) <= now and", "tonumber(head[2]) < now and"),
     at(
@@ -105,7 +105,7 @@ MORE = [
     at("a promoted job stays scheduled", PROMOTE, "redis.call('ZREM', scheduled, unpack(members))"),
     at("a lease's end does not wake the dispatcher", PROMOTE, "if lease[2] then wake", "if false then wake"),
     at(
-        "lapsed leases are told a microsecond late",
+        "expired leases are returned a microsecond late",
         PROMOTE,
         "leases, '-inf', expired_by,",
         "leases, '-inf', expired_by - 1,",
@@ -118,24 +118,24 @@ MORE = [
         "for _, key in ipairs({worker_names}) do",
     ),
     at(
-        "a lapsed job goes to the end of its queue",
+        "a reclaimed job goes to the end of its queue",
         RECLAIM,
         "return (struct.unpack('>I8', claim, 25))",
         "return rank_of(lease, now, head_start)",
     ),
-    at("a lapsed job runs among others", RECLAIM, "(crash_suspected(record) and 4 or 2)", "2"),
+    at("a reclaimed job runs among others", RECLAIM, "(crash_suspected(record) and 4 or 2)", "2"),
     at("an interrupted job goes to the end", "store/claims.py", 'claim.rank if decision.keeps_rank else b""', 'b""'),
-    at("nobody is told of recovered jobs", EXCHANGE, "recovered and 1 or 0}", "0}"),
-    at("a claim behind a pop counts at once", EXCHANGE, "2, blocking and #lease_entries or 0, 2", "2, 0, 2"),
+    at("no reply announces recovered jobs", EXCHANGE, "recovered and 1 or 0}", "0}"),
+    at("a claim behind a pop is confirmed at once", EXCHANGE, "2, blocking and #lease_entries or 0, 2", "2, 0, 2"),
     at(
-        "what is settled stays unconfirmed",
+        "a settled lease stays unconfirmed",
         EXCHANGE,
         "redis.call('SREM', unconfirmed, '', unpack(alive))",
         "",
     ),
-    at("what lapsed stays unconfirmed", RECLAIM, "    redis.call('SREM', unconfirmed, lease)\n", ""),
+    at("a reclaimed lease stays unconfirmed", RECLAIM, "    redis.call('SREM', unconfirmed, lease)\n", ""),
     at(
-        "an unconfirmed claim that lapsed is counted",
+        "an expired unconfirmed claim is counted",
         "dispatcher.py",
         "if item.unconfirmed and item.queue is not None and",
         "if False and",
@@ -146,16 +146,21 @@ MORE = [
         "unconfirmed, '', unpack(held))",
         "unconfirmed, '')",
     ),
-    at("what a process armed that has left takes claims", EXCHANGE, " or blocking and not last then", " then"),
     at(
-        "what is void keeps the bell",
+        "the blocking exchange of a process that has left claims jobs",
+        EXCHANGE,
+        " or blocking and not last then",
+        " then",
+    ),
+    at(
+        "a cancelled exchange keeps the notification",
         EXCHANGE,
         "then notify_workers(KEYS[base + 1]) end",
         "then end",
     ),
     at("reclaim is a microsecond late", RECLAIM, "tonumber(lease_end) <= now", "tonumber(lease_end) < now"),
-    at("a lapsed lease is not counted", RECLAIM, "redis.call('HSET', attempts, string.sub(lease, 1, 12), record)"),
-    at("reclaim forgets that it runs", RECLAIM, "redis.call('HDEL', claim_records, string.sub(lease, 1, 12))"),
+    at("an expired lease is not counted", RECLAIM, "redis.call('HSET', attempts, string.sub(lease, 1, 12), record)"),
+    at("reclaim keeps the claim record", RECLAIM, "redis.call('HDEL', claim_records, string.sub(lease, 1, 12))"),
     at("a failed attempt is not counted", EXCHANGE, "redis.call('HSET', attempts, id, retry.record)"),
     at(
         "a release is counted",
@@ -164,27 +169,27 @@ MORE = [
         "redis.call('HSET', attempts, id, retry.record or '\\0\\1\\0')",
     ),
     at(
-        "a retry does not ring",
+        "a retry does not notify",
         EXCHANGE,
         "put_scheduled(KEYS[base + 1], {retry.due, member})",
         "redis.call('ZADD', KEYS[base + 1], retry.due, member) index_due(KEYS[base + 1])",
     ),
     at(
-        "a release does not ring",
+        "a release does not notify",
         EXCHANGE,
         "put_ready(now, KEYS[base + 2], KEYS[base + 3], {retry.rank, member})",
         "redis.call('ZADD', KEYS[base + 2], retry.rank, member) list_queue(now, KEYS[base + 2])",
     ),
     at("a retry's moment loses digits", EXCHANGE, "{retry.due, member}", "{tonumber(retry.due .. ''), member}"),
     at(
-        "work left behind does not ring",
+        "jobs that remain do not notify",
         EXCHANGE,
         "if not notified[queue] then notified[queue] = true; push_notification(",
         "if false then push_notification(",
     ),
-    at("a stale exchange is carried out", EXCHANGE, "if number < last_number then", "if false then"),
+    at("a stale exchange is applied", EXCHANGE, "if number < last_number then", "if false then"),
     at(
-        "a repeat hands out what was lost since",
+        "a repeated exchange returns claims that were lost since",
         EXCHANGE,
         "if redis.call('ZSCORE', leases, member .. token) then\n        held",
         "if true then\n        held",
@@ -196,7 +201,7 @@ MORE = [
         "if strict and a.queue ~= b.queue then return a.queue < b.queue end",
     ),
     at(
-        "an ended job stays running",
+        "an ended job keeps its claim record",
         EXCHANGE,
         "if #ended > 0 then redis.call('HDEL', claim_records, unpack(ended)) end",
     ),
@@ -209,29 +214,39 @@ MORE = [
         "if redis.call('HEXISTS', jobs, job.id) == 0 then",
         "if true then",
     ),
-    at("requeue takes a key that is another's", REQUEUE, "redis.call('HEXISTS', unique_keys, digest) == 1", "false"),
-    at("requeue leaves the key free", REQUEUE, "redis.call('HSET', unique_keys, digest, member)"),
-    at("requeue goes on counting", REQUEUE, "'\\0\\0\\0' .. string.sub(record, 4)", "record"),
-    at("discard does not ask which death", "store/lua/discard.lua", " or tonumber(score) ~= died"),
+    at(
+        "requeue takes a key that another job holds",
+        REQUEUE,
+        "redis.call('HEXISTS', unique_keys, digest) == 1",
+        "false",
+    ),
+    at("requeue does not take the key", REQUEUE, "redis.call('HSET', unique_keys, digest, member)"),
+    at("requeue does not reset the attempts", REQUEUE, "'\\0\\0\\0' .. string.sub(record, 4)", "record"),
+    at("discard ignores the time of death", "store/lua/discard.lua", " or tonumber(score) ~= died"),
     at("a cancelled job keeps its key", "store/lua/cancel.lua", "delete_extras(member)"),
     at("a running job can be cancelled", PRELUDE, "return 'LATE'", "return 'CANCELLED'"),
     at("a moved job keeps its body", "store/lua/move.lua", "redis.call('HSET', jobs, id, new_body)"),
     Mutation(
-        "a late heartbeat takes a lost lease back",
+        "a late heartbeat revives a lost lease",
         (
             ("store/lua/heartbeat.lua", "if score then", "if true then"),
             ("store/lua/heartbeat.lua", "leases, 'XX', unpack(ends)", "leases, unpack(ends)"),
         ),
     ),
-    at("the head start is for everybody", PRELUDE, "if has(member, DELAYED) then rank", "if true then rank"),
-    at("an earlier due time does not ring", PRELUDE, "if first < (tonumber", "if first > (tonumber"),
+    at("every job has the head start", PRELUDE, "if has(member, DELAYED) then rank", "if true then rank"),
+    at("an earlier due time does not notify", PRELUDE, "if first < (tonumber", "if first > (tonumber"),
     at("a dead letter keeps its attempts", PRELUDE, "  redis.call('HDEL', attempts, id)\n"),
     at(
-        "a crash is no suspicion",
+        "a crash is not suspected",
         "job/outcome.py",
         "suspect = ending in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)",
         "suspect = False",
     ),
     at("one attempt too many", "job/outcome.py", "attempt >= policy.max_attempts", "attempt > policy.max_attempts"),
-    at("the dispatcher counts late", "dispatcher.py", "attempt=item.attempts.ended + 1", "attempt=item.attempts.ended"),
+    at(
+        "the dispatcher counts one attempt too few",
+        "dispatcher.py",
+        "attempt=item.attempts.ended + 1",
+        "attempt=item.attempts.ended",
+    ),
 ]

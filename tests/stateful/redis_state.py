@@ -1,4 +1,4 @@
-"""Picture: the whole of Redis as it is, and as the model says it must be. The bells are looked at apart."""
+"""Redis state: all keys as they are, and as the model expects them. Notifications are checked separately."""
 
 from collections import defaultdict
 from functools import cache
@@ -13,12 +13,12 @@ from django_delayq.store.records import ResultRecord
 from tests.stateful.model import Model
 from tests.stateful.values import Place
 
-#: Lists of at most one that say "look": judged by what they promise, not by what is in them.
+#: Notifications: the invariants check what they must announce, not what is in them.
 HINTS = ("notify", "notify_dispatcher")
 
 
 def read(client: Redis, keys: Keys) -> dict[str, Any]:
-    """Return every key with its value; all are in the catalogue and have its type, and only results have a TTL."""
+    """Return every key with its value; each has the type in the catalogue, and only results have a TTL."""
     names = [name.decode() for name in client.keys("*")]
     pipeline = client.pipeline(transaction=False)
     for name in names:
@@ -47,7 +47,7 @@ def read(client: Redis, keys: Keys) -> dict[str, Any]:
 
 @cache
 def noun_of(name: str, keys: Keys) -> str:
-    """Return the catalogue's word for a key, which must be named as `Keys` names it."""
+    """Return the noun of a key, which must be named as `Keys` names it."""
     noun, _, queue = name.removeprefix(keys("")).partition(":")
     if queue and noun == "results":
         assert name == keys.results(bytes.fromhex(queue)), f"{name} is not what Keys would build"
@@ -57,62 +57,62 @@ def noun_of(name: str, keys: Keys) -> str:
 
 
 def plain(picture: dict[str, Any], keys: Keys) -> dict[str, Any]:
-    """Return the part of a picture that the model foretells to the byte."""
-    told = {name: value for name, value in picture.items() if noun_of(name, keys) not in HINTS}
-    if keys("exchanges") in told:
-        # The answers kept in there are proved by repeating exchanges.
-        exchanges = told[keys("exchanges")]
-        told[keys("exchanges")] = {worker: int.from_bytes(kept[:8]) for worker, kept in exchanges.items()}
-    for name in told:
+    """Return the part of a state that the model predicts to the byte."""
+    expected = {name: value for name, value in picture.items() if noun_of(name, keys) not in HINTS}
+    if keys("exchanges") in expected:
+        # Repeated exchanges check the recorded replies.
+        exchanges = expected[keys("exchanges")]
+        expected[keys("exchanges")] = {worker: int.from_bytes(kept[:8]) for worker, kept in exchanges.items()}
+    for name in expected:
         if noun_of(name, keys) == "results":
-            kept = ResultRecord.unpack(told[name])
+            kept = ResultRecord.unpack(expected[name])
             result = Result.unpack(kept.ending)
-            told[name] = kept.attempts, kept.body, str(result and result.state)
-    return told
+            expected[name] = kept.attempts, kept.body, str(result and result.state)
+    return expected
 
 
-def foretold(model: Model, keys: Keys) -> dict[str, Any]:
-    """Return what `plain` must be."""
-    told: dict[str, Any] = defaultdict(dict)
+def expected_state(model: Model, keys: Keys) -> dict[str, Any]:
+    """Return what `plain` must return."""
+    expected: dict[str, Any] = defaultdict(dict)
     for raw_id, job in model.jobs.items():
         extra = b"\1" + job.digest if job.digest else b""
         if job.place is Place.DEAD:
-            told[keys("dead_letters")][raw_id] = job.score
+            expected[keys("dead_letters")][raw_id] = job.score
             sizes = len(job.record).to_bytes(4) + len(extra).to_bytes(4)
-            told[keys("dead_bodies")][raw_id] = sizes + job.member + job.record + extra + job.body
+            expected[keys("dead_bodies")][raw_id] = sizes + job.member + job.record + extra + job.body
             continue
-        told[keys("jobs")][raw_id] = job.body
+        expected[keys("jobs")][raw_id] = job.body
         if job.record:
-            told[keys("attempts")][raw_id] = job.record
+            expected[keys("attempts")][raw_id] = job.record
         if job.digest:
-            told[keys("job_extras")][raw_id] = extra
-            told[keys("unique_keys")][job.digest] = job.member
+            expected[keys("job_extras")][raw_id] = extra
+            expected[keys("unique_keys")][job.digest] = job.member
         if job.place is Place.CLAIMED:
-            told[keys("leases")][job.lease] = job.score
+            expected[keys("leases")][job.lease] = job.score
             run = job.token + job.claimed_us.to_bytes(8) + job.rank.to_bytes(8) + b"\0"
-            told[keys("claim_records")][raw_id] = run
+            expected[keys("claim_records")][raw_id] = run
             if job.unconfirmed:
-                told[keys("unconfirmed")] = {*told[keys("unconfirmed")], job.lease}
+                expected[keys("unconfirmed")] = {*expected[keys("unconfirmed")], job.lease}
         else:
             of_queue = {Place.SCHEDULED: keys.scheduled, Place.READY: keys.ready, Place.RECOVERED: keys.recovered}
-            told[of_queue[job.place](job.queue)][job.member] = job.score
-    if dead := told.get(keys("dead_bodies")):
-        told[keys("dead_bytes")] = str(sum(map(len, dead.values()))).encode()
+            expected[of_queue[job.place](job.queue)][job.member] = job.score
+    if dead := expected.get(keys("dead_bodies")):
+        expected[keys("dead_bytes")] = str(sum(map(len, dead.values()))).encode()
     for raw_id, kept in model.results.items():
-        told[keys.results(raw_id)] = kept
-    told[keys("queues")] = {encode_queue(queue).encode(): used for queue, used in model.queues.items()}
-    told[keys("queues_version")] = model.told_version
+        expected[keys.results(raw_id)] = kept
+    expected[keys("queues")] = {encode_queue(queue).encode(): used for queue, used in model.queues.items()}
+    expected[keys("queues_version")] = model.reply_version
     for job in model.at(Place.SCHEDULED):
-        first = told[keys("next_due")].get(queue := encode_queue(job.queue).encode(), job.score)
-        told[keys("next_due")][queue] = min(first, job.score)
-    told[keys("cancelled")], told[keys("withdrawn")] = model.cancelled, model.withdrawn
-    told[keys("workers")] = model.workers
-    told[keys("dispatchers")] = model.dispatchers
-    told[keys("paused")] = {keys.ready(queue).encode(): b"%d ann" % at for queue, at in model.paused.items()}
-    told[keys("exchanges")] = {worker: number for worker, (number, _, _) in model.exchanges.items()}
-    told[keys("worker_names")] = dict.fromkeys(model.described, b"driven")
-    if model.wake_at is not None:
-        told[keys("next_promotion")] = str(model.wake_at).encode()
+        first = expected[keys("next_due")].get(queue := encode_queue(job.queue).encode(), job.score)
+        expected[keys("next_due")][queue] = min(first, job.score)
+    expected[keys("cancelled")], expected[keys("withdrawn")] = model.cancelled, model.withdrawn
+    expected[keys("workers")] = model.workers
+    expected[keys("dispatchers")] = model.dispatchers
+    expected[keys("paused")] = {keys.ready(queue).encode(): b"%d ann" % at for queue, at in model.paused.items()}
+    expected[keys("exchanges")] = {worker: number for worker, (number, _, _) in model.exchanges.items()}
+    expected[keys("worker_names")] = dict.fromkeys(model.described, b"driven")
+    if model.next_promotion is not None:
+        expected[keys("next_promotion")] = str(model.next_promotion).encode()
     if model.no_reclaim_before:
-        told[keys("no_reclaim_before")] = str(model.no_reclaim_before).encode()
-    return {name: value for name, value in told.items() if value}
+        expected[keys("no_reclaim_before")] = str(model.no_reclaim_before).encode()
+    return {name: value for name, value in expected.items() if value}

@@ -1,4 +1,4 @@
-"""Walk: many random walks through the machine. What the test calls, and the processes with a planted bug."""
+"""Runner: many random walks through the machine, for the test and for processes with a planted bug."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -21,9 +21,9 @@ STEPS = 40
 
 @contextmanager
 def scenarios_to(client: Redis, url: str) -> Iterator[Callable[[], Scenarios]]:
-    """Give what makes the machine, on that server, each time empty."""
+    """Yield a factory of the machine on that server, empty each time."""
     config = Config(redis=RedisConfig.read(url), dispatcher=DispatcherConfig(dead_max_count=4, dead_max_age_us=DAY_US))
-    # Every lapsed lease and dead letter is a line, and there are thousands.
+    # Every expired lease and dead letter logs a line, and there are thousands.
     logger = logging.getLogger("django_delayq")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -38,7 +38,7 @@ def scenarios_to(client: Redis, url: str) -> Iterator[Callable[[], Scenarios]]:
 
 
 def walk(client: Redis, url: str, *, examples: int, derandomize: bool = False) -> None:
-    """Walk `examples` times; raises the first failure, made small unless derandomized."""
+    """Walk `examples` times. Raises the first failure, reduced unless derandomized."""
     profile = settings(
         max_examples=examples,
         stateful_step_count=STEPS,

@@ -1,4 +1,4 @@
-"""Roads: rare orders of events as one rule each, for random steps seldom walk them."""
+"""Scenarios: rare orders of events as one rule each, which random steps seldom produce."""
 
 from dataclasses import replace
 
@@ -8,26 +8,26 @@ from hypothesis.stateful import rule
 from django_delayq.job.outcome import OutcomeKind
 from tests.stateful.actors import QUEUES, DrivenWorker
 from tests.stateful.rules import Rules
-from tests.stateful.strategies import ENDINGS, Request, asks, endings, limits
+from tests.stateful.strategies import ENDINGS, Request, endings, limits, requests
 from tests.stateful.values import Place
 
 MINUTE_US, DAY_US = 60_000_000, 86_400_000_000
 
 
 class Scenarios(Rules):
-    """All rules."""
+    """All rules and scenarios."""
 
     @rule(ending=st.sampled_from(ENDINGS), again=st.sampled_from([0, 1]))
     def lease_is_lost_then_claimed_again_then_the_first_worker_settles(self, ending: OutcomeKind, again: int) -> None:
-        """Also where it is the same process that claims it again: the token is another one."""
+        """Also if the same process claims it again: the token is another one."""
         first, second = self.worker(0), self.worker(again)
         if not self.claimed(first):
             return
         late = list(first.held)
-        self.lapse()
+        self.expire_leases()
         self.look()
         for _ in late:
-            # Suspects are claimed one at a time.
+            # Crashed jobs are claimed one at a time.
             second.exchange(8)
             self.check()
         first.held = late + [claim for claim in first.held if claim not in late]
@@ -36,36 +36,36 @@ class Scenarios(Rules):
 
     @rule(ended=endings, most=st.integers(1, 3))
     def worker_crashes_between_claim_and_settle(self, ended: list[OutcomeKind], most: int) -> None:
-        """Until its jobs are dead: each is tried as often as its policy says and no more, suspects one at a time."""
+        """Until its jobs are dead: each is tried as often as its policy allows, crashed ones one at a time."""
         for _ in range(most):
             if not self.claimed(self.worker(0)):
                 return
             self.worker(0).restart()
-            self.lapse()
+            self.expire_leases()
             self.look()
         self.worker(1).exchange(8, endings=ended)
 
-    @rule(batch=st.lists(asks, min_size=2, max_size=3), ended=endings, carried_out=st.integers(0, 2))
+    @rule(batch=st.lists(requests, min_size=2, max_size=3), ended=endings, carried_out=st.integers(0, 2))
     def reply_is_lost_and_the_exchange_repeated_late(
         self, batch: list[Request], ended: list[OutcomeKind], carried_out: int
     ) -> None:
-        """Meanwhile some of what it claimed is taken back; the repeat brings what is still held, settled once."""
+        """Meanwhile some of its claims are reclaimed; the repeat returns those still held, settled once."""
         worker = self.worker(0)
         self.enqueue(batch)
         worker.exchange(8, endings=ended, reply_lost=True)
         self.check()
-        self.turn_to_lease_end()
+        self.advance_to_lease_end()
         self.dispatchers[0].step()
-        self.dispatchers[0].carry_out(carried_out)
+        self.dispatchers[0].apply_judged(carried_out)
         self.check()
         if worker.remembered:
             worker.repeat()
             self.check()
             worker.exchange(1, endings=[OutcomeKind.SUCCEEDED] * len(worker.held))
 
-    @rule(batch=st.lists(asks, min_size=1, max_size=4), ended=st.sampled_from(ENDINGS))
+    @rule(batch=st.lists(requests, min_size=1, max_size=4), ended=st.sampled_from(ENDINGS))
     def reply_to_an_enqueue_is_lost(self, batch: list[Request], ended: OutcomeKind) -> None:
-        """It is sent again when its jobs are claimed, and again when they failed or are dead: no second job of one."""
+        """It is repeated when its jobs are claimed, and when they failed or are dead: no job is stored twice."""
         self.enqueue(batch)
         drafts, worker = self.drafts[-len(batch) :], self.fresh_worker()
         worker.exchange(8)
@@ -76,14 +76,14 @@ class Scenarios(Rules):
 
     @rule(queues=st.permutations(QUEUES), strict=st.booleans(), want=st.integers(1, 4))
     def queues_are_served_in_their_order(self, queues: list[str], strict: bool, want: int) -> None:
-        """Or, where no order is asked for, by the rank of their jobs."""
+        """Or, without strict order, by the rank of their jobs."""
         self.enqueue([Request(queue=queue, priority=priority) for priority in (0, 1) for queue in queues])
         self.worker(1).exchange(want, queues=queues, strict=strict)
 
-    @rule(first=st.booleans(), operation=st.sampled_from(["cancel", "reschedule", "move"]), ask=asks)
-    def operation_races_claim(self, first: bool, operation: str, ask: Request) -> None:
-        """Whoever comes first wins; a job that was cancelled is never claimed, one that is claimed stays as it is."""
-        raw_id = self.enqueue([replace(ask, priority=100)])[0]
+    @rule(first=st.booleans(), operation=st.sampled_from(["cancel", "reschedule", "move"]), request=requests)
+    def operation_races_claim(self, first: bool, operation: str, request: Request) -> None:
+        """The first one wins: a cancelled job is never claimed, and a claimed one does not change."""
+        raw_id = self.enqueue([replace(request, priority=100)])[0]
         actions = [lambda: self.worker(0).exchange(8), lambda: self.change(operation, raw_id)]
         for action in reversed(actions) if first else actions:
             action()
@@ -91,7 +91,7 @@ class Scenarios(Rules):
 
     @rule(cure=st.sampled_from(["cancel", "finish"]), delay_us=st.sampled_from([0, 1]))
     def dead_letter_is_requeued_while_its_key_is_taken(self, cure: str, delay_us: int) -> None:
-        """It is refused, and let back once the other job has let the key go."""
+        """It is refused until the other job has released the key."""
         worker = self.fresh_worker()
         dead = self.enqueue([Request(key="m", max_attempts=1)])[0]
         worker.exchange(9)
@@ -113,7 +113,7 @@ class Scenarios(Rules):
 
     @rule(what=st.sampled_from(["requeue", "discard"]))
     def dead_letter_dies_again_before_somebody_decides(self, what: str) -> None:
-        """Who saw the first death has not seen the second."""
+        """A person who saw the first death has not seen the second."""
         worker = self.fresh_worker()
         dead = self.enqueue([Request(priority=100)])[0]
         deaths = []
@@ -126,7 +126,7 @@ class Scenarios(Rules):
             deaths.append(letter.score)
             if len(deaths) == 1:
                 self.requeue_one(dead, letter.score)
-                self.world.turn_to(self.world.model.now + 1)
+                self.world.advance_to(self.world.model.now + 1)
         if what == "requeue":
             self.requeue_one(dead, deaths[0])
         else:
@@ -134,84 +134,84 @@ class Scenarios(Rules):
 
     @rule(off=st.sampled_from([0, 1]), revived=st.integers(0, 4))
     def late_heartbeat_revives_what_was_judged(self, off: int, revived: int) -> None:
-        """Two dispatchers read that leases lapsed; a heartbeat comes before they write."""
+        """Two dispatchers read expired leases; a heartbeat arrives before they write."""
         worker = self.worker(0)
         if not self.claimed(worker):
             return
-        self.turn_to_lease_end(off)
+        self.advance_to_lease_end(off)
         for dispatcher in self.dispatchers:
             dispatcher.step()
         worker.heartbeat(worker.held[:revived])
         for dispatcher in self.dispatchers:
-            dispatcher.carry_out()
+            dispatcher.apply_judged()
             self.check()
 
-    @rule(batch=st.lists(asks, min_size=1, max_size=4), off=st.sampled_from([-1, 0]), limit=limits)
-    def jobs_are_promoted_at_their_moments(self, batch: list[Request], off: int, limit: int) -> None:
-        """Not a microsecond before, and not one after; where more is due than one step moves, in several."""
+    @rule(batch=st.lists(requests, min_size=1, max_size=4), off=st.sampled_from([-1, 0]), limit=limits)
+    def jobs_are_promoted_at_their_times(self, batch: list[Request], off: int, limit: int) -> None:
+        """Neither a microsecond before nor after; if more are due than one promotion moves, in several."""
         self.enqueue(batch)
         for _ in batch:
-            self.turn_to_next(off)
+            self.advance_to_next(off)
             self.dispatchers[1].step(limit=limit)
             self.check()
         self.worker(1).exchange(3)
 
-    @rule(endings=st.lists(st.sampled_from(ENDINGS[1:]), min_size=2, max_size=5), ask=asks)
-    def one_job_fails_again_and_again(self, endings: list[OutcomeKind], ask: Request) -> None:
-        """Through back-offs, releases and crashes: its attempts are counted right."""
+    @rule(endings=st.lists(st.sampled_from(ENDINGS[1:]), min_size=2, max_size=5), request=requests)
+    def one_job_fails_again_and_again(self, endings: list[OutcomeKind], request: Request) -> None:
+        """Through delays, releases and crashes its attempts are counted correctly."""
         worker = self.fresh_worker()
-        raw_id = self.enqueue([ask])[0]
+        raw_id = self.enqueue([request])[0]
         for ending in endings:
             job = self.world.model.jobs.get(raw_id)
             if job is None or job.place is not Place.SCHEDULED and job.place is not Place.READY:
                 return
-            self.world.turn_to(max(self.world.model.now, job.due_us))
+            self.world.advance_to(max(self.world.model.now, job.due_us))
             self.dispatchers[0].step()
             worker.exchange(1, queues=[job.queue])
             worker.exchange(0, endings=[ending] * len(worker.held))
             self.check()
 
     @rule(
-        batch=st.lists(asks, min_size=1, max_size=4),
+        batch=st.lists(requests, min_size=1, max_size=4),
         ended=st.sampled_from([OutcomeKind.UNSTARTED, OutcomeKind.INTERRUPTED]),
     )
-    def what_is_given_back_is_known_of(self, batch: list[Request], ended: OutcomeKind) -> None:
-        """Its bell was heard and answered before; it must ring again."""
+    def released_jobs_notify_again(self, batch: list[Request], ended: OutcomeKind) -> None:
+        """Their first notification was consumed before; they must notify again."""
         worker = self.fresh_worker()
         self.enqueue(batch)
-        self.hear(QUEUES)
-        self.hear_the_alarm()
+        self.consume_notifications(QUEUES)
+        self.dispatcher_is_notified()
         self.look()
         for _ in range(3):
-            self.hear(QUEUES)
+            self.consume_notifications(QUEUES)
             worker.exchange(9)
         worker.exchange(0, endings=[ended] * len(worker.held))
 
     @rule(by=st.sampled_from(["age", "number"]))
-    def dead_letters_are_trimmed(self, by: str) -> None:
-        """Those too old, else those too many; a key of theirs was let go before."""
+    def dead_letters_are_removed(self, by: str) -> None:
+        """Those that are too old, else those that are too many; their keys were released before."""
         worker = self.fresh_worker()
         self.enqueue([Request(key=None if by == "age" else "n", priority=100) for _ in range(2)])
         self.enqueue([Request(priority=100) for _ in range(4)])
         worker.exchange(8)
         worker.exchange(8, endings=[OutcomeKind.REJECTED] * len(worker.held))
         if by == "age":
-            self.world.turn_to(self.world.model.now + DAY_US)
+            self.world.advance_to(self.world.model.now + DAY_US)
         self.dispatchers[0].step()
 
-    @rule(ask=asks, off=st.sampled_from([-1, 0]))
-    def a_queue_is_forgotten_and_comes_back(self, ask: Request, off: int) -> None:
-        """One with work or a running job is kept; the last two steps find it unused, and forget it."""
-        self.enqueue([ask])
+    @rule(request=requests, off=st.sampled_from([-1, 0]))
+    def an_unused_queue_is_removed_and_comes_back(self, request: Request, off: int) -> None:
+        """One with waiting or running jobs stays; the last two promotions find it unused, and remove it."""
+        self.enqueue([request])
         self.worker(1).exchange(8, endings=[OutcomeKind.SUCCEEDED] * len(self.worker(1).held))
-        self.world.turn_to(self.world.model.now + self.world.model.remembered_us + MINUTE_US + off)
+        self.world.advance_to(self.world.model.now + self.world.model.remembered_us + MINUTE_US + off)
         for _ in range(2):
             self.look()
             self.check()
-        self.enqueue([ask])
+        self.enqueue([request])
 
     def claimed(self, worker: DrivenWorker) -> bool:
-        """Have a worker hold something that it knows of."""
+        """Let a worker hold a claim that it knows of."""
         self.enqueue([Request(), Request(key="k")])
         worker.exchange(8)
         self.check()
@@ -222,24 +222,24 @@ class Scenarios(Rules):
         self.worker(1).restart()
         return self.worker(1)
 
-    def lapse(self) -> None:
-        """Have every lease lapse and be taken back."""
-        self.turn_to_lease_end(last=True)
+    def expire_leases(self) -> None:
+        """Let every lease expire and be reclaimed."""
+        self.advance_to_lease_end(last=True)
         self.look()
         for dispatcher in self.dispatchers:
-            dispatcher.carry_out()
+            dispatcher.apply_judged()
         self.check()
 
-    def turn_to_lease_end(self, off: int = 0, *, last: bool = False) -> None:
-        """With promotions on the way: without, it would be an outage, which spares the leases."""
+    def advance_to_lease_end(self, off: int = 0, *, last: bool = False) -> None:
+        """With promotions meanwhile: without them it would be an outage, which spares the leases."""
         model = self.world.model
         ends = [job.score for job in model.at(Place.CLAIMED)]
         if ends:
             end = (max(ends) if last else min(ends)) + off
             while end - model.now > model.outage_us:
-                self.world.turn_to(model.now + model.outage_us)
+                self.world.advance_to(model.now + model.outage_us)
                 self.look()
-            self.world.turn_to(max(model.now, end, model.no_reclaim_before))
+            self.world.advance_to(max(model.now, end, model.no_reclaim_before))
 
     def look(self) -> None:
         self.dispatchers[0].step()

@@ -1,4 +1,4 @@
-"""The machine catches bugs: each planted alone, in a copy of the package that a process of its own walks with."""
+"""The machine catches planted bugs: each alone, in a copy of the package that a separate process imports."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The machine: in whatever order transitions come, the whole of Redis is as the model says.
+"""The state machine: for any order of transitions, all keys in Redis are as the model expects.
 
 DELAYQ_STATEFUL_EXAMPLES chooses how many walks of 40 steps; the default is what every run can afford.
 """
@@ -18,12 +18,12 @@ def test_every_walk_leaves_redis_as_the_model_says(client: Redis, redis_url: str
     walk(client, redis_url, examples=int(os.environ.get("DELAYQ_STATEFUL_EXAMPLES", "250")))
 
 
-def test_what_one_promotion_does_not_drop_the_next_one_does(client: Redis, redis_url: str) -> None:
-    """More processes long gone than a step may take: random walks seldom come to so many."""
+def test_what_one_promotion_does_not_remove_the_next_one_does(client: Redis, redis_url: str) -> None:
+    """More silent processes than one promotion removes: random walks seldom have so many."""
     with scenarios_to(client, redis_url) as roads:
         road = roads()
         road.enqueue([Request() for _ in range(54)])
-        # A dispatcher that meets a new queue looks twice.
+        # A dispatcher that meets a new queue promotes twice.
         road.look()
         worker = road.fresh_worker()
         while road.world.model.at(Place.READY):
@@ -32,7 +32,7 @@ def test_what_one_promotion_does_not_drop_the_next_one_does(client: Redis, redis
         for _ in range(60):
             worker.restart()
             worker.exchange(1)
-        road.world.turn_to(road.world.model.now + DAY_US)
+        road.world.advance_to(road.world.model.now + DAY_US)
         for left in (11, 0):
             road.look()
             road.check()

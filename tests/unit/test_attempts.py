@@ -28,23 +28,23 @@ def test_a_waiting_job_has_no_record() -> None:
     assert (NO_ATTEMPTS.ended, NO_ATTEMPTS.crash_suspected, NO_ATTEMPTS.last_error) == (0, False, "")
 
 
-def test_a_record_comes_back() -> None:
+def test_a_record_survives() -> None:
     attempts = added(added(NO_ATTEMPTS, 1, error="first\n\0\ud800 ü"), 2, error="second", suspect=True)
     assert AttemptHistory.unpack(attempts.pack()) == attempts
     assert (attempts.ended, attempts.crash_suspected, attempts.last_error) == (2, True, "second")
 
 
-def test_only_the_last_attempt_makes_a_suspect() -> None:
+def test_only_the_last_attempt_makes_a_crash_suspected() -> None:
     assert not added(added(NO_ATTEMPTS, 1, suspect=True), 2).crash_suspected
 
 
-def test_what_a_script_reads_stands_in_the_first_three_bytes() -> None:
+def test_scripts_read_only_the_first_three_bytes() -> None:
     attempts = added(added(NO_ATTEMPTS, 1), 2, suspect=True)
     assert attempts.pack()[:3] == b"\0\2\1"
     assert added(attempts, 3).pack()[:3] == b"\0\3\0"
 
 
-def test_history_is_capped_and_the_number_goes_on() -> None:
+def test_history_is_limited_and_the_number_of_attempts_is_not() -> None:
     attempts = NO_ATTEMPTS
     for number in range(1, 1_001):
         attempts = added(attempts, number, error="x" * 100_000)
@@ -62,7 +62,7 @@ def test_a_long_error_keeps_its_end() -> None:
 
 
 @pytest.mark.parametrize("letter", ["é", "😀", "\0", "\ud800", '"', "\\", "\n"])
-def test_an_error_takes_8_kib_in_redis_whatever_it_is_written_in(letter: str) -> None:
+def test_an_error_takes_at_most_8_kib_in_redis_in_any_script(letter: str) -> None:
     for length in (1_360, 1_370, 8_192, 100_000):
         attempts = added(NO_ATTEMPTS, 1, error=letter * length + "end")
         assert stored(attempts.last_error) <= LAST_ERROR and attempts.last_error.endswith(f"{letter}end")
@@ -72,11 +72,11 @@ def test_an_error_takes_8_kib_in_redis_whatever_it_is_written_in(letter: str) ->
 
 
 def stored(text: str) -> int:
-    """Return how many bytes a text takes in a record."""
+    """Return the bytes of a text in a record."""
     return len(json.dumps(text)) - 2
 
 
-def test_more_attempts_than_the_head_can_say_stay_at_its_end() -> None:
+def test_the_number_of_attempts_stops_at_its_maximum() -> None:
     assert AttemptHistory.unpack(AttemptHistory(ended=70_000).pack()).ended == 65_535
 
 
@@ -90,11 +90,11 @@ def test_a_damaged_history_is_dropped_but_never_the_count(tail: bytes) -> None:
 
 
 @pytest.mark.parametrize("record", [b"", b"\0", b"\0\1"])
-def test_a_record_without_its_head_is_none(record: bytes) -> None:
+def test_a_record_without_its_head_is_empty(record: bytes) -> None:
     assert AttemptHistory.unpack(record) == NO_ATTEMPTS
 
 
-def test_entries_of_another_shape_are_carried_on() -> None:
+def test_entries_of_another_shape_are_reduced_to_known_fields() -> None:
     found = AttemptHistory.unpack(b'\0\1\0[{"error":7,"new":true},{}]')
     assert found.ended == 1 and found.last_error == ""
     assert AttemptHistory.unpack(added(found, 2, error="e").pack()).last_error == "e"

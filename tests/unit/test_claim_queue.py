@@ -1,4 +1,4 @@
-"""ClaimQueue: which claims may begin, and that each ends once."""
+"""Claim queue: which claims may begin, and that each ends once."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def limited(hard_timeout_us: int | None) -> Claim:
 
 
 def taken(claims: ClaimQueue, owner: Owner) -> tuple[Seat, Entry]:
-    """Put a claim in and take it."""
+    """Add a claim and take it out."""
     claims.put([numbered(1)], owner)
     entry = claims.take(seat := Seat())
     assert entry is not None

@@ -1,4 +1,4 @@
-"""Clock: what users say about time, in whole microseconds, never early and never an OverflowError."""
+"""Clock: users' times in whole microseconds, never early and never an OverflowError."""
 
 import math
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -52,7 +52,7 @@ def test_duration_is_whole_microseconds_rounded_up(value: Any, us: int) -> None:
     "value",
     ["5", b"5", True, False, None, 1j, date(2030, 1, 1), datetime(2030, 1, 1, tzinfo=UTC), [5], Decimal("5")],
 )
-def test_what_is_no_number_of_seconds_is_a_type_error(value: Any) -> None:
+def test_a_value_that_is_no_number_of_seconds_is_a_type_error(value: Any) -> None:
     with pytest.raises(DelayTypeError, match="delay must be a number of seconds or a timedelta") as caught:
         duration_us(value)
     assert isinstance(caught.value, InvalidDelay) and isinstance(caught.value, TypeError)
@@ -77,7 +77,7 @@ def test_what_is_no_number_of_seconds_is_a_type_error(value: Any) -> None:
     ],
     ids=lambda value: str(type(value).__name__),
 )
-def test_what_no_calendar_holds_is_a_value_error_never_an_overflow(value: Any) -> None:
+def test_a_duration_out_of_range_is_a_value_error_never_an_overflow(value: Any) -> None:
     with pytest.raises(DelayValueError, match="lease") as caught:
         duration_us(value, name="lease")
     assert isinstance(caught.value, InvalidDelay) and isinstance(caught.value, ValueError)
@@ -91,7 +91,7 @@ def test_a_negative_duration_below_a_microsecond_is_negative_too(value: float) -
 
 @patient
 @given(some.floats(min_value=0, max_value=1e9))
-def test_no_float_comes_out_early(seconds: float) -> None:
+def test_no_float_is_rounded_down(seconds: float) -> None:
     exact = Fraction(seconds) * 1_000_000
     found = duration_us(seconds)
     # A float cannot say 0.1; what it misses by less than a thousandth of a microsecond is not meant. Of a large one the
@@ -114,7 +114,7 @@ def test_any_number_is_a_duration_or_an_invalid_delay(value: Any) -> None:
     try:
         assert duration_us(value) >= 0
     except DelayValueError:
-        # Negative, not finite, or more microseconds than a float can say.
+        # Negative, not finite, or more microseconds than a float can hold.
         assert value < timedelta(0) if isinstance(value, timedelta) else not 0 <= value < 1e300
 
 
@@ -129,42 +129,42 @@ def test_any_number_is_a_duration_or_an_invalid_delay(value: Any) -> None:
         datetime.min.replace(tzinfo=timezone(timedelta(hours=14))),
     ],
 )
-def test_a_moment_is_its_instant_in_any_zone(value: datetime) -> None:
+def test_a_datetime_is_converted_from_any_time_zone(value: datetime) -> None:
     assert moment_us(value) == (value - EPOCH) // timedelta(microseconds=1)
 
 
-def test_both_sides_of_a_fold_are_two_instants() -> None:
+def test_both_sides_of_a_fold_are_different_times() -> None:
     berlin = ZoneInfo("Europe/Berlin")
     first = datetime(2030, 10, 27, 2, 30, tzinfo=berlin, fold=0)
     assert moment_us(first.replace(fold=1)) - moment_us(first) == 3_600_000_000
     assert moment_us(first) == moment_us(datetime(2030, 10, 27, 0, 30, tzinfo=UTC))
 
 
-def test_a_moment_in_a_gap_is_an_instant_too() -> None:
+def test_a_datetime_in_a_gap_is_converted_too() -> None:
     gap = datetime(2030, 3, 31, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"))
     assert moment_us(gap) == moment_us(datetime(2030, 3, 31, 1, 30, tzinfo=UTC))
 
 
-def test_a_naive_moment_is_refused_with_the_cure() -> None:
+def test_a_naive_datetime_is_refused_with_the_cure() -> None:
     with pytest.raises(InvalidMoment, match="at must be an aware datetime.*make_aware") as caught:
         moment_us(datetime(2030, 1, 1))
     assert isinstance(caught.value, ValueError)
 
 
 @pytest.mark.parametrize("value", ["2030-01-01", date(2030, 1, 1), 1_900_000_000, None, timedelta(1)])
-def test_what_is_no_datetime_is_no_moment(value: Any) -> None:
+def test_a_value_that_is_no_datetime_is_refused(value: Any) -> None:
     with pytest.raises(InvalidMoment, match=f"run_after must be an aware datetime, got {type(value).__name__}"):
         moment_us(value, name="run_after")
 
 
 @patient
 @given(some.datetimes(timezones=some.just(UTC)))
-def test_a_moment_comes_back_exactly(value: datetime) -> None:
+def test_a_datetime_survives_exactly(value: datetime) -> None:
     assert moment(moment_us(value)) == value
 
 
 @pytest.mark.parametrize("us", [10**30, 2**63, 10**300])
-def test_microseconds_beyond_the_calendar_are_its_last_moment(us: int) -> None:
+def test_microseconds_out_of_range_are_the_latest_datetime(us: int) -> None:
     assert moment(us) == datetime.max.replace(tzinfo=UTC)
 
 

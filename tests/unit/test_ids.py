@@ -1,4 +1,4 @@
-"""Job ids: in the order they were made, never twice, also across forks; a text that comes back."""
+"""Job ids: in the order of creation, never twice, even after forks; their text can be read again."""
 
 import subprocess
 import sys
@@ -47,7 +47,7 @@ def test_threads_never_make_the_same_id() -> None:
     assert len(set(made)) == 20_000
 
 
-# In a process of its own: a fork of this one, with its threads, is what Python warns of.
+# In a separate process: Python warns of a fork of this one, which has threads.
 FORKS = """
     import os, sys
     from django_delayq.job.ids import next_id
@@ -82,7 +82,7 @@ def test_forked_children_never_make_the_same_id() -> None:
 
 @patient
 @given(some.binary(min_size=12, max_size=12), some.integers(min_value=0, max_value=9_999))
-def test_the_text_of_an_id_comes_back(raw: bytes, shard: int) -> None:
+def test_the_text_of_an_id_can_be_read_again(raw: bytes, shard: int) -> None:
     text = to_text(raw, shard)
     assert from_text(text) == (raw, shard)
     assert len(text) < 64

@@ -30,14 +30,14 @@ def broken() -> Iterator[None]:
     logger.logger.removeHandler(handler)
 
 
-def test_a_handler_that_raises_is_told_of_on_stderr(broken: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_handler_that_raises_is_reported_on_stderr(broken: None, capsys: pytest.CaptureFixture[str]) -> None:
     logger.warning("a sentence")
     logger.exception("another one")
     assert capsys.readouterr().err.count("ConnectionError: the log's database is away") == 2
 
 
 class Leaving(logging.Handler):
-    """A handler that ends whoever logs."""
+    """A handler that ends the thread that logs."""
 
     def __init__(self, error: type[BaseException]) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ def leaving(request: pytest.FixtureRequest) -> Iterator[type[BaseException]]:
     logger.logger.removeHandler(handler)
 
 
-def test_a_handler_that_leaves_ends_no_thread(leaving: type[BaseException], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_handler_that_exits_ends_no_thread(leaving: type[BaseException], capsys: pytest.CaptureFixture[str]) -> None:
     went_on = threading.Event()
 
     def work() -> None:
@@ -81,12 +81,12 @@ def test_a_closed_stderr_is_no_reason_to_raise(broken: None, monkeypatch: pytest
     logger.warning("a sentence")
 
 
-def test_a_record_has_its_callers_place(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_record_names_the_line_of_its_caller(caplog: pytest.LogCaptureFixture) -> None:
     logger.warning("a sentence")
-    assert caplog.records[0].funcName == "test_a_record_has_its_callers_place"
+    assert caplog.records[0].funcName == "test_a_record_names_the_line_of_its_caller"
 
 
-def test_a_service_goes_on_where_its_errors_cannot_be_logged(broken: None) -> None:
+def test_a_service_continues_if_its_errors_cannot_be_logged(broken: None) -> None:
     steps: list[Any] = [RuntimeError("a bug"), StoreUnavailable("away"), 0.0, None]
     part = ScriptedRunnable(*steps)
     Service(part, name="Stub").run()

@@ -1,4 +1,4 @@
-"""decide(): the whole truth about retry and dead letter, row by row."""
+"""decide(): all rules for retries and dead letters, row by row."""
 
 from itertools import product
 
@@ -12,7 +12,7 @@ BACKOFF = 1_000_000
 LAST, EARLIER = 3, 1
 RETRY, DEAD = Action.RETRY, Action.DEAD_LETTER
 
-#: ending -> on_error -> what an attempt before the last leads to: settle, delay, suspect.
+#: ending -> on_error -> the decision on an attempt before the last: action, delay, crash_suspected.
 EARLIER_ATTEMPT: dict[OutcomeKind, dict[bool, tuple[Action, int, bool]]] = {
     OutcomeKind.SUCCEEDED: dict.fromkeys((True, False), (Action.ACKNOWLEDGE, 0, False)),
     OutcomeKind.UNSTARTED: dict.fromkeys((True, False), (Action.RELEASE, 0, False)),
@@ -30,7 +30,7 @@ EARLIER_ATTEMPT: dict[OutcomeKind, dict[bool, tuple[Action, int, bool]]] = {
     OutcomeKind.RESULT_NOT_SERIALIZABLE: dict.fromkeys((True, False), (DEAD, 0, False)),
 }
 KEEPS_PLACE = {OutcomeKind.LEASE_EXPIRED, OutcomeKind.INTERRUPTED}
-#: What the last attempt leads to, where it is not a dead letter.
+#: The decision on the last attempt, if it is not a dead letter.
 LAST_ATTEMPT = {OutcomeKind.SUCCEEDED: Action.ACKNOWLEDGE, OutcomeKind.UNSTARTED: Action.RELEASE}
 
 
@@ -60,7 +60,7 @@ def test_max_attempts_is_never_exceeded(
 
 
 @pytest.mark.parametrize("delay_us", [0, 1, 10**15])
-def test_a_task_that_asks_for_a_delay_gets_it(delay_us: int) -> None:
+def test_a_task_that_requests_a_delay_gets_it(delay_us: int) -> None:
     outcome = Outcome(kind=OutcomeKind.RETRY_REQUESTED, delay_us=delay_us)
     decision = decide(outcome, RetryPolicy(on_error=False), attempt=1, jitter=0.5)
     assert decision == Decision(action=RETRY, delay_us=delay_us)

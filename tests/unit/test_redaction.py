@@ -1,4 +1,4 @@
-"""Redaction: nobody is shown a sensitive argument, however it was passed, in whatever is printed or reported."""
+"""Redaction: no output and no error report shows a sensitive argument, however it was passed."""
 
 import asyncio
 import sys
@@ -77,7 +77,7 @@ def test_sensitive_arguments_are_hidden_however_they_were_passed(
     assert task.after(60).redact_arguments(args, kwargs) == (seen, seen_named)
 
 
-def test_of_a_task_that_is_not_registered_here_nothing_is_shown() -> None:
+def test_no_argument_of_an_unregistered_task_is_shown() -> None:
     job = Job(raw_id=next_id(), shard=0, task="t", queue="q", args=[1, [2]], kwargs={"a": 3})
     assert shown(job, None) == ([H, H], {"a": H})
     assert shown(job, delayed_task(name="t")(pay)) == ([1, [2]], {"a": 3})
@@ -89,13 +89,13 @@ def test_sensitive_must_be_true_or_names(wrong: Any) -> None:
         delayed_task(sensitive=wrong)(plain)
 
 
-def test_a_misspelt_name_is_an_error_at_decoration_that_tells_the_nearest() -> None:
+def test_a_misspelt_name_is_an_error_at_decoration_that_names_the_nearest() -> None:
     with pytest.raises(ValueError, match=r"'crad', which is no parameter of the task \(did you mean 'card'\?\)"):
         delayed_task(sensitive=("note", "crad"))(plain)
     assert check_sensitive(pay, ["in_options"]) == ("in_options",)
 
 
-def test_only_sensitive_tasks_pay_for_it() -> None:
+def test_only_sensitive_tasks_pay_for_redaction() -> None:
     assert type(delayed_task(plain)) is type(delayed_task(sensitive=False)(plain)) is Task
     task = delayed_task(sensitive=True)(plain)
     assert type(task) is type(task.after(60).using(queue="q")) is SensitiveTask
@@ -139,7 +139,7 @@ def test_no_repr_shows_arguments_or_bodies() -> None:
     "value",
     [{CANARY: {1}}, [{CANARY: {CANARY: (1,)}}], {CANARY: {1: 2}}, {CANARY: "\ud83d\ude00"}, {CANARY: 10**5_000}],
 )
-def test_errors_about_sensitive_arguments_quote_nothing_of_them(value: Any) -> None:
+def test_errors_about_sensitive_arguments_do_not_quote_them(value: Any) -> None:
     for task in (delayed_task(sensitive=("card",))(plain), delayed_task(sensitive=True)(plain)):
         for call in (lambda: task.enqueue(1, value), lambda: task.job(1, card=value)):  # noqa: B023
             with pytest.raises(
@@ -151,14 +151,14 @@ def test_errors_about_sensitive_arguments_quote_nothing_of_them(value: Any) -> N
         delayed_task(plain).enqueue(1, value)
 
 
-def test_arguments_given_in_place_of_jobs_are_not_quoted() -> None:
+def test_arguments_passed_instead_of_jobs_are_not_quoted() -> None:
     with pytest.raises(TypeError, match="got tuple") as caught:
         outbox.enqueue_many([(CANARY,)])  # type: ignore[list-item]
     assert CANARY not in str(caught.value)
 
 
 def report(call: Callable[[], Any], expected: type[BaseException]) -> str:
-    """Return what Django mails to the admins about an error, this test's own frame left out."""
+    """Return Django's error report to the admins, without the frame of this test."""
     try:
         call()
     except expected:
@@ -199,13 +199,13 @@ ENQUEUES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("door", ENQUEUES)
-def test_error_reports_of_an_enqueue_do_not_show_what_is_sensitive(door: str, no_redis: None) -> None:
+def test_error_reports_of_an_enqueue_show_no_sensitive_arguments(door: str, no_redis: None) -> None:
     task = delayed_task(sensitive=("card",))(plain)
     assert CANARY not in report(lambda: ENQUEUES[door](task), StoreUnavailable)
 
 
 @pytest.mark.parametrize("door", ["enqueue", "by name", "aenqueue", "enqueue_many", "execute_later"])
-def test_nor_do_those_of_arguments_that_are_refused(door: str, no_redis: None) -> None:
+def test_error_reports_of_refused_arguments_show_no_sensitive_arguments(door: str, no_redis: None) -> None:
     task = delayed_task(sensitive=("user", "card"))(plain).using(queue="x" * 200)
     tasks: dict[str, Callable[[], Any]] = {
         "enqueue": lambda: task.enqueue(1, [secret(), {1}]),  # type: ignore[list-item]
@@ -217,16 +217,16 @@ def test_nor_do_those_of_arguments_that_are_refused(door: str, no_redis: None) -
     assert CANARY not in report(tasks[door], TypeError)
 
 
-def test_nor_does_that_of_a_plain_call_or_a_worker(no_redis: None) -> None:
+def test_error_reports_of_a_call_or_a_worker_show_no_sensitive_arguments(no_redis: None) -> None:
     task = delayed_task(sensitive=("card",))(checking)
     for call in (lambda: task(77, secret()), lambda: task.callable(77, secret())):
         text = report(call, RuntimeError)
         assert CANARY not in text
-    # Of the function's own frame a worker's report shows what is not sensitive.
+    # A worker's report shows the variables of the function that are not sensitive.
     assert "77" in text
 
 
-def test_bodies_are_in_no_report_of_a_task_that_hides_nothing_either(no_redis: None) -> None:
+def test_bodies_are_in_no_report_even_of_tasks_without_sensitive_arguments(no_redis: None) -> None:
     handles = [delayed_task(plain).job(1, CANARY)]
     text = report(lambda: sender.send(handles), StoreUnavailable)
     assert CANARY not in text

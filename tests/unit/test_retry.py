@@ -23,7 +23,7 @@ def test_defaults_are_those_of_the_manual() -> None:
     assert (policy.base, policy.cap) == (timedelta(seconds=2), timedelta(hours=1))
 
 
-def test_seconds_and_timedelta_say_the_same() -> None:
+def test_seconds_and_timedelta_are_equivalent() -> None:
     assert RetryPolicy(base=1.5, cap=60) == RetryPolicy(base=timedelta(seconds=1.5), cap=timedelta(minutes=1))
 
 
@@ -44,9 +44,7 @@ def test_ceiling_doubles_up_to_the_cap(ended: int, ceiling: int) -> None:
     base=some.timedeltas(min_value=timedelta(0)),
     cap=some.timedeltas(min_value=timedelta(0)),
 )
-def test_full_jitter_lies_between_nothing_and_the_ceiling(
-    ended: int, jitter: float, base: timedelta, cap: timedelta
-) -> None:
+def test_full_jitter_is_between_0_and_the_ceiling(ended: int, jitter: float, base: timedelta, cap: timedelta) -> None:
     delay = RetryPolicy(base=base, cap=cap).delay_us(ended, jitter)
     assert type(delay) is int
     ceiling = cap // timedelta(microseconds=1)
@@ -78,20 +76,20 @@ def test_other_max_attempts_are_refused_by_name(number: Any) -> None:
 @pytest.mark.parametrize(
     "value", [-1, float("nan"), float("inf"), 1e300, 10**400, timedelta(-1)], ids=lambda value: repr(value)[:8]
 )
-def test_spans_no_calendar_holds_are_refused_by_name(name: str, value: Any) -> None:
+def test_delays_out_of_range_are_refused_by_name(name: str, value: Any) -> None:
     with pytest.raises(DelayValueError, match=name):
         RetryPolicy(**{name: value})
 
 
 @pytest.mark.parametrize("name", ["base", "cap"])
 @pytest.mark.parametrize("value", ["2", None, True])
-def test_spans_of_other_types_are_refused_by_name(name: str, value: Any) -> None:
+def test_delays_of_other_types_are_refused_by_name(name: str, value: Any) -> None:
     with pytest.raises(DelayTypeError, match=name):
         RetryPolicy(**{name: value})
 
 
 @pytest.mark.parametrize("value", [0, 1, None, "yes"])
-def test_on_error_is_a_truth_value(value: Any) -> None:
+def test_on_error_must_be_a_bool(value: Any) -> None:
     with pytest.raises(ValueError, match="on_error must be True or False"):
         RetryPolicy(on_error=value)
 

@@ -105,7 +105,7 @@ def test_a_dead_letter_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     assert len(caplog.records) == 1
 
 
-def test_what_a_receiver_raises_is_logged_and_the_others_hear_it(
+def test_an_exception_of_a_receiver_is_logged_and_the_others_are_called(
     signal: Signal, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard: list[dict[str, Any]] = []
@@ -125,7 +125,7 @@ def test_what_a_receiver_raises_is_logged_and_the_others_hear_it(
     assert "receiver broke" in caplog.text
 
 
-def test_a_signal_can_be_heard_of_one_task_only(signal: Signal) -> None:
+def test_a_receiver_can_connect_to_one_task_only(signal: Signal) -> None:
     heard: list[Any] = []
     task, other = object(), object()
 
@@ -142,5 +142,5 @@ def test_a_signal_can_be_heard_of_one_task_only(signal: Signal) -> None:
     ("text", "line"),
     [("", "''"), ("\n \n", "''"), ("one", "'one'"), ("one\ntwo\n", "'two'"), ("x" * 1_000, "'" + "x" * 300 + "'")],
 )
-def test_the_last_line_of_an_error_is_quoted_and_capped(text: str, line: str) -> None:
+def test_the_last_line_of_an_error_is_quoted_and_shortened(text: str, line: str) -> None:
     assert last_line(text) == line

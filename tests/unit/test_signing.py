@@ -1,4 +1,4 @@
-"""Seal: a body that this project did not sign for this very job is told from one that it did."""
+"""Signing: only a body that this project signed for this job passes."""
 
 from typing import Any
 
@@ -23,10 +23,10 @@ def first_key(settings: Any) -> None:
 
 
 def test_a_signed_body_passes_and_reads_as_the_same_job() -> None:
-    seal = BodySigner(on=True)
-    body = seal.sign(JOB.raw_id, BODY)
+    signer = BodySigner(on=True)
+    body = signer.sign(JOB.raw_id, BODY)
     assert len(body) == len(BODY) + SIGNATURE
-    seal.verify(JOB.raw_id, body, queue="mail")
+    signer.verify(JOB.raw_id, body, queue="mail")
     assert decode(body, raw_id=JOB.raw_id, shard=0) == JOB
     assert decode_head(body) == decode_head(BODY)
     assert unsigned(body) == BODY
@@ -39,19 +39,19 @@ def test_the_signature_is_the_one_that_django_makes() -> None:
 
 
 def test_any_byte_changed_or_cut_off_is_noticed() -> None:
-    seal = BodySigner(on=True)
-    body = seal.sign(JOB.raw_id, BODY)
+    signer = BodySigner(on=True)
+    body = signer.sign(JOB.raw_id, BODY)
     for at in range(len(body)):
         for bit in (1, 0x80):
             changed = bytearray(body)
             changed[at] ^= bit
             if changed[0] & ~SIGNED <= FORMAT:
                 with pytest.raises(BadSignature):
-                    seal.verify(JOB.raw_id, bytes(changed))
+                    signer.verify(JOB.raw_id, bytes(changed))
         with pytest.raises(BadSignature):
-            seal.verify(JOB.raw_id, body[:at])
+            signer.verify(JOB.raw_id, body[:at])
     with pytest.raises(BadSignature):
-        seal.verify(JOB.raw_id, body + b"\0")
+        signer.verify(JOB.raw_id, body + b"\0")
 
 
 def test_a_body_without_a_signature_is_refused() -> None:
@@ -63,15 +63,15 @@ def test_a_body_without_a_signature_is_refused() -> None:
 
 
 def test_a_body_of_another_job_or_queue_is_refused() -> None:
-    seal = BodySigner(on=True)
-    body = seal.sign(JOB.raw_id, BODY)
+    signer = BodySigner(on=True)
+    body = signer.sign(JOB.raw_id, BODY)
     with pytest.raises(BadSignature, match="another job's"):
-        seal.verify(next_id(), body)
+        signer.verify(next_id(), body)
     with pytest.raises(BadSignature, match="another queue"):
-        seal.verify(JOB.raw_id, body, queue="bulk")
+        signer.verify(JOB.raw_id, body, queue="bulk")
 
 
-def test_an_old_key_is_good_as_long_as_it_is_a_fallback(settings: Any) -> None:
+def test_an_old_key_is_valid_while_it_is_a_fallback(settings: Any) -> None:
     old = BodySigner(on=True).sign(JOB.raw_id, BODY)
     settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "second", ["zeroth", "first"]
     rotated = BodySigner(on=True)
@@ -84,7 +84,7 @@ def test_an_old_key_is_good_as_long_as_it_is_a_fallback(settings: Any) -> None:
         BodySigner(on=True).verify(JOB.raw_id, old)
 
 
-def test_off_it_signs_nothing_and_refuses_nothing() -> None:
+def test_without_signing_nothing_is_signed_or_refused() -> None:
     off, signed = BodySigner(on=False), BodySigner(on=True).sign(JOB.raw_id, BODY)
     assert off.sign(JOB.raw_id, BODY) is BODY
     for body in (BODY, signed, signed[:-1], b"", None):
@@ -92,18 +92,18 @@ def test_off_it_signs_nothing_and_refuses_nothing() -> None:
     assert decode(signed, raw_id=JOB.raw_id, shard=0) == JOB
 
 
-def test_what_is_rewritten_is_verified_before_and_signed_after() -> None:
-    seal = BodySigner(on=True)
-    body = seal.sign(JOB.raw_id, BODY)
-    moved = seal.resign(JOB.raw_id, body, lambda text: with_queue(text, "bulk"))
-    seal.verify(JOB.raw_id, moved, queue="bulk")
+def test_a_rewritten_body_is_verified_before_and_signed_after() -> None:
+    signer = BodySigner(on=True)
+    body = signer.sign(JOB.raw_id, BODY)
+    moved = signer.resign(JOB.raw_id, body, lambda text: with_queue(text, "bulk"))
+    signer.verify(JOB.raw_id, moved, queue="bulk")
     assert unsigned(moved) == with_queue(BODY, "bulk")
-    for forged in (BODY, with_queue(body, "bulk"), seal.sign(next_id(), BODY)):
+    for forged in (BODY, with_queue(body, "bulk"), signer.sign(next_id(), BODY)):
         with pytest.raises(BadSignature):
-            seal.resign(JOB.raw_id, forged, lambda text: text)
+            signer.resign(JOB.raw_id, forged, lambda text: text)
 
 
-def test_off_what_is_rewritten_loses_the_signature_that_would_be_wrong() -> None:
+def test_without_signing_a_rewritten_body_loses_its_signature() -> None:
     body = BodySigner(on=True).sign(JOB.raw_id, BODY)
     for stored in (body, BODY):
         moved = BodySigner(on=False).resign(JOB.raw_id, stored, lambda text: with_queue(text, "bulk"))
@@ -127,7 +127,7 @@ def test_a_body_too_short_for_the_signature_it_claims_is_damaged(size: int) -> N
 
 
 @pytest.mark.parametrize(("name", "value"), [("SECRET_KEY", "second"), ("SECRET_KEY_FALLBACKS", ["second"])])
-def test_changed_secrets_are_heeded(name: str, value: Any, settings: Any) -> None:
+def test_changed_secrets_are_used(name: str, value: Any, settings: Any) -> None:
     settings.DELAYQ = {"REDIS": "redis://127.0.0.1:1/0", "SIGN": True}
     before = get_store().signer
     setattr(settings, name, value)

@@ -75,7 +75,7 @@ class Script:
 def used_prelude(source: str, prelude: str = _PRELUDE) -> str:
     """Return the prelude without the functions that a script does not use; their lines are empty, for `source_line`.
 
-    Lua makes every function anew at each call of a script: one that is not used would still cost 0.1 µs.
+    Lua creates every function of a script again at each call: 20 functions that are not used cost 0.7 µs.
     """
     functions = {found[1]: found[0] for found in _FUNCTION.finditer(prelude)}
     used: set[str] = set()

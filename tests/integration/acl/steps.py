@@ -31,7 +31,7 @@ class Ground:
             self.allow(name, "")
 
     def allow(self, name: str, change: str) -> None:
-        """Make a role's user anew, with a change to its rule."""
+        """Create a role's user again, with a change to its rule."""
         rule = f"reset on #{sha256(PASSWORD.encode()).hexdigest()} {ROLES[name].rule(PREFIX)} {change}"
         self.every.client.execute_command("ACL", "SETUSER", name, *rule.split())
 
@@ -47,7 +47,7 @@ class Ground:
         return Redis.from_url(self.url(name), protocol=2)
 
     def refused(self) -> list[str]:
-        """Return what the server refused since the last call, also inside scripts that went on after it."""
+        """Return what the server refused since the last call, also in scripts that continued afterwards."""
         log = self.every.client.acl_log()
         self.every.client.acl_log_reset()
         return [f"{entry['username']}: {entry['object']} {entry['context']}" for entry in log]
@@ -70,10 +70,10 @@ def dead(every: ShardApis) -> Any:
     return every.inspection.dead_letter(every.add_dead(queue="dying"))
 
 
-def lapsed(every: ShardApis) -> Any:
-    """Let a lease lapse and return it, for judgement."""
+def expired(every: ShardApis) -> Any:
+    """Let a lease expire and return it."""
     claimed(every)
-    return every.promotion.read_expired_leases(every.lapsed())
+    return every.promotion.read_expired_leases(every.expired_leases())
 
 
 def enqueue(role: ShardApis, every: ShardApis) -> Any:
@@ -131,16 +131,18 @@ def promote(role: ShardApis, every: ShardApis) -> Any:
     return role.promotion.promote(["default"]).moved
 
 
-def read_lapsed(role: ShardApis, every: ShardApis) -> Any:
+def read_expired(role: ShardApis, every: ShardApis) -> Any:
     _, claims = claimed(every, 2)
     [batch] = role.promotion.batches([claim.lease for claim in claims])
     return role.promotion.read_expired_leases(batch)[0].job
 
 
 def reclaim(role: ShardApis, every: ShardApis) -> Any:
-    back = [Reclaim(lease=item.lease, attempts=item.attempts, queue=item.queue) for item in lapsed(every)]
+    back = [Reclaim(lease=item.lease, attempts=item.attempts, queue=item.queue) for item in expired(every)]
     assert all(role.promotion.reclaim(back))
-    return all(role.promotion.reclaim([Reclaim(lease=i.lease, attempts=i.attempts, queue=None) for i in lapsed(every)]))
+    return all(
+        role.promotion.reclaim([Reclaim(lease=i.lease, attempts=i.attempts, queue=None) for i in expired(every)])
+    )
 
 
 def exchange(role: ShardApis, every: ShardApis) -> Any:
@@ -156,8 +158,8 @@ def exchange(role: ShardApis, every: ShardApis) -> Any:
 
 def heartbeat(role: ShardApis, every: ShardApis) -> Any:
     worker, claims = claimed(every)
-    door = role.store.claims(role.shard, worker_id=worker.code)
-    return not door.heartbeat([claim.lease for claim in claims])
+    api = role.store.claims(role.shard, worker_id=worker.code)
+    return not api.heartbeat([claim.lease for claim in claims])
 
 
 def read_queues(role: ShardApis, every: ShardApis) -> Any:
@@ -171,15 +173,15 @@ def read_served_queues(role: ShardApis, every: ShardApis) -> Any:
 
 
 def listen(role: ShardApis, every: ShardApis) -> Any:
-    waker = role.shard.blocking_listener()
-    waker.listen([every.keys("notify_dispatcher")], now=monotonic())
+    listener = role.shard.blocking_listener()
+    listener.listen([every.keys("notify_dispatcher")], now=monotonic())
     every.client.rpush(every.keys("notify_dispatcher"), 1)
-    heard = waker.read_notification()
-    waker.close()
+    heard = listener.read_notification()
+    listener.close()
     return heard
 
 
-def ring(role: ShardApis, every: ShardApis) -> Any:
+def notify(role: ShardApis, every: ShardApis) -> Any:
     every.add()
     for queues in ((), ("default",)):
         role.shard.notify(queues)
@@ -210,7 +212,7 @@ def wait(role: ShardApis, every: ShardApis) -> Any:
     return role.store.result_waiter(role.shard.index).wait(kept, 1)
 
 
-def survey(role: ShardApis, every: ShardApis) -> Any:
+def snapshot(role: ShardApis, every: ShardApis) -> Any:
     every.add(delay=HOUR)
     look = role.store.dashboard(role.shard.index)
     assert look.due_histogram([0, 2 * every.clock.now_us], queues=["default"])[0]
@@ -232,7 +234,7 @@ def report(role: ShardApis, every: ShardApis) -> Any:
     return True
 
 
-def hand_on(role: ShardApis, every: ShardApis) -> Any:
+def forward(role: ShardApis, every: ShardApis) -> Any:
     role.store.forward_stream(role.shard).add({"id": "an id"})
     return every.client.xlen(every.keys("forwarded"))
 
@@ -249,8 +251,8 @@ def quiet(role: ShardApis, every: ShardApis) -> Any:
     return role.operations.unquiet(worker.code)
 
 
-def audit(role: ShardApis, every: ShardApis) -> Any:
-    """Mend what is wrong in each place and record, and look at the rest."""
+def check(role: ShardApis, every: ShardApis) -> Any:
+    """Repair damage in each place and record, and check the rest."""
     claimed(every)
     dead(every)
     lost = [every.add(delay=HOUR, queue=f"lost {n}", key=f"{every.add().hex()}") for n in range(3)]
@@ -259,9 +261,9 @@ def audit(role: ShardApis, every: ShardApis) -> Any:
     every.client.hdel(every.keys("jobs"), lost[2])
     every.client.hset(every.keys("jobs"), b"orphan-12345", b"?")
     every.client.delete(every.keys("claim_records"))
-    door = role.store.consistency_check(role.shard)
-    found = list(door.walk(repair=True))
-    assert list(door.bodies())
+    api = role.store.consistency_check(role.shard)
+    found = list(api.walk(repair=True))
+    assert list(api.bodies())
     return found
 
 
@@ -282,28 +284,28 @@ STEPS: dict[str, Step] = {
             requeue,
             discard,
             promote,
-            read_lapsed,
+            read_expired,
             reclaim,
         ),
-        *(exchange, heartbeat, read_queues, read_served_queues, listen, ring, check_server, check_shards, audit),
-        *(survey, server, report, pause, quiet, hand_on),
+        *(exchange, heartbeat, read_queues, read_served_queues, listen, notify, check_server, check_shards, check),
+        *(snapshot, server, report, pause, quiet, forward),
     )
 }
 _PRODUCER = "enqueue cancel cancel_kept reschedule find check_shards wait"
-_DISPATCHER = "report promote read_lapsed reclaim listen check_server check_shards"
-_VIEW = "find holder page counts read_queues survey server"
+_DISPATCHER = "report promote read_expired reclaim listen check_server check_shards"
+_VIEW = "find holder page counts read_queues snapshot server"
 OWN = {
     "producer": _PRODUCER,
     "dispatcher": _DISPATCHER,
-    "worker": f"{_PRODUCER} {_DISPATCHER} exchange heartbeat read_served_queues ring hand_on",
+    "worker": f"{_PRODUCER} {_DISPATCHER} exchange heartbeat read_served_queues notify forward",
     "view": _VIEW,
     "action": f"{_VIEW} cancel cancel_kept reschedule move requeue discard pause quiet",
-    "check": "audit read_queues check_server",
+    "check": "check read_queues check_server",
 }
-#: Redis judges commands, not scripts: these steps of others use nothing but a role's own commands.
+#: Redis checks commands, not scripts: these steps of other roles use only commands of the role.
 BORROWED = {
     "producer": "move holder requeue read_served_queues",
-    "dispatcher": "enqueue cancel reschedule move find holder requeue discard read_served_queues ring",
+    "dispatcher": "enqueue cancel reschedule move find holder requeue discard read_served_queues notify",
     "worker": "move holder requeue discard",
     "view": "read_served_queues check_server",
     "action": "enqueue read_served_queues check_shards check_server",

@@ -25,7 +25,7 @@ tasks.crash.after(0.1).enqueue("exit")
 
 
 def test_the_commands_do_a_days_work_each_under_its_own_user(ground: Ground, processes: Processes) -> None:
-    """Jobs that enqueue, fail and crash; a lease that lapses; a worker that brings its own dispatcher."""
+    """Jobs that enqueue, fail and crash; a lease that expires; a worker that starts its own dispatcher."""
     prefix = f"{PREFIX}:day"
     bodies, dead_letters = (f"{prefix}:{{0}}:{noun}" for noun in ("jobs", "dead_letters"))
     ground.refused()
@@ -40,7 +40,7 @@ def test_the_commands_do_a_days_work_each_under_its_own_user(ground: Ground, pro
     sent = under("producer", "shell", "-c", SENT)
     assert sent.wait() == 0, sent.output
     client = ground.every.client
-    # A crash would take with it what ran beside it and is not acknowledged yet.
+    # A crash would also end jobs that run beside it and are not acknowledged yet.
     processes.until(lambda: not client.hlen(bodies), what="all jobs before the crash to end")
     crash = under("producer", "shell", "-c", CRASHES)
     assert crash.wait() == 0, crash.output
@@ -51,7 +51,7 @@ def test_the_commands_do_a_days_work_each_under_its_own_user(ground: Ground, pro
     assert ground.refused() == []
     checked = under("check", "delayq_check", "--repair")
     assert checked.wait() == 0, checked.output
-    # Whether Redis forces its file to disk it then does not know, and says so.
+    # Then it does not know how often Redis forces its file to disk, and reports that.
     assert {entry.lower() for entry in ground.refused()} <= {"check: config|get toplevel", "check: config toplevel"}
     for command in (dispatcher, first, sent, crash, second, checked):
         assert "Traceback" not in command.output

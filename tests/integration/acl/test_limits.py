@@ -39,7 +39,7 @@ def test_no_role_may_run_what_rules_the_server(command: str, ground: Ground) -> 
     for name in ROLES:
         with ground.user(name) as user, pytest.raises(ResponseError, match="(?i)no permissions|not allowed") as refused:
             user.execute_command(*command.split())
-        # Where a server lets nobody use DEBUG, it says so first.
+        # A server that forbids DEBUG reports that first.
         assert isinstance(refused.value, NoPermissionError) or command.startswith("DEBUG")
         # Nor inside a script of its own.
         script = f"return redis.call({', '.join(map(repr, command.split()))})"

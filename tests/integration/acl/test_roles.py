@@ -29,7 +29,7 @@ def test_a_step_of_another_role_is_refused(name: str, step: str, ground: Ground)
 
 @pytest.mark.parametrize("name", ROLES)
 def test_a_role_needs_each_command_that_its_doors_send(name: str, ground: Ground) -> None:
-    """Those inside scripts are read from them; what is declared beside them must not outlive its use."""
+    """Commands of scripts are read from them; a declared one must not outlive its use."""
     try:
         for command in sorted(ROLES[name].plain):
             ground.allow(name, f"-{command.lower()}")

@@ -1,4 +1,4 @@
-"""Doors on the session's server, and on one of the test's own whose memory can be filled."""
+"""APIs on the session's server, and on a server of the test's own whose memory can be filled."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,8 +11,8 @@ from tests.shard_apis import ShardApis
 
 
 @pytest.fixture
-def make_doors(client: Redis, redis_url: str) -> Iterator[Callable[..., ShardApis]]:
-    """Open apis with settings of their own: `make_doors(DUE_FIRST=60)`."""
+def make_apis(client: Redis, redis_url: str) -> Iterator[Callable[..., ShardApis]]:
+    """Make APIs with other settings: `make_apis(DUE_FIRST=60)`."""
     made: list[ShardApis] = []
 
     def make(**options: Any) -> ShardApis:
@@ -25,14 +25,14 @@ def make_doors(client: Redis, redis_url: str) -> Iterator[Callable[..., ShardApi
 
 
 @pytest.fixture
-def apis(make_doors: Callable[..., ShardApis]) -> ShardApis:
-    """The apis of shard 0 under a turned clock."""
-    return make_doors()
+def apis(make_apis: Callable[..., ShardApis]) -> ShardApis:
+    """The APIs of shard 0 with a fake clock."""
+    return make_apis()
 
 
 @pytest.fixture
-def own_doors(start_redis: Callable[..., LocalRedisServer]) -> Iterator[ShardApis]:
-    """Doors on a server that the test may fill: `fill_memory()`."""
+def own_apis(start_redis: Callable[..., LocalRedisServer]) -> Iterator[ShardApis]:
+    """APIs on a server that the test may fill: `fill_memory()`."""
     apis = ShardApis(start_redis(options={"maxmemory-policy": "noeviction"}).url)
     yield apis
     apis.close()

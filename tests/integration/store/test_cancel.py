@@ -1,4 +1,4 @@
-"""Cancel: a job that waits is gone as if it had never been; a job that does not wait is left alone."""
+"""Cancel: a waiting job is removed without a trace; any other job is left alone."""
 
 import pytest
 
@@ -74,10 +74,10 @@ def test_cancel_finds_a_job_that_was_moved(apis: ShardApis) -> None:
     assert apis.traces(raw_id) == []
 
 
-def test_full_memory_does_not_stop_cancel(own_doors: ShardApis) -> None:
-    raw_id = own_doors.add(delay=HOUR)
-    own_doors.fill_memory()
-    assert own_doors.operations.cancel(raw_id)
+def test_full_memory_does_not_stop_cancel(own_apis: ShardApis) -> None:
+    raw_id = own_apis.add(delay=HOUR)
+    own_apis.fill_memory()
+    assert own_apis.operations.cancel(raw_id)
 
 
 def test_flushed_scripts_are_loaded_again(apis: ShardApis) -> None:
@@ -128,6 +128,6 @@ def test_an_enqueue_that_arrives_after_its_cancel_is_refused(apis: ShardApis, ar
     assert apis.where(other.job.raw_id) == ["ready:default"]
 
 
-def test_nothing_is_noted_for_those_who_do_not_ask(apis: ShardApis) -> None:
+def test_nothing_is_recorded_without_a_token(apis: ShardApis) -> None:
     assert apis.operations.cancel(apis.add())
     assert not apis.client.exists(apis.keys("cancelled"), apis.keys("withdrawn"))

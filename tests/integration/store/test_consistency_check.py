@@ -1,4 +1,4 @@
-"""Audit: damage by hand is found, told in one word, repaired, and then there is nothing left to find."""
+"""Consistency check: manual damage is found, reported with one word and repaired; then nothing is left to find."""
 
 import random
 from collections.abc import Callable
@@ -19,7 +19,7 @@ Jobs = dict[str, bytes]
 
 @dataclass(frozen=True)
 class Damage:
-    """What a hand did, what the audit calls it, and where the job is once it is repaired."""
+    """A manual edit, the code that the check reports, and the place of the job after the repair."""
 
     name: str
     do: Callable[[ShardApis, Jobs], Any]
@@ -29,7 +29,7 @@ class Damage:
 
 
 def jobs_everywhere(apis: ShardApis) -> Jobs:
-    """Put a keyed job into each place, one that was tried before, and one without a key."""
+    """Put a job with a key into each place, one that was tried before, and one without a key."""
     jobs = {"scheduled": apis.add(key="s", delay=DAY), "claimed": apis.add(key="c", queue="claimed")}
     worker = apis.worker(b"worker 1")
     assert worker.take(1, "claimed", description="host:1").claims
@@ -41,16 +41,16 @@ def jobs_everywhere(apis: ShardApis) -> Jobs:
     return jobs
 
 
-def audit_of(apis: ShardApis) -> ConsistencyCheck:
+def check_of(apis: ShardApis) -> ConsistencyCheck:
     return apis.store.consistency_check(apis.shard)
 
 
 def words(apis: ShardApis, *, repair: bool = False) -> list[str]:
-    return [finding.code for finding in audit_of(apis).walk(repair=repair)]
+    return [finding.code for finding in check_of(apis).walk(repair=repair)]
 
 
 def dumped(apis: ShardApis) -> dict[bytes, Any]:
-    """Return every key and what is in it, in an order that Redis does not change by itself."""
+    """Return every key and its content, in an order that Redis does not change by itself."""
     client = apis.client
     read = {b"set": client.smembers, b"list": lambda key: client.lrange(key, 0, -1), b"string": client.get}
     read[b"stream"] = client.xrange
@@ -294,7 +294,7 @@ DAMAGES = [
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
-def test_damage_is_told_and_mended(damage: Damage, apis: ShardApis) -> None:
+def test_damage_is_reported_and_repaired(damage: Damage, apis: ShardApis) -> None:
     jobs = jobs_everywhere(apis)
     assert words(apis) == []
     damage.do(apis, jobs)
@@ -302,21 +302,21 @@ def test_damage_is_told_and_mended(damage: Damage, apis: ShardApis) -> None:
     assert set(words(apis)) >= damage.words
     assert dumped(apis) == before, "looking changes nothing"
     assert words(apis, repair=True)
-    # One repair can uncover the next fault.
+    # One repair can uncover the next inconsistency.
     words(apis, repair=True)
     assert words(apis) == []
     assert not damage.job or apis.where(jobs[damage.job]) == list(damage.then)
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
-def test_what_was_mended_runs_to_its_end_and_leaves_no_trace(damage: Damage, apis: ShardApis) -> None:
+def test_a_repaired_job_runs_to_its_end_and_leaves_no_trace(damage: Damage, apis: ShardApis) -> None:
     damage.do(apis, jobs_everywhere(apis))
     assert words(apis, repair=True)
     apis.clock.advance(2 * DAY)
-    apis.lapse()
+    apis.expire_leases()
     worker = apis.worker()
     claims = worker.take(64, *apis.shard.read_queues()).claims
-    # The one tried before waits for its turn: its record is another worker's suspicion.
+    # The job that was tried before waits: its last attempt crashed.
     claims += worker.take(64, *apis.shard.read_queues()).claims
     worker.take(0, settle=[settlement(claim, Action.ACKNOWLEDGE) for claim in claims])
     left = {
@@ -335,7 +335,7 @@ def test_a_running_job_whose_body_changed_is_never_leased_twice(apis: ShardApis)
     words(apis, repair=True)
     words(apis, repair=True)
     assert apis.client.zcard(apis.keys("leases")) == 1
-    assert worker.door.heartbeat([claim.lease]) == {claim.lease}
+    assert worker.api.heartbeat([claim.lease]) == {claim.lease}
     assert apis.promote().expired_leases == []
 
 
@@ -352,11 +352,11 @@ def test_a_key_is_still_unique_after_a_repair(apis: ShardApis) -> None:
 
 def test_a_scheduled_job_keeps_its_due_time_when_it_is_put_back(apis: ShardApis) -> None:
     raw_id = apis.add(delay=DAY)
-    due = apis.schedule()[raw_id]
+    due = apis.scheduled()[raw_id]
     apis.client.rename(apis.keys.scheduled("default"), apis.keys.scheduled("other"))
     apis.client.zadd(apis.keys("queues"), {"other": 1})
     assert words(apis, repair=True) == ["MISPLACED"]
-    assert apis.schedule() == {raw_id: due}
+    assert apis.scheduled() == {raw_id: due}
 
 
 def test_a_job_that_was_running_is_judged_by_the_dispatcher(apis: ShardApis) -> None:
@@ -364,19 +364,19 @@ def test_a_job_that_was_running_is_judged_by_the_dispatcher(apis: ShardApis) -> 
     (claim,) = apis.worker().take().claims
     apis.client.delete(apis.keys("leases"))
     assert words(apis, repair=True) == ["NO_LEASE"]
-    assert apis.rings(apis.keys("notify_dispatcher")) == [1]
+    assert apis.notifications(apis.keys("notify_dispatcher")) == [1]
     assert apis.promote().expired_leases == [claim.lease]
     assert apis.where(raw_id) == ["leases"]
 
 
-def test_an_unreadable_body_that_waits_is_left_to_whoever_claims_it(apis: ShardApis) -> None:
+def test_a_waiting_unreadable_body_is_left_to_the_worker_that_claims_it(apis: ShardApis) -> None:
     raw_id = apis.add()
     apis.client.hset(apis.keys("jobs"), raw_id, b"\xff")
     assert words(apis, repair=True) == []
     assert apis.worker().take().claims[0].fault
 
 
-def test_an_unreadable_body_in_no_place_becomes_a_dead_letter_that_can_be_looked_at(apis: ShardApis) -> None:
+def test_an_unreadable_body_in_no_place_becomes_a_dead_letter(apis: ShardApis) -> None:
     apis.client.hset(apis.keys("jobs"), b"i" * 12, b"\xff")
     assert words(apis, repair=True) == ["UNREADABLE"]
     letter = apis.inspection.dead_letter(b"i" * 12)
@@ -384,31 +384,31 @@ def test_an_unreadable_body_in_no_place_becomes_a_dead_letter_that_can_be_looked
     assert letter.attempts.last_error == "The stored body cannot be read."
 
 
-def test_every_slice_of_many_is_walked(apis: ShardApis) -> None:
+def test_every_batch_of_many_is_checked(apis: ShardApis) -> None:
     for at in range(0, 2_000, 500):
         apis.enqueue(*(apis.draft(queue=f"q{n % 3}", delay=HOUR * (n % 2)) for n in range(at, at + 500)))
     removed = apis.client.zpopmin(apis.keys.ready("q0"), 200) + apis.client.zpopmax(apis.keys.scheduled("q1"), 100)
     assert words(apis) == ["ORPHANED"] * len(removed)
     assert words(apis, repair=True) == ["ORPHANED"] * len(removed)
     assert words(apis) == []
-    assert len({raw_id for raw_id, _ in audit_of(apis).bodies()}) == 2_000
+    assert len({raw_id for raw_id, _ in check_of(apis).bodies()}) == 2_000
 
 
-def test_nothing_is_found_or_changed_where_only_our_steps_were(apis: ShardApis) -> None:
+def test_nothing_is_found_or_changed_if_only_scripts_wrote(apis: ShardApis) -> None:
     exercise_all_apis(apis)
     before = dumped(apis)
     assert words(apis, repair=True) == []
     assert dumped(apis) == before
 
 
-def test_an_audit_beside_a_working_system_finds_nothing(make_doors: Callable[..., ShardApis]) -> None:
-    """Jobs go through every place while the walk repairs what it believes to see: it must believe nothing."""
+def test_a_check_of_a_running_system_finds_nothing(make_apis: Callable[..., ShardApis]) -> None:
+    """Jobs move through every place while the check repairs what it finds: it must find nothing."""
     clock = ServerClock()
-    watched = make_doors(clock=clock)
+    watched = make_apis(clock=clock)
     walks = found = 0
 
     def work(seed: int) -> None:
-        apis, rng = make_doors(clock=clock), random.Random(seed)
+        apis, rng = make_apis(clock=clock), random.Random(seed)
         worker, queues = apis.worker(), (f"q{seed}", f"q{seed} b")
         for turn in range(2_000):
             if turn >= 60 and walks >= 3:
@@ -427,10 +427,10 @@ def test_an_audit_beside_a_working_system_finds_nothing(make_doors: Callable[...
     with ThreadPoolExecutor() as threads:
         working = [threads.submit(work, seed) for seed in range(2)]
         while not all(work.done() for work in working):
-            found += len(list(audit_of(watched).walk(repair=True)))
+            found += len(list(check_of(watched).walk(repair=True)))
             walks += 1
     for ended in working:
         ended.result()
     assert found == 0
     assert walks >= 3
-    assert min(watched.inspection.counts().dead, len(list(audit_of(watched).bodies()))) > 10
+    assert min(watched.inspection.counts().dead, len(list(check_of(watched).bodies()))) > 10

@@ -17,7 +17,7 @@ def test_discard_leaves_other_dead_letters(apis: ShardApis) -> None:
     assert apis.client.hkeys(apis.keys("dead_bodies")) == [second]
 
 
-def test_discard_names_the_death_it_saw(apis: ShardApis) -> None:
+def test_discard_needs_the_current_time_of_death(apis: ShardApis) -> None:
     raw_id = apis.add_dead()
     apis.operations.requeue(raw_id, died_us=START)
     apis.clock.advance(SECOND)
@@ -48,10 +48,10 @@ def test_discard_leaves_the_key_of_its_new_holder(apis: ShardApis) -> None:
     assert apis.enqueue(apis.draft(key="k")).held == {0: holder}
 
 
-def test_full_memory_does_not_stop_discard(own_doors: ShardApis) -> None:
-    raw_id = own_doors.add_dead()
-    own_doors.fill_memory()
-    assert own_doors.operations.discard(raw_id, died_us=START)
+def test_full_memory_does_not_stop_discard(own_apis: ShardApis) -> None:
+    raw_id = own_apis.add_dead()
+    own_apis.fill_memory()
+    assert own_apis.operations.discard(raw_id, died_us=START)
 
 
 def test_flushed_scripts_are_loaded_again(apis: ShardApis) -> None:

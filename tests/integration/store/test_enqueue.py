@@ -1,4 +1,4 @@
-"""Enqueue: what is stored, where, in which order, and who is rung."""
+"""Enqueue: what is stored, where and in which order, and who is notified."""
 
 import random
 from typing import Any
@@ -13,22 +13,22 @@ SPANS = pytest.mark.parametrize("span", [1, SECOND, DAY, 365 * DAY, 3_650 * DAY]
 
 
 @SPANS
-def test_due_moment_is_kept_to_the_microsecond(apis: ShardApis, span: int) -> None:
+def test_due_time_is_kept_to_the_microsecond(apis: ShardApis, span: int) -> None:
     receipt = apis.enqueue(apis.draft(due=START + span))
-    assert list(apis.schedule().values()) == receipt.due_us == [START + span]
+    assert list(apis.scheduled().values()) == receipt.due_us == [START + span]
 
 
 @SPANS
 def test_delay_counts_from_the_servers_time_to_the_microsecond(apis: ShardApis, span: int) -> None:
     apis.enqueue(apis.draft().rescheduled(delay_us=span, due_us=None, called_at=apis.clock.steady()))
-    assert list(apis.schedule().values()) == [START + span]
+    assert list(apis.scheduled().values()) == [START + span]
 
 
-def test_wait_for_the_commit_is_taken_off_the_delay(apis: ShardApis) -> None:
+def test_wait_for_the_commit_is_subtracted_from_the_delay(apis: ShardApis) -> None:
     draft = apis.draft().rescheduled(delay_us=10 * SECOND, due_us=None, called_at=apis.clock.steady())
     apis.clock.advance(2_500_000)
     receipt = apis.enqueue(draft)
-    assert list(apis.schedule().values()) == receipt.due_us == [START + 10 * SECOND]
+    assert list(apis.scheduled().values()) == receipt.due_us == [START + 10 * SECOND]
 
 
 @pytest.mark.parametrize("due", [START, START - 1, START - 3_650 * DAY, -62_135_596_800_000_000])
@@ -52,7 +52,7 @@ def test_every_priority_stands_strictly_before_the_next_one(apis: ShardApis) -> 
     random.Random(7).shuffle(priorities)
     made = {}
     for priority in priorities:
-        # Each one later than the one before: time decides nothing between priorities.
+        # Each one is later than the one before: between priorities, time decides nothing.
         made[priority] = apis.add(priority=priority)
         apis.clock.advance(DAY)
     assert list(apis.ready()) == [made[priority] for priority in range(100, -101, -1)]
@@ -65,7 +65,7 @@ def test_due_job_does_not_overtake_a_higher_priority(apis: ShardApis) -> None:
     assert list(apis.ready()) == [urgent, due]
 
 
-def test_jobs_of_one_instant_stay_in_the_order_of_their_making(apis: ShardApis) -> None:
+def test_jobs_due_at_the_same_time_stay_in_the_order_of_creation(apis: ShardApis) -> None:
     drafts = [apis.draft(number) for number in range(300)]
     shuffled = random.Random(7).sample(drafts, len(drafts))
     apis.enqueue(*shuffled[:150])
@@ -82,73 +82,73 @@ def test_batch_of_500_goes_to_all_its_queues(apis: ShardApis) -> None:
     assert receipt.due_us == [START + n % 2 for n in range(500)]
 
 
-def test_ready_job_rings_its_queues_bell_once(apis: ShardApis) -> None:
+def test_ready_jobs_notify_their_queue_once(apis: ShardApis) -> None:
     apis.add()
     apis.add()
     apis.add(queue="other", delay=HOUR)
-    bells = [apis.keys.notify("default"), apis.keys.notify("other")]
-    assert apis.rings(*bells) == [1, 0]
+    notify_keys = [apis.keys.notify("default"), apis.keys.notify("other")]
+    assert apis.notifications(*notify_keys) == [1, 0]
 
 
-def test_alarm_rings_while_nobody_promotes(apis: ShardApis) -> None:
+def test_the_dispatcher_is_notified_if_nobody_promotes(apis: ShardApis) -> None:
     apis.add(delay=HOUR)
-    assert apis.rings(apis.keys("notify_dispatcher")) == [1]
+    assert apis.notifications(apis.keys("notify_dispatcher")) == [1]
 
 
-def test_alarm_rings_only_for_a_time_before_the_next_promotion(apis: ShardApis) -> None:
+def test_the_dispatcher_is_notified_only_of_a_time_before_the_next_promotion(apis: ShardApis) -> None:
     apis.add()
     apis.promote()
     wake_at = START + apis.config.dispatcher.sweep_us
     assert int(apis.client.get(apis.keys("next_promotion"))) == wake_at
     apis.client.delete(apis.keys("notify_dispatcher"))
-    rung = []
+    notified = []
     for due in (wake_at + HOUR, wake_at, wake_at - 1):
         apis.add(due=due)
-        rung += apis.rings(apis.keys("notify_dispatcher"))
-    assert rung == [0, 0, 1]
+        notified += apis.notifications(apis.keys("notify_dispatcher"))
+    assert notified == [0, 0, 1]
 
 
-def test_earliest_job_of_a_batch_decides_on_the_alarm(apis: ShardApis) -> None:
+def test_the_earliest_job_of_a_batch_decides_whether_the_dispatcher_is_notified(apis: ShardApis) -> None:
     apis.add()
     apis.promote()
     soon = apis.draft(queue="b", delay=SECOND)
     apis.enqueue(apis.draft(queue="a", delay=HOUR), soon, apis.draft(queue="c", delay=DAY))
-    assert apis.rings(apis.keys("notify_dispatcher")) == [1]
+    assert apis.notifications(apis.keys("notify_dispatcher")) == [1]
 
 
-def test_a_job_that_is_ready_rings_the_bell_of_its_queue_and_that_of_workers_of_all_queues(apis: ShardApis) -> None:
-    rung = []
+def test_a_ready_job_notifies_workers_of_its_queue_and_of_all_queues(apis: ShardApis) -> None:
+    notified = []
     for delay in (HOUR, None, None):
         apis.add(queue="a", delay=delay)
-        rung.append(apis.rings(apis.keys.notify("a"), apis.keys("notify")))
-    assert rung == [[0, 0], [1, 1], [1, 1]]
+        notified.append(apis.notifications(apis.keys.notify("a"), apis.keys("notify")))
+    assert notified == [[0, 0], [1, 1], [1, 1]]
 
 
-def test_full_memory_refuses_the_batch_as_a_whole(own_doors: ShardApis) -> None:
-    waiting = own_doors.add(delay=HOUR)
-    before = own_doors.client.dbsize()
-    own_doors.fill_memory()
+def test_full_memory_refuses_the_batch_as_a_whole(own_apis: ShardApis) -> None:
+    waiting = own_apis.add(delay=HOUR)
+    before = own_apis.client.dbsize()
+    own_apis.fill_memory()
     with pytest.raises(StoreRejected) as error:
-        own_doors.enqueue(own_doors.draft(), own_doors.draft(key="k", delay=HOUR), own_doors.draft(queue="new"))
+        own_apis.enqueue(own_apis.draft(), own_apis.draft(key="k", delay=HOUR), own_apis.draft(queue="new"))
     assert error.value.code == "OOM"
     assert not error.value.maybe_accepted
-    assert own_doors.client.dbsize() == before
-    assert own_doors.client.hkeys(own_doors.keys("jobs")) == [waiting]
-    own_doors.free_memory()
-    own_doors.add()
+    assert own_apis.client.dbsize() == before
+    assert own_apis.client.hkeys(own_apis.keys("jobs")) == [waiting]
+    own_apis.free_memory()
+    own_apis.add()
 
 
 @pytest.mark.parametrize("code", ["READONLY", "NOREPLICAS"])
-def test_server_that_takes_no_writes_refuses_the_batch_as_a_whole(own_doors: ShardApis, code: str) -> None:
+def test_server_that_takes_no_writes_refuses_the_batch_as_a_whole(own_apis: ShardApis, code: str) -> None:
     if code == "READONLY":
-        own_doors.client.replicaof("127.0.0.1", "1")
+        own_apis.client.replicaof("127.0.0.1", "1")
     else:
-        own_doors.client.config_set("min-replicas-to-write", 1)
+        own_apis.client.config_set("min-replicas-to-write", 1)
     with pytest.raises(StoreRejected) as error:
-        own_doors.add(delay=HOUR)
+        own_apis.add(delay=HOUR)
     assert error.value.code == code
     assert not error.value.maybe_accepted
-    assert own_doors.client.dbsize() == 0
+    assert own_apis.client.dbsize() == 0
 
 
 def test_flushed_scripts_are_loaded_again(apis: ShardApis) -> None:
@@ -194,7 +194,7 @@ def test_queue_of_any_name_serves_a_whole_life(apis: ShardApis, queue: str, enco
 
 
 @pytest.mark.parametrize("value", ["\0", "\ud800", 2**64, 1.5, [[]], {"": None}])
-def test_arguments_come_back_exactly(apis: ShardApis, value: Any) -> None:
+def test_arguments_survive_exactly(apis: ShardApis, value: Any) -> None:
     apis.add(value)
     (claim,) = apis.worker().take().claims
     assert claim.job is not None

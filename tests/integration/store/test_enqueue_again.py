@@ -1,4 +1,4 @@
-"""Enqueue, again: the same id is no second job, and a held key leads to its holder."""
+"""Enqueue again: a repeated id is no second job, and a held key returns its holder."""
 
 import pytest
 
@@ -9,13 +9,13 @@ from tests.shard_apis import HOUR, SECOND, ShardApis
 
 
 @pytest.mark.parametrize("delay", [None, HOUR])
-def test_same_id_again_is_no_second_job_while_it_waits(apis: ShardApis, delay: int | None) -> None:
+def test_a_repeated_id_is_no_second_job_while_the_job_waits(apis: ShardApis, delay: int | None) -> None:
     draft = apis.draft(delay=delay)
     apis.enqueue(draft)
-    before = apis.schedule(), apis.ready()
+    before = apis.scheduled(), apis.ready()
     apis.clock.advance(SECOND)
     apis.enqueue(draft, draft)
-    assert (apis.schedule(), apis.ready()) == before
+    assert (apis.scheduled(), apis.ready()) == before
 
 
 def test_same_id_twice_in_one_batch_is_one_job(apis: ShardApis) -> None:
@@ -25,7 +25,7 @@ def test_same_id_twice_in_one_batch_is_one_job(apis: ShardApis) -> None:
     assert len(apis.worker().take(5).claims) == 1
 
 
-def test_same_id_again_is_no_second_job_while_it_runs(apis: ShardApis) -> None:
+def test_a_repeated_id_is_no_second_job_while_the_job_runs(apis: ShardApis) -> None:
     draft = apis.draft(key="k")
     apis.enqueue(draft)
     apis.worker().take()
@@ -33,7 +33,7 @@ def test_same_id_again_is_no_second_job_while_it_runs(apis: ShardApis) -> None:
     assert apis.where(draft.job.raw_id) == ["leases"]
 
 
-def test_same_id_again_is_no_second_job_when_it_is_dead(apis: ShardApis) -> None:
+def test_a_repeated_id_is_no_second_job_if_the_job_is_dead(apis: ShardApis) -> None:
     draft = apis.draft(key="k")
     apis.enqueue(draft)
     apis.kill(draft.job.raw_id)
@@ -42,7 +42,7 @@ def test_same_id_again_is_no_second_job_when_it_is_dead(apis: ShardApis) -> None
     assert not apis.client.exists(apis.keys("unique_keys"), apis.keys("jobs"))
 
 
-def test_key_of_a_waiting_job_gives_its_holder(apis: ShardApis) -> None:
+def test_a_held_key_of_a_waiting_job_returns_its_holder(apis: ShardApis) -> None:
     first = apis.add(key="k", delay=HOUR)
     receipt = apis.enqueue(apis.draft("other"), apis.draft(key="k"), apis.draft(key="l"))
     assert receipt.held == {1: first}
@@ -50,7 +50,7 @@ def test_key_of_a_waiting_job_gives_its_holder(apis: ShardApis) -> None:
     assert apis.client.hlen(apis.keys("jobs")) == 3
 
 
-def test_second_use_of_a_key_in_one_batch_gives_the_first_one(apis: ShardApis) -> None:
+def test_second_use_of_a_key_in_one_batch_returns_the_first_job(apis: ShardApis) -> None:
     first, second = apis.draft(1, key="k"), apis.draft(2, key="k")
     assert apis.enqueue(first, second).held == {1: first.job.raw_id}
     assert list(apis.ready()) == [first.job.raw_id]
@@ -83,7 +83,7 @@ def test_rejected_key_names_the_holder_and_stores_nothing_of_the_batch(apis: Sha
     assert len(apis.ready()) == held_before
 
 
-def test_keys_of_different_tasks_do_not_meet(apis: ShardApis) -> None:
+def test_keys_of_different_tasks_are_different(apis: ShardApis) -> None:
     assert enqueue.key_digest("a.task", "k") != enqueue.key_digest("b.task", "k")
 
 

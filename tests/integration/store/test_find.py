@@ -7,7 +7,7 @@ from django_delayq.job.outcome import Action
 from tests.shard_apis import HOUR, MS, SECOND, START, ShardApis
 
 
-def test_scheduled_job_tells_its_due_time_to_the_microsecond(apis: ShardApis) -> None:
+def test_scheduled_job_shows_its_due_time_to_the_microsecond(apis: ShardApis) -> None:
     raw_id = apis.add("argument", queue="mail", due=START + 1)
     found = apis.inspection.find(raw_id)
     assert (found.state, found.moment_us) == (State.SCHEDULED, START + 1)
@@ -17,7 +17,7 @@ def test_scheduled_job_tells_its_due_time_to_the_microsecond(apis: ShardApis) ->
 
 @pytest.mark.parametrize("priority", [-100, 0, 100])
 @pytest.mark.parametrize("delay", [None, 1_234_567])
-def test_ready_job_tells_its_due_time_to_the_millisecond(apis: ShardApis, priority: int, delay: int | None) -> None:
+def test_ready_job_shows_its_due_time_to_the_millisecond(apis: ShardApis, priority: int, delay: int | None) -> None:
     raw_id = apis.add(priority=priority, delay=delay)
     apis.clock.advance(HOUR)
     apis.promote()
@@ -25,7 +25,7 @@ def test_ready_job_tells_its_due_time_to_the_millisecond(apis: ShardApis, priori
     assert (found.state, found.moment_us) == (State.READY, (START + (delay or 0)) // MS * MS)
 
 
-def test_claimed_job_tells_its_due_time_and_its_start(apis: ShardApis) -> None:
+def test_claimed_job_shows_its_due_time_and_its_start(apis: ShardApis) -> None:
     raw_id = apis.add(delay=SECOND, priority=5)
     apis.clock.advance(HOUR)
     apis.promote()
@@ -35,7 +35,7 @@ def test_claimed_job_tells_its_due_time_and_its_start(apis: ShardApis) -> None:
     assert found.moment_us == (START + SECOND) // MS * MS
 
 
-def test_job_between_attempts_tells_its_history(apis: ShardApis) -> None:
+def test_job_between_attempts_shows_its_history(apis: ShardApis) -> None:
     raw_id = apis.add()
     worker = apis.worker()
     worker.settle(worker.take().claims[0], Action.RETRY, delay=HOUR, error="no luck")
@@ -44,7 +44,7 @@ def test_job_between_attempts_tells_its_history(apis: ShardApis) -> None:
     assert (found.attempts.ended, found.attempts.last_error) == (1, "no luck")
 
 
-def test_dead_job_tells_its_death_and_history(apis: ShardApis) -> None:
+def test_dead_job_shows_its_death_and_history(apis: ShardApis) -> None:
     raw_id = apis.add("argument", key="k")
     apis.clock.advance(1)
     apis.kill(raw_id)
@@ -65,7 +65,7 @@ def test_job_that_ended_is_gone(apis: ShardApis) -> None:
     assert apis.inspection.dead_letter(done) is None
 
 
-def test_wrong_guess_of_the_queue_is_mended(apis: ShardApis) -> None:
+def test_a_wrong_queue_is_corrected(apis: ShardApis) -> None:
     draft = apis.draft(queue="a", delay=HOUR)
     apis.enqueue(draft)
     apis.operations.move(draft.job.raw_id, "b")
@@ -98,7 +98,7 @@ def test_holder_of_a_key_is_found(apis: ShardApis) -> None:
     assert apis.inspection.holder(b"\0" * 16) is None
 
 
-def test_counts_tell_every_place(apis: ShardApis) -> None:
+def test_counts_include_every_place(apis: ShardApis) -> None:
     apis.add_dead(queue="a")
     apis.enqueue(*[apis.draft(queue="a", delay=HOUR) for _ in range(2)], *[apis.draft(queue="b") for _ in range(4)])
     apis.worker().take(1, "b")
@@ -107,10 +107,10 @@ def test_counts_tell_every_place(apis: ShardApis) -> None:
     assert (counts.claimed, counts.dead) == (1, 1)
 
 
-def test_full_memory_does_not_stop_the_search(own_doors: ShardApis) -> None:
-    raw_id = own_doors.add()
-    own_doors.fill_memory()
-    assert own_doors.inspection.find(raw_id).state is State.READY
+def test_full_memory_does_not_stop_the_search(own_apis: ShardApis) -> None:
+    raw_id = own_apis.add()
+    own_apis.fill_memory()
+    assert own_apis.inspection.find(raw_id).state is State.READY
 
 
 def test_flushed_scripts_are_loaded_again(apis: ShardApis) -> None:

@@ -1,4 +1,4 @@
-"""The latest due time: beyond it a score would not be exact, so whatever asks for a later one gets this one."""
+"""The latest due time: a later one is not exact in a score, so a job with a later one gets this one."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from django_delayq.job.outcome import Action
 from django_delayq.store.promotion import Reclaim
 from tests.shard_apis import DAY, SECOND, START, ShardApis, one_more
 
-#: Longer than there is room for, and such that adding it to a time is not exact.
+#: Longer than the range of scores; the sum with a time is not exact.
 AGES = 300 * 365 * DAY + 1
 
 
@@ -56,9 +56,9 @@ def reclaim(apis: ShardApis) -> None:
     [enqueue_after, enqueue_at, reschedule_after, reschedule_at, retry, requeue, reclaim],
     ids=lambda f: f.__name__,
 )
-def test_no_due_time_is_later_than_scores_are_exact(apis: ShardApis, ask: Callable[[ShardApis], None]) -> None:
+def test_no_due_time_is_later_than_the_latest_exact_score(apis: ShardApis, ask: Callable[[ShardApis], None]) -> None:
     ask(apis)
-    assert list(apis.schedule().values()) == [LATEST_US]
+    assert list(apis.scheduled().values()) == [LATEST_US]
     apis.clock.now_us = LATEST_US - 1
     assert apis.promote().moved == 0
     apis.clock.now_us = LATEST_US
@@ -68,4 +68,4 @@ def test_no_due_time_is_later_than_scores_are_exact(apis: ShardApis, ask: Callab
 def test_the_time_before_is_kept_to_the_microsecond(apis: ShardApis) -> None:
     apis.add(due=LATEST_US - 1)
     apis.add(delay=LATEST_US - START - SECOND)
-    assert list(apis.schedule().values()) == [LATEST_US - SECOND, LATEST_US - 1]
+    assert list(apis.scheduled().values()) == [LATEST_US - SECOND, LATEST_US - 1]

@@ -1,4 +1,4 @@
-"""Many queues: an exchange over all of them takes exactly what one sorted list would give, and rings for the rest."""
+"""Many queues: an exchange claims exactly the first jobs of one sorted list, and notifies of the rest."""
 
 import random
 
@@ -10,7 +10,7 @@ Waiting = dict[str, list[tuple[int, bytes]]]
 
 
 def fill(apis: ShardApis, sizes: list[int], rng: random.Random) -> Waiting:
-    """Fill queues with jobs of random priority; returns each queue's ranks and ids, best first."""
+    """Fill queues with jobs of random priority. Return each queue's ranks and ids, best first."""
     names = [f"queue-{number:02}" for number in range(len(sizes))]
     drafts = [
         apis.draft(queue=name, priority=rng.randint(-100, 100))
@@ -19,12 +19,12 @@ def fill(apis: ShardApis, sizes: list[int], rng: random.Random) -> Waiting:
     ]
     for at in range(0, len(drafts), 500):
         apis.enqueue(*drafts[at : at + 500])
-    # As Redis has them: ties of rank go by id.
+    # As in Redis: jobs of the same rank are in the order of their ids.
     return {name: [(rank, raw_id) for raw_id, rank in apis.ready(name).items()] for name in names}
 
 
 def best_first(waiting: Waiting, *, strict: bool) -> list[tuple[str, bytes]]:
-    """Return (queue, id) in the order they are to be taken: between queues a tie goes to the one served first."""
+    """Return (queue, id) in the order of claims: between queues a tie goes to the one that is served first."""
     rows = [
         ((0, served, at) if strict else (rank, served, at), queue, raw_id)
         for served, (queue, jobs) in enumerate(waiting.items())
@@ -34,26 +34,26 @@ def best_first(waiting: Waiting, *, strict: bool) -> list[tuple[str, bytes]]:
 
 
 def check(apis: ShardApis, waiting: Waiting, want: int, *, strict: bool) -> None:
-    """Take everything, and compare each exchange with the list."""
+    """Claim everything, and compare each exchange with the list."""
     queues = list(waiting)
-    bells = [apis.keys.notify(queue) for queue in queues]
+    notify_keys = [apis.keys.notify(queue) for queue in queues]
     expected = best_first(waiting, strict=strict)
     worker = apis.worker()
     while expected:
-        apis.rings(*bells)
+        apis.notifications(*notify_keys)
         answer = worker.take(want, *queues, strict=strict)
         assert [(claim.queue, claim.raw_id) for claim in answer.claims] == expected[:want]
         expected = expected[want:]
         assert answer.has_more == bool(expected)
         left = [queue for queue in queues if any(queue == other for other, _ in expected)]
-        rung = [queue for queue, count in zip(queues, apis.rings(*bells), strict=True) if count]
-        # In strict order the worker itself comes again; at least the best queue left rings for others.
-        assert set(rung) <= set(left) and rung[:1] == left[:1] if strict else rung == left
+        notified = [queue for queue, count in zip(queues, apis.notifications(*notify_keys), strict=True) if count]
+        # In strict order the worker itself claims again; at least the best remaining queue notifies others.
+        assert set(notified) <= set(left) and notified[:1] == left[:1] if strict else notified == left
     assert not worker.take(want, *queues, strict=strict).claims
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["best first", "strict"])
-def test_forty_queues_give_the_best_of_all(strict: bool, apis: ShardApis) -> None:
+def test_the_best_jobs_of_forty_queues_come_first(strict: bool, apis: ShardApis) -> None:
     check(apis, fill(apis, [30] * 40, random.Random(5)), 64, strict=strict)
 
 
@@ -64,7 +64,7 @@ def test_few_and_many_uneven_and_empty(seed: int, apis: ShardApis) -> None:
     check(apis, waiting, rng.randint(1, 9), strict=seed % 3 == 0)
 
 
-def test_what_does_not_fit_a_queue_is_dropped_and_the_rest_taken(apis: ShardApis) -> None:
+def test_invalid_entries_of_a_queue_are_dropped_and_the_rest_is_claimed(apis: ShardApis) -> None:
     first, second = apis.add(queue="a"), apis.add(queue="b")
     for queue in ("a", "b"):
         apis.client.zadd(apis.keys.ready(queue), {b"short": 1, b"longer than members are": 2})

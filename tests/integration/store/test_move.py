@@ -1,4 +1,4 @@
-"""Move: a job that waits changes its queue and nothing else."""
+"""Move: a waiting job changes its queue and nothing else."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def test_scheduled_job_keeps_its_due_time_to_the_microsecond(apis: ShardApis, sp
     raw_id = apis.add("argument", queue="a", due=START + span)
     apis.clock.advance(-SECOND)
     assert apis.operations.move(raw_id, "b")
-    assert (apis.schedule("a"), apis.schedule("b")) == ({}, {raw_id: START + span})
+    assert (apis.scheduled("a"), apis.scheduled("b")) == ({}, {raw_id: START + span})
     assert apis.where(raw_id) == ["scheduled:b"]
 
 
@@ -26,7 +26,7 @@ def test_ready_job_keeps_its_rank(apis: ShardApis) -> None:
     assert apis.ready("b")[raw_id] == rank
 
 
-def test_body_tells_the_new_queue_and_is_else_the_same(apis: ShardApis) -> None:
+def test_the_body_names_the_new_queue_and_is_otherwise_the_same(apis: ShardApis) -> None:
     raw_id = apis.add("argument", queue="a", key="k", priority=3)
     before = apis.inspection.find(raw_id).job
     apis.operations.move(raw_id, "b")
@@ -37,29 +37,29 @@ def test_body_tells_the_new_queue_and_is_else_the_same(apis: ShardApis) -> None:
     assert claim.job.member == before.member
 
 
-def test_moved_ready_job_rings_its_new_queue(apis: ShardApis) -> None:
+def test_moved_ready_job_notifies_its_new_queue(apis: ShardApis) -> None:
     apis.add(queue="b")
     raw_id = apis.add(queue="a")
-    bells = [apis.keys.notify("a"), apis.keys.notify("b"), apis.keys("notify")]
-    apis.rings(*bells)
+    notify_keys = [apis.keys.notify("a"), apis.keys.notify("b"), apis.keys("notify")]
+    apis.notifications(*notify_keys)
     apis.operations.move(raw_id, "b")
-    assert apis.rings(*bells) == [0, 1, 1]
+    assert apis.notifications(*notify_keys) == [0, 1, 1]
 
 
-def test_move_to_a_new_queue_makes_it_known(apis: ShardApis) -> None:
+def test_move_to_a_new_queue_lists_it(apis: ShardApis) -> None:
     raw_id = apis.add(queue="a", delay=HOUR)
     apis.operations.move(raw_id, "new")
     assert apis.shard.read_queues() == ["new"]
     apis.clock.advance(HOUR)
     apis.promote()
-    assert apis.rings(apis.keys("notify")) == [1]
+    assert apis.notifications(apis.keys("notify")) == [1]
     assert apis.where(raw_id) == ["ready:new"]
 
 
 def test_move_to_its_own_queue_changes_nothing(apis: ShardApis) -> None:
     raw_id = apis.add(delay=HOUR)
     assert apis.operations.move(raw_id, "default")
-    assert apis.schedule() == {raw_id: START + HOUR}
+    assert apis.scheduled() == {raw_id: START + HOUR}
 
 
 @pytest.mark.parametrize("queue", ["other", "default"])
@@ -99,15 +99,15 @@ def test_move_there_and_back_is_as_before(apis: ShardApis) -> None:
     body = apis.client.hget(apis.keys("jobs"), raw_id)
     assert apis.operations.move(raw_id, "a much longer name")
     assert apis.operations.move(raw_id, "a")
-    assert apis.schedule("a") == {raw_id: START + HOUR}
+    assert apis.scheduled("a") == {raw_id: START + HOUR}
     assert apis.client.hget(apis.keys("jobs"), raw_id) == body
 
 
-def test_full_memory_does_not_lose_the_job(own_doors: ShardApis) -> None:
-    raw_id = own_doors.add(delay=HOUR)
-    own_doors.fill_memory()
-    assert own_doors.operations.move(raw_id, "other")
-    assert own_doors.where(raw_id) == ["scheduled:other"]
+def test_full_memory_does_not_lose_the_job(own_apis: ShardApis) -> None:
+    raw_id = own_apis.add(delay=HOUR)
+    own_apis.fill_memory()
+    assert own_apis.operations.move(raw_id, "other")
+    assert own_apis.where(raw_id) == ["scheduled:other"]
 
 
 def test_flushed_scripts_are_loaded_again(apis: ShardApis) -> None:

@@ -1,4 +1,4 @@
-"""Outages: after one every lease is past its end, and living workers get time to renew theirs before any lapses."""
+"""Outages: afterwards every lease is past its end, and living workers get time to renew theirs."""
 
 from collections.abc import Callable
 
@@ -10,14 +10,14 @@ LEASE = 30 * SECOND
 
 
 def hold(apis: ShardApis, count: int = 1) -> list[bytes]:
-    """Claim that many jobs where somebody promotes, and return their leases."""
+    """Claim so many jobs while a dispatcher promotes, and return their leases."""
     apis.enqueue(*[apis.draft(number) for number in range(count)])
     apis.promote()
     return [claim.lease for _ in range(count) for claim in apis.worker().take().claims]
 
 
 def pass_with_promotions(apis: ShardApis, us: int) -> list[bytes]:
-    """Let time pass with a promotion at each sweep, and return the leases named on the way."""
+    """Let time pass with a promotion at each sweep, and return the expired leases."""
     named: list[bytes] = []
     end = apis.clock.now_us + us
     while apis.clock.now_us < end:
@@ -27,27 +27,27 @@ def pass_with_promotions(apis: ShardApis, us: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("away", [LEASE, 2 * LEASE, 24 * HOUR])
-def test_no_lease_lapses_before_its_worker_had_time_to_renew_it(apis: ShardApis, away: int) -> None:
+def test_no_lease_expires_before_its_worker_had_time_to_renew_it(apis: ShardApis, away: int) -> None:
     worker = apis.worker()
     apis.enqueue(*[apis.draft(number) for number in range(3_000)])
     apis.promote()
     held = [claim.lease for _ in range(60) for claim in worker.take(50).claims]
     assert len(held) == 3_000
     apis.clock.advance(away)
-    # The dispatcher is back first.
+    # The dispatcher reconnects first.
     assert apis.promote().expired_leases == []
     assert pass_with_promotions(apis, 14 * SECOND) == []
-    assert worker.door.heartbeat(held) == frozenset()
+    assert worker.api.heartbeat(held) == frozenset()
     assert pass_with_promotions(apis, 29 * SECOND) == []
 
 
-def test_a_lease_that_nobody_renews_after_an_outage_lapses_15_seconds_later(apis: ShardApis) -> None:
+def test_a_lease_that_is_not_renewed_after_an_outage_expires_15_seconds_later(apis: ShardApis) -> None:
     held = hold(apis, 3)
     apis.clock.advance(2 * LEASE)
     first = apis.promote()
     assert (first.expired_leases, first.sleep_us) == ([], 5 * SECOND)
     apis.clock.advance(11 * SECOND)
-    # No sleep goes beyond the moment from which leases lapse again.
+    # No sleep extends beyond the time from which leases expire again.
     assert apis.promote().sleep_us == 4 * SECOND
     apis.clock.advance(4 * SECOND - 1)
     assert apis.promote().expired_leases == []
@@ -63,31 +63,31 @@ def test_a_promotion_that_is_a_little_late_is_no_outage(apis: ShardApis, late: i
     assert apis.promote().expired_leases == held
 
 
-def test_where_promotions_are_always_late_a_lease_is_spared_once(apis: ShardApis) -> None:
-    """As by `run_worker --drain` every minute, or where no dispatcher runs and the only worker is too busy."""
+def test_if_promotions_are_always_late_a_lease_is_spared_once(apis: ShardApis) -> None:
+    """As with `run_worker --drain` every minute, or without a dispatcher if the only worker is too busy."""
     held = hold(apis)
     for _ in range(3):
         apis.clock.advance(60 * SECOND)
-        told = apis.promote().expired_leases
-        if told:
+        reported = apis.promote().expired_leases
+        if reported:
             break
-    assert told == held
+    assert reported == held
     assert apis.clock.now_us == START + 120 * SECOND
 
 
-def test_promotions_that_come_late_within_the_respite_do_not_lengthen_it(apis: ShardApis) -> None:
+def test_late_promotions_do_not_extend_the_time_in_which_leases_are_spared(apis: ShardApis) -> None:
     held = hold(apis)
     apis.clock.advance(60 * SECOND)
     assert apis.promote().expired_leases == []
     for _ in range(2):
         apis.clock.advance(16 * SECOND)
-        told = apis.promote().expired_leases
-        if told:
+        reported = apis.promote().expired_leases
+        if reported:
             break
-    assert told == held
+    assert reported == held
 
 
-def test_a_clock_set_back_ends_the_respite(apis: ShardApis) -> None:
+def test_a_clock_set_back_ends_the_time_in_which_leases_are_spared(apis: ShardApis) -> None:
     apis.promote()
     apis.clock.advance(HOUR)
     apis.promote()
@@ -97,7 +97,7 @@ def test_a_clock_set_back_ends_the_respite(apis: ShardApis) -> None:
 
 
 @pytest.mark.parametrize("how", ["never", "flushed"])
-def test_where_nobody_promoted_before_there_was_no_outage(apis: ShardApis, how: str) -> None:
+def test_without_an_earlier_promotion_there_was_no_outage(apis: ShardApis, how: str) -> None:
     if how == "flushed":
         apis.promote()
         apis.client.flushdb()
@@ -108,15 +108,15 @@ def test_where_nobody_promoted_before_there_was_no_outage(apis: ShardApis, how: 
 
 
 @pytest.mark.parametrize("lease", [6, 7, 10, 12, 15, 30, 3_600])
-def test_every_outage_longer_than_a_lease_is_seen(make_doors: Callable[..., ShardApis], lease: int) -> None:
-    apis = make_doors(LEASE=lease)
+def test_every_outage_longer_than_a_lease_is_seen(make_apis: Callable[..., ShardApis], lease: int) -> None:
+    apis = make_apis(LEASE=lease)
     hold(apis)
     apis.clock.advance(lease * SECOND + 1)
     assert apis.promote().expired_leases == []
 
 
 @pytest.mark.parametrize("damage", [b"", b"x", b"nan", b"inf", b"-inf", b"9" * 40])
-def test_a_moment_written_by_hand_stops_nothing(apis: ShardApis, damage: bytes) -> None:
+def test_a_manually_edited_time_stops_nothing(apis: ShardApis, damage: bytes) -> None:
     held = hold(apis)
     for noun in ("next_promotion", "no_reclaim_before"):
         apis.client.set(apis.keys(noun), damage)

@@ -1,4 +1,4 @@
-"""Page: rows of one place from a cursor on, with ties, rows that vanished, and jumps."""
+"""Page: rows of one place from a cursor, with ties, rows that vanished, and jumps."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -31,7 +31,7 @@ def seen(page: JobPage) -> list[bytes]:
 
 @pytest.fixture
 def tied(apis: ShardApis) -> list[bytes]:
-    """Twenty scheduled jobs, ten of them due at one instant in the middle."""
+    """Twenty scheduled jobs; ten in the middle are due at the same time."""
     dues = [1, 2, 3, 4, 5, *[10] * 10, 11, 12, 13, 14, 15]
     drafts = [apis.draft(number, delay=due * SECOND) for number, due in enumerate(dues)]
     apis.enqueue(*drafts)
@@ -53,7 +53,7 @@ def test_pages_backward_show_every_row_once_in_order(apis: ShardApis, tied: list
     assert pages[-1].rank == 0
 
 
-def test_scores_that_nobody_of_ours_wrote_are_paged_through_too(apis: ShardApis) -> None:
+def test_manually_edited_scores_are_paged_through_too(apis: ShardApis) -> None:
     written = [float("-inf"), -1e308, 0.25, 0.5, 0.75, 1.0, 1e16, 1e16 + 2, 1e308, float("inf"), float("inf")]
     rows = {bytes([number]) * 14: score for number, score in enumerate(written)}
     apis.client.zadd(apis.keys.scheduled("default"), rows)
@@ -64,7 +64,7 @@ def test_scores_that_nobody_of_ours_wrote_are_paged_through_too(apis: ShardApis)
         assert all(abs(row.moment_us) <= 2**53 for row in found)
 
 
-def test_row_tells_the_job_its_due_time_and_its_attempts(apis: ShardApis) -> None:
+def test_a_row_has_the_job_its_due_time_and_its_attempts(apis: ShardApis) -> None:
     raw_id = apis.add("argument")
     worker = apis.worker()
     worker.settle(worker.take().claims[0], Action.RETRY, delay=HOUR, error="no luck")
@@ -164,7 +164,7 @@ def test_dead_letters_are_shown_with_their_history_and_ties(apis: ShardApis) -> 
 
 
 @pytest.mark.parametrize("dead", [False, True])
-def test_row_with_a_large_body_tells_its_task_and_queue(apis: ShardApis, dead: bool) -> None:
+def test_a_row_with_a_large_body_shows_its_task_and_queue(apis: ShardApis, dead: bool) -> None:
     raw_id = apis.add(LARGE_TEXT, queue="mail", key="k")
     if dead:
         apis.kill(raw_id, queue="mail")
@@ -195,10 +195,10 @@ def test_looking_changes_nothing(apis: ShardApis, tied: list[bytes]) -> None:
     assert {key: apis.client.dump(key) for key in apis.client.keys("*")} == before
 
 
-def test_full_memory_does_not_stop_pages(own_doors: ShardApis) -> None:
-    raw_id = own_doors.add()
-    own_doors.fill_memory()
-    assert seen(own_doors.inspection.page(State.READY, queues=["default"])) == [raw_id]
+def test_full_memory_does_not_stop_pages(own_apis: ShardApis) -> None:
+    raw_id = own_apis.add()
+    own_apis.fill_memory()
+    assert seen(own_apis.inspection.page(State.READY, queues=["default"])) == [raw_id]
 
 
 def test_flushed_scripts_are_loaded_again(apis: ShardApis, tied: list[bytes]) -> None:
@@ -264,7 +264,7 @@ def test_bounds_of_time_move_the_start_and_the_stop(apis: ShardApis, tied: list[
     assert seen(page(from_us=START + HOUR)) == []
 
 
-def test_rows_that_match_are_looked_for_within_a_budget_that_is_told(apis: ShardApis) -> None:
+def test_the_search_for_matching_rows_has_a_limit(apis: ShardApis) -> None:
     drafts = [apis.draft(number, queue="many", delay=number * SECOND + 1) for number in range(2_300)]
     for at in range(0, len(drafts), 500):
         apis.enqueue(*drafts[at : at + 500])
@@ -306,7 +306,7 @@ def test_large_bodies_end_a_page_early_and_lose_no_row(apis: ShardApis) -> None:
     assert all(row.is_cut and row.job is None and "too long" in row.fault and row.queue == "large" for row in page.rows)
 
 
-def test_a_running_row_tells_its_worker_its_start_and_when_it_was_due(apis: ShardApis) -> None:
+def test_a_claimed_row_shows_its_worker_its_start_and_its_due_time(apis: ShardApis) -> None:
     apis.add(delay=SECOND)
     apis.clock.advance(2 * SECOND)
     apis.promote()

@@ -1,4 +1,4 @@
-"""Pause, resume: a queue's jobs are not taken, still become ready, and are taken again; a worker asked to be quiet."""
+"""Pause, resume, quiet: a paused queue's jobs are not claimed but become ready; a quiet worker claims nothing."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from django_delayq.job.outcome import Action
 from tests.shard_apis import SECOND, START, ShardApis, ids, settlement
 
 
-def test_jobs_of_a_paused_queue_are_not_taken_and_those_of_others_are(apis: ShardApis) -> None:
+def test_jobs_of_a_paused_queue_are_not_claimed_and_those_of_others_are(apis: ShardApis) -> None:
     apis.add(queue="paused")
     other = apis.add(queue="other")
     assert apis.operations.pause("paused", by="ann")
@@ -15,13 +15,13 @@ def test_jobs_of_a_paused_queue_are_not_taken_and_those_of_others_are(apis: Shar
     assert not answer.has_more
 
 
-def test_no_bell_rings_for_what_is_left_in_a_paused_queue(apis: ShardApis) -> None:
-    """It would keep every worker awake."""
+def test_no_notification_is_sent_for_jobs_of_a_paused_queue(apis: ShardApis) -> None:
+    """It would keep every worker busy."""
     apis.add(queue="paused")
     apis.operations.pause("paused", by="ann")
-    assert apis.rings(apis.keys.notify("paused")) == [1]
+    assert apis.notifications(apis.keys.notify("paused")) == [1]
     apis.worker().take(1, "paused")
-    assert apis.rings(apis.keys.notify("paused")) == [0]
+    assert apis.notifications(apis.keys.notify("paused")) == [0]
 
 
 def test_jobs_still_become_ready_and_the_dispatcher_sleeps(apis: ShardApis) -> None:
@@ -33,7 +33,7 @@ def test_jobs_still_become_ready_and_the_dispatcher_sleeps(apis: ShardApis) -> N
     assert apis.promote().sleep_us > 0
 
 
-def test_what_runs_already_can_be_settled_and_goes_back(apis: ShardApis) -> None:
+def test_running_jobs_of_a_paused_queue_can_be_settled_and_return_to_it(apis: ShardApis) -> None:
     raw_id = apis.add(queue="paused")
     worker = apis.worker()
     (claim,) = worker.take(1, "paused").claims
@@ -42,22 +42,22 @@ def test_what_runs_already_can_be_settled_and_goes_back(apis: ShardApis) -> None
     assert apis.where(raw_id) == ["ready:paused"]
 
 
-def test_resume_rings_and_the_jobs_are_taken_in_their_order(apis: ShardApis) -> None:
+def test_resume_notifies_and_the_jobs_are_claimed_in_their_order(apis: ShardApis) -> None:
     first, second = apis.add(queue="paused"), apis.add(queue="paused")
     apis.operations.pause("paused", by="ann")
-    apis.rings(apis.keys.notify("paused"))
+    apis.notifications(apis.keys.notify("paused"))
     assert apis.operations.resume("paused")
-    assert apis.rings(apis.keys.notify("paused")) == [1]
+    assert apis.notifications(apis.keys.notify("paused")) == [1]
     assert ids(apis.worker().take(5, "paused").claims) == [first, second]
 
 
-def test_resume_of_an_empty_queue_wakes_nobody(apis: ShardApis) -> None:
+def test_resume_of_an_empty_queue_notifies_nobody(apis: ShardApis) -> None:
     apis.operations.pause("empty", by="ann")
     assert apis.operations.resume("empty")
-    assert apis.rings(apis.keys.notify("empty")) == [0]
+    assert apis.notifications(apis.keys.notify("empty")) == [0]
 
 
-def test_who_paused_first_is_told_until_it_is_resumed(apis: ShardApis) -> None:
+def test_the_first_person_who_paused_is_shown_until_it_is_resumed(apis: ShardApis) -> None:
     apis.add(queue="mail")
     assert apis.operations.pause("mail", by="ann é\ud800")
     apis.clock.advance(SECOND)
@@ -80,7 +80,7 @@ def test_a_pause_can_be_set_before_the_first_job_and_by_a_name_of_any_length(api
 
 
 @pytest.mark.parametrize("by", ["ann", ""])
-def test_a_worker_asked_to_be_quiet_hears_so_with_its_reports_until_it_is_taken_back(apis: ShardApis, by: str) -> None:
+def test_a_quiet_worker_reads_it_with_its_reports_until_it_is_unquieted(apis: ShardApis, by: str) -> None:
     worker, reports = apis.worker(), apis.store.process_reports(apis.shard)
     worker.take(0)
     assert not reports.report(worker.code, "worker", {}, {})
@@ -92,6 +92,6 @@ def test_a_worker_asked_to_be_quiet_hears_so_with_its_reports_until_it_is_taken_
     assert not apis.operations.unquiet(worker.code)
 
 
-def test_nobody_can_be_asked_who_is_not_there(apis: ShardApis) -> None:
+def test_an_unknown_worker_cannot_be_quieted(apis: ShardApis) -> None:
     assert not apis.operations.quiet(b"nobody..", by="ann")
     assert not apis.client.exists(apis.keys("quiet_workers"))

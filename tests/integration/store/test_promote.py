@@ -1,4 +1,4 @@
-"""Promote: due jobs become ready in their order, never early; the step says when to come again, and trims."""
+"""Promote: due jobs become ready in order, never early; it returns the next time, and removes old entries."""
 
 from collections.abc import Callable
 
@@ -38,11 +38,11 @@ def test_sleep_is_exact_and_never_longer_than_a_sweep(apis: ShardApis) -> None:
     assert apis.promote().sleep_us == 1_234_567
 
 
-def test_sweep_is_shorter_for_short_leases(make_doors: Callable[..., ShardApis]) -> None:
-    assert make_doors(LEASE=2).promote().sleep_us == SECOND
+def test_sweep_is_shorter_for_short_leases(make_apis: Callable[..., ShardApis]) -> None:
+    assert make_apis(LEASE=2).promote().sleep_us == SECOND
 
 
-def test_wake_at_is_the_moment_the_sleep_ends(apis: ShardApis) -> None:
+def test_the_next_promotion_is_when_the_sleep_ends(apis: ShardApis) -> None:
     apis.add(delay=2_345_678)
     promoted = apis.promote()
     assert int(apis.client.get(apis.keys("next_promotion"))) == START + promoted.sleep_us == START + 2_345_678
@@ -57,15 +57,15 @@ def test_sleep_is_none_while_more_is_due(apis: ShardApis) -> None:
     assert int(apis.client.get(apis.keys("next_promotion"))) == START + SECOND + SWEEP
 
 
-def test_end_of_a_lease_ends_the_sleep(make_doors: Callable[..., ShardApis]) -> None:
-    apis = make_doors(LEASE=12)
+def test_end_of_a_lease_ends_the_sleep(make_apis: Callable[..., ShardApis]) -> None:
+    apis = make_apis(LEASE=12)
     apis.add()
     apis.worker().take()
     apis.clock.advance(8 * SECOND)
     assert apis.promote().sleep_us == 4 * SECOND
 
 
-def test_lapsed_leases_are_told_and_do_not_spin_the_sleep(apis: ShardApis) -> None:
+def test_expired_leases_are_returned_and_do_not_end_the_sleep(apis: ShardApis) -> None:
     apis.add()
     (claim,) = apis.worker().take().claims
     apis.clock.advance(30 * SECOND - 1)
@@ -86,7 +86,7 @@ def test_jobs_are_ready_in_the_order_of_their_due_times_not_of_their_promotion(a
     assert list(apis.ready()) == [soonest, sooner, later]
 
 
-def test_jobs_due_at_one_instant_keep_the_order_of_their_making(apis: ShardApis) -> None:
+def test_jobs_due_at_the_same_time_keep_the_order_of_creation(apis: ShardApis) -> None:
     drafts = [apis.draft(number, delay=SECOND) for number in range(400)]
     apis.enqueue(*reversed(drafts))
     apis.clock.advance(DAY)
@@ -117,8 +117,8 @@ def test_nothing_starves_longer_than_the_head_start(apis: ShardApis) -> None:
     assert list(apis.ready()) == [ordinary, due]
 
 
-def test_head_start_of_zero_makes_all_jobs_equal(make_doors: Callable[..., ShardApis]) -> None:
-    apis = make_doors(DUE_FIRST=0)
+def test_head_start_of_zero_makes_all_jobs_equal(make_apis: Callable[..., ShardApis]) -> None:
+    apis = make_apis(DUE_FIRST=0)
     ordinary = apis.add()
     due = apis.add(delay=MS)
     apis.clock.advance(HOUR)
@@ -154,12 +154,12 @@ def test_every_due_queue_gets_its_turn_with_more_queues_than_places(apis: ShardA
     assert max(moved) <= 6
 
 
-def test_bells_ring_for_the_queues_that_got_jobs(apis: ShardApis) -> None:
+def test_queues_that_got_jobs_are_notified(apis: ShardApis) -> None:
     apis.add(queue="a", delay=MS)
     apis.add(queue="b", delay=HOUR)
     apis.clock.advance(SECOND)
     apis.promote()
-    assert apis.rings(apis.keys.notify("a"), apis.keys.notify("b")) == [1, 0]
+    assert apis.notifications(apis.keys.notify("a"), apis.keys.notify("b")) == [1, 0]
 
 
 def test_second_dispatcher_moves_nothing_twice(apis: ShardApis) -> None:
@@ -194,8 +194,8 @@ def test_promotion_keeps_the_key_held(apis: ShardApis) -> None:
     assert apis.enqueue(apis.draft(key="k")).held == {0: raw_id}
 
 
-def test_dead_letters_are_trimmed_by_age_with_all_that_belongs_to_them(make_doors: Callable[..., ShardApis]) -> None:
-    apis = make_doors(DEAD_MAX_AGE=10)
+def test_dead_letters_are_removed_by_age_with_all_their_records(make_apis: Callable[..., ShardApis]) -> None:
+    apis = make_apis(DEAD_MAX_AGE=10)
     old = apis.add_dead(key="k")
     apis.clock.advance(1)
     young = apis.add_dead()
@@ -208,7 +208,7 @@ def test_dead_letters_are_trimmed_by_age_with_all_that_belongs_to_them(make_door
     assert apis.client.hlen(apis.keys("dead_bodies")) == 1
 
 
-def test_worker_unseen_for_an_hour_is_forgotten_with_its_exchange(apis: ShardApis) -> None:
+def test_a_worker_unseen_for_an_hour_is_removed_with_its_exchange(apis: ShardApis) -> None:
     gone, seen = apis.worker(b"gone----"), apis.worker(b"seen----")
     gone.take(0, description="host/1")
     seen.take(0, description="host/2")
@@ -223,18 +223,18 @@ def test_worker_unseen_for_an_hour_is_forgotten_with_its_exchange(apis: ShardApi
     assert apis.client.hkeys(apis.keys("exchanges")) == [b"seen----"]
 
 
-def test_full_memory_does_not_stop_promotion(own_doors: ShardApis) -> None:
-    raw_id = own_doors.add(delay=SECOND)
-    own_doors.clock.advance(SECOND)
-    own_doors.fill_memory()
-    assert own_doors.promote().moved == 1
-    assert own_doors.where(raw_id) == ["ready:default"]
-    assert own_doors.client.exists(own_doors.keys("next_promotion"))
+def test_full_memory_does_not_stop_promotion(own_apis: ShardApis) -> None:
+    raw_id = own_apis.add(delay=SECOND)
+    own_apis.clock.advance(SECOND)
+    own_apis.fill_memory()
+    assert own_apis.promote().moved == 1
+    assert own_apis.where(raw_id) == ["ready:default"]
+    assert own_apis.client.exists(own_apis.keys("next_promotion"))
 
 
-def test_full_memory_does_not_stop_promotion_of_nothing(own_doors: ShardApis) -> None:
-    own_doors.fill_memory()
-    assert own_doors.promote().sleep_us == SWEEP
+def test_full_memory_does_not_stop_promotion_of_nothing(own_apis: ShardApis) -> None:
+    own_apis.fill_memory()
+    assert own_apis.promote().sleep_us == SWEEP
 
 
 def test_flushed_scripts_are_loaded_again(apis: ShardApis) -> None:

@@ -1,4 +1,4 @@
-"""Served: which queues a worker serves, and which bells one that takes no more jobs rings for the next."""
+"""Queue listener: which queues a worker serves, and which workers it notifies if it claims no more."""
 
 import select
 from collections.abc import Callable, Iterator
@@ -9,93 +9,95 @@ import pytest
 from django_delayq.worker.queue_listener import QueueListener
 from tests.shard_apis import HOUR, ShardApis
 
-#: Seconds until a readable socket is given up.
+#: Seconds to wait for a readable socket.
 PATIENCE = 30.0
 
 
 @pytest.fixture
 def serve(apis: ShardApis) -> Iterator[Callable[..., QueueListener]]:
-    """Make what serves the named queues, all by default."""
+    """Make a listener of the named queues; of all by default."""
     with ExitStack() as made:
         yield lambda *queues: made.enter_context(closing(QueueListener(apis.shard, queues)))
 
 
-def rung(apis: ShardApis, *queues: str) -> list[int]:
-    """Return how often the bell of all queues rings, and those of these."""
-    return apis.rings(apis.keys("notify"), *map(apis.keys.notify, queues))
+def notified(apis: ShardApis, *queues: str) -> list[int]:
+    """Return the number of notifications for all queues, and for each of these."""
+    return apis.notifications(apis.keys("notify"), *map(apis.keys.notify, queues))
 
 
-def told(served: QueueListener, apis: ShardApis) -> bool:
-    """Have it compare what an exchange returns now."""
+def reported(served: QueueListener, apis: ShardApis) -> bool:
+    """Pass it the version that an exchange returns now."""
     return served.mark_if_stale(apis.worker().take(0).queues_version)
 
 
-def test_one_of_all_queues_reads_their_names_when_their_version_differs(
+def test_a_worker_of_all_queues_reads_their_names_when_the_version_differs(
     serve: Callable[..., QueueListener], apis: ShardApis
 ) -> None:
     served = serve()
     for queue in ("mail", "bulk"):
         apis.add(queue=queue)
-        assert told(served, apis)
+        assert reported(served, apis)
         served.refresh()
         assert queue in served.queues
-        assert not told(served, apis)
+        assert not reported(served, apis)
     apis.add(queue="mail")
     apis.add(queue="next month", delay=HOUR)
-    assert not told(served, apis)
+    assert not reported(served, apis)
 
 
-def test_so_it_does_after_a_flush_with_as_many_new_ones(serve: Callable[..., QueueListener], apis: ShardApis) -> None:
+def test_it_reads_the_names_again_after_a_flush_with_as_many_new_queues(
+    serve: Callable[..., QueueListener], apis: ShardApis
+) -> None:
     served = serve()
     for queue in ("before", "after"):
         apis.client.flushdb()
         apis.clock.advance(1)
         apis.add(queue=queue)
-        assert told(served, apis)
+        assert reported(served, apis)
         served.refresh()
         assert served.queues == (queue,)
 
 
-def test_it_tells_the_next_of_new_queues_and_of_none_twice(
-    serve: Callable[..., QueueListener], apis: ShardApis
-) -> None:
+def test_it_notifies_the_next_worker_of_new_queues_once(serve: Callable[..., QueueListener], apis: ShardApis) -> None:
     served = serve()
     apis.add(queue="mail")
-    told(served, apis)
-    rung(apis)
+    reported(served, apis)
+    notified(apis)
     served.refresh()
-    assert rung(apis) == [1]
+    assert notified(apis) == [1]
     served.refresh()
-    assert rung(apis) == [0]
+    assert notified(apis) == [0]
 
 
-def test_one_of_named_queues_compares_nothing(serve: Callable[..., QueueListener], apis: ShardApis) -> None:
+def test_a_worker_of_named_queues_does_not_read_names(serve: Callable[..., QueueListener], apis: ShardApis) -> None:
     served = serve("mail")
     apis.add(queue="bulk")
-    assert not told(served, apis)
+    assert not reported(served, apis)
     served.refresh()
     assert served.queues == ("mail",)
 
 
-def test_one_of_all_queues_passes_on_by_one_bell(serve: Callable[..., QueueListener], apis: ShardApis) -> None:
+def test_a_worker_of_all_queues_notifies_others_with_one_notification(
+    serve: Callable[..., QueueListener], apis: ShardApis
+) -> None:
     apis.add(queue="mail")
-    rung(apis, "mail")
+    notified(apis, "mail")
     serve().notify_others()
-    assert rung(apis, "mail") == [1, 0]
+    assert notified(apis, "mail") == [1, 0]
 
 
-def test_one_of_named_queues_passes_on_by_the_bells_of_those_with_work(
+def test_a_worker_of_named_queues_notifies_others_of_those_with_work(
     serve: Callable[..., QueueListener], apis: ShardApis
 ) -> None:
     apis.add(queue="mail")
     apis.add(queue="bulk", delay=HOUR)
     apis.add(queue="other")
-    rung(apis, "mail", "bulk", "other")
+    notified(apis, "mail", "bulk", "other")
     serve("mail", "bulk").notify_others()
-    assert rung(apis, "mail", "bulk", "other") == [0, 1, 0, 0]
+    assert notified(apis, "mail", "bulk", "other") == [0, 1, 0, 0]
 
 
-def test_passing_on_takes_one_round_trip_whatever_the_number_of_queues(
+def test_notifying_others_takes_one_round_trip_for_any_number_of_queues(
     serve: Callable[..., QueueListener], apis: ShardApis
 ) -> None:
     served = serve(*(f"q{number}" for number in range(400)))
@@ -110,7 +112,7 @@ def test_passing_on_takes_one_round_trip_whatever_the_number_of_queues(
 
 @pytest.mark.parametrize("wanted", [True, False])
 @pytest.mark.parametrize("queues", [(), ("mail",)], ids=["all", "named"])
-def test_a_bell_that_this_worker_does_not_want_is_rung_for_others(
+def test_an_unwanted_notification_is_passed_to_others(
     serve: Callable[..., QueueListener], apis: ShardApis, wanted: bool, queues: tuple[str, ...]
 ) -> None:
     served = serve(*queues)

@@ -1,4 +1,4 @@
-"""Names of queues: those with work are known, empty ones are forgotten, and cost nothing."""
+"""Names of queues: those with jobs are listed, empty ones are removed, and unused ones cost nothing."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,21 +10,21 @@ from django_delayq.job.outcome import Action
 from tests.shard_apis import DAY, HOUR, SECOND, ShardApis, settlement
 
 MINUTE = 60 * SECOND
-#: Unused for so long, a queue is forgotten by the next two steps.
+#: After so long without use, a queue is removed by the next two promotions.
 LONG = 11 * MINUTE
 MANY = 20_000
 
 
 @pytest.fixture
 def dispatcher(apis: ShardApis) -> Iterator[Dispatcher]:
-    """A dispatcher that steps when it is told to."""
+    """A dispatcher that steps when the test calls it."""
     made = Dispatcher(apis.shard, apis.promotion)
     yield made
     made.close()
 
 
 def step(dispatcher: Dispatcher, count: int = 2) -> None:
-    """Promote: the first step finds what is old, the next one forgets it."""
+    """Promote twice: the first promotion finds unused queues, the next one removes them."""
     for _ in range(count):
         dispatcher.promote()
 
@@ -38,7 +38,7 @@ def version(apis: ShardApis) -> bytes:
 
 
 def calls(apis: ShardApis, act: Callable[[], Any]) -> int:
-    """Return the number of commands that Redis carries out meanwhile, those inside of scripts too."""
+    """Return the number of commands that Redis runs meanwhile, including those of scripts."""
 
     def counted() -> int:
         return sum(row["calls"] for row in apis.client.info("commandstats").values())
@@ -49,7 +49,9 @@ def calls(apis: ShardApis, act: Callable[[], Any]) -> int:
     return counted() - before - 1
 
 
-def test_an_empty_queue_is_forgotten_with_its_bell_after_ten_minutes(apis: ShardApis, dispatcher: Dispatcher) -> None:
+def test_an_empty_queue_is_removed_with_its_notification_after_ten_minutes(
+    apis: ShardApis, dispatcher: Dispatcher
+) -> None:
     apis.operations.cancel(apis.add(queue="mail"))
     before = version(apis)
     apis.clock.advance(LONG - 1)
@@ -63,14 +65,14 @@ def test_an_empty_queue_is_forgotten_with_its_bell_after_ten_minutes(apis: Shard
 
 
 @pytest.mark.parametrize("place", ["ready", "scheduled", "claimed"])
-def test_a_queue_with_a_job_is_remembered(apis: ShardApis, dispatcher: Dispatcher, place: str) -> None:
+def test_a_queue_with_a_job_stays_listed(apis: ShardApis, dispatcher: Dispatcher, place: str) -> None:
     apis.add(queue="mail", delay=DAY if place == "scheduled" else None)
     worker = apis.worker()
     claims = worker.take(1, "mail").claims if place == "claimed" else []
     for _ in range(20):
         apis.clock.advance(MINUTE)
         if claims:
-            worker.door.heartbeat([claim.lease for claim in claims], {claim.queue for claim in claims})
+            worker.api.heartbeat([claim.lease for claim in claims], {claim.queue for claim in claims})
         step(dispatcher)
     assert apis.shard.read_queues() == ["mail"]
     assert served(apis) == ([] if place == "scheduled" else ["mail"])
@@ -81,7 +83,7 @@ RETURNS: dict[str, Callable[[ShardApis, Any], object]] = {
     "enqueue later": lambda apis, _: apis.add(queue="mail", delay=HOUR),
     "retry": lambda apis, claim: apis.worker().take(0, settle=[settlement(claim, Action.RETRY, delay=HOUR)]),
     "release": lambda apis, claim: apis.worker().take(0, settle=[settlement(claim, Action.RELEASE)]),
-    "reclaim": lambda apis, _: apis.lapse(),
+    "reclaim": lambda apis, _: apis.expire_leases(),
     "requeue": lambda apis, claim: requeue(apis, claim),
     "move": lambda apis, _: apis.operations.move(apis.add(queue="other"), "mail"),
     "move later": lambda apis, _: apis.operations.move(apis.add(queue="other", delay=HOUR), "mail"),
@@ -95,7 +97,7 @@ def requeue(apis: ShardApis, claim: Any) -> None:
 
 
 @pytest.mark.parametrize("how", RETURNS)
-def test_whatever_puts_a_job_there_makes_its_queue_known(apis: ShardApis, how: str) -> None:
+def test_every_operation_that_adds_a_job_lists_its_queue(apis: ShardApis, how: str) -> None:
     apis.add(queue="mail")
     (claim,) = apis.worker().take(1, "mail").claims
     for noun in ("queues", "next_due"):
@@ -108,7 +110,7 @@ def test_whatever_puts_a_job_there_makes_its_queue_known(apis: ShardApis, how: s
 
 
 @pytest.mark.parametrize("change", ["cancel", "move", "reschedule", "promote"])
-def test_a_queue_whose_last_scheduled_job_leaves_is_not_known_as_due(apis: ShardApis, change: str) -> None:
+def test_a_queue_whose_last_scheduled_job_leaves_is_not_listed_as_due(apis: ShardApis, change: str) -> None:
     raw_id = apis.add(queue="mail", delay=HOUR)
     if change == "cancel":
         apis.operations.cancel(raw_id)
@@ -131,7 +133,7 @@ def test_the_first_due_time_of_a_queue_is_known_whatever_changes_it(apis: ShardA
     assert first() == apis.clock.now_us + HOUR
     soon = apis.add(queue="mail", delay=MINUTE)
     assert first() == apis.clock.now_us + MINUTE
-    # Damaged by hand: the next job makes up for it.
+    # Edited manually: the next job repairs it.
     apis.client.delete(apis.keys("next_due"))
     apis.add(queue="mail", delay=3 * HOUR)
     assert first() == apis.clock.now_us + MINUTE
@@ -139,7 +141,7 @@ def test_the_first_due_time_of_a_queue_is_known_whatever_changes_it(apis: ShardA
     assert first() == apis.clock.now_us + HOUR
 
 
-def test_a_paused_queue_stays_on_view_while_it_is_paused(apis: ShardApis, dispatcher: Dispatcher) -> None:
+def test_a_paused_queue_is_shown_while_it_is_paused(apis: ShardApis, dispatcher: Dispatcher) -> None:
     survey = apis.store.dashboard(0)
     apis.operations.cancel(apis.add(queue="a:b ü"))
     apis.operations.pause("a:b ü", by="ann")
@@ -150,7 +152,7 @@ def test_a_paused_queue_stays_on_view_while_it_is_paused(apis: ShardApis, dispat
     assert list(survey.snapshot().queues) == []
 
 
-def test_names_written_by_hand_are_dropped_and_do_not_keep_the_dispatcher_awake(
+def test_manually_edited_names_are_dropped_and_do_not_keep_the_dispatcher_busy(
     apis: ShardApis, dispatcher: Dispatcher
 ) -> None:
     odd = [b"\xff", b"a b", b"a%41", b"%FF", b"a:b", b"%"]

@@ -1,4 +1,4 @@
-"""Reclaim: what was decided of a lapsed lease is carried out, if it still is that lease and still lapsed."""
+"""Reclaim: the decision on an expired lease is applied if it is the same lease and still expired."""
 
 from dataclasses import replace
 from typing import Any
@@ -23,47 +23,47 @@ def claimed(apis: ShardApis, **options: object) -> tuple[OneWorker, Claim]:
     return worker, worker.take().claims[0]
 
 
-def lapsed(apis: ShardApis, *leases: bytes) -> list[ExpiredLease]:
-    """Let the leases lapse and read them as a dispatcher does."""
+def expired_leases(apis: ShardApis, *leases: bytes) -> list[ExpiredLease]:
+    """Let the leases expire and read them as a dispatcher does."""
     apis.clock.advance(LEASE)
     assert sorted(apis.promote().expired_leases) == sorted(leases)
     return apis.promotion.read_expired_leases(leases)
 
 
 def decided(item: ExpiredLease, *, dead: bool = False, delay_us: int = 0) -> Reclaim:
-    """Decide, with the attempt counted as a crash."""
-    attempts = one_more(item.attempts, suspect=not dead, error="lapsed")
+    """Return a decision with the attempt counted as a crash."""
+    attempts = one_more(item.attempts, suspect=not dead, error="expired_leases")
     return Reclaim(lease=item.lease, attempts=attempts, queue=None if dead else item.queue, delay_us=delay_us)
 
 
-def test_what_is_needed_to_judge_is_read_with_the_lease(apis: ShardApis) -> None:
+def test_an_expired_lease_is_read_with_what_is_needed_to_judge_it(apis: ShardApis) -> None:
     raw_id = apis.add("argument", queue="mail")
     worker = apis.worker()
     (claim,) = worker.take(1, "mail", description="host/9").claims
-    (item,) = lapsed(apis, claim.lease)
+    (item,) = expired_leases(apis, claim.lease)
     assert (item.lease[:12], item.queue, item.worker, item.claimed_us) == (raw_id, "mail", "host/9", START)
     assert item.job == claim.job
 
 
 @pytest.mark.parametrize("delay", [1, SECOND, 365 * DAY])
-def test_lapsed_job_waits_again_with_its_attempt_counted(apis: ShardApis, delay: int) -> None:
+def test_a_reclaimed_job_waits_again_with_its_attempt_counted(apis: ShardApis, delay: int) -> None:
     _, claim = claimed(apis)
-    (item,) = lapsed(apis, claim.lease)
+    (item,) = expired_leases(apis, claim.lease)
     assert sum(apis.promotion.reclaim([decided(item, delay_us=delay)])) == 1
-    assert apis.schedule() == {claim.raw_id: START + LEASE + delay}
+    assert apis.scheduled() == {claim.raw_id: START + LEASE + delay}
     assert apis.where(claim.raw_id) == ["scheduled:default"]
     apis.clock.advance(delay)
     apis.promote()
     (again,) = apis.worker().take().claims
-    assert (again.attempt, again.attempts.crash_suspected, again.attempts.last_error) == (2, True, "lapsed")
+    assert (again.attempt, again.attempts.crash_suspected, again.attempts.last_error) == (2, True, "expired_leases")
 
 
 @pytest.mark.parametrize(("suspect", "place"), [(True, "recovered:default"), (False, "ready:default")])
-def test_lapsed_job_waits_at_its_old_rank(apis: ShardApis, suspect: bool, place: str) -> None:
-    """Else the first of a backlog would be its last after one crash."""
+def test_a_reclaimed_job_waits_at_its_old_rank(apis: ShardApis, suspect: bool, place: str) -> None:
+    """Otherwise the first job of a backlog would be the last after one crash."""
     _, claim = claimed(apis, priority=3, due=START - DAY)
     behind = apis.add(priority=3, due=START - 1)
-    (item,) = lapsed(apis, claim.lease)
+    (item,) = expired_leases(apis, claim.lease)
     attempts = one_more(item.attempts, suspect=suspect)
     apis.promotion.reclaim([Reclaim(lease=item.lease, attempts=attempts, queue=item.queue)])
     assert apis.where(claim.raw_id) == [place]
@@ -71,28 +71,28 @@ def test_lapsed_job_waits_at_its_old_rank(apis: ShardApis, suspect: bool, place:
     assert [worker.take().claims[0].raw_id for _ in range(2)] == [claim.raw_id, behind]
 
 
-def test_lapsed_job_whose_rank_is_lost_waits_as_if_it_came_now(apis: ShardApis) -> None:
+def test_a_reclaimed_job_whose_rank_is_lost_waits_as_if_it_was_due_now(apis: ShardApis) -> None:
     _, claim = claimed(apis, priority=3)
-    (item,) = lapsed(apis, claim.lease)
+    (item,) = expired_leases(apis, claim.lease)
     apis.client.hset(apis.keys("claim_records"), claim.raw_id, b"\0" * 33)
     apis.promotion.reclaim([decided(item)])
     now = apis.add(priority=3)
     assert apis.recovered()[claim.raw_id] == apis.ready()[now]
 
 
-def test_lapsed_job_out_of_attempts_is_dead(apis: ShardApis) -> None:
+def test_a_reclaimed_job_without_attempts_left_is_dead(apis: ShardApis) -> None:
     _, claim = claimed(apis, key="k")
-    (item,) = lapsed(apis, claim.lease)
+    (item,) = expired_leases(apis, claim.lease)
     assert sum(apis.promotion.reclaim([decided(item, dead=True)])) == 1
     assert apis.traces(claim.raw_id) == ["dead_bodies", "dead_letters"]
     letter = apis.inspection.dead_letter(claim.raw_id)
     assert letter is not None
-    assert (letter.died_us, letter.attempts.last_error) == (START + LEASE, "lapsed")
+    assert (letter.died_us, letter.attempts.last_error) == (START + LEASE, "expired_leases")
 
 
-def test_lease_is_lapsed_at_its_end_and_not_a_microsecond_before(apis: ShardApis) -> None:
+def test_a_lease_expires_at_its_end_and_not_a_microsecond_before(apis: ShardApis) -> None:
     _, claim = claimed(apis)
-    (item,) = lapsed(apis, claim.lease)
+    (item,) = expired_leases(apis, claim.lease)
     apis.clock.advance(-1)
     assert sum(apis.promotion.reclaim([decided(item)])) == 0
     assert apis.where(claim.raw_id) == ["leases"]
@@ -102,8 +102,8 @@ def test_lease_is_lapsed_at_its_end_and_not_a_microsecond_before(apis: ShardApis
 
 def test_lease_revived_by_a_late_heartbeat_is_left_alone(apis: ShardApis) -> None:
     worker, claim = claimed(apis)
-    (item,) = lapsed(apis, claim.lease)
-    worker.door.heartbeat([claim.lease])
+    (item,) = expired_leases(apis, claim.lease)
+    worker.api.heartbeat([claim.lease])
     assert sum(apis.promotion.reclaim([decided(item)])) == 0
     assert not worker.settle(claim, Action.ACKNOWLEDGE).lost
     assert apis.traces(claim.raw_id) == []
@@ -113,7 +113,7 @@ def test_lease_revived_by_a_late_heartbeat_is_left_alone(apis: ShardApis) -> Non
 @pytest.mark.parametrize("dead", [False, True])
 def test_job_settled_meanwhile_is_left_where_it_is(apis: ShardApis, outcome: Action, dead: bool) -> None:
     worker, claim = claimed(apis)
-    (item,) = lapsed(apis, claim.lease)
+    (item,) = expired_leases(apis, claim.lease)
     worker.settle(claim, outcome, delay=HOUR)
     places = apis.where(claim.raw_id)
     assert sum(apis.promotion.reclaim([decided(item, dead=dead)])) == 0
@@ -122,15 +122,15 @@ def test_job_settled_meanwhile_is_left_where_it_is(apis: ShardApis, outcome: Act
 
 def test_second_dispatcher_reclaims_nothing_twice(apis: ShardApis) -> None:
     _, claim = claimed(apis)
-    (item,) = lapsed(apis, claim.lease)
+    (item,) = expired_leases(apis, claim.lease)
     assert sum(apis.promotion.reclaim([decided(item), decided(item, dead=True)])) == 1
     assert sum(apis.promotion.reclaim([decided(item, dead=True)])) == 0
     assert apis.where(claim.raw_id) == ["recovered:default"]
 
 
-def test_later_lease_of_the_same_job_is_not_taken_for_the_lapsed_one(apis: ShardApis) -> None:
+def test_later_lease_of_the_same_job_is_not_taken_for_the_expired_one(apis: ShardApis) -> None:
     _, claim = claimed(apis)
-    (item,) = lapsed(apis, claim.lease)
+    (item,) = expired_leases(apis, claim.lease)
     apis.promotion.reclaim([decided(item)])
     apis.promote()
     apis.worker().take()
@@ -139,10 +139,10 @@ def test_later_lease_of_the_same_job_is_not_taken_for_the_lapsed_one(apis: Shard
     assert apis.where(claim.raw_id) == ["leases"]
 
 
-def test_batch_goes_back_to_the_queues_its_jobs_came_from(apis: ShardApis) -> None:
+def test_jobs_of_a_batch_return_to_their_queues(apis: ShardApis) -> None:
     made = {apis.add(queue=queue): queue for queue in ("a", "b", "c", "a")}
     claims = apis.worker().take(4, "c", "a", "b").claims
-    items = lapsed(apis, *(claim.lease for claim in claims))
+    items = expired_leases(apis, *(claim.lease for claim in claims))
     assert sum(apis.promotion.reclaim([decided(item) for item in items])) == 4
     assert {raw_id: apis.where(raw_id) for raw_id in made} == {
         raw_id: [f"recovered:{queue}"] for raw_id, queue in made.items()
@@ -153,68 +153,68 @@ def test_batch_of_500_is_reclaimed_in_one_step(apis: ShardApis) -> None:
     apis.enqueue(*[apis.draft(key=f"{number}") for number in range(500)])
     worker = apis.worker()
     claims = [claim for _ in range(10) for claim in worker.take(50).claims]
-    items = lapsed(apis, *(claim.lease for claim in claims))
+    items = expired_leases(apis, *(claim.lease for claim in claims))
     assert sum(apis.promotion.reclaim([decided(item, dead=n % 2 == 0) for n, item in enumerate(items)])) == 500
     counts = apis.inspection.counts()
     assert (counts.dead, counts.ready, counts.scheduled) == (250, {"default": 250}, {"default": 0})
     assert apis.client.hlen(apis.keys("unique_keys")) == 250
 
 
-@pytest.mark.parametrize(("delay", "rings"), [(0, [0, 1]), (1, [1, 0])])
-def test_reclaimed_job_keeps_its_key_and_rings(apis: ShardApis, delay: int, rings: list[int]) -> None:
+@pytest.mark.parametrize(("delay", "notifications"), [(0, [0, 1]), (1, [1, 0])])
+def test_reclaimed_job_keeps_its_key_and_notifies(apis: ShardApis, delay: int, notifications: list[int]) -> None:
     _, claim = claimed(apis, key="k")
-    (item,) = lapsed(apis, claim.lease)
+    (item,) = expired_leases(apis, claim.lease)
     places = apis.keys("notify_dispatcher"), apis.keys.notify("default")
-    apis.rings(*places)
+    apis.notifications(*places)
     apis.promotion.reclaim([decided(item, delay_us=delay)])
-    assert apis.rings(*places) == rings
+    assert apis.notifications(*places) == notifications
     assert apis.enqueue(apis.draft(key="k")).held == {0: claim.raw_id}
 
 
 @pytest.mark.parametrize("body", [None, b"", b"\x01\x64\x00\xff", b"\x01\x64\x00\x01\xff\x00\x00"])
-def test_unreadable_body_is_told_and_can_be_dead_lettered(apis: ShardApis, body: bytes | None) -> None:
+def test_unreadable_body_is_reported_and_can_be_dead_lettered(apis: ShardApis, body: bytes | None) -> None:
     _, claim = claimed(apis)
     apis.client.hdel(apis.keys("jobs"), claim.raw_id)
     if body is not None:
         apis.client.hset(apis.keys("jobs"), claim.raw_id, body)
-    (item,) = lapsed(apis, claim.lease)
+    (item,) = expired_leases(apis, claim.lease)
     assert (item.job, item.queue, type(item.fault)) == (None, None, BadBody)
     assert sum(apis.promotion.reclaim([decided(item, dead=True)])) == 1
     assert apis.where(claim.raw_id) == ["dead_letters"]
 
 
-def test_body_of_a_newer_version_still_tells_its_queue(apis: ShardApis) -> None:
+def test_body_of_a_newer_version_still_shows_its_queue(apis: ShardApis) -> None:
     apis.add(queue="mail")
     (claim,) = apis.worker().take(1, "mail").claims
     body = apis.client.hget(apis.keys("jobs"), claim.raw_id)
     apis.client.hset(apis.keys("jobs"), claim.raw_id, b"\x07" + body[1:])
-    (item,) = lapsed(apis, claim.lease)
+    (item,) = expired_leases(apis, claim.lease)
     assert (item.queue, type(item.fault)) == ("mail", NewerBody)
     apis.promotion.reclaim([decided(item, delay_us=30 * SECOND)])
-    assert apis.schedule("mail") == {claim.raw_id: START + LEASE + 30 * SECOND}
+    assert apis.scheduled("mail") == {claim.raw_id: START + LEASE + 30 * SECOND}
 
 
-def test_lost_entry_in_running_does_not_stop_reclaim(apis: ShardApis) -> None:
+def test_a_lost_claim_record_does_not_stop_reclaim(apis: ShardApis) -> None:
     _, claim = claimed(apis)
     apis.client.delete(apis.keys("claim_records"), apis.keys("worker_names"))
-    (item,) = lapsed(apis, claim.lease)
+    (item,) = expired_leases(apis, claim.lease)
     assert item.claimed_us == 0
     assert sum(apis.promotion.reclaim([decided(item)])) == 1
 
 
-def test_full_memory_does_not_stop_reclaim(own_doors: ShardApis) -> None:
-    own_doors.enqueue(*[own_doors.draft(number) for number in range(2)])
-    claims = own_doors.worker().take(2).claims
-    own_doors.fill_memory()
-    items = lapsed(own_doors, *(claim.lease for claim in claims))
-    assert sum(own_doors.promotion.reclaim([decided(items[0]), decided(items[1], dead=True)])) == 2
-    assert own_doors.where(claims[0].raw_id) == ["recovered:default"]
-    assert own_doors.where(claims[1].raw_id) == ["dead_letters"]
+def test_full_memory_does_not_stop_reclaim(own_apis: ShardApis) -> None:
+    own_apis.enqueue(*[own_apis.draft(number) for number in range(2)])
+    claims = own_apis.worker().take(2).claims
+    own_apis.fill_memory()
+    items = expired_leases(own_apis, *(claim.lease for claim in claims))
+    assert sum(own_apis.promotion.reclaim([decided(items[0]), decided(items[1], dead=True)])) == 2
+    assert own_apis.where(claims[0].raw_id) == ["recovered:default"]
+    assert own_apis.where(claims[1].raw_id) == ["dead_letters"]
 
 
 def test_flushed_scripts_are_loaded_again(apis: ShardApis) -> None:
     _, claim = claimed(apis)
-    (item,) = lapsed(apis, claim.lease)
+    (item,) = expired_leases(apis, claim.lease)
     apis.client.script_flush()
     assert sum(apis.promotion.reclaim([decided(item)])) == 1
 
@@ -238,7 +238,7 @@ def test_large_bodies_are_read_and_judged_batch_by_batch(apis: ShardApis, monkey
     apis.clock.advance(LEASE)
     monkeypatch.setattr(PendingReply, "read_all", measured)
     Dispatcher(apis.shard, apis.promotion).promote()
-    # 27 MB of bodies, in answers of 8 MiB at most.
+    # 27 MB of bodies, in replies of 8 MiB at most.
     assert sum(sizes) > 27_000_000
     assert max(sizes) < 8.5 * 1024 * 1024
     assert set(apis.recovered()) == {lease[:12] for lease in leases} >= set(small)
@@ -258,7 +258,7 @@ def test_batches_hold_every_lease_once_in_order(apis: ShardApis) -> None:
 
 
 def blocking_claim(apis: ShardApis, **options: Any) -> tuple[OneWorker, Claim]:
-    """Add a job and claim it as behind a blocking pop."""
+    """Add a job and claim it as if behind a blocking pop."""
     apis.add(**options)
     worker = apis.worker()
     worker.take(0)
@@ -274,7 +274,7 @@ def uncounted(item: ExpiredLease) -> Reclaim:
 
 
 @pytest.mark.parametrize("confirmed", [True, False])
-def test_a_claim_that_nobody_confirmed_counts_no_attempt(apis: ShardApis, confirmed: bool) -> None:
+def test_an_expired_unconfirmed_claim_counts_no_attempt(apis: ShardApis, confirmed: bool) -> None:
     _, claim = blocking_claim(apis)
     if confirmed:
         confirm(apis, claim)
@@ -287,24 +287,24 @@ def test_a_claim_that_nobody_confirmed_counts_no_attempt(apis: ShardApis, confir
     assert (again.attempt, again.attempts.crash_suspected) == ((2, True) if confirmed else (1, False))
 
 
-def test_of_two_claims_in_a_row_that_nobody_confirmed_the_second_counts(apis: ShardApis) -> None:
+def test_the_second_unconfirmed_claim_in_a_row_counts_an_attempt(apis: ShardApis) -> None:
     worker, claim = blocking_claim(apis)
     for attempt in (1, 2):
-        Dispatcher(apis.shard, apis.promotion)._reclaim(apis.lapsed())
+        Dispatcher(apis.shard, apis.promotion)._judge(apis.expired_leases())
         (again,) = worker.take(blocking=True).claims
         assert again.attempt == attempt
     assert again.raw_id == claim.raw_id and again.attempts.crash_suspected and not again.attempts.spared
 
 
-def test_a_claim_that_is_renewed_counts_also_where_its_mark_was_lost(apis: ShardApis) -> None:
+def test_a_renewed_claim_counts_even_if_its_confirmation_was_lost(apis: ShardApis) -> None:
     worker, claim = blocking_claim(apis)
-    assert not worker.door.heartbeat([claim.lease])
+    assert not worker.api.heartbeat([claim.lease])
     assert not apis.client.exists(apis.keys("unconfirmed"))
 
 
-def test_one_that_is_confirmed_while_it_is_judged_is_judged_again(apis: ShardApis) -> None:
+def test_a_claim_that_is_confirmed_while_it_is_judged_is_judged_again(apis: ShardApis) -> None:
     _, claim = blocking_claim(apis)
-    (item,) = lapsed(apis, claim.lease)
+    (item,) = expired_leases(apis, claim.lease)
     assert item.unconfirmed
     confirm(apis, claim)
     assert apis.promotion.reclaim([uncounted(item)]) == [False]
@@ -313,20 +313,20 @@ def test_one_that_is_confirmed_while_it_is_judged_is_judged_again(apis: ShardApi
     assert apis.promotion.reclaim([decided(item)]) == [True]
 
 
-def test_a_suspect_whose_claim_nobody_confirmed_is_one_as_before(apis: ShardApis) -> None:
+def test_a_crash_suspicion_survives_an_unconfirmed_claim(apis: ShardApis) -> None:
     worker, claim = blocking_claim(apis)
     confirm(apis, claim)
     worker.settle(claim, Action.RETRY, suspect=True, keeps_rank=True)
     (claim,) = worker.take(blocking=True).claims
     assert claim.attempts.crash_suspected
-    (item,) = lapsed(apis, claim.lease)
+    (item,) = expired_leases(apis, claim.lease)
     assert apis.promotion.reclaim([uncounted(item)]) == [True]
     assert apis.where(claim.raw_id) == ["recovered:default"]
     (again,) = apis.worker().take().claims
     assert (again.attempt, again.attempts.crash_suspected) == (2, True)
 
 
-def test_an_unreadable_job_whose_claim_nobody_confirmed_is_a_dead_letter(apis: ShardApis) -> None:
+def test_an_unreadable_job_with_an_unconfirmed_claim_is_a_dead_letter(apis: ShardApis) -> None:
     _, claim = blocking_claim(apis)
     apis.client.hset(apis.keys("jobs"), claim.raw_id, b"nonsense")
     apis.clock.advance(LEASE)

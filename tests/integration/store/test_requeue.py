@@ -27,10 +27,10 @@ def test_dead_letter_is_ready_again_with_its_body_and_priority(apis: ShardApis) 
 def test_dead_letter_can_be_put_off_to_the_microsecond(apis: ShardApis, delay: int) -> None:
     raw_id = apis.add_dead()
     assert apis.operations.requeue(raw_id, died_us=START, delay_us=delay) == START + delay
-    assert apis.schedule() == {raw_id: START + delay}
+    assert apis.scheduled() == {raw_id: START + delay}
 
 
-def test_attempts_are_counted_anew_and_the_history_is_kept(apis: ShardApis) -> None:
+def test_attempts_are_counted_from_0_and_the_history_is_kept(apis: ShardApis) -> None:
     raw_id = apis.add()
     worker = apis.worker()
     worker.settle(worker.take().claims[0], Action.RETRY, error="first")
@@ -51,14 +51,14 @@ def test_requeued_job_ends_like_any_other(apis: ShardApis) -> None:
     assert apis.traces(raw_id) == []
 
 
-def test_requeue_names_the_death_it_saw(apis: ShardApis) -> None:
+def test_requeue_needs_the_current_time_of_death(apis: ShardApis) -> None:
     raw_id = apis.add_dead()
     assert apis.operations.requeue(raw_id, died_us=START - 1) is None
     assert apis.operations.requeue(raw_id, died_us=START + 1) is None
     assert apis.where(raw_id) == ["dead_letters"]
 
 
-def test_click_on_a_page_of_an_earlier_death_does_nothing(apis: ShardApis) -> None:
+def test_requeue_from_a_page_of_an_earlier_death_does_nothing(apis: ShardApis) -> None:
     raw_id = apis.add_dead()
     apis.operations.requeue(raw_id, died_us=START)
     apis.clock.advance(SECOND)
@@ -97,22 +97,22 @@ def test_requeue_is_refused_while_the_key_is_another_jobs(apis: ShardApis) -> No
     assert apis.operations.requeue(raw_id, died_us=START) == START
 
 
-def test_requeue_rings(apis: ShardApis) -> None:
+def test_requeue_notifies(apis: ShardApis) -> None:
     first, second = apis.add_dead(), apis.add_dead()
     apis.promote()
-    bells = [apis.keys.notify("default"), apis.keys("notify_dispatcher")]
-    apis.rings(*bells)
+    notify_keys = [apis.keys.notify("default"), apis.keys("notify_dispatcher")]
+    apis.notifications(*notify_keys)
     apis.operations.requeue(first, died_us=START)
-    assert apis.rings(*bells) == [1, 0]
+    assert apis.notifications(*notify_keys) == [1, 0]
     apis.operations.requeue(second, died_us=START, delay_us=SECOND)
-    assert apis.rings(*bells) == [0, 1]
+    assert apis.notifications(*notify_keys) == [0, 1]
 
 
-def test_full_memory_does_not_lose_the_dead_letter(own_doors: ShardApis) -> None:
-    raw_id = own_doors.add_dead(key="k")
-    own_doors.fill_memory()
-    assert own_doors.operations.requeue(raw_id, died_us=START) == START
-    assert own_doors.where(raw_id) == ["ready:default"]
+def test_full_memory_does_not_lose_the_dead_letter(own_apis: ShardApis) -> None:
+    raw_id = own_apis.add_dead(key="k")
+    own_apis.fill_memory()
+    assert own_apis.operations.requeue(raw_id, died_us=START) == START
+    assert own_apis.where(raw_id) == ["ready:default"]
 
 
 def test_flushed_scripts_are_loaded_again(apis: ShardApis) -> None:
@@ -130,10 +130,10 @@ def with_args(*args: Any) -> Callable[[Job], Job]:
 @pytest.mark.parametrize("before", ["small", LARGE_TEXT], ids=["small", "large"])
 @pytest.mark.parametrize("after", ["other", LARGE_TEXT], ids=["to-small", "to-large"])
 @pytest.mark.parametrize("sign", [True, False], ids=["signed", "unsigned"])
-def test_other_arguments_can_be_given_and_all_else_stays(
-    make_doors: Callable[..., ShardApis], before: str, after: str, sign: bool
+def test_the_arguments_can_be_changed_and_all_else_stays(
+    make_apis: Callable[..., ShardApis], before: str, after: str, sign: bool
 ) -> None:
-    apis = make_doors(SIGN=sign)
+    apis = make_apis(SIGN=sign)
     raw_id = apis.add_dead(priority=-7, key="k") if before == "small" else None
     if raw_id is None:
         raw_id = apis.add(before, priority=-7, key="k")
@@ -149,7 +149,7 @@ def test_other_arguments_can_be_given_and_all_else_stays(
     assert apis.traces(raw_id) == []
 
 
-def test_arguments_that_somebody_else_changed_meanwhile_are_left_as_they_are(apis: ShardApis) -> None:
+def test_arguments_that_changed_meanwhile_are_not_overwritten(apis: ShardApis) -> None:
     raw_id = apis.add_dead()
 
     def late(job: Job) -> Job:

@@ -1,4 +1,4 @@
-"""Reschedule: a job that waits gets another time, earlier, later, or now."""
+"""Reschedule: a waiting job gets another time: earlier, later, or now."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,33 +18,33 @@ def test_delay_counts_from_now_to_the_microsecond(apis: ShardApis, span: int, be
     raw_id = apis.add(delay=before)
     apis.clock.advance(7)
     assert apis.operations.reschedule(raw_id, delay_us=span) == START + 7 + span
-    assert apis.schedule() == {raw_id: START + 7 + span}
+    assert apis.scheduled() == {raw_id: START + 7 + span}
     assert apis.where(raw_id) == ["scheduled:default"]
 
 
 @SPANS
-def test_moment_is_kept_to_the_microsecond(apis: ShardApis, span: int) -> None:
+def test_time_is_kept_to_the_microsecond(apis: ShardApis, span: int) -> None:
     raw_id = apis.add(delay=HOUR)
     assert apis.operations.reschedule(raw_id, due_us=START + span) == START + span
-    assert apis.schedule() == {raw_id: START + span}
+    assert apis.scheduled() == {raw_id: START + span}
 
 
 @pytest.mark.parametrize("due", [START, START - 1, -62_135_596_800_000_000])
-def test_moment_that_is_over_makes_the_job_ready_now(apis: ShardApis, due: int) -> None:
+def test_a_time_in_the_past_makes_the_job_ready_now(apis: ShardApis, due: int) -> None:
     raw_id = apis.add(delay=HOUR)
-    apis.rings(apis.keys.notify("default"))
+    apis.notifications(apis.keys.notify("default"))
     assert apis.operations.reschedule(raw_id, due_us=due) == START
     assert apis.where(raw_id) == ["ready:default"]
-    assert apis.rings(apis.keys.notify("default")) == [1]
+    assert apis.notifications(apis.keys.notify("default")) == [1]
 
 
-def test_delay_of_nothing_makes_the_job_ready_now(apis: ShardApis) -> None:
+def test_a_delay_of_0_makes_the_job_ready_now(apis: ShardApis) -> None:
     raw_id = apis.add(delay=HOUR)
     assert apis.operations.reschedule(raw_id, delay_us=0) == START
     assert apis.where(raw_id) == ["ready:default"]
 
 
-def test_ready_job_can_be_put_off(apis: ShardApis) -> None:
+def test_ready_job_can_be_postponed(apis: ShardApis) -> None:
     raw_id = apis.add(priority=7)
     apis.operations.reschedule(raw_id, delay_us=SECOND)
     assert apis.worker().take().claims == []
@@ -63,15 +63,15 @@ def test_ready_job_rescheduled_to_now_goes_behind_those_that_waited(apis: ShardA
     assert list(apis.ready()) == [second, first]
 
 
-def test_earlier_time_rings_the_alarm_and_a_later_one_does_not(apis: ShardApis) -> None:
+def test_an_earlier_time_notifies_the_dispatcher_and_a_later_one_does_not(apis: ShardApis) -> None:
     raw_id = apis.add(delay=2 * SECOND)
     apis.promote()
-    rung = []
+    notified = []
     for delay in (SECOND, 3 * SECOND):
-        apis.rings(apis.keys("notify_dispatcher"))
+        apis.notifications(apis.keys("notify_dispatcher"))
         apis.operations.reschedule(raw_id, delay_us=delay)
-        rung += apis.rings(apis.keys("notify_dispatcher"))
-    assert rung == [1, 0]
+        notified += apis.notifications(apis.keys("notify_dispatcher"))
+    assert notified == [1, 0]
 
 
 def test_running_job_is_too_late(apis: ShardApis) -> None:
@@ -94,7 +94,7 @@ def test_moved_job_is_found(apis: ShardApis) -> None:
     raw_id = apis.add(delay=HOUR)
     apis.operations.move(raw_id, "other")
     assert apis.operations.reschedule(raw_id, delay_us=SECOND) == START + SECOND
-    assert apis.schedule("other") == {raw_id: START + SECOND}
+    assert apis.scheduled("other") == {raw_id: START + SECOND}
 
 
 def test_key_stays_held(apis: ShardApis) -> None:
@@ -103,12 +103,12 @@ def test_key_stays_held(apis: ShardApis) -> None:
     assert apis.enqueue(apis.draft(key="k")).held == {0: raw_id}
 
 
-def test_full_memory_does_not_lose_the_job(own_doors: ShardApis) -> None:
-    raw_id = own_doors.add(delay=HOUR)
-    own_doors.fill_memory()
-    assert own_doors.operations.reschedule(raw_id, delay_us=SECOND) == START + SECOND
-    assert own_doors.operations.reschedule(raw_id, delay_us=0) == START
-    assert own_doors.where(raw_id) == ["ready:default"]
+def test_full_memory_does_not_lose_the_job(own_apis: ShardApis) -> None:
+    raw_id = own_apis.add(delay=HOUR)
+    own_apis.fill_memory()
+    assert own_apis.operations.reschedule(raw_id, delay_us=SECOND) == START + SECOND
+    assert own_apis.operations.reschedule(raw_id, delay_us=0) == START
+    assert own_apis.where(raw_id) == ["ready:default"]
 
 
 def test_flushed_scripts_are_loaded_again(apis: ShardApis) -> None:
@@ -119,7 +119,7 @@ def test_flushed_scripts_are_loaded_again(apis: ShardApis) -> None:
 
 
 @pytest.mark.parametrize("key", [None, "k"])
-def test_an_immediate_job_that_is_put_off_has_the_head_start_of_due_jobs(apis: ShardApis, key: str | None) -> None:
+def test_a_postponed_immediate_job_has_the_head_start_of_due_jobs(apis: ShardApis, key: str | None) -> None:
     raw_id = apis.add("put off", key=key, priority=3)
     backlog = apis.add(priority=3)
     assert apis.operations.reschedule(raw_id, delay_us=SECOND)
@@ -131,7 +131,7 @@ def test_an_immediate_job_that_is_put_off_has_the_head_start_of_due_jobs(apis: S
     assert claim.due_us == (START + SECOND) // 1_000 * 1_000
 
 
-def test_a_keyed_job_that_was_put_off_is_found_holds_its_key_and_can_be_cancelled(apis: ShardApis) -> None:
+def test_a_postponed_job_is_found_holds_its_key_and_can_be_cancelled(apis: ShardApis) -> None:
     raw_id = apis.add(key="k")
     assert apis.operations.reschedule(raw_id, delay_us=HOUR)
     assert apis.inspection.find(raw_id).state == "scheduled"
@@ -143,8 +143,8 @@ def test_a_keyed_job_that_was_put_off_is_found_holds_its_key_and_can_be_cancelle
     assert apis.traces(raw_id) == []
 
 
-def test_a_signed_job_that_was_put_off_is_signed_anew(make_doors: Callable[..., ShardApis]) -> None:
-    apis = make_doors(SIGN=True)
+def test_a_postponed_signed_job_is_signed_again(make_apis: Callable[..., ShardApis]) -> None:
+    apis = make_apis(SIGN=True)
     draft = apis.draft("signed")
     apis.enqueue(draft)
     raw_id = draft.job.raw_id
@@ -155,9 +155,9 @@ def test_a_signed_job_that_was_put_off_is_signed_anew(make_doors: Callable[..., 
     assert claim.fault is None and claim.job and claim.job.args == ["signed"]
 
 
-def test_a_job_with_a_wrong_signature_can_still_be_put_off(make_doors: Callable[..., ShardApis]) -> None:
-    raw_id = make_doors().add()
-    apis = make_doors(SIGN=True)
+def test_a_job_with_a_wrong_signature_can_still_be_postponed(make_apis: Callable[..., ShardApis]) -> None:
+    raw_id = make_apis().add()
+    apis = make_apis(SIGN=True)
     assert apis.operations.reschedule(raw_id, delay_us=SECOND) == START + SECOND
 
 
@@ -168,8 +168,8 @@ def test_a_body_that_changed_since_it_was_read_is_read_again(
     raw_id = apis.add("old")
     other, read, changes = apis.draft("new", raw_id=raw_id), ConnectionCache.execute, [how]
 
-    def changed_meanwhile(line: ConnectionCache, *parts: Any) -> Any:
-        found = read(line, *parts)
+    def changed_meanwhile(cache: ConnectionCache, *parts: Any) -> Any:
+        found = read(cache, *parts)
         if parts[0] == "HGET" and changes:
             if changes.pop() == "moved":
                 assert apis.operations.move(raw_id, "mail")

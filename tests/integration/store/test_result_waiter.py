@@ -1,4 +1,4 @@
-"""Kept results: written by the script that ends the job, found after it, waited for, and gone after their time."""
+"""Kept results: the script that ends the job stores it; it can be found and waited for until it expires."""
 
 import threading
 
@@ -34,7 +34,7 @@ def test_a_job_that_is_done_is_found_with_its_result_body_and_attempts(apis: Sha
     assert apis.traces(raw_id) == []
 
 
-def test_a_result_goes_when_its_time_is_over_and_nothing_else_expires(apis: ShardApis) -> None:
+def test_a_result_expires_and_nothing_else_does(apis: ShardApis) -> None:
     raw_id = apis.add(ttl=HOUR)
     finish(apis, raw_id, ttl_ms=HOUR // 1_000)
     key = apis.keys.results(raw_id)
@@ -54,7 +54,7 @@ def test_a_job_without_a_result_leaves_no_key(apis: ShardApis) -> None:
 def test_a_late_worker_keeps_no_result(apis: ShardApis) -> None:
     raw_id, late = apis.add(ttl=HOUR), apis.worker()
     [claim] = late.take(1).claims
-    apis.lapse()
+    apis.expire_leases()
     assert late.settle(claim, Action.ACKNOWLEDGE, value="1").lost == {claim.lease}
     assert apis.inspection.find(raw_id).state is State.READY
     finish(apis, raw_id, value="2")
@@ -77,14 +77,14 @@ def test_results_and_other_outcomes_are_settled_by_one_exchange(apis: ShardApis)
     assert [each.state for each in found] == [State.DONE, State.SCHEDULED, State.READY, State.DEAD, State.DONE]
     assert [each.result.value for each in found if each.result] == [0, 4]
     assert found[1].job and found[1].job.queue == "a"
-    # Repeated word for word, it changes nothing.
+    # Repeated with the same bytes, it changes nothing.
     worker.again()
     assert [apis.inspection.find(raw_id).state for raw_id in ids] == [each.state for each in found]
     assert apis.client.hlen(apis.keys("unique_keys")) == 2
 
 
 @pytest.mark.parametrize("delay", [None, HOUR])
-def test_a_cancelled_job_that_keeps_a_result_says_so(apis: ShardApis, delay: int | None) -> None:
+def test_the_result_of_a_cancelled_job_is_that_it_was_cancelled(apis: ShardApis, delay: int | None) -> None:
     raw_id = apis.add("argument", delay=delay, ttl=5 * SECOND, key="k")
     assert apis.operations.cancel(raw_id)
     found = apis.inspection.find(raw_id)
@@ -95,7 +95,7 @@ def test_a_cancelled_job_that_keeps_a_result_says_so(apis: ShardApis, delay: int
     assert not apis.operations.cancel(raw_id)
 
 
-def test_what_somebody_wrote_in_the_place_of_a_result_neither_stops_a_worker_nor_a_look(apis: ShardApis) -> None:
+def test_a_manually_edited_result_stops_neither_a_worker_nor_a_lookup(apis: ShardApis) -> None:
     raw_id = apis.add(ttl=HOUR)
     key = apis.keys.results(raw_id)
     apis.client.set(key, "by hand")
@@ -111,7 +111,7 @@ def test_what_somebody_wrote_in_the_place_of_a_result_neither_stops_a_worker_nor
     assert apis.inspection.find(raw_id).state is State.GONE
 
 
-def test_waiting_takes_nothing_and_leaves_the_expiry(apis: ShardApis) -> None:
+def test_waiting_removes_nothing_and_keeps_the_expiry(apis: ShardApis) -> None:
     raw_id = apis.add(ttl=HOUR)
     results, answers = apis.store.result_waiter(0), []
     waiters = [threading.Thread(target=lambda: answers.append(results.wait(raw_id, 30))) for _ in range(3)]
@@ -121,7 +121,7 @@ def test_waiting_takes_nothing_and_leaves_the_expiry(apis: ShardApis) -> None:
     finish(apis, raw_id)
     for waiter in waiters:
         waiter.join()
-    # A wait blocks for a second at most, and under load that may be over before the thread that ends the job comes on.
+    # A wait blocks for a second at most. Under load it may end before the thread that ends the job runs.
     assert results.wait(raw_id, 1)
     assert len(answers) == 3
     assert apis.client.llen(apis.keys.results(raw_id)) == 1
@@ -129,9 +129,9 @@ def test_waiting_takes_nothing_and_leaves_the_expiry(apis: ShardApis) -> None:
     assert apis.inspection.find(raw_id).state is State.DONE
 
 
-def test_a_kept_result_is_stored_when_memory_is_full(own_doors: ShardApis) -> None:
-    raw_id, worker = own_doors.add(ttl=HOUR), own_doors.worker()
+def test_a_kept_result_is_stored_when_memory_is_full(own_apis: ShardApis) -> None:
+    raw_id, worker = own_apis.add(ttl=HOUR), own_apis.worker()
     [claim] = worker.take(1).claims
-    own_doors.fill_memory()
+    own_apis.fill_memory()
     assert not worker.settle(claim, Action.ACKNOWLEDGE, value="1").lost
-    assert own_doors.inspection.find(raw_id).state is State.DONE
+    assert own_apis.inspection.find(raw_id).state is State.DONE

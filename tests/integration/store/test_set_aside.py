@@ -1,4 +1,4 @@
-"""Set aside: jobs that came back from a crash wait beside their queue, until a worker has a process for one."""
+"""Set aside: jobs whose last attempt crashed wait beside their queue until a worker has a process for one."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,13 +13,13 @@ from tests.shard_apis import SECOND, ShardApis, ids, one_more
 
 
 def came_back(apis: ShardApis, count: int = 1, *, queue: str = "default", **options: Any) -> list[bytes]:
-    """Let a worker crash that holds so many jobs; return their ids, in their order."""
+    """Let a worker crash that holds so many jobs. Return their ids in order."""
     drafts = [apis.draft(queue=queue, **options) for _ in range(count)]
     apis.enqueue(*drafts)
     crashed, held = apis.worker(), list[Any]()
     while len(held) < count:
         held += crashed.take(64, queue, may_recover=False).claims
-    items = apis.promotion.read_expired_leases(apis.lapsed())
+    items = apis.promotion.read_expired_leases(apis.expired_leases())
     back = [
         Reclaim(lease=item.lease, attempts=one_more(item.attempts, suspect=True), queue=item.queue) for item in items
     ]
@@ -28,7 +28,7 @@ def came_back(apis: ShardApis, count: int = 1, *, queue: str = "default", **opti
 
 
 def suspects(apis: ShardApis, count: int) -> list[bytes]:
-    """Return jobs whose last attempt crashed, and which are ready after their back-off."""
+    """Return jobs whose last attempt crashed, and which are ready after their delay."""
     made = [apis.add() for _ in range(count)]
     worker = apis.worker()
     for _ in made:
@@ -39,14 +39,14 @@ def suspects(apis: ShardApis, count: int) -> list[bytes]:
 
 
 def called(apis: ShardApis, step: Any) -> dict[str, int]:
-    """Return how often a step called each command of Redis."""
+    """Return how often Redis ran each command meanwhile."""
     apis.client.config_resetstat()
     step()
     stats = apis.client.info("commandstats")
     return {name.removeprefix("cmdstat_"): int(stat["calls"]) for name, stat in stats.items()}
 
 
-def test_a_worker_without_a_process_is_told_and_takes_the_others(apis: ShardApis) -> None:
+def test_a_worker_without_a_process_learns_of_them_and_claims_others(apis: ShardApis) -> None:
     back = came_back(apis, 3)
     others = [apis.add() for _ in range(2)]
     answer = apis.worker().take(8, may_recover=False)
@@ -54,7 +54,7 @@ def test_a_worker_without_a_process_is_told_and_takes_the_others(apis: ShardApis
     assert list(apis.recovered()) == back
 
 
-def test_a_worker_with_a_process_takes_one_at_a_time_in_the_order_of_ranks(apis: ShardApis) -> None:
+def test_a_worker_with_a_process_claims_one_at_a_time_in_the_order_of_ranks(apis: ShardApis) -> None:
     back = came_back(apis, 2)
     urgent, last = apis.add(priority=50), apis.add()
     worker = apis.worker()
@@ -63,24 +63,24 @@ def test_a_worker_with_a_process_takes_one_at_a_time_in_the_order_of_ranks(apis:
     assert [answer.recovered for answer in taken] == [True, True, False, False]
 
 
-def test_a_claim_sets_aside_what_it_may_not_run_once_and_in_its_old_rank(apis: ShardApis) -> None:
+def test_a_claim_sets_crashed_jobs_aside_once_and_at_their_old_rank(apis: ShardApis) -> None:
     made = suspects(apis, 3)
     ranks = apis.ready()
     fresh = apis.add()
     worker = apis.worker()
-    apis.rings(apis.keys.notify("default"))
+    apis.notifications(apis.keys.notify("default"))
     answer = worker.take(1, may_recover=False)
     assert (ids(answer.claims), answer.recovered, answer.has_more) == ([fresh], True, False)
     assert apis.recovered() == ranks
     assert list(apis.recovered()) == made
-    assert apis.rings(apis.keys.notify("default")) == [1]
-    # Nothing of them is read or written again, nor does their bell keep the worker awake.
+    assert apis.notifications(apis.keys.notify("default")) == [1]
+    # They are neither read nor written again, and their notification does not keep the worker busy.
     calls = called(apis, lambda: worker.take(8, may_recover=False))
     assert "zadd" not in calls or calls["zadd"] == 1
-    assert apis.rings(apis.keys.notify("default")) == [0]
+    assert apis.notifications(apis.keys.notify("default")) == [0]
 
 
-def test_a_claim_looks_past_more_suspects_than_it_asks_for(apis: ShardApis) -> None:
+def test_a_claim_looks_past_more_crashed_jobs_than_it_wants(apis: ShardApis) -> None:
     count = 600
     drafts = [apis.draft() for _ in range(count)]
     apis.enqueue(*drafts[:250])
@@ -91,14 +91,14 @@ def test_a_claim_looks_past_more_suspects_than_it_asks_for(apis: ShardApis) -> N
     fresh = apis.add(priority=-100)
     worker = apis.worker()
     first = worker.take(1, may_recover=False)
-    # So many in one step, that it does not block Redis; the bell tells of the rest.
+    # Not more in one step, so that it does not block Redis; a notification announces the rest.
     assert (ids(first.claims), first.has_more) == ([], True)
     assert 512 <= len(apis.recovered()) < 600
     assert ids(worker.take(1, may_recover=False).claims) == [fresh]
     assert len(apis.recovered()) == count
 
 
-def test_a_claim_takes_what_stands_before_and_behind_a_job_that_it_sets_aside(apis: ShardApis) -> None:
+def test_a_claim_takes_jobs_before_and_after_one_that_it_sets_aside(apis: ShardApis) -> None:
     (suspect,) = suspects(apis, 1)
     first, last = apis.add(priority=50), apis.add(priority=-50)
     answer = apis.worker().take(3, may_recover=False)
@@ -119,7 +119,7 @@ def test_a_thousand_set_aside_cost_a_claim_one_exists_and_no_read(apis: ShardApi
     assert len(apis.recovered()) == 1_000
 
 
-def test_none_is_told_of_where_all_are_of_paused_or_other_queues(apis: ShardApis) -> None:
+def test_none_is_reported_if_all_are_of_paused_or_other_queues(apis: ShardApis) -> None:
     came_back(apis, queue="paused")
     came_back(apis, queue="other")
     apis.operations.pause("paused", by="ann")
@@ -127,13 +127,13 @@ def test_none_is_told_of_where_all_are_of_paused_or_other_queues(apis: ShardApis
     for may_recover in (False, True):
         answer = worker.take(8, "paused", "default", may_recover=may_recover)
         assert (answer.claims, answer.recovered, answer.has_more) == ([], False, False)
-    apis.rings(apis.keys.notify("paused"))
+    apis.notifications(apis.keys.notify("paused"))
     apis.operations.resume("paused")
-    assert apis.rings(apis.keys.notify("paused")) == [1]
+    assert apis.notifications(apis.keys.notify("paused")) == [1]
     assert len(worker.take(8, "paused").claims) == 1
 
 
-def test_strict_order_goes_before_rank(apis: ShardApis) -> None:
+def test_strict_order_counts_more_than_rank(apis: ShardApis) -> None:
     back = {queue: came_back(apis, queue=queue)[0] for queue in ("b", "a")}
     ready = apis.add(queue="a")
     worker = apis.worker()
@@ -141,13 +141,13 @@ def test_strict_order_goes_before_rank(apis: ShardApis) -> None:
     assert taken == [[back["a"]], [ready], [back["b"]]]
 
 
-def test_whoever_takes_one_tells_of_the_others(apis: ShardApis) -> None:
+def test_a_worker_that_claims_one_notifies_of_the_others(apis: ShardApis) -> None:
     came_back(apis, 2)
     worker = apis.worker()
-    for rings in (1, 0):
-        apis.rings(apis.keys.notify("default"))
+    for notifications in (1, 0):
+        apis.notifications(apis.keys.notify("default"))
         assert len(worker.take(8).claims) == 1
-        assert apis.rings(apis.keys.notify("default")) == [rings]
+        assert apis.notifications(apis.keys.notify("default")) == [notifications]
 
 
 def test_cancel_reschedule_move_and_find_know_the_place(apis: ShardApis) -> None:
@@ -189,12 +189,12 @@ def test_pages_counts_and_snapshots_show_them_among_the_ready(apis: ShardApis) -
         ("in no place", "ORPHANED", "ready:default"),
     ],
 )
-def test_the_audit_knows_the_place(apis: ShardApis, damage: str, word: str, place: str) -> None:
+def test_the_consistency_check_knows_the_place(apis: ShardApis, damage: str, word: str, place: str) -> None:
     (raw_id,) = came_back(apis)
     client, keys = apis.client, apis.keys
     [(member, rank)] = client.zrange(keys.recovered("default"), 0, -1, withscores=True)
-    audit = apis.store.consistency_check(apis.shard)
-    assert list(audit.walk(repair=True)) == []
+    check = apis.store.consistency_check(apis.shard)
+    assert list(check.walk(repair=True)) == []
     match damage:
         case "in ready too":
             client.zadd(keys.ready("default"), {member: 5})
@@ -209,10 +209,10 @@ def test_the_audit_knows_the_place(apis: ShardApis, damage: str, word: str, plac
             client.zadd(keys.recovered("default"), {b"x": 5})
         case "in no place":
             client.delete(keys.recovered("default"))
-    words = {finding.code for finding in audit.walk(repair=True)}
+    words = {finding.code for finding in check.walk(repair=True)}
     assert word in words
     for _ in range(3):
-        left = list(audit.walk(repair=True))
+        left = list(check.walk(repair=True))
     assert left == []
     assert apis.where(raw_id) == ([place] if place else [])
     if place.startswith("recovered"):
@@ -220,23 +220,23 @@ def test_the_audit_knows_the_place(apis: ShardApis, damage: str, word: str, plac
 
 
 @pytest.mark.parametrize("may_recover", [True, False])
-def test_a_foreign_key_in_the_place_stops_no_claim(apis: ShardApis, may_recover: bool) -> None:
+def test_a_key_of_another_type_in_the_place_stops_no_claim(apis: ShardApis, may_recover: bool) -> None:
     apis.client.set(apis.keys.recovered("default"), "x")
     raw_id = apis.add()
     worker = apis.worker()
     assert ids(worker.take(8, may_recover=may_recover).claims) == [raw_id]
-    # Who has a process finds none, and is not sent to look again.
+    # A worker with a process finds none, and does not look again.
     assert not worker.take(8).recovered
 
 
-def test_a_foreign_key_in_the_place_makes_way_for_what_is_set_aside(apis: ShardApis) -> None:
+def test_a_key_of_another_type_in_the_place_is_replaced(apis: ShardApis) -> None:
     (raw_id,) = suspects(apis, 1)
     apis.client.set(apis.keys.recovered("default"), "x")
     assert apis.worker().take(8, may_recover=False).recovered
     assert list(apis.recovered()) == [raw_id]
 
 
-def test_a_foreign_entry_in_the_place_is_dropped(apis: ShardApis) -> None:
+def test_a_manually_edited_entry_in_the_place_is_dropped(apis: ShardApis) -> None:
     (raw_id,) = came_back(apis)
     apis.client.zadd(apis.keys.recovered("default"), {b"x": 1, b"y" * 30: 2})
     worker = apis.worker()
@@ -259,7 +259,7 @@ def test_an_interrupted_job_keeps_its_place_in_the_queue(apis: ShardApis) -> Non
     assert apis.worker().take(1).claims[0].attempts.ended == 1
 
 
-def test_an_exchange_sent_again_brings_what_it_recovered(apis: ShardApis) -> None:
+def test_a_repeated_exchange_returns_the_recovered_job(apis: ShardApis) -> None:
     (raw_id,) = came_back(apis)
     worker = apis.worker()
     assert ids(worker.take(8).claims) == [raw_id] == ids(worker.again().claims)

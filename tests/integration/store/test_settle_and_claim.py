@@ -1,4 +1,4 @@
-"""Exchange, claims: the best are taken first, under a lease, and what is left behind rings."""
+"""Settle and claim, claims: the best jobs are claimed first, under a lease, and the rest notify again."""
 
 import random
 from collections.abc import Callable
@@ -13,7 +13,7 @@ LEASE = 30 * SECOND
 
 
 def suspect(apis: ShardApis) -> bytes:
-    """Add a job that came back from a crash, ready again."""
+    """Add a ready job whose last attempt crashed."""
     raw_id = apis.add()
     worker = apis.worker()
     (claim,) = [claim for claim in worker.take(64).claims if claim.raw_id == raw_id]
@@ -31,7 +31,7 @@ def test_claim_puts_a_job_under_a_lease_and_nowhere_else(apis: ShardApis) -> Non
     assert claim.due_us == START // MS * MS
 
 
-def test_claim_tells_the_due_time_of_a_delayed_job(apis: ShardApis) -> None:
+def test_a_claim_has_the_due_time_of_a_delayed_job(apis: ShardApis) -> None:
     apis.add(due=START + 7_654_321)
     apis.clock.advance(HOUR)
     apis.promote()
@@ -45,7 +45,7 @@ def test_two_workers_never_hold_one_job(apis: ShardApis) -> None:
     assert ids(first) + ids(second) == [draft.job.raw_id for draft in drafts]
 
 
-def test_claims_come_in_the_order_of_priority_then_of_making(apis: ShardApis) -> None:
+def test_claims_come_in_the_order_of_priority_then_of_creation(apis: ShardApis) -> None:
     drafts = [apis.draft(number, priority=number % 201 - 100) for number in range(402)]
     apis.enqueue(*random.Random(3).sample(drafts, len(drafts)))
     worker = apis.worker()
@@ -80,7 +80,7 @@ def test_queues_that_are_not_served_are_left_alone(apis: ShardApis) -> None:
     assert apis.where(raw_id) == ["ready:other"]
 
 
-def test_nothing_wanted_is_nothing_taken(apis: ShardApis) -> None:
+def test_an_exchange_that_wants_nothing_claims_nothing(apis: ShardApis) -> None:
     raw_id = apis.add()
     assert apis.worker().take(0).claims == []
     assert apis.where(raw_id) == ["ready:default"]
@@ -94,7 +94,7 @@ def test_batch_ends_before_a_large_body_which_then_comes_alone(apis: ShardApis) 
     assert [answer.has_more for answer in answers] == [True, True, False]
 
 
-def test_batch_ends_before_a_suspect_which_then_comes_alone(apis: ShardApis) -> None:
+def test_batch_ends_before_a_crashed_job_which_then_comes_alone(apis: ShardApis) -> None:
     one = suspect(apis)
     apis.clock.advance(SECOND)
     two = apis.add(priority=1)
@@ -105,7 +105,7 @@ def test_batch_ends_before_a_suspect_which_then_comes_alone(apis: ShardApis) -> 
     assert answers[1].claims[0].attempts.crash_suspected
 
 
-def test_job_that_failed_without_a_crash_is_no_suspect(apis: ShardApis) -> None:
+def test_a_job_that_failed_without_a_crash_is_not_suspected(apis: ShardApis) -> None:
     apis.add()
     worker = apis.worker()
     worker.settle(worker.take().claims[0], Action.RETRY)
@@ -114,48 +114,48 @@ def test_job_that_failed_without_a_crash_is_no_suspect(apis: ShardApis) -> None:
     assert len(worker.take(8).claims) == 2
 
 
-def test_leftovers_of_a_batch_that_ended_early_ring_again(apis: ShardApis) -> None:
+def test_jobs_left_by_a_batch_that_ended_early_notify_again(apis: ShardApis) -> None:
     apis.add()
     apis.add(LARGE_TEXT)
-    apis.rings(apis.keys.notify("default"))
+    apis.notifications(apis.keys.notify("default"))
     apis.worker().take(8)
-    assert apis.rings(apis.keys.notify("default")) == [1]
+    assert apis.notifications(apis.keys.notify("default")) == [1]
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_work_left_behind_in_any_served_queue_rings_again(apis: ShardApis, strict: bool) -> None:
-    bells = [apis.keys.notify(queue) for queue in "abc"]
+def test_jobs_left_in_any_served_queue_notify_again(apis: ShardApis, strict: bool) -> None:
+    notify_keys = [apis.keys.notify(queue) for queue in "abc"]
     apis.enqueue(*[apis.draft(queue=queue) for queue in "aabc"])
-    apis.rings(*bells)
+    apis.notifications(*notify_keys)
     worker = apis.worker()
     assert worker.take(2, "a", "b", "c", strict=strict).has_more
-    assert apis.rings(*bells)[1:] == [1, 1]
+    assert apis.notifications(*notify_keys)[1:] == [1, 1]
     assert not worker.take(2, "a", "b", "c", strict=strict).has_more
-    assert apis.rings(*bells) == [0, 0, 0]
+    assert apis.notifications(*notify_keys) == [0, 0, 0]
 
 
-def test_leftover_of_a_queue_not_served_does_not_ring(apis: ShardApis) -> None:
+def test_jobs_of_a_queue_that_is_not_served_do_not_notify(apis: ShardApis) -> None:
     apis.add(queue="a")
     apis.add(queue="b")
-    apis.rings(apis.keys.notify("b"))
+    apis.notifications(apis.keys.notify("b"))
     apis.worker().take(1, "a")
-    assert apis.rings(apis.keys.notify("b")) == [0]
+    assert apis.notifications(apis.keys.notify("b")) == [0]
 
 
-def test_worker_is_told_when_nobody_promotes(apis: ShardApis) -> None:
+def test_the_reply_shows_whether_anybody_promotes(apis: ShardApis) -> None:
     worker = apis.worker()
     assert worker.take().dispatcher_overdue
     apis.add(delay=2 * SECOND)
     apis.promote()
     assert worker.take().overdue_in_us == 3 * SECOND + 1
-    # One second of grace after the moment that promote promised.
+    # One second after the time that promote announced.
     apis.clock.advance(3 * SECOND)
     assert not worker.take().dispatcher_overdue
     apis.clock.advance(1)
     assert worker.take().dispatcher_overdue
 
 
-def test_worker_is_told_another_version_when_a_queue_appears_and_after_a_flush(apis: ShardApis) -> None:
+def test_the_version_changes_when_a_queue_appears_and_after_a_flush(apis: ShardApis) -> None:
     versions = [apis.worker().take(1, "a").queues_version]
     for queue in ("a", "b"):
         apis.add(queue=queue)
@@ -170,7 +170,7 @@ def test_worker_is_told_another_version_when_a_queue_appears_and_after_a_flush(a
     assert apis.worker().take(1, "a").queues_version == versions[-1]
 
 
-def test_worker_is_seen_at_each_exchange_and_described_once(apis: ShardApis) -> None:
+def test_a_worker_is_seen_at_each_exchange_and_named_once(apis: ShardApis) -> None:
     worker = apis.worker()
     worker.take(description="host/7")
     apis.clock.advance(SECOND)
@@ -182,9 +182,7 @@ def test_worker_is_seen_at_each_exchange_and_described_once(apis: ShardApis) -> 
 @pytest.mark.parametrize(
     ("body", "fault"), [(None, BadBody), (b"", BadBody), (b"\x01garbage", BadBody), (b"\xff", NewerBody)]
 )
-def test_claim_of_a_damaged_body_says_what_is_wrong(
-    apis: ShardApis, body: bytes | None, fault: type[Exception]
-) -> None:
+def test_claim_of_a_damaged_body_has_the_fault(apis: ShardApis, body: bytes | None, fault: type[Exception]) -> None:
     raw_id = apis.add()
     bodies = apis.keys("jobs")
     if body is None:
@@ -200,8 +198,8 @@ def test_claim_of_a_damaged_body_says_what_is_wrong(
     assert apis.where(raw_id) == ["dead_letters"]
 
 
-def test_full_memory_stops_neither_claims_nor_outcomes(own_doors: ShardApis) -> None:
-    apis = own_doors
+def test_full_memory_stops_neither_claims_nor_outcomes(own_apis: ShardApis) -> None:
+    apis = own_apis
     apis.enqueue(*[apis.draft(number, key=f"{number}") for number in range(5)])
     apis.fill_memory()
     worker = apis.worker()
@@ -210,24 +208,24 @@ def test_full_memory_stops_neither_claims_nor_outcomes(own_doors: ShardApis) -> 
     answer = worker.take(4, settle=[settlement(*pair, delay=HOUR) for pair in zip(claims, Action, strict=True)])
     assert not answer.lost
     assert len(answer.claims) == 2
-    assert len(apis.schedule()) == len(apis.scores(apis.keys("dead_letters"))) == 1
+    assert len(apis.scheduled()) == len(apis.scores(apis.keys("dead_letters"))) == 1
     assert [claim.lease for claim in worker.again().claims] == [claim.lease for claim in answer.claims]
 
 
-def test_full_memory_does_not_stop_an_exchange_of_nothing(own_doors: ShardApis) -> None:
-    own_doors.fill_memory()
-    assert own_doors.worker().take().claims == []
+def test_full_memory_does_not_stop_an_exchange_of_nothing(own_apis: ShardApis) -> None:
+    own_apis.fill_memory()
+    assert own_apis.worker().take().claims == []
 
 
-def test_lease_length_is_the_settings(make_doors: Callable[..., ShardApis]) -> None:
-    apis = make_doors(LEASE=90)
+def test_lease_length_is_the_settings(make_apis: Callable[..., ShardApis]) -> None:
+    apis = make_apis(LEASE=90)
     raw_id = apis.add()
     apis.worker().take()
     assert apis.scores(apis.keys("leases")) == {raw_id: START + 90 * SECOND}
 
 
 @pytest.mark.parametrize("back", [10 * SECOND, 600 * SECOND, HOUR - 100 * SECOND, 300 * DAY])
-def test_nobody_promotes_is_told_within_seconds_where_the_clock_was_set_back(apis: ShardApis, back: int) -> None:
+def test_after_a_clock_set_back_a_missing_dispatcher_is_noticed_within_seconds(apis: ShardApis, back: int) -> None:
     apis.promote()
     worker = apis.worker()
     apis.clock.advance(-back)
@@ -235,11 +233,11 @@ def test_nobody_promotes_is_told_within_seconds_where_the_clock_was_set_back(api
 
 
 @pytest.mark.parametrize("back", [0, 1, SECOND])
-def test_a_clock_set_back_a_little_is_no_alarm_at_once(apis: ShardApis, back: int) -> None:
+def test_a_clock_set_back_a_little_does_not_make_the_dispatcher_overdue_at_once(apis: ShardApis, back: int) -> None:
     apis.promote()
     worker = apis.worker()
     apis.clock.advance(-back)
     assert not worker.take().dispatcher_overdue
-    # One sweep, and the second after which anybody's next promotion is overdue.
+    # One sweep, and the second after which the next promotion is overdue.
     apis.clock.advance(back + 6 * SECOND + 1)
     assert worker.take().dispatcher_overdue

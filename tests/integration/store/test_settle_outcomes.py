@@ -1,4 +1,4 @@
-"""Exchange, outcomes: each is fenced by its lease, and each puts the job where it belongs."""
+"""Settle and claim, outcomes: each is applied only while its lease stands, and puts the job into its place."""
 
 import pytest
 
@@ -28,39 +28,39 @@ def test_acknowledge_after_retries_leaves_nothing_of_a_job(apis: ShardApis) -> N
 
 
 @pytest.mark.parametrize("delay", [1, SECOND, DAY, 365 * DAY, 3_650 * DAY])
-def test_retry_comes_back_at_the_exact_microsecond_with_its_attempt_counted(apis: ShardApis, delay: int) -> None:
+def test_a_retry_is_due_at_the_exact_microsecond_with_its_attempt_counted(apis: ShardApis, delay: int) -> None:
     raw_id = apis.add()
     worker = apis.worker()
     apis.clock.advance(11)
     worker.settle(worker.take().claims[0], Action.RETRY, delay=delay)
-    assert apis.schedule() == {raw_id: START + 11 + delay}
+    assert apis.scheduled() == {raw_id: START + 11 + delay}
     apis.clock.advance(delay)
     apis.promote()
     (claim,) = worker.take().claims
     assert (claim.attempt, claim.attempts.last_error) == (2, "as asked")
 
 
-def test_retry_rings_the_alarm_when_it_is_the_next_thing_to_do(apis: ShardApis) -> None:
+def test_a_retry_notifies_the_dispatcher_if_it_is_the_next_thing_to_do(apis: ShardApis) -> None:
     apis.add()
     worker = apis.worker()
     claim = worker.take().claims[0]
     apis.promote()
-    apis.rings(apis.keys("notify_dispatcher"))
+    apis.notifications(apis.keys("notify_dispatcher"))
     worker.settle(claim, Action.RETRY, delay=100 * MS)
-    assert apis.rings(apis.keys("notify_dispatcher")) == [1]
+    assert apis.notifications(apis.keys("notify_dispatcher")) == [1]
 
 
-def test_retry_far_ahead_wakes_nobody(apis: ShardApis) -> None:
+def test_a_retry_far_ahead_notifies_nobody(apis: ShardApis) -> None:
     apis.add()
     worker = apis.worker()
     claim = worker.take().claims[0]
     apis.promote()
-    apis.rings(apis.keys("notify_dispatcher"))
+    apis.notifications(apis.keys("notify_dispatcher"))
     worker.settle(claim, Action.RETRY, delay=HOUR)
-    assert apis.rings(apis.keys("notify_dispatcher")) == [0]
+    assert apis.notifications(apis.keys("notify_dispatcher")) == [0]
 
 
-def test_dead_letter_keeps_body_and_history_and_lets_the_key_go(apis: ShardApis) -> None:
+def test_dead_letter_keeps_body_and_history_and_releases_the_key(apis: ShardApis) -> None:
     raw_id = apis.add("argument", key="k")
     worker = apis.worker()
     apis.clock.advance(5)
@@ -80,14 +80,14 @@ def test_released_job_is_back_in_its_old_place_and_its_attempt_is_uncounted(apis
     worker = apis.worker()
     claims = worker.take(2).claims
     apis.clock.advance(HOUR)
-    apis.rings(apis.keys.notify("default"))
+    apis.notifications(apis.keys.notify("default"))
     worker.take(0, settle=[settlement(claim, Action.RELEASE) for claim in claims])
     assert apis.ready() == ranks
-    assert apis.rings(apis.keys.notify("default")) == [1]
+    assert apis.notifications(apis.keys.notify("default")) == [1]
     assert [claim.attempt for claim in worker.take(3).claims] == [1, 1, 1]
 
 
-def test_job_released_and_taken_in_one_exchange_has_a_new_lease(apis: ShardApis) -> None:
+def test_job_released_and_claimed_in_one_exchange_has_a_new_lease(apis: ShardApis) -> None:
     apis.add()
     worker = apis.worker()
     (old,) = worker.take().claims
@@ -98,7 +98,7 @@ def test_job_released_and_taken_in_one_exchange_has_a_new_lease(apis: ShardApis)
     assert not worker.settle(new, Action.ACKNOWLEDGE).lost
 
 
-def test_one_exchange_settles_every_way_and_takes_the_next(apis: ShardApis) -> None:
+def test_one_exchange_applies_every_outcome_and_claims_the_next_job(apis: ShardApis) -> None:
     made = [apis.add(queue=queue) for queue in ("a", "b", "a", "b", "a")]
     worker = apis.worker()
     claims = worker.take(4, "a", "b").claims
@@ -126,11 +126,11 @@ def test_one_exchange_settles_every_way_and_takes_the_next(apis: ShardApis) -> N
 
 
 @EVERY_OUTCOME
-def test_worker_whose_lease_was_given_to_another_settles_nothing(apis: ShardApis, outcome: Action) -> None:
+def test_a_worker_whose_job_was_claimed_by_another_settles_nothing(apis: ShardApis, outcome: Action) -> None:
     raw_id = apis.add()
     late, next_one = apis.worker(), apis.worker()
     (old,) = late.take().claims
-    apis.lapse()
+    apis.expire_leases()
     (new,) = next_one.take().claims
     answer = late.settle(old, outcome)
     assert answer.lost == {old.lease}
@@ -140,7 +140,7 @@ def test_worker_whose_lease_was_given_to_another_settles_nothing(apis: ShardApis
 
 
 @EVERY_OUTCOME
-def test_outcome_handed_in_twice_counts_once(apis: ShardApis, outcome: Action) -> None:
+def test_an_outcome_sent_twice_counts_once(apis: ShardApis, outcome: Action) -> None:
     apis.add()
     worker = apis.worker()
     (claim,) = worker.take().claims
@@ -151,7 +151,7 @@ def test_outcome_handed_in_twice_counts_once(apis: ShardApis, outcome: Action) -
 
 
 @EVERY_OUTCOME
-def test_lease_past_its_end_still_settles_while_nobody_took_it_back(apis: ShardApis, outcome: Action) -> None:
+def test_an_expired_lease_still_settles_until_it_is_reclaimed(apis: ShardApis, outcome: Action) -> None:
     apis.add()
     worker = apis.worker()
     (claim,) = worker.take().claims
@@ -159,11 +159,11 @@ def test_lease_past_its_end_still_settles_while_nobody_took_it_back(apis: ShardA
     assert not worker.settle(claim, outcome).lost
 
 
-def test_lost_outcome_does_not_touch_those_beside_it(apis: ShardApis) -> None:
+def test_a_lost_outcome_does_not_affect_the_others(apis: ShardApis) -> None:
     apis.add()
     worker = apis.worker()
     (lost,) = worker.take().claims
-    apis.lapse()
+    apis.expire_leases()
     other = apis.worker().take().claims
     apis.add()
     (kept,) = worker.take().claims

@@ -1,4 +1,4 @@
-"""Exchange, sent again: the same number gets the same answer, an earlier one is refused."""
+"""Settle and claim, repeated: the same number gets the same reply, an earlier one is refused."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from django_delayq.job.outcome import Action
 from tests.shard_apis import SECOND, START, ShardApis, ids, settlement
 
 
-def test_exchange_sent_again_gets_the_same_claims(apis: ShardApis) -> None:
+def test_a_repeated_exchange_gets_the_same_claims(apis: ShardApis) -> None:
     apis.enqueue(*[apis.draft(number) for number in range(5)])
     worker = apis.worker()
     first = worker.take(3)
@@ -19,7 +19,7 @@ def test_exchange_sent_again_gets_the_same_claims(apis: ShardApis) -> None:
     assert len(apis.ready()) == 2
 
 
-def test_exchange_sent_again_names_the_queues_of_its_claims(apis: ShardApis) -> None:
+def test_a_repeated_exchange_names_the_queues_of_its_claims(apis: ShardApis) -> None:
     apis.add(queue="b")
     apis.add(queue="a", priority=5)
     worker = apis.worker()
@@ -27,30 +27,30 @@ def test_exchange_sent_again_names_the_queues_of_its_claims(apis: ShardApis) -> 
     assert [claim.queue for claim in worker.again().claims] == [claim.queue for claim in first.claims] == ["a", "b"]
 
 
-def test_exchange_sent_again_gives_only_what_is_still_held(apis: ShardApis) -> None:
-    lapsed = apis.add()
+def test_a_repeated_exchange_returns_only_claims_that_are_still_held(apis: ShardApis) -> None:
+    expired_leases = apis.add()
     worker = apis.worker()
     worker.take()
-    apis.lapse()
+    apis.expire_leases()
     assert worker.again().claims == []
-    assert apis.where(lapsed) == ["ready:default"]
+    assert apis.where(expired_leases) == ["ready:default"]
 
 
-def test_exchange_sent_again_does_not_settle_twice(apis: ShardApis) -> None:
+def test_a_repeated_exchange_does_not_settle_twice(apis: ShardApis) -> None:
     raw_id = apis.add()
     worker = apis.worker()
     (claim,) = worker.take().claims
     worker.settle(claim, Action.RETRY, delay=SECOND)
     apis.clock.advance(SECOND)
     assert not worker.again().lost
-    assert apis.schedule() == {raw_id: START + SECOND}
+    assert apis.scheduled() == {raw_id: START + SECOND}
 
 
-def test_exchange_sent_again_tells_the_same_losses(apis: ShardApis) -> None:
+def test_a_repeated_exchange_returns_the_same_lost_leases(apis: ShardApis) -> None:
     apis.add()
     worker = apis.worker()
     (claim,) = worker.take().claims
-    apis.lapse()
+    apis.expire_leases()
     apis.worker().take()
     apis.add()
     first = worker.take(1, settle=[settlement(claim, Action.ACKNOWLEDGE)])
@@ -59,7 +59,7 @@ def test_exchange_sent_again_tells_the_same_losses(apis: ShardApis) -> None:
     assert ids(second.claims) == ids(first.claims) != []
 
 
-def test_exchange_sent_again_after_a_script_flush_is_still_the_same(apis: ShardApis) -> None:
+def test_a_repeated_exchange_after_a_script_flush_is_the_same(apis: ShardApis) -> None:
     apis.add()
     worker = apis.worker()
     first = worker.take()
@@ -75,7 +75,7 @@ def test_earlier_exchange_is_refused_and_changes_nothing(apis: ShardApis) -> Non
     worker.take()
     raw_id = apis.add()
     with pytest.raises(StaleExchange):
-        worker.door.settle_and_claim(delayed)
+        worker.api.settle_and_claim(delayed)
     assert apis.where(raw_id) == ["ready:default"]
 
 

@@ -24,7 +24,7 @@ def test_a_large_body_is_flagged() -> None:
     assert large.flags & Flag.LARGE and decode_head(body).flags & Flag.LARGE
 
 
-def test_the_head_tells_the_member() -> None:
+def test_the_head_makes_the_member() -> None:
     job, body = encode(job_of(priority=-100, flags=Flag.DELAYED), max_payload=1_024)
     head = decode_head(body)
     assert (head.queue, head.task, head.priority) == (job.queue, job.task, -100)
@@ -115,7 +115,7 @@ def test_any_damage_is_bad_or_readable(data: some.DataObject) -> None:
         read(body)
 
 
-def test_a_body_of_a_later_release_is_told_apart() -> None:
+def test_a_body_of_a_later_release_is_recognized() -> None:
     with pytest.raises(NewerBody, match=rf"format {codec.FORMAT + 1}.*up to {codec.FORMAT}; update"):
         read(bytes((codec.FORMAT + 1,)) + HEAD[1:] + b"whatever comes")
     assert decode_head(bytes((codec.FORMAT + 1,)) + HEAD[1:]).queue == "mail"

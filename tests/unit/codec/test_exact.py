@@ -80,7 +80,7 @@ def exactly(one: Any, other: Any) -> bool:
     ],
     ids=ascii,
 )
-def test_a_value_comes_back_exactly(value: Any) -> None:
+def test_a_value_survives_exactly(value: Any) -> None:
     check_payload(value, "args[0]")
     assert exactly(sent(job_of(value)).args, [value])
     assert exactly(sent(job_of(kwargs={"value": value})).kwargs, {"value": value})
@@ -96,12 +96,12 @@ def test_a_surrogate_pair_is_kept_or_refused_never_changed() -> None:
     assert sent(job_of(value)).args == [value]
 
 
-def test_a_string_of_a_megabyte_comes_back() -> None:
+def test_a_string_of_a_megabyte_survives() -> None:
     text = "é\n" * (MEGABYTE // 2)
     assert sent(job_of(text)).args == [text]
 
 
-def test_an_integer_of_thousands_of_digits_comes_back_or_is_refused() -> None:
+def test_an_integer_of_thousands_of_digits_survives_or_is_refused() -> None:
     largest = 2**13_000 - 1
     check_payload(largest, "args[0]")
     assert sent(job_of(largest)).args == [largest]
@@ -111,7 +111,7 @@ def test_an_integer_of_thousands_of_digits_comes_back_or_is_refused() -> None:
 
 @patient
 @given(some.lists(json_values, max_size=4), some.dictionaries(surrogates_not_paired, json_values, max_size=4))
-def test_any_arguments_come_back_exactly(args: list[Any], kwargs: dict[str, Any]) -> None:
+def test_any_arguments_survive_exactly(args: list[Any], kwargs: dict[str, Any]) -> None:
     before = copy.deepcopy((args, kwargs))
     check_payload(args, "args")
     check_payload(kwargs, "kwargs")
@@ -135,7 +135,7 @@ def test_any_arguments_come_back_exactly(args: list[Any], kwargs: dict[str, Any]
     run_after_us=some.none() | some.integers(min_value=-(2**62), max_value=2**62),
     backend=some.none() | names,
 )
-def test_any_options_come_back(flags: Flag, **facts: Any) -> None:
+def test_any_options_survive(flags: Flag, **facts: Any) -> None:
     if not facts["django"]:
         facts |= {"run_after_us": None, "backend": None}
     flags |= (Flag.KEEPS_RESULT if facts["result_ttl_us"] is not None else Flag(0)) | (
@@ -146,12 +146,12 @@ def test_any_options_come_back(flags: Flag, **facts: Any) -> None:
 
 
 @pytest.mark.parametrize("span", [timedelta.max, timedelta(microseconds=2**60 + 1), timedelta(days=200_000)])
-def test_the_longest_spans_come_back_exactly(span: timedelta) -> None:
+def test_the_longest_durations_survive_exactly(span: timedelta) -> None:
     retry = RetryPolicy(base=span, cap=span)
     assert sent(job_of(retry=retry)).retry == retry
 
 
-def test_what_is_default_takes_no_room() -> None:
+def test_default_values_are_not_stored() -> None:
     _, body = encode(job_of(), max_payload=1_024)
     assert len(body) == 4 + len("mail") + 2 + len("shop.tasks.remind") + 2
     _, shorter = encode(job_of(queue="default"), max_payload=1_024)
@@ -160,17 +160,17 @@ def test_what_is_default_takes_no_room() -> None:
 
 
 @pytest.mark.parametrize("queue", ["mail", "default"])
-def test_the_queue_alone_is_read_as_with_all_else(queue: str) -> None:
+def test_read_queue_agrees_with_decode(queue: str) -> None:
     _, body = encode(job_of(queue=queue), max_payload=1_024)
     assert read_queue(body) == decode_head(body).queue == read(body).queue == queue
 
 
-def test_the_default_queues_name_may_be_spelled_out() -> None:
+def test_a_body_may_contain_the_default_queues_name() -> None:
     _, body = encode(job_of(queue="default"), max_payload=1_024)
     assert read(body[:3] + bytes((7,)) + b"default" + body[4:]).queue == "default"
 
 
-def test_what_is_default_of_a_task_of_djangos_takes_no_room() -> None:
+def test_default_values_of_djangos_tasks_are_not_stored() -> None:
     kept = {"django": True, "retry": DJANGO_TASK.retry, "result_ttl_us": 86_400_000_000}
     _, body = encode(job_of(flags=Flag.KEEPS_RESULT | Flag.DJANGO, **kept), max_payload=1_024)
     assert len(body) == len(encode(job_of(), max_payload=1_024)[1])

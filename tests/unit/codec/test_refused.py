@@ -62,7 +62,7 @@ Pair = namedtuple("Pair", "a b")
     ],
     ids=lambda value: value if isinstance(value, str) and type(value) is str else "value",
 )
-def test_what_json_would_change_is_refused_with_a_hint(value: Any, kind: str, hint: str) -> None:
+def test_values_that_json_would_change_are_refused_with_a_hint(value: Any, kind: str, hint: str) -> None:
     with pytest.raises(PayloadNotSerializable) as caught:
         check_payload({"x": [0, value]}, "kwargs['user']")
     assert f"kwargs['user']['x'][1] is a {kind}" in str(caught.value)
