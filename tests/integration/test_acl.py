@@ -84,7 +84,7 @@ def dead(every: ShardApis) -> Any:
     return every.inspection.dead_letter(every.add_dead(queue="dying"))
 
 
-def lapsed(every: ShardApis) -> Any:
+def expired(every: ShardApis) -> Any:
     """Let a lease expire and return it."""
     claimed(every)
     return every.promotion.read_expired_leases(every.expired_leases())
@@ -145,16 +145,18 @@ def promote(role: ShardApis, every: ShardApis) -> Any:
     return role.promotion.promote(["default"]).moved
 
 
-def read_lapsed(role: ShardApis, every: ShardApis) -> Any:
+def read_expired(role: ShardApis, every: ShardApis) -> Any:
     _, claims = claimed(every, 2)
     [batch] = role.promotion.batches([claim.lease for claim in claims])
     return role.promotion.read_expired_leases(batch)[0].job
 
 
 def reclaim(role: ShardApis, every: ShardApis) -> Any:
-    back = [Reclaim(lease=item.lease, attempts=item.attempts, queue=item.queue) for item in lapsed(every)]
+    back = [Reclaim(lease=item.lease, attempts=item.attempts, queue=item.queue) for item in expired(every)]
     assert all(role.promotion.reclaim(back))
-    return all(role.promotion.reclaim([Reclaim(lease=i.lease, attempts=i.attempts, queue=None) for i in lapsed(every)]))
+    return all(
+        role.promotion.reclaim([Reclaim(lease=i.lease, attempts=i.attempts, queue=None) for i in expired(every)])
+    )
 
 
 def exchange(role: ShardApis, every: ShardApis) -> Any:
@@ -188,12 +190,12 @@ def listen(role: ShardApis, every: ShardApis) -> Any:
     listener = role.shard.blocking_listener()
     listener.listen([every.keys("notify_dispatcher")], now=monotonic())
     every.client.rpush(every.keys("notify_dispatcher"), 1)
-    heard = listener.read_notification()
+    key = listener.read_notification()
     listener.close()
-    return heard
+    return key
 
 
-def ring(role: ShardApis, every: ShardApis) -> Any:
+def notify(role: ShardApis, every: ShardApis) -> Any:
     every.add()
     for queues in ((), ("default",)):
         role.shard.notify(queues)
@@ -224,7 +226,7 @@ def wait(role: ShardApis, every: ShardApis) -> Any:
     return role.store.result_waiter(role.shard.index).wait(kept, 1)
 
 
-def survey(role: ShardApis, every: ShardApis) -> Any:
+def snapshot(role: ShardApis, every: ShardApis) -> Any:
     every.add(delay=HOUR)
     look = role.store.dashboard(role.shard.index)
     assert look.due_histogram([0, 2 * every.clock.now_us], queues=["default"])[0]
@@ -246,7 +248,7 @@ def report(role: ShardApis, every: ShardApis) -> Any:
     return True
 
 
-def hand_on(role: ShardApis, every: ShardApis) -> Any:
+def forward(role: ShardApis, every: ShardApis) -> Any:
     role.store.forward_stream(role.shard).add({"id": "an id"})
     return every.client.xlen(every.keys("forwarded"))
 
@@ -263,7 +265,7 @@ def quiet(role: ShardApis, every: ShardApis) -> Any:
     return role.operations.unquiet(worker.code)
 
 
-def audit(role: ShardApis, every: ShardApis) -> Any:
+def check(role: ShardApis, every: ShardApis) -> Any:
     """Repair damage in each place and record, and check the rest."""
     claimed(every)
     dead(every)
@@ -296,28 +298,28 @@ STEPS: dict[str, Step] = {
             requeue,
             discard,
             promote,
-            read_lapsed,
+            read_expired,
             reclaim,
         ),
-        *(exchange, heartbeat, read_queues, read_served_queues, listen, ring, check_server, check_shards, audit),
-        *(survey, server, report, pause, quiet, hand_on),
+        *(exchange, heartbeat, read_queues, read_served_queues, listen, notify, check_server, check_shards, check),
+        *(snapshot, server, report, pause, quiet, forward),
     )
 }
 _PRODUCER = "enqueue cancel cancel_kept reschedule find check_shards wait"
-_DISPATCHER = "report promote read_lapsed reclaim listen check_server check_shards"
-_VIEW = "find holder page counts read_queues survey server"
+_DISPATCHER = "report promote read_expired reclaim listen check_server check_shards"
+_VIEW = "find holder page counts read_queues snapshot server"
 OWN = {
     "producer": _PRODUCER,
     "dispatcher": _DISPATCHER,
-    "worker": f"{_PRODUCER} {_DISPATCHER} exchange heartbeat read_served_queues ring hand_on",
+    "worker": f"{_PRODUCER} {_DISPATCHER} exchange heartbeat read_served_queues notify forward",
     "view": _VIEW,
     "action": f"{_VIEW} cancel cancel_kept reschedule move requeue discard pause quiet",
-    "check": "audit read_queues check_server",
+    "check": "check read_queues check_server",
 }
 #: Redis checks commands, not scripts: these steps of other roles use only commands of the role.
 BORROWED = {
     "producer": "move holder requeue read_served_queues",
-    "dispatcher": "enqueue cancel reschedule move find holder requeue discard read_served_queues ring",
+    "dispatcher": "enqueue cancel reschedule move find holder requeue discard read_served_queues notify",
     "worker": "move holder requeue discard",
     "view": "read_served_queues check_server",
     "action": "enqueue read_served_queues check_shards check_server",
