@@ -92,6 +92,9 @@ def show(page: PageContext) -> HttpResponse:
             title=toggle.confirm_text % display_name,
             button=toggle.button,
             explanation=toggle.explanation,
+            rows=(),
+            destructive=False,
+            form=None,
             fields={"action": name, toggle.subject: post[toggle.subject], "confirmed": "yes"},
             cancel_url=back.url,
         ).render()
