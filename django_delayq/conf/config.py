@@ -212,7 +212,7 @@ class Config:
         False,
         validators.boolean,
         "Sign jobs with `SECRET_KEY`; a worker then runs no other: a job whose body is unsigned, changed or of "
-        "another id becomes a dead letter (`bad_signature`). Jobs enqueued before you switch it on are refused too, "
+        "another id becomes a dead letter (`bad signature`). Jobs enqueued before you switch it on are refused too, "
         "so drain first. To rotate while processes run, first add the new key to `SECRET_KEY_FALLBACKS` everywhere, "
         "then swap the two, then drop the old one once no job waits that it signed. Due time, attempts and place are "
         "not covered.",
