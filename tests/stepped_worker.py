@@ -1,4 +1,4 @@
-"""A worker in this process whose steps a test takes one by one, on a server that can be taken away."""
+"""A worker in this process that a test steps, on a server that the test can make unreachable."""
 
 import select
 from collections.abc import Iterator
@@ -20,12 +20,12 @@ from tests.subprocesses import until
 
 @contextmanager
 def stepped_worker(*, size: int = 2, sweep_us: int = 3_600_000_000, **options: Any) -> Iterator[Worker]:
-    """Make a worker of the default shard with a pool of `size` threads; `options` are arguments of `Worker`."""
+    """Yield a worker of the default shard with a pool of `size` threads; `options` are arguments of `Worker`."""
     store = get_store()
     shard = store.shards[0]
     worker = Worker(
         shard=shard,
-        open_claims=lambda code: store.claims(shard, worker_id=code),
+        open_claims=lambda worker_id: store.claims(shard, worker_id=worker_id),
         config=store.config.worker,
         pool=ThreadPool(size, recovery=RecoveryRunner()),
         dispatcher=Dispatcher(shard, store.promotion(shard)),
@@ -37,7 +37,7 @@ def stepped_worker(*, size: int = 2, sweep_us: int = 3_600_000_000, **options: A
         yield worker
     finally:
         worker.close()
-        # Otherwise this process waits at its end for the processes that the pool started.
+        # Otherwise this process waits at exit for the processes that the pool started.
         worker._pool.close()
         for each in (*store.shards, *store._producer_shards):
             each.client.connection_pool.disconnect()
@@ -49,17 +49,17 @@ def step_until_idle(worker: Worker) -> None:
 
 
 def await_notification(worker: Worker) -> None:
-    """Wait until a notification reaches a worker that listens, and let it read that."""
+    """Wait until a notification reaches the listening worker, and let the worker read it."""
     until(lambda: select.select([worker.listen()], [], [], 0.05)[0], what="a notification")
     worker.on_wakeup()
 
 
 @contextmanager
 def redis_unreachable(link: Path, client: Redis) -> Iterator[None]:
-    """Take away the socket at `link`, and cut every connection but that of `client`, until the block ends."""
-    away = link.rename(link.with_suffix(".away"))
+    """Hide the socket at `link`, and cut every connection but that of `client`, until the block ends."""
+    hidden = link.rename(link.with_suffix(".hidden"))
     client.client_kill_filter(_type="normal", skipme=True)
     try:
         yield
     finally:
-        away.rename(link)
+        hidden.rename(link)

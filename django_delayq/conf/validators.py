@@ -55,7 +55,7 @@ class Validator:
 
 def duration(*, minimum_us: int = 0, maximum_us: int = 3_650 * DAY_US, unit_us: int = 1) -> Validator:
     """Return a validator of durations within bounds; Config keeps a number of `unit_us`."""
-    bounds = f"at least {duration_text(minimum_us)}, at most {duration_text(maximum_us)}"
+    bounds = f"{f'at least {duration_text(minimum_us)}, ' if minimum_us else ''}at most {duration_text(maximum_us)}"
     return Validator(
         f"a number of seconds or a timedelta, {bounds}",
         lambda value: minimum_us <= duration_us(value) <= maximum_us,
@@ -109,7 +109,7 @@ def check_name(value: Any, *, name: str) -> str:
 boolean = Validator("True or False", lambda value: isinstance(value, bool))
 retry = Validator("a django_delayq.RetryPolicy", lambda value: isinstance(value, RetryPolicy))
 prefix = Validator(
-    f"1 to {MAX_NAME} bytes of printable text without braces, wildcards or spaces",
+    f"printable text of 1 to {MAX_NAME} bytes without braces, wildcards or spaces",
     lambda value: check_name(value, name="") and value.isprintable() and not set(value) & set("{}*?[]\\ "),
     shows_text=True,
 )

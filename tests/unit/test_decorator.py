@@ -1,4 +1,4 @@
-"""Decoration: options that could not work are refused where they are written, not when a job comes back."""
+"""Decorator: it refuses options that cannot work at import, not when a job fails."""
 
 from typing import Any
 
@@ -12,29 +12,29 @@ from django_delayq.task import registry
 
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a test register what it likes."""
+    """Undo at the end of a test what it registered."""
     monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
 
 
 def remind(number: int = 0) -> None:
-    """What is to be decorated."""
+    """Serve as the function to decorate."""
 
 
 async def done_async(number: int = 0) -> bool:
     return False
 
 
-@pytest.mark.parametrize("asked", [done_async, True, 1, "done", object()], ids=lambda given: type(given).__name__)
-def test_already_done_must_be_a_plain_function(asked: Any) -> None:
-    # Of an async one the coroutine is true, and the job would be acknowledged unrun.
+@pytest.mark.parametrize("wrong", [done_async, True, 1, "done", object()], ids=lambda value: type(value).__name__)
+def test_already_done_must_be_a_plain_function(wrong: Any) -> None:
+    # An async function returns a coroutine, which is true: the job would be acknowledged without a run.
     before = registry.names()
     with pytest.raises(TypeError, match="already_done must be a"):
-        delayed_task(already_done=asked)(remind)
+        delayed_task(already_done=wrong)(remind)
     assert registry.names() == before
 
 
 @pytest.mark.parametrize(
-    "name", ["", 5, b"shop.remind", ["shop.remind"], object()], ids=lambda given: type(given).__name__
+    "name", ["", 5, b"shop.remind", ["shop.remind"], object()], ids=lambda value: type(value).__name__
 )
 def test_a_name_must_be_text(name: Any) -> None:
     before = registry.names()
@@ -44,7 +44,7 @@ def test_a_name_must_be_text(name: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "aliases", ["shop.old", [5], ["shop.old", None], [""], 5, {"shop.old": 1}], ids=lambda given: type(given).__name__
+    "aliases", ["shop.old", [5], ["shop.old", None], [""], 5, {"shop.old": 1}], ids=lambda value: type(value).__name__
 )
 def test_aliases_must_be_a_list_of_text(aliases: Any) -> None:
     before = registry.names()
@@ -54,17 +54,17 @@ def test_aliases_must_be_a_list_of_text(aliases: Any) -> None:
 
 
 def test_a_function_of_main_needs_a_name() -> None:
-    space: dict[str, Any] = {"__name__": "__main__"}
-    exec("def remind(): pass", space)
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    exec("def remind(): pass", namespace)
     before = registry.names()
     with pytest.raises(ImproperlyConfigured, match="__main__.*name="):
-        delayed_task(space["remind"])
+        delayed_task(namespace["remind"])
     assert registry.names() == before
-    named = delayed_task(name="shop.remind")(space["remind"])
+    named = delayed_task(name="shop.remind")(namespace["remind"])
     assert registry.get("shop.remind") is named
 
 
-def test_what_is_right_is_taken() -> None:
+def test_valid_options_are_accepted() -> None:
     task = delayed_task(name="shop.remind", aliases=("shop.old",), already_done=lambda number=0: True)(remind)
     assert registry.get("shop.old") is registry.get("shop.remind") is task
 
@@ -72,7 +72,7 @@ def test_what_is_right_is_taken() -> None:
 RAN: list[str] = []
 
 
-def leave_a_trace() -> str:
+def record_run() -> str:
     RAN.append("ran")
     return "what it returned"
 
@@ -80,7 +80,7 @@ def leave_a_trace() -> str:
 def test_a_template_that_names_a_task_does_not_run_it() -> None:
     RAN.clear()
     template = Engine().from_string("{{ task.name }} {{ task }}{% if task %} is there{% endif %}")
-    text = template.render(Context({"task": delayed_task(leave_a_trace)}))
-    assert "leave_a_trace" in text
+    text = template.render(Context({"task": delayed_task(record_run)}))
+    assert "record_run" in text
     assert text.endswith("is there")
     assert RAN == []

@@ -1,4 +1,4 @@
-"""FallbackDispatcher: a worker in a dispatcher's place knows when to come again."""
+"""FallbackDispatcher: when a worker that stands in for the dispatcher checks again."""
 
 from collections import deque
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from django_delayq.worker.fallback_dispatcher import FallbackDispatcher
 
 
 class Steps:
-    """A dispatcher that moved and sleeps as it is told."""
+    """A dispatcher that returns the given steps, as pairs of jobs moved and µs to sleep."""
 
     def __init__(self, *steps: tuple[int, int]) -> None:
         self.left = deque(steps)
@@ -34,29 +34,29 @@ def test_it_steps_until_nothing_more_is_due(clock: Any) -> None:
     assert list(steps.left) == [(9, 0)]
 
 
-def test_it_leaves_a_long_backlog_to_its_next_turn(clock: Any) -> None:
+def test_it_leaves_a_long_backlog_to_its_next_step(clock: Any) -> None:
     steps = Steps(*[(500, 0)] * 30)
     assert FallbackDispatcher(steps).promote() is True  # type: ignore[arg-type]
     assert len(steps.left) == 10
 
 
-def test_it_asks_again_once_the_next_promotion_is_overdue(clock: Any) -> None:
-    held = FallbackDispatcher(Steps((0, 2_000_000)))  # type: ignore[arg-type]
-    assert held.promote() is False
-    # `exchange` calls it overdue a second past its time.
-    assert 103.0 < held.check_at < 103.2
+def test_it_checks_again_once_the_next_promotion_is_overdue(clock: Any) -> None:
+    fallback = FallbackDispatcher(Steps((0, 2_000_000)))  # type: ignore[arg-type]
+    assert fallback.promote() is False
+    # `settle_and_claim` reports it as overdue a second past its time.
+    assert 103.0 < fallback.check_at < 103.2
     clock.at = 102.9
-    held.record_reply(500_000)
-    assert 103.0 < held.check_at < 103.2
+    fallback.record_reply(500_000)
+    assert 103.0 < fallback.check_at < 103.2
     clock.at = 103.2
-    held.record_reply(4_000_000)
-    assert 107.2 < held.check_at < 107.3
+    fallback.record_reply(4_000_000)
+    assert 107.2 < fallback.check_at < 107.3
 
 
-def test_beside_a_dispatcher_it_asks_when_that_would_be_overdue_and_not_often(clock: Any) -> None:
-    held = FallbackDispatcher(Steps())  # type: ignore[arg-type]
-    held.record_reply(6_000_000)
-    assert 106.0 < held.check_at < 106.1
+def test_beside_a_dispatcher_it_checks_rarely_and_only_once_it_would_be_overdue(clock: Any) -> None:
+    fallback = FallbackDispatcher(Steps())  # type: ignore[arg-type]
+    fallback.record_reply(6_000_000)
+    assert 106.0 < fallback.check_at < 106.1
     clock.at = 107.0
-    held.record_reply(10_000)
-    assert held.check_at == 109.5
+    fallback.record_reply(10_000)
+    assert fallback.check_at == 109.5

@@ -1,4 +1,4 @@
-"""Heartbeats: they go on whatever one beat raises, and end with their service."""
+"""Heartbeats: they continue whatever one of them raises, and end with their service."""
 
 import logging
 import threading
@@ -19,46 +19,46 @@ PATIENCE = 30.0
 
 
 def claim(*, age: float = 0.0, hard_timeout_us: int | None = None) -> Claim:
-    """Return a claim made so many seconds ago, of a job with this hard limit."""
+    """Return a claim made `age` seconds ago, of a job with this hard limit."""
     raw_id = b"i" * 12 if hard_timeout_us is None else b"l" * 12
     job = Job(raw_id=raw_id, shard=0, task="shop.remind", queue="mail", hard_timeout_us=hard_timeout_us)
     return claim_for(job, sent_at=lease_time() - age, received_at=monotonic() - age)
 
 
-class Door:
-    """Answer heartbeats; the first one by raising."""
+class FailingClaims:
+    """Claims whose first heartbeat raises an error."""
 
     def __init__(self, error: Exception) -> None:
         self._errors = [error]
-        self.asked: list[list[bytes]] = []
-        self.answered = threading.Event()
+        self.beats: list[list[bytes]] = []
+        self.succeeded = threading.Event()
 
     def heartbeat(self, leases: list[bytes], queues: set[str]) -> frozenset[bytes]:
-        self.asked.append(leases)
+        self.beats.append(leases)
         if self._errors:
             raise self._errors.pop()
-        self.answered.set()
+        self.succeeded.set()
         return frozenset()
 
 
 @pytest.mark.parametrize("make", [lambda: RuntimeError("a bug"), lambda: StoreUnavailable("away")], ids=["bug", "away"])
-def test_one_that_fails_is_followed_by_others(make: Callable[[], Exception]) -> None:
-    door, held = Door(make()), claim()
-    leases = Leases(door.heartbeat, lease_us=30_000)
+def test_heartbeats_continue_after_one_fails(make: Callable[[], Exception]) -> None:
+    claims, held = FailingClaims(make()), claim()
+    leases = Leases(claims.heartbeat, lease_us=30_000)
     leases.add([held])
     service = Service(leases, name="Heartbeats")
     thread = threading.Thread(target=service.run, daemon=True)
     thread.start()
     try:
-        assert door.answered.wait(PATIENCE)
+        assert claims.succeeded.wait(PATIENCE)
     finally:
         service.stop()
         thread.join(PATIENCE)
     assert not thread.is_alive()
-    assert len(door.asked) >= 2 and all(asked == [held.lease] for asked in door.asked)
+    assert len(claims.beats) >= 2 and all(beat == [held.lease] for beat in claims.beats)
 
 
-def test_a_lost_lease_is_held_no_longer() -> None:
+def test_a_lost_lease_is_no_longer_held() -> None:
     held = claim()
     leases = Leases(lambda leases, _: frozenset(leases), lease_us=30_000_000)
     leases.add([held])
@@ -68,20 +68,20 @@ def test_a_lost_lease_is_held_no_longer() -> None:
     assert leases.beat() == frozenset()
 
 
-def test_a_claim_beyond_its_hard_limit_is_beaten_no_more() -> None:
-    asked: list[list[bytes]] = []
+def test_a_claim_beyond_its_hard_limit_gets_no_heartbeat() -> None:
+    beats: list[list[bytes]] = []
     within, without, beyond = claim(age=5, hard_timeout_us=6_000_000_000), claim(age=5), claim(age=5, hard_timeout_us=1)
     for held in ([without, beyond], [within], [beyond]):
-        leases = Leases(lambda leases, _: asked.append(leases) or frozenset(), lease_us=30_000_000)
+        leases = Leases(lambda leases, _: beats.append(leases) or frozenset(), lease_us=30_000_000)
         leases.add(held)
         assert all(leases.begin(claim.lease) for claim in held)
         leases.beat()
-    # With nothing else to push on, Redis is not even asked.
-    assert asked == [[without.lease], [within.lease]]
+    # Without another lease to renew, no request is sent.
+    assert beats == [[without.lease], [within.lease]]
 
 
-def test_the_trust_in_a_claim_beyond_its_hard_limit_ends() -> None:
-    # Both leases are nearly over; a heartbeat makes one of them new.
+def test_a_claim_beyond_its_hard_limit_is_no_longer_trusted() -> None:
+    # Both leases are nearly over; a heartbeat renews one of them.
     beyond, renewed = claim(age=28, hard_timeout_us=1_000_000), claim(age=28)
     leases = Leases(lambda *_: frozenset(), lease_us=30_000_000)
     leases.add([beyond, renewed])
@@ -93,27 +93,27 @@ def test_the_trust_in_a_claim_beyond_its_hard_limit_ends() -> None:
     assert not leases.trusts(beyond.lease)
 
 
-def test_a_lease_is_not_trusted_while_the_log_tells_that_it_is_lost() -> None:
+def test_a_lost_lease_is_not_trusted_while_its_loss_is_logged() -> None:
     lost = claim()
     leases = Leases(lambda leases, _: frozenset(leases), lease_us=30_000_000)
     leases.add([lost])
     trusted: list[bool] = []
 
-    class Asking(logging.Handler):
+    class Observer(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             trusted.append(leases.trusts(lost.lease))
 
-    logger, asking = logging.getLogger("django_delayq"), Asking()
-    logger.addHandler(asking)
+    logger, observer = logging.getLogger("django_delayq"), Observer()
+    logger.addHandler(observer)
     try:
         leases.beat()
     finally:
-        logger.removeHandler(asking)
+        logger.removeHandler(observer)
     assert trusted == [False]
 
 
-@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="this system's clocks do not tell of suspends")
-def test_the_time_a_host_is_suspended_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="this system has no clock that counts suspended time")
+def test_suspended_time_of_the_host_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     held = claim()
     leases = Leases(lambda *_: frozenset(), lease_us=30_000_000)
     leases.add([held])
@@ -121,12 +121,12 @@ def test_the_time_a_host_is_suspended_counts(monkeypatch: pytest.MonkeyPatch) ->
     assert leases.trusts(held.lease)
     monkeypatch.setattr(time, "clock_gettime", lambda number: clock(number) + 100 * (number == time.CLOCK_BOOTTIME))
     assert not leases.trusts(held.lease)
-    # A heartbeat makes it new by the same clock.
+    # A heartbeat renews the lease by the same clock.
     leases.beat()
     assert leases.trusts(held.lease)
 
 
-def test_the_hard_limit_counts_from_the_begin_of_the_code() -> None:
+def test_the_hard_limit_counts_from_the_start_of_the_code() -> None:
     # Its process took 5 s to start, longer than the limit.
     starting = claim(age=5, hard_timeout_us=1_000_000)
     leases = Leases(lambda *_: frozenset(), lease_us=30_000_000)
@@ -140,9 +140,9 @@ def test_the_hard_limit_counts_from_the_begin_of_the_code() -> None:
     assert leases._held[starting.lease][1] > until_before
 
 
-def test_a_claim_that_never_begins_is_not_renewed_for_ever() -> None:
-    asked: list[list[bytes]] = []
-    leases = Leases(lambda leases, _: asked.append(leases) or frozenset(), lease_us=30_000_000)
+def test_a_claim_that_never_begins_is_not_renewed_forever() -> None:
+    beats: list[list[bytes]] = []
+    leases = Leases(lambda leases, _: beats.append(leases) or frozenset(), lease_us=30_000_000)
     leases.add([claim(age=121)])
     leases.beat()
-    assert asked == []
+    assert beats == []

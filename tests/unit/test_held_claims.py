@@ -1,4 +1,4 @@
-"""Held: a worker learns that the thread which renews its leases has died."""
+"""HeldClaims: a worker ends if the thread that renews its leases dies."""
 
 import threading
 
@@ -9,41 +9,41 @@ from django_delayq.worker.leases import HeldClaims
 PATIENCE = 30.0
 
 
-class Late(BaseException):
-    """What code of users raises in any thread, as time limits do."""
+class AsyncError(BaseException):
+    """An error that user code raises in any thread, as time limits do."""
 
 
-def held_by(beat: type[BaseException] | None) -> tuple[HeldClaims, threading.Event]:
-    """Return what a worker holds, with a heartbeat that raises this, and what is set when heartbeats end."""
+def held_claims(error: type[BaseException] | None) -> tuple[HeldClaims, threading.Event]:
+    """Return held claims whose heartbeat raises `error`, and the event that is set when heartbeats end."""
     ended = threading.Event()
     held = HeldClaims(lambda *_: frozenset(), lambda _: False, lease_us=300_000, name="a worker", ended=ended.set)
 
-    def strike() -> frozenset[bytes]:
-        if beat:
-            raise beat
+    def beat() -> frozenset[bytes]:
+        if error:
+            raise error
         return frozenset()
 
-    held.leases.beat = strike  # type: ignore[method-assign]
+    held.leases.beat = beat  # type: ignore[method-assign]
     return held, ended
 
 
-@pytest.mark.parametrize("error", [Late, SystemExit])
-# Its thread ends by the error too, which Python prints.
+@pytest.mark.parametrize("error", [AsyncError, SystemExit])
+# The error ends the thread too, and Python prints it.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_heartbeats_that_died_end_their_worker(error: type[BaseException]) -> None:
-    held, ended = held_by(error)
+def test_an_error_in_heartbeats_ends_the_worker(error: type[BaseException]) -> None:
+    held, ended = held_claims(error)
     assert ended.wait(PATIENCE)
     for thread in threading.enumerate():
         if thread.name == "delayq-heartbeats":
             thread.join(PATIENCE)
-    # Not an Exception: a service would take another step after that, and another.
+    # Not an Exception: a service would log it and go on stepping.
     with pytest.raises(SystemExit, match="Heartbeats of a worker") as raised:
         held.check()
     assert isinstance(raised.value.__cause__, error)
 
 
-def test_heartbeats_that_go_on_or_were_ended_end_nobody() -> None:
-    held, ended = held_by(None)
+def test_running_or_closed_heartbeats_do_not_end_the_worker() -> None:
+    held, ended = held_claims(None)
     held.check()
     held.close()
     assert ended.wait(PATIENCE)

@@ -1,4 +1,4 @@
-"""Endings: nothing that ended waits without somebody being told, and no exchange grows beyond what Redis takes."""
+"""OutcomeBuffer: no outcome waits without a wake-up, and no request grows beyond what Redis accepts."""
 
 import sys
 import threading
@@ -13,20 +13,20 @@ from tests.factories import numbered
 DONE = Outcome(kind=OutcomeKind.SUCCEEDED)
 
 
-def test_only_the_first_that_waits_is_told_of() -> None:
-    endings = OutcomeBuffer()
-    assert [endings.add(numbered(number), DONE) for number in range(3)] == [True, False, False]
-    assert len(endings.take()) == 3
-    assert endings.add(numbered(3), DONE)
+def test_only_the_first_outcome_reports_that_the_buffer_was_empty() -> None:
+    outcomes = OutcomeBuffer()
+    assert [outcomes.add(numbered(number), DONE) for number in range(3)] == [True, False, False]
+    assert len(outcomes.take()) == 3
+    assert outcomes.add(numbered(3), DONE)
 
 
-def test_who_takes_when_told_and_only_then_gets_all() -> None:
-    endings, told, taken = OutcomeBuffer(), threading.Event(), list[Any]()
+def test_taking_only_after_a_wake_up_takes_every_outcome() -> None:
+    outcomes, woken, taken = OutcomeBuffer(), threading.Event(), list[Any]()
 
     def end(first: int) -> None:
         for number in range(first, first + 5_000):
-            if endings.add(numbered(number), DONE):
-                told.set()
+            if outcomes.add(numbered(number), DONE):
+                woken.set()
 
     before = sys.getswitchinterval()
     sys.setswitchinterval(0.00001)
@@ -35,60 +35,60 @@ def test_who_takes_when_told_and_only_then_gets_all() -> None:
         for thread in threads:
             thread.start()
         while len(taken) < 20_000:
-            assert told.wait(45), f"nobody told of the last {20_000 - len(taken)}"
-            told.clear()
-            while endings:
-                taken += endings.take()
+            assert woken.wait(45), f"no wake-up for the last {20_000 - len(taken)}"
+            woken.clear()
+            while outcomes:
+                taken += outcomes.take()
     finally:
         sys.setswitchinterval(before)
     assert len({each.lease for each, _ in taken}) == 20_000
 
 
-def test_an_outcome_is_handed_in_after_five_milliseconds_whatever_comes_after_it(
+def test_an_outcome_is_sent_after_five_milliseconds_whatever_comes_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 100.0
     monkeypatch.setattr("django_delayq.worker.outcome_buffer.monotonic", lambda: now)
-    endings = OutcomeBuffer()
-    endings.add(numbered(1), DONE)
-    assert endings.wait == pytest.approx(0.005)
+    outcomes = OutcomeBuffer()
+    outcomes.add(numbered(1), DONE)
+    assert outcomes.wait == pytest.approx(0.005)
     now += 0.004
-    endings.add(numbered(2), DONE)
-    assert endings.wait == pytest.approx(0.001)
+    outcomes.add(numbered(2), DONE)
+    assert outcomes.wait == pytest.approx(0.001)
     now += 0.001
-    assert endings.wait <= 0
-    endings.take()
-    endings.add(numbered(3), DONE)
-    assert endings.wait == pytest.approx(0.005)
+    assert outcomes.wait <= 0
+    outcomes.take()
+    outcomes.add(numbered(3), DONE)
+    assert outcomes.wait == pytest.approx(0.005)
 
 
-def test_large_results_go_in_exchanges_of_their_own_and_none_is_left_behind() -> None:
-    endings = OutcomeBuffer()
+def test_large_results_are_split_over_requests_and_none_is_left_behind() -> None:
+    outcomes = OutcomeBuffer()
     large = Outcome(kind=OutcomeKind.SUCCEEDED, result='"' + 600_000 * "x" + '"')
     for number in range(5):
-        endings.add(numbered(number), large)
-    endings.add(numbered(5), DONE)
-    handed_in = []
-    while endings:
-        assert endings.wait <= 0 or not handed_in, "what was left behind waits again"
-        handed_in.append(len(endings.take()))
-    assert handed_in == [2, 2, 2]
+        outcomes.add(numbered(number), large)
+    outcomes.add(numbered(5), DONE)
+    sent = []
+    while outcomes:
+        assert outcomes.wait <= 0 or not sent, "the rest waits again"
+        sent.append(len(outcomes.take()))
+    assert sent == [2, 2, 2]
 
 
-def test_outcomes_that_could_not_be_handed_in_wait_again() -> None:
-    endings = OutcomeBuffer()
-    endings.add(numbered(1), DONE)
-    with pytest.raises(MemoryError), endings.taken():
+def test_outcomes_that_could_not_be_sent_wait_again() -> None:
+    outcomes = OutcomeBuffer()
+    outcomes.add(numbered(1), DONE)
+    with pytest.raises(MemoryError), outcomes.taken():
         raise MemoryError
-    assert len(endings) == 1
-    with endings.taken() as ended:
-        assert len(ended) == 1
-    assert not endings
+    assert len(outcomes) == 1
+    with outcomes.taken() as taken:
+        assert len(taken) == 1
+    assert not outcomes
 
 
-def test_what_did_not_begin_waits_for_no_company() -> None:
-    endings = OutcomeBuffer()
-    endings.add(numbered(1), DONE)
-    assert endings.wait > 0
-    endings.add(numbered(2), UNSTARTED)
-    assert endings.wait <= 0
+def test_an_unstarted_claim_is_sent_at_once() -> None:
+    outcomes = OutcomeBuffer()
+    outcomes.add(numbered(1), DONE)
+    assert outcomes.wait > 0
+    outcomes.add(numbered(2), UNSTARTED)
+    assert outcomes.wait <= 0

@@ -1,4 +1,4 @@
-"""Pace: claims worth asking for, from how long jobs took and from what others who share the pool hold."""
+"""PrefetchPolicy: how many claims to request, from run times and from what workers that share the pool hold."""
 
 from math import inf
 from typing import Any
@@ -9,69 +9,69 @@ from django_delayq.worker.prefetch import MAX_CLAIMS, Load, PrefetchPolicy
 
 
 class Worker:
-    """What a worker does with its pace."""
+    """A worker of a given pool size, as its prefetch policy sees it."""
 
     def __init__(self, size: int, *run_us: int, sharing: list[PrefetchPolicy] | None = None) -> None:
         self.holds = 0
-        self.pace = PrefetchPolicy(size, holds=lambda: self.holds, sharing=sharing)
+        self.policy = PrefetchPolicy(size, holds=lambda: self.holds, sharing=sharing)
         for each in run_us:
-            self.pace.observe(each)
+            self.policy.observe(each)
 
-    def want(self, holds: int, *, others: int = 0) -> int:
+    def claim_count(self, holds: int, *, others: int = 0) -> int:
         self.holds = holds
-        return self.pace.load(holds + others).claim_count
+        return self.policy.load(holds + others).claim_count
 
 
-def paced(size: int, run_us: int, sharing: list[PrefetchPolicy] | None = None) -> Worker:
+def worker_after_runs(size: int, run_us: int, sharing: list[PrefetchPolicy] | None = None) -> Worker:
     return Worker(size, *[run_us] * 200, sharing=sharing)
 
 
-def test_before_the_first_run_a_claim_per_slot() -> None:
+def test_before_the_first_run_it_requests_one_claim_per_slot() -> None:
     worker = Worker(8)
-    assert [worker.want(held) for held in (0, 3, 8, 9)] == [8, 5, 0, 0]
+    assert [worker.claim_count(held) for held in (0, 3, 8, 9)] == [8, 5, 0, 0]
 
 
 def test_short_jobs_share_round_trips() -> None:
     for run_us in (0, 1, 100):
-        worker = paced(8, run_us)
-        assert (worker.pace.target, worker.want(0)) == (2 * MAX_CLAIMS, MAX_CLAIMS)
-        assert worker.want(120) == 8 and worker.want(128) == worker.want(1_000) == 0
+        worker = worker_after_runs(8, run_us)
+        assert (worker.policy.target, worker.claim_count(0)) == (2 * MAX_CLAIMS, MAX_CLAIMS)
+        assert worker.claim_count(120) == 8 and worker.claim_count(128) == worker.claim_count(1_000) == 0
 
 
-def test_the_next_batch_is_asked_for_while_the_last_one_runs() -> None:
-    worker = paced(8, 1)
-    assert worker.pace.refill_at == MAX_CLAIMS == worker.want(MAX_CLAIMS)
+def test_the_next_batch_is_requested_while_the_last_one_runs() -> None:
+    worker = worker_after_runs(8, 1)
+    assert worker.policy.refill_at == MAX_CLAIMS == worker.claim_count(MAX_CLAIMS)
 
 
 @pytest.mark.parametrize("run_us", [60_000, 1_000_000, 3_600_000_000])
 def test_long_jobs_take_no_more_than_the_free_slots(run_us: int) -> None:
-    worker = paced(1, run_us)
-    assert (worker.pace.target, worker.pace.refill_at) == (1, 0)
-    assert [worker.want(held) for held in (0, 1)] == [1, 0]
-    assert [paced(8, run_us).want(held) for held in (0, 7, 8)] == [8, 1, 0]
+    worker = worker_after_runs(1, run_us)
+    assert (worker.policy.target, worker.policy.refill_at) == (1, 0)
+    assert [worker.claim_count(held) for held in (0, 1)] == [1, 0]
+    assert [worker_after_runs(8, run_us).claim_count(held) for held in (0, 7, 8)] == [8, 1, 0]
 
 
-def test_what_is_held_is_fifty_milliseconds_of_work() -> None:
-    assert paced(4, 10_000).pace.target == 20
+def test_held_claims_are_fifty_milliseconds_of_work() -> None:
+    assert worker_after_runs(4, 10_000).policy.target == 20
 
 
 @pytest.mark.parametrize("size", [1, 8, 100, 10_000])
 @pytest.mark.parametrize("run_us", [0, 1_000, 10**9])
-def test_one_exchange_never_asks_for_more_than_its_limit(size: int, run_us: int) -> None:
-    worker = paced(size, run_us)
+def test_one_request_never_exceeds_the_limit_of_claims(size: int, run_us: int) -> None:
+    worker = worker_after_runs(size, run_us)
     for held in (0, 1, size // 2, size, 2 * size, 10**6):
-        assert 0 <= worker.want(held) <= MAX_CLAIMS
+        assert 0 <= worker.claim_count(held) <= MAX_CLAIMS
 
 
-def test_a_change_of_pace_is_noticed() -> None:
-    worker = paced(1, 0)
+def test_a_change_of_run_time_changes_the_target() -> None:
+    worker = worker_after_runs(1, 0)
     for _ in range(50):
-        worker.pace.observe(1_000_000)
-    assert worker.pace.target == 1
+        worker.policy.observe(1_000_000)
+    assert worker.policy.target == 1
 
 
 def load(**facts: Any) -> Load:
-    """A pool of 8, used by nobody; jobs of a few ms."""
+    """Return the load of an unused pool of 8 slots, with jobs of a few ms."""
     return Load(**{"size": 8, "held": 0, "own": 0, "contenders": 0, "wait": 0.0, "target": 128, "low": 64, **facts})
 
 
@@ -80,7 +80,7 @@ FULL: dict[str, Any] = {"held": 8, "wait": inf, **LONG}
 
 
 @pytest.mark.parametrize(
-    ("state", "should_refill", "want"),
+    ("state", "should_refill", "claim_count"),
     [
         # Alone, or beside workers that have no work.
         (load(), True, 64),
@@ -90,14 +90,14 @@ FULL: dict[str, Any] = {"held": 8, "wait": inf, **LONG}
         (load(**LONG), True, 8),
         (load(**FULL, own=8), False, 0),
         (load(**{**FULL, "held": 7}, own=7), True, 1),
-        # Quiet so far, beside one that holds much: its jobs are short, so that a slot is free soon.
+        # Idle so far, beside a worker that holds many short jobs: a slot is free soon.
         (load(held=128, wait=0.048, target=8, low=2), True, 8),
         (load(held=128, wait=0.048, contenders=1, target=8, low=2), True, 4),
         (load(held=128, wait=0.048, contenders=15, target=8, low=2), True, 1),
-        # Its jobs are long: where all slots are taken, another process may have one.
+        # Its jobs are long: if all slots are taken, a worker of another process may have a free one.
         (load(**FULL), False, 0),
         (load(**FULL, contenders=1), False, 0),
-        # Others want more: what it has beyond its share is theirs first, slots as well as what waits for them.
+        # Others want more: they come first for all that this worker holds beyond its share, queued claims included.
         (load(held=7, own=7, contenders=1, wait=inf, **LONG), False, 0),
         (load(held=7, own=3, contenders=1, wait=inf, **LONG), True, 1),
         (load(held=6, own=0, contenders=3, wait=inf, **LONG), True, 2),
@@ -108,57 +108,57 @@ FULL: dict[str, Any] = {"held": 8, "wait": inf, **LONG}
         (load(size=1, held=1, own=1, contenders=3, wait=inf, **LONG), False, 0),
     ],
 )
-def test_of_those_who_want_more_each_has_an_equal_share(state: Load, should_refill: bool, want: int) -> None:
-    assert (state.should_refill, state.claim_count) == (should_refill, want)
+def test_workers_that_want_more_have_equal_shares(state: Load, should_refill: bool, claim_count: int) -> None:
+    assert (state.should_refill, state.claim_count) == (should_refill, claim_count)
 
 
-def test_a_slot_is_free_soon_beside_short_jobs_and_not_beside_long_ones() -> None:
+def test_an_idle_worker_claims_beside_short_jobs_but_not_beside_long_ones() -> None:
     for run_us, soon in ((3_000, True), (1_000_000, False)):
         sharing: list[PrefetchPolicy] = []
-        busy, quiet = paced(8, run_us, sharing), Worker(8, sharing=sharing)
+        busy, quiet = worker_after_runs(8, run_us, sharing), Worker(8, sharing=sharing)
         busy.holds = 8
-        assert bool(quiet.want(0, others=8)) is soon
+        assert bool(quiet.claim_count(0, others=8)) is soon
 
 
-def test_a_worker_below_its_share_has_a_slot_though_short_jobs_of_another_hold_all() -> None:
+def test_a_worker_below_its_share_has_a_slot_even_if_short_jobs_of_another_hold_all() -> None:
     assert load(held=8, own=1, contenders=1, wait=0.003, target=8).has_slot
     assert not load(held=8, own=4, contenders=1, wait=0.003, target=8).has_slot
 
 
-def test_one_long_job_of_another_leaves_short_ones_their_batches() -> None:
+def test_a_long_job_of_another_worker_does_not_shrink_batches_of_short_jobs() -> None:
     sharing: list[PrefetchPolicy] = []
-    other, worker = paced(8, 10_000_000, sharing), paced(8, 1_000, sharing)
+    other, worker = worker_after_runs(8, 10_000_000, sharing), worker_after_runs(8, 1_000, sharing)
     other.holds = 1
-    assert worker.want(20, others=1) == MAX_CLAIMS
+    assert worker.claim_count(20, others=1) == MAX_CLAIMS
 
 
-def test_what_another_has_asked_for_is_left_to_it() -> None:
+def test_a_worker_leaves_a_slot_that_another_has_requested() -> None:
     sharing: list[PrefetchPolicy] = []
-    other, worker = paced(8, 10_000_000, sharing), paced(8, 10_000_000, sharing)
-    other.pace.requested = 1
-    assert worker.want(7) == 0
-    other.pace.requested, other.pace.wants_more = 0, True
-    assert worker.want(7) == 0
-    other.pace.wants_more = False
-    assert worker.want(7) == 1
+    other, worker = worker_after_runs(8, 10_000_000, sharing), worker_after_runs(8, 10_000_000, sharing)
+    other.policy.requested = 1
+    assert worker.claim_count(7) == 0
+    other.policy.requested, other.policy.wants_more = 0, True
+    assert worker.claim_count(7) == 0
+    other.policy.wants_more = False
+    assert worker.claim_count(7) == 1
 
 
-def test_who_does_not_listen_is_woken_for_a_slot_that_is_left() -> None:
+def test_a_worker_that_stopped_listening_is_woken_for_a_free_slot() -> None:
     sharing: list[PrefetchPolicy] = []
-    other, worker = paced(8, 10_000_000, sharing), paced(8, 10_000_000, sharing)
-    assert not worker.pace.request_ended(wants_more=True, held=7)
-    other.pace.is_full = True
-    assert worker.pace.request_ended(wants_more=False, held=7)
-    assert not worker.pace.request_ended(wants_more=False, held=8)
-    # Nor does anybody wake himself.
-    assert not other.pace.request_ended(wants_more=False, held=7)
-    other.pace.is_full, other.pace.wants_more = False, True
-    assert worker.pace.request_ended(wants_more=False, held=8)
+    other, worker = worker_after_runs(8, 10_000_000, sharing), worker_after_runs(8, 10_000_000, sharing)
+    assert not worker.policy.request_ended(wants_more=True, held=7)
+    other.policy.is_full = True
+    assert worker.policy.request_ended(wants_more=False, held=7)
+    assert not worker.policy.request_ended(wants_more=False, held=8)
+    # A worker does not wake itself.
+    assert not other.policy.request_ended(wants_more=False, held=7)
+    other.policy.is_full, other.policy.wants_more = False, True
+    assert worker.policy.request_ended(wants_more=False, held=8)
 
 
-def test_what_was_given_back_makes_all_who_share_the_pool_take_their_jobs_for_long() -> None:
+def test_after_a_back_off_all_workers_of_the_pool_treat_their_jobs_as_long() -> None:
     sharing: list[PrefetchPolicy] = []
-    busy, quiet = paced(8, 1_000, sharing), paced(8, 1_000, sharing)
+    busy, quiet = worker_after_runs(8, 1_000, sharing), worker_after_runs(8, 1_000, sharing)
     busy.holds = 8
-    quiet.pace.back_off()
-    assert quiet.want(0, others=8) == busy.want(8) == 0
+    quiet.policy.back_off()
+    assert quiet.claim_count(0, others=8) == busy.claim_count(8) == 0

@@ -59,7 +59,7 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
         (pay, ("card",), [1, "c"], {"card": "in options"}, [1, H], {"card": H}),
         (pay, ("options",), [1, "c"], {"card": "in options"}, [1, "c"], {"card": H}),
         (pay, ("x",), [1, "c"], {"x": 1, "y": 2}, [1, "c"], {"x": H, "y": 2}),
-        # What no longer binds: too few, too many, a name there is none of, one twice.
+        # Arguments that no longer bind: too few, too many, an unknown name, one twice.
         (plain, ("card",), [], {"note": "n"}, [], {"note": H}),
         (plain, ("card",), [1, "c", "n", "more"], {}, [H, H, H, H], {}),
         (plain, ("card",), [1], {"kard": "c"}, [H], {"kard": H}),
@@ -77,7 +77,7 @@ def test_sensitive_arguments_are_hidden_however_they_were_passed(
     assert task.after(60).redact_arguments(args, kwargs) == (seen, seen_named)
 
 
-def test_no_argument_of_an_unregistered_task_is_shown() -> None:
+def test_arguments_of_an_unregistered_task_are_hidden() -> None:
     job = Job(raw_id=next_id(), shard=0, task="t", queue="q", args=[1, [2]], kwargs={"a": 3})
     assert shown(job, None) == ([H, H], {"a": H})
     assert shown(job, delayed_task(name="t")(pay)) == ([1, [2]], {"a": 3})
@@ -95,7 +95,7 @@ def test_a_misspelt_name_is_an_error_at_decoration_that_names_the_nearest() -> N
     assert check_sensitive(pay, ["in_options"]) == ("in_options",)
 
 
-def test_only_sensitive_tasks_pay_for_redaction() -> None:
+def test_only_sensitive_tasks_have_the_class_that_redacts() -> None:
     assert type(delayed_task(plain)) is type(delayed_task(sensitive=False)(plain)) is Task
     task = delayed_task(sensitive=True)(plain)
     assert type(task) is type(task.after(60).using(queue="q")) is SensitiveTask
@@ -110,26 +110,28 @@ def canary_job(**facts: Any) -> Job:
 
 def test_no_repr_shows_arguments_or_bodies() -> None:
     job = canary_job()
-    draft = UnsentJob.of(job, max_payload=1_000, reject=False, on_commit=False, database=None)
-    assert CANARY.encode() in draft.body
+    unsent = UnsentJob.of(job, max_payload=1_000, reject=False, on_commit=False, database=None)
+    assert CANARY.encode() in unsent.body
     facts: dict[str, Any] = {"attempts": NO_ATTEMPTS, "shard": 0}
     claim = claim_for(job)
-    exchange = ExchangeRequest(worker_id=bytes(8), number=1, want=1, queues=("q",), args=[draft.body], keys=[CANARY])
+    request = ExchangeRequest(worker_id=bytes(8), number=1, want=1, queues=("q",), args=[unsent.body], keys=[CANARY])
     flags = ("overdue_in_us", "has_more", "unknown_worker", "recovered")
-    told: dict[str, Any] = dict.fromkeys(flags, 0) | {"lost": frozenset()}
-    answer = ExchangeReply(claimed=True, blocking=False, now_us=1, queues_version=b"", claims=[claim], **told)
+    fields: dict[str, Any] = dict.fromkeys(flags, 0) | {"lost": frozenset()}
+    reply = ExchangeReply(claimed=True, blocking=False, now_us=1, queues_version=b"", claims=[claim], **fields)
     values: list[Any] = [
         job,
-        draft,
+        unsent,
         claim,
-        exchange,
-        answer,
+        request,
+        reply,
         decide_settlement(claim, Outcome(kind=OutcomeKind.FAILED), worker="w"),
         Settlement(claim=claim, decision=Decision(action=Action.RETRY), attempts=NO_ATTEMPTS),
         DeadLetter(raw_id=job.raw_id, died_us=1, job=job, **facts),
         Found(raw_id=job.raw_id, state=State.DEAD, moment_us=1, job=job, **facts),
-        JobRow(member=job.member, shard=0, state=State.READY, score=1, stored=draft.body, size=1, attempts=NO_ATTEMPTS),
-        JobHandle(raw_id=job.raw_id, shard=0, draft=draft),
+        JobRow(
+            member=job.member, shard=0, state=State.READY, score=1, stored=unsent.body, size=1, attempts=NO_ATTEMPTS
+        ),
+        JobHandle(raw_id=job.raw_id, shard=0, draft=unsent),
     ]
     for value in values:
         assert CANARY not in f"{value!r} {value!s} {[value]!r}", type(value)
@@ -139,7 +141,7 @@ def test_no_repr_shows_arguments_or_bodies() -> None:
     "value",
     [{CANARY: {1}}, [{CANARY: {CANARY: (1,)}}], {CANARY: {1: 2}}, {CANARY: "\ud83d\ude00"}, {CANARY: 10**5_000}],
 )
-def test_errors_about_sensitive_arguments_do_not_quote_them(value: Any) -> None:
+def test_errors_about_sensitive_arguments_quote_nothing_of_them(value: Any) -> None:
     for task in (delayed_task(sensitive=("card",))(plain), delayed_task(sensitive=True)(plain)):
         for call in (lambda: task.enqueue(1, value), lambda: task.job(1, card=value)):  # noqa: B023
             with pytest.raises(
@@ -151,14 +153,14 @@ def test_errors_about_sensitive_arguments_do_not_quote_them(value: Any) -> None:
         delayed_task(plain).enqueue(1, value)
 
 
-def test_arguments_passed_instead_of_jobs_are_not_quoted() -> None:
+def test_arguments_given_in_place_of_jobs_are_not_quoted() -> None:
     with pytest.raises(TypeError, match="got tuple") as caught:
         outbox.enqueue_many([(CANARY,)])  # type: ignore[list-item]
     assert CANARY not in str(caught.value)
 
 
 def report(call: Callable[[], Any], expected: type[BaseException]) -> str:
-    """Return Django's error report to the admins, without the frame of this test."""
+    """Return the report that Django mails to the admins about an error, without this test's own frame."""
     try:
         call()
     except expected:
@@ -172,7 +174,7 @@ def report(call: Callable[[], Any], expected: type[BaseException]) -> str:
 
 
 def secret() -> str:
-    """Return the canary; no frame of the test has it in a local variable."""
+    """Return the canary, so that no frame of the test has it in a local variable."""
     return CANARY
 
 
@@ -198,42 +200,42 @@ ENQUEUES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("door", ENQUEUES)
-def test_error_reports_of_an_enqueue_show_no_sensitive_arguments(door: str, no_redis: None) -> None:
+@pytest.mark.parametrize("call", ENQUEUES)
+def test_error_reports_of_an_enqueue_hide_sensitive_arguments(call: str, no_redis: None) -> None:
     task = delayed_task(sensitive=("card",))(plain)
-    assert CANARY not in report(lambda: ENQUEUES[door](task), StoreUnavailable)
+    assert CANARY not in report(lambda: ENQUEUES[call](task), StoreUnavailable)
 
 
-@pytest.mark.parametrize("door", ["enqueue", "by name", "aenqueue", "enqueue_many", "execute_later"])
-def test_error_reports_of_refused_arguments_show_no_sensitive_arguments(door: str, no_redis: None) -> None:
+@pytest.mark.parametrize("call", ["enqueue", "by name", "aenqueue", "enqueue_many", "execute_later"])
+def test_error_reports_of_refused_arguments_hide_sensitive_arguments(call: str, no_redis: None) -> None:
     task = delayed_task(sensitive=("user", "card"))(plain).using(queue="x" * 200)
-    tasks: dict[str, Callable[[], Any]] = {
+    calls: dict[str, Callable[[], Any]] = {
         "enqueue": lambda: task.enqueue(1, [secret(), {1}]),  # type: ignore[list-item]
         "by name": lambda: task.enqueue(1, card=secret(), nobody=1),
         "aenqueue": lambda: asyncio.run(task.aenqueue(1, [secret(), {1}])),  # type: ignore[list-item]
         "enqueue_many": lambda: task.enqueue_many([(1, [secret(), {1}])]),
         "execute_later": lambda: execute_later("q", task.name, [1, [secret(), {1}]]),
     }
-    assert CANARY not in report(tasks[door], TypeError)
+    assert CANARY not in report(calls[call], TypeError)
 
 
-def test_error_reports_of_a_call_or_a_worker_show_no_sensitive_arguments(no_redis: None) -> None:
+def test_error_reports_of_a_call_or_a_run_hide_sensitive_arguments(no_redis: None) -> None:
     task = delayed_task(sensitive=("card",))(checking)
     for call in (lambda: task(77, secret()), lambda: task.callable(77, secret())):
         text = report(call, RuntimeError)
         assert CANARY not in text
-    # A worker's report shows the variables of the function that are not sensitive.
+    # A worker's report still shows arguments of the function that are not sensitive.
     assert "77" in text
 
 
-def test_bodies_are_in_no_report_even_of_tasks_without_sensitive_arguments(no_redis: None) -> None:
+def test_error_reports_show_no_bodies_even_without_sensitive_arguments(no_redis: None) -> None:
     handles = [delayed_task(plain).job(1, CANARY)]
     text = report(lambda: sender.send(handles), StoreUnavailable)
     assert CANARY not in text
     assert "task/sender.py" in text and "redis/connection.py" in text
 
 
-def test_a_worker_that_fails_in_an_exchange_reports_no_bodies(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+def test_an_error_report_of_settle_and_claim_shows_no_bodies(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     settings.DEBUG = False
 
     class BrokenShard:
@@ -246,5 +248,5 @@ def test_a_worker_that_fails_in_an_exchange_reports_no_bodies(monkeypatch: pytes
             return [1, b"", 0, 1, 0, 0, b"member", 1, 1, CANARY.encode() * 2, b"", "one too many"]
 
     claims = Claims(BrokenShard(), worker_id=bytes(8), lease_us=1, due_first_us=1, signer=BodySigner(on=False))  # type: ignore[arg-type]
-    exchange = ExchangeRequest(worker_id=bytes(8), number=1, want=1, queues=("q",), args=[], keys=[])
-    assert CANARY not in report(lambda: claims.settle_and_claim(exchange), TypeError)
+    request = ExchangeRequest(worker_id=bytes(8), number=1, want=1, queues=("q",), args=[], keys=[])
+    assert CANARY not in report(lambda: claims.settle_and_claim(request), TypeError)

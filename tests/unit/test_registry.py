@@ -14,15 +14,15 @@ from tests.sample_app.tasks import noop
 
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a test register what it likes."""
+    """Undo at the end of a test what it registered."""
     monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
 
 
 def function(name: str) -> Callable[..., Any]:
-    """Make a function of a module, as an import would."""
-    space: dict[str, Any] = {"__name__": f"shop.{name}_module"}
-    exec(compile(f"def {name}(): pass", f"/shop/{name}.py", "exec"), space)
-    made: Callable[..., Any] = space[name]
+    """Make a function of a module of its own, as an import would."""
+    namespace: dict[str, Any] = {"__name__": f"shop.{name}_module"}
+    exec(compile(f"def {name}(): pass", f"/shop/{name}.py", "exec"), namespace)
+    made: Callable[..., Any] = namespace[name]
     return made
 
 
@@ -39,7 +39,7 @@ def test_the_default_name_is_the_import_path() -> None:
     assert registry.get("tests.sample_app.tasks.noop") is noop
 
 
-def test_an_unknown_name_is_a_lookup_error_with_the_nearest() -> None:
+def test_an_unknown_name_is_a_lookup_error_that_names_the_nearest() -> None:
     hint = r"'tests\.sample_app\.tasks\.nop'.*mean 'tests\.sample_app\.tasks\.noop'"
     with pytest.raises(UnknownTask, match=hint) as caught:
         registry.get("tests.sample_app.tasks.nop")
@@ -48,7 +48,7 @@ def test_an_unknown_name_is_a_lookup_error_with_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "os.system", "x" * 10_000, None, 5, b"tests.sample_app.tasks.noop", ["a"]])
-def test_what_is_not_registered_is_never_imported(name: Any) -> None:
+def test_an_unregistered_name_is_never_imported(name: Any) -> None:
     with pytest.raises(UnknownTask) as caught:
         registry.get(name)
     assert len(str(caught.value)) < 600
@@ -63,7 +63,7 @@ def test_two_functions_with_one_name_are_refused_naming_both() -> None:
     assert "/shop/first.py:1" in str(caught.value) and "/shop/second.py:1" in str(caught.value)
 
 
-def test_an_alias_of_one_cannot_be_the_name_of_another() -> None:
+def test_an_alias_of_one_task_cannot_be_the_name_of_another() -> None:
     first = delayed_task(name="shop.remind")(function("first"))
     with pytest.raises(ImproperlyConfigured, match=r"shop\.remind"):
         delayed_task(name="shop.fresh", aliases=("shop.remind",))(function("second"))
@@ -71,7 +71,7 @@ def test_an_alias_of_one_cannot_be_the_name_of_another() -> None:
     assert registry.find("shop.fresh") is None, "half of a refused task was registered"
 
 
-def test_a_module_imported_again_takes_the_place_of_itself() -> None:
+def test_a_module_imported_again_replaces_its_tasks() -> None:
     delayed_task(name="shop.remind")(function("remind"))
     again = delayed_task(name="shop.remind")(function("remind"))
     assert registry.get("shop.remind") is again

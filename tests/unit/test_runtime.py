@@ -1,4 +1,4 @@
-"""Runtime: one value for the surroundings; what a block overrides is back after it."""
+"""Runtime: one value holds clock and settings; an override lasts for its block."""
 
 import pytest
 

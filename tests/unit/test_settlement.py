@@ -1,4 +1,4 @@
-"""Settling: everybody is told of every outcome that Redis has, whatever goes wrong with telling of one."""
+"""Settlement: every settled outcome is emitted, whatever goes wrong while one of them is."""
 
 import json
 import logging
@@ -19,13 +19,13 @@ from tests.factories import claim_for, numbered
 FAILED = Outcome(kind=OutcomeKind.FAILED, error="ValueError: no")
 
 
-def test_a_filter_that_raises_keeps_nobody_from_hearing_of_any(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_filter_that_raises_does_not_stop_signals_or_metrics(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="django_delayq")
     claims = [numbered(number << 150) for number in range(1, 5)]
-    heard, tally = [], MetricsBuffer()
+    received, metrics = [], MetricsBuffer()
 
-    def hear(job_id: str, **_: Any) -> None:
-        heard.append(job_id)
+    def receive(job_id: str, **_: Any) -> None:
+        received.append(job_id)
 
     def broken(record: logging.LogRecord) -> bool:
         if "lease lost" not in record.msg:
@@ -34,37 +34,37 @@ def test_a_filter_that_raises_keeps_nobody_from_hearing_of_any(caplog: pytest.Lo
 
     logger = logging.getLogger("django_delayq")
     logger.addFilter(broken)
-    job_finished.connect(hear)
+    job_finished.connect(receive)
     try:
         settled = [(decide_settlement(each, FAILED, worker="w"), FAILED) for each in claims]
-        emit_all(settled, lost=frozenset([claims[1].lease]), metrics=tally)
+        emit_all(settled, lost=frozenset([claims[1].lease]), metrics=metrics)
         assert emitter.flush()
     finally:
-        job_finished.disconnect(hear)
+        job_finished.disconnect(receive)
         logger.removeFilter(broken)
-    assert heard == [claims[0].id, claims[2].id, claims[3].id]
-    assert sum(Stats.of(row).retried for row in tally.take().values()) == 3
+    assert received == [claims[0].id, claims[2].id, claims[3].id]
+    assert sum(Stats.of(row).retried for row in metrics.take().values()) == 3
     assert "lease lost" in caplog.text
 
 
 FIVE_MINUTES = 300.0
 
 
-@pytest.mark.parametrize("ending", [OutcomeKind.SUCCEEDED, OutcomeKind.FAILED])
-def test_an_attempt_that_redis_is_told_of_late_ended_when_its_code_did(ending: OutcomeKind) -> None:
-    """It began a second after its claim and ran for two, at the start of an outage."""
+@pytest.mark.parametrize("kind", [OutcomeKind.SUCCEEDED, OutcomeKind.FAILED])
+def test_an_attempt_that_is_settled_late_ended_when_its_code_ended(kind: OutcomeKind) -> None:
+    """The code starts a second after its claim and runs for two, at the start of an outage."""
     job = Job(raw_id=next_id(), shard=0, task="shop.tasks.play", queue="default", args=[], result_ttl_us=10**9)
     received_at = monotonic() - FIVE_MINUTES
     claim = claim_for(job, claimed_us=10**15, received_at=received_at)
-    result = "1" if ending is OutcomeKind.SUCCEEDED else None
-    outcome = Outcome(kind=ending, began=received_at + 1, run_us=2_000_000, result=result)
+    result = "1" if kind is OutcomeKind.SUCCEEDED else None
+    outcome = Outcome(kind=kind, began=received_at + 1, run_us=2_000_000, result=result)
     settlement = decide_settlement(claim, outcome, worker="w")
-    told = json.loads(settlement.result) if settlement.result else settlement.attempts.history[-1]
-    assert told["started_us"] == pytest.approx(10**15 + 1_000_000, abs=100, rel=0)
-    assert told["ended_us"] == pytest.approx(10**15 + 3_000_000, abs=100, rel=0)
+    attempt = json.loads(settlement.result) if settlement.result else settlement.attempts.history[-1]
+    assert attempt["started_us"] == pytest.approx(10**15 + 1_000_000, abs=100, rel=0)
+    assert attempt["ended_us"] == pytest.approx(10**15 + 3_000_000, abs=100, rel=0)
 
 
-def test_an_attempt_whose_code_never_began_ended_when_that_is_written() -> None:
+def test_an_attempt_whose_code_never_started_ended_when_it_is_settled() -> None:
     claim = claim_for(None, lease=bytes(30), claimed_us=10**15, received_at=monotonic() - FIVE_MINUTES)
-    [told] = decide_settlement(claim, Outcome(kind=OutcomeKind.UNREADABLE), worker="w").attempts.history
-    assert told["started_us"] == told["ended_us"] >= 10**15 + FIVE_MINUTES * 1_000_000
+    [attempt] = decide_settlement(claim, Outcome(kind=OutcomeKind.UNREADABLE), worker="w").attempts.history
+    assert attempt["started_us"] == attempt["ended_us"] >= 10**15 + FIVE_MINUTES * 1_000_000

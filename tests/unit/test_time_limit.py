@@ -1,4 +1,4 @@
-"""TimeLimit: raises TaskTimeout in the thread that runs too long, and nowhere else."""
+"""TimeLimit: it raises TaskTimeout in the thread that runs too long, and nowhere else."""
 
 import gc
 import threading
@@ -12,7 +12,7 @@ from django_delayq.exceptions import TaskTimeout
 from django_delayq.worker import time_limit
 from django_delayq.worker.time_limit import TimeLimit
 
-#: Far more than any of these tests needs; nothing is concluded from how long it took.
+#: Seconds; far more than any of these tests needs. No test measures how long it took.
 PATIENCE = 30.0
 SOON, NEVER = 1_000, 3_600_000_000
 
@@ -25,7 +25,7 @@ def spin() -> None:
 
 
 def in_thread(work: Callable[[], None]) -> list[BaseException]:
-    """Run work in a thread of its own; return what it raised."""
+    """Run `work` in a new thread; return what it raised."""
     raised: list[BaseException] = []
 
     def run() -> None:
@@ -90,8 +90,8 @@ def test_a_limit_not_reached_changes_nothing() -> None:
 
 
 def test_code_after_a_task_is_never_interrupted() -> None:
-    # These limits end at about the same time as their code. Each strikes inside, or not at all.
-    struck = 0
+    # These limits end at about the same time as their code. Each raises inside the block, or not at all.
+    timeouts = 0
     for _ in range(300):
         try:
             with TimeLimit(SOON):
@@ -99,18 +99,18 @@ def test_code_after_a_task_is_never_interrupted() -> None:
                 while monotonic() < until:
                     pass
         except TaskTimeout:
-            struck += 1
+            timeouts += 1
         # Nothing may arrive here.
         for _ in range(200):
             pass
-    assert 0 <= struck <= 300
+    assert 0 <= timeouts <= 300
 
 
-def test_a_timeout_that_has_not_arrived_when_the_code_ends_is_taken_back() -> None:
+def test_a_timeout_that_has_not_arrived_when_the_code_ends_is_cancelled() -> None:
     limit = TimeLimit(NEVER)
 
     def work() -> None:
-        # The exit may take back what expire() sent, if the interpreter does not check for exceptions in between.
+        # The exit may cancel what expire() sent, if the interpreter does not check for exceptions in between.
         with limit:
             threading.Thread(target=limit.expire).start()
             spin()
@@ -122,7 +122,7 @@ def test_a_timeout_that_has_not_arrived_when_the_code_ends_is_taken_back() -> No
 
 
 def test_a_thread_can_be_traced_after_a_timeout() -> None:
-    # What is left of a timeout may make CPython 3.11 begin a traced call for ever (debuggers and coverage trace).
+    # A leftover timeout may make CPython 3.11 start a traced call again and again. Debuggers and coverage trace.
     for work in (spin, lambda: pytest.raises(TaskTimeout, spin)):
         in_thread(limited(SOON, work))
         threading.settrace(lambda *_: None)
@@ -172,12 +172,12 @@ def test_an_earlier_limit_set_later_is_kept() -> None:
 
 
 @pytest.mark.parametrize(("outer", "inner"), [(SOON, NEVER), (NEVER, SOON)])
-def test_the_shorter_of_two_nested_limits_strikes(outer: int, inner: int) -> None:
+def test_the_shorter_of_two_nested_limits_raises(outer: int, inner: int) -> None:
     with pytest.raises(TaskTimeout), TimeLimit(outer), TimeLimit(inner):
         spin()
 
 
-def test_an_outer_limit_still_holds_after_an_inner_one_struck() -> None:
+def test_an_outer_limit_still_holds_after_an_inner_one_raised() -> None:
     with pytest.raises(TaskTimeout), TimeLimit(300_000):
         with pytest.raises(TaskTimeout), TimeLimit(SOON):
             spin()
@@ -190,7 +190,7 @@ def test_a_thread_can_be_timed_out_again_and_again() -> None:
             spin()
 
 
-def test_code_that_swallows_the_timeout_is_not_struck_twice() -> None:
+def test_code_that_swallows_the_timeout_does_not_get_another() -> None:
     with TimeLimit(SOON):
         with pytest.raises(TaskTimeout):
             spin()
@@ -199,7 +199,7 @@ def test_code_that_swallows_the_timeout_is_not_struck_twice() -> None:
 
 
 @pytest.mark.parametrize("days", [110_000, 999_999_999])
-def test_a_limit_longer_than_a_lock_can_wait_does_not_end_the_others(
+def test_a_limit_longer_than_a_lock_can_wait_does_not_break_other_limits(
     days: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A new watch, so that a broken one affects this test only.
@@ -210,7 +210,7 @@ def test_a_limit_longer_than_a_lock_can_wait_does_not_end_the_others(
 
 
 def test_a_finished_limit_is_forgotten() -> None:
-    # A worker that runs short tasks with a timeout of an hour must not keep the limits of an hour.
+    # A worker that runs short tasks with a timeout of an hour must not keep an hour's worth of limits.
     for _ in range(10_000):
         with TimeLimit(NEVER):
             pass

@@ -176,9 +176,9 @@ def listen(role: ShardApis, every: ShardApis) -> Any:
     listener = role.shard.blocking_listener()
     listener.listen([every.keys("notify_dispatcher")], now=monotonic())
     every.client.rpush(every.keys("notify_dispatcher"), 1)
-    heard = listener.read_notification()
+    key = listener.read_notification()
     listener.close()
-    return heard
+    return key
 
 
 def notify(role: ShardApis, every: ShardApis) -> Any:

@@ -5,7 +5,6 @@ import os
 import pickle
 import sys
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -67,7 +66,7 @@ def test_whatever_a_task_raises_is_a_failure(error: BaseException, kind: str, ru
 
 def test_the_traceback_leads_to_the_line(run_task: Run) -> None:
     outcome = run_task(raises(ValueError("no money")))
-    assert Path(__file__).name in outcome.error and "ValueError: no money" in outcome.error
+    assert raises.__code__.co_filename in outcome.error and "ValueError: no money" in outcome.error
 
 
 def test_a_long_error_is_capped_at_its_end(run_task: Run) -> None:

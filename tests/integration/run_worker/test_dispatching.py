@@ -22,7 +22,7 @@ def test_a_child_dispatcher_is_restarted_and_ends_with_the_worker(processes: Pro
     [first] = processes.until(lambda: dispatchers_started(worker), what="the dispatcher")
     os.kill(first, signal.SIGKILL)
     processes.until(lambda: len(dispatchers_started(worker)) > 1, what="the next dispatcher")
-    # The worker listens to its bells, the dispatcher to the alarm.
+    # The worker listens to the notifications of its queues, the dispatcher to its own.
     processes.until(lambda: listeners(client) == 2, what="both to listen")
     job = tasks.record.after(0.1).enqueue()
     processes.until_gone([job])
@@ -42,7 +42,7 @@ def test_a_child_dispatcher_ends_with_a_killed_worker(processes: Processes, clie
     processes.until(lambda: listeners(client) == 0, what="the dispatcher's end")
 
 
-def test_a_terminal_s_interrupt_ends_both(processes: Processes, client: Redis) -> None:
+def test_ctrl_c_in_a_terminal_ends_both(processes: Processes, client: Redis) -> None:
     worker = processes.worker("--with-dispatcher")
     processes.until(lambda: listeners(client) == 2, what="both to listen")
     worker.send_all(signal.SIGINT)
@@ -52,7 +52,7 @@ def test_a_terminal_s_interrupt_ends_both(processes: Processes, client: Redis) -
     assert "Fatal" not in worker.output
 
 
-def test_reload_starts_anew_when_code_changes_and_ends_running_jobs_first(processes: Processes, gate: Path) -> None:
+def test_reload_restarts_when_code_changes_after_running_jobs_have_ended(processes: Processes, gate: Path) -> None:
     module = processes.folder / "reloaded_tasks.py"
     module.write_text(
         "from django.utils.autoreload import file_changed\n"
@@ -67,7 +67,7 @@ def test_reload_starts_anew_when_code_changes_and_ends_running_jobs_first(proces
     job = tasks.wait_for.enqueue(str(gate))
     [run] = processes.until_runs(1)
 
-    # A change before the reloader's first look is none, so it is repeated.
+    # The reloader does not notice a change before its first scan, so the change is repeated.
     def seen() -> bool:
         newer = module.stat().st_mtime + 1
         os.utime(module, (newer, newer))
@@ -78,7 +78,7 @@ def test_reload_starts_anew_when_code_changes_and_ends_running_jobs_first(proces
     gate.touch()
     processes.until_gone([job, later])
     events = [(event["word"], event["pid"] == run["pid"]) for event in processes.events()]
-    # The reloader's parent process loads the code as well.
+    # The parent process of the reloader loads the code too.
     assert [event for event in events if event != ("loaded", False)] == [
         ("loaded", True),
         ("run", True),
@@ -99,7 +99,7 @@ def test_without_a_dispatcher_an_idle_worker_promotes(processes: Processes) -> N
 
 
 def test_without_a_dispatcher_a_busy_worker_promotes(processes: Processes) -> None:
-    # Its sweep is 1 s: it learns that nobody promotes 2 s after it last did so itself.
+    # Its sweep is 1 s: 2 s after its last promotion it learns that no dispatcher promotes.
     processes.configure(LEASE=2)
     naps = enqueue_many([tasks.nap.job(0.05) for _ in range(150)])
     processes.worker("--concurrency", 1)
@@ -109,7 +109,7 @@ def test_without_a_dispatcher_a_busy_worker_promotes(processes: Processes) -> No
     assert naps[-1].refresh().state == "ready"
 
 
-def test_without_a_dispatcher_lapsed_leases_are_taken_back(processes: Processes, gate: Path) -> None:
+def test_without_a_dispatcher_expired_leases_are_reclaimed(processes: Processes, gate: Path) -> None:
     processes.configure(LEASE=2)
     lost = processes.worker()
     job = tasks.wait_for.enqueue(str(gate))

@@ -1,4 +1,4 @@
-"""manage.py run_worker as a process: its options, its output, and what it takes in which order."""
+"""manage.py run_worker as a process: its options, its output, and the order of its jobs."""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ def test_a_ready_job_runs_with_its_arguments(processes: Processes) -> None:
     processes.until_gone([job])
 
 
-def test_it_says_what_it_serves_also_into_a_file(processes: Processes) -> None:
+def test_it_prints_what_it_serves_also_into_a_file(processes: Processes) -> None:
     worker = processes.start("run_worker", "--queues", "mail,bulk", "--concurrency", 3, PYTHONUNBUFFERED="")
     processes.until(lambda: f"Worker {worker.pid} serves mail, bulk" in worker.output, what="its first line")
     assert "3 at once" in worker.output
@@ -72,11 +72,11 @@ def test_named_queues_are_served_strictly_in_their_order(processes: Processes) -
 
 
 def test_without_names_the_best_rank_of_all_queues_runs_first(processes: Processes) -> None:
-    # Priority first, then age, whatever the queue: places[i] is the i-th job to be enqueued.
+    # Priority first, then age, in any queue: places[i] is the i-th enqueued job.
     places = [(f"queue {n % 5}", (0, 100, -100, 7)[n % 4], n) for n in range(100)]
     enqueue_many([tasks.record.using(queue=queue, priority=p).job(n) for queue, p, n in places])
     assert processes.worker("--concurrency", 1, "--drain").wait() == 0
-    # Within one millisecond, ranks are equal and the queues' order decides; only priorities are exact.
+    # Ranks are equal within one millisecond, and then the order of the queues decides. Priorities are exact.
     run = values(processes)
     assert [places[n][1] for n in run] == sorted((p for _, p, _ in places), reverse=True)
     assert sorted(run) == list(range(100))
@@ -103,7 +103,7 @@ def test_short_jobs_do_not_wait_behind_a_long_one_while_another_worker_is_free(
     processes: Processes, gate: Path
 ) -> None:
     busy = processes.worker("--concurrency", 1)
-    # By now it takes short jobs by the dozen.
+    # By now it prefetches short jobs by the dozen.
     processes.until_gone(enqueue_many([tasks.noop.job() for _ in range(300)]))
     long, *short = enqueue_many([tasks.wait_for.job(str(gate)), *(tasks.record.job(n) for n in range(20))])
     processes.until_runs(1, long.id)

@@ -38,10 +38,10 @@ class IdleWorker:
         self.session.prepare(**ASKS)
         assert self.exchange().unknown_worker
 
-    def arm(self, *, idle: bool = True, seconds: float = 5.0) -> int:
+    def listen(self, *, idle: bool = True, seconds: float = 5.0) -> int:
         return self.claim.listen(idle=idle, wanted=True, until=monotonic() + seconds)
 
-    def notifications(self) -> None:
+    def until_notified(self) -> None:
         assert select.select([self.served.listen(wanted=False, block=1)], [], [], PATIENCE)[0]
         assert self.claim.consume_wakeup(wanted=False)
 
@@ -67,11 +67,11 @@ def idle_worker(apis: ShardApis) -> Iterator[IdleWorker]:
 def test_a_chained_exchange_claims_the_job_whose_notification_ends_the_pop(
     apis: ShardApis, idle_worker: IdleWorker
 ) -> None:
-    idle_worker.arm()
+    idle_worker.listen()
     assert idle_worker.session.in_flight is InFlight.BLOCKING and idle_worker.claim.wait(wanted=True) > 1
     raw_id = apis.add()
     idle_worker.until_claimed()
-    idle_worker.notifications()
+    idle_worker.until_notified()
     assert idle_worker.session.in_flight is not InFlight.BLOCKING and idle_worker.claim.wait(wanted=True) == 0
     answer = idle_worker.exchange()
     [claim] = answer.claims
@@ -79,43 +79,43 @@ def test_a_chained_exchange_claims_the_job_whose_notification_ends_the_pop(
 
 
 def test_its_claim_is_unconfirmed_until_the_worker_confirms_it(apis: ShardApis, idle_worker: IdleWorker) -> None:
-    idle_worker.arm()
+    idle_worker.listen()
     apis.add()
-    idle_worker.notifications()
+    idle_worker.until_notified()
     answer = idle_worker.exchange()
     assert idle_worker.unconfirmed == {claim.lease for claim in answer.claims}
     assert idle_worker.claim.confirm(answer)
     until(lambda: not idle_worker.unconfirmed, what="the mark")
     # The reply to the confirmation is not taken for a notification.
-    idle_worker.arm()
+    idle_worker.listen()
     assert not select.select([idle_worker.served.listen(wanted=False, block=1)], [], [], 0)[0]
     second = apis.add()
-    idle_worker.notifications()
+    idle_worker.until_notified()
     assert [claim.raw_id for claim in idle_worker.exchange().claims] == [second]
 
 
 def test_it_claims_one_job_and_notifies_others_of_the_rest(apis: ShardApis, idle_worker: IdleWorker) -> None:
-    idle_worker.arm()
+    idle_worker.listen()
     apis.enqueue(*(apis.draft() for _ in range(3)))
-    idle_worker.notifications()
+    idle_worker.until_notified()
     answer = idle_worker.exchange()
     assert len(answer.claims) == 1 and answer.has_more
     assert apis.client.llen(apis.keys.notify("default")) == 1
 
 
 def test_a_claim_without_a_free_slot_is_not_confirmed(apis: ShardApis, idle_worker: IdleWorker) -> None:
-    idle_worker.arm()
+    idle_worker.listen()
     apis.add()
-    idle_worker.notifications()
+    idle_worker.until_notified()
     idle_worker.pool.held = 1
     assert not idle_worker.claim.confirm(idle_worker.exchange())
     assert len(idle_worker.unconfirmed) == 1
 
 
 def test_a_claim_whose_connection_is_gone_is_not_confirmed(apis: ShardApis, idle_worker: IdleWorker) -> None:
-    idle_worker.arm()
+    idle_worker.listen()
     apis.add()
-    idle_worker.notifications()
+    idle_worker.until_notified()
     answer = idle_worker.exchange()
     idle_worker.served.close()
     assert not idle_worker.claim.confirm(answer)
@@ -130,11 +130,11 @@ def test_a_claim_of_an_ordinary_exchange_needs_no_confirmation(apis: ShardApis, 
 
 @pytest.mark.parametrize("idle", [True, False])
 def test_it_is_sent_once_and_only_if_the_worker_is_idle(apis: ShardApis, idle_worker: IdleWorker, idle: bool) -> None:
-    idle_worker.arm(idle=False)
+    idle_worker.listen(idle=False)
     assert idle_worker.session.in_flight is not InFlight.BLOCKING
     # Chained to the pop that is outstanding already.
-    idle_worker.arm(idle=idle)
-    idle_worker.arm(idle=idle)
+    idle_worker.listen(idle=idle)
+    idle_worker.listen(idle=idle)
     assert idle_worker.session.in_flight is (InFlight.BLOCKING if idle else InFlight.NOTHING)
     raw_id = apis.add()
     assert select.select([idle_worker.served.listen(wanted=False, block=1)], [], [], PATIENCE)[0]
@@ -143,13 +143,13 @@ def test_it_is_sent_once_and_only_if_the_worker_is_idle(apis: ShardApis, idle_wo
 
 def test_nothing_is_chained_if_the_setting_forbids_it(apis: ShardApis) -> None:
     idle_worker = IdleWorker(apis, claim_behind_pop=False)
-    idle_worker.arm()
+    idle_worker.listen()
     assert idle_worker.session.in_flight is InFlight.NOTHING
     idle_worker.served.close()
 
 
 def test_the_exchange_also_runs_after_a_pop_that_timed_out(apis: ShardApis, idle_worker: IdleWorker) -> None:
-    idle_worker.arm(seconds=0.1)
+    idle_worker.listen(seconds=0.1)
     assert select.select([idle_worker.served.listen(wanted=False, block=1)], [], [], PATIENCE)[0]
     assert not idle_worker.claim.consume_wakeup(wanted=True)
     answer = idle_worker.exchange()
@@ -158,7 +158,7 @@ def test_the_exchange_also_runs_after_a_pop_that_timed_out(apis: ShardApis, idle
 
 def test_no_pop_lasts_longer_than_a_third_of_a_lease(apis: ShardApis) -> None:
     idle_worker = IdleWorker(apis, lease_us=1_500_000)
-    idle_worker.arm(seconds=3_600)
+    idle_worker.listen(seconds=3_600)
     assert idle_worker.claim.wait(wanted=True) <= 0.5 + 1
     idle_worker.served.close()
 
@@ -168,7 +168,7 @@ def test_after_a_lost_reply_the_exchange_is_repeated_and_the_job_is_claimed_once
 ) -> None:
     for _ in range(2):
         apis.add()
-    idle_worker.arm()
+    idle_worker.listen()
     idle_worker.until_claimed()
     idle_worker.claim.cancel()
     assert idle_worker.served.wakeup_missed and not idle_worker.served.listening
@@ -180,8 +180,8 @@ def test_after_a_lost_reply_the_exchange_is_repeated_and_the_job_is_claimed_once
 
 def test_after_a_broken_reply_the_exchange_is_repeated(apis: ShardApis, idle_worker: IdleWorker) -> None:
     apis.add()
-    idle_worker.arm()
-    idle_worker.notifications()
+    idle_worker.listen()
+    idle_worker.until_notified()
     idle_worker.served.close()
     with pytest.raises(StoreUnavailable):
         idle_worker.exchange()
@@ -190,7 +190,7 @@ def test_after_a_broken_reply_the_exchange_is_repeated(apis: ShardApis, idle_wor
 
 
 def test_a_broken_pop_claims_no_job_that_came_later(apis: ShardApis, idle_worker: IdleWorker, client: Redis) -> None:
-    idle_worker.arm()
+    idle_worker.listen()
     until(lambda: listeners(client) == 1, what="the pop")
     for number in [int(each["id"]) for each in client.client_list() if each["cmd"] == "blpop"]:
         client.client_kill_filter(_id=str(number))
@@ -205,7 +205,7 @@ def test_a_broken_pop_claims_no_job_that_came_later(apis: ShardApis, idle_worker
 def test_an_overdue_exchange_is_cancelled(
     apis: ShardApis, idle_worker: IdleWorker, client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    idle_worker.arm()
+    idle_worker.listen()
     late = monotonic() + 60
     monkeypatch.setattr("django_delayq.worker.blocking_claim.monotonic", lambda: late)
     assert idle_worker.claim.wait(wanted=True) == 0 and idle_worker.session.in_flight is not InFlight.BLOCKING
@@ -218,7 +218,7 @@ def test_a_cancelled_exchange_claims_nothing_and_leaves_the_notification_to_othe
 ) -> None:
     """Its connection may be closed too late: then Redis runs the exchange all the same."""
     for later in (False, True):
-        idle_worker.arm()
+        idle_worker.listen()
         listener, idle_worker.served._listener = idle_worker.served._listener, apis.shard.blocking_listener()
         idle_worker.claim.cancel()
         assert idle_worker.exchange().claims == []
@@ -230,16 +230,16 @@ def test_a_cancelled_exchange_claims_nothing_and_leaves_the_notification_to_othe
         listener.close()
         assert apis.where(raw_id) == ["ready:default"]
         assert apis.client.llen(apis.keys.notify("default")) == 1
-        idle_worker.arm()
-        idle_worker.notifications()
+        idle_worker.listen()
+        idle_worker.until_notified()
         assert [claim.raw_id for claim in idle_worker.exchange().claims] == [raw_id]
 
 
 def test_the_exchange_of_a_worker_that_has_left_claims_nothing(apis: ShardApis, idle_worker: IdleWorker) -> None:
-    idle_worker.arm()
+    idle_worker.listen()
     apis.store.process_reports(apis.shard).deregister(CODE, {})
     raw_id = apis.add()
-    idle_worker.notifications()
+    idle_worker.until_notified()
     assert apis.where(raw_id) == ["ready:default"]
     assert apis.client.llen(apis.keys.notify("default")) == 1
     assert not apis.client.exists(apis.keys("exchanges"), apis.keys("workers"))
@@ -249,27 +249,27 @@ def test_the_exchange_of_a_worker_that_has_left_claims_nothing(apis: ShardApis, 
 
 
 def test_it_works_after_a_script_flush(apis: ShardApis, idle_worker: IdleWorker) -> None:
-    idle_worker.arm()
+    idle_worker.listen()
     apis.client.script_flush()
     raw_id = apis.add()
-    idle_worker.notifications()
+    idle_worker.until_notified()
     assert [claim.raw_id for claim in idle_worker.exchange().claims] == [raw_id]
 
 
 def test_after_a_stale_exchange_the_worker_has_another_id(apis: ShardApis, idle_worker: IdleWorker) -> None:
-    idle_worker.arm()
+    idle_worker.listen()
     other = apis.store.claims(apis.shard, worker_id=CODE)
     for _ in range(9):
         other.settle_and_claim(other.prepare(**ASKS))
     apis.add()
-    idle_worker.notifications()
+    idle_worker.until_notified()
     with pytest.raises(StaleExchange):
         idle_worker.exchange()
     assert idle_worker.session.worker_id != CODE and idle_worker.session.in_flight is InFlight.NOTHING
 
 
 def test_an_exchange_that_is_not_wanted_any_more_is_cancelled(idle_worker: IdleWorker, client: Redis) -> None:
-    idle_worker.arm()
+    idle_worker.listen()
     assert idle_worker.claim.wait(wanted=False) == 0 and idle_worker.session.in_flight is not InFlight.BLOCKING
     until(lambda: listeners(client) == 0, what="the connection's end")
     assert not idle_worker.exchange().claimed

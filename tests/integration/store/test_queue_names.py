@@ -183,7 +183,7 @@ def test_many_names_used_once_cost_a_promotion_and_an_exchange_nothing(apis: Sha
         2 * alone[0],
         2 * alone[1],
     )
-    assert not list(apis.client.scan_iter(f"{apis.keys('bell')}:customer*", 1_000))
+    assert not list(apis.client.scan_iter(f"{apis.keys('notify')}:customer*", 1_000))
 
 
 def test_many_names_due_next_month_cost_a_promotion_and_an_exchange_nothing(

@@ -32,7 +32,7 @@ def expired_leases(apis: ShardApis, *leases: bytes) -> list[ExpiredLease]:
 
 def decided(item: ExpiredLease, *, dead: bool = False, delay_us: int = 0) -> Reclaim:
     """Return a decision with the attempt counted as a crash."""
-    attempts = one_more(item.attempts, suspect=not dead, error="expired_leases")
+    attempts = one_more(item.attempts, suspect=not dead, error="expired")
     return Reclaim(lease=item.lease, attempts=attempts, queue=None if dead else item.queue, delay_us=delay_us)
 
 
@@ -55,7 +55,7 @@ def test_a_reclaimed_job_waits_again_with_its_attempt_counted(apis: ShardApis, d
     apis.clock.advance(delay)
     apis.promote()
     (again,) = apis.worker().take().claims
-    assert (again.attempt, again.attempts.crash_suspected, again.attempts.last_error) == (2, True, "expired_leases")
+    assert (again.attempt, again.attempts.crash_suspected, again.attempts.last_error) == (2, True, "expired")
 
 
 @pytest.mark.parametrize(("suspect", "place"), [(True, "recovered:default"), (False, "ready:default")])
@@ -87,7 +87,7 @@ def test_a_reclaimed_job_without_attempts_left_is_dead(apis: ShardApis) -> None:
     assert apis.traces(claim.raw_id) == ["dead_bodies", "dead_letters"]
     letter = apis.inspection.dead_letter(claim.raw_id)
     assert letter is not None
-    assert (letter.died_us, letter.attempts.last_error) == (START + LEASE, "expired_leases")
+    assert (letter.died_us, letter.attempts.last_error) == (START + LEASE, "expired")
 
 
 def test_a_lease_expires_at_its_end_and_not_a_microsecond_before(apis: ShardApis) -> None:

@@ -28,12 +28,12 @@ def test_a_repeated_exchange_names_the_queues_of_its_claims(apis: ShardApis) -> 
 
 
 def test_a_repeated_exchange_returns_only_claims_that_are_still_held(apis: ShardApis) -> None:
-    expired_leases = apis.add()
+    raw_id = apis.add()
     worker = apis.worker()
     worker.take()
     apis.expire_leases()
     assert worker.again().claims == []
-    assert apis.where(expired_leases) == ["ready:default"]
+    assert apis.where(raw_id) == ["ready:default"]
 
 
 def test_a_repeated_exchange_does_not_settle_twice(apis: ShardApis) -> None:
