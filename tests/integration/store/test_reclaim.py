@@ -290,7 +290,7 @@ def test_an_expired_unconfirmed_claim_counts_no_attempt(apis: ShardApis, confirm
 def test_the_second_unconfirmed_claim_in_a_row_counts_an_attempt(apis: ShardApis) -> None:
     worker, claim = blocking_claim(apis)
     for attempt in (1, 2):
-        Dispatcher(apis.shard, apis.promotion)._judge(apis.expired_leases())
+        Dispatcher(apis.shard, apis.promotion)._reclaim(apis.expired_leases())
         (again,) = worker.take(blocking=True).claims
         assert again.attempt == attempt
     assert again.raw_id == claim.raw_id and again.attempts.crash_suspected and not again.attempts.spared
