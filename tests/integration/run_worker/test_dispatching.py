@@ -1,4 +1,4 @@
-"""A worker with a dispatcher of its own, with --reload, and without any dispatcher."""
+"""Dispatching: run_worker with a dispatcher of its own, with --reload, and without any dispatcher."""
 
 import os
 import re
@@ -22,7 +22,7 @@ def test_a_child_dispatcher_is_restarted_and_ends_with_the_worker(processes: Pro
     [first] = processes.until(lambda: dispatchers_started(worker), what="the dispatcher")
     os.kill(first, signal.SIGKILL)
     processes.until(lambda: len(dispatchers_started(worker)) > 1, what="the next dispatcher")
-    # The worker listens to its bells, the dispatcher to the alarm.
+    # Both the worker and the dispatcher listen for notifications.
     processes.until(lambda: listeners(client) == 2, what="both to listen")
     job = tasks.record.after(0.1).enqueue()
     processes.until_gone([job])
@@ -42,7 +42,7 @@ def test_a_child_dispatcher_ends_with_a_killed_worker(processes: Processes, clie
     processes.until(lambda: listeners(client) == 0, what="the dispatcher's end")
 
 
-def test_a_terminal_s_interrupt_ends_both(processes: Processes, client: Redis) -> None:
+def test_an_interrupt_from_the_terminal_ends_both(processes: Processes, client: Redis) -> None:
     worker = processes.worker("--with-dispatcher")
     processes.until(lambda: listeners(client) == 2, what="both to listen")
     worker.send_all(signal.SIGINT)
@@ -52,7 +52,7 @@ def test_a_terminal_s_interrupt_ends_both(processes: Processes, client: Redis) -
     assert "Fatal" not in worker.output
 
 
-def test_reload_starts_anew_when_code_changes_and_ends_running_jobs_first(processes: Processes, gate: Path) -> None:
+def test_reload_restarts_after_running_jobs_ended_when_code_changes(processes: Processes, gate: Path) -> None:
     module = processes.folder / "reloaded_tasks.py"
     module.write_text(
         "from django.utils.autoreload import file_changed\n"
@@ -67,7 +67,7 @@ def test_reload_starts_anew_when_code_changes_and_ends_running_jobs_first(proces
     job = tasks.wait_for.enqueue(str(gate))
     [run] = processes.until_runs(1)
 
-    # A change before the reloader's first look is none, so it is repeated.
+    # The reloader ignores a change before its first check, so the change is repeated.
     def seen() -> bool:
         newer = module.stat().st_mtime + 1
         os.utime(module, (newer, newer))
@@ -99,7 +99,7 @@ def test_without_a_dispatcher_an_idle_worker_promotes(processes: Processes) -> N
 
 
 def test_without_a_dispatcher_a_busy_worker_promotes(processes: Processes) -> None:
-    # Its sweep is 1 s: it learns that nobody promotes 2 s after it last did so itself.
+    # Its sweep is 1 s: it notices that no dispatcher promotes 2 s after its own last promotion.
     processes.configure(LEASE=2)
     naps = enqueue_many([tasks.nap.job(0.05) for _ in range(150)])
     processes.worker("--concurrency", 1)
@@ -109,7 +109,7 @@ def test_without_a_dispatcher_a_busy_worker_promotes(processes: Processes) -> No
     assert naps[-1].refresh().state == "ready"
 
 
-def test_without_a_dispatcher_lapsed_leases_are_taken_back(processes: Processes, gate: Path) -> None:
+def test_without_a_dispatcher_expired_leases_are_reclaimed(processes: Processes, gate: Path) -> None:
     processes.configure(LEASE=2)
     lost = processes.worker()
     job = tasks.wait_for.enqueue(str(gate))

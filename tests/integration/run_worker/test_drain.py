@@ -1,4 +1,4 @@
-"""run_worker --drain: it runs what is ready or due and ends."""
+"""Drain: `run_worker --drain` runs the jobs that are ready or due, and ends."""
 
 from pathlib import Path
 
@@ -8,12 +8,12 @@ from tests.sample_app import tasks
 from tests.subprocesses import Processes
 
 
-def test_drain_runs_what_is_ready_or_due_and_leaves_what_is_later(processes: Processes) -> None:
+def test_drain_runs_jobs_that_are_ready_or_due_and_leaves_later_ones(processes: Processes) -> None:
     ready = enqueue_many([tasks.noop.using(queue=f"queue {n % 4}").job() for n in range(700)])
     due = tasks.record.after(0.2).enqueue("due")
     later = tasks.record.after(hours=1).enqueue("later")
     processes.until(lambda: due.due is None or due.due.timestamp() < now(processes), what="the due time")
-    assert due.refresh().state == "scheduled"  # nobody promotes it but the worker itself
+    assert due.refresh().state == "scheduled"  # only the worker itself promotes it
     assert processes.worker("--drain").wait() == 0
     assert values(processes) == ["due"]
     assert {job.refresh().state for job in ready} == {"gone"}
@@ -21,7 +21,7 @@ def test_drain_runs_what_is_ready_or_due_and_leaves_what_is_later(processes: Pro
 
 
 def now(processes: Processes) -> float:
-    """Return the server's time."""
+    """Return the server's time, in seconds since the epoch."""
     with processes.client() as client:
         seconds, micros = client.time()
     return float(seconds + micros / 1_000_000)
@@ -34,7 +34,7 @@ def test_drain_does_not_wait_for_later_retries(processes: Processes) -> None:
     assert len(processes.runs()) == 1
 
 
-def test_drain_looks_at_its_own_queues_only(processes: Processes) -> None:
+def test_drain_runs_jobs_of_its_own_queues_only(processes: Processes) -> None:
     other = tasks.record.using(queue="other").enqueue("other")
     late = tasks.record.using(queue="other").after(0.05).enqueue("late")
     tasks.record.using(queue="own").enqueue("own")
@@ -53,7 +53,7 @@ def test_drain_does_not_wait_for_jobs_that_others_hold(processes: Processes, gat
     assert other.running
 
 
-def test_drain_waits_for_what_runs_and_takes_what_came_meanwhile(processes: Processes, gate: Path) -> None:
+def test_drain_waits_for_running_jobs_and_runs_jobs_that_came_meanwhile(processes: Processes, gate: Path) -> None:
     tasks.wait_for.enqueue(str(gate))
     worker = processes.worker("--drain", "--concurrency", 1)
     processes.until_runs(1)
@@ -64,6 +64,6 @@ def test_drain_waits_for_what_runs_and_takes_what_came_meanwhile(processes: Proc
     assert [event["word"] for event in processes.events()] == ["run", "end", "run"]
 
 
-def test_drain_of_nothing_ends(processes: Processes) -> None:
+def test_drain_without_jobs_ends(processes: Processes) -> None:
     assert processes.worker("--drain").wait() == 0
     assert processes.worker("--drain", "--queues", "empty").wait() == 0

@@ -1,4 +1,4 @@
-"""How a worker ends: within its grace, beyond it, by a second signal, with a recovered job in a process."""
+"""Ending of a worker: within its grace, beyond it, by a second signal, with a recovered job in a process."""
 
 import json
 import signal
@@ -37,9 +37,9 @@ def test_a_running_job_ends_within_grace_under_its_lease(processes: Processes, c
         return float(end)
 
     first = lease_end()
-    # Two leases on: without the heartbeat the dispatcher had taken the job back.
+    # Two leases later: without the heartbeat, the dispatcher would have reclaimed the job.
     processes.until(lambda: lease_end() > first + 4_000_000, what="the heartbeat to go on")
-    waiting = tasks.record.enqueue("not taken any more")
+    waiting = tasks.record.enqueue("not claimed any more")
     assert worker.running
     gate.touch()
     assert worker.wait() == 0
@@ -52,7 +52,7 @@ def test_claims_that_have_not_begun_are_released_uncounted(processes: Processes,
     processes.configure(GRACE=600)
     worker = processes.worker("--concurrency", 1)
     processes.until_gone(enqueue_many([tasks.noop.job() for _ in range(300)]))
-    # With the bell comes one job alone; those behind it are claimed together.
+    # A notification brings one job alone; the jobs behind it are claimed together.
     alone, signals = tasks.noop.job(), tasks.signal_worker.job(int(signal.SIGTERM), str(gate))
     _, first, *others = enqueue_many([alone, signals, *(tasks.record.job(n) for n in range(20))])
     [run] = processes.until_runs(1)
@@ -69,7 +69,7 @@ def test_claims_that_have_not_begun_are_released_uncounted(processes: Processes,
     assert {run["attempt"] for run in processes.runs()} == {1}
 
 
-def test_grace_is_for_what_runs_and_an_idle_worker_ends_without_redis_too(
+def test_an_idle_worker_without_redis_does_not_wait_for_its_grace(
     processes: Processes, start_redis: Callable[..., LocalRedisServer]
 ) -> None:
     server = start_redis()
@@ -78,13 +78,13 @@ def test_grace_is_for_what_runs_and_an_idle_worker_ends_without_redis_too(
     with server.client() as client:
         processes.until(lambda: listeners(client), what="the worker to listen")
     server.kill()
-    processes.until(lambda: "lost the connection it listens on" in worker.output, what="it to miss Redis")
-    # It had asked for jobs and was not answered: it tries for some seconds, not for GRACE.
+    processes.until(lambda: "lost the connection it listens on" in worker.output, what="it to log the outage")
+    # Its request for jobs has no reply: it retries for some seconds, not for GRACE.
     assert worker.end() == 0
     assert "ends without a reply" in worker.output and "Traceback" not in worker.output
 
 
-def test_a_worker_ends_at_once_where_it_cannot_learn_which_queues_there_are(
+def test_a_worker_that_cannot_read_the_queues_ends_at_once(
     processes: Processes, start_redis: Callable[..., LocalRedisServer]
 ) -> None:
     server = start_redis()
@@ -92,36 +92,38 @@ def test_a_worker_ends_at_once_where_it_cannot_learn_which_queues_there_are(
     with server.client() as client:
         client.execute_command("ACL SETUSER default -zrange")
     worker = processes.worker()
-    processes.until(lambda: "Worker of" in worker.output, what="it to say what it waits for")
+    processes.until(lambda: "Worker of" in worker.output, what="it to log what it waits for")
     assert "Redis refused" in worker.output
     assert worker.end() == 0
     assert "ends without" not in worker.output and "Traceback" not in worker.output
 
 
 @pytest.mark.parametrize("grace", [0, 1])
-def test_what_outlasts_grace_is_given_back_counted_and_at_once(processes: Processes, gate: Path, grace: int) -> None:
+def test_a_job_that_outlasts_grace_is_interrupted_counted_and_ready_at_once(
+    processes: Processes, gate: Path, grace: int
+) -> None:
     processes.configure(GRACE=grace)
     worker = processes.worker()
     job = tasks.wait_for.enqueue(str(gate))
     processes.until_runs(1)
     assert worker.end() == 0
-    given_back = attempts_of(job)
-    assert (given_back.ended, given_back.crash_suspected) == (1, False)
+    attempts = attempts_of(job)
+    assert (attempts.ended, attempts.crash_suspected) == (1, False)
     gate.touch()
-    # --drain does not wait for anything later: without back-off, the job is due by now.
+    # --drain does not wait for later jobs: without a retry delay, the job is already due.
     assert processes.worker("--drain").wait() == 0
     assert [(run["attempt"], run["recovered"]) for run in processes.runs()] == [(1, False), (2, False)]
     assert job.refresh().state == "gone"
 
 
-def test_a_second_signal_gives_back_at_once(processes: Processes, gate: Path) -> None:
+def test_a_second_signal_interrupts_at_once(processes: Processes, gate: Path) -> None:
     processes.configure(GRACE=600)
     worker = processes.worker()
     job = tasks.wait_for.enqueue(str(gate))
     processes.until_runs(1)
     worker.send(signal.SIGTERM)
 
-    # Signals that come before the first was heeded count as one; so further ones follow.
+    # Signals before the first is handled count as one, so more are sent.
     def ended() -> bool:
         worker.send(signal.SIGINT)
         return not worker.running
@@ -159,7 +161,7 @@ def test_a_suspect_has_its_grace_when_the_whole_group_is_signalled(
     assert job.refresh().state == "gone"
 
 
-def test_a_suspect_that_is_given_back_is_interrupted_not_crashed(
+def test_a_suspect_cut_short_by_a_shutdown_is_interrupted_not_crashed(
     processes: Processes, suspect: tuple[Command, Any]
 ) -> None:
     worker, job = suspect

@@ -1,4 +1,4 @@
-"""Exchanger: one exchange is under way at a time; one whose answer was lost is sent again, a stale one is given up."""
+"""ExchangeSession: one request is in flight at a time; it is repeated after a lost reply, and dropped if stale."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,82 +12,80 @@ from django_delayq.worker.exchange_session import ExchangeSession, InFlight
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
 from tests.shard_apis import ShardApis
 
-ASKS: Mapping[str, Any] = {"queues": ("default",), "strict": False, "want": 1}
-CODE = b"exchangr"
+REQUEST: Mapping[str, Any] = {"queues": ("default",), "strict": False, "want": 1}
+WORKER_ID = b"worker 1"
 
 
 @pytest.fixture
-def exchanger(apis: ShardApis) -> ExchangeSession:
-    return ExchangeSession(apis.store.claims(apis.shard, worker_id=CODE), name="host:1")
+def session(apis: ShardApis) -> ExchangeSession:
+    return ExchangeSession(apis.store.claims(apis.shard, worker_id=WORKER_ID), name="host:1")
 
 
-def take(exchanger: ExchangeSession) -> Claim:
-    exchanger.prepare(**ASKS)
-    [claim] = exchanger.exchange(OutcomeBuffer())[0].claims
+def take(session: ExchangeSession) -> Claim:
+    session.prepare(**REQUEST)
+    [claim] = session.exchange(OutcomeBuffer())[0].claims
     return claim
 
 
-def fail_once(exchanger: ExchangeSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Carry out what is under way, and lose the answer."""
-    whole = exchanger._claims.settle_and_claim
+def fail_once(session: ExchangeSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the request in flight, and lose its reply."""
+    settle_and_claim = session._claims.settle_and_claim
 
-    def lost(exchange: Any) -> Any:
-        whole(exchange)
+    def lose_reply(request: Any) -> Any:
+        settle_and_claim(request)
         monkeypatch.undo()
-        raise StoreUnavailable("the answer is lost")
+        raise StoreUnavailable("the reply is lost")
 
-    monkeypatch.setattr(exchanger._claims, "settle_and_claim", lost)
+    monkeypatch.setattr(session._claims, "settle_and_claim", lose_reply)
     with pytest.raises(StoreUnavailable):
-        exchanger.exchange(OutcomeBuffer())
+        session.exchange(OutcomeBuffer())
 
 
-def test_the_server_is_told_once_whose_worker_this_is(apis: ShardApis, exchanger: ExchangeSession) -> None:
+def test_the_first_request_sends_the_workers_name(apis: ShardApis, session: ExchangeSession) -> None:
     for first in (True, False):
-        exchanger.prepare(**ASKS)
-        assert exchanger.exchange(OutcomeBuffer())[0].unknown_worker == first
-    assert apis.client.hget(apis.keys("worker_names"), CODE) == b"host:1"
+        session.prepare(**REQUEST)
+        assert session.exchange(OutcomeBuffer())[0].unknown_worker == first
+    assert apis.client.hget(apis.keys("worker_names"), WORKER_ID) == b"host:1"
 
 
-def test_an_answer_that_is_lost_is_asked_for_again_and_the_job_is_claimed_once(
-    apis: ShardApis, exchanger: ExchangeSession, monkeypatch: pytest.MonkeyPatch
+def test_after_a_lost_reply_the_request_is_repeated_and_the_job_claimed_once(
+    apis: ShardApis, session: ExchangeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(2):
         apis.add()
-    exchanger.prepare(**ASKS)
-    fail_once(exchanger, monkeypatch)
-    assert exchanger.in_flight is InFlight.EXCHANGE
-    [claim] = exchanger.exchange(OutcomeBuffer())[0].claims
-    assert exchanger.in_flight is InFlight.NOTHING
+    session.prepare(**REQUEST)
+    fail_once(session, monkeypatch)
+    assert session.in_flight is InFlight.EXCHANGE
+    [claim] = session.exchange(OutcomeBuffer())[0].claims
+    assert session.in_flight is InFlight.NOTHING
     assert apis.where(claim.raw_id) == ["leases"] and apis.inspection.counts().claimed == 1
 
 
-def test_the_lease_counts_from_when_the_exchange_was_first_sent(
-    apis: ShardApis, exchanger: ExchangeSession, monkeypatch: pytest.MonkeyPatch
+def test_the_lease_counts_from_when_the_request_was_first_sent(
+    apis: ShardApis, session: ExchangeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Redis may have made the claim then, for all this process knows."""
+    """Redis may have made the claim at that time."""
     apis.add()
-    exchanger.prepare(**ASKS)
-    fail_once(exchanger, monkeypatch)
-    assert exchanger._request
-    sent_at = exchanger._request[0].sent_at
-    [claim] = exchanger.exchange(OutcomeBuffer())[0].claims
+    session.prepare(**REQUEST)
+    fail_once(session, monkeypatch)
+    assert session._request
+    sent_at = session._request[0].sent_at
+    [claim] = session.exchange(OutcomeBuffer())[0].claims
     assert claim.sent_at == sent_at
 
 
-def test_after_a_stale_exchange_it_is_another_worker_that_hands_the_outcomes_in(
-    apis: ShardApis, exchanger: ExchangeSession
-) -> None:
+def test_after_a_stale_request_a_new_worker_id_sends_the_outcomes(apis: ShardApis, session: ExchangeSession) -> None:
     apis.add()
-    claim = take(exchanger)
-    other = apis.store.claims(apis.shard, worker_id=CODE)
+    claim = take(session)
+    other = apis.store.claims(apis.shard, worker_id=WORKER_ID)
     for _ in range(3):
-        other.settle_and_claim(other.prepare(**{**ASKS, "want": 0}))
-    ended = OutcomeBuffer()
-    exchanger.prepare(**ASKS, ended=[(claim, Outcome(kind=OutcomeKind.SUCCEEDED))])
-    assert exchanger.settling == [claim.lease]
+        other.settle_and_claim(other.prepare(**{**REQUEST, "want": 0}))
+    outcomes = OutcomeBuffer()
+    session.prepare(**REQUEST, ended=[(claim, Outcome(kind=OutcomeKind.SUCCEEDED))])
+    assert session.settling == [claim.lease]
     with pytest.raises(StaleExchange):
-        exchanger.exchange(ended)
-    assert exchanger.worker_id != CODE and exchanger.in_flight is InFlight.NOTHING and exchanger.settling == []
-    exchanger.prepare(**{**ASKS, "want": 0}, ended=ended.take())
-    answer, _ = exchanger.exchange(ended)
-    assert answer.unknown_worker and not answer.lost and apis.where(claim.raw_id) == []
+        session.exchange(outcomes)
+    assert session.worker_id != WORKER_ID and session.in_flight is InFlight.NOTHING and session.settling == []
+    session.prepare(**{**REQUEST, "want": 0}, ended=outcomes.take())
+    reply, _ = session.exchange(outcomes)
+    assert reply.unknown_worker and not reply.lost and apis.where(claim.raw_id) == []

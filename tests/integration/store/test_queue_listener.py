@@ -1,4 +1,4 @@
-"""Served: which queues a worker serves, and which bells one that takes no more jobs rings for the next."""
+"""QueueListener: which queues a worker takes jobs from, and how a worker without a free slot notifies others."""
 
 import select
 from collections.abc import Callable, Iterator
@@ -9,99 +9,101 @@ import pytest
 from django_delayq.worker.queue_listener import QueueListener
 from tests.shard_apis import HOUR, ShardApis
 
-#: Seconds until a readable socket is given up.
+#: Seconds to wait for a readable socket.
 PATIENCE = 30.0
 
 
 @pytest.fixture
-def serve(apis: ShardApis) -> Iterator[Callable[..., QueueListener]]:
-    """Make what serves the named queues, all by default."""
-    with ExitStack() as made:
-        yield lambda *queues: made.enter_context(closing(QueueListener(apis.shard, queues)))
+def listen_to(apis: ShardApis) -> Iterator[Callable[..., QueueListener]]:
+    """Make a listener of the named queues, or of all."""
+    with ExitStack() as stack:
+        yield lambda *queues: stack.enter_context(closing(QueueListener(apis.shard, queues)))
 
 
-def rung(apis: ShardApis, *queues: str) -> list[int]:
-    """Return how often the bell of all queues rings, and those of these."""
+def notifications(apis: ShardApis, *queues: str) -> list[int]:
+    """Return and delete the numbers of notifications: for all queues, then for each of `queues`."""
     return apis.rings(apis.keys("notify"), *map(apis.keys.notify, queues))
 
 
-def told(served: QueueListener, apis: ShardApis) -> bool:
-    """Have it compare what an exchange returns now."""
-    return served.mark_if_stale(apis.worker().take(0).queues_version)
+def is_stale(listener: QueueListener, apis: ShardApis) -> bool:
+    """Compare the listener's version of the queues with that of a new reply."""
+    return listener.mark_if_stale(apis.worker().take(0).queues_version)
 
 
-def test_one_of_all_queues_reads_their_names_when_their_version_differs(
-    serve: Callable[..., QueueListener], apis: ShardApis
+def test_a_listener_of_all_queues_reads_their_names_if_their_version_differs(
+    listen_to: Callable[..., QueueListener], apis: ShardApis
 ) -> None:
-    served = serve()
+    listener = listen_to()
     for queue in ("mail", "bulk"):
         apis.add(queue=queue)
-        assert told(served, apis)
-        served.refresh()
-        assert queue in served.queues
-        assert not told(served, apis)
+        assert is_stale(listener, apis)
+        listener.refresh()
+        assert queue in listener.queues
+        assert not is_stale(listener, apis)
     apis.add(queue="mail")
     apis.add(queue="next month", delay=HOUR)
-    assert not told(served, apis)
+    assert not is_stale(listener, apis)
 
 
-def test_so_it_does_after_a_flush_with_as_many_new_ones(serve: Callable[..., QueueListener], apis: ShardApis) -> None:
-    served = serve()
+def test_it_reads_them_again_after_a_flush_and_as_many_new_queues(
+    listen_to: Callable[..., QueueListener], apis: ShardApis
+) -> None:
+    listener = listen_to()
     for queue in ("before", "after"):
         apis.client.flushdb()
         apis.clock.advance(1)
         apis.add(queue=queue)
-        assert told(served, apis)
-        served.refresh()
-        assert served.queues == (queue,)
+        assert is_stale(listener, apis)
+        listener.refresh()
+        assert listener.queues == (queue,)
 
 
-def test_it_tells_the_next_of_new_queues_and_of_none_twice(
-    serve: Callable[..., QueueListener], apis: ShardApis
-) -> None:
-    served = serve()
+def test_it_notifies_others_of_a_new_queue_once(listen_to: Callable[..., QueueListener], apis: ShardApis) -> None:
+    listener = listen_to()
     apis.add(queue="mail")
-    told(served, apis)
-    rung(apis)
-    served.refresh()
-    assert rung(apis) == [1]
-    served.refresh()
-    assert rung(apis) == [0]
+    is_stale(listener, apis)
+    notifications(apis)
+    listener.refresh()
+    assert notifications(apis) == [1]
+    listener.refresh()
+    assert notifications(apis) == [0]
 
 
-def test_one_of_named_queues_compares_nothing(serve: Callable[..., QueueListener], apis: ShardApis) -> None:
-    served = serve("mail")
+def test_a_listener_of_named_queues_is_never_stale(listen_to: Callable[..., QueueListener], apis: ShardApis) -> None:
+    listener = listen_to("mail")
     apis.add(queue="bulk")
-    assert not told(served, apis)
-    served.refresh()
-    assert served.queues == ("mail",)
+    assert not is_stale(listener, apis)
+    listener.refresh()
+    assert listener.queues == ("mail",)
 
 
-def test_one_of_all_queues_passes_on_by_one_bell(serve: Callable[..., QueueListener], apis: ShardApis) -> None:
+def test_a_listener_of_all_queues_notifies_others_by_one_key(
+    listen_to: Callable[..., QueueListener], apis: ShardApis
+) -> None:
     apis.add(queue="mail")
-    rung(apis, "mail")
-    serve().notify_others()
-    assert rung(apis, "mail") == [1, 0]
+    notifications(apis, "mail")
+    listen_to().notify_others()
+    assert notifications(apis, "mail") == [1, 0]
 
 
-def test_one_of_named_queues_passes_on_by_the_bells_of_those_with_work(
-    serve: Callable[..., QueueListener], apis: ShardApis
+def test_a_listener_of_named_queues_notifies_others_of_those_with_work(
+    listen_to: Callable[..., QueueListener], apis: ShardApis
 ) -> None:
     apis.add(queue="mail")
     apis.add(queue="bulk", delay=HOUR)
     apis.add(queue="other")
-    rung(apis, "mail", "bulk", "other")
-    serve("mail", "bulk").notify_others()
-    assert rung(apis, "mail", "bulk", "other") == [0, 1, 0, 0]
+    notifications(apis, "mail", "bulk", "other")
+    listen_to("mail", "bulk").notify_others()
+    assert notifications(apis, "mail", "bulk", "other") == [0, 1, 0, 0]
 
 
-def test_passing_on_takes_one_round_trip_whatever_the_number_of_queues(
-    serve: Callable[..., QueueListener], apis: ShardApis
+def test_notifying_others_takes_one_round_trip_whatever_the_number_of_queues(
+    listen_to: Callable[..., QueueListener], apis: ShardApis
 ) -> None:
-    served = serve(*(f"q{number}" for number in range(400)))
-    served.notify_others()
+    listener = listen_to(*(f"q{number}" for number in range(400)))
+    listener.notify_others()
     before = apis.client.info("commandstats")
-    served.notify_others()
+    listener.notify_others()
     after = apis.client.info("commandstats")
     sent = {name: after[name]["calls"] - before.get(name, {"calls": 0})["calls"] for name in after}
     assert sent["cmdstat_evalsha"] == 1
@@ -110,11 +112,11 @@ def test_passing_on_takes_one_round_trip_whatever_the_number_of_queues(
 
 @pytest.mark.parametrize("wanted", [True, False])
 @pytest.mark.parametrize("queues", [(), ("mail",)], ids=["all", "named"])
-def test_a_bell_that_this_worker_does_not_want_is_rung_for_others(
-    serve: Callable[..., QueueListener], apis: ShardApis, wanted: bool, queues: tuple[str, ...]
+def test_a_notification_that_this_worker_does_not_want_is_left_to_others(
+    listen_to: Callable[..., QueueListener], apis: ShardApis, wanted: bool, queues: tuple[str, ...]
 ) -> None:
-    served = serve(*queues)
+    listener = listen_to(*queues)
     apis.add(queue="mail")
-    assert select.select([served.listen(wanted=True, block=10)], [], [], PATIENCE)[0]
-    assert served.consume_wakeup(wanted=wanted) == wanted
-    assert apis.client.llen(*served.notification_keys) == (not wanted)
+    assert select.select([listener.listen(wanted=True, block=10)], [], [], PATIENCE)[0]
+    assert listener.consume_wakeup(wanted=wanted) == wanted
+    assert apis.client.llen(*listener.notification_keys) == (not wanted)
