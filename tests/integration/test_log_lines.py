@@ -80,7 +80,7 @@ def expire() -> None:
 
 def expiring_job() -> Any:
     """Enqueue a job and claim it as a worker with an evil name, which never settles it."""
-    job = delayed_task(name="lapsed", retry=RetryPolicy(max_attempts=1))(expire).using(queue="held").enqueue()
+    job = delayed_task(name="expiring", retry=RetryPolicy(max_attempts=1))(expire).using(queue="held").enqueue()
     store = get_store()
     claims = store.claims(store.shards[0], worker_id=b"\xffevil\n\r\x1b")
     request = claims.prepare(queues=["held"], want=1, worker_name=f"host{EVIL}")

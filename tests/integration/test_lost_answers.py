@@ -131,7 +131,7 @@ def test_a_refused_job_is_certainly_unsent(server: LocalRedisServer) -> None:
         client.config_set("maxmemory", 0)
     assert not caught.value.maybe_accepted
     server.kill()
-    assert handle.cancel() is True, "it asked Redis"
+    assert handle.cancel() is True, "it needed Redis"
 
 
 def test_a_job_that_may_have_arrived_may_still_be_there_after_a_refused_resend(server: LocalRedisServer) -> None:

@@ -168,7 +168,7 @@ def test_a_task_that_ends_before_its_interruption_is_sent_is_settled_by_its_own_
     client.client_kill_filter(_type="normal", skipme=True)
     gates[0].touch()
     with pytest.raises(StoreUnavailable):
-        until(lambda: worker.step() is None, what="the first outcome to be handed in")
+        until(lambda: worker.step() is None, what="the first outcome to be sent")
     # GRACE is over at the second call: the second job is interrupted, while a request waits for Redis.
     worker.stop()
     worker.stop()

@@ -73,7 +73,7 @@ def within_patience(act: Callable[[], Any]) -> BaseException | None:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(60)
-    assert not thread.is_alive(), "the caller waits for ever"
+    assert not thread.is_alive(), "the caller waits forever"
     return raised[0] if raised else None
 
 

@@ -46,6 +46,6 @@ async def wait() -> None:
 
 async def pause() -> None:
     """Wait a few turns of the loop."""
-    # By timers, so that the loop sleeps in between, and an exception also strikes in its selector.
+    # By timers, so that the loop sleeps in between, and an exception is raised in its selector too.
     for _ in range(5):
         await asyncio.sleep(0.01)

@@ -62,7 +62,7 @@ def test_a_pool_is_stuck_once_every_thread_runs_beyond_its_limit(ledger: Ledger,
         gate.set()
 
 
-def strike(thread: threading.Thread) -> None:
+def raise_late(thread: threading.Thread) -> None:
     """Raise Late in a thread, as libraries with time limits do."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Late))
 
@@ -84,7 +84,7 @@ def test_a_late_exception_ends_neither_the_next_claim_nor_the_thread(ledger: Led
     pool, remember, seen = pool_of_one(ledger, make)
     for _ in range(3):
         # The thread waits for a claim; the exception arrives once it has got one.
-        strike(seen[-1])
+        raise_late(seen[-1])
         pool.submit([claim := make(remember), after := make(remember)], ledger)
         assert {ledger.of(claim).kind, ledger.of(after).kind} <= {OutcomeKind.SUCCEEDED, OutcomeKind.UNSTARTED}
     assert pool.held == 0
@@ -94,7 +94,7 @@ def test_a_late_exception_ends_neither_the_next_claim_nor_the_thread(ledger: Led
 def test_a_thread_continues_after_many_exceptions(ledger: Ledger, make: Make) -> None:
     pool, remember, seen = pool_of_one(ledger, make)
     for _ in range(100):
-        strike(seen[-1])
+        raise_late(seen[-1])
         pool.submit([claim := make(remember)], ledger)
         # The last exception may arrive late, in a later claim.
         pool.submit([after := make(remember)], ledger)
@@ -118,8 +118,8 @@ def test_an_exception_at_any_line_leaves_no_claim_behind(
     files = FILES if func is quick else FILES | {sys.modules[AsyncioPool.__module__].__file__}
     # A callback of the loop that raised is repeated after a second: too slow for each line.
     for number in range(1, 400, 1 if func is quick else 5):
-        struck = threading.Event()
-        threading.settrace(tracer(number, files, struck))
+        raised = threading.Event()
+        threading.settrace(tracer(number, files, raised))
         try:
             pool = kind(1)
             claims = [make(func) for _ in range(3)]
@@ -131,7 +131,7 @@ def test_an_exception_at_any_line_leaves_no_claim_behind(
             threading.settrace(None)  # type: ignore[arg-type]
         assert pool.held == 0, f"raised at step {number}"
         pool.close()
-        if not struck.is_set():
+        if not raised.is_set():
             assert number > 20, "the lines were traced"
             break
     else:
@@ -142,7 +142,7 @@ def test_an_exception_at_any_line_leaves_no_claim_behind(
     assert len({(claim.lease, outcome) for claim, outcome in ledger.outcomes}) == len(ends)
 
 
-def tracer(number: int, files: set[Any], struck: threading.Event) -> Any:
+def tracer(number: int, files: set[Any], raised: threading.Event) -> Any:
     """Return a trace function that raises at the line of that number, once."""
     left = iter(range(number, 0, -1))
 
@@ -153,7 +153,7 @@ def tracer(number: int, files: set[Any], struck: threading.Event) -> Any:
         # Not on a line that releases a lock: CPython checks for exceptions of other threads only after that call.
         line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
         if event == "line" and not line.startswith("with ") and next(left, 0) == 1:
-            struck.set()
+            raised.set()
             raise Late
         return trace
 

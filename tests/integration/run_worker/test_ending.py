@@ -38,7 +38,7 @@ def test_a_running_job_ends_within_grace_under_its_lease(processes: Processes, c
 
     first = lease_end()
     # Two leases later: without the heartbeat, the dispatcher would have reclaimed the job.
-    processes.until(lambda: lease_end() > first + 4_000_000, what="the heartbeat to go on")
+    processes.until(lambda: lease_end() > first + 4_000_000, what="the heartbeat to continue")
     waiting = tasks.record.enqueue("not claimed any more")
     assert worker.running
     gate.touch()
