@@ -61,7 +61,7 @@ def test_soft_and_hard_limits_end_a_coroutine(processes: Processes) -> None:
 
 
 def test_each_job_has_a_context_of_its_own(processes: Processes) -> None:
-    jobs = [async_tasks.set_and_tell.enqueue(number) for number in range(20)]
+    jobs = [async_tasks.record_context.enqueue(number) for number in range(20)]
     processes.worker("--pool=asyncio", "--concurrency=20")
     processes.until_gone(jobs)
     assert {event["before"] for event in processes.events("context")} == {None}
@@ -74,7 +74,7 @@ def test_a_job_that_ends_the_loop_stops_no_other_job(processes: Processes, gate:
     processes.until_runs(1)
     ending = async_tasks.end_the_loop.enqueue(how)
     processes.until_runs(1, ending.id)
-    later = async_tasks.set_and_tell.enqueue(1)
+    later = async_tasks.record_context.enqueue(1)
     processes.until_gone([later])
     gate.touch()
     processes.until_gone([waiting])

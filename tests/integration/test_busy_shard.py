@@ -1,4 +1,4 @@
-"""A busy shard: beside its backlog, the jobs of another shard that shares the worker are taken as they come."""
+"""A busy shard: its backlog does not delay jobs of another shard of the same worker."""
 
 from django_delayq import enqueue_many
 from tests.sample_app import tasks
@@ -6,8 +6,8 @@ from tests.subprocesses import Processes
 
 #: Jobs of 3 ms in the busy shard: 4 s of work for two slots.
 BACKLOG = 2_500
-#: Of them, those that may begin before a job of the other shard: a first batch or two, and what comes meanwhile on a
-#: machine that is busy itself. A fault lets all of them go first.
+#: How many of them may begin before a job of the other shard: a first batch or two, and more on a busy machine.
+#: With a fault, all of them begin first.
 FIRST = BACKLOG // 2
 
 
@@ -23,7 +23,7 @@ def test_a_job_of_a_quiet_shard_does_not_wait_for_the_backlog_of_a_busy_one(proc
     processes.until_runs(200)
     urgent = tasks.record.using(key=key, priority=100).enqueue("urgent")
     assert urgent.id.endswith("-1")
-    begun = len(processes.runs())
+    before = len(processes.runs())
     processes.until_runs(1, urgent.id)
     ids = [run["id"] for run in processes.runs()]
-    assert ids.index(urgent.id) - begun < FIRST
+    assert ids.index(urgent.id) - before < FIRST

@@ -1,4 +1,4 @@
-"""Handles: one job as its enqueuer sees it, in every state, before and after it is sent."""
+"""Handle: one job as the code that enqueued it sees it, in every state, before and after it is sent."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -32,7 +32,7 @@ HOUR = timedelta(hours=1)
 
 @pytest.fixture
 def apis(redis_url: str, client: Redis) -> Any:
-    """The other side: a worker of the same shard."""
+    """The APIs of the same shard, for a worker."""
     made = ShardApis(redis_url, clock=ServerClock())
     yield made
     made.close()
@@ -43,7 +43,7 @@ def now() -> datetime:
 
 
 def in_state(state: State, apis: ShardApis) -> JobHandle:
-    """Enqueue a job and bring it into a state, behind its handle's back."""
+    """Enqueue a job and bring it into a state without its handle."""
     if state is State.UNSENT:
         return noop.job(7)
     kept = state in (State.DONE, State.CANCELLED)
@@ -70,14 +70,14 @@ SENT = [state for state in State if state is not State.UNSENT]
 
 
 @pytest.mark.parametrize("state", SENT)
-def test_refresh_sees_the_state(state: State, apis: ShardApis) -> None:
+def test_refresh_reads_the_state(state: State, apis: ShardApis) -> None:
     handle = in_state(state, apis)
     assert handle.refresh() is handle
     assert handle.state is state
     assert repr(handle) == f"<JobHandle {handle.id} {state}>"
     assert handle.job and handle.job.args == [7]
-    waits = state in (State.SCHEDULED, State.READY, State.CLAIMED)
-    assert (handle.due is not None) == waits
+    waiting = state in (State.SCHEDULED, State.READY, State.CLAIMED)
+    assert (handle.due is not None) == waiting
     if handle.due:
         expected = now() + (HOUR if state is State.SCHEDULED else timedelta(0))
         assert abs(handle.due - expected) < timedelta(minutes=1) and handle.due.tzinfo is UTC
@@ -95,32 +95,32 @@ def test_a_job_is_found_by_its_id_in_every_state_but_gone(state: State, apis: Sh
 
 
 @pytest.mark.parametrize("text", [None, "", "nonsense", "0" * 24, f"{'0' * 24}-0", f"{'0' * 24}-999", f"{'0' * 24}-1"])
-def test_no_job_is_none(text: str | None) -> None:
+def test_an_id_without_a_job_returns_none(text: str | None) -> None:
     assert get_job(text) is None
 
 
 @pytest.mark.parametrize("state", SENT)
-def test_cancel_is_too_late_for_what_does_not_wait(state: State, apis: ShardApis, client: Redis) -> None:
+def test_cancel_is_too_late_for_a_job_that_does_not_wait(state: State, apis: ShardApis, client: Redis) -> None:
     handle = in_state(state, apis)
-    waits = state in (State.SCHEDULED, State.READY)
-    assert handle.cancel() is waits
-    assert handle.state is (State.GONE if waits else state)
-    # Once more by the same handle it is as true as before, by another it is too late.
-    assert handle.cancel() is waits
+    waiting = state in (State.SCHEDULED, State.READY)
+    assert handle.cancel() is waiting
+    assert handle.state is (State.GONE if waiting else state)
+    # Again, the same handle returns the same; for another handle it is too late.
+    assert handle.cancel() is waiting
     assert JobHandle(raw_id=handle._raw_id, shard=0).cancel() is False
-    if waits:
+    if waiting:
         assert handle.due is None
         assert apis.traces(handle._raw_id) == ["cancelled"]
 
 
 @pytest.mark.parametrize("state", SENT)
-def test_reschedule_is_too_late_for_what_does_not_wait(state: State, apis: ShardApis) -> None:
+def test_reschedule_is_too_late_for_a_job_that_does_not_wait(state: State, apis: ShardApis) -> None:
     handle = in_state(state, apis)
-    waits = state in (State.SCHEDULED, State.READY)
+    waiting = state in (State.SCHEDULED, State.READY)
     moment = now() + 5 * HOUR
-    assert handle.reschedule(at=moment) is waits
-    assert handle.state is (State.SCHEDULED if waits else state)
-    if waits:
+    assert handle.reschedule(at=moment) is waiting
+    assert handle.state is (State.SCHEDULED if waiting else state)
+    if waiting:
         assert handle.due == moment
         assert handle.reschedule(delay=60) and handle.due and handle.due < now() + HOUR
         assert handle.reschedule(delay=0) and handle.state is State.READY
@@ -143,7 +143,7 @@ def test_reschedule_without_a_time_or_with_two_is_refused() -> None:
             handle.reschedule(at=datetime(2030, 1, 1))
 
 
-def test_an_unsent_job_lives_in_its_handle_alone(client: Redis) -> None:
+def test_an_unsent_job_exists_only_in_its_handle(client: Redis) -> None:
     handle = noop.after(60).job(7)
     assert (handle.state, handle.due, handle.created) == (State.UNSENT, None, True)
     assert handle.refresh().state is State.UNSENT
@@ -152,7 +152,7 @@ def test_an_unsent_job_lives_in_its_handle_alone(client: Redis) -> None:
     assert client.dbsize() == 0
 
 
-def test_what_is_cancelled_before_it_is_sent_is_never_sent(client: Redis) -> None:
+def test_a_job_cancelled_before_it_is_sent_is_never_sent(client: Redis) -> None:
     kept, dropped = noop.using(queue="kept").job(), noop.using(queue="dropped").job()
     assert dropped.cancel() and dropped.state is State.GONE
     assert dropped.cancel() is False and dropped.reschedule(delay=5) is False
@@ -161,7 +161,7 @@ def test_what_is_cancelled_before_it_is_sent_is_never_sent(client: Redis) -> Non
     assert client.dbsize() == 0
 
 
-def test_what_is_rescheduled_before_it_is_sent_is_sent_for_that_time() -> None:
+def test_a_job_rescheduled_before_it_is_sent_is_sent_for_that_time() -> None:
     moment = now() + 2 * HOUR
     later, sooner, back = noop.job(1), noop.after(60).job(2), noop.job(3)
     assert later.reschedule(at=moment) and sooner.reschedule(delay=0)
@@ -195,7 +195,7 @@ def test_a_moved_job_is_still_found(apis: ShardApis) -> None:
     assert handle.reschedule(delay=30) and handle.cancel()
 
 
-def test_a_job_of_a_shard_that_is_gone_is_gone(delayq_settings: Any) -> None:
+def test_a_job_of_a_removed_shard_is_gone(delayq_settings: Any) -> None:
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": 4}
     handles = noop.enqueue_many([(number,) for number in range(50)])
     assert isinstance(handles, list)
@@ -206,14 +206,14 @@ def test_a_job_of_a_shard_that_is_gone_is_gone(delayq_settings: Any) -> None:
     assert get_job(far.id) is None
 
 
-def test_a_handle_tells_of_an_outage(start_redis: Any, delayq_settings: Any) -> None:
+def test_a_handle_raises_during_an_outage(start_redis: Any, delayq_settings: Any) -> None:
     server = start_redis()
     delayq_settings.DELAYQ = {"REDIS": server.url}
     handle = noop.after(60).enqueue()
     server.kill()
-    for look in (handle.refresh, handle.cancel, lambda: handle.reschedule(delay=5), lambda: get_job(handle.id)):
+    for call in (handle.refresh, handle.cancel, lambda: handle.reschedule(delay=5), lambda: get_job(handle.id)):
         with pytest.raises(StoreUnavailable):
-            look()
+            call()
 
 
 def test_the_ready_due_time_is_the_due_time_to_the_millisecond(apis: ShardApis) -> None:
@@ -221,14 +221,14 @@ def test_the_ready_due_time_is_the_due_time_to_the_millisecond(apis: ShardApis) 
     handle = noop.after(0.1).enqueue()
     due = handle.due
     assert due is not None
-    # Each asks Redis, whose clock moves on: far fewer pass than this.
+    # Each call takes some of the clock's time in Redis: far fewer are needed.
     assert any(apis.promote("default").moved for _ in range(100_000))
     assert handle.refresh().state is State.READY and handle.due
     assert timedelta(0) <= due - handle.due < timedelta(milliseconds=1)
     assert get_store().config is get_config()
 
 
-def test_the_result_of_a_job_that_is_done(apis: ShardApis) -> None:
+def test_a_job_that_is_done_has_its_result(apis: ShardApis) -> None:
     handle = in_state(State.DONE, apis)
     assert handle.wait(timeout=30) == handle.result == 8
     assert handle.state is State.DONE
@@ -240,11 +240,11 @@ def test_any_other_job_has_no_result(state: State, apis: ShardApis) -> None:
     with pytest.raises(NoResult, match=f"it is {state}"):
         handle.result  # noqa: B018
     with pytest.raises(NoResult):
-        # Of one that keeps none there is nothing to wait for.
+        # A job that keeps no result has nothing to wait for.
         handle.wait()
 
 
-def test_a_wait_for_a_result_is_over_in_time(apis: ShardApis) -> None:
+def test_a_wait_for_a_result_ends_at_its_timeout(apis: ShardApis) -> None:
     handle = noop.using(store_result=True).enqueue()
     with pytest.raises(WaitTimeout, match="has not ended within 0.01 s"):
         handle.wait(0.01)
@@ -257,17 +257,17 @@ def test_a_wait_for_a_result_is_over_in_time(apis: ShardApis) -> None:
 def test_a_wait_ends_when_the_job_dies_or_is_cancelled(apis: ShardApis) -> None:
     dying, cancelled = noop.using(store_result=True).enqueue(), noop.using(store_result=True).enqueue()
     with ThreadPoolExecutor(2) as threads:
-        waits = [threads.submit(handle.wait, 60) for handle in (dying, cancelled)]
+        waiting = [threads.submit(handle.wait, 60) for handle in (dying, cancelled)]
         worker = apis.worker()
         [claim] = worker.take(1).claims
         worker.settle(claim, Action.DEAD_LETTER)
         assert get_job(cancelled.id).cancel()  # type: ignore[union-attr]
-        for wait, state in zip(waits, ("dead", "cancelled"), strict=True):
+        for wait, state in zip(waiting, ("dead", "cancelled"), strict=True):
             with pytest.raises(NoResult, match=f"it is {state}"):
                 wait.result()
 
 
-def test_a_cancelled_job_that_keeps_a_result_is_cancelled_at_once_and_after_a_look() -> None:
+def test_a_cancelled_job_that_keeps_a_result_is_cancelled_before_and_after_a_refresh() -> None:
     handle = noop.using(store_result=60).enqueue()
     assert handle.cancel()
     assert handle.state is State.CANCELLED
@@ -275,7 +275,7 @@ def test_a_cancelled_job_that_keeps_a_result_is_cancelled_at_once_and_after_a_lo
 
 
 @pytest.mark.parametrize("wrong", [-1, 0, 0.0001, "day", float("inf"), 2**60])
-def test_a_time_for_which_no_result_can_be_kept(wrong: Any) -> None:
+def test_an_impossible_time_to_keep_a_result_is_refused(wrong: Any) -> None:
     with pytest.raises((DelayQError, ValueError), match="store_result"):
         noop.using(store_result=wrong)
     with pytest.raises((DelayQError, ValueError), match="store_result"):

@@ -1,4 +1,4 @@
-"""Hard limits: a suspect that outlasts its own is killed, and the attempt counts; whoever else runs goes on."""
+"""Hard limits: a suspect that outlasts its limit is killed, and the attempt counts; other jobs continue."""
 
 import os
 from pathlib import Path
@@ -12,13 +12,13 @@ from tests.subprocesses import Processes
 
 
 def test_a_suspect_beyond_its_hard_limit_is_killed_and_counted(processes: Processes, client: Redis) -> None:
-    # Longer than a process takes to start on a busy machine: the limit counts from there.
+    # Longer than a process takes to start on a busy machine.
     endless = tasks.wait_for.using(hard_timeout=3, retry=RetryPolicy(max_attempts=2))
     killed = processes.worker()
     job = endless.enqueue("/nonexistent")
     processes.until_runs(1)
     killed.kill()
-    # What the dead worker held lapses at once.
+    # The lease of the dead worker expires at once.
     [lease] = client.zrange(processes.keys("leases"), 0, -1)
     client.zadd(processes.keys("leases"), {lease: 1})
     processes.dispatcher()
@@ -38,7 +38,7 @@ def test_a_suspect_beyond_its_hard_limit_is_killed_and_counted(processes: Proces
     assert [event["word"] for event in processes.events()] == ["run", "run", "run"]
 
 
-def test_a_worker_whose_every_thread_is_beyond_its_limit_ends(processes: Processes, gate: Path) -> None:
+def test_a_worker_ends_when_all_its_threads_are_beyond_their_limits(processes: Processes, gate: Path) -> None:
     processes.configure(LEASE=1)
     worker = processes.worker("--concurrency", 2)
     stuck = tasks.wait_for.using(hard_timeout=0.2)

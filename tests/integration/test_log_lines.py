@@ -1,4 +1,4 @@
-"""Log lines: no name and no error, from a user or from Redis, can begin a line of its own in what processes print."""
+"""Log lines: no name and no error, from a user or from Redis, can start a line of its own in a process's output."""
 
 import logging
 import re
@@ -67,24 +67,24 @@ def evil_tasks(task_module: Callable[[str, str], ModuleType]) -> ModuleType:
 
 
 def enqueue_all(tasks: Any) -> tuple[list[Any], Any]:
-    """Enqueue jobs that die, and one that does not."""
-    unknown = delayed_task(name=f"unknown{EVIL}", retry=RetryPolicy(max_attempts=1))(lapse)
-    long = delayed_task(name="x" * 60_000, retry=RetryPolicy(max_attempts=1))(lapse)
+    """Enqueue jobs that become dead letters, and one that succeeds."""
+    unknown = delayed_task(name=f"unknown{EVIL}", retry=RetryPolicy(max_attempts=1))(expire)
+    long = delayed_task(name="x" * 60_000, retry=RetryPolicy(max_attempts=1))(expire)
     dying = [task.using(queue=f"q{SHORT}").enqueue() for task in (tasks.fail, tasks.later, tasks.give_up)]
     return [*dying, unknown.enqueue(), long.enqueue()], tasks.well.using(queue="\u202e\x9b31m").after(0.05).enqueue()
 
 
-def lapse() -> None:
-    """Be what a worker with an evil name holds when it dies."""
+def expire() -> None:
+    """Serve as the task that a worker with an evil name holds when it ends."""
 
 
-def lapsed_job() -> Any:
-    """Leave a job in the lease of a worker of that name."""
-    job = delayed_task(name="lapsed", retry=RetryPolicy(max_attempts=1))(lapse).using(queue="held").enqueue()
+def expiring_job() -> Any:
+    """Enqueue a job and claim it as a worker with an evil name, which never settles it."""
+    job = delayed_task(name="expiring", retry=RetryPolicy(max_attempts=1))(expire).using(queue="held").enqueue()
     store = get_store()
     claims = store.claims(store.shards[0], worker_id=b"\xffevil\n\r\x1b")
-    exchange = claims.prepare(queues=["held"], want=1, worker_name=f"host{EVIL}")
-    assert len(claims.settle_and_claim(exchange).claims) == 1
+    request = claims.prepare(queues=["held"], want=1, worker_name=f"host{EVIL}")
+    assert len(claims.settle_and_claim(request).claims) == 1
     return job
 
 
@@ -97,16 +97,18 @@ def assert_ours(text: str) -> None:
 
 
 @pytest.mark.parametrize("receivers", [False, True], ids=["", "receivers that fail"])
-def test_every_line_that_processes_print_begins_as_ours(receivers: bool, processes: Processes, evil_tasks: Any) -> None:
+def test_every_line_that_processes_print_has_the_format_of_a_log_line(
+    receivers: bool, processes: Processes, evil_tasks: Any
+) -> None:
     if receivers:
-        # Tracebacks, which no logger can keep to one line, are indented by our formatter.
+        # A traceback cannot fit on one line, so the formatter indents it.
         (processes.folder / "evil_tasks.py").write_text(MODULE + RECEIVER)
         with open(processes.folder / "process_settings.py", "a") as project:
             project.write(LOGGING)
     dying, well = enqueue_all(evil_tasks)
-    lapsing = lapsed_job()
+    expiring = expiring_job()
     commands = [processes.start(name, "-v", 2) for name in ("run_dispatcher", "run_worker")]
-    for job in (*dying, lapsing):
+    for job in (*dying, expiring):
         processes.until_state(job, "dead")
     processes.until_gone([well])
     for command in commands:
@@ -116,8 +118,8 @@ def test_every_line_that_processes_print_begins_as_ours(receivers: bool, process
         assert_ours(text)
     every = "".join(printed)
     assert every.count(r"\n1999-01-01") >= 10
-    for sign in (r"'fail\n", r"'later\n", r"'give up\n", r"'unknown\n", r"host\n1999", "xxx…", "lease lapsed"):
-        assert sign in every, sign
+    for part in (r"'fail\n", r"'later\n", r"'give up\n", r"'unknown\n", r"host\n1999", "xxx…", "lease lapsed"):
+        assert part in every, part
     failed = every.count("A receiver of a signal failed")
     assert failed >= 6 if receivers else failed == 0
 
@@ -135,13 +137,13 @@ def test_any_sentence_is_kept_to_one_line(separator: str) -> None:
         assert line.isprintable() and len(line.splitlines()) == 1 and FORGED in line
 
 
-def test_what_is_harmless_is_left_as_it_is() -> None:
+def test_a_harmless_record_stays_as_it_is() -> None:
     record = record_of("Job %s of %r: %d %% ü", "1", "täsk", 5)
     keep_to_one_line(record)
     assert (record.msg, record.args) == ("Job %s of %r: %d %% ü", ("1", "täsk", 5))
 
 
-def test_a_line_ends_somewhere() -> None:
+def test_a_long_line_is_cut() -> None:
     for record in (record_of("%r and %s", "x" * 100_000, ValueError("y" * 100_000)), record_of("z\n" * 100_000)):
         keep_to_one_line(record)
         assert len(record.getMessage()) <= 4_000
@@ -153,10 +155,10 @@ def test_a_surrogate_can_be_printed() -> None:
     assert record.getMessage().encode() == rb"\ud800"
 
 
-def test_every_logger_of_ours_is_the_one_that_keeps_to_one_line() -> None:
-    # A filter hears what is logged by its very logger, not by those below it.
+def test_every_logger_of_the_package_keeps_to_one_line() -> None:
+    # A filter of a logger does not see records of loggers below it.
     known = {name for name in logging.Logger.manager.loggerDict if name.startswith("django_delayq")}
-    # The second one is there where the admin's pages were imported.
+    # The second one exists only if the admin's pages were imported.
     assert {"django_delayq"} <= known <= {"django_delayq", "django_delayq.audit"}
     assert all(keep_to_one_line in logging.getLogger(name).filters for name in known)
 

@@ -1,4 +1,4 @@
-"""Lost answers: a handle whose enqueue or cancel had none asks Redis before it says anything, and promises no more."""
+"""Lost replies: after an enqueue or cancel without a reply, a handle reads the job's state in Redis."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ from tests.subprocesses import until
 
 @pytest.fixture
 def server(start_redis: Callable[..., LocalRedisServer], delayq_settings: Any) -> LocalRedisServer:
-    """A server of its own, whose answers are waited for briefly."""
+    """A server of its own, with a short timeout for its replies."""
     server = start_redis()
     delayq_settings.DELAYQ = {"REDIS": server.url, "ENQUEUE_TIMEOUT": 0.3}
     return server
@@ -30,7 +30,7 @@ def server(start_redis: Callable[..., LocalRedisServer], delayq_settings: Any) -
 
 @contextmanager
 def frozen(server: LocalRedisServer) -> Iterator[None]:
-    """Let the server take what is sent to it, and do it only afterwards."""
+    """Suspend the server: it receives requests, and runs them when the block ends."""
     os.kill(server.pid, signal.SIGSTOP)
     try:
         yield
@@ -44,9 +44,9 @@ def bodies(server: LocalRedisServer) -> int:
 
 
 def in_doubt(server: LocalRedisServer, *, delay: float = 3_600, arrives: bool = True) -> tuple[JobHandle, StoreError]:
-    """Return a job whose enqueue had no answer, and its error; it arrived all the same, or was lost on its way."""
+    """Return a job whose enqueue had no reply, and its error; the job arrived anyway, or was lost on its way."""
     handle = noop.after(delay).job() if delay else noop.job()
-    # Known to the server, or the request would be one for a script that it does not have.
+    # This loads the script; otherwise the server would only reply that it lacks the script.
     noop.enqueue().cancel()
     with frozen(server), pytest.raises(StoreUnavailable) as caught:
         enqueue_many([handle])
@@ -58,7 +58,7 @@ def in_doubt(server: LocalRedisServer, *, delay: float = 3_600, arrives: bool = 
     return handle, caught.value
 
 
-def test_a_job_that_arrived_without_an_answer_is_cancelled_in_redis(server: LocalRedisServer) -> None:
+def test_a_job_that_arrived_without_a_reply_is_cancelled_in_redis(server: LocalRedisServer) -> None:
     handle, error = in_doubt(server)
     assert handle.cancel() is True
     assert (handle.state, bodies(server)) == (State.GONE, 0)
@@ -66,7 +66,7 @@ def test_a_job_that_arrived_without_an_answer_is_cancelled_in_redis(server: Loca
     assert bodies(server) == 0, "it was revived"
 
 
-def test_a_job_that_runs_already_is_not_said_to_be_cancelled(server: LocalRedisServer) -> None:
+def test_cancel_returns_false_if_the_job_already_runs(server: LocalRedisServer) -> None:
     handle, error = in_doubt(server, delay=0)
     store = get_store()
     claims = store.claims(store.shards[0], worker_id=b"a worker")
@@ -74,13 +74,13 @@ def test_a_job_that_runs_already_is_not_said_to_be_cancelled(server: LocalRedisS
     assert handle.cancel() is False
     assert handle.state is State.CLAIMED
     with server.client() as client:
-        # As if it had ended by now.
+        # As if the job had ended by now.
         client.flushall()
     error.resend()
     assert bodies(server) == 0, "it ran twice"
 
 
-def test_of_a_job_that_redis_does_not_have_nothing_is_promised(server: LocalRedisServer) -> None:
+def test_cancel_returns_false_if_redis_does_not_have_the_job(server: LocalRedisServer) -> None:
     handle, error = in_doubt(server, arrives=False)
     assert handle.refresh().state is State.UNSENT
     assert handle.cancel() is False, "it may have run meanwhile"
@@ -88,13 +88,13 @@ def test_of_a_job_that_redis_does_not_have_nothing_is_promised(server: LocalRedi
     assert bodies(server) == 0 and handle.state is State.GONE
 
 
-def test_a_cancel_that_had_no_answer_is_repeated_with_the_same_one(
+def test_a_cancel_without_a_reply_can_be_repeated_with_the_same_result(
     server: LocalRedisServer, delayq_settings: Any
 ) -> None:
     with Proxy(server.url) as network:
         delayq_settings.DELAYQ = {"REDIS": network.url}
         handle = noop.after(60).enqueue()
-        # The script is known from here on: the next one is done when its reply is cut.
+        # This loads the script: the next cancel takes effect although its reply is lost.
         noop.enqueue().cancel()
         network.cut_reply_after(0, of="EVALSHA")
         with pytest.raises(StoreUnavailable):
@@ -122,7 +122,7 @@ def test_a_doubtful_job_that_redis_does_not_have_is_sent_for_its_new_time(server
     assert handle.state is State.READY
 
 
-def test_what_was_refused_is_surely_unsent(server: LocalRedisServer) -> None:
+def test_a_refused_job_is_certainly_unsent(server: LocalRedisServer) -> None:
     with server.client() as client:
         client.config_set("maxmemory", 1)
         handle = noop.job()
@@ -131,7 +131,7 @@ def test_what_was_refused_is_surely_unsent(server: LocalRedisServer) -> None:
         client.config_set("maxmemory", 0)
     assert not caught.value.maybe_accepted
     server.kill()
-    assert handle.cancel() is True, "it asked Redis"
+    assert handle.cancel() is True, "it needed Redis"
 
 
 def test_a_job_that_may_have_arrived_may_still_be_there_after_a_refused_resend(server: LocalRedisServer) -> None:
@@ -142,7 +142,7 @@ def test_a_job_that_may_have_arrived_may_still_be_there_after_a_refused_resend(s
     assert caught.value.maybe_accepted
 
 
-def test_async_code_asks_the_same(server: LocalRedisServer, client: Redis) -> None:
+def test_async_methods_of_a_handle_do_the_same(server: LocalRedisServer, client: Redis) -> None:
     async def change(handle: JobHandle) -> tuple[bool, State, bool, bool]:
         moved = await handle.areschedule(delay=7_200)
         return moved, (await handle.arefresh()).state, await handle.acancel(), await handle.acancel()

@@ -1,4 +1,4 @@
-"""A worker that listens to its bells goes on without them, and asks no more often than it must."""
+"""Notifications: a worker claims jobs without them too, and sends no more requests than it must."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from tests.sample_app import tasks
 from tests.subprocesses import Processes, listening
 
 
-def test_jobs_are_taken_while_no_connection_is_let_in_to_listen(
+def test_jobs_run_while_the_server_refuses_the_listening_connection(
     processes: Processes, start_redis: Callable[..., LocalRedisServer]
 ) -> None:
     server = start_redis()
@@ -19,9 +19,9 @@ def test_jobs_are_taken_while_no_connection_is_let_in_to_listen(
         processes.worker()
         tasks.record.enqueue("first")
         processes.until_runs(1)
-        bell = processes.until(lambda: listening(client) - before, what="the worker to listen")
+        connections = processes.until(lambda: listening(client) - before, what="the worker to listen")
         client.config_set("maxclients", len(client.client_list()) - 1)
-        for number in bell:
+        for number in connections:
             client.client_kill_filter(_id=number)
         job = tasks.record.enqueue("second")
         processes.until_gone([job])
@@ -30,14 +30,14 @@ def test_jobs_are_taken_while_no_connection_is_let_in_to_listen(
         processes.until(lambda: listening(client) - before, what="the worker to listen again")
 
 
-def test_a_backlog_of_long_jobs_takes_one_exchange_a_job(processes: Processes, client: Any) -> None:
+def test_a_backlog_of_long_jobs_takes_one_request_per_job(processes: Processes, client: Any) -> None:
     processes.dispatcher()
     processes.worker("--concurrency", 1)
-    # The first keeps the worker busy while the others come, which makes it listen before it hears of them.
+    # The first job keeps the worker busy while the others arrive; otherwise it would listen before it sees them.
     tasks.nap.enqueue(0.3)
     tasks.nap.enqueue_many([(0.06,)] * 40)
     processes.until_runs(5)
     before = client.info("commandstats")["cmdstat_evalsha"]["calls"]
     processes.until_empty()
-    taken = client.info("commandstats")["cmdstat_evalsha"]["calls"] - before
-    assert 30 <= taken < 60
+    requests = client.info("commandstats")["cmdstat_evalsha"]["calls"] - before
+    assert 30 <= requests < 60

@@ -1,6 +1,6 @@
-"""A password that must never be seen again: searched for in all that our processes print, log, raise and show of them.
+"""The password of Redis: it must not appear in anything that the processes print, log, raise or show in `ps`.
 
-What is raised while the setting is read has its own tests, in tests/unit/test_secrets_not_shown.py.
+tests/unit/test_secrets_not_shown.py tests the errors raised while the setting is read.
 """
 
 import functools
@@ -27,7 +27,7 @@ from tests.sample_app import tasks
 from tests.subprocesses import Command, Processes, until
 
 CANARY = "s3cret-canary-4711"
-#: Every part of it that an URL's encoding or a cut could leave.
+#: The parts of it that could remain after URL encoding or truncation.
 TRACES = ("s3cret", "canary-4711")
 
 
@@ -44,15 +44,15 @@ def url(server: LocalRedisServer, *, password: str = CANARY, scheme: str = "redi
     return f"{scheme}://app:{password}@127.0.0.1:{server.port}{end}"
 
 
-def clean(text: str) -> None:
-    """Fail where the canary shows, with what stands around it."""
+def assert_clean(text: str) -> None:
+    """Fail if the canary is in the text, and show the text around it."""
     for trace in TRACES:
         at = text.find(trace)
         assert at < 0, f"…{text[max(0, at - 300) : at + 300]}…"
 
 
 def everything_of(error: BaseException) -> str:
-    """Return an error as a careless report shows it: with all that stands behind it, and their values."""
+    """Return an error as a careless report shows it: with its causes and contexts, and their attributes."""
     seen, text = [error], "".join(traceback.format_exception(error))
     for one in seen:
         seen += [other for other in (one.__cause__, one.__context__) if other is not None and other not in seen]
@@ -61,7 +61,7 @@ def everything_of(error: BaseException) -> str:
 
 
 def command_lines() -> Iterator[tuple[int, str]]:
-    """Yield id and command line of every process that there is, as `ps` does."""
+    """Yield id and command line of every process, as `ps` does."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             yield int(folder.name), (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -71,7 +71,7 @@ def command_lines() -> Iterator[tuple[int, str]]:
 
 
 def group(command: Command) -> list[str]:
-    """Return the command lines of a command and of what it started."""
+    """Return the command lines of a command and of the processes that it started."""
     found = []
     for pid, line in command_lines():
         try:
@@ -82,7 +82,7 @@ def group(command: Command) -> list[str]:
     return found
 
 
-def test_processes_never_show_it_through_a_life_of_trouble(processes: Processes, server: LocalRedisServer) -> None:
+def test_processes_never_show_it_whatever_goes_wrong_with_redis(processes: Processes, server: LocalRedisServer) -> None:
     processes.configure(REDIS=url(server), LEASE=2)
     dispatcher = processes.start("run_dispatcher", "-v", 3)
     worker = processes.start("run_worker", "--with-dispatcher", "-v", 3)
@@ -90,20 +90,20 @@ def test_processes_never_show_it_through_a_life_of_trouble(processes: Processes,
     jobs = [tasks.record.enqueue("x"), tasks.fail.after(0.1).enqueue(1), tasks.record.using(key="k").enqueue()]
     processes.until_gone(jobs)
     until(lambda: len(group(worker)) == 2, what="the worker's child", details=lambda: repr(group(worker)))
-    clean(" ".join(group(worker) + group(dispatcher)))
+    assert_clean(" ".join(group(worker) + group(dispatcher)))
 
     def trouble(word: str, begin: Callable[[], object], end: Callable[[], object]) -> None:
-        """Let something go wrong until both say so, mend it, and wait until both work again."""
-        again = {command: command.output.count("works again") for command in both}
-        said = {command: command.output.count(word) for command in both}
+        """Let something go wrong until both log it, repair it, and wait until both work again."""
+        recovered = {command: command.output.count("works again") for command in both}
+        logged = {command: command.output.count(word) for command in both}
         begin()
         try:
             for command in both:
-                processes.until(lambda c=command: c.output.count(word) > said[c], what=f"both to say {word!r}")
+                processes.until(lambda c=command: c.output.count(word) > logged[c], what=f"both to log {word!r}")
         finally:
             end()
         for command in both:
-            processes.until(lambda c=command: c.output.count("works again") > again[c], what="both to work again")
+            processes.until(lambda c=command: c.output.count("works again") > recovered[c], what="both to work again")
 
     def change(password: str) -> None:
         with server.client() as client:
@@ -119,10 +119,10 @@ def test_processes_never_show_it_through_a_life_of_trouble(processes: Processes,
         with server.client() as client:
             processes.until(lambda: sum(entry["count"] for entry in client.acl_log()) >= 4, what="refusals")
 
-    # The first sentence of a trouble is the only one, and says that a connection ended or that one was refused.
+    # A process logs a trouble once: either that a connection ended or that one was refused.
     trouble(": Redis ", locked_out, lambda: change(CANARY))
     trouble("did not answer", server.kill, back)
-    # Silent: a stopped server keeps its connections and answers nothing.
+    # A suspended server keeps its connections and sends no replies.
     trouble(
         "did not answer",
         lambda: os.kill(server.pid or 0, signal.SIGSTOP),
@@ -130,7 +130,7 @@ def test_processes_never_show_it_through_a_life_of_trouble(processes: Processes,
     )
     assert [command.end() for command in both] == [0, 0]
     for command in both:
-        clean(command.output)
+        assert_clean(command.output)
 
 
 ENQUEUE = "from tests.sample_app import tasks; tasks.record.enqueue(1)"
@@ -149,7 +149,7 @@ FAULTS: dict[str, Callable[[LocalRedisServer], Any]] = {
 
 
 #: Runs each command in a fork of one process that has loaded Django, and writes its output and its exit code to files.
-#: A start of its own for each would load Django seventy times.
+#: A new process per command would load Django seventy times.
 EACH = """
 import json, os, sys, django
 from django.core.management import execute_from_command_line
@@ -191,22 +191,22 @@ def test_no_command_shows_it_whatever_is_wrong(
     codes = {name: tmp_path / f"{name}.code" for name in COMMANDS}
     all_of_them = processes.start_program(EACH, json.dumps(COMMANDS), cwd=tmp_path)
 
-    def told(name: str) -> bool:
+    def reported(name: str) -> bool:
         return codes[name].exists() or (logs[name].exists() and "waits for Redis" in logs[name].read_text())
 
     # Worker and dispatcher wait for Redis, or end; all others end.
     waiting = ("worker", "dispatcher")
-    processes.until(lambda: all(map(told, waiting)), what="worker and dispatcher to say what is wrong")
+    processes.until(lambda: all(map(reported, waiting)), what="worker and dispatcher to log what is wrong")
     ending = COMMANDS.keys() - waiting
     processes.until(lambda: all(codes[name].exists() for name in ending), what="the other commands to end")
     assert codes["shell"].read_text() != "0"
     assert "Traceback" in logs["shell"].read_text()
     for log in logs.values():
-        clean(log.read_text())
-    clean(" ".join(group(all_of_them)))
+        assert_clean(log.read_text())
+    assert_clean(" ".join(group(all_of_them)))
 
 
-def test_nothing_shows_it_of_itself(server: LocalRedisServer, settings: Any) -> None:
+def test_no_repr_or_text_of_an_object_shows_it(server: LocalRedisServer, settings: Any) -> None:
     forms: list[Any] = [
         url(server),
         {"url": url(server)},
@@ -221,7 +221,7 @@ def test_nothing_shows_it_of_itself(server: LocalRedisServer, settings: Any) -> 
         job = tasks.noop.after(60).enqueue(1)
         config = get_config()
         shard = store.shards[0]
-        things = [
+        objects = [
             config,
             config.redis,
             store,
@@ -232,8 +232,8 @@ def test_nothing_shows_it_of_itself(server: LocalRedisServer, settings: Any) -> 
             job,
             job.job,
         ]
-        things += [store._connections, store.enqueue_api(0), store.lookup(0), store.promotion(shard), read_config]
-        clean(" ".join(f"{thing} {thing!r}" for thing in things))
+        objects += [store._connections, store.enqueue_api(0), store.lookup(0), store.promotion(shard), read_config]
+        assert_clean(" ".join(f"{each} {each!r}" for each in objects))
         shard.client.connection_pool.disconnect()
 
 
@@ -242,7 +242,7 @@ def test_no_error_shows_it(server: LocalRedisServer, settings: Any, caplog: pyte
     wrong = url(server, password=f"{CANARY}-not")
     for given, kind in ((wrong, StoreAuthError), (f"redis://app:{CANARY}@127.0.0.1:1/0", StoreUnavailable)):
         settings.DELAYQ = {"REDIS": given, "ENQUEUE_TIMEOUT": 1}
-        acts: list[Callable[[], Any]] = [
+        calls: list[Callable[[], Any]] = [
             lambda: tasks.noop.enqueue(1),
             lambda: get_store().lookup(0).counts(),
             lambda: get_store().lookup(0).find(bytes(12)),
@@ -250,28 +250,28 @@ def test_no_error_shows_it(server: LocalRedisServer, settings: Any, caplog: pyte
             lambda: get_store().shards[0].blocking_listener().listen(["x"], now=0.0),
             lambda: get_store().check_server(),
         ]
-        for act in acts:
+        for call in calls:
             with pytest.raises(StoreError) as raised:
-                act()
+                call()
             assert isinstance(raised.value, kind)
-            clean(everything_of(raised.value))
-    clean(caplog.text)
+            assert_clean(everything_of(raised.value))
+    assert_clean(caplog.text)
 
 
-def test_no_command_prints_it_where_all_is_well(server: LocalRedisServer, settings: Any) -> None:
+def test_no_command_prints_it_when_all_is_well(server: LocalRedisServer, settings: Any) -> None:
     settings.DELAYQ = {"REDIS": url(server)}
     printed = io.StringIO()
     for command, options in (("delayq_acl", {}), ("delayq_check", {"json": True}), ("delayq_check", {}), ("check", {})):
         call_command(command, stdout=printed, stderr=printed, **options)
     assert "ACL SETUSER" in printed.getvalue()
-    clean(printed.getvalue())
+    assert_clean(printed.getvalue())
 
 
-def test_the_search_would_find_it() -> None:
-    """A search that finds nothing anywhere proves nothing."""
+def test_the_search_finds_it() -> None:
+    """Without this test, a search that never finds anything would pass too."""
     try:
         raise redis.ConnectionError("x") from ValueError(f"cannot reach redis://app:{CANARY}@host")
     except redis.ConnectionError as error:
         with pytest.raises(AssertionError):
-            clean(everything_of(error))
+            assert_clean(everything_of(error))
     assert any(pid == os.getpid() for pid, _ in command_lines())

@@ -1,4 +1,4 @@
-"""Sender: a batch is on its way while the next is made; whatever happens meanwhile, it gets its receipt."""
+"""Sender: it sends a batch while the next is made, and reads its reply whatever happens meanwhile."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ DURABLE = {"appendonly": "yes", "appendfsync": "always"}
 
 
 class Stop(BaseException):
-    """What ends a process, or strikes from outside."""
+    """An interrupt from outside of the code, such as one that ends the process."""
 
 
 def waiting() -> int:
@@ -36,7 +36,7 @@ def wait_for(number: int) -> None:
 
 
 def made(number: int, *, then: Callable[[], object] | None = None) -> Iterator[tuple[int]]:
-    """Arguments of so many jobs; then something happens."""
+    """Yield arguments of `number` jobs, then call `then`."""
     yield from ((each,) for each in range(number))
     if then is not None:
         then()
@@ -49,14 +49,14 @@ def fails(error: BaseException) -> Callable[[], object]:
     return fail
 
 
-def test_a_chunk_is_stored_while_the_next_is_made() -> None:
-    told: list[int] = []
-    # It would wait for ever.
-    assert noop.enqueue_many(made(600, then=lambda: wait_for(500)), on_progress=told.append) == 600
-    assert told == [250, 500, 600]
+def test_a_batch_is_stored_while_the_next_is_made() -> None:
+    progress: list[int] = []
+    # If it were not stored, wait_for() would never return.
+    assert noop.enqueue_many(made(600, then=lambda: wait_for(500)), on_progress=progress.append) == 600
+    assert progress == [250, 500, 600]
 
 
-def test_progress_that_fails_leaves_nothing_on_its_way_and_the_rest_unmade() -> None:
+def test_an_error_of_on_progress_leaves_no_unread_reply_and_makes_no_more_jobs() -> None:
     arguments = made(1_000)
 
     def fail_at_500(accepted: int) -> None:
@@ -65,28 +65,28 @@ def test_progress_that_fails_leaves_nothing_on_its_way_and_the_rest_unmade() -> 
 
     with pytest.raises(ValueError, match="no more") as caught:
         noop.enqueue_many(arguments, on_progress=fail_at_500)
-    # Who goes on with the same iterator misses nothing: what was made is stored.
+    # A caller may continue with the same iterator: all jobs made so far are stored.
     assert next(arguments) == (750,) and waiting() == 750
     assert caught.value.__notes__ == ["enqueue_many() had accepted 750 jobs by then."]
 
 
-def test_arguments_that_fail_to_come_leave_nothing_on_its_way_and_all_is_told() -> None:
-    told: list[int] = []
+def test_an_error_of_the_arguments_leaves_no_unread_reply_and_reports_all_progress() -> None:
+    progress: list[int] = []
     with pytest.raises(ValueError, match="no more") as caught:
-        noop.enqueue_many(made(600, then=fails(ValueError("no more"))), on_progress=told.append)
-    assert waiting() == 500 and told == [250, 500]
+        noop.enqueue_many(made(600, then=fails(ValueError("no more"))), on_progress=progress.append)
+    assert waiting() == 500 and progress == [250, 500]
     assert caught.value.__notes__ == ["enqueue_many() had accepted 500 jobs by then."]
 
 
-def test_an_answer_that_an_interrupt_left_unread_is_nobody_elses() -> None:
+def test_a_reply_that_an_interrupt_left_unread_reaches_no_other_request() -> None:
     with pytest.raises(Stop):
         noop.enqueue_many(made(600, then=fails(Stop())), on_progress=lambda accepted: None)
-    line = get_store()._producer_shards[0].connection_cache
-    assert line.execute("ECHO", "mine") == b"mine"
+    cache = get_store()._producer_shards[0].connection_cache
+    assert cache.execute("ECHO", "mine") == b"mine"
     assert noop.enqueue().state is State.READY
 
 
-def test_jobs_that_an_interrupt_left_on_their_way_can_be_sent_again() -> None:
+def test_jobs_without_a_read_reply_can_be_sent_again_after_an_interrupt() -> None:
     jobs = [noop.job(number) for number in range(600)]
 
     def some() -> Iterator[JobHandle]:
@@ -102,7 +102,7 @@ def test_jobs_that_an_interrupt_left_on_their_way_can_be_sent_again() -> None:
 
 
 @pytest.mark.parametrize("before", [0, 250])
-def test_a_chunk_that_is_refused_keeps_the_next_from_being_sent(before: int) -> None:
+def test_after_a_refused_batch_the_next_is_not_sent(before: int) -> None:
     holder = noop.using(key="k").after(60).enqueue()
     first = [noop.job(number) for number in range(before)]
     jobs = [noop.using(key="k", unique="reject").job(), *(noop.job(number) for number in range(600))]
@@ -115,7 +115,7 @@ def test_a_chunk_that_is_refused_keeps_the_next_from_being_sent(before: int) -> 
     assert waiting() == before + 1 and {job.state for job in jobs} == {State.UNSENT}
 
 
-def test_a_job_that_is_cancelled_or_moved_on_its_way_stays_as_it_was_asked_to_be() -> None:
+def test_a_job_cancelled_or_rescheduled_while_it_is_sent_stays_so() -> None:
     jobs = [noop.job(number) for number in range(600)]
 
     def some() -> Iterator[JobHandle]:
@@ -132,7 +132,7 @@ def test_a_job_that_is_cancelled_or_moved_on_its_way_stays_as_it_was_asked_to_be
     assert get_job(jobs[300].id) is None and waiting() == 599
 
 
-def test_who_hears_of_the_first_may_cancel_the_last() -> None:
+def test_a_receiver_of_the_first_job_may_cancel_the_last() -> None:
     jobs = [noop.after(number + 1).job(number) for number in range(700)]
     cancelled: list[bool] = []
 
@@ -146,26 +146,26 @@ def test_who_hears_of_the_first_may_cancel_the_last() -> None:
     finally:
         job_enqueued.disconnect(cancel)
     assert cancelled == [True] and jobs[600].state is State.GONE and waiting() == 699
-    # Each has its own receipt.
+    # Each job has the due time of its own reply.
     due = [job.due for job in jobs if job is not jobs[600]]
     assert due == sorted(moment for moment in due if moment) and jobs[699].due == get_job(jobs[699].id).due
 
 
 def test_a_job_that_is_made_twice_is_sent_once() -> None:
     job, other = noop.job(1), noop.job(2)
-    told: list[int] = []
-    assert enqueue_many(iter([job, other, job]), on_progress=told.append) == 2 and told == [2]
+    progress: list[int] = []
+    assert enqueue_many(iter([job, other, job]), on_progress=progress.append) == 2 and progress == [2]
     first = noop.job("first")
     jobs = [first, *(noop.job(number) for number in range(499))]
     with pytest.raises(TypeError, match=f"{first.id} was sent"):
-        enqueue_many(iter([*jobs, first]), on_progress=told.append)
-    assert waiting() == 502 and told == [2, 250, 500]
+        enqueue_many(iter([*jobs, first]), on_progress=progress.append)
+    assert waiting() == 502 and progress == [2, 250, 500]
 
 
-def test_one_connection_is_enough_even_where_making_the_jobs_takes_one(start_redis: Any, delayq_settings: Any) -> None:
+def test_one_connection_is_enough_even_if_making_the_jobs_uses_one(start_redis: Any, delayq_settings: Any) -> None:
     path = start_redis().url.removeprefix("unix://").partition("?")[0]
     delayq_settings.DELAYQ = {"REDIS": {"unix_socket_path": path, "max_connections": 1}}
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     number = 0
 
     def jobs() -> Iterator[JobHandle]:
@@ -175,13 +175,13 @@ def test_one_connection_is_enough_even_where_making_the_jobs_takes_one(start_red
                 noop.using(queue="other").enqueue()
             yield noop.job(number)
 
-    assert enqueue_many(jobs(), on_progress=lambda accepted: told.append((accepted, number))) == 600
-    # None is held back until the next is made.
-    assert told == [(250, 250), (500, 500), (600, 600)]
+    assert enqueue_many(jobs(), on_progress=lambda accepted: progress.append((accepted, number))) == 600
+    # No report waits until the next job is made.
+    assert progress == [(250, 250), (500, 500), (600, 600)]
     assert get_store().lookup(0).counts().ready == {"default": 600, "other": 6}
 
 
-def test_a_failure_of_others_keeps_what_it_tells(start_redis: Any, delayq_settings: Any) -> None:
+def test_an_error_of_a_nested_enqueue_keeps_its_own_unsent_jobs(start_redis: Any, delayq_settings: Any) -> None:
     server: LocalRedisServer = start_redis(options=DURABLE)
     delayq_settings.DELAYQ = {"REDIS": server.url}
     single = noop.job("single")
@@ -197,30 +197,30 @@ def test_a_failure_of_others_keeps_what_it_tells(start_redis: Any, delayq_settin
     assert caught.value.__notes__[-1] == "enqueue_many() had accepted 250 jobs by then."
 
 
-def test_of_two_chunks_made_the_one_that_fails_and_the_next_are_named(start_redis: Any, delayq_settings: Any) -> None:
+def test_if_a_batch_fails_its_jobs_and_those_of_the_next_are_unsent(start_redis: Any, delayq_settings: Any) -> None:
     server: LocalRedisServer = start_redis(options=DURABLE)
     delayq_settings.DELAYQ = {"REDIS": server.url}
     jobs = [noop.job(number) for number in range(900)]
-    told: list[int] = []
+    progress: list[int] = []
 
     def some() -> Iterator[JobHandle]:
         yield from jobs[:400]
-        # The second chunk is sent, and never read.
+        # The second batch is sent, but the server never reads it.
         os.kill(server.pid or 0, signal.SIGSTOP)
         yield from jobs[400:600]
         server.kill()
         yield from jobs[600:]
 
     with pytest.raises(StoreUnavailable) as caught:
-        enqueue_many(some(), on_progress=told.append)
-    assert caught.value.accepted == 250 and told == [250] and caught.value.maybe_accepted
+        enqueue_many(some(), on_progress=progress.append)
+    assert caught.value.accepted == 250 and progress == [250] and caught.value.maybe_accepted
     assert [job.id for job in caught.value.unsent] == [job.id for job in jobs[250:750]]
     server.restart()
     caught.value.resend()
     assert waiting() == 750 and {job.state for job in jobs[750:]} == {State.UNSENT}
 
 
-def test_a_server_that_forgot_the_script_is_told_it_and_stores_what_was_on_its_way(client: Redis) -> None:
+def test_after_a_script_flush_the_script_is_loaded_again_and_no_batch_is_lost(client: Redis) -> None:
     def arguments() -> Iterator[tuple[int]]:
         yield from made(400)
         client.script_flush()

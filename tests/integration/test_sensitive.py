@@ -1,4 +1,4 @@
-"""Sensitive arguments: no process of ours prints, stores or mails them outside the job's body."""
+"""Sensitive arguments: no process prints, stores or mails them outside the job's body."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -68,7 +68,7 @@ def card_tasks(task_module: Callable[[str, str], ModuleType]) -> ModuleType:
     return task_module("card_tasks", MODULE)
 
 
-def test_what_is_sensitive_stands_in_the_body_and_nowhere_else(
+def test_sensitive_arguments_are_in_the_body_and_nowhere_else(
     processes: Processes, card_tasks: ModuleType, tmp_path: Path
 ) -> None:
     mails = tmp_path / "mails"
@@ -82,7 +82,7 @@ def test_what_is_sensitive_stands_in_the_body_and_nowhere_else(
         card_tasks.crash.enqueue(CANARY),
         card_tasks.changed.enqueue(CANARY, more=1),
     ]
-    # By the time it runs, the function has other parameters.
+    # When the job runs, the function has other parameters.
     newer = MODULE.replace("def changed(card, more)", "def changed(card)")
     (processes.folder / "card_tasks.py").write_text(newer)
     commands = [processes.dispatcher(), processes.worker()]
@@ -101,9 +101,9 @@ def test_what_is_sensitive_stands_in_the_body_and_nowhere_else(
     assert "could not charge" in mailed and "seen-by-all" in mailed
     assert CANARY not in mailed
 
-    inspection = get_store().lookup(0)
+    lookup = get_store().lookup(0)
     for job in jobs:
-        letter = inspection.dead_letter(bytes.fromhex(job.id.split("-")[0]))
+        letter = lookup.dead_letter(bytes.fromhex(job.id.split("-")[0]))
         assert letter is not None and letter.job is not None
         assert CANARY in str((letter.job.args, letter.job.kwargs))
         assert CANARY not in repr(letter) + repr(letter.attempts) + str(letter.attempts.pack())
@@ -112,14 +112,14 @@ def test_what_is_sensitive_stands_in_the_body_and_nowhere_else(
 
 
 def _dead(processes: Processes, commands: list, job) -> bool:  # type: ignore[no-untyped-def, type-arg]
-    """Look whether the job is dead; a worker that it killed is followed by another."""
+    """Return whether the job is dead; if it killed its worker, start another."""
     if not commands[-1].running:
         commands.append(processes.start("run_worker"))
     return bool(job.refresh().state == "dead")
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_job_that_waits_for_the_commit_is_not_shown_either(
+def test_a_job_that_waits_for_the_commit_shows_no_sensitive_arguments(
     processes: Processes, card_tasks: ModuleType, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with transaction.atomic():

@@ -1,4 +1,4 @@
-"""Shards: an id leads to its job for ever, and SHARDS does not change over the heads of waiting jobs."""
+"""Shards: an id leads to its job forever, and a change of SHARDS that would lose jobs is refused."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -33,7 +33,7 @@ def disconnect(store: Store) -> None:
 
 
 def use_shards(settings: Any, number: int) -> None:
-    """Run with so many shards from now on, as after a restart."""
+    """Use `number` shards from now on, as after a restart."""
     disconnect(get_store())
     settings.DELAYQ = {**settings.DELAYQ, "SHARDS": number, "ON_COMMIT": False}
 
@@ -43,7 +43,7 @@ def enqueued(number: int, **options: Any) -> list[JobHandle]:
     return [noop.using(delay=HOUR, **options).enqueue(n) for n in range(number)]
 
 
-def test_id_carries_the_shard_its_job_is_in(delayq_settings: Any) -> None:
+def test_an_id_carries_the_shard_of_its_job(delayq_settings: Any) -> None:
     use_shards(delayq_settings, 4)
     handles = enqueued(64)
     assert {handle.id.split("-")[1] for handle in handles} == {"0", "1", "2", "3"}
@@ -71,7 +71,7 @@ def test_old_ids_lead_to_their_jobs_after_shards_were_added(delayq_settings: Any
     assert len({job_id.split("-")[1] for job_id in new}) > 2
 
 
-def test_id_of_a_shard_that_is_no_more_leads_nowhere(delayq_settings: Any) -> None:
+def test_an_id_of_a_removed_shard_leads_nowhere(delayq_settings: Any) -> None:
     use_shards(delayq_settings, 1)
     assert get_job(f"{'0' * 24}-7") is None
     handle = JobHandle(raw_id=bytes(12), shard=7)
@@ -80,7 +80,7 @@ def test_id_of_a_shard_that_is_no_more_leads_nowhere(delayq_settings: Any) -> No
     assert not handle.reschedule(delay=1)
 
 
-def test_key_leads_to_one_shard_whatever_the_id(delayq_settings: Any) -> None:
+def test_a_key_leads_to_one_shard_whatever_the_id(delayq_settings: Any) -> None:
     use_shards(delayq_settings, 8)
     for number in range(20):
         first = noop.using(delay=HOUR, key=f"{number}").enqueue()
@@ -92,13 +92,13 @@ def test_key_leads_to_one_shard_whatever_the_id(delayq_settings: Any) -> None:
 
 
 @pytest.mark.parametrize("shards", [2, 4])
-def test_changed_number_is_refused_while_keyed_jobs_wait(delayq_settings: Any, shards: int) -> None:
+def test_a_changed_number_is_refused_while_keyed_jobs_wait(delayq_settings: Any, shards: int) -> None:
     use_shards(delayq_settings, 3)
     keyed = noop.using(delay=HOUR, key="k").enqueue()
     use_shards(delayq_settings, shards)
     with pytest.raises(ImproperlyConfigured, match=rf"changed from 3 to {shards} .* --force-shards"):
         get_store().check_shards()
-    # A second try is refused too, and so is the producer whose key would be looked for in another shard.
+    # A second try is refused too, and so is a producer, whose key would lead to another shard.
     with pytest.raises(ImproperlyConfigured):
         noop.using(delay=HOUR, key="k").enqueue()
     with pytest.raises(CommandError, match="SHARDS"):
@@ -108,7 +108,7 @@ def test_changed_number_is_refused_while_keyed_jobs_wait(delayq_settings: Any, s
     assert noop.using(delay=HOUR, key="k").enqueue().id == keyed.id
 
 
-def test_changed_number_is_accepted_when_it_is_forced(delayq_settings: Any) -> None:
+def test_a_changed_number_is_accepted_if_it_is_forced(delayq_settings: Any) -> None:
     use_shards(delayq_settings, 1)
     noop.using(delay=HOUR, key="k").enqueue()
     use_shards(delayq_settings, 3)
@@ -118,7 +118,7 @@ def test_changed_number_is_accepted_when_it_is_forced(delayq_settings: Any) -> N
     assert noop.using(delay=HOUR, key="another").enqueue().created
 
 
-def test_changed_number_is_accepted_once_the_keyed_jobs_are_done(delayq_settings: Any) -> None:
+def test_a_changed_number_is_accepted_once_the_keyed_jobs_are_done(delayq_settings: Any) -> None:
     use_shards(delayq_settings, 1)
     keyed = noop.using(delay=HOUR, key="k").enqueue()
     enqueued(5)
@@ -153,7 +153,7 @@ def test_dropping_a_shard_with_dead_letters_is_refused(delayq_settings: Any) -> 
         get_store().check_shards()
 
 
-def test_dropping_a_shard_with_jobs_is_refused_where_nothing_but_producers_ever_ran(delayq_settings: Any) -> None:
+def test_dropping_a_shard_with_jobs_is_refused_even_if_only_producers_ever_ran(delayq_settings: Any) -> None:
     use_shards(delayq_settings, 2)
     enqueued(20)
     use_shards(delayq_settings, 1)
@@ -161,7 +161,7 @@ def test_dropping_a_shard_with_jobs_is_refused_where_nothing_but_producers_ever_
         get_store().check_shards()
 
 
-def test_a_dead_letter_takes_no_key_that_belongs_to_another_shard_by_now(delayq_settings: Any) -> None:
+def test_a_dead_letter_cannot_take_a_key_that_now_belongs_to_another_shard(delayq_settings: Any) -> None:
     use_shards(delayq_settings, 1)
     keys = [f"{number}" for number in range(20)]
     apis = ShardApis(delayq_settings.DELAYQ["REDIS"], clock=ServerClock())
@@ -199,7 +199,7 @@ def test_a_dead_letter_takes_no_key_that_belongs_to_another_shard_by_now(delayq_
     assert letter and get_store().operations(0).requeue(letter.raw_id, died_us=letter.died_us)
 
 
-def test_jobs_of_a_commit_that_the_changed_number_refuses_are_named(delayq_settings: Any) -> None:
+def test_jobs_refused_because_of_a_changed_number_are_in_the_error(delayq_settings: Any) -> None:
     use_shards(delayq_settings, 3)
     noop.using(delay=HOUR, key="k").enqueue()
     use_shards(delayq_settings, 2)

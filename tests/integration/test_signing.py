@@ -1,4 +1,4 @@
-"""Signing: with SIGN on, a worker runs what this project signed for that very job, and nothing else."""
+"""Signing: with SIGN on, a worker runs only bodies that this project signed for that very job."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,7 +22,7 @@ from tests.sample_app import tasks
 from tests.shard_apis import DAY, HOUR, ShardApis
 from tests.subprocesses import Processes
 
-#: Other tests may have opened connections, which a run closes.
+#: A run closes connections that other tests may have opened.
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 ran: list[Any] = []
 
@@ -31,18 +31,18 @@ def work(*args: Any) -> None:
     ran.append(args)
 
 
-def ask(*args: Any) -> bool:
-    ran.append(("asked", *args))
+def check_done(*args: Any) -> bool:
+    ran.append(("checked", *args))
     return True
 
 
 @pytest.fixture(autouse=True)
 def own_task(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
-    """Enqueue by `Doors` what writes down that it ran."""
+    """Make the task of `ShardApis.add` record its runs."""
     settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "first", []
     monkeypatch.setattr(registry, "_tasks", {})
     ran.clear()
-    delayed_task(name="tests.sample_app.tasks.noop", already_done=ask)(work)
+    delayed_task(name="tests.sample_app.tasks.noop", already_done=check_done)(work)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def make(client: Redis, redis_url: str) -> Iterator[Callable[..., ShardApis]]:
 
 
 def take(apis: ShardApis, queue: str = "default") -> tuple[Claim, Outcome]:
-    """Claim one job, run it, and hand in what the worker would decide."""
+    """Claim one job, run it, and settle it as a worker would."""
     worker = apis.worker()
     [claim] = worker.take(1, queue).claims
     outcome = run(claim)
@@ -68,7 +68,7 @@ def take(apis: ShardApis, queue: str = "default") -> tuple[Claim, Outcome]:
 
 
 def assert_refused(apis: ShardApis, raw_id: bytes, queue: str = "default") -> None:
-    """Take the job and find it dead at once, for its signature, with nothing run or asked."""
+    """Check that the job is dead at once because of its signature, and that none of its code ran."""
     claim, outcome = take(apis, queue)
     assert (claim.raw_id, claim.job, outcome.kind) == (raw_id, None, OutcomeKind.BAD_SIGNATURE)
     assert isinstance(claim.fault, BadSignature)
@@ -93,7 +93,7 @@ def test_a_signed_job_runs(make: Callable[..., ShardApis]) -> None:
 
 
 @pytest.mark.parametrize("options", [{"delay": HOUR}, {"priority": 9}, {"key": "k", "delay": 1}], ids=str)
-def test_signing_takes_nothing_from_a_job(options: dict[str, Any], make: Callable[..., ShardApis]) -> None:
+def test_a_signed_job_keeps_its_options(options: dict[str, Any], make: Callable[..., ShardApis]) -> None:
     apis = make()
     raw_id = apis.add(1, **options)
     found = apis.inspection.find(raw_id)
@@ -102,18 +102,18 @@ def test_signing_takes_nothing_from_a_job(options: dict[str, Any], make: Callabl
     assert take(apis)[1].kind is OutcomeKind.SUCCEEDED
 
 
-def test_off_nothing_is_signed(make: Callable[..., ShardApis]) -> None:
+def test_with_signing_off_nothing_is_signed(make: Callable[..., ShardApis]) -> None:
     apis = make(SIGN=False)
-    draft = apis.draft(1)
-    apis.enqueue(draft)
-    assert body_of(apis, draft.job.raw_id) == draft.body
+    unsent = apis.draft(1)
+    apis.enqueue(unsent)
+    assert body_of(apis, unsent.job.raw_id) == unsent.body
 
 
 def test_an_unsigned_job_is_dead_and_never_runs(make: Callable[..., ShardApis]) -> None:
     apis, off = make(), make(SIGN=False)
     raw_id = off.add(1)
     assert_refused(apis, raw_id)
-    # A person may bring it back, which mends nothing.
+    # A person may requeue it, but it stays unsigned.
     letter = apis.inspection.dead_letter(raw_id)
     assert letter is not None
     apis.operations.requeue(raw_id, died_us=letter.died_us)
@@ -129,8 +129,8 @@ FORGERIES: dict[str, Callable[[bytes, bytes], bytes]] = {
     "another job's body": lambda _, other: other,
     "another job's signature": lambda body, other: body[:-32] + other[-32:],
     "cut": lambda body, _: body[:-1],
-    "signature taken off": lambda body, _: bytes((body[0] & ~SIGNED,)) + body[1:-32],
-    "unsigned behind its mark": lambda body, _: body[:-32],
+    "signature and mark cut off": lambda body, _: bytes((body[0] & ~SIGNED,)) + body[1:-32],
+    "signature cut off, mark kept": lambda body, _: body[:-32],
     "garbage": lambda *_: b"\x01garbage",
     "nothing": lambda *_: b"",
 }
@@ -147,9 +147,7 @@ def test_a_job_changed_in_redis_is_dead_and_never_runs(forgery: str, make: Calla
 
 
 @pytest.mark.parametrize(("top", "size"), [(0x02, 500), (0x82, 500), (0xFF, 3), (0x7F, 1)])
-def test_what_claims_to_be_of_a_later_release_does_not_run_either(
-    top: int, size: int, make: Callable[..., ShardApis]
-) -> None:
+def test_a_forged_body_of_a_later_release_does_not_run(top: int, size: int, make: Callable[..., ShardApis]) -> None:
     apis = make()
     raw_id = apis.add(1)
     forged = bytes((top,)) + body_of(apis, raw_id)[1:size]
@@ -166,9 +164,9 @@ def test_a_job_put_into_another_queue_is_dead_and_never_runs(make: Callable[...,
     assert_refused(apis, raw_id, "other")
 
 
-def test_a_suspect_is_not_even_asked_about(make: Callable[..., ShardApis]) -> None:
+def test_already_done_is_not_called_for_an_unsigned_suspect(make: Callable[..., ShardApis]) -> None:
     apis, off = make(), make(SIGN=False)
-    for first, expected in ((apis, [("asked", 1)]), (off, [])):
+    for first, expected in ((apis, [("checked", 1)]), (off, [])):
         ran.clear()
         raw_id = first.add(1)
         worker = apis.worker()
@@ -182,8 +180,8 @@ def test_a_suspect_is_not_even_asked_about(make: Callable[..., ShardApis]) -> No
         assert ran == expected
 
 
-def test_a_lapsed_lease_brings_a_forged_job_back_to_its_end(make: Callable[..., ShardApis]) -> None:
-    # The dispatcher judges by the policy in the body, and verifies nothing.
+def test_a_forged_job_is_refused_again_after_its_lease_expired(make: Callable[..., ShardApis]) -> None:
+    # The dispatcher uses the policy in the body without a check of the signature.
     apis = make()
     job = Job(
         raw_id=next_id(),
@@ -218,7 +216,7 @@ def test_retry_and_requeue_leave_the_body_as_it_is(make: Callable[..., ShardApis
     assert take(apis)[1].kind is OutcomeKind.SUCCEEDED
 
 
-def test_an_old_key_runs_jobs_as_long_as_it_is_a_fallback(make: Callable[..., ShardApis], settings: Any) -> None:
+def test_jobs_of_an_old_key_run_while_it_is_a_fallback(make: Callable[..., ShardApis], settings: Any) -> None:
     apis = make()
     early, late = apis.add("early"), apis.add("late")
     settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "second", ["first"]
@@ -226,15 +224,15 @@ def test_an_old_key_runs_jobs_as_long_as_it_is_a_fallback(make: Callable[..., Sh
     new = rotated.add("new")
     assert take(rotated)[0].raw_id == early
     settings.SECRET_KEY_FALLBACKS = []
-    forgetful = make()
+    without_fallback = make()
     assert ran == [("early",)]
     ran.clear()
-    assert_refused(forgetful, late)
-    assert take(forgetful)[0].raw_id == new
+    assert_refused(without_fallback, late)
+    assert take(without_fallback)[0].raw_id == new
     assert ran == [("new",)]
 
 
-def test_switched_off_signed_jobs_run_whatever_their_signature(make: Callable[..., ShardApis]) -> None:
+def test_with_signing_off_jobs_run_whatever_their_signature(make: Callable[..., ShardApis]) -> None:
     apis, off = make(), make(SIGN=False)
     raw_id = apis.add(1)
     apis.client.hset(apis.keys("jobs"), raw_id, body_of(apis, raw_id)[:-32] + bytes(32))
@@ -242,7 +240,7 @@ def test_switched_off_signed_jobs_run_whatever_their_signature(make: Callable[..
     assert ran == [(1,)]
 
 
-def test_a_moved_job_can_be_signed_anew(make: Callable[..., ShardApis]) -> None:
+def test_a_moved_body_can_be_signed_again(make: Callable[..., ShardApis]) -> None:
     apis = make()
     raw_id = apis.add(1)
     moved = apis.store.signer.resign(raw_id, body_of(apis, raw_id), lambda body: with_queue(body, "other"))
@@ -251,17 +249,17 @@ def test_a_moved_job_can_be_signed_anew(make: Callable[..., ShardApis]) -> None:
     assert take(apis, "other")[1].kind is OutcomeKind.SUCCEEDED
 
 
-def test_resend_signs_the_same_job_as_it_is_by_then(make: Callable[..., ShardApis]) -> None:
+def test_a_resent_job_has_the_same_signed_body(make: Callable[..., ShardApis]) -> None:
     apis = make()
-    draft = apis.draft(1)
-    apis.enqueue(draft)
-    first = body_of(apis, draft.job.raw_id)
-    assert apis.enqueue(draft).held == {}
-    assert body_of(apis, draft.job.raw_id) == first
+    unsent = apis.draft(1)
+    apis.enqueue(unsent)
+    first = body_of(apis, unsent.job.raw_id)
+    assert apis.enqueue(unsent).held == {}
+    assert body_of(apis, unsent.job.raw_id) == first
     assert len(apis.ready()) == 1
 
 
-def test_real_workers_run_what_is_signed_and_bury_the_rest(
+def test_worker_processes_run_signed_jobs_and_dead_letter_the_rest(
     processes: Processes, client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
@@ -270,18 +268,18 @@ def test_real_workers_run_what_is_signed_and_bury_the_rest(
     processes.configure(SIGN=False)
     forged = [tasks.record.enqueue("forged"), tasks.record.after(0.05).enqueue("forged, delayed")]
     processes.configure(SIGN=True)
-    fair = [tasks.record.enqueue("fair"), tasks.record.after(0.1).enqueue("fair, delayed")]
+    signed = [tasks.record.enqueue("signed"), tasks.record.after(0.1).enqueue("signed, delayed")]
     twice = tasks.fail.enqueue(1)
     worker = processes.worker("--with-dispatcher")
-    processes.until_gone([*fair, twice])
+    processes.until_gone([*signed, twice])
     for job in forged:
         processes.until_state(job, "dead")
     runs = processes.runs()
-    assert sorted(run["args"][0] for run in runs if "args" in run) == ["fair", "fair, delayed"]
+    assert sorted(run["args"][0] for run in runs if "args" in run) == ["signed", "signed, delayed"]
     assert len(processes.runs(twice.id)) == 2
-    inspection = get_store().lookup(0)
+    lookup = get_store().lookup(0)
     for job in forged:
-        letter = inspection.dead_letter(bytes.fromhex(job.id.split("-")[0]))
+        letter = lookup.dead_letter(bytes.fromhex(job.id.split("-")[0]))
         assert letter is not None and letter.attempts.ended == 1
         assert letter.attempts.history[-1]["ending"] == "bad signature"
     assert worker.running
@@ -298,19 +296,19 @@ def test_a_command_without_a_secret_key_ends_at_its_start(processes: Processes) 
         assert "SECRET_KEY" in command.output and "Traceback" not in command.output
 
 
-def test_encode_is_the_same_with_and_without(make: Callable[..., ShardApis]) -> None:
-    # What drafts hold is never signed: a draft may get other flags until it is sent.
+def test_an_unsent_job_is_not_signed(make: Callable[..., ShardApis]) -> None:
+    # Its flags may still change until it is sent.
     apis = make()
-    draft = apis.draft(1)
-    assert encode(draft.job, max_payload=1_000)[1] == draft.body
-    later = draft.rescheduled(delay_us=1, due_us=None, called_at=0.0)
+    unsent = apis.draft(1)
+    assert encode(unsent.job, max_payload=1_000)[1] == unsent.body
+    later = unsent.rescheduled(delay_us=1, due_us=None, called_at=0.0)
     apis.enqueue(later)
     apis.clock.advance(HOUR)
     apis.promote()
     assert take(apis)[1].kind is OutcomeKind.SUCCEEDED
 
 
-def test_move_verifies_and_signs_anew(make: Callable[..., ShardApis]) -> None:
+def test_move_verifies_and_signs_again(make: Callable[..., ShardApis]) -> None:
     apis, off = make(), make(SIGN=False)
     raw_id, forged = apis.add(1), off.add(2)
     assert apis.operations.move(raw_id, "other")
@@ -318,7 +316,7 @@ def test_move_verifies_and_signs_anew(make: Callable[..., ShardApis]) -> None:
     with pytest.raises(BadSignature):
         apis.operations.move(forged, "other")
     assert apis.where(forged) == ["ready:default"]
-    # With signing off a moved job loses the signature that would be wrong.
+    # With signing off, a moved job loses its signature, which would be wrong.
     signed = apis.add(3)
     assert off.operations.move(signed, "other")
     assert not body_of(apis, signed)[0] & SIGNED

@@ -1,7 +1,7 @@
-"""Sleeping and waking: an idle process is silent, a bell or alarm wakes it, and a lost one costs a sweep, not a job.
+"""Sleeping processes: an idle one sends almost nothing, a notification wakes it, and a lost one costs only a sweep.
 
-The sweep comes every 5 s. That something did not wait for it is seen by what was to come later: `next_promotion` names
-the moment of the next step, and each test first rings, so that the sleep it looks at has just begun.
+The sweep comes every 5 s. Each test first notifies a process, so that its sleep has just begun, and reads when it would
+wake without another notification. A job that runs before that time did not wait for a sweep.
 """
 
 import time
@@ -27,54 +27,54 @@ def processes(tmp_path: Path, delayq_settings: Any) -> Iterator[Processes]:
 
 
 def sleep_afresh(client: Redis, processes: Processes) -> float:
-    """Ring the alarm of an idle dispatcher; return when its next step comes, in seconds since the epoch."""
+    """Notify an idle dispatcher; return the time of its next step, in seconds since the epoch."""
     key = processes.keys("next_promotion")
     before = client.get(key)
     client.rpush(processes.keys("notify_dispatcher"), 1)
     after = processes.until(lambda: client.get(key) != before and client.get(key), what="a step")
-    processes.until(lambda: not client.llen(processes.keys("notify_dispatcher")), what="the alarm to be heard")
+    processes.until(lambda: not client.llen(processes.keys("notify_dispatcher")), what="the notification to be read")
     return float(after) / 1_000_000
 
 
-def sweep_afresh(client: Redis, processes: Processes, *, bell: str) -> float:
-    """Ring a bell of an idle worker; return its exchange's moment, in seconds since the epoch."""
-    key = processes.keys("exchanges")
-    before = client.hvals(key)
-    client.rpush(bell, 1)
-    processes.until(lambda: client.hvals(key) != before, what="an exchange")
+def sweep_afresh(client: Redis, processes: Processes, *, key: str) -> float:
+    """Notify an idle worker by `key`; return the time of its request, in seconds since the epoch."""
+    requests = processes.keys("exchanges")
+    before = client.hvals(requests)
+    client.rpush(key, 1)
+    processes.until(lambda: client.hvals(requests) != before, what="a request")
     [(_, seen)] = client.zrange(processes.keys("workers"), 0, -1, withscores=True)
     return float(seen) / 1_000_000
 
 
-class Muffled(ConnectionCache):
-    """A line whose every command takes down bells and alarm in the same step, before anybody can hear them."""
+class WithoutNotifications(ConnectionCache):
+    """A connection cache whose every command deletes the notifications atomically, before anyone can read them."""
 
-    def __init__(self, client: Any, bells: list[str]) -> None:
+    def __init__(self, client: Any, notification_keys: list[str]) -> None:
         super().__init__(client)
-        self._bells = bells
+        self._notification_keys = notification_keys
 
-    def send(self, packed: bytes) -> "MuffledQuestion":
-        step = [encode("MULTI"), packed, encode("DEL", *self._bells), encode("EXEC")]
-        question = super().send(b"".join(step))
-        return MuffledQuestion(self, question._connection)
+    def send(self, packed: bytes) -> "LastReply":
+        commands = [encode("MULTI"), packed, encode("DEL", *self._notification_keys), encode("EXEC")]
+        reply = super().send(b"".join(commands))
+        return LastReply(self, reply._connection)
 
 
-class MuffledQuestion(PendingReply):
-    """Four commands were sent; the answer to the second is in that to the last."""
+class LastReply(PendingReply):
+    """The reply to one command of four: the reply to EXEC contains the reply to the second."""
 
     def read(self) -> Any:
-        answer = self.read_all(4)[3][0]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        value = self.read_all(4)[3][0]
+        if isinstance(value, Exception):
+            raise value
+        return value
 
 
 @pytest.fixture
-def muffled(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What this process enqueues is heard by nobody."""
+def notifications_lost(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs that this process enqueues notify nobody."""
     shard = get_store()._producer_shards[0]
-    bells = [processes.keys("notify_dispatcher"), processes.keys("notify"), processes.keys.notify("default")]
-    monkeypatch.setattr(shard, "connection_cache", Muffled(shard.client, bells))
+    keys = [processes.keys("notify_dispatcher"), processes.keys("notify"), processes.keys.notify("default")]
+    monkeypatch.setattr(shard, "connection_cache", WithoutNotifications(shard.client, keys))
 
 
 def test_idle_processes_send_at_most_one_request_in_two_seconds(processes: Processes, client: Redis) -> None:
@@ -84,13 +84,13 @@ def test_idle_processes_send_at_most_one_request_in_two_seconds(processes: Proce
     processes.until(lambda: listeners(client) == 2, what="both to listen")
     with processes.client() as other, other.monitor() as monitor:
         seconds = 12
-        # Not a wait for anything: the requests of this span are counted.
+        # This does not wait for an event: the requests in this time are counted.
         time.sleep(seconds)
         client.echo("the end")
         sent: dict[str, list[str]] = {"dispatcher": [], "worker": []}
         while (line := monitor.next_command())["command"] != "ECHO the end":
             if line["client_type"] != "lua":
-                # The worker listens to bells, and exchanges; all else is the dispatcher's.
+                # The worker sends BLPOP and settle_and_claim; all other commands are the dispatcher's.
                 words = line["command"].split()
                 of_worker = ":notify" in words[1] if words[0] == "BLPOP" else words[1] == Script("settle_and_claim").sha
                 sent["worker" if of_worker else "dispatcher"].append(line["command"][:90])
@@ -111,7 +111,7 @@ def test_an_earlier_job_wakes_the_dispatcher(processes: Processes, client: Redis
     assert run["due"] <= run["at"] < next_step
 
 
-def test_an_earlier_and_an_earlier_job_each_set_the_timer(processes: Processes, client: Redis) -> None:
+def test_each_earlier_job_sets_the_timer_again(processes: Processes, client: Redis) -> None:
     processes.dispatcher()
     processes.worker("--concurrency", 1)
     processes.until(lambda: listeners(client) == 2, what="both to listen")
@@ -134,29 +134,30 @@ def test_a_rescheduled_job_wakes_the_dispatcher(processes: Processes, client: Re
     assert run["at"] < next_step
 
 
-@pytest.mark.parametrize("queue", ["default", "never heard of"])
+@pytest.mark.parametrize("queue", ["default", "unknown"])
 def test_a_ready_job_wakes_an_idle_worker(processes: Processes, client: Redis, queue: str) -> None:
     processes.dispatcher()
     processes.worker()
     processes.until_gone([tasks.noop.enqueue()])
     processes.until(lambda: listeners(client) == 2, what="both to listen")
-    last = sweep_afresh(client, processes, bell=processes.keys.notify("default"))
+    last = sweep_afresh(client, processes, key=processes.keys.notify("default"))
     processes.until(lambda: listeners(client) == 2, what="both to listen")
     tasks.record.using(queue=queue).enqueue()
     [run] = processes.until_runs(1)
     assert run["at"] < last + 5
 
 
-def test_every_idle_worker_hears_of_a_new_queue(processes: Processes, client: Redis, tmp_path: Path) -> None:
+def test_every_idle_worker_learns_of_a_new_queue(processes: Processes, client: Redis, tmp_path: Path) -> None:
     workers = [processes.worker("--concurrency", 1) for _ in range(2)]
     processes.until(lambda: listeners(client) == 2, what="both to listen")
     gate = tmp_path / "gate"
     first = tasks.wait_for.using(queue="new").enqueue(str(gate))
     [run] = processes.until_runs(1)
-    # The other one is free. It heard neither of the queue nor of its bell, unless somebody told it.
+    # The other worker is free. It knows the queue only if the first worker notified it.
     [free] = [worker.pid for worker in workers if worker.pid != run["pid"]]
-    codes = {name.rsplit(b":", 1)[1]: code for code, name in client.hgetall(processes.keys("worker_names")).items()}
-    last = client.zscore(processes.keys("workers"), codes[b"%d" % free]) / 1_000_000
+    names = client.hgetall(processes.keys("worker_names"))
+    worker_ids = {name.rsplit(b":", 1)[1]: worker_id for worker_id, name in names.items()}
+    last = client.zscore(processes.keys("workers"), worker_ids[b"%d" % free]) / 1_000_000
     second = tasks.record.using(queue="new").enqueue()
     [run] = processes.until_runs(1, second.id)
     assert run["pid"] == free
@@ -165,7 +166,7 @@ def test_every_idle_worker_hears_of_a_new_queue(processes: Processes, client: Re
     processes.until_gone([first, second])
 
 
-def test_a_bell_wakes_as_many_workers_as_there_is_work_for(processes: Processes, client: Redis, tmp_path: Path) -> None:
+def test_as_many_workers_wake_as_there_is_work_for(processes: Processes, client: Redis, tmp_path: Path) -> None:
     workers = [processes.worker("--concurrency", 1) for _ in range(3)]
     processes.until_gone([tasks.noop.enqueue()])
     processes.until(lambda: listeners(client) == 3, what="all to listen")
@@ -188,7 +189,7 @@ def test_a_retry_does_not_wait_for_the_sweep(processes: Processes, client: Redis
     processes.until_gone([job])
 
 
-def test_a_full_worker_passes_the_bell_on(processes: Processes, client: Redis, tmp_path: Path) -> None:
+def test_a_full_worker_passes_its_notification_on(processes: Processes, client: Redis, tmp_path: Path) -> None:
     full = processes.worker("--concurrency", 1)
     gate = tmp_path / "gate"
     long = tasks.wait_for.enqueue(str(gate))
@@ -202,8 +203,8 @@ def test_a_full_worker_passes_the_bell_on(processes: Processes, client: Redis, t
     assert full.running
 
 
-@pytest.mark.usefixtures("muffled")
-def test_a_lost_bell_costs_a_sweep_and_no_job(processes: Processes, client: Redis) -> None:
+@pytest.mark.usefixtures("notifications_lost")
+def test_a_lost_notification_of_workers_costs_a_sweep_and_no_job(processes: Processes, client: Redis) -> None:
     processes.dispatcher()
     processes.worker()
     processes.until(lambda: listeners(client) == 2, what="both to listen")
@@ -212,8 +213,8 @@ def test_a_lost_bell_costs_a_sweep_and_no_job(processes: Processes, client: Redi
     processes.until_gone([job])
 
 
-@pytest.mark.usefixtures("muffled")
-def test_a_lost_alarm_costs_a_sweep_and_no_job(processes: Processes, client: Redis) -> None:
+@pytest.mark.usefixtures("notifications_lost")
+def test_a_lost_notification_of_the_dispatcher_costs_a_sweep_and_no_job(processes: Processes, client: Redis) -> None:
     processes.configure(LEASE=2)
     processes.dispatcher()
     processes.worker()
@@ -223,7 +224,7 @@ def test_a_lost_alarm_costs_a_sweep_and_no_job(processes: Processes, client: Red
     processes.until_gone([job])
 
 
-def test_a_lost_wake_at_costs_nothing_but_a_sweep(processes: Processes, client: Redis) -> None:
+def test_a_lost_time_of_the_next_promotion_costs_only_a_sweep(processes: Processes, client: Redis) -> None:
     processes.configure(LEASE=2)
     processes.dispatcher()
     processes.worker()

@@ -1,4 +1,4 @@
-"""The walk: one delayed job from enqueue to done through real processes, seen in each of its places on the way."""
+"""The walk: one delayed job from enqueue to done through real processes, with a check of each of its places."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +28,7 @@ def found(job: Any) -> Found:
 
 
 def places(client: Redis, processes: Processes, job: Any) -> list[str]:
-    """Return every place that holds the job, looked at past all our own reading code."""
+    """Return every place that holds the job, read from Redis without the store's own code."""
     keys, member = processes.keys, raw(job)
     zsets = {
         "scheduled": keys.scheduled("mail"),
@@ -69,7 +69,7 @@ def test_a_job_is_scheduled_ready_claimed_and_done(processes: Processes, client:
     assert get_job(job.id) is None
     assert [event["word"] for event in processes.events()] == ["run", "end"]
     assert (worker.end(), dispatcher.end()) == (0, 0)
-    # Nothing of the job is left: only what tells of queues, processes and the next step.
+    # Nothing of the job is left, only records of queues, of processes and of the next step.
     left = {key.decode().split(":")[2] for key in client.scan_iter("delayq:*")}
     registries = {"queues", "workers", "dispatchers", "worker_names", "process_reports", "exchanges", "metrics"}
     assert left <= registries | {
@@ -105,7 +105,7 @@ def test_a_failing_job_is_retried_dies_is_requeued_and_done(
     assert get_store().operations(0).requeue(raw(job), died_us=dead.died_us) is not None
     processes.until_gone([job])
     assert places(client, processes, job) == []
-    # Counted anew, under the same id.
+    # Attempts start at 1 again, under the same id.
     assert [run["attempt"] for run in processes.runs(job.id)] == [1, 2, 3, 1]
     assert get_store().operations(0).requeue(raw(job), died_us=dead.died_us) is None
     assert worker.end() == 0

@@ -35,7 +35,7 @@ class Scene:
         # The worker must know the queue: a new name is read by a request of its own.
         tasks.noop.enqueue()
         until(lambda: self.worker.step() != 0 and not self.worker._held, what="the first job to end")
-        # Of the first job: it would end the first pop.
+        # The first job's notification would end the first BLPOP.
         client.delete("delayq:{0}:notify")
 
     def close(self) -> None:

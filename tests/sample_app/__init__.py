@@ -1,1 +1,1 @@
-"""An installed app like a user's own: its `tasks.py` is what workers discover."""
+"""An installed app like a project's own: workers discover the tasks of its `tasks.py`."""

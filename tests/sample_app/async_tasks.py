@@ -16,7 +16,7 @@ _number: ContextVar[int | None] = ContextVar("number", default=None)
 
 @delayed_task(retry=RetryPolicy(max_attempts=5, base=0.01, cap=0.02))
 async def wait_for(path: str) -> None:
-    """Write down that it runs, then wait until the file exists."""
+    """Record that it runs, then wait until the file exists."""
     note_run()
     while not os.path.exists(path):
         await asyncio.sleep(0.05)
@@ -71,15 +71,15 @@ async def nap_stubbornly(seconds: float) -> None:
 
 
 @delayed_task
-async def set_and_tell(number: int) -> None:
-    """Tell what another job left in this context, and set it; ask the database from a thread."""
+async def record_context(number: int) -> None:
+    """Record what another job left in this context, and set it; query the database from a thread."""
     note("context", before=_number.get())
     _number.set(number)
     await asyncio.sleep(0)
-    assert await sync_to_async(_ask)() == (1,)
+    assert await sync_to_async(_query)() == (1,)
 
 
-def _ask() -> object:
+def _query() -> object:
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1")
         return cursor.fetchone()

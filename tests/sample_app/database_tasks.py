@@ -8,23 +8,23 @@ from tests.sample_app.tasks import note_run
 TWICE = RetryPolicy(max_attempts=2, base=0.01, cap=0.02)
 
 
-def write_down() -> None:
+def insert_row() -> None:
     with connection.cursor() as cursor:
         cursor.execute("INSERT INTO seen VALUES (%s)", [current_job().attempt])
 
 
 @delayed_task(retry=RetryPolicy(max_attempts=1_000, base=0.01, cap=0.05))
 def see() -> None:
-    """Write a row."""
+    """Insert a row."""
     note_run()
-    write_down()
+    insert_row()
 
 
 @delayed_task(retry=RetryPolicy(max_attempts=5, base=0.01, cap=0.02))
 def lose_connection() -> None:
-    """Have the connection die under the first attempt; write a row at the next."""
+    """Lose the connection in the first attempt; insert a row in the next."""
     note_run()
     if current_job().attempt == 1:
         connection.ensure_connection()
         connection.connection.close()
-    write_down()
+    insert_row()

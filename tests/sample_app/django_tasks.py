@@ -1,4 +1,4 @@
-"""Tasks made by Django's own `@task`, which the tests enqueue, and which run in worker processes of their own."""
+"""Tasks made by Django's own `@task`, which tests enqueue and worker processes run."""
 
 import asyncio
 import datetime
@@ -38,7 +38,7 @@ def add(a: int, b: int = 0) -> int:
 
 @task
 def use_up(items: list[Any], *, others: dict[str, Any]) -> str:
-    """Make of the arguments what is no JSON."""
+    """Change the arguments to values that are no JSON."""
     items.append(object())
     others["lock"] = object()
     return "used up"
@@ -67,7 +67,7 @@ def die() -> None:
 
 @task
 def give(kind: str) -> Any:
-    """Return something that JSON has, has not, or has only once it is normalised."""
+    """Return a value that JSON has, does not have, or has only once it is normalised."""
     return {
         "tuple": (1, (2,)),
         "bytes": b"text",
@@ -83,7 +83,7 @@ def give(kind: str) -> Any:
 
 @task(takes_context=True)
 def describe(context: Any, *args: Any) -> dict[str, Any]:
-    """Return what the context says."""
+    """Return the values of the context."""
     result = context.task_result
     return {
         "attempt": context.attempt,
@@ -109,7 +109,7 @@ async def adescribe(context: Any) -> int:
 
 @task(takes_context=True)
 def succeed_at(context: Any, attempt: int) -> int:
-    """Ask for another attempt until this one."""
+    """Request a retry until this attempt."""
     if context.attempt < attempt:
         raise RetryLater(0.01, f"attempt {context.attempt}")
     return int(context.attempt)
@@ -117,13 +117,13 @@ def succeed_at(context: Any, attempt: int) -> int:
 
 @task
 def write_down(word: str) -> None:
-    """Write into the ledger."""
+    """Append the word to the ledger."""
     note(word)
 
 
 @task
 def wait_for(path: str) -> str:
-    """Run until a file is there."""
+    """Run until a file exists."""
     note("waits")
     while not Path(path).exists():
         pass
@@ -132,11 +132,11 @@ def wait_for(path: str) -> str:
 
 @task
 def fail_until(path: str) -> str:
-    """Raise until a file is there."""
+    """Raise until a file exists."""
     if not Path(path).exists():
         raise ValueError("not yet")
     return "seen"
 
 
-#: What tests name in OPTIONS["TASKS"].
+#: A retry policy for OPTIONS["TASKS"].
 PATIENT = RetryPolicy(max_attempts=3, base=0.01, cap=0.02, on_error=True)

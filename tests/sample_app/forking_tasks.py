@@ -17,13 +17,13 @@ def slow() -> None:
 
 @delayed_task
 def from_child() -> None:
-    """Write down that a job ran that a forked child enqueued."""
+    """Record that a job of a forked child ran."""
     note_run(how="from a child")
 
 
 @delayed_task
 def fork(how: str) -> None:
-    """Fork; the child ends as asked, while the parent waits for it and goes on beyond its first lease."""
+    """Fork; the child ends as `how` names, and the parent waits for it and continues beyond its first lease."""
     note_run()
     pid = os.fork()
     if pid == 0:

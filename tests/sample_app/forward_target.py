@@ -1,4 +1,4 @@
-"""The other system that a forwarder hands jobs to."""
+"""The other system to which a forwarder passes jobs."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ NO_FUNCTION = 3
 
 
 def accept(job: dict[str, Any]) -> None:
-    """Take a job, or refuse it."""
+    """Accept a job, or refuse it."""
     note("refused" if job["args"] == ["refuse"] else "accepted", **job)
     if job["args"] == ["refuse"]:
         raise ConnectionError("the other system is away")

@@ -1,8 +1,8 @@
-"""Points: where a process kills itself, named by DELAYQ_TEST_KILL_AT: `before user code`, or `heartbeat:2` for the
-second time there.
+"""Kill points: places in the code at which a process kills itself.
 
-Named in TASK_MODULES, so that commands import it before they run anything. Each point wraps the one function of the
-real code that stands there; without the variable nothing is touched.
+DELAYQ_TEST_KILL_AT names one: `before user code`, or `heartbeat:2` for its second heartbeat. Processes import this
+module by TASK_MODULES, before they run anything. Each point wraps one function of the package; without the variable,
+nothing is wrapped.
 """
 
 import os
@@ -21,23 +21,23 @@ Wrapped = Callable[..., Any]
 
 
 def install(text: str) -> None:
-    """Wrap the function at a point. Raises ValueError for one that is not known."""
+    """Wrap the function of a point. Raises ValueError if the point does not exist."""
     name, _, number = text.partition(":")
     if name not in POINTS:
         raise ValueError(f"DELAYQ_TEST_KILL_AT={text!r}: there is no such point; known are {', '.join(POINTS)}")
-    place, attribute, strikes_first, picks = POINTS[name]
-    setattr(place, attribute, _deadly(getattr(place, attribute), int(number or 1), strikes_first, picks))
+    owner, attribute, before, counts = POINTS[name]
+    setattr(owner, attribute, _deadly(getattr(owner, attribute), int(number or 1), before=before, counts=counts))
 
 
-def _deadly(func: Wrapped, number: int, strikes_first: bool, picks: Callable[..., bool]) -> Wrapped:
-    times = count(1)
+def _deadly(func: Wrapped, number: int, *, before: bool, counts: Callable[..., bool]) -> Wrapped:
+    calls = count(1)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        strikes = picks(*args, **kwargs) and next(times) == number
-        if strikes and strikes_first:
+        kills = counts(*args, **kwargs) and next(calls) == number
+        if kills and before:
             os.kill(os.getpid(), signal.SIGKILL)
         result = func(*args, **kwargs)
-        if strikes:
+        if kills:
             os.kill(os.getpid(), signal.SIGKILL)
         return result
 
@@ -48,26 +48,26 @@ def _always(*_: Any, **__: Any) -> bool:
     return True
 
 
-def _hands_in(_: Any, exchange: Any) -> bool:
-    # Bytes of acknowledged leases, dead letters, retries, kept results: what an exchange without outcomes has none of.
-    acknowledged, dead, retries, kept, *releases = exchange.args[6:]
+def _has_outcomes(_: Any, request: Any) -> bool:
+    # Bytes of acknowledged leases, dead letters, retries and kept results: all empty in a request without outcomes.
+    acknowledged, dead, retries, kept, *releases = request.args[6:]
     return bool(acknowledged or dead or retries or kept or releases)
 
 
-#: Name -> where the function is, its name, whether the process ends before it (else after it), which calls count.
+#: Name -> owner of the function, its name, whether the process ends before it (else after it), which calls count.
 POINTS: dict[str, tuple[Any, str, bool, Callable[..., bool]]] = {
-    # The database has the transaction; what waited for it is sent next.
+    # The database has committed; the jobs that waited for the commit are sent next.
     "between commit and send": (outbox._PendingSends, "send", True, _always),
-    # The answer is in, and the claim is on its way into the pool.
+    # The reply is read, and the claim goes to the pool next.
     "after claim": (ThreadPool, "submit", True, _always),
     "before user code": (execution, "_call", True, _always),
     "after user code": (execution, "_call", False, _always),
-    "before hand-in": (Claims, "settle_and_claim", True, _hands_in),
-    # Redis ran it and answered; nobody has looked at the answer.
-    "after hand-in": (Claims, "settle_and_claim", False, _hands_in),
-    # Redis pushed the leases on; the worker does not know yet.
+    "before hand-in": (Claims, "settle_and_claim", True, _has_outcomes),
+    # Redis ran the request and replied; the worker has not read the reply.
+    "after hand-in": (Claims, "settle_and_claim", False, _has_outcomes),
+    # Redis renewed the leases; the worker does not know it yet.
     "heartbeat": (Claims, "heartbeat", False, _always),
-    # Promoted, and told which leases lapsed: they are read next, and reclaimed.
+    # Jobs are promoted; the expired leases are read and reclaimed next.
     "between promote and reclaim": (Promotion, "read_expired_leases", True, _always),
     "before reclaim": (Promotion, "reclaim", True, _always),
     "after reclaim": (Promotion, "reclaim", False, _always),

@@ -1,6 +1,6 @@
-"""Tasks the tests enqueue, also those that run in worker processes of their own.
+"""Tasks that tests enqueue, in this process and in worker processes.
 
-What they do they write down in the file DELAYQ_TEST_LEDGER, one line each, appended in one write: the judge reads it.
+They record their events in the ledger, the file DELAYQ_TEST_LEDGER: one line each, appended in one write.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ def note(word: str, **facts: Any) -> None:
 
 
 def note_run(**facts: Any) -> None:
-    """Append what this job knows of itself."""
+    """Append the fields of the current job to the ledger."""
     job = current_job()
     due = job.due.timestamp()
     note("run", id=job.id, attempt=job.attempt, recovered=job.recovered, due=due, queue=job.queue, **facts)
@@ -55,7 +55,7 @@ def noop(*args: Any, **kwargs: Any) -> None:
 
 @delayed_task
 def record(*args: Any, **kwargs: Any) -> None:
-    """Write down that it ran, with its arguments."""
+    """Record that it ran, with its arguments."""
     note_run(args=args, kwargs=kwargs)
 
 
@@ -69,7 +69,7 @@ def fail(times: int = 1_000) -> None:
 
 @delayed_task(retry=RetryPolicy(max_attempts=3, base=0.01, cap=0.02))
 def crash(how: str = "exit") -> None:
-    """End the process that runs this; leaving is only tried."""
+    """End the process that runs this; `leave` only raises SystemExit."""
     note_run(parent=parent(), how=how)
     if how == "exit":
         os._exit(9)
@@ -84,7 +84,7 @@ def crash(how: str = "exit") -> None:
 
 
 def exhaust_memory() -> None:
-    """Use all the memory there may be, and die as native code does that was refused more."""
+    """Use all allowed memory, and crash as native code does when an allocation fails."""
     libc = ctypes.CDLL(None)
     libc.malloc.restype = ctypes.c_void_p
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -95,7 +95,7 @@ def exhaust_memory() -> None:
 
 @delayed_task(retry=RetryPolicy(max_attempts=25, base=0.01, cap=0.05))
 def work(seconds: float, fails: int = 0) -> None:
-    """Write down its start and its end, with some time in between; fail the first attempts where asked."""
+    """Record its start and its end, with some time in between; fail the first `fails` attempts."""
     job = current_job()
     note_run(parent=parent(), claimed=job._claim.claimed_us / 1_000_000)
     time.sleep(seconds)
@@ -105,7 +105,7 @@ def work(seconds: float, fails: int = 0) -> None:
 
 
 def note_acknowledged(job_id: str, attempt: int, decision: Decision, **_: Any) -> None:
-    """Write down that Redis told this worker that a job is done: from then on nothing may run it again."""
+    """Record that Redis acknowledged a job: from then on it must not run again."""
     if decision.action is Action.ACKNOWLEDGE:
         note("acknowledged", id=job_id, attempt=attempt)
 
@@ -115,7 +115,7 @@ job_finished.connect(note_acknowledged, sender=work)
 
 @delayed_task(retry=RetryPolicy(max_attempts=5, base=0.01, cap=0.02))
 def wait_for(path: str) -> None:
-    """Write down that it runs, then wait until the file exists."""
+    """Record that it runs, then wait until the file exists."""
     note_run()
     while not os.path.exists(path):
         time.sleep(0.01)
@@ -124,7 +124,7 @@ def wait_for(path: str) -> None:
 
 @delayed_task
 def later(delay: float) -> None:
-    """Ask to run again after a delay, the first time."""
+    """Request a retry after a delay at the first attempt."""
     note_run()
     if current_job().attempt == 1:
         raise RetryLater(delay)
@@ -144,7 +144,7 @@ def leave() -> None:
 
 @delayed_task
 async def record_async(value: int) -> None:
-    """Write down that a coroutine ran."""
+    """Record that a coroutine ran."""
     note_run(value=value)
 
 
@@ -158,32 +158,32 @@ def fail_until(path: str) -> None:
 
 @delayed_task
 def nap(seconds: float) -> None:
-    """Keep a slot for a while."""
+    """Occupy a slot for a while."""
     note_run()
     time.sleep(seconds)
 
 
 @delayed_task(retry=RetryPolicy(max_attempts=5))
 def tick(seconds: float) -> None:
-    """Write down every 5 ms that it still runs, for so many seconds."""
+    """Record every 5 ms that it still runs, for `seconds`."""
     note_run()
     job, until = current_job(), time.monotonic() + seconds
     while time.monotonic() < until:
         note("tick", id=job.id, attempt=job.attempt)
-        # The distance between two ticks.
+        # The time between two ticks.
         time.sleep(0.005)
 
 
 @delayed_task
 async def linger(seconds: float) -> None:
-    """Write down that it ran, and sleep in a thread that the interpreter would wait for at its end."""
+    """Record that it ran, and sleep in a thread for which the interpreter would wait at exit."""
     note_run()
     await asyncio.to_thread(time.sleep, seconds)
 
 
 @delayed_task
 def end_services() -> None:
-    """Raise SystemExit in the threads that serve the shards of this worker, as a late time limit may."""
+    """Raise SystemExit in the service threads of this worker's shards, as a late time limit may."""
     for thread in threading.enumerate():
         if thread.name.startswith("Worker of"):
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))
@@ -191,7 +191,7 @@ def end_services() -> None:
 
 @delayed_task(hard_timeout=1, retry=RetryPolicy(max_attempts=1))
 def promise_bytes() -> None:
-    """Write the beginning of an answer to every socket of this process, as to a descriptor that was closed before."""
+    """Write the start of a message to every socket of this process, as a write to a closed descriptor may."""
     note_run()
     for descriptor in range(3, 256):
         with contextlib.suppress(OSError):
@@ -201,13 +201,13 @@ def promise_bytes() -> None:
 
 @delayed_task
 def rest(seconds: float) -> None:
-    """Keep a slot for a while, and write nothing down."""
+    """Occupy a slot for a while, and record nothing."""
     time.sleep(seconds)
 
 
 @delayed_task
 def signal_worker(number: int, path: str) -> None:
-    """Write down how many claims the workers hold, send this process a signal, then wait until the file exists."""
+    """Record how many claims the workers hold, send this process a signal, then wait until the file exists."""
     shard = get_store().shards[0]
     note_run(held=shard.client.zcard(shard.keys("leases")))
     os.kill(os.getpid(), number)
@@ -218,7 +218,7 @@ def signal_worker(number: int, path: str) -> None:
 
 @delayed_task(retry=RetryPolicy(max_attempts=3, base=0.01, cap=0.02))
 def crash_then_start_process(path: str) -> None:
-    """End the process at the first attempt; at the next, start a process as any task may."""
+    """End the process in the first attempt; in the next, start a process as any task may."""
     note_run()
     if current_job().attempt == 1:
         os._exit(9)
@@ -234,7 +234,7 @@ def say(text: str) -> None:
 
 
 class Unprintable(Exception):
-    """Says nothing of itself, not even to `traceback`."""
+    """An error whose notes cannot be read, not even by `traceback`."""
 
     @property
     def __notes__(self) -> list[str]:
@@ -243,7 +243,7 @@ class Unprintable(Exception):
 
 @delayed_task(retry=RetryPolicy(max_attempts=1))
 def fail_unprintably(how: str) -> None:
-    """Fail by an error whose traceback cannot be written down (on some Pythons)."""
+    """Fail with an error whose traceback cannot be formatted on some Pythons."""
     note_run()
     if how == "notes":
         raise Unprintable
@@ -251,7 +251,7 @@ def fail_unprintably(how: str) -> None:
 
 
 def wrapped(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate as many do: by a plain function, also where the decorated one is a coroutine function."""
+    """Wrap a function in a plain function, as many decorators do, even if it is a coroutine function."""
 
     @functools.wraps(func)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -263,14 +263,14 @@ def wrapped(func: Callable[..., Any]) -> Callable[..., Any]:
 @delayed_task
 @wrapped
 async def record_wrapped(value: int) -> None:
-    """Write down that a coroutine ran to its end."""
+    """Record that a coroutine ran to its end."""
     await asyncio.sleep(0)
     note_run(value=value)
 
 
 @delayed_task
 def chain(length: int) -> None:
-    """Enqueue the next one, so many times."""
+    """Enqueue the next one, `length` times."""
     note_run(left=length)
     if length:
         chain.enqueue(length - 1)
@@ -278,7 +278,7 @@ def chain(length: int) -> None:
 
 @delayed_task
 def fork_and_come_back(how: str) -> None:
-    """Fork, and let the other process leave this function too: by its end, by sys.exit(), by an error, or mute."""
+    """Fork, and let the child leave this function too: by a return, by sys.exit(), by an error, or without stdout."""
     child = os.fork()
     if child:
         note("left", how=how, code=os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
@@ -303,7 +303,7 @@ def end_child() -> None:
 
 @delayed_task
 def fork_and_exit(seconds: float) -> None:
-    """End the process that runs this, and leave a child that holds on to whatever it inherited."""
+    """End the process that runs this, and leave a child that keeps all inherited descriptors open."""
     child = os.fork()
     if not child:
         time.sleep(seconds)
@@ -314,14 +314,14 @@ def fork_and_exit(seconds: float) -> None:
 
 @delayed_task
 def close_and_nap(seconds: float) -> None:
-    """Close all that was inherited, as programs do that become daemons, and go on."""
+    """Close all inherited descriptors, as programs that become daemons do, and continue."""
     os.closerange(3, 4_096)
     time.sleep(seconds)
 
 
 @delayed_task
 def write_to_descriptors() -> None:
-    """Write a message that nobody can read to each pipe that may be somebody else's."""
+    """Write an unreadable message to each descriptor that may be a pipe of the worker."""
     for descriptor in range(3, 4_096):
         with contextlib.suppress(OSError):
             os.write(descriptor, b"\0\0\0\4junk")

@@ -1,4 +1,4 @@
-"""Tasks of two releases: which one a process runs is said by DELAYQ_TEST_RELEASE. Known by TASK_MODULES."""
+"""Tasks of two releases: DELAYQ_TEST_RELEASE chooses which of them a process has. Known by TASK_MODULES."""
 
 import os
 from typing import Any
@@ -19,10 +19,10 @@ else:
 
     @delayed_task
     def greet(name: str, title: str) -> None:
-        """Take two."""
+        """Take two arguments."""
         note_run(args=[name, title])
 
     @delayed_task
     def brand_new(*args: Any) -> None:
-        """Did not exist before."""
+        """Exist in the newer release only."""
         note_run(args=args)

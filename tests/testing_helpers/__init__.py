@@ -1,1 +1,1 @@
-"""Tests of what we give to the tests of projects."""
+"""Tests of `django_delayq.testing`, which projects use in their own tests."""

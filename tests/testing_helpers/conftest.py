@@ -1,4 +1,4 @@
-"""Fixture of the tests of the `delayq` fixture, which they use themselves."""
+"""Fixture of the tests of `django_delayq.testing`: the calls of their tasks."""
 
 import pytest
 
@@ -7,6 +7,6 @@ from tests.testing_helpers import tasks
 
 @pytest.fixture(autouse=True)
 def calls() -> list[object]:
-    """The calls of the tasks, none at first."""
+    """Return the list of the tasks' calls, emptied for each test."""
     tasks.calls.clear()
     return tasks.calls

@@ -1,4 +1,4 @@
-"""Pages: the Python files that our docs show."""
+"""Pages: the Python files that the docs show."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.django_tasks.compat import NAME as FLAVOUR
 
 ROOT = Path(__file__).parents[2]
-#: Each other queue of docs/migrating.md -> what is said about it.
+#: Name of another task queue in docs/migrating.md -> its section.
 SECTIONS = {part.split("\n")[0]: part for part in (ROOT / "docs" / "migrating.md").read_text().split("\n## From ")[1:]}
 README = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
 
@@ -17,19 +17,19 @@ def shown_tests() -> dict[str, str]:
 
 
 def migrating_page(section: str, part: str, *, app: str = "shop") -> dict[str, str]:
-    """Return the files that docs/migrating.md shows of another queue, "Before" or "After"."""
+    """Return the files that docs/migrating.md shows for another task queue; `part` is "Before" or "After"."""
     return files_in(SECTIONS[section].split(f"### {part}\n")[1].split("\n### ")[0], app=app)
 
 
 def readme(app: str) -> dict[str, str]:
-    """Return the tasks of the README, and the test of them that it shows."""
+    """Return the tasks of the README and its test of them: path -> text."""
     [tasks] = [text for text in README if text.startswith("# shop/tasks.py")]
     [shown] = [text for text in README if "def test_" in text]
     return {f"{app}/tasks.py": tasks, f"{app}/test_readme.py": _of_app(shown, app)}
 
 
 def files_in(text: str, *, app: str = "shop") -> dict[str, str]:
-    """Return path -> text of every block whose first line is a path; of an app `shop` by another name."""
+    """Return path -> text of every block whose first line is a path; `app` replaces the app `shop`."""
     blocks = re.findall(r"^```python\n# (\S+\.py)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     assert len({name for name, _ in blocks}) == len(blocks)
     return {name.replace("shop/", f"{app}/"): _of_app(source, app) for name, source in blocks}

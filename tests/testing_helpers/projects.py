@@ -1,4 +1,4 @@
-"""Project: a small Django project in a folder, whose tests run as its owner would run them."""
+"""Project: a small Django project in a folder, whose tests run as its developer would run them."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ USE_TZ = True
 INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "django_delayq", *APPS]
 DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "db.sqlite3", "TEST": {"NAME": None}}}
 DEFAULT_AUTO_FIELD = "django.db.models.AutoField"
-# Nobody listens there: a test that went there would fail.
+# Nothing listens there: a test that connected to it would fail.
 DELAYQ = {"REDIS": "redis://127.0.0.1:1/0", "LEASE": 60}
 from project.settings_tasks import TASKS
 """
@@ -30,7 +30,7 @@ execute_from_command_line(sys.argv)
 
 
 class Project:
-    """Files, and the two ways to run their tests."""
+    """A project's files, and the two ways to run its tests."""
 
     def __init__(self, folder: Path, files: dict[str, str], *, apps: Sequence[str] = ("shop",)) -> None:
         self.folder = folder
@@ -47,7 +47,7 @@ class Project:
             path.write_text(text)
 
     def pytest(self, *options: str) -> tuple[int, str]:
-        """Run pytest as of an empty configuration; returns its exit code and output."""
+        """Run pytest with a configuration that only names the settings; returns its exit code and output."""
         (self.folder / "pytest.ini").write_text("[pytest]\nDJANGO_SETTINGS_MODULE = project.settings\n")
         return self._run("-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:valkey", *options)
 
@@ -56,8 +56,8 @@ class Project:
         return self._run("manage.py", *arguments)
 
     def _run(self, *command: str) -> tuple[int, str]:
-        ours = ("DJANGO_", "DELAYQ_", "PYTEST_")
-        environment = {name: text for name, text in os.environ.items() if not name.startswith(ours)}
+        excluded = ("DJANGO_", "DELAYQ_", "PYTEST_")
+        environment = {name: text for name, text in os.environ.items() if not name.startswith(excluded)}
         done = subprocess.run(
             [sys.executable, "-W", "error::ResourceWarning", *command],
             cwd=self.folder,

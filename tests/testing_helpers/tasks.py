@@ -1,4 +1,4 @@
-"""Tasks of a project under test; what they did stands in `calls`."""
+"""Tasks of a project under test; they append to `calls`."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ calls: list[Any] = []
 
 @delayed_task(queue="mail", priority=10)
 def send_reminder(user_id: int, *, channel: str = "letter") -> None:
-    """Note whom it reminds."""
+    """Record whom it reminds."""
     calls.append((user_id, channel))
 
 
@@ -21,14 +21,14 @@ def close_sale(sale_id: int) -> None:
 
 
 @delayed_task
-def ask_for(queue: str, number: int) -> None:
-    """Ask for a reminder in a queue."""
+def request_reminder(queue: str, number: int) -> None:
+    """Enqueue a reminder in a queue."""
     send_reminder.using(queue=queue, priority=50).enqueue(number)
 
 
 @delayed_task
 async def ask_the_bank(payment_id: int) -> None:
-    """Note which payment."""
+    """Record the payment."""
     calls.append(payment_id)
 
 
@@ -42,7 +42,7 @@ def charge(amount: int, *, fails: int = 1_000) -> None:
 
 @delayed_task
 def wait_for_answer() -> None:
-    """Ask to run again in a minute, the first time."""
+    """Request a retry in a minute at the first attempt."""
     calls.append(current_job().attempt)
     if current_job().attempt == 1:
         raise RetryLater(60)
@@ -56,19 +56,19 @@ def give_up() -> None:
 
 @delayed_task
 def tick() -> None:
-    """Enqueue itself for ever."""
+    """Enqueue itself forever."""
     calls.append(len(calls))
     tick.after(minutes=1).enqueue()
 
 
 @delayed_task(timeout=0.05, retry=RetryPolicy(max_attempts=1))
 def run_on() -> None:
-    """Go on until somebody stops it."""
+    """Run until its time limit."""
     while True:
         pass
 
 
 @delayed_task(sensitive=("card",))
 def pay(card: str) -> None:
-    """Pay."""
+    """Record the card."""
     calls.append(card)

@@ -1,4 +1,4 @@
-"""Assertions about what is enqueued, and what they say when they fail."""
+"""Assertions about enqueued jobs, and their messages when they fail."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -18,27 +18,27 @@ NAME = "tests.testing_helpers.tasks.send_reminder"
 
 
 @pytest.fixture(autouse=True)
-def standstill() -> Iterator[None]:
-    """Time stands still: what an error says of it depends on no machine's speed."""
+def frozen_time() -> Iterator[None]:
+    """Freeze time, so that messages do not depend on the machine's speed."""
     with time_machine.travel(datetime(2027, 1, 1, 9, tzinfo=UTC), tick=False):
         yield
 
 
 @pytest.fixture
 def failure(delayq: DelayQ) -> Any:
-    """Return what a failing assertion says: `failure(send_reminder, args=[1])`."""
+    """Return the message of a failing assertion: `failure(send_reminder, args=[1])`."""
 
-    def fail(*args: Any, negated: bool = False, **wanted: Any) -> str:
+    def fail(*args: Any, negated: bool = False, **expected: Any) -> str:
         check = delayq.assert_not_enqueued if negated else delayq.assert_enqueued
         with pytest.raises(AssertionError) as raised:
-            check(*args, **wanted)
+            check(*args, **expected)
         return str(raised.value)
 
     return fail
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "expected",
     [
         {},
         {"args": [7]},
@@ -49,15 +49,15 @@ def failure(delayq: DelayQ) -> Any:
         {"due_in": timedelta(minutes=10)},
     ],
 )
-def test_a_job_is_found_by_what_is_named(delayq: DelayQ, wanted: Any) -> None:
+def test_a_job_is_found_by_the_given_arguments(delayq: DelayQ, expected: Any) -> None:
     job = send_reminder.using(delay=600, key="r7").enqueue(7, channel="mail")
     close_sale.enqueue(7)
     for task in (send_reminder, NAME):
-        assert delayq.assert_enqueued(task, **wanted).id == job.id
+        assert delayq.assert_enqueued(task, **expected).id == job.id
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "expected",
     [
         {"args": [8]},
         {"args": []},
@@ -71,21 +71,21 @@ def test_a_job_is_found_by_what_is_named(delayq: DelayQ, wanted: Any) -> None:
         {"due_in": 610},
     ],
 )
-def test_a_job_that_differs_is_not_found(delayq: DelayQ, failure: Any, wanted: Any) -> None:
+def test_a_job_that_differs_is_not_found(delayq: DelayQ, failure: Any, expected: Any) -> None:
     send_reminder.using(delay=600, key="r7").enqueue(7, channel="mail")
-    delayq.assert_not_enqueued(send_reminder, **wanted)
-    [name] = wanted
-    message = failure(send_reminder, **wanted)
+    delayq.assert_not_enqueued(send_reminder, **expected)
+    [name] = expected
+    message = failure(send_reminder, **expected)
     assert message.startswith(f"Not enqueued: {NAME}")
     assert f"    {name}: expected " in message
 
 
-def test_tuples_in_arguments_are_the_lists_they_are_stored_as(delayq: DelayQ) -> None:
+def test_tuples_in_arguments_equal_the_stored_lists(delayq: DelayQ) -> None:
     send_reminder.enqueue([1, [2]])  # type: ignore[arg-type]
     delayq.assert_enqueued(send_reminder, args=((1, (2,)),))
 
 
-def test_due_in_counts_from_now_and_a_moment_from_nowhere(delayq: DelayQ) -> None:
+def test_due_in_counts_from_now_and_due_is_a_moment(delayq: DelayQ) -> None:
     moment = timezone.now() + timedelta(minutes=10)
     send_reminder.at(moment).enqueue(7)
     delayq.advance(minutes=4)
@@ -95,7 +95,7 @@ def test_due_in_counts_from_now_and_a_moment_from_nowhere(delayq: DelayQ) -> Non
     delayq.assert_enqueued(send_reminder, due_in=0, due=moment)
 
 
-def test_the_message_shows_the_nearest_job_and_what_is_wrong_with_it(failure: Any) -> None:
+def test_the_message_shows_the_nearest_job_and_its_mismatches(failure: Any) -> None:
     close_sale.enqueue(1)
     send_reminder.after(minutes=5).enqueue(8)
     send_reminder.after(minutes=10).enqueue(8, channel="mail")
@@ -111,14 +111,14 @@ def test_the_message_shows_the_nearest_job_and_what_is_wrong_with_it(failure: An
     )
 
 
-def test_the_page_shows_what_an_assertion_says(failure: Any) -> None:
+def test_the_page_shows_the_message_of_an_assertion(failure: Any) -> None:
     send_reminder.after(hours=1).enqueue(7)
     shown = (ROOT / "docs" / "testing.md").read_text().split("```text\nAssertionError: ")[1].split("\n```")[0]
-    said = failure(send_reminder, args=[7], due_in=600)
-    assert said == shown.replace("shop.tasks", "tests.testing_helpers.tasks")
+    message = failure(send_reminder, args=[7], due_in=600)
+    assert message == shown.replace("shop.tasks", "tests.testing_helpers.tasks")
 
 
-def test_the_message_says_that_there_is_nothing(failure: Any) -> None:
+def test_the_message_states_that_nothing_is_enqueued(failure: Any) -> None:
     assert failure(send_reminder) == f"Not enqueued: {NAME}\nNothing is enqueued."
 
 
@@ -132,7 +132,7 @@ def test_the_message_shows_jobs_of_other_tasks_and_how_many_more(failure: Any) -
     assert lines[-1] == "    … and 6 more"
 
 
-def test_a_number_of_jobs_can_be_asked_for(delayq: DelayQ, failure: Any) -> None:
+def test_the_number_of_jobs_can_be_asserted(delayq: DelayQ, failure: Any) -> None:
     send_reminder.enqueue_many([(1,), (1,), (2,)])
     delayq.assert_enqueued(send_reminder, count=3)
     delayq.assert_enqueued(send_reminder, args=[1], count=2)
@@ -142,7 +142,7 @@ def test_a_number_of_jobs_can_be_asked_for(delayq: DelayQ, failure: Any) -> None
         delayq.assert_enqueued(send_reminder, count=0)
 
 
-def test_what_should_not_be_there_is_shown(failure: Any) -> None:
+def test_the_message_shows_an_unexpected_job(failure: Any) -> None:
     send_reminder.after(minutes=1).enqueue(7)
     assert failure(send_reminder, negated=True) == (
         f"Unexpectedly enqueued: {NAME}\n    <{NAME}(7) due in 1 min in queue 'mail', priority 10>"
@@ -150,7 +150,7 @@ def test_what_should_not_be_there_is_shown(failure: Any) -> None:
 
 
 @pytest.mark.django_db
-def test_the_message_tells_that_a_transaction_is_still_open(delayq: DelayQ) -> None:
+def test_the_message_states_that_a_transaction_is_still_open(delayq: DelayQ) -> None:
     with transaction.atomic():
         send_reminder.enqueue(7)
         with pytest.raises(AssertionError, match="inside transaction.atomic"):
@@ -158,7 +158,7 @@ def test_the_message_tells_that_a_transaction_is_still_open(delayq: DelayQ) -> N
     delayq.assert_enqueued(send_reminder)
 
 
-def test_sensitive_arguments_are_compared_and_not_shown(delayq: DelayQ, failure: Any) -> None:
+def test_sensitive_arguments_are_compared_but_not_shown(delayq: DelayQ, failure: Any) -> None:
     pay.enqueue("4111")
     delayq.assert_enqueued(pay, args=["4111"])
     assert "4111" not in failure(charge)
@@ -166,7 +166,7 @@ def test_sensitive_arguments_are_compared_and_not_shown(delayq: DelayQ, failure:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "error"),
+    ("expected", "error"),
     [
         ({"args": 7}, TypeError),
         ({"args": "7"}, TypeError),
@@ -176,14 +176,14 @@ def test_sensitive_arguments_are_compared_and_not_shown(delayq: DelayQ, failure:
         ({"queues": "mail"}, TypeError),
     ],
 )
-def test_wrong_wishes_are_refused(delayq: DelayQ, wanted: Any, error: type[Exception]) -> None:
+def test_wrong_expectations_are_refused(delayq: DelayQ, expected: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
-        delayq.assert_enqueued(send_reminder, **wanted)
+        delayq.assert_enqueued(send_reminder, **expected)
     with pytest.raises(error):
-        delayq.assert_not_enqueued(send_reminder, **wanted)
+        delayq.assert_not_enqueued(send_reminder, **expected)
 
 
 @pytest.mark.parametrize("wrong", [7, None, lambda: None])
-def test_what_is_no_task_is_refused(delayq: DelayQ, wrong: Any) -> None:
+def test_an_object_that_is_no_task_is_refused(delayq: DelayQ, wrong: Any) -> None:
     with pytest.raises(TypeError, match="task must be a task or its name"):
         delayq.assert_enqueued(wrong)

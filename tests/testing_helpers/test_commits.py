@@ -1,4 +1,4 @@
-"""Transactions in tests: the code's own decide about its jobs, the test's, which never commits, does not."""
+"""Commits in tests: the code's transactions decide about its jobs; the test's own, which never commits, does not."""
 
 from datetime import timedelta
 from typing import Any
@@ -15,11 +15,11 @@ from tests.testing_helpers.tasks import ask_the_bank, calls, send_reminder
 
 
 class Wrong(Exception):
-    """What makes a transaction roll back here."""
+    """An error that makes a transaction roll back."""
 
 
 class AnyCase(DelayQMixin):
-    """What holds in every kind of Django's test cases."""
+    """Tests that pass in each of Django's test case classes."""
 
     def test_outside_of_transactions_a_job_is_sent_at_once(self) -> None:
         job = send_reminder.enqueue(1)
@@ -33,16 +33,16 @@ class AnyCase(DelayQMixin):
     def test_each_test_begins_with_an_empty_queue_again(self) -> None:
         self.test_each_test_begins_with_an_empty_queue()
 
-    def test_time_is_turned_and_jobs_run(self) -> None:
+    def test_time_advances_and_jobs_run(self) -> None:
         send_reminder.after(minutes=10).enqueue(1)
         self.delayq.advance(minutes=10, run=True)
         assert calls == [(1, "letter")]
 
 
 class DatabaseCase(AnyCase):
-    """What holds where there is a database."""
+    """Tests that pass in each of Django's test case classes with a database."""
 
-    def test_a_job_of_a_transaction_is_sent_where_it_ends(self) -> None:
+    def test_a_job_of_a_transaction_is_sent_when_it_ends(self) -> None:
         with transaction.atomic():
             job = send_reminder.enqueue(1)
             with transaction.atomic():
@@ -70,7 +70,7 @@ class DatabaseCase(AnyCase):
             send_reminder.enqueue(3)
         assert [seen.args for seen in self.delayq.enqueued] == [[1], [3]]
 
-    def test_a_block_without_savepoint_that_fails_takes_all_with_it(self) -> None:
+    def test_a_block_without_savepoint_that_fails_drops_the_jobs_of_the_whole_transaction(self) -> None:
         with pytest.raises(Wrong), transaction.atomic():
             send_reminder.enqueue(1)
             with transaction.atomic(savepoint=False):
@@ -78,7 +78,7 @@ class DatabaseCase(AnyCase):
                 raise Wrong
         assert self.delayq.enqueued == []
 
-    def test_a_rollback_that_was_asked_for_drops_the_jobs(self) -> None:
+    def test_a_forced_rollback_drops_the_jobs(self) -> None:
         with transaction.atomic():
             send_reminder.enqueue(1)
             transaction.set_rollback(True)
@@ -98,7 +98,7 @@ class DatabaseCase(AnyCase):
 
         assert sell().state == "ready"
 
-    def test_running_a_job_leaves_the_connection_and_the_counted_queries_alone(self) -> None:
+    def test_a_run_affects_neither_the_connection_nor_counted_queries(self) -> None:
         User.objects.create(username="ann")
         with self.assertNumQueries(1):  # type: ignore[attr-defined]
             User.objects.count()
@@ -106,7 +106,7 @@ class DatabaseCase(AnyCase):
             self.delayq.run_due()
         assert User.objects.count() == 1
 
-    def test_hooks_of_the_code_run_when_django_says(self) -> None:
+    def test_hooks_of_the_code_run_when_django_runs_them(self) -> None:
         with self.captureOnCommitCallbacks(execute=True) as hooks, transaction.atomic():  # type: ignore[attr-defined]
             transaction.on_commit(lambda: send_reminder.enqueue(1))  # type: ignore[arg-type, return-value]
         del hooks
@@ -114,18 +114,18 @@ class DatabaseCase(AnyCase):
 
 
 class InSimpleTestCase(AnyCase, SimpleTestCase):
-    """No database at all."""
+    """Tests without a database."""
 
 
 class OfAClass(DelayQMixin, TestCase):
-    """What a class enqueues for all its tests."""
+    """A job that is enqueued for all tests of a class."""
 
     @classmethod
     def setUpTestData(cls) -> None:
-        """Enqueue a job that is no test's business."""
+        """Enqueue a job outside of every test."""
         cls.early = ask_the_bank.enqueue(1)
 
-    def test_what_the_class_enqueued_is_never_sent(self) -> None:
+    def test_a_job_of_the_class_is_never_sent(self) -> None:
         with transaction.atomic():
             send_reminder.enqueue(1)
         assert [seen.task.rsplit(".")[-1] for seen in self.delayq.enqueued] == ["send_reminder"]
@@ -133,7 +133,7 @@ class OfAClass(DelayQMixin, TestCase):
 
 
 class InTestCase(DatabaseCase, TestCase):
-    """In a transaction that is rolled back."""
+    """Tests in a transaction that is rolled back."""
 
     databases = {"default", "other"}
 
@@ -141,20 +141,20 @@ class InTestCase(DatabaseCase, TestCase):
         with pytest.raises(Wrong), transaction.atomic(savepoint=False):
             send_reminder.enqueue(1)
             raise Wrong
-        # Where there is no savepoint, Django lets the test's transaction fail as a whole.
+        # Without a savepoint, Django marks the whole transaction of the test for rollback.
         transaction.set_rollback(False)
         with transaction.atomic():
             send_reminder.enqueue(2)
         assert [seen.args for seen in self.delayq.enqueued] == [[2]]
 
-    def test_a_block_without_savepoint_that_is_to_be_rolled_back_drops_its_jobs(self) -> None:
+    def test_a_block_without_savepoint_with_a_forced_rollback_drops_its_jobs(self) -> None:
         with transaction.atomic(savepoint=False):
             send_reminder.enqueue(1)
             transaction.set_rollback(True)
         transaction.set_rollback(False)
         assert self.delayq.enqueued == []
 
-    def test_what_was_sent_is_no_hook_any_more(self) -> None:
+    def test_a_sent_job_leaves_no_hook(self) -> None:
         with self.captureOnCommitCallbacks() as hooks, transaction.atomic():
             send_reminder.enqueue(1)
         assert hooks == []
@@ -176,34 +176,34 @@ class InTestCase(DatabaseCase, TestCase):
 
 
 class InTransactionTestCase(DatabaseCase, TransactionTestCase):
-    """Real commits."""
+    """Tests with real commits."""
 
     databases = {"default", "other"}
-    # A real commit runs them at once, and there is nothing to capture.
-    test_hooks_of_the_code_run_when_django_says = None  # type: ignore[assignment]
+    # A real commit runs hooks at once, so there is nothing to capture.
+    test_hooks_of_the_code_run_when_django_runs_them = None  # type: ignore[assignment]
 
 
 class Forgetful(DelayQMixin, SimpleTestCase):
-    """A setUp() that ends where it begins."""
+    """A test case whose setUp() does not call super()."""
 
     def setUp(self) -> None:
-        """Forget the others'."""
+        """Do not call super()."""
 
-    def test_the_queue_says_what_was_forgotten(self) -> None:
+    def test_the_error_names_the_cure(self) -> None:
         with pytest.raises(Exception, match=r"call super\(\).setUp\(\)"):
             _ = self.delayq
 
 
 class WrongWayRound(SimpleTestCase, DelayQMixin):
-    """A mixin that comes too late."""
+    """A test case with the mixin after the test case class."""
 
-    def test_the_queue_says_what_was_forgotten(self) -> None:
+    def test_the_error_names_the_cure(self) -> None:
         with pytest.raises(Exception, match="put DelayQMixin before the test case class"):
             _ = self.delayq
 
 
 @pytest.mark.django_db
-def test_with_pytests_db_fixture_it_is_the_same(delayq: DelayQ) -> None:
+def test_with_pytests_db_fixture_jobs_wait_for_the_commit(delayq: DelayQ) -> None:
     with transaction.atomic():
         job = send_reminder.enqueue(1)
         assert job.state == "unsent"
@@ -211,7 +211,7 @@ def test_with_pytests_db_fixture_it_is_the_same(delayq: DelayQ) -> None:
 
 
 @pytest.mark.django_db
-def test_a_delay_counts_from_the_call_also_where_time_is_turned_before_the_commit(delayq: DelayQ) -> None:
+def test_a_delay_counts_from_the_call_even_if_time_advances_before_the_commit(delayq: DelayQ) -> None:
     with time_machine.travel(delayq.now, tick=False) as clock:
         with transaction.atomic():
             send_reminder.after(minutes=10).enqueue(1)
@@ -236,7 +236,7 @@ def test_with_pytests_transactional_db_commits_are_real(delayq: DelayQ) -> None:
     assert job.state == "ready"
 
 
-def test_jobs_may_not_run_on_a_loop(delayq: DelayQ) -> None:
+def test_jobs_cannot_run_in_an_event_loop(delayq: DelayQ) -> None:
     async def run() -> None:
         delayq.run_due()
 

@@ -1,4 +1,4 @@
-"""Jobs of Django's own @task in tests: seen, run and asserted about as all others."""
+"""Django's own tasks in tests: their jobs are listed, run and asserted like all others."""
 
 from datetime import timedelta
 from typing import Any
@@ -16,7 +16,7 @@ BACKEND = "django_delayq.backend.DelayQBackend"
 
 @pytest.fixture(autouse=True)
 def tasks_settings(settings: Any) -> None:
-    """Two aliases of ours; the second wants a Redis of its own, where nobody listens."""
+    """Two aliases with this backend; the second names a Redis that does not exist."""
     settings.TASKS = {
         "default": {"BACKEND": BACKEND, "QUEUES": []},
         "second": {"BACKEND": BACKEND, "QUEUES": [], "OPTIONS": {"REDIS": "redis://127.0.0.1:1/0", "PREFIX": "real"}},
@@ -24,7 +24,7 @@ def tasks_settings(settings: Any) -> None:
 
 
 def double(number: int) -> int:
-    """Return twice as much."""
+    """Return the number times two."""
     return 2 * number
 
 
@@ -34,11 +34,11 @@ def fail() -> None:
 
 
 async def triple(number: int) -> int:
-    """Return three times as much."""
+    """Return the number times three."""
     return 3 * number
 
 
-def test_a_task_of_django_is_seen_and_run(delayq: DelayQ) -> None:
+def test_a_job_of_djangos_task_is_listed_and_run(delayq: DelayQ) -> None:
     made = task(priority=5, queue_name="sums")(double)
     result = made.using(run_after=timezone.now() + timedelta(minutes=10)).enqueue(4)
     job = delayq.assert_enqueued(made, args=[4], due_in=600, queue="sums", priority=5)
@@ -68,7 +68,7 @@ def test_coroutine_functions_and_eager_mode_work(delayq: DelayQ) -> None:
     assert result.return_value == 9
 
 
-def test_both_doors_are_one_queue(delayq: DelayQ) -> None:
+def test_jobs_of_both_kinds_of_task_are_in_one_queue(delayq: DelayQ) -> None:
     made = task(double)
     made.enqueue(1)
     send_reminder.enqueue(2)
@@ -87,7 +87,7 @@ def test_a_store_of_another_alias_is_private_too(delayq: DelayQ) -> None:
     assert result.return_value == 2
 
 
-def test_nothing_of_an_alias_is_left(delayq: DelayQ) -> None:
+def test_no_key_of_an_alias_is_left(delayq: DelayQ) -> None:
     client = get_store().shards[0].client
     before = set(client.keys("*"))
     with DelayQ() as inner:
@@ -99,7 +99,7 @@ def test_nothing_of_an_alias_is_left(delayq: DelayQ) -> None:
 
 
 @pytest.mark.django_db
-def test_a_task_of_django_waits_for_no_transaction(delayq: DelayQ) -> None:
+def test_a_job_of_djangos_task_waits_for_no_transaction(delayq: DelayQ) -> None:
     from django.db import transaction
 
     made = task(double)

@@ -1,4 +1,4 @@
-"""Eager mode: jobs run where they are enqueued."""
+"""Eager mode: a job runs when it is enqueued."""
 
 from datetime import timedelta
 from typing import Any
@@ -32,13 +32,13 @@ def test_delays_are_skipped_and_time_does_not_pass(delayq: DelayQ, calls: list[A
     before = delayq.now
     with delayq.eager():
         close_sale.after(days=1).enqueue(1)
-    # What the task enqueued ran after it, its hour skipped as well.
+    # The job that the task enqueued ran after it, without its delay of an hour.
     assert calls == [1, (1, "letter")]
     assert delayq.enqueued == []
     assert delayq.now - before < timedelta(hours=1)
 
 
-def test_delays_are_honoured_where_asked_and_time_runs_what_is_due(delayq: DelayQ, calls: list[Any]) -> None:
+def test_with_honour_delays_a_job_runs_when_its_time_comes(delayq: DelayQ, calls: list[Any]) -> None:
     with delayq.eager(honour_delays=True):
         send_reminder.enqueue(2)
         close_sale.after(minutes=10).enqueue(1)
@@ -50,7 +50,7 @@ def test_delays_are_honoured_where_asked_and_time_runs_what_is_due(delayq: Delay
         assert calls[-1] == (1, "letter")
 
 
-def test_an_eager_mode_inside_another_has_its_own_way(delayq: DelayQ, calls: list[Any]) -> None:
+def test_an_eager_mode_inside_another_has_its_own_options(delayq: DelayQ, calls: list[Any]) -> None:
     with delayq.eager():
         with delayq.eager(honour_delays=True, errors="retry"):
             send_reminder.after(hours=1).enqueue(1)
@@ -62,13 +62,13 @@ def test_an_eager_mode_inside_another_has_its_own_way(delayq: DelayQ, calls: lis
         assert (2, "letter") in calls
 
 
-def test_an_error_is_raised_where_the_job_is_enqueued(delayq: DelayQ) -> None:
+def test_an_error_is_raised_by_the_enqueue(delayq: DelayQ) -> None:
     with delayq.eager(), pytest.raises(ValueError, match="no money: 5"):
         charge.enqueue(5)
     delayq.assert_enqueued(charge, due_in=2)
 
 
-def test_attempts_follow_at_once_where_errors_are_left_to_the_policy(delayq: DelayQ, calls: list[Any]) -> None:
+def test_with_errors_retry_all_attempts_run_at_once(delayq: DelayQ, calls: list[Any]) -> None:
     with delayq.eager(errors="retry"):
         charge.enqueue(5, fails=2)
         assert calls == [(5, 1), (5, 2), (5, 3)]
@@ -77,7 +77,7 @@ def test_attempts_follow_at_once_where_errors_are_left_to_the_policy(delayq: Del
     assert [job.task.rsplit(".")[-1] for job in delayq.dead] == ["charge", "give_up"]
 
 
-def test_jobs_that_waited_before_stay_at_their_times(delayq: DelayQ, calls: list[Any]) -> None:
+def test_jobs_enqueued_before_keep_their_times(delayq: DelayQ, calls: list[Any]) -> None:
     send_reminder.after(hours=1).enqueue(1)
     with delayq.eager():
         send_reminder.after(hours=2).enqueue(2)
@@ -85,7 +85,7 @@ def test_jobs_that_waited_before_stay_at_their_times(delayq: DelayQ, calls: list
     delayq.assert_enqueued(send_reminder, args=[1], due_in=3600)
 
 
-def test_the_holder_of_a_key_that_is_asked_for_again_keeps_its_time(delayq: DelayQ, calls: list[Any]) -> None:
+def test_an_existing_job_of_a_key_keeps_its_time(delayq: DelayQ, calls: list[Any]) -> None:
     holder = send_reminder.using(key="r", delay=3600).enqueue(1)
     with delayq.eager():
         assert send_reminder.using(key="r").enqueue(2).id == holder.id
@@ -93,7 +93,7 @@ def test_the_holder_of_a_key_that_is_asked_for_again_keeps_its_time(delayq: Dela
     delayq.assert_enqueued(send_reminder, args=[1], due_in=3600)
 
 
-def test_many_at_once_run_in_their_order(delayq: DelayQ, calls: list[Any]) -> None:
+def test_jobs_of_one_call_run_in_their_order(delayq: DelayQ, calls: list[Any]) -> None:
     with delayq.eager():
         enqueue_many([send_reminder.job(1), send_reminder.after(60).job(2), send_reminder.using(priority=99).job(3)])
     assert calls == [(3, "letter"), (1, "letter"), (2, "letter")]
@@ -109,7 +109,7 @@ def test_a_job_of_a_transaction_runs_after_its_commit(delayq: DelayQ, calls: lis
 
 
 @pytest.mark.django_db
-def test_in_a_test_case_the_end_of_the_codes_transaction_is_its_commit(delayq: DelayQ, calls: list[Any]) -> None:
+def test_in_a_test_case_a_job_runs_when_the_codes_transaction_ends(delayq: DelayQ, calls: list[Any]) -> None:
     with delayq.eager():
         with transaction.atomic():
             send_reminder.enqueue(1)

@@ -1,4 +1,4 @@
-"""The page for those who come from another queue: what can be said of it without running it."""
+"""The page about migrating from other task queues: its sections and names. test_projects.py runs its code."""
 
 import re
 
@@ -15,14 +15,14 @@ def test_every_section_has_its_three_parts() -> None:
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_what_was_before_is_python(section: str) -> None:
+def test_the_files_before_a_migration_are_python(section: str) -> None:
     files = migrating_page(section, "Before")
     assert {"shop/tasks.py", "shop/reminders.py"} <= set(files)
     for path, text in files.items():
         compile(text, path, "exec")
 
 
-def test_the_signals_the_page_names_are_there() -> None:
+def test_the_signals_that_the_page_names_exist() -> None:
     lines = (ROOT / "docs" / "migrating.md").read_text().splitlines()
     [row] = [line.split("|")[2] for line in lines if line.startswith("| signals |")]
     assert all(hasattr(signals, name) for name in re.findall(r"`(\w+)`", row))

@@ -1,6 +1,6 @@
-"""Whole projects: their tests run as processes of their own, and pass and fail where they should.
+"""Projects: their tests run in processes of their own, and pass or fail as they should.
 
-Every process takes seconds to start: what is to pass goes into one project, what is to fail into another.
+Every process takes seconds to start, so one project holds all tests that pass, and another all that fail.
 """
 
 import pickle
@@ -38,7 +38,7 @@ class OtherTests(DelayQMixin, TestCase):
     def test_of_nothing(self):
         assert self.delayq.enqueued == []
 """
-#: What every module of docs/migrating.md can do.
+#: A test of the functions that every module of docs/migrating.md has.
 REMINDERS = """
 from datetime import timedelta
 from django.utils import timezone
@@ -63,11 +63,11 @@ def test_reminders(delayq, capsys):
 
 @pytest.fixture
 def failing(tmp_path: Path) -> Project:
-    """A project whose tests fail, all but one."""
+    """A project whose tests fail, except one."""
     return Project(tmp_path, {"shop/tasks.py": TASKS, "shop/test_failing.py": FAILING})
 
 
-def test_all_that_the_pages_show_passes_under_pytest(tmp_path: Path) -> None:
+def test_all_tests_that_the_pages_show_pass_under_pytest(tmp_path: Path) -> None:
     files, apps = {**DOCS, **readme("readme")}, ["shop", "readme"]
     for number, section in enumerate(SECTIONS):
         apps.append(app := f"from{number}")
@@ -80,7 +80,7 @@ def test_all_that_the_pages_show_passes_under_pytest(tmp_path: Path) -> None:
 def test_tests_run_in_several_processes_and_no_server_outlives_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Two processes want two classes.
+    # Django gives each process whole classes, so two processes need two.
     twice = DOCS["shop/tests.py"].replace("ReminderTests", "MoreTests")
     project = Project(tmp_path, {**DOCS, "shop/test_more.py": twice})
     (tmp_path / "tmp").mkdir()
@@ -92,17 +92,17 @@ def test_tests_run_in_several_processes_and_no_server_outlives_them(
     assert [path for path in (tmp_path / "tmp").iterdir() if "delayq" in path.name] == []
 
 
-def test_a_case_that_uses_a_queue_can_go_to_another_process(delayq: DelayQ) -> None:
+def test_a_queue_can_be_pickled_for_another_process(delayq: DelayQ) -> None:
     assert isinstance(pickle.loads(pickle.dumps(delayq)), DelayQ)
 
 
-def test_what_fails_says_why_under_pytest(failing: Project) -> None:
+def test_failures_show_their_reason_under_pytest(failing: Project) -> None:
     code, output = failing.pytest("shop")
     assert code == 1
     assert "3 failed" in output
     assert "ConnectionError: the bank does not answer" in output
     assert "Enqueued 2 times instead of 1" in output
-    # The traceback ends in the test, not in our files.
+    # The traceback ends in the test, not in the package.
     part = output.split(" FailingTests.test_of_another_time ")[1].split("\n", 1)[1].split("\n____")[0]
     assert "def test_of_another_time" in part
     assert "delayq.py:" not in part
@@ -110,7 +110,7 @@ def test_what_fails_says_why_under_pytest(failing: Project) -> None:
     assert "due_in: expected 10 min, got" in part
 
 
-def test_what_fails_says_why_under_djangos_runner(failing: Project) -> None:
+def test_failures_show_their_reason_under_djangos_runner(failing: Project) -> None:
     code, output = failing.manage("test", "shop")
     assert code == 1
     assert "FAILED (failures=2, errors=1)" in output

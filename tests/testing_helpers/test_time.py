@@ -1,4 +1,4 @@
-"""Time in a test: what is enqueued, what runs when it is turned, and that nothing sleeps."""
+"""Time in a test: which jobs are enqueued, and which run when time advances, without a sleep."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,12 +13,12 @@ from django_delayq.signals import job_dead_lettered, job_enqueued, job_finished,
 from django_delayq.task import registry
 from django_delayq.testing import DelayQ, TaskFailed
 from tests.testing_helpers.tasks import (
-    ask_for,
     ask_the_bank,
     charge,
     close_sale,
     give_up,
     pay,
+    request_reminder,
     run_on,
     send_reminder,
     tick,
@@ -28,7 +28,7 @@ from tests.testing_helpers.tasks import (
 MINUTE = timedelta(minutes=1)
 
 
-def test_what_waits_is_told_in_the_order_in_which_it_is_to_run(delayq: DelayQ) -> None:
+def test_enqueued_jobs_are_listed_in_the_order_in_which_they_will_run(delayq: DelayQ) -> None:
     send_reminder.after(hours=2).enqueue(3)
     send_reminder.after(hours=1).enqueue(2)
     close_sale.enqueue(1)
@@ -44,7 +44,7 @@ def test_what_waits_is_told_in_the_order_in_which_it_is_to_run(delayq: DelayQ) -
     assert second.due is not None and abs(second.due - delayq.now - 60 * MINUTE) < MINUTE
 
 
-def test_a_job_reads_well(delayq: DelayQ) -> None:
+def test_the_repr_of_a_job_is_readable(delayq: DelayQ) -> None:
     send_reminder.using(key="r7").after(minutes=90).enqueue(7, channel="mail")
     assert repr(delayq.enqueued) == (
         "[<tests.testing_helpers.tasks.send_reminder(7, channel='mail') due in 1 h 30 min in queue 'mail', "
@@ -52,7 +52,7 @@ def test_a_job_reads_well(delayq: DelayQ) -> None:
     )
 
 
-def test_what_is_due_runs_through_and_what_is_not_waits(delayq: DelayQ, calls: list[Any]) -> None:
+def test_due_jobs_run_and_later_ones_wait(delayq: DelayQ, calls: list[Any]) -> None:
     send_reminder.after(minutes=10).enqueue(1)
     send_reminder.enqueue(2)
     assert calls == []
@@ -73,7 +73,7 @@ def test_what_is_due_runs_through_and_what_is_not_waits(delayq: DelayQ, calls: l
     assert [job.args for job in delayq.ran] == [[2], [1]]
 
 
-def test_due_jobs_run_in_the_order_of_production(delayq: DelayQ, calls: list[Any]) -> None:
+def test_due_jobs_run_in_the_same_order_as_in_production(delayq: DelayQ, calls: list[Any]) -> None:
     for number, priority in enumerate((-5, 0, 100, 0)):
         send_reminder.using(priority=priority).enqueue(number)
     ask_the_bank.using(priority=50).enqueue(99)
@@ -81,19 +81,19 @@ def test_due_jobs_run_in_the_order_of_production(delayq: DelayQ, calls: list[Any
     assert calls == [(2, "letter"), 99, (1, "letter"), (3, "letter"), (0, "letter")]
 
 
-def test_a_job_in_a_queue_that_is_new_runs_where_its_priority_says(delayq: DelayQ, calls: list[Any]) -> None:
+def test_a_job_in_a_new_queue_runs_by_its_priority(delayq: DelayQ, calls: list[Any]) -> None:
     send_reminder.enqueue(1)
     delayq.run_due()
     send_reminder.enqueue(2)
     send_reminder.using(queue="new", priority=90).enqueue(3)
     delayq.run_due()
-    ask_for.using(priority=20).enqueue("newer", 4)
+    request_reminder.using(priority=20).enqueue("newer", 4)
     send_reminder.enqueue(5)
     delayq.run_due()
     assert [call[0] for call in calls] == [1, 3, 2, 4, 5]
 
 
-def test_what_tasks_enqueue_for_at_once_runs_too(delayq: DelayQ, calls: list[Any]) -> None:
+def test_run_due_leaves_later_jobs_that_tasks_enqueue(delayq: DelayQ, calls: list[Any]) -> None:
     close_sale.enqueue(1)
     delayq.run_due()
     assert calls == [1]
@@ -101,16 +101,16 @@ def test_what_tasks_enqueue_for_at_once_runs_too(delayq: DelayQ, calls: list[Any
     delayq.assert_enqueued(send_reminder, args=[1], due_in=3600)
 
 
-def test_time_that_passes_runs_what_becomes_due_at_its_own_time_where_asked(delayq: DelayQ, calls: list[Any]) -> None:
+def test_advance_with_run_runs_each_job_at_its_own_due_time(delayq: DelayQ, calls: list[Any]) -> None:
     close_sale.after(minutes=30).enqueue(1)
     assert [job.task.rsplit(".")[-1] for job in delayq.advance(minutes=89, run=True)] == ["close_sale"]
-    # The reminder's hour began when the sale closed, not when somebody looked.
+    # The reminder's hour began when the sale closed, not at the end of the advance.
     delayq.assert_enqueued(send_reminder, due_in=MINUTE)
     [ran] = delayq.advance(MINUTE, run=True)
     assert ran.task.endswith("send_reminder")
 
 
-def test_draining_follows_time_to_its_end(delayq: DelayQ, calls: list[Any]) -> None:
+def test_drain_advances_time_until_no_job_is_left(delayq: DelayQ, calls: list[Any]) -> None:
     before = delayq.now
     close_sale.after(days=3).enqueue(1)
     assert len(delayq.drain()) == 2
@@ -118,14 +118,14 @@ def test_draining_follows_time_to_its_end(delayq: DelayQ, calls: list[Any]) -> N
     assert delayq.now - before >= timedelta(days=3, hours=1)
 
 
-def test_a_task_that_never_ends_is_an_error_that_says_so(delayq: DelayQ, calls: list[Any]) -> None:
+def test_draining_a_task_that_enqueues_itself_is_an_error(delayq: DelayQ, calls: list[Any]) -> None:
     tick.enqueue()
     with pytest.raises(DelayQError, match="More than 5 jobs ran. Does a task enqueue itself"):
         delayq.drain(limit=5)
     assert len(delayq.advance(minutes=3, run=True)) == 3
 
 
-def test_time_goes_on_to_a_moment(delayq: DelayQ, calls: list[Any]) -> None:
+def test_time_can_advance_to_a_moment(delayq: DelayQ, calls: list[Any]) -> None:
     moment = timezone.now() + timedelta(days=6)
     send_reminder.at(moment).enqueue(7)
     delayq.advance_to(moment - MINUTE, run=True)
@@ -144,12 +144,12 @@ def test_wrong_times_are_refused(delayq: DelayQ, wrong: Any) -> None:
         delayq.advance(**wrong)
 
 
-def test_time_goes_no_farther_than_jobs_can_wait(delayq: DelayQ, calls: list[Any]) -> None:
+def test_time_advances_no_further_than_jobs_can_wait(delayq: DelayQ, calls: list[Any]) -> None:
     send_reminder.enqueue(1)
     for _ in range(2):
         with pytest.raises(DelayValueError, match="2255"):
             delayq.advance(timedelta.max)
-        # And all goes on as before.
+        # The clock still works after the error.
         delayq.advance(days=365 * 100)
     delayq.assert_enqueued(send_reminder, due_in=0)
     assert len(delayq.run_due()) == 1
@@ -166,11 +166,11 @@ def test_an_error_in_a_task_is_raised_and_the_job_settled_as_in_production(delay
     )
     delayq.assert_enqueued(charge, args=[5], due_in=2)
     assert [job.attempt for job in delayq.enqueued if job.task.endswith("charge")] == [2]
-    # What was due beside it is untouched.
+    # The other due job is untouched.
     assert [job.args for job in delayq.run_due()] == [[1]]
 
 
-def test_errors_may_be_left_to_the_retry_policy(delayq: DelayQ, calls: list[Any]) -> None:
+def test_errors_can_be_left_to_the_retry_policy(delayq: DelayQ, calls: list[Any]) -> None:
     charge.enqueue(5, fails=2)
     with time_machine.travel(delayq.now, tick=False):
         [ran] = delayq.run_due(errors="retry")
@@ -192,7 +192,7 @@ def test_the_last_attempt_leaves_a_dead_letter_with_its_error(delayq: DelayQ) ->
     assert "no money: 5" in dead.error
 
 
-def test_what_a_task_asks_for_is_no_error(delayq: DelayQ, calls: list[Any]) -> None:
+def test_a_retry_or_dead_letter_on_request_is_no_error(delayq: DelayQ, calls: list[Any]) -> None:
     wait_for_answer.enqueue()
     give_up.enqueue()
     assert [job.ending for job in delayq.run_due()] == ["retry requested", "gave up"]
@@ -202,7 +202,7 @@ def test_what_a_task_asks_for_is_no_error(delayq: DelayQ, calls: list[Any]) -> N
     assert [job.task for job in delayq.dead] == ["tests.testing_helpers.tasks.give_up"]
 
 
-def test_a_job_that_cannot_be_run_is_an_error(delayq: DelayQ, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_of_an_unknown_task_is_an_error(delayq: DelayQ, monkeypatch: pytest.MonkeyPatch) -> None:
     send_reminder.enqueue(1)
     with monkeypatch.context() as patched, pytest.raises(TaskFailed, match="No task is registered as"):
         patched.delitem(registry._tasks, "tests.testing_helpers.tasks.send_reminder")
@@ -219,7 +219,7 @@ def test_keys_are_unique_as_in_production(delayq: DelayQ) -> None:
     assert send_reminder.using(key="r").enqueue(3).created
 
 
-def test_handles_follow_the_turned_clock(delayq: DelayQ) -> None:
+def test_handles_use_the_fake_clock(delayq: DelayQ) -> None:
     job = send_reminder.after(minutes=10).enqueue(1)
     assert job.state == "scheduled"
     assert job.due is not None and abs(job.due - delayq.now - 10 * MINUTE) < MINUTE
@@ -230,16 +230,16 @@ def test_handles_follow_the_turned_clock(delayq: DelayQ) -> None:
 
 
 def test_signals_are_sent_as_in_production(delayq: DelayQ) -> None:
-    heard: list[str] = []
+    received: list[str] = []
     signals = {"enqueued": job_enqueued, "started": job_started, "finished": job_finished, "dead": job_dead_lettered}
-    receivers = {name: lambda name=name, **_: heard.append(name) for name in signals}  # type: ignore[misc]
+    receivers = {name: lambda name=name, **_: received.append(name) for name in signals}  # type: ignore[misc]
     for name, signal in signals.items():
         signal.connect(receivers[name])
     give_up.enqueue()
     delayq.run_due()
     for name, signal in signals.items():
         signal.disconnect(receivers[name])
-    assert heard == ["enqueued", "started", "finished", "dead"]
+    assert received == ["enqueued", "started", "finished", "dead"]
 
 
 def test_coroutine_functions_run(delayq: DelayQ, calls: list[Any]) -> None:
@@ -248,7 +248,7 @@ def test_coroutine_functions_run(delayq: DelayQ, calls: list[Any]) -> None:
     assert calls == [7]
 
 
-def test_jobs_of_every_way_in_are_seen(delayq: DelayQ, calls: list[Any]) -> None:
+def test_jobs_of_every_way_to_enqueue_are_listed(delayq: DelayQ, calls: list[Any]) -> None:
     enqueue_many([send_reminder.after(60).job(number) for number in range(600)])
     send_reminder.after(hours=1).enqueue_many([(1,), (2,)])
     execute_later("bulk", "tests.testing_helpers.tasks.send_reminder", [7], delay=600)
@@ -257,7 +257,9 @@ def test_jobs_of_every_way_in_are_seen(delayq: DelayQ, calls: list[Any]) -> None
     assert len(delayq.drain()) == 603
 
 
-def test_large_arguments_are_told_in_full_and_shown_in_short(delayq: DelayQ, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_arguments_are_kept_in_full_and_shortened_in_texts(
+    delayq: DelayQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = "x" * 100_000
     send_reminder.enqueue(1, channel=text)
     delayq.assert_enqueued(send_reminder, kwargs={"channel": text})
@@ -281,21 +283,21 @@ def test_a_paused_queue_keeps_its_jobs(delayq: DelayQ) -> None:
     assert len(delayq.drain()) == 1
 
 
-def test_the_clock_follows_time_machine(delayq: DelayQ, calls: list[Any]) -> None:
+def test_the_fake_clock_follows_time_machine(delayq: DelayQ, calls: list[Any]) -> None:
     start = datetime(2030, 1, 1, 9, tzinfo=UTC)
-    with time_machine.travel(start, tick=False) as traveller:
+    with time_machine.travel(start, tick=False) as travel:
         send_reminder.at(start + timedelta(days=1)).enqueue(1)
         send_reminder.after(days=2).enqueue(2)
         [first, second] = delayq.enqueued
         assert (first.due_in, second.due) == (timedelta(days=1), start + timedelta(days=2))
-        traveller.shift(timedelta(days=1))
+        travel.shift(timedelta(days=1))
         delayq.run_due()
         assert calls == [(1, "letter")]
         delayq.advance(days=1, run=True)
         assert calls == [(1, "letter"), (2, "letter")]
 
 
-def test_a_task_cannot_let_others_run(delayq: DelayQ, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_cannot_run_other_jobs(delayq: DelayQ, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.testing_helpers import tasks
 
     class Meddling(list[Any]):
@@ -304,23 +306,23 @@ def test_a_task_cannot_let_others_run(delayq: DelayQ, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(tasks, "calls", Meddling())
     send_reminder.enqueue(1)
-    with pytest.raises(DelayQError, match="only the test itself"):
+    with pytest.raises(DelayQError, match="only by the test itself"):
         delayq.run_due()
 
 
-def test_errors_takes_two_words(delayq: DelayQ) -> None:
+def test_errors_must_be_raise_or_retry(delayq: DelayQ) -> None:
     with pytest.raises(ValueError, match="errors must be 'raise' or 'retry', got 'ignore'"):
         delayq.run_due(errors="ignore")  # type: ignore[arg-type]
 
 
-def test_what_is_sensitive_is_not_shown(delayq: DelayQ) -> None:
+def test_sensitive_arguments_are_not_shown(delayq: DelayQ) -> None:
     pay.enqueue("4111 1111")
     assert "4111" not in repr(delayq.enqueued)
     assert delayq.enqueued[0].args == ["4111 1111"]
     assert "4111" not in repr(delayq.run_due())
 
 
-def test_a_time_limit_is_one_in_tests_too(delayq: DelayQ) -> None:
+def test_a_time_limit_applies_in_tests_too(delayq: DelayQ) -> None:
     run_on.enqueue()
     with pytest.raises(TaskTimeout):
         delayq.run_due()
@@ -340,14 +342,14 @@ def test_interrupts_are_never_swallowed(delayq: DelayQ, monkeypatch: pytest.Monk
         delayq.run_due(errors="retry")
 
 
-def test_a_test_ends_outside_of_any_job(delayq: DelayQ) -> None:
+def test_after_a_run_there_is_no_current_job(delayq: DelayQ) -> None:
     send_reminder.enqueue(1)
     delayq.run_due()
     assert current_job() is None
 
 
-def test_what_a_task_returns_is_kept_where_asked(delayq: DelayQ) -> None:
-    job = ask_for.using(store_result=True).enqueue("mail", 1)
+def test_a_result_is_kept_if_store_result_is_set(delayq: DelayQ) -> None:
+    job = request_reminder.using(store_result=True).enqueue("mail", 1)
     delayq.drain()
     delayq.advance(days=2)
     assert job.refresh().state == "done"

@@ -36,7 +36,7 @@ def test_an_error_in_heartbeats_ends_the_worker(error: type[BaseException]) -> N
     for thread in threading.enumerate():
         if thread.name == "delayq-heartbeats":
             thread.join(PATIENCE)
-    # Not an Exception: a service would log it and go on stepping.
+    # Not an Exception: a service would log it and continue to step.
     with pytest.raises(SystemExit, match="Heartbeats of a worker") as raised:
         held.check()
     assert isinstance(raised.value.__cause__, error)

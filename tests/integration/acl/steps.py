@@ -1,4 +1,4 @@
-"""Every call of the store, as a step of one role on a server where each role has a user of its own."""
+"""Steps: every call of the store, made by one role on a server with a user per role."""
 
 from collections.abc import Callable
 from hashlib import sha256
@@ -20,13 +20,13 @@ PREFIX = "acl-test"
 Step = Callable[[ShardApis, ShardApis], Any]
 
 
-class Ground:
-    """A server with one user a role, and the apis of each."""
+class RoleServer:
+    """A server with one user per role, and the APIs of each role."""
 
     def __init__(self, server: LocalRedisServer) -> None:
         self.server = server
         self.every = ShardApis(server.url, PREFIX=PREFIX)
-        self._doors: dict[str, ShardApis] = {}
+        self._apis: dict[str, ShardApis] = {}
         for name in ROLES:
             self.allow(name, "")
 
@@ -39,26 +39,26 @@ class Ground:
         return self.server.url.replace("redis://", f"redis://{name}:{PASSWORD}@")
 
     def apis(self, name: str) -> ShardApis:
-        if name not in self._doors:
-            self._doors[name] = ShardApis(self.url(name), PREFIX=PREFIX, clock=self.every.clock)
-        return self._doors[name]
+        if name not in self._apis:
+            self._apis[name] = ShardApis(self.url(name), PREFIX=PREFIX, clock=self.every.clock)
+        return self._apis[name]
 
     def user(self, name: str) -> Redis:
         return Redis.from_url(self.url(name), protocol=2)
 
     def refused(self) -> list[str]:
-        """Return what the server refused since the last call, also in scripts that continued afterwards."""
+        """Return what the server refused since the last call, even in scripts that continued after it."""
         log = self.every.client.acl_log()
         self.every.client.acl_log_reset()
         return [f"{entry['username']}: {entry['object']} {entry['context']}" for entry in log]
 
     def close(self) -> None:
-        for apis in (self.every, *self._doors.values()):
+        for apis in (self.every, *self._apis.values()):
             apis.close()
 
 
 def claimed(every: ShardApis, count: int = 1) -> tuple[Any, list[Any]]:
-    """Return a worker of everybody's, and its claims on a queue of their own."""
+    """Return a worker with all permissions, and its claims from a queue of their own."""
     queue = every.add().hex()
     for _ in range(count):
         every.add(queue=queue)
@@ -73,7 +73,7 @@ def dead(every: ShardApis) -> Any:
 def expired(every: ShardApis) -> Any:
     """Let a lease expire and return it."""
     claimed(every)
-    return every.promotion.read_expired_leases(every.expired_leases())
+    return every.promotion.read_expired_leases(every.lapsed())
 
 
 def enqueue(role: ShardApis, every: ShardApis) -> Any:
@@ -145,21 +145,21 @@ def reclaim(role: ShardApis, every: ShardApis) -> Any:
     )
 
 
-def exchange(role: ShardApis, every: ShardApis) -> Any:
+def settle_and_claim(role: ShardApis, every: ShardApis) -> Any:
     queue = every.add().hex()
     for _ in range(4):
         every.add(queue=queue, key=every.add().hex())
     worker = role.worker()
     claims = worker.take(4, queue, description="host/1").claims
     assert len(worker.again().claims) == 4
-    ends = [settlement(claim, how) for claim, how in zip(claims, Action, strict=True)]
-    return not worker.take(0, queue, settle=ends).lost
+    settlements = [settlement(claim, action) for claim, action in zip(claims, Action, strict=True)]
+    return not worker.take(0, queue, settle=settlements).lost
 
 
 def heartbeat(role: ShardApis, every: ShardApis) -> Any:
     worker, claims = claimed(every)
-    api = role.store.claims(role.shard, worker_id=worker.code)
-    return not api.heartbeat([claim.lease for claim in claims])
+    claims_api = role.store.claims(role.shard, worker_id=worker.code)
+    return not claims_api.heartbeat([claim.lease for claim in claims])
 
 
 def read_queues(role: ShardApis, every: ShardApis) -> Any:
@@ -176,9 +176,9 @@ def listen(role: ShardApis, every: ShardApis) -> Any:
     listener = role.shard.blocking_listener()
     listener.listen([every.keys("notify_dispatcher")], now=monotonic())
     every.client.rpush(every.keys("notify_dispatcher"), 1)
-    key = listener.read_notification()
+    notification = listener.read_notification()
     listener.close()
-    return key
+    return notification
 
 
 def notify(role: ShardApis, every: ShardApis) -> Any:
@@ -212,11 +212,11 @@ def wait(role: ShardApis, every: ShardApis) -> Any:
     return role.store.result_waiter(role.shard.index).wait(kept, 1)
 
 
-def snapshot(role: ShardApis, every: ShardApis) -> Any:
+def dashboard(role: ShardApis, every: ShardApis) -> Any:
     every.add(delay=HOUR)
-    look = role.store.dashboard(role.shard.index)
-    assert look.due_histogram([0, 2 * every.clock.now_us], queues=["default"])[0]
-    return look.snapshot(tasks=["t"]).queues["default"].scheduled
+    queries = role.store.dashboard(role.shard.index)
+    assert queries.due_histogram([0, 2 * every.clock.now_us], queues=["default"])[0]
+    return queries.snapshot(tasks=["t"]).queues["default"].scheduled
 
 
 def server(role: ShardApis, every: ShardApis) -> Any:
@@ -225,16 +225,16 @@ def server(role: ShardApis, every: ShardApis) -> Any:
 
 
 def report(role: ShardApis, every: ShardApis) -> Any:
-    reports, code = role.store.process_reports(role.shard), bytes(8)
-    tally = MetricsBuffer()
-    tally.count_attempt("done", queue="default", task="t", lag_us=1, run_us=1)
+    reports, process_id = role.store.process_reports(role.shard), bytes(8)
+    metrics = MetricsBuffer()
+    metrics.count_attempt("done", queue="default", task="t", lag_us=1, run_us=1)
     for _ in range(2):
-        assert not reports.report(code, "worker", {}, tally.take())
-    reports.deregister(code, {})
+        assert not reports.report(process_id, "worker", {}, metrics.take())
+    reports.deregister(process_id, {})
     return True
 
 
-def forward(role: ShardApis, every: ShardApis) -> Any:
+def add_to_forward_stream(role: ShardApis, every: ShardApis) -> Any:
     role.store.forward_stream(role.shard).add({"id": "an id"})
     return every.client.xlen(every.keys("forwarded"))
 
@@ -251,8 +251,8 @@ def quiet(role: ShardApis, every: ShardApis) -> Any:
     return role.operations.unquiet(worker.code)
 
 
-def check(role: ShardApis, every: ShardApis) -> Any:
-    """Repair damage in each place and record, and check the rest."""
+def check_consistency(role: ShardApis, every: ShardApis) -> Any:
+    """Damage each kind of place and record, and repair the damage."""
     claimed(every)
     dead(every)
     lost = [every.add(delay=HOUR, queue=f"lost {n}", key=f"{every.add().hex()}") for n in range(3)]
@@ -261,9 +261,9 @@ def check(role: ShardApis, every: ShardApis) -> Any:
     every.client.hdel(every.keys("jobs"), lost[2])
     every.client.hset(every.keys("jobs"), b"orphan-12345", b"?")
     every.client.delete(every.keys("claim_records"))
-    api = role.store.consistency_check(role.shard)
-    found = list(api.walk(repair=True))
-    assert list(api.bodies())
+    check = role.store.consistency_check(role.shard)
+    found = list(check.walk(repair=True))
+    assert list(check.bodies())
     return found
 
 
@@ -287,22 +287,32 @@ STEPS: dict[str, Step] = {
             read_expired,
             reclaim,
         ),
-        *(exchange, heartbeat, read_queues, read_served_queues, listen, notify, check_server, check_shards, check),
-        *(snapshot, server, report, pause, quiet, forward),
+        *(
+            settle_and_claim,
+            heartbeat,
+            read_queues,
+            read_served_queues,
+            listen,
+            notify,
+            check_server,
+            check_shards,
+            check_consistency,
+        ),
+        *(dashboard, server, report, pause, quiet, add_to_forward_stream),
     )
 }
 _PRODUCER = "enqueue cancel cancel_kept reschedule find check_shards wait"
 _DISPATCHER = "report promote read_expired reclaim listen check_server check_shards"
-_VIEW = "find holder page counts read_queues snapshot server"
+_VIEW = "find holder page counts read_queues dashboard server"
 OWN = {
     "producer": _PRODUCER,
     "dispatcher": _DISPATCHER,
-    "worker": f"{_PRODUCER} {_DISPATCHER} exchange heartbeat read_served_queues notify forward",
+    "worker": f"{_PRODUCER} {_DISPATCHER} settle_and_claim heartbeat read_served_queues notify add_to_forward_stream",
     "view": _VIEW,
     "action": f"{_VIEW} cancel cancel_kept reschedule move requeue discard pause quiet",
-    "check": "check read_queues check_server",
+    "check": "check_consistency read_queues check_server",
 }
-#: Redis checks commands, not scripts: these steps of other roles use only commands of the role.
+#: Redis checks commands, not scripts: these steps of other roles use only commands that the role has anyway.
 BORROWED = {
     "producer": "move holder requeue read_served_queues",
     "dispatcher": "enqueue cancel reschedule move find holder requeue discard read_served_queues notify",

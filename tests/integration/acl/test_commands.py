@@ -1,10 +1,10 @@
-"""The commands as processes, each under the user of its role."""
+"""Commands as processes, each under the user of its role."""
 
 from typing import Any
 
 import pytest
 
-from tests.integration.acl.steps import PASSWORD, PREFIX, Ground
+from tests.integration.acl.steps import PASSWORD, PREFIX, RoleServer
 from tests.sample_app import tasks
 from tests.subprocesses import Processes
 
@@ -24,22 +24,22 @@ tasks.crash.after(0.1).enqueue("exit")
 """
 
 
-def test_the_commands_do_a_days_work_each_under_its_own_user(ground: Ground, processes: Processes) -> None:
-    """Jobs that enqueue, fail and crash; a lease that expires; a worker that starts its own dispatcher."""
+def test_each_command_does_all_its_work_under_its_own_user(role_server: RoleServer, processes: Processes) -> None:
+    """Jobs enqueue, fail and crash; a lease expires; a worker runs its own dispatcher."""
     prefix = f"{PREFIX}:day"
     bodies, dead_letters = (f"{prefix}:{{0}}:{noun}" for noun in ("jobs", "dead_letters"))
-    ground.refused()
+    role_server.refused()
 
     def under(name: str, command: str, *options: str) -> Any:
-        # Settings of its own: each process reads them when it has got so far.
-        delayq = {"REDIS": ground.url(name), "PREFIX": prefix, "LEASE": 2}
+        # Each process needs a settings file of its own, because it reads the file only once it has started.
+        delayq = {"REDIS": role_server.url(name), "PREFIX": prefix, "LEASE": 2}
         (processes.folder / f"{name}_settings.py").write_text(f"from tests.settings import *\nDELAYQ = {delayq!r}\n")
         return processes.start(command, *options, DJANGO_SETTINGS_MODULE=f"{name}_settings")
 
     dispatcher, first = under("dispatcher", "run_dispatcher"), under("worker", "run_worker")
     sent = under("producer", "shell", "-c", SENT)
     assert sent.wait() == 0, sent.output
-    client = ground.every.client
+    client = role_server.every.client
     # A crash would also end jobs that run beside it and are not acknowledged yet.
     processes.until(lambda: not client.hlen(bodies), what="all jobs before the crash to end")
     crash = under("producer", "shell", "-c", CRASHES)
@@ -48,11 +48,14 @@ def test_the_commands_do_a_days_work_each_under_its_own_user(ground: Ground, pro
     second = under("worker", "run_worker", "--with-dispatcher")
     processes.until(lambda: client.zcard(dead_letters) and not client.hlen(bodies), what="all jobs to end")
     assert (dispatcher.end(), second.end()) == (0, 0)
-    assert ground.refused() == []
+    assert role_server.refused() == []
     checked = under("check", "delayq_check", "--repair")
     assert checked.wait() == 0, checked.output
-    # Then it does not know how often Redis forces its file to disk, and reports that.
-    assert {entry.lower() for entry in ground.refused()} <= {"check: config|get toplevel", "check: config toplevel"}
+    # The role may not read whether Redis syncs its file to disk; the command reports that.
+    assert {entry.lower() for entry in role_server.refused()} <= {
+        "check: config|get toplevel",
+        "check: config toplevel",
+    }
     for command in (dispatcher, first, sent, crash, second, checked):
         assert "Traceback" not in command.output
         assert PASSWORD not in command.output
@@ -61,23 +64,23 @@ def test_the_commands_do_a_days_work_each_under_its_own_user(ground: Ground, pro
     assert sum("left" in run for run in processes.runs()) == 3
 
 
-def test_a_worker_alone_promotes_under_its_user(ground: Ground, processes: Processes) -> None:
-    processes.configure(REDIS=ground.url("worker"), PREFIX=f"{PREFIX}:alone")
-    ground.refused()
+def test_a_worker_alone_promotes_under_its_user(role_server: RoleServer, processes: Processes) -> None:
+    processes.configure(REDIS=role_server.url("worker"), PREFIX=f"{PREFIX}:alone")
+    role_server.refused()
     worker = processes.start("run_worker")
     tasks.record.after(0.2).enqueue("alone")
     processes.until_runs(1)
     assert worker.end() == 0
-    assert ground.refused() == []
+    assert role_server.refused() == []
 
 
 @pytest.mark.parametrize(
     ("command", "name"), [("run_worker", "producer"), ("run_worker", "view"), ("run_dispatcher", "producer")]
 )
-def test_a_command_under_anothers_user_says_so_and_never_the_password(
-    command: str, name: str, ground: Ground, processes: Processes
+def test_a_command_under_another_roles_user_names_the_user_and_never_the_password(
+    command: str, name: str, role_server: RoleServer, processes: Processes
 ) -> None:
-    processes.configure(REDIS=ground.url(name), PREFIX=f"{PREFIX}:wrong")
+    processes.configure(REDIS=role_server.url(name), PREFIX=f"{PREFIX}:wrong")
     started = processes.start(command)
     processes.until(lambda: f"user '{name}'" in started.output, what="the refusal")
     assert "Redis refused" in started.output

@@ -1,4 +1,4 @@
-"""What no role may do: rule the server, leave its prefix, write by a script of its own."""
+"""Limits of every role: no administration, no keys outside of its prefix, no writes by a script of its own."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 from redis.exceptions import NoPermissionError, ResponseError
 
 from django_delayq.store.maintenance.acl_roles import ROLES
-from tests.integration.acl.steps import PREFIX, Ground
+from tests.integration.acl.steps import PREFIX, RoleServer
 from tests.shard_apis import ShardApis
 
 FORBIDDEN = [
@@ -35,21 +35,24 @@ FORBIDDEN = [
 
 
 @pytest.mark.parametrize("command", FORBIDDEN)
-def test_no_role_may_run_what_rules_the_server(command: str, ground: Ground) -> None:
+def test_no_role_may_run_commands_of_administration(command: str, role_server: RoleServer) -> None:
     for name in ROLES:
-        with ground.user(name) as user, pytest.raises(ResponseError, match="(?i)no permissions|not allowed") as refused:
+        with (
+            role_server.user(name) as user,
+            pytest.raises(ResponseError, match="(?i)no permissions|not allowed") as refused,
+        ):
             user.execute_command(*command.split())
-        # A server that forbids DEBUG reports that first.
+        # A server that allows DEBUG to nobody reports that first.
         assert isinstance(refused.value, NoPermissionError) or command.startswith("DEBUG")
-        # Nor inside a script of its own.
+        # The command is refused inside a script too.
         script = f"return redis.call({', '.join(map(repr, command.split()))})"
-        with ground.user(name) as user, pytest.raises(ResponseError):
+        with role_server.user(name) as user, pytest.raises(ResponseError):
             user.execute_command("EVAL", script, 0)
-    assert ground.every.client.ping()
+    assert role_server.every.client.ping()
 
 
-def test_no_role_reaches_a_key_outside_its_prefix(ground: Ground) -> None:
-    ground.every.client.hset("other:{0}:jobs", "x", "y")
+def test_no_role_reaches_a_key_outside_its_prefix(role_server: RoleServer) -> None:
+    role_server.every.client.hset("other:{0}:jobs", "x", "y")
     for name, role in ROLES.items():
         for key in ("other:{0}:jobs", PREFIX, f"x{PREFIX}:a", f"{PREFIX}-2:{{0}}:jobs"):
             calls = [call for call in role.commands if call in ("HGET", "HSET", "HDEL", "DEL", "ZADD", "ZREM")]
@@ -58,13 +61,13 @@ def test_no_role_reaches_a_key_outside_its_prefix(ground: Ground) -> None:
                 arguments = {"HGET": ["x"], "HSET": ["x", 1], "HDEL": ["x"], "ZADD": [1, "x"], "ZREM": ["x"]}.get(
                     call, []
                 )
-                with ground.user(name) as user, pytest.raises(NoPermissionError):
+                with role_server.user(name) as user, pytest.raises(NoPermissionError):
                     user.execute_command(call, key, *arguments)
                 words = ", ".join(f"'{word}'" for word in (call, key, *arguments))
-                with ground.user(name) as user, pytest.raises(ResponseError):
+                with role_server.user(name) as user, pytest.raises(ResponseError):
                     user.execute_command("EVAL", f"return redis.call({words})", 0)
-    assert ground.every.client.hgetall("other:{0}:jobs") == {b"x": b"y"}
-    assert not ground.every.client.exists(PREFIX, f"x{PREFIX}:a", f"{PREFIX}-2:{{0}}:jobs")
+    assert role_server.every.client.hgetall("other:{0}:jobs") == {b"x": b"y"}
+    assert not role_server.every.client.exists(PREFIX, f"x{PREFIX}:a", f"{PREFIX}-2:{{0}}:jobs")
 
 
 WRITES = [
@@ -74,26 +77,26 @@ WRITES = [
 
 
 @pytest.mark.parametrize("name", ROLES)
-def test_a_script_of_ones_own_writes_no_more_than_the_rule_allows(name: str, ground: Ground) -> None:
+def test_a_script_of_a_roles_own_writes_no_more_than_the_rule_allows(name: str, role_server: RoleServer) -> None:
     for command, *arguments in WRITES:
         key = f"{PREFIX}:{{0}}:{name}-{command}"
         text = f"return redis.call({', '.join(map(repr, (command, key, *arguments)))})"
-        with ground.user(name) as user:
+        with role_server.user(name) as user:
             if command in ROLES[name].commands:
                 user.execute_command("EVAL", text, 0)
             else:
                 with pytest.raises(ResponseError):
                     user.execute_command("EVAL", text, 0)
     if name == "view":
-        assert not ground.every.client.keys(f"{PREFIX}:{{0}}:view-*")
+        assert not role_server.every.client.keys(f"{PREFIX}:{{0}}:view-*")
 
 
-def test_a_rule_serves_another_database_and_a_client_name(ground: Ground) -> None:
-    named: Any = {"url": ground.url("producer").replace("/0", "/3"), "client_name": "shop"}
+def test_a_rule_allows_another_database_and_a_client_name(role_server: RoleServer) -> None:
+    named: Any = {"url": role_server.url("producer").replace("/0", "/3"), "client_name": "shop"}
     apis = ShardApis(named, PREFIX=PREFIX)
     try:
         assert apis.add()
-        known = [(one["user"], one["db"], one["name"]) for one in ground.every.client.client_list()]
+        known = [(one["user"], one["db"], one["name"]) for one in role_server.every.client.client_list()]
         assert ("producer", "3", "shop") in known
     finally:
         apis.close()

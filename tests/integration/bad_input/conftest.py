@@ -1,4 +1,4 @@
-"""Fixtures of the tests of bad input: after each test nothing may be stored."""
+"""Fixtures of the tests of bad input, after which Redis must be empty."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,7 +13,7 @@ from tests.integration.bad_input.refusals import SECRET
 
 @pytest.fixture(autouse=True)
 def nothing_stored(delayq_settings: Any, client: Redis) -> Iterator[None]:
-    """Whatever a test tried: the server it could have reached holds nothing."""
+    """Check after the test that the server holds no key."""
     yield
     assert client.dbsize() == 0
 
@@ -25,10 +25,10 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def guarded(start_redis: Callable[..., LocalRedisServer]) -> LocalRedisServer:
-    """A server with a password, and a user `shop` who may do too little."""
+    """A server with a password, and users with too few permissions."""
     server = start_redis(port=0, options={"requirepass": SECRET})
     with server.client(password=SECRET) as other:
-        # A user may see keys that are not ours only, or not run scripts.
+        # One user may only use keys of another prefix, another user may not run scripts.
         other.execute_command("ACL", "SETUSER", "shop", "on", f">{SECRET}", "~other:*", "+@all")
         other.execute_command("ACL", "SETUSER", "noscript", "on", f">{SECRET}", "~*", "+@all", "-@scripting")
         other.execute_command("ACL", "SETUSER", "reader", "on", f">{SECRET}", "~*", "+@read", "+@connection")

@@ -1,4 +1,4 @@
-"""What the tests of bad input share: the error they expect, a password that it must not show, and tasks."""
+"""Refusals: the check of an error, a password that it must not show, and tasks, for the tests of bad input."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ NAME = "tests.sample_app.tasks.noop"
 
 
 def refused(kind: type[Exception], builtin: type[Exception], words: str, act: Callable[[], Any]) -> Exception:
-    """Check that an act raises an error of ours that is the builtin too and says what it should."""
+    """Check that `act` raises an error of both classes whose text matches `words`; return it."""
     with pytest.raises(kind, match=words) as caught:
         act()
     assert isinstance(caught.value, builtin)

@@ -1,4 +1,4 @@
-"""Bad settings, and bad options of the commands."""
+"""Commands with bad settings or bad options."""
 
 import io
 import subprocess
@@ -39,7 +39,7 @@ from tests.sample_app.tasks import noop
         ({"REDIS": "redis://h", "SHARDS": 0}, "E006", "SHARDS.* 1 to 1,000, got 0"),
     ],
 )
-def test_settings_that_cannot_work(delayq: Any, number: str, words: str, delayq_settings: Any) -> None:
+def test_settings_that_cannot_work_fail_the_checks(delayq: Any, number: str, words: str, delayq_settings: Any) -> None:
     delayq_settings.DELAYQ = delayq
     [found] = [message for message in checks.run_checks() if str(message.id).startswith("delayq.E")]
     assert found.id == f"delayq.{number}" and found.hint and found.level == checks.ERROR
@@ -50,7 +50,7 @@ def test_settings_that_cannot_work(delayq: Any, number: str, words: str, delayq_
 
 
 @pytest.mark.parametrize("content", [None, "no certificate"])
-def test_a_certificate_that_cannot_be_used(content: str | None, tmp_path: Path, delayq_settings: Any) -> None:
+def test_an_unusable_certificate_is_refused(content: str | None, tmp_path: Path, delayq_settings: Any) -> None:
     path = tmp_path / "ca.pem"
     if content:
         path.write_text(content)
@@ -79,7 +79,7 @@ def test_a_certificate_that_cannot_be_used(content: str | None, tmp_path: Path, 
     ],
     ids=lambda value: " ".join(value)[:30] if isinstance(value, list) else "",
 )
-def test_worker_options(options: list[str], words: str, delayq_settings: Any) -> None:
+def test_bad_options_of_run_worker_are_refused(options: list[str], words: str, delayq_settings: Any) -> None:
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "QUEUES": {"mail": {}, "bulk": {}}}
     with pytest.raises(CommandError, match=words):
         call_command("run_worker", *options, "--drain", stdout=io.StringIO())
@@ -94,14 +94,14 @@ def test_worker_options(options: list[str], words: str, delayq_settings: Any) ->
         ({"REDIS": f"redes://:{SECRET}@h"}, "did you mean 'redis'"),
     ],
 )
-def test_commands_with_settings_that_cannot_work(command: str, delayq: Any, words: str, delayq_settings: Any) -> None:
+def test_commands_refuse_settings_that_cannot_work(command: str, delayq: Any, words: str, delayq_settings: Any) -> None:
     delayq_settings.DELAYQ = delayq
     with pytest.raises(CommandError, match=words) as caught:
         call_command(command, stdout=io.StringIO())
     assert SECRET not in str(caught.value)
 
 
-def test_a_check_that_redis_refuses(guarded: LocalRedisServer, delayq_settings: Any) -> None:
+def test_a_check_reports_that_redis_refuses_it(guarded: LocalRedisServer, delayq_settings: Any) -> None:
     delayq_settings.DELAYQ = {"REDIS": f"redis://shop:wrong-{SECRET}@127.0.0.1:{guarded.port}/0"}
     with pytest.raises(CommandError, match="refused") as caught:
         call_command("delayq_check", stdout=io.StringIO())

@@ -1,4 +1,4 @@
-"""Bad names, queues, keys and options of a task, at every place that takes them."""
+"""Options of a task: bad names, queues, keys and other options, in every call that accepts them."""
 
 import math
 from collections.abc import Callable
@@ -24,23 +24,23 @@ from tests.sample_app.tasks import noop
 
 
 @pytest.mark.parametrize("name", ["tests.sample_app.tasks.nop", "os.system", "", "x" * 2_000, None, 5, b"x"])
-def test_a_task_that_is_not_registered(name: Any) -> None:
+def test_an_unregistered_task_is_refused(name: Any) -> None:
     refused(UnknownTask, LookupError, "No task is registered", lambda: execute_later("mail", name, []))
 
 
 @pytest.mark.parametrize("args", ["abc", b"abc", {"a": 1}])
-def test_arguments_by_name_that_are_no_list(args: Any) -> None:
+def test_arguments_of_execute_later_must_be_a_list(args: Any) -> None:
     with pytest.raises(TypeError, match="args must be a list of positional arguments"):
         execute_later("mail", NAME, args)
 
 
 @pytest.mark.parametrize("args", [5, None])
-def test_arguments_by_name_that_are_nothing_to_iterate(args: Any) -> None:
+def test_arguments_of_execute_later_must_be_iterable(args: Any) -> None:
     with pytest.raises(TypeError):
         execute_later("mail", NAME, args)
 
 
-def test_two_functions_with_one_name(own_registry: None) -> None:
+def test_two_functions_with_one_name_are_refused(own_registry: None) -> None:
     delayed_task(name="shop.remind")(narrow)
     with pytest.raises(ImproperlyConfigured, match=r"narrow.*narrow_async.*Rename"):
         delayed_task(name="shop.remind")(narrow_async)
@@ -51,7 +51,7 @@ class Shop:
 
 
 @pytest.mark.parametrize("func", [lambda: None, Shop.remind, Shop, len, 5])
-def test_what_cannot_be_a_task(func: Any, own_registry: None) -> None:
+def test_an_object_that_cannot_be_a_task_is_refused(func: Any, own_registry: None) -> None:
     for decorate in (delayed_task, delayed_task(queue="mail")):
         with pytest.raises(ImproperlyConfigured, match="@delayed_task"):
             decorate(func)
@@ -65,50 +65,50 @@ QUEUES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("door", QUEUES)
+@pytest.mark.parametrize("call", QUEUES)
 @pytest.mark.parametrize("queue", ["", "x" * 201, "é" * 101, 5, b"mail", True, ["mail"]], ids=lambda q: repr(q)[:9])
-def test_what_is_no_queue(door: str, queue: Any, own_registry: None) -> None:
+def test_a_bad_queue_name_is_refused(call: str, queue: Any, own_registry: None) -> None:
     with pytest.raises(ValueError, match="queue must be .*, got"):
-        QUEUES[door](queue)
+        QUEUES[call](queue)
 
 
-@pytest.mark.parametrize("door", ["execute_later", "decorator"])
-def test_no_queue_where_one_is_required(door: str, own_registry: None) -> None:
+@pytest.mark.parametrize("call", ["execute_later", "decorator"])
+def test_none_is_refused_if_a_queue_is_required(call: str, own_registry: None) -> None:
     with pytest.raises(ValueError, match="queue must be .*, got"):
-        QUEUES[door](None)
+        QUEUES[call](None)
 
 
-@pytest.mark.parametrize("door", ["using", "queue_name", "execute_later"])
-def test_a_queue_that_is_not_declared(door: str, delayq_settings: Any) -> None:
+@pytest.mark.parametrize("call", ["using", "queue_name", "execute_later"])
+def test_an_undeclared_queue_is_refused(call: str, delayq_settings: Any) -> None:
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "QUEUES": {"default": {}, "mail": {}}}
     words = "queue 'mial' is not declared.*did you mean 'mail'"
-    refused(UnknownQueue, ValueError, words, lambda: QUEUES[door]("mial"))
+    refused(UnknownQueue, ValueError, words, lambda: QUEUES[call]("mial"))
 
 
-def test_a_task_whose_queue_is_not_declared(delayq_settings: Any) -> None:
+def test_a_task_with_an_undeclared_queue_is_refused(delayq_settings: Any) -> None:
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "QUEUES": {"mail": {}}}
     refused(UnknownQueue, ValueError, "'default' is not declared", noop.enqueue)
 
 
-def test_two_queues() -> None:
+def test_two_queues_for_one_job_are_refused() -> None:
     with pytest.raises(TypeError, match="queue and queue_name"):
         noop.using(queue="a", queue_name="b")
 
 
 @pytest.mark.parametrize("key", ["", "x" * 201, 5, b"k", True, ("k", 1)], ids=lambda key: repr(key)[:9])
-def test_what_is_no_key(key: Any) -> None:
+def test_a_bad_key_is_refused(key: Any) -> None:
     for act in (lambda: noop.using(key=key).enqueue(), lambda: noop.get_job(key=key)):
         with pytest.raises(ValueError, match="key must be .*, got"):
             act()
 
 
 @pytest.mark.parametrize("unique", ["replace", "KEEP", "", 5, True])
-def test_a_mode_there_is_none_of(unique: Any) -> None:
+def test_an_unknown_mode_of_unique_is_refused(unique: Any) -> None:
     with pytest.raises(ValueError, match="unique must be 'keep' or 'reject'"):
         noop.using(key="k", unique=unique).enqueue()
 
 
-def test_the_key_of_a_live_job(client: Redis) -> None:
+def test_the_key_of_a_live_job_can_be_refused(client: Redis) -> None:
     holder = noop.using(key="k").after(60).enqueue()
     before = sorted((key, client.type(key)) for key in client.scan_iter())
     error = refused(KeyHeld, ValueError, rf"'k'.*{holder.id}", noop.using(key="k", unique="reject").enqueue)
@@ -119,7 +119,7 @@ def test_the_key_of_a_live_job(client: Redis) -> None:
 
 
 @pytest.mark.parametrize("number", [0, -1, True, 1_001, "3", 2.0, None])
-def test_max_attempts(number: Any) -> None:
+def test_max_attempts_must_be_a_positive_whole_number(number: Any) -> None:
     with pytest.raises(ValueError, match=r"max_attempts must be .*, got"):
         RetryPolicy(max_attempts=number)
 
@@ -142,7 +142,7 @@ def test_max_attempts(number: Any) -> None:
     ],
     ids=repr,
 )
-def test_options_that_could_not_work(options: Any, words: str, own_registry: None) -> None:
+def test_options_that_cannot_work_are_refused(options: Any, words: str, own_registry: None) -> None:
     for act in (lambda: noop.using(**options), lambda: delayed_task(**options)(narrow)):
         with pytest.raises(ValueError, match=words):
             act()
@@ -150,23 +150,23 @@ def test_options_that_could_not_work(options: Any, words: str, own_registry: Non
 
 @pytest.mark.parametrize("option", ["timeout", "hard_timeout"])
 @pytest.mark.parametrize("value", ["30", True, 1j])
-def test_a_time_limit_of_another_type(option: str, value: Any, own_registry: None) -> None:
+def test_a_time_limit_of_another_type_is_refused(option: str, value: Any, own_registry: None) -> None:
     for act in (lambda: noop.using(**{option: value}), lambda: delayed_task(**{option: value})(narrow)):
         refused(InvalidDelay, TypeError, f"{option} must be a number of seconds or a timedelta", act)
 
 
 @pytest.mark.parametrize("option", ["max_attempts", "delay", "qeue", "tenant", "limit"])
-def test_options_the_decorator_does_not_know(option: str) -> None:
+def test_the_decorator_refuses_unknown_options(option: str) -> None:
     with pytest.raises(TypeError, match=option):
         delayed_task(**{option: 1})(narrow)  # type: ignore[call-overload]
 
 
-def test_a_string_of_aliases() -> None:
+def test_aliases_as_one_string_are_refused() -> None:
     with pytest.raises(ValueError, match="aliases must be a list"):
         delayed_task(aliases="old.name")(narrow)
 
 
-def test_every_error_of_ours_has_one_root() -> None:
+def test_every_error_is_a_delayq_error() -> None:
     for kind in (
         InvalidDelay,
         InvalidMoment,

@@ -1,4 +1,4 @@
-"""Bad arguments: what JSON cannot carry, what is too large, and what does not fit the signature."""
+"""Payloads: arguments that JSON cannot hold, that are too large, or that do not fit the signature."""
 
 import math
 from collections.abc import Callable
@@ -30,7 +30,7 @@ circular: list[Any] = []
 circular.append(circular)
 
 
-@pytest.mark.parametrize("door", PAYLOADS)
+@pytest.mark.parametrize("call", PAYLOADS)
 @pytest.mark.parametrize(
     ("value", "words"),
     [
@@ -52,29 +52,29 @@ circular.append(circular)
     ],
     ids=lambda value: value if type(value) is str else type(value).__name__,
 )
-def test_what_json_cannot_carry(door: str, value: Any, words: str) -> None:
-    path = r"kwargs\['user'\]\['x'\]\[1\]" if door in ("enqueue", "job") else r"args\[0\]\['x'\]\[1\]"
-    refused(PayloadNotSerializable, TypeError, rf"{path}.*{words}", lambda: PAYLOADS[door](value))
+def test_a_value_that_json_cannot_hold_is_refused(call: str, value: Any, words: str) -> None:
+    path = r"kwargs\['user'\]\['x'\]\[1\]" if call in ("enqueue", "job") else r"args\[0\]\['x'\]\[1\]"
+    refused(PayloadNotSerializable, TypeError, rf"{path}.*{words}", lambda: PAYLOADS[call](value))
 
 
-@pytest.mark.parametrize("door", PAYLOADS)
-def test_a_payload_over_its_limit(door: str) -> None:
+@pytest.mark.parametrize("call", PAYLOADS)
+def test_a_payload_over_its_limit_is_refused(call: str) -> None:
     text = SECRET * 30_000
     words = "bytes, more than MAX_PAYLOAD.*reference"
-    refused(PayloadTooLarge, ValueError, words, lambda: PAYLOADS[door](text))
+    refused(PayloadTooLarge, ValueError, words, lambda: PAYLOADS[call](text))
 
 
-@pytest.mark.parametrize("door", PAYLOADS)
+@pytest.mark.parametrize("call", PAYLOADS)
 @pytest.mark.parametrize("levels", [63, 10_000])
-def test_a_payload_nested_too_deep(door: str, levels: int) -> None:
+def test_a_payload_that_is_nested_too_deep_is_refused(call: str, levels: int) -> None:
     value: list[Any] = []
     for _ in range(levels - 1):
         value = [value]
-    refused(PayloadTooLarge, ValueError, "nested deeper than 64 levels.*reference", lambda: PAYLOADS[door](value))
+    refused(PayloadTooLarge, ValueError, "nested deeper than 64 levels.*reference", lambda: PAYLOADS[call](value))
 
 
 @pytest.mark.parametrize("value", ["\ud800", "a\0b", 2**63, -(2**53) - 1, 1e22, -0.0, [], {}, None])
-def test_odd_values_that_json_can_carry_are_kept_exactly(value: Any, client: Redis) -> None:
+def test_odd_values_that_json_can_hold_are_kept_exactly(value: Any, client: Redis) -> None:
     handle = noop.after(60).enqueue(value)
     found = get_job(handle.id)
     assert found and found.job and repr(found.job.args) == repr([value])
@@ -82,7 +82,7 @@ def test_odd_values_that_json_can_carry_are_kept_exactly(value: Any, client: Red
 
 
 @pytest.mark.parametrize("args", [(), (1, 2), (1, 2, 3)])
-def test_arguments_that_do_not_fit_the_signature(args: tuple[int, ...], own_registry: None) -> None:
+def test_arguments_that_do_not_fit_the_signature_are_refused(args: tuple[int, ...], own_registry: None) -> None:
     for func in (narrow, narrow_async):
         task: Any = delayed_task(func)
         enqueues: list[Callable[[], Any]] = [

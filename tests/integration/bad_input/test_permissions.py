@@ -1,4 +1,4 @@
-"""Calls that Redis refuses: a wrong password, and commands and keys that the user may not use."""
+"""Permissions: Redis refuses a wrong password, and commands and keys that the user may not use."""
 
 from typing import Any
 
@@ -31,11 +31,13 @@ def test_a_wrong_password_names_the_user(user: str, guarded: LocalRedisServer, d
     assert user in str(auth_refused(guarded, f"{user}:wrong-{SECRET}@", delayq_settings))
 
 
-def test_a_wrong_password_without_a_user(guarded: LocalRedisServer, delayq_settings: Any) -> None:
+def test_a_wrong_password_without_a_user_names_the_default_user(
+    guarded: LocalRedisServer, delayq_settings: Any
+) -> None:
     assert "default" in str(auth_refused(guarded, f":wrong-{SECRET}@", delayq_settings))
 
 
-def test_no_password_where_one_is_needed(guarded: LocalRedisServer, delayq_settings: Any) -> None:
+def test_a_missing_password_is_refused(guarded: LocalRedisServer, delayq_settings: Any) -> None:
     auth_refused(guarded, "", delayq_settings)
 
 

@@ -1,4 +1,4 @@
-"""Calls while Redis is down, slow, full, read-only or loading."""
+"""Redis in a bad state: calls while it is down, slow, full, read-only or loading."""
 
 import os
 import socket
@@ -20,7 +20,9 @@ from tests.integration.bad_input.refusals import SECRET
 from tests.sample_app.tasks import noop
 
 
-def test_redis_down(delayq_settings: Any, start_redis: Callable[..., LocalRedisServer]) -> None:
+def test_an_enqueue_raises_while_redis_is_down(
+    delayq_settings: Any, start_redis: Callable[..., LocalRedisServer]
+) -> None:
     server = start_redis(port=0, options={"requirepass": SECRET})
     urls = [f"redis://:{SECRET}@127.0.0.1:{server.port}/0", f"unix://:{SECRET}@{server.socket}"]
     server.kill()
@@ -37,7 +39,7 @@ def test_redis_down(delayq_settings: Any, start_redis: Callable[..., LocalRedisS
 
 @pytest.fixture
 def mute_server() -> Iterator[int]:
-    """The port of a listener that takes connections and requests, and never answers."""
+    """The port of a server that accepts connections and requests, and never replies."""
     listener = socket.create_server(("127.0.0.1", 0))
     held: list[socket.socket] = []
 
@@ -59,7 +61,7 @@ def mute_server() -> Iterator[int]:
 
 
 def within_patience(act: Callable[[], Any]) -> BaseException | None:
-    """Run an act in a thread that must end; return what it raised."""
+    """Run `act` in a thread that must end; return what it raised."""
     raised: list[BaseException] = []
 
     def run() -> None:
@@ -71,12 +73,12 @@ def within_patience(act: Callable[[], Any]) -> BaseException | None:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(60)
-    assert not thread.is_alive(), "the caller waits for ever"
+    assert not thread.is_alive(), "the caller waits forever"
     return raised[0] if raised else None
 
 
 @pytest.mark.parametrize("scheme", ["redis", "rediss"])
-def test_redis_slow(scheme: str, mute_server: int, delayq_settings: Any) -> None:
+def test_an_enqueue_raises_if_redis_does_not_reply(scheme: str, mute_server: int, delayq_settings: Any) -> None:
     url = (
         f"{scheme}://:{SECRET}@127.0.0.1:{mute_server}/0?ssl_cert_reqs=none"
         if scheme == "rediss"
@@ -90,18 +92,20 @@ def test_redis_slow(scheme: str, mute_server: int, delayq_settings: Any) -> None
         assert isinstance(error, StoreUnavailable), error
         assert error.retryable and SECRET not in str(error)
     first = within_patience(looks[0])
-    # Whether a request that got no answer was carried out, nobody knows; the same id makes a second try harmless.
+    # A request without a reply may have taken effect; the same id makes a second try harmless.
     assert isinstance(first, StoreUnavailable) and first.maybe_accepted and list(first.unsent) == [handle]
 
 
-def test_memory_full(delayq_settings: Any, start_redis: Callable[..., LocalRedisServer]) -> None:
+def test_an_enqueue_raises_if_the_memory_of_redis_is_full(
+    delayq_settings: Any, start_redis: Callable[..., LocalRedisServer]
+) -> None:
     server = start_redis(options={"maxmemory": "1", "maxmemory-policy": "noeviction"})
     delayq_settings.DELAYQ = {"REDIS": server.url}
     rejected(server, "OOM")
 
 
 def rejected(server: LocalRedisServer, code: str) -> None:
-    """Check what enqueueing says of a server that takes no writes, single and in bulk, script known or not."""
+    """Check the errors of a server that refuses writes, for one job and for many, with the script loaded or not."""
     for _ in range(2):
         for act in (lambda: noop.enqueue(SECRET), lambda: noop.after(60).enqueue_many([(1,)] * 3)):
             with pytest.raises(StoreRejected, match="nothing was stored") as caught:
@@ -113,7 +117,7 @@ def rejected(server: LocalRedisServer, code: str) -> None:
         assert other.dbsize() == 0
 
 
-def test_a_replica(delayq_settings: Any, start_redis: Callable[..., LocalRedisServer]) -> None:
+def test_a_replica_refuses_an_enqueue(delayq_settings: Any, start_redis: Callable[..., LocalRedisServer]) -> None:
     main, replica = start_redis(port=0), start_redis(port=0)
     with replica.client() as other:
         other.replicaof("127.0.0.1", main.port)
@@ -121,10 +125,12 @@ def test_a_replica(delayq_settings: Any, start_redis: Callable[..., LocalRedisSe
         rejected(replica, "READONLY")
 
 
-def test_a_server_that_cannot_save(delayq_settings: Any, start_redis: Callable[..., LocalRedisServer]) -> None:
+def test_a_server_that_cannot_save_refuses_an_enqueue(
+    delayq_settings: Any, start_redis: Callable[..., LocalRedisServer]
+) -> None:
     server = start_redis(options={"save": "3600 1", "stop-writes-on-bgsave-error": "yes"})
     with server.client() as other:
-        # A folder where the file should be written makes every save fail.
+        # A folder in place of the file makes every save fail.
         os.mkdir(server.folder / "dump.rdb")
         other.set("a", 1)
         other.bgsave()
@@ -136,7 +142,9 @@ def test_a_server_that_cannot_save(delayq_settings: Any, start_redis: Callable[.
     assert (caught.value.code, caught.value.maybe_accepted) == ("MISCONF", False)
 
 
-def test_too_few_replicas(delayq_settings: Any, start_redis: Callable[..., LocalRedisServer]) -> None:
+def test_a_server_with_too_few_replicas_refuses_an_enqueue(
+    delayq_settings: Any, start_redis: Callable[..., LocalRedisServer]
+) -> None:
     server = start_redis(options={"min-replicas-to-write": "1"})
     delayq_settings.DELAYQ = {"REDIS": server.url}
     rejected(server, "NOREPLICAS")
@@ -149,11 +157,11 @@ def wait_until(true: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_a_server_that_loads(delayq_settings: Any, start_redis: Callable[..., LocalRedisServer]) -> None:
+def test_a_busy_server_is_unavailable(delayq_settings: Any, start_redis: Callable[..., LocalRedisServer]) -> None:
     server = start_redis()
     delayq_settings.DELAYQ = {"REDIS": server.url}
     with server.client() as other:
-        # A script that runs for long: the server answers BUSY, as it answers LOADING while it loads.
+        # During a long script the server replies BUSY, as it replies LOADING while it loads.
         other.config_set("lua-time-limit" if other.info("server")["redis_version"] < "7" else "busy-reply-threshold", 1)
         thread = threading.Thread(target=lambda: within_patience(lambda: other.eval("while true do end", 0)))
         thread.start()

@@ -1,4 +1,4 @@
-"""Bad delays and moments, at every place that takes them."""
+"""Times: bad delays and moments, in every call that accepts them."""
 
 import math
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from django_delayq.exceptions import (
 from tests.integration.bad_input.refusals import NAME, SECRET, refused
 from tests.sample_app.tasks import noop
 
-#: Every way to say a delay.
+#: Every call that accepts a delay.
 DELAYS: dict[str, Callable[[Any], Any]] = {
     "after": lambda delay: noop.after(delay).enqueue(),
     "using": lambda delay: noop.using(delay=delay).enqueue(),
@@ -27,36 +27,36 @@ DELAYS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("door", DELAYS)
+@pytest.mark.parametrize("call", DELAYS)
 @pytest.mark.parametrize(
     "delay",
     ["5", b"5", True, False, 1j, date(2030, 1, 1), datetime(2030, 1, 1, tzinfo=UTC), [5], Decimal(5), SECRET],
     ids=lambda value: type(value).__name__,
 )
-def test_a_delay_of_another_type(door: str, delay: Any) -> None:
+def test_a_delay_of_another_type_is_refused(call: str, delay: Any) -> None:
     words = f"delay must be a number of seconds or a timedelta, got {type(delay).__name__}"
-    refused(InvalidDelay, TypeError, words, lambda: DELAYS[door](delay))
+    refused(InvalidDelay, TypeError, words, lambda: DELAYS[call](delay))
 
 
-@pytest.mark.parametrize("door", ["after", "execute_later"])
-def test_a_delay_of_none_where_one_is_required(door: str) -> None:
-    refused(InvalidDelay, TypeError, "seconds.*timedelta", lambda: DELAYS[door](None))
+@pytest.mark.parametrize("call", ["after", "execute_later"])
+def test_none_is_refused_if_a_delay_is_required(call: str) -> None:
+    refused(InvalidDelay, TypeError, "seconds.*timedelta", lambda: DELAYS[call](None))
 
 
-@pytest.mark.parametrize("door", DELAYS)
+@pytest.mark.parametrize("call", DELAYS)
 @pytest.mark.parametrize("delay", [math.nan, math.inf, -math.inf, -1, -1e-9, -0.5, timedelta(microseconds=-1)])
-def test_a_delay_out_of_range(door: str, delay: Any) -> None:
-    refused(InvalidDelay, ValueError, r"delay must (be a finite|not be negative)", lambda: DELAYS[door](delay))
+def test_a_delay_out_of_range_is_refused(call: str, delay: Any) -> None:
+    refused(InvalidDelay, ValueError, r"delay must (be a finite|not be negative)", lambda: DELAYS[call](delay))
 
 
-@pytest.mark.parametrize("door", DELAYS)
+@pytest.mark.parametrize("call", DELAYS)
 @pytest.mark.parametrize("delay", [timedelta(days=3_651), 1e300, 10**400, timedelta.max, 1e308, 1.7e308])
-def test_a_delay_beyond_its_limit(door: str, delay: Any) -> None:
+def test_a_delay_beyond_its_limit_is_refused(call: str, delay: Any) -> None:
     words = "delay .*MAX_DELAY|delay must be a number of seconds that fits a calendar"
-    refused(InvalidDelay, ValueError, words, lambda: DELAYS[door](delay))
+    refused(InvalidDelay, ValueError, words, lambda: DELAYS[call](delay))
 
 
-def test_the_limit_itself_is_named_and_legal(delayq_settings: Any, client: Redis) -> None:
+def test_the_error_names_the_limit_and_the_limit_itself_is_allowed(delayq_settings: Any, client: Redis) -> None:
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "MAX_DELAY": timedelta(days=2)}
     assert noop.after(days=2).enqueue().cancel()
     error = refused(InvalidDelay, ValueError, "MAX_DELAY", lambda: noop.after(days=2, microseconds=1).enqueue())
@@ -77,17 +77,17 @@ def test_the_limit_itself_is_named_and_legal(delayq_settings: Any, client: Redis
         ({"weeks": 1_000}, ValueError),
     ],
 )
-def test_units_that_make_no_delay(units: Any, builtin: type[Exception]) -> None:
+def test_units_with_bad_values_are_refused(units: Any, builtin: type[Exception]) -> None:
     refused(InvalidDelay, builtin, "after|delay", lambda: noop.after(**units).enqueue())
 
 
 @pytest.mark.parametrize("units", [{"fortnights": 1}, {"month": 1}])
-def test_units_there_are_none_of(units: Any) -> None:
+def test_unknown_units_are_refused(units: Any) -> None:
     with pytest.raises(TypeError, match=next(iter(units))):
         noop.after(**units)
 
 
-def test_no_time_or_two_of_them() -> None:
+def test_no_time_or_two_times_are_refused() -> None:
     for act in (lambda: noop.after(), lambda: noop.after(5, minutes=1)):
         with pytest.raises(TypeError, match=r"after\(\) takes"):
             act()
@@ -107,31 +107,31 @@ MOMENTS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("door", MOMENTS)
-def test_a_naive_moment(door: str) -> None:
+@pytest.mark.parametrize("call", MOMENTS)
+def test_a_naive_moment_is_refused(call: str) -> None:
     words = "aware datetime.*make_aware"
-    refused(InvalidMoment, ValueError, words, lambda: MOMENTS[door](datetime(2030, 1, 1)))
+    refused(InvalidMoment, ValueError, words, lambda: MOMENTS[call](datetime(2030, 1, 1)))
 
 
-@pytest.mark.parametrize("door", MOMENTS)
+@pytest.mark.parametrize("call", MOMENTS)
 @pytest.mark.parametrize("moment", ["2030-01-01", 5, date(2030, 1, 1), timedelta(1), True], ids=str)
-def test_what_is_no_moment(door: str, moment: Any) -> None:
+def test_an_object_that_is_no_moment_is_refused(call: str, moment: Any) -> None:
     words = f"must be an aware datetime, got {type(moment).__name__}"
-    refused(InvalidMoment, ValueError, words, lambda: MOMENTS[door](moment))
+    refused(InvalidMoment, ValueError, words, lambda: MOMENTS[call](moment))
 
 
-@pytest.mark.parametrize("door", MOMENTS)
+@pytest.mark.parametrize("call", MOMENTS)
 @pytest.mark.parametrize("moment", [datetime.max.replace(tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)], ids=str)
-def test_a_moment_beyond_the_limit(door: str, moment: datetime) -> None:
-    refused(InvalidDelay, ValueError, r"at is more than MAX_DELAY \(3,650 days\)", lambda: MOMENTS[door](moment))
+def test_a_moment_beyond_the_limit_is_refused(call: str, moment: datetime) -> None:
+    refused(InvalidDelay, ValueError, r"at is more than MAX_DELAY \(3,650 days\)", lambda: MOMENTS[call](moment))
 
 
-def test_no_moment_at_all() -> None:
+def test_a_missing_moment_is_refused() -> None:
     with pytest.raises(TypeError, match=r"at\(\) takes an aware datetime"):
         noop.at(None)
 
 
-def test_what_comes_too_late_is_a_result(client: Redis) -> None:
+def test_an_operation_that_comes_too_late_changes_nothing(client: Redis) -> None:
     handle = noop.after(60).enqueue()
     assert handle.cancel() is True and handle.reschedule(delay=5) is False
     operations = get_store().operations(0)

@@ -25,7 +25,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delayq_settings: Any
 
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch) -> Make:
-    """Make a claim of a function, as its task."""
+    """Make a claim of a job whose task is the given function."""
     monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
 
     def made(func: Any, *args: Any, suspect: bool = False, **job: Any) -> Claim:

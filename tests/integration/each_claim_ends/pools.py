@@ -1,4 +1,4 @@
-"""What the tests of pools share: the record of how each claim ended, and coroutines to run."""
+"""Pools: a ledger of each claim's outcome, a thread pool and coroutines, for the tests of pools."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,7 +13,7 @@ Make = Callable[..., Claim]
 
 
 class Ledger:
-    """An owner of claims that lets all begin and keeps their outcomes."""
+    """A client of pools that lets every claim begin and records its outcome."""
 
     def __init__(self) -> None:
         self.outcomes: list[tuple[Claim, Outcome]] = []
@@ -40,12 +40,12 @@ def quick() -> None:
 
 
 async def wait() -> None:
-    """Wait for ever."""
+    """Wait forever."""
     await asyncio.Event().wait()
 
 
 async def pause() -> None:
     """Wait a few turns of the loop."""
-    # By timers, so that the loop sleeps in between and its selector is among the lines that are struck.
+    # By timers, so that the loop sleeps in between, and an exception is raised in its selector too.
     for _ in range(5):
         await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Claims of the asyncio pool: coroutines that cancel themselves or each other, and a loop that is harmed."""
+"""Asyncio pool: each claim ends, even if coroutines cancel themselves or each other, or damage the loop."""
 
 import asyncio
 import errno
@@ -49,14 +49,14 @@ def test_a_coroutine_that_cancels_itself_fails_and_its_slot_is_free(
     assert loop.held == 0
 
 
-def test_coroutines_that_a_job_cancels_end_also_before_their_first_step(
+def test_coroutines_that_a_job_cancels_end_even_before_their_first_step(
     loop: AsyncioPool, ledger: Ledger, make: Make
 ) -> None:
     running = make(wait, hard_timeout_us=3_600_000_000)
     loop.submit([running], ledger)
     until(lambda: loop.has_begun(running), what="the first to begin")
     both = [make(cancel_all), make(wait)]
-    # In one call: when the first one cancels all, the second exists and has made no step.
+    # In one call: when the first one cancels all, the second exists but has not started.
     loop.submit(both, ledger)
     for claim in (running, *both):
         outcome = ledger.of(claim)
@@ -96,17 +96,17 @@ async def set_bad_factory() -> None:
 
 
 async def shut_down() -> None:
-    """Shut the executor down that all share."""
+    """Shut down the executor that all jobs share."""
     await asyncio.get_running_loop().shutdown_default_executor()
 
 
 async def use_thread() -> None:
-    """Use a thread of the loop's."""
+    """Use a thread of the loop's executor."""
     await asyncio.to_thread(quick)
 
 
 @pytest.mark.parametrize("harm", [set_bad_factory, shut_down])
-def test_a_job_that_harms_the_loop_fails_no_other(harm: Any, loop: AsyncioPool, ledger: Ledger, make: Make) -> None:
+def test_a_job_that_damages_the_loop_fails_no_other(harm: Any, loop: AsyncioPool, ledger: Ledger, make: Make) -> None:
     loop.submit([claim := make(harm)], ledger)
     ledger.of(claim)
     others = [make(pause), make(quick), make(use_thread)]
@@ -114,12 +114,10 @@ def test_a_job_that_harms_the_loop_fails_no_other(harm: Any, loop: AsyncioPool, 
     assert [ledger.of(claim).kind for claim in others] == [OutcomeKind.SUCCEEDED] * 3
 
 
-def test_a_loop_that_is_closed_is_replaced_and_what_ran_there_crashed(
-    loop: AsyncioPool, ledger: Ledger, make: Make
-) -> None:
+def test_a_closed_loop_is_replaced_and_its_claims_crash(loop: AsyncioPool, ledger: Ledger, make: Make) -> None:
     async def close_loop() -> None:
         running = asyncio.get_running_loop()
-        # It refuses to be closed while it runs.
+        # A loop refuses to be closed while it runs.
         running._thread_id = None  # type: ignore[attr-defined]
         running.close()
 
@@ -129,7 +127,7 @@ def test_a_loop_that_is_closed_is_replaced_and_what_ran_there_crashed(
     assert ledger.of(later).kind is OutcomeKind.SUCCEEDED
 
 
-def test_without_a_new_loop_the_process_ends_and_with_it_its_leases(
+def test_the_process_ends_if_no_new_loop_can_be_made(
     loop: AsyncioPool, ledger: Ledger, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends: list[int] = []
@@ -150,7 +148,7 @@ def test_without_a_new_loop_the_process_ends_and_with_it_its_leases(
     until(lambda: ends == [1], what="the process's end", patience=10)
 
 
-def test_a_loop_pool_has_recovery_processes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_asyncio_pool_makes_its_recovery_processes_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[RecoveryRunner] = []
     begin = RecoveryRunner.__init__
     monkeypatch.setattr(RecoveryRunner, "__init__", lambda self: made.append(self) or begin(self))  # type: ignore[func-returns-value]
@@ -172,8 +170,8 @@ def test_two_suspects_of_the_loop_run_at_once_and_others_can_be_released(
 ) -> None:
     claims = [make(tasks.wait_for, str(gate), suspect=True) for _ in range(4)]
     loop.submit(claims, ledger)
-    until(lambda: loop.queued == 2, what="two to be taken")
-    assert loop.oldest_wait() < 0.1, "they are not released at once, only to be claimed again"
+    until(lambda: loop.queued == 2, what="two to leave the queue")
+    assert loop.oldest_wait() < 0.1, "they would be released at once and claimed again"
     loop.release_queued()
     assert [ledger.of(claim).kind for claim in claims[2:]] == [OutcomeKind.UNSTARTED] * 2
     until(lambda: all(map(loop.has_begun, claims[:2])), what="two to begin")

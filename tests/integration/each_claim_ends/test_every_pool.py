@@ -1,4 +1,4 @@
-"""Claims of every pool: exceptions of a hostile class, and the pool's end."""
+"""Every pool: each claim ends, even with an exception of a hostile class, and when the pool closes."""
 
 import threading
 from typing import Any
@@ -49,7 +49,7 @@ def test_an_exception_whose_class_cannot_be_read_is_a_failure(pool: Pool, ledger
     assert pool.held == 0
 
 
-def test_a_claim_that_has_not_begun_when_a_pool_is_closed_never_begins(
+def test_a_claim_that_has_not_begun_when_a_pool_closes_never_begins(
     pool: Pool, ledger: Ledger, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed, wait_ready = threading.Event(), ChildProcess.wait_ready

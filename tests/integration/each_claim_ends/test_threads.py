@@ -1,4 +1,4 @@
-"""Claims of the thread pool: threads that cannot start, are stuck, or are struck by an exception at any line."""
+"""Thread pool: each claim ends, even if threads cannot start, are stuck, or get an exception at any line."""
 
 import ctypes
 import linecache
@@ -22,15 +22,15 @@ from tests.subprocesses import until
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-#: Files in which an exception strikes at every line.
+#: Files in which the test raises an exception at every line.
 FILES = {claim_queue.__file__, threads.__file__}
 
 
 class Late(BaseException):
-    """What a library's time limit raises, too late."""
+    """An error that a library's time limit raises too late."""
 
 
-def test_if_no_thread_can_start_the_others_do_its_work(
+def test_if_no_thread_can_start_the_other_threads_run_its_claims(
     ledger: Ledger, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool = ThreadPool(2, recovery=None, ready=False)
@@ -62,13 +62,13 @@ def test_a_pool_is_stuck_once_every_thread_runs_beyond_its_limit(ledger: Ledger,
         gate.set()
 
 
-def strike(thread: threading.Thread) -> None:
+def raise_late(thread: threading.Thread) -> None:
     """Raise Late in a thread, as libraries with time limits do."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Late))
 
 
 def pool_of_one(ledger: Ledger, make: Make) -> tuple[ThreadPool, Callable[[], None], list[threading.Thread]]:
-    """Return a pool whose thread has run, a function that notes the thread that it runs in, and what it noted."""
+    """Return a pool whose thread has run, a function that records its thread, and the list of recorded threads."""
     seen: list[threading.Thread] = []
 
     def remember() -> None:
@@ -80,21 +80,21 @@ def pool_of_one(ledger: Ledger, make: Make) -> tuple[ThreadPool, Callable[[], No
     return pool, remember, seen
 
 
-def test_a_late_exception_costs_neither_the_next_claim_nor_the_thread(ledger: Ledger, make: Make) -> None:
+def test_a_late_exception_ends_neither_the_next_claim_nor_the_thread(ledger: Ledger, make: Make) -> None:
     pool, remember, seen = pool_of_one(ledger, make)
     for _ in range(3):
         # The thread waits for a claim; the exception arrives once it has got one.
-        strike(seen[-1])
+        raise_late(seen[-1])
         pool.submit([claim := make(remember), after := make(remember)], ledger)
         assert {ledger.of(claim).kind, ledger.of(after).kind} <= {OutcomeKind.SUCCEEDED, OutcomeKind.UNSTARTED}
     assert pool.held == 0
     assert set(seen) == {seen[0]}
 
 
-def test_a_thread_that_is_struck_again_and_again_goes_on(ledger: Ledger, make: Make) -> None:
+def test_a_thread_continues_after_many_exceptions(ledger: Ledger, make: Make) -> None:
     pool, remember, seen = pool_of_one(ledger, make)
     for _ in range(100):
-        strike(seen[-1])
+        raise_late(seen[-1])
         pool.submit([claim := make(remember)], ledger)
         # The last exception may arrive late, in a later claim.
         pool.submit([after := make(remember)], ledger)
@@ -116,10 +116,10 @@ def test_an_exception_at_any_line_leaves_no_claim_behind(
 ) -> None:
     kind = threads_of if func is quick else AsyncioPool
     files = FILES if func is quick else FILES | {sys.modules[AsyncioPool.__module__].__file__}
-    # A callback of the loop that was struck is repeated after a second: too slow for each line.
+    # A callback of the loop that raised is repeated after a second: too slow for each line.
     for number in range(1, 400, 1 if func is quick else 5):
-        struck = threading.Event()
-        threading.settrace(tracer(number, files, struck))
+        raised = threading.Event()
+        threading.settrace(tracer(number, files, raised))
         try:
             pool = kind(1)
             claims = [make(func) for _ in range(3)]
@@ -129,31 +129,31 @@ def test_an_exception_at_any_line_leaves_no_claim_behind(
                 ledger.of(claim)
         finally:
             threading.settrace(None)  # type: ignore[arg-type]
-        assert pool.held == 0, f"struck at step {number}"
+        assert pool.held == 0, f"raised at step {number}"
         pool.close()
-        if not struck.is_set():
+        if not raised.is_set():
             assert number > 20, "the lines were traced"
             break
     else:
-        raise AssertionError("there are more lines than were struck")
-    # An exception between the call of the owner and the record of that call makes the owner get the outcome again.
+        raise AssertionError("there are more lines than the test tried")
+    # After an exception between the client's call and its record, the client gets the outcome again.
     ends = Counter(claim.lease for claim, _ in ledger.outcomes)
     assert sum(ends.values()) - len(ends) <= 3
     assert len({(claim.lease, outcome) for claim, outcome in ledger.outcomes}) == len(ends)
 
 
-def tracer(number: int, files: set[Any], struck: threading.Event) -> Any:
+def tracer(number: int, files: set[Any], raised: threading.Event) -> Any:
     """Return a trace function that raises at the line of that number, once."""
     left = iter(range(number, 0, -1))
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
-        # While a thread starts, no other thread knows it and could strike it.
+        # While a thread starts, no other thread knows it and could raise in it.
         if frame.f_code.co_filename not in files or frame.f_code.co_name == "_work":
             return None
-        # Not where a lock is released: CPython checks for exceptions of other threads after that call, not before.
+        # Not on a line that releases a lock: CPython checks for exceptions of other threads only after that call.
         line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
         if event == "line" and not line.startswith("with ") and next(left, 0) == 1:
-            struck.set()
+            raised.set()
             raise Late
         return trace
 

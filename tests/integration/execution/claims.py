@@ -1,4 +1,4 @@
-"""What the tests of execution share: a claim to run, and functions to run."""
+"""Claims and functions that the tests of execution run."""
 
 from collections.abc import Callable
 from time import monotonic
@@ -12,13 +12,13 @@ from django_delayq.job.outcome import Outcome
 from tests.factories import claim_for
 
 Run = Callable[..., Outcome]
-#: Far more than any of these tests needs; nothing is concluded from how long it took.
+#: Seconds; far more than any of these tests needs. No test measures how long it took.
 PATIENCE = 30.0
 SUSPECT = AttemptHistory(ended=1, crash_suspected=True)
 
 
 def claim_of(name: str, *args: Any, attempts: AttemptHistory | None = None, **facts: Any) -> Claim:
-    """Return the claim of a job, as an exchange would bring it."""
+    """Return the claim of a job, as a reply of `settle_and_claim` would contain it."""
     options = {"queue": "mail", **facts}
     job = Job(raw_id=next_id(), shard=0, task=name, args=list(args), **options)
     moments = {

@@ -16,13 +16,13 @@ from tests.integration.execution.claims import PATIENCE, Run, claim_of
 
 @pytest.fixture
 def run_task(monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """Run a function as a task, in a thread as a worker has them, the same one for all tasks of a test.
+    """Run a function as a task, in one worker thread for all tasks of a test.
 
-    `run_task(func, *args, attempts=…, **options of the job)`; called in another thread than the test's, it runs there.
+    `run_task(func, *args, attempts=…, **options of the job)`. Called in a thread of the test's own, it runs there.
     """
     monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
 
-    def play(func: Any, *args: Any, already_done: Any = None, **facts: Any) -> Outcome:
+    def run_function(func: Any, *args: Any, already_done: Any = None, **facts: Any) -> Outcome:
         task: Task[Any, Any] = Task(func=func, name="shop.tasks.play", already_done=already_done)
         registry._tasks[task.name] = task
         claim = claim_of(task.name, *args, **facts)
@@ -31,4 +31,4 @@ def run_task(monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
         return worker.submit(run, claim).result(2 * PATIENCE)
 
     with ThreadPoolExecutor(1) as worker:
-        yield play
+        yield run_function

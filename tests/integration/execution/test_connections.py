@@ -16,9 +16,9 @@ from tests.integration.execution.claims import PATIENCE, Run
 
 @pytest.fixture
 def in_worker_thread(tmp_path: Path, transactional_db: None) -> Iterator[Callable[[Callable[[], None]], None]]:
-    """Run a test's work in a thread whose `other` database is a file: one in memory is never closed."""
+    """Run a test's work in a thread whose `other` database is a file: Django never closes one in memory."""
 
-    def play(work: Callable[[], None]) -> None:
+    def run_work(work: Callable[[], None]) -> None:
         raised: list[BaseException] = []
 
         def thread() -> None:
@@ -42,7 +42,7 @@ def in_worker_thread(tmp_path: Path, transactional_db: None) -> Iterator[Callabl
         if raised:
             raise raised[0]
 
-    yield play
+    yield run_work
 
 
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])
@@ -110,12 +110,12 @@ def test_a_connection_that_failed_while_it_was_set_up_is_not_left_to_the_next_jo
 
         connection.init_connection_state, connection.is_usable = set_up, lambda: False
 
-        def asks() -> None:
+        def queries() -> None:
             with connection.cursor() as cursor:
                 cursor.execute("SELECT 1")
 
-        # As when a server, or what stands in front of it, accepts the connection and ends right after.
-        assert run_task(asks).kind is OutcomeKind.FAILED
+        # As if a server, or a proxy in front of it, accepts the connection and ends right after.
+        assert run_task(queries).kind is OutcomeKind.FAILED
         assert connection.connection is None
 
     in_worker_thread(work)

@@ -1,4 +1,4 @@
-"""What surrounds a run: the current job, coroutines, a fresh context, the check for a recovered job, receivers."""
+"""Context of a run: the current job, coroutines, a fresh context, the check for a recovered job, receivers."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ from django_delayq.signals import job_started
 from tests.integration.execution.claims import SUSPECT, Run
 
 
-def test_current_job(run_task: Run) -> None:
+def test_current_job_returns_the_job_that_runs(run_task: Run) -> None:
     seen: list[Any] = []
 
     def func() -> None:
@@ -75,18 +75,18 @@ def test_language_time_zone_and_context_start_fresh(kind: str, run_task: Run) ->
 
 def test_a_recovered_job_that_was_done_is_not_run_again(run_task: Run) -> None:
     ran: list[Any] = []
-    asked: list[Any] = []
+    checked: list[Any] = []
 
     def already_done(*args: Any, **kwargs: Any) -> bool:
-        asked.append((args, kwargs))
+        checked.append((args, kwargs))
         return True
 
     facts: dict[str, Any] = {"already_done": already_done, "kwargs": {"a": 1}}
     assert run_task(lambda *a, **k: ran.append(a), 7, attempts=SUSPECT, **facts).kind is OutcomeKind.SUCCEEDED
-    assert (ran, asked) == ([], [((7,), {"a": 1})])
+    assert (ran, checked) == ([], [((7,), {"a": 1})])
     for attempts in (AttemptHistory(), AttemptHistory(ended=1)):
         run_task(lambda *a, **k: ran.append(a), 7, attempts=attempts, **facts)
-    assert len(ran) == 2 and len(asked) == 1
+    assert len(ran) == 2 and len(checked) == 1
     facts["already_done"] = lambda *a, **k: False
     run_task(lambda *a, **k: ran.append(a), 7, attempts=SUSPECT, **facts)
     assert len(ran) == 3

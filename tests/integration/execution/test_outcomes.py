@@ -1,4 +1,4 @@
-"""The outcome of a run: success, failure, a retry or a dead letter on request, an unknown task."""
+"""Outcomes of a run: success, failure, a retry or a dead letter on request, an unknown task."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ from tests.integration.execution.claims import Run, claim_of, raises
 from tests.sample_app.tasks import noop
 
 
-def test_success(run_task: Run) -> None:
+def test_a_task_that_returns_succeeds(run_task: Run) -> None:
     got: list[Any] = []
     outcome = run_task(lambda *args, **kwargs: got.append((args, kwargs)), 1, [2], kwargs={"a": None})
     assert (outcome.kind, outcome.error, outcome.delay_us) == (OutcomeKind.SUCCEEDED, "", None)
@@ -85,7 +85,7 @@ def test_endless_recursion_is_a_failure(run_task: Run) -> None:
     ("delay", "delay_us"), [(None, None), (0, 0), (1.5, 1_500_000), (timedelta(hours=1), 3_600_000_000)]
 )
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_retry_later(delay: Any, delay_us: int | None, kind: str, run_task: Run) -> None:
+def test_retry_later_requests_a_retry(delay: Any, delay_us: int | None, kind: str, run_task: Run) -> None:
     async def func() -> None:
         raise RetryLater(delay, "the bank is closed")
 
@@ -98,22 +98,22 @@ def test_retry_later(delay: Any, delay_us: int | None, kind: str, run_task: Run)
 
 
 @pytest.mark.parametrize("delay", ["5", -1, float("nan"), float("inf"), True, datetime.max])
-def test_retry_later_with_no_delay_at_all_is_a_failure(delay: Any, run_task: Run) -> None:
+def test_retry_later_with_an_invalid_delay_is_a_failure(delay: Any, run_task: Run) -> None:
     outcome = run_task(raises(RetryLater(delay)))
     assert outcome.kind is OutcomeKind.FAILED and "delay" in outcome.error
 
 
 @pytest.mark.parametrize("kind", [RetryLater, DeadLetterNow])
-def test_texts_of_tasks_run_no_code_of_theirs_later(run_task: Run, kind: Any) -> None:
+def test_the_text_of_a_tasks_error_is_a_plain_string(run_task: Run, kind: Any) -> None:
     class Sly(str):
         def __str__(self) -> str:
             raise SystemExit
 
-    class Asked(kind):  # type: ignore[misc]
+    class Requested(kind):  # type: ignore[misc]
         def __str__(self) -> str:
             return Sly("the bank is closed")
 
-    outcome = run_task(raises(Asked(5)))
+    outcome = run_task(raises(Requested(5)))
     assert (type(outcome.error), outcome.error) == (str, "the bank is closed")
 
 
@@ -123,14 +123,14 @@ def test_retry_later_beyond_max_delay_is_a_failure(delay: Any, run_task: Run) ->
     assert outcome.kind is OutcomeKind.FAILED and "MAX_DELAY" in outcome.error
 
 
-def test_dead_letter_now(run_task: Run) -> None:
+def test_dead_letter_now_makes_a_dead_letter(run_task: Run) -> None:
     outcome = run_task(raises(DeadLetterNow("the user is gone")))
     assert (outcome.kind, outcome.error) == (OutcomeKind.REJECTED, "the user is gone")
     policy = RetryPolicy(max_attempts=1_000)
     assert decide(outcome, policy, attempt=1, jitter=0.5).action == "dead_letter"
 
 
-def test_an_unknown_task_is_put_back() -> None:
+def test_a_job_of_an_unknown_task_is_retried() -> None:
     outcome = run(claim_of("shop.tasks.renamed"))
     assert outcome.kind is OutcomeKind.UNKNOWN_TASK and "'shop.tasks.renamed'" in outcome.error
     decision = decide(outcome, RetryPolicy(), attempt=1, jitter=0.5)
@@ -138,14 +138,14 @@ def test_an_unknown_task_is_put_back() -> None:
 
 
 class Lazy:
-    """What stands in modules and asks its library before it answers, as Flask's `request` does."""
+    """An object in a module that raises outside of its context, as Flask's `request` does."""
 
     def __getattribute__(self, name: str) -> Any:
         raise RuntimeError("working outside of a request")
 
 
 @pytest.mark.parametrize("name", ["lazy_module.request", "blocked_module.task", "no_module.task", "task", ".", ""])
-def test_a_name_of_what_is_no_task_is_unknown_whatever_stands_there(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_is_no_task_is_unknown_whatever_object_it_names(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "blocked_module", None)
     module = ModuleType("lazy_module")
     vars(module)["request"] = Lazy()
@@ -153,7 +153,7 @@ def test_a_name_of_what_is_no_task_is_unknown_whatever_stands_there(name: str, m
     assert run(claim_of(name)).kind is OutcomeKind.UNKNOWN_TASK
 
 
-def test_a_search_for_a_task_that_fails_is_the_attempts_end_and_not_the_threads(
+def test_an_error_of_a_task_finder_fails_the_attempt_and_not_the_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fails(name: str) -> None:
@@ -165,7 +165,7 @@ def test_a_search_for_a_task_that_fails_is_the_attempts_end_and_not_the_threads(
         assert outcome.kind is OutcomeKind.FAILED and "a finder's own fault" in outcome.error
 
 
-def test_arguments_that_no_longer_fit_are_put_back(run_task: Run) -> None:
+def test_a_job_whose_arguments_no_longer_fit_is_retried(run_task: Run) -> None:
     def narrowed(user_id: int) -> None:
         raise AssertionError("must not run")
 
@@ -188,7 +188,7 @@ def unread(fault: Exception) -> Claim:
     return Claim(**{**facts, "job": None, "fault": fault})
 
 
-def test_a_body_of_a_newer_release_is_put_back_and_a_damaged_one_is_not() -> None:
+def test_a_body_of_a_newer_release_and_a_damaged_one_have_different_outcomes() -> None:
     newer, damaged = run(unread(NewerBody("format 2"))), run(unread(BadBody("its head does not end")))
     assert (newer.kind, newer.error) == (OutcomeKind.NEWER, "format 2")
     assert (damaged.kind, damaged.error) == (OutcomeKind.UNREADABLE, "its head does not end")
@@ -199,7 +199,7 @@ def test_an_outcome_is_a_plain_value_whatever_was_raised(run_task: Run) -> None:
     assert pickle.loads(pickle.dumps(outcome)) == outcome
 
 
-def test_an_unfit_job_waits_in_its_schedule_with_its_attempt_counted(delayq_settings: Any, client: Redis) -> None:
+def test_a_job_of_an_unknown_task_is_scheduled_with_its_attempt_counted(delayq_settings: Any, client: Redis) -> None:
     handle = noop.enqueue(1)
     store = get_store()
     shard = store.shards[0]

@@ -1,4 +1,4 @@
-"""Time limits of tasks and coroutines, also in a forked process."""
+"""Time limits of tasks and coroutines, in a forked process too."""
 
 import asyncio
 import subprocess
@@ -55,7 +55,7 @@ def test_a_timeout_never_hits_the_next_job(run_task: Run) -> None:
         assert run_task(lambda: sum(range(1_000))).kind is OutcomeKind.SUCCEEDED
 
 
-# A forked process must have time limits of its own: the watching thread does not survive a fork.
+# The thread that watches time limits does not survive a fork, so a forked process must start its own.
 FORKED = """
     import os
     from time import monotonic
@@ -67,7 +67,7 @@ FORKED = """
         while monotonic() < give_up:
             pass
 
-    def struck():
+    def no_timeout():
         try:
             with TimeLimit(1000):
                 spin()
@@ -75,10 +75,10 @@ FORKED = """
             return 0
         return 1
 
-    assert struck() == 0
+    assert no_timeout() == 0
     child = os.fork()
     if child == 0:
-        os._exit(struck())
+        os._exit(no_timeout())
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 

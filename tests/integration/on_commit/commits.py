@@ -1,4 +1,4 @@
-"""What the tests of commits share."""
+"""Commits: databases, an error for rollbacks and the number of sent jobs, for the tests of commits."""
 
 import pytest
 
@@ -9,7 +9,7 @@ real_commits = pytest.mark.django_db(transaction=True, databases=BOTH)
 
 
 class Wrong(Exception):
-    """What makes a transaction roll back here."""
+    """An error that makes a transaction roll back."""
 
 
 def sent() -> int:

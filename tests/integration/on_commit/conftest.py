@@ -10,13 +10,13 @@ from tests.sample_app.tasks import noop
 
 @pytest.fixture
 def batches(client: Redis) -> Iterator[Callable[[], int]]:
-    """Tell how many batches of jobs the server has seen since."""
+    """Return how many batches of jobs the server has received since the test began."""
     noop.using(on_commit=False).enqueue()
     client.flushdb()
     client.config_resetstat()
 
-    def seen() -> int:
+    def received() -> int:
         found = client.info("commandstats")
         return sum(found.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("evalsha", "eval"))
 
-    yield seen
+    yield received

@@ -1,4 +1,4 @@
-"""Jobs are sent after the commit of every connection, in batches; a rollback drops them."""
+"""Commits: jobs are sent after the commit of every connection, in batches; a rollback drops them."""
 
 import threading
 from collections.abc import Callable
@@ -73,7 +73,7 @@ def test_the_rollback_of_a_savepoint_drops_its_jobs_only(batches: Callable[[], i
 
 
 @real_commits
-def test_the_rollback_of_the_last_savepoint_does_not_keep_the_others_back(batches: Callable[[], int]) -> None:
+def test_the_rollback_of_the_last_savepoint_does_not_drop_earlier_jobs(batches: Callable[[], int]) -> None:
     with transaction.atomic():
         first = noop.enqueue(1)
         with pytest.raises(Wrong), transaction.atomic():
@@ -93,7 +93,7 @@ def test_a_transaction_whose_only_job_was_dropped_sends_nothing(batches: Callabl
 
 
 @real_commits
-def test_all_jobs_of_a_commit_go_in_one_batch(batches: Callable[[], int]) -> None:
+def test_all_jobs_of_a_commit_are_sent_in_one_batch(batches: Callable[[], int]) -> None:
     with transaction.atomic():
         handles = [noop.after(number).enqueue(number) for number in range(20)]
         many = record.enqueue_many([(number,) for number in range(20)])
@@ -108,7 +108,7 @@ def test_all_jobs_of_a_commit_go_in_one_batch(batches: Callable[[], int]) -> Non
 
 
 @real_commits
-def test_more_than_a_batch_holds_goes_in_several(batches: Callable[[], int]) -> None:
+def test_more_jobs_than_a_batch_holds_are_sent_in_several(batches: Callable[[], int]) -> None:
     with transaction.atomic():
         for number in range(300):
             noop.enqueue(number)
@@ -117,7 +117,7 @@ def test_more_than_a_batch_holds_goes_in_several(batches: Callable[[], int]) -> 
 
 @real_commits
 @pytest.mark.parametrize("outer", BOTH)
-def test_every_connection_must_have_committed(outer: str) -> None:
+def test_a_job_waits_for_the_commit_of_every_connection(outer: str) -> None:
     inner = BOTH[1 - BOTH.index(outer)]
     with transaction.atomic(using=outer):
         with transaction.atomic(using=inner):
@@ -157,7 +157,7 @@ def test_the_rollback_of_a_savepoint_on_another_connection_drops_the_job(client:
 
 
 @real_commits
-def test_jobs_that_wait_for_different_connections_find_their_own_commit(batches: Callable[[], int]) -> None:
+def test_jobs_that_wait_for_different_connections_are_sent_at_their_own_commits(batches: Callable[[], int]) -> None:
     with transaction.atomic(using="other"):
         other = noop.enqueue("other")
         with transaction.atomic():
@@ -170,16 +170,16 @@ def test_jobs_that_wait_for_different_connections_find_their_own_commit(batches:
 
 
 @real_commits
-def test_a_named_database_is_the_only_one_to_wait_for() -> None:
+def test_a_job_with_a_database_waits_for_that_database_only() -> None:
     with transaction.atomic(using="other"):
         assert noop.using(database="default").enqueue().state is State.READY
         with transaction.atomic():
             handle = noop.using(database="default").enqueue()
             assert handle.state is State.UNSENT
         assert handle.state is State.READY
-        waits = noop.using(database="other").enqueue()
-        assert waits.state is State.UNSENT
-    assert waits.state is State.READY
+        waiting = noop.using(database="other").enqueue()
+        assert waiting.state is State.UNSENT
+    assert waiting.state is State.READY
 
 
 @real_commits
@@ -192,9 +192,9 @@ def test_on_commit_false_sends_at_once(delayq_settings: Any) -> None:
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "ON_COMMIT": False}
     with transaction.atomic():
         assert noop.enqueue().state is State.READY
-        waits = noop.using(on_commit=True).enqueue()
-        assert waits.state is State.UNSENT
-    assert waits.state is State.READY
+        waiting = noop.using(on_commit=True).enqueue()
+        assert waiting.state is State.UNSENT
+    assert waiting.state is State.READY
 
 
 @real_commits
@@ -202,7 +202,7 @@ def test_a_delay_counts_from_the_call() -> None:
     called, committed = threading.Event(), []
 
     def other_thread() -> None:
-        # Enqueued after the other job was, and sent before it: due later all the same.
+        # Enqueued after the other job and sent before it, but due later.
         called.wait(30)
         committed.append(noop.after(3_600).enqueue())
 
@@ -224,7 +224,7 @@ def test_a_delay_that_is_over_at_the_commit_is_ready() -> None:
 
 
 @real_commits
-def test_what_is_changed_before_the_commit_is_sent_changed() -> None:
+def test_a_job_changed_before_the_commit_is_sent_as_changed() -> None:
     with transaction.atomic():
         moved, dropped = noop.enqueue(1), noop.enqueue(2)
         assert moved.reschedule(delay=3_600) and dropped.cancel()
@@ -233,7 +233,7 @@ def test_what_is_changed_before_the_commit_is_sent_changed() -> None:
 
 
 @real_commits
-def test_with_a_key_the_decision_falls_at_the_commit() -> None:
+def test_a_key_is_taken_at_the_commit() -> None:
     with transaction.atomic():
         first = noop.using(key="k").after(60).enqueue(1)
         second = noop.using(key="k").after(60).enqueue(2)
@@ -253,15 +253,15 @@ def test_jobs_enqueued_in_a_hook_are_sent_at_once() -> None:
 
 
 @real_commits
-def test_a_transaction_of_another_thread_is_not_waited_for() -> None:
+def test_a_job_does_not_wait_for_a_transaction_of_another_thread() -> None:
     made: list[JobHandle] = []
     with transaction.atomic():
         thread = threading.Thread(target=lambda: made.append(noop.enqueue()))
         thread.start()
         thread.join(30)
         assert made[0].state is State.READY
-        waits = noop.enqueue()
-        assert waits.state is State.UNSENT
+        waiting = noop.enqueue()
+        assert waiting.state is State.UNSENT
 
 
 @real_commits
@@ -275,7 +275,7 @@ def test_streaming_inside_a_transaction_is_refused(client: Redis) -> None:
     assert client.dbsize() == 0
 
 
-def test_no_connection_is_opened() -> None:
+def test_an_enqueue_opens_no_connection() -> None:
     opened: list[Any] = []
 
     def fresh_thread() -> None:

@@ -1,4 +1,4 @@
-"""A commit after which a job cannot be sent: a held key, an outage, a failing hook, no commit at all."""
+"""Failures after a commit: a held key, an outage, a failing hook, no commit at all."""
 
 from contextlib import ExitStack
 from typing import Any
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("delayq_settings")
 
 
 @real_commits
-def test_a_key_refused_at_the_commit_raises_there() -> None:
+def test_a_key_refused_at_the_commit_raises_at_the_commit() -> None:
     holder = noop.using(key="k").after(60).enqueue()
     with pytest.raises(KeyHeld, match="'k'") as caught, transaction.atomic():
         noop.using(key="k", unique="reject").enqueue()
@@ -26,7 +26,7 @@ def test_a_key_refused_at_the_commit_raises_there() -> None:
 
 
 @real_commits
-def test_a_redis_that_is_down_at_the_commit_raises_and_can_be_mended(start_redis: Any, delayq_settings: Any) -> None:
+def test_an_outage_at_the_commit_raises_and_its_jobs_can_be_resent(start_redis: Any, delayq_settings: Any) -> None:
     server = start_redis()
     delayq_settings.DELAYQ = {"REDIS": server.url}
     handles: list[JobHandle] = []
@@ -49,7 +49,7 @@ def test_a_redis_that_is_down_at_the_commit_raises_and_can_be_mended(start_redis
 
 
 @real_commits
-def test_a_hook_of_the_project_that_fails_does_not_leave_jobs_for_a_stranger() -> None:
+def test_jobs_behind_a_failing_hook_are_not_sent_by_a_later_commit() -> None:
     # Django runs the hooks of a commit in order and stops at the first that raises.
     def broken() -> None:
         raise Wrong
@@ -58,7 +58,7 @@ def test_a_hook_of_the_project_that_fails_does_not_leave_jobs_for_a_stranger() -
         before = noop.enqueue("before")
         transaction.on_commit(broken)
         noop.enqueue("after")
-    assert before.state is State.READY, "its hook stood before the broken one"
+    assert before.state is State.READY, "its hook was before the broken one"
     assert sent() == 1
     with transaction.atomic():
         noop.enqueue("next")
@@ -66,18 +66,16 @@ def test_a_hook_of_the_project_that_fails_does_not_leave_jobs_for_a_stranger() -
 
 
 @real_commits
-def test_with_a_hook_of_the_project_in_between_the_error_names_the_jobs_of_all(
-    start_redis: Any, delayq_settings: Any
-) -> None:
+def test_the_error_names_all_jobs_even_with_another_hook_between_them(start_redis: Any, delayq_settings: Any) -> None:
     server = start_redis()
     delayq_settings.DELAYQ = {"REDIS": server.url}
     ran: list[str] = []
     with pytest.raises(StoreUnavailable) as raised, transaction.atomic():
         first = noop.enqueue(1)
-        transaction.on_commit(lambda: ran.append("theirs"))
+        transaction.on_commit(lambda: ran.append("other hook"))
         second = noop.enqueue(2)
         server.kill()
-    assert ran == ["theirs"]
+    assert ran == ["other hook"]
     assert [handle.id for handle in raised.value.unsent] == [first.id, second.id]
     server.restart()
     raised.value.resend()
@@ -86,19 +84,19 @@ def test_with_a_hook_of_the_project_in_between_the_error_names_the_jobs_of_all(
 
 @real_commits
 @pytest.mark.parametrize("between", [True, False])
-def test_a_refused_key_keeps_neither_later_jobs_nor_hooks_back(between: bool) -> None:
+def test_a_refused_key_stops_neither_later_jobs_nor_hooks(between: bool) -> None:
     noop.using(key="k").after(60).enqueue()
     ran: list[str] = []
     with pytest.raises(KeyHeld, match="'k'") as caught, transaction.atomic():
         refused = noop.using(key="k", unique="reject").enqueue()
         if between:
-            transaction.on_commit(lambda: ran.append("theirs"))
+            transaction.on_commit(lambda: ran.append("other hook"))
         with pytest.raises(Wrong), transaction.atomic():
             dropped = noop.enqueue("dropped")
             raise Wrong
         later = noop.enqueue("later")
     assert (later.state, dropped.state) == (State.READY, State.UNSENT)
-    assert ran == ["theirs"] * between
+    assert ran == ["other hook"] * between
     assert caught.value.refused is refused and refused.id in "".join(caught.value.__notes__)
     with transaction.atomic():
         noop.enqueue()
@@ -106,7 +104,7 @@ def test_a_refused_key_keeps_neither_later_jobs_nor_hooks_back(between: bool) ->
 
 
 @real_commits
-def test_a_refused_key_and_an_outage_are_both_told(start_redis: Any, delayq_settings: Any) -> None:
+def test_a_refused_key_and_an_outage_are_both_in_the_error(start_redis: Any, delayq_settings: Any) -> None:
     server = start_redis()
     delayq_settings.DELAYQ = {"REDIS": server.url}
     noop.using(key="k").after(60).enqueue()
@@ -114,12 +112,12 @@ def test_a_refused_key_and_an_outage_are_both_told(start_redis: Any, delayq_sett
         refused = noop.using(key="k", unique="reject").enqueue()
         transaction.on_commit(server.kill)
         later = noop.enqueue()
-    told = "".join(caught.value.__notes__)
-    assert list(caught.value.unsent) == [later] and later.id in told and refused.id in told
+    notes = "".join(caught.value.__notes__)
+    assert list(caught.value.unsent) == [later] and later.id in notes and refused.id in notes
 
 
 @real_commits
-def test_what_could_not_be_sent_is_no_other_transactions(
+def test_jobs_that_could_not_be_sent_are_not_sent_by_another_transaction(
     start_redis: Any, delayq_settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = start_redis()
@@ -135,8 +133,8 @@ def test_what_could_not_be_sent_is_no_other_transactions(
             transaction.on_commit(broken)
             second = noop.enqueue(2)
         client.config_set("maxmemory", 0)
-    told = f"Jobs {first.id} could not be sent after the commit; its last hook retries: "
-    assert told in caplog.text, "nobody was told which job was not sent"
+    message = f"Jobs {first.id} could not be sent after the commit; its last hook retries: "
+    assert message in caplog.text, "the log does not name the job that was not sent"
     with transaction.atomic():
         noop.enqueue(3)
     assert sent() == 1
@@ -146,7 +144,7 @@ def test_what_could_not_be_sent_is_no_other_transactions(
 
 
 @real_commits
-def test_a_hook_that_django_logs_instead_of_raising_keeps_nothing_back() -> None:
+def test_a_robust_hook_that_fails_stops_no_job() -> None:
     def broken() -> None:
         raise Wrong
 
@@ -159,7 +157,7 @@ def test_a_hook_that_django_logs_instead_of_raising_keeps_nothing_back() -> None
 
 @real_commits
 @pytest.mark.parametrize("within", [True, False])
-def test_a_transaction_that_django_does_not_commit_is_an_error_that_names_the_cure(within: bool) -> None:
+def test_a_transaction_that_django_does_not_commit_raises_an_error_with_the_cure(within: bool) -> None:
     connection = connections["other"]
     connection.set_autocommit(False)
     try:
@@ -179,12 +177,12 @@ def test_a_transaction_that_django_does_not_commit_is_an_error_that_names_the_cu
 
 
 @real_commits
-def test_a_second_database_configured_without_autocommit_is_waited_for_only_where_it_is_meant(
+def test_a_job_waits_for_a_second_database_without_autocommit_only_if_it_names_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     connection = connections["other"]
     monkeypatch.setitem(connection.settings_dict, "AUTOCOMMIT", False)
-    # As Django does where it connects.
+    # As Django does when it connects.
     connection.set_autocommit(False)
     try:
         assert noop.enqueue().state is State.READY

@@ -1,4 +1,4 @@
-"""Commits in tests of projects: pytest-django's fixture, and Django's two test cases."""
+"""Test cases of projects: commits with pytest-django's fixture and in Django's two test case classes."""
 
 from contextlib import ExitStack
 from typing import Any
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("delayq_settings")
 
 
 @pytest.mark.django_db
-def test_pytest_can_play_the_commit(django_capture_on_commit_callbacks: Any) -> None:
+def test_pytests_capture_fixture_sends_the_jobs(django_capture_on_commit_callbacks: Any) -> None:
     with django_capture_on_commit_callbacks(execute=True):
         first, second = noop.enqueue(1), noop.enqueue(2)
         assert first.state is State.UNSENT
@@ -24,7 +24,7 @@ def test_pytest_can_play_the_commit(django_capture_on_commit_callbacks: Any) -> 
 
 
 @pytest.mark.django_db(databases=BOTH)
-def test_with_several_databases_pytest_plays_each_commit(django_capture_on_commit_callbacks: Any) -> None:
+def test_with_several_databases_a_capture_per_database_sends_the_jobs(django_capture_on_commit_callbacks: Any) -> None:
     with ExitStack() as stack:
         for alias in BOTH:
             stack.enter_context(django_capture_on_commit_callbacks(using=alias, execute=True))
@@ -33,7 +33,7 @@ def test_with_several_databases_pytest_plays_each_commit(django_capture_on_commi
 
 
 class InATestCase(TestCase):
-    """What users' own tests see."""
+    """Tests in a transaction that is never committed."""
 
     databases = {"default"}
 
@@ -50,7 +50,7 @@ class InATestCase(TestCase):
         assert handle.state is State.SCHEDULED
         assert sent() == 1
 
-    def test_what_one_capture_was_refused_is_not_told_by_the_next(self) -> None:
+    def test_a_refused_key_of_one_capture_is_not_raised_by_the_next(self) -> None:
         noop.using(key="k", on_commit=False).after(60).enqueue()
         with pytest.raises(KeyHeld), self.captureOnCommitCallbacks(execute=True):
             noop.using(key="k", unique="reject").enqueue()
@@ -64,7 +64,7 @@ class InATestCase(TestCase):
                 noop.enqueue(number)
             assert sent() == number + 1
 
-    def test_without_execution_callbacks_are_handed_over(self) -> None:
+    def test_without_execution_callbacks_are_returned(self) -> None:
         with self.captureOnCommitCallbacks() as callbacks:
             handle = noop.enqueue()
         assert handle.state is State.UNSENT

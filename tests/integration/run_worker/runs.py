@@ -1,4 +1,4 @@
-"""What the tests of run_worker read of the runs."""
+"""Runs, as the tests of run_worker read them."""
 
 from typing import Any
 

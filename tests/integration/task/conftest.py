@@ -7,5 +7,5 @@ from django_delayq.task import registry
 
 @pytest.fixture
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a test register what it likes."""
+    """Undo at the end of a test what it registered."""
     monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))

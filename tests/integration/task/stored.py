@@ -1,4 +1,4 @@
-"""What the tests of tasks read of a stored job."""
+"""Stored jobs, as the tests of tasks read them."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Many jobs in one call: round trips, progress, held keys, an outage in the middle, shards."""
+"""Batches: many jobs in one call, with their round trips, progress, held keys, outages and shards."""
 
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -42,19 +42,19 @@ def test_five_hundred_jobs_are_two_round_trips(counted: Redis) -> None:
     assert get_store().lookup(0).counts().scheduled == {"default": 500}
 
 
-def test_a_chunk_ends_at_a_megabyte(counted: Redis) -> None:
+def test_a_batch_ends_at_a_megabyte(counted: Redis) -> None:
     noop.enqueue_many([("x" * 200_000,) for _ in range(12)])
     assert scripts_run(counted) == 3
 
 
-def test_progress_is_told_after_each_megabyte() -> None:
-    told: list[int] = []
-    assert noop.enqueue_many((("x" * 200_000,) for _ in range(12)), on_progress=told.append) == 12
-    assert told == [5, 10, 12]
+def test_progress_is_reported_after_each_megabyte() -> None:
+    reports: list[int] = []
+    assert noop.enqueue_many((("x" * 200_000,) for _ in range(12)), on_progress=reports.append) == 12
+    assert reports == [5, 10, 12]
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_transaction_that_begins_while_jobs_are_made_is_seen() -> None:
+def test_a_transaction_that_begins_while_jobs_are_made_is_refused() -> None:
     def arguments() -> Generator[tuple[int], None, None]:
         yield from ((number,) for number in range(250))
         with transaction.atomic():
@@ -78,7 +78,7 @@ def test_a_job_that_is_given_twice_is_sent_once() -> None:
         enqueue_many([first])
 
 
-def test_any_tasks_at_any_times_in_one_call(counted: Redis) -> None:
+def test_one_call_enqueues_any_tasks_at_any_times(counted: Redis) -> None:
     moment = now() + HOUR
     jobs = [noop.at(moment).job(3), record.after(60).job(x=7), record.using(queue="mail").job()]
     assert [job.state for job in jobs] == [State.UNSENT] * 3 and counted.dbsize() == 0
@@ -88,14 +88,14 @@ def test_any_tasks_at_any_times_in_one_call(counted: Redis) -> None:
     assert due_of(jobs[0]) == moment and stored(jobs[1]).kwargs == {"x": 7} and stored(jobs[2]).queue == "mail"
 
 
-def test_enqueueing_many_of_nothing_is_nothing(counted: Redis) -> None:
+def test_enqueueing_no_jobs_sends_nothing(counted: Redis) -> None:
     assert enqueue_many([]) == [] and noop.enqueue_many([]) == []
     assert noop.enqueue_many([], on_progress=lambda accepted: None) == 0
     assert scripts_run(counted) == 0
 
 
-def test_progress_is_told_after_each_chunk_of_which_one_is_on_its_way_while_the_next_is_made() -> None:
-    made, told = [0], []
+def test_progress_is_reported_per_batch_while_the_next_is_made() -> None:
+    made, reports = [0], []
 
     def arguments() -> Iterator[tuple[int]]:
         for number in range(700):
@@ -103,14 +103,14 @@ def test_progress_is_told_after_each_chunk_of_which_one_is_on_its_way_while_the_
             yield (number,)
 
     def progress(accepted: int) -> None:
-        told.append((accepted, made[0]))
+        reports.append((accepted, made[0]))
 
     assert noop.enqueue_many(arguments(), on_progress=progress) == 700
-    # The first is answered at once.
-    assert told == [(250, 250), (500, 700), (700, 700)]
+    # The reply to the first batch is read at once.
+    assert reports == [(250, 250), (500, 700), (700, 700)]
 
 
-def test_a_held_key_in_a_batch_gives_back_the_holder() -> None:
+def test_a_held_key_in_a_batch_returns_its_holder() -> None:
     holder = noop.using(key="k").enqueue(0)
     handles = enqueue_many([noop.job(1), noop.using(key="k").job(2), noop.using(key="new").job(3)])
     assert isinstance(handles, list)
@@ -118,7 +118,7 @@ def test_a_held_key_in_a_batch_gives_back_the_holder() -> None:
     assert handles[1].id == holder.id
 
 
-def test_a_refused_key_refuses_its_chunk_and_tells_what_was_accepted(client: Redis) -> None:
+def test_a_refused_key_refuses_its_batch_and_the_error_counts_accepted_jobs(client: Redis) -> None:
     holder = noop.using(key="k").after(60).enqueue()
     jobs = [*(noop.job(number) for number in range(300)), noop.using(key="k", unique="reject").job()]
     with pytest.raises(KeyHeld, match="'k'") as caught:
@@ -129,7 +129,7 @@ def test_a_refused_key_refuses_its_chunk_and_tells_what_was_accepted(client: Red
 
 
 @pytest.mark.parametrize("progress", [False, True])
-def test_an_outage_in_the_middle_tells_what_was_accepted_and_can_be_mended(
+def test_the_error_of_an_outage_counts_accepted_jobs_and_can_resend_the_rest(
     progress: bool, start_redis: Any, delayq_settings: Any
 ) -> None:
     server: LocalRedisServer = start_redis(options={"appendonly": "yes", "appendfsync": "always"})
@@ -143,12 +143,12 @@ def test_an_outage_in_the_middle_tells_what_was_accepted_and_can_be_mended(
             made.append(noop.job(number))
             yield made[-1]
 
-    def after_first_chunk(accepted: int) -> None:
+    def after_first_batch(accepted: int) -> None:
         assert accepted == 250
 
     if progress:
         with pytest.raises(StoreUnavailable) as caught:
-            enqueue_many(jobs(), on_progress=after_first_chunk)
+            enqueue_many(jobs(), on_progress=after_first_batch)
         assert caught.value.accepted == 250
         unsent = made[250:500]
     else:
@@ -169,7 +169,7 @@ def test_an_outage_in_the_middle_tells_what_was_accepted_and_can_be_mended(
 
 
 @pytest.mark.parametrize("shards", [1, 4])
-def test_a_batch_finds_all_its_shards(shards: int, delayq_settings: Any, client: Redis) -> None:
+def test_jobs_of_a_batch_reach_all_shards(shards: int, delayq_settings: Any, client: Redis) -> None:
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": shards}
     handles = noop.enqueue_many([(number,) for number in range(100)])
     assert isinstance(handles, list)

@@ -1,4 +1,4 @@
-"""Defaults of the project reach a task; a function that a worker could not run is refused."""
+"""Declaration of a task: it uses the project's defaults, and refuses a function that a worker could not run."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -56,6 +56,6 @@ def nested() -> Any:
         (generate_async, "generator .*generate_async"),
     ],
 )
-def test_what_a_worker_could_not_find_or_run_is_refused_at_decoration(func: Any, words: str) -> None:
+def test_a_function_that_a_worker_could_not_run_is_refused_at_decoration(func: Any, words: str) -> None:
     with pytest.raises(ImproperlyConfigured, match=words):
         delayed_task(func)

@@ -1,4 +1,4 @@
-"""One task from its declaration to the stored job: its delay, options, queue, priority and key."""
+"""Enqueue of a task, up to the stored job: its delay, options, queue, priority and key."""
 
 import inspect
 from datetime import UTC, datetime, timedelta
@@ -30,13 +30,13 @@ def test_a_task_looks_like_its_function() -> None:
 
 
 def test_a_bare_decorator_and_one_with_options_make_tasks(own_registry: None) -> None:
-    space: dict[str, Any] = {"__name__": "shop.tasks"}
-    exec("def remind(user_id: int) -> int: return user_id + 1", space)
-    bare = delayed_task(space["remind"])
+    namespace: dict[str, Any] = {"__name__": "shop.tasks"}
+    exec("def remind(user_id: int) -> int: return user_id + 1", namespace)
+    bare = delayed_task(namespace["remind"])
     assert (bare.name, bare.queue, bare.priority, bare(1)) == ("shop.tasks.remind", "default", 0, 2)
     policy = RetryPolicy(max_attempts=2)
     made = delayed_task(queue="mail", priority=10, retry=policy, timeout=30, hard_timeout=timedelta(minutes=1))(
-        space["remind"]
+        namespace["remind"]
     )
     job = stored(made.enqueue(7))
     assert (job.task, job.queue, job.priority, job.args, job.retry) == ("shop.tasks.remind", "mail", 10, [7], policy)
@@ -54,7 +54,7 @@ def test_without_a_delay_a_job_is_ready_at_once(client: Redis) -> None:
 
 
 @pytest.mark.parametrize("delay", [0, 0.0, timedelta(0), -0.0])
-def test_a_delay_of_nothing_is_no_delay(delay: Any) -> None:
+def test_a_delay_of_zero_is_no_delay(delay: Any) -> None:
     handle = noop.after(delay).enqueue()
     assert handle.refresh().state is State.READY
     assert not stored(handle).flags & Flag.DELAYED
@@ -75,7 +75,7 @@ def test_a_delay_of_nothing_is_no_delay(delay: Any) -> None:
         lambda: noop.using(run_after=now() + HOUR),
     ],
 )
-def test_every_way_to_say_in_an_hour_says_the_same(delayed: Any) -> None:
+def test_every_way_to_write_in_an_hour_is_the_same(delayed: Any) -> None:
     before = now()
     handle = delayed().enqueue()
     assert handle.state is State.SCHEDULED
@@ -93,12 +93,12 @@ def test_a_moment_in_the_past_is_now(moment: datetime) -> None:
     before = now() - timedelta(seconds=1)
     handle = noop.at(moment).enqueue()
     assert handle.refresh().state is State.READY
-    # A job ready before its time would stand in front of all others; it got the place of one enqueued now.
+    # A rank of that time would put the job before all others; it has the rank of a job enqueued now.
     rank = int(get_store().shards[0].client.zscore("delayq:{0}:ready:default", stored(handle).member))
     assert rank >= 100 * 2**45 + (before - HOUR).timestamp() * 1_000
 
 
-def test_options_follow_one_another_and_leave_the_task_as_it_was() -> None:
+def test_options_can_be_chained_and_do_not_change_the_task() -> None:
     urgent = noop.using(priority=100).using(queue="bulk").after(60).using(timeout=5)
     assert (urgent.priority, urgent.queue, urgent.timeout_us, urgent.delay_us) == (100, "bulk", 5_000_000, 60_000_000)
     assert (noop.priority, noop.queue, noop.timeout_us, noop.delay_us) == (0, "default", None, None)
@@ -143,7 +143,7 @@ def test_ids_are_in_order_of_enqueueing() -> None:
     assert made == sorted(set(made))
 
 
-def test_a_key_keeps_one_job_alive() -> None:
+def test_a_key_allows_one_live_job() -> None:
     first = noop.using(key="reminder:7", delay=60).enqueue(1)
     second = noop.using(key="reminder:7").enqueue(2)
     assert first.created and not second.created
@@ -178,7 +178,7 @@ def test_a_job_is_found_by_its_key() -> None:
         noop.get_job()
 
 
-def test_a_job_by_its_name() -> None:
+def test_execute_later_enqueues_a_task_by_its_name() -> None:
     handle = execute_later("mail", "tests.sample_app.tasks.record", [7], delay=600)
     assert handle.state is State.SCHEDULED
     job = stored(handle)
@@ -187,11 +187,11 @@ def test_a_job_by_its_name() -> None:
     assert stored(execute_later("mail", "tests.sample_app.tasks.record", (1, 2))).args == [1, 2]
 
 
-def test_a_receiver_hears_of_what_was_enqueued() -> None:
-    heard: list[tuple[Any, Job]] = []
+def test_a_receiver_gets_each_enqueued_job() -> None:
+    received: list[tuple[Any, Job]] = []
 
     def receiver(sender: Any, job: Job, **_: Any) -> None:
-        heard.append((sender, job))
+        received.append((sender, job))
 
     job_enqueued.connect(receiver)
     try:
@@ -199,4 +199,4 @@ def test_a_receiver_hears_of_what_was_enqueued() -> None:
         noop.using(key="k").enqueue(2)
     finally:
         job_enqueued.disconnect(receiver)
-    assert [(sender, job.id, job.args) for sender, job in heard] == [(noop, handle.id, [1])]
+    assert [(sender, job.id, job.args) for sender, job in received] == [(noop, handle.id, [1])]

@@ -8,7 +8,7 @@ from django_delayq import RetryPolicy, delayed_task
 from tests.sample_app.misbehaving import children, deadly, errors, leftovers, loops, shared
 from tests.sample_app.misbehaving.kinds import ASYNC, DEADLY, PLAIN
 
-#: Modules that enter their kinds.
+#: Modules that register their kinds.
 MODULES = (children, deadly, errors, leftovers, loops, shared)
 __all__ = ["ASYNC", "DEADLY", "PLAIN", "innocent", "innocent_async", "misbehave", "misbehave_async"]
 
@@ -17,26 +17,26 @@ TWICE = RetryPolicy(max_attempts=2, base=0.01, cap=0.02)
 
 @delayed_task(retry=TWICE, timeout=1, hard_timeout=2)
 def misbehave(name: str) -> Any:
-    """Be of this kind."""
+    """Run the function of this kind."""
     return {**PLAIN, **DEADLY}[name]()
 
 
 @delayed_task(retry=TWICE, timeout=1, hard_timeout=2)
 async def misbehave_async(name: str) -> Any:
-    """Be of this kind, in a loop."""
+    """Run the coroutine function of this kind."""
     return await ASYNC[name]()
 
 
 @delayed_task(retry=RetryPolicy(max_attempts=25, base=0.01, cap=0.1))
 def innocent() -> None:
-    """Take a moment."""
-    # Long enough for neighbours to begin beside it.
+    """Run for a moment."""
+    # Long enough for other jobs to begin meanwhile.
     time.sleep(0.01)
 
 
 @delayed_task(retry=RetryPolicy(max_attempts=25, base=0.01, cap=0.1))
 async def innocent_async() -> None:
-    """Take a few turns of a loop, and use a thread of it."""
+    """Run for a few turns of the loop, and use one of its threads."""
     for _ in range(3):
         await asyncio.sleep(0.005)
     await asyncio.to_thread(time.sleep, 0.001)

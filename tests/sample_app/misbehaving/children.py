@@ -1,4 +1,4 @@
-"""Children: what tasks do with processes, other jobs and loops of their own."""
+"""Children: tasks that start processes, other jobs and loops."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ def fork_and_raise() -> None:
 
 @kind(PLAIN)
 def become_daemon() -> None:
-    """Fork twice as daemons do, closing all in the last one."""
+    """Fork twice as daemons do, and close all descriptors in the last process."""
     child = os.fork()
     if child:
         os.waitpid(child, 0)
@@ -48,7 +48,7 @@ def become_daemon() -> None:
 
 @kind(PLAIN)
 def start_programs() -> None:
-    """Start programs and wait for none."""
+    """Start programs and do not wait for them."""
     with warnings.catch_warnings():
         subprocess.Popen(["true"])
         multiprocessing.get_context("fork").Process(target=time.sleep, args=(0.2,), daemon=False).start()
@@ -56,7 +56,7 @@ def start_programs() -> None:
 
 @kind(PLAIN)
 def wait_for_any_child() -> None:
-    """Take the exit code of whatever child has ended, also of one that is not its own."""
+    """Collect the exit code of any child that has ended, even one that it did not start."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -64,7 +64,7 @@ def wait_for_any_child() -> None:
 
 @kind(PLAIN)
 def enqueue_much() -> None:
-    """Enqueue from within, also what cannot be."""
+    """Enqueue jobs, valid and invalid ones."""
     enqueue_many([noop.job(number) for number in range(50)])
     with transaction.atomic():
         noop.enqueue()

@@ -1,4 +1,4 @@
-"""Deadly: what ends or cripples the process it runs in."""
+"""Deadly: tasks that end or cripple the process they run in."""
 
 import _thread
 import ctypes
@@ -11,8 +11,6 @@ import threading
 import time
 
 from tests.sample_app.misbehaving.kinds import DEADLY, LONG, kind
-
-# What ends or cripples a process
 
 
 @kind(DEADLY)
@@ -41,14 +39,14 @@ def read_null() -> None:
 
 @kind(DEADLY)
 def overflow_stack() -> None:
-    """Recurse without end where no limit holds."""
+    """Recurse without end in code without a recursion limit."""
     sys.setrecursionlimit(2**30)
     eval("(lambda f: f(f))(lambda f: [f(f) for _ in (1,)])")
 
 
 @kind(DEADLY)
 def exit_from_thread() -> None:
-    """End the process by a thread."""
+    """End the process from a thread."""
     threading.Thread(target=os._exit, args=(5,)).start()
     # The process ends in the middle of this.
     time.sleep(LONG)
@@ -68,7 +66,7 @@ def close_all_descriptors() -> None:
 
 @kind(DEADLY)
 def close_streams() -> None:
-    """Close the standard streams, the descriptors too."""
+    """Close the standard streams and their descriptors."""
     sys.stdout.close()
     sys.stderr.close()
     os.closerange(0, 3)
@@ -82,13 +80,13 @@ def close_error_stream() -> None:
 
 @kind(DEADLY)
 def forbid_descriptors() -> None:
-    """Allow no further file."""
+    """Forbid further open files."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
 @kind(DEADLY)
 def forbid_recursion() -> None:
-    """Allow hardly any recursion."""
+    """Set a very low recursion limit."""
     sys.setrecursionlimit(len(inspect.stack()) + 5)
 
 

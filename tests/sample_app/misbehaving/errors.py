@@ -19,11 +19,11 @@ class _Meta(type):
 
 
 class HostileClass(Exception, metaclass=_Meta):
-    """Ends whoever asks for its name."""
+    """A metaclass that raises SystemExit if a name of its class is read."""
 
 
 class HostileText(Exception):
-    """Ends whoever asks for its text."""
+    """An error that raises SystemExit if its text is read."""
 
     def __str__(self) -> str:
         raise SystemExit(4)
@@ -32,14 +32,14 @@ class HostileText(Exception):
 
 
 class HostileBase(BaseException):
-    """Not an Exception, and raises when it is printed."""
+    """A BaseException that raises if it is printed."""
 
     def __str__(self) -> str:
         raise KeyboardInterrupt
 
 
 class HostileIdentity(Exception):
-    """Raises when it is asked for its class."""
+    """An error that raises if its class is read."""
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -47,13 +47,13 @@ class HostileIdentity(Exception):
 
 
 class HostileNotes(Exception):
-    """Has notes that cannot be read."""
+    """An error with notes that cannot be read."""
 
     __notes__ = property(lambda self: 1 / 0)  # type: ignore[assignment]
 
 
 class NamelessModule(Exception):
-    """Has no text for a module."""
+    """An error whose module is not text."""
 
     __module__ = 5  # type: ignore[assignment]
 
@@ -71,7 +71,7 @@ def _nested() -> Exception:
     return error
 
 
-#: Name -> what is raised. Made when it is asked for: an exception keeps its traceback.
+#: Name -> function that makes the exception. A new one each time, because an exception keeps its traceback.
 RAISED: dict[str, Callable[[], BaseException]] = {
     "system_exit": lambda: SystemExit(7),
     "system_exit_text": lambda: SystemExit("bye"),

@@ -1,13 +1,13 @@
-"""Kinds: what tasks should not do, each a function entered under its name.
+"""Kinds of misbehaviour: each is a function registered under its name.
 
-What would last for ever elsewhere ends after a few seconds here: a thread cannot be ended, and each holds a slot.
+An endless function ends after a few seconds here, because a thread cannot be ended and each holds a slot.
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import Any
 
-#: Seconds that count as for ever.
+#: Seconds that count as forever.
 LONG = 4.0
 Kind = Callable[[], Any]
 
@@ -18,7 +18,7 @@ DEADLY: dict[str, Kind] = {}
 
 
 def kind(kinds: dict[str, Kind]) -> Callable[[Kind], Kind]:
-    """Enter a function as a kind."""
+    """Register a function as a kind."""
 
     def enter(func: Kind) -> Kind:
         kinds[func.__name__] = func

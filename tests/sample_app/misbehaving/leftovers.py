@@ -1,4 +1,4 @@
-"""Leftovers: what tasks return, leave behind, and do about their time limits."""
+"""Leftovers: tasks with odd return values, with leftovers, or that resist their time limits."""
 
 import _thread
 import asyncio
@@ -66,15 +66,15 @@ def left_cycle() -> None:
 
 @kind(PLAIN)
 def left_threads() -> None:
-    """Leave threads behind that end badly."""
+    """Leave threads that end with an error."""
     for target in (raising(SystemExit), raising(HostileText), _thread.exit):
         threading.Thread(target=target, daemon=True).start()
 
 
-# Each of these may strike a thread that holds a lock of the whole process, which then nobody gets any more.
+# Each of these may raise in a thread that holds a lock of the whole process, which is then never released.
 @kind(DEADLY)
 def left_timer() -> None:
-    """Leave a timer behind that raises in this thread when the task is over, as libraries with time limits do."""
+    """Leave a timer that raises in this thread when the task is over, as libraries with time limits do."""
     strike = ctypes.pythonapi.PyThreadState_SetAsyncExc
     here = ctypes.c_ulong(threading.get_ident())
     threading.Timer(0.05, strike, (here, ctypes.py_object(SystemExit))).start()
@@ -98,13 +98,13 @@ def strike_pool_threads() -> None:
 
 @kind(PLAIN)
 def left_exit_function() -> None:
-    """Leave a function that ends the interpreter badly."""
+    """Leave an exit function that raises."""
     atexit.register(raising(SystemExit))
 
 
 @kind(PLAIN)
 def left_executor() -> None:
-    """Leave an executor that was not shut down."""
+    """Leave an executor without a shutdown."""
     ThreadPoolExecutor(2).submit(time.sleep, 0.1)
 
 
@@ -127,13 +127,13 @@ def closed_connections() -> None:
 
 @kind(PLAIN)
 def sleep_on() -> None:
-    """Sleep past both limits, where no exception arrives."""
+    """Sleep past both limits in a call that no exception interrupts."""
     time.sleep(LONG)
 
 
 @kind(PLAIN)
 def swallow_limits() -> None:
-    """Compute past both limits, and catch what should end it."""
+    """Compute past both limits, and catch the exceptions that should end it."""
     over = time.monotonic() + LONG
     while time.monotonic() < over:
         with contextlib.suppress(BaseException):
@@ -143,7 +143,7 @@ def swallow_limits() -> None:
 
 @kind(PLAIN)
 def late_limit() -> None:
-    """End just when its limit expires."""
+    """End exactly when its limit expires."""
     # The limit is 1 s, and the call costs some of the last half millisecond.
     time.sleep(0.9995)
 

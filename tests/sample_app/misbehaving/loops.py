@@ -1,4 +1,4 @@
-"""Loops: what coroutines do to the loop that all share."""
+"""Loops: coroutines that damage the loop that all jobs share."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ async def cancel_all() -> None:
 
 @kind(ASYNC)
 async def uncancel() -> None:
-    """Take back what was never asked."""
+    """Uncancel its task, which was never cancelled."""
     asyncio.current_task().uncancel()  # type: ignore[union-attr]
 
 
@@ -56,7 +56,7 @@ async def stop_loop() -> None:
 
 @kind(ASYNC)
 async def close_loop() -> None:
-    """Close the loop, which it refuses while it runs."""
+    """Close the loop, although a running loop refuses to be closed."""
     asyncio.get_running_loop().close()
 
 
@@ -105,14 +105,14 @@ async def exit_beside() -> None:
 
 @kind(ASYNC)
 async def leave_tasks() -> None:
-    """Leave tasks behind."""
+    """Leave asyncio tasks."""
     for _ in range(20):
         asyncio.ensure_future(asyncio.sleep(0.1)).add_done_callback(raising(SystemError))
 
 
 @kind(ASYNC)
 async def debug_loop() -> None:
-    """Debug the loop for a while."""
+    """Set the loop's debug mode for a while."""
     asyncio.get_running_loop().set_debug(True)
     await asyncio.sleep(0.05)
     asyncio.get_running_loop().set_debug(False)
@@ -120,21 +120,21 @@ async def debug_loop() -> None:
 
 @kind(ASYNC)
 async def block_loop() -> None:
-    """Hold up the loop."""
+    """Block the loop."""
     # The misbehaviour itself: no other coroutine runs meanwhile.
     time.sleep(0.5)
 
 
 @kind(ASYNC)
 async def block_past_limits() -> None:
-    """Hold up the loop past its own hard limit."""
+    """Block the loop past its own hard limit."""
     # Longer than the hard limit of 2 s.
     time.sleep(2.5)
 
 
 @kind(ASYNC)
 async def wait_for_ever() -> None:
-    """Wait for what never comes."""
+    """Wait for an event that never comes."""
     await asyncio.Event().wait()
 
 

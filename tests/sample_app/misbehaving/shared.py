@@ -1,4 +1,4 @@
-"""Shared: what tasks do to the process that all share, to its logs and its children."""
+"""Shared state: tasks that change the process that all jobs share, its logs and its children."""
 
 import builtins
 import contextlib
@@ -31,7 +31,7 @@ from tests.sample_app.misbehaving.leftovers import Raising
 
 @kind(PLAIN)
 def change_directory() -> None:
-    """Go elsewhere, and remove the mode of new files."""
+    """Change the working directory and the file mode mask."""
     os.chdir("/")
     os.umask(0o777)
     os.umask(0o022)
@@ -39,7 +39,7 @@ def change_directory() -> None:
 
 @kind(PLAIN)
 def change_environment() -> None:
-    """Empty the environment of what was not given by the test."""
+    """Delete the environment variables that the test did not set."""
     for name in ("PATH", "HOME", "LANG", "DJANGO_SETTINGS_MODULE_OLD", "TZ"):
         os.environ.pop(name, None)
     os.environ["TZ"] = "Asia/Kathmandu"
@@ -48,7 +48,7 @@ def change_environment() -> None:
 
 @kind(PLAIN)
 def change_locale() -> None:
-    """Take another locale, language, time zone and precision."""
+    """Change locale, language, time zone and decimal precision."""
     with contextlib.suppress(locale.Error):
         locale.setlocale(locale.LC_ALL, "C")
     translation.activate("ar")
@@ -65,7 +65,7 @@ def change_context() -> None:
 
 @kind(PLAIN)
 def change_switching() -> None:
-    """Let each thread keep the interpreter for longer."""
+    """Make the interpreter switch threads less often."""
     sys.setswitchinterval(0.05)
 
 
@@ -77,7 +77,7 @@ def raise_recursion_limit() -> None:
 
 @kind(PLAIN)
 def collect_garbage() -> None:
-    """Play with the garbage collector."""
+    """Change the settings and callbacks of the garbage collector."""
     gc.disable()
     gc.set_threshold(1, 1, 1)
     gc.freeze(), gc.unfreeze()
@@ -91,13 +91,13 @@ def _raise_from_collector(*_: Any) -> None:
 
 @kind(PLAIN)
 def seed_random() -> None:
-    """Make all randomness the same."""
+    """Seed the random generators."""
     random.seed(0)
 
 
 @kind(PLAIN)
 def handle_signals() -> None:
-    """Replace handlers, which Python refuses outside the main thread."""
+    """Replace signal handlers, which Python refuses outside the main thread."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
@@ -116,14 +116,14 @@ def lower_limits() -> None:
 
 @kind(PLAIN)
 def patch_time() -> None:
-    """Patch clocks as tests of projects do, and forget to take it back."""
-    # Not time.monotonic(): no loop of asyncio, a task's own neither, would sleep to an end.
+    """Patch clocks as tests of projects do, and do not undo it."""
+    # Not time.monotonic(): no loop of asyncio, not even a task's own, would wake from a sleep.
     time.perf_counter = time.time = lambda: 0.0
 
 
 @kind(PLAIN)
 def patch_threading() -> None:
-    """Patch what others import later."""
+    """Patch names that other code imports later."""
     threading.current_thread().name = "x" * 10_000
     threading.excepthook = lambda *_: sys.exit()
     sys.unraisablehook = lambda *_: sys.exit()
@@ -132,8 +132,8 @@ def patch_threading() -> None:
 
 @kind(PLAIN)
 def patch_os() -> None:
-    """Patch functions that few need."""
-    # Not os.getcwd(): no process could be started any more, whose job then waits for another worker.
+    """Patch rarely used functions."""
+    # Not os.getcwd(): no process could start any more, and its job would wait for another worker.
     os.getlogin = raising(OSError)  # type: ignore[assignment]
     builtins.input = raising(SystemExit)
 
@@ -171,7 +171,7 @@ def turn_warnings_to_errors() -> None:
 
 @kind(PLAIN)
 def change_settings() -> None:
-    """Change settings of Django's."""
+    """Change settings of Django."""
     settings.DEBUG = True
     settings.DEBUG = False
 
@@ -188,7 +188,7 @@ def print_much() -> None:
 
 @kind(PLAIN)
 def misuse_logs() -> None:
-    """Log what cannot be formatted, and shut logging down."""
+    """Log records that cannot be formatted, and shut logging down."""
     log = logging.getLogger("django_delayq")
     log.warning("%s %s", 1)
     log.warning("%d", "x")
@@ -198,7 +198,7 @@ def misuse_logs() -> None:
 
 @kind(PLAIN)
 def replace_streams() -> None:
-    """Replace standard output by one that is closed."""
+    """Replace standard output by a closed stream."""
     sys.stdout = io.StringIO()
     sys.stdout.close()
 

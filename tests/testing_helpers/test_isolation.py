@@ -1,4 +1,4 @@
-"""Stage: a test's jobs have a store of their own, whatever the settings say, and nothing of it is left."""
+"""Isolation: a test's jobs have a store of their own, whatever the settings are, and no key of it is left."""
 
 import threading
 from pathlib import Path
@@ -19,7 +19,7 @@ from tests.testing_helpers.tasks import send_reminder
 ELSEWHERE = {"REDIS": "redis://127.0.0.1:1/0", "PREFIX": "shop", "LEASE": 77}
 
 
-def test_no_setting_leads_a_test_to_another_redis(delayq: DelayQ, settings: Any) -> None:
+def test_no_setting_connects_a_test_to_another_redis(delayq: DelayQ, settings: Any) -> None:
     settings.DELAYQ = ELSEWHERE
     assert send_reminder.enqueue(1).state == "ready"
     with override_settings(DELAYQ={**ELSEWHERE, "LEASE": 78}):
@@ -58,7 +58,7 @@ def test_nothing_is_left_behind(delayq_redis_url: str) -> None:
     assert get_config().prefix == "delayq"
 
 
-def test_queues_within_queues_are_apart(delayq: DelayQ) -> None:
+def test_nested_queues_are_separate(delayq: DelayQ) -> None:
     send_reminder.enqueue(1)
     with DelayQ() as inner:
         send_reminder.enqueue(2)
@@ -77,7 +77,7 @@ def test_threads_of_the_test_see_its_queue(delayq: DelayQ) -> None:
     delayq.assert_enqueued(send_reminder)
 
 
-def test_redis_can_be_away(delayq: DelayQ) -> None:
+def test_redis_can_be_made_unavailable(delayq: DelayQ) -> None:
     job = send_reminder.enqueue(1)
     with delayq.unavailable():
         with pytest.raises(StoreUnavailable) as raised:
@@ -113,7 +113,7 @@ def test_another_server_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
         assert client.keys("*") == [b"precious"]
 
 
-def test_without_a_server_program_the_error_tells_the_cure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_server_program_the_error_names_the_cure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(server, "_server", None)
     monkeypatch.setattr("django_delayq.testing.local_redis.program_in_wheel", lambda *_: None)
     monkeypatch.setenv("PATH", str(tmp_path))

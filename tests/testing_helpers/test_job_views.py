@@ -1,4 +1,4 @@
-"""What people read of jobs in tests."""
+"""Job views: the text of a time span in messages about jobs."""
 
 from datetime import timedelta
 
@@ -22,5 +22,5 @@ from django_delayq.testing.job_views import span
         ({"minutes": -5}, "-5 min"),
     ],
 )
-def test_a_time_is_told_as_people_say_it(time: dict[str, float], words: str) -> None:
+def test_a_time_span_is_written_in_plain_units(time: dict[str, float], words: str) -> None:
     assert span(timedelta(**time)) == words
