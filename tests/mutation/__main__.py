@@ -1,7 +1,7 @@
-"""python -m tests.mutation [WORD]: plant each known bug into a copy of the package, and show which test kills it.
+"""Mutation run: plant each known bug into a copy of the package, and show which test detects it.
 
-Bugs of the store's steps are walked by the state machine; all others name the tests of which one must fail. WORD takes
-only bugs with it in their name. Exits with 1 where one survives.
+`python -m tests.mutation [WORDS]` plants only the bugs whose name contains WORDS. The state machine must detect bugs of
+the store's transitions; all other bugs name the tests of which at least one must fail. Exits with 1 if a bug survives.
 """
 
 import subprocess
@@ -13,25 +13,25 @@ from pathlib import Path
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.mutation.mutations import MUTATIONS
 from tests.stateful.mutate_copy import ROOT, plant
-from tests.stateful.mutated_process import SAW_IT
+from tests.stateful.mutated_process import DETECTED
 from tests.stateful.mutations import FIRST, MORE, Mutation
 
-#: Walks of the machine, and seconds, that a bug may take to be seen.
+#: The most walks of the state machine, and the most seconds, until a bug must be detected.
 EXAMPLES, PATIENCE = 200, 600
-#: What pytest exits with where tests failed, and did not merely break or find nothing to run.
+#: The exit code of pytest if tests failed. Other codes mean an error of pytest or an empty selection.
 FAILED = 1
 
 
-def walked(bug: Mutation, url: str) -> str:
-    """Return what the machine saw of a bug, or nothing where the bug survived."""
+def run_state_machine(bug: Mutation, url: str) -> str:
+    """Return "the state machine" if it detects the bug, else an empty string."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "tests.stateful.mutated_process", folder, url, str(EXAMPLES)]
         ended = run(command, plant(bug, Path(folder)), folder)
-    return "the state machine" if ended.returncode == SAW_IT else ""
+    return "the state machine" if ended.returncode == DETECTED else ""
 
 
-def tested(bug: Mutation, tests: tuple[str, ...]) -> str:
-    """Return the first of the tests that fails with a bug, or nothing where the bug survived."""
+def run_tests(bug: Mutation, tests: tuple[str, ...]) -> str:
+    """Return the first test that fails with the bug, or an empty string if the bug survives."""
     with tempfile.TemporaryDirectory() as folder:
         environment = plant(bug, Path(folder))
         options = [
@@ -52,7 +52,10 @@ def tested(bug: Mutation, tests: tuple[str, ...]) -> str:
 
 
 def run(command: list[str], environment: dict[str, str], folder: str) -> subprocess.CompletedProcess[str]:
-    """Run to the end, or give up: a bug that hangs the tests is none they kill."""
+    """Run a command for at most PATIENCE seconds.
+
+    A timeout is no failure of a test, so a bug that hangs the tests counts as survived.
+    """
     try:
         return subprocess.run(
             command, env=environment, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False
@@ -61,18 +64,18 @@ def run(command: list[str], environment: dict[str, str], folder: str) -> subproc
         return subprocess.CompletedProcess(command, -1, str(error.stdout), str(error.stderr))
 
 
-def main(word: str = "") -> int:
-    """Print a line a bug."""
+def main(words: str = "") -> int:
+    """Print one line for each bug and return the exit code."""
     survivors = 0
     with LocalRedisServer() as server:
         for bug, tests in [*((bug, ()) for bug in (*FIRST, *MORE)), *MUTATIONS.items()]:
-            if word not in bug.name:
+            if words not in bug.name:
                 continue
             began = time.monotonic()
-            killer = tested(bug, tests) if tests else walked(bug, server.url)
+            killer = run_tests(bug, tests) if tests else run_state_machine(bug, server.url)
             survivors += not killer
-            told = f"killed by {killer}" if killer else "SURVIVED"
-            print(f"{time.monotonic() - began:5.0f} s  {bug.name}: {told}", flush=True)
+            outcome = f"killed by {killer}" if killer else "SURVIVED"
+            print(f"{time.monotonic() - began:5.0f} s  {bug.name}: {outcome}", flush=True)
     return 1 if survivors else 0
 
 

@@ -1,4 +1,7 @@
-"""Mutants of the core: bugs of Python and of conditions no walk meets, each with the tests of which one must fail."""
+"""Planted bugs of the core, each with the tests of which at least one must fail.
+
+They are bugs of Python code, and of conditions that no walk of the state machine reaches.
+"""
 
 from tests.stateful.mutations import ENQUEUE, Mutation
 
@@ -17,13 +20,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "            self._pool.submit(reply.claims, self)\n",
     ): (KILLS,),
     at(
-        "a worker that is to end reads names of queues first",
+        "a stopping worker still refreshes its queue names",
         WORKER,
         "        if not self.phase.ends:\n            self._queues.refresh()\n",
         "        self._queues.refresh()\n",
     ): ("tests/integration/run_worker/test_ending.py",),
     at(
-        "a lapsed lease is no attempt",
+        "an expired lease does not count as an attempt",
         DISPATCHER,
         "return Reclaim(lease=item.lease, attempts=attempts,",
         "return Reclaim(lease=item.lease, attempts=item.attempts,",
@@ -33,31 +36,31 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "tests/chaos/test_every_step.py",
     ),
     at(
-        "a suspect runs among the others",
+        "a suspected crasher runs in the worker's own process",
         "worker/pools/threads.py",
         "runner = self.recovery if self.recovery and entry.claim.attempts.crash_suspected else self._runner",
         "runner = self._runner",
     ): ("tests/chaos/test_poison.py", KILLS),
     at(
-        "a worker whose lease surely ran out begins all the same",
+        "a worker starts a job whose lease has expired",
         WORKER,
         "return self._held.leases.begin(claim.lease)",
         "return True",
     ): ("tests/integration/test_one_outcome.py",),
     at(
-        "an exchange whose answer was lost is forgotten",
+        "a worker does not repeat an exchange whose reply was lost",
         "worker/exchange_session.py",
         "        except StaleExchange:\n",
         "        except Exception:\n",
     ): (NETWORK, "tests/integration/test_one_outcome.py"),
     at(
-        "the client library repeats commands by itself",
+        "the client library retries commands by itself",
         "store/client/connection.py",
         "retry=Retry(NoBackoff(), 0),",
         "retry=Retry(NoBackoff(), 3),",
     ): ("tests/integration/test_connection.py", NETWORK),
     at(
-        "a lost answer is taken for a job that is not there",
+        "a lost reply is reported as certainly not accepted",
         "store/client/script.py",
         'f"Redis did not answer: {message}", maybe_accepted=sent',
         'f"Redis did not answer: {message}", maybe_accepted=False',
@@ -69,107 +72,110 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "                pass\n",
     ): ("tests/integration/test_replaced_server.py",),
     at(
-        "an error of Redis ends the loop",
+        "a Redis error ends the service loop",
         "processes/service.py",
         '            return self._on_failure("%s waits for Redis: %s", error)\n',
         "            raise\n",
     ): ("tests/unit/test_service.py", KILLS),
     at(
-        "silence on the bell's connection is waited for without end",
+        "a silent notification connection never times out",
         "store/client/blocking_listener.py",
         "if now > self._overdue_at:",
         "if False:",
     ): ("tests/integration/store/test_blocking_listener.py",),
     at(
-        "an exchange that asked for nothing tells that there is nothing",
+        "an exchange that claims nothing marks the queues as empty",
         WORKER,
         "        if reply.claimed:\n",
         "        if True:\n",
     ): ("tests/integration/test_one_outcome.py",),
     at(
-        "children of a fork count on from one number",
+        "forked children continue the same id sequence",
         "job/ids.py",
         "os.register_at_fork(after_in_child=restart_sequence)\n",
         "",
     ): ("tests/unit/test_ids.py", "tests/chaos/test_forks.py"),
     at(
         # Not their sockets: from these the client library keeps them apart by itself.
-        "children of a fork share their parent's store and its lock",
+        "forked children share their parent's store and its lock",
         "store/store.py",
         "os.register_at_fork(after_in_child=_drop_stores)\n",
         "",
     ): ("tests/chaos/test_forks.py",),
     at("a delay is rounded down", "clock.py", "else ceil(exact)", "else int(exact)"): ("tests/unit/test_clock.py",),
     at(
-        "a heartbeat begins by growing",
+        "a heartbeat's first write needs memory",
         "store/lua/heartbeat.lua",
         "redis.call('SREM', unconfirmed, '', unpack(held))\n",
         "",
     ): ("tests/integration/store/test_heartbeat.py", "tests/chaos/test_memory_full.py"),
     at(
-        "an enqueue begins by freeing",
+        "an enqueue's first write is allowed when memory is full",
         ENQUEUE,
         "for _, job in ipairs(batch) do\n",
         "redis.call('HDEL', jobs, '')\nfor _, job in ipairs(batch) do\n",
     ): ("tests/integration/store/test_enqueue.py", "tests/chaos/test_memory_full.py"),
     at(
-        "a server that evicts is started on",
+        "a process starts on a server that evicts keys",
         "store/client/server_info.py",
         '        if self.policy.startswith(("allkeys", "volatile")):\n',
         "        if False:\n",
     ): ("tests/integration/test_eviction.py",),
     at(
-        "a signature holds for any id",
+        "a signature is valid for any job id",
         "job/signing.py",
         "code.update(raw_id + body)",
         "code.update(body)",
     ): ("tests/unit/test_signing.py", "tests/integration/test_signing.py"),
     at(
-        "a claim confirmed since it was judged counts no attempt",
+        "a claim that is confirmed during reclaim does not count as an attempt",
         "store/lua/reclaim.lua",
         "not is_spared(record) or redis.call('SISMEMBER', unconfirmed, lease) == 1",
         "true",
     ): ("tests/integration/store/test_reclaim.py",),
     at(
-        "a second unconfirmed claim that lapsed is not counted",
+        "a second unconfirmed claim that expires does not count as an attempt",
         "dispatcher.py",
         " and not item.attempts.spared:",
         ":",
     ): ("tests/integration/store/test_reclaim.py",),
     at(
-        "what runs at the end of GRACE is given back as not begun",
+        "a job that still runs at the end of GRACE is released as unstarted",
         "worker/leases.py",
         "_INTERRUPTED if pool.has_begun(claim) else UNSTARTED",
         "UNSTARTED",
     ): ("tests/integration/run_worker/test_ending.py",),
     at(
-        "a job that kills its process is tried for ever",
+        "a job that kills its process is retried without limit",
         "job/outcome.py",
         "or attempt >= policy.max_attempts:",
         "or (attempt >= policy.max_attempts and ending not in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)):",
     ): ("tests/unit/test_outcome.py", "tests/chaos/test_poison.py"),
     at(
-        "a repair gives a lost job a second place",
+        "a repair adds a second place to a job that has one",
         "store/lua/audit_records.lua",
         "if not is_placed(member, claim, queue) then",
         "if true then",
     ): ("tests/integration/store/test_consistency_check.py",),
     at("a kept result never expires", "store/lua/_prelude.lua", "  redis.call('PEXPIRE', key, ttl)\n", ""): (RESULTS,),
     at("a cancelled job keeps no result", "store/lua/cancel.lua", "if ending ~= '' then", "if false then"): (RESULTS,),
-    at("an error of Django's tasks is tried again", "job/job.py", "on_error=False)", "on_error=True)"): (
+    at("a failed Django task is retried", "job/job.py", "on_error=False)", "on_error=True)"): (
         "tests/django_tasks/test_running.py",
     ),
     at(
-        "wrong arguments of Django's tasks wait",
+        "a Django task with wrong arguments waits for new code",
         "worker/settlement.py",
         "waits_for_code=kind.waits_for_code",
         "waits_for_code=True",
     ): ("tests/django_tasks/test_running.py",),
-    at("a look-up forgets run_after", "job/codec.py", '        options["a"] = job.run_after_us\n', "        pass\n"): (
-        "tests/django_tasks/test_results.py",
-    ),
     at(
-        "a secret that is given to the wrong setting is shown",
+        "a stored job loses its run_after",
+        "job/codec.py",
+        '        options["a"] = job.run_after_us\n',
+        "        pass\n",
+    ): ("tests/django_tasks/test_results.py",),
+    at(
+        "an error message shows a secret given to the wrong setting",
         "conf/validators.py",
         "*([str] if self.shows_text else [])",
         "str",
@@ -196,12 +202,12 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "count",
     ): ("tests/integration/store/test_report.py",),
     at(
-        "a connection on which an answer is awaited is used again",
+        "a connection with a pending reply is reused",
         "store/client/connection_cache.py",
         "        self._connection.disconnect()\n",
     ): ("tests/integration/store/test_connection_cache.py",),
     at(
-        "an expired lease is read on whatever server the pool leads to",
+        "expired jobs are read from any server that the pool connects to",
         "store/shard.py",
         "partial(self.connection_cache.execute_all, *commands)",
         "lambda: [self.client.execute_command(*command) for command in commands]",

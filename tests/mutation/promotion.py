@@ -1,4 +1,4 @@
-"""Mutants of promotion, each with the tests of which one must fail."""
+"""Planted bugs of promotion, each with the tests of which at least one must fail."""
 
 from tests.stateful.mutations import Mutation
 
@@ -12,81 +12,81 @@ DEAD = "tests/integration/store/test_dead_limits.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
-        "leases lapse during an outage of Redis",
+        "leases expire during an outage of Redis",
         PROMOTE,
         "elseif expected and now - expected > outage then",
         "elseif false then",
     ): (OUTAGE,),
     at(
-        "a lease is spared at each outage",
+        "a lease is spared at every outage",
         PROMOTE,
         "expired_by, spared_until = spared_until - recovery, now + recovery",
         "expired_by, spared_until = 0, now + recovery",
     ): (OUTAGE,),
     at(
-        "a clock set back spares every lease",
+        "a clock that is set back spares every lease",
         PROMOTE,
         "if spared_until > now + recovery then spared_until = 0 end\n",
         "",
     ): (OUTAGE,),
     at(
-        "the dispatcher oversleeps the end of the respite",
+        "the dispatcher oversleeps the end of the recovery time",
         PROMOTE,
         "math.max(tonumber(lease[2]), spared_until)",
         "math.max(tonumber(lease[2]), now + sweep)",
     ): (OUTAGE,),
     at(
-        "dead letters beyond a limit wait for the next sweep",
+        "trimming of dead letters waits for the next sweep",
         PROMOTE,
         "trims_left and now or now + sweep",
         "now + sweep",
     ): (DEAD,),
-    at("the bytes of dead letters are not bound", PROMOTE, " or bytes > dead_limit", ""): (DEAD,),
-    at("one step drops any number of bytes", PROMOTE, "freed + size > LETTERS_BYTES", "false"): (DEAD,),
+    at("the size of dead letters is not limited", PROMOTE, " or bytes > dead_limit", ""): (DEAD,),
+    at("one step trims an unlimited number of bytes", PROMOTE, "freed + size > LETTERS_BYTES", "false"): (DEAD,),
     at(
-        "removed dead letters stay counted",
+        "removed dead letters stay in the byte count",
         "store/lua/_prelude.lua",
         "  add_dead_bytes(-size)\n",
         "",
     ): (DEAD,),
     at(
-        "a wrong sum of bytes is told and not mended",
+        "a repair leaves a wrong byte count",
         "store/lua/audit_bytes.lua",
         "add_dead_bytes(counted - sum_of_dead_bytes())\n",
         "",
     ): (DEAD,),
     at(
-        "the bodies of all lapsed jobs are read at once",
+        "the bodies of all expired jobs are read in one batch",
         "store/promotion.py",
         "if at > start and total + size > _BATCH_BYTES:",
         "if False:",
     ): ("tests/integration/store/test_reclaim.py",),
     at(
-        "an immediate job that is put off has no head start",
+        "an immediate job loses its head start when it is postponed",
         "store/operations.py",
         "        if flags == head.flags:\n",
         "        if True:\n",
     ): (RESCHEDULE,),
     at(
-        "a job that is put off no longer holds its key",
+        "a postponed job releases its unique key",
         "store/lua/reschedule.lua",
         "redis.call('HSET', unique_keys, digest, new_member)",
         "redis.call('HDEL', unique_keys, digest)",
     ): (RESCHEDULE,),
     at(
-        "a job that is put off is written over what it became",
+        "a reschedule overwrites a body that has changed",
         "store/lua/reschedule.lua",
         "if is_changed and redis.call('HGET', jobs, id) ~= seen then return {'ELSEWHERE', 0} end\n",
         "",
     ): (RESCHEDULE,),
     at(
-        "every dispatcher promotes for each due time",
+        "every dispatcher promotes at each due time",
         "dispatcher.py",
         "if not self._follows or notified or",
         "if True or notified or",
     ): (DISPATCHERS,),
     at(
-        "a follower never takes over",
+        "a follower never takes over from a dead dispatcher",
         "dispatcher.py",
         "if wake_at_us is None or wake_at_us <= self._wake_at_us:",
         "if wake_at_us is None or wake_at_us < self._wake_at_us:",
@@ -98,19 +98,19 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "if not self._follows or",
     ): (DISPATCHERS,),
     at(
-        "a dispatcher that is early for its own due time becomes a follower",
+        "a dispatcher that wakes early becomes a follower",
         "dispatcher.py",
         "promoted.redundant and (self._follows or promoted.next_promotion_us != self._wake_at_us)",
         "promoted.redundant",
     ): (DISPATCHERS,),
     at(
-        "a clock set back by an hour hides that nobody promotes",
+        "a clock that is set back by an hour hides an overdue dispatcher",
         EXCHANGE,
         "overdue_in <= LONGEST_SWEEP + 2 * OVERDUE",
         "overdue_in < 3600 * OVERDUE",
     ): ("tests/integration/store/test_settle_and_claim.py",),
     at(
-        "a worker asks only at its sweep whether anybody promotes",
+        "a worker checks for an overdue dispatcher only at its sweep",
         "worker/fallback_dispatcher.py",
         "            self.check_at = now + max(_MIN_INTERVAL, overdue_in_us / SECOND_US + _MARGIN)\n",
         "            self.check_at = float('inf')\n",
@@ -124,13 +124,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         ),
     ): ("tests/integration/store/test_many_queues.py",),
     at(
-        "a heartbeat renews the trust in what it was told is lost",
+        "a heartbeat keeps a lease that Redis reports as lost",
         "worker/leases.py",
         "                del self._held[lease]\n",
         "",
     ): (HEARTBEATS,),
     at(
-        "a worker's leases stand still while its host is suspended",
+        "a worker's lease clock stops while its host is suspended",
         "clock.py",
         "return monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)",
         "return monotonic()",

@@ -1,4 +1,4 @@
-"""Mutants of queues, each with the tests of which one must fail."""
+"""Planted bugs of the queues, each with the tests of which at least one must fail."""
 
 from tests.stateful.mutations import EXCHANGE, PRELUDE, PROMOTE, Mutation
 
@@ -7,67 +7,72 @@ NAMES, SERVED = "tests/integration/store/test_queue_names.py", "tests/integratio
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
-        "a retry does not make its queue known",
+        "a retry does not list its queue",
         EXCHANGE,
         "put_scheduled(KEYS[base + 1], {retry.due, member})",
         "redis.call('ZADD', KEYS[base + 1], retry.due, member) push_notification(notify_dispatcher)",
     ): (NAMES,),
     at(
-        "what is made ready does not make its queue known",
+        "a ready job does not list its queue",
         PRELUDE,
         "  list_queue(now, ready)\n",
         "",
     ): (NAMES,),
-    at("empty queues are never forgotten", PROMOTE, "      redis.call('ZREM', queues, queue)\n"): (NAMES,),
+    at("unused queues are never removed from the list", PROMOTE, "      redis.call('ZREM', queues, queue)\n"): (NAMES,),
     at(
-        "a queue with ready jobs is forgotten",
+        "a queue with ready jobs is removed from the list",
         PROMOTE,
         "if redis.call('EXISTS', ready, KEYS[base + 4]) > 0 then",
         "if false then",
     ): (NAMES,),
     at(
-        "a queue of a running job is forgotten",
+        "a queue with a running job is removed from the list",
         "store/lua/heartbeat.lua",
         "for at = 5, #ARGV do redis.call('ZADD', queues, 'XX', now, ARGV[at]) end\n",
     ): (NAMES,),
-    at("workers are not told of a new queue", PRELUDE, "== 1 then change_version(now) end", "== 1 then end"): (SERVED,),
     at(
-        "a flush brings the first version back",
+        "a new queue does not change the version of the queue list",
+        PRELUDE,
+        "== 1 then change_version(now) end",
+        "== 1 then end",
+    ): (SERVED,),
+    at(
+        "a flush resets the version of the queue list",
         PRELUDE,
         "tonumber(found) or now) + 1",
         "tonumber(found) or 0) + 1",
     ): (SERVED,),
     at(
-        "a worker of all queues is not woken by a new one",
+        "a new queue does not wake workers of all queues",
         PRELUDE,
         "  push_notification(queue_notify)\n  push_notification(notify)\n",
         "  push_notification(queue_notify)\n",
     ): ("tests/integration/store/test_enqueue.py",),
     at(
-        "a worker that ends rings for queues without work",
+        "a stopping worker notifies queues without jobs",
         "store/lua/notify.lua",
         "if redis.call('EXISTS', KEYS[base + 1], KEYS[base + 3]) > 0 then push_notification(",
         "if true then push_notification(",
     ): (SERVED,),
     at(
-        "a name written by hand keeps the dispatcher awake",
+        "an invalid queue name keeps the dispatcher awake",
         "store/promotion.py",
         "if encode_queue(queue).encode() != name]",
         "if not name]",
     ): (NAMES,),
     at(
-        "a job that is due before all others of its queue is not looked for in time",
+        "an earlier due time does not update the due index of its queue",
         PRELUDE,
         "'LT', first,",
         "'NX', first,",
     ): (NAMES,),
     at(
-        "a job that is put off leaves its old due time behind",
+        "a postponed job leaves its old due time in the due index",
         "store/lua/reschedule.lua",
         "if place == scheduled then index_due(scheduled) end\n",
     ): (NAMES,),
     at(
-        "a cancelled job leaves its queue known as due",
+        "a cancelled job leaves its due time in the due index",
         "store/lua/cancel.lua",
         "  index_due(scheduled)\n",
     ): (NAMES,),

@@ -1,4 +1,4 @@
-"""Planting: copy the package, put a bug into the copy, and have processes meet the copy first."""
+"""Mutated copy: a copy of the package with one planted bug, and the environment of processes that import it."""
 
 import os
 import shutil
@@ -11,13 +11,13 @@ PACKAGE, ROOT = Path(str(django_delayq.__file__)).parent, Path(__file__).parents
 
 
 def plant(bug: Mutation | None, folder: Path) -> dict[str, str]:
-    """Copy the package into `folder`, with the bug if there is one; returns the environment that leads to the copy."""
+    """Copy the package into `folder` and plant the bug; returns the environment of processes that import the copy."""
     copy = folder / PACKAGE.name
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     for file, text, replacement in bug.edits if bug else ():
         source = (copy / file).read_text()
-        assert source.count(text) == 1, f"{file} holds {text!r} {source.count(text)} times: plant the bug anew"
+        assert source.count(text) == 1, f"{file} holds {text!r} {source.count(text)} times; it must occur once"
         (copy / file).write_text(source.replace(text, replacement))
-    # -P wherever Python is started: what comes first on sys.path is the copy, not the folder we are in.
+    # PYTHONSAFEPATH is the option -P: the working folder is not on sys.path, so the copy comes first.
     paths = os.pathsep.join(map(str, (folder, ROOT)))
     return {**os.environ, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYTHONHASHSEED": "0"}

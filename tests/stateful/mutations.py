@@ -1,4 +1,4 @@
-"""Planted bugs: wrong versions of the package that the machine must catch, each as exact replacements in its files."""
+"""Planted bugs of the store's transitions: exact text replacements that the state machine must detect."""
 
 from dataclasses import dataclass
 
@@ -8,20 +8,20 @@ ENQUEUE, REQUEUE, PRELUDE = "store/lua/enqueue.lua", "store/lua/requeue.lua", "s
 
 @dataclass(frozen=True)
 class Mutation:
-    """One bug: what it does, and (file, text that is there once, its replacement) for each place."""
+    """One planted bug: its name, and a tuple (file, text that occurs once, replacement) for each edit."""
 
     name: str
     edits: tuple[tuple[str, str, str], ...]
 
     @classmethod
     def at(cls, name: str, file: str, text: str, replacement: str = "") -> "Mutation":
-        """Return a bug of one place."""
+        """Return a bug that is a single edit."""
         return cls(name, ((file, text, replacement),))
 
 
 at = Mutation.at
 
-#: Those every run plants: one for each promise the engine stands on.
+#: Bugs that every run of the tests plants: one for each guarantee of the engine.
 FIRST = [
     at(
         "a claim leaves the job in ready",
@@ -48,56 +48,62 @@ FIRST = [
         ),
     ),
     Mutation(
-        "a job is promoted a microsecond early",
+        "a job is promoted one microsecond early",
         (
             (PROMOTE, "tonumber(head[2]) <= now and", "tonumber(head[2]) <= now + 1 and"),
             (PROMOTE, "scheduled, '-inf', now,", "scheduled, '-inf', now + 1,"),
         ),
     ),
     at(
-        "reclaim takes back what a late heartbeat revived",
+        "a reclaim takes back a lease that a late heartbeat extended",
         RECLAIM,
         "lease_end and tonumber(lease_end) <= now",
         "lease_end",
     ),
     at(
-        "an acknowledged job keeps its key",
+        "an acknowledged job keeps its unique key",
         EXCHANGE,
         "    delete_extras(member)\n    done",
         "    done",
     ),
     at(
-        "a late worker keeps a result",
+        "a late worker stores a result",
         EXCHANGE,
         "if not ends[i] then lost",
         "if not ends[i] and not results[lease] then lost",
     ),
     at(
-        "a result forgets the attempts before it",
+        "a result loses the history of earlier attempts",
         PRELUDE,
         "local record, body = redis.call('HGET', attempts, id) or '',",
         "local record, body = '',",
     ),
-    at("a repeated exchange claims anew", EXCHANGE, "if number == last_number then", "if false then"),
+    at("a repeated exchange claims again", EXCHANGE, "if number == last_number then", "if false then"),
     at(
-        "a dead letter is requeued by somebody who saw another death",
+        "a requeue ignores the time of death",
         REQUEUE,
         " or tonumber(score) ~= died",
     ),
     at(
-        "a suspect is claimed among others",
+        "a suspected crasher is claimed together with other jobs",
         EXCHANGE,
         "local alone = suspect or has(entry.member, LARGE)",
         "local alone = has(entry.member, LARGE)",
     ),
-    at("promote forgets to write wake_at", PROMOTE, "redis.call('SET', next_promotion, wake)\n"),
+    at(
+        "a promotion does not store the time of the next promotion",
+        PROMOTE,
+        "redis.call('SET', next_promotion, wake)\n",
+    ),
 ]
 
-#: Those of the long form.
+#: Bugs that only the slow tests plant.
 MORE = [
-    at("a job is promoted a microsecond late", PROMOTE, "tonumber(head[2]) <= now and", "tonumber(head[2]) < now and"),
     at(
-        "promoted jobs stand in the order of promotion",
+        "a job is promoted one microsecond late", PROMOTE, "tonumber(head[2]) <= now and", "tonumber(head[2]) < now and"
+    ),
+    at(
+        "promoted jobs are ranked by the time of promotion",
         PROMOTE,
         "tonumber(found[i + 1]), head_start",
         "now, head_start",
@@ -105,133 +111,163 @@ MORE = [
     at("a promoted job stays scheduled", PROMOTE, "redis.call('ZREM', scheduled, unpack(members))"),
     at("a lease's end does not wake the dispatcher", PROMOTE, "if lease[2] then wake", "if false then wake"),
     at(
-        "lapsed leases are told a microsecond late",
+        "expired leases are returned one microsecond late",
         PROMOTE,
         "leases, '-inf', expired_by,",
         "leases, '-inf', expired_by - 1,",
     ),
-    at("dead letters are removed and their bodies kept", PRELUDE, "redis.call('HDEL', dead_bodies, unpack(ids))"),
+    at("removed dead letters keep their bodies", PRELUDE, "redis.call('HDEL', dead_bodies, unpack(ids))"),
     at(
-        "exchanges outlive their worker",
+        "the records of a dead worker are kept",
         PROMOTE,
         "for _, key in ipairs({worker_names, exchanges, process_reports, quiet_workers}) do",
         "for _, key in ipairs({worker_names}) do",
     ),
     at(
-        "a lapsed job goes to the end of its queue",
+        "a reclaimed job loses its rank",
         RECLAIM,
         "return (struct.unpack('>I8', claim, 25))",
         "return rank_of(lease, now, head_start)",
     ),
-    at("a lapsed job runs among others", RECLAIM, "(crash_suspected(record) and 4 or 2)", "2"),
-    at("an interrupted job goes to the end", "store/claims.py", 'claim.rank if decision.keeps_rank else b""', 'b""'),
-    at("nobody is told of recovered jobs", EXCHANGE, "recovered and 1 or 0}", "0}"),
-    at("a claim behind a pop counts at once", EXCHANGE, "2, blocking and #lease_entries or 0, 2", "2, 0, 2"),
+    at("a reclaimed job is not set aside", RECLAIM, "(crash_suspected(record) and 4 or 2)", "2"),
+    at("an interrupted job loses its rank", "store/claims.py", 'claim.rank if decision.keeps_rank else b""', 'b""'),
+    at("a claim does not report recovered jobs", EXCHANGE, "recovered and 1 or 0}", "0}"),
+    at("a blocking claim is confirmed at once", EXCHANGE, "2, blocking and #lease_entries or 0, 2", "2, 0, 2"),
     at(
-        "what is settled stays unconfirmed",
+        "a settled claim stays in the unconfirmed set",
         EXCHANGE,
         "redis.call('SREM', unconfirmed, '', unpack(alive))",
         "",
     ),
-    at("what lapsed stays unconfirmed", RECLAIM, "    redis.call('SREM', unconfirmed, lease)\n", ""),
+    at("a reclaimed claim stays in the unconfirmed set", RECLAIM, "    redis.call('SREM', unconfirmed, lease)\n", ""),
     at(
-        "an unconfirmed claim that lapsed is counted",
+        "an expired unconfirmed claim counts as an attempt",
         "dispatcher.py",
         "if item.unconfirmed and item.queue is not None and",
         "if False and",
     ),
     at(
-        "a heartbeat leaves a claim unconfirmed",
+        "a heartbeat does not confirm a claim",
         "store/lua/heartbeat.lua",
         "unconfirmed, '', unpack(held))",
         "unconfirmed, '')",
     ),
-    at("what a process armed that has left takes claims", EXCHANGE, " or blocking and not last then", " then"),
+    at("a blocking claim of a process that has left still claims", EXCHANGE, " or blocking and not last then", " then"),
     at(
-        "what is void keeps the bell",
+        "a void blocking claim swallows the notification",
         EXCHANGE,
         "then notify_workers(KEYS[base + 1]) end",
         "then end",
     ),
-    at("reclaim is a microsecond late", RECLAIM, "tonumber(lease_end) <= now", "tonumber(lease_end) < now"),
-    at("a lapsed lease is not counted", RECLAIM, "redis.call('HSET', attempts, string.sub(lease, 1, 12), record)"),
-    at("reclaim forgets that it runs", RECLAIM, "redis.call('HDEL', claim_records, string.sub(lease, 1, 12))"),
+    at("a reclaim is one microsecond late", RECLAIM, "tonumber(lease_end) <= now", "tonumber(lease_end) < now"),
+    at(
+        "a reclaim does not count the attempt",
+        RECLAIM,
+        "redis.call('HSET', attempts, string.sub(lease, 1, 12), record)",
+    ),
+    at("a reclaim leaves the claim record", RECLAIM, "redis.call('HDEL', claim_records, string.sub(lease, 1, 12))"),
     at("a failed attempt is not counted", EXCHANGE, "redis.call('HSET', attempts, id, retry.record)"),
     at(
-        "a release is counted",
+        "a release counts as an attempt",
         EXCHANGE,
         "if retry.record then redis.call('HSET', attempts, id, retry.record) end",
         "redis.call('HSET', attempts, id, retry.record or '\\0\\1\\0')",
     ),
     at(
-        "a retry does not ring",
+        "a retry does not notify the dispatcher",
         EXCHANGE,
         "put_scheduled(KEYS[base + 1], {retry.due, member})",
         "redis.call('ZADD', KEYS[base + 1], retry.due, member) index_due(KEYS[base + 1])",
     ),
     at(
-        "a release does not ring",
+        "a release does not notify workers",
         EXCHANGE,
         "put_ready(now, KEYS[base + 2], KEYS[base + 3], {retry.rank, member})",
         "redis.call('ZADD', KEYS[base + 2], retry.rank, member) list_queue(now, KEYS[base + 2])",
     ),
-    at("a retry's moment loses digits", EXCHANGE, "{retry.due, member}", "{tonumber(retry.due .. ''), member}"),
+    at("a retry's due time loses digits", EXCHANGE, "{retry.due, member}", "{tonumber(retry.due .. ''), member}"),
     at(
-        "work left behind does not ring",
+        "a claim does not notify workers of the jobs that remain",
         EXCHANGE,
         "if not notified[queue] then notified[queue] = true; push_notification(",
         "if false then push_notification(",
     ),
     at("a stale exchange is carried out", EXCHANGE, "if number < last_number then", "if false then"),
     at(
-        "a repeat hands out what was lost since",
+        "a repeated exchange returns claims that were lost meanwhile",
         EXCHANGE,
         "if redis.call('ZSCORE', leases, member .. token) then\n        held",
         "if true then\n        held",
     ),
-    at("a large job is claimed among others", EXCHANGE, " or has(entry.member, LARGE)"),
+    at("a large job is claimed together with other jobs", EXCHANGE, " or has(entry.member, LARGE)"),
     at(
-        "strict order is that of rank",
+        "strict order of queues is ignored",
         EXCHANGE,
         "if strict and a.queue ~= b.queue then return a.queue < b.queue end",
     ),
     at(
-        "an ended job stays running",
+        "a settled job keeps its claim record",
         EXCHANGE,
         "if #ended > 0 then redis.call('HDEL', claim_records, unpack(ended)) end",
     ),
     at("an acknowledged job keeps its attempts", EXCHANGE, "redis.call('HDEL', attempts, unpack(done))"),
-    at("the id of a dead letter is a new job", ENQUEUE, " and redis.call('HEXISTS', dead_bodies, id) == 0"),
-    at("one batch holds a key twice", ENQUEUE, "holders[job.digest] or redis.call", "redis.call"),
     at(
-        "a known id is stored again",
+        "an enqueue with the id of a dead letter creates a job",
+        ENQUEUE,
+        " and redis.call('HEXISTS', dead_bodies, id) == 0",
+    ),
+    at(
+        "one batch stores two jobs with the same unique key", ENQUEUE, "holders[job.digest] or redis.call", "redis.call"
+    ),
+    at(
+        "an enqueue overwrites a job with the same id",
         ENQUEUE,
         "if redis.call('HEXISTS', jobs, job.id) == 0 then",
         "if true then",
     ),
-    at("requeue takes a key that is another's", REQUEUE, "redis.call('HEXISTS', unique_keys, digest) == 1", "false"),
-    at("requeue leaves the key free", REQUEUE, "redis.call('HSET', unique_keys, digest, member)"),
-    at("requeue goes on counting", REQUEUE, "'\\0\\0\\0' .. string.sub(record, 4)", "record"),
-    at("discard does not ask which death", "store/lua/discard.lua", " or tonumber(score) ~= died"),
-    at("a cancelled job keeps its key", "store/lua/cancel.lua", "delete_extras(member)"),
+    at(
+        "a requeue takes the unique key of another job",
+        REQUEUE,
+        "redis.call('HEXISTS', unique_keys, digest) == 1",
+        "false",
+    ),
+    at("a requeue does not take the unique key", REQUEUE, "redis.call('HSET', unique_keys, digest, member)"),
+    at("a requeue does not reset the attempts", REQUEUE, "'\\0\\0\\0' .. string.sub(record, 4)", "record"),
+    at("a discard ignores the time of death", "store/lua/discard.lua", " or tonumber(score) ~= died"),
+    at("a cancelled job keeps its unique key", "store/lua/cancel.lua", "delete_extras(member)"),
     at("a running job can be cancelled", PRELUDE, "return 'LATE'", "return 'CANCELLED'"),
-    at("a moved job keeps its body", "store/lua/move.lua", "redis.call('HSET', jobs, id, new_body)"),
+    at("a move leaves the old queue in the body", "store/lua/move.lua", "redis.call('HSET', jobs, id, new_body)"),
     Mutation(
-        "a late heartbeat takes a lost lease back",
+        "a late heartbeat revives a lost lease",
         (
             ("store/lua/heartbeat.lua", "if score then", "if true then"),
             ("store/lua/heartbeat.lua", "leases, 'XX', unpack(ends)", "leases, unpack(ends)"),
         ),
     ),
-    at("the head start is for everybody", PRELUDE, "if has(member, DELAYED) then rank", "if true then rank"),
-    at("an earlier due time does not ring", PRELUDE, "if first < (tonumber", "if first > (tonumber"),
+    at(
+        "immediate jobs get the head start of delayed jobs",
+        PRELUDE,
+        "if has(member, DELAYED) then rank",
+        "if true then rank",
+    ),
+    at("an earlier due time does not notify the dispatcher", PRELUDE, "if first < (tonumber", "if first > (tonumber"),
     at("a dead letter keeps its attempts", PRELUDE, "  redis.call('HDEL', attempts, id)\n"),
     at(
-        "a crash is no suspicion",
+        "a crash does not mark the job as a suspected crasher",
         "job/outcome.py",
         "suspect = ending in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)",
         "suspect = False",
     ),
-    at("one attempt too many", "job/outcome.py", "attempt >= policy.max_attempts", "attempt > policy.max_attempts"),
-    at("the dispatcher counts late", "dispatcher.py", "attempt=item.attempts.ended + 1", "attempt=item.attempts.ended"),
+    at(
+        "a job gets one attempt too many",
+        "job/outcome.py",
+        "attempt >= policy.max_attempts",
+        "attempt > policy.max_attempts",
+    ),
+    at(
+        "the dispatcher counts one attempt too few",
+        "dispatcher.py",
+        "attempt=item.attempts.ended + 1",
+        "attempt=item.attempts.ended",
+    ),
 ]
