@@ -196,7 +196,9 @@ def write(
     return written
 
 
-def test_a_cut_file_loads_as_a_moment_that_was(write: Callable[[random.Random, int], Written], seed: int) -> None:
+def test_truncated_file_loads_as_state_after_some_script(
+    write: Callable[[random.Random, int], Written], seed: int
+) -> None:
     chance = random.Random(seed)
     written = write(chance, 300)
     diary = written.diary
@@ -208,7 +210,7 @@ def test_a_cut_file_loads_as_a_moment_that_was(write: Callable[[random.Random, i
 
 
 @pytest.mark.slow
-def test_every_cut_of_the_file_loads_as_a_moment_that_was(
+def test_file_truncated_at_every_byte_loads_as_state_after_some_script(
     write: Callable[[random.Random, int], Written], seed: int
 ) -> None:
     written = write(random.Random(seed), 1_000)

@@ -15,7 +15,7 @@ from tests.subprocesses import Processes
 WRITING = {"appendonly": "yes", "appendfsync": "always", "auto-aof-rewrite-percentage": "0"}
 
 
-def test_what_a_server_forgot_is_repeated_and_who_held_it_is_refused(
+def test_lost_steps_are_repeated_and_old_claim_is_refused(
     processes: Processes, start_redis: Callable[..., LocalRedisServer], tmp_path: Path
 ) -> None:
     server = start_redis(options=WRITING)

@@ -107,7 +107,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_a_kept_promise_is_not_complained_of(name: str) -> None:
+def test_correct_run_has_no_violation(name: str) -> None:
     assert check(KEPT[name]).faults == {}
 
 
@@ -215,17 +215,17 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("kind", "name", "told"), BROKEN, ids=[f"{kind}: {name}" for kind, name, _ in BROKEN])
-def test_a_broken_promise_is_found(kind: str, name: str, told: Case) -> None:
+def test_violation_is_found(kind: str, name: str, told: Case) -> None:
     assert kind in check(told).faults
 
 
-def test_figures_are_counted() -> None:
+def test_result_counts_jobs_and_deliveries() -> None:
     verdict = check(replace(case(run(end=None), again(), **killed(10.7)), dead=[]))
     assert (verdict.accepted, verdict.deliveries, verdict.finished, verdict.dead) == (1, 2, 1, 0)
     assert (verdict.cut_short, verdict.repeated) == (1, 1)
 
 
-def test_a_pause_is_the_longest_peace_without_a_job() -> None:
+def test_longest_pause_is_longest_time_without_fault_and_without_job() -> None:
     faults = [("cut", 10.0, 11.0), ("hold", 12.0, 15.0), ("kill", 15.5, 15.5), ("busy", 18.0, 20.0)]
     assert longest_pause(faults[:1], [10.5, 13.5, 14.0]) == 2.5
     # Of the 9.5 s from the cut to the job, these are the longest without a fault.
@@ -236,7 +236,7 @@ def test_a_pause_is_the_longest_peace_without_a_job() -> None:
     assert longest_pause(faults[:1], [9.0]) == longest_pause([], [9.0]) == 0.0
 
 
-def test_runs_are_read_from_a_ledger() -> None:
+def test_runs_are_read_from_ledger() -> None:
     facts = {"id": "a", "attempt": 1, "pid": WORKER, "parent": 0}
     again = [{**facts, "word": "run", "at": 3.0}, {**facts, "word": "end", "at": 4.0, "failed": False}]
     ledger = [
@@ -253,7 +253,7 @@ def test_runs_are_read_from_a_ledger() -> None:
     ]
 
 
-def test_acknowledgements_are_read_from_a_ledger_whichever_process_ran_the_job() -> None:
+def test_acknowledgements_are_matched_with_runs_of_any_process() -> None:
     here, there = {"id": "a", "attempt": 1, "pid": WORKER}, {"id": "b", "attempt": 2, "pid": CHILD}
     ledger = [
         *({**here, "word": "run", "at": 1.0, "parent": 0}, {**here, "word": "end", "at": 2.0, "failed": False}),

@@ -56,7 +56,7 @@ print(before, after, time.unshifted(), delayed.id, at.id, past.id, long.id)
 CLOCKS = ["3600", "-3600", "jumping"]
 
 
-def test_wrong_clocks_of_hosts_change_neither_due_times_nor_leases(processes: Processes) -> None:
+def test_wrong_host_clocks_change_neither_due_times_nor_leases(processes: Processes) -> None:
     (processes.folder / "sitecustomize.py").write_text(SHIFTED)
     processes.configure(TASK_MODULES=("tests.sample_app.clock_tasks",), LEASE=1)
     commands = [processes.start("run_dispatcher", DELAYQ_TEST_CLOCK=clock) for clock in CLOCKS]
@@ -105,7 +105,7 @@ def enqueue(processes: Processes, clock: str, moment: float) -> list[str]:
 
 
 @pytest.mark.parametrize("round_number", range(3))
-def test_a_jumping_clock_of_redis_loses_doubles_and_hastens_nothing(
+def test_jumps_of_redis_clock_lose_no_job_and_start_none_twice_or_early(
     round_number: int, redis_url: str, client: Any, seed: int
 ) -> None:
     chance, apis = random.Random(f"{seed} {round_number}"), ShardApis(redis_url)

@@ -81,7 +81,7 @@ def discard(apis: ShardApis) -> None:
     assert apis.operations.discard(raw_id, died_us=died_us)
 
 
-def test_a_step_that_a_key_of_another_type_refuses_has_changed_nothing(apis: ShardApis, client: Redis) -> None:
+def test_transition_refused_by_key_of_wrong_type_changes_nothing(apis: ShardApis, client: Redis) -> None:
     refused = set()
     places = [apis.keys(noun) for noun in FIXED]
     places += [apis.keys.scheduled("default"), apis.keys.ready("default"), apis.keys.ready("another")]
@@ -111,7 +111,7 @@ def test_a_step_that_a_key_of_another_type_refuses_has_changed_nothing(apis: Sha
     assert refused == set(STEPS)
 
 
-def test_keys_of_another_type_are_waited_out_and_nothing_is_lost(processes: Processes, client: Redis) -> None:
+def test_processes_wait_while_keys_have_wrong_type_and_lose_nothing(processes: Processes, client: Redis) -> None:
     processes.configure(LEASE=2)
     commands = [processes.dispatcher(), processes.worker()]
     with SteadyLoad() as trickle:
@@ -197,7 +197,9 @@ class Surgeon:
         self.harmed.add(bytes(field)[:12].hex())
 
 
-def test_random_surgery_on_records_harms_nobody_else(processes: Processes, client: Redis, seed: int) -> None:
+def test_random_corruption_affects_only_jobs_with_corrupted_records(
+    processes: Processes, client: Redis, seed: int
+) -> None:
     processes.configure(LEASE=1)
     commands = [processes.dispatcher(), processes.worker()]
     surgeon = Surgeon(client, processes.keys, random.Random(seed))

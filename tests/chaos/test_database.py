@@ -22,7 +22,9 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_dead_connection_fails_one_attempt_and_the_next_has_a_new_one(processes: Processes, file: Path) -> None:
+def test_dead_database_connection_fails_one_attempt_and_next_attempt_reconnects(
+    processes: Processes, file: Path
+) -> None:
     processes.configure(TASK_MODULES=("tests.sample_app.database_tasks",))
     processes.dispatcher()
     # One thread: the second attempt meets what the first one left behind.
@@ -38,7 +40,7 @@ def test_a_dead_connection_fails_one_attempt_and_the_next_has_a_new_one(processe
     assert "this is a bug" not in worker.output
 
 
-def test_a_database_that_is_away_fails_attempts_until_it_is_back_or_they_are_used_up(
+def test_unavailable_database_fails_attempts_until_it_returns_or_none_are_left(
     processes: Processes, file: Path, tmp_path: Path
 ) -> None:
     processes.configure(TASK_MODULES=("tests.sample_app.database_tasks",))

@@ -59,7 +59,7 @@ def put_back(client: Redis, processes: Processes, job: Any, ended: int) -> None:
     assert (WAIT - 1) * 1_000_000 < due_us - entry["started_us"] < (WAIT + 20) * 1_000_000
 
 
-def test_jobs_of_a_newer_release_wait_for_a_newer_worker(processes: Processes, client: Redis) -> None:
+def test_jobs_of_newer_release_wait_for_newer_worker(processes: Processes, client: Redis) -> None:
     older = start(processes)
     unknown, unfit = two_releases.brand_new.enqueue(1), two_releases.greet.enqueue("Ada", "Countess")
     newer = in_newer_format(client, processes)
@@ -83,9 +83,7 @@ def test_jobs_of_a_newer_release_wait_for_a_newer_worker(processes: Processes, c
     assert len(processes.runs()) == 4
 
 
-def test_jobs_that_nobody_can_run_are_dead_with_their_reason_once_their_attempts_are_used_up(
-    processes: Processes, client: Redis
-) -> None:
+def test_jobs_that_no_worker_can_run_become_dead_letters_with_their_reason(processes: Processes, client: Redis) -> None:
     worker = start(processes)
     unknown = two_releases.brand_new.using(retry=two_releases.TWICE).enqueue(1)
     unfit = two_releases.greet.using(retry=two_releases.TWICE).enqueue("Ada", "Countess")

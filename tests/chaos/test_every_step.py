@@ -94,14 +94,14 @@ def walk(
 # Worker
 
 
-def test_a_worker_killed_at_any_step_loses_nothing_and_counts_each_lease(walk: Any) -> None:
+def test_worker_killed_at_any_request_loses_no_job_and_counts_each_lease(walk: Any) -> None:
     called = walk(partial(live_as_worker, draw=one_of_each), least=25)
     assert {"settle_and_claim", "heartbeat", "promote", "report", "BLPOP"} <= called
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(100))
-def test_a_worker_killed_at_any_step_of_any_jobs_loses_nothing(walk: Any, number: int) -> None:
+def test_worker_killed_at_any_request_of_random_jobs_loses_no_job(walk: Any, number: int) -> None:
     print(f"DELAYQ_CHAOS_SEED={SEED}, of which this is number {number}")
     walk(partial(live_as_worker, draw=partial(some, SEED + number)), least=15)
 
@@ -194,7 +194,7 @@ def judge_leases(
 # Dispatcher
 
 
-def test_a_dispatcher_killed_at_any_step_moves_every_job_once(walk: Any) -> None:
+def test_dispatcher_killed_at_any_request_moves_every_job_once(walk: Any) -> None:
     called = walk(live_as_dispatcher, least=12, DEAD_MAX_COUNT=2)
     assert {"promote", "reclaim", "BLPOP"} <= called
 
@@ -238,7 +238,7 @@ def live_as_dispatcher(life: ProcessRun, kill: tuple[int, bool]) -> bool:
 # Producer
 
 
-def test_a_producer_killed_at_any_step_sent_each_batch_whole_or_not_at_all(walk: Any) -> None:
+def test_producer_killed_at_any_request_sends_each_batch_whole_or_not_at_all(walk: Any) -> None:
     called = walk(live_as_producer, least=15)
     assert {"enqueue", "cancel", "reschedule", "move", "requeue", "discard"} <= called
 

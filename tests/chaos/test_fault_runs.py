@@ -49,41 +49,41 @@ def mixed(seconds: float) -> Plan:
     )
 
 
-def test_nothing_is_lost_while_processes_are_killed(storm: Blow) -> None:
+def test_no_job_is_lost_while_processes_are_killed(storm: Blow) -> None:
     report = storm(kills(15, 1_100))
     assert report.kills == 15
     # Kills that met nobody at work would have shown nothing.
     assert report.verdict.cut_short
 
 
-def test_nothing_is_lost_while_redis_is_killed(storm: Blow) -> None:
+def test_no_job_is_lost_while_redis_is_killed(storm: Blow) -> None:
     report = storm(restarts(2, 800))
     assert report.faults["restart_redis"] == 2
 
 
-def test_nothing_is_lost_while_redis_that_forces_nothing_to_disk_is_killed(storm: Blow) -> None:
+def test_no_job_is_lost_while_redis_without_fsync_is_killed(storm: Blow) -> None:
     report = storm(unforced(2, 800))
     assert report.faults["restart_redis"] == 2
 
 
-def test_nothing_is_lost_among_all_faults(storm: Blow) -> None:
+def test_no_job_is_lost_under_all_faults(storm: Blow) -> None:
     # Six at least, of as many kinds.
     assert len(storm(mixed(16)).faults) >= 6
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_in_a_thousand_kills(storm: Blow) -> None:
+def test_no_job_is_lost_in_thousand_kills(storm: Blow) -> None:
     storm(kills(sized("KILLS", 1_000), sized("JOBS", 100_000)))
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_in_a_hundred_restarts_of_redis(storm: Blow) -> None:
+def test_no_job_is_lost_in_hundred_restarts_of_redis(storm: Blow) -> None:
     count = sized("RESTARTS", 100)
     storm(restarts(count, count * 300))
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_in_half_an_hour_of_faults(storm: Blow) -> None:
+def test_no_job_is_lost_in_half_an_hour_of_faults(storm: Blow) -> None:
     assert storm(mixed(60 * sized("MINUTES", 30))).faults.keys() == MIXED.keys()
 
 

@@ -113,7 +113,7 @@ def test_forked_producers_make_distinct_jobs(
 
 
 @pytest.mark.parametrize("use", ["make", "connect"])
-def test_a_fork_in_the_midst_of_the_first_use_leaves_parent_and_child_with_a_store_each(
+def test_fork_during_first_use_gives_parent_and_child_their_own_stores(
     use: str, client: Redis, delayq_settings: Any, processes: Processes
 ) -> None:
     command = [sys.executable, "-W", "ignore", "-c", INTERRUPTED, use]
@@ -122,7 +122,7 @@ def test_a_fork_in_the_midst_of_the_first_use_leaves_parent_and_child_with_a_sto
     assert client.hlen(processes.keys("jobs")) == 2
 
 
-def test_forks_inside_tasks_neither_double_nor_end_them(processes: Processes) -> None:
+def test_forks_inside_tasks_neither_repeat_nor_end_jobs(processes: Processes) -> None:
     processes.configure(TASK_MODULES=("tests.sample_app.forking_tasks",), LEASE=1)
     dispatcher, worker = processes.dispatcher(), processes.worker()
     beside = [forking_tasks.slow.enqueue() for _ in range(4)]

@@ -148,20 +148,20 @@ def trial(processes: Processes, client: Redis, seed: int, count: int, *, patienc
     return found
 
 
-def test_1_000_hostile_payloads_all_find_their_end(processes: Processes, client: Redis, seed: int) -> None:
+def test_1_000_hostile_payloads_all_end(processes: Processes, client: Redis, seed: int) -> None:
     found = trial(processes, client, seed, 1_000, patience=400)
     # Chance decides how many; none would mean that a kind of end was not met.
     assert found["dead"] > 100 and found["put back"] > 20
 
 
 @pytest.mark.slow
-def test_10_000_hostile_payloads_all_find_their_end(
+def test_10_000_hostile_payloads_all_end(
     processes: Processes, client: Redis, seed: int, tell: Callable[[str], None]
 ) -> None:
     tell(str(dict(trial(processes, client, seed, 10_000, patience=2_000))))
 
 
-def test_the_watch_sees_what_it_is_there_for(processes: Processes, client: Redis) -> None:
+def test_audit_hook_detects_foreign_code(processes: Processes, client: Redis) -> None:
     """A trial whose watch is blind proves nothing."""
     module = lay_canary(processes.folder)
     (processes.folder / "careless.py").write_text(

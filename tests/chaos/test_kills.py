@@ -43,9 +43,7 @@ def many(count: int, *, within: float) -> list[Any]:
 # Workers
 
 
-def test_a_job_whose_worker_is_killed_runs_again_in_a_process_of_its_own(
-    processes: Processes, client: Redis, gate: Path
-) -> None:
+def test_job_of_killed_worker_runs_again_in_its_own_process(processes: Processes, client: Redis, gate: Path) -> None:
     processes.configure(LEASE=2)
     processes.dispatcher()
     killed = processes.worker()
@@ -64,7 +62,7 @@ def test_a_job_whose_worker_is_killed_runs_again_in_a_process_of_its_own(
     assert [event["word"] for event in processes.events()] == ["run", "run", "end"]
 
 
-def test_a_suspect_ends_with_its_worker(processes: Processes, client: Redis, gate: Path) -> None:
+def test_recovery_process_ends_with_its_worker(processes: Processes, client: Redis, gate: Path) -> None:
     processes.configure(LEASE=2)
     processes.dispatcher()
     job = tasks.wait_for.enqueue(str(gate))
@@ -81,7 +79,7 @@ def test_a_suspect_ends_with_its_worker(processes: Processes, client: Redis, gat
     assert [event["word"] for event in processes.events()] == ["run", "run", "run", "end"]
 
 
-def test_a_frozen_worker_cannot_settle_what_it_lost(processes: Processes, client: Redis, gate: Path) -> None:
+def test_frozen_worker_cannot_settle_lost_claim(processes: Processes, client: Redis, gate: Path) -> None:
     processes.configure(LEASE=2)
     processes.dispatcher()
     frozen = processes.worker()
@@ -120,7 +118,7 @@ def frozen_at_its_bell(processes: Processes, client: Redis, worker: Command) -> 
     raise AssertionError("it was never met at its bell")
 
 
-def test_a_worker_that_is_frozen_at_its_bell_costs_a_job_no_attempt(processes: Processes, client: Redis) -> None:
+def test_worker_frozen_in_blocking_pop_costs_no_attempt(processes: Processes, client: Redis) -> None:
     processes.configure(LEASE=6)
     processes.dispatcher()
     frozen = processes.worker()
@@ -134,7 +132,7 @@ def test_a_worker_that_is_frozen_at_its_bell_costs_a_job_no_attempt(processes: P
     assert not client.exists(processes.keys("unconfirmed"), processes.keys("attempts"))
 
 
-def test_a_worker_that_was_frozen_at_its_bell_begins_what_it_brought(processes: Processes, client: Redis) -> None:
+def test_worker_resumed_in_blocking_pop_runs_its_claim(processes: Processes, client: Redis) -> None:
     processes.dispatcher()
     frozen = processes.worker()
     job = frozen_at_its_bell(processes, client, frozen)
@@ -145,7 +143,7 @@ def test_a_worker_that_was_frozen_at_its_bell_begins_what_it_brought(processes: 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_worker_that_is_stopped_gives_back_what_its_bell_has_just_brought(
+def test_stopping_worker_releases_its_blocking_claim(
     processes: Processes, client: Redis, number: signal.Signals
 ) -> None:
     processes.dispatcher()
@@ -161,7 +159,7 @@ def test_a_worker_that_is_stopped_gives_back_what_its_bell_has_just_brought(
     assert [run["attempt"] for run in processes.runs(job.id)] == [1]
 
 
-def test_a_job_that_kills_its_idle_worker_at_once_is_counted(processes: Processes, client: Redis) -> None:
+def test_job_that_kills_idle_worker_at_once_counts_as_attempt(processes: Processes, client: Redis) -> None:
     processes.configure(LEASE=2)
     processes.dispatcher()
     for _ in range(2):
@@ -173,7 +171,7 @@ def test_a_job_that_kills_its_idle_worker_at_once_is_counted(processes: Processe
     assert not client.exists(processes.keys("unconfirmed"))
 
 
-def test_with_the_setting_off_a_frozen_worker_claims_nothing(processes: Processes, client: Redis) -> None:
+def test_frozen_worker_claims_nothing_if_blocking_claims_are_disabled(processes: Processes, client: Redis) -> None:
     """Its bell may be lost; the other one looks by itself."""
     processes.configure(CLAIM_BEHIND_POP=False)
     processes.dispatcher()
@@ -212,7 +210,7 @@ def test_jobs_run_once_while_dispatchers_are_killed(processes: Processes, seed: 
 # Redis
 
 
-def test_cut_connections_are_made_anew(processes: Processes, client: Redis) -> None:
+def test_processes_reconnect_after_their_connections_are_cut(processes: Processes, client: Redis) -> None:
     dispatcher, worker = processes.dispatcher(), processes.worker()
     jobs = many(600, within=3)
     while len(processes.runs()) < 600:
@@ -226,7 +224,7 @@ def test_cut_connections_are_made_anew(processes: Processes, client: Redis) -> N
     assert "Traceback" not in dispatcher.output + worker.output
 
 
-def test_processes_work_again_after_redis_was_away(
+def test_processes_resume_after_redis_outage(
     processes: Processes, start_redis: Callable[..., LocalRedisServer], gate: Path
 ) -> None:
     server = start_redis(options={"appendonly": "yes", "appendfsync": "always"})
@@ -251,7 +249,7 @@ def test_processes_work_again_after_redis_was_away(
         assert "Traceback" not in command.output
 
 
-def test_processes_wait_for_a_redis_that_starts_after_them(
+def test_processes_wait_for_redis_that_starts_later(
     processes: Processes, start_redis: Callable[..., LocalRedisServer]
 ) -> None:
     server = start_redis()
@@ -267,7 +265,7 @@ def test_processes_wait_for_a_redis_that_starts_after_them(
     assert [command.end() for command in commands] == [0, 0]
 
 
-def test_a_worker_ends_while_redis_is_away(
+def test_worker_stops_while_redis_is_unavailable(
     processes: Processes, start_redis: Callable[..., LocalRedisServer], gate: Path
 ) -> None:
     server = start_redis()
@@ -280,7 +278,7 @@ def test_a_worker_ends_while_redis_is_away(
     assert "Traceback" not in dispatcher.output + worker.output
 
 
-def test_flushed_scripts_are_loaded_anew(processes: Processes, client: Redis) -> None:
+def test_flushed_scripts_are_loaded_again(processes: Processes, client: Redis) -> None:
     processes.dispatcher()
     processes.worker()
     jobs = many(1_000, within=2)
@@ -294,7 +292,7 @@ def test_flushed_scripts_are_loaded_anew(processes: Processes, client: Redis) ->
     judge(processes, jobs)
 
 
-def test_an_emptied_redis_ends_no_process(processes: Processes, client: Redis, gate: Path) -> None:
+def test_processes_survive_flush_of_redis(processes: Processes, client: Redis, gate: Path) -> None:
     processes.configure(LEASE=2)
     dispatcher, worker = processes.dispatcher(), processes.worker()
     lost = tasks.wait_for.enqueue(str(gate))
@@ -322,7 +320,7 @@ def test_each_job_runs_once_among_many_workers_and_dispatchers(processes: Proces
     judge(processes, jobs)
 
 
-def test_10_000_jobs_due_at_one_instant_all_start_and_none_twice(processes: Processes) -> None:
+def test_10_000_jobs_due_at_same_time_run_once_each(processes: Processes) -> None:
     processes.dispatcher()
     processes.worker()
     due = tasks.record.at(datetime.now(UTC) + timedelta(seconds=3))

@@ -36,7 +36,7 @@ def frozen(server: LocalRedisServer) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("outage", [killed, frozen])
-def test_workers_keep_their_jobs_over_an_outage_of_two_leases(
+def test_workers_keep_their_jobs_during_outage_of_two_leases(
     outage: Callable[[LocalRedisServer], object],
     processes: Processes,
     start_redis: Callable[..., LocalRedisServer],

@@ -24,7 +24,7 @@ FULL = {"maxmemory-policy": "noeviction"}
 TEXT = "x" * 10_000
 
 
-def test_on_a_full_server_everything_goes_on_until_there_is_room_again(
+def test_full_memory_refuses_new_jobs_and_finishes_existing_ones(
     processes: Processes, start_redis: Callable[..., LocalRedisServer], gate: Path
 ) -> None:
     server = start_redis(options=FULL)
@@ -105,7 +105,7 @@ def edge(apis: ShardApis, room: int) -> None:
     apis.client.config_set("maxmemory", apis.client.info("memory")["used_memory"] + room)
 
 
-def test_a_batch_is_stored_or_refused_as_a_whole_at_any_edge(apis: ShardApis) -> None:
+def test_batch_is_stored_or_refused_whole_at_any_memory_limit(apis: ShardApis) -> None:
     stored = refused = 0
     # From far too little to more than the batch takes.
     for room in range(-10_000, 30_000, 400):
@@ -125,7 +125,7 @@ def test_a_batch_is_stored_or_refused_as_a_whole_at_any_edge(apis: ShardApis) ->
     assert stored > 10 < refused
 
 
-def test_no_other_step_is_refused_or_half_done_at_any_edge(apis: ShardApis) -> None:
+def test_no_other_transition_is_refused_or_partial_at_any_memory_limit(apis: ShardApis) -> None:
     for room in range(-500, 2_500, 100):
         apis.free_memory()
         apis.client.flushall()

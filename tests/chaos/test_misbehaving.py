@@ -15,7 +15,7 @@ PATIENCE = 150.0
 
 
 @pytest.mark.parametrize("pool", ["threads", "asyncio", "processes"])
-def test_each_job_ends_and_no_innocent_one_fails(processes: Processes, pool: str) -> None:
+def test_each_misbehaving_job_ends_and_no_other_job_fails(processes: Processes, pool: str) -> None:
     # Long enough for a worker that one of these holds up; what is stuck is tried elsewhere only after it.
     processes.configure(TASK_MODULES=["tests.sample_app.misbehaving"], LEASE=3, GRACE=1)
     plain = {**PLAIN, **(DEADLY if pool == "processes" else {})}
@@ -25,7 +25,7 @@ def test_each_job_ends_and_no_innocent_one_fails(processes: Processes, pool: str
 
 
 @pytest.mark.parametrize("pool", ["threads", "asyncio"])
-def test_a_worker_whose_descriptors_a_job_closed_goes_on_or_ends_as_a_whole(processes: Processes, pool: str) -> None:
+def test_worker_whose_descriptors_are_closed_keeps_working_or_exits(processes: Processes, pool: str) -> None:
     processes.configure(TASK_MODULES=["tests.sample_app.misbehaving"], LEASE=1, GRACE=1)
     run(processes, {"close": misbehaving.misbehave.job("close_all_descriptors")}, pool)
 
@@ -33,7 +33,7 @@ def test_a_worker_whose_descriptors_a_job_closed_goes_on_or_ends_as_a_whole(proc
 @pytest.mark.slow
 @pytest.mark.parametrize("pool", ["threads", "asyncio"])
 @pytest.mark.parametrize("name", sorted(DEADLY))
-def test_a_worker_goes_on_or_ends_as_a_whole(processes: Processes, pool: str, name: str) -> None:
+def test_worker_keeps_working_or_exits(processes: Processes, pool: str, name: str) -> None:
     processes.configure(TASK_MODULES=["tests.sample_app.misbehaving"], LEASE=1, GRACE=1)
     run(processes, {name: misbehaving.misbehave.job(name)}, pool)
 

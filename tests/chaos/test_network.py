@@ -95,7 +95,7 @@ def test_jobs_run_once_while_all_connections_are_cut_and_refused(
         assert "Traceback" not in command.output
 
 
-def test_processes_refused_for_a_while_say_so_once_and_work_again(
+def test_processes_log_refused_connections_once_and_resume(
     processes: Processes, client: Redis, network: Proxy, connect: Any
 ) -> None:
     connect(network)
@@ -123,7 +123,7 @@ def test_processes_refused_for_a_while_say_so_once_and_work_again(
 # Replies
 
 
-def test_a_worker_and_a_dispatcher_whose_replies_are_cut_at_any_byte_run_each_job_once(
+def test_jobs_run_once_if_replies_to_worker_and_dispatcher_are_cut_at_any_byte(
     processes: Processes, client: Redis, network: Proxy, connect: Any, gate: Any
 ) -> None:
     connect(network)
@@ -157,7 +157,7 @@ def test_a_worker_and_a_dispatcher_whose_replies_are_cut_at_any_byte_run_each_jo
         assert "a bug" not in command.output
 
 
-def test_a_worker_whose_replies_are_swallowed_repeats_its_exchange(
+def test_worker_repeats_exchange_whose_reply_is_dropped(
     processes: Processes, client: Redis, network: Proxy, connect: Any
 ) -> None:
     connect(network)
@@ -174,7 +174,7 @@ def test_a_worker_whose_replies_are_swallowed_repeats_its_exchange(
     assert all(command.running and "Traceback" not in command.output for command in commands)
 
 
-def test_a_producer_whose_reply_is_cut_at_any_byte_may_send_again_and_has_one_job(
+def test_producer_whose_reply_is_cut_can_resend_without_second_job(
     processes: Processes, client: Redis, uplink: Proxy, connect: Any
 ) -> None:
     connect(None, producer=uplink)
@@ -205,7 +205,7 @@ def test_a_producer_whose_reply_is_cut_at_any_byte_may_send_again_and_has_one_jo
     judge(processes, client, jobs)
 
 
-def test_a_producer_that_is_refused_knows_that_nothing_was_sent(
+def test_refused_connection_reports_that_nothing_was_sent(
     processes: Processes, client: Redis, uplink: Proxy, connect: Any
 ) -> None:
     connect(None, producer=uplink)
@@ -222,7 +222,7 @@ def test_a_producer_that_is_refused_knows_that_nothing_was_sent(
 # Silence
 
 
-def test_a_silent_network_is_given_up_and_what_was_lost_meanwhile_is_fenced(
+def test_silent_network_times_out_and_lost_claims_are_refused(
     processes: Processes, client: Redis, network: Proxy, uplink: Proxy, connect: Any, gate: Any
 ) -> None:
     connect(network, producer=uplink, LEASE=2, ENQUEUE_TIMEOUT=1)
@@ -268,7 +268,7 @@ def test_a_silent_network_is_given_up_and_what_was_lost_meanwhile_is_fenced(
 # Delay
 
 
-def test_a_slow_network_loses_no_lease(processes: Processes, client: Redis, network: Proxy, connect: Any) -> None:
+def test_slow_network_loses_no_lease(processes: Processes, client: Redis, network: Proxy, connect: Any) -> None:
     connect(network, LEASE=5)
     commands = [processes.dispatcher(), processes.worker()]
     network.delay(0.2, 0.15)

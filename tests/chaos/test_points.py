@@ -43,7 +43,7 @@ def raw(job: Any) -> bytes:
     return bytes.fromhex(job.id.split("-")[0])
 
 
-def test_a_worker_killed_at_any_point_inside_loses_nothing_and_counts_each_lease(
+def test_worker_killed_at_named_point_loses_no_job_and_counts_each_lease(
     processes: Processes, client: Redis, apis: ShardApis
 ) -> None:
     record, fail = tasks.record, tasks.fail.using(retry=POLICY)
@@ -90,7 +90,7 @@ def test_a_worker_killed_at_any_point_inside_loses_nothing_and_counts_each_lease
 @pytest.mark.parametrize(
     ("point", "reclaimed"), [("between promote and reclaim", 0), ("before reclaim", 0), ("after reclaim", 1)]
 )
-def test_a_dispatcher_killed_around_a_reclaim_counts_the_lease_once(
+def test_dispatcher_killed_around_reclaim_counts_lease_once(
     processes: Processes, client: Redis, apis: ShardApis, point: str, reclaimed: int
 ) -> None:
     job, doomed = (
@@ -116,7 +116,7 @@ def test_a_dispatcher_killed_around_a_reclaim_counts_the_lease_once(
     assert (again.raw_id, again.attempt, again.attempts.crash_suspected) == (raw(job), 2, True)
 
 
-def test_a_producer_killed_between_commit_and_send_leaves_its_row_and_nothing_of_the_job(
+def test_producer_killed_between_commit_and_send_leaves_row_without_job(
     processes: Processes, client: Redis, apis: ShardApis, tmp_path: Path
 ) -> None:
     database = tmp_path / "db.sqlite3"
@@ -138,12 +138,12 @@ def test_a_producer_killed_between_commit_and_send_leaves_its_row_and_nothing_of
     assert len(processes.runs()) == 1
 
 
-def test_a_point_that_is_not_known_is_refused() -> None:
+def test_unknown_kill_point_is_refused() -> None:
     with pytest.raises(ValueError, match="'nowhere'.*no such point; known are between commit and send, after claim"):
         install("nowhere")
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_every_point_is_a_function_of_the_real_code(point: str) -> None:
+def test_every_kill_point_is_function_of_package(point: str) -> None:
     place, attribute, *_ = POINTS[point]
     assert callable(getattr(place, attribute))

@@ -68,15 +68,19 @@ def poison_many(processes: Processes, count: int, *, patience: float, pool: str 
     )
 
 
-def test_poison_dies_after_its_attempts_and_innocents_run(processes: Processes, tell: Callable[[str], None]) -> None:
+def test_crashing_jobs_die_after_max_attempts_and_other_jobs_run(
+    processes: Processes, tell: Callable[[str], None]
+) -> None:
     tell(poison_many(processes, 1, patience=PATIENCE))
 
 
-def test_poison_in_processes_costs_nobody_else_an_attempt(processes: Processes, tell: Callable[[str], None]) -> None:
+def test_crashing_jobs_in_process_pool_cost_other_jobs_no_attempt(
+    processes: Processes, tell: Callable[[str], None]
+) -> None:
     tell(poison_many(processes, 1, patience=PATIENCE, pool="processes"))
 
 
 @pytest.mark.slow
-def test_poison_in_great_numbers_harms_no_innocent(processes: Processes, tell: Callable[[str], None]) -> None:
+def test_many_crashing_jobs_do_not_fail_other_jobs(processes: Processes, tell: Callable[[str], None]) -> None:
     count = sized("POISON", 200)
     tell(poison_many(processes, count, patience=PATIENCE * count))

@@ -73,7 +73,7 @@ def limited(server_program: Path, tmp_path: Path) -> Iterator[LocalRedisServer]:
         yield server
 
 
-def test_refused_writes_are_waited_out(processes: Processes, limited: LocalRedisServer) -> None:
+def test_processes_wait_while_redis_refuses_writes(processes: Processes, limited: LocalRedisServer) -> None:
     processes.configure(REDIS=limited.url, LEASE=2)
     commands = [processes.dispatcher(), processes.worker()]
     states: list[tuple[str, State]] = [("READONLY", demoted), ("MISCONF", disk_full), ("NOREPLICAS", lonely)]
@@ -93,7 +93,7 @@ def test_refused_writes_are_waited_out(processes: Processes, limited: LocalRedis
     assert {error.code for error in trickle.errors if isinstance(error, StoreRejected)} == {code for code, _ in states}
 
 
-def test_an_idle_worker_says_once_that_redis_takes_no_writes(processes: Processes, limited: LocalRedisServer) -> None:
+def test_idle_worker_logs_once_that_redis_refuses_writes(processes: Processes, limited: LocalRedisServer) -> None:
     # Between two sweeps it has nothing to ask, and that is no sign that all is well.
     processes.configure(REDIS=limited.url, LEASE=4)
     commands = [processes.dispatcher(), processes.worker()]
@@ -108,7 +108,9 @@ def test_an_idle_worker_says_once_that_redis_takes_no_writes(processes: Processe
 # Not ready
 
 
-def test_a_server_that_loads_is_waited_for(processes: Processes, start_redis: Callable[..., LocalRedisServer]) -> None:
+def test_processes_wait_while_redis_loads_its_data(
+    processes: Processes, start_redis: Callable[..., LocalRedisServer]
+) -> None:
     # While it loads, a server answers once every 2 MB.
     options = {"appendonly": "yes", "appendfsync": "always", "key-load-delay": "800", "rdbcompression": "no"}
     server = start_redis(options=options)
@@ -137,7 +139,7 @@ def test_a_server_that_loads_is_waited_for(processes: Processes, start_redis: Ca
     trickle.judge(processes, commands)
 
 
-def test_a_busy_server_is_waited_for_and_what_lapsed_meanwhile_is_fenced(
+def test_processes_wait_while_redis_is_busy_and_expired_claims_are_refused(
     processes: Processes, start_redis: Callable[..., LocalRedisServer], gate: Path
 ) -> None:
     server = start_redis(options={"lua-time-limit": "20"})
@@ -173,7 +175,7 @@ def _run_until_killed(client: Redis) -> None:
 # Passwords
 
 
-def test_a_password_changed_in_mid_run_is_waited_out_and_never_shown(
+def test_processes_wait_while_password_is_wrong_and_never_log_it(
     processes: Processes, start_redis: Callable[..., LocalRedisServer]
 ) -> None:
     server = start_redis(port=0, options={"requirepass": OLD})
@@ -203,7 +205,7 @@ def test_a_password_changed_in_mid_run_is_waited_out_and_never_shown(
     assert not re.search(f"{OLD}|{NEW}", "".join(map(str, trickle.errors)))
 
 
-def test_commands_without_the_password_say_what_is_refused_and_wait(
+def test_commands_without_password_name_setting_and_wait(
     processes: Processes, start_redis: Callable[..., LocalRedisServer]
 ) -> None:
     server = start_redis(port=0, options={"requirepass": OLD})
@@ -227,7 +229,7 @@ def test_commands_without_the_password_say_what_is_refused_and_wait(
 # Flushed
 
 
-def test_scripts_flushed_all_the_time_lose_nothing(processes: Processes, client: Redis) -> None:
+def test_repeated_flush_of_scripts_loses_no_job(processes: Processes, client: Redis) -> None:
     processes.configure(LEASE=1)
     commands = [processes.dispatcher(), processes.worker()]
     kinds: list[Callable[[int], Any]] = [
@@ -254,7 +256,7 @@ def test_scripts_flushed_all_the_time_lose_nothing(processes: Processes, client:
     check_whole(client, processes)
 
 
-def test_flushed_under_load_leaves_no_ghosts(processes: Processes, client: Redis, gate: Path) -> None:
+def test_flush_under_load_leaves_no_partial_records(processes: Processes, client: Redis, gate: Path) -> None:
     processes.configure(LEASE=1)
     commands = [processes.dispatcher(), processes.worker("--concurrency", 12)]
     kinds: list[Callable[[int], Any]] = [

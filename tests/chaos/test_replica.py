@@ -39,7 +39,7 @@ def replicated(primary: LocalRedisServer, replica: LocalRedisServer) -> bool:
         return has.get("master_link_status") == "up" and has["slave_repl_offset"] >= written["master_repl_offset"]
 
 
-def test_a_primary_cut_off_from_its_replica_takes_nothing_until_it_is_back(processes: Processes, pair: Pair) -> None:
+def test_primary_without_its_replica_refuses_writes_until_it_returns(processes: Processes, pair: Pair) -> None:
     primary, replica = pair
     processes.configure(REDIS=primary.url, LEASE=2)
     commands = [processes.dispatcher(), processes.worker()]
@@ -62,9 +62,7 @@ def test_a_primary_cut_off_from_its_replica_takes_nothing_until_it_is_back(proce
     trickle.judge(processes, commands)
 
 
-def test_after_a_failover_what_was_replicated_runs_and_what_was_not_is_done_again(
-    processes: Processes, pair: Pair
-) -> None:
+def test_after_failover_replicated_jobs_run_and_lost_outcomes_are_repeated(processes: Processes, pair: Pair) -> None:
     primary, replica = pair
     with Proxy(primary.url) as name:
         processes.configure(REDIS=name.url, LEASE=2)

@@ -54,7 +54,7 @@ def load(number: int) -> Iterator[Any]:
 
 
 @pytest.mark.slow
-def test_memory_and_keys_come_back_to_what_they_were(
+def test_memory_and_keys_return_to_their_level(
     processes: Processes, start_redis: Callable[..., LocalRedisServer], tell: Callable[[str], None]
 ) -> None:
     minutes = sized("SOAK", 60.0)

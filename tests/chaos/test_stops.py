@@ -42,9 +42,7 @@ def raw(job_id: str) -> str:
     return job_id.partition("-")[0]
 
 
-def test_under_load_all_are_stopped_and_replaced_and_each_job_is_tried_once(
-    processes: Processes, client: Redis
-) -> None:
+def test_replacing_all_processes_under_load_costs_no_attempt(processes: Processes, client: Redis) -> None:
     posts = [(role, started(processes, role)) for role in ("worker", "dispatcher") * 2]
     commands = [command for _, command in posts]
     #: Claimed by a worker that was stopped before they began.
@@ -79,7 +77,7 @@ def test_under_load_all_are_stopped_and_replaced_and_each_job_is_tried_once(
     assert all("Traceback" not in command.output for command in commands)
 
 
-def test_what_fell_due_before_anybody_came_runs_in_due_order(processes: Processes, client: Redis) -> None:
+def test_overdue_jobs_run_in_order_of_due_time(processes: Processes, client: Redis) -> None:
     begin = datetime.now(UTC) + timedelta(seconds=2)
     drafts = []
     for number in range(300):

@@ -14,11 +14,11 @@ from tests.stateful.strategies import Request
 from tests.stateful.values import Place
 
 
-def test_every_walk_leaves_redis_as_the_model_says(client: Redis, redis_url: str) -> None:
+def test_redis_equals_model_after_every_walk(client: Redis, redis_url: str) -> None:
     walk(client, redis_url, examples=int(os.environ.get("DELAYQ_STATEFUL_EXAMPLES", "250")))
 
 
-def test_what_one_promotion_does_not_drop_the_next_one_does(client: Redis, redis_url: str) -> None:
+def test_next_promotion_removes_remaining_records_of_dead_workers(client: Redis, redis_url: str) -> None:
     """More processes long gone than a step may take: random walks seldom come to so many."""
     with scenarios_to(client, redis_url) as roads:
         road = roads()
