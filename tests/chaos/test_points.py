@@ -1,4 +1,4 @@
-"""Named points: a process kills itself inside, where no request to Redis stands; another finishes its work."""
+"""Kill points: a process kills itself at a named point between two requests, and another process finishes its work."""
 
 import re
 import signal
@@ -18,7 +18,7 @@ from tests.shard_apis import ShardApis
 from tests.subprocesses import Processes
 
 LEASE = 2
-#: What a web process does: a row and a job in one transaction.
+#: The code of a web process: one transaction with a row and a job.
 COMMIT = """
 from django.db import connection, transaction
 import tests.sample_app.kill_points
@@ -39,7 +39,7 @@ def apis(redis_url: str, processes: Processes) -> Iterator[ShardApis]:
 
 
 def raw(job: Any) -> bytes:
-    """Return a job's id as Redis has it."""
+    """Return the raw id of a job, as Redis stores it."""
     return bytes.fromhex(job.id.split("-")[0])
 
 
@@ -47,7 +47,7 @@ def test_worker_killed_at_named_point_loses_no_job_and_counts_each_lease(
     processes: Processes, client: Redis, apis: ShardApis
 ) -> None:
     record, fail = tasks.record, tasks.fail.using(retry=POLICY)
-    # The point, the task; what it left behind: begun runs, the lease; and the attempts that run in the end.
+    # The point and the task; started runs and whether the lease remains after the kill; the attempts of all runs.
     cases: list[tuple[str, Any, int, bool, list[int]]] = [
         ("after claim", record, 0, True, [2]),
         ("before user code", record, 0, True, [2]),
@@ -75,7 +75,7 @@ def test_worker_killed_at_named_point_loses_no_job_and_counts_each_lease(
         ends[job.id] = held[0] / 1_000_000 if held else 0.0
         if point == "heartbeat":
             [run] = processes.runs(job.id)
-            assert ends[job.id] > run["at"] + LEASE, "the lease was not pushed on"
+            assert ends[job.id] > run["at"] + LEASE, "the lease was not renewed"
     processes.dispatcher()
     processes.worker()
     processes.until_gone(jobs)
@@ -102,7 +102,7 @@ def test_dispatcher_killed_around_reclaim_counts_lease_once(
     due = tasks.record.using(delay=0.001, queue="due").enqueue()
     killed = processes.start("run_dispatcher", DELAYQ_TEST_KILL_AT=point)
     assert killed.wait() == -signal.SIGKILL, killed.output
-    # What the same step had promoted stays promoted.
+    # Jobs that the same step had promoted stay ready.
     assert apis.where(raw(due)) == ["ready:due"]
     places = [["leases"], ["leases"]] if not reclaimed else [["recovered:default"], ["dead_letters"]]
     assert [apis.where(raw(handle)) for handle in (job, doomed)] == places
@@ -126,7 +126,7 @@ def test_producer_killed_between_commit_and_send_leaves_row_without_job(
     killed = processes.start("shell", "--command", COMMIT, DELAYQ_TEST_KILL_AT="between commit and send", **environ)
     assert killed.wait() == -signal.SIGKILL, killed.output
     assert client.keys("*") == []
-    # Its key is free for the next one, who is not killed; of both the database has the row.
+    # The unique key is free for the next process, which is not killed. The database has the rows of both.
     whole = processes.start("shell", "--command", COMMIT, **environ)
     assert whole.wait() == 0, whole.output
     with sqlite3.connect(database) as connection:

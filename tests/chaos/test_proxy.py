@@ -1,4 +1,4 @@
-"""The proxy and what it makes of a network, on a real server: a fault that does not strike would prove nothing."""
+"""Tests of the proxy, with a real server: a fault without effect would make other tests meaningless."""
 
 import random
 import socket
@@ -16,7 +16,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from django_delayq.conf.redis_settings import RedisConfig
 from django_delayq.store.client.connection import Connections
 from tests.chaos.proxy import Proxy
-from tests.chaos.resp import Values, command_of
+from tests.chaos.resp import RespSplitter, command_of
 from tests.subprocesses import until
 
 
@@ -27,18 +27,18 @@ def proxy(redis_url: str, client: Redis) -> Iterator[Proxy]:
 
 
 def through(proxy: Proxy, *, timeout: float = 30.0) -> Any:
-    """Return a client as the package makes them: it says only what it is asked to, and repeats nothing."""
+    """Return a client as the package creates it, without retries and without commands of its own."""
     return Connections(RedisConfig.read(proxy.url)).producer(timeout=timeout)
 
 
 def plain(proxy: Proxy) -> socket.socket:
-    """Return a bare connection to the proxy."""
+    """Return a plain socket to the proxy."""
     where = urlsplit(proxy.url)
     return socket.create_connection((where.hostname, where.port), timeout=30)
 
 
 class Switch:
-    """Stands for the process that is killed."""
+    """Counts its calls, in the place of a kill."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -59,13 +59,13 @@ def test_values_are_split_at_any_chunk_boundary() -> None:
     ]
     stream = b"".join(whole)
     for seed in range(200):
-        chance, values, found, at = random.Random(seed), Values(), [], 0
+        rng, values, found, at = random.Random(seed), RespSplitter(), [], 0
         while at < len(stream):
-            size = chance.randint(1, 12)
+            size = rng.randint(1, 12)
             found += values.feed(stream[at : at + size])
             at += size
         assert found == whole
-    assert Values().feed(stream) == whole
+    assert RespSplitter().feed(stream) == whole
 
 
 def test_request_is_named_by_its_first_word() -> None:
@@ -118,7 +118,7 @@ def test_hold_stops_old_and_new_connections_until_release(proxy: Proxy, client: 
                 held.set(name, 1)
         assert client.keys() == []
         proxy.release()
-        # Requests whose sender has given up arrive all the same, as they do from a network that comes back.
+        # Requests whose sender has timed out arrive after all, as after a real network outage.
         until(lambda: client.dbsize() == 2, what="both requests")
         assert behind.ping()
 
@@ -130,7 +130,7 @@ def test_delay_applies_in_both_directions(proxy: Proxy) -> None:
         started = monotonic()
         assert behind.ping()
         assert monotonic() - started >= 0.1
-        proxy.mend()
+        proxy.restore()
         assert behind.ping()
 
 
@@ -144,7 +144,7 @@ def test_requests_run_although_their_replies_are_dropped(proxy: Proxy, client: R
         assert client.get("key") == b"1"
         proxy.cut()
         asking.join()
-        proxy.mend()
+        proxy.restore()
         assert behind.ping()
 
 

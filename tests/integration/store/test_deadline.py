@@ -46,7 +46,7 @@ def test_the_steps_of_a_call_share_its_time(start_redis: Callable[..., LocalRedi
         delayq_settings.DELAYQ = {"REDIS": {"url": network.url[:-1] + "1", "password": "secret"}, "ENQUEUE_TIMEOUT": 1}
         with pytest.raises(StoreUnavailable):
             get_job(f"{'0' * 24}-0")
-        network.mend()
+        network.restore()
         # And one that is given up leaves no time of its own behind.
         assert noop.enqueue().state is State.READY
 
@@ -65,5 +65,5 @@ def test_a_call_that_fails_on_a_closed_connection_ends_in_time(
             noop.enqueue()
         # Far more than its time, and far less than nobody's limit.
         assert monotonic() - begun < 20
-        network.mend()
+        network.restore()
         assert noop.enqueue().state is State.READY
