@@ -1,6 +1,6 @@
-"""Case: what the judge hears of a trial, as values.
+"""Case: the recorded facts of one chaos test, as values that the checker reads.
 
-Moments are seconds since the epoch, of the one clock that all on this machine share.
+Times are seconds since the epoch. All processes are on one machine, so they share one clock.
 """
 
 from collections.abc import Collection, Sequence
@@ -9,51 +9,51 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
-    """One job that a producer was told is accepted."""
+    """A job that the store accepted, and what may happen to it."""
 
     id: str
-    #: When it was to run, as Redis knew it, or a little before where that is not known.
+    #: The due time in Redis, or a time shortly before it if the exact one is unknown.
     due: float
     max_attempts: int = 5
-    #: It ends the process that runs it: it is to die, after exactly `max_attempts`.
+    #: The job ends its process in each attempt, and must be dead after exactly `max_attempts`.
     poison: bool = False
-    #: When a cancel of it was answered True: it runs no more.
+    #: When a cancel returned True. The job must not run after that.
     cancelled_at: float | None = None
-    #: Nobody knows whether a cancel of it was carried out.
+    #: A cancel failed with an unknown outcome.
     cancel_doubtful: bool = False
-    #: When another time was given to it, and which.
+    #: When the job was rescheduled, and its new due time.
     moved: tuple[float, float] | None = None
-    #: Sends that may have been stored. One that was stored again after it had run may run again.
-    lives: int = 1
+    #: How many sends may have been stored. A job that is stored again after its run may run again.
+    sends: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One delivery that reached user code."""
+    """One run of a job: one delivery that reached user code."""
 
     id: str
     attempt: int
     pid: int
-    #: The worker that started this process, where it did: a suspect runs in one of its own, and dies with its worker.
+    #: The worker that started this process. A suspected crasher runs in its own process, which dies with its worker.
     parent: int = 0
-    #: When it was claimed, where that is known: its lease counts from there, and a suspect's process takes its time.
+    #: When the job was claimed, if that is known. The lease counts from the claim, and a new process starts slowly.
     claimed: float | None = None
     start: float
-    #: None where it wrote down no end.
+    #: None if the run recorded no end.
     end: float | None = None
-    #: "done", "failed", "crashed" where it ends its process by itself, "" where it wrote down no end.
+    #: "done", "failed", "crashed" if the job ends its own process, or "" if the run recorded no end.
     how: str = ""
-    #: When its worker knew that Redis has its acknowledgement; None where it never did.
+    #: When the worker received the reply to its acknowledgement; None if it never did.
     acknowledged: float | None = None
 
     @property
     def worker(self) -> int:
-        """The worker that held its lease."""
+        """The id of the worker that held the lease."""
         return self.parent or self.pid
 
     @property
     def begin(self) -> float:
-        """When its lease began."""
+        """When the lease began."""
         return self.start if self.claimed is None else self.claimed
 
     def __str__(self) -> str:
@@ -66,20 +66,20 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Death:
-    """The end of a worker: when it was started, right before it was killed, and when it was surely gone.
+    """The end of a worker: when it started, a time right before the kill, and a time when it has certainly ended.
 
-    A kill takes effect some milliseconds later on a busy machine, in which a job can begin.
+    On a busy machine a kill takes effect some milliseconds later, and a job can start in between.
     """
 
     pid: int
-    born: float
+    started_at: float
     at: float
     gone: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
-    """A time in which a process, or all of them (pid 0), could not reach Redis or could not run."""
+class Outage:
+    """A period in which one process, or all of them (pid 0), could not run or could not reach Redis."""
 
     begin: float
     end: float
@@ -88,7 +88,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dead:
-    """A dead letter at the end."""
+    """A dead letter at the end of the test."""
 
     id: str
     ended: int
@@ -98,15 +98,15 @@ class Dead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Everything the judge hears."""
+    """Everything that the checker reads."""
 
     promises: Sequence[Promise]
     runs: Sequence[Run]
     dead: Sequence[Dead] = ()
     deaths: Sequence[Death] = ()
-    troubles: Sequence[Trouble] = ()
-    #: Times in which connections were cut, and at once made anew.
-    cuts: Sequence[Trouble] = ()
-    #: Ids that may or may not have been stored.
+    outages: Sequence[Outage] = ()
+    #: Periods in which connections were cut. Processes could reconnect at once.
+    cuts: Sequence[Outage] = ()
+    #: Ids of jobs that may or may not have been stored.
     doubtful: Collection[str] = ()
     lease: float = 2.0

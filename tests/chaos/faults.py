@@ -1,7 +1,7 @@
-"""Faults: what a storm does to processes, to Redis, and to the network between them, by name.
+"""Faults: what a fault run does to processes, to Redis, and to the network between them, by name.
 
-A fault that stops somebody for a while is a trouble, which the judge takes for an excuse. A mere cut excuses only what
-is sent once and not again: the mark that confirms a claim.
+A fault that stops a process for a while is recorded as an outage, which can explain a repeated run. A cut explains only
+the loss of the confirmation of a claim, which is sent once and never repeated.
 """
 
 import random
@@ -15,98 +15,98 @@ from dataclasses import dataclass, field
 from redis import exceptions as redis_errors
 
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.chaos.case import Trouble
+from tests.chaos.case import Outage
 from tests.chaos.proxy import Proxy
 from tests.chaos.supervisor import DISPATCHER, WORKER, Supervisor
 
 
 @dataclass(kw_only=True)
 class FaultContext:
-    """What faults are done to."""
+    """The objects that faults act on, and the record of what they did."""
 
     server: LocalRedisServer
-    crew: Supervisor
+    supervisor: Supervisor
     proxy: Proxy | None
-    chance: random.Random
+    rng: random.Random
     lease: float
-    #: Lets so many seconds pass, with the crew tended.
-    rest: Callable[[float], None]
-    troubles: list[Trouble] = field(default_factory=list)
-    cuts: list[Trouble] = field(default_factory=list)
+    #: Waits for that many seconds, and meanwhile restarts ended processes.
+    pause: Callable[[float], None]
+    outages: list[Outage] = field(default_factory=list)
+    cuts: list[Outage] = field(default_factory=list)
 
     @contextmanager
     def cut(self) -> Iterator[None]:
-        """Note down that connections are cut inside."""
+        """Record that connections are cut inside the block."""
         begin = time.time()
         yield
-        self.cuts.append(Trouble(begin=begin, end=time.time()))
+        self.cuts.append(Outage(begin=begin, end=time.time()))
 
     @contextmanager
-    def trouble(self, pid: int = 0) -> Iterator[None]:
-        """Note down that a process, or all of them, cannot run or reach Redis inside."""
+    def outage(self, pid: int = 0) -> Iterator[None]:
+        """Record that one process, or all of them, cannot run or reach Redis inside the block."""
         begin = time.time()
         yield
-        self.troubles.append(Trouble(begin=begin, end=time.time(), pid=pid))
+        self.outages.append(Outage(begin=begin, end=time.time(), pid=pid))
 
     @property
     def network(self) -> Proxy:
-        """The proxy, which the plan must ask for."""
-        assert self.proxy is not None, "the plan of this storm has no proxy"
+        """The proxy. The plan must enable it."""
+        assert self.proxy is not None, "the plan of this fault run has no proxy"
         return self.proxy
 
-    def last(self, shortest: float, longest: float) -> None:
-        """Let a fault last."""
-        self.rest(self.chance.uniform(shortest, longest))
+    def pause_between(self, shortest: float, longest: float) -> None:
+        """Wait for a random time between two limits."""
+        self.pause(self.rng.uniform(shortest, longest))
 
 
 # Processes
 
 
-def kill_worker(ground: FaultContext) -> None:
-    """Kill a worker, alone or with all it started, at any moment of its life."""
-    ground.crew.kill(ground.crew.pick(WORKER, ground.chance), group=ground.chance.random() < 0.3)
+def kill_worker(context: FaultContext) -> None:
+    """Kill a worker, alone or with its process group, at any time of its life."""
+    context.supervisor.kill(context.supervisor.pick(WORKER, context.rng), group=context.rng.random() < 0.3)
 
 
-def kill_dispatcher(ground: FaultContext) -> None:
+def kill_dispatcher(context: FaultContext) -> None:
     """Kill a dispatcher."""
-    ground.crew.kill(ground.crew.pick(DISPATCHER, ground.chance), group=False)
+    context.supervisor.kill(context.supervisor.pick(DISPATCHER, context.rng), group=False)
 
 
-def freeze_worker(ground: FaultContext) -> None:
-    """Stop a worker for longer than its leases, then let it go on."""
-    command = ground.crew.pick(WORKER, ground.chance).command
-    with ground.trouble(command.pid):
+def freeze_worker(context: FaultContext) -> None:
+    """Stop a worker for longer than its leases, then resume it."""
+    command = context.supervisor.pick(WORKER, context.rng).command
+    with context.outage(command.pid):
         command.send(signal.SIGSTOP)
-        ground.last(1.2 * ground.lease, 2 * ground.lease)
+        context.pause_between(1.2 * context.lease, 2 * context.lease)
         command.send(signal.SIGCONT)
 
 
 # Redis
 
 
-def cut_clients(ground: FaultContext) -> None:
-    """Let the server close all connections."""
-    with ground.server.client() as client, ground.cut():
+def cut_clients(context: FaultContext) -> None:
+    """Close all connections from the server's side."""
+    with context.server.client() as client, context.cut():
         client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
 
-def flush_scripts(ground: FaultContext) -> None:
-    """Let the server forget all scripts."""
-    with ground.server.client() as client:
+def flush_scripts(context: FaultContext) -> None:
+    """Flush all scripts of the server."""
+    with context.server.client() as client:
         client.script_flush()
 
 
-def restart_redis(ground: FaultContext) -> None:
-    """Kill the server and start it again on what is on its disk."""
-    with ground.trouble():
-        ground.server.kill()
-        ground.last(0, 1.5)
-        ground.server.start()
+def restart_redis(context: FaultContext) -> None:
+    """Kill the server and start it again with the data on its disk."""
+    with context.outage():
+        context.server.kill()
+        context.pause_between(0, 1.5)
+        context.server.start()
 
 
-def keep_redis_busy(ground: FaultContext) -> None:
-    """Let somebody's script run on and on, until it is killed."""
-    with ground.server.client() as client, ground.server.client() as rescuer, ground.trouble():
+def keep_redis_busy(context: FaultContext) -> None:
+    """Block the server with an endless script, then kill the script."""
+    with context.server.client() as client, context.server.client() as rescuer, context.outage():
         client.config_set("lua-time-limit", 100)
 
         def run() -> None:
@@ -115,78 +115,78 @@ def keep_redis_busy(ground: FaultContext) -> None:
 
         script = threading.Thread(target=run)
         script.start()
-        ground.last(1, 3)
+        context.pause_between(1, 3)
         rescuer.script_kill()
         script.join()
 
 
-def fill_memory(ground: FaultContext) -> None:
-    """Let the server be over its maxmemory: nothing new is accepted, all else goes on."""
-    with ground.server.client() as client:
+def fill_memory(context: FaultContext) -> None:
+    """Exceed the server's maxmemory: new jobs are refused, everything else continues."""
+    with context.server.client() as client:
         client.config_set("maxmemory", 1)
-        ground.last(1, 3)
+        context.pause_between(1, 3)
         client.config_set("maxmemory", 0)
 
 
-def demote_redis(ground: FaultContext) -> None:
-    """Let the server be a replica of nobody, which takes no writes, then a primary again."""
-    with ground.server.client() as client, ground.trouble():
-        # Nobody listens on port 1: there is nothing to copy its data from.
+def demote_redis(context: FaultContext) -> None:
+    """Make the server a read-only replica of a missing primary, then a primary again."""
+    with context.server.client() as client, context.outage():
+        # Nothing listens on port 1, so the server has no data to copy.
         client.replicaof("127.0.0.1", "1")
-        ground.last(1, 3)
+        context.pause_between(1, 3)
         client.replicaof("NO", "ONE")
 
 
 # The network
 
 
-def cut_network(ground: FaultContext) -> None:
+def cut_network(context: FaultContext) -> None:
     """Cut all connections."""
-    with ground.cut():
-        ground.network.cut()
+    with context.cut():
+        context.network.cut()
 
 
-def refuse_connections(ground: FaultContext) -> None:
-    """Cut all connections and take no new ones for a while."""
-    with ground.trouble():
-        ground.network.refuse()
-        ground.network.cut()
-        ground.last(1, 4)
-        ground.network.accept()
+def refuse_connections(context: FaultContext) -> None:
+    """Cut all connections and refuse new ones for a while."""
+    with context.outage():
+        context.network.refuse()
+        context.network.cut()
+        context.pause_between(1, 4)
+        context.network.accept()
 
 
-def hold_network(ground: FaultContext) -> None:
-    """Be silent for a while, with all connections open."""
-    with ground.trouble():
-        ground.network.hold()
-        ground.last(1, 6)
-        ground.network.release()
+def hold_network(context: FaultContext) -> None:
+    """Pass no byte for a while, and keep all connections open."""
+    with context.outage():
+        context.network.hold()
+        context.pause_between(1, 6)
+        context.network.release()
 
 
-def slow_network(ground: FaultContext) -> None:
-    """Be slow for a while: late answers, none lost."""
-    ground.network.delay(0.1, 0.08)
-    ground.last(1, 3)
-    ground.network.mend()
-    # What was asked slowly is answered before anything else happens.
-    ground.rest(1.0)
+def slow_network(context: FaultContext) -> None:
+    """Delay all bytes for a while. No reply is lost."""
+    context.network.delay(0.1, 0.08)
+    context.pause_between(1, 3)
+    context.network.restore()
+    # Slow requests get their replies before the next fault.
+    context.pause(1.0)
 
 
-def drop_replies(ground: FaultContext) -> None:
-    """Swallow all answers, then cut: what was asked was done, and nobody knows."""
-    with ground.trouble():
-        ground.network.drop_replies()
-        ground.last(0.2, 3)
-        ground.network.mend()
-        ground.network.cut()
+def drop_replies(context: FaultContext) -> None:
+    """Drop all replies, then cut the connections: the requests ran, and no client knows it."""
+    with context.outage():
+        context.network.drop_replies()
+        context.pause_between(0.2, 3)
+        context.network.restore()
+        context.network.cut()
 
 
-def cut_reply(ground: FaultContext) -> None:
-    """Cut a connection in the middle of an answer."""
-    with ground.cut():
-        ground.network.cut_reply_after(ground.chance.randrange(20))
-        ground.last(0, 0.3)
-        ground.network.mend()
+def cut_reply(context: FaultContext) -> None:
+    """Cut a connection in the middle of a reply."""
+    with context.cut():
+        context.network.cut_reply_after(context.rng.randrange(20))
+        context.pause_between(0, 0.3)
+        context.network.restore()
 
 
 FAULTS: dict[str, Callable[[FaultContext], None]] = {

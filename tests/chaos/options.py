@@ -1,4 +1,4 @@
-"""Chosen: what the environment asks of a chaos run: its seed, and the sizes of its long forms."""
+"""Options: environment variables of the chaos tests, which are the seed and the sizes of the long forms."""
 
 import os
 import random
@@ -8,10 +8,10 @@ Size = TypeVar("Size", int, float)
 
 
 def drawn_seed() -> int:
-    """Return DELAYQ_CHAOS_SEED, or a seed of today."""
+    """Return DELAYQ_CHAOS_SEED, or a random seed if it is not set."""
     return int(os.environ.get("DELAYQ_CHAOS_SEED") or random.randrange(1_000_000))
 
 
 def sized(name: str, default: Size) -> Size:
-    """Return the size of a long form: DELAYQ_CHAOS_<name> where it is set."""
+    """Return the size of a long form: DELAYQ_CHAOS_<name>, or the default if it is not set."""
     return type(default)(os.environ.get(f"DELAYQ_CHAOS_{name}") or default)

@@ -1,4 +1,4 @@
-"""Producers: threads that enqueue all kinds of jobs through whatever happens, and take down what they were promised."""
+"""Producers: threads that enqueue jobs of all kinds despite all faults, and record what the store accepted."""
 
 import random
 import threading
@@ -12,68 +12,71 @@ from django_delayq.exceptions import StoreError
 from tests.chaos.case import Promise
 from tests.sample_app import tasks
 
-#: Jobs in one call, at most.
-SLICE = 40
-#: Seconds until what was refused is sent again.
-AGAIN = 0.1
+#: The most jobs in one call.
+MAX_BATCH = 40
+#: Seconds until refused jobs are sent again.
+RETRY_DELAY = 0.1
 
 
 class Producer(threading.Thread):
-    """One producer: enqueues a share of the jobs, as fast as `allowed` lets it."""
+    """One producer. It enqueues its share of the jobs, as fast as `allowed` lets it."""
 
     def __init__(self, number: int, *, seed: int, jobs: int, allowed: Callable[[int], bool], poison: float) -> None:
         super().__init__(name=f"producer-{number}", daemon=True)
         self._number, self._jobs, self._allowed, self._poison = number, jobs, allowed, poison
-        self._chance = random.Random(f"{seed} {number}")
+        self._rng = random.Random(f"{seed} {number}")
         self._pause = threading.Event()
-        #: id -> what was promised.
+        #: id -> the accepted job.
         self.promises: dict[str, Promise] = {}
-        #: Ids that may have been stored without anybody having been told so.
+        #: Ids of jobs that may have been stored although no call confirmed it.
         self.doubtful: set[str] = set()
-        #: Accepted jobs that will not run to an end: poison, and what was, or may have been, cancelled.
+        #: The number of accepted jobs that need not finish: poison, and jobs that were or may have been cancelled.
         self.unfinished = 0
         #: Calls that ended in an error of the store.
         self.refused = 0
-        #: What ended this producer, if anything did.
+        #: The exception that ended this producer, if any.
         self.failure: Exception | None = None
 
     def run(self) -> None:
-        """Enqueue until all are accepted."""
+        """Enqueue until all jobs are accepted."""
         try:
             while len(self.promises) < self._jobs and not self._pause.is_set():
                 if self._allowed(len(self.promises)):
-                    self._enqueue_slice()
+                    self._enqueue_batch()
                 else:
                     self._pause.wait(0.02)
         except Exception as error:
             self.failure = error
 
-    def give_up(self) -> None:
-        """End soon, with what was accepted so far."""
+    def stop(self) -> None:
+        """Stop soon, with the jobs that are accepted so far."""
         self._pause.set()
 
-    def _enqueue_slice(self) -> None:
-        drafts = [self._draft() for _ in range(self._chance.randint(1, min(SLICE, self._jobs - len(self.promises))))]
-        called_at, lives = time.time(), 1
+    def _enqueue_batch(self) -> None:
+        drafts = [self._draft() for _ in range(self._rng.randint(1, min(MAX_BATCH, self._jobs - len(self.promises))))]
+        called_at, sends = time.time(), 1
         ids = [handle.id for handle, _ in drafts]
-        for error in self._tries(lambda: enqueue_many([handle for handle, _ in drafts])):
-            lives += error.maybe_accepted
+        for error in self._call_until_accepted(lambda: enqueue_many([handle for handle, _ in drafts])):
+            sends += error.maybe_accepted
         for (handle, promise), job_id in zip(drafts, ids, strict=True):
             if not handle.created:
-                # Its key was held; where its first send may have been stored, it may have run before that.
-                self.doubtful |= {job_id} if lives > 1 else set()
+                # Its unique key was held. If its first send was stored, the job may have run before that.
+                self.doubtful |= {job_id} if sends > 1 else set()
             elif handle.draft is None:
-                # What was sent more than once is due by the first of the sends that arrived.
-                due = handle.due.timestamp() if lives == 1 else called_at + promise.due
-                self.promises[job_id] = replace(promise, id=job_id, due=due, lives=lives)
+                # A job that was sent more than once is due by the first send that arrived.
+                due = handle.due.timestamp() if sends == 1 else called_at + promise.due
+                self.promises[job_id] = replace(promise, id=job_id, due=due, sends=sends)
                 self.unfinished += promise.poison
                 if not promise.poison:
-                    self._change_mind(handle)
-            elif lives > 1:
+                    self._cancel_or_reschedule(handle)
+            elif sends > 1:
                 self.doubtful.add(job_id)
 
-    def _tries(self, call: Callable[[], Any]) -> Iterator[StoreError]:
-        """Call until it is answered; yields each error. What was not surely sent is sent again under its own id."""
+    def _call_until_accepted(self, call: Callable[[], Any]) -> Iterator[StoreError]:
+        """Call until the call succeeds, and yield each error.
+
+        Jobs whose send was not confirmed are sent again under the same id.
+        """
         while True:
             try:
                 call()
@@ -83,39 +86,39 @@ class Producer(threading.Thread):
                 yield error
                 if error.unsent:
                     call = error.resend
-            if self._pause.wait(AGAIN):
+            if self._pause.wait(RETRY_DELAY):
                 return
 
     def _draft(self) -> tuple[Any, Promise]:
-        """Return a job of any kind, and what is promised of it; `due` is still a delay."""
-        chance = self._chance
-        delay = chance.choice([0, 0, 0, chance.uniform(0, 0.2), chance.uniform(0, 3)])
-        if chance.random() < self._poison:
-            how = chance.choice(["exit", "kill", "segfault", "memory", "leave"])
+        """Return a job of a random kind and its `Promise`, whose `due` is still a delay."""
+        rng = self._rng
+        delay = rng.choice([0, 0, 0, rng.uniform(0, 0.2), rng.uniform(0, 3)])
+        if rng.random() < self._poison:
+            how = rng.choice(["exit", "kill", "segfault", "memory", "leave"])
             promise = Promise(id="", due=delay, max_attempts=tasks.crash.retry.max_attempts, poison=True)
             return tasks.crash.using(delay=delay).job(how), promise
-        options: dict[str, Any] = {"queue": chance.choice(["default", "default", "mail", "bulk"])}
-        if chance.random() < 0.1:
-            options["key"] = f"key {chance.randrange(50)}"
-        if chance.random() < 0.1:
-            options["priority"] = chance.randint(-100, 100)
-        # Mostly long enough for a fault to meet them; a worker holds few of such.
-        seconds = chance.choice([0.0, chance.uniform(0, 0.05), chance.uniform(0, 0.05), chance.uniform(0, 0.3)])
-        fails = int(chance.random() < 0.1)
+        options: dict[str, Any] = {"queue": rng.choice(["default", "default", "mail", "bulk"])}
+        if rng.random() < 0.1:
+            options["key"] = f"key {rng.randrange(50)}"
+        if rng.random() < 0.1:
+            options["priority"] = rng.randint(-100, 100)
+        # Most runs are long enough for a fault to meet them. A worker prefetches few jobs of that length.
+        seconds = rng.choice([0.0, rng.uniform(0, 0.05), rng.uniform(0, 0.05), rng.uniform(0, 0.3)])
+        fails = int(rng.random() < 0.1)
         promise = Promise(id="", due=delay, max_attempts=tasks.work.retry.max_attempts)
         return tasks.work.using(delay=delay, **options).job(seconds, fails=fails), promise
 
-    def _change_mind(self, handle: Any) -> None:
-        """Cancel some jobs and give some another time, whether or not that is too late."""
-        draw = self._chance.random()
+    def _cancel_or_reschedule(self, handle: Any) -> None:
+        """Cancel some jobs and reschedule others, whether or not it is too late for that."""
+        draw = self._rng.random()
         if draw < 0.05:
             self._cancel(handle)
         elif draw < 0.1:
-            self._reschedule(handle, delay=self._chance.uniform(0, 2))
+            self._reschedule(handle, delay=self._rng.uniform(0, 2))
 
     def _cancel(self, handle: Any) -> None:
         doubtful, answers = False, []
-        for error in self._tries(lambda: answers.append(handle.cancel())):
+        for error in self._call_until_accepted(lambda: answers.append(handle.cancel())):
             doubtful = doubtful or error.maybe_accepted
         cancelled_at = time.time() if answers == [True] else None
         self.unfinished += doubtful or cancelled_at is not None
@@ -124,7 +127,7 @@ class Producer(threading.Thread):
 
     def _reschedule(self, handle: Any, *, delay: float) -> None:
         called_at, doubtful, answers = time.time(), False, []
-        for error in self._tries(lambda: answers.append(handle.reschedule(delay=delay))):
+        for error in self._call_until_accepted(lambda: answers.append(handle.reschedule(delay=delay))):
             doubtful = doubtful or error.maybe_accepted
         known, due = self.promises[handle.id], called_at + delay
         if doubtful:

@@ -1,7 +1,7 @@
-"""Proxy: a TCP port in front of a Redis server whose network fails on command, or kills whoever asks too often.
+"""Proxy: a TCP port in front of a Redis server. Its network fails on command, and it can kill a process at a request.
 
-The network is an event loop in a thread of its own. Every fault is called from the test's thread and has taken hold
-when the call returns.
+The proxy is an event loop in its own thread. Tests call the faults from their thread, and each fault is in effect when
+its call returns.
 """
 
 import asyncio
@@ -16,34 +16,34 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from tests.chaos.resp import Values, command_of
+from tests.chaos.resp import RespSplitter, command_of
 
 _CHUNK = 65_536
-#: Seconds until a fault must have taken hold.
+#: The most seconds until a fault is in effect.
 _PATIENCE = 30.0
 
 
 @dataclass(eq=False)
 class _Link:
-    """A client's connection, and ours to the server on its behalf."""
+    """A client's connection, and the proxy's connection to the server for it."""
 
     client: asyncio.StreamWriter
     server: asyncio.StreamWriter
-    #: Requests not answered yet, in order: the command, and the kill that waits for the answer.
-    asked: deque[tuple[str, Callable[[], object] | None]]
+    #: Requests without a reply, in order: the command, and the kill that waits for the reply.
+    unanswered: deque[tuple[str, Callable[[], object] | None]]
 
     def cut(self) -> None:
-        """End both connections by RST: what is under way is lost."""
+        """Close both connections by RST. Bytes in flight are lost."""
         for writer in (self.client, self.server):
             sock = writer.get_extra_info("socket")
-            # A unix socket (the server's) has no RST.
+            # The server's side may be a unix socket, which has no RST.
             if sock is not None and sock.family == socket.AF_INET and sock.fileno() >= 0:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
 
 
 class Proxy:
-    """A proxy in front of the server at `url`, from entering a `with` block to its end."""
+    """A proxy in front of the server at `url`, for the duration of a `with` block."""
 
     def __init__(self, url: str) -> None:
         self._upstream = urlsplit(url)
@@ -51,23 +51,23 @@ class Proxy:
         self._thread = threading.Thread(target=self._loop.run_forever, name="chaos-proxy", daemon=True)
         self._links: set[_Link] = set()
         self._tasks: set[Any] = set()
-        self._door: socket.socket | None = None
+        self._listener: socket.socket | None = None
         self._port = 0
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._delay, self._jitter = 0.0, 0.0
         self._dropping = self._closing = False
         self._cut: tuple[int, str] | None = None
-        #: Set once `kill` of `kill_at` has returned.
+        #: Set after the `kill` of `kill_at` has returned.
         self.killed = threading.Event()
-        #: Requests until the kill, what kills, and whether after that request.
+        #: Requests until the kill, whether it comes after that request, and the function that kills.
         self._countdown, self._after = 0, False
         self._kill: Callable[[], object] = self.killed.set
-        #: Whole requests seen from clients so far.
+        #: Whole requests of clients so far.
         self.requests = 0
-        #: Their commands, in order; of a script also its SHA.
+        #: Their commands, in order. For a script, the SHA follows.
         self.commands: list[str] = []
-        #: Replies that were swallowed or cut so far.
+        #: Replies that were dropped or cut so far.
         self.lost_replies = 0
 
     def __enter__(self) -> Self:
@@ -76,63 +76,63 @@ class Proxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._do(self._close())
+        self._run(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_PATIENCE)
         self._loop.close()
 
     @property
     def url(self) -> str:
-        """The URL for DELAYQ["REDIS"]; the same as long as the proxy lives."""
+        """The URL for DELAYQ["REDIS"]. It stays the same as long as the proxy lives."""
         where = self._upstream
         database = parse_qs(where.query).get("db", ["0"])[0] if where.scheme == "unix" else where.path.strip("/")
         return f"redis://127.0.0.1:{self._port}/{database or 0}"
 
     @property
     def connections(self) -> int:
-        """How many there are. Once a client's are gone, all it ever sent has been passed on."""
+        """The number of connections. After a client's last connection is gone, all its requests have been forwarded."""
         return len(self._links)
 
     # Faults
 
-    def lead_to(self, url: str) -> None:
-        """Lead new connections to another server, as a name does after a failover; those there are stay."""
+    def set_upstream(self, url: str) -> None:
+        """Connect new clients to another server, as DNS does after a failover. Old connections stay."""
         self._upstream = urlsplit(url)
 
     def cut(self) -> None:
-        """End all connections by RST; new ones are accepted."""
-        self._soon(self._cut_all)
+        """Close all connections by RST. New ones are accepted."""
+        self._call(self._cut_all)
 
     def refuse(self) -> None:
-        """Refuse new connections; those there are stay."""
-        self._do(self._listen(False))
+        """Refuse new connections. Old ones stay."""
+        self._run(self._listen(False))
 
     def accept(self) -> None:
         """Accept connections again."""
-        self._do(self._listen(True))
+        self._run(self._listen(True))
 
     def hold(self) -> None:
-        """Let no byte pass either way; connections stay, new ones are accepted and as silent."""
-        self._soon(self._flowing.clear)
+        """Forward no byte in either direction. Connections stay, and new ones are accepted but silent."""
+        self._call(self._flowing.clear)
 
     def release(self) -> None:
-        """Let pass what was held back, and all that follows."""
-        self._soon(self._flowing.set)
+        """Forward everything that was held, and all that follows."""
+        self._call(self._flowing.set)
 
     def delay(self, seconds: float, jitter: float = 0.0) -> None:
-        """Let bytes take so many seconds, give or take `jitter`, each way and in order."""
+        """Delay bytes by that many seconds, plus or minus `jitter`, in each direction and in order."""
         self._delay, self._jitter = seconds, jitter
 
     def drop_replies(self) -> None:
-        """Let requests pass and swallow every reply."""
+        """Forward requests and drop every reply."""
         self._dropping = True
 
     def cut_reply_after(self, size: int, *, of: str = "") -> None:
-        """Let `size` bytes of the next reply pass, to a request that begins so, then end its connection by RST."""
+        """Forward `size` bytes of the next reply to a command that starts with `of`, then cut its connection by RST."""
         self._cut = (size, of)
 
-    def mend(self) -> None:
-        """Be an ordinary network again."""
+    def restore(self) -> None:
+        """End all faults."""
         self._delay, self._jitter, self._dropping, self._cut, self._countdown = 0.0, 0.0, False, None, 0
         self.release()
         self.accept()
@@ -140,9 +140,9 @@ class Proxy:
     def kill_at(self, number: int, kill: Callable[[], object], *, after: bool) -> None:
         """Call `kill` at the `number`-th request from now on, counted over all connections.
 
-        Before Redis sees it, or after Redis ran it, when its whole reply has arrived here; the client gets neither. A
-        blocking pop counts like any request: killed after it means after its reply, so perhaps never. `kill` runs in
-        the proxy's thread, while no byte passes.
+        The kill comes before Redis receives the request, or after Redis ran it and its whole reply has arrived here.
+        The client receives no reply in either case. A blocking pop counts as a request: a kill after it waits for its
+        reply, which may never come. `kill` runs in the proxy's thread, and no byte is forwarded meanwhile.
         """
         if number < 1:
             raise ValueError(f"kill_at() counts requests from 1, got {number}")
@@ -151,32 +151,32 @@ class Proxy:
 
     # The loop's thread
 
-    def _do(self, work: Coroutine[Any, Any, object]) -> None:
+    def _run(self, work: Coroutine[Any, Any, object]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE)
 
-    def _soon(self, change: Callable[[], object]) -> None:
+    def _call(self, change: Callable[[], object]) -> None:
         self._loop.call_soon_threadsafe(change)
-        self._do(asyncio.sleep(0))
+        self._run(asyncio.sleep(0))
 
     def _cut_all(self) -> None:
         for link in self._links:
             link.cut()
 
     async def _listen(self, wanted: bool) -> None:
-        if wanted and self._door is None:
-            self._door = socket.create_server(("127.0.0.1", self._port))
-            self._door.setblocking(False)
-            self._port = self._door.getsockname()[1]
-            self._loop.add_reader(self._door, self._accept, self._door)
-        elif not wanted and self._door is not None:
-            self._loop.remove_reader(self._door)
-            self._door.close()
-            self._door = None
+        if wanted and self._listener is None:
+            self._listener = socket.create_server(("127.0.0.1", self._port))
+            self._listener.setblocking(False)
+            self._port = self._listener.getsockname()[1]
+            self._loop.add_reader(self._listener, self._accept, self._listener)
+        elif not wanted and self._listener is not None:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
 
-    def _accept(self, door: socket.socket) -> None:
-        # Not asyncio's server or sock_accept(): ended in the middle of an accept, they forget the connection unclosed.
+    def _accept(self, listener: socket.socket) -> None:
+        # asyncio's server and sock_accept() leak the connection if they are cancelled during an accept.
         with contextlib.suppress(BlockingIOError):
-            connection, _ = door.accept()
+            connection, _ = listener.accept()
             connection.setblocking(False)
             self._tasks.add(self._loop.create_task(self._serve(connection)))
 
@@ -184,12 +184,12 @@ class Proxy:
         await self._listen(False)
         self._closing, self._delay = True, 0.0
         self._flowing.set()
-        # Not cancelled: a task that has not begun yet would never close its connection.
+        # Tasks are not cancelled: a task that has not started yet would never close its connection.
         until = self._loop.time() + _PATIENCE / 2
         while (others := asyncio.all_tasks() - {asyncio.current_task()}) and self._loop.time() < until:
             self._cut_all()
             await asyncio.wait(others, timeout=0.01)
-        # An aborted connection gives its socket back in a later round of the loop.
+        # The loop closes the socket of an aborted connection in a later iteration.
         for _ in range(3):
             await asyncio.sleep(0)
 
@@ -197,16 +197,16 @@ class Proxy:
         reader, writer = await asyncio.open_connection(sock=connection)
         link = None
         try:
-            answers, server = await self._connect()
+            replies, server = await self._connect()
             link = _Link(writer, server, deque())
             self._links.add(link)
             if self._closing:
                 raise ConnectionAbortedError
             async with asyncio.TaskGroup() as pumps:
-                pumps.create_task(self._ask(reader, link))
-                pumps.create_task(self._answer(answers, link))
+                pumps.create_task(self._forward_requests(reader, link))
+                pumps.create_task(self._forward_replies(replies, link))
         except* OSError:
-            # The server is away, or one direction ended, which ends both: half a connection is of no use here.
+            # The server is down, or one direction has ended. Both end then: half a connection has no use here.
             pass
         finally:
             if link is not None:
@@ -220,10 +220,10 @@ class Proxy:
             return await asyncio.open_unix_connection(unquote(self._upstream.path))
         return await asyncio.open_connection(self._upstream.hostname, self._upstream.port)
 
-    async def _ask(self, reader: asyncio.StreamReader, link: _Link) -> None:
-        requests = Values()
+    async def _forward_requests(self, reader: asyncio.StreamReader, link: _Link) -> None:
+        requests = RespSplitter()
         while data := await reader.read(_CHUNK):
-            await self._travel()
+            await self._apply_delay()
             for request in requests.feed(data):
                 await self._pass_request(request, link)
         raise ConnectionAbortedError
@@ -233,18 +233,18 @@ class Proxy:
         self.commands.append(command_of(request))
         self._countdown -= 1
         if self._countdown == 0 and not self._after:
-            self._strike(self._kill)
-        link.asked.append((self.commands[-1], self._kill if self._countdown == 0 else None))
+            self._call_kill(self._kill)
+        link.unanswered.append((self.commands[-1], self._kill if self._countdown == 0 else None))
         link.server.write(request)
         await link.server.drain()
 
-    async def _answer(self, reader: asyncio.StreamReader, link: _Link) -> None:
-        replies = Values()
+    async def _forward_replies(self, reader: asyncio.StreamReader, link: _Link) -> None:
+        replies = RespSplitter()
         while data := await reader.read(_CHUNK):
             for reply in replies.feed(data):
-                command, kill = link.asked.popleft()
+                command, kill = link.unanswered.popleft()
                 if kill is not None:
-                    self._strike(kill)
+                    self._call_kill(kill)
                 if self._dropping:
                     self.lost_replies += 1
                     continue
@@ -254,18 +254,18 @@ class Proxy:
                     link.client.write(reply[:size])
                     link.cut()
                     raise ConnectionAbortedError
-                await self._travel()
+                await self._apply_delay()
                 link.client.write(reply)
                 await link.client.drain()
         raise ConnectionAbortedError
 
-    async def _travel(self) -> None:
+    async def _apply_delay(self) -> None:
         if self._delay:
             await asyncio.sleep(max(0.0, self._delay + random.uniform(-self._jitter, self._jitter)))
         await self._flowing.wait()
 
-    def _strike(self, kill: Callable[[], object]) -> NoReturn:
+    def _call_kill(self, kill: Callable[[], object]) -> NoReturn:
         kill()
         self.killed.set()
-        # Ends the connection; what else had arrived on it was never sent, or never read.
+        # Ends the connection. Other bytes on it are not forwarded.
         raise ConnectionAbortedError

@@ -1,4 +1,4 @@
-"""Report: a trial's ledger, dead letters and remains as values for the judge, and its one line of figures."""
+"""Report: the ledger, dead letters and remaining keys of a fault run, as values for the checker and as one line."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -12,10 +12,10 @@ from redis import Redis
 from django_delayq import get_store
 from django_delayq.store.keys import Keys
 from tests.chaos.case import Dead, Run
-from tests.chaos.checker import Verdict
+from tests.chaos.checker import CheckResult
 from tests.stateful.redis_state import noun_of
 
-#: Keys that stay when all jobs have ended.
+#: Keys that remain when all jobs have ended.
 STAY = frozenset(
     ("queues", "queues_version", "workers", "dispatchers", "worker_names", "process_reports", "metrics", "exchanges")
     + (
@@ -32,39 +32,39 @@ STAY = frozenset(
 )
 
 
-#: Faults told of a storm that failed; all of them stand beside its ledger, in `faults`.
-_TOLD = 30
+#: The most faults in a failure message. The file `faults` beside the ledger lists all of them.
+_FAULTS_SHOWN = 30
 
 
 @dataclass(kw_only=True)
 class Report:
-    """What a storm was, and what the judge says."""
+    """The summary of a fault run."""
 
     name: str
     seed: int
-    verdict: Verdict
+    result: CheckResult
     kills: int
     restarts: int
     faults: Counter[str]
-    #: Name, begin and end of each fault.
+    #: Name, start and end of each fault.
     log: list[tuple[str, float, float]]
     refused: int
-    #: Longest time of peace without the start of a job, in seconds: a figure, since it is the machine's too.
+    #: The longest time in seconds without a fault and without the start of a job. It depends on the machine.
     resume: float
     seconds: float
 
     @property
-    def told(self) -> str:
-        """What is wrong, and what was done last."""
-        log = "\n".join(f"{begin:.3f} to {end:.3f} {name}" for name, begin, end in self.log[-_TOLD:])
-        return f"seed {self.seed}\n{self.verdict}\n{log}"
+    def failure_text(self) -> str:
+        """The violations, and the last faults."""
+        log = "\n".join(f"{begin:.3f} to {end:.3f} {name}" for name, begin, end in self.log[-_FAULTS_SHOWN:])
+        return f"seed {self.seed}\n{self.result}\n{log}"
 
     def __str__(self) -> str:
-        verdict = self.verdict
-        found = ", ".join(f"{len(found)} {name}" for name, found in verdict.faults.items())
+        result = self.result
+        found = ", ".join(f"{len(found)} {name}" for name, found in result.violations.items())
         return (
-            f"storm {self.name!r}: {verdict.accepted} jobs, {verdict.deliveries} deliveries "
-            f"({verdict.cut_short} cut short, {verdict.repeated} repeated), {verdict.dead} dead, "
+            f"fault run {self.name!r}: {result.accepted} jobs, {result.deliveries} deliveries "
+            f"({result.cut_short} cut short, {result.repeated} repeated), {result.dead} dead, "
             f"{self.faults.total()} faults ({', '.join(f'{n} {name}' for name, n in self.faults.most_common())}), "
             f"{self.kills} kills, {self.restarts} restarts, {self.refused} calls refused, "
             f"resume {self.resume:.1f} s, {self.seconds:.0f} s, seed {self.seed}: {found or 'all kept'}"
@@ -74,9 +74,9 @@ class Report:
 def read_runs(events: list[dict[str, Any]]) -> list[Run]:
     """Join the starts, ends and acknowledgements of a ledger to runs."""
     runs: list[Run] = []
-    # A job that was stored again after it had run may have the same attempt in the same process again, later.
+    # A job that was stored again after its run may run again as the same attempt in the same process.
     begun: dict[tuple[str, int, int], int] = {}
-    # By the worker that holds the lease: a suspect's run is in a process of its own, its acknowledgement is not.
+    # The worker that holds the lease acknowledges, but a suspected crasher runs in a process of its own.
     held: dict[tuple[str, int, int], int] = {}
     for event in events:
         if event["word"] not in ("run", "end", "acknowledged"):
@@ -101,9 +101,10 @@ def read_runs(events: list[dict[str, Any]]) -> list[Run]:
 
 
 def longest_pause(faults: list[tuple[str, float, float]], starts: list[float]) -> float:
-    """Return the longest time of peace without the start of a job: from the end of a fault to that, or to the next.
+    """Return the longest time without a fault and without the start of a job, in seconds.
 
-    Faults (name, begin, end) come one after another.
+    It counts from the end of a fault to the next start of a job or the next fault. Faults (name, start, end) do not
+    overlap.
     """
     ordered, longest = sorted(starts), 0.0
     for (_, _, end), (_, begin, _) in pairwise([*faults, ("the end", inf, inf)]):
@@ -114,7 +115,7 @@ def longest_pause(faults: list[tuple[str, float, float]], starts: list[float]) -
 
 
 def read_dead(client: Redis, keys: Keys) -> list[Dead]:
-    """Return all dead letters there are."""
+    """Return all dead letters."""
     inspection = get_store().lookup(keys.shard)
     letters = [inspection.dead_letter(raw_id) for raw_id in client.zrange(keys("dead_letters"), 0, -1)]
     return [
@@ -129,6 +130,6 @@ def read_dead(client: Redis, keys: Keys) -> list[Dead]:
 
 
 def left_over(client: Redis, keys: Keys) -> list[str]:
-    """Return the keys that should be gone when all jobs have ended."""
+    """Return the keys that must not exist when all jobs have ended."""
     names = [key.decode() for key in client.scan_iter("*", 1_000)]
     return [f"{name} ({client.type(name).decode()})" for name in names if noun_of(name, keys) not in STAY]

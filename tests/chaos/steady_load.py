@@ -1,4 +1,4 @@
-"""Trickle: jobs enqueued one after another while something goes wrong, and the judge of what became of them."""
+"""Steady load: jobs that a thread enqueues one after another during a fault, and a check of their runs."""
 
 import re
 import threading
@@ -12,29 +12,30 @@ from django_delayq.exceptions import StoreError
 from tests.sample_app import tasks
 from tests.subprocesses import Command, Processes, until
 
-#: Seconds between two jobs, and the delay of every other one.
+#: Seconds between two jobs, and the delay of every second job.
 PAUSE, DELAY = 0.01, 0.3
-#: A lapsed lease, counted or not: the mark that confirms a claim is a write, which a refusal of writes refuses, too.
-_LAPSED = re.compile(r"Job ([^\s:]+)(?: of .*: its lease lapsed|: worker \S+ did not confirm its claim)")
+#: An expired lease, counted or not. The confirmation of a claim is a write, so a server that refuses writes refuses
+#: it too.
+_EXPIRED_LEASE = re.compile(r"Job ([^\s:]+)(?: of .*: its lease lapsed|: worker \S+ did not confirm its claim)")
 
 
 def now_and_later(number: int) -> Any:
-    """Make a job that is due at once or, every other one, a little later."""
+    """Make a job that is due at once or, for every second number, after DELAY."""
     return tasks.record.using(delay=DELAY if number % 2 else None).job(number)
 
 
 class SteadyLoad:
-    """Enqueue in a thread until left; what is refused is not sent again."""
+    """Enqueue from a thread inside a `with` block. Refused jobs are not sent again."""
 
     def __init__(self, make: Callable[[int], Any] = now_and_later) -> None:
         self._make = make
-        #: id -> moment before which it may not start.
+        #: id -> the earliest time at which the job may start.
         self.accepted: dict[str, float] = {}
         self.doubtful: dict[str, float] = {}
         self.refused: dict[str, float] = {}
         self.errors: list[StoreError] = []
-        #: Anything else that enqueueing raised: a bug.
-        self.faults: list[Exception] = []
+        #: Any other exception of an enqueue, which is a bug.
+        self.unexpected_errors: list[Exception] = []
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -46,7 +47,7 @@ class SteadyLoad:
         self.stop()
 
     def stop(self) -> None:
-        """Enqueue no more."""
+        """Stop to enqueue."""
         self._over.set()
         self._thread.join()
 
@@ -56,7 +57,7 @@ class SteadyLoad:
         return until(lambda: self.errors[seen:], what="an error of the producer")[0]
 
     def until_accepted(self, count: int = 20) -> None:
-        """Wait until so many more were accepted."""
+        """Wait until that many more jobs are accepted."""
         enough = len(self.accepted) + count
         until(
             lambda: len(self.accepted) >= enough, what=f"{count} accepted jobs", details=lambda: f"{self.errors[-1:]}"
@@ -75,18 +76,18 @@ class SteadyLoad:
                 (self.doubtful if error.maybe_accepted else self.refused)[job.id] = earliest
                 self.errors.append(error)
             except Exception as fault:
-                self.faults.append(fault)
+                self.unexpected_errors.append(fault)
 
-    def judge(self, processes: Processes, commands: Sequence[Command]) -> None:
-        """Once all have ended: none was lost, early, ran although it was refused, or twice while its lease held."""
-        excused = {job for command in commands for job in _LAPSED.findall(command.output)}
+    def check(self, processes: Processes, commands: Sequence[Command]) -> None:
+        """Check, after all jobs have ended: none is lost, early, run although refused, or repeated within its lease."""
+        expired = {job for command in commands for job in _EXPIRED_LEASE.findall(command.output)}
         runs = processes.runs()
         ran = Counter(run["id"] for run in runs)
-        assert self.faults == []
-        assert len(self.accepted) > 10 < len(ran), "too little happened"
+        assert self.unexpected_errors == []
+        assert len(self.accepted) > 10 < len(ran), "too few jobs"
         assert self.accepted.keys() - ran.keys() == set(), "lost"
-        assert self.refused.keys() & ran.keys() == set(), "refused, and yet ran"
+        assert self.refused.keys() & ran.keys() == set(), "refused, but ran"
         assert ran.keys() - self.accepted.keys() - self.doubtful.keys() == set(), "never enqueued"
-        assert {job for job, count in ran.items() if count > 1} <= excused, "doubled"
+        assert {job for job, count in ran.items() if count > 1} <= expired, "repeated"
         sent = self.accepted | self.doubtful
         assert [run for run in runs if run["at"] < sent[run["id"]]] == [], "early"

@@ -1,7 +1,7 @@
-"""Power loss: the append-only file cut at any byte; what is loaded is what was true after some step.
+"""Power loss: the append-only file, cut at any byte, loads as the state after one of the scripts.
 
-Redis writes all that one script writes as one transaction (MULTI … EXEC) and drops an unfinished one when it loads the
-file: this is what makes a step whole there too. The long form cuts at every byte of the last steps.
+Redis writes all commands of one script as a transaction (MULTI … EXEC) and drops an incomplete one when it loads the
+file. So a transition is whole or absent there too. The long form cuts at every byte of the last scripts.
 """
 
 import random
@@ -49,93 +49,93 @@ SCRIPTS = {
 _answer = ScriptCall.result
 
 
-class Diary:
-    """After each script: how long the file was, and all that Redis held."""
+class StepLog:
+    """The length of the file and the contents of Redis after each script."""
 
     def __init__(self, client: Redis, keys: Keys, file: Path) -> None:
         self._client, self._keys, self._file = client, keys, file
         self.sizes: list[int] = []
-        self.pictures: list[dict[str, Any]] = []
+        self.states: list[dict[str, Any]] = []
         self.scripts: list[str] = []
         self.write("the start")
 
     def write(self, script: str) -> None:
-        """Take down what is true now: whatever was answered is in the file."""
+        """Record the current state. Redis has written the effects of each answered script to the file."""
         self.sizes.append(self._file.stat().st_size)
-        self.pictures.append(redis_state.read(self._client, self._keys))
+        self.states.append(redis_state.read(self._client, self._keys))
         self.scripts.append(script)
 
     def answer(self, call: ScriptCall) -> Any:
-        """Run a script and write."""
+        """Run a script and record the state after it."""
         try:
             return _answer(call)
         finally:
             self.write(call.script.name)
 
     def at(self, size: int) -> int:
-        """Return the number of the last script that a file of this length has whole."""
+        """Return the number of the last script that is complete in a file of this length."""
         return bisect_right(self.sizes, size) - 1
 
 
-def take_steps(ground: Base, chance: random.Random, count: int) -> None:
-    """Take every transition, in any order; the machine's model checks each."""
-    model = ground.world.model
+def take_steps(machine: Base, rng: random.Random, count: int) -> None:
+    """Run every transition in random order. The model of the state machine checks each."""
+    model = machine.world.model
     for _ in range(count):
-        worker = ground.worker(chance.randrange(2))
-        match chance.randrange(12):
+        worker = machine.worker(rng.randrange(2))
+        match rng.randrange(12):
             case 0 | 1 | 2:
-                ground.enqueue([ask(chance) for _ in range(chance.randint(1, 4))])
+                machine.enqueue([draw_request(rng) for _ in range(rng.randint(1, 4))])
             case 3 | 4:
-                endings = chance.choices(ENDINGS, k=chance.randint(0, 4))
-                worker.exchange(chance.randint(0, 5), endings=endings)
+                endings = rng.choices(ENDINGS, k=rng.randint(0, 4))
+                worker.exchange(rng.randint(0, 5), endings=endings)
             case 5:
                 worker.heartbeat(worker.held[:3])
             case 6:
                 for operation in ("cancel", "reschedule", "move"):
-                    if raw_id := ground.pick(chance.randrange(16)):
-                        ground.change(operation, raw_id)
+                    if raw_id := machine.pick(rng.randrange(16)):
+                        machine.change(operation, raw_id)
             case 7 if model.at(Place.DEAD):
-                dead = ground.pick_at(Place.DEAD, chance.randrange(16))
-                ground.requeue_one(dead.raw_id, dead.score, chance.choice([0, SECOND]))
+                dead = machine.pick_at(Place.DEAD, rng.randrange(16))
+                machine.requeue_one(dead.raw_id, dead.score, rng.choice([0, SECOND]))
             case 8 if model.at(Place.DEAD):
-                dead = ground.pick_at(Place.DEAD, chance.randrange(16))
-                ground.discard_one(dead.raw_id, dead.score)
+                dead = machine.pick_at(Place.DEAD, rng.randrange(16))
+                machine.discard_one(dead.raw_id, dead.score)
             case 9:
-                # The worker is gone, its leases lapse, and what it held is taken back.
+                # The worker is dead, its leases expire, and its jobs are reclaimed.
                 worker.restart()
-                ground.world.advance_to(model.now + 31 * SECOND)
-                ground.dispatchers[0].step()
-                ground.dispatchers[0].apply_judged()
+                machine.world.turn_to(model.now + 31 * SECOND)
+                machine.dispatchers[0].step()
+                machine.dispatchers[0].carry_out()
             case 10:
                 worker.exchange(8, endings=[OutcomeKind.FAILED] * 8)
             case _:
-                ground.advance_to_next(1)
-                ground.dispatchers[1].step()
-        ground.check()
+                machine.turn_to_next(1)
+                machine.dispatchers[1].step()
+        machine.check()
 
 
-def ask(chance: random.Random) -> Request:
+def draw_request(rng: random.Random) -> Request:
     return Request(
-        queue=chance.choice(["default", "mail"]),
-        when=chance.choice([("now", 0), *TIMES]),
-        key=chance.choice([None, None, "k", "l"]),
-        max_attempts=chance.randint(1, 3),
-        large=chance.random() < 0.1,
+        queue=rng.choice(["default", "mail"]),
+        when=rng.choice([("now", 0), *TIMES]),
+        key=rng.choice([None, None, "k", "l"]),
+        max_attempts=rng.randint(1, 3),
+        large=rng.random() < 0.1,
     )
 
 
 @dataclass
 class Written:
-    """A file, and what was true while it grew."""
+    """An append-only file, and the states while it grew."""
 
     server: LocalRedisServer
-    #: The file that grew, as named in its server's folder.
+    #: The file's path, relative to the server's folder.
     file: Path
-    diary: Diary
+    step_log: StepLog
     keys: Keys
 
     def wrong_cuts(self, cuts: Sequence[int]) -> list[str]:
-        """Load the file at each of these lengths; tell where it is not what the diary says of that moment."""
+        """Load the file at each of these lengths; returns the cuts whose state differs from the recorded one."""
         with ExitStack() as stack:
             loaders = [stack.enter_context(LocalRedisServer(server=self.server._server, options=LOADING)) for _ in "ab"]
             for loader in loaders:
@@ -160,9 +160,9 @@ class Written:
             loader.kill()
             invariants.check_each_job_is_in_one_place(found, self.keys)
             assert findings == [], f"cut at {cut}"
-            number = self.diary.at(cut)
-            if found != self.diary.pictures[number]:
-                faults.append(f"cut at {cut}: not what it was after {self.diary.scripts[number]}, script {number}")
+            number = self.step_log.at(cut)
+            if found != self.step_log.states[number]:
+                faults.append(f"cut at {cut}: not what it was after {self.step_log.scripts[number]}, script {number}")
         return faults
 
 
@@ -174,45 +174,47 @@ def _sockets(folder: str, names: list[str]) -> set[str]:
 def write(
     start_redis: Callable[..., LocalRedisServer], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[random.Random, int], Written]:
-    """Let a server write the file of so many steps."""
+    """Return a function that runs that many transitions and returns the file of the server."""
 
-    def written(chance: random.Random, steps: int) -> Written:
+    def written(rng: random.Random, steps: int) -> Written:
         server = start_redis(options=WRITING)
         [file] = [path for path in server.folder.rglob("appendonly.aof*") if path.name.endswith(("incr.aof", "ly.aof"))]
         with server.client(protocol=2) as client, monkeypatch.context() as patch:
             config = Config(redis=RedisConfig.read(server.url), dispatcher=DispatcherConfig(dead_max_count=20))
             world = World(client, config)
-            # A delay counts from the call; here it counts from the send.
+            # The clock does not advance between the call and the send, so that the delay counts from both.
             patch.setattr(world.clock, "steady", lambda: 0.0)
-            ground = Rules(world)
-            diary = Diary(client, ground.world.keys, file)
-            patch.setattr(ScriptCall, "result", lambda call: diary.answer(call))
-            take_steps(ground, chance, steps)
+            machine = Rules(world)
+            step_log = StepLog(client, machine.world.keys, file)
+            patch.setattr(ScriptCall, "result", lambda call: step_log.answer(call))
+            take_steps(machine, rng, steps)
         server.kill()
-        assert diary.sizes == sorted(diary.sizes)
-        assert diary.sizes[-1] == file.stat().st_size
-        return Written(server, file.relative_to(server.folder), diary, ground.world.keys)
+        assert step_log.sizes == sorted(step_log.sizes)
+        assert step_log.sizes[-1] == file.stat().st_size
+        return Written(server, file.relative_to(server.folder), step_log, machine.world.keys)
 
     return written
 
 
-def test_a_cut_file_loads_as_a_moment_that_was(write: Callable[[random.Random, int], Written], seed: int) -> None:
-    chance = random.Random(seed)
-    written = write(chance, 300)
-    diary = written.diary
-    assert {*diary.scripts[1:]} == SCRIPTS
-    # The last byte of a script is what makes it true.
-    ends = chance.sample(diary.sizes[1:], 20)
-    cuts = [*ends, *(end - 1 for end in ends), *chance.choices(range(diary.sizes[0], diary.sizes[-1]), k=80)]
+def test_truncated_file_loads_as_state_after_some_script(
+    write: Callable[[random.Random, int], Written], seed: int
+) -> None:
+    rng = random.Random(seed)
+    written = write(rng, 300)
+    step_log = written.step_log
+    assert {*step_log.scripts[1:]} == SCRIPTS
+    # A script takes effect with its last byte.
+    ends = rng.sample(step_log.sizes[1:], 20)
+    cuts = [*ends, *(end - 1 for end in ends), *rng.choices(range(step_log.sizes[0], step_log.sizes[-1]), k=80)]
     assert written.wrong_cuts(cuts) == []
 
 
 @pytest.mark.slow
-def test_every_cut_of_the_file_loads_as_a_moment_that_was(
+def test_file_truncated_at_every_byte_loads_as_state_after_some_script(
     write: Callable[[random.Random, int], Written], seed: int
 ) -> None:
     written = write(random.Random(seed), 1_000)
-    sizes = written.diary.sizes
-    # Every byte takes hours: by default those of the last steps.
+    sizes = written.step_log.sizes
+    # All bytes of the file would take hours. The default is the bytes of the last scripts.
     count = sized("AOF_CUTS", 20_000)
     assert written.wrong_cuts(range(max(0, sizes[-1] - count), sizes[-1] + 1)) == []

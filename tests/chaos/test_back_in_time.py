@@ -1,7 +1,7 @@
-"""Back in time: a server that forgot its last steps, as a failover to a replica that lagged behind leaves one.
+"""Lost writes: a server that lost its last writes, as after a failover to a replica that lagged behind.
 
-Shown by the append-only file, cut to what it was. A forgotten claim or acknowledgement repeats a job, fenced; a
-forgotten enqueue is a lost job, which is Redis's loss and not ours to mend.
+The tests truncate the append-only file. A lost claim or acknowledgement repeats a job, and the old claim is refused. A
+lost enqueue is a lost job, which only Redis can prevent.
 """
 
 import os
@@ -15,7 +15,7 @@ from tests.subprocesses import Processes
 WRITING = {"appendonly": "yes", "appendfsync": "always", "auto-aof-rewrite-percentage": "0"}
 
 
-def test_what_a_server_forgot_is_repeated_and_who_held_it_is_refused(
+def test_lost_steps_are_repeated_and_old_claim_is_refused(
     processes: Processes, start_redis: Callable[..., LocalRedisServer], tmp_path: Path
 ) -> None:
     server = start_redis(options=WRITING)
@@ -28,7 +28,7 @@ def test_what_a_server_forgot_is_repeated_and_who_held_it_is_refused(
     second = tasks.wait_for.after(hours=1).enqueue(str(gates[1]))
     remembered = file.stat().st_size
 
-    # Forgotten: that the first is done, that the second is claimed, that there is a third.
+    # The file loses three facts: the first job is done, the second is claimed, a third exists.
     gates[0].touch()
     processes.until_gone([first])
     assert second.reschedule(delay=0)
@@ -43,13 +43,13 @@ def test_what_a_server_forgot_is_repeated_and_who_held_it_is_refused(
     assert third.refresh().state == "gone"
     assert second.reschedule(delay=0)
     processes.until_runs(2, second.id)
-    processes.until(lambda: f"Job {second.id}: lease lost" in worker.output, what="the first holder to be told")
+    processes.until(lambda: f"Job {second.id}: lease lost" in worker.output, what="the lost lease to be logged")
     gates[1].touch()
     processes.until_gone([first, second])
     refused = f"Job {second.id}: lease lost, its outcome (succeeded) was refused"
     processes.until(lambda: refused in worker.output, what="the refusal")
     assert worker.output.count(f"Job {second.id} of 'tests.sample_app.tasks.wait_for' in 'default' done") == 1
-    # The first one's claim was remembered and so counted; the second one's count is as lost as its claim.
+    # The file kept the first claim, so it counts as an attempt. It lost the second claim and its count.
     assert [run["attempt"] for run in processes.runs(first.id)] == [1, 2]
     assert [run["attempt"] for run in processes.runs(second.id)] == [1, 1]
     assert [command.end() for command in (dispatcher, worker)] == [0, 0]

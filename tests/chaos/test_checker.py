@@ -1,16 +1,16 @@
-"""The judge: each kind of broken promise is found in a ledger that shows it, and none in one that does not."""
+"""Tests of the checker: it finds each kind of violation in a case that has it, and none in a correct case."""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.chaos.case import Case, Dead, Death, Promise, Run, Trouble
+from tests.chaos.case import Case, Dead, Death, Outage, Promise, Run
 from tests.chaos.checker import check
 from tests.chaos.report import longest_pause, read_runs
 
 WORKER, OTHER, CHILD = 100, 200, 300
-BORN = 0.0
+STARTED = 0.0
 
 
 def promise(**facts: Any) -> Promise:
@@ -30,8 +30,8 @@ def case(*runs: Run, **facts: Any) -> Case:
     return Case(**{"promises": [promise()], "runs": runs, **facts})
 
 
-def killed(at: float, pid: int = WORKER, born: float = BORN) -> dict[str, Any]:
-    return {"deaths": [Death(pid=pid, born=born, at=at, gone=at + 0.02)]}
+def killed(at: float, pid: int = WORKER, started_at: float = STARTED) -> dict[str, Any]:
+    return {"deaths": [Death(pid=pid, started_at=started_at, at=at, gone=at + 0.02)]}
 
 
 POISON = promise(poison=True, max_attempts=3)
@@ -48,31 +48,33 @@ KEPT = {
     "its worker's id was another's before and after": case(
         run(end=None),
         again(),
-        deaths=[Death(pid=WORKER, born=born, at=at, gone=at) for born, at in ((0, 1), (2, 10.7), (12, 20))],
+        deaths=[
+            Death(pid=WORKER, started_at=started_at, at=at, gone=at) for started_at, at in ((0, 1), (2, 10.7), (12, 20))
+        ],
     ),
     "it failed, and ran again": case(run(how="failed"), again(11.1, 11.2)),
     "it was claimed, killed, and only then ran": case(again(), **killed(12)),
     "its worker was frozen, and it ran elsewhere meanwhile": case(
-        run(10.5, 15.0), again(13.0, 13.5), troubles=[Trouble(begin=10.6, end=14.9, pid=WORKER)]
+        run(10.5, 15.0), again(13.0, 13.5), outages=[Outage(begin=10.6, end=14.9, pid=WORKER)]
     ),
     "all were cut off for longer than the lease": case(
-        run(10.5, 15.0), again(13.0, 13.5), troubles=[Trouble(begin=10.6, end=12.9)]
+        run(10.5, 15.0), again(13.0, 13.5), outages=[Outage(begin=10.6, end=12.9)]
     ),
     "its mark fell into a fault": case(
-        run(end=None), again(attempt=1), troubles=[Trouble(begin=10.4, end=10.6)], **killed(10.7)
+        run(end=None), again(attempt=1), outages=[Outage(begin=10.4, end=10.6)], **killed(10.7)
     ),
     "its mark fell into a fault, and so did its outcome": case(
-        run(), again(attempt=1), troubles=[Trouble(begin=10.4, end=13.0)]
+        run(), again(attempt=1), outages=[Outage(begin=10.4, end=13.0)]
     ),
     "its mark was cut off": case(
-        run(end=None), again(attempt=1), cuts=[Trouble(begin=10.49, end=10.51)], **killed(10.7)
+        run(end=None), again(attempt=1), cuts=[Outage(begin=10.49, end=10.51)], **killed(10.7)
     ),
-    "its answer fell into a fault": case(run(), again(), troubles=[Trouble(begin=11.0, end=13.0)]),
-    "its answer was late, and then fell into a fault": case(run(), again(), troubles=[Trouble(begin=12.9, end=15.4)]),
+    "its answer fell into a fault": case(run(), again(), outages=[Outage(begin=11.0, end=13.0)]),
+    "its answer was late, and then fell into a fault": case(run(), again(), outages=[Outage(begin=12.9, end=15.4)]),
     "its answer was late, and what ended at the same time was acknowledged": case(
         *(run(), again(), run(id="b", end=11.5, acknowledged=11.6)),
         promises=[promise(), promise(id="b")],
-        troubles=[Trouble(begin=12.9, end=15.4)],
+        outages=[Outage(begin=12.9, end=15.4)],
     ),
     "its worker, that waited for an answer, was killed": case(run(), again(), **killed(13.4)),
     "it was in a child, whose worker never had an answer": case(
@@ -81,7 +83,7 @@ KEPT = {
         **killed(13.4),
     ),
     "its lease was lost before its process had started": case(
-        run(14.0, 14.1, claimed=10.5), again(14.5, 14.6), troubles=[Trouble(begin=10.6, end=12.9)]
+        run(14.0, 14.1, claimed=10.5), again(14.5, 14.6), outages=[Outage(begin=10.6, end=12.9)]
     ),
     "it was cancelled and never ran": case(
         run(id="b"), promises=[promise(cancelled_at=10.2), promise(id="b")], lease=2.0
@@ -91,15 +93,15 @@ KEPT = {
     ),
     "a cancel of it was never answered": case(run(id="b"), promises=[promise(cancel_doubtful=True), promise(id="b")]),
     "its time was changed before it ran": case(run(20.0, 21.0), promises=[promise(moved=(9.0, 20.0))]),
-    "it was stored twice and ran twice": case(run(), again(attempt=1), promises=[promise(lives=2)]),
+    "it was stored twice and ran twice": case(run(), again(attempt=1), promises=[promise(sends=2)]),
     "it was stored twice and failed once each time": case(
         *(
             run(at, at + 0.1, "failed" if n == 1 else "done", attempt=n)
             for at, n in ((11, 1), (12, 2), (13, 1), (14, 2))
         ),
-        promises=[promise(lives=2)],
+        promises=[promise(sends=2)],
     ),
-    "nobody was told that it is stored": case(run(), run(id="b"), doubtful={"b"}),
+    "nobody was actual that it is stored": case(run(), run(id="b"), doubtful={"b"}),
     "poison died after its attempts": case(
         *CRASHES, promises=[POISON], dead=[Dead(id="a", ended=3, endings=("crashed",) * 3)]
     ),
@@ -107,8 +109,8 @@ KEPT = {
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_a_kept_promise_is_not_complained_of(name: str) -> None:
-    assert check(KEPT[name]).faults == {}
+def test_correct_run_has_no_violation(name: str) -> None:
+    assert check(KEPT[name]).violations == {}
 
 
 BROKEN = [
@@ -123,20 +125,20 @@ BROKEN = [
     (
         "overlapping",
         "the lease was lost too soon",
-        case(run(10.5, 12), again(11), troubles=[Trouble(begin=10.6, end=13)]),
+        case(run(10.5, 12), again(11), outages=[Outage(begin=10.6, end=13)]),
     ),
     (
         "overlapping",
         "somebody else was frozen",
-        case(run(10.5, 15.0), again(13.0, 13.5), troubles=[Trouble(begin=10.6, end=14.9, pid=OTHER)]),
+        case(run(10.5, 15.0), again(13.0, 13.5), outages=[Outage(begin=10.6, end=14.9, pid=OTHER)]),
     ),
     ("overlapping", "a run that never ended", case(run(end=None), again())),
     ("duplicates", "it had ended well", case(run(), again())),
-    ("duplicates", "it was cut and not cut off", case(run(), again(), cuts=[Trouble(begin=10.6, end=10.7)])),
-    ("duplicates", "it was claimed after the trouble", case(run(), again(), troubles=[Trouble(begin=8, end=10.4)])),
+    ("duplicates", "it was cut and not cut off", case(run(), again(), cuts=[Outage(begin=10.6, end=10.7)])),
+    ("duplicates", "it was claimed after the trouble", case(run(), again(), outages=[Outage(begin=8, end=10.4)])),
     ("duplicates", "its worker was killed much later", case(run(), again(20.0, 20.5), **killed(16.5))),
     ("duplicates", "its worker was killed after the second began", case(run(), again(), **killed(13.6))),
-    ("duplicates", "the trouble came after the second", case(run(), again(), troubles=[Trouble(begin=13.6, end=15)])),
+    ("duplicates", "the trouble came after the second", case(run(), again(), outages=[Outage(begin=13.6, end=15)])),
     (
         "duplicates",
         "it had been acknowledged when its worker was killed",
@@ -145,7 +147,7 @@ BROKEN = [
     (
         "duplicates",
         "it was acknowledged in the midst of the trouble",
-        case(run(acknowledged=11.6), again(), troubles=[Trouble(begin=10.9, end=13.0)]),
+        case(run(acknowledged=11.6), again(), outages=[Outage(begin=10.9, end=13.0)]),
     ),
     (
         "duplicates",
@@ -153,7 +155,7 @@ BROKEN = [
         case(
             *(run(), again(), run(id="b", end=12.1, acknowledged=12.2)),
             promises=[promise(), promise(id="b")],
-            troubles=[Trouble(begin=12.9, end=15.4)],
+            outages=[Outage(begin=12.9, end=15.4)],
         ),
     ),
     (
@@ -168,7 +170,7 @@ BROKEN = [
     (
         "overlapping",
         "one that was acknowledged had held its lease all the time",
-        case(run(10.5, 15.0, acknowledged=15.1), again(13, 13.5), troubles=[Trouble(begin=10.6, end=14.9)]),
+        case(run(10.5, 15.0, acknowledged=15.1), again(13, 13.5), outages=[Outage(begin=10.6, end=14.9)]),
     ),
     (
         "early",
@@ -176,25 +178,25 @@ BROKEN = [
         case(
             run(15.0, 16.0, acknowledged=16.1),
             promises=[promise(moved=(9.0, 20.0))],
-            troubles=[Trouble(begin=15.5, end=16)],
+            outages=[Outage(begin=15.5, end=16)],
         ),
     ),
     ("duplicates", "its worker's id was another's long before", case(run(), again(), **killed(5))),
     (
         "duplicates",
         "it ran more often than it was stored",
-        case(run(), again(), again(15, 16, attempt=3), promises=[promise(lives=2)]),
+        case(run(), again(), again(15, 16, attempt=3), promises=[promise(sends=2)]),
     ),
     ("miscounted", "one number for two runs", case(run(end=None), again(attempt=1), **killed(10.7))),
     (
         "miscounted",
         "one number for two runs, and trouble long after",
-        case(run(end=None), again(attempt=1), troubles=[Trouble(begin=14, end=15)], **killed(10.7)),
+        case(run(end=None), again(attempt=1), outages=[Outage(begin=14, end=15)], **killed(10.7)),
     ),
     (
         "miscounted",
         "one number for two runs, and a cut before the claim",
-        case(run(end=None, claimed=10.4), again(attempt=1), cuts=[Trouble(begin=10.2, end=10.3)], **killed(10.7)),
+        case(run(end=None, claimed=10.4), again(attempt=1), cuts=[Outage(begin=10.2, end=10.3)], **killed(10.7)),
     ),
     ("miscounted", "an attempt that nobody made", case(run(attempt=2))),
     ("miscounted", "more attempts than deaths", case(run(end=None), again(attempt=4), **killed(10.7))),
@@ -202,30 +204,30 @@ BROKEN = [
     ("miscounted", "dead too soon", case(*CRASHES[:2], promises=[POISON], dead=[Dead(id="a", ended=2)])),
     ("miscounted", "dead too late", case(*CRASHES, promises=[POISON], dead=[Dead(id="a", ended=4)])),
     ("lost", "poison that is nowhere", case(*CRASHES, promises=[POISON])),
-    ("ghosts", "it ran though it was cancelled", case(run(), promises=[promise(cancelled_at=10.2)])),
+    ("unexpected", "it ran though it was cancelled", case(run(), promises=[promise(cancelled_at=10.2)])),
     (
-        "ghosts",
+        "unexpected",
         "it died though it was cancelled",
         case(run(id="b"), promises=[promise(cancelled_at=10.2), promise(id="b")], dead=[Dead(id="a", ended=5)]),
     ),
-    ("ghosts", "it ran though nobody accepted it", case(run(), run(id="b"))),
+    ("unexpected", "it ran though nobody accepted it", case(run(), run(id="b"))),
     ("empty", "no jobs", case(promises=[])),
     ("empty", "no deliveries", case()),
 ]
 
 
-@pytest.mark.parametrize(("kind", "name", "told"), BROKEN, ids=[f"{kind}: {name}" for kind, name, _ in BROKEN])
-def test_a_broken_promise_is_found(kind: str, name: str, told: Case) -> None:
-    assert kind in check(told).faults
+@pytest.mark.parametrize(("kind", "name", "case"), BROKEN, ids=[f"{kind}: {name}" for kind, name, _ in BROKEN])
+def test_violation_is_found(kind: str, name: str, case: Case) -> None:
+    assert kind in check(case).violations
 
 
-def test_figures_are_counted() -> None:
-    verdict = check(replace(case(run(end=None), again(), **killed(10.7)), dead=[]))
-    assert (verdict.accepted, verdict.deliveries, verdict.finished, verdict.dead) == (1, 2, 1, 0)
-    assert (verdict.cut_short, verdict.repeated) == (1, 1)
+def test_result_counts_jobs_and_deliveries() -> None:
+    result = check(replace(case(run(end=None), again(), **killed(10.7)), dead=[]))
+    assert (result.accepted, result.deliveries, result.finished, result.dead) == (1, 2, 1, 0)
+    assert (result.cut_short, result.repeated) == (1, 1)
 
 
-def test_a_pause_is_the_longest_peace_without_a_job() -> None:
+def test_longest_pause_is_longest_time_without_fault_and_without_job() -> None:
     faults = [("cut", 10.0, 11.0), ("hold", 12.0, 15.0), ("kill", 15.5, 15.5), ("busy", 18.0, 20.0)]
     assert longest_pause(faults[:1], [10.5, 13.5, 14.0]) == 2.5
     # Of the 9.5 s from the cut to the job, these are the longest without a fault.
@@ -236,7 +238,7 @@ def test_a_pause_is_the_longest_peace_without_a_job() -> None:
     assert longest_pause(faults[:1], [9.0]) == longest_pause([], [9.0]) == 0.0
 
 
-def test_runs_are_read_from_a_ledger() -> None:
+def test_runs_are_read_from_ledger() -> None:
     facts = {"id": "a", "attempt": 1, "pid": WORKER, "parent": 0}
     again = [{**facts, "word": "run", "at": 3.0}, {**facts, "word": "end", "at": 4.0, "failed": False}]
     ledger = [
@@ -244,8 +246,8 @@ def test_runs_are_read_from_a_ledger() -> None:
         *(*again, {**facts, "id": "b", "word": "run", "at": 5.0}),
         {**facts, "id": "c", "word": "run", "at": 6.0, "how": "kill"},
     ]
-    told = [(item.id, item.begin, item.start, item.end, item.how) for item in read_runs(ledger)]
-    assert told == [
+    actual = [(item.id, item.begin, item.start, item.end, item.how) for item in read_runs(ledger)]
+    assert actual == [
         ("a", 0.5, 1.0, 2.0, "failed"),
         ("a", 3.0, 3.0, 4.0, "done"),
         ("b", 5.0, 5.0, None, ""),
@@ -253,7 +255,7 @@ def test_runs_are_read_from_a_ledger() -> None:
     ]
 
 
-def test_acknowledgements_are_read_from_a_ledger_whichever_process_ran_the_job() -> None:
+def test_acknowledgements_are_matched_with_runs_of_any_process() -> None:
     here, there = {"id": "a", "attempt": 1, "pid": WORKER}, {"id": "b", "attempt": 2, "pid": CHILD}
     ledger = [
         *({**here, "word": "run", "at": 1.0, "parent": 0}, {**here, "word": "end", "at": 2.0, "failed": False}),
@@ -262,5 +264,5 @@ def test_acknowledgements_are_read_from_a_ledger_whichever_process_ran_the_job()
         {**here, "word": "acknowledged", "at": 2.1},
         {**there, "word": "acknowledged", "at": 2.6, "pid": WORKER},
     ]
-    told = [(item.id, item.worker, item.end, item.acknowledged) for item in read_runs(ledger)]
-    assert told == [("a", WORKER, 2.0, 2.1), ("b", WORKER, 2.5, 2.6), ("a", WORKER, None, None)]
+    actual = [(item.id, item.worker, item.end, item.acknowledged) for item in read_runs(ledger)]
+    assert actual == [("a", WORKER, 2.0, 2.1), ("b", WORKER, 2.5, 2.6), ("a", WORKER, None, None)]

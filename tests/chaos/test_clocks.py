@@ -1,4 +1,4 @@
-"""Clocks: those of the hosts decide nothing; that of Redis may jump, and nothing is lost, doubled or early by it."""
+"""Clocks: host clocks decide nothing. Redis's clock may jump, and no job is lost, repeated or early for that."""
 
 import os
 import random
@@ -16,7 +16,7 @@ from tests.shard_apis import HOUR, SECOND, ShardApis, settlement
 from tests.stateful import invariants, redis_state
 from tests.subprocesses import Processes, python_path
 
-# What Python runs first in a process: the clock is wrong before anybody has read it. Monotonic time is left alone.
+# Python runs this first in a process, so no code reads the correct clock before. Monotonic time is unchanged.
 SHIFTED = """
 import datetime, itertools, os, time
 time.unshifted, unshifted_ns = time.time, time.time_ns
@@ -56,7 +56,7 @@ print(before, after, time.unshifted(), delayed.id, at.id, past.id, long.id)
 CLOCKS = ["3600", "-3600", "jumping"]
 
 
-def test_wrong_clocks_of_hosts_change_neither_due_times_nor_leases(processes: Processes) -> None:
+def test_wrong_host_clocks_change_neither_due_times_nor_leases(processes: Processes) -> None:
     (processes.folder / "sitecustomize.py").write_text(SHIFTED)
     processes.configure(TASK_MODULES=("tests.sample_app.clock_tasks",), LEASE=1)
     commands = [processes.start("run_dispatcher", DELAYQ_TEST_CLOCK=clock) for clock in CLOCKS]
@@ -65,7 +65,7 @@ def test_wrong_clocks_of_hosts_change_neither_due_times_nor_leases(processes: Pr
     due: dict[str, tuple[float, float]] = {}
     for clock in CLOCKS:
         before, after, last, delayed, at, past, long = enqueue(processes, clock, moment)
-        # A delay counts from the call, by the true time; a moment is what it is; one that is over is now.
+        # A delay counts from the call, by the correct time. A fixed time is kept, and a past time means now.
         due[delayed] = (float(before) + 1, float(after) + 1)
         due[at] = (moment, max(moment, float(last)))
         due[past] = due[long] = (float(before), float(after) + 60)
@@ -76,7 +76,7 @@ def test_wrong_clocks_of_hosts_change_neither_due_times_nor_leases(processes: Pr
     for run in runs:
         earliest, latest = due[run["id"]]
         assert earliest <= run["truly"]
-        # A rank tells the due time to the millisecond.
+        # A rank has the due time to the millisecond.
         assert earliest - 0.001 <= run["due"] <= latest
         assert abs(run["believed"] - run["truly"]) > 3_000 or run["pid"] == commands[-1].pid
     output = "".join(command.output for command in commands)
@@ -86,7 +86,7 @@ def test_wrong_clocks_of_hosts_change_neither_due_times_nor_leases(processes: Pr
 
 
 def enqueue(processes: Processes, clock: str, moment: float) -> list[str]:
-    """Enqueue in a process with that clock; return what it printed."""
+    """Enqueue in a process with that clock; return the words that it printed."""
     path = python_path(processes.folder)
     environ = {**os.environ, "DJANGO_SETTINGS_MODULE": "process_settings", "PYTHONPATH": path}
     ended = subprocess.run(
@@ -105,14 +105,14 @@ def enqueue(processes: Processes, clock: str, moment: float) -> list[str]:
 
 
 @pytest.mark.parametrize("round_number", range(3))
-def test_a_jumping_clock_of_redis_loses_doubles_and_hastens_nothing(
+def test_jumps_of_redis_clock_lose_no_job_and_start_none_twice_or_early(
     round_number: int, redis_url: str, client: Any, seed: int
 ) -> None:
-    chance, apis = random.Random(f"{seed} {round_number}"), ShardApis(redis_url)
+    rng, apis = random.Random(f"{seed} {round_number}"), ShardApis(redis_url)
     due = {}
 
     def add() -> None:
-        delay = chance.choice([0, SECOND, 40 * SECOND, HOUR])
+        delay = rng.choice([0, SECOND, 40 * SECOND, HOUR])
         due[apis.add(delay=delay)] = apis.clock.now_us + delay
 
     for _ in range(60):
@@ -130,7 +130,7 @@ def test_a_jumping_clock_of_redis_loses_doubles_and_hastens_nothing(
         for raw_id in apis.ready().keys() - before.keys():
             assert waiting[raw_id] <= apis.clock.now_us, "early"
         settled = [settlement(claim, Action.ACKNOWLEDGE) for claim in held[number]]
-        answer = workers[number].take(chance.randint(1, 5), settle=settled)
+        answer = workers[number].take(rng.randint(1, 5), settle=settled)
         for item in settled:
             refused += item.claim.lease in answer.lost
             acknowledged[item.claim.raw_id] += item.claim.lease not in answer.lost
@@ -138,14 +138,14 @@ def test_a_jumping_clock_of_redis_loses_doubles_and_hastens_nothing(
         invariants.check_each_job_is_in_one_place(redis_state.read(client, apis.keys), apis.keys)
 
     for _ in range(150):
-        jump = chance.choice([0, 1_000, SECOND, 31 * SECOND, HOUR, -SECOND, -31 * SECOND, -HOUR])
+        jump = rng.choice([0, 1_000, SECOND, 31 * SECOND, HOUR, -SECOND, -31 * SECOND, -HOUR])
         back += jump < 0
         apis.clock.advance(jump)
-        # Else all may be done before a lease lapses.
+        # Without new jobs, all might be done before a lease expires.
         if client.hlen(apis.keys("jobs")) < 20:
             add()
-        step(chance.randrange(3))
-    # And it is right again, later than it ever was.
+        step(rng.randrange(3))
+    # The clock is correct again, later than it has ever been.
     apis.clock.now_us = max(due.values()) + 400 * HOUR
     for number in range(400):
         if not client.hlen(apis.keys("jobs")):

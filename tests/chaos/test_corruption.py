@@ -1,7 +1,7 @@
-"""Surgery by hand: records deleted, overwritten and made up while everything runs; what is broken harms itself alone.
+"""Corruption: records are deleted, overwritten and invented while processes run. It affects only jobs with bad records.
 
-A whole key of another type refuses the steps that need it, before they have changed anything: everybody waits, and goes
-on where it was once the key is put right.
+A key of the wrong type refuses the transitions that need it before they change anything. Processes wait, and continue
+where they stopped once the key is repaired.
 """
 
 import random
@@ -22,7 +22,7 @@ from tests.sample_app import tasks
 from tests.shard_apis import SECOND, ShardApis, one_more, settlement
 from tests.subprocesses import Processes
 
-#: Keys that are not per queue, of those that a step needs.
+#: Keys that a transition needs and that do not belong to one queue.
 FIXED = sorted(set(CATALOGUE) - {"scheduled", "ready", "notify", "notify_dispatcher", "shards"})
 Step = Callable[[ShardApis, Any, list[Any]], Any]
 
@@ -81,7 +81,7 @@ def discard(apis: ShardApis) -> None:
     assert apis.operations.discard(raw_id, died_us=died_us)
 
 
-def test_a_step_that_a_key_of_another_type_refuses_has_changed_nothing(apis: ShardApis, client: Redis) -> None:
+def test_transition_refused_by_key_of_wrong_type_changes_nothing(apis: ShardApis, client: Redis) -> None:
     refused = set()
     places = [apis.keys(noun) for noun in FIXED]
     places += [apis.keys.scheduled("default"), apis.keys.ready("default"), apis.keys.ready("another")]
@@ -102,49 +102,49 @@ def test_a_step_that_a_key_of_another_type_refuses_has_changed_nothing(apis: Sha
             try:
                 step(apis, worker, claims)
             except (ScriptFault, StopIteration, ValueError) as fault:
-                # What was to be changed cannot be found, or the step was refused.
-                assert contents(client) == before, f"{name} with {key} of another type: half-done, then {fault}"
+                # The record to change was not found, or the transition was refused.
+                assert contents(client) == before, f"{name} with {key} of wrong type: partial change, then {fault}"
                 refused.add(name)
             except Exception as error:
-                assert "WRONGTYPE" in str(error), f"{name} with {key} of another type"
-    # Else nothing was tried.
+                assert "WRONGTYPE" in str(error), f"{name} with {key} of wrong type"
+    # Each transition must have been refused at least once, or the test proves nothing.
     assert refused == set(STEPS)
 
 
-def test_keys_of_another_type_are_waited_out_and_nothing_is_lost(processes: Processes, client: Redis) -> None:
+def test_processes_wait_while_keys_have_wrong_type_and_lose_nothing(processes: Processes, client: Redis) -> None:
     processes.configure(LEASE=2)
     commands = [processes.dispatcher(), processes.worker()]
-    with SteadyLoad() as trickle:
-        trickle.until_accepted(60)
-    # wake_at is mended by the next promotion, and with it the sign that somebody promotes; the other is forgiven.
+    with SteadyLoad() as load:
+        load.until_accepted(60)
+    # The next promotion overwrites next_promotion, and wrong values of no_reclaim_before are ignored.
     nouns = [
         noun
         for noun in FIXED
         if noun not in ("next_promotion", "no_reclaim_before") and client.exists(processes.keys(noun))
     ]
     aside = {processes.keys(noun): f"aside:{noun}" for noun in nouns}
-    # All at once: a step between two of these would see keys that are not there, and do its work without them.
-    with client.pipeline() as surgery:
+    # One transaction: between two of these commands, a transition would find missing keys and run without them.
+    with client.pipeline() as pipeline:
         for key, kept in aside.items():
-            surgery.copy(key, kept)
-            of_another_type(surgery, key)
-        surgery.execute()
+            pipeline.copy(key, kept)
+            of_another_type(pipeline, key)
+        pipeline.execute()
     assert len(aside) >= 5
     for command in commands:
-        processes.until(lambda command=command: "waits for Redis" in command.output, what="all to wait")
-    with client.pipeline() as surgery:
+        processes.until(lambda command=command: "waits for Redis" in command.output, what="processes to wait")
+    with client.pipeline() as pipeline:
         for key, kept in aside.items():
-            surgery.delete(key)
-            surgery.copy(kept, key)
-            surgery.delete(kept)
-        surgery.execute()
+            pipeline.delete(key)
+            pipeline.copy(kept, key)
+            pipeline.delete(kept)
+        pipeline.execute()
     last = tasks.record.after(0.1).enqueue("last")
     processes.until_gone([last])
     processes.until_empty()
-    trickle.accepted[last.id] = 0
-    trickle.judge(processes, commands)
+    load.accepted[last.id] = 0
+    load.check(processes, commands)
     for command in commands:
-        processes.until(lambda command=command: "works again" in command.output, what="all to work again")
+        processes.until(lambda command=command: "works again" in command.output, what="processes to resume")
         assert "Traceback" not in command.output
     assert [command.end() for command in commands] == [0, 0]
 
@@ -152,40 +152,40 @@ def test_keys_of_another_type_are_waited_out_and_nothing_is_lost(processes: Proc
 # Records
 
 
-class Surgeon:
-    """Damage one record after another, and remember whose."""
+class Corruptor:
+    """Corrupts one record after another, and remembers the jobs whose records it changed."""
 
-    def __init__(self, client: Redis, keys: Keys, chance: random.Random) -> None:
-        self._client, self._keys, self._chance = client, keys, chance
-        self.harmed: set[str] = set()
+    def __init__(self, client: Redis, keys: Keys, rng: random.Random) -> None:
+        self._client, self._keys, self._rng = client, keys, rng
+        self.affected: set[str] = set()
         self.done: Counter[str] = Counter()
 
-    def known(self) -> None:
-        """Do what once ended a dispatcher, and what once made a worker deaf."""
+    def corrupt_critical_records(self) -> None:
+        """Make two changes that broke earlier versions: one ended a dispatcher, one kept a worker from claiming."""
         self._client.zadd(self._keys.scheduled("default"), {b"x" * 14: float("-inf")})
         for worker in self._client.hkeys(self._keys("exchanges")):
             self._client.hset(self._keys("exchanges"), worker, b"x")
 
-    def operate(self) -> None:
-        """Damage something that is there, or make something up."""
-        noun = self._chance.choice([*FIXED, "scheduled", "ready"])
+    def corrupt_one(self) -> None:
+        """Corrupt an existing record, or invent one."""
+        noun = self._rng.choice([*FIXED, "scheduled", "ready"])
         key = getattr(self._keys, noun)("default") if noun in ("scheduled", "ready") else self._keys(noun)
-        garbage = self._chance.choice([b"", b"\xff", b"x" * 9, self._chance.randbytes(40), b"[]", b"\0" * 30])
+        garbage = self._rng.choice([b"", b"\xff", b"x" * 9, self._rng.randbytes(40), b"[]", b"\0" * 30])
         match CATALOGUE[noun][0]:
             case "hash":
                 field = self._client.hrandfield(key) or garbage
-                how = self._chance.choice(["drop", "garble", "add"])
+                how = self._rng.choice(["drop", "garble", "add"])
                 if how == "drop":
                     self._client.hdel(key, field)
                 else:
                     self._client.hset(key, field if how == "garble" else garbage, garbage)
             case "zset":
                 field = self._client.zrandmember(key) or garbage
-                how = self._chance.choice(["drop", "garble", "add"])
+                how = self._rng.choice(["drop", "garble", "add"])
                 if how == "drop":
                     self._client.zrem(key, field)
                 else:
-                    score = self._chance.choice([0, -1, 0.5, 1e300, float("inf"), float("-inf"), 2**53])
+                    score = self._rng.choice([0, -1, 0.5, 1e300, float("inf"), float("-inf"), 2**53])
                     self._client.zadd(key, {field if how == "garble" else garbage: score})
             case "set":
                 field, how = b"", "add"
@@ -194,39 +194,40 @@ class Surgeon:
                 field, how = b"", "garble"
                 self._client.set(key, garbage)
         self.done[f"{how} {noun}"] += 1
-        self.harmed.add(bytes(field)[:12].hex())
+        self.affected.add(bytes(field)[:12].hex())
 
 
-def test_random_surgery_on_records_harms_nobody_else(processes: Processes, client: Redis, seed: int) -> None:
+def test_random_corruption_affects_only_jobs_with_corrupted_records(
+    processes: Processes, client: Redis, seed: int
+) -> None:
     processes.configure(LEASE=1)
     commands = [processes.dispatcher(), processes.worker()]
-    surgeon = Surgeon(client, processes.keys, random.Random(seed))
+    corruptor = Corruptor(client, processes.keys, random.Random(seed))
     kinds: list[Callable[[int], Any]] = [
         lambda n: tasks.record.using(delay=0.2).job(n),
         lambda n: tasks.nap.using(key=f"k{n}").job(0.1),
         lambda n: tasks.fail.job(1),
     ]
-    with SteadyLoad(lambda n: kinds[n % 3](n)) as trickle:
-        trickle.until_accepted(5)
-        surgeon.known()
-        # Until enough were met: chance may strike the same ones again and again.
-        while sum(surgeon.done.values()) < 200 or len(surgeon.harmed) <= 50:
-            trickle.until_accepted(1)
-            surgeon.operate()
-    assert trickle.faults == []
-    unharmed = {job for job in trickle.accepted if job.split("-")[0] not in surgeon.harmed}
-    assert len(unharmed) > 50 < len(surgeon.harmed)
-    # Whoever was not harmed has run, what is wrong is put right beside running processes, and all goes on for those
-    # who come now.
-    processes.until(lambda: unharmed <= {run["id"] for run in processes.runs()}, what="the unharmed to run")
+    with SteadyLoad(lambda n: kinds[n % 3](n)) as load:
+        load.until_accepted(5)
+        corruptor.corrupt_critical_records()
+        # The loop counts affected jobs, because random choices may hit the same job repeatedly.
+        while sum(corruptor.done.values()) < 200 or len(corruptor.affected) <= 50:
+            load.until_accepted(1)
+            corruptor.corrupt_one()
+    assert load.unexpected_errors == []
+    unaffected = {job for job in load.accepted if job.split("-")[0] not in corruptor.affected}
+    assert len(unaffected) > 50 < len(corruptor.affected)
+    # All unaffected jobs have run. A repair beside running processes fixes the records, and new jobs run.
+    processes.until(lambda: unaffected <= {run["id"] for run in processes.runs()}, what="the unaffected to run")
     audit = get_store().consistency_check(get_store().shards[0])
-    assert list(audit.walk(repair=True)), "surgery that leaves no trace shows nothing"
-    # One repair can uncover the next inconsistency.
+    assert list(audit.walk(repair=True)), "corruption that leaves no trace proves nothing"
+    # One repair can expose the next inconsistency.
     processes.until(lambda: not list(audit.walk(repair=True)), what="a walk that finds nothing to repair")
     assert list(audit.walk()) == []
     sound = [tasks.record.using(delay=0.1, queue=queue).enqueue() for queue in ("default", "new")]
     processes.until_gone(sound)
-    runs = Counter((run["id"], run["attempt"]) for run in processes.runs() if run["id"] in unharmed)
+    runs = Counter((run["id"], run["attempt"]) for run in processes.runs() if run["id"] in unaffected)
     assert max(runs.values()) == 1
     assert [command.end() for command in commands] == [0, 0]
     assert "this is a bug" not in commands[0].output + commands[1].output

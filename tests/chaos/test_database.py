@@ -1,4 +1,4 @@
-"""Databases that fail inside a task: the attempt fails and is tried again, and the worker lives."""
+"""Databases that fail inside a task: the attempt fails, the job is retried, and the worker keeps running."""
 
 import os
 import sqlite3
@@ -22,10 +22,12 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_dead_connection_fails_one_attempt_and_the_next_has_a_new_one(processes: Processes, file: Path) -> None:
+def test_dead_database_connection_fails_one_attempt_and_next_attempt_reconnects(
+    processes: Processes, file: Path
+) -> None:
     processes.configure(TASK_MODULES=("tests.sample_app.database_tasks",))
     processes.dispatcher()
-    # One thread: the second attempt meets what the first one left behind.
+    # With one thread, the second attempt would meet the connection of the first.
     worker = processes.worker("--concurrency", 1, DELAYQ_TEST_DB_DEFAULT=str(file))
     job = database_tasks.lose_connection.enqueue()
     processes.until_gone([job])
@@ -38,13 +40,13 @@ def test_a_dead_connection_fails_one_attempt_and_the_next_has_a_new_one(processe
     assert "this is a bug" not in worker.output
 
 
-def test_a_database_that_is_away_fails_attempts_until_it_is_back_or_they_are_used_up(
+def test_unavailable_database_fails_attempts_until_it_returns_or_none_are_left(
     processes: Processes, file: Path, tmp_path: Path
 ) -> None:
     processes.configure(TASK_MODULES=("tests.sample_app.database_tasks",))
     processes.dispatcher()
     worker = processes.worker("--concurrency", 2, DELAYQ_TEST_DB_DEFAULT=str(file))
-    # Its folder: so it goes and comes in one step, and nobody finds half of it, or an empty one of his own making.
+    # Renaming the folder removes the file in one step, so no task finds half of it or creates an empty one.
     away = tmp_path / "away"
     os.rename(file.parent, away)
     doomed = [database_tasks.see.using(retry=database_tasks.TWICE).enqueue() for _ in range(2)]

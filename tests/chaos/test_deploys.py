@@ -1,6 +1,6 @@
-"""Deploys: a producer of a newer release and a worker of an older one; its jobs wait for a worker they fit.
+"""Deploys: a producer of a newer release and a worker of an older one. Jobs wait for a worker that can run them.
 
-A job that does not fit comes back in 30 s, counted. Nobody waits for that here: the due time is moved by hand.
+A job that does not fit is retried after 30 s, and the attempt counts. The tests reschedule it instead of waiting.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from django_delayq.job.attempts import AttemptHistory
 from tests.sample_app import tasks, two_releases
 from tests.subprocesses import Command, Processes
 
-#: Seconds that a job waits for a worker it fits.
+#: Seconds until a job that does not fit is retried.
 WAIT = 30
 
 
@@ -31,7 +31,7 @@ def in_newer_format(client: Redis, processes: Processes) -> Any:
 
 
 def rewrite(client: Redis, processes: Processes, job: Any, version: int) -> None:
-    """Write the number of another format into a body."""
+    """Overwrite the format version of a body."""
     body = client.hget(processes.keys("jobs"), raw_id(job))
     client.hset(processes.keys("jobs"), raw_id(job), bytes([version]) + body[1:])
 
@@ -41,7 +41,7 @@ def raw_id(job: Any) -> bytes:
 
 
 def put_back(client: Redis, processes: Processes, job: Any, ended: int) -> None:
-    """Wait until so many attempts were counted and the job waits again, for about as long as it should."""
+    """Wait until that many attempts are counted and the job is scheduled again in about WAIT seconds."""
 
     def waits() -> int:
         record = client.hget(processes.keys("attempts"), raw_id(job))
@@ -49,17 +49,17 @@ def put_back(client: Redis, processes: Processes, job: Any, ended: int) -> None:
         due = [score for member, score in waiting if member.startswith(raw_id(job))]
         return int(due[0]) if due and AttemptHistory.unpack(record).ended == ended else 0
 
-    due_us = processes.until(waits, what=f"{job.id} to be put back the {ended}. time")
+    due_us = processes.until(waits, what=f"retry {ended} of {job.id}")
     seconds, us = client.time()
     left = due_us / 1_000_000 - seconds - us / 1_000_000
-    # What was waited for above is over already.
+    # Part of WAIT has passed during the wait above.
     assert 0 < left <= WAIT
     [entry] = AttemptHistory.unpack(client.hget(processes.keys("attempts"), raw_id(job))).history[-1:]
-    # The start is by the worker's own clock.
+    # `started_us` is by the worker's own clock.
     assert (WAIT - 1) * 1_000_000 < due_us - entry["started_us"] < (WAIT + 20) * 1_000_000
 
 
-def test_jobs_of_a_newer_release_wait_for_a_newer_worker(processes: Processes, client: Redis) -> None:
+def test_jobs_of_newer_release_wait_for_newer_worker(processes: Processes, client: Redis) -> None:
     older = start(processes)
     unknown, unfit = two_releases.brand_new.enqueue(1), two_releases.greet.enqueue("Ada", "Countess")
     newer = in_newer_format(client, processes)
@@ -71,7 +71,7 @@ def test_jobs_of_a_newer_release_wait_for_a_newer_worker(processes: Processes, c
     assert older.end() == 0
     assert "Traceback" not in older.output
     processes.worker(DELAYQ_TEST_RELEASE="newer")
-    # As a release would that reads it.
+    # A newer release could read the body. This one can after the version is restored.
     rewrite(client, processes, newer, 1)
     for job in (unknown, unfit, newer):
         assert job.reschedule(delay=0)
@@ -83,23 +83,21 @@ def test_jobs_of_a_newer_release_wait_for_a_newer_worker(processes: Processes, c
     assert len(processes.runs()) == 4
 
 
-def test_jobs_that_nobody_can_run_are_dead_with_their_reason_once_their_attempts_are_used_up(
-    processes: Processes, client: Redis
-) -> None:
+def test_jobs_that_no_worker_can_run_become_dead_letters_with_their_reason(processes: Processes, client: Redis) -> None:
     worker = start(processes)
     unknown = two_releases.brand_new.using(retry=two_releases.TWICE).enqueue(1)
     unfit = two_releases.greet.using(retry=two_releases.TWICE).enqueue("Ada", "Countess")
-    # The policy of a body that cannot be read is the default one.
+    # A body that cannot be read has the default retry policy.
     newer = in_newer_format(client, processes)
     for job, attempts in ((unknown, 2), (unfit, 2), (newer, 5)):
         for ended in range(1, attempts):
             put_back(client, processes, job, ended)
             assert job.reschedule(delay=0)
-        processes.until(lambda job=job: client.zscore(processes.keys("dead_letters"), raw_id(job)), what="its death")
+        processes.until(lambda job=job: client.zscore(processes.keys("dead_letters"), raw_id(job)), what="dead letter")
         dead = get_store().lookup(0).dead_letter(raw_id(job))
         assert dead is not None and dead.attempts.ended == attempts
-        told = {unknown.id: "unknown task", unfit.id: "arguments do not fit", newer.id: "newer version"}
-        assert [entry["ending"] for entry in dead.attempts.history] == [told[job.id]] * attempts
+        expected = {unknown.id: "unknown task", unfit.id: "arguments do not fit", newer.id: "newer version"}
+        assert [entry["ending"] for entry in dead.attempts.history] == [expected[job.id]] * attempts
     assert processes.runs() == []
     assert worker.end() == 0
     assert "Traceback" not in worker.output

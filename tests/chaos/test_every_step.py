@@ -1,6 +1,6 @@
-"""Every step: a process is killed at its k-th request, before and after Redis ran it, for every k of its life.
+"""Every request: a process is killed at its k-th request, before and after Redis runs it, for every k until its end.
 
-Another process, which no proxy cuts, finishes its work.
+Another process, which no proxy disturbs, finishes its work.
 """
 
 import queue
@@ -23,9 +23,9 @@ from tests.chaos.process_run import FORKS, LEASE, ProcessRun, RedisState, produc
 from tests.sample_app import tasks
 from tests.subprocesses import python_path
 
-#: Lives at once, each in one of the server's 16 databases.
+#: Parallel process runs. Each uses one of the server's 16 databases.
 WIDTH = 10
-#: Requests in a life, at most: a walk beyond would never end.
+#: The most requests of a process run, so that a run without end fails.
 LONGEST = 250
 #: SHA -> name of each script.
 SCRIPTS = {
@@ -41,10 +41,13 @@ SEED = drawn_seed()
 
 
 @pytest.fixture
-def walk(
+def kill_at_each_request(
     start_redis: Callable[..., LocalRedisServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> Any:
-    """Walk through the lives that `act` lives: `walk(act, least=20)` returns the scripts that were called."""
+    """Repeat `act` with a kill at each request: `kill_at_each_request(act, least=20)`.
+
+    Returns the names of the scripts and commands that the process called.
+    """
     server = start_redis()
     settings.DELAYQ = {"REDIS": server.url}
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "tests.settings")
@@ -56,7 +59,7 @@ def walk(
     for number in range(1, 16):
         databases.put(number)
 
-    def walked(act: Callable[[ProcessRun, tuple[int, bool]], bool], *, least: int, **delayq: Any) -> set[str]:
+    def run_all(act: Callable[[ProcessRun, tuple[int, bool]], bool], *, least: int, **delayq: Any) -> set[str]:
         over = threading.Event()
         steps, called = 0, set()
 
@@ -67,12 +70,12 @@ def walk(
             try:
                 with ProcessRun(
                     f"{server.url}?db={database}", tmp_path / f"step {kill[0]} {kill[1]}", **delayq
-                ) as life:
-                    killed = act(life, kill)
-                    commands = (command.removeprefix("EVALSHA ") for command in life.proxy.commands)
+                ) as process_run:
+                    killed = act(process_run, kill)
+                    commands = (command.removeprefix("EVALSHA ") for command in process_run.proxy.commands)
                     called.update(SCRIPTS.get(command, command) for command in commands)
-                    # A blocking pop that is never answered is a step after which nobody can be killed.
-                    if not killed and life.proxy.requests < kill[0]:
+                    # The reply to a blocking pop may never come. Then a kill after that request does not happen.
+                    if not killed and process_run.proxy.requests < kill[0]:
                         over.set()
             except BaseException:
                 over.set()
@@ -84,101 +87,104 @@ def walk(
         with ThreadPoolExecutor(WIDTH) as pool:
             steps = max(pool.map(step, [(k, after) for k in range(1, LONGEST) for after in (False, True)]))
         assert over.is_set(), f"the process made more than {LONGEST} requests"
-        assert steps >= least, f"only {steps} steps were walked, with {called}"
+        assert steps >= least, f"only {steps} requests were reached, with {called}"
         print(f"{steps} steps: {sorted(called)}")
         return called
 
-    return walked
+    return run_all
 
 
 # Worker
 
 
-def test_a_worker_killed_at_any_step_loses_nothing_and_counts_each_lease(walk: Any) -> None:
-    called = walk(partial(live_as_worker, draw=one_of_each), least=25)
+def test_worker_killed_at_any_request_loses_no_job_and_counts_each_lease(kill_at_each_request: Any) -> None:
+    called = kill_at_each_request(partial(act_as_worker, draw=one_of_each), least=25)
     assert {"settle_and_claim", "heartbeat", "promote", "report", "BLPOP"} <= called
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(100))
-def test_a_worker_killed_at_any_step_of_any_jobs_loses_nothing(walk: Any, number: int) -> None:
+def test_worker_killed_at_any_request_of_random_jobs_loses_no_job(kill_at_each_request: Any, number: int) -> None:
     print(f"DELAYQ_CHAOS_SEED={SEED}, of which this is number {number}")
-    walk(partial(live_as_worker, draw=partial(some, SEED + number)), least=15)
+    kill_at_each_request(partial(act_as_worker, draw=partial(some, SEED + number)), least=15)
 
 
 def one_of_each() -> tuple[list[JobHandle], list[JobHandle]]:
-    """Return one job of each kind, and those that will die."""
+    """Return one job of each kind, and those that will become dead letters."""
     doomed = tasks.fail.using(retry=TWICE).job()
     retried, delayed = tasks.fail.using(retry=PATIENT).job(1), tasks.record.after(0.3).job(2)
-    # Longer than a heartbeat is away; what was claimed with it waits too long, and is released.
+    # It runs longer than the interval of heartbeats. Jobs claimed with it wait too long and are released.
     long = tasks.nap.using(priority=-50).job(LEASE * 0.4)
     quick = [tasks.record.using(priority=priority).job(priority) for priority in (10, -70)]
     return [*quick, doomed, retried, delayed, long], [doomed]
 
 
 def some(seed: int) -> tuple[list[JobHandle], list[JobHandle]]:
-    """Return jobs that are the same for each life of a walk, and those that will die."""
-    chance = random.Random(seed)
+    """Return random jobs, the same for each run with this seed, and those that will become dead letters."""
+    rng = random.Random(seed)
     jobs, dead = [], []
-    for number in range(chance.randint(1, 12)):
-        kind = chance.choice(("record", "record", "fail", "doomed", "nap"))
-        options: dict[str, Any] = {"priority": chance.randint(-99, 100)}
-        if chance.random() < 0.4:
-            options["delay"] = chance.random()
-        if chance.random() < 0.3:
+    for number in range(rng.randint(1, 12)):
+        kind = rng.choice(("record", "record", "fail", "doomed", "nap"))
+        options: dict[str, Any] = {"priority": rng.randint(-99, 100)}
+        if rng.random() < 0.4:
+            options["delay"] = rng.random()
+        if rng.random() < 0.3:
             options["key"] = str(number)
         match kind:
             case "record":
                 jobs.append(tasks.record.using(**options).job(number))
             case "fail":
-                jobs.append(tasks.fail.using(retry=PATIENT, **options).job(chance.randint(1, 3)))
+                jobs.append(tasks.fail.using(retry=PATIENT, **options).job(rng.randint(1, 3)))
             case "doomed":
                 jobs.append(tasks.fail.using(retry=TWICE, **options).job())
                 dead.append(jobs[-1])
             case _:
-                jobs.append(tasks.nap.using(**options).job(chance.random()))
+                jobs.append(tasks.nap.using(**options).job(rng.random()))
     return jobs, dead
 
 
-def live_as_worker(
-    life: ProcessRun, kill: tuple[int, bool], *, draw: Callable[[], tuple[list[JobHandle], list[JobHandle]]]
+def act_as_worker(
+    process_run: ProcessRun, kill: tuple[int, bool], *, draw: Callable[[], tuple[list[JobHandle], list[JobHandle]]]
 ) -> bool:
-    """Let a worker run jobs without a dispatcher, stop it, and let others finish."""
+    """Let a worker run jobs without a dispatcher, stop it, and finish the jobs with another process."""
     jobs, dead = draw()
-    # Runs when the worker is told to end, and is given back.
-    held = tasks.wait_for.using(priority=-100).job(str(life.gate))
-    life.send(held, *jobs)
-    killed = life.live(
-        run_command, "run_worker", kill=kill, settled=lambda: life.bodies() == {raw(held)} and life.runs(held)
+    # This job still runs when the worker stops, so its claim is released.
+    held = tasks.wait_for.using(priority=-100).job(str(process_run.gate))
+    process_run.send(held, *jobs)
+    killed = process_run.run_process(
+        run_command,
+        "run_worker",
+        kill=kill,
+        settled=lambda: process_run.bodies() == {raw(held)} and process_run.runs(held),
     )
-    picture, before = RedisState(life.apis), life.runs()
-    life.gate.touch()
-    judge_leases(life, picture, life.finish(), [held, *jobs], before, dead=dead)
+    state, before = RedisState(process_run.apis), process_run.runs()
+    process_run.gate.touch()
+    check_leases(process_run, state, process_run.finish(), [held, *jobs], before, dead=dead)
     return killed
 
 
-def judge_leases(
-    life: ProcessRun,
-    picture: RedisState,
+def check_leases(
+    process_run: ProcessRun,
+    state: RedisState,
     final: RedisState,
     jobs: Sequence[JobHandle],
     before: Sequence[dict[str, Any]],
     *,
     dead: Sequence[JobHandle] = (),
 ) -> None:
-    """Find every job ended, none early, and its attempts those counted in `picture` and the runs since, one by one."""
+    """Check that every job ended, that none was early, and that `state` and later runs number its attempts in order."""
     assert final.places.keys() == {raw(handle) for handle in dead}
     for handle in jobs:
-        runs = life.runs(handle)
+        runs = process_run.runs(handle)
         early, late = [[run["attempt"] for run in runs if (run in before) is old] for old in (True, False)]
         assert all(run["at"] >= run["due"] for run in runs)
-        if raw(handle) not in picture.places or raw(handle) in picture.at("dead_letters"):
+        if raw(handle) not in state.places or raw(handle) in state.at("dead_letters"):
             assert late == []
             assert early == list(range(1, len(early) + 1)) != []
         else:
-            counted, lease_end = picture.attempts(handle).ended, picture.lease_end(handle)
+            counted, lease_end = state.attempts(handle).ended, state.lease_end(handle)
             leases = counted if lease_end is None else counted + 1
-            # A lease is counted whether or not its run had begun; all others had.
+            # A lease counts even if its run had not started. All other attempts had a run.
             assert len(early) in (counted, leases)
             assert early == list(range(1, len(early) + 1))
             assert late == list(range(leases + 1, leases + 1 + len(late)))
@@ -186,7 +192,7 @@ def judge_leases(
                 [first, *_] = [run for run in runs if run not in before]
                 assert first["at"] >= lease_end
                 assert first["recovered"]
-        # The last attempt ended it, and all before were counted.
+        # The last attempt ended the job, and all earlier ones were counted.
         assert handle not in dead or final.attempts(handle).ended == 2
         assert handle in dead or runs
 
@@ -194,65 +200,65 @@ def judge_leases(
 # Dispatcher
 
 
-def test_a_dispatcher_killed_at_any_step_moves_every_job_once(walk: Any) -> None:
-    called = walk(live_as_dispatcher, least=12, DEAD_MAX_COUNT=2)
+def test_dispatcher_killed_at_any_request_moves_every_job_once(kill_at_each_request: Any) -> None:
+    called = kill_at_each_request(act_as_dispatcher, least=12, DEAD_MAX_COUNT=2)
     assert {"promote", "reclaim", "BLPOP"} <= called
 
 
-def live_as_dispatcher(life: ProcessRun, kill: tuple[int, bool]) -> bool:
-    """Let a dispatcher promote, reclaim and trim, stop it, and let others run what it moved."""
-    letters = [life.apis.add_dead() for _ in range(3)]
+def act_as_dispatcher(process_run: ProcessRun, kill: tuple[int, bool]) -> bool:
+    """Let a dispatcher promote, reclaim and trim, stop it, and run the jobs with another process."""
+    letters = [process_run.apis.add_dead() for _ in range(3)]
     lapsed = tasks.record.using(retry=PATIENT, queue="lapsing").job("lapsed")
     doomed = tasks.record.using(retry=RetryPolicy(max_attempts=1), queue="lapsing").job("doomed")
-    life.send(lapsed, doomed)
-    leases = [claim.lease for claim in life.apis.worker().take(2, "lapsing").claims]
+    process_run.send(lapsed, doomed)
+    leases = [claim.lease for claim in process_run.apis.worker().take(2, "lapsing").claims]
     assert len(leases) == 2
-    life.apis.client.zadd(life.apis.keys("leases"), dict.fromkeys(leases, 1))
+    process_run.apis.client.zadd(process_run.apis.keys("leases"), dict.fromkeys(leases, 1))
     due = [tasks.record.using(delay=delay, queue=f"queue {n}").job(n) for n, delay in enumerate((0.001, 0.002, 0.4))]
-    life.send(*due)
-    client, keys = life.apis.client, life.apis.keys
+    process_run.send(*due)
+    client, keys = process_run.apis.client, process_run.apis.keys
     queues = ["lapsing", *(f"queue {number}" for number in range(3))]
     places = {name: keys.recovered(name) if name == "lapsing" else keys.ready(name) for name in queues}
 
     def settled(waiting: Sequence[str]) -> bool:
-        # In this order: the letters are also two between a trim and the reclaim that adds the third.
+        # The order matters: there are also two dead letters between a trim and the reclaim that adds the third.
         return all(client.zcard(places[name]) for name in waiting) and client.zcard(keys("dead_letters")) == 2
 
-    killed = life.live(run_command, "run_dispatcher", kill=kill, settled=lambda: settled(queues))
-    picture = RedisState(life.apis)
-    assert not life.runs()
-    assert picture.attempts(lapsed).ended == (0 if raw(lapsed) in picture.at("leases") else 1)
-    # The lapsed one stays: a suspect's process is dear, and the worker's walk starts many.
-    final = life.finish(
-        "--queues", ",".join(queues[1:]), ended=lambda: settled(["lapsing"]) and life.bodies() == {raw(lapsed)}
+    killed = process_run.run_process(run_command, "run_dispatcher", kill=kill, settled=lambda: settled(queues))
+    state = RedisState(process_run.apis)
+    assert not process_run.runs()
+    assert state.attempts(lapsed).ended == (0 if raw(lapsed) in state.at("leases") else 1)
+    # The expired job stays: a recovery process starts slowly, and the test of workers starts many of them.
+    final = process_run.finish(
+        "--queues", ",".join(queues[1:]), ended=lambda: settled(["lapsing"]) and process_run.bodies() == {raw(lapsed)}
     )
-    # The newest two letters; each of the lapsed leases counted once.
+    # The two newest dead letters remain. Each expired lease counts once.
     assert final.at("dead_letters") == {raw(doomed), letters[-1]}
     assert (final.attempts(doomed).ended, final.attempts(lapsed).ended) == (1, 1)
     assert final.places.keys() == {raw(doomed), letters[-1], raw(lapsed)}
-    assert [run["attempt"] for handle in due for run in life.runs(handle)] == [1, 1, 1]
-    assert all(run["at"] >= run["due"] for run in life.runs())
+    assert [run["attempt"] for handle in due for run in process_run.runs(handle)] == [1, 1, 1]
+    assert all(run["at"] >= run["due"] for run in process_run.runs())
     return killed
 
 
 # Producer
 
 
-def test_a_producer_killed_at_any_step_sent_each_batch_whole_or_not_at_all(walk: Any) -> None:
-    called = walk(live_as_producer, least=15)
+def test_producer_killed_at_any_request_sends_each_batch_whole_or_not_at_all(kill_at_each_request: Any) -> None:
+    called = kill_at_each_request(act_as_producer, least=15)
     assert {"enqueue", "cancel", "reschedule", "move", "requeue", "discard"} <= called
 
 
-def live_as_producer(life: ProcessRun, kill: tuple[int, bool]) -> bool:
-    """Let a producer send jobs and change others, let another take the very same steps again, and run what there is."""
-    revived, dropped = life.apis.add_dead(), life.apis.add_dead()
-    died = {raw_id: life.apis.inspection.dead_letter(raw_id).died_us for raw_id in (revived, dropped)}
+def act_as_producer(process_run: ProcessRun, kill: tuple[int, bool]) -> bool:
+    """Let a producer enqueue and change jobs, repeat the same steps with another producer, and run the jobs."""
+    revived, dropped = process_run.apis.add_dead(), process_run.apis.add_dead()
+    died = {raw_id: process_run.apis.inspection.dead_letter(raw_id).died_us for raw_id in (revived, dropped)}
     cancelled, moved = tasks.record.job("cancelled"), tasks.record.job("moved")
     brought_forward = tasks.record.after(hours=1).job("brought forward")
-    life.send(cancelled, moved, brought_forward)
+    process_run.send(cancelled, moved, brought_forward)
     single, delayed = tasks.record.job("single"), tasks.record.after(0.2).job("delayed")
     keyed = tasks.record.using(key="only one", delay=0.1).job("keyed")
-    # Six of 200 kB: more than one batch holds.
+    # Six jobs of 200 kB do not fit into one batch.
     many = [tasks.noop.job("x" * 200_000) for _ in range(6)]
     steps: list[tuple[str, Any, dict[str, Any]]] = [
         *(("enqueue", [handle], {}) for handle in (single, delayed, keyed)),
@@ -265,31 +271,31 @@ def live_as_producer(life: ProcessRun, kill: tuple[int, bool]) -> bool:
     ]
 
     def done() -> list[bool]:
-        picture = RedisState(life.apis)
+        state = RedisState(process_run.apis)
         batches = [{raw(handle) for handle in batch} for batch in ([single], [delayed], [keyed], many[:5], many[5:])]
-        # Whole or not at all.
-        assert all(batch <= picture.places.keys() or not batch & picture.places.keys() for batch in batches)
+        # Each batch is stored whole or not at all.
+        assert all(batch <= state.places.keys() or not batch & state.places.keys() for batch in batches)
         return [
-            *(batch <= picture.places.keys() for batch in batches),
-            raw(cancelled) not in picture.places,
-            raw(brought_forward) in picture.at("ready:default"),
-            raw(moved) in picture.at("ready:other"),
-            revived in picture.at("ready:default"),
-            dropped not in picture.places,
+            *(batch <= state.places.keys() for batch in batches),
+            raw(cancelled) not in state.places,
+            raw(brought_forward) in state.at("ready:default"),
+            raw(moved) in state.at("ready:other"),
+            revived in state.at("ready:default"),
+            dropped not in state.places,
         ]
 
-    killed = life.live(produce, steps, kill=kill)
+    killed = process_run.run_process(produce, steps, kill=kill)
     steps_done = done()
-    # In their order, and none after the one that was cut short.
+    # The steps are done in their order, and none after the interrupted one.
     assert steps_done == sorted(steps_done, reverse=True)
     assert killed or all(steps_done)
-    again = life.start(produce, steps)
-    life.until(lambda: life.code(again) is not None, what="the second producer")
-    assert life.code(again) == 0, life.told()
+    again = process_run.start(produce, steps)
+    process_run.until(lambda: process_run.code(again) is not None, what="the second producer")
+    assert process_run.code(again) == 0, process_run.details()
     assert all(done())
-    assert life.finish().places == {}
-    assert sorted(run["id"] for run in life.runs()) == sorted(
+    assert process_run.finish().places == {}
+    assert sorted(run["id"] for run in process_run.runs()) == sorted(
         handle.id for handle in (single, delayed, keyed, moved, brought_forward)
     )
-    assert all(run["attempt"] == 1 and run["at"] >= run["due"] for run in life.runs())
+    assert all(run["attempt"] == 1 and run["at"] >= run["due"] for run in process_run.runs())
     return killed

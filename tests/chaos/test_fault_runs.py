@@ -1,6 +1,6 @@
-"""Storms: nothing is lost, early, doubled without excuse, or left over, whatever is killed, cut, held or restarted.
+"""Fault runs: no job is lost, early, repeated without a fault, or left over, under any mix of faults.
 
-Each has a short form for every change and a long one for `make chaos`. DELAYQ_CHAOS_SEED repeats what was drawn.
+Each test has a short form for every change and a long form for `make chaos`. DELAYQ_CHAOS_SEED repeats a run.
 """
 
 from collections.abc import Callable
@@ -11,9 +11,9 @@ import pytest
 from tests.chaos.fault_run import DURABLE, Plan, Report
 from tests.chaos.options import sized
 
-Blow = Callable[[Plan], Report]
+RunFaults = Callable[[Plan], Report]
 KILLS = {"kill_worker": 4, "kill_dispatcher": 1}
-#: All that may happen to processes, to Redis, and to the network.
+#: All faults of processes, of Redis, and of the network.
 MIXED = {
     **{"kill_worker": 3, "kill_dispatcher": 1, "freeze_worker": 1},
     **{"cut_clients": 1, "flush_scripts": 1, "restart_redis": 1, "keep_redis_busy": 1, "fill_memory": 1},
@@ -31,7 +31,7 @@ def restarts(count: int, jobs: int) -> Plan:
 
 
 def unforced(count: int, jobs: int) -> Plan:
-    """Redis forces nothing to disk before it answers: what it wrote is the host's, which outlives it."""
+    """Redis acknowledges before fsync. A killed server loses nothing, because the host keeps the written data."""
     return replace(restarts(count, jobs), name="restarts, everysec", redis={**DURABLE, "appendfsync": "everysec"})
 
 
@@ -49,46 +49,46 @@ def mixed(seconds: float) -> Plan:
     )
 
 
-def test_nothing_is_lost_while_processes_are_killed(storm: Blow) -> None:
-    report = storm(kills(15, 1_100))
+def test_no_job_is_lost_while_processes_are_killed(run_faults: RunFaults) -> None:
+    report = run_faults(kills(15, 1_100))
     assert report.kills == 15
-    # Kills that met nobody at work would have shown nothing.
-    assert report.verdict.cut_short
+    # Kills of idle workers would prove nothing.
+    assert report.result.cut_short
 
 
-def test_nothing_is_lost_while_redis_is_killed(storm: Blow) -> None:
-    report = storm(restarts(2, 800))
+def test_no_job_is_lost_while_redis_is_killed(run_faults: RunFaults) -> None:
+    report = run_faults(restarts(2, 800))
     assert report.faults["restart_redis"] == 2
 
 
-def test_nothing_is_lost_while_redis_that_forces_nothing_to_disk_is_killed(storm: Blow) -> None:
-    report = storm(unforced(2, 800))
+def test_no_job_is_lost_while_redis_without_fsync_is_killed(run_faults: RunFaults) -> None:
+    report = run_faults(unforced(2, 800))
     assert report.faults["restart_redis"] == 2
 
 
-def test_nothing_is_lost_among_all_faults(storm: Blow) -> None:
-    # Six at least, of as many kinds.
-    assert len(storm(mixed(16)).faults) >= 6
+def test_no_job_is_lost_under_all_faults(run_faults: RunFaults) -> None:
+    # At least six faults, each of another kind.
+    assert len(run_faults(mixed(16)).faults) >= 6
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_in_a_thousand_kills(storm: Blow) -> None:
-    storm(kills(sized("KILLS", 1_000), sized("JOBS", 100_000)))
+def test_no_job_is_lost_in_thousand_kills(run_faults: RunFaults) -> None:
+    run_faults(kills(sized("KILLS", 1_000), sized("JOBS", 100_000)))
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_in_a_hundred_restarts_of_redis(storm: Blow) -> None:
+def test_no_job_is_lost_in_hundred_restarts_of_redis(run_faults: RunFaults) -> None:
     count = sized("RESTARTS", 100)
-    storm(restarts(count, count * 300))
+    run_faults(restarts(count, count * 300))
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_in_half_an_hour_of_faults(storm: Blow) -> None:
-    assert storm(mixed(60 * sized("MINUTES", 30))).faults.keys() == MIXED.keys()
+def test_no_job_is_lost_in_half_an_hour_of_faults(run_faults: RunFaults) -> None:
+    assert run_faults(mixed(60 * sized("MINUTES", 30))).faults.keys() == MIXED.keys()
 
 
 @pytest.mark.slow
-def test_each_job_runs_once_among_20_workers_and_5_dispatchers(storm: Blow) -> None:
-    # A forgotten script is no excuse for a second run.
+def test_each_job_runs_once_among_20_workers_and_5_dispatchers(run_faults: RunFaults) -> None:
+    # A flushed script does not explain a repeated run.
     plan = Plan(name="crowd", jobs=5_000, faults={"flush_scripts": 1}, count=10, workers=20, dispatchers=5)
-    assert storm(plan).verdict.finished > 4_500
+    assert run_faults(plan).result.finished > 4_500

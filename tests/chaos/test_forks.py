@@ -1,4 +1,4 @@
-"""Forks: processes forked after the store was used share no socket and no id, and a fork inside a task harms nobody."""
+"""Forks: processes forked after the first use of the store share no socket and no id. Forks in tasks are harmless."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from tests.sample_app import forking_tasks
 from tests.stateful import invariants, redis_state
 from tests.subprocesses import ROOT, Processes
 
-# In a separate process: Python warns of a fork of this one, which has threads.
+# The script forks in its own process, because Python warns about a fork of a process with threads.
 PRODUCERS = """
 import os, sys, threading, django
 django.setup()
@@ -48,7 +48,8 @@ assert codes == [0] * children, codes
 """
 
 
-# Forked while another thread is in the midst of the first use: the child, which does not have it, may not wait for it.
+# The fork happens while another thread is in its first use of the store. That thread does not exist in the child, which
+# must not wait for it.
 INTERRUPTED = """
 import os, signal, sys, threading, django
 from django.conf import settings
@@ -91,7 +92,7 @@ noop.using(delay=3600).enqueue("parent")
 
 
 def produce(jobs: int, children: int, threads: int) -> list[str]:
-    """Fork so many children that enqueue so many jobs each, as the parent does; return all ids they were told."""
+    """Fork that many children, which enqueue that many jobs each, as the parent does; return the ids of all jobs."""
     command = [sys.executable, "-c", PRODUCERS, *map(str, (jobs, children, threads))]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 0, ended.stderr
@@ -103,17 +104,17 @@ def produce(jobs: int, children: int, threads: int) -> list[str]:
 def test_forked_producers_make_distinct_jobs(
     jobs: int, children: int, threads: int, client: Redis, delayq_settings: Any, processes: Processes
 ) -> None:
-    told = produce(jobs, children, threads)
-    assert len(told) == len(set(told)) == jobs * (children + 1)
+    ids = produce(jobs, children, threads)
+    assert len(ids) == len(set(ids)) == jobs * (children + 1)
     stored = {raw_id.hex() for raw_id in client.hkeys(processes.keys("jobs"))}
-    # And the one that the parent enqueued before it forked.
-    assert len(stored) == len(told) + 1
-    assert {job.split("-")[0] for job in told} <= stored
+    # One more job: the parent enqueued it before the fork.
+    assert len(stored) == len(ids) + 1
+    assert {job.split("-")[0] for job in ids} <= stored
     invariants.check_each_job_is_in_one_place(redis_state.read(client, processes.keys), processes.keys)
 
 
 @pytest.mark.parametrize("use", ["make", "connect"])
-def test_a_fork_in_the_midst_of_the_first_use_leaves_parent_and_child_with_a_store_each(
+def test_fork_during_first_use_gives_parent_and_child_their_own_stores(
     use: str, client: Redis, delayq_settings: Any, processes: Processes
 ) -> None:
     command = [sys.executable, "-W", "ignore", "-c", INTERRUPTED, use]
@@ -122,14 +123,14 @@ def test_a_fork_in_the_midst_of_the_first_use_leaves_parent_and_child_with_a_sto
     assert client.hlen(processes.keys("jobs")) == 2
 
 
-def test_forks_inside_tasks_neither_double_nor_end_them(processes: Processes) -> None:
+def test_forks_inside_tasks_neither_repeat_nor_end_jobs(processes: Processes) -> None:
     processes.configure(TASK_MODULES=("tests.sample_app.forking_tasks",), LEASE=1)
     dispatcher, worker = processes.dispatcher(), processes.worker()
     beside = [forking_tasks.slow.enqueue() for _ in range(4)]
     jobs = [forking_tasks.fork.enqueue(how) for how in ("exit", "enqueue", "kill")]
     processes.until_gone([*jobs, *beside])
     runs = processes.until_runs(8)
-    # The one that a child enqueued is a job like any other.
+    # A child enqueued one more job, which runs like any other.
     [born] = [run for run in runs if run.get("how") == "from a child"]
     assert sorted(run["id"] for run in runs if run != born) == sorted(job.id for job in [*jobs, *beside])
     assert {run["attempt"] for run in runs} == {1}

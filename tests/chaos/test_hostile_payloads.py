@@ -1,4 +1,4 @@
-"""Hostile payloads written straight into Redis: no process ends, no foreign code runs, all finds its end."""
+"""Hostile payloads, written directly into Redis: no process ends, no foreign code runs, and each payload ends."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +14,7 @@ from django_delayq.job.ids import to_text
 from django_delayq.job.job import State
 from django_delayq.store.keys import Keys, decode_queue
 from django_delayq.store.store import get_store
-from tests.chaos.hostile import CANARY, Payload, body, lay_canary, payloads, vandalise
+from tests.chaos.hostile import CANARY, Payload, body, corrupt_shared_records, payloads, write_canary
 from tests.sample_app import tasks
 from tests.subprocesses import Command, Processes
 
@@ -29,11 +29,11 @@ def write_all(client: Redis, keys: Keys, written: Iterable[Payload]) -> None:
 
 
 def look_at_all(written: Sequence[Payload]) -> Counter[State]:
-    """Do what an administrator's pages do: each job by its id, every place page by page, the counts."""
+    """Read what the admin's pages read: each job by its id, every list page by page, and the counts."""
     inspection, states = get_store().lookup(0), Counter[State]()
     queues = sorted({payload.queue for payload in written})
     for payload in written:
-        # Ids of another length cannot be asked for: a text that is not an id is not one.
+        # The API accepts ids of other lengths as raw ids only, not as text.
         found = inspection.find(payload.raw_id, queue=payload.queue, member=payload.member)
         states[found.state] += 1
         repr(found)
@@ -50,7 +50,7 @@ def look_at_all(written: Sequence[Payload]) -> Counter[State]:
 
 
 def act_on_all(written: Sequence[Payload]) -> None:
-    """Do what an administrator's buttons do; an error is one of ours, with a sentence."""
+    """Call what the admin's buttons call. An error must be a DelayQError with a message."""
     operations, inspection = get_store().operations(0), get_store().lookup(0)
     for payload in written:
         acts = [
@@ -68,12 +68,12 @@ def act_on_all(written: Sequence[Payload]) -> None:
 
 
 def ends(client: Redis, keys: Keys, written: Sequence[Payload], ran: Counter[str]) -> Counter[str]:
-    """Tell how each one ended, and which are still open."""
+    """Count how each payload ended, and which have not ended."""
     known = {member[:12] for member in client.zrange(keys("leases"), 0, -1)}
     for queue in client.zrange(keys("queues"), 0, -1):
         known |= {member[:12] for member in client.zrange(keys.ready(decode_queue(queue)), 0, -1)}
     dead = set(client.zrange(keys("dead_letters"), 0, -1))
-    bodies, told = set(client.hkeys(keys("jobs"))), client.hgetall(keys("attempts"))
+    bodies, attempts = set(client.hkeys(keys("jobs"))), client.hgetall(keys("attempts"))
     found = Counter[str]()
     for payload in written:
         raw_id = payload.raw_id
@@ -84,11 +84,11 @@ def ends(client: Redis, keys: Keys, written: Sequence[Payload], ran: Counter[str
         elif ran[to_text(raw_id, 0)]:
             found["ran"] += 1
         elif payload.place == "dead_letters" and payload.score < 1e15:
-            # It died in 1970.
+            # The time of its death is in 1970.
             found["trimmed"] += 1
         elif len(payload.member) != 14 and payload.place in ("ready", "scheduled"):
             found["dropped"] += 1
-        elif raw_id in bodies and AttemptHistory.unpack(told.get(raw_id)).ended:
+        elif raw_id in bodies and AttemptHistory.unpack(attempts.get(raw_id)).ended:
             found["put back"] += 1
         else:
             found[f"lost: {payload.kind}" if raw_id not in bodies else f"open: {payload.kind} nowhere"] += 1
@@ -104,7 +104,7 @@ def drained(processes: Processes, client: Redis, written: Sequence[Payload], *, 
         return not any(end.startswith("open") for end in seen)
 
     try:
-        processes.until(look, what="all of it to find its end", patience=patience)
+        processes.until(look, what="all payloads to end", patience=patience)
     except AssertionError as error:
         error.add_note(f"{dict(seen)}")
         raise
@@ -124,14 +124,14 @@ def trial(processes: Processes, client: Redis, seed: int, count: int, *, patienc
     write_all(client, processes.keys, written)
     look_at_all(written)
     client.flushall()
-    processes.configure(LEASE=2, TASK_MODULES=[lay_canary(processes.folder)])
+    processes.configure(LEASE=2, TASK_MODULES=[write_canary(processes.folder)])
     commands = [processes.dispatcher(), processes.worker()]
-    (processes.folder / "armed").touch()
-    processes.until(lambda: len(processes.events("armed")) == 2, what="both to be watched")
+    (processes.folder / "enabled").touch()
+    processes.until(lambda: len(processes.events("enabled")) == 2, what="both audit hooks")
     innocent = []
     for at in range(0, count, 100):
         write_all(client, processes.keys, written[at : at + 100])
-        vandalise(client, processes.keys, Random(seed + at))
+        corrupt_shared_records(client, processes.keys, Random(seed + at))
         innocent += enqueue_many([tasks.record.job("innocent"), tasks.record.after(0.1).job("innocent")])
     found = drained(processes, client, written, patience=patience)
     processes.until_gone(innocent)
@@ -148,22 +148,22 @@ def trial(processes: Processes, client: Redis, seed: int, count: int, *, patienc
     return found
 
 
-def test_1_000_hostile_payloads_all_find_their_end(processes: Processes, client: Redis, seed: int) -> None:
+def test_1_000_hostile_payloads_all_end(processes: Processes, client: Redis, seed: int) -> None:
     found = trial(processes, client, seed, 1_000, patience=400)
-    # Chance decides how many; none would mean that a kind of end was not met.
+    # The exact numbers are random. Zero would mean that no payload ended in that way.
     assert found["dead"] > 100 and found["put back"] > 20
 
 
 @pytest.mark.slow
-def test_10_000_hostile_payloads_all_find_their_end(
-    processes: Processes, client: Redis, seed: int, tell: Callable[[str], None]
+def test_10_000_hostile_payloads_all_end(
+    processes: Processes, client: Redis, seed: int, print_now: Callable[[str], None]
 ) -> None:
-    tell(str(dict(trial(processes, client, seed, 10_000, patience=2_000))))
+    print_now(str(dict(trial(processes, client, seed, 10_000, patience=2_000))))
 
 
-def test_the_watch_sees_what_it_is_there_for(processes: Processes, client: Redis) -> None:
-    """A trial whose watch is blind proves nothing."""
-    module = lay_canary(processes.folder)
+def test_audit_hook_detects_foreign_code(processes: Processes, client: Redis) -> None:
+    """Prove that the audit hook works, since the other tests rely on its silence."""
+    module = write_canary(processes.folder)
     (processes.folder / "careless.py").write_text(
         "import importlib, os, pickle\nfrom django_delayq import delayed_task\n\n"
         "@delayed_task\ndef careless(name):\n    importlib.import_module(name).fire()\n    os.system('true')\n"
@@ -171,10 +171,10 @@ def test_the_watch_sees_what_it_is_there_for(processes: Processes, client: Redis
     )
     processes.configure(TASK_MODULES=[module, "careless"])
     worker = processes.worker()
-    # It knows the queue from then on.
+    # From here on the worker knows the queue.
     processes.until_gone([tasks.record.enqueue()])
-    (processes.folder / "armed").touch()
-    processes.until(lambda: processes.events("armed"), what="it to be watched")
+    (processes.folder / "enabled").touch()
+    processes.until(lambda: processes.events("enabled"), what="the audit hook")
     write_all(client, processes.keys, [_careless()])
     client.rpush(processes.keys("notify"), 1)
     processes.until(lambda: len(processes.events("foreign")) >= 4, what="four events")

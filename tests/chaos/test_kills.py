@@ -1,6 +1,6 @@
-"""Processes killed, frozen and cut off: every job runs again where it must, none is lost, none starts early.
+"""Processes that are killed, frozen or disconnected: every job runs again if it must, and none is lost or early.
 
-The judge reads the ledger, in which each job writes its runs, and Redis.
+The checks read Redis and the ledger, in which each job records its runs.
 """
 
 import random
@@ -22,20 +22,20 @@ from tests.sample_app import tasks
 from tests.subprocesses import Command, Processes, listeners
 
 
-def judge(processes: Processes, jobs: Sequence[Any], *, once: bool = True) -> None:
-    """Each job ran, once where asked, and none before its time."""
+def check_runs(processes: Processes, jobs: Sequence[Any], *, once: bool = True) -> None:
+    """Check that each job ran, once if `once` is set, and that no run was early."""
     ran = Counter(run["id"] for run in processes.runs())
     assert set(ran) == {job.id for job in jobs}
     if once:
         assert [job for job, runs in ran.items() if runs > 1] == []
-    # The handles know the due times to the µs, a job once it is ready to the ms.
+    # Handles know the due time to the microsecond, ready jobs only to the millisecond.
     due = {job.id: job.due.timestamp() for job in jobs if job.state != "gone"}
     early = [run for run in processes.runs() if run["at"] < due.get(run["id"], run["due"])]
     assert early == []
 
 
 def many(count: int, *, within: float) -> list[Any]:
-    """Enqueue that many jobs, due evenly from now on."""
+    """Enqueue that many jobs, with due times spread evenly over `within` seconds."""
     jobs = [tasks.record.using(delay=0.5 + within * n / count).job(n) for n in range(count)]
     return list(enqueue_many(jobs))
 
@@ -43,9 +43,7 @@ def many(count: int, *, within: float) -> list[Any]:
 # Workers
 
 
-def test_a_job_whose_worker_is_killed_runs_again_in_a_process_of_its_own(
-    processes: Processes, client: Redis, gate: Path
-) -> None:
+def test_job_of_killed_worker_runs_again_in_its_own_process(processes: Processes, client: Redis, gate: Path) -> None:
     processes.configure(LEASE=2)
     processes.dispatcher()
     killed = processes.worker()
@@ -64,7 +62,7 @@ def test_a_job_whose_worker_is_killed_runs_again_in_a_process_of_its_own(
     assert [event["word"] for event in processes.events()] == ["run", "run", "end"]
 
 
-def test_a_suspect_ends_with_its_worker(processes: Processes, client: Redis, gate: Path) -> None:
+def test_recovery_process_ends_with_its_worker(processes: Processes, client: Redis, gate: Path) -> None:
     processes.configure(LEASE=2)
     processes.dispatcher()
     job = tasks.wait_for.enqueue(str(gate))
@@ -72,7 +70,7 @@ def test_a_suspect_ends_with_its_worker(processes: Processes, client: Redis, gat
         worker = processes.worker()
         assert len(processes.until_runs(attempt)) == attempt
         worker.kill()
-    # The suspect's process would have to see the gate if it still ran: it may not, its lease is another's.
+    # The first recovery process would also see the gate if it still ran. It must not, because its lease is lost.
     worker = processes.worker()
     processes.until_runs(3)
     gate.touch()
@@ -81,7 +79,7 @@ def test_a_suspect_ends_with_its_worker(processes: Processes, client: Redis, gat
     assert [event["word"] for event in processes.events()] == ["run", "run", "run", "end"]
 
 
-def test_a_frozen_worker_cannot_settle_what_it_lost(processes: Processes, client: Redis, gate: Path) -> None:
+def test_frozen_worker_cannot_settle_lost_claim(processes: Processes, client: Redis, gate: Path) -> None:
     processes.configure(LEASE=2)
     processes.dispatcher()
     frozen = processes.worker()
@@ -91,7 +89,7 @@ def test_a_frozen_worker_cannot_settle_what_it_lost(processes: Processes, client
     other = processes.worker()
     _, second = processes.until_runs(2)
     assert (second["attempt"], second["recovered"]) == (2, True)
-    # The frozen one's job ends first and is refused, while the second run still holds the lease.
+    # The job of the frozen worker ends first and is refused, while the second run still holds the lease.
     other.send_all(signal.SIGSTOP)
     gate.touch()
     frozen.send(signal.SIGCONT)
@@ -105,26 +103,29 @@ def test_a_frozen_worker_cannot_settle_what_it_lost(processes: Processes, client
     assert (frozen.end(), other.end()) == (0, 0)
 
 
-def frozen_at_its_bell(processes: Processes, client: Redis, worker: Command) -> Any:
-    """Freeze an idle worker and return a job, of one attempt, that its armed exchange takes while it is frozen."""
+def freeze_in_blocking_pop(processes: Processes, client: Redis, worker: Command) -> Any:
+    """Freeze an idle worker in its blocking pop, and return a job of one attempt.
+
+    The worker's blocking claim takes the job while the worker is frozen.
+    """
     for _ in range(50):
         processes.until(lambda: listeners(client) == 2, what="dispatcher and worker to listen")
         worker.send(signal.SIGSTOP)
-        processes.until(lambda: worker.stopped, what="it to be frozen")
+        processes.until(lambda: worker.stopped, what="the worker to stop")
         job = tasks.record.using(retry=RetryPolicy(max_attempts=1)).enqueue()
         if client.scard(processes.keys("unconfirmed")):
             return job
-        # Its pop had ended, as it does every few seconds.
+        # The pop had timed out, as it does every few seconds.
         worker.send(signal.SIGCONT)
         processes.until_gone([job])
     raise AssertionError("it was never met at its bell")
 
 
-def test_a_worker_that_is_frozen_at_its_bell_costs_a_job_no_attempt(processes: Processes, client: Redis) -> None:
+def test_worker_frozen_in_blocking_pop_costs_no_attempt(processes: Processes, client: Redis) -> None:
     processes.configure(LEASE=6)
     processes.dispatcher()
     frozen = processes.worker()
-    job = frozen_at_its_bell(processes, client, frozen)
+    job = freeze_in_blocking_pop(processes, client, frozen)
     other = processes.worker()
     processes.until_gone([job])
     frozen.send(signal.SIGCONT)
@@ -134,10 +135,10 @@ def test_a_worker_that_is_frozen_at_its_bell_costs_a_job_no_attempt(processes: P
     assert not client.exists(processes.keys("unconfirmed"), processes.keys("attempts"))
 
 
-def test_a_worker_that_was_frozen_at_its_bell_begins_what_it_brought(processes: Processes, client: Redis) -> None:
+def test_worker_resumed_in_blocking_pop_runs_its_claim(processes: Processes, client: Redis) -> None:
     processes.dispatcher()
     frozen = processes.worker()
-    job = frozen_at_its_bell(processes, client, frozen)
+    job = freeze_in_blocking_pop(processes, client, frozen)
     frozen.send(signal.SIGCONT)
     processes.until_gone([job])
     assert [run["attempt"] for run in processes.runs(job.id)] == [1]
@@ -145,23 +146,23 @@ def test_a_worker_that_was_frozen_at_its_bell_begins_what_it_brought(processes: 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_worker_that_is_stopped_gives_back_what_its_bell_has_just_brought(
+def test_stopping_worker_releases_its_blocking_claim(
     processes: Processes, client: Redis, number: signal.Signals
 ) -> None:
     processes.dispatcher()
     frozen = processes.worker()
-    job = frozen_at_its_bell(processes, client, frozen)
+    job = freeze_in_blocking_pop(processes, client, frozen)
     frozen.send(number)
     frozen.send(signal.SIGCONT)
     assert frozen.wait() == 0
-    # It stopped before it began the job, or ran it; it did not leave it to its lease.
+    # The worker released the claim or ran the job. It did not leave the claim to its lease.
     assert not client.exists(processes.keys("leases"), processes.keys("unconfirmed"))
     processes.worker()
     processes.until_gone([job])
     assert [run["attempt"] for run in processes.runs(job.id)] == [1]
 
 
-def test_a_job_that_kills_its_idle_worker_at_once_is_counted(processes: Processes, client: Redis) -> None:
+def test_job_that_kills_idle_worker_at_once_counts_as_attempt(processes: Processes, client: Redis) -> None:
     processes.configure(LEASE=2)
     processes.dispatcher()
     for _ in range(2):
@@ -173,14 +174,14 @@ def test_a_job_that_kills_its_idle_worker_at_once_is_counted(processes: Processe
     assert not client.exists(processes.keys("unconfirmed"))
 
 
-def test_with_the_setting_off_a_frozen_worker_claims_nothing(processes: Processes, client: Redis) -> None:
-    """Its bell may be lost; the other one looks by itself."""
+def test_frozen_worker_claims_nothing_if_blocking_claims_are_disabled(processes: Processes, client: Redis) -> None:
+    """The frozen worker may swallow the notification. The other worker sweeps by itself."""
     processes.configure(CLAIM_BEHIND_POP=False)
     processes.dispatcher()
     frozen, other = processes.worker(), processes.worker()
     processes.until(lambda: listeners(client) == 3, what="all to listen")
     frozen.send(signal.SIGSTOP)
-    processes.until(lambda: frozen.stopped, what="it to be frozen")
+    processes.until(lambda: frozen.stopped, what="the worker to stop")
     jobs = [tasks.record.enqueue() for _ in range(3)]
     processes.until_gone(jobs)
     frozen.send(signal.SIGCONT)
@@ -195,38 +196,38 @@ def test_jobs_run_once_while_dispatchers_are_killed(processes: Processes, seed: 
     processes.worker()
     dispatchers = [processes.start("run_dispatcher"), processes.start("run_dispatcher")]
     jobs = many(2_000, within=4)
-    chance, kills = random.Random(seed), 0
+    rng, kills = random.Random(seed), 0
     while len(processes.runs()) < 2_000:
-        # One in turn, at any moment of its life: in its start, asleep, in mid-promotion.
+        # Kill each in turn at a random time: during its start, asleep, or during a promotion.
         pause = threading.Event()
-        pause.wait(chance.random() * 0.7)
+        pause.wait(rng.random() * 0.7)
         dispatchers[kills % 2].kill()
         dispatchers[kills % 2] = processes.start("run_dispatcher")
         kills += 1
         assert kills < 200, f"{len(processes.runs())} runs of 2,000"
     processes.until_empty()
-    judge(processes, jobs)
+    check_runs(processes, jobs)
     assert kills >= 3
 
 
 # Redis
 
 
-def test_cut_connections_are_made_anew(processes: Processes, client: Redis) -> None:
+def test_processes_reconnect_after_their_connections_are_cut(processes: Processes, client: Redis) -> None:
     dispatcher, worker = processes.dispatcher(), processes.worker()
     jobs = many(600, within=3)
     while len(processes.runs()) < 600:
         seen = len(processes.runs())
         client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-        processes.until(lambda seen=seen: len(processes.runs()) > min(seen + 30, 599), what="runs to go on")
+        processes.until(lambda seen=seen: len(processes.runs()) > min(seen + 30, 599), what="further runs")
     processes.until_empty()
-    judge(processes, jobs)
+    check_runs(processes, jobs)
     assert dispatcher.running
     assert worker.running
     assert "Traceback" not in dispatcher.output + worker.output
 
 
-def test_processes_work_again_after_redis_was_away(
+def test_processes_resume_after_redis_outage(
     processes: Processes, start_redis: Callable[..., LocalRedisServer], gate: Path
 ) -> None:
     server = start_redis(options={"appendonly": "yes", "appendfsync": "always"})
@@ -236,7 +237,7 @@ def test_processes_work_again_after_redis_was_away(
     running = tasks.wait_for.enqueue(str(gate))
     processes.until_runs(1)
     server.kill()
-    # An outcome that has nowhere to go is kept.
+    # The worker keeps an outcome that it cannot send.
     gate.touch()
     processes.until(lambda: processes.events("end"), what="the job to end")
     for command in (dispatcher, worker):
@@ -244,14 +245,14 @@ def test_processes_work_again_after_redis_was_away(
     server.start()
     new = enqueue_many([tasks.record.job("new"), tasks.record.after(0.2).job("new and delayed")])
     processes.until_gone([waiting, running, *new])
-    judge(processes, [waiting, running, *new])
+    check_runs(processes, [waiting, running, *new])
     for command in (dispatcher, worker):
         assert command.running
         assert "works again" in command.output
         assert "Traceback" not in command.output
 
 
-def test_processes_wait_for_a_redis_that_starts_after_them(
+def test_processes_wait_for_redis_that_starts_later(
     processes: Processes, start_redis: Callable[..., LocalRedisServer]
 ) -> None:
     server = start_redis()
@@ -263,11 +264,11 @@ def test_processes_wait_for_a_redis_that_starts_after_them(
     server.start()
     job = tasks.record.after(0.2).enqueue()
     processes.until_gone([job])
-    judge(processes, [job])
+    check_runs(processes, [job])
     assert [command.end() for command in commands] == [0, 0]
 
 
-def test_a_worker_ends_while_redis_is_away(
+def test_worker_stops_while_redis_is_unavailable(
     processes: Processes, start_redis: Callable[..., LocalRedisServer], gate: Path
 ) -> None:
     server = start_redis()
@@ -280,7 +281,7 @@ def test_a_worker_ends_while_redis_is_away(
     assert "Traceback" not in dispatcher.output + worker.output
 
 
-def test_flushed_scripts_are_loaded_anew(processes: Processes, client: Redis) -> None:
+def test_flushed_scripts_are_loaded_again(processes: Processes, client: Redis) -> None:
     processes.dispatcher()
     processes.worker()
     jobs = many(1_000, within=2)
@@ -291,10 +292,10 @@ def test_flushed_scripts_are_loaded_anew(processes: Processes, client: Redis) ->
 
     processes.until(flushed, what="1,000 runs")
     processes.until_empty()
-    judge(processes, jobs)
+    check_runs(processes, jobs)
 
 
-def test_an_emptied_redis_ends_no_process(processes: Processes, client: Redis, gate: Path) -> None:
+def test_processes_survive_flush_of_redis(processes: Processes, client: Redis, gate: Path) -> None:
     processes.configure(LEASE=2)
     dispatcher, worker = processes.dispatcher(), processes.worker()
     lost = tasks.wait_for.enqueue(str(gate))
@@ -319,17 +320,17 @@ def test_each_job_runs_once_among_many_workers_and_dispatchers(processes: Proces
     jobs = [*enqueue_many(now), *many(1_000, within=2)]
     processes.until_runs(2_000)
     processes.until_empty()
-    judge(processes, jobs)
+    check_runs(processes, jobs)
 
 
-def test_10_000_jobs_due_at_one_instant_all_start_and_none_twice(processes: Processes) -> None:
+def test_10_000_jobs_due_at_same_time_run_once_each(processes: Processes) -> None:
     processes.dispatcher()
     processes.worker()
     due = tasks.record.at(datetime.now(UTC) + timedelta(seconds=3))
     jobs = enqueue_many([due.job(n) for n in range(10_000)])
     processes.until_runs(10_000, patience=120)
     processes.until_empty()
-    judge(processes, jobs)
+    check_runs(processes, jobs)
 
 
 def test_jobs_enqueued_while_redis_restarts_are_sent_or_refused(

@@ -1,4 +1,4 @@
-"""Outages of Redis longer than a lease, with workers that live through them: they keep their jobs."""
+"""Outages of Redis that are longer than a lease: workers that survive them keep their jobs."""
 
 import signal
 import threading
@@ -20,7 +20,7 @@ ONCE = RetryPolicy(max_attempts=1)
 
 @contextmanager
 def killed(server: LocalRedisServer) -> Iterator[None]:
-    """It is killed, and reads its file when it is back."""
+    """Kill the server, and restart it with its file at the end of the block."""
     server.kill()
     yield
     server.restart()
@@ -28,7 +28,7 @@ def killed(server: LocalRedisServer) -> Iterator[None]:
 
 @contextmanager
 def frozen(server: LocalRedisServer) -> Iterator[None]:
-    """It keeps its connections and answers nothing."""
+    """Freeze the server: it keeps its connections and sends no reply."""
     assert server.pid is not None
     kill(server.pid, signal.SIGSTOP)
     yield
@@ -36,7 +36,7 @@ def frozen(server: LocalRedisServer) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("outage", [killed, frozen])
-def test_workers_keep_their_jobs_over_an_outage_of_two_leases(
+def test_workers_keep_their_jobs_during_outage_of_two_leases(
     outage: Callable[[LocalRedisServer], object],
     processes: Processes,
     start_redis: Callable[..., LocalRedisServer],
@@ -54,11 +54,11 @@ def test_workers_keep_their_jobs_over_an_outage_of_two_leases(
     ]
     processes.until_runs(len(jobs))
     with outage(server):  # type: ignore[attr-defined]
-        # Half of them end while nobody can be told.
+        # Half of the jobs end while Redis is unavailable.
         during.touch()
-        # The outage itself: its length is what the test is about.
+        # The length of the outage is what the test is about, so it must wait.
         threading.Event().wait(2 * LEASE)
-    # One that starts now waits for nothing: it promotes before any worker's wait is over.
+    # A new dispatcher promotes at once, before the retry delay of any worker ends.
     commands.append(processes.dispatcher())
     processes.until_gone(jobs[: len(jobs) // 2])
     after.touch()

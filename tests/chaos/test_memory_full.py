@@ -1,7 +1,7 @@
-"""Memory full: new jobs are refused whole, all that there is runs to its end, and with that memory falls again.
+"""Full memory: a new batch is refused as a whole, existing jobs run to their end, and memory use falls with them.
 
-Redis looks at its memory once, before a script; so none is refused between two of its writes. The second half of this
-file drives the memory to that edge, a few bytes at a time.
+Redis checks its memory once, before a script, and never between two writes of it. The second half of this file moves
+the limit in small steps around the memory in use.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,11 +24,11 @@ FULL = {"maxmemory-policy": "noeviction"}
 TEXT = "x" * 10_000
 
 
-def test_on_a_full_server_everything_goes_on_until_there_is_room_again(
+def test_full_memory_refuses_new_jobs_and_finishes_existing_ones(
     processes: Processes, start_redis: Callable[..., LocalRedisServer], gate: Path
 ) -> None:
     server = start_redis(options=FULL)
-    # A lease shorter than the time it is full: only heartbeats keep the claims.
+    # The lease is shorter than the time with full memory, so only heartbeats keep the claims.
     processes.configure(REDIS=server.url, LEASE=1)
     dispatcher, worker = processes.dispatcher(), processes.worker("--queues", "default", "--concurrency", 4)
     held = [tasks.wait_for.enqueue(str(gate)) for _ in range(2)]
@@ -48,26 +48,26 @@ def test_on_a_full_server_everything_goes_on_until_there_is_room_again(
                 waiting.append(job)
         assert (caught.value.code, caught.value.maybe_accepted) == ("OOM", False)
         assert 50 < len(waiting) < 1_000
-        # What Redis frees meanwhile, such as buffers of connections, must not be room for a batch.
+        # Memory that Redis frees meanwhile, such as client buffers, must not have room for a batch.
         client.config_set("maxmemory", client.info("memory")["used_memory"] - 100_000)
         jobs = client.hlen(processes.keys("jobs"))
         batch = [tasks.record.job(TEXT) for _ in range(3)]
         with pytest.raises(StoreRejected):
             enqueue_many(batch)
         assert client.hlen(processes.keys("jobs")) == jobs == len(waiting) + len(held) + 1
-        # Reclaim and heartbeats, while nothing else frees memory.
+        # A reclaim and heartbeats run while nothing else frees memory.
         lapsing.kill()
-        # A worker can also start there.
+        # A worker can start while memory is full.
         lapsing = processes.worker("--queues", "lapsing")
         assert processes.until_runs(2, lost.id)[1]["recovered"]
         assert [run["attempt"] for run in processes.runs(held[0].id)] == [1]
-        # What waits may be cancelled, or run sooner: neither needs room.
+        # A scheduled job can be cancelled or run earlier. Neither needs memory.
         cancelled = waiting.pop(2)
         assert cancelled.cancel()
         assert all(job.reschedule(delay=0.1) for job in waiting)
         gate.touch()
         processes.until_empty()
-        # Without anybody's help.
+        # The memory has room again without any other action.
         caught.value.resend()
         [unsent] = caught.value.unsent
         assert unsent.reschedule(delay=0)
@@ -94,20 +94,20 @@ def apis(start_redis: Callable[..., LocalRedisServer]) -> Iterator[ShardApis]:
 
 
 def whole(apis: ShardApis) -> dict[str, Any]:
-    """Return all that Redis holds, once it was seen to be whole."""
+    """Return the contents of Redis, after a check that each job is in one place."""
     found = redis_state.read(apis.client, apis.keys)
     invariants.check_each_job_is_in_one_place(found, apis.keys)
     return found
 
 
 def edge(apis: ShardApis, room: int) -> None:
-    """Leave so many bytes until memory is full."""
+    """Set the limit to that many bytes above the memory in use."""
     apis.client.config_set("maxmemory", apis.client.info("memory")["used_memory"] + room)
 
 
-def test_a_batch_is_stored_or_refused_as_a_whole_at_any_edge(apis: ShardApis) -> None:
+def test_batch_is_stored_or_refused_whole_at_any_memory_limit(apis: ShardApis) -> None:
     stored = refused = 0
-    # From far too little to more than the batch takes.
+    # The room goes from far too little to more than the batch needs.
     for room in range(-10_000, 30_000, 400):
         apis.free_memory()
         apis.client.flushall()
@@ -125,19 +125,19 @@ def test_a_batch_is_stored_or_refused_as_a_whole_at_any_edge(apis: ShardApis) ->
     assert stored > 10 < refused
 
 
-def test_no_other_step_is_refused_or_half_done_at_any_edge(apis: ShardApis) -> None:
+def test_no_other_transition_is_refused_or_partial_at_any_memory_limit(apis: ShardApis) -> None:
     for room in range(-500, 2_500, 100):
         apis.free_memory()
         apis.client.flushall()
         for step in prepared(apis, room):
             step()
             whole(apis)
-        # Six, the one that waited and the dead one; less the acknowledged, the dead and the cancelled one.
+        # Six jobs, the scheduled one and the dead one, minus the acknowledged, the dead and the cancelled one.
         assert len(whole(apis)[apis.keys("jobs")]) == 5
 
 
 def prepared(apis: ShardApis, room: int) -> list[Callable[[], Any]]:
-    """Make six jobs to claim, one that waits and a dead one, leave that room, and return what can be done with them."""
+    """Make six jobs to claim, a scheduled one and a dead one, and set the limit; returns the transitions to try."""
     worker, other = apis.worker(), apis.worker()
     for number in range(6):
         apis.add("x" * 500, key=f"k{number}")

@@ -1,6 +1,6 @@
-"""Misbehaving tasks: whatever they do to the process they run in, each job ends, and no innocent one beside them fails.
+"""Misbehaving tasks: whatever they do to their process, each of their jobs ends, and no other job fails.
 
-A worker goes on, or ends as a whole and is started again by whoever keeps it.
+A worker keeps working, or exits as a whole and is restarted by its supervisor.
 """
 
 import pytest
@@ -10,13 +10,13 @@ from tests.sample_app import misbehaving
 from tests.sample_app.misbehaving import ASYNC, DEADLY, PLAIN
 from tests.subprocesses import Command, Processes
 
-#: Seconds of a run of all kinds on one pool.
+#: Seconds for all kinds of misbehaviour on one pool.
 PATIENCE = 150.0
 
 
 @pytest.mark.parametrize("pool", ["threads", "asyncio", "processes"])
-def test_each_job_ends_and_no_innocent_one_fails(processes: Processes, pool: str) -> None:
-    # Long enough for a worker that one of these holds up; what is stuck is tried elsewhere only after it.
+def test_each_misbehaving_job_ends_and_no_other_job_fails(processes: Processes, pool: str) -> None:
+    # A worker that one of these jobs delays keeps its leases. A stuck job is retried elsewhere only after its lease.
     processes.configure(TASK_MODULES=["tests.sample_app.misbehaving"], LEASE=3, GRACE=1)
     plain = {**PLAIN, **(DEADLY if pool == "processes" else {})}
     jobs = {name: misbehaving.misbehave.job(name) for name in plain}
@@ -25,7 +25,7 @@ def test_each_job_ends_and_no_innocent_one_fails(processes: Processes, pool: str
 
 
 @pytest.mark.parametrize("pool", ["threads", "asyncio"])
-def test_a_worker_whose_descriptors_a_job_closed_goes_on_or_ends_as_a_whole(processes: Processes, pool: str) -> None:
+def test_worker_whose_descriptors_are_closed_keeps_working_or_exits(processes: Processes, pool: str) -> None:
     processes.configure(TASK_MODULES=["tests.sample_app.misbehaving"], LEASE=1, GRACE=1)
     run(processes, {"close": misbehaving.misbehave.job("close_all_descriptors")}, pool)
 
@@ -33,13 +33,13 @@ def test_a_worker_whose_descriptors_a_job_closed_goes_on_or_ends_as_a_whole(proc
 @pytest.mark.slow
 @pytest.mark.parametrize("pool", ["threads", "asyncio"])
 @pytest.mark.parametrize("name", sorted(DEADLY))
-def test_a_worker_goes_on_or_ends_as_a_whole(processes: Processes, pool: str, name: str) -> None:
+def test_worker_keeps_working_or_exits(processes: Processes, pool: str, name: str) -> None:
     processes.configure(TASK_MODULES=["tests.sample_app.misbehaving"], LEASE=1, GRACE=1)
     run(processes, {name: misbehaving.misbehave.job(name)}, pool)
 
 
 def run(processes: Processes, jobs: dict[str, JobHandle], pool: str) -> None:
-    """Run these jobs, each beside two innocent ones, with a worker that is started again when it ends."""
+    """Run these jobs, each beside two well-behaved ones, with a worker that is restarted when it ends."""
     innocents = [
         task.job() for _ in range(max(3, len(jobs))) for task in (misbehaving.innocent, misbehaving.innocent_async)
     ]
@@ -59,7 +59,7 @@ def run(processes: Processes, jobs: dict[str, JobHandle], pool: str) -> None:
             left = [name for name, job in jobs.items() if job.refresh().state not in ("gone", "dead")]
             assert not left
         assert {str(job.refresh().state) for job in innocents} == {"gone"}
-        # A worker that was told to end may not have ended yet; then the next one runs this.
+        # A worker that is shutting down may still run. Then the next worker runs this job.
         last = misbehaving.innocent.enqueue()
         processes.until(ended, what=f"one more to end on {pool}")
         assert last.refresh().state == "gone"

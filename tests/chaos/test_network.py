@@ -1,6 +1,6 @@
-"""The network between our processes and Redis: cut, silent, slow, or ending in the middle of a reply.
+"""The network between the processes and Redis: cut, silent, slow, or ending in the middle of a reply.
 
-Workers and dispatchers are behind one proxy, the producer (this process) is behind another, the judge behind none.
+Workers and dispatchers use one proxy, the producer (this process) uses another, and the checks connect directly.
 """
 
 import threading
@@ -24,21 +24,21 @@ SIZES = range(21)
 
 @pytest.fixture
 def network(processes: Processes, redis_url: str) -> Iterator[Proxy]:
-    """What stands between Redis and the processes that are started from now on."""
+    """The proxy between Redis and the processes that start from now on."""
     with Proxy(redis_url) as proxy:
         yield proxy
 
 
 @pytest.fixture
 def uplink(redis_url: str) -> Iterator[Proxy]:
-    """What stands between Redis and the producer."""
+    """The proxy between Redis and the producer."""
     with Proxy(redis_url) as proxy:
         yield proxy
 
 
 @pytest.fixture
 def connect(processes: Processes, delayq_settings: Any, redis_url: str) -> Any:
-    """Set who speaks through what: `connect(network, LEASE=2)`, `connect(network, producer=uplink)`."""
+    """Choose the proxies: `connect(network, LEASE=2)`, `connect(network, producer=uplink)`."""
 
     def connected(behind: Proxy | None, *, producer: Proxy | None = None, **delayq: Any) -> None:
         processes.configure(REDIS=behind.url if behind else redis_url, **delayq)
@@ -49,12 +49,12 @@ def connect(processes: Processes, delayq_settings: Any, redis_url: str) -> Any:
 
 
 def many(count: int, *, within: float) -> list[Any]:
-    """Enqueue that many jobs, due evenly from now on."""
+    """Enqueue that many jobs, with due times spread evenly over `within` seconds."""
     return list(enqueue_many([tasks.record.using(delay=within * n / count).job(n) for n in range(count)]))
 
 
-def judge(processes: Processes, client: Redis, jobs: list[Any]) -> None:
-    """Wait until no job is left: each ran once, as its first attempt, not early, and nothing is left of it."""
+def check_each_ran_once(processes: Processes, client: Redis, jobs: list[Any]) -> None:
+    """Wait until no job is left; check that each ran once as its first attempt, not early, and left no record."""
     processes.until(lambda: not client.hlen(processes.keys("jobs")), what="all jobs to end")
     runs = processes.runs()
     assert sorted(run["id"] for run in runs) == sorted(job.id for job in jobs)
@@ -87,15 +87,15 @@ def test_jobs_run_once_while_all_connections_are_cut_and_refused(
             network.cut()
             network.accept()
         cuts += 1
-        processes.until(lambda seen=seen: len(processes.runs()) > min(seen + 20, 599), what="runs to go on")
-    judge(processes, client, jobs)
+        processes.until(lambda seen=seen: len(processes.runs()) > min(seen + 20, 599), what="further runs")
+    check_each_ran_once(processes, client, jobs)
     assert cuts >= 5
     for command in commands:
         assert command.running
         assert "Traceback" not in command.output
 
 
-def test_processes_refused_for_a_while_say_so_once_and_work_again(
+def test_processes_log_refused_connections_once_and_resume(
     processes: Processes, client: Redis, network: Proxy, connect: Any
 ) -> None:
     connect(network)
@@ -107,13 +107,13 @@ def test_processes_refused_for_a_while_say_so_once_and_work_again(
         network.cut()
         for command, at in zip(commands, begun, strict=True):
             processes.until(lambda command=command, at=at: "Redis did not answer" in command.output[at:], what="notice")
-        # How long the network is away: long enough for many tries.
+        # The outage must be long enough for many retries.
         threading.Event().wait(1.5)
         jobs += many(10, within=0.1)
-        said = [command.output[at:] for command, at in zip(commands, begun, strict=True)]
+        logged = [command.output[at:] for command, at in zip(commands, begun, strict=True)]
         network.accept()
-        judge(processes, client, jobs)
-        for command, at, words in zip(commands, begun, said, strict=True):
+        check_each_ran_once(processes, client, jobs)
+        for command, at, words in zip(commands, begun, logged, strict=True):
             assert "works again" not in words
             assert words.count("WARNING") <= 2
             processes.until(lambda command=command, at=at: "works again" in command.output[at:], what="both to be back")
@@ -123,7 +123,7 @@ def test_processes_refused_for_a_while_say_so_once_and_work_again(
 # Replies
 
 
-def test_a_worker_and_a_dispatcher_whose_replies_are_cut_at_any_byte_run_each_job_once(
+def test_jobs_run_once_if_replies_to_worker_and_dispatcher_are_cut_at_any_byte(
     processes: Processes, client: Redis, network: Proxy, connect: Any, gate: Any
 ) -> None:
     connect(network)
@@ -133,22 +133,22 @@ def test_a_worker_and_a_dispatcher_whose_replies_are_cut_at_any_byte_run_each_jo
     def until_cut() -> None:
         lost = len(jobs)
         processes.until(lambda: network.lost_replies == lost, what="the cut")
-        # One trouble at a time: who goes on failing waits longer and longer.
-        judge(processes, client, jobs)
+        # One fault at a time: a process that fails repeatedly waits longer each time.
+        check_each_ran_once(processes, client, jobs)
 
     for size in SIZES:
-        # A reply that brings claims.
+        # The reply contains claims.
         network.cut_reply_after(size, of=EXCHANGE)
         jobs.append(tasks.record.enqueue(size))
         until_cut()
-        # One that answers an outcome.
+        # The reply confirms an outcome.
         opened = gate.with_name(f"gate {size}")
         jobs.append(tasks.wait_for.enqueue(str(opened)))
         processes.until_runs(1, jobs[-1].id)
         network.cut_reply_after(size, of=EXCHANGE)
         opened.touch()
         until_cut()
-        # One that tells what was promoted.
+        # The reply lists what was promoted.
         network.cut_reply_after(size, of=PROMOTE)
         jobs.append(tasks.record.after(0.01).enqueue(size))
         until_cut()
@@ -157,7 +157,7 @@ def test_a_worker_and_a_dispatcher_whose_replies_are_cut_at_any_byte_run_each_jo
         assert "a bug" not in command.output
 
 
-def test_a_worker_whose_replies_are_swallowed_repeats_its_exchange(
+def test_worker_repeats_exchange_whose_reply_is_dropped(
     processes: Processes, client: Redis, network: Proxy, connect: Any
 ) -> None:
     connect(network)
@@ -169,16 +169,16 @@ def test_a_worker_whose_replies_are_swallowed_repeats_its_exchange(
         jobs += many(5, within=0.02)
         processes.until(lambda lost=lost: network.lost_replies > lost + 1, what="replies to be lost")
         network.cut()
-        network.mend()
-        judge(processes, client, jobs)
+        network.restore()
+        check_each_ran_once(processes, client, jobs)
     assert all(command.running and "Traceback" not in command.output for command in commands)
 
 
-def test_a_producer_whose_reply_is_cut_at_any_byte_may_send_again_and_has_one_job(
+def test_producer_whose_reply_is_cut_can_resend_without_second_job(
     processes: Processes, client: Redis, uplink: Proxy, connect: Any
 ) -> None:
     connect(None, producer=uplink)
-    # Redis knows the script from here on, else the first reply that is cut says that it does not.
+    # Redis has cached the script now. Otherwise the first reply would be NOSCRIPT.
     jobs: list[Any] = [tasks.record.enqueue("first")]
     for size in SIZES:
         new = [
@@ -192,20 +192,20 @@ def test_a_producer_whose_reply_is_cut_at_any_byte_may_send_again_and_has_one_jo
             enqueue_many(new)
         assert caught.value.maybe_accepted
         assert list(caught.value.unsent) == new
-        # It had run, all of it, when its reply was lost.
+        # Redis had run the whole script when its reply was lost.
         assert client.hlen(processes.keys("jobs")) == len(jobs)
         caught.value.resend()
         assert client.hlen(processes.keys("jobs")) == len(jobs)
-        # The next one meets a sound connection, not the rest of the last reply.
+        # The next call uses a new connection and does not read the rest of the last reply.
         jobs.append(tasks.record.enqueue("next"))
         assert jobs[-1].state == "ready"
     assert [job.state for job in jobs if job.state == "unsent"] == []
     processes.dispatcher()
     processes.worker()
-    judge(processes, client, jobs)
+    check_each_ran_once(processes, client, jobs)
 
 
-def test_a_producer_that_is_refused_knows_that_nothing_was_sent(
+def test_refused_connection_reports_that_nothing_was_sent(
     processes: Processes, client: Redis, uplink: Proxy, connect: Any
 ) -> None:
     connect(None, producer=uplink)
@@ -222,7 +222,7 @@ def test_a_producer_that_is_refused_knows_that_nothing_was_sent(
 # Silence
 
 
-def test_a_silent_network_is_given_up_and_what_was_lost_meanwhile_is_fenced(
+def test_silent_network_times_out_and_lost_claims_are_refused(
     processes: Processes, client: Redis, network: Proxy, uplink: Proxy, connect: Any, gate: Any
 ) -> None:
     connect(network, producer=uplink, LEASE=2, ENQUEUE_TIMEOUT=1)
@@ -231,7 +231,7 @@ def test_a_silent_network_is_given_up_and_what_was_lost_meanwhile_is_fenced(
     processes.until_runs(1)
     network.hold()
     uplink.hold()
-    # Both on the connection there was and on a new one.
+    # The first request uses the existing connection, the second a new one.
     kept = [tasks.record.using(queue="kept").job(n) for n in range(2)]
     for handle in kept:
         with pytest.raises(StoreUnavailable) as caught:
@@ -251,7 +251,7 @@ def test_a_silent_network_is_given_up_and_what_was_lost_meanwhile_is_fenced(
     uplink.release()
     network.release()
     processes.until(lambda: "lease lost, its outcome (succeeded) was refused" in silenced[1].output, what="the refusal")
-    # Those that waited in the silent network arrive after all, and sent again they are no second jobs.
+    # The held requests arrive after all. A resend of them creates no second job.
     processes.until(lambda: client.zcard(processes.keys.ready("kept")) == 2, what="the late requests")
     enqueue_many(kept)
     assert client.zcard(processes.keys.ready("kept")) == client.hlen(processes.keys("jobs")) == 2
@@ -268,13 +268,13 @@ def test_a_silent_network_is_given_up_and_what_was_lost_meanwhile_is_fenced(
 # Delay
 
 
-def test_a_slow_network_loses_no_lease(processes: Processes, client: Redis, network: Proxy, connect: Any) -> None:
+def test_slow_network_loses_no_lease(processes: Processes, client: Redis, network: Proxy, connect: Any) -> None:
     connect(network, LEASE=5)
     commands = [processes.dispatcher(), processes.worker()]
     network.delay(0.2, 0.15)
-    # Longer than a lease: only heartbeats through the slow network keep it.
+    # The job runs longer than a lease, so heartbeats must pass the slow network in time.
     jobs = [tasks.nap.enqueue(6), *many(100, within=4)]
-    judge(processes, client, jobs)
+    check_each_ran_once(processes, client, jobs)
     for command in commands:
         assert command.end() == 0
         for word in ("lease lost", "lapsed", "waits for Redis", "Traceback"):

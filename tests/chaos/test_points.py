@@ -1,4 +1,4 @@
-"""Named points: a process kills itself inside, where no request to Redis stands; another finishes its work."""
+"""Kill points: a process kills itself at a named point between two requests, and another process finishes its work."""
 
 import re
 import signal
@@ -18,7 +18,7 @@ from tests.shard_apis import ShardApis
 from tests.subprocesses import Processes
 
 LEASE = 2
-#: What a web process does: a row and a job in one transaction.
+#: The code of a web process: one transaction with a row and a job.
 COMMIT = """
 from django.db import connection, transaction
 import tests.sample_app.kill_points
@@ -39,15 +39,15 @@ def apis(redis_url: str, processes: Processes) -> Iterator[ShardApis]:
 
 
 def raw(job: Any) -> bytes:
-    """Return a job's id as Redis has it."""
+    """Return the raw id of a job, as Redis stores it."""
     return bytes.fromhex(job.id.split("-")[0])
 
 
-def test_a_worker_killed_at_any_point_inside_loses_nothing_and_counts_each_lease(
+def test_worker_killed_at_named_point_loses_no_job_and_counts_each_lease(
     processes: Processes, client: Redis, apis: ShardApis
 ) -> None:
     record, fail = tasks.record, tasks.fail.using(retry=POLICY)
-    # The point, the task; what it left behind: begun runs, the lease; and the attempts that run in the end.
+    # The point and the task; started runs and whether the lease remains after the kill; the attempts of all runs.
     cases: list[tuple[str, Any, int, bool, list[int]]] = [
         ("after claim", record, 0, True, [2]),
         ("before user code", record, 0, True, [2]),
@@ -75,7 +75,7 @@ def test_a_worker_killed_at_any_point_inside_loses_nothing_and_counts_each_lease
         ends[job.id] = held[0] / 1_000_000 if held else 0.0
         if point == "heartbeat":
             [run] = processes.runs(job.id)
-            assert ends[job.id] > run["at"] + LEASE, "the lease was not pushed on"
+            assert ends[job.id] > run["at"] + LEASE, "the lease was not renewed"
     processes.dispatcher()
     processes.worker()
     processes.until_gone(jobs)
@@ -90,7 +90,7 @@ def test_a_worker_killed_at_any_point_inside_loses_nothing_and_counts_each_lease
 @pytest.mark.parametrize(
     ("point", "reclaimed"), [("between promote and reclaim", 0), ("before reclaim", 0), ("after reclaim", 1)]
 )
-def test_a_dispatcher_killed_around_a_reclaim_counts_the_lease_once(
+def test_dispatcher_killed_around_reclaim_counts_lease_once(
     processes: Processes, client: Redis, apis: ShardApis, point: str, reclaimed: int
 ) -> None:
     job, doomed = (
@@ -102,7 +102,7 @@ def test_a_dispatcher_killed_around_a_reclaim_counts_the_lease_once(
     due = tasks.record.using(delay=0.001, queue="due").enqueue()
     killed = processes.start("run_dispatcher", DELAYQ_TEST_KILL_AT=point)
     assert killed.wait() == -signal.SIGKILL, killed.output
-    # What the same step had promoted stays promoted.
+    # Jobs that the same step had promoted stay ready.
     assert apis.where(raw(due)) == ["ready:due"]
     places = [["leases"], ["leases"]] if not reclaimed else [["recovered:default"], ["dead_letters"]]
     assert [apis.where(raw(handle)) for handle in (job, doomed)] == places
@@ -116,7 +116,7 @@ def test_a_dispatcher_killed_around_a_reclaim_counts_the_lease_once(
     assert (again.raw_id, again.attempt, again.attempts.crash_suspected) == (raw(job), 2, True)
 
 
-def test_a_producer_killed_between_commit_and_send_leaves_its_row_and_nothing_of_the_job(
+def test_producer_killed_between_commit_and_send_leaves_row_without_job(
     processes: Processes, client: Redis, apis: ShardApis, tmp_path: Path
 ) -> None:
     database = tmp_path / "db.sqlite3"
@@ -126,7 +126,7 @@ def test_a_producer_killed_between_commit_and_send_leaves_its_row_and_nothing_of
     killed = processes.start("shell", "--command", COMMIT, DELAYQ_TEST_KILL_AT="between commit and send", **environ)
     assert killed.wait() == -signal.SIGKILL, killed.output
     assert client.keys("*") == []
-    # Its key is free for the next one, who is not killed; of both the database has the row.
+    # The unique key is free for the next process, which is not killed. The database has the rows of both.
     whole = processes.start("shell", "--command", COMMIT, **environ)
     assert whole.wait() == 0, whole.output
     with sqlite3.connect(database) as connection:
@@ -138,12 +138,12 @@ def test_a_producer_killed_between_commit_and_send_leaves_its_row_and_nothing_of
     assert len(processes.runs()) == 1
 
 
-def test_a_point_that_is_not_known_is_refused() -> None:
+def test_unknown_kill_point_is_refused() -> None:
     with pytest.raises(ValueError, match="'nowhere'.*no such point; known are between commit and send, after claim"):
         install("nowhere")
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_every_point_is_a_function_of_the_real_code(point: str) -> None:
+def test_every_kill_point_is_function_of_package(point: str) -> None:
     place, attribute, *_ = POINTS[point]
     assert callable(getattr(place, attribute))

@@ -1,4 +1,4 @@
-"""Poison: jobs that end the process that runs them die after exactly `max_attempts`; innocents beside them run."""
+"""Poison: jobs that end their process are dead after exactly `max_attempts`, and other jobs run beside them."""
 
 import time
 from collections import Counter
@@ -15,21 +15,21 @@ from tests.chaos.supervisor import Supervisor
 from tests.sample_app import tasks
 from tests.subprocesses import Processes
 
-#: How a job ends its process -> how its last attempt ended; one that only tries to leave just fails.
+#: How a job ends its process -> how its last attempt ended. A job that raises SystemExit just fails.
 KINDS = {"exit": "crashed", "kill": "crashed", "segfault": "crashed", "memory": "crashed", "leave": "failed"}
 ATTEMPTS = 3
-#: Innocent jobs beside each one of poison. Their attempts are few enough to be used up, were neighbours to use them.
+#: Other jobs for each poison job. Their attempts are few, so that a poison job that costs them attempts is noticed.
 INNOCENTS = 5
 LEASE = 2.0
-#: Seconds of a run with so many of each kind.
+#: Seconds for one job of each kind.
 PATIENCE = 120.0
 
 
 def poison_many(processes: Processes, count: int, *, patience: float, pool: str = "threads") -> str:
-    """Let so many jobs of each kind do their worst among innocents; return the figures."""
+    """Run that many poison jobs of each kind beside other jobs; return the summary line."""
     processes.configure(LEASE=LEASE)
-    crew = Supervisor(processes, workers=2, dispatchers=1, pool=pool)
-    crew.poisoned = True
+    supervisor = Supervisor(processes, workers=2, dispatchers=1, pool=pool)
+    supervisor.expects_crashes = True
     began = time.monotonic()
     drafts = []
     for number in range(count):
@@ -46,37 +46,41 @@ def poison_many(processes: Processes, count: int, *, patience: float, pool: str 
     with processes.client() as client:
 
         def ended() -> bool:
-            crew.tend()
+            supervisor.restart_ended()
             return not client.hlen(processes.keys("jobs"))
 
         processes.until(ended, what="all to end", patience=patience)
-        crew.finish()
+        supervisor.finish()
         dead, left = read_dead(client, processes.keys), left_over(client, processes.keys)
     runs = read_runs(processes.events())
-    verdict = check(Case(promises=promises, runs=runs, dead=dead, deaths=crew.deaths, lease=LEASE))
-    verdict.left += [*crew.complaints, *left]
-    assert not verdict.faults, str(verdict)
+    result = check(Case(promises=promises, runs=runs, dead=dead, deaths=supervisor.deaths, lease=LEASE))
+    result.left += [*supervisor.errors, *left]
+    assert not result.violations, str(result)
     kinds = {job.id: how for job, how in drafts}
     last = Counter((kinds[letter.id], letter.endings[-1]) for letter in dead)
     assert last == dict.fromkeys(KINDS.items(), count)
     most = max(run.attempt for run in runs if not kinds[run.id])
     if pool == "processes":
-        assert (most, crew.restarts) == (1, 0), "a child's end cost others an attempt, or the worker itself"
+        assert (most, supervisor.restarts) == (1, 0), "a child's end cost another job an attempt, or ended the worker"
     return (
         f"poison: {len(KINDS)} x {count} dead after {ATTEMPTS} attempts, {len(promises) - len(dead)} innocents ran, at "
-        f"most as attempt {most}; {crew.restarts} workers ended, {time.monotonic() - began:.0f} s"
+        f"most as attempt {most}; {supervisor.restarts} workers ended, {time.monotonic() - began:.0f} s"
     )
 
 
-def test_poison_dies_after_its_attempts_and_innocents_run(processes: Processes, tell: Callable[[str], None]) -> None:
-    tell(poison_many(processes, 1, patience=PATIENCE))
+def test_crashing_jobs_die_after_max_attempts_and_other_jobs_run(
+    processes: Processes, print_now: Callable[[str], None]
+) -> None:
+    print_now(poison_many(processes, 1, patience=PATIENCE))
 
 
-def test_poison_in_processes_costs_nobody_else_an_attempt(processes: Processes, tell: Callable[[str], None]) -> None:
-    tell(poison_many(processes, 1, patience=PATIENCE, pool="processes"))
+def test_crashing_jobs_in_process_pool_cost_other_jobs_no_attempt(
+    processes: Processes, print_now: Callable[[str], None]
+) -> None:
+    print_now(poison_many(processes, 1, patience=PATIENCE, pool="processes"))
 
 
 @pytest.mark.slow
-def test_poison_in_great_numbers_harms_no_innocent(processes: Processes, tell: Callable[[str], None]) -> None:
+def test_many_crashing_jobs_do_not_fail_other_jobs(processes: Processes, print_now: Callable[[str], None]) -> None:
     count = sized("POISON", 200)
-    tell(poison_many(processes, count, patience=PATIENCE * count))
+    print_now(poison_many(processes, count, patience=PATIENCE * count))

@@ -1,4 +1,4 @@
-"""The proxy and what it makes of a network, on a real server: a fault that does not strike would prove nothing."""
+"""Tests of the proxy, with a real server: a fault without effect would make other tests meaningless."""
 
 import random
 import socket
@@ -16,7 +16,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from django_delayq.conf.redis_settings import RedisConfig
 from django_delayq.store.client.connection import Connections
 from tests.chaos.proxy import Proxy
-from tests.chaos.resp import Values, command_of
+from tests.chaos.resp import RespSplitter, command_of
 from tests.subprocesses import until
 
 
@@ -27,18 +27,18 @@ def proxy(redis_url: str, client: Redis) -> Iterator[Proxy]:
 
 
 def through(proxy: Proxy, *, timeout: float = 30.0) -> Any:
-    """Return a client as the package makes them: it says only what it is asked to, and repeats nothing."""
+    """Return a client as the package creates it, without retries and without commands of its own."""
     return Connections(RedisConfig.read(proxy.url)).producer(timeout=timeout)
 
 
 def plain(proxy: Proxy) -> socket.socket:
-    """Return a bare connection to the proxy."""
+    """Return a plain socket to the proxy."""
     where = urlsplit(proxy.url)
     return socket.create_connection((where.hostname, where.port), timeout=30)
 
 
 class Switch:
-    """Stands for the process that is killed."""
+    """Counts its calls, in the place of a kill."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -47,7 +47,7 @@ class Switch:
         self.count += 1
 
 
-def test_values_are_found_however_they_arrive() -> None:
+def test_values_are_split_at_any_chunk_boundary() -> None:
     whole = [
         b"*2\r\n$4\r\nECHO\r\n$10\r\n\r\n*1\r\n$1\r\n\r\n",
         b"*-1\r\n",
@@ -59,16 +59,16 @@ def test_values_are_found_however_they_arrive() -> None:
     ]
     stream = b"".join(whole)
     for seed in range(200):
-        chance, values, found, at = random.Random(seed), Values(), [], 0
+        rng, values, found, at = random.Random(seed), RespSplitter(), [], 0
         while at < len(stream):
-            size = chance.randint(1, 12)
+            size = rng.randint(1, 12)
             found += values.feed(stream[at : at + size])
             at += size
         assert found == whole
-    assert Values().feed(stream) == whole
+    assert RespSplitter().feed(stream) == whole
 
 
-def test_a_request_is_named_by_its_first_word() -> None:
+def test_request_is_named_by_its_first_word() -> None:
     assert command_of(b"*2\r\n$4\r\necho\r\n$1\r\nx\r\n") == "ECHO"
     assert command_of(b"*1\r\n$4\r\nPING\r\n") == command_of(b"PING now\r\n") == "PING"
     assert command_of(b"*3\r\n$7\r\nEVALSHA\r\n$4\r\nab12\r\n$1\r\n0\r\n") == "EVALSHA ab12"
@@ -85,7 +85,7 @@ def test_requests_and_replies_pass_and_are_counted(proxy: Proxy) -> None:
     assert proxy.commands == ["SET"] * 300 + ["MGET"]
 
 
-def test_a_cut_resets_every_connection_and_takes_new_ones(proxy: Proxy) -> None:
+def test_cut_resets_every_connection_and_accepts_new_ones(proxy: Proxy) -> None:
     with plain(proxy) as one, plain(proxy) as other:
         for connection in (one, other):
             connection.sendall(b"PING\r\n")
@@ -98,7 +98,7 @@ def test_a_cut_resets_every_connection_and_takes_new_ones(proxy: Proxy) -> None:
         assert behind.ping()
 
 
-def test_refused_connections_are_refused_and_old_ones_stay(proxy: Proxy) -> None:
+def test_refuse_rejects_new_connections_and_keeps_old_ones(proxy: Proxy) -> None:
     with through(proxy) as behind, through(proxy) as late:
         assert behind.ping()
         proxy.refuse()
@@ -109,7 +109,7 @@ def test_refused_connections_are_refused_and_old_ones_stay(proxy: Proxy) -> None
         assert late.ping()
 
 
-def test_silence_holds_old_and_new_connections_and_then_lets_pass(proxy: Proxy, client: Redis) -> None:
+def test_hold_stops_old_and_new_connections_until_release(proxy: Proxy, client: Redis) -> None:
     with through(proxy, timeout=1) as behind, through(proxy, timeout=1) as late:
         assert behind.ping()
         proxy.hold()
@@ -118,23 +118,23 @@ def test_silence_holds_old_and_new_connections_and_then_lets_pass(proxy: Proxy, 
                 held.set(name, 1)
         assert client.keys() == []
         proxy.release()
-        # Requests whose sender has given up arrive all the same, as they do from a network that comes back.
+        # Requests whose sender has timed out arrive after all, as after a real network outage.
         until(lambda: client.dbsize() == 2, what="both requests")
         assert behind.ping()
 
 
-def test_a_delay_is_waited_each_way(proxy: Proxy) -> None:
+def test_delay_applies_in_both_directions(proxy: Proxy) -> None:
     with through(proxy) as behind:
         assert behind.ping()
         proxy.delay(0.1, 0.05)
         started = monotonic()
         assert behind.ping()
         assert monotonic() - started >= 0.1
-        proxy.mend()
+        proxy.restore()
         assert behind.ping()
 
 
-def test_dropped_replies_are_those_of_requests_that_ran(proxy: Proxy, client: Redis) -> None:
+def test_requests_run_although_their_replies_are_dropped(proxy: Proxy, client: Redis) -> None:
     with through(proxy) as behind:
         assert behind.ping()
         proxy.drop_replies()
@@ -144,12 +144,12 @@ def test_dropped_replies_are_those_of_requests_that_ran(proxy: Proxy, client: Re
         assert client.get("key") == b"1"
         proxy.cut()
         asking.join()
-        proxy.mend()
+        proxy.restore()
         assert behind.ping()
 
 
 @pytest.mark.parametrize("size", [0, 1, 5, 8])
-def test_a_reply_is_cut_to_the_byte(proxy: Proxy, client: Redis, size: int) -> None:
+def test_reply_is_cut_at_exact_byte(proxy: Proxy, client: Redis, size: int) -> None:
     client.set("key", "value")
     with plain(proxy) as raw:
         proxy.cut_reply_after(size, of="GET")
@@ -165,7 +165,7 @@ def test_a_reply_is_cut_to_the_byte(proxy: Proxy, client: Redis, size: int) -> N
         assert behind.get("key") == b"value"
 
 
-def test_a_kill_strikes_before_the_request_runs(proxy: Proxy, client: Redis) -> None:
+def test_kill_before_request_prevents_it(proxy: Proxy, client: Redis) -> None:
     kill = Switch()
     with through(proxy) as behind, through(proxy) as other:
         assert behind.ping()
@@ -184,7 +184,7 @@ def test_a_kill_strikes_before_the_request_runs(proxy: Proxy, client: Redis) -> 
     assert sorted(client.keys()) == [b"first", b"second"]
 
 
-def test_a_kill_strikes_after_the_request_ran_and_swallows_its_reply(proxy: Proxy, client: Redis) -> None:
+def test_kill_after_request_drops_its_reply(proxy: Proxy, client: Redis) -> None:
     kill = Switch()
     with through(proxy) as behind:
         proxy.kill_at(2, kill, after=True)
@@ -196,7 +196,7 @@ def test_a_kill_strikes_after_the_request_ran_and_swallows_its_reply(proxy: Prox
     assert sorted(client.keys()) == [b"first", b"second"]
 
 
-def test_a_kill_after_a_blocking_pop_waits_for_its_reply(proxy: Proxy, client: Redis) -> None:
+def test_kill_after_blocking_pop_waits_for_its_reply(proxy: Proxy, client: Redis) -> None:
     kill = Switch()
     with through(proxy) as behind, through(proxy) as other:
         proxy.kill_at(1, kill, after=True)
@@ -217,7 +217,7 @@ def test_requests_are_counted_from_1(proxy: Proxy) -> None:
         proxy.kill_at(0, Switch(), after=True)
 
 
-def test_a_server_on_a_port_is_reached_too(start_redis: Any) -> None:
+def test_proxy_connects_to_server_on_port(start_redis: Any) -> None:
     server = start_redis(port=0)
     with Proxy(server.url) as proxy, through(proxy) as behind:
         assert behind.ping()

@@ -1,6 +1,6 @@
-"""Redis in states in which it takes no writes or no commands: everybody waits, says so once, and works again by itself.
+"""States in which Redis refuses writes or commands: processes wait, log it once, and resume without help.
 
-Each state is brought about in a real server, under load; nothing is lost, doubled or early.
+Each state is real and occurs under load. No job is lost, repeated or early.
 """
 
 import re
@@ -17,7 +17,7 @@ from redis import Redis
 
 from django_delayq.exceptions import StoreAuthError, StoreError, StoreRejected, StoreUnavailable
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.chaos.redis_outages import lasts, met, warnings
+from tests.chaos.redis_outages import logged_once, wait_out, warnings
 from tests.chaos.report import STAY
 from tests.chaos.steady_load import SteadyLoad
 from tests.sample_app import tasks
@@ -34,7 +34,7 @@ State = Callable[[LocalRedisServer], Any]
 
 @contextmanager
 def demoted(server: LocalRedisServer) -> Iterator[None]:
-    """A replica of nobody there: READONLY."""
+    """Make the server a replica of a missing primary, so it replies READONLY."""
     with server.client() as client:
         client.replicaof("127.0.0.1", 1)
         yield
@@ -43,7 +43,7 @@ def demoted(server: LocalRedisServer) -> Iterator[None]:
 
 @contextmanager
 def disk_full(server: LocalRedisServer) -> Iterator[None]:
-    """No file may grow beyond what the append-only file has by now: MISCONF, as a full disk gives."""
+    """Forbid files to grow beyond the current append-only file, so the server replies MISCONF as on a full disk."""
     with server.client() as client:
         size = client.info("persistence")["aof_current_size"]
     assert server.pid is not None
@@ -54,7 +54,7 @@ def disk_full(server: LocalRedisServer) -> Iterator[None]:
 
 @contextmanager
 def lonely(server: LocalRedisServer) -> Iterator[None]:
-    """Fewer replicas than asked for: NOREPLICAS."""
+    """Require more replicas than there are, so the server replies NOREPLICAS."""
     with server.client() as client:
         client.config_set("min-replicas-to-write", 1)
         yield
@@ -63,7 +63,7 @@ def lonely(server: LocalRedisServer) -> Iterator[None]:
 
 @pytest.fixture
 def limited(server_program: Path, tmp_path: Path) -> Iterator[LocalRedisServer]:
-    """A server that is told of a file at its limit, not ended by a signal; its append-only file is large."""
+    """A server that gets an error, not a signal, at a file size limit. Its append-only file is large."""
     program = tmp_path / "limited-server"
     program.write_text(f"#!/bin/sh\ntrap '' 25\nexec {server_program} \"$@\"\n")
     program.chmod(0o700)
@@ -73,43 +73,45 @@ def limited(server_program: Path, tmp_path: Path) -> Iterator[LocalRedisServer]:
         yield server
 
 
-def test_refused_writes_are_waited_out(processes: Processes, limited: LocalRedisServer) -> None:
+def test_processes_wait_while_redis_refuses_writes(processes: Processes, limited: LocalRedisServer) -> None:
     processes.configure(REDIS=limited.url, LEASE=2)
     commands = [processes.dispatcher(), processes.worker()]
     states: list[tuple[str, State]] = [("READONLY", demoted), ("MISCONF", disk_full), ("NOREPLICAS", lonely)]
-    with SteadyLoad() as trickle:
+    with SteadyLoad() as load:
         for code, state in states:
-            trickle.until_accepted()
-            with met(processes, commands):
+            load.until_accepted()
+            with logged_once(processes, commands):
                 before = warnings(commands)
                 with state(limited):
-                    error = trickle.until_error()
+                    error = load.until_error()
                     assert isinstance(error, StoreRejected)
                     assert (error.code, error.maybe_accepted) == (code, False)
-                    lasts(processes, commands, since=before)
-        trickle.until_accepted()
+                    wait_out(processes, commands, since=before)
+        load.until_accepted()
     processes.until_empty()
-    trickle.judge(processes, commands)
-    assert {error.code for error in trickle.errors if isinstance(error, StoreRejected)} == {code for code, _ in states}
+    load.check(processes, commands)
+    assert {error.code for error in load.errors if isinstance(error, StoreRejected)} == {code for code, _ in states}
 
 
-def test_an_idle_worker_says_once_that_redis_takes_no_writes(processes: Processes, limited: LocalRedisServer) -> None:
-    # Between two sweeps it has nothing to ask, and that is no sign that all is well.
+def test_idle_worker_logs_once_that_redis_refuses_writes(processes: Processes, limited: LocalRedisServer) -> None:
+    # An idle worker sends no request between two sweeps. It must not conclude from this that Redis works.
     processes.configure(REDIS=limited.url, LEASE=4)
     commands = [processes.dispatcher(), processes.worker()]
     processes.until_gone([tasks.record.enqueue()])
-    with met(processes, commands):
+    with logged_once(processes, commands):
         before = warnings(commands)
         with demoted(limited):
-            lasts(processes, commands, since=before)
+            wait_out(processes, commands, since=before)
     processes.until_gone([tasks.record.enqueue()])
 
 
 # Not ready
 
 
-def test_a_server_that_loads_is_waited_for(processes: Processes, start_redis: Callable[..., LocalRedisServer]) -> None:
-    # While it loads, a server answers once every 2 MB.
+def test_processes_wait_while_redis_loads_its_data(
+    processes: Processes, start_redis: Callable[..., LocalRedisServer]
+) -> None:
+    # A server that loads its data replies once every 2 MB.
     options = {"appendonly": "yes", "appendfsync": "always", "key-load-delay": "800", "rdbcompression": "no"}
     server = start_redis(options=options)
     processes.configure(REDIS=server.url, LEASE=2)
@@ -118,26 +120,24 @@ def test_a_server_that_loads_is_waited_for(processes: Processes, start_redis: Ca
         client.eval("for i = 1, 2000 do redis.call('SET', 'other:' .. i, string.rep('x', 8000)) end", 0)
         client.bgrewriteaof()
         until(lambda: client.info("persistence")["aof_rewrite_in_progress"] == 0, what="a short file")
-    with SteadyLoad() as trickle:
-        trickle.until_accepted()
-        with met(processes, commands):
+    with SteadyLoad() as load:
+        load.until_accepted()
+        with logged_once(processes, commands):
             server.kill()
             starter = threading.Thread(target=server.start)
             starter.start()
             loading: list[StoreError] = []
             while starter.is_alive():
-                loading += [
-                    error for error in trickle.errors[-1:] if "LOADING" in str(error) or "loading" in str(error)
-                ]
+                loading += [error for error in load.errors[-1:] if "LOADING" in str(error) or "loading" in str(error)]
                 starter.join(0.01)
             assert loading
-        trickle.until_accepted()
+        load.until_accepted()
     assert all(isinstance(error, StoreUnavailable) and not error.maybe_accepted for error in loading)
     processes.until_empty()
-    trickle.judge(processes, commands)
+    load.check(processes, commands)
 
 
-def test_a_busy_server_is_waited_for_and_what_lapsed_meanwhile_is_fenced(
+def test_processes_wait_while_redis_is_busy_and_expired_claims_are_refused(
     processes: Processes, start_redis: Callable[..., LocalRedisServer], gate: Path
 ) -> None:
     server = start_redis(options={"lua-time-limit": "20"})
@@ -145,24 +145,24 @@ def test_a_busy_server_is_waited_for_and_what_lapsed_meanwhile_is_fenced(
     commands = [processes.dispatcher(), processes.worker()]
     slow = tasks.wait_for.enqueue(str(gate))
     processes.until_runs(1)
-    with SteadyLoad() as trickle, server.client(socket_timeout=None) as foreign, server.client() as killer:
-        trickle.until_accepted()
-        with met(processes, commands):
+    with SteadyLoad() as load, server.client(socket_timeout=None) as foreign, server.client() as killer:
+        load.until_accepted()
+        with logged_once(processes, commands):
             before = warnings(commands)
             script = threading.Thread(target=_run_until_killed, args=(foreign,), daemon=True)
             script.start()
-            error = trickle.until_error()
+            error = load.until_error()
             assert isinstance(error, StoreUnavailable) and not error.maybe_accepted
-            lasts(processes, commands, since=before)
+            wait_out(processes, commands, since=before)
             killer.script_kill()
             script.join()
-        trickle.until_accepted()
-    # Its lease is renewed by a late heartbeat, or it runs again elsewhere, and this run's outcome is refused.
+        load.until_accepted()
+    # A late heartbeat renews the lease, or the job runs again elsewhere and the outcome of this run is refused.
     gate.touch()
     processes.until_gone([slow])
     processes.until_empty()
-    trickle.accepted[slow.id] = 0
-    trickle.judge(processes, commands)
+    load.accepted[slow.id] = 0
+    load.check(processes, commands)
 
 
 def _run_until_killed(client: Redis) -> None:
@@ -173,45 +173,45 @@ def _run_until_killed(client: Redis) -> None:
 # Passwords
 
 
-def test_a_password_changed_in_mid_run_is_waited_out_and_never_shown(
+def test_processes_wait_while_password_is_wrong_and_never_log_it(
     processes: Processes, start_redis: Callable[..., LocalRedisServer]
 ) -> None:
     server = start_redis(port=0, options={"requirepass": OLD})
     processes.configure(REDIS=f"redis://:{OLD}@127.0.0.1:{server.port}/0", LEASE=2)
     commands = [processes.dispatcher(), processes.worker()]
-    with SteadyLoad() as trickle, server.client(password=OLD) as admin:
-        trickle.until_accepted()
-        with met(processes, commands):
+    with SteadyLoad() as load, server.client(password=OLD) as admin:
+        load.until_accepted()
+        with logged_once(processes, commands):
             before = warnings(commands)
             admin.config_set("requirepass", NEW)
             admin.client_kill_filter(_type="normal", skipme=True)
-            until(lambda: any(isinstance(error, StoreAuthError) for error in trickle.errors), what="the refusal")
-            lasts(processes, commands, since=before)
-            # So do processes that are started now, and they name the setting.
+            until(lambda: any(isinstance(error, StoreAuthError) for error in load.errors), what="the refusal")
+            wait_out(processes, commands, since=before)
+            # Processes that start now wait too, and their log names the setting.
             late = [processes.start("run_dispatcher"), processes.start("run_worker")]
             for command in late:
                 until(lambda command=command: "DELAYQ['REDIS']" in command.output, what="its line")
             admin.config_set("requirepass", OLD)
-        trickle.until_accepted()
+        load.until_accepted()
     processes.until_empty()
-    trickle.judge(processes, [*commands, *late])
+    load.check(processes, [*commands, *late])
     for command in late:
         until(lambda command=command: "serves" in command.output, what="its work")
         assert command.end() == 0
     for command in [*commands, *late]:
         assert not re.search(f"{OLD}|{NEW}|Traceback", command.output)
-    assert not re.search(f"{OLD}|{NEW}", "".join(map(str, trickle.errors)))
+    assert not re.search(f"{OLD}|{NEW}", "".join(map(str, load.errors)))
 
 
-def test_commands_without_the_password_say_what_is_refused_and_wait(
+def test_commands_without_password_name_setting_and_wait(
     processes: Processes, start_redis: Callable[..., LocalRedisServer]
 ) -> None:
     server = start_redis(port=0, options={"requirepass": OLD})
     processes.configure(REDIS=f"redis://127.0.0.1:{server.port}/0", LEASE=2)
     commands = [processes.start("run_dispatcher"), processes.start("run_worker")]
-    told = r"refused the password or a command of user 'default'.*(NOAUTH|Authentication).*DELAYQ\['REDIS'\]"
+    expected = r"refused the password or a command of user 'default'.*(NOAUTH|Authentication).*DELAYQ\['REDIS'\]"
     for command in commands:
-        until(lambda command=command: re.search(told, command.output), what="what is wrong, and where")
+        until(lambda command=command: re.search(expected, command.output), what="the refusal and the setting")
         until(lambda command=command: "waits for Redis" in command.output, what="that it waits")
     checked = processes.start("delayq_check")
     assert checked.wait() == 1 and "CommandError: Redis refused the password" in checked.output
@@ -227,7 +227,7 @@ def test_commands_without_the_password_say_what_is_refused_and_wait(
 # Flushed
 
 
-def test_scripts_flushed_all_the_time_lose_nothing(processes: Processes, client: Redis) -> None:
+def test_repeated_flush_of_scripts_loses_no_job(processes: Processes, client: Redis) -> None:
     processes.configure(LEASE=1)
     commands = [processes.dispatcher(), processes.worker()]
     kinds: list[Callable[[int], Any]] = [
@@ -235,26 +235,26 @@ def test_scripts_flushed_all_the_time_lose_nothing(processes: Processes, client:
         lambda n: tasks.nap.using(key=f"k{n}").job(0.4),
         lambda n: tasks.fail.job(n % 3),
     ]
-    with SteadyLoad(lambda n: kinds[n % 3](n)) as trickle:
+    with SteadyLoad(lambda n: kinds[n % 3](n)) as load:
 
         def flushed() -> bool:
             client.script_flush()
-            return len(trickle.accepted) > 150
+            return len(load.accepted) > 150
 
         processes.until(flushed, what="150 jobs")
     processes.until(lambda: client.script_flush() and not client.hlen(processes.keys("jobs")), what="all jobs to end")
-    assert trickle.errors == trickle.faults == []
+    assert load.errors == load.unexpected_errors == []
     attempts: dict[str, list[int]] = {}
     for run in processes.runs():
         attempts.setdefault(run["id"], []).append(run["attempt"])
-    assert attempts.keys() == trickle.accepted.keys()
-    # Each attempt ran once, also those of jobs that failed before.
+    assert attempts.keys() == load.accepted.keys()
+    # Each attempt ran once, also the attempts of failed jobs.
     assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in attempts.values())
     assert not warnings(commands)
     check_whole(client, processes)
 
 
-def test_flushed_under_load_leaves_no_ghosts(processes: Processes, client: Redis, gate: Path) -> None:
+def test_flush_under_load_leaves_no_partial_records(processes: Processes, client: Redis, gate: Path) -> None:
     processes.configure(LEASE=1)
     commands = [processes.dispatcher(), processes.worker("--concurrency", 12)]
     kinds: list[Callable[[int], Any]] = [
@@ -265,17 +265,17 @@ def test_flushed_under_load_leaves_no_ghosts(processes: Processes, client: Redis
     ]
     held = [tasks.wait_for.enqueue(str(gate)) for _ in range(4)]
     processes.until_runs(4)
-    with SteadyLoad(lambda n: kinds[n % 4](n)) as trickle:
+    with SteadyLoad(lambda n: kinds[n % 4](n)) as load:
         for _ in range(6):
-            trickle.until_accepted(15)
+            load.until_accepted(15)
             client.flushall()
-        trickle.until_accepted(15)
+        load.until_accepted(15)
     gate.touch()
     processes.until_empty()
     processes.until(lambda: len(processes.events("end")) == 4, what="the held jobs to end")
     last = tasks.record.after(0.2).enqueue("last")
     processes.until_gone([last])
-    assert trickle.faults == []
+    assert load.unexpected_errors == []
     assert {job.refresh().state for job in held} == {"gone"}
     assert commands[1].output.count("lease lost") >= 4
     runs = Counter((run["id"], run["attempt"]) for run in processes.runs())
@@ -286,7 +286,7 @@ def test_flushed_under_load_leaves_no_ghosts(processes: Processes, client: Redis
 
 
 def check_whole(client: Redis, processes: Processes) -> None:
-    """Nothing is left of jobs that ended, but dead letters with their bodies."""
+    """Check that ended jobs left no record, except dead letters and their bodies."""
     keys = processes.keys
     found = redis_state.read(client, keys)
     invariants.check_each_job_is_in_one_place(found, keys)

@@ -1,4 +1,4 @@
-"""A primary and its replica: without it nothing is accepted where that is asked for, and it takes over what it has."""
+"""A primary and its replica: a primary that requires a replica refuses writes without it, and a failover keeps jobs."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from django_delayq import enqueue_many
 from django_delayq.exceptions import StoreRejected
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.chaos.proxy import Proxy
-from tests.chaos.redis_outages import lasts, met, warnings
+from tests.chaos.redis_outages import logged_once, wait_out, warnings
 from tests.chaos.steady_load import SteadyLoad
 from tests.sample_app import tasks
 from tests.subprocesses import Processes, until
@@ -22,49 +22,47 @@ Pair = tuple[LocalRedisServer, LocalRedisServer]
 
 @pytest.fixture
 def pair(start_redis: Callable[..., LocalRedisServer]) -> Iterator[Pair]:
-    """A primary, and a replica that has all of it."""
+    """A primary, and a replica with the same data."""
     primary = start_redis(port=0, options={"repl-diskless-sync-delay": "0", "repl-ping-replica-period": "1"})
     replica = start_redis(port=0, options={"replicaof": f"127.0.0.1 {primary.port}"})
-    until(lambda: replicated(primary, replica), what="the replica to be there")
+    until(lambda: replicated(primary, replica), what="the replica to catch up")
     yield primary, replica
-    # One that was left frozen could not be ended in good order.
+    # A frozen replica would not react to SIGTERM.
     if replica.pid is not None:
         os.kill(replica.pid, signal.SIGCONT)
 
 
 def replicated(primary: LocalRedisServer, replica: LocalRedisServer) -> bool:
-    """Tell whether the replica has all that the primary has written by now."""
-    with primary.client() as ours, replica.client() as theirs:
-        written, has = ours.info("replication"), theirs.info("replication")
+    """Return whether the replica has everything that the primary has written."""
+    with primary.client() as source, replica.client() as copy:
+        written, has = source.info("replication"), copy.info("replication")
         return has.get("master_link_status") == "up" and has["slave_repl_offset"] >= written["master_repl_offset"]
 
 
-def test_a_primary_cut_off_from_its_replica_takes_nothing_until_it_is_back(processes: Processes, pair: Pair) -> None:
+def test_primary_without_its_replica_refuses_writes_until_it_returns(processes: Processes, pair: Pair) -> None:
     primary, replica = pair
     processes.configure(REDIS=primary.url, LEASE=2)
     commands = [processes.dispatcher(), processes.worker()]
     with primary.client() as client:
         client.config_set("min-replicas-max-lag", 2)
         client.config_set("min-replicas-to-write", 1)
-    with SteadyLoad() as trickle:
-        trickle.until_accepted()
-        with met(processes, commands):
+    with SteadyLoad() as load:
+        load.until_accepted()
+        with logged_once(processes, commands):
             before = warnings(commands)
             assert replica.pid is not None
             os.kill(replica.pid, signal.SIGSTOP)
-            error = trickle.until_error()
+            error = load.until_error()
             assert isinstance(error, StoreRejected)
             assert (error.code, error.maybe_accepted) == ("NOREPLICAS", False)
-            lasts(processes, commands, since=before)
+            wait_out(processes, commands, since=before)
             os.kill(replica.pid, signal.SIGCONT)
-        trickle.until_accepted()
+        load.until_accepted()
     processes.until_empty()
-    trickle.judge(processes, commands)
+    load.check(processes, commands)
 
 
-def test_after_a_failover_what_was_replicated_runs_and_what_was_not_is_done_again(
-    processes: Processes, pair: Pair
-) -> None:
+def test_after_failover_replicated_jobs_run_and_lost_outcomes_are_repeated(processes: Processes, pair: Pair) -> None:
     primary, replica = pair
     with Proxy(primary.url) as name:
         processes.configure(REDIS=name.url, LEASE=2)
@@ -73,13 +71,13 @@ def test_after_a_failover_what_was_replicated_runs_and_what_was_not_is_done_agai
         processes.until_runs(50)
         until(lambda: replicated(primary, replica), what="all jobs to be replicated")
         with replica.client(protocol=2) as client:
-            # From here on it hears of nothing that the primary does.
+            # From here on the replica receives no writes of the primary.
             client.replicaof("NO", "ONE")
             remembered = ids(client, processes)
         with primary.client(protocol=2) as client:
-            until(lambda: len(ids(client, processes)) < len(remembered) - 50, what="much to be forgotten")
+            until(lambda: len(ids(client, processes)) < len(remembered) - 50, what="many unreplicated outcomes")
             primary.kill()
-        name.lead_to(replica.url)
+        name.set_upstream(replica.url)
         name.cut()
         processes.until_empty()
         after = tasks.record.after(0.1).enqueue()
@@ -88,7 +86,7 @@ def test_after_a_failover_what_was_replicated_runs_and_what_was_not_is_done_agai
         for run in processes.runs():
             attempts[run["id"]].append(run["attempt"])
         assert attempts.keys() == {job.id for job in [*jobs, after]}, "lost"
-        # What the replica knew to be done is not done again; what it did not know is.
+        # Jobs whose outcome was replicated do not run again. Jobs whose outcome was lost do.
         again = {job for job, numbers in attempts.items() if len(numbers) > 1}
         assert again and {bytes.fromhex(job.split("-")[0]) for job in again} <= remembered
         assert max(len(numbers) for numbers in attempts.values()) == 2
@@ -99,5 +97,5 @@ def test_after_a_failover_what_was_replicated_runs_and_what_was_not_is_done_agai
 
 
 def ids(client: Redis, processes: Processes) -> set[bytes]:
-    """Return the jobs that a server knows and that have not ended."""
+    """Return the raw ids of all jobs in Redis that have not ended."""
     return set(client.hkeys(processes.keys("jobs")))

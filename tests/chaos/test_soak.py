@@ -1,4 +1,4 @@
-"""Soak: under full load for long, memory and keys come back to what they were whenever all jobs have ended."""
+"""Soak: under full load for a long time, memory and keys return to their level whenever all jobs have ended."""
 
 import resource
 import time
@@ -19,18 +19,18 @@ from tests.sample_app import tasks
 from tests.stateful.redis_state import noun_of
 from tests.subprocesses import Command, Processes
 
-#: Jobs of one round, and rounds until all is warm: code loaded, tables grown, the allocator's arenas in use.
+#: Jobs of one round, and rounds until code is loaded, tables have grown, and the allocator has its memory.
 ROUND, WARM = 20_000, 5
-#: Rounds whose median is compared.
+#: Rounds at the start and at the end whose medians are compared.
 COMPARED = 5
 GROWTH = 1.05
-#: Bells that happen to ring or not.
+#: Notifications, which may or may not be pending.
 HINTS = frozenset(("notify", "notify_dispatcher"))
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Bytes in use with no job left."""
+    """Bytes of memory in use when no job is left."""
 
     worker: int
     dispatcher: int
@@ -38,12 +38,12 @@ class Figures:
 
 
 def resident(command: Command) -> int:
-    """Return the bytes of memory a process has in use."""
+    """Return the bytes of memory that a process has in use."""
     return int(Path(f"/proc/{command.pid}/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def load(number: int) -> Iterator[Any]:
-    """Make a round of jobs of many kinds."""
+    """Yield a round of jobs of many kinds."""
     for n in range(ROUND):
         if n % 500 == 0:
             yield tasks.fail.job(1)
@@ -54,8 +54,8 @@ def load(number: int) -> Iterator[Any]:
 
 
 @pytest.mark.slow
-def test_memory_and_keys_come_back_to_what_they_were(
-    processes: Processes, start_redis: Callable[..., LocalRedisServer], tell: Callable[[str], None]
+def test_memory_and_keys_return_to_their_level(
+    processes: Processes, start_redis: Callable[..., LocalRedisServer], print_now: Callable[[str], None]
 ) -> None:
     minutes = sized("SOAK", 60.0)
     server = start_redis()
@@ -80,13 +80,13 @@ def test_memory_and_keys_come_back_to_what_they_were(
             for part in (rounds[WARM : WARM + COMPARED], rounds[-COMPARED:])
         )
         growth[name] = (first, last)
-    told = ", ".join(f"{name} {first:,.0f} -> {last:,.0f}" for name, (first, last) in growth.items())
-    tell(f"soak: {len(rounds) * ROUND:,} jobs in {len(rounds)} rounds, {minutes:g} min; bytes: {told}")
-    assert {name for name, (first, last) in growth.items() if last > first * GROWTH} == set(), told
+    summary = ", ".join(f"{name} {first:,.0f} -> {last:,.0f}" for name, (first, last) in growth.items())
+    print_now(f"soak: {len(rounds) * ROUND:,} jobs in {len(rounds)} rounds, {minutes:g} min; bytes: {summary}")
+    assert {name for name, (first, last) in growth.items() if last > first * GROWTH} == set(), summary
 
 
 def kept(client: Redis, processes: Processes) -> frozenset[str]:
-    """Return the keys there are with no job left, but for hints."""
+    """Return the keys that exist when no job is left, without notifications."""
     names = {key.decode() for key in client.scan_iter("*", 1_000)}
     nouns = {noun_of(name, processes.keys) for name in names}
     assert nouns <= STAY

@@ -1,4 +1,4 @@
-"""Ends and starts in good order: under load all are stopped and replaced in turn, and a dispatcher may come late."""
+"""Graceful stops: all processes are stopped and replaced in turn under load, and a dispatcher may start late."""
 
 import signal
 import time
@@ -16,16 +16,16 @@ from tests.chaos.steady_load import SteadyLoad
 from tests.sample_app import tasks
 from tests.subprocesses import Command, Processes
 
-#: Rounds in which each of four is stopped once; and at most, where no worker was met with work it had not begun.
+#: Rounds in which each process is stopped once, and the most rounds until a stopped worker had unstarted claims.
 ROUNDS, MOST_ROUNDS = 2, 20
 
 
 def started(processes: Processes, role: str) -> Command:
-    """Start a worker or dispatcher and return it once it heeds signals."""
+    """Start a worker or dispatcher and return it after it has installed its signal handlers."""
     if role == "worker":
         return processes.worker("--concurrency", 2)
     command = processes.start("run_dispatcher")
-    processes.until(lambda: f"Dispatcher {command.pid} serves" in command.output, what="its first line")
+    processes.until(lambda: f"Dispatcher {command.pid} serves" in command.output, what="the dispatcher to start")
     return command
 
 
@@ -38,48 +38,47 @@ def held(client: Redis, processes: Processes, worker: Command) -> set[str]:
 
 
 def raw(job_id: str) -> str:
-    """Return the part of an id that Redis has, in hex."""
+    """Return the hex text of the raw id that Redis stores."""
     return job_id.partition("-")[0]
 
 
-def test_under_load_all_are_stopped_and_replaced_and_each_job_is_tried_once(
-    processes: Processes, client: Redis
-) -> None:
-    posts = [(role, started(processes, role)) for role in ("worker", "dispatcher") * 2]
-    commands = [command for _, command in posts]
-    #: Claimed by a worker that was stopped before they began.
+def test_replacing_all_processes_under_load_costs_no_attempt(processes: Processes, client: Redis) -> None:
+    slots = [(role, started(processes, role)) for role in ("worker", "dispatcher") * 2]
+    commands = [command for _, command in slots]
+    #: Jobs that a worker had claimed and not started when it was stopped.
     unbegun: set[str] = set()
-    with SteadyLoad(lambda n: tasks.nap.using(delay=0.2 if n % 2 else None).job(0.03)) as trickle:
+    with SteadyLoad(lambda n: tasks.nap.using(delay=0.2 if n % 2 else None).job(0.03)) as load:
         for number in count():
-            if number >= ROUNDS * len(posts) and unbegun:
+            if number >= ROUNDS * len(slots) and unbegun:
                 break
-            assert number < MOST_ROUNDS * len(posts), "whatever a worker had claimed, it began before it ended"
-            trickle.until_accepted(20)
+            assert number < MOST_ROUNDS * len(slots), "each stopped worker had started all of its claims"
+            load.until_accepted(20)
             leased: set[str] = set()
-            role, command = posts[number % len(posts)]
+            role, command = slots[number % len(slots)]
             if role == "worker":
-                # More than the workers can begin at once, however fast the machine.
-                trickle.accepted |= {job.id: 0 for job in tasks.nap.enqueue_many([(0.03,)] * 150)}
+                # More jobs than the workers can start at once on a fast machine.
+                load.accepted |= {job.id: 0 for job in tasks.nap.enqueue_many([(0.03,)] * 150)}
                 processes.until(
-                    lambda command=command: len(held(client, processes, command)) > 2, what="more than runs"
+                    lambda command=command: len(held(client, processes, command)) > 2,
+                    what="claims that wait for a thread",
                 )
                 leased = held(client, processes, command)
             command.send(signal.SIGINT if number % 3 == 0 else signal.SIGTERM)
             assert command.wait() == 0, command.output
             unbegun |= leased - {raw(run["id"]) for run in processes.runs() if run["pid"] == command.pid}
-            posts[number % len(posts)] = (role, started(processes, role))
-            commands.append(posts[number % len(posts)][1])
+            slots[number % len(slots)] = (role, started(processes, role))
+            commands.append(slots[number % len(slots)][1])
     processes.until_empty()
-    trickle.judge(processes, commands)
-    assert [command.end() for _, command in posts] == [0, 0, 0, 0]
+    load.check(processes, commands)
+    assert [command.end() for _, command in slots] == [0, 0, 0, 0]
     assert {run["attempt"] for run in processes.runs()} == {1}
-    assert len(processes.runs()) == len(trickle.accepted)
-    # Another ran what one had not begun, as its first attempt.
+    assert len(processes.runs()) == len(load.accepted)
+    # Another worker ran the unstarted jobs, as their first attempt.
     assert unbegun <= {raw(run["id"]) for run in processes.runs()}
     assert all("Traceback" not in command.output for command in commands)
 
 
-def test_what_fell_due_before_anybody_came_runs_in_due_order(processes: Processes, client: Redis) -> None:
+def test_overdue_jobs_run_in_order_of_due_time(processes: Processes, client: Redis) -> None:
     begin = datetime.now(UTC) + timedelta(seconds=2)
     drafts = []
     for number in range(300):

@@ -1,7 +1,7 @@
-"""python -m tests.mutation [WORD]: plant each known bug into a copy of the package, and show which test kills it.
+"""Mutation run: plant each known bug into a copy of the package, and show which test detects it.
 
-Bugs of the store's steps are walked by the state machine; all others name the tests of which one must fail. WORD takes
-only bugs with it in their name. Exits with 1 where one survives.
+`python -m tests.mutation [WORDS]` plants only the bugs whose name contains WORDS. The state machine must detect bugs of
+the store's transitions; all other bugs name the tests of which at least one must fail. Exits with 1 if a bug survives.
 """
 
 import subprocess
@@ -13,7 +13,7 @@ from pathlib import Path
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.mutation.mutations import MUTATIONS
 from tests.stateful.mutate_copy import ROOT, plant
-from tests.stateful.mutated_process import SAW_IT
+from tests.stateful.mutated_process import DETECTED
 from tests.stateful.mutations import FIRST, MORE, Mutation
 
 #: Most walks of the machine, and seconds, until a bug is caught.
@@ -27,7 +27,7 @@ def walked(bug: Mutation, url: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "tests.stateful.mutated_process", folder, url, str(EXAMPLES)]
         ended = run(command, plant(bug, Path(folder)), folder)
-    return "the state machine" if ended.returncode == SAW_IT else ""
+    return "the state machine" if ended.returncode == DETECTED else ""
 
 
 def tested(bug: Mutation, tests: tuple[str, ...]) -> str:
@@ -61,18 +61,18 @@ def run(command: list[str], environment: dict[str, str], folder: str) -> subproc
         return subprocess.CompletedProcess(command, -1, str(error.stdout), str(error.stderr))
 
 
-def main(word: str = "") -> int:
-    """Print a line a bug."""
+def main(words: str = "") -> int:
+    """Print one line for each bug and return the exit code."""
     survivors = 0
     with LocalRedisServer() as server:
         for bug, tests in [*((bug, ()) for bug in (*FIRST, *MORE)), *MUTATIONS.items()]:
-            if word not in bug.name:
+            if words not in bug.name:
                 continue
             began = time.monotonic()
-            killer = tested(bug, tests) if tests else walked(bug, server.url)
+            killer = run_tests(bug, tests) if tests else run_state_machine(bug, server.url)
             survivors += not killer
-            told = f"killed by {killer}" if killer else "SURVIVED"
-            print(f"{time.monotonic() - began:5.0f} s  {bug.name}: {told}", flush=True)
+            outcome = f"killed by {killer}" if killer else "SURVIVED"
+            print(f"{time.monotonic() - began:5.0f} s  {bug.name}: {outcome}", flush=True)
     return 1 if survivors else 0
 
 

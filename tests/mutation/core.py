@@ -1,4 +1,7 @@
-"""Mutants of the core: bugs of Python and of conditions no walk meets, each with the tests of which one must fail."""
+"""Planted bugs of the core, each with the tests of which at least one must fail.
+
+They are bugs of Python code, and of conditions that no walk of the state machine reaches.
+"""
 
 from tests.stateful.mutations import ENQUEUE, Mutation
 
@@ -17,7 +20,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "            self._pool.submit(reply.claims, self)\n",
     ): (KILLS,),
     at(
-        "a worker that is to end reads names of queues first",
+        "a stopping worker still refreshes its queue names",
         WORKER,
         "        if not self.phase.ends:\n            self._queues.refresh()\n",
         "        self._queues.refresh()\n",
@@ -39,7 +42,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "runner = self._runner",
     ): ("tests/chaos/test_poison.py", KILLS),
     at(
-        "a worker whose lease surely ran out begins all the same",
+        "a worker starts a job whose lease has expired",
         WORKER,
         "return self._held.leases.begin(claim.lease)",
         "return True",
@@ -51,7 +54,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "        except Exception:\n",
     ): (NETWORK, "tests/integration/test_one_outcome.py"),
     at(
-        "the client library repeats commands by itself",
+        "the client library retries commands by itself",
         "store/client/connection.py",
         "retry=Retry(NoBackoff(), 0),",
         "retry=Retry(NoBackoff(), 3),",
@@ -69,7 +72,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "                pass\n",
     ): ("tests/integration/test_replaced_server.py",),
     at(
-        "an error of Redis ends the loop",
+        "a Redis error ends the service loop",
         "processes/service.py",
         '            return self._on_failure("%s waits for Redis: %s", error)\n',
         "            raise\n",
@@ -94,7 +97,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/unit/test_ids.py", "tests/chaos/test_forks.py"),
     at(
         # Not their sockets: from these the client library keeps them apart by itself.
-        "children of a fork share their parent's store and its lock",
+        "forked children share their parent's store and its lock",
         "store/store.py",
         "os.register_at_fork(after_in_child=_drop_stores)\n",
         "",
@@ -113,19 +116,19 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "redis.call('HDEL', jobs, '')\nfor _, job in ipairs(batch) do\n",
     ): ("tests/integration/store/test_enqueue.py", "tests/chaos/test_memory_full.py"),
     at(
-        "a server that evicts is started on",
+        "a process starts on a server that evicts keys",
         "store/client/server_info.py",
         '        if self.policy.startswith(("allkeys", "volatile")):\n',
         "        if False:\n",
     ): ("tests/integration/test_eviction.py",),
     at(
-        "a signature holds for any id",
+        "a signature is valid for any job id",
         "job/signing.py",
         "code.update(raw_id + body)",
         "code.update(body)",
     ): ("tests/unit/test_signing.py", "tests/integration/test_signing.py"),
     at(
-        "a claim confirmed since it was judged counts no attempt",
+        "a claim that is confirmed during reclaim does not count as an attempt",
         "store/lua/reclaim.lua",
         "not is_spared(record) or redis.call('SISMEMBER', unconfirmed, lease) == 1",
         "true",
@@ -137,7 +140,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         ":",
     ): ("tests/integration/store/test_reclaim.py",),
     at(
-        "what runs at the end of GRACE is given back as not begun",
+        "a job that still runs at the end of GRACE is released as unstarted",
         "worker/leases.py",
         "_INTERRUPTED if pool.has_begun(claim) else UNSTARTED",
         "UNSTARTED",
@@ -156,20 +159,23 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/integration/store/test_consistency_check.py",),
     at("a kept result never expires", "store/lua/_prelude.lua", "  redis.call('PEXPIRE', key, ttl)\n", ""): (RESULTS,),
     at("a cancelled job keeps no result", "store/lua/cancel.lua", "if ending ~= '' then", "if false then"): (RESULTS,),
-    at("an error of Django's tasks is tried again", "job/job.py", "on_error=False)", "on_error=True)"): (
+    at("a failed Django task is retried", "job/job.py", "on_error=False)", "on_error=True)"): (
         "tests/django_tasks/test_running.py",
     ),
     at(
-        "wrong arguments of Django's tasks wait",
+        "a Django task with wrong arguments waits for new code",
         "worker/settlement.py",
         "waits_for_code=kind.waits_for_code",
         "waits_for_code=True",
     ): ("tests/django_tasks/test_running.py",),
-    at("a look-up forgets run_after", "job/codec.py", '        options["a"] = job.run_after_us\n', "        pass\n"): (
-        "tests/django_tasks/test_results.py",
-    ),
     at(
-        "a secret that is given to the wrong setting is shown",
+        "a stored job loses its run_after",
+        "job/codec.py",
+        '        options["a"] = job.run_after_us\n',
+        "        pass\n",
+    ): ("tests/django_tasks/test_results.py",),
+    at(
+        "an error message shows a secret given to the wrong setting",
         "conf/validators.py",
         "*([str] if self.shows_text else [])",
         "str",
@@ -201,7 +207,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "        self._connection.disconnect()\n",
     ): ("tests/integration/store/test_connection_cache.py",),
     at(
-        "an expired lease is read on whatever server the pool leads to",
+        "expired jobs are read from any server that the pool connects to",
         "store/shard.py",
         "partial(self.connection_cache.execute_all, *commands)",
         "lambda: [self.client.execute_command(*command) for command in commands]",

@@ -1,4 +1,4 @@
-"""Mutants of database, each with the tests of which one must fail."""
+"""Planted bugs of the database connections, each with the tests of which at least one must fail."""
 
 from tests.stateful.mutations import Mutation
 
@@ -16,25 +16,25 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "    return ConnectionState(False, False)\n",
     ): (CONNECTIONS,),
     at(
-        "the next job gets a driver whose autocommit is off",
+        "the next job gets a connection with autocommit off",
         "processes/database.py",
         "        if unfinished or unusable or close:\n",
         "        if unfinished or close:\n",
     ): (AUTOCOMMIT,),
     at(
-        "work is lost if the driver cannot report its state",
+        "unfinished work is not reported if the driver cannot report its state",
         "processes/database.py",
         "        return ConnectionState(unfinished=not connection.autocommit, unusable=True)\n",
         "        return ConnectionState(unfinished=False, unusable=True)\n",
     ): (AUTOCOMMIT,),
     at(
-        "work is lost with a connection to PostgreSQL",
+        "unfinished work on a lost PostgreSQL connection is not reported",
         "processes/database.py",
         "        return ConnectionState(not (autocommit and driver.autocommit), unusable=True)\n",
         "        return ConnectionState(False, unusable=True)\n",
     ): (AUTOCOMMIT,),
     at(
-        "work is lost if PostgreSQL's driver has its autocommit off",
+        "unfinished work is not reported if the PostgreSQL driver's autocommit is off",
         "processes/database.py",
         "    return ConnectionState(status in _PG_IN_TRANSACTION, driver",
         "    return ConnectionState(autocommit is driver.autocommit and status in _PG_IN_TRANSACTION, driver",
@@ -46,7 +46,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "inside = not on or bool(status & 1)",
     ): (AUTOCOMMIT,),
     at(
-        "a time limit leaves the connections as they are",
+        "a time limit leaves database connections open",
         "worker/execution.py",
         "            if limit.expired:\n                database.invalidate()\n",
         "            pass\n",
@@ -58,13 +58,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "return outcome",
     ): (CONNECTIONS,),
     at(
-        "a connection is closed with its block still open",
+        "closing a connection leaves its atomic block marked as open",
         "processes/database.py",
         "    connection.in_atomic_block = connection.needs_rollback = connection.closed_in_transaction = False\n",
         "",
     ): (CONNECTIONS,),
     at(
-        "commit hooks of another job's transaction stay",
+        "on_commit hooks of another job's transaction are kept",
         "processes/database.py",
         "connection.in_atomic_block or connection.savepoint_ids or connection.run_on_commit",
         "connection.in_atomic_block or connection.savepoint_ids",
@@ -106,7 +106,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "elif not close_if_idle(connection):",
     ): (ASYNCIO,),
     at(
-        "receivers keep a dead connection",
+        "signal receivers keep a dead connection",
         "processes/emitter.py",
         "from django_delayq.processes import database\n",
         "from unittest.mock import Mock\n\ndatabase = Mock(clean=lambda: None)\n",
@@ -124,43 +124,43 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "    except ZeroDivisionError:\n",
     ): (EMITTER,),
     at(
-        "a receiver's transaction is logged as a task's",
+        "an open transaction of a receiver is logged as one of a task",
         "processes/emitter.py",
         'it was rolled back", names)',
         'it was rolled back", left_open)',
     ): (EMITTER,),
     at(
-        "an exception that strikes the emitter ends it",
+        "an exception ends the emitter's thread",
         "processes/emitter.py",
         "            with suppress(BaseException):\n",
         "            with suppress(ValueError):\n",
     ): (EMITTER,),
     at(
-        "a worker that waits for receivers cannot be stopped",
+        "a worker that waits for signal receivers ignores stop signals",
         "management/starting.py",
         "        emitter.lift_limit()\n",
         "",
     ): ("tests/integration/test_shutdown.py",),
     at(
-        "a process whose service died waits for threads of its jobs",
+        "a process whose service failed waits for its job threads",
         "management/commands/run_worker.py",
         "            shutdown.end_process(code=1)\n",
         "            raise\n",
     ): ("tests/integration/test_shutdown.py",),
     at(
-        "the emitter accepts any number of emissions",
+        "the emitter's queue is unbounded",
         "processes/emitter.py",
         "            self._changed.wait_for(lambda: self._left < self._limit)\n",
         "",
     ): (EMITTER,),
     at(
-        "signals that wait are lost with the process",
+        "pending signals are lost when the process ends",
         "processes/shutdown.py",
         "        emitter.flush(_INTERRUPTED_TIMEOUT if self.has_deadline else _EMIT_TIMEOUT)\n",
         "",
     ): (USER_CODE,),
     at(
-        "what a log handler raises comes out of the logger",
+        "an exception of a log handler propagates",
         "log.py",
         "        except BaseException as error:\n",
         "        except ZeroDivisionError as error:\n",

@@ -1,4 +1,4 @@
-"""Every mutant, each with the tests of which one must fail."""
+"""All planted bugs that tests must detect, each with the tests of which at least one must fail."""
 
 from tests.mutation import admin, core, database, pools, producers, promotion, queues, set_aside, worker
 from tests.stateful.mutations import Mutation

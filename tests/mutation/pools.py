@@ -1,4 +1,4 @@
-"""Mutants of pools, each with the tests of which one must fail."""
+"""Planted bugs of the pools, each with the tests of which at least one must fail."""
 
 from tests.stateful.mutations import Mutation
 
@@ -16,7 +16,7 @@ LEASES, HEARTBEATS = "worker/leases.py", ("tests/unit/test_heartbeats.py",)
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
-        "a worker whose slots can never be free again goes on",
+        "a worker whose slots are all stuck keeps running",
         LEASES,
         "        if self._is_stuck(self._lease):\n",
         "        if False:\n",
@@ -34,61 +34,61 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "            except ValueError as error:\n",
     ): ENDS,
     at(
-        "a reply that begins and does not end is waited for",
+        "an incomplete reply of a child blocks its runner",
         CHILD,
         "outcome, self.rss = self._read_reply(until)",
         "outcome, self.rss = self._pipe.recv()",
     ): ("tests/integration/test_process_pool.py",),
     at(
-        "a text of a task runs its own code in the worker",
+        "an exception's str subclass runs its code in the worker",
         "worker/execution.py",
         "    return str.__str__(str(error))\n",
         "    return str(error)\n",
     ): ("tests/integration/execution/test_outcomes.py",),
     at(
-        "a time limit without a thread strikes once there is one",
+        "a time limit whose thread could not start fires later",
         "worker/time_limit.py",
         "            self._armed = False\n            raise\n",
         "            raise\n",
     ): ("tests/unit/test_time_limit.py",),
     at(
-        "a time limit that struck slows the interpreter down for good",
+        "a time limit that fired leaves the interpreter slow",
         "worker/time_limit.py",
         "_set_async_exc(threading.get_ident(), _Replacement)",
         "_set_async_exc(threading.get_ident(), ctypes.py_object())",
     ): ("tests/unit/test_time_limit.py",),
     at(
-        "an attempt that failed leaves the lowered number of open files as it is",
+        "a failed attempt leaves the open file limit lowered",
         "worker/execution.py",
         "    process_limits.restore_open_files()\n",
         "",
     ): ("tests/unit/test_process_limits.py",),
     at(
-        "a step that failed leaves the lowered number of open files as it is",
+        "a failed step leaves the open file limit lowered",
         "processes/service.py",
         "        process_limits.restore_open_files()\n",
         "",
     ): ("tests/unit/test_process_limits.py",),
     at(
-        "a service goes on beside threads that lack recursion",
+        "a service ignores a lowered recursion limit",
         "processes/service.py",
         "                process_limits.check_recursion(self._recursion_limit)\n",
         "",
     ): ("tests/unit/test_process_limits.py",),
     at(
-        "jobs of the loop use a task factory that another job has set",
+        "a job's coroutine uses a task factory that another job set",
         LOOP,
         "Task(run_async(entry.claim), loop=self._loop, context=Context())",
         "self._loop.create_task(run_async(entry.claim), context=Context())",
     ): ENDS,
     at(
-        "a job can shut down the executor of all others",
+        "a job can shut down the executor that all jobs share",
         LOOP,
         "            loop.shutdown_default_executor = _keep_executor  # type: ignore[method-assign]\n",
         "            pass\n",
     ): ENDS,
     at(
-        "a loop that was closed runs on",
+        "a closed event loop is not replaced",
         LOOP,
         "                self._replace_loop(error)\n",
         "                pass\n",
@@ -100,73 +100,73 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "                    seat.entry = None\n",
     ): ENDS,
     at(
-        "a late exception takes the next claim's signal with it",
+        "a late exception swallows the wake-up of the next claim",
         THREADS,
         "                    self._signals.put(None)\n",
         "                    pass\n",
     ): ENDS,
     at(
-        "a claim leaves the queue before it is in a seat",
+        "a claim leaves the queue before a thread holds it",
         QUEUE,
         "            entry.seat, seat.entry = seat, entry\n            self._waiting.popleft()\n",
         "            self._waiting.popleft()\n            entry.seat, seat.entry = seat, entry\n",
     ): ENDS,
     at(
-        "a claim that waits for its process begins after the pool was closed",
+        "a queued claim starts after its pool is closed",
         QUEUE,
         "            if self._closed or entry.outcome is not None:\n",
         "            if entry.outcome is not None:\n",
     ): ("tests/unit/test_claim_queue.py",),
     at(
-        "an exception class that raises SystemExit ends its thread",
+        "an exception whose str() raises SystemExit ends its thread",
         "worker/execution.py",
         "    except BaseException as unprintable:\n",
         "    except Exception as unprintable:\n",
     ): ENDS,
     at(
-        "the end of a child's pipe counts as the end of the child",
+        "a closed pipe is treated as the end of its child process",
         CHILD,
         "            self._wait_exit(until)\n",
         "            self._process.join()\n",
     ): ("tests/integration/test_process_runner.py",),
     at(
-        "a child whose reply cannot be read stays in use",
+        "a child whose reply is unreadable stays in use",
         CHILD,
         "        except Exception as error:\n            # The task",
         "        except ValueError as error:\n            # The task",
     ): ("tests/integration/test_process_runner.py",),
     at(
-        "processes that died idle keep their places",
+        "child processes that died idle keep their slots",
         CHILDREN,
         "                self._idle.remove(child)\n                child.kill()\n",
         "                child.kill()\n",
     ): RECOVERS,
     at(
-        "a process whose thread could not start is waited for",
+        "the pool waits for a process whose starter thread failed",
         RECOVERY,
         "            self._is_starting = False\n            logger",
         "            logger",
     ): RECOVERS,
     at(
-        "a worker whose loop cannot be replaced goes on",
+        "a worker whose event loop cannot be replaced keeps running",
         LOOP,
         "                    os._exit(1)\n",
         "                    raise\n",
     ): ENDS,
     at(
-        "plain jobs of the loop have recovery processes of their own",
+        "synchronous jobs of the asyncio pool get their own recovery processes",
         LOOP,
         "ThreadPool(size, recovery=None, ready=False)",
         "ThreadPool(size, recovery=RecoveryRunner(), ready=False)",
     ): ENDS,
     at(
-        "the hard limit counts from the claim",
+        "the hard timeout counts from the claim",
         LEASES,
         "    if began is None:\n        return now > claim.received_at + _LATEST_BEGIN\n",
         "    began = claim.received_at\n",
     ): HEARTBEATS,
     at(
-        "the lease of a claim that never begins is renewed for ever",
+        "the lease of a claim that never starts is renewed without limit",
         LEASES,
         "        return now > claim.received_at + _LATEST_BEGIN\n",
         "        return False\n",

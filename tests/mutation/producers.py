@@ -1,4 +1,4 @@
-"""Mutants of producers, each with the tests of which one must fail."""
+"""Planted bugs of the producers, each with the tests of which at least one must fail."""
 
 from tests.stateful.mutations import Mutation
 
@@ -10,7 +10,7 @@ LOST, CANCEL = "tests/integration/test_lost_answers.py", "tests/integration/stor
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
-        "a refused resend says that an earlier try stored nothing",
+        "a refused resend reports that earlier sends stored nothing",
         "task/sender.py",
         "error.maybe_accepted or any(handle.maybe_sent for handle in left)",
         "error.maybe_accepted",
@@ -19,64 +19,67 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         LOST,
     ),
     at(
-        "a doubtful job that was cancelled is sent again",
+        "a cancelled job is resent if its enqueue may have arrived",
         "task/handle.py",
         "        self.draft = None\n        kept",
         "        kept",
     ): (LOST,),
     at(
-        "a doubtful job is moved in the handle alone",
+        "a job whose enqueue may have arrived is changed in its handle only",
         "task/handle.py",
         "            if not self.maybe_sent:\n                return True\n",
         "            return True\n",
     ): (LOST,),
     at(
-        "a repeated cancel is too late",
+        "a repeated cancel returns False",
         "store/lua/cancel.lua",
         "  if token ~= '' then record(cancelled, id .. token) end\n",
         "",
     ): (LOST, CANCEL),
-    at("a flush raises that is not the last", "task/outbox.py", "last=self.pending.latest is self", "last=True"): (
-        COMMIT,
-    ),
     at(
-        "a refused key keeps later jobs back",
+        "a flush raises although a later flush follows",
+        "task/outbox.py",
+        "last=self.pending.latest is self",
+        "last=True",
+    ): (COMMIT,),
+    at(
+        "a held unique key blocks later jobs of its commit",
         "task/outbox.py",
         "                    left = [handle for handle in left if handle.draft is not None]\n",
         "                    left = []\n",
     ): (COMMIT,),
     at(
-        "what a commit could not send goes with the next",
+        "jobs that one commit could not send are sent with the next commit",
         "task/outbox.py",
         "hook in hooks if isinstance(hook, _Flush)), None) or cls()",
         "hook in hooks if isinstance(hook, _Flush)), None) or vars(connection).setdefault('_pending', cls())",
     ): (COMMIT,),
     at(
-        "the outage of one store keeps another's jobs back",
+        "an outage of one store blocks jobs of another store",
         "task/outbox.py",
         "        for handles in by_store.values():\n",
         "        for handles in [sum(by_store.values(), [])]:\n",
     ): ("tests/django_tasks/test_options.py",),
     at(
-        "a job waits for a commit that nobody tells of",
+        "a job waits for a commit that runs no on_commit hooks",
         "task/outbox.py",
         "        if _is_manual(connection):\n",
         "        if False:\n",
     ): (COMMIT,),
     at(
-        "a second database without autocommit lets nothing be enqueued",
+        "a second database without autocommit blocks every enqueue",
         "task/outbox.py",
         " if not _is_beside(each)]",
         "]",
     ): (COMMIT,),
     at(
-        "jobs go ahead of a default database without autocommit",
+        "jobs do not wait for a default database without autocommit",
         "task/outbox.py",
         "not configured and connection.alias != DEFAULT_DB_ALIAS and",
         "not configured and",
     ): (COMMIT,),
     at(
-        "it is not told which jobs of a commit are late",
+        "the log does not list the delayed jobs of a commit",
         "task/outbox.py",
         'retries: %s", left, failure)\n',
         'retries: %s", failure, left)\n',
@@ -88,7 +91,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "self._until = monotonic() + seconds / 4",
     ): (DEADLINE,),
     Mutation(
-        "each step of a call has all of its time",
+        "each step of a call gets the whole timeout",
         (
             (
                 "store/client/deadline.py",
@@ -107,44 +110,44 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "if False:",
     ): ("tests/integration/test_shards.py",),
     at(
-        "a job enqueued for or rescheduled to too late a time has an inexact score",
+        "a due time beyond the exact range is not clamped",
         "store/lua/_prelude.lua",
         "return due and math.min(due, LATEST)",
         "return due",
     ): ("tests/integration/store/test_latest_due.py",),
     at(
-        "a retry after too long a time has an inexact score",
+        "a retry time beyond the exact range is not clamped",
         "store/lua/settle_and_claim.lua",
         "math.min(now + tonumber(ARGV[at + 2]), LATEST)",
         "now + tonumber(ARGV[at + 2])",
     ): ("tests/integration/store/test_latest_due.py",),
     at(
-        "a process that starts while the password is refused ends",
+        "a process exits if the password is refused at its start",
         "management/starting.py",
         "isinstance(error, StoreUnavailable | StoreAuthError)",
         "isinstance(error, StoreUnavailable)",
     ): ("tests/chaos/test_redis_states.py",),
     at(
-        "a refused password is logged only once",
+        "a refused password is not logged again",
         "processes/service.py",
         "again = isinstance(error, StoreAuthError) and",
         "again = False and",
     ): ("tests/unit/test_service.py",),
     at(
-        "services of several shards fail with many open files",
+        "services of several shards fail with file descriptors above 1023",
         "processes/shutdown.py",
         "if readable([self._wake_read], self._deadline - monotonic()):",
         "if __import__('select').select([self._wake_read], [], [], 1.0)[0]:",
     ): ("tests/integration/test_reporter.py",),
     at(
-        "repair stops at a number of shards that is none",
+        "a repair fails if the stored number of shards is invalid",
         "management/commands/delayq_check.py",
         "    drift: dict[str, dict[str, Any]] = {}\n",
         "    store.known_shards()\n    drift: dict[str, dict[str, Any]] = {}\n",
     ): ("tests/integration/test_delayq_check.py",),
     at("cancelled ids are kept forever", "store/lua/cancel.lua", "0, -10001)", "0, -1000001)"): (CANCEL,),
     at(
-        "an enqueue that arrives after its cancel is a job",
+        "an enqueue that arrives after its cancel creates a job",
         "store/lua/enqueue.lua",
         "not (any_withdrawn and redis.call('ZSCORE', withdrawn, id))",
         "true",

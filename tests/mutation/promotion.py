@@ -1,4 +1,4 @@
-"""Mutants of promotion, each with the tests of which one must fail."""
+"""Planted bugs of promotion, each with the tests of which at least one must fail."""
 
 from tests.stateful.mutations import Mutation
 
@@ -18,13 +18,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "elseif false then",
     ): (OUTAGE,),
     at(
-        "a lease is spared at each outage",
+        "a lease is spared at every outage",
         PROMOTE,
         "expired_by, spared_until = spared_until - recovery, now + recovery",
         "expired_by, spared_until = 0, now + recovery",
     ): (OUTAGE,),
     at(
-        "a clock set back spares every lease",
+        "a clock that is set back spares every lease",
         PROMOTE,
         "if spared_until > now + recovery then spared_until = 0 end\n",
         "",
@@ -36,15 +36,15 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "math.max(tonumber(lease[2]), now + sweep)",
     ): (OUTAGE,),
     at(
-        "dead letters beyond a limit wait for the next sweep",
+        "trimming of dead letters waits for the next sweep",
         PROMOTE,
         "trims_left and now or now + sweep",
         "now + sweep",
     ): (DEAD,),
-    at("the bytes of dead letters are not bound", PROMOTE, " or bytes > dead_limit", ""): (DEAD,),
-    at("one step drops any number of bytes", PROMOTE, "freed + size > LETTERS_BYTES", "false"): (DEAD,),
+    at("the size of dead letters is not limited", PROMOTE, " or bytes > dead_limit", ""): (DEAD,),
+    at("one step trims an unlimited number of bytes", PROMOTE, "freed + size > LETTERS_BYTES", "false"): (DEAD,),
     at(
-        "removed dead letters stay counted",
+        "removed dead letters stay in the byte count",
         "store/lua/_prelude.lua",
         "  add_dead_bytes(-size)\n",
         "",
@@ -80,13 +80,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "",
     ): (RESCHEDULE,),
     at(
-        "every dispatcher promotes for each due time",
+        "every dispatcher promotes at each due time",
         "dispatcher.py",
         "if not self._follows or notified or",
         "if True or notified or",
     ): (DISPATCHERS,),
     at(
-        "a follower never takes over",
+        "a follower never takes over from a dead dispatcher",
         "dispatcher.py",
         "if wake_at_us is None or wake_at_us <= self._wake_at_us:",
         "if wake_at_us is None or wake_at_us < self._wake_at_us:",
@@ -98,7 +98,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "if not self._follows or",
     ): (DISPATCHERS,),
     at(
-        "a dispatcher that is early for its own due time becomes a follower",
+        "a dispatcher that wakes early becomes a follower",
         "dispatcher.py",
         "promoted.redundant and (self._follows or promoted.next_promotion_us != self._wake_at_us)",
         "promoted.redundant",
@@ -124,13 +124,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         ),
     ): ("tests/integration/store/test_many_queues.py",),
     at(
-        "a heartbeat renews the trust in what it was told is lost",
+        "a heartbeat keeps a lease that Redis reports as lost",
         "worker/leases.py",
         "                del self._held[lease]\n",
         "",
     ): (HEARTBEATS,),
     at(
-        "a worker's leases stand still while its host is suspended",
+        "a worker's lease clock stops while its host is suspended",
         "clock.py",
         "return monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)",
         "return monotonic()",

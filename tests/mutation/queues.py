@@ -1,4 +1,4 @@
-"""Mutants of queues, each with the tests of which one must fail."""
+"""Planted bugs of the queues, each with the tests of which at least one must fail."""
 
 from tests.stateful.mutations import EXCHANGE, PRELUDE, PROMOTE, Mutation
 
@@ -26,7 +26,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "if false then",
     ): (NAMES,),
     at(
-        "a queue of a running job is forgotten",
+        "a queue with a running job is removed from the list",
         "store/lua/heartbeat.lua",
         "for at = 5, #ARGV do redis.call('ZADD', queues, 'XX', now, ARGV[at]) end\n",
     ): (NAMES,),
@@ -34,7 +34,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         SERVED,
     ),
     at(
-        "a flush brings the first version back",
+        "a new queue does not change the version of the queue list",
+        PRELUDE,
+        "== 1 then change_version(now) end",
+        "== 1 then end",
+    ): (SERVED,),
+    at(
+        "a flush resets the version of the queue list",
         PRELUDE,
         "tonumber(found) or now) + 1",
         "tonumber(found) or 0) + 1",
@@ -58,7 +64,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "if not name]",
     ): (NAMES,),
     at(
-        "a job that is due before all others of its queue is not looked for in time",
+        "an earlier due time does not update the due index of its queue",
         PRELUDE,
         "'LT', first,",
         "'NX', first,",

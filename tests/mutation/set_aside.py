@@ -1,4 +1,4 @@
-"""Mutants of set_aside, each with the tests of which one must fail."""
+"""Planted bugs of jobs that are set aside, each with the tests of which at least one must fail."""
 
 from tests.stateful.mutations import EXCHANGE, Mutation
 
@@ -9,11 +9,13 @@ RECOVERY = "tests/integration/test_recovery.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
-        "a suspect that may not run stays in the way", EXCHANGE, "if suspect and not may_recover then", "if false then"
+        "a job that may not run here blocks the queue", EXCHANGE, "if suspect and not may_recover then", "if false then"
     ): (STORE,),
-    at("a suspect set aside goes to the end", EXCHANGE, "{entry.rank, entry.member}", "{now, entry.member}"): (STORE,),
+    at("a job that is set aside loses its rank", EXCHANGE, "{entry.rank, entry.member}", "{now, entry.member}"): (
+        STORE,
+    ),
     at(
-        "a recovered job that is moved runs among others",
+        "a moved job is no longer set aside",
         "store/lua/move.lua",
         "place == ready and to_ready or to_recovered",
         "to_ready",
@@ -31,13 +33,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "if remaining > 0 then push_notification(KEYS[FIXED + 3 * unpaused[1] - 1]) end",
     ): (STORE,),
     at(
-        "a claim reads each recovered job it may not run",
+        "a claim reads recovered jobs that it may not run",
         EXCHANGE,
         "local recovered_job = may_recover and best(3, 0)[1]",
         "local recovered_job = best(3, 0)[1]",
     ): (STORE,),
     at(
-        "a claim sets aside no more than it asks for",
+        "a claim stops after one round of setting aside",
         EXCHANGE,
         "until #claims > 0 or #aside == 0 or moved >= MOST_ASIDE",
         "until true",
@@ -55,61 +57,61 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "    or waiting_place(member, KEYS[base + 1], KEYS[base + 2])\n",
     ): (STORE,),
     at(
-        "recovered jobs are in no count",
+        "recovered jobs are not counted",
         "store/queries/lookup.py",
         "map(add, waiting[1::3], waiting[2::3])",
         "waiting[1::3]",
     ): (STORE,),
     at(
-        "a worker asks for recovered jobs without a process for them",
+        "a worker claims recovered jobs without a free process",
         "worker/pools/recovery.py",
         "        return self._reserved\n",
         "        return True\n",
     ): (JOBS, RECOVERY),
     at(
-        "each recovered job gets a process",
+        "each recovered job starts another process",
         "worker/pools/recovery.py",
         " or self._processes.count >= MAX_PROCESSES",
         "",
     ): (RECOVERY, JOBS),
     at(
-        "the reservation of a process is never given up",
+        "the reservation of a process is never released",
         "worker/pools/recovery.py",
         "            self._reserved -= 1\n",
         "",
     ): (RECOVERY, JOBS),
     at(
-        "the processes never end",
+        "idle recovery processes never end",
         "worker/pools/recovery.py",
         "                self._processes.end_idle()\n",
         "                pass\n",
     ): (RECOVERY,),
     at(
-        "an outage keeps the processes of all shards",
+        "an outage of one shard keeps the reserved processes of all shards",
         "worker/worker.py",
         "            self._recovered.cancel_reservation()\n",
         "",
     ): ("tests/integration/test_one_outcome.py",),
     at(
-        "a recovered job without a process runs all the same",
+        "a recovered job runs without a process of its own",
         "worker/worker.py",
         "if self.phase.claims and may_run and self._blocking_claim.confirm(reply):",
         "if self.phase.claims and self._blocking_claim.confirm(reply):",
     ): ("tests/integration/test_one_outcome.py",),
     at(
-        "a recovered job released for lack of a process is forgotten",
+        "a worker forgets a recovered job that it released",
         "worker/pools/recovery.py",
         "reply.recovered or not may_run",
         "reply.recovered",
     ): (RECOVERY,),
     at(
-        "a drained worker leaves recovered jobs behind",
+        "a worker with --drain exits before the recovered jobs have run",
         "worker/worker.py",
         " or self._recovered.jobs_left",
         "",
     ): (JOBS,),
     at(
-        "a job that is set aside ends the claim",
+        "a job that is set aside ends the claim early",
         "store/lua/settle_and_claim.lua",
         "      aside[#aside + 1] = entry\n",
         "      aside[#aside + 1], full = entry, #claims > 0\n",

@@ -1,4 +1,4 @@
-"""Mutants of worker, each with the tests of which one must fail."""
+"""Planted bugs of the worker, each with the tests of which at least one must fail."""
 
 from tests.stateful.mutations import Mutation
 
@@ -11,55 +11,55 @@ KILLS = "tests/chaos/test_kills.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
-        "outcomes that could not be handed in are lost",
+        "outcomes that could not be sent are lost",
         "worker/outcome_buffer.py",
         "            self.restore(ended)\n",
         "",
     ): ("tests/unit/test_outcome_buffer.py",),
     at(
-        "a process whose jobs were given back takes its time",
+        "a process that interrupted its jobs exits without a deadline",
         "worker/worker.py",
         "            self.on_interrupted()\n",
         "            pass\n",
     ): (SHUTDOWN,),
     at(
-        "a process whose jobs were given back waits for its dispatcher",
+        "a process that interrupted its jobs waits for its dispatcher",
         "management/commands/run_worker.py",
         "if child and shutdown.has_deadline:",
         "if child and shutdown.has_deadline and child.is_running(wait=1.0):",
     ): (SHUTDOWN,),
     at(
-        "a service that nobody stopped ends alone",
+        "a service that ends by itself does not stop the others",
         "management/starting.py",
         "                stop()\n",
         "                pass\n",
     ): (STARTING,),
     at(
-        "a broken log ends a start that waits",
+        "a broken log handler ends a process that waits for Redis",
         "management/starting.py",
         "                logger.warning(\n",
         "                logger.logger.warning(\n",
     ): (STARTING,),
     at(
-        "a service that hangs is waited for though jobs were given back",
+        "a process that interrupted its jobs waits for a hanging service",
         "processes/shutdown.py",
         "        self._deadline = monotonic() + _INTERRUPTED_TIMEOUT\n",
         "",
     ): (STARTING, SHUTDOWN),
     at(
-        "a worker whose heartbeats died goes on",
+        "a worker ignores the end of its heartbeats",
         "worker/worker.py",
         "        self._held.check()\n",
         "",
     ): ("tests/integration/test_user_code.py",),
     at(
-        "a worker sleeps while its heartbeats die",
+        "the end of the heartbeats does not wake the worker",
         "worker/leases.py",
         "            self._on_ended()\n",
         "            pass\n",
     ): ("tests/unit/test_held_claims.py",),
     at(
-        "a service takes the end of its heartbeats for a failed step",
+        "a service treats the end of its heartbeats as a failed step",
         "worker/leases.py",
         "raise SystemExit(f",
         "raise RuntimeError(f",
@@ -71,31 +71,31 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "        except Exception as error:\n",
     ): ("tests/unit/test_log.py",),
     at(
-        "a log handler's thread keeps Ctrl-C from the program",
+        "a log handler swallows Ctrl-C",
         "log.py",
         "                raise\n",
         "                pass\n",
     ): ("tests/unit/test_log.py",),
     at(
-        "a bell that a full worker heard is lost",
+        "a full worker does not pass a notification on",
         "worker/queue_listener.py",
         "            if notification and not wanted:\n                self.notify_others()\n",
         "",
     ): ("tests/integration/store/test_queue_listener.py",),
     at(
-        "a worker is full as soon as another shard's fills the pool",
+        "a worker counts as full when another shard fills the pool",
         "worker/prefetch.py",
         "self.held < self.size or self.own < self.share",
         "self.held < self.size",
     ): ("tests/unit/test_prefetch.py", "tests/integration/test_busy_shard.py"),
     at(
-        "a worker takes ahead whatever others want",
+        "a worker prefetches without regard to other shards",
         "worker/prefetch.py",
         "max(self.share, self.target // (1 + self.contenders)) - self.own",
         "self.target - self.own",
     ): ("tests/unit/test_prefetch.py",),
     at(
-        "an attempt ends when Redis is told of it",
+        "an attempt's end is the time of its settlement",
         "worker/settlement.py",
         "return _at_us(claim, monotonic()) if outcome.began is None else",
         "return _at_us(claim, monotonic()) if outcome else",
@@ -107,20 +107,20 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "return outcome",
     ): ("tests/integration/each_claim_ends/test_asyncio.py",),
     at(
-        "a worker whose Redis is away keeps its share of the pool",
+        "a worker whose Redis is unavailable keeps its share of the pool",
         "worker/worker.py",
         "            if self._prefetch.request_ended(wants_more=False, held=self._pool.held):\n"
         "                self.wake()\n",
         "",
     ): ("tests/integration/test_one_outcome.py",),
     at(
-        "a claim that came with the bell is never confirmed",
+        "a blocking claim is never confirmed",
         "worker/blocking_claim.py",
         "            self._queues.confirm([claim.lease for claim in reply.claims])\n",
         "            pass\n",
     ): (ARMED, KILLS),
     Mutation(
-        "a claim that came with the bell is confirmed once its code runs",
+        "a blocking claim is confirmed after its job starts",
         (
             ("worker/worker.py", "may_run and self._blocking_claim.confirm(reply):", "may_run:"),
             (
@@ -131,7 +131,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         ),
     ): ("tests/integration/test_one_outcome.py",),
     at(
-        "a worker that is stopped waits for its bell",
+        "a stopping worker waits for a notification",
         "worker/worker.py",
         "wanted=self.phase.claims and not",
         "wanted=not",
@@ -149,7 +149,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "not reply.claimed",
     ): (ARMED,),
     at(
-        "what is disarmed takes claims all the same",
+        "a cancelled blocking claim still claims",
         "worker/exchange_session.py",
         "request.call, request.want = None, 0",
         "request.call = None",
@@ -161,19 +161,19 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "idle and",
     ): (ARMED,),
     at(
-        "a worker that does not listen is not told of a free slot",
+        "a worker is not woken when another shard frees a slot",
         "worker/prefetch.py",
         " or (held < self._size and any(each.is_full for each in others))",
         "",
     ): ("tests/unit/test_prefetch.py",),
     at(
-        "a job that did not begin waits for others to be handed in",
+        "an unstarted claim is released only with other outcomes",
         "worker/outcome_buffer.py",
         "            if outcome.kind is OutcomeKind.UNSTARTED:\n",
         "            if False:\n",
     ): ("tests/unit/test_outcome_buffer.py",),
     at(
-        "a forked process keeps its parent's pop alive",
+        "a forked process keeps its parent's blocking pop open",
         "store/client/blocking_listener.py",
         "os.register_at_fork(after_in_child=_after_fork)\n",
         "",

@@ -16,7 +16,7 @@ def plant(bug: Mutation | None, folder: Path) -> dict[str, str]:
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     for file, text, replacement in bug.edits if bug else ():
         source = (copy / file).read_text()
-        assert source.count(text) == 1, f"{file} holds {text!r} {source.count(text)} times: plant the bug anew"
+        assert source.count(text) == 1, f"{file} holds {text!r} {source.count(text)} times; it must occur once"
         (copy / file).write_text(source.replace(text, replacement))
     # -P for every Python: the copy is first on sys.path, not the current folder.
     paths = os.pathsep.join(map(str, (folder, ROOT)))

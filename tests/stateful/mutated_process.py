@@ -1,6 +1,6 @@
-"""Planted process: walk with the django_delayq that comes first on PYTHONPATH, and exit by what the machine saw.
+"""Process with a planted bug: walk with the django_delayq that comes first on PYTHONPATH, and exit with the outcome.
 
-Arguments: folder the package must come from, URL of an empty Redis, number of walks.
+Arguments: the folder that the package must come from, the URL of an empty Redis, the number of walks.
 """
 
 import os
@@ -8,7 +8,7 @@ import sys
 import traceback
 from pathlib import Path
 
-SAW_NOTHING, SAW_IT, BROKE = 0, 10, 20
+PASSED, DETECTED, BROKEN = 0, 10, 20
 
 
 def main(folder: str, url: str, examples: int) -> int:
@@ -21,8 +21,8 @@ def main(folder: str, url: str, examples: int) -> int:
     import django_delayq
 
     if not Path(str(django_delayq.__file__)).is_relative_to(folder):
-        print(f"django_delayq came from {django_delayq.__file__}")
-        return BROKE
+        print(f"django_delayq was imported from {django_delayq.__file__}")
+        return BROKEN
 
     from redis import Redis
 
@@ -32,11 +32,11 @@ def main(folder: str, url: str, examples: int) -> int:
         walk(Redis.from_url(url, protocol=2), url, examples=examples, derandomize=True)
     except AssertionError as error:
         print(f"{error}"[-4_000:])
-        return SAW_IT
+        return DETECTED
     except BaseException:
         traceback.print_exc()
-        return BROKE
-    return SAW_NOTHING
+        return BROKEN
+    return PASSED
 
 
 if __name__ == "__main__":

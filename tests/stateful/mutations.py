@@ -15,7 +15,7 @@ class Mutation:
 
     @classmethod
     def at(cls, name: str, file: str, text: str, replacement: str = "") -> "Mutation":
-        """Return a bug of one place."""
+        """Return a bug that is a single edit."""
         return cls(name, ((file, text, replacement),))
 
 
@@ -48,20 +48,20 @@ FIRST = [
         ),
     ),
     Mutation(
-        "a job is promoted a microsecond early",
+        "a job is promoted one microsecond early",
         (
             (PROMOTE, "tonumber(head[2]) <= now and", "tonumber(head[2]) <= now + 1 and"),
             (PROMOTE, "scheduled, '-inf', now,", "scheduled, '-inf', now + 1,"),
         ),
     ),
     at(
-        "reclaim takes back what a late heartbeat revived",
+        "a reclaim takes back a lease that a late heartbeat extended",
         RECLAIM,
         "lease_end and tonumber(lease_end) <= now",
         "lease_end",
     ),
     at(
-        "an acknowledged job keeps its key",
+        "an acknowledged job keeps its unique key",
         EXCHANGE,
         "    delete_extras(member)\n    done",
         "    done",
@@ -73,14 +73,14 @@ FIRST = [
         "if not ends[i] and not results[lease] then lost",
     ),
     at(
-        "a result forgets the attempts before it",
+        "a result loses the history of earlier attempts",
         PRELUDE,
         "local record, body = redis.call('HGET', attempts, id) or '',",
         "local record, body = '',",
     ),
     at("a repeated exchange claims again", EXCHANGE, "if number == last_number then", "if false then"),
     at(
-        "a dead letter is requeued by somebody who saw another death",
+        "a requeue ignores the time of death",
         REQUEUE,
         " or tonumber(score) ~= died",
     ),
@@ -95,9 +95,11 @@ FIRST = [
 
 #: The bugs of the long form.
 MORE = [
-    at("a job is promoted a microsecond late", PROMOTE, "tonumber(head[2]) <= now and", "tonumber(head[2]) < now and"),
     at(
-        "promoted jobs stand in the order of promotion",
+        "a job is promoted one microsecond late", PROMOTE, "tonumber(head[2]) <= now and", "tonumber(head[2]) < now and"
+    ),
+    at(
+        "promoted jobs are ranked by the time of promotion",
         PROMOTE,
         "tonumber(found[i + 1]), head_start",
         "now, head_start",
@@ -110,9 +112,9 @@ MORE = [
         "leases, '-inf', expired_by,",
         "leases, '-inf', expired_by - 1,",
     ),
-    at("dead letters are removed and their bodies kept", PRELUDE, "redis.call('HDEL', dead_bodies, unpack(ids))"),
+    at("removed dead letters keep their bodies", PRELUDE, "redis.call('HDEL', dead_bodies, unpack(ids))"),
     at(
-        "exchanges outlive their worker",
+        "the records of a dead worker are kept",
         PROMOTE,
         "for _, key in ipairs({worker_names, exchanges, process_reports, quiet_workers}) do",
         "for _, key in ipairs({worker_names}) do",
@@ -141,7 +143,7 @@ MORE = [
         "if False and",
     ),
     at(
-        "a heartbeat leaves a claim unconfirmed",
+        "a heartbeat does not confirm a claim",
         "store/lua/heartbeat.lua",
         "unconfirmed, '', unpack(held))",
         "unconfirmed, '')",
@@ -163,7 +165,7 @@ MORE = [
     at("reclaim keeps the claim record", RECLAIM, "redis.call('HDEL', claim_records, string.sub(lease, 1, 12))"),
     at("a failed attempt is not counted", EXCHANGE, "redis.call('HSET', attempts, id, retry.record)"),
     at(
-        "a release is counted",
+        "a release counts as an attempt",
         EXCHANGE,
         "if retry.record then redis.call('HSET', attempts, id, retry.record) end",
         "redis.call('HSET', attempts, id, retry.record or '\\0\\1\\0')",
@@ -180,7 +182,7 @@ MORE = [
         "put_ready(now, KEYS[base + 2], KEYS[base + 3], {retry.rank, member})",
         "redis.call('ZADD', KEYS[base + 2], retry.rank, member) list_queue(now, KEYS[base + 2])",
     ),
-    at("a retry's moment loses digits", EXCHANGE, "{retry.due, member}", "{tonumber(retry.due .. ''), member}"),
+    at("a retry's due time loses digits", EXCHANGE, "{retry.due, member}", "{tonumber(retry.due .. ''), member}"),
     at(
         "jobs that remain do not notify",
         EXCHANGE,
@@ -194,9 +196,9 @@ MORE = [
         "if redis.call('ZSCORE', leases, member .. token) then\n        held",
         "if true then\n        held",
     ),
-    at("a large job is claimed among others", EXCHANGE, " or has(entry.member, LARGE)"),
+    at("a large job is claimed together with other jobs", EXCHANGE, " or has(entry.member, LARGE)"),
     at(
-        "strict order is that of rank",
+        "strict order of queues is ignored",
         EXCHANGE,
         "if strict and a.queue ~= b.queue then return a.queue < b.queue end",
     ),
@@ -206,10 +208,16 @@ MORE = [
         "if #ended > 0 then redis.call('HDEL', claim_records, unpack(ended)) end",
     ),
     at("an acknowledged job keeps its attempts", EXCHANGE, "redis.call('HDEL', attempts, unpack(done))"),
-    at("the id of a dead letter is a new job", ENQUEUE, " and redis.call('HEXISTS', dead_bodies, id) == 0"),
-    at("one batch holds a key twice", ENQUEUE, "holders[job.digest] or redis.call", "redis.call"),
     at(
-        "a known id is stored again",
+        "an enqueue with the id of a dead letter creates a job",
+        ENQUEUE,
+        " and redis.call('HEXISTS', dead_bodies, id) == 0",
+    ),
+    at(
+        "one batch stores two jobs with the same unique key", ENQUEUE, "holders[job.digest] or redis.call", "redis.call"
+    ),
+    at(
+        "an enqueue overwrites a job with the same id",
         ENQUEUE,
         "if redis.call('HEXISTS', jobs, job.id) == 0 then",
         "if true then",
@@ -225,7 +233,7 @@ MORE = [
     at("discard ignores the time of death", "store/lua/discard.lua", " or tonumber(score) ~= died"),
     at("a cancelled job keeps its key", "store/lua/cancel.lua", "delete_extras(member)"),
     at("a running job can be cancelled", PRELUDE, "return 'LATE'", "return 'CANCELLED'"),
-    at("a moved job keeps its body", "store/lua/move.lua", "redis.call('HSET', jobs, id, new_body)"),
+    at("a move leaves the old queue in the body", "store/lua/move.lua", "redis.call('HSET', jobs, id, new_body)"),
     Mutation(
         "a late heartbeat revives a lost lease",
         (

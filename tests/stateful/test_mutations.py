@@ -8,10 +8,10 @@ import pytest
 from redis import Redis
 
 from tests.stateful.mutate_copy import plant
-from tests.stateful.mutated_process import SAW_IT, SAW_NOTHING
+from tests.stateful.mutated_process import DETECTED, PASSED
 from tests.stateful.mutations import FIRST, MORE, Mutation
 
-#: Walks a bug may take to be seen, and of the slow tests' bugs. The steps are the same in every run.
+#: The most walks until a bug must be detected, and the most for the bugs of the slow tests. Every run walks the same.
 EXAMPLES, MORE_EXAMPLES = 40, 100
 
 
@@ -23,20 +23,20 @@ def walk_with(bug: Mutation | None, folder: Path, url: str, examples: int) -> su
 
 def check_caught(bug: Mutation, folder: Path, url: str, examples: int) -> None:
     ended = walk_with(bug, folder, url, examples)
-    assert ended.returncode == SAW_IT, f"{bug.name}: {ended.stdout}{ended.stderr}"
+    assert ended.returncode == DETECTED, f"{bug.name}: {ended.stdout}{ended.stderr}"
 
 
-def test_a_copy_without_a_bug_passes(client: Redis, redis_url: str, tmp_path: Path) -> None:
+def test_copy_without_bug_passes(client: Redis, redis_url: str, tmp_path: Path) -> None:
     ended = walk_with(None, tmp_path, redis_url, EXAMPLES)
-    assert ended.returncode == SAW_NOTHING, ended.stdout + ended.stderr
+    assert ended.returncode == PASSED, ended.stdout + ended.stderr
 
 
 @pytest.mark.parametrize("bug", FIRST, ids=lambda bug: bug.name)
-def test_machine_catches(bug: Mutation, client: Redis, redis_url: str, tmp_path: Path) -> None:
+def test_state_machine_detects_bug(bug: Mutation, client: Redis, redis_url: str, tmp_path: Path) -> None:
     check_caught(bug, tmp_path, redis_url, EXAMPLES)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", MORE, ids=lambda bug: bug.name)
-def test_machine_catches_more(bug: Mutation, client: Redis, redis_url: str, tmp_path: Path) -> None:
+def test_state_machine_detects_further_bug(bug: Mutation, client: Redis, redis_url: str, tmp_path: Path) -> None:
     check_caught(bug, tmp_path, redis_url, MORE_EXAMPLES)

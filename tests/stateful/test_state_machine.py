@@ -14,7 +14,7 @@ from tests.stateful.strategies import Request
 from tests.stateful.values import Place
 
 
-def test_every_walk_leaves_redis_as_the_model_says(client: Redis, redis_url: str) -> None:
+def test_redis_equals_model_after_every_walk(client: Redis, redis_url: str) -> None:
     walk(client, redis_url, examples=int(os.environ.get("DELAYQ_STATEFUL_EXAMPLES", "250")))
 
 

@@ -65,5 +65,5 @@ def test_a_call_that_fails_on_a_closed_connection_ends_in_time(
             noop.enqueue()
         # Much more than its time, and much less than no limit.
         assert monotonic() - begun < 20
-        network.mend()
+        network.restore()
         assert noop.enqueue().state is State.READY
