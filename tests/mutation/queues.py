@@ -30,9 +30,6 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "store/lua/heartbeat.lua",
         "for at = 5, #ARGV do redis.call('ZADD', queues, 'XX', now, ARGV[at]) end\n",
     ): (NAMES,),
-    at("the version does not change with a new queue", PRELUDE, "== 1 then change_version(now) end", "== 1 then end"): (
-        SERVED,
-    ),
     at(
         "a new queue does not change the version of the queue list",
         PRELUDE,
