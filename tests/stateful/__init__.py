@@ -1,1 +1,1 @@
-"""The state machine: every transition in random order on a real Redis, against a model in plain Python."""
+"""State machine: all transitions in random order on a real Redis, compared with a model in plain Python."""

@@ -1,4 +1,4 @@
-"""Actors: a clock that is turned, workers and dispatchers that do one thing at a time, each compared with the model."""
+"""Actors: a fake clock, and workers and dispatchers that take one step at a time and compare it with the model."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -16,7 +16,7 @@ from django_delayq.store.store import Store
 from django_delayq.testing.fake_clock import FakeClock
 from django_delayq.worker.settlement import decide_settlement
 from tests.stateful.model import Model
-from tests.stateful.values import Ended, Told
+from tests.stateful.values import Ended, ExpectedReply
 
 QUEUES = ("default", "mail", "a:b/ü")
 #: Not a whole number of milliseconds.
@@ -25,7 +25,7 @@ RETRY_LATER_US = 7_000_001
 
 
 class World:
-    """One server, one store, one model; empty again at each example."""
+    """One server, one store, one model. All are empty at the start of each example."""
 
     def __init__(self, client: Redis, config: Config) -> None:
         self.client = client
@@ -33,11 +33,11 @@ class World:
         self.store = Store(config, clock=self.clock)
         self.shard = self.store.shards[0]
         self.keys = self.shard.keys
-        self.intake, self.operations = self.store.enqueue_api(0), self.store.operations(0)
+        self.enqueue_api, self.operations = self.store.enqueue_api(0), self.store.operations(0)
         self.begin()
 
     def begin(self) -> None:
-        """Forget everything."""
+        """Empty the server, and start with a new model."""
         self.client.flushdb()
         dispatcher = self.store.config.dispatcher
         self.model = Model(
@@ -49,39 +49,39 @@ class World:
             recovery_us=dispatcher.recovery_us,
             remembered_us=dispatcher.remembered_us,
         )
-        self.turn_to(START_US)
+        self.set_time(START_US)
         self.numbers = count(1)
 
-    def turn_to(self, now_us: int) -> None:
-        """Turn the clock."""
+    def set_time(self, now_us: int) -> None:
+        """Set the clock of the store and of the model."""
         self.clock.now_us = self.model.now = now_us
 
 
 class DrivenDispatcher(Promotion):
-    """The real dispatcher behind a door that keeps what it judged, until it is let through."""
+    """The real dispatcher. It keeps its decided reclaims until `write_decided` sends them."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world.shard, world.store.config.dispatcher)
         self.world, self.limit = world, 500
-        self.judged: list[Reclaim] = []
+        self.decided: list[Reclaim] = []
         self._dispatcher = Dispatcher(world.shard, self)
 
     def step(self, *, limit: int = 500) -> None:
-        """Promote, and judge what lapsed."""
+        """Promote, and decide on the expired leases."""
         self.limit = limit
         self._dispatcher.promote()
 
     def promote(self, queues: Sequence[str], *, limit: int = 500) -> PromotionResult:
-        """Compare each promotion with the model's."""
+        """Promote, and compare the result with the model's."""
         model = self.world.model
         heads = sorted(jobs[0].score for queue in queues if (jobs := model.due(queue)))
-        # Of queues whose heads are equally old any may be the first: then there must be room for all.
+        # If the heads of two queues have the same due time, either may be first. Then the limit must cover all jobs.
         limit = self.limit if len(set(heads)) == len(heads) else 500
         promoted = super().promote(queues, limit=limit)
-        moved, trimmed, lapsed = model.promote(self.dispatcher_id, queues, limit)
+        moved, trimmed, expired = model.promote(self.dispatcher_id, queues, limit)
         assert (promoted.moved, promoted.trimmed) == (moved, trimmed)
-        assert set(promoted.expired_leases) == lapsed
-        assert set(promoted.queues) == model.to_name(model.now + promoted.sleep_us)
+        assert set(promoted.expired_leases) == expired
+        assert set(promoted.queues) == model.queues_to_return(model.now + promoted.sleep_us)
         more = any(model.due(queue) for queue in QUEUES)
         assert (promoted.sleep_us == 0) == more, "sleep and work left do not fit together"
         assert promoted.sleep_us <= self.world.store.config.dispatcher.sweep_us
@@ -89,37 +89,37 @@ class DrivenDispatcher(Promotion):
         return promoted
 
     def reclaim(self, decided: Sequence[Reclaim]) -> list[bool]:
-        """Keep it: between reading and writing anything may happen."""
+        """Keep the decided reclaims, so that other steps can happen between the read and the write."""
         for item in decided:
             job = self.world.model.leased(item.lease)
             assert item.attempts.spared == (job is not None and job.unconfirmed and not job.spared)
-        self.judged += decided
+        self.decided += decided
         return [False] * len(decided)
 
-    def carry_out(self, most: int = 500) -> None:
-        """Let what was judged through."""
-        items, self.judged = self.judged[:most], self.judged[most:]
+    def write_decided(self, most: int = 500) -> None:
+        """Send the first decided reclaims."""
+        items, self.decided = self.decided[:most], self.decided[most:]
         ended = [Ended(item.lease, OutcomeKind.LEASE_EXPIRED, item.delay_us, item.attempts.pack()) for item in items]
         assert all(item.delay_us == 0 for item in items)
-        told = self.world.model.reclaim(ended)
-        assert sum(super().reclaim(items)) == told
+        expected = self.world.model.reclaim(ended)
+        assert sum(super().reclaim(items)) == expected
 
 
 class DrivenWorker:
-    """A worker process as the store sees it."""
+    """One worker process, seen from the store."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.restart()
 
     def restart(self) -> None:
-        """Die, and start as another process that knows of nothing."""
-        self.code = next(self.world.numbers).to_bytes(8)
-        self.door = self.world.store.claims(self.world.shard, worker_id=self.code)
-        #: What it believes to hold; it may be wrong.
+        """End, and start as a new process that holds nothing."""
+        self.worker_id = next(self.world.numbers).to_bytes(8)
+        self.claims_api = self.world.store.claims(self.world.shard, worker_id=self.worker_id)
+        #: The claims that the worker believes it holds. It may be wrong.
         self.held: list[Claim] = []
         self.sent: list[ExchangeRequest] = []
-        self.waits_for_answer = False
+        self.reply_pending = False
 
     def exchange(
         self,
@@ -132,17 +132,17 @@ class DrivenWorker:
         reply_lost: bool = False,
         blocking: bool = False,
     ) -> None:
-        """Settle the first claims held, one by each ending, and take others."""
-        if self.waits_for_answer and self.remembered:
+        """Settle the first held claims, one with each outcome, and claim others."""
+        if self.reply_pending and self.remembered:
             self.repeat()
-        elif self.waits_for_answer:
+        elif self.reply_pending:
             self.restart()
         claims, self.held = self.held[: len(endings)], self.held[len(endings) :]
         settled = [
             (decide_settlement(claim, _outcome(ending), worker="driven"), ending)
             for claim, ending in zip(claims, endings, strict=False)
         ]
-        exchange = self.door.prepare(
+        exchange = self.claims_api.prepare(
             queues=queues,
             want=want,
             settlements=[settlement for settlement, _ in settled],
@@ -155,78 +155,78 @@ class DrivenWorker:
             Ended(item.claim.lease, ending, item.decision.delay_us, item.attempts.pack()) for item, ending in settled
         ]
         token = self.token(exchange)
-        told = self.world.model.exchange(
+        expected = self.world.model.exchange(
             token, ended, queues, want=want, strict=strict, may_recover=may_recover, blocking=blocking
         )
         self.sent.append(exchange)
-        self.waits_for_answer = reply_lost
-        self._send(exchange, told, take=not reply_lost)
+        self.reply_pending = reply_lost
+        self._send(exchange, expected, take=not reply_lost)
 
     @property
     def remembered(self) -> bool:
-        """Redis still has its last exchange: it was seen within an hour."""
-        return self.code in self.world.model.exchanges
+        """Return whether Redis still has the last exchange, which it keeps for an hour."""
+        return self.worker_id in self.world.model.exchanges
 
     def repeat(self) -> None:
         """Send the last exchange again: its reply was lost, or the network delivers a copy of it."""
-        told = self.world.model.repeat(self.code)
-        self._send(self.sent[-1], told, take=self.waits_for_answer)
-        self.waits_for_answer = False
+        expected = self.world.model.repeat(self.worker_id)
+        self._send(self.sent[-1], expected, take=self.reply_pending)
+        self.reply_pending = False
 
     def confirm(self, claims: Sequence[Claim]) -> None:
-        """Say that these claims came."""
+        """Confirm that the reply with these claims arrived."""
         if leases := [claim.lease for claim in claims]:
             self.world.client.srem(self.world.keys("unconfirmed"), *leases)
         for lease in leases:
             if job := self.world.model.leased(lease):
                 job.unconfirmed = False
 
-    def send_void(self, queues: Sequence[str]) -> None:
-        """Have Redis carry out an armed exchange of a process that has left."""
+    def send_from_left_worker(self, queues: Sequence[str]) -> None:
+        """Let Redis run a blocking claim of a process that has left."""
         gone = self.world.store.claims(self.world.shard, worker_id=next(self.world.numbers).to_bytes(8))
-        answer = gone.settle_and_claim(gone.prepare(queues=queues, want=1, blocking=True))
-        assert (answer.claims, answer.has_more, answer.unknown_worker) == ([], True, True)
-        self.world.model.void(queues)
+        reply = gone.settle_and_claim(gone.prepare(queues=queues, want=1, blocking=True))
+        assert (reply.claims, reply.has_more, reply.unknown_worker) == ([], True, True)
+        self.world.model.void_blocking_claim(queues)
 
     def send_stale(self, pick: int) -> None:
-        """Have the network deliver a copy of an exchange before the last one."""
+        """Let the network deliver a copy of an exchange before the last one."""
         exchange = self.sent[pick % (len(self.sent) - 1)]
         try:
-            self.door.settle_and_claim(exchange)
+            self.claims_api.settle_and_claim(exchange)
         except StaleExchange:
             return
         raise AssertionError("a stale exchange was carried out")
 
     def heartbeat(self, claims: Sequence[Claim]) -> None:
-        """Push the leases of these claims on."""
+        """Renew the leases of these claims."""
         leases = [claim.lease for claim in claims]
         if not leases:
             return
         queues = {claim.queue for claim in claims}
-        told = self.world.model.heartbeat(self.code, leases, queues)
-        assert self.door.heartbeat(leases, queues) == told
+        expected = self.world.model.heartbeat(self.worker_id, leases, queues)
+        assert self.claims_api.heartbeat(leases, queues) == expected
 
     def token(self, exchange: ExchangeRequest) -> bytes:
-        """Return what names the claims of an exchange."""
-        return self.code + exchange.number.to_bytes(8)
+        """Return the token of the claims of an exchange."""
+        return self.worker_id + exchange.number.to_bytes(8)
 
-    def _send(self, exchange: ExchangeRequest, told: Told, *, take: bool) -> None:
-        answer = self.door.settle_and_claim(exchange)
-        self._compare(answer, told)
+    def _send(self, exchange: ExchangeRequest, expected: ExpectedReply, *, take: bool) -> None:
+        reply = self.claims_api.settle_and_claim(exchange)
+        self._compare(reply, expected)
         if take:
-            self.held += answer.claims
+            self.held += reply.claims
 
-    def _compare(self, answer: ExchangeReply, told: Told) -> None:
+    def _compare(self, reply: ExchangeReply, expected: ExpectedReply) -> None:
         model = self.world.model
-        assert answer.lost == told.lost
-        assert answer.has_more == told.more
-        assert answer.unknown_worker == told.first
-        assert answer.recovered == told.recovered
-        assert answer.queues_version == told.version
-        assert answer.dispatcher_overdue == (model.wake_at is None or model.wake_at + 1_000_000 < model.now)
-        found = [(claim.lease, claim.queue, claim.rank, claim.attempts.pack()) for claim in answer.claims]
-        assert found == [(job.lease, job.queue, job.rank, job.record or bytes(3)) for job in told.claims]
-        for claim in answer.claims:
+        assert reply.lost == expected.lost
+        assert reply.has_more == expected.more
+        assert reply.unknown_worker == expected.first
+        assert reply.recovered == expected.recovered
+        assert reply.queues_version == expected.version
+        assert reply.dispatcher_overdue == (model.wake_at is None or model.wake_at + 1_000_000 < model.now)
+        found = [(claim.lease, claim.queue, claim.rank, claim.attempts.pack()) for claim in reply.claims]
+        assert found == [(job.lease, job.queue, job.rank, job.record or bytes(3)) for job in expected.claims]
+        for claim in reply.claims:
             assert claim.job is not None and claim.job.member == claim.lease[:14]
             assert claim.due_us <= model.now, "claimed early"
             assert claim.attempt <= claim.job.retry.max_attempts, "tried too often"

@@ -1,4 +1,4 @@
-"""Ground: what every rule stands on: one example's actors, the checks after each step, and the way to the end."""
+"""Base of the state machine: the actors of one example, a check after each step, and the end of the example."""
 
 import sys
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from tests.stateful.values import KeyTaken, ModelJob, Place
 
 
 class Base(RuleBasedStateMachine):
-    """Nothing random: each method does one thing to Redis and to the model, and compares."""
+    """Steps without randomness: each method changes Redis and the model, and compares them."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -32,30 +32,30 @@ class Base(RuleBasedStateMachine):
 
     @invariant()
     def check(self) -> None:
-        """Compare the whole of Redis with the model."""
+        """Compare all of Redis with the model."""
         found = redis_state.read(self.world.client, self.world.keys)
         invariants.check(self.world.model, found, self.world.keys)
 
     def enqueue(self, batch: list[Request]) -> list[bytes]:
-        drafts = [self.draft(ask) for ask in batch]
+        drafts = [self.draft(request) for request in batch]
         self.send(drafts)
         return [draft.job.raw_id for draft in drafts]
 
-    def draft(self, ask: Request) -> UnsentJob:
+    def draft(self, request: Request) -> UnsentJob:
         job = Job(
             raw_id=next(self.world.numbers).to_bytes(12),
             shard=0,
             task="app.task",
-            queue=ask.queue,
-            priority=ask.priority,
-            retry=RetryPolicy(max_attempts=ask.max_attempts, base=1, cap=4),
-            key=ask.key,
-            result_ttl_us=DAY_US if ask.kept else None,
-            # The flag is all that scripts see; a large body would only slow the machine down.
-            flags=Flag.LARGE if ask.large else Flag(0),
+            queue=request.queue,
+            priority=request.priority,
+            retry=RetryPolicy(max_attempts=request.max_attempts, base=1, cap=4),
+            key=request.key,
+            result_ttl_us=DAY_US if request.kept else None,
+            # Scripts read only the flag. A large body would slow the tests.
+            flags=Flag.LARGE if request.large else Flag(0),
         )
-        draft = UnsentJob.of(job, max_payload=4_096, reject=ask.reject, on_commit=False, database=None)
-        word, us = ask.when
+        draft = UnsentJob.of(job, max_payload=4_096, reject=request.reject, on_commit=False, database=None)
+        word, us = request.when
         delay_us, due_us = us if word == "delay" else None, self.world.model.now + us if word == "at" else None
         draft = draft.rescheduled(delay_us=delay_us, due_us=due_us, called_at=0.0)
         self.drafts.append(draft)
@@ -64,14 +64,14 @@ class Base(RuleBasedStateMachine):
 
     def send(self, drafts: list[UnsentJob]) -> None:
         try:
-            told: Any = self.world.model.enqueue(drafts)
+            expected: Any = self.world.model.enqueue(drafts)
         except KeyTaken as taken:
-            told = taken.args
+            expected = taken.args
         try:
-            found: Any = self.world.intake.enqueue(drafts).held
+            found: Any = self.world.enqueue_api.enqueue(drafts).held
         except KeyHeld as error:
             found = (error.index, bytes.fromhex(error.holder))
-        assert found == told
+        assert found == expected
 
     def change(
         self,
@@ -81,56 +81,56 @@ class Base(RuleBasedStateMachine):
         when: tuple[str, int] = ("delay", 5),
         queue: str = QUEUES[1],
         token: bytes = b"",
-        on_its_way: bool = False,
+        may_arrive: bool = False,
     ) -> None:
         operations, model = self.world.operations, self.world.model
         if operation == "cancel":
-            told = model.cancel(raw_id, token=token, on_its_way=on_its_way)
-            assert operations.cancel(raw_id, token=token, may_arrive=on_its_way) == told
+            expected = model.cancel(raw_id, token=token, may_arrive=may_arrive)
+            assert operations.cancel(raw_id, token=token, may_arrive=may_arrive) == expected
         elif operation == "move":
             assert operations.move(raw_id, queue) == model.move(raw_id, queue)
         else:
             word, us = when
             due_us = model.now + us
-            wish = {"delay_us": us} if word == "delay" else {"due_us": due_us}
-            assert operations.reschedule(raw_id, **wish) == model.reschedule(raw_id, due_us)
+            arguments = {"delay_us": us} if word == "delay" else {"due_us": due_us}
+            assert operations.reschedule(raw_id, **arguments) == model.reschedule(raw_id, due_us)
 
     def requeue_one(self, raw_id: bytes, died_us: int, delay_us: int = 0) -> None:
         try:
-            told: int | str | None = self.world.model.requeue(raw_id, died_us, delay_us)
+            expected: int | str | None = self.world.model.requeue(raw_id, died_us, delay_us)
         except KeyTaken:
-            told = "held"
+            expected = "held"
         try:
             found: int | str | None = self.world.operations.requeue(raw_id, died_us=died_us, delay_us=delay_us)
         except KeyHeld:
             found = "held"
-        assert found == told
+        assert found == expected
 
     def discard_one(self, raw_id: bytes, died_us: int) -> None:
         found = self.world.operations.discard(raw_id, died_us=died_us)
         assert found == self.world.model.discard(raw_id, died_us)
 
-    def hear(self, queues: Sequence[str]) -> None:
+    def consume_notifications(self, queues: Sequence[str]) -> None:
         keys = self.world.keys
         for queue in queues:
             if self.world.client.lpop(keys.notify(queue)):
-                self.world.model.heard.add(queue)
+                self.world.model.notified.add(queue)
         if set(queues) == set(QUEUES) and self.world.client.lpop(keys("notify")):
-            self.world.model.heard_all = True
+            self.world.model.all_queues_notified = True
 
     def worker(self, pick: int) -> DrivenWorker:
         return self.workers[pick % 2]
 
-    def turn_to_next(self, off: int = 0) -> bool:
+    def advance_to_next_event(self, off: int = 0) -> bool:
         moments = [job.score for job in self.world.model.jobs.values() if job.place in (Place.SCHEDULED, Place.CLAIMED)]
         moments.append(self.world.model.no_reclaim_before)
         ahead = [moment for moment in moments if moment + off > self.world.model.now]
         if ahead:
-            self.world.turn_to(min(ahead) + off)
+            self.world.set_time(min(ahead) + off)
         return bool(ahead)
 
     def pick(self, pick: int) -> bytes | None:
-        """Return a job's id: mostly of one that waits; also of one that is held, dead, or gone."""
+        """Return the id of a job: mostly a waiting one, sometimes a claimed, dead or removed one."""
         jobs = list(self.world.model.jobs.values())
         ids = [job.raw_id for job in jobs if job.waits]
         ids += [job.raw_id for job in jobs if not job.waits][:3] + self.known[-2:]
@@ -141,11 +141,11 @@ class Base(RuleBasedStateMachine):
         return jobs[pick % len(jobs)]
 
     def teardown(self) -> None:
-        """Run everything to its end: nothing is stuck, and every job accepted is accounted for."""
-        # After a failure there is nothing to prove any more.
+        """Run all jobs to their end, and check that none is stuck and that every accepted job is accounted for."""
+        # A failed example has nothing more to prove.
         if sys.exc_info()[0] is not None:
             return
-        # Wherever the walk ended, an audit that would repair finds nothing, and so changes nothing.
+        # After any walk, a consistency check with repair finds nothing, and so changes nothing.
         assert list(self.world.store.consistency_check(self.world.shard).walk(repair=True)) == []
         self.check()
         worker, dispatcher, model = DrivenWorker(self.world), DrivenDispatcher(self.world), self.world.model
@@ -155,11 +155,11 @@ class Base(RuleBasedStateMachine):
         for _ in range(2_000):
             if len(model.at(Place.DEAD)) == len(model.jobs):
                 break
-            dispatcher.carry_out()
+            dispatcher.write_decided()
             dispatcher.step()
             worker.exchange(8, endings=[OutcomeKind.SUCCEEDED] * len(worker.held))
-            if not (worker.held or model.at(Place.READY) or model.at(Place.RECOVERED) or dispatcher.judged):
-                self.turn_to_next()
+            if not (worker.held or model.at(Place.READY) or model.at(Place.RECOVERED) or dispatcher.decided):
+                self.advance_to_next_event()
         self.check()
         tally = model.tally
         ended = sum(tally[word] for word in ("done", "cancelled", "discarded", "trimmed"))

@@ -1,4 +1,4 @@
-"""Model: every transition in plain Python, so that it can be told what Redis must hold after each step."""
+"""Model: every transition in plain Python, which predicts the contents of Redis after each step."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -9,18 +9,18 @@ from django_delayq.job.job import Flag
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.enqueue import key_digest
-from tests.stateful.values import Ended, KeyTaken, ModelJob, Place, Told
+from tests.stateful.values import Ended, ExpectedReply, KeyTaken, ModelJob, Place
 
 SECOND_US, MINUTE_US, HOUR_US = 1_000_000, 60_000_000, 3_600_000_000
-#: Processes long gone that one promotion drops at most.
-BITE = 50
-#: Ready jobs a claim looks at once the first few could not be taken.
-LOOK = 64
+#: The most dead processes that one promotion removes.
+BATCH = 50
+#: Ready jobs that a claim examines after it could take none of the first ones.
+WINDOW = 64
 
 
 @dataclass
 class Model:
-    """All jobs, and who knows of them. `now` is turned by the machine."""
+    """All jobs, and the processes that know of them. The machine sets `now`."""
 
     lease_us: int
     head_start_ms: int
@@ -31,15 +31,15 @@ class Model:
     remembered_us: int
     now: int = 0
     jobs: dict[bytes, ModelJob] = field(default_factory=dict)
-    #: Id -> attempts record, body and state of a job that ended and keeps its result.
+    #: Id -> attempts record, body and state of an ended job that keeps its result.
     results: dict[bytes, tuple[bytes, bytes, str]] = field(default_factory=dict)
-    #: Id and token of who cancelled it -> when; and id -> when it was, by somebody whose enqueue may still arrive.
+    #: Id and token of a cancel -> time; and id -> time of a cancel whose enqueue may still arrive.
     cancelled: dict[bytes, int] = field(default_factory=dict)
     withdrawn: dict[bytes, int] = field(default_factory=dict)
     tally: Counter[str] = field(default_factory=Counter)
-    #: Queue -> when a job of it was last made ready, claimed, or held.
+    #: Queue -> when one of its jobs was last made ready, claimed, or renewed by a heartbeat.
     queues: dict[str, int] = field(default_factory=dict)
-    #: Another number whenever a queue appears or is forgotten.
+    #: Changes whenever a queue is added or removed.
     version: int | None = None
     #: Worker -> last seen; and its last exchange: number, lost leases, claimed leases.
     workers: dict[bytes, int] = field(default_factory=dict)
@@ -51,17 +51,18 @@ class Model:
     wake_at: int | None = None
     no_reclaim_before: int = 0
     promoted_at: int = 0
-    #: Leases that had ended by then were told at the last promotion.
-    lapsed_by: int = 0
-    #: Queues whose bell somebody heard who has not looked since; the same for that of all queues, and for the alarm.
-    heard: set[str] = field(default_factory=set)
-    alarm_heard: bool = False
-    #: Queues of whose recovered jobs a worker was told that will ask for them.
-    promised: set[str] = field(default_factory=set)
-    heard_all: bool = False
+    #: The last promotion returned the leases that had ended by this time.
+    expired_by: int = 0
+    #: Queues whose notification a worker consumed without a claim since. The other two flags are the same for the
+    #: notification of all queues and for that of the dispatchers.
+    notified: set[str] = field(default_factory=set)
+    dispatcher_notified: bool = False
+    #: Queues whose recovered jobs were reported to a worker, which will claim them.
+    recovery_reported: set[str] = field(default_factory=set)
+    all_queues_notified: bool = False
 
     def holder(self, digest: bytes) -> bytes | None:
-        """Return the id of the living job with that key."""
+        """Return the id of the living job with that unique key."""
         alive = (job for job in self.jobs.values() if job.place is not Place.DEAD)
         return next((job.raw_id for job in alive if job.digest == digest), None)
 
@@ -71,7 +72,7 @@ class Model:
         return job if job and job.place is Place.CLAIMED and job.lease == lease else None
 
     def enqueue(self, drafts: Sequence[UnsentJob]) -> dict[int, bytes]:
-        """Accept a batch or, by `KeyTaken`, nothing; return who holds the keys of those not stored."""
+        """Accept a batch or, with `KeyTaken`, nothing; return the key holders of the jobs that were not stored."""
         fresh: dict[bytes, UnsentJob] = {}
         taken: dict[bytes, bytes] = {}
         held: dict[int, bytes] = {}
@@ -93,21 +94,23 @@ class Model:
             job = ModelJob(draft.job.member, draft.body, draft.job.queue, _digest(draft), draft.job.retry.max_attempts)
             self.jobs[raw_id] = job
             self.tally["enqueued"] += 1
-            self._wait(job, self.now + (draft.delay_us or 0) if draft.due_us is None else draft.due_us)
+            self._schedule_or_make_ready(
+                job, self.now + (draft.delay_us or 0) if draft.due_us is None else draft.due_us
+            )
         return held
 
     def promote(self, dispatcher: bytes, queues: Sequence[str], limit: int) -> tuple[int, int, set[bytes]]:
-        """Move what is due, drop what is old; return jobs moved, dead letters dropped, lapsed leases."""
+        """Promote due jobs and trim; return the numbers of moved jobs and trimmed letters, and the expired leases."""
         due = sorted((jobs for queue in queues if (jobs := self.due(queue))), key=lambda jobs: jobs[0].score)
         moved, share = 0, max(1, limit // max(1, len(due)))
         for jobs in due:
             for job in jobs[: min(share, limit - moved)]:
                 job.place, job.score = Place.READY, self.rank(job, job.score)
-                self._know(job.queue)
+                self._list_queue(job.queue)
                 moved += 1
-        self._forget(queues)
+        self._remove_unused_queues(queues)
         gone = sorted((seen, worker) for worker, seen in self.workers.items() if seen <= self.now - HOUR_US)
-        for _, worker in gone[:BITE]:
+        for _, worker in gone[:BATCH]:
             del self.workers[worker]
             self.exchanges.pop(worker, None)
             self.described.discard(worker)
@@ -118,10 +121,10 @@ class Model:
         old = [job for n, job in enumerate(dead) if n < too_many or job.score <= self.now - self.dead_max_age_us]
         for job in old:
             self._end(job, "trimmed")
-        self.promoted_at, self.alarm_heard = self.now, False
-        self.lapsed_by = self._lapsed_by()
-        lapsed = {job.lease for job in self.at(Place.CLAIMED) if job.score <= self.lapsed_by}
-        return moved, len(old), lapsed
+        self.promoted_at, self.dispatcher_notified = self.now, False
+        self.expired_by = self._expired_by()
+        expired = {job.lease for job in self.at(Place.CLAIMED) if job.score <= self.expired_by}
+        return moved, len(old), expired
 
     def exchange(
         self,
@@ -133,51 +136,53 @@ class Model:
         strict: bool,
         may_recover: bool,
         blocking: bool = False,
-    ) -> Told:
-        """Settle what still holds its lease, then claim; what an armed one claims is unconfirmed."""
+    ) -> ExpectedReply:
+        """Settle the leases that are still held, then claim. Blocking claims are unconfirmed."""
         worker, number = token[:8], int.from_bytes(token[8:])
-        first, version = worker not in self.exchanges, self.told_version
+        first, version = worker not in self.exchanges, self.sent_version
         lost = frozenset(item.lease for item in ended if not self.leased(item.lease))
         for item in ended:
             if item.lease not in lost:
                 self._settle(self.jobs[item.lease[:12]], item)
-        claims = self._chosen(queues, strict, want, may_recover) if want else []
+        claims = self._select_claims(queues, strict, want, may_recover) if want else []
         for job in claims:
             job.rank, job.place, job.score = job.score, Place.CLAIMED, self.now + self.lease_us
             job.token, job.claimed_us, job.unconfirmed = token, self.now, blocking
-            self._use(job.queue)
+            self._touch_queue(job.queue)
         self.workers[worker] = self.now
         self.described.add(worker)
         self.exchanges[worker] = number, lost, [job.lease for job in claims]
         left = {job.queue for job in self._in_order(Place.RECOVERED, queues, strict)} if want else set()
         if want:
-            self.heard -= set(queues)
-            self.heard_all = self.heard_all and not self.queues.keys() <= set(queues)
-            self.promised = self.promised - set(queues) | left
+            self.notified -= set(queues)
+            self.all_queues_notified = self.all_queues_notified and not self.queues.keys() <= set(queues)
+            self.recovery_reported = self.recovery_reported - set(queues) | left
         more = bool(want and self._in_order(Place.READY, queues, strict))
-        return Told(lost, more, claims, first, version, bool(left))
+        return ExpectedReply(lost, more, claims, first, version, bool(left))
 
-    def repeat(self, worker: bytes) -> Told:
-        """Return what a worker is told that sends its last exchange again: what it still holds of it."""
+    def repeat(self, worker: bytes) -> ExpectedReply:
+        """Return the reply to a repeated exchange: the claims of it that are still held."""
         _, lost, leases = self.exchanges[worker]
-        return Told(lost, True, [job for lease in leases if (job := self.leased(lease))], False, self.told_version)
+        return ExpectedReply(
+            lost, True, [job for lease in leases if (job := self.leased(lease))], False, self.sent_version
+        )
 
     def heartbeat(self, worker: bytes, leases: Sequence[bytes], queues: Collection[str]) -> set[bytes]:
-        """Push lease ends on, keep their queues remembered; return the lost ones."""
+        """Renew leases, keep their queues listed, and return the lost leases."""
         self.workers[worker] = self.now
         for lease in leases:
             if job := self.leased(lease):
                 job.score, job.unconfirmed = self.now + self.lease_us, False
         for queue in queues:
-            self._use(queue)
+            self._touch_queue(queue)
         return {lease for lease in leases if not self.leased(lease)}
 
-    def void(self, queues: Sequence[str]) -> None:
-        """Nobody takes what an armed exchange was to take: the bell that was popped for it rings again."""
-        self.heard -= {job.queue for job in (*self.at(Place.READY), *self.at(Place.RECOVERED))}.intersection(queues)
+    def void_blocking_claim(self, queues: Sequence[str]) -> None:
+        """Ignore a blocking claim of a process that has left, and put back the notification that it consumed."""
+        self.notified -= {job.queue for job in (*self.at(Place.READY), *self.at(Place.RECOVERED))}.intersection(queues)
 
     def reclaim(self, items: Sequence[Ended]) -> int:
-        """Take back what is still lapsed under the same lease; return for how many."""
+        """Reclaim the jobs whose lease is still the same and expired; return their number."""
         carried_out = 0
         for item in items:
             job = self.leased(item.lease)
@@ -186,12 +191,12 @@ class Model:
                 carried_out += 1
         return carried_out
 
-    def cancel(self, raw_id: bytes, *, token: bytes = b"", on_its_way: bool = False) -> bool:
-        """End a job that waits; a second call with the same token has the same answer."""
+    def cancel(self, raw_id: bytes, *, token: bytes = b"", may_arrive: bool = False) -> bool:
+        """Withdraw a waiting job. A repeated call with the same token returns the same."""
         job = self.jobs.get(raw_id)
         if job is not None and job.place is Place.CLAIMED:
             return False
-        if on_its_way:
+        if may_arrive:
             self.withdrawn[raw_id] = self.now
         if job is None or not job.waits:
             return bool(token) and raw_id + token in self.cancelled
@@ -201,36 +206,36 @@ class Model:
         return True
 
     def reschedule(self, raw_id: bytes, due_us: int) -> int | None:
-        """Give a job that waits another time."""
+        """Change the due time of a waiting job."""
         job = self.jobs.get(raw_id)
         if job is None or not job.waits:
             return None
         if due_us > self.now:
             flags = Flag(job.member[13]) | Flag.DELAYED
             job.member, job.body = job.member[:13] + bytes((flags,)), with_flags(job.body, flags)
-        self._wait(job, due_us)
+        self._schedule_or_make_ready(job, due_us)
         return job.due_us
 
     def move(self, raw_id: bytes, queue: str) -> bool:
-        """Give a job that waits another queue."""
+        """Move a waiting job to another queue."""
         job = self.jobs.get(raw_id)
         if job is None or not job.waits:
             return False
         job.queue, job.body = queue, with_queue(job.body, queue)
         if job.place is not Place.SCHEDULED:
-            self._know(queue)
+            self._list_queue(queue)
         return True
 
     def requeue(self, raw_id: bytes, died_us: int, delay_us: int) -> int | None:
-        """Revive a dead letter, unless its key is another's."""
+        """Revive a dead letter, unless another job holds its unique key."""
         job = self._dead(raw_id, died_us)
         if job is None:
             return None
         if job.digest and (holder := self.holder(job.digest)):
             raise KeyTaken(0, holder)
-        job.ended, job.suspect, job.spared = 0, False, False
+        job.ended, job.crash_suspected, job.spared = 0, False, False
         job.record = b"\0\0\0" + job.record[3:] if len(job.record) > 3 else b""
-        self._wait(job, self.now + delay_us)
+        self._schedule_or_make_ready(job, self.now + delay_us)
         return job.due_us
 
     def discard(self, raw_id: bytes, died_us: int) -> bool:
@@ -241,13 +246,13 @@ class Model:
         return job is not None
 
     def pause(self, queue: str) -> bool:
-        """Let nobody take a queue's jobs."""
+        """Pause a queue: nobody may claim its jobs."""
         fresh = queue not in self.paused
         self.paused.setdefault(queue, self.now)
         return fresh
 
     def resume(self, queue: str) -> bool:
-        """Let them be taken again."""
+        """Resume a queue."""
         return self.paused.pop(queue, None) is not None
 
     def at(self, place: Place) -> list[ModelJob]:
@@ -255,28 +260,31 @@ class Model:
         return [job for job in self.jobs.values() if job.place is place]
 
     def rank(self, job: ModelJob, time_us: int) -> int:
-        """Priority first, then time; what its caller delayed has a head start."""
+        """Return the rank: priority first, then time. A job that its caller delayed has a head start."""
         head_start = self.head_start_ms if job.has(Flag.DELAYED) else 0
         return job.member[12] * 2**45 + time_us // 1_000 - head_start
 
     def due(self, queue: str) -> list[ModelJob]:
-        """Return what is due in a queue, oldest first."""
+        """Return the due jobs of a queue, oldest first."""
         due = [job for job in self.at(Place.SCHEDULED) if job.queue == queue and job.score <= self.now]
         return sorted(due, key=lambda job: (job.score, job.member))
 
-    def _chosen(self, queues: Sequence[str], strict: bool, want: int, may_recover: bool) -> list[ModelJob]:
-        """Return what a claim takes; suspects it may not take are set aside until it finds something else."""
+    def _select_claims(self, queues: Sequence[str], strict: bool, want: int, may_recover: bool) -> list[ModelJob]:
+        """Return the jobs that a claim takes.
+
+        Suspected crashers that it may not take are set aside until it finds other jobs.
+        """
         back = self._in_order(Place.RECOVERED, queues, strict)[:may_recover]
-        claims, aside, look = list[ModelJob](), list[ModelJob](), want
+        claims, aside, window = list[ModelJob](), list[ModelJob](), want
         while not claims:
             ready = self._in_order(Place.READY, queues, strict)
-            seen = self._ordered([*back, *ready[: look + 1]], queues, strict)[:look]
-            aside = [] if may_recover else [job for job in seen if job.suspect]
+            seen = self._ordered([*back, *ready[: window + 1]], queues, strict)[:window]
+            aside = [] if may_recover else [job for job in seen if job.crash_suspected]
             for job in aside:
                 job.place = Place.RECOVERED
-                self._know(job.queue)
+                self._list_queue(job.queue)
             for job in seen:
-                alone = job.suspect or job.has(Flag.LARGE)
+                alone = job.crash_suspected or job.has(Flag.LARGE)
                 if job in aside:
                     continue
                 if len(claims) == want or (alone and claims):
@@ -284,7 +292,7 @@ class Model:
                 claims.append(job)
                 if alone:
                     break
-            look = max(want, LOOK)
+            window = max(want, WINDOW)
             if not aside:
                 break
         return claims
@@ -303,28 +311,32 @@ class Model:
             return self._end(job, "done", keep=True)
         if item.spared and item.ending is OutcomeKind.LEASE_EXPIRED:
             job.record, job.spared = item.record, True
-            job.place, job.score = Place.RECOVERED if job.suspect else Place.READY, job.rank
-            self._know(job.queue)
+            job.place, job.score = Place.RECOVERED if job.crash_suspected else Place.READY, job.rank
+            self._list_queue(job.queue)
             return None
         if item.ending is OutcomeKind.UNSTARTED:
             job.place, job.score = Place.READY, job.rank
-            self._know(job.queue)
+            self._list_queue(job.queue)
             return None
-        job.ended, job.record, job.suspect, job.spared = job.ended + 1, item.record, False, False
-        suspect = item.ending in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)
+        job.ended, job.record, job.crash_suspected, job.spared = job.ended + 1, item.record, False, False
+        crash_suspected = item.ending in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)
         if item.ending is OutcomeKind.REJECTED or job.ended >= job.max_attempts:
             job.place, job.score = Place.DEAD, self.now
         elif item.ending in (OutcomeKind.INTERRUPTED, OutcomeKind.LEASE_EXPIRED):
-            job.place, job.score, job.suspect = Place.RECOVERED if suspect else Place.READY, job.rank, suspect
-            self._know(job.queue)
+            job.place, job.score, job.crash_suspected = (
+                Place.RECOVERED if crash_suspected else Place.READY,
+                job.rank,
+                crash_suspected,
+            )
+            self._list_queue(job.queue)
         else:
             job.place, job.score = Place.SCHEDULED, self.now + item.delay_us
             job.due_us = job.score
-            job.suspect = suspect
+            job.crash_suspected = crash_suspected
         return None
 
-    def _lapsed_by(self) -> int:
-        """Return the end of leases that have lapsed; after an outage each is spared once."""
+    def _expired_by(self) -> int:
+        """Return the time by which a lease must have ended to count as expired. After an outage each is spared once."""
         spared = self.no_reclaim_before
         if spared > self.now:
             return 0
@@ -337,41 +349,41 @@ class Model:
         job = self.jobs.get(raw_id)
         return job if job and job.place is Place.DEAD and job.score == died_us else None
 
-    def _wait(self, job: ModelJob, due_us: int) -> None:
+    def _schedule_or_make_ready(self, job: ModelJob, due_us: int) -> None:
         job.due_us = max(self.now, due_us)
         if due_us > self.now:
             job.place, job.score = Place.SCHEDULED, due_us
         else:
             job.place, job.score = Place.READY, self.rank(job, self.now)
-            self._know(job.queue)
+            self._list_queue(job.queue)
 
     @property
-    def told_version(self) -> bytes:
-        """Return the version as workers are told it."""
+    def sent_version(self) -> bytes:
+        """Return the version of the queue list, as an exchange returns it."""
         return b"" if self.version is None else b"%d" % self.version
 
-    def to_name(self, by_us: int) -> set[str]:
-        """Return the queues that the next promotion is to name: due by then, or to be forgotten."""
+    def queues_to_return(self, by_us: int) -> set[str]:
+        """Return the queues that the next promotion must name: with jobs due by then, or unused."""
         due = {job.queue for job in self.at(Place.SCHEDULED) if job.score <= by_us + SECOND_US}
         if min(self.queues.values(), default=self.now) > self.now - self.remembered_us - MINUTE_US:
             return due
         return due | {queue for queue, used in self.queues.items() if used <= self.now - self.remembered_us}
 
-    def _know(self, queue: str) -> None:
+    def _list_queue(self, queue: str) -> None:
         if queue not in self.queues:
             self._change_version()
         self.queues[queue] = self.now
 
-    def _use(self, queue: str) -> None:
+    def _touch_queue(self, queue: str) -> None:
         if queue in self.queues:
             self.queues[queue] = self.now
 
-    def _forget(self, queues: Sequence[str]) -> None:
+    def _remove_unused_queues(self, queues: Sequence[str]) -> None:
         old = [queue for queue in queues if self.queues.get(queue, self.now) <= self.now - self.remembered_us]
         ready = {job.queue for job in (*self.at(Place.READY), *self.at(Place.RECOVERED))}
         for queue in old:
             if queue in ready:
-                self._use(queue)
+                self._touch_queue(queue)
             else:
                 del self.queues[queue]
         if not ready.issuperset(old):

@@ -1,4 +1,4 @@
-"""Steps: each transition as one rule, in any order."""
+"""Rules: each transition as one rule, in any order."""
 
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
@@ -6,36 +6,36 @@ from hypothesis.stateful import initialize, precondition, rule
 from django_delayq.job.outcome import OutcomeKind
 from tests.stateful.actors import QUEUES
 from tests.stateful.base import Base
-from tests.stateful.strategies import SECOND, TIMES, Request, asks, endings, limits, picks, queue_lists
+from tests.stateful.strategies import SECOND, TIMES, Request, endings, limits, picks, queue_lists, requests
 from tests.stateful.values import Place
 
 
 class Rules(Base):
-    """The rules that are one transition each."""
+    """The rules that run one transition each."""
 
-    @initialize(batch=st.lists(asks, max_size=6))
+    @initialize(batch=st.lists(requests, max_size=6))
     def begin_with(self, batch: list[Request]) -> None:
-        """Start with jobs, so that few steps are lost on an empty store."""
+        """Start with jobs, so that few steps are wasted on an empty store."""
         self.enqueue(batch)
 
-    # -- the one who enqueues
+    # Producers
 
-    @rule(batch=st.lists(asks, min_size=1, max_size=4))
+    @rule(batch=st.lists(requests, min_size=1, max_size=4))
     def enqueue_batch(self, batch: list[Request]) -> None:
         self.enqueue(batch)
 
-    @rule(picked=st.lists(picks, min_size=1, max_size=3), more=st.lists(asks, max_size=2))
+    @rule(picked=st.lists(picks, min_size=1, max_size=3), more=st.lists(requests, max_size=2))
     def enqueue_again(self, picked: list[int], more: list[Request]) -> None:
-        """Send known ids once more, as after a lost reply, with others between them."""
+        """Enqueue known ids once more, as after a lost reply, with other jobs between them."""
         again = [self.drafts[-1 - pick % len(self.drafts)] for pick in picked if self.drafts]
-        self.send([*again, *(self.draft(ask) for ask in more)])
+        self.send([*again, *(self.draft(request) for request in more)])
 
-    # -- those with a handle
+    # Operations
 
-    @rule(pick=picks, token=st.sampled_from([b"", b"ann", b"bob"]), on_its_way=st.booleans())
-    def cancel(self, pick: int, token: bytes, on_its_way: bool) -> None:
+    @rule(pick=picks, token=st.sampled_from([b"", b"ann", b"bob"]), may_arrive=st.booleans())
+    def cancel(self, pick: int, token: bytes, may_arrive: bool) -> None:
         if raw_id := self.pick(pick):
-            self.change("cancel", raw_id, token=token, on_its_way=on_its_way)
+            self.change("cancel", raw_id, token=token, may_arrive=may_arrive)
 
     @rule(pick=picks, when=st.sampled_from(TIMES))
     def reschedule(self, pick: int, when: tuple[str, int]) -> None:
@@ -50,7 +50,7 @@ class Rules(Base):
     @precondition(lambda self: self.world.model.at(Place.DEAD))
     @rule(pick=picks, delay_us=st.sampled_from([0, 0, 1, 3 * SECOND]), late=st.sampled_from([0, 0, 0, 1]))
     def requeue(self, pick: int, delay_us: int, late: int) -> None:
-        """By somebody who saw it die, or saw another of its deaths."""
+        """Requeue with the time of the job's death, or with another time."""
         job = self.pick_at(Place.DEAD, pick)
         self.requeue_one(job.raw_id, job.score - late, delay_us)
 
@@ -60,7 +60,7 @@ class Rules(Base):
         job = self.pick_at(Place.DEAD, pick)
         self.discard_one(job.raw_id, job.score - late)
 
-    # -- people with queues
+    # Queues
 
     @rule(queue=st.sampled_from(QUEUES), pause=st.booleans())
     def pause_or_resume(self, queue: str, pause: bool) -> None:
@@ -70,7 +70,7 @@ class Rules(Base):
         else:
             assert operations.resume(queue) == model.resume(queue)
 
-    # -- workers
+    # Workers
 
     @rule(
         pick=picks,
@@ -96,16 +96,16 @@ class Rules(Base):
         )
 
     @rule(pick=picks, queues=queue_lists, lost=st.booleans(), again=st.booleans())
-    def exchange_behind_a_pop(self, pick: int, queues: list[str], lost: bool, again: bool) -> None:
-        """An idle worker's exchange that is carried out with the bell, or sent again since its answer was lost."""
-        self.hear(queues)
+    def exchange_behind_blocking_pop(self, pick: int, queues: list[str], lost: bool, again: bool) -> None:
+        """Run an idle worker's blocking claim after a notification, or repeat it after a lost reply."""
+        self.consume_notifications(queues)
         worker = self.worker(pick)
         if worker.remembered:
             worker.exchange(1, queues=queues, may_recover=False, reply_lost=lost, blocking=True)
             if again:
                 worker.repeat()
         else:
-            worker.send_void(queues)
+            worker.send_from_left_worker(queues)
 
     @rule(pick=picks, most=st.integers(1, 5))
     def confirm(self, pick: int, most: int) -> None:
@@ -123,7 +123,7 @@ class Rules(Base):
             worker.repeat()
 
     @rule(pick=picks, which=picks)
-    def deliver_a_stale_exchange(self, pick: int, which: int) -> None:
+    def deliver_stale_exchange(self, pick: int, which: int) -> None:
         worker = self.worker(pick)
         if len(worker.sent) > 1 and worker.remembered:
             worker.send_stale(which)
@@ -135,17 +135,17 @@ class Rules(Base):
 
     @rule(pick=picks)
     def crash(self, pick: int) -> None:
-        """A worker dies and another process starts; nobody settles what it held."""
+        """A worker dies and a new process starts. Nobody settles the claims of the old one."""
         self.worker(pick).restart()
 
     @rule(pick=picks, queues=queue_lists, want=st.integers(0, 8), may_recover=st.booleans())
-    def wake_by_bells(self, pick: int, queues: list[str], want: int, may_recover: bool) -> None:
-        """A worker's blocking pop takes bells; it looks at once or, where it wants none, at some later step."""
-        self.hear(queues)
+    def wake_by_notifications(self, pick: int, queues: list[str], want: int, may_recover: bool) -> None:
+        """A worker's blocking pop consumes notifications. It claims at once or, if it wants none, at a later step."""
+        self.consume_notifications(queues)
         if want:
             self.worker(pick).exchange(want, queues=queues, may_recover=may_recover)
 
-    # -- dispatchers, the clock, the server
+    # Dispatchers, the clock, the server
 
     @rule(pick=picks, limit=limits)
     def promote(self, pick: int, limit: int) -> None:
@@ -153,25 +153,25 @@ class Rules(Base):
 
     @rule(pick=picks, most=st.sampled_from([1, 500]))
     def reclaim(self, pick: int, most: int) -> None:
-        self.dispatchers[pick % 2].carry_out(most)
+        self.dispatchers[pick % 2].write_decided(most)
 
     @rule()
-    def hear_the_alarm(self) -> None:
+    def consume_dispatcher_notification(self) -> None:
         if self.world.client.lpop(self.world.keys("notify_dispatcher")):
-            self.world.model.alarm_heard = True
+            self.world.model.dispatcher_notified = True
 
     @rule(us=st.sampled_from([1, 1_000, 250_000, 3 * SECOND, 31 * SECOND]))
     def time_passes(self, us: int) -> None:
-        self.world.turn_to(self.world.model.now + us)
+        self.world.set_time(self.world.model.now + us)
 
     @rule(off=st.sampled_from([-1, 0, 0, 1]))
-    def time_comes_to_the_next_moment(self, off: int) -> None:
-        """To the microsecond, one before, and one after something is due or a lease ends."""
-        self.turn_to_next(off)
+    def time_advances_to_next_event(self, off: int) -> None:
+        """Advance to the microsecond at which a job is due or a lease ends, or to one before or after it."""
+        self.advance_to_next_event(off)
 
     @rule(us=st.sampled_from([3_600 * SECOND, 86_400 * SECOND]))
     def much_time_passes(self, us: int) -> None:
-        self.world.turn_to(self.world.model.now + us)
+        self.world.set_time(self.world.model.now + us)
 
     @rule()
     def scripts_are_flushed(self) -> None:

@@ -1,4 +1,4 @@
-"""Walk: many random walks through the machine. What the test calls, and the processes with a planted bug."""
+"""Runner: many random walks of the state machine, for its test and for processes with a planted bug."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -20,17 +20,17 @@ STEPS = 40
 
 
 @contextmanager
-def scenarios_to(client: Redis, url: str) -> Iterator[Callable[[], Scenarios]]:
-    """Give what makes the machine, on that server, each time empty."""
+def scenarios_on(client: Redis, url: str) -> Iterator[Callable[[], Scenarios]]:
+    """Yield a function that creates the machine on that server, which is emptied each time."""
     config = Config(redis=RedisConfig.read(url), dispatcher=DispatcherConfig(dead_max_count=4, dead_max_age_us=DAY_US))
-    # Every lapsed lease and dead letter is a line, and there are thousands.
+    # Each expired lease and each dead letter logs a line, and there are thousands.
     logger = logging.getLogger("django_delayq")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
         world = World(client, config)
         with pytest.MonkeyPatch.context() as patch:
-            # A delay counts from the call; here it counts from the send.
+            # The clock does not advance between the call and the send, so that the delay counts from both.
             patch.setattr(world.clock, "steady", lambda: 0.0)
             yield partial(Scenarios, world)
     finally:
@@ -38,7 +38,7 @@ def scenarios_to(client: Redis, url: str) -> Iterator[Callable[[], Scenarios]]:
 
 
 def walk(client: Redis, url: str, *, examples: int, derandomize: bool = False) -> None:
-    """Walk `examples` times; raises the first failure, made small unless derandomized."""
+    """Run that many walks; raises the first failure, shrunk unless `derandomize` is set."""
     profile = settings(
         max_examples=examples,
         stateful_step_count=STEPS,
@@ -50,5 +50,5 @@ def walk(client: Redis, url: str, *, examples: int, derandomize: bool = False) -
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
-    with scenarios_to(client, url) as roads:
-        run_state_machine_as_test(roads, settings=profile)
+    with scenarios_on(client, url) as make_machine:
+        run_state_machine_as_test(make_machine, settings=profile)

@@ -1,4 +1,4 @@
-"""Asks: what the machine draws from, when it enqueues, settles, and serves queues."""
+"""Strategies: the values that the state machine draws to enqueue, settle and claim."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from django_delayq.job.outcome import OutcomeKind
 from tests.stateful.actors import QUEUES
 
 SECOND = 1_000_000
-#: After a delay (µs), whole milliseconds and not; at a moment so many µs from now, also past ones.
+#: Delays in µs, with and without whole milliseconds; fixed times in µs from now, some of them past.
 TIMES = [("delay", 1), ("delay", 1_500), ("delay", 2 * SECOND + 1), ("delay", 3_700 * SECOND)]
 TIMES += [("at", -5 * SECOND), ("at", 0), ("at", 999), ("at", 40 * SECOND)]
 AT_ONCE = ("now", 0)
@@ -26,7 +26,7 @@ limits = st.sampled_from([500, 500, 1, 2])
 
 @dataclass(frozen=True)
 class Request:
-    """A job somebody asks for."""
+    """The parameters of one enqueued job."""
 
     queue: str = "default"
     priority: int = 0
@@ -35,11 +35,11 @@ class Request:
     reject: bool = False
     max_attempts: int = 3
     large: bool = False
-    #: Its result is kept.
+    #: Whether its result is kept.
     kept: bool = False
 
 
-asks = st.builds(
+requests = st.builds(
     Request,
     queue=st.sampled_from(QUEUES),
     priority=st.sampled_from([0, 0, 0, -100, 100]),

@@ -1,4 +1,4 @@
-"""Values: what the model is made of. A job is in one place because it has one field for it."""
+"""Values of the model. A job has one field for its place, so it is in one place by construction."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +8,7 @@ from django_delayq.job.outcome import OutcomeKind
 
 
 class Place(StrEnum):
-    """Where a job that has not ended is."""
+    """The place of a job that has not ended."""
 
     SCHEDULED = "scheduled"
     READY = "ready"
@@ -18,12 +18,12 @@ class Place(StrEnum):
 
 
 class KeyTaken(Exception):
-    """The key is another job's: number in the batch, id of the holder."""
+    """Another job holds the unique key: index in the batch, id of the holder."""
 
 
 @dataclass
 class ModelJob:
-    """One job."""
+    """One job of the model."""
 
     member: bytes
     body: bytes
@@ -33,17 +33,17 @@ class ModelJob:
     place: Place = Place.READY
     #: Due time, rank, lease end or time of death (µs).
     score: int = 0
-    #: Nothing may start it before (µs).
+    #: The job may not start before this time (µs).
     due_us: int = 0
     token: bytes = b""
-    #: Its claim was made behind a blocking pop, and nobody said that it came.
+    #: Its claim was a blocking one, and its worker has not confirmed it.
     unconfirmed: bool = False
     claimed_us: int = 0
     rank: int = 0
     #: Ended attempts, counted here and not read from the record.
     ended: int = 0
-    suspect: bool = False
-    #: A claim lapsed since that nobody confirmed.
+    crash_suspected: bool = False
+    #: An unconfirmed claim of this attempt has expired.
     spared: bool = False
     record: bytes = b""
 
@@ -65,7 +65,7 @@ class ModelJob:
 
 @dataclass(frozen=True)
 class Ended:
-    """An attempt that ended: its lease, how, and what the one who settles wrote."""
+    """An ended attempt: its lease, its outcome, and the record that its settlement writes."""
 
     lease: bytes
     ending: OutcomeKind
@@ -74,18 +74,18 @@ class Ended:
 
     @property
     def spared(self) -> bool:
-        """It does not count."""
+        """Whether the attempt does not count."""
         return bool(self.record[2:3] and self.record[2] & 2)
 
 
 @dataclass
-class Told:
-    """What a worker must be told by an exchange."""
+class ExpectedReply:
+    """The reply that an exchange must return."""
 
     lost: frozenset[bytes]
     more: bool
     claims: list[ModelJob]
     first: bool
-    #: Of the queues, when the exchange came.
+    #: The version of the queue list at the time of the exchange.
     version: bytes
     recovered: bool = False
