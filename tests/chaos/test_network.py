@@ -106,7 +106,10 @@ def test_processes_log_refused_connections_once_and_resume(
         network.refuse()
         network.cut()
         for command, at in zip(commands, begun, strict=True):
-            processes.until(lambda command=command, at=at: "Redis did not answer" in command.output[at:], what="notice")
+            processes.until(
+                lambda command=command, at=at: "Redis did not answer" in command.output[at:],
+                what="the outage to be logged",
+            )
         # The outage must be long enough for many retries.
         threading.Event().wait(1.5)
         jobs += enqueue_spread(10, within=0.1)
@@ -116,7 +119,7 @@ def test_processes_log_refused_connections_once_and_resume(
         for command, at, words in zip(commands, begun, logged, strict=True):
             assert "works again" not in words
             assert words.count("WARNING") <= 2
-            processes.until(lambda command=command, at=at: "works again" in command.output[at:], what="both to be back")
+            processes.until(lambda command=command, at=at: "works again" in command.output[at:], what="both to resume")
     assert all("Traceback" not in command.output for command in commands)
 
 
@@ -245,7 +248,9 @@ def test_silent_network_times_out_and_lost_claims_are_refused(
     gate.touch()
     processes.until_gone([job])
     for command in silenced:
-        processes.until(lambda command=command: "Redis did not answer" in command.output, what="both to give up")
+        processes.until(
+            lambda command=command: "Redis did not answer" in command.output, what="both to log the timeout"
+        )
     for command in others:
         assert command.end() == 0
     producer_network.release()

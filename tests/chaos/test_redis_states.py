@@ -125,7 +125,7 @@ def test_processes_wait_while_redis_loads_its_data(
     with server.client() as client:
         client.eval("for i = 1, 2000 do redis.call('SET', 'other:' .. i, string.rep('x', 8000)) end", 0)
         client.bgrewriteaof()
-        until(lambda: client.info("persistence")["aof_rewrite_in_progress"] == 0, what="a short file")
+        until(lambda: client.info("persistence")["aof_rewrite_in_progress"] == 0, what="the end of the rewrite")
     with SteadyLoad() as load:
         load.until_accepted()
         with logged_once(processes, commands):
@@ -196,13 +196,13 @@ def test_processes_wait_while_password_is_wrong_and_never_log_it(
             # Processes that start now wait too, and their log names the setting.
             late = [processes.start("run_dispatcher"), processes.start("run_worker")]
             for command in late:
-                until(lambda command=command: "DELAYQ['REDIS']" in command.output, what="its line")
+                until(lambda command=command: "DELAYQ['REDIS']" in command.output, what="the name of the setting")
             admin.config_set("requirepass", OLD)
         load.until_accepted()
     processes.until_empty()
     load.check(processes, [*commands, *late])
     for command in late:
-        until(lambda command=command: "serves" in command.output, what="its work")
+        until(lambda command=command: "serves" in command.output, what="the process to serve")
         assert command.end() == 0
     for command in [*commands, *late]:
         assert not re.search(f"{OLD}|{NEW}|Traceback", command.output)
@@ -218,7 +218,7 @@ def test_commands_without_password_name_setting_and_wait(
     expected = r"refused the password or a command of user 'default'.*(NOAUTH|Authentication).*DELAYQ\['REDIS'\]"
     for command in commands:
         until(lambda command=command: re.search(expected, command.output), what="the refusal and the setting")
-        until(lambda command=command: "waits for Redis" in command.output, what="that it waits")
+        until(lambda command=command: "waits for Redis" in command.output, what="both to wait")
     checked = processes.start("delayq_check")
     assert checked.wait() == 1 and "CommandError: Redis refused the password" in checked.output
     with server.client(password=OLD) as admin:
