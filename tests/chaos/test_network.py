@@ -232,6 +232,8 @@ def test_silent_network_times_out_and_lost_claims_are_refused(
     silenced = [processes.dispatcher(), processes.worker("--queues", "default")]
     job = tasks.wait_for.enqueue(str(gate))
     processes.until_runs(1)
+    # A claim that its worker has not confirmed would cost no attempt.
+    processes.until(lambda: not client.exists(processes.keys("unconfirmed")), what="the claim to be confirmed")
     network.hold()
     producer_network.hold()
     # The first request uses the existing connection, the second a new one.
