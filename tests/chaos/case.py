@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Promise:
+class AcceptedJob:
     """A job that the store accepted, and what may happen to it."""
 
     id: str
@@ -100,7 +100,7 @@ class Dead:
 class Case:
     """Everything that the checker reads."""
 
-    promises: Sequence[Promise]
+    accepted_jobs: Sequence[AcceptedJob]
     runs: Sequence[Run]
     dead: Sequence[Dead] = ()
     deaths: Sequence[Death] = ()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from itertools import combinations, pairwise
 from math import inf
 
-from tests.chaos.case import Case, Dead, Death, Outage, Promise, Run
+from tests.chaos.case import AcceptedJob, Case, Dead, Death, Outage, Run
 
 #: The most seconds between the end of a run and its place in the outcome buffer, on a busy machine.
 HAND_IN = 1.0
@@ -59,58 +59,58 @@ def check(case: Case) -> CheckResult:
     """Check all jobs of a case."""
     history = FaultHistory(case)
     result = CheckResult(
-        accepted=len(case.promises),
+        accepted=len(case.accepted_jobs),
         deliveries=len(case.runs),
         dead=len(case.dead),
         finished=len({run.id for run in case.runs if run.how == "done"}),
         cut_short=sum(not run.how for run in case.runs),
     )
-    if not case.promises or not case.runs:
-        result.empty.append(f"{len(case.promises)} jobs and {len(case.runs)} runs prove nothing")
+    if not case.accepted_jobs or not case.runs:
+        result.empty.append(f"{len(case.accepted_jobs)} jobs and {len(case.runs)} runs prove nothing")
     runs: dict[str, list[Run]] = defaultdict(list)
     for run in case.runs:
         runs[run.id].append(run)
     dead = {item.id: item for item in case.dead}
-    for promise in case.promises:
-        mine = sorted(runs.get(promise.id, ()), key=lambda run: run.start)
-        _check_end(result, promise, mine, dead.get(promise.id), history)
-        _check_starts(result, promise, mine, history)
-        _check_repeats(result, promise, mine, history)
-        _check_counts(result, promise, mine, dead.get(promise.id), history)
-    known = {promise.id for promise in case.promises} | set(case.doubtful)
+    for accepted in case.accepted_jobs:
+        mine = sorted(runs.get(accepted.id, ()), key=lambda run: run.start)
+        _check_end(result, accepted, mine, dead.get(accepted.id), history)
+        _check_starts(result, accepted, mine, history)
+        _check_repeats(result, accepted, mine, history)
+        _check_counts(result, accepted, mine, dead.get(accepted.id), history)
+    known = {accepted.id for accepted in case.accepted_jobs} | set(case.doubtful)
     result.unexpected += [f"{job} was never accepted" for job in (runs.keys() | dead.keys()) - known]
     return result
 
 
 def _check_end(
-    result: CheckResult, promise: Promise, runs: list[Run], dead: Dead | None, history: "FaultHistory"
+    result: CheckResult, accepted: AcceptedJob, runs: list[Run], dead: Dead | None, history: "FaultHistory"
 ) -> None:
     """Check that the job finished, is dead, or was cancelled."""
-    settled = promise.cancelled_at is not None or promise.cancel_doubtful
+    settled = accepted.cancelled_at is not None or accepted.cancel_doubtful
     if not settled and dead is None and not any(run.how == "done" for run in runs):
-        result.lost.append(f"{promise.id} ran {len(runs)} times, never finished, and is not dead")
-    if promise.cancelled_at is not None:
+        result.lost.append(f"{accepted.id} ran {len(runs)} times, never finished, and is not dead")
+    if accepted.cancelled_at is not None:
         for run in runs:
             # A job that had run before could still be cancelled while it waited for its next attempt.
-            if not history.explains_repeat(run) and promise.sends == 1:
-                result.unexpected.append(f"{promise.id} was cancelled, but ran as attempt {run.attempt}")
+            if not history.explains_repeat(run) and accepted.sends == 1:
+                result.unexpected.append(f"{accepted.id} was cancelled, but ran as attempt {run.attempt}")
         if dead is not None:
-            result.unexpected.append(f"{promise.id} was cancelled, but is dead")
+            result.unexpected.append(f"{accepted.id} was cancelled, but is dead")
 
 
-def _check_starts(result: CheckResult, promise: Promise, runs: list[Run], history: "FaultHistory") -> None:
+def _check_starts(result: CheckResult, accepted: AcceptedJob, runs: list[Run], history: "FaultHistory") -> None:
     """Check that no run started before the due time."""
     for run in runs:
-        due = promise.due
-        if promise.moved and run.start > promise.moved[0] and not history.explains_repeat(run):
-            due = promise.moved[1]
+        due = accepted.due
+        if accepted.moved and run.start > accepted.moved[0] and not history.explains_repeat(run):
+            due = accepted.moved[1]
         if run.start < due:
             result.early.append(f"{run.id} started {due - run.start:.6f} s before it was due")
 
 
-def _check_repeats(result: CheckResult, promise: Promise, runs: list[Run], history: "FaultHistory") -> None:
+def _check_repeats(result: CheckResult, accepted: AcceptedJob, runs: list[Run], history: "FaultHistory") -> None:
     """Check that runs do not overlap, and that something explains each repeated run."""
-    spare = promise.sends - 1
+    spare = accepted.sends - 1
     for first, second in pairwise(runs):
         if history.explains_repeat(first, by=second.start):
             result.repeated += first.how != "failed"
@@ -119,39 +119,41 @@ def _check_repeats(result: CheckResult, promise: Promise, runs: list[Run], histo
         else:
             result.duplicates.append(f"{first} ran again without a fault")
     for first, second in combinations(runs, 2):
-        if history.end_of(first) > second.start and not history.was_cut_off(first, by=second.start):
+        if history.end_of(first) > second.start and not history.may_have_lost_lease(first, by=second.start):
             result.overlapping.append(
                 f"{second} began {history.end_of(first) - second.start:.3f} s before {first} had ended"
             )
 
 
 def _check_counts(
-    result: CheckResult, promise: Promise, runs: list[Run], dead: Dead | None, history: "FaultHistory"
+    result: CheckResult, accepted: AcceptedJob, runs: list[Run], dead: Dead | None, history: "FaultHistory"
 ) -> None:
     """Check that each attempt is counted once, before it runs, and that there are not too many."""
     numbers = [run.attempt for run in runs]
     # The confirmation of a blocking claim can be lost with its connection. Then the next run has the same number.
     counted = [
-        run for at, run in enumerate(runs, 1) if run.attempt not in numbers[at:] or not history.mark_may_be_lost(run)
+        run
+        for at, run in enumerate(runs, 1)
+        if run.attempt not in numbers[at:] or not history.confirmation_may_be_lost(run)
     ]
-    if max(Counter(run.attempt for run in counted).values(), default=0) > promise.sends:
+    if max(Counter(run.attempt for run in counted).values(), default=0) > accepted.sends:
         result.miscounted.append(f"two runs with one attempt number: {'; '.join(map(str, runs))}")
-    if len(counted) > promise.max_attempts * promise.sends or max(numbers, default=0) > promise.max_attempts:
-        result.miscounted.append(f"{promise.id} ran as attempts {numbers} of {promise.max_attempts}")
+    if len(counted) > accepted.max_attempts * accepted.sends or max(numbers, default=0) > accepted.max_attempts:
+        result.miscounted.append(f"{accepted.id} ran as attempts {numbers} of {accepted.max_attempts}")
     # A claim whose job never started records no run. Only the end of the worker's lease can have ended such a claim.
     for run in runs:
         seen = sum(other.start < run.start for other in runs)
         possible = seen
         if run.attempt - 1 > seen:
-            possible += history.count_faults(promise.due, run.start)
+            possible += history.count_faults(accepted.due, run.start)
         if run.attempt - 1 > possible:
-            result.miscounted.append(f"{promise.id} ran as attempt {run.attempt} but only {possible} can have ended")
+            result.miscounted.append(f"{accepted.id} ran as attempt {run.attempt} but only {possible} can have ended")
     if dead is None:
         return
-    if dead.ended != promise.max_attempts:
-        result.miscounted.append(f"{promise.id} is dead after {dead.ended} attempts of {promise.max_attempts}")
-    if not promise.poison:
-        result.lost.append(f"{promise.id} is dead ({', '.join(dead.endings)}), but is no poison")
+    if dead.ended != accepted.max_attempts:
+        result.miscounted.append(f"{accepted.id} is dead after {dead.ended} attempts of {accepted.max_attempts}")
+    if not accepted.poison:
+        result.lost.append(f"{accepted.id} is dead ({', '.join(dead.endings)}), but is no poison")
 
 
 class FaultHistory:
@@ -190,14 +192,14 @@ class FaultHistory:
             return True
         return any(outage.begin < until and run.begin < outage.end for outage in self._outages_of(run))
 
-    def mark_may_be_lost(self, run: Run) -> bool:
+    def confirmation_may_be_lost(self, run: Run) -> bool:
         """Return whether a run has no acknowledgement and an outage fell between its claim and the first heartbeat."""
         until = run.start + self._lease / 3
         return run.acknowledged is None and any(
             outage.begin < until and run.begin < outage.end for outage in (*self._outages_of(run), *self._cuts)
         )
 
-    def was_cut_off(self, run: Run, *, by: float) -> bool:
+    def may_have_lost_lease(self, run: Run, *, by: float) -> bool:
         """Return whether an outage can have cost a run its lease before the time `by`."""
         return run.acknowledged is None and any(
             outage.begin + LEFT * self._lease <= by and run.begin < outage.end for outage in self._outages_of(run)

@@ -122,7 +122,7 @@ class FaultRun:
 
     @property
     def _accepted_count(self) -> int:
-        return sum(len(producer.promises) for producer in self._producers)
+        return sum(len(producer.accepted_jobs) for producer in self._producers)
 
     @property
     def _ended_count(self) -> int:
@@ -195,14 +195,14 @@ class FaultRun:
     # The report
 
     def _report(self) -> Report:
-        promises = [promise for producer in self._producers for promise in producer.promises.values()]
+        accepted_jobs = [accepted for producer in self._producers for accepted in producer.accepted_jobs.values()]
         doubtful = {job_id for producer in self._producers for job_id in producer.doubtful}
         runs = read_runs(self._processes.events())
         with self._server.client(protocol=2) as client:
             dead, left = read_dead(client, self._processes.keys), left_over(client, self._processes.keys)
         result = check(
             Case(
-                promises=promises,
+                accepted_jobs=accepted_jobs,
                 runs=runs,
                 dead=dead,
                 deaths=self._supervisor.deaths,

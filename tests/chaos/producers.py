@@ -9,7 +9,7 @@ from typing import Any
 
 from django_delayq import enqueue_many
 from django_delayq.exceptions import StoreError
-from tests.chaos.case import Promise
+from tests.chaos.case import AcceptedJob
 from tests.sample_app import tasks
 
 #: The most jobs in one call.
@@ -27,7 +27,7 @@ class Producer(threading.Thread):
         self._rng = random.Random(f"{seed} {number}")
         self._pause = threading.Event()
         #: id -> the accepted job.
-        self.promises: dict[str, Promise] = {}
+        self.accepted_jobs: dict[str, AcceptedJob] = {}
         #: Ids of jobs that may have been stored although no call confirmed it.
         self.doubtful: set[str] = set()
         #: The number of accepted jobs that need not finish: poison, and jobs that were or may have been cancelled.
@@ -40,8 +40,8 @@ class Producer(threading.Thread):
     def run(self) -> None:
         """Enqueue until all jobs are accepted."""
         try:
-            while len(self.promises) < self._jobs and not self._pause.is_set():
-                if self._allowed(len(self.promises)):
+            while len(self.accepted_jobs) < self._jobs and not self._pause.is_set():
+                if self._allowed(len(self.accepted_jobs)):
                     self._enqueue_batch()
                 else:
                     self._pause.wait(0.02)
@@ -53,21 +53,23 @@ class Producer(threading.Thread):
         self._pause.set()
 
     def _enqueue_batch(self) -> None:
-        drafts = [self._draft() for _ in range(self._rng.randint(1, min(MAX_BATCH, self._jobs - len(self.promises))))]
+        drafts = [
+            self._draft() for _ in range(self._rng.randint(1, min(MAX_BATCH, self._jobs - len(self.accepted_jobs))))
+        ]
         called_at, sends = time.time(), 1
         ids = [handle.id for handle, _ in drafts]
         for error in self._call_until_accepted(lambda: enqueue_many([handle for handle, _ in drafts])):
             sends += error.maybe_accepted
-        for (handle, promise), job_id in zip(drafts, ids, strict=True):
+        for (handle, accepted), job_id in zip(drafts, ids, strict=True):
             if not handle.created:
                 # Its unique key was held. If its first send was stored, the job may have run before that.
                 self.doubtful |= {job_id} if sends > 1 else set()
             elif handle.draft is None:
                 # A job that was sent more than once is due by the first send that arrived.
-                due = handle.due.timestamp() if sends == 1 else called_at + promise.due
-                self.promises[job_id] = replace(promise, id=job_id, due=due, sends=sends)
-                self.unfinished += promise.poison
-                if not promise.poison:
+                due = handle.due.timestamp() if sends == 1 else called_at + accepted.due
+                self.accepted_jobs[job_id] = replace(accepted, id=job_id, due=due, sends=sends)
+                self.unfinished += accepted.poison
+                if not accepted.poison:
                     self._cancel_or_reschedule(handle)
             elif sends > 1:
                 self.doubtful.add(job_id)
@@ -89,14 +91,14 @@ class Producer(threading.Thread):
             if self._pause.wait(RETRY_DELAY):
                 return
 
-    def _draft(self) -> tuple[Any, Promise]:
-        """Return a job of a random kind and its `Promise`, whose `due` is still a delay."""
+    def _draft(self) -> tuple[Any, AcceptedJob]:
+        """Return a job of a random kind and its `AcceptedJob`, whose `due` is still a delay."""
         rng = self._rng
         delay = rng.choice([0, 0, 0, rng.uniform(0, 0.2), rng.uniform(0, 3)])
         if rng.random() < self._poison:
             how = rng.choice(["exit", "kill", "segfault", "memory", "leave"])
-            promise = Promise(id="", due=delay, max_attempts=tasks.crash.retry.max_attempts, poison=True)
-            return tasks.crash.using(delay=delay).job(how), promise
+            accepted = AcceptedJob(id="", due=delay, max_attempts=tasks.crash.retry.max_attempts, poison=True)
+            return tasks.crash.using(delay=delay).job(how), accepted
         options: dict[str, Any] = {"queue": rng.choice(["default", "default", "mail", "bulk"])}
         if rng.random() < 0.1:
             options["key"] = f"key {rng.randrange(50)}"
@@ -105,8 +107,8 @@ class Producer(threading.Thread):
         # Most runs are long enough for a fault to meet them. A worker prefetches few jobs of that length.
         seconds = rng.choice([0.0, rng.uniform(0, 0.05), rng.uniform(0, 0.05), rng.uniform(0, 0.3)])
         fails = int(rng.random() < 0.1)
-        promise = Promise(id="", due=delay, max_attempts=tasks.work.retry.max_attempts)
-        return tasks.work.using(delay=delay, **options).job(seconds, fails=fails), promise
+        accepted = AcceptedJob(id="", due=delay, max_attempts=tasks.work.retry.max_attempts)
+        return tasks.work.using(delay=delay, **options).job(seconds, fails=fails), accepted
 
     def _cancel_or_reschedule(self, handle: Any) -> None:
         """Cancel some jobs and reschedule others, whether or not it is too late for that."""
@@ -122,15 +124,15 @@ class Producer(threading.Thread):
             doubtful = doubtful or error.maybe_accepted
         cancelled_at = time.time() if answers == [True] else None
         self.unfinished += doubtful or cancelled_at is not None
-        known = self.promises[handle.id]
-        self.promises[handle.id] = replace(known, cancelled_at=cancelled_at, cancel_doubtful=doubtful)
+        known = self.accepted_jobs[handle.id]
+        self.accepted_jobs[handle.id] = replace(known, cancelled_at=cancelled_at, cancel_doubtful=doubtful)
 
     def _reschedule(self, handle: Any, *, delay: float) -> None:
         called_at, doubtful, answers = time.time(), False, []
         for error in self._call_until_accepted(lambda: answers.append(handle.reschedule(delay=delay))):
             doubtful = doubtful or error.maybe_accepted
-        known, due = self.promises[handle.id], called_at + delay
+        known, due = self.accepted_jobs[handle.id], called_at + delay
         if doubtful:
-            self.promises[handle.id] = replace(known, due=min(known.due, due))
+            self.accepted_jobs[handle.id] = replace(known, due=min(known.due, due))
         elif answers == [True]:
-            self.promises[handle.id] = replace(known, due=min(known.due, due), moved=(time.time(), due))
+            self.accepted_jobs[handle.id] = replace(known, due=min(known.due, due), moved=(time.time(), due))

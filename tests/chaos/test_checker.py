@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.case import Case, Dead, Death, Outage, Promise, Run
+from tests.chaos.case import AcceptedJob, Case, Dead, Death, Outage, Run
 from tests.chaos.checker import check
 from tests.chaos.report import longest_pause, read_runs
 
@@ -13,8 +13,8 @@ WORKER, OTHER, CHILD = 100, 200, 300
 STARTED = 0.0
 
 
-def promise(**facts: Any) -> Promise:
-    return Promise(**{"id": "a", "due": 10.0, **facts})
+def accepted(**facts: Any) -> AcceptedJob:
+    return AcceptedJob(**{"id": "a", "due": 10.0, **facts})
 
 
 def run(start: float = 10.5, end: float | None = 11.0, how: str = "done", **facts: Any) -> Run:
@@ -27,14 +27,14 @@ def again(start: float = 13.5, end: float | None = 14.0, **facts: Any) -> Run:
 
 
 def case(*runs: Run, **facts: Any) -> Case:
-    return Case(**{"promises": [promise()], "runs": runs, **facts})
+    return Case(**{"accepted_jobs": [accepted()], "runs": runs, **facts})
 
 
 def killed(at: float, pid: int = WORKER, started_at: float = STARTED) -> dict[str, Any]:
     return {"deaths": [Death(pid=pid, started_at=started_at, at=at, gone=at + 0.02)]}
 
 
-POISON = promise(poison=True, max_attempts=3)
+POISON = accepted(poison=True, max_attempts=3)
 CRASHES = [run(at, at, how="crashed", attempt=number, pid=number) for number, at in enumerate((11.0, 14.0, 17.0), 1)]
 
 CORRECT = {
@@ -75,39 +75,39 @@ CORRECT = {
     ),
     "its reply is late, and another run of that time is acknowledged": case(
         *(run(), again(), run(id="b", end=11.5, acknowledged=11.6)),
-        promises=[promise(), promise(id="b")],
+        accepted_jobs=[accepted(), accepted(id="b")],
         outages=[Outage(begin=12.9, end=15.4)],
     ),
     "its worker is killed while it waits for the reply": case(run(), again(), **killed(13.4)),
     "it runs in a child whose worker receives no reply": case(
         *(run(pid=CHILD, parent=WORKER), again(), run(id="b", pid=CHILD, end=12.5, acknowledged=12.6)),
-        promises=[promise(), promise(id="b")],
+        accepted_jobs=[accepted(), accepted(id="b")],
         **killed(13.4),
     ),
     "its lease is lost before its process has started": case(
         run(14.0, 14.1, claimed=10.5), again(14.5, 14.6), outages=[Outage(begin=10.6, end=12.9)]
     ),
     "it is cancelled and never runs": case(
-        run(id="b"), promises=[promise(cancelled_at=10.2), promise(id="b")], lease=2.0
+        run(id="b"), accepted_jobs=[accepted(cancelled_at=10.2), accepted(id="b")], lease=2.0
     ),
     "it is cancelled while it waits for another attempt": case(
-        run(end=None), promises=[promise(cancelled_at=14.0)], **killed(10.7)
+        run(end=None), accepted_jobs=[accepted(cancelled_at=14.0)], **killed(10.7)
     ),
     "the outcome of its cancel is unknown": case(
-        run(id="b"), promises=[promise(cancel_doubtful=True), promise(id="b")]
+        run(id="b"), accepted_jobs=[accepted(cancel_doubtful=True), accepted(id="b")]
     ),
-    "it is rescheduled before it runs": case(run(20.0, 21.0), promises=[promise(moved=(9.0, 20.0))]),
-    "it is stored twice and runs twice": case(run(), again(attempt=1), promises=[promise(sends=2)]),
+    "it is rescheduled before it runs": case(run(20.0, 21.0), accepted_jobs=[accepted(moved=(9.0, 20.0))]),
+    "it is stored twice and runs twice": case(run(), again(attempt=1), accepted_jobs=[accepted(sends=2)]),
     "it is stored twice and fails once each time": case(
         *(
             run(at, at + 0.1, "failed" if n == 1 else "done", attempt=n)
             for at, n in ((11, 1), (12, 2), (13, 1), (14, 2))
         ),
-        promises=[promise(sends=2)],
+        accepted_jobs=[accepted(sends=2)],
     ),
     "a job of unknown outcome is stored": case(run(), run(id="b"), doubtful={"b"}),
     "a poison job is dead after its attempts": case(
-        *CRASHES, promises=[POISON], dead=[Dead(id="a", ended=3, endings=("crashed",) * 3)]
+        *CRASHES, accepted_jobs=[POISON], dead=[Dead(id="a", ended=3, endings=("crashed",) * 3)]
     ),
 }
 
@@ -118,12 +118,12 @@ def test_correct_run_has_no_violation(name: str) -> None:
 
 
 VIOLATIONS = [
-    ("lost", "it never runs", case(run(id="b"), promises=[promise(), promise(id="b")])),
+    ("lost", "it never runs", case(run(id="b"), accepted_jobs=[accepted(), accepted(id="b")])),
     ("lost", "its only run is cut short", case(run(end=None), **killed(10.7))),
     ("lost", "it fails and is not retried", case(run(how="failed"))),
     ("lost", "a job that is no poison is dead", case(run(end=None), dead=[Dead(id="a", ended=5)], **killed(10.7))),
     ("early", "it starts before it is due", case(run(9.999_999))),
-    ("early", "it starts before its new due time", case(run(15.0, 16.0), promises=[promise(moved=(9.0, 20.0))])),
+    ("early", "it starts before its new due time", case(run(15.0, 16.0), accepted_jobs=[accepted(moved=(9.0, 20.0))])),
     ("overlapping", "two runs overlap", case(run(10.5, 14.0), again(13.0))),
     ("overlapping", "a run continues after its worker's death", case(run(10.5, 14.0), again(13), **killed(11))),
     (
@@ -158,7 +158,7 @@ VIOLATIONS = [
         "a later run of its worker is acknowledged without a fault",
         case(
             *(run(), again(), run(id="b", end=12.1, acknowledged=12.2)),
-            promises=[promise(), promise(id="b")],
+            accepted_jobs=[accepted(), accepted(id="b")],
             outages=[Outage(begin=12.9, end=15.4)],
         ),
     ),
@@ -167,7 +167,7 @@ VIOLATIONS = [
         "the worker of its child acknowledges later runs",
         case(
             *(run(pid=CHILD, parent=WORKER), again(), run(id="b", end=12.1, acknowledged=12.2)),
-            promises=[promise(), promise(id="b")],
+            accepted_jobs=[accepted(), accepted(id="b")],
             **killed(12.9),
         ),
     ),
@@ -181,7 +181,7 @@ VIOLATIONS = [
         "it is acknowledged, so only its new due time counts",
         case(
             run(15.0, 16.0, acknowledged=16.1),
-            promises=[promise(moved=(9.0, 20.0))],
+            accepted_jobs=[accepted(moved=(9.0, 20.0))],
             outages=[Outage(begin=15.5, end=16)],
         ),
     ),
@@ -189,7 +189,7 @@ VIOLATIONS = [
     (
         "duplicates",
         "it runs more often than it is stored",
-        case(run(), again(), again(15, 16, attempt=3), promises=[promise(sends=2)]),
+        case(run(), again(), again(15, 16, attempt=3), accepted_jobs=[accepted(sends=2)]),
     ),
     ("miscounted", "two runs have one number", case(run(end=None), again(attempt=1), **killed(10.7))),
     (
@@ -204,18 +204,22 @@ VIOLATIONS = [
     ),
     ("miscounted", "its first run is attempt 2", case(run(attempt=2))),
     ("miscounted", "there are more attempts than deaths", case(run(end=None), again(attempt=4), **killed(10.7))),
-    ("miscounted", "it exceeds max_attempts", case(run(how="failed"), again(), promises=[promise(max_attempts=1)])),
-    ("miscounted", "it is dead too early", case(*CRASHES[:2], promises=[POISON], dead=[Dead(id="a", ended=2)])),
-    ("miscounted", "it is dead too late", case(*CRASHES, promises=[POISON], dead=[Dead(id="a", ended=4)])),
-    ("lost", "a poison job disappears", case(*CRASHES, promises=[POISON])),
-    ("unexpected", "it runs although it is cancelled", case(run(), promises=[promise(cancelled_at=10.2)])),
+    (
+        "miscounted",
+        "it exceeds max_attempts",
+        case(run(how="failed"), again(), accepted_jobs=[accepted(max_attempts=1)]),
+    ),
+    ("miscounted", "it is dead too early", case(*CRASHES[:2], accepted_jobs=[POISON], dead=[Dead(id="a", ended=2)])),
+    ("miscounted", "it is dead too late", case(*CRASHES, accepted_jobs=[POISON], dead=[Dead(id="a", ended=4)])),
+    ("lost", "a poison job disappears", case(*CRASHES, accepted_jobs=[POISON])),
+    ("unexpected", "it runs although it is cancelled", case(run(), accepted_jobs=[accepted(cancelled_at=10.2)])),
     (
         "unexpected",
         "it is dead although it is cancelled",
-        case(run(id="b"), promises=[promise(cancelled_at=10.2), promise(id="b")], dead=[Dead(id="a", ended=5)]),
+        case(run(id="b"), accepted_jobs=[accepted(cancelled_at=10.2), accepted(id="b")], dead=[Dead(id="a", ended=5)]),
     ),
     ("unexpected", "a job runs that was never accepted", case(run(), run(id="b"))),
-    ("empty", "no jobs", case(promises=[])),
+    ("empty", "no jobs", case(accepted_jobs=[])),
     ("empty", "no deliveries", case()),
 ]
 

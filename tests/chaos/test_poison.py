@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from django_delayq import RetryPolicy, enqueue_many
-from tests.chaos.case import Case, Promise
+from tests.chaos.case import AcceptedJob, Case
 from tests.chaos.checker import check
 from tests.chaos.options import sized
 from tests.chaos.report import left_over, read_dead, read_runs
@@ -38,8 +38,8 @@ def poison_many(processes: Processes, count: int, *, patience: float, pool: str 
             other = tasks.work.using(retry=RetryPolicy(max_attempts=5, base=0.01, cap=0.02))
             drafts += [(other.job(0.001 * number % 0.02), "") for _ in range(OTHERS)]
     enqueue_many([job for job, _ in drafts])
-    promises = [
-        Promise(id=job.id, due=job.due.timestamp(), max_attempts=ATTEMPTS if how else 5, poison=how in KINDS)
+    accepted_jobs = [
+        AcceptedJob(id=job.id, due=job.due.timestamp(), max_attempts=ATTEMPTS if how else 5, poison=how in KINDS)
         for job, how in drafts
     ]
 
@@ -53,7 +53,7 @@ def poison_many(processes: Processes, count: int, *, patience: float, pool: str 
         supervisor.finish()
         dead, left = read_dead(client, processes.keys), left_over(client, processes.keys)
     runs = read_runs(processes.events())
-    result = check(Case(promises=promises, runs=runs, dead=dead, deaths=supervisor.deaths, lease=LEASE))
+    result = check(Case(accepted_jobs=accepted_jobs, runs=runs, dead=dead, deaths=supervisor.deaths, lease=LEASE))
     result.left += [*supervisor.errors, *left]
     assert not result.violations, str(result)
     kinds = {job.id: how for job, how in drafts}
@@ -63,8 +63,8 @@ def poison_many(processes: Processes, count: int, *, patience: float, pool: str 
     if pool == "processes":
         assert (most, supervisor.restarts) == (1, 0), "a child's end cost another job an attempt, or ended the worker"
     return (
-        f"poison: {len(KINDS)} x {count} dead after {ATTEMPTS} attempts, {len(promises) - len(dead)} others ran, at "
-        f"most as attempt {most}; {supervisor.restarts} workers ended, {time.monotonic() - began:.0f} s"
+        f"poison: {len(KINDS)} x {count} dead after {ATTEMPTS} attempts, {len(accepted_jobs) - len(dead)} others ran, "
+        f"at most as attempt {most}; {supervisor.restarts} workers ended, {time.monotonic() - began:.0f} s"
     )
 
 
