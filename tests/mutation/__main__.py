@@ -16,22 +16,22 @@ from tests.stateful.mutate_copy import ROOT, plant
 from tests.stateful.mutated_process import DETECTED
 from tests.stateful.mutations import FIRST, MORE, Mutation
 
-#: Most walks of the machine, and seconds, until a bug is caught.
+#: The most walks of the state machine, and the most seconds, until a bug must be detected.
 EXAMPLES, PATIENCE = 200, 600
-#: Exit code of pytest if tests failed, not if it broke or found nothing to run.
+#: The exit code of pytest if tests failed. Other codes mean an error of pytest or an empty selection.
 FAILED = 1
 
 
-def walked(bug: Mutation, url: str) -> str:
-    """Return "the state machine" if it caught a bug, else ""."""
+def run_state_machine(bug: Mutation, url: str) -> str:
+    """Return "the state machine" if it detects the bug, else an empty string."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "tests.stateful.mutated_process", folder, url, str(EXAMPLES)]
         ended = run(command, plant(bug, Path(folder)), folder)
     return "the state machine" if ended.returncode == DETECTED else ""
 
 
-def tested(bug: Mutation, tests: tuple[str, ...]) -> str:
-    """Return the first test that fails with a bug, or "" if the bug survived."""
+def run_tests(bug: Mutation, tests: tuple[str, ...]) -> str:
+    """Return the first test that fails with the bug, or an empty string if the bug survives."""
     with tempfile.TemporaryDirectory() as folder:
         environment = plant(bug, Path(folder))
         options = [
@@ -52,7 +52,10 @@ def tested(bug: Mutation, tests: tuple[str, ...]) -> str:
 
 
 def run(command: list[str], environment: dict[str, str], folder: str) -> subprocess.CompletedProcess[str]:
-    """Run to the end, with a time limit: a bug that hangs the tests is not killed by them."""
+    """Run a command for at most PATIENCE seconds.
+
+    A timeout is no failure of a test, so a bug that hangs the tests counts as survived.
+    """
     try:
         return subprocess.run(
             command, env=environment, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False
