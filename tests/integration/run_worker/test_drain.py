@@ -1,4 +1,4 @@
-"""run_worker --drain: it runs what is ready or due and ends."""
+"""Drain: `run_worker --drain` runs the jobs that are ready or due, and ends."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""manage.py run_worker as a process: its options, its output, and the order of its jobs."""
+"""Options of run_worker: what a process prints, which jobs it runs, and in which order."""
 
 from pathlib import Path
 from typing import Any
