@@ -75,7 +75,7 @@ class Dispatcher:
         self._shard = shard
         self._promotion = promotion
         self._emit = emit
-        #: Queues that the next promotion names: the last one returned them as due by then.
+        #: Queues for the next promotion, as the last one returned them.
         self._queues: Sequence[str] = ()
         self._listener = shard.blocking_listener()
         self._lead_time = LeadTime()

@@ -157,7 +157,7 @@ class JobCancelled(DelayQError):
 
 
 class JobCrashed(DelayQError):
-    """The process running the task ended, or lost its lease, before the task did."""
+    """The process of the task died, or lost its lease, before the task ended."""
 
 
 class JobFailed(DelayQError):

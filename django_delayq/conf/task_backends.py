@@ -1,4 +1,4 @@
-"""Aliases: the entries of TASKS that have our backend, and the store of each. Reads no settings itself.
+"""Task backends: the entries of TASKS that have our backend, and the store of each. Reads no settings itself.
 
 `default`, or the only alias of ours, shares the store of `@delayed_task`. Every other alias has a store of its own: its
 OPTIONS may hold the keys of DELAYQ, missing keys are those of DELAYQ, and its prefix is `<PREFIX>-<alias>`.

@@ -169,7 +169,7 @@ def try_decode(body: bytes | None, *, raw_id: bytes, shard: int) -> tuple[Job | 
 
 
 def check_depth(value: Any, *, left: int = MAX_DEPTH) -> None:
-    """Raise `PayloadTooLarge` if a value is nested too deep: pickling it for a process, or printing it, would fail."""
+    """Raise `PayloadTooLarge` if a value is nested too deep to be pickled for a child process or printed."""
     if isinstance(value, list | dict):
         if not left:
             raise PayloadTooLarge(

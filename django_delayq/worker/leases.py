@@ -13,7 +13,7 @@ from django_delayq.processes.service import PeriodicRunnable, Service
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
 from django_delayq.worker.pools.base import Pool
 
-#: Share of a lease after which the worker itself takes it for lost: clocks and answers take time.
+#: Share of a lease for which the worker trusts it; the rest allows for clock differences and slow replies.
 _TRUST = 0.9
 #: Seconds after which the lease of a claim whose code has not begun is no longer renewed. A child process has a minute
 #: to start, and the pause after a failed start is at most half a minute.

@@ -10,29 +10,29 @@ from tests.admin.page_content import text
 
 def request_action(browser: Client, address: str, action: str, *selected: str, **fields: Any) -> Any:
     """Select rows of a list, or all that match, and press Go."""
-    answer = browser.get(address)
-    form = form_to(answer, "/action/", button=action)
+    response = browser.get(address)
+    form = form_to(response, "/action/", button=action)
     boxes = [box for box in form.boxes if box[0] == "row" and box[1].split(".")[0] in selected]
     assert len(boxes) == len(selected)
     return form.post(browser, *boxes, action=action, **fields)
 
 
-def confirm(browser: Client, answer: Any, **fields: Any) -> Any:
+def confirm(browser: Client, response: Any, **fields: Any) -> Any:
     """Press the button of the confirm page."""
-    assert answer.status_code == 200, answer
-    return form_to(answer, "/action/").post(browser, **fields)
+    assert response.status_code == 200, response
+    return form_to(response, "/action/").post(browser, **fields)
 
 
-def continue_to_end(browser: Client, answer: Any) -> Any:
+def continue_to_end(browser: Client, response: Any) -> Any:
     """Press Continue until there is no such button; return the last response."""
     for _ in range(60):
-        if answer.status_code == 302:
-            return answer
-        answer = form_to(answer, "/action/").post(browser)
+        if response.status_code == 302:
+            return response
+        response = form_to(response, "/action/").post(browser)
     raise AssertionError("it never ends")
 
 
-def result(browser: Client, answer: Any) -> str:
+def result(browser: Client, response: Any) -> str:
     """Follow the redirect to the list and return its text."""
-    assert answer.status_code == 302, text(answer)
-    return text(browser.get(answer.url))
+    assert response.status_code == 302, text(response)
+    return text(browser.get(response.url))

@@ -23,12 +23,12 @@ def signals_sent() -> Any:
     """The arguments of each signal."""
     facts: list[dict[str, Any]] = []
 
-    def hear(sender: Any, **told: Any) -> None:
-        facts.append(told)
+    def receive(sender: Any, **sent: Any) -> None:
+        facts.append(sent)
 
-    audit_log.admin_action.connect(hear)
+    audit_log.admin_action.connect(receive)
     yield facts
-    audit_log.admin_action.disconnect(hear)
+    audit_log.admin_action.disconnect(receive)
 
 
 def test_each_job_has_a_row_a_line_and_a_signal(
@@ -44,9 +44,9 @@ def test_each_job_has_a_row_a_line_and_a_signal(
     (record,) = caplog.records
     assert record.name == "django_delayq.audit"
     assert all(part in record.getMessage() for part in ("retry by 'superuser'", *mine))
-    (told,) = signals_sent
-    assert (told["action"], told["count"], set(told["job_ids"])) == ("retry", 2, set(mine))
-    assert told["request"].user.username == "superuser"
+    (sent,) = signals_sent
+    assert (sent["action"], sent["count"], set(sent["job_ids"])) == ("retry", 2, set(mine))
+    assert sent["request"].user.username == "superuser"
 
 
 def test_more_than_a_hundred_jobs_have_one_row_with_filter_and_count(
@@ -75,15 +75,15 @@ def test_an_action_that_changed_nothing_is_not_recorded(
 
 def test_the_row_names_the_parameters(browser: Client, stock: ShardApis) -> None:
     mine = add(stock)
-    for action, fields, said in (
+    for action, fields, sentence in (
         ("reschedule", {"shift": "-10", "unit": "60"}, "Rescheduled, by −10 min"),
         ("reschedule", {"moment": "2027-06-01T12:00"}, "Rescheduled, at 2027-06-01 10:00:00 UTC"),
         ("move", {"queue": "mail"}, "Moved, to queue mail"),
     ):
         confirm(browser, request_action(browser, page("pending"), action, mine), **fields)
-        assert LogEntry.objects.order_by("-pk")[0].change_message == said
-    said = text(browser.get(page("job_detail", mine)))
-    assert said.index("superuser Moved, to queue mail") < said.index("superuser Rescheduled, by −10 min")
+        assert LogEntry.objects.order_by("-pk")[0].change_message == sentence
+    page_text = text(browser.get(page("job_detail", mine)))
+    assert page_text.index("superuser Moved, to queue mail") < page_text.index("superuser Rescheduled, by −10 min")
 
 
 def test_rows_and_lines_take_any_text(browser: Client, stock: ShardApis, caplog: pytest.LogCaptureFixture) -> None:
@@ -143,5 +143,5 @@ def test_times_of_the_audit_log_are_in_the_chosen_zone(browser: Client, stock: S
     at = LogEntry.objects.get().action_time
     for zone, name in (("utc", UTC), ("local", ZoneInfo("Europe/Berlin"))):
         browser.get(page("overview", zone=zone))
-        said = text(browser.get(page("job_detail", mine)))
-        assert f"{at.astimezone(name):%H:%M:%S} superuser Made to run now" in said
+        page_text = text(browser.get(page("job_detail", mine)))
+        assert f"{at.astimezone(name):%H:%M:%S} superuser Made to run now" in page_text

@@ -29,10 +29,10 @@ def test_the_dead_are_listed_newest_first_with_their_error(browser: Client, stoc
     assert "Kept for 30 days, at most 100,000 " in text(answer)
 
 
-@pytest.mark.parametrize(("hours", "said"), [(24, "1 day"), (36, "36 h"), (48, "2 days")])
-def test_the_retention_is_shown_in_days(hours: int, said: str, browser: Client, delayq_settings: Any) -> None:
+@pytest.mark.parametrize(("hours", "age_text"), [(24, "1 day"), (36, "36 h"), (48, "2 days")])
+def test_the_retention_is_shown_in_days(hours: int, age_text: str, browser: Client, delayq_settings: Any) -> None:
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "DEAD_MAX_AGE": hours * 3_600}
-    assert f"Kept for {said}, at most" in text(browser.get(page("dead")))
+    assert f"Kept for {age_text}, at most" in text(browser.get(page("dead")))
 
 
 def test_the_task_links_to_the_job_as_the_id_does(browser: Client, stock: ShardApis) -> None:
@@ -105,13 +105,13 @@ def test_groups_show_error_task_number_and_times(browser: Client, stock: ShardAp
         add_dead(stock)
     add_dead(stock, error=OTHER)
     add_dead(stock, task="shop.tasks.send")
-    said = text(browser.get(page("dead", group="error")))
-    assert said.index("Broken in noop 3") < said.index("Refused in noop 1")
-    assert "Broken in send 1" in said
-    assert "5 matches in 5 of 5 rows" in said
-    said = text(browser.get(page("dead", group="task")))
-    assert "noop 4" in said
-    assert "send 1" in said
+    page_text = text(browser.get(page("dead", group="error")))
+    assert page_text.index("Broken in noop 3") < page_text.index("Refused in noop 1")
+    assert "Broken in send 1" in page_text
+    assert "5 matches in 5 of 5 rows" in page_text
+    page_text = text(browser.get(page("dead", group="task")))
+    assert "noop 4" in page_text
+    assert "send 1" in page_text
 
 
 def test_a_group_leads_to_its_dead_letters_and_retries_them(browser: Client, stock: ShardApis) -> None:

@@ -48,8 +48,8 @@ def test_the_page_of_a_missing_job_names_the_other_stores(browser: Client, stock
     aliases(settings)
     assert "Or it belongs to" not in text(browser.get(page("job_detail", GONE)))
     aliases(settings, reports={})
-    told = text(browser.get(page("job_detail", GONE)))
-    assert "Or it belongs to an alias with a store of its own, which these pages do not show: reports." in told
+    page_text = text(browser.get(page("job_detail", GONE)))
+    assert "Or it belongs to an alias with a store of its own, which these pages do not show: reports." in page_text
 
 
 def test_processes_shows_the_other_stores_without_connecting_to_them(
@@ -66,13 +66,13 @@ def test_processes_shows_the_other_stores_without_connecting_to_them(
         same={"PREFIX": "delayq"},
     )
     answer = browser.get(page("processes"))
-    told = text(answer)
+    page_text = text(answer)
     here = get_config().redis.display_url
-    assert "far redis://10.255.255.1:6399/3 " in told
-    assert "--backend far" in told
-    assert f"near {here} mine --backend near" in told
-    assert "called what " in told
-    assert re.search(r"wrong \S*SHARDS\S* must be", told)
-    assert "--backend same" not in told
+    assert "far redis://10.255.255.1:6399/3 " in page_text
+    assert "--backend far" in page_text
+    assert f"near {here} mine --backend near" in page_text
+    assert "called what " in page_text
+    assert re.search(r"wrong \S*SHARDS\S* must be", page_text)
+    assert "--backend same" not in page_text
     assert SECRET not in answer.content.decode()
-    assert f"These pages show the store at {here} with the prefix delayq." in told
+    assert f"These pages show the store at {here} with the prefix delayq." in page_text

@@ -41,7 +41,7 @@ def test_text_that_is_not_an_encoded_name_is_refused(text: str) -> None:
 
 
 def test_a_filter_comes_back_from_its_own_address() -> None:
-    asked = Filter(
+    job_filter = Filter(
         queue="a/b",
         task="x.y",
         error="\ud800",
@@ -55,7 +55,7 @@ def test_a_filter_comes_back_from_its_own_address() -> None:
         cursor=(NOW, b"\x00\xff"),
         before=True,
     )
-    assert read(asked.query()) == asked
+    assert read(job_filter.query()) == job_filter
     assert read(Filter().query()) == Filter() == read("")
     assert read(Filter(before=True).query()) == Filter(before=True)
     assert read(Filter(at_us=-5_000_000_000).query()) == Filter(at_us=-5_000_000_000)
@@ -63,13 +63,13 @@ def test_a_filter_comes_back_from_its_own_address() -> None:
 
 @pytest.mark.parametrize("score", [0, -1, 2**53, 0.5, -2.25, 1e16, 1e308, -1e308, 5e-324, float("inf"), float("-inf")])
 def test_a_cursor_keeps_every_score(score: float) -> None:
-    asked = Filter(cursor=(score, b"\x12\xe5"))
-    assert read(asked.query()) == asked
+    job_filter = Filter(cursor=(score, b"\x12\xe5"))
+    assert read(job_filter.query()) == job_filter
 
 
 def test_another_page_keeps_the_filter_and_drops_the_jump() -> None:
-    asked = Filter(text="x", count=25, at_us=NOW)
-    assert read(asked.page((5, b"a"))) == Filter(text="x", count=25, cursor=(5, b"a"))
+    job_filter = Filter(text="x", count=25, at_us=NOW)
+    assert read(job_filter.page((5, b"a"))) == Filter(text="x", count=25, cursor=(5, b"a"))
 
 
 @pytest.mark.parametrize(
@@ -108,16 +108,16 @@ def test_a_moment_is_microseconds_or_a_date_in_the_current_time_zone(text: str, 
     ],
 )
 def test_an_invalid_value_is_at_most_an_error_message(name: str, value: str) -> None:
-    asked = Filter.read({name: value})
-    assert Filter.read(QueryDict(asked.query())).query() == asked.query()
-    assert all(len(each) < 200 and each.isprintable() for each in asked.errors)
+    job_filter = Filter.read({name: value})
+    assert Filter.read(QueryDict(job_filter.query())).query() == job_filter.query()
+    assert all(len(each) < 200 and each.isprintable() for each in job_filter.errors)
 
 
 def test_invalid_parameters_are_reported() -> None:
-    asked = read("n=7&from=soon&queue=~x&within=1h")
-    assert asked.within == "1h"
-    assert len(asked.errors) == 3
-    assert "soon" in asked.errors[1]
+    job_filter = read("n=7&from=soon&queue=~x&within=1h")
+    assert job_filter.within == "1h"
+    assert len(job_filter.errors) == 3
+    assert "soon" in job_filter.errors[1]
 
 
 def test_spans_become_moments() -> None:

@@ -135,7 +135,7 @@ def test_jobs_retried_after_the_person_looked_are_not_included(browser: Client, 
 
 @pytest.mark.parametrize("kind", ["worker", "dispatcher"])
 @pytest.mark.parametrize(
-    "said",
+    "report",
     [
         "[" * 100_000,
         f'{{"rss": {HUGE}}}',
@@ -145,10 +145,10 @@ def test_jobs_retried_after_the_person_looked_are_not_included(browser: Client, 
     ],
     ids=["deep", "rss", "oldest", "started", "rest"],
 )
-def test_no_report_breaks_a_page(kind: str, said: str, browser: Client, stock: ShardApis) -> None:
+def test_no_report_breaks_a_page(kind: str, report: str, browser: Client, stock: ShardApis) -> None:
     add(stock, delay=None)
     tell(stock, kind=kind)
-    stock.client.hset(stock.keys("process_reports"), b"W" * 8, said)
+    stock.client.hset(stock.keys("process_reports"), b"W" * 8, report)
     for name in PAGES:
         assert browser.get(page(name)).status_code == 200, name
 
@@ -260,7 +260,7 @@ def test_a_pause_that_redis_interrupts_is_recorded(
         return pause(self, queue, by=by)
 
     add(shards[0], delay=None)
-    asked = form_to(browser.get(page("queues")), "/action/", button="pause").post(browser, action="pause")
+    confirm_page = form_to(browser.get(page("queues")), "/action/", button="pause").post(browser, action="pause")
     monkeypatch.setattr(Operations, "pause", half)
-    assert confirm(browser, asked).status_code == 503
+    assert confirm(browser, confirm_page).status_code == 503
     assert LogEntry.objects.filter(change_message__contains="Paused queue default").count() == 1

@@ -23,9 +23,9 @@ def test_a_job_is_shown_in_every_state(browser: Client, stock: ShardApis) -> Non
     claim(stock, running, queue="c")
     dead = add_dead(stock, 4)
     for text_id, state in ((pending, "Pending"), (ready, "Ready"), (running, "Running"), (dead, "Dead")):
-        said = text(browser.get(page("job_detail", text_id)))
-        assert f"{state} {text_id}" in said
-        assert "tests.sample_app.tasks.noop" in said
+        page_text = text(browser.get(page("job_detail", text_id)))
+        assert f"{state} {text_id}" in page_text
+        assert "tests.sample_app.tasks.noop" in page_text
 
 
 def test_a_dead_letter_shows_its_attempts_and_its_traceback(browser: Client, stock: ShardApis) -> None:
@@ -113,10 +113,10 @@ def test_the_page_of_a_missing_job_shows_the_audit_log(browser: Client, stock: S
     assert form_to(confirm, "/action/").post(browser).url == page("job_detail", mine)
     answer = browser.get(page("job_detail", mine))
     assert answer.status_code == 404
-    said = text(answer)
-    assert "Cancelled 1." in said
-    assert f"There is no job {mine} any more" in said
-    assert "superuser Cancelled" in said
+    page_text = text(answer)
+    assert "Cancelled 1." in page_text
+    assert f"There is no job {mine} any more" in page_text
+    assert "superuser Cancelled" in page_text
 
 
 @pytest.mark.parametrize(

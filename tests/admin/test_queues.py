@@ -64,9 +64,9 @@ def test_a_paused_queue_shows_who_paused_it_and_when(browser: Client, stock: Sha
 def test_button_pauses_and_resumes(browser: Client, stock: ShardApis) -> None:
     stock.add(queue="a/b")
     for action, paused in (("pause", True), ("resume", False)):
-        asked = form_to(browser.get(page("queues")), "action/", button=action).post(browser, action=action)
+        confirm_page = form_to(browser.get(page("queues")), "action/", button=action).post(browser, action=action)
         assert bool(stock.store.dashboard(0).snapshot().queues["a/b"].paused) != paused
-        answer = form_to(asked, "action/").post(browser)
+        answer = form_to(confirm_page, "action/").post(browser)
         assert (answer.status_code, answer["Location"]) == (302, page("queues"))
         assert bool(stock.store.dashboard(0).snapshot().queues["a/b"].paused) == paused
 

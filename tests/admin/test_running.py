@@ -26,15 +26,15 @@ def test_running_jobs_show_their_worker_and_lease(browser: Client, stock: ShardA
     mine = add(stock, 42, token="t", delay=None)
     claim(stock, mine)
     answer = browser.get(page("running"))
-    said = text(answer)
-    assert "42, token=•••" in said
-    assert "web1:4411" in said
-    assert re.search(r"in (\d\d s|[\d.]+ min) \d\d:\d\d:\d\d renewed (now|\d s ago)", said)
+    page_text = text(answer)
+    assert "42, token=•••" in page_text
+    assert "web1:4411" in page_text
+    assert re.search(r"in (\d\d s|[\d.]+ min) \d\d:\d\d:\d\d renewed (now|\d s ago)", page_text)
     assert mine in answer.content.decode()
     assert not any(form.offers("cancel") for form in forms(answer))
-    said = text(browser.get(page("job_detail", mine)))
-    assert f"Running {mine}" in said
-    assert "renewed" in said
+    page_text = text(browser.get(page("job_detail", mine)))
+    assert f"Running {mine}" in page_text
+    assert "renewed" in page_text
 
 
 def test_a_lease_past_its_end_is_marked(browser: Client, stock: ShardApis) -> None:

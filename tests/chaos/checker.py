@@ -66,7 +66,7 @@ def check(case: Case) -> CheckResult:
         cut_short=sum(not run.how for run in case.runs),
     )
     if not case.promises or not case.runs:
-        result.empty.append(f"{len(case.promises)} jobs and {len(case.runs)} deliveries show nothing")
+        result.empty.append(f"{len(case.promises)} jobs and {len(case.runs)} runs prove nothing")
     runs: dict[str, list[Run]] = defaultdict(list)
     for run in case.runs:
         runs[run.id].append(run)
@@ -88,14 +88,14 @@ def _check_end(
     """Check that the job finished, is dead, or was cancelled."""
     settled = promise.cancelled_at is not None or promise.cancel_doubtful
     if not settled and dead is None and not any(run.how == "done" for run in runs):
-        result.lost.append(f"{promise.id} ran {len(runs)} times, never to an end, and is not dead")
+        result.lost.append(f"{promise.id} ran {len(runs)} times, never finished, and is not dead")
     if promise.cancelled_at is not None:
         for run in runs:
             # A job that had run before could still be cancelled while it waited for its next attempt.
             if not history.explains_repeat(run) and promise.sends == 1:
-                result.unexpected.append(f"{promise.id} was cancelled, yet ran as attempt {run.attempt}")
+                result.unexpected.append(f"{promise.id} was cancelled, but ran as attempt {run.attempt}")
         if dead is not None:
-            result.unexpected.append(f"{promise.id} was cancelled, yet is dead")
+            result.unexpected.append(f"{promise.id} was cancelled, but is dead")
 
 
 def _check_starts(result: CheckResult, promise: Promise, runs: list[Run], history: "FaultHistory") -> None:
@@ -105,7 +105,7 @@ def _check_starts(result: CheckResult, promise: Promise, runs: list[Run], histor
         if promise.moved and run.start > promise.moved[0] and not history.explains_repeat(run):
             due = promise.moved[1]
         if run.start < due:
-            result.early.append(f"{run.id} began {due - run.start:.6f} s before its time")
+            result.early.append(f"{run.id} started {due - run.start:.6f} s before it was due")
 
 
 def _check_repeats(result: CheckResult, promise: Promise, runs: list[Run], history: "FaultHistory") -> None:
@@ -117,7 +117,7 @@ def _check_repeats(result: CheckResult, promise: Promise, runs: list[Run], histo
         elif spare:
             spare -= 1
         else:
-            result.duplicates.append(f"{first} ran again, though nothing had ended it")
+            result.duplicates.append(f"{first} ran again without a fault")
     for first, second in combinations(runs, 2):
         if history.end_of(first) > second.start and not history.was_cut_off(first, by=second.start):
             result.overlapping.append(
@@ -135,7 +135,7 @@ def _check_counts(
         run for at, run in enumerate(runs, 1) if run.attempt not in numbers[at:] or not history.mark_may_be_lost(run)
     ]
     if max(Counter(run.attempt for run in counted).values(), default=0) > promise.sends:
-        result.miscounted.append(f"one number, two runs: {'; '.join(map(str, runs))}")
+        result.miscounted.append(f"two runs with one attempt number: {'; '.join(map(str, runs))}")
     if len(counted) > promise.max_attempts * promise.sends or max(numbers, default=0) > promise.max_attempts:
         result.miscounted.append(f"{promise.id} ran as attempts {numbers} of {promise.max_attempts}")
     # A claim whose job never started records no run. Only the end of the worker's lease can have ended such a claim.
@@ -145,13 +145,13 @@ def _check_counts(
         if run.attempt - 1 > seen:
             possible += history.count_faults(promise.due, run.start)
         if run.attempt - 1 > possible:
-            result.miscounted.append(f"{promise.id} ran as attempt {run.attempt} where {possible} can have ended")
+            result.miscounted.append(f"{promise.id} ran as attempt {run.attempt} but only {possible} can have ended")
     if dead is None:
         return
     if dead.ended != promise.max_attempts:
-        result.miscounted.append(f"{promise.id} died after {dead.ended} attempts of {promise.max_attempts}")
+        result.miscounted.append(f"{promise.id} is dead after {dead.ended} attempts of {promise.max_attempts}")
     if not promise.poison:
-        result.lost.append(f"{promise.id} is dead ({', '.join(dead.endings)}), though it harms nobody")
+        result.lost.append(f"{promise.id} is dead ({', '.join(dead.endings)}), but is no poison")
 
 
 class FaultHistory:

@@ -49,7 +49,7 @@ class Supervisor:
         self.slots = [self._start(role, options) for role, options in roles]
 
     def restart_ended(self) -> None:
-        """Restart ended processes. Call it often, because the time of an end is known only to the time of the call."""
+        """Restart ended processes. Call it often: the call that notices an end also dates it."""
         for slot in list(self.slots):
             if slot.command.running:
                 continue

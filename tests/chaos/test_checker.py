@@ -37,121 +37,125 @@ def killed(at: float, pid: int = WORKER, started_at: float = STARTED) -> dict[st
 POISON = promise(poison=True, max_attempts=3)
 CRASHES = [run(at, at, how="crashed", attempt=number, pid=number) for number, at in enumerate((11.0, 14.0, 17.0), 1)]
 
-KEPT = {
-    "it ran once": case(run()),
-    "it began in the very moment it was due": case(run(10.0)),
-    "its worker was killed, and it ran again": case(run(end=None), again(), **killed(10.7)),
-    "it began while its worker was being killed": case(run(10.505, end=None), again(), **killed(10.5)),
-    "its worker was killed before the answer": case(run(), again(), **killed(11.01)),
-    "it was in a child of the killed worker": case(run(end=None, pid=CHILD, parent=WORKER), again(), **killed(10.7)),
-    "the child began as its worker was dead": case(run(end=None, pid=CHILD, parent=WORKER), again(), **killed(10.4)),
-    "its worker's id was another's before and after": case(
+CORRECT = {
+    "it runs once": case(run()),
+    "it starts exactly when it is due": case(run(10.0)),
+    "its worker is killed, and it runs again": case(run(end=None), again(), **killed(10.7)),
+    "it starts while its worker is being killed": case(run(10.505, end=None), again(), **killed(10.5)),
+    "its worker is killed before the reply": case(run(), again(), **killed(11.01)),
+    "it runs in a child of the killed worker": case(run(end=None, pid=CHILD, parent=WORKER), again(), **killed(10.7)),
+    "it starts in a child whose worker is dead": case(run(end=None, pid=CHILD, parent=WORKER), again(), **killed(10.4)),
+    "its worker's process id is reused before and after": case(
         run(end=None),
         again(),
         deaths=[
             Death(pid=WORKER, started_at=started_at, at=at, gone=at) for started_at, at in ((0, 1), (2, 10.7), (12, 20))
         ],
     ),
-    "it failed, and ran again": case(run(how="failed"), again(11.1, 11.2)),
-    "it was claimed, killed, and only then ran": case(again(), **killed(12)),
-    "its worker was frozen, and it ran elsewhere meanwhile": case(
+    "it fails, and runs again": case(run(how="failed"), again(11.1, 11.2)),
+    "its claim is killed before it starts": case(again(), **killed(12)),
+    "its worker is frozen, and it runs elsewhere meanwhile": case(
         run(10.5, 15.0), again(13.0, 13.5), outages=[Outage(begin=10.6, end=14.9, pid=WORKER)]
     ),
-    "all were cut off for longer than the lease": case(
+    "all processes are disconnected for longer than the lease": case(
         run(10.5, 15.0), again(13.0, 13.5), outages=[Outage(begin=10.6, end=12.9)]
     ),
-    "its mark fell into a fault": case(
+    "its confirmation falls into an outage": case(
         run(end=None), again(attempt=1), outages=[Outage(begin=10.4, end=10.6)], **killed(10.7)
     ),
-    "its mark fell into a fault, and so did its outcome": case(
+    "its confirmation and its outcome fall into an outage": case(
         run(), again(attempt=1), outages=[Outage(begin=10.4, end=13.0)]
     ),
-    "its mark was cut off": case(
+    "its confirmation falls into a cut": case(
         run(end=None), again(attempt=1), cuts=[Outage(begin=10.49, end=10.51)], **killed(10.7)
     ),
-    "its answer fell into a fault": case(run(), again(), outages=[Outage(begin=11.0, end=13.0)]),
-    "its answer was late, and then fell into a fault": case(run(), again(), outages=[Outage(begin=12.9, end=15.4)]),
-    "its answer was late, and what ended at the same time was acknowledged": case(
+    "the reply to its outcome falls into an outage": case(run(), again(), outages=[Outage(begin=11.0, end=13.0)]),
+    "the reply to its outcome is late and falls into an outage": case(
+        run(), again(), outages=[Outage(begin=12.9, end=15.4)]
+    ),
+    "its reply is late, and another run of that time is acknowledged": case(
         *(run(), again(), run(id="b", end=11.5, acknowledged=11.6)),
         promises=[promise(), promise(id="b")],
         outages=[Outage(begin=12.9, end=15.4)],
     ),
-    "its worker, that waited for an answer, was killed": case(run(), again(), **killed(13.4)),
-    "it was in a child, whose worker never had an answer": case(
+    "its worker is killed while it waits for the reply": case(run(), again(), **killed(13.4)),
+    "it runs in a child whose worker receives no reply": case(
         *(run(pid=CHILD, parent=WORKER), again(), run(id="b", pid=CHILD, end=12.5, acknowledged=12.6)),
         promises=[promise(), promise(id="b")],
         **killed(13.4),
     ),
-    "its lease was lost before its process had started": case(
+    "its lease is lost before its process has started": case(
         run(14.0, 14.1, claimed=10.5), again(14.5, 14.6), outages=[Outage(begin=10.6, end=12.9)]
     ),
-    "it was cancelled and never ran": case(
+    "it is cancelled and never runs": case(
         run(id="b"), promises=[promise(cancelled_at=10.2), promise(id="b")], lease=2.0
     ),
-    "it was cancelled while it waited for another attempt": case(
+    "it is cancelled while it waits for another attempt": case(
         run(end=None), promises=[promise(cancelled_at=14.0)], **killed(10.7)
     ),
-    "a cancel of it was never answered": case(run(id="b"), promises=[promise(cancel_doubtful=True), promise(id="b")]),
-    "its time was changed before it ran": case(run(20.0, 21.0), promises=[promise(moved=(9.0, 20.0))]),
-    "it was stored twice and ran twice": case(run(), again(attempt=1), promises=[promise(sends=2)]),
-    "it was stored twice and failed once each time": case(
+    "the outcome of its cancel is unknown": case(
+        run(id="b"), promises=[promise(cancel_doubtful=True), promise(id="b")]
+    ),
+    "it is rescheduled before it runs": case(run(20.0, 21.0), promises=[promise(moved=(9.0, 20.0))]),
+    "it is stored twice and runs twice": case(run(), again(attempt=1), promises=[promise(sends=2)]),
+    "it is stored twice and fails once each time": case(
         *(
             run(at, at + 0.1, "failed" if n == 1 else "done", attempt=n)
             for at, n in ((11, 1), (12, 2), (13, 1), (14, 2))
         ),
         promises=[promise(sends=2)],
     ),
-    "nobody was actual that it is stored": case(run(), run(id="b"), doubtful={"b"}),
-    "poison died after its attempts": case(
+    "a job of unknown outcome is stored": case(run(), run(id="b"), doubtful={"b"}),
+    "a poison job is dead after its attempts": case(
         *CRASHES, promises=[POISON], dead=[Dead(id="a", ended=3, endings=("crashed",) * 3)]
     ),
 }
 
 
-@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("name", CORRECT)
 def test_correct_run_has_no_violation(name: str) -> None:
-    assert check(KEPT[name]).violations == {}
+    assert check(CORRECT[name]).violations == {}
 
 
-BROKEN = [
-    ("lost", "it never ran", case(run(id="b"), promises=[promise(), promise(id="b")])),
-    ("lost", "its only run was cut short", case(run(end=None), **killed(10.7))),
-    ("lost", "it failed and was not tried again", case(run(how="failed"))),
-    ("lost", "an innocent is dead", case(run(end=None), dead=[Dead(id="a", ended=5)], **killed(10.7))),
-    ("early", "it began before it was due", case(run(9.999_999))),
-    ("early", "it began before its new time", case(run(15.0, 16.0), promises=[promise(moved=(9.0, 20.0))])),
-    ("overlapping", "two ran at once", case(run(10.5, 14.0), again(13.0))),
-    ("overlapping", "one ran on after its worker was said to be dead", case(run(10.5, 14.0), again(13), **killed(11))),
+VIOLATIONS = [
+    ("lost", "it never runs", case(run(id="b"), promises=[promise(), promise(id="b")])),
+    ("lost", "its only run is cut short", case(run(end=None), **killed(10.7))),
+    ("lost", "it fails and is not retried", case(run(how="failed"))),
+    ("lost", "a job that is no poison is dead", case(run(end=None), dead=[Dead(id="a", ended=5)], **killed(10.7))),
+    ("early", "it starts before it is due", case(run(9.999_999))),
+    ("early", "it starts before its new due time", case(run(15.0, 16.0), promises=[promise(moved=(9.0, 20.0))])),
+    ("overlapping", "two runs overlap", case(run(10.5, 14.0), again(13.0))),
+    ("overlapping", "a run continues after its worker's death", case(run(10.5, 14.0), again(13), **killed(11))),
     (
         "overlapping",
-        "the lease was lost too soon",
+        "the second run starts before the lease can have ended",
         case(run(10.5, 12), again(11), outages=[Outage(begin=10.6, end=13)]),
     ),
     (
         "overlapping",
-        "somebody else was frozen",
+        "another worker is frozen",
         case(run(10.5, 15.0), again(13.0, 13.5), outages=[Outage(begin=10.6, end=14.9, pid=OTHER)]),
     ),
-    ("overlapping", "a run that never ended", case(run(end=None), again())),
-    ("duplicates", "it had ended well", case(run(), again())),
-    ("duplicates", "it was cut and not cut off", case(run(), again(), cuts=[Outage(begin=10.6, end=10.7)])),
-    ("duplicates", "it was claimed after the trouble", case(run(), again(), outages=[Outage(begin=8, end=10.4)])),
-    ("duplicates", "its worker was killed much later", case(run(), again(20.0, 20.5), **killed(16.5))),
-    ("duplicates", "its worker was killed after the second began", case(run(), again(), **killed(13.6))),
-    ("duplicates", "the trouble came after the second", case(run(), again(), outages=[Outage(begin=13.6, end=15)])),
+    ("overlapping", "the first run never ends", case(run(end=None), again())),
+    ("duplicates", "it succeeds and runs again", case(run(), again())),
+    ("duplicates", "a cut without an outage", case(run(), again(), cuts=[Outage(begin=10.6, end=10.7)])),
+    ("duplicates", "it is claimed after the outage", case(run(), again(), outages=[Outage(begin=8, end=10.4)])),
+    ("duplicates", "its worker is killed much later", case(run(), again(20.0, 20.5), **killed(16.5))),
+    ("duplicates", "its worker is killed after the second run starts", case(run(), again(), **killed(13.6))),
+    ("duplicates", "the outage comes after the second run", case(run(), again(), outages=[Outage(begin=13.6, end=15)])),
     (
         "duplicates",
-        "it had been acknowledged when its worker was killed",
+        "it is acknowledged before its worker is killed",
         case(run(acknowledged=11.01), again(), **killed(11.02)),
     ),
     (
         "duplicates",
-        "it was acknowledged in the midst of the trouble",
+        "it is acknowledged during the outage",
         case(run(acknowledged=11.6), again(), outages=[Outage(begin=10.9, end=13.0)]),
     ),
     (
         "duplicates",
-        "what its worker ended later was acknowledged in peace",
+        "a later run of its worker is acknowledged without a fault",
         case(
             *(run(), again(), run(id="b", end=12.1, acknowledged=12.2)),
             promises=[promise(), promise(id="b")],
@@ -160,7 +164,7 @@ BROKEN = [
     ),
     (
         "duplicates",
-        "its child's worker went on acknowledging",
+        "the worker of its child acknowledges later runs",
         case(
             *(run(pid=CHILD, parent=WORKER), again(), run(id="b", end=12.1, acknowledged=12.2)),
             promises=[promise(), promise(id="b")],
@@ -169,54 +173,54 @@ BROKEN = [
     ),
     (
         "overlapping",
-        "one that was acknowledged had held its lease all the time",
+        "an acknowledged run held its lease all the time",
         case(run(10.5, 15.0, acknowledged=15.1), again(13, 13.5), outages=[Outage(begin=10.6, end=14.9)]),
     ),
     (
         "early",
-        "it was acknowledged, so nothing but its new time counted",
+        "it is acknowledged, so only its new due time counts",
         case(
             run(15.0, 16.0, acknowledged=16.1),
             promises=[promise(moved=(9.0, 20.0))],
             outages=[Outage(begin=15.5, end=16)],
         ),
     ),
-    ("duplicates", "its worker's id was another's long before", case(run(), again(), **killed(5))),
+    ("duplicates", "only an earlier process with its worker's id is killed", case(run(), again(), **killed(5))),
     (
         "duplicates",
-        "it ran more often than it was stored",
+        "it runs more often than it is stored",
         case(run(), again(), again(15, 16, attempt=3), promises=[promise(sends=2)]),
     ),
-    ("miscounted", "one number for two runs", case(run(end=None), again(attempt=1), **killed(10.7))),
+    ("miscounted", "two runs have one number", case(run(end=None), again(attempt=1), **killed(10.7))),
     (
         "miscounted",
-        "one number for two runs, and trouble long after",
+        "two runs have one number, and an outage comes much later",
         case(run(end=None), again(attempt=1), outages=[Outage(begin=14, end=15)], **killed(10.7)),
     ),
     (
         "miscounted",
-        "one number for two runs, and a cut before the claim",
+        "two runs have one number, and a cut comes before the claim",
         case(run(end=None, claimed=10.4), again(attempt=1), cuts=[Outage(begin=10.2, end=10.3)], **killed(10.7)),
     ),
-    ("miscounted", "an attempt that nobody made", case(run(attempt=2))),
-    ("miscounted", "more attempts than deaths", case(run(end=None), again(attempt=4), **killed(10.7))),
-    ("miscounted", "beyond max_attempts", case(run(how="failed"), again(), promises=[promise(max_attempts=1)])),
-    ("miscounted", "dead too soon", case(*CRASHES[:2], promises=[POISON], dead=[Dead(id="a", ended=2)])),
-    ("miscounted", "dead too late", case(*CRASHES, promises=[POISON], dead=[Dead(id="a", ended=4)])),
-    ("lost", "poison that is nowhere", case(*CRASHES, promises=[POISON])),
-    ("unexpected", "it ran though it was cancelled", case(run(), promises=[promise(cancelled_at=10.2)])),
+    ("miscounted", "its first run is attempt 2", case(run(attempt=2))),
+    ("miscounted", "there are more attempts than deaths", case(run(end=None), again(attempt=4), **killed(10.7))),
+    ("miscounted", "it exceeds max_attempts", case(run(how="failed"), again(), promises=[promise(max_attempts=1)])),
+    ("miscounted", "it is dead too early", case(*CRASHES[:2], promises=[POISON], dead=[Dead(id="a", ended=2)])),
+    ("miscounted", "it is dead too late", case(*CRASHES, promises=[POISON], dead=[Dead(id="a", ended=4)])),
+    ("lost", "a poison job disappears", case(*CRASHES, promises=[POISON])),
+    ("unexpected", "it runs although it is cancelled", case(run(), promises=[promise(cancelled_at=10.2)])),
     (
         "unexpected",
-        "it died though it was cancelled",
+        "it is dead although it is cancelled",
         case(run(id="b"), promises=[promise(cancelled_at=10.2), promise(id="b")], dead=[Dead(id="a", ended=5)]),
     ),
-    ("unexpected", "it ran though nobody accepted it", case(run(), run(id="b"))),
+    ("unexpected", "a job runs that was never accepted", case(run(), run(id="b"))),
     ("empty", "no jobs", case(promises=[])),
     ("empty", "no deliveries", case()),
 ]
 
 
-@pytest.mark.parametrize(("kind", "name", "case"), BROKEN, ids=[f"{kind}: {name}" for kind, name, _ in BROKEN])
+@pytest.mark.parametrize(("kind", "name", "case"), VIOLATIONS, ids=[f"{kind}: {name}" for kind, name, _ in VIOLATIONS])
 def test_violation_is_found(kind: str, name: str, case: Case) -> None:
     assert kind in check(case).violations
 

@@ -44,13 +44,13 @@ datetime.datetime = Shifted
 PRODUCER = """
 import datetime, sys, time, django
 django.setup()
-from tests.sample_app.clock_tasks import tell
+from tests.sample_app.clock_tasks import report_clock
 before = time.unshifted()
-delayed = tell.after(1).enqueue()
+delayed = report_clock.after(1).enqueue()
 after = time.unshifted()
-at = tell.at(datetime.datetime.fromtimestamp(float(sys.argv[1]), datetime.timezone.utc)).enqueue()
-past = tell.at(datetime.datetime.fromtimestamp(float(sys.argv[1]) - 600, datetime.timezone.utc)).enqueue()
-long = tell.enqueue(1.6)
+at = report_clock.at(datetime.datetime.fromtimestamp(float(sys.argv[1]), datetime.timezone.utc)).enqueue()
+past = report_clock.at(datetime.datetime.fromtimestamp(float(sys.argv[1]) - 600, datetime.timezone.utc)).enqueue()
+long = report_clock.enqueue(1.6)
 print(before, after, time.unshifted(), delayed.id, at.id, past.id, long.id)
 """
 CLOCKS = ["3600", "-3600", "jumping"]

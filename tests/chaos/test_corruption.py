@@ -27,7 +27,7 @@ FIXED = sorted(set(CATALOGUE) - {"scheduled", "ready", "notify", "notify_dispatc
 Step = Callable[[ShardApis, Any, list[Any]], Any]
 
 
-def of_another_type(client: Redis, key: str) -> None:
+def set_wrong_type(client: Redis, key: str) -> None:
     client.delete(key)
     noun = key.split("}:")[1].partition(":")[0]
     client.rpush(key, "x") if CATALOGUE[noun][0] == "string" else client.set(key, "x")
@@ -97,7 +97,7 @@ def test_transition_refused_by_key_of_wrong_type_changes_nothing(apis: ShardApis
             apis.add()
             apis.add(delay=SECOND, key="scheduled")
             apis.promote()
-            of_another_type(client, key)
+            set_wrong_type(client, key)
             before = contents(client)
             try:
                 step(apis, worker, claims)
@@ -127,7 +127,7 @@ def test_processes_wait_while_keys_have_wrong_type_and_lose_nothing(processes: P
     with client.pipeline() as pipeline:
         for key, kept in aside.items():
             pipeline.copy(key, kept)
-            of_another_type(pipeline, key)
+            set_wrong_type(pipeline, key)
         pipeline.execute()
     assert len(aside) >= 5
     for command in commands:

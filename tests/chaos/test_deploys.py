@@ -16,13 +16,13 @@ from tests.subprocesses import Command, Processes
 WAIT = 30
 
 
-def start(processes: Processes) -> Command:
+def start_older_release(processes: Processes) -> Command:
     processes.configure(TASK_MODULES=("tests.sample_app.two_releases",))
     processes.dispatcher()
     return processes.worker(DELAYQ_TEST_RELEASE="older")
 
 
-def in_newer_format(client: Redis, processes: Processes) -> Any:
+def enqueue_in_newer_format(client: Redis, processes: Processes) -> Any:
     """Enqueue a job whose body only a newer release can read."""
     job = tasks.record.after(hours=1).enqueue("newer")
     rewrite(client, processes, job, 2)
@@ -40,7 +40,7 @@ def raw_id(job: Any) -> bytes:
     return bytes.fromhex(job.id.split("-")[0])
 
 
-def put_back(client: Redis, processes: Processes, job: Any, ended: int) -> None:
+def wait_for_retry(client: Redis, processes: Processes, job: Any, ended: int) -> None:
     """Wait until that many attempts are counted and the job is scheduled again in about WAIT seconds."""
 
     def waits() -> int:
@@ -60,12 +60,12 @@ def put_back(client: Redis, processes: Processes, job: Any, ended: int) -> None:
 
 
 def test_jobs_of_newer_release_wait_for_newer_worker(processes: Processes, client: Redis) -> None:
-    older = start(processes)
+    older = start_older_release(processes)
     unknown, unfit = two_releases.brand_new.enqueue(1), two_releases.greet.enqueue("Ada", "Countess")
-    newer = in_newer_format(client, processes)
+    newer = enqueue_in_newer_format(client, processes)
     fits = tasks.record.enqueue()
     for job in (unknown, unfit, newer):
-        put_back(client, processes, job, 1)
+        wait_for_retry(client, processes, job, 1)
     processes.until_gone([fits])
     assert [run["id"] for run in processes.runs()] == [fits.id]
     assert older.end() == 0
@@ -84,14 +84,14 @@ def test_jobs_of_newer_release_wait_for_newer_worker(processes: Processes, clien
 
 
 def test_jobs_that_no_worker_can_run_become_dead_letters_with_their_reason(processes: Processes, client: Redis) -> None:
-    worker = start(processes)
+    worker = start_older_release(processes)
     unknown = two_releases.brand_new.using(retry=two_releases.TWICE).enqueue(1)
     unfit = two_releases.greet.using(retry=two_releases.TWICE).enqueue("Ada", "Countess")
     # A body that cannot be read has the default retry policy.
-    newer = in_newer_format(client, processes)
+    newer = enqueue_in_newer_format(client, processes)
     for job, attempts in ((unknown, 2), (unfit, 2), (newer, 5)):
         for ended in range(1, attempts):
-            put_back(client, processes, job, ended)
+            wait_for_retry(client, processes, job, ended)
             assert job.reschedule(delay=0)
         processes.until(lambda job=job: client.zscore(processes.keys("dead_letters"), raw_id(job)), what="dead letter")
         dead = get_store().lookup(0).dead_letter(raw_id(job))

@@ -106,25 +106,25 @@ def test_worker_killed_at_any_request_loses_no_job_and_counts_each_lease(kill_at
 @pytest.mark.parametrize("number", range(100))
 def test_worker_killed_at_any_request_of_random_jobs_loses_no_job(kill_at_each_request: Any, number: int) -> None:
     print(f"DELAYQ_CHAOS_SEED={SEED}, of which this is number {number}")
-    kill_at_each_request(partial(act_as_worker, draw=partial(some, SEED + number)), least=15)
+    kill_at_each_request(partial(act_as_worker, draw=partial(random_jobs, SEED + number)), least=15)
 
 
 def one_of_each() -> tuple[list[JobHandle], list[JobHandle]]:
     """Return one job of each kind, and those that will become dead letters."""
-    doomed = tasks.fail.using(retry=TWICE).job()
+    will_die = tasks.fail.using(retry=TWICE).job()
     retried, delayed = tasks.fail.using(retry=PATIENT).job(1), tasks.record.after(0.3).job(2)
     # It runs longer than the interval of heartbeats. Jobs claimed with it wait too long and are released.
     long = tasks.nap.using(priority=-50).job(LEASE * 0.4)
     quick = [tasks.record.using(priority=priority).job(priority) for priority in (10, -70)]
-    return [*quick, doomed, retried, delayed, long], [doomed]
+    return [*quick, will_die, retried, delayed, long], [will_die]
 
 
-def some(seed: int) -> tuple[list[JobHandle], list[JobHandle]]:
+def random_jobs(seed: int) -> tuple[list[JobHandle], list[JobHandle]]:
     """Return random jobs, the same for each run with this seed, and those that will become dead letters."""
     rng = random.Random(seed)
     jobs, dead = [], []
     for number in range(rng.randint(1, 12)):
-        kind = rng.choice(("record", "record", "fail", "doomed", "nap"))
+        kind = rng.choice(("record", "record", "fail", "will_die", "nap"))
         options: dict[str, Any] = {"priority": rng.randint(-99, 100)}
         if rng.random() < 0.4:
             options["delay"] = rng.random()
@@ -135,7 +135,7 @@ def some(seed: int) -> tuple[list[JobHandle], list[JobHandle]]:
                 jobs.append(tasks.record.using(**options).job(number))
             case "fail":
                 jobs.append(tasks.fail.using(retry=PATIENT, **options).job(rng.randint(1, 3)))
-            case "doomed":
+            case "will_die":
                 jobs.append(tasks.fail.using(retry=TWICE, **options).job())
                 dead.append(jobs[-1])
             case _:
@@ -208,17 +208,17 @@ def test_dispatcher_killed_at_any_request_moves_every_job_once(kill_at_each_requ
 def act_as_dispatcher(process_run: ProcessRun, kill: tuple[int, bool]) -> bool:
     """Let a dispatcher promote, reclaim and trim, stop it, and run the jobs with another process."""
     letters = [process_run.apis.add_dead() for _ in range(3)]
-    lapsed = tasks.record.using(retry=PATIENT, queue="lapsing").job("lapsed")
-    doomed = tasks.record.using(retry=RetryPolicy(max_attempts=1), queue="lapsing").job("doomed")
-    process_run.send(lapsed, doomed)
-    leases = [claim.lease for claim in process_run.apis.worker().take(2, "lapsing").claims]
+    expired = tasks.record.using(retry=PATIENT, queue="expiring").job("expired")
+    will_die = tasks.record.using(retry=RetryPolicy(max_attempts=1), queue="expiring").job("will_die")
+    process_run.send(expired, will_die)
+    leases = [claim.lease for claim in process_run.apis.worker().take(2, "expiring").claims]
     assert len(leases) == 2
     process_run.apis.client.zadd(process_run.apis.keys("leases"), dict.fromkeys(leases, 1))
     due = [tasks.record.using(delay=delay, queue=f"queue {n}").job(n) for n, delay in enumerate((0.001, 0.002, 0.4))]
     process_run.send(*due)
     client, keys = process_run.apis.client, process_run.apis.keys
-    queues = ["lapsing", *(f"queue {number}" for number in range(3))]
-    places = {name: keys.recovered(name) if name == "lapsing" else keys.ready(name) for name in queues}
+    queues = ["expiring", *(f"queue {number}" for number in range(3))]
+    places = {name: keys.recovered(name) if name == "expiring" else keys.ready(name) for name in queues}
 
     def settled(waiting: Sequence[str]) -> bool:
         # The order matters: there are also two dead letters between a trim and the reclaim that adds the third.
@@ -227,15 +227,15 @@ def act_as_dispatcher(process_run: ProcessRun, kill: tuple[int, bool]) -> bool:
     killed = process_run.run_process(run_command, "run_dispatcher", kill=kill, settled=lambda: settled(queues))
     state = RedisState(process_run.apis)
     assert not process_run.runs()
-    assert state.attempts(lapsed).ended == (0 if raw(lapsed) in state.at("leases") else 1)
+    assert state.attempts(expired).ended == (0 if raw(expired) in state.at("leases") else 1)
     # The expired job stays: a recovery process starts slowly, and the test of workers starts many of them.
     final = process_run.finish(
-        "--queues", ",".join(queues[1:]), ended=lambda: settled(["lapsing"]) and process_run.bodies() == {raw(lapsed)}
+        "--queues", ",".join(queues[1:]), ended=lambda: settled(["expiring"]) and process_run.bodies() == {raw(expired)}
     )
     # The two newest dead letters remain. Each expired lease counts once.
-    assert final.at("dead_letters") == {raw(doomed), letters[-1]}
-    assert (final.attempts(doomed).ended, final.attempts(lapsed).ended) == (1, 1)
-    assert final.places.keys() == {raw(doomed), letters[-1], raw(lapsed)}
+    assert final.at("dead_letters") == {raw(will_die), letters[-1]}
+    assert (final.attempts(will_die).ended, final.attempts(expired).ended) == (1, 1)
+    assert final.places.keys() == {raw(will_die), letters[-1], raw(expired)}
     assert [run["attempt"] for handle in due for run in process_run.runs(handle)] == [1, 1, 1]
     assert all(run["at"] >= run["due"] for run in process_run.runs())
     return killed

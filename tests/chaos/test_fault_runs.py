@@ -30,7 +30,7 @@ def restarts(count: int, jobs: int) -> Plan:
     return Plan(name="restarts", jobs=jobs, faults={"restart_redis": 1}, count=count, pause=0.7, redis=DURABLE)
 
 
-def unforced(count: int, jobs: int) -> Plan:
+def without_fsync(count: int, jobs: int) -> Plan:
     """Redis acknowledges before fsync. A killed server loses nothing, because the host keeps the written data."""
     return replace(restarts(count, jobs), name="restarts, everysec", redis={**DURABLE, "appendfsync": "everysec"})
 
@@ -62,7 +62,7 @@ def test_no_job_is_lost_while_redis_is_killed(run_faults: RunFaults) -> None:
 
 
 def test_no_job_is_lost_while_redis_without_fsync_is_killed(run_faults: RunFaults) -> None:
-    report = run_faults(unforced(2, 800))
+    report = run_faults(without_fsync(2, 800))
     assert report.faults["restart_redis"] == 2
 
 

@@ -28,7 +28,7 @@ def write_all(client: Redis, keys: Keys, written: Iterable[Payload]) -> None:
     pipeline.execute()
 
 
-def look_at_all(written: Sequence[Payload]) -> Counter[State]:
+def read_all(written: Sequence[Payload]) -> Counter[State]:
     """Read what the admin's pages read: each job by its id, every list page by page, and the counts."""
     inspection, states = get_store().lookup(0), Counter[State]()
     queues = sorted({payload.queue for payload in written})
@@ -49,7 +49,7 @@ def look_at_all(written: Sequence[Payload]) -> Counter[State]:
     return states
 
 
-def act_on_all(written: Sequence[Payload]) -> None:
+def operate_on_all(written: Sequence[Payload]) -> None:
     """Call what the admin's buttons call. An error must be a DelayQError with a message."""
     operations, inspection = get_store().operations(0), get_store().lookup(0)
     for payload in written:
@@ -67,7 +67,7 @@ def act_on_all(written: Sequence[Payload]) -> None:
                 assert str(error)
 
 
-def ends(client: Redis, keys: Keys, written: Sequence[Payload], ran: Counter[str]) -> Counter[str]:
+def count_ends(client: Redis, keys: Keys, written: Sequence[Payload], ran: Counter[str]) -> Counter[str]:
     """Count how each payload ended, and which have not ended."""
     known = {member[:12] for member in client.zrange(keys("leases"), 0, -1)}
     for queue in client.zrange(keys("queues"), 0, -1):
@@ -95,53 +95,53 @@ def ends(client: Redis, keys: Keys, written: Sequence[Payload], ran: Counter[str
     return found
 
 
-def drained(processes: Processes, client: Redis, written: Sequence[Payload], *, patience: float) -> Counter[str]:
+def wait_for_ends(processes: Processes, client: Redis, written: Sequence[Payload], *, patience: float) -> Counter[str]:
     seen = Counter[str]()
 
-    def look() -> bool:
+    def all_ended() -> bool:
         seen.clear()
-        seen.update(ends(client, processes.keys, written, Counter(run["id"] for run in processes.runs())))
+        seen.update(count_ends(client, processes.keys, written, Counter(run["id"] for run in processes.runs())))
         return not any(end.startswith("open") for end in seen)
 
     try:
-        processes.until(look, what="all payloads to end", patience=patience)
+        processes.until(all_ended, what="all payloads to end", patience=patience)
     except AssertionError as error:
         error.add_note(f"{dict(seen)}")
         raise
     return seen
 
 
-def unhurt(*commands: Command) -> None:
+def check_output(*commands: Command) -> None:
     for command in commands:
         assert command.running
         for word in ("this is a bug", "Exception in thread", "Fatal Python error", "FORGED\x1b", "\nFORGED"):
             assert word not in command.output, command.output[max(0, command.output.index(word) - 3_000) :][:6_000]
 
 
-def trial(processes: Processes, client: Redis, seed: int, count: int, *, patience: float) -> Counter[str]:
+def check_payloads(processes: Processes, client: Redis, seed: int, count: int, *, patience: float) -> Counter[str]:
     written = list(payloads(seed, count))
     assert {payload.kind for payload in written} >= {"name", "text", "pickled", "option", "lease", "dead", "mutated"}
     write_all(client, processes.keys, written)
-    look_at_all(written)
+    read_all(written)
     client.flushall()
     processes.configure(LEASE=2, TASK_MODULES=[write_canary(processes.folder)])
     commands = [processes.dispatcher(), processes.worker()]
     (processes.folder / "enabled").touch()
     processes.until(lambda: len(processes.events("enabled")) == 2, what="both audit hooks")
-    innocent = []
+    ordinary = []
     for at in range(0, count, 100):
         write_all(client, processes.keys, written[at : at + 100])
         corrupt_shared_records(client, processes.keys, Random(seed + at))
-        innocent += enqueue_many([tasks.record.job("innocent"), tasks.record.after(0.1).job("innocent")])
-    found = drained(processes, client, written, patience=patience)
-    processes.until_gone(innocent)
-    unhurt(*commands)
-    runs = Counter(run["id"] for run in processes.runs() if run["args"] == ["innocent"])
-    assert runs == {job.id: 1 for job in innocent}
+        ordinary += enqueue_many([tasks.record.job("ordinary"), tasks.record.after(0.1).job("ordinary")])
+    found = wait_for_ends(processes, client, written, patience=patience)
+    processes.until_gone(ordinary)
+    check_output(*commands)
+    runs = Counter(run["id"] for run in processes.runs() if run["args"] == ["ordinary"])
+    assert runs == {job.id: 1 for job in ordinary}
     assert processes.events("canary") == []
     assert processes.events("foreign") == []
-    look_at_all(written)
-    act_on_all(written)
+    read_all(written)
+    operate_on_all(written)
     assert [command.end() for command in commands] == [0, 0]
     assert set(found) <= {"dead", "ran", "dropped", "put back", "trimmed"}, found
     assert found.total() == count
@@ -149,7 +149,7 @@ def trial(processes: Processes, client: Redis, seed: int, count: int, *, patienc
 
 
 def test_1_000_hostile_payloads_all_end(processes: Processes, client: Redis, seed: int) -> None:
-    found = trial(processes, client, seed, 1_000, patience=400)
+    found = check_payloads(processes, client, seed, 1_000, patience=400)
     # The exact numbers are random. Zero would mean that no payload ended in that way.
     assert found["dead"] > 100 and found["put back"] > 20
 
@@ -158,7 +158,7 @@ def test_1_000_hostile_payloads_all_end(processes: Processes, client: Redis, see
 def test_10_000_hostile_payloads_all_end(
     processes: Processes, client: Redis, seed: int, print_now: Callable[[str], None]
 ) -> None:
-    print_now(str(dict(trial(processes, client, seed, 10_000, patience=2_000))))
+    print_now(str(dict(check_payloads(processes, client, seed, 10_000, patience=2_000))))
 
 
 def test_audit_hook_detects_foreign_code(processes: Processes, client: Redis) -> None:

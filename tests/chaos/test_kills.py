@@ -34,7 +34,7 @@ def check_runs(processes: Processes, jobs: Sequence[Any], *, once: bool = True) 
     assert early == []
 
 
-def many(count: int, *, within: float) -> list[Any]:
+def enqueue_spread(count: int, *, within: float) -> list[Any]:
     """Enqueue that many jobs, with due times spread evenly over `within` seconds."""
     jobs = [tasks.record.using(delay=0.5 + within * n / count).job(n) for n in range(count)]
     return list(enqueue_many(jobs))
@@ -118,7 +118,7 @@ def freeze_in_blocking_pop(processes: Processes, client: Redis, worker: Command)
         # The pop had timed out, as it does every few seconds.
         worker.send(signal.SIGCONT)
         processes.until_gone([job])
-    raise AssertionError("it was never met at its bell")
+    raise AssertionError("the worker was never frozen in its blocking pop")
 
 
 def test_worker_frozen_in_blocking_pop_costs_no_attempt(processes: Processes, client: Redis) -> None:
@@ -195,7 +195,7 @@ def test_frozen_worker_claims_nothing_if_blocking_claims_are_disabled(processes:
 def test_jobs_run_once_while_dispatchers_are_killed(processes: Processes, seed: int) -> None:
     processes.worker()
     dispatchers = [processes.start("run_dispatcher"), processes.start("run_dispatcher")]
-    jobs = many(2_000, within=4)
+    jobs = enqueue_spread(2_000, within=4)
     rng, kills = random.Random(seed), 0
     while len(processes.runs()) < 2_000:
         # Kill each in turn at a random time: during its start, asleep, or during a promotion.
@@ -215,7 +215,7 @@ def test_jobs_run_once_while_dispatchers_are_killed(processes: Processes, seed: 
 
 def test_processes_reconnect_after_their_connections_are_cut(processes: Processes, client: Redis) -> None:
     dispatcher, worker = processes.dispatcher(), processes.worker()
-    jobs = many(600, within=3)
+    jobs = enqueue_spread(600, within=3)
     while len(processes.runs()) < 600:
         seen = len(processes.runs())
         client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
@@ -284,7 +284,7 @@ def test_worker_stops_while_redis_is_unavailable(
 def test_flushed_scripts_are_loaded_again(processes: Processes, client: Redis) -> None:
     processes.dispatcher()
     processes.worker()
-    jobs = many(1_000, within=2)
+    jobs = enqueue_spread(1_000, within=2)
 
     def flushed() -> bool:
         client.script_flush()
@@ -317,7 +317,7 @@ def test_each_job_runs_once_among_many_workers_and_dispatchers(processes: Proces
     for name in ("run_dispatcher", "run_worker") * 2:
         processes.start(name)
     now = [tasks.record.using(queue=f"queue {n % 3}").job(n) for n in range(1_000)]
-    jobs = [*enqueue_many(now), *many(1_000, within=2)]
+    jobs = [*enqueue_many(now), *enqueue_spread(1_000, within=2)]
     processes.until_runs(2_000)
     processes.until_empty()
     check_runs(processes, jobs)

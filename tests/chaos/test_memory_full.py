@@ -33,8 +33,8 @@ def test_full_memory_refuses_new_jobs_and_finishes_existing_ones(
     dispatcher, worker = processes.dispatcher(), processes.worker("--queues", "default", "--concurrency", 4)
     held = [tasks.wait_for.enqueue(str(gate)) for _ in range(2)]
     processes.until_runs(2)
-    lapsing = processes.worker("--queues", "lapsing")
-    lost = tasks.wait_for.using(queue="lapsing").enqueue(str(gate))
+    expiring = processes.worker("--queues", "expiring")
+    lost = tasks.wait_for.using(queue="expiring").enqueue(str(gate))
     processes.until_runs(1, lost.id)
     waiting: list[Any] = []
     with server.client() as client:
@@ -56,9 +56,9 @@ def test_full_memory_refuses_new_jobs_and_finishes_existing_ones(
             enqueue_many(batch)
         assert client.hlen(processes.keys("jobs")) == jobs == len(waiting) + len(held) + 1
         # A reclaim and heartbeats run while nothing else frees memory.
-        lapsing.kill()
+        expiring.kill()
         # A worker can start while memory is full.
-        lapsing = processes.worker("--queues", "lapsing")
+        expiring = processes.worker("--queues", "expiring")
         assert processes.until_runs(2, lost.id)[1]["recovered"]
         assert [run["attempt"] for run in processes.runs(held[0].id)] == [1]
         # A scheduled job can be cancelled or run earlier. Neither needs memory.
@@ -78,12 +78,12 @@ def test_full_memory_refuses_new_jobs_and_finishes_existing_ones(
     assert len(gave_up) >= len(waiting) // 4 - 1
     assert {job.id for job in waiting} - gave_up == {job for job, _ in runs} - {job.id for job in (*held, lost, unsent)}
     assert (waiting[1].id, 2) in runs
-    assert (dispatcher.end(), worker.end(), lapsing.end()) == (0, 0, 0)
+    assert (dispatcher.end(), worker.end(), expiring.end()) == (0, 0, 0)
     assert "Traceback" not in dispatcher.output
     assert "waits for Redis" not in dispatcher.output + worker.output
 
 
-# At the edge
+# At the limit
 
 
 @pytest.fixture
@@ -93,14 +93,14 @@ def apis(start_redis: Callable[..., LocalRedisServer]) -> Iterator[ShardApis]:
     opened.close()
 
 
-def whole(apis: ShardApis) -> dict[str, Any]:
+def read_checked(apis: ShardApis) -> dict[str, Any]:
     """Return the contents of Redis, after a check that each job is in one place."""
     found = redis_state.read(apis.client, apis.keys)
     invariants.check_each_job_is_in_one_place(found, apis.keys)
     return found
 
 
-def edge(apis: ShardApis, room: int) -> None:
+def set_room(apis: ShardApis, room: int) -> None:
     """Set the limit to that many bytes above the memory in use."""
     apis.client.config_set("maxmemory", apis.client.info("memory")["used_memory"] + room)
 
@@ -112,16 +112,16 @@ def test_batch_is_stored_or_refused_whole_at_any_memory_limit(apis: ShardApis) -
         apis.free_memory()
         apis.client.flushall()
         apis.add()
-        before = whole(apis)
+        before = read_checked(apis)
         drafts = [apis.draft("x" * 200, key=f"k{n}", delay=(n % 2) * SECOND, queue=f"q{n % 3}") for n in range(20)]
-        edge(apis, room)
+        set_room(apis, room)
         try:
             apis.enqueue(*drafts)
             stored += 1
-            assert len(whole(apis)[apis.keys("jobs")]) == 21
+            assert len(read_checked(apis)[apis.keys("jobs")]) == 21
         except StoreRejected as error:
             refused += 1
-            assert error.code == "OOM" and whole(apis) == before
+            assert error.code == "OOM" and read_checked(apis) == before
     assert stored > 10 < refused
 
 
@@ -129,14 +129,14 @@ def test_no_other_transition_is_refused_or_partial_at_any_memory_limit(apis: Sha
     for room in range(-500, 2_500, 100):
         apis.free_memory()
         apis.client.flushall()
-        for step in prepared(apis, room):
+        for step in prepare_transitions(apis, room):
             step()
-            whole(apis)
+            read_checked(apis)
         # Six jobs, the scheduled one and the dead one, minus the acknowledged, the dead and the cancelled one.
-        assert len(whole(apis)[apis.keys("jobs")]) == 5
+        assert len(read_checked(apis)[apis.keys("jobs")]) == 5
 
 
-def prepared(apis: ShardApis, room: int) -> list[Callable[[], Any]]:
+def prepare_transitions(apis: ShardApis, room: int) -> list[Callable[[], Any]]:
     """Make six jobs to claim, a scheduled one and a dead one, and set the limit; returns the transitions to try."""
     worker, other = apis.worker(), apis.worker()
     for number in range(6):
@@ -144,7 +144,7 @@ def prepared(apis: ShardApis, room: int) -> list[Callable[[], Any]]:
     waits, dead = apis.add(delay=SECOND), apis.add_dead(queue="dead")
     claims = worker.take(4).claims
     died_us = apis.scores(apis.keys("dead_letters"))[dead]
-    edge(apis, room)
+    set_room(apis, room)
     return [
         lambda: apis.operations.reschedule(waits, delay_us=2 * SECOND),
         lambda: apis.operations.move(waits, "another"),

@@ -30,7 +30,7 @@ def network(processes: Processes, redis_url: str) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def uplink(redis_url: str) -> Iterator[Proxy]:
+def producer_network(redis_url: str) -> Iterator[Proxy]:
     """The proxy between Redis and the producer."""
     with Proxy(redis_url) as proxy:
         yield proxy
@@ -38,7 +38,7 @@ def uplink(redis_url: str) -> Iterator[Proxy]:
 
 @pytest.fixture
 def connect(processes: Processes, delayq_settings: Any, redis_url: str) -> Any:
-    """Choose the proxies: `connect(network, LEASE=2)`, `connect(network, producer=uplink)`."""
+    """Choose the proxies: `connect(network, LEASE=2)`, `connect(network, producer=producer_network)`."""
 
     def connected(behind: Proxy | None, *, producer: Proxy | None = None, **delayq: Any) -> None:
         processes.configure(REDIS=behind.url if behind else redis_url, **delayq)
@@ -48,7 +48,7 @@ def connect(processes: Processes, delayq_settings: Any, redis_url: str) -> Any:
     return connected
 
 
-def many(count: int, *, within: float) -> list[Any]:
+def enqueue_spread(count: int, *, within: float) -> list[Any]:
     """Enqueue that many jobs, with due times spread evenly over `within` seconds."""
     return list(enqueue_many([tasks.record.using(delay=within * n / count).job(n) for n in range(count)]))
 
@@ -76,7 +76,7 @@ def test_jobs_run_once_while_all_connections_are_cut_and_refused(
 ) -> None:
     connect(network)
     commands = [processes.dispatcher(), processes.worker()]
-    jobs = many(600, within=3)
+    jobs = enqueue_spread(600, within=3)
     cuts = 0
     while (seen := len(processes.runs())) < 600:
         network.cut()
@@ -106,17 +106,20 @@ def test_processes_log_refused_connections_once_and_resume(
         network.refuse()
         network.cut()
         for command, at in zip(commands, begun, strict=True):
-            processes.until(lambda command=command, at=at: "Redis did not answer" in command.output[at:], what="notice")
+            processes.until(
+                lambda command=command, at=at: "Redis did not answer" in command.output[at:],
+                what="the outage to be logged",
+            )
         # The outage must be long enough for many retries.
         threading.Event().wait(1.5)
-        jobs += many(10, within=0.1)
+        jobs += enqueue_spread(10, within=0.1)
         logged = [command.output[at:] for command, at in zip(commands, begun, strict=True)]
         network.accept()
         check_each_ran_once(processes, client, jobs)
         for command, at, words in zip(commands, begun, logged, strict=True):
             assert "works again" not in words
             assert words.count("WARNING") <= 2
-            processes.until(lambda command=command, at=at: "works again" in command.output[at:], what="both to be back")
+            processes.until(lambda command=command, at=at: "works again" in command.output[at:], what="both to resume")
     assert all("Traceback" not in command.output for command in commands)
 
 
@@ -166,7 +169,7 @@ def test_worker_repeats_exchange_whose_reply_is_dropped(
     for _ in range(5):
         lost = network.lost_replies
         network.drop_replies()
-        jobs += many(5, within=0.02)
+        jobs += enqueue_spread(5, within=0.02)
         processes.until(lambda lost=lost: network.lost_replies > lost + 1, what="replies to be lost")
         network.cut()
         network.restore()
@@ -175,9 +178,9 @@ def test_worker_repeats_exchange_whose_reply_is_dropped(
 
 
 def test_producer_whose_reply_is_cut_can_resend_without_second_job(
-    processes: Processes, client: Redis, uplink: Proxy, connect: Any
+    processes: Processes, client: Redis, producer_network: Proxy, connect: Any
 ) -> None:
-    connect(None, producer=uplink)
+    connect(None, producer=producer_network)
     # Redis has cached the script now. Otherwise the first reply would be NOSCRIPT.
     jobs: list[Any] = [tasks.record.enqueue("first")]
     for size in SIZES:
@@ -187,7 +190,7 @@ def test_producer_whose_reply_is_cut_can_resend_without_second_job(
             tasks.record.after(0.01).job(size),
         ]
         jobs += new
-        uplink.cut_reply_after(size, of=ENQUEUE)
+        producer_network.cut_reply_after(size, of=ENQUEUE)
         with pytest.raises(StoreUnavailable) as caught:
             enqueue_many(new)
         assert caught.value.maybe_accepted
@@ -206,15 +209,15 @@ def test_producer_whose_reply_is_cut_can_resend_without_second_job(
 
 
 def test_refused_connection_reports_that_nothing_was_sent(
-    processes: Processes, client: Redis, uplink: Proxy, connect: Any
+    processes: Processes, client: Redis, producer_network: Proxy, connect: Any
 ) -> None:
-    connect(None, producer=uplink)
-    uplink.refuse()
+    connect(None, producer=producer_network)
+    producer_network.refuse()
     with pytest.raises(StoreUnavailable) as caught:
         tasks.record.enqueue()
     assert not caught.value.maybe_accepted
     assert client.dbsize() == 0
-    uplink.accept()
+    producer_network.accept()
     caught.value.resend()
     assert client.hlen(processes.keys("jobs")) == 1
 
@@ -223,14 +226,14 @@ def test_refused_connection_reports_that_nothing_was_sent(
 
 
 def test_silent_network_times_out_and_lost_claims_are_refused(
-    processes: Processes, client: Redis, network: Proxy, uplink: Proxy, connect: Any, gate: Any
+    processes: Processes, client: Redis, network: Proxy, producer_network: Proxy, connect: Any, gate: Any
 ) -> None:
-    connect(network, producer=uplink, LEASE=2, ENQUEUE_TIMEOUT=1)
+    connect(network, producer=producer_network, LEASE=2, ENQUEUE_TIMEOUT=1)
     silenced = [processes.dispatcher(), processes.worker("--queues", "default")]
     job = tasks.wait_for.enqueue(str(gate))
     processes.until_runs(1)
     network.hold()
-    uplink.hold()
+    producer_network.hold()
     # The first request uses the existing connection, the second a new one.
     kept = [tasks.record.using(queue="kept").job(n) for n in range(2)]
     for handle in kept:
@@ -245,10 +248,12 @@ def test_silent_network_times_out_and_lost_claims_are_refused(
     gate.touch()
     processes.until_gone([job])
     for command in silenced:
-        processes.until(lambda command=command: "Redis did not answer" in command.output, what="both to give up")
+        processes.until(
+            lambda command=command: "Redis did not answer" in command.output, what="both to log the timeout"
+        )
     for command in others:
         assert command.end() == 0
-    uplink.release()
+    producer_network.release()
     network.release()
     processes.until(lambda: "lease lost, its outcome (succeeded) was refused" in silenced[1].output, what="the refusal")
     # The held requests arrive after all. A resend of them creates no second job.
@@ -273,7 +278,7 @@ def test_slow_network_loses_no_lease(processes: Processes, client: Redis, networ
     commands = [processes.dispatcher(), processes.worker()]
     network.delay(0.2, 0.15)
     # The job runs longer than a lease, so heartbeats must pass the slow network in time.
-    jobs = [tasks.nap.enqueue(6), *many(100, within=4)]
+    jobs = [tasks.nap.enqueue(6), *enqueue_spread(100, within=4)]
     check_each_ran_once(processes, client, jobs)
     for command in commands:
         assert command.end() == 0

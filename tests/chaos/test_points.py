@@ -65,9 +65,9 @@ def test_worker_killed_at_named_point_loses_no_job_and_counts_each_lease(
         for number, (point, *_) in enumerate(cases)
     ]
     ends = {}
-    for worker, job, (point, _, begun, leased, _) in zip(workers, jobs, cases, strict=True):
+    for worker, job, (point, _, runs_before, leased, _) in zip(workers, jobs, cases, strict=True):
         assert worker.wait() == -signal.SIGKILL, worker.output
-        assert [run["attempt"] for run in processes.runs(job.id)] == [1] * begun, point
+        assert [run["attempt"] for run in processes.runs(job.id)] == [1] * runs_before, point
         held = [
             end for lease, end in client.zrange(apis.keys("leases"), 0, -1, withscores=True) if lease[:12] == raw(job)
         ]
@@ -79,10 +79,10 @@ def test_worker_killed_at_named_point_loses_no_job_and_counts_each_lease(
     processes.dispatcher()
     processes.worker()
     processes.until_gone(jobs)
-    for job, (point, _, begun, leased, attempts) in zip(jobs, cases, strict=True):
+    for job, (point, _, runs_before, leased, attempts) in zip(jobs, cases, strict=True):
         runs = processes.runs(job.id)
         assert [run["attempt"] for run in runs] == attempts, point
-        assert all(run["recovered"] == leased and run["at"] >= ends[job.id] for run in runs[begun:]), point
+        assert all(run["recovered"] == leased and run["at"] >= ends[job.id] for run in runs[runs_before:]), point
     for noun in ("leases", "claim_records", "jobs", "attempts"):
         assert not client.exists(apis.keys(noun)), noun
 

@@ -19,7 +19,7 @@ from tests.subprocesses import Processes
 KINDS = {"exit": "crashed", "kill": "crashed", "segfault": "crashed", "memory": "crashed", "leave": "failed"}
 ATTEMPTS = 3
 #: Other jobs for each poison job. Their attempts are few, so that a poison job that costs them attempts is noticed.
-INNOCENTS = 5
+OTHERS = 5
 LEASE = 2.0
 #: Seconds for one job of each kind.
 PATIENCE = 120.0
@@ -35,8 +35,8 @@ def poison_many(processes: Processes, count: int, *, patience: float, pool: str 
     for number in range(count):
         for how in KINDS:
             drafts.append((tasks.crash.job(how), how))
-            innocent = tasks.work.using(retry=RetryPolicy(max_attempts=5, base=0.01, cap=0.02))
-            drafts += [(innocent.job(0.001 * number % 0.02), "") for _ in range(INNOCENTS)]
+            other = tasks.work.using(retry=RetryPolicy(max_attempts=5, base=0.01, cap=0.02))
+            drafts += [(other.job(0.001 * number % 0.02), "") for _ in range(OTHERS)]
     enqueue_many([job for job, _ in drafts])
     promises = [
         Promise(id=job.id, due=job.due.timestamp(), max_attempts=ATTEMPTS if how else 5, poison=how in KINDS)
@@ -63,7 +63,7 @@ def poison_many(processes: Processes, count: int, *, patience: float, pool: str 
     if pool == "processes":
         assert (most, supervisor.restarts) == (1, 0), "a child's end cost another job an attempt, or ended the worker"
     return (
-        f"poison: {len(KINDS)} x {count} dead after {ATTEMPTS} attempts, {len(promises) - len(dead)} innocents ran, at "
+        f"poison: {len(KINDS)} x {count} dead after {ATTEMPTS} attempts, {len(promises) - len(dead)} others ran, at "
         f"most as attempt {most}; {supervisor.restarts} workers ended, {time.monotonic() - began:.0f} s"
     )
 

@@ -33,7 +33,7 @@ State = Callable[[LocalRedisServer], Any]
 
 
 @contextmanager
-def demoted(server: LocalRedisServer) -> Iterator[None]:
+def made_replica(server: LocalRedisServer) -> Iterator[None]:
     """Make the server a replica of a missing primary, so it replies READONLY."""
     with server.client() as client:
         client.replicaof("127.0.0.1", 1)
@@ -53,7 +53,7 @@ def disk_full(server: LocalRedisServer) -> Iterator[None]:
 
 
 @contextmanager
-def lonely(server: LocalRedisServer) -> Iterator[None]:
+def missing_replicas(server: LocalRedisServer) -> Iterator[None]:
     """Require more replicas than there are, so the server replies NOREPLICAS."""
     with server.client() as client:
         client.config_set("min-replicas-to-write", 1)
@@ -62,7 +62,7 @@ def lonely(server: LocalRedisServer) -> Iterator[None]:
 
 
 @pytest.fixture
-def limited(server_program: Path, tmp_path: Path) -> Iterator[LocalRedisServer]:
+def file_limited_server(server_program: Path, tmp_path: Path) -> Iterator[LocalRedisServer]:
     """A server that gets an error, not a signal, at a file size limit. Its append-only file is large."""
     program = tmp_path / "limited-server"
     program.write_text(f"#!/bin/sh\ntrap '' 25\nexec {server_program} \"$@\"\n")
@@ -73,16 +73,20 @@ def limited(server_program: Path, tmp_path: Path) -> Iterator[LocalRedisServer]:
         yield server
 
 
-def test_processes_wait_while_redis_refuses_writes(processes: Processes, limited: LocalRedisServer) -> None:
-    processes.configure(REDIS=limited.url, LEASE=2)
+def test_processes_wait_while_redis_refuses_writes(processes: Processes, file_limited_server: LocalRedisServer) -> None:
+    processes.configure(REDIS=file_limited_server.url, LEASE=2)
     commands = [processes.dispatcher(), processes.worker()]
-    states: list[tuple[str, State]] = [("READONLY", demoted), ("MISCONF", disk_full), ("NOREPLICAS", lonely)]
+    states: list[tuple[str, State]] = [
+        ("READONLY", made_replica),
+        ("MISCONF", disk_full),
+        ("NOREPLICAS", missing_replicas),
+    ]
     with SteadyLoad() as load:
         for code, state in states:
             load.until_accepted()
             with logged_once(processes, commands):
                 before = warnings(commands)
-                with state(limited):
+                with state(file_limited_server):
                     error = load.until_error()
                     assert isinstance(error, StoreRejected)
                     assert (error.code, error.maybe_accepted) == (code, False)
@@ -93,14 +97,16 @@ def test_processes_wait_while_redis_refuses_writes(processes: Processes, limited
     assert {error.code for error in load.errors if isinstance(error, StoreRejected)} == {code for code, _ in states}
 
 
-def test_idle_worker_logs_once_that_redis_refuses_writes(processes: Processes, limited: LocalRedisServer) -> None:
+def test_idle_worker_logs_once_that_redis_refuses_writes(
+    processes: Processes, file_limited_server: LocalRedisServer
+) -> None:
     # An idle worker sends no request between two sweeps. It must not conclude from this that Redis works.
-    processes.configure(REDIS=limited.url, LEASE=4)
+    processes.configure(REDIS=file_limited_server.url, LEASE=4)
     commands = [processes.dispatcher(), processes.worker()]
     processes.until_gone([tasks.record.enqueue()])
     with logged_once(processes, commands):
         before = warnings(commands)
-        with demoted(limited):
+        with made_replica(file_limited_server):
             wait_out(processes, commands, since=before)
     processes.until_gone([tasks.record.enqueue()])
 
@@ -119,7 +125,7 @@ def test_processes_wait_while_redis_loads_its_data(
     with server.client() as client:
         client.eval("for i = 1, 2000 do redis.call('SET', 'other:' .. i, string.rep('x', 8000)) end", 0)
         client.bgrewriteaof()
-        until(lambda: client.info("persistence")["aof_rewrite_in_progress"] == 0, what="a short file")
+        until(lambda: client.info("persistence")["aof_rewrite_in_progress"] == 0, what="the end of the rewrite")
     with SteadyLoad() as load:
         load.until_accepted()
         with logged_once(processes, commands):
@@ -190,13 +196,13 @@ def test_processes_wait_while_password_is_wrong_and_never_log_it(
             # Processes that start now wait too, and their log names the setting.
             late = [processes.start("run_dispatcher"), processes.start("run_worker")]
             for command in late:
-                until(lambda command=command: "DELAYQ['REDIS']" in command.output, what="its line")
+                until(lambda command=command: "DELAYQ['REDIS']" in command.output, what="the name of the setting")
             admin.config_set("requirepass", OLD)
         load.until_accepted()
     processes.until_empty()
     load.check(processes, [*commands, *late])
     for command in late:
-        until(lambda command=command: "serves" in command.output, what="its work")
+        until(lambda command=command: "serves" in command.output, what="the process to serve")
         assert command.end() == 0
     for command in [*commands, *late]:
         assert not re.search(f"{OLD}|{NEW}|Traceback", command.output)
@@ -212,7 +218,7 @@ def test_commands_without_password_name_setting_and_wait(
     expected = r"refused the password or a command of user 'default'.*(NOAUTH|Authentication).*DELAYQ\['REDIS'\]"
     for command in commands:
         until(lambda command=command: re.search(expected, command.output), what="the refusal and the setting")
-        until(lambda command=command: "waits for Redis" in command.output, what="that it waits")
+        until(lambda command=command: "waits for Redis" in command.output, what="both to wait")
     checked = processes.start("delayq_check")
     assert checked.wait() == 1 and "CommandError: Redis refused the password" in checked.output
     with server.client(password=OLD) as admin:
@@ -251,7 +257,7 @@ def test_repeated_flush_of_scripts_loses_no_job(processes: Processes, client: Re
     # Each attempt ran once, also the attempts of failed jobs.
     assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in attempts.values())
     assert not warnings(commands)
-    check_whole(client, processes)
+    check_no_partial_records(client, processes)
 
 
 def test_flush_under_load_leaves_no_partial_records(processes: Processes, client: Redis, gate: Path) -> None:
@@ -280,12 +286,12 @@ def test_flush_under_load_leaves_no_partial_records(processes: Processes, client
     assert commands[1].output.count("lease lost") >= 4
     runs = Counter((run["id"], run["attempt"]) for run in processes.runs())
     assert max(runs.values()) == 1
-    check_whole(client, processes)
+    check_no_partial_records(client, processes)
     assert [command.end() for command in commands] == [0, 0]
     assert "Traceback" not in commands[0].output + commands[1].output
 
 
-def check_whole(client: Redis, processes: Processes) -> None:
+def check_no_partial_records(client: Redis, processes: Processes) -> None:
     """Check that ended jobs left no record, except dead letters and their bodies."""
     keys = processes.keys
     found = redis_state.read(client, keys)

@@ -25,7 +25,7 @@ ROUND, WARM = 20_000, 5
 COMPARED = 5
 GROWTH = 1.05
 #: Notifications, which may or may not be pending.
-HINTS = frozenset(("notify", "notify_dispatcher"))
+NOTIFICATIONS = frozenset(("notify", "notify_dispatcher"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Figures:
     redis: int
 
 
-def resident(command: Command) -> int:
+def rss_bytes(command: Command) -> int:
     """Return the bytes of memory that a process has in use."""
     return int(Path(f"/proc/{command.pid}/statm").read_text().split()[1]) * resource.getpagesize()
 
@@ -69,9 +69,9 @@ def test_memory_and_keys_return_to_their_level(
             enqueue_many(load(len(rounds)), on_progress=lambda _: None)
             processes.until_empty(patience=300)
             client.memory_purge()
-            rounds.append(Figures(resident(worker), resident(dispatcher), client.info("memory")["used_memory"]))
+            rounds.append(Figures(rss_bytes(worker), rss_bytes(dispatcher), client.info("memory")["used_memory"]))
             if len(rounds) >= WARM:
-                nouns.add(kept(client, processes))
+                nouns.add(remaining_keys(client, processes))
     assert len(nouns) == 1, nouns
     growth = {}
     for name in Figures.__slots__:
@@ -85,9 +85,9 @@ def test_memory_and_keys_return_to_their_level(
     assert {name for name, (first, last) in growth.items() if last > first * GROWTH} == set(), summary
 
 
-def kept(client: Redis, processes: Processes) -> frozenset[str]:
+def remaining_keys(client: Redis, processes: Processes) -> frozenset[str]:
     """Return the keys that exist when no job is left, without notifications."""
     names = {key.decode() for key in client.scan_iter("*", 1_000)}
     nouns = {noun_of(name, processes.keys) for name in names}
     assert nouns <= STAY
-    return frozenset(name for name in names if noun_of(name, processes.keys) not in HINTS)
+    return frozenset(name for name in names if noun_of(name, processes.keys) not in NOTIFICATIONS)

@@ -46,10 +46,10 @@ def test_replacing_all_processes_under_load_costs_no_attempt(processes: Processe
     slots = [(role, started(processes, role)) for role in ("worker", "dispatcher") * 2]
     commands = [command for _, command in slots]
     #: Jobs that a worker had claimed and not started when it was stopped.
-    unbegun: set[str] = set()
+    unstarted: set[str] = set()
     with SteadyLoad(lambda n: tasks.nap.using(delay=0.2 if n % 2 else None).job(0.03)) as load:
         for number in count():
-            if number >= ROUNDS * len(slots) and unbegun:
+            if number >= ROUNDS * len(slots) and unstarted:
                 break
             assert number < MOST_ROUNDS * len(slots), "each stopped worker had started all of its claims"
             load.until_accepted(20)
@@ -65,7 +65,7 @@ def test_replacing_all_processes_under_load_costs_no_attempt(processes: Processe
                 leased = held(client, processes, command)
             command.send(signal.SIGINT if number % 3 == 0 else signal.SIGTERM)
             assert command.wait() == 0, command.output
-            unbegun |= leased - {raw(run["id"]) for run in processes.runs() if run["pid"] == command.pid}
+            unstarted |= leased - {raw(run["id"]) for run in processes.runs() if run["pid"] == command.pid}
             slots[number % len(slots)] = (role, started(processes, role))
             commands.append(slots[number % len(slots)][1])
     processes.until_empty()
@@ -74,7 +74,7 @@ def test_replacing_all_processes_under_load_costs_no_attempt(processes: Processe
     assert {run["attempt"] for run in processes.runs()} == {1}
     assert len(processes.runs()) == len(load.accepted)
     # Another worker ran the unstarted jobs, as their first attempt.
-    assert unbegun <= {raw(run["id"]) for run in processes.runs()}
+    assert unstarted <= {raw(run["id"]) for run in processes.runs()}
     assert all("Traceback" not in command.output for command in commands)
 
 

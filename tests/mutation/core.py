@@ -96,7 +96,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "",
     ): ("tests/unit/test_ids.py", "tests/chaos/test_forks.py"),
     at(
-        # Not their sockets: from these the client library keeps them apart by itself.
+        # The client library itself separates their sockets, so this bug affects only the store and its lock.
         "forked children share their parent's store and its lock",
         "store/store.py",
         "os.register_at_fork(after_in_child=_drop_stores)\n",

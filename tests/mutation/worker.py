@@ -6,7 +6,7 @@ at = Mutation.at
 
 SHUTDOWN = "tests/integration/test_shutdown.py"
 STARTING = "tests/unit/test_starting.py"
-ARMED = "tests/integration/store/test_blocking_claim.py"
+BLOCKING_CLAIM = "tests/integration/store/test_blocking_claim.py"
 KILLS = "tests/chaos/test_kills.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
@@ -118,7 +118,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "worker/blocking_claim.py",
         "            self._queues.confirm([claim.lease for claim in reply.claims])\n",
         "            pass\n",
-    ): (ARMED, KILLS),
+    ): (BLOCKING_CLAIM, KILLS),
     Mutation(
         "a blocking claim is confirmed after its job starts",
         (
@@ -147,19 +147,19 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "worker/blocking_claim.py",
         "self._pool.held >= self._pool.size or not reply.claimed",
         "not reply.claimed",
-    ): (ARMED,),
+    ): (BLOCKING_CLAIM,),
     at(
         "a cancelled blocking claim still claims",
         "worker/exchange_session.py",
         "request.call, request.want = None, 0",
         "request.call = None",
-    ): (ARMED,),
+    ): (BLOCKING_CLAIM,),
     at(
         "an exchange is chained although the setting forbids it",
         "worker/blocking_claim.py",
         "idle and self._enabled and",
         "idle and",
-    ): (ARMED,),
+    ): (BLOCKING_CLAIM,),
     at(
         "a worker is not woken when another shard frees a slot",
         "worker/prefetch.py",

@@ -7,8 +7,8 @@ from tests.sample_app.tasks import note_run
 
 
 @delayed_task
-def tell(seconds: float = 0) -> None:
-    """Record the time by this process's clock, and the true time."""
+def report_clock(seconds: float = 0) -> None:
+    """Record the time by this process's clock, and the correct time."""
     note_run(believed=time.time(), truly=getattr(time, "unshifted", time.time)())
-    # Keeps the job running while the test shifts clocks or ends processes.
+    # Keeps the job under way while the test pushes clocks or ends processes.
     time.sleep(seconds)

@@ -1,4 +1,4 @@
-"""Bounds: no action touches more jobs than were counted and confirmed, however many match by then."""
+"""No action changes more jobs than were counted and confirmed, however many match by then."""
 
 import re
 from collections.abc import Callable
@@ -95,12 +95,12 @@ def listed_jobs(stock: ShardApis, monkeypatch: pytest.MonkeyPatch) -> Callable[[
     return lambda list_name: ListedJobs(stock, list_name, age)
 
 
-def go_on_counting(browser: Client, answer: Any) -> Any:
+def go_on_counting(browser: Client, response: Any) -> Any:
     """Press Continue until the number is known."""
     for _ in range(60):
-        if "match so far" not in text(answer):
-            return answer
-        answer = form_to(answer, "/action/").post(browser)
+        if "match so far" not in text(response):
+            return response
+        response = form_to(response, "/action/").post(browser)
     raise AssertionError("it never ends")
 
 
@@ -120,23 +120,23 @@ def test_no_action_touches_more_than_were_confirmed(
     jobs = listed_jobs(list_name)
     mine = [jobs.add(number) for number in range(7)]
     query: dict[str, object] = {} if action == "purge" else {"q": "noop"}
-    answer = jobs.all(browser, action, **query)
-    answer = go_on_counting(browser, answer)
-    assert re.search(r"\b7\b", text(answer))
+    response = jobs.all(browser, action, **query)
+    response = go_on_counting(browser, response)
+    assert re.search(r"\b7\b", text(response))
     late = [jobs.add_late(number) for number in range(4)]
     before = {each: jobs.look(each) for each in mine + late}
     typed = {"typed_confirmation": "default" if action == "purge" else "7"} if BULK_ACTIONS[action].destructive else {}
-    answer = confirm(browser, answer, **typed, **PARAMETERS.get(action, {}))
+    response = confirm(browser, response, **typed, **PARAMETERS.get(action, {}))
     for _ in range(20):
-        if answer.status_code == 302:
+        if response.status_code == 302:
             break
-        assert 'max="7"' in answer.content.decode()
-        assert int(re.findall(r'value="([0-9]+)" aria-label', answer.content.decode())[0]) <= 7
-        answer = form_to(answer, "/action/").post(browser)
-    told = result(browser, answer)
+        assert 'max="7"' in response.content.decode()
+        assert int(re.findall(r'value="([0-9]+)" aria-label', response.content.decode())[0]) <= 7
+        response = form_to(response, "/action/").post(browser)
+    message = result(browser, response)
     changed = [each for each in before if jobs.look(each) != before[each]]
-    assert len(changed) == 7, told
-    assert "More match now: they came after the count, and were left alone." in told
+    assert len(changed) == 7, message
+    assert "More match now: they came after the count, and were left alone." in message
     assert LogEntry.objects.count() == 7
 
 
@@ -147,10 +147,10 @@ def test_the_bound_holds_for_actions_with_one_log_row(
     jobs = listed_jobs("dead")
     for number in range(7):
         jobs.add(number)
-    answer = go_on_counting(browser, jobs.all(browser, "delete", q="noop"))
+    response = go_on_counting(browser, jobs.all(browser, "delete", q="noop"))
     for number in range(4):
         jobs.add_late(number)
-    result(browser, continue_to_end(browser, confirm(browser, answer)))
+    result(browser, continue_to_end(browser, confirm(browser, response)))
     assert LogEntry.objects.get().change_message.startswith("Deleted 7, ")
     assert jobs.stock.inspection.counts().dead == 4
 
@@ -158,16 +158,16 @@ def test_the_bound_holds_for_actions_with_one_log_row(
 def test_a_long_count_continues_until_the_number_is_known(browser: Client, stock: ShardApis, slow: None) -> None:
     for number in range(12):
         add_dead(stock, number, **({"needle": 1} if number % 2 else {}))
-    answer = request_action(browser, page("dead", q="needle"), "delete", all="yes")
-    assert "3 match so far, of 5 examined." in text(answer) or "2 match so far, of 5 examined." in text(answer)
-    shown = answer.content.decode()
+    response = request_action(browser, page("dead", q="needle"), "delete", all="yes")
+    assert "3 match so far, of 5 examined." in text(response) or "2 match so far, of 5 examined." in text(response)
+    shown = response.content.decode()
     assert "<progress" not in shown, "nobody knows the end"
     assert 'name="typed_confirmation"' not in shown
-    answer = go_on_counting(browser, answer)
-    assert "Delete 6 dead letters?" in text(answer)
-    assert text(answer).count("noop(") == 5
+    response = go_on_counting(browser, response)
+    assert "Delete 6 dead letters?" in text(response)
+    assert text(response).count("noop(") == 5
     assert stock.inspection.counts().dead == 12
-    assert "Deleted 6." in result(browser, continue_to_end(browser, confirm(browser, answer)))
+    assert "Deleted 6." in result(browser, continue_to_end(browser, confirm(browser, response)))
     assert stock.inspection.counts().dead == 6
 
 
@@ -184,8 +184,8 @@ def test_a_long_count_without_a_match_says_so(browser: Client, stock: ShardApis,
     for number in range(12):
         add_dead(stock, number)
     form = form_to(browser.get(page("dead")), "/action/", button="delete")
-    answer = form.post(browser, ("all", "yes"), action="delete", filter="q=none-of-these")
-    assert "No such job is left." in result(browser, go_on_counting(browser, answer))
+    response = form.post(browser, ("all", "yes"), action="delete", filter="q=none-of-these")
+    assert "No such job is left." in result(browser, go_on_counting(browser, response))
 
 
 def test_all_shards_are_counted(browser: Client, delayq_settings: Any, redis_url: str, slow: None) -> None:
@@ -193,9 +193,9 @@ def test_all_shards_are_counted(browser: Client, delayq_settings: Any, redis_url
     parts = [ShardApis(redis_url, clock=ServerClock(), shard=shard, SHARDS=3) for shard in range(3)]
     for number in range(20):
         add_dead(parts[number % 3], number)
-    answer = go_on_counting(browser, request_action(browser, page("dead", q="noop"), "delete", all="yes"))
-    assert "Delete 20 dead letters?" in text(answer)
-    assert "Deleted 20." in result(browser, continue_to_end(browser, confirm(browser, answer)))
+    response = go_on_counting(browser, request_action(browser, page("dead", q="noop"), "delete", all="yes"))
+    assert "Delete 20 dead letters?" in text(response)
+    assert "Deleted 20." in result(browser, continue_to_end(browser, confirm(browser, response)))
     for part in parts:
         part.close()
 
@@ -205,11 +205,11 @@ def test_the_same_form_again_does_nothing_to_later_jobs(
 ) -> None:
     jobs = listed_jobs("pending")
     mine = [jobs.add(number) for number in range(3)]
-    answer = jobs.all(browser, "cancel")
-    assert "Cancelled 3." in result(browser, confirm(browser, answer))
+    response = jobs.all(browser, "cancel")
+    assert "Cancelled 3." in result(browser, confirm(browser, response))
     late = [jobs.add_late(number) for number in range(3)]
     # The person goes back and presses again.
-    assert "This was done already, and is not done twice." in result(browser, confirm(browser, answer))
+    assert "This was done already, and is not done twice." in result(browser, confirm(browser, response))
     assert {state(jobs.stock, each) for each in mine} == {"gone"}
     assert {state(jobs.stock, each) for each in late} == {"scheduled"}
 
@@ -242,9 +242,9 @@ def test_the_session_keeps_a_bounded_number_of_requests(
 def test_no_others_are_mentioned_if_none_came(browser: Client, stock: ShardApis) -> None:
     mine = [add(stock, number) for number in range(3)]
     dues = [due_us(stock, each) for each in mine]
-    answer = request_action(browser, page("pending"), "reschedule", all="yes")
+    response = request_action(browser, page("pending"), "reschedule", all="yes")
     # They still match, but they are the selected ones.
-    assert "More match" not in result(browser, confirm(browser, answer, **PARAMETERS["reschedule"]))
+    assert "More match" not in result(browser, confirm(browser, response, **PARAMETERS["reschedule"]))
     assert [due_us(stock, each) for each in mine] != dues
 
 
@@ -255,6 +255,6 @@ def test_the_result_is_shown_if_redis_fails_during_the_last_look(
         raise StoreUnavailable("gone away")
 
     add_dead(stock)
-    answer = request_action(browser, page("dead"), "delete", all="yes")
+    response = request_action(browser, page("dead"), "delete", all="yes")
     monkeypatch.setattr("django_delayq.admin.actions.selection.more_match", fail)
-    assert "Deleted 1." in result(browser, confirm(browser, answer))
+    assert "Deleted 1." in result(browser, confirm(browser, response))

@@ -19,16 +19,16 @@ def test_labels_and_buttons_name_the_number_of_jobs(browser: Client, stock: Shar
     for number in range(3):
         add_dead(stock, "odd" if number % 2 else "even")
     assert "all 3 matching" in text(browser.get(page("dead")))
-    answer = request_action(browser, page("dead"), "delete", all="yes")
-    assert [name for form in forms(answer) for name, _ in form.fields if name == "signed_request"]
-    assert "Delete 3 dead letters" in text(answer)
-    assert "This cannot be undone." in text(answer)
-    assert "Export them first" in text(answer)
+    response = request_action(browser, page("dead"), "delete", all="yes")
+    assert [name for form in forms(response) for name, _ in form.fields if name == "signed_request"]
+    assert "Delete 3 dead letters" in text(response)
+    assert "This cannot be undone." in text(response)
+    assert "Export them first" in text(response)
 
 
 def test_cancel_has_the_focus(browser: Client, stock: ShardApis) -> None:
-    answer = request_action(browser, page("dead"), "delete", add_dead(stock))
-    (focused,) = re.findall(r"<[^>]*autofocus[^>]*>", answer.content.decode())
+    response = request_action(browser, page("dead"), "delete", add_dead(stock))
+    (focused,) = re.findall(r"<[^>]*autofocus[^>]*>", response.content.decode())
     assert focused.startswith("<a ")
     assert page("dead") in focused
 
@@ -36,13 +36,13 @@ def test_cancel_has_the_focus(browser: Client, stock: ShardApis) -> None:
 def test_more_than_a_hundred_are_deleted_only_with_their_number_typed(browser: Client, stock: ShardApis) -> None:
     for number in range(101):
         add_dead(stock, number)
-    answer = request_action(browser, page("dead"), "delete", all="yes")
-    assert "Type 101 to continue:" in text(answer)
+    response = request_action(browser, page("dead"), "delete", all="yes")
+    assert "Type 101 to continue:" in text(response)
     for typed in ("", "100", "yes", "1", POSTED):
-        answer = confirm(browser, answer, typed_confirmation=typed)
-        assert "Nothing was done yet." in text(answer)
+        response = confirm(browser, response, typed_confirmation=typed)
+        assert "Nothing was done yet." in text(response)
     assert stock.inspection.counts().dead == 101
-    assert "Deleted 101." in result(browser, confirm(browser, answer, typed_confirmation=" 101 "))
+    assert "Deleted 101." in result(browser, confirm(browser, response, typed_confirmation=" 101 "))
     assert stock.inspection.counts().dead == 0
     (entry,) = LogEntry.objects.all()
     assert "Deleted 101, died up to" in entry.change_message
@@ -51,13 +51,13 @@ def test_more_than_a_hundred_are_deleted_only_with_their_number_typed(browser: C
 def test_a_queue_is_purged_with_its_name_typed(browser: Client, stock: ShardApis) -> None:
     mine = [add(stock, number, queue="mail", delay=None) for number in range(3)]
     waiting, other = add(stock, queue="mail"), add(stock, delay=None)
-    answer = form_to(browser.get(page("queue_detail", "mail")), "/action/", button="purge").post(
+    response = form_to(browser.get(page("queue_detail", "mail")), "/action/", button="purge").post(
         browser, action="purge"
     )
-    assert "Delete all 3 ready jobs?" in text(answer)
+    assert "Delete all 3 ready jobs?" in text(response)
     later = add(stock, queue="mail", delay=None)
-    assert "Nothing was done yet." in text(confirm(browser, answer, typed_confirmation="3"))
-    assert "Cancelled 3." in result(browser, confirm(browser, answer, typed_confirmation="mail"))
+    assert "Nothing was done yet." in text(confirm(browser, response, typed_confirmation="3"))
+    assert "Cancelled 3." in result(browser, confirm(browser, response, typed_confirmation="mail"))
     assert {state(stock, each) for each in mine} == {"gone"}
     assert state(stock, waiting) == "scheduled"
     assert {state(stock, each) for each in (other, later)} == {"ready"}

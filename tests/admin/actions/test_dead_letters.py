@@ -18,9 +18,9 @@ MINUTE = HOUR // 60
 
 def test_dead_letters_are_spread_at_random_over_minutes(browser: Client, stock: ShardApis) -> None:
     mine = [add_dead(stock, number) for number in range(20)]
-    answer = request_action(browser, page("dead"), "retry_later", all="yes")
+    response = request_action(browser, page("dead"), "retry_later", all="yes")
     now_us = stock.store.dashboard(0).snapshot().now_us
-    assert "Set 20 to be retried, spread over " in result(browser, confirm(browser, answer, minutes="60"))
+    assert "Set 20 to be retried, spread over " in result(browser, confirm(browser, response, minutes="60"))
     dues = [due_us(stock, each) - now_us for each in mine]
     assert all(0 <= due <= HOUR + MINUTE for due in dues)
     assert max(dues) - min(dues) > MINUTE
@@ -39,15 +39,15 @@ def test_dead_letters_are_retried_at_a_moment(browser: Client, stock: ShardApis)
 def test_a_dead_letter_whose_key_is_held_is_reported(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock, unique_by="one")
     add(stock, unique_by="one")
-    told = result(browser, confirm(browser, request_action(browser, page("dead"), "retry", mine)))
-    assert "Retried 0; 1 could not be: another job holds its key." in told
+    message = result(browser, confirm(browser, request_action(browser, page("dead"), "retry", mine)))
+    assert "Retried 0; 1 could not be: another job holds its key." in message
 
 
 def test_arguments_are_edited_and_retried(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock, 1, "ä", token="hidden-value", task="tests.sample_app.tasks.noop")
-    answer = browser.get(page("job_detail", mine))
-    answer = form_to(answer, "/action/", button="edit").post(browser, action="edit")
-    form = form_to(answer, "/action/")
+    response = browser.get(page("job_detail", mine))
+    response = form_to(response, "/action/", button="edit").post(browser, action="edit")
+    form = form_to(response, "/action/")
     assert json.loads(dict(form.fields)["args"]) == [1, "ä"]
     assert json.loads(dict(form.fields)["kwargs"]) == {"token": "hidden-value"}
     assert LogEntry.objects.get().change_message == "Saw hidden values"
@@ -61,8 +61,8 @@ def test_arguments_are_edited_and_retried(browser: Client, stock: ShardApis) -> 
         "\x00",
         '["' + "x" * 300_000 + '"]',
     ):
-        answer = form.post(browser, args=args)
-        assert "errorlist" in answer.content.decode() or answer.status_code == 302, args[:20]
+        response = form.post(browser, args=args)
+        assert "errorlist" in response.content.decode() or response.status_code == 302, args[:20]
         assert state(stock, mine) == "dead"
     assert "Retried 1." in result(browser, form.post(browser, args='[2, "ö"]', kwargs="{}"))
     found = stock.inspection.find(bytes.fromhex(mine[:24]))
@@ -74,9 +74,9 @@ def test_arguments_are_edited_and_retried(browser: Client, stock: ShardApis) -> 
 
 def test_arguments_that_do_not_fit_the_function_are_refused(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock, task="tests.sample_app.tasks.nap")
-    answer = form_to(browser.get(page("job_detail", mine)), "/action/", button="edit").post(browser, action="edit")
-    answer = confirm(browser, answer, args="[1, 2]", kwargs="{}")
-    assert "do not fit the function: too many positional arguments" in text(answer)
+    response = form_to(browser.get(page("job_detail", mine)), "/action/", button="edit").post(browser, action="edit")
+    response = confirm(browser, response, args="[1, 2]", kwargs="{}")
+    assert "do not fit the function: too many positional arguments" in text(response)
     assert state(stock, mine) == "dead"
 
 
@@ -84,9 +84,9 @@ def test_people_who_may_not_see_arguments_may_not_edit_them(visitor: Callable[..
     browser, mine = visitor("manager"), add_dead(stock, token="hidden-value")
     form = form_to(browser.get(page("job_detail", mine)), "/action/", button="retry")
     assert not form.offers("edit")
-    answer = form.post(browser, action="edit")
-    assert answer.status_code == 403
-    assert "hidden-value" not in answer.content.decode()
+    response = form.post(browser, action="edit")
+    assert response.status_code == 403
+    assert "hidden-value" not in response.content.decode()
     seen = add_dead(stock, 5)
     form = form_to(browser.get(page("job_detail", seen)), "/action/", button="edit")
     assert "[\n  5\n]" in form.post(browser, action="edit").content.decode().replace("&quot;", '"')

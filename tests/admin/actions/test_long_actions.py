@@ -24,13 +24,13 @@ MINUTE = HOUR // 60
 
 def test_a_second_press_changes_nothing(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock)
-    answer = request_action(browser, page("dead"), "retry", mine)
-    confirm(browser, answer)
-    assert "Retried 0; 1 was already gone." in result(browser, confirm(browser, answer))
+    response = request_action(browser, page("dead"), "retry", mine)
+    confirm(browser, response)
+    assert "Retried 0; 1 was already gone." in result(browser, confirm(browser, response))
     # It died again since then, so it is another dead letter.
     worker, claimed = claim(stock, mine)
     worker.settle(claimed, Action.DEAD_LETTER)
-    assert "Retried 0; 1 was already gone." in result(browser, confirm(browser, answer))
+    assert "Retried 0; 1 was already gone." in result(browser, confirm(browser, response))
     assert state(stock, mine) == "dead"
 
 
@@ -40,17 +40,17 @@ def test_a_long_action_continues_from_form_to_form(
     monkeypatch.setattr(run, "SECONDS", 0)
     monkeypatch.setattr(audit_log, "MAX_ROWS", 5)
     mine = [add_dead(stock, number) for number in range(12)]
-    answer = confirm(browser, request_action(browser, page("dead", within="1h"), "retry", all="yes"))
+    response = confirm(browser, request_action(browser, page("dead", within="1h"), "retry", all="yes"))
     for steps in range(1, 20):
-        assert f"Retried {min(steps, 12)}. {min(steps, 12)} of 12 done." in text(answer)
-        assert "data-continue" in answer.content.decode()
+        assert f"Retried {min(steps, 12)}. {min(steps, 12)} of 12 done." in text(response)
+        assert "data-continue" in response.content.decode()
         assert stock.inspection.counts().dead == 12 - min(steps, 12)
         assert LogEntry.objects.get().change_message.startswith(f"Retried {min(steps, 12)},")
-        answer = form_to(answer, "/action/").post(browser)
-        if answer.status_code == 302:
+        response = form_to(response, "/action/").post(browser)
+        if response.status_code == 302:
             break
     assert steps >= 12
-    assert "Retried 12." in result(browser, answer)
+    assert "Retried 12." in result(browser, response)
     assert {state(stock, each) for each in mine} == {"ready"}
     assert LogEntry.objects.get().change_message.startswith("Retried 12,")
 
@@ -76,9 +76,11 @@ def test_all_jobs_are_shifted_once_although_they_stay_in_the_list(
     monkeypatch.setattr(run, "SECONDS", 0)
     mine = [add(stock, number, queue=f"q{number % 2}", delay=HOUR * (number + 1)) for number in range(6)]
     dues = [due_us(stock, each) for each in mine]
-    answer = confirm(browser, request_action(browser, page("pending"), "reschedule", all="yes"), shift=shift, unit=unit)
-    answer = continue_to_end(browser, answer)
-    assert "Rescheduled 6, by " in result(browser, answer)
+    response = confirm(
+        browser, request_action(browser, page("pending"), "reschedule", all="yes"), shift=shift, unit=unit
+    )
+    response = continue_to_end(browser, response)
+    assert "Rescheduled 6, by " in result(browser, response)
     assert [due_us(stock, each) - due for each, due in zip(mine, dues, strict=True)] == [us] * 6
 
 
@@ -90,11 +92,11 @@ def test_an_action_covers_all_shards(
     parts = [ShardApis(redis_url, clock=ServerClock(), shard=shard, SHARDS=3) for shard in range(3)]
     mine = [add_dead(parts[number % 3], "needle") for number in range(7)]
     other = [add_dead(part) for part in parts]
-    answer = request_action(browser, page("dead", q="needle"), "retry", all="yes")
-    assert "Retry 7 dead letters?" in text(answer)
-    answer = confirm(browser, answer)
-    answer = continue_to_end(browser, answer)
-    assert "Retried 7." in result(browser, answer)
+    response = request_action(browser, page("dead", q="needle"), "retry", all="yes")
+    assert "Retry 7 dead letters?" in text(response)
+    response = confirm(browser, response)
+    response = continue_to_end(browser, response)
+    assert "Retried 7." in result(browser, response)
     assert {state(parts[int(each[-1])], each) for each in mine} == {"ready"}
     assert {state(parts[int(each[-1])], each) for each in other} == {"dead"}
     for part in parts:
@@ -105,7 +107,7 @@ def test_changes_are_recorded_if_redis_fails(
     browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = [add_dead(stock, number) for number in range(3)]
-    answer = request_action(browser, page("dead"), "retry", *mine)
+    response = request_action(browser, page("dead"), "retry", *mine)
     carried, requeue = [], Operations.requeue
 
     def fails(self: Operations, raw_id: bytes, **options: Any) -> int | None:
@@ -115,9 +117,9 @@ def test_changes_are_recorded_if_redis_fails(
         return requeue(self, raw_id, **options)
 
     monkeypatch.setattr(Operations, "requeue", fails)
-    failed = confirm(browser, answer)
+    failed = confirm(browser, response)
     assert failed.status_code == 503
     assert LogEntry.objects.count() == 2
     assert "Retried 2, then Redis failed" in text(failed) + text(browser.get(page("dead")))
     monkeypatch.undo()
-    assert "Retried 1; 2 were already gone." in result(browser, confirm(browser, answer))
+    assert "Retried 1; 2 were already gone." in result(browser, confirm(browser, response))

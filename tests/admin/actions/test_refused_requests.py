@@ -22,34 +22,34 @@ def test_only_people_who_may_manage_can_post(visitor: Callable[..., Client], sit
     for method in ("get", "head", "put", "delete", "patch", "options"):
         assert getattr(visitor("manager"), method)(address).status_code == 405
     for kind, status in (("superuser", 302), ("manager", 302), ("viewer", 403), ("staff", 403), ("anonymous", 302)):
-        answer = visitor(kind).post(address, {"action": "retry", "list": "dead"})
-        assert answer.status_code == status
-        assert ("login" in answer.headers.get("Location", "")) == (kind == "anonymous")
+        response = visitor(kind).post(address, {"action": "retry", "list": "dead"})
+        assert response.status_code == status
+        assert ("login" in response.headers.get("Location", "")) == (kind == "anonymous")
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "ADMIN": {"READ_ONLY": True}}
     assert visitor("superuser").post(address, {}).status_code == 403
 
 
 def test_a_redirect_from_the_login_shows_that_nothing_was_done(browser: Client) -> None:
-    answer = browser.get(page("action"))
-    assert (answer.status_code, answer.headers["Allow"]) == (405, "POST")
-    assert "your session had ended, and nothing was done" in text(answer)
-    assert link(answer, "Dead letters") == page("dead")
+    response = browser.get(page("action"))
+    assert (response.status_code, response.headers["Allow"]) == (405, "POST")
+    assert "your session had ended, and nothing was done" in text(response)
+    assert link(response, "Dead letters") == page("dead")
 
 
 def test_a_post_without_its_csrf_token_is_refused(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock)
-    answer = request_action(browser, page("dead"), "delete", mine)
+    response = request_action(browser, page("dead"), "delete", mine)
     strict = Client(enforce_csrf_checks=True)
     strict.cookies = browser.cookies
-    signed_request = dict(form_to(answer, "/action/").fields)["signed_request"]
+    signed_request = dict(form_to(response, "/action/").fields)["signed_request"]
     assert strict.post(page("action"), {"signed_request": signed_request}).status_code == 403
     assert state(stock, mine) == "dead"
 
 
 def test_a_form_of_another_person_is_refused(visitor: Callable[..., Client], stock: ShardApis) -> None:
     mine = add_dead(stock)
-    answer = request_action(visitor("superuser"), page("dead"), "delete", mine)
-    form = form_to(answer, "/action/")
+    response = request_action(visitor("superuser"), page("dead"), "delete", mine)
+    form = form_to(response, "/action/")
     other = visitor("manager")
     assert "too old or not yours. Nothing was done." in result(other, form.post(other))
     assert state(stock, mine) == "dead"
@@ -57,9 +57,9 @@ def test_a_form_of_another_person_is_refused(visitor: Callable[..., Client], sto
 
 def test_a_stale_form_is_refused(browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = add_dead(stock)
-    answer = request_action(browser, page("dead"), "delete", mine)
+    response = request_action(browser, page("dead"), "delete", mine)
     monkeypatch.setattr("django_delayq.admin.actions.action_request._MAX_AGE", -1)
-    assert "too old or not yours" in result(browser, confirm(browser, answer))
+    assert "too old or not yours" in result(browser, confirm(browser, response))
     assert state(stock, mine) == "dead"
 
 

@@ -17,13 +17,13 @@ MINUTE = HOUR // 60
 
 def test_selected_dead_letters_are_retried_and_failures_are_reported(browser: Client, stock: ShardApis) -> None:
     mine = [add_dead(stock, number) for number in range(3)]
-    answer = request_action(browser, page("dead"), "retry", *mine)
-    assert "Retry 3 dead letters?" in text(answer)
+    response = request_action(browser, page("dead"), "retry", *mine)
+    assert "Retry 3 dead letters?" in text(response)
     for number, text_id in enumerate(mine):
-        assert f"…{text_id[18:]} noop({number}) Broken: could not send" in text(answer)
+        assert f"…{text_id[18:]} noop({number}) Broken: could not send" in text(response)
     raw_id, _ = from_text(mine[0]) or (b"", 0)
     stock.operations.discard(raw_id, died_us=due_us(stock, mine[0]))
-    assert "Retried 2; 1 was already gone." in result(browser, confirm(browser, answer))
+    assert "Retried 2; 1 was already gone." in result(browser, confirm(browser, response))
     assert [state(stock, each) for each in mine] == ["gone", "ready", "ready"]
     found = stock.inspection.find(bytes.fromhex(mine[1][:24]))
     assert found.attempts.ended == 0
@@ -35,10 +35,10 @@ def test_all_matching_jobs_without_later_ones(browser: Client, stock: ShardApis)
     other = add_dead(stock)
     listed = form_to(browser.get(page("dead", queue="mail")), "/action/", button="retry")
     later = add_dead(stock, queue="mail")
-    answer = listed.post(browser, ("all", "yes"), action="retry")
-    assert "Retry 3 dead letters?" in text(answer)
-    assert "Queue mail, died up to" in text(answer)
-    assert "Retried 3." in result(browser, confirm(browser, answer))
+    response = listed.post(browser, ("all", "yes"), action="retry")
+    assert "Retry 3 dead letters?" in text(response)
+    assert "Queue mail, died up to" in text(response)
+    assert "Retried 3." in result(browser, confirm(browser, response))
     assert {state(stock, each) for each in mine} == {"ready"}
     assert {state(stock, each) for each in (other, later)} == {"dead"}
 
@@ -46,9 +46,9 @@ def test_all_matching_jobs_without_later_ones(browser: Client, stock: ShardApis)
 def test_later_pending_jobs_are_not_included(browser: Client, stock: ShardApis) -> None:
     mine = [add(stock, number) for number in range(3)]
     listed = form_to(browser.get(page("pending")), "/action/", button="cancel")
-    answer = listed.post(browser, ("all", "yes"), action="cancel")
+    response = listed.post(browser, ("all", "yes"), action="cancel")
     later = add(stock)
-    assert "Cancelled 3." in result(browser, confirm(browser, answer))
+    assert "Cancelled 3." in result(browser, confirm(browser, response))
     assert {state(stock, each) for each in mine} == {"gone"}
     assert state(stock, later) == "scheduled"
 
@@ -57,32 +57,32 @@ def test_a_job_that_ran_when_the_person_looked_is_not_included(browser: Client, 
     back = add(stock, "ran", queue="runs", delay=None)
     worker, running = claim(stock, back, queue="runs")
     mine = add(stock, "waits", delay=HOUR)
-    asked = request_action(browser, page("pending"), "cancel", all="yes")
+    confirm_page = request_action(browser, page("pending"), "cancel", all="yes")
     now_us = stock.clock.now_us
     attempts = running.attempts.add(worker="w", started_us=now_us, ended_us=now_us, ending="failed", error="x")
     again = Settlement(claim=running, decision=Decision(action=Action.RETRY, delay_us=HOUR // 2), attempts=attempts)
     assert not worker.take(0, settle=[again]).lost
-    assert "Cancelled 1." in result(browser, confirm(browser, asked))
+    assert "Cancelled 1." in result(browser, confirm(browser, confirm_page))
     assert (state(stock, mine), state(stock, back)) == ("gone", "scheduled")
 
 
 def test_a_row_of_an_unknown_shard_is_gone(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock)
     form = form_to(browser.get(page("dead")), "/action/")
-    answer = form.post(browser, ("row", f"{mine[:24]}-9999.5"), action="retry")
-    assert "Retried 0; 1 was already gone." in result(browser, confirm(browser, answer))
+    response = form.post(browser, ("row", f"{mine[:24]}-9999.5"), action="retry")
+    assert "Retried 0; 1 was already gone." in result(browser, confirm(browser, response))
 
 
 def test_an_action_returns_to_the_same_page_of_the_list(browser: Client, stock: ShardApis) -> None:
     mine = [add_dead(stock, number, queue="mail") for number in range(30)]
     first = browser.get(page("dead", queue="mail", n=25, sort="reversed"))
     address = link(first, "After")
-    answer = confirm(browser, request_action(browser, address, "delete", mine[-1]))
-    assert answer.url == address
+    response = confirm(browser, request_action(browser, address, "delete", mine[-1]))
+    assert response.url == address
     assert link(request_action(browser, address, "delete", mine[-2]), "Go back") == address
 
 
 def test_an_action_on_a_jobs_own_page_returns_there(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock)
-    answer = form_to(browser.get(page("job_detail", mine)), "/action/", button="retry").post(browser, action="retry")
-    assert confirm(browser, answer).url == page("job_detail", mine)
+    response = form_to(browser.get(page("job_detail", mine)), "/action/", button="retry").post(browser, action="retry")
+    assert confirm(browser, response).url == page("job_detail", mine)

@@ -17,18 +17,18 @@ MINUTE = HOUR // 60
 def test_a_queue_is_paused_and_resumed(browser: Client, stock: ShardApis) -> None:
     add(stock, queue="a/b", delay=None)
     address = page("queue_detail", "a/b")
-    answer = form_to(browser.get(address), "/action/", button="pause").post(browser, action="pause")
-    assert "Pause queue a/b?" in text(answer)
+    response = form_to(browser.get(address), "/action/", button="pause").post(browser, action="pause")
+    assert "Pause queue a/b?" in text(response)
     assert stock.store.dashboard(0).snapshot().queues["a/b"].paused is None
-    assert "Paused queue a/b." in result(browser, confirm(browser, answer))
-    assert "Queue a/b was paused already." in result(browser, confirm(browser, answer))
+    assert "Paused queue a/b." in result(browser, confirm(browser, response))
+    assert "Queue a/b was paused already." in result(browser, confirm(browser, response))
     paused = stock.store.dashboard(0).snapshot().queues["a/b"].paused
     assert paused is not None
     assert paused.by == "superuser"
     said = browser.get(address)
     assert "paused by superuser" in text(said)
-    answer = form_to(said, "/action/", button="resume").post(browser, action="resume")
-    assert "Resumed queue a/b." in result(browser, confirm(browser, answer))
+    response = form_to(said, "/action/", button="resume").post(browser, action="resume")
+    assert "Resumed queue a/b." in result(browser, confirm(browser, response))
     assert [entry.change_message for entry in LogEntry.objects.order_by("pk")] == [
         "Paused queue a/b",
         "Resumed queue a/b",
@@ -54,10 +54,10 @@ def test_a_worker_is_asked_to_take_no_more(browser: Client, stock: ShardApis) ->
     mine = add(stock, delay=None)
     worker, _ = claim(stock, mine)
     code = worker.code.hex()
-    answer = browser.post(page("action"), {"action": "quiet", "worker": code})
-    assert "Quiet worker" in text(answer)
-    assert "to take no more jobs." in result(browser, confirm(browser, answer))
+    response = browser.post(page("action"), {"action": "quiet", "worker": code})
+    assert "Quiet worker" in text(response)
+    assert "to take no more jobs." in result(browser, confirm(browser, response))
     (process,) = [each for each in stock.store.dashboard(0).snapshot().processes if each.code == worker.code]
     assert process.asked_quiet
-    answer = browser.post(page("action"), {"action": "unquiet", "worker": code})
-    assert "take jobs again." in result(browser, confirm(browser, answer))
+    response = browser.post(page("action"), {"action": "unquiet", "worker": code})
+    assert "take jobs again." in result(browser, confirm(browser, response))
