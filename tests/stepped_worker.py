@@ -1,4 +1,4 @@
-"""A worker in this process that a test steps, on a server that the test can make unreachable."""
+"""Stepped worker: a worker in this process that a test steps, on a server that the test can make unreachable."""
 
 import select
 from collections.abc import Iterator

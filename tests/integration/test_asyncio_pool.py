@@ -39,7 +39,7 @@ def test_plain_functions_run_beside_the_loop(processes: Processes, gate: Path) -
 
 
 @pytest.mark.parametrize("task", [async_tasks.fail, async_tasks.exit_loop], ids=["error", "SystemExit"])
-def test_a_task_that_fails_dies_alone(processes: Processes, gate: Path, task: object) -> None:
+def test_a_task_that_fails_affects_no_other(processes: Processes, gate: Path, task: object) -> None:
     waiting = async_tasks.wait_for.enqueue(str(gate))
     worker = processes.worker("--pool=asyncio")
     failing = task.using(retry=ONCE).enqueue()  # type: ignore[attr-defined]
@@ -91,7 +91,7 @@ def test_as_many_plain_functions_as_the_pool_is_large_run_at_once(processes: Pro
     processes.until_gone(jobs)
 
 
-def test_a_stopped_worker_interrupts_what_runs(processes: Processes, gate: Path) -> None:
+def test_a_stopped_worker_interrupts_running_jobs(processes: Processes, gate: Path) -> None:
     processes.configure(TASK_MODULES=["tests.sample_app.async_tasks"], GRACE=0)
     waiting = async_tasks.wait_for.enqueue(str(gate))
     worker = processes.worker("--pool=asyncio")

@@ -44,11 +44,11 @@ def test_a_drain_of_two_shards_runs_what_its_jobs_enqueue(processes: Processes) 
     assert processes.worker("--drain", "--concurrency", 1).wait() == 0
     runs = processes.runs()
     assert [run["left"] for run in runs] == list(range(12, -1, -1))
-    # Else the test has shown nothing.
+    # Otherwise the test proves nothing.
     assert {run["id"].split("-")[1] for run in runs} == {"0", "1"}
 
 
-#: Run in a process of its own: what waits for itself there would never end here. `make` is one of the two below.
+#: Runs in a process of its own, because a deadlock would never end in this one. `make` is one of the two below.
 HANDLER = """
 import signal
 from tests.sample_app.tasks import noop
@@ -78,7 +78,7 @@ def ids_made(processes: Processes, **parts: Any) -> int:
 
 
 def test_a_signal_handler_may_make_jobs_while_its_thread_makes_jobs(processes: Processes) -> None:
-    # Without Redis between them, nearly every signal meets the making of an id.
+    # Without calls to Redis, nearly every signal arrives while an id is made.
     assert ids_made(processes, make="noop.job().id", count=2_000, pause=0.000_05) >= 2_000
 
 

@@ -1,4 +1,4 @@
-"""A cluster of one node: every key a script touches is in the slot of its shard, or the server refuses the call."""
+"""Cluster of one node: every key of a script is in the slot of its shard, or the server refuses the call."""
 
 import json
 import os
@@ -29,11 +29,11 @@ SHARDS = 3
 @pytest.fixture(scope="module")
 def cluster_url(server_program: Path) -> Iterator[str]:
     """The URL of a node that serves all 16,384 slots."""
-    # A cluster node needs a port, also where it is asked through its socket.
+    # A cluster node needs a port, even if clients use its socket.
     with LocalRedisServer(server=server_program, port=0, options={"cluster-enabled": "yes"}) as server:
         with server.client() as client:
             client.execute_command("CLUSTER", "ADDSLOTS", *range(16_384))
-            # A node waits two seconds before it believes itself.
+            # A node waits two seconds before its cluster is up.
             give_up = time.monotonic() + 20
             while b"cluster_state:ok" not in client.execute_command("CLUSTER", "INFO"):
                 assert time.monotonic() < give_up, client.execute_command("CLUSTER", "INFO")
@@ -51,7 +51,7 @@ def emptied_url(cluster_url: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_every_door_works_on_every_shard_of_a_cluster(emptied_url: str, shard: int) -> None:
+def test_every_api_works_on_every_shard_of_a_cluster(emptied_url: str, shard: int) -> None:
     apis = ShardApis(emptied_url, shard=shard, SHARDS=SHARDS)
     exercise_all_apis(apis)
     slots = {apis.client.execute_command("CLUSTER", "KEYSLOT", key) for key in apis.client.keys("*}:*")}
@@ -59,15 +59,15 @@ def test_every_door_works_on_every_shard_of_a_cluster(emptied_url: str, shard: i
     apis.close()
 
 
-def test_shards_are_slots_of_their_own(emptied_url: str) -> None:
+def test_each_shard_has_a_slot_of_its_own(emptied_url: str) -> None:
     apis = ShardApis(emptied_url, SHARDS=SHARDS)
     keys = [shard.keys("jobs") for shard in apis.store.shards]
     assert len({apis.client.execute_command("CLUSTER", "KEYSLOT", key) for key in keys}) == SHARDS
     apis.close()
 
 
-def test_script_that_names_another_shards_key_is_refused(emptied_url: str) -> None:
-    """What the tests above rely on: this server does refuse it."""
+def test_a_script_with_a_key_of_another_shard_is_refused(emptied_url: str) -> None:
+    """The other tests rely on this refusal."""
     apis = ShardApis(emptied_url, SHARDS=SHARDS)
     foreign = apis.store.shards[1].keys
     raw_id = apis.add(delay=HOUR)
@@ -79,7 +79,7 @@ def test_script_that_names_another_shards_key_is_refused(emptied_url: str) -> No
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_bells_of_one_shard_can_be_waited_for_together(emptied_url: str, shard: int) -> None:
+def test_one_pop_can_wait_for_all_notifications_of_a_shard(emptied_url: str, shard: int) -> None:
     apis = ShardApis(emptied_url, shard=shard, SHARDS=SHARDS)
     waker = apis.shard.blocking_listener()
     waker.listen([apis.keys.notify("a"), apis.keys.notify("b"), apis.keys("notify")], now=0.0)
@@ -106,8 +106,8 @@ def test_handles_lead_to_jobs_on_all_shards(emptied_url: str, settings: Any) -> 
     drop_config()
 
 
-def test_cluster_that_is_down_is_waited_for(start_redis: Callable[..., LocalRedisServer]) -> None:
-    # No slot is served: the node answers CLUSTERDOWN.
+def test_a_command_waits_for_a_cluster_that_is_down(start_redis: Callable[..., LocalRedisServer]) -> None:
+    # Without slots the node replies CLUSTERDOWN.
     apis = ShardApis(start_redis(port=0, options={"cluster-enabled": "yes"}).url)
     with pytest.raises(StoreUnavailable) as error:
         apis.add()
@@ -116,11 +116,11 @@ def test_cluster_that_is_down_is_waited_for(start_redis: Callable[..., LocalRedi
     apis.close()
 
 
-def test_replica_without_its_primary_is_waited_for(start_redis: Callable[..., LocalRedisServer]) -> None:
+def test_a_command_waits_for_a_replica_without_its_primary(start_redis: Callable[..., LocalRedisServer]) -> None:
     apis = ShardApis(start_redis().url)
     apis.client.config_set("replica-serve-stale-data", "no")
     apis.client.replicaof("127.0.0.1", "1")
-    # The replica answers MASTERDOWN.
+    # The replica replies MASTERDOWN.
     with pytest.raises(StoreUnavailable) as error:
         apis.shard.read_queues()
     assert error.value.retryable
@@ -145,5 +145,5 @@ def test_jobs_of_every_shard_run(emptied_url: str, tmp_path: Path) -> None:
 
 
 def fresh(handle: JobHandle) -> JobHandle:
-    """Return a handle that knows the id alone."""
+    """Return a handle that knows only the id."""
     return JobHandle(raw_id=bytes.fromhex(handle.id[:24]), shard=int(handle.id[25:]))

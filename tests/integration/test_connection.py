@@ -1,4 +1,4 @@
-"""Connections: every form of the setting leads to a real server, with timeouts and pools of our own."""
+"""Connections: every form of the REDIS setting connects to a real server, with the package's timeouts and pools."""
 
 import shutil
 import subprocess
@@ -32,7 +32,7 @@ def tcp(start_redis: Callable[..., LocalRedisServer]) -> LocalRedisServer:
 
 
 def arrives(settings: Any, form: Any, *, database: int = 0, **server: Any) -> None:
-    """Enqueue a job through a form of the setting, and find it where it should be."""
+    """Enqueue a job with a form of the setting, and find it in the expected database."""
     settings.DELAYQ = {"REDIS": form}
     handle = noop.after(60).enqueue("ü")
     assert handle.state is State.SCHEDULED
@@ -43,27 +43,27 @@ def arrives(settings: Any, form: Any, *, database: int = 0, **server: Any) -> No
     assert handle.cancel()
 
 
-def test_url(tcp: LocalRedisServer, settings: Any) -> None:
+def test_a_url_connects(tcp: LocalRedisServer, settings: Any) -> None:
     arrives(settings, f"redis://:{CANARY}@127.0.0.1:{tcp.port}/0", port=tcp.port)
     arrives(settings, f"redis://default:{CANARY}@127.0.0.1:{tcp.port}/3", port=tcp.port, database=3)
     arrives(settings, f"valkey://:{CANARY}@127.0.0.1:{tcp.port}/1", port=tcp.port, database=1)
 
 
-def test_url_and_parameters(tcp: LocalRedisServer, settings: Any) -> None:
+def test_a_url_with_parameters_connects(tcp: LocalRedisServer, settings: Any) -> None:
     arrives(settings, {"url": f"redis://127.0.0.1:{tcp.port}/2", "password": CANARY}, port=tcp.port, database=2)
 
 
-def test_parameters(tcp: LocalRedisServer, settings: Any) -> None:
+def test_parameters_connect(tcp: LocalRedisServer, settings: Any) -> None:
     form = {"host": "127.0.0.1", "port": tcp.port, "password": CANARY, "db": 4, "client_name": "shop"}
     arrives(settings, form, port=tcp.port, database=4)
 
 
-def test_parameters_as_text_from_the_environment(tcp: LocalRedisServer, settings: Any) -> None:
+def test_parameters_as_text_from_the_environment_connect(tcp: LocalRedisServer, settings: Any) -> None:
     form = {"host": "127.0.0.1", "port": str(tcp.port), "password": CANARY, "db": "1"}
     arrives(settings, form, port=tcp.port, database=1)
 
 
-def test_unix_socket(tcp: LocalRedisServer, settings: Any) -> None:
+def test_a_unix_socket_connects(tcp: LocalRedisServer, settings: Any) -> None:
     path = str(tcp.socket)
     arrives(settings, f"unix://:{CANARY}@{path}?db=5", unix_socket_path=path, database=5)
     arrives(settings, {"unix_socket_path": path, "password": CANARY}, unix_socket_path=path)
@@ -73,7 +73,7 @@ def cache(backend: str, location: Any, **options: Any) -> dict[str, Any]:
     return {"default": {"BACKEND": backend, "LOCATION": location, "KEY_PREFIX": "shop", "OPTIONS": options}}
 
 
-def test_alias_of_django_redis(tcp: LocalRedisServer, settings: Any) -> None:
+def test_an_alias_of_django_redis_connects(tcp: LocalRedisServer, settings: Any) -> None:
     settings.CACHES = cache(
         "django_redis.cache.RedisCache",
         f"redis://127.0.0.1:{tcp.port}/6",
@@ -86,13 +86,13 @@ def test_alias_of_django_redis(tcp: LocalRedisServer, settings: Any) -> None:
     arrives(settings, "default", port=tcp.port, database=6)
 
 
-def test_alias_of_djangos_own_redis_cache(tcp: LocalRedisServer, settings: Any) -> None:
+def test_an_alias_of_djangos_own_redis_cache_connects(tcp: LocalRedisServer, settings: Any) -> None:
     location = [f"redis://:{CANARY}@127.0.0.1:{tcp.port}", f"redis://:{CANARY}@127.0.0.1:1"]
     settings.CACHES = cache("django.core.cache.backends.redis.RedisCache", location, db=7)
     arrives(settings, "default", port=tcp.port, database=7)
 
 
-def test_the_pool_of_the_cache_is_left_alone(tcp: LocalRedisServer, settings: Any) -> None:
+def test_the_pool_of_the_cache_is_not_used(tcp: LocalRedisServer, settings: Any) -> None:
     url = f"redis://:{CANARY}@127.0.0.1:{tcp.port}/0"
     settings.CACHES = cache("django_redis.cache.RedisCache", url)
     caches["default"].set("a", 1)
@@ -101,12 +101,12 @@ def test_the_pool_of_the_cache_is_left_alone(tcp: LocalRedisServer, settings: An
     noop.enqueue()
     assert get_store().shards[0].client.connection_pool is not theirs
     assert caches["default"].get("a") == 1
-    # The cache may be cleared without a job being lost only where it has a database of its own; this shows why.
+    # This shows why the cache needs a database of its own: clearing the cache deletes jobs in the same database.
     caches["default"].close()
 
 
 @pytest.mark.parametrize("made_of", ["url", "parameters", "client", "decoding client", "alias"])
-def test_callable(made_of: str, tcp: LocalRedisServer, settings: Any) -> None:
+def test_a_callable_connects(made_of: str, tcp: LocalRedisServer, settings: Any) -> None:
     url = f"redis://:{CANARY}@127.0.0.1:{tcp.port}/0"
     settings.CACHES = cache("django_redis.cache.RedisCache", url)
     clients: list[Redis] = []
@@ -129,26 +129,26 @@ def test_callable(made_of: str, tcp: LocalRedisServer, settings: Any) -> None:
             client.close()
 
 
-def test_a_callable_is_asked_again_by_a_new_store(tcp: LocalRedisServer, settings: Any) -> None:
-    asked: list[int] = []
+def test_a_new_store_calls_a_callable_again(tcp: LocalRedisServer, settings: Any) -> None:
+    calls: list[int] = []
 
     def connect() -> str:
-        asked.append(1)
+        calls.append(1)
         return f"redis://:{CANARY}@127.0.0.1:{tcp.port}/0"
 
     settings.DELAYQ = {"REDIS": connect}
-    assert asked == []
+    assert calls == []
     noop.enqueue()
-    before = len(asked)
+    before = len(calls)
     noop.enqueue()
-    assert len(asked) == before > 0
+    assert len(calls) == before > 0
     settings.DELAYQ = {"REDIS": connect, "LEASE": 5}
     noop.enqueue()
-    assert len(asked) > before
+    assert len(calls) > before
 
 
 @pytest.mark.parametrize("answer", [None, 5, "nowhere", "http://x", {"hots": "x"}, f":{CANARY}@h"])
-def test_a_callable_that_returns_nonsense_is_told_apart(answer: Any, settings: Any) -> None:
+def test_a_callable_that_returns_nonsense_is_a_clear_error(answer: Any, settings: Any) -> None:
     settings.DELAYQ = {"REDIS": lambda: answer}
     with pytest.raises(ImproperlyConfigured, match="REDIS") as caught:
         noop.enqueue()
@@ -158,21 +158,23 @@ def test_a_callable_that_returns_nonsense_is_told_apart(answer: Any, settings: A
 @pytest.mark.parametrize(
     "query", ["decode_responses=True", "protocol=3", "socket_timeout=0.000001", "health_check_interval=1"]
 )
-def test_what_a_url_says_of_our_own_matters_is_overruled(query: str, tcp: LocalRedisServer, settings: Any) -> None:
+def test_options_of_a_url_that_the_package_sets_are_overridden(
+    query: str, tcp: LocalRedisServer, settings: Any
+) -> None:
     arrives(settings, f"redis://:{CANARY}@127.0.0.1:{tcp.port}/0?{query}", port=tcp.port)
 
 
-def test_our_connections_have_timeouts_and_no_silent_repeats(tcp: LocalRedisServer, settings: Any) -> None:
+def test_connections_have_timeouts_and_no_silent_retries(tcp: LocalRedisServer, settings: Any) -> None:
     settings.DELAYQ = {"REDIS": f"redis://:{CANARY}@127.0.0.1:{tcp.port}/0", "ENQUEUE_TIMEOUT": 0.5}
     store = get_store()
     for shards, seconds in ((store.shards, 5.0), (store._producer_shards, 0.5)):
         given = shards[0].client.connection_pool.connection_kwargs
-        # Of a producer's call all steps share them; tests/integration/store/test_deadline.py shows it.
+        # All steps of a producer's call share these timeouts; tests/integration/store/test_deadline.py tests that.
         assert given["socket_connect_timeout"] == given["socket_timeout"] == seconds
         assert given["retry"]._retries == 0 and given["protocol"] == 2
 
 
-def test_nothing_is_opened_before_the_first_use(tcp: LocalRedisServer, settings: Any) -> None:
+def test_no_connection_opens_before_the_first_use(tcp: LocalRedisServer, settings: Any) -> None:
     settings.DELAYQ = {"REDIS": f"redis://:{CANARY}@127.0.0.1:{tcp.port}/0"}
     with tcp.client(password=CANARY) as other:
         before = other.info("stats")["total_connections_received"]
@@ -181,7 +183,7 @@ def test_nothing_is_opened_before_the_first_use(tcp: LocalRedisServer, settings:
         assert other.info("stats")["total_connections_received"] == before
 
 
-def test_after_a_restart_of_the_server_the_next_call_connects_anew(
+def test_after_a_restart_of_the_server_the_next_call_reconnects(
     start_redis: Callable[..., LocalRedisServer], settings: Any
 ) -> None:
     server = start_redis()
@@ -193,7 +195,7 @@ def test_after_a_restart_of_the_server_the_next_call_connects_anew(
         try:
             states.append(noop.enqueue().state)
         except StoreUnavailable as error:
-            # The connection had died; whether Redis had the job cannot be known. Its id makes a second try harmless.
+            # The connection ended; Redis may have the job. Its id makes a second try harmless.
             assert error.maybe_accepted
             error.resend()
     assert states and set(states) == {State.READY}
@@ -216,7 +218,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def tls(certificates: Path, server_program: Path) -> Iterator[int]:
-    """The TLS port of a server; of the system's server where the one under test was built without TLS."""
+    """The TLS port of a server: the system's server if the one under test was built without TLS."""
     port = free_port()
     options = {
         "tls-port": str(port),
@@ -239,7 +241,7 @@ def tls(certificates: Path, server_program: Path) -> Iterator[int]:
     pytest.skip("no server with TLS on this machine")
 
 
-def test_tls(tls: int, certificates: Path, settings: Any) -> None:
+def test_tls_connects(tls: int, certificates: Path, settings: Any) -> None:
     ca = str(certificates / "cert.pem")
     reader = {"host": "127.0.0.1", "port": tls, "ssl": True, "ssl_ca_certs": ca}
     arrives(settings, f"rediss://:{CANARY}@127.0.0.1:{tls}/0?ssl_ca_certs={ca}", **reader)
@@ -254,7 +256,7 @@ def test_tls(tls: int, certificates: Path, settings: Any) -> None:
     arrives(settings, "default", **reader)
 
 
-def test_a_call_for_which_no_connection_is_free_was_surely_not_sent(redis_server: LocalRedisServer) -> None:
+def test_a_call_without_a_free_connection_is_certainly_not_sent(redis_server: LocalRedisServer) -> None:
     connections = Connections(RedisConfig.read({"url": redis_server.url, "max_connections": 1}))
     client = connections.client()
     client.connection_pool.get_connection()
@@ -264,25 +266,25 @@ def test_a_call_for_which_no_connection_is_free_was_surely_not_sent(redis_server
     assert isinstance(error, StoreUnavailable) and not error.maybe_accepted
 
 
-def test_every_connection_over_tls_works_from_its_first_command_on(tls: int, certificates: Path) -> None:
+def test_every_tls_connection_works_from_its_first_command(tls: int, certificates: Path) -> None:
     ca = str(certificates / "cert.pem")
     with redis.Redis(host="127.0.0.1", port=tls, ssl=True, ssl_ca_certs=ca, password=CANARY) as admin:
-        # A password would be an answer read before the first command, behind the handshake's own last words.
+        # With a password, a reply to AUTH would arrive before the first command, right behind the handshake.
         admin.config_set("requirepass", "")
     connections = Connections(RedisConfig.read(f"rediss://127.0.0.1:{tls}/0?ssl_ca_certs={ca}"))
     assert [ConnectionCache(connections.client()).execute("PING") for _ in range(30)] == [b"PONG"] * 30
 
 
 @pytest.mark.parametrize("scheme", ["rediss", "redis"])
-def test_a_server_that_cannot_be_trusted_gets_nothing(scheme: str, tls: int, settings: Any) -> None:
-    # Its certificate is unknown to us, or we speak plainly to a TLS port.
+def test_an_untrusted_server_gets_no_job(scheme: str, tls: int, settings: Any) -> None:
+    # Its certificate is unknown here, or the client speaks plain text to a TLS port.
     settings.DELAYQ = {"REDIS": f"{scheme}://:{CANARY}@127.0.0.1:{tls}/0"}
     with pytest.raises(StoreUnavailable) as caught:
         noop.enqueue()
     assert CANARY not in str(caught.value)
 
 
-def test_a_wrong_password_is_told_apart_from_an_outage(tcp: LocalRedisServer, settings: Any) -> None:
+def test_a_wrong_password_is_another_error_than_an_outage(tcp: LocalRedisServer, settings: Any) -> None:
     settings.DELAYQ = {"REDIS": f"redis://:wrong-{CANARY}@127.0.0.1:{tcp.port}/0"}
     with pytest.raises(StoreAuthError) as caught:
         noop.enqueue()

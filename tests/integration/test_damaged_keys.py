@@ -1,4 +1,4 @@
-"""Keys damaged by hand: what is broken harms itself alone; jobs beside it run, and the commands end in good order."""
+"""Damaged keys: damage affects only the jobs of the damaged key; other jobs run, and the commands end normally."""
 
 from collections.abc import Callable
 from typing import Any
@@ -58,16 +58,16 @@ DAMAGES: list[Damage] = [
 
 @pytest.fixture
 def processes(processes: Processes) -> Processes:
-    # A sweep a second: where a bell is broken, nothing else tells of work.
+    # One sweep per second: if a notification key is damaged, only a sweep finds the jobs.
     processes.configure(LEASE=2)
     return processes
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_a_drain_runs_what_is_sound_and_ends(damage: Damage, processes: Processes, client: Redis) -> None:
+def test_a_drain_runs_undamaged_jobs_and_ends(damage: Damage, processes: Processes, client: Redis) -> None:
     jobs = [tasks.record.using(queue=queue).enqueue() for queue in ("default", "mail", "zoo") for _ in range(3)]
     damage(client, processes.keys)
-    # What was there before the damage, and what comes after it.
+    # Jobs from before the damage, and from after it.
     jobs += [tasks.record.using(queue=queue, delay=0.001).enqueue() for queue in ("default", "mail")]
     assert processes.worker("--drain").wait() == 0
     due = jobs[:9]
@@ -76,7 +76,7 @@ def test_a_drain_runs_what_is_sound_and_ends(damage: Damage, processes: Processe
     assert len(processes.runs()) == len({run["id"] for run in processes.runs()})
 
 
-def test_commands_go_on_amid_all_damage_and_end(processes: Processes, client: Redis) -> None:
+def test_commands_continue_despite_all_damage_and_end(processes: Processes, client: Redis) -> None:
     for damage in DAMAGES:
         damage(client, processes.keys)
     dispatcher, worker = processes.dispatcher(), processes.worker()

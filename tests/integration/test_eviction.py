@@ -1,4 +1,4 @@
-"""Eviction: under a policy that may drop waiting jobs neither command starts, and both say which one would do."""
+"""Eviction: neither command starts under a policy that may drop waiting jobs, and the error names a safe policy."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +25,7 @@ def test_every_policy_that_evicts_is_refused(
             client.config_set("maxmemory-policy", policy)
             with pytest.raises(ImproperlyConfigured, match=f"{policy}.*noeviction"):
                 get_store().check_server()
-        # Seven are refused; this is the eighth.
+        # Seven policies are refused; this is the eighth.
         client.config_set("maxmemory-policy", "noeviction")
         assert get_store().check_server() == ""
 
@@ -41,7 +41,7 @@ def test_neither_command_starts_under_a_policy_that_evicts(
         assert "noeviction" in line
 
 
-def test_both_commands_start_where_nothing_is_evicted(processes: Processes) -> None:
+def test_both_commands_start_under_a_policy_that_evicts_nothing(processes: Processes) -> None:
     dispatcher, worker = processes.dispatcher(), processes.worker()
     assert (dispatcher.end(), worker.end()) == (0, 0)
     assert "maxmemory-policy" not in dispatcher.output + worker.output

@@ -1,4 +1,4 @@
-"""Records that nobody of ours wrote: each reads as damage or as nothing, and stops neither process nor page."""
+"""Foreign records, written by other code: each reads as damaged or empty, and stops neither process nor page."""
 
 import functools
 from typing import Any
@@ -19,7 +19,7 @@ from tests.chaos.hostile import body
 from tests.shard_apis import ShardApis, settlement
 
 
-def test_a_score_before_all_time_does_not_put_a_dispatcher_to_sleep_for_ever() -> None:
+def test_a_score_before_all_time_does_not_let_a_dispatcher_sleep_forever() -> None:
     lead_time = LeadTime()
     lead_time.record_late(-(2**63))
     assert lead_time.sleep(1_000_000) <= 1
@@ -31,12 +31,12 @@ def test_a_time_limit_that_is_no_float_is_damage(name: str) -> None:
         decode(body(text=b'[[1],{},{"%s":1%s}]' % (name.encode(), b"0" * 400)), raw_id=bytes(12), shard=0)
 
 
-def test_arguments_deeper_than_any_enqueued_are_damage() -> None:
+def test_arguments_nested_deeper_than_allowed_are_damage() -> None:
     with pytest.raises(BadBody):
         decode(body(text=b"[" * 400 + b"]" * 400), raw_id=bytes(12), shard=0)
 
 
-def test_a_history_is_what_we_write_and_nothing_deeper() -> None:
+def test_a_history_drops_fields_with_a_deeper_structure() -> None:
     deep = b"[" * 900 + b"]" * 900
     record = b'\0\1\1[{"worker":%s,"error":%s,"x":1,"ending":"failed"}]' % (deep, deep)
     assert AttemptHistory.unpack(record).history == ({"ending": "failed"},)
@@ -51,7 +51,7 @@ def test_a_history_is_what_we_write_and_nothing_deeper() -> None:
         "ACL failure in script: User t2 has no permissions to run the 'get' command script: on @user_script:1.",
     ],
 )
-def test_a_refusal_inside_a_script_is_a_refusal(message: str) -> None:
+def test_a_refusal_inside_a_script_is_read_as_a_refusal(message: str) -> None:
     assert isinstance(to_store_error(redis_errors.ResponseError(message)), StoreAuthError)
 
 
@@ -60,7 +60,7 @@ def test_a_callable_that_holds_a_password_is_not_shown() -> None:
 
 
 @pytest.mark.parametrize("score", ["-inf", "inf", "1e308"])
-def test_an_endless_score_can_be_looked_at(score: str, client: Any, delayq_settings: Any) -> None:
+def test_a_job_with_an_infinite_score_can_be_read(score: str, client: Any, delayq_settings: Any) -> None:
     inspection = get_store().lookup(0)
     keys = inspection._shard.keys
     client.execute_command("ZADD", keys.ready("default"), score, b"i" * 14)
@@ -68,7 +68,7 @@ def test_an_endless_score_can_be_looked_at(score: str, client: Any, delayq_setti
     assert inspection.page(State.READY, queues=["default"]).rows
 
 
-def test_a_worker_whose_exchange_record_was_damaged_is_answered(client: Any, redis_url: str) -> None:
+def test_a_worker_with_a_damaged_request_number_gets_a_reply(client: Any, redis_url: str) -> None:
     apis = ShardApis(redis_url)
     worker = apis.worker()
     for record in (b"", b"x", b"\0" * 9):
@@ -79,7 +79,7 @@ def test_a_worker_whose_exchange_record_was_damaged_is_answered(client: Any, red
 
 
 @pytest.mark.parametrize("next_moment", [b"nan", b"inf", b"1e300", b"9e15"])
-def test_a_wake_time_that_nobody_wrote_does_not_stop_workers_from_promoting(
+def test_a_foreign_time_of_the_next_promotion_does_not_stop_workers_from_promoting(
     next_moment: bytes, client: Any, redis_url: str
 ) -> None:
     apis = ShardApis(redis_url)
@@ -88,7 +88,7 @@ def test_a_wake_time_that_nobody_wrote_does_not_stop_workers_from_promoting(
     apis.close()
 
 
-def test_a_later_number_that_nobody_gave_costs_a_worker_one_exchange(client: Any, redis_url: str) -> None:
+def test_a_foreign_later_request_number_costs_a_worker_one_request(client: Any, redis_url: str) -> None:
     apis = ShardApis(redis_url)
     worker = apis.worker()
     apis.add()

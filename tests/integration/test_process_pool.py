@@ -1,4 +1,4 @@
-"""Process pool: tasks run in children that are used again, replaced at their limits, and die alone."""
+"""Process pool: children run several tasks, are replaced at their limits, and a crash ends only one child."""
 
 import os
 import signal

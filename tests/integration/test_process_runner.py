@@ -1,4 +1,4 @@
-"""ProcessRunner: a child process that ends in an odd way is noticed, and a claim that must not begin does not."""
+"""ProcessRunner: it notices every odd end of a child process, and begins no claim that must not begin."""
 
 import os
 import resource
@@ -49,7 +49,7 @@ def test_a_suspect_over_its_hard_limit_is_killed(ledger: Any) -> None:
 
 
 def test_a_suspect_that_closed_its_descriptors_is_killed_at_its_hard_limit(ledger: Any) -> None:
-    # Its process does not reply any more, and lives on for a while.
+    # Its process sends no more replies, and lives for a while.
     outcome = ProcessRunner(max_jobs=1).run(suspect(tasks.close_and_nap, 15, hard_timeout_us=300_000), lambda: True)
     assert outcome.kind is OutcomeKind.CRASHED
     assert "hard limit of 0.3 s" in outcome.error

@@ -1,4 +1,4 @@
-"""Recovered jobs with real workers: in two processes at most, each started before an attempt is counted."""
+"""Recovered jobs of real workers: they run in at most two processes, each started before an attempt is counted."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from django_delayq import get_store
 from tests.sample_app import async_tasks, tasks
 from tests.subprocesses import Command, Processes
 
-#: Pool, jobs at once, child processes that the pool has anyway.
+#: Pool, its concurrency, and the child processes that it has without recovered jobs.
 POOLS = [("threads", 20, 0), ("asyncio", 20, 0), ("processes", 3, 3)]
 #: Processes for recovered jobs, whatever the pool and its size.
 MAX_PROCESSES = 2
@@ -24,7 +24,7 @@ def children_of(worker: Command) -> set[int]:
             line = (stat.parent / "cmdline").read_bytes()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        # Python starts one more process, which only cleans up after the others.
+        # Python starts one more process, its resource tracker.
         if int(parent) == worker.pid and state != "Z" and b"resource_tracker" not in line:
             found.add(int(stat.parent.name))
     return found
@@ -50,7 +50,7 @@ def test_jobs_of_a_crash_run_in_two_processes(
         return len(processes.runs()) >= size + MAX_PROCESSES
 
     processes.until(recovered_run, what="recovered jobs to run", patience=60)
-    # The others wait without an attempt being counted, and new jobs run beside them.
+    # The others wait, their attempts are not counted, and new jobs run meanwhile.
     again = processes.runs()[size:]
     assert {run["pid"] for run in again} <= children_of(second)
     processes.until_gone([tasks.record.enqueue()])
@@ -66,7 +66,7 @@ def test_jobs_of_a_crash_run_in_two_processes(
     processes.until(all_gone, what="all to end", patience=90)
     assert most <= MAX_PROCESSES + own
     assert inspection.counts().dead == 0
-    # Once in the worker that crashed, once in a child process: no attempt was counted before its code began.
+    # One attempt in the worker that crashed, one in a child process: none was counted before its code began.
     assert all(len(processes.runs(job.id)) == 2 for job in jobs)
     assert second.end() == 0
 
@@ -92,5 +92,5 @@ def test_a_forwarder_forwards_recovered_jobs_like_all_others(processes: Processe
     processes.until_runs(1)
     first.kill()
     forwarder = processes.worker("--pool=forwarder", "--forward-to=stream")
-    processes.until(lambda: client.exists(processes.keys("forwarded")), what="the job to be handed on")
+    processes.until(lambda: client.exists(processes.keys("forwarded")), what="the job to be forwarded")
     assert not children_of(forwarder)

@@ -130,7 +130,7 @@ def test_a_process_is_used_again_and_ends_after_a_while_without_jobs(
     assert not recovery.has_free
 
 
-def test_a_worker_reserves_a_process_for_an_exchange_and_no_longer(recovery: RecoveryRunner) -> None:
+def test_a_worker_reserves_a_process_for_one_request_only(recovery: RecoveryRunner) -> None:
     woken = threading.Event()
     recovered = RecoveryGate(recovery, woken.set)
     claim = suspect()
@@ -139,7 +139,7 @@ def test_a_worker_reserves_a_process_for_an_exchange_and_no_longer(recovery: Rec
     assert not recovered.poll()
     assert woken.wait(PATIENCE)
     assert recovered.poll()
-    # One that brings nothing, then one that brings a job.
+    # One request that brings nothing, then one that brings a job.
     for claims in ([], [claim]):
         assert recovered.may_claim()
         assert not recovery.has_free
@@ -148,7 +148,7 @@ def test_a_worker_reserves_a_process_for_an_exchange_and_no_longer(recovery: Rec
     assert not recovered.may_claim()
     recovered.release(claim)
     assert recovered.poll()
-    # A reservation for an exchange that was not sent is kept for the next one.
+    # A reservation for a request that was not sent is kept for the next one.
     assert recovered.may_claim()
     assert recovered.may_claim()
     recovered.record_reply(ExchangeReply(recovered=False, claims=[], **FACTS))
@@ -156,7 +156,7 @@ def test_a_worker_reserves_a_process_for_an_exchange_and_no_longer(recovery: Rec
     assert not recovered.poll()
 
 
-def test_while_an_exchange_has_no_reply_others_can_reserve_the_process(recovery: RecoveryRunner) -> None:
+def test_while_a_request_has_no_reply_others_can_reserve_the_process(recovery: RecoveryRunner) -> None:
     away, other = RecoveryGate(recovery, lambda: None), RecoveryGate(recovery, lambda: None)
     claim = suspect()
     started(recovery)
@@ -165,14 +165,14 @@ def test_while_an_exchange_has_no_reply_others_can_reserve_the_process(recovery:
     away.cancel_reservation()
     away.cancel_reservation()
     assert other.may_claim()
-    # The exchange is sent again word for word and may bring a job after all; without a process it does not run.
+    # The request is sent again unchanged and may still bring a job; without a process the job does not run.
     assert not away.record_reply(ExchangeReply(recovered=False, claims=[claim], **FACTS))
     away.release(claim)
     assert away.jobs_left, "it waits for the next exchange"
     assert not recovery.has_free
     other.record_reply(ExchangeReply(recovered=False, claims=[], **FACTS))
     assert recovery.has_free
-    # With a process that is free again it runs.
+    # Once a process is free again, the job runs.
     assert away.record_reply(ExchangeReply(recovered=False, claims=[claim], **FACTS))
     assert not recovery.has_free
     away.release(claim)

@@ -1,4 +1,4 @@
-"""A server that is demoted, replaced, flushed or reached by TCP: producers and commands go on with what is there now.
+"""Replaced server: producers and commands continue after it is demoted, replaced or flushed, and over TCP.
 
 The server's name is a symbolic link to its socket: changing it is what a failover does to a host name, while
 connections that are open stay with the old server.
@@ -27,14 +27,14 @@ class Name:
         self.url = f"unix://{link}"
 
     def lead_to(self, server: LocalRedisServer) -> None:
-        """Lead there from now on, in one step."""
+        """Point the name to this server, atomically."""
         new = self._link.with_suffix(".new")
         new.symlink_to(server.socket)
         new.replace(self._link)
 
 
 def demote(server: LocalRedisServer) -> None:
-    """Make it a replica of nobody there: it stays reachable and takes no writes."""
+    """Make it a replica of a server that does not exist: it stays reachable and refuses writes."""
     with server.client() as client:
         client.replicaof("127.0.0.1", 1)
 
@@ -68,7 +68,7 @@ def processes(tmp_path: Path, delayq_settings: Any) -> Iterator[Processes]:
 # Demoted
 
 
-def test_a_producer_refused_by_a_demoted_server_looks_for_the_new_one(
+def test_a_producer_refused_by_a_demoted_server_connects_to_the_new_one(
     apis: ShardApis, two: tuple[LocalRedisServer, LocalRedisServer], name: Name
 ) -> None:
     old, new = two
@@ -83,7 +83,7 @@ def test_a_producer_refused_by_a_demoted_server_looks_for_the_new_one(
         assert client.hkeys(apis.keys("jobs")) == [raw_id]
 
 
-def test_a_worker_and_a_dispatcher_refused_by_a_demoted_server_look_for_the_new_one(
+def test_a_worker_and_a_dispatcher_refused_by_a_demoted_server_connect_to_the_new_one(
     apis: ShardApis, two: tuple[LocalRedisServer, LocalRedisServer], name: Name
 ) -> None:
     old, new = two
@@ -105,12 +105,12 @@ def test_a_worker_and_a_dispatcher_refused_by_a_demoted_server_look_for_the_new_
 
 
 @pytest.mark.parametrize("how", ["demoted", "cut off"])
-def test_a_lapsed_job_is_read_where_its_lease_is_and_not_on_the_old_server(
+def test_a_job_with_an_expired_lease_is_read_on_the_server_that_has_the_lease(
     how: str, apis: ShardApis, two: tuple[LocalRedisServer, LocalRedisServer], name: Name
 ) -> None:
     old, new = two
     apis.promote()
-    # Another connection, on which the old server goes on answering.
+    # Another connection, which stays with the old server.
     apis.client.ping()
     name.lead_to(new)
     if how == "demoted":
@@ -124,13 +124,13 @@ def test_a_lapsed_job_is_read_where_its_lease_is_and_not_on_the_old_server(
     apis.worker().take()
     apis.clock.advance(apis.config.worker.lease_us)
     Dispatcher(apis.shard, apis.promotion).promote()
-    # Read on the old server, it would be a job of no queue, or one without a body, and dead.
+    # Read on the old server, it would have no queue or no body, and become a dead letter.
     with new.client(protocol=2) as client:
         assert [member[:12] for member in client.zrange(apis.keys.recovered("default"), 0, -1)] == [raw_id]
         assert not client.exists(apis.keys("leases"), apis.keys("dead_letters"))
 
 
-def test_commands_find_the_new_server(
+def test_commands_connect_to_the_new_server(
     two: tuple[LocalRedisServer, LocalRedisServer], name: Name, processes: Processes
 ) -> None:
     old, new = two
@@ -150,9 +150,9 @@ def test_commands_find_the_new_server(
 # Flushed
 
 
-def test_a_queue_that_is_new_after_a_flush_is_served(processes: Processes, client: Redis) -> None:
+def test_jobs_of_a_new_queue_run_after_a_flush(processes: Processes, client: Redis) -> None:
     dispatcher, worker = processes.dispatcher(), processes.worker()
-    # Both know one queue then; after the flush there is one again, another.
+    # Both know one queue; after the flush there is another one, so the number of queues is the same.
     tasks.record.after(0.01).enqueue("before")
     processes.until_runs(1)
     client.flushall()
@@ -162,7 +162,7 @@ def test_a_queue_that_is_new_after_a_flush_is_served(processes: Processes, clien
     assert (dispatcher.end(), worker.end()) == (0, 0)
 
 
-def test_each_dispatcher_is_told_of_a_flush_whoever_comes_first(redis_url: str, client: Redis) -> None:
+def test_each_dispatcher_learns_of_a_flush_in_any_order(redis_url: str, client: Redis) -> None:
     apis = ShardApis(redis_url)
     apis.add(delay=MS)
     dispatchers = [Dispatcher(apis.shard, apis.store.promotion(apis.shard)) for _ in range(2)]
@@ -179,16 +179,14 @@ def test_each_dispatcher_is_told_of_a_flush_whoever_comes_first(redis_url: str, 
     apis.close()
 
 
-def test_a_dispatcher_that_was_not_told_of_a_flush_finds_the_queues_that_came_since(
-    redis_url: str, client: Redis
-) -> None:
+def test_a_dispatcher_that_missed_a_flush_finds_the_new_queues(redis_url: str, client: Redis) -> None:
     apis = ShardApis(redis_url)
     apis.add(delay=MS)
-    # One code for both: as on a server that was set back to a time when it knew this dispatcher.
+    # One id for both, as on a server that went back to a time when it knew this dispatcher.
     known, other = (Dispatcher(apis.shard, apis.promotion) for _ in range(2))
     known.promote()
     client.flushall()
-    # Another promotes first, while there is no queue at all; then there is one again, another.
+    # Another dispatcher promotes first, while there is no queue; then a new queue appears.
     other.promote()
     raw_id = apis.add(queue="mail", delay=MS)
     apis.clock.advance(MS)
@@ -206,7 +204,7 @@ def test_a_dispatcher_that_was_not_told_of_a_flush_finds_the_queues_that_came_si
 def test_a_worker_drains_by_tcp_without_the_fast_parser(
     form: str, start_redis: Callable[..., LocalRedisServer], processes: Processes
 ) -> None:
-    # Where hiredis is installed, it cannot be imported by the worker: found first, and broken.
+    # If hiredis is installed, the worker finds a broken module of this name first.
     (processes.folder / "hiredis.py").write_text("raise ImportError('hidden')\n")
     port = start_redis(port=0).port
     tcp = {"url": f"redis://127.0.0.1:{port}/0", "parameters": {"host": "127.0.0.1", "port": port}}

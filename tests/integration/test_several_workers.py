@@ -1,4 +1,4 @@
-"""run_worker --processes: the parent restarts its workers, and they end with it."""
+"""Several workers: `run_worker --processes` restarts the workers it started, and they end with it."""
 
 import os
 import signal

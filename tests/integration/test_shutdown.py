@@ -1,4 +1,4 @@
-"""Shutdown: a job that a stopped worker interrupts does not run on beside its next attempt."""
+"""Shutdown: a job that a stopped worker interrupts does not continue beside its next attempt."""
 
 import signal
 from pathlib import Path
@@ -8,14 +8,14 @@ import pytest
 from tests.sample_app import tasks
 from tests.subprocesses import Command, Processes
 
-#: Seconds that the first attempt may run on beside the second; a wrong order of the steps costs 1 s and more.
+#: Seconds that the first attempt may run beside the second; with a wrong order of the steps it is at least 1 s.
 OVERLAP = 0.5
 #: Seconds that a job ticks if nothing ends it.
 LONG = 60
 
 
 def overlap(processes: Processes, stopped: Command) -> float:
-    """Return the longest time, in seconds, that a job of a stopped worker ran on beside its second attempt."""
+    """Return the longest time, in seconds, that a job of a stopped worker ran beside its second attempt."""
     begun = {run["id"]: run["at"] for run in processes.runs() if run["attempt"] == 2}
     return max(each["at"] - begun[each["id"]] for each in processes.events("tick") if each["pid"] == stopped.pid)
 
@@ -28,7 +28,7 @@ def test_the_process_ends_as_soon_as_its_jobs_are_interrupted(
     processes.configure(SHARDS=shards, GRACE=1)
     processes.dispatcher()
     stopped = processes.worker(*options)
-    # One for each thread: with four shards, almost surely each shard's worker interrupts some.
+    # One for each thread: with four shards, almost certainly each shard's worker interrupts some.
     tasks.tick.enqueue_many([(LONG,)] * 8)
     processes.until_runs(8)
     processes.worker()
@@ -66,7 +66,7 @@ def test_a_worker_that_waits_for_receivers_ends_too(processes: Processes) -> Non
     assert ticking.refresh().state == "ready"
 
 
-def test_a_receiver_that_hangs_does_not_let_a_job_run_on(processes: Processes) -> None:
+def test_a_receiver_that_hangs_does_not_let_a_job_continue(processes: Processes) -> None:
     stopped = worker_with_a_receiver_that_hangs(processes)
     tasks.tick.enqueue(LONG)
     processes.until_runs(1)

@@ -161,7 +161,7 @@ def test_a_process_whose_service_died_ends() -> None:
     thread = threading.Thread(target=run)
     thread.start()
     thread.join(PATIENCE)
-    # Its thread ends by the error too, and Python prints that: it has to happen within this test.
+    # The error ends the thread too, and Python prints it: this must happen within this test.
     for each in threading.enumerate():
         if each.name == "Worker of b":
             each.join(PATIENCE)

@@ -1,4 +1,4 @@
-"""The table in the docstring of `Worker`: what one step does in each phase, for whatever is in flight."""
+"""Worker phases: each cell of the table in the docstring of `Worker`, which shows what one step does."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -51,7 +51,7 @@ class Scene:
         return held
 
     def put_in_flight(self, in_flight: InFlight) -> JobHandle:
-        """Bring the worker there; returns a ready job, which it would claim next or has just claimed."""
+        """Put this in flight; returns a ready job, which the worker would claim next or has just claimed."""
         if in_flight in (BLOCKING, REPLY):
             self.worker.listen()
             assert self.worker._session.in_flight is BLOCKING
@@ -127,7 +127,7 @@ TABLE = [
     [pytest.param(*row, id=f"{row[0].name}-{row[1].name}") for row in TABLE],
     indirect=["scene"],
 )
-def test_one_step(scene: Scene, in_flight: InFlight, after: InFlight, fate: str) -> None:
+def test_one_step_does_what_the_table_shows(scene: Scene, in_flight: InFlight, after: InFlight, fate: str) -> None:
     worker = scene.worker
     if scene.phase is STOPPING:
         # Without a job in hand a worker that is stopped ends at once.

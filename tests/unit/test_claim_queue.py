@@ -64,7 +64,7 @@ def test_a_claim_that_an_exception_left_in_a_seat_has_failed_if_it_had_begun(own
     claims = ClaimQueue()
     seat, entry = taken(claims, owner)
     assert not begun or claims.begin(entry)
-    claims.recover(seat, ValueError("struck"))
+    claims.recover(seat, ValueError("raised in the thread"))
     assert [outcome.kind for outcome in owner.outcomes] == [OutcomeKind.FAILED if begun else OutcomeKind.UNSTARTED]
     assert owner.outcomes[0].began == entry.began
     assert seat.entry is None

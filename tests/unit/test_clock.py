@@ -94,8 +94,8 @@ def test_a_negative_duration_below_a_microsecond_is_negative_too(value: float) -
 def test_no_float_is_rounded_down(seconds: float) -> None:
     exact = Fraction(seconds) * 1_000_000
     found = duration_us(seconds)
-    # A float cannot say 0.1; what it misses by less than a thousandth of a microsecond is not meant. Of a large one the
-    # neighbouring float is further away than that.
+    # A float cannot be exactly 0.1, so a difference of less than a thousandth of a microsecond is ignored. For a large
+    # float, the distance to the next float is larger than that.
     tolerance = max(Fraction(1, 1_000), Fraction(math.ulp(seconds)) * 1_000_000)
     assert exact - tolerance <= found <= exact + 1 + tolerance
 

@@ -114,8 +114,8 @@ def test_an_exception_between_two_emissions_does_not_end_the_thread() -> None:
     emitter.emit([int])
     assert emitter.flush(PATIENCE)
     assert emitter._thread is not None
-    struck = ctypes.c_ulong(emitter._thread.ident or 0), ctypes.py_object(SystemExit)
-    assert ctypes.pythonapi.PyThreadState_SetAsyncExc(*struck) == 1
+    exception = ctypes.c_ulong(emitter._thread.ident or 0), ctypes.py_object(SystemExit)
+    assert ctypes.pythonapi.PyThreadState_SetAsyncExc(*exception) == 1
     for number in range(10):
         emitter.emit([partial(done.append, number)])
     assert emitter.flush(PATIENCE)

@@ -33,19 +33,19 @@ class Steps(PeriodicRunnable):
         raise self.errors.pop(0)
 
 
-def served(runnable: Steps) -> BaseException | None:
+def run_service(runnable: Steps) -> BaseException | None:
     """Run a service to its end; return the error that ended it."""
     return run(Service(runnable, name="tried", longest_wait=0.01))
 
 
 def run(service: Service) -> BaseException | None:
-    def serve() -> None:
+    def run_to_end() -> None:
         try:
             service.run()
         except RuntimeError as error:
             assert error is service.error
 
-    thread = threading.Thread(target=serve)
+    thread = threading.Thread(target=run_to_end)
     thread.start()
     thread.join(10)
     assert service.ended.is_set()
@@ -57,7 +57,7 @@ def failed_attempt() -> None:
 
 
 def failed_step() -> None:
-    assert served(Steps(OSError("Too many open files"))) is None
+    assert run_service(Steps(OSError("Too many open files"))) is None
 
 
 @pytest.mark.parametrize("failure", [failed_attempt, failed_step])
@@ -87,9 +87,9 @@ def test_a_lowered_recursion_limit_ends_a_service() -> None:
 
 def test_a_limit_set_before_a_service_starts_does_not_end_it() -> None:
     sys.setrecursionlimit(sys.getrecursionlimit() - 10)
-    assert served(Steps()) is None
+    assert run_service(Steps()) is None
 
 
 def test_a_raised_recursion_limit_ends_no_service() -> None:
     sys.setrecursionlimit(sys.getrecursionlimit() + 500)
-    assert served(Steps()) is None
+    assert run_service(Steps()) is None

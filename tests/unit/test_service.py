@@ -103,12 +103,12 @@ def run_steps(*steps: Any) -> ScriptedRunnable:
     return runnable
 
 
-def test_steps_go_on_until_one_says_none() -> None:
+def test_steps_continue_until_one_returns_none() -> None:
     runnable = run_steps(0.0, 0, 0.001, -1.0, None, 0.0)
     assert (runnable.taken, runnable.closed, runnable.steps) == (5, 1, [0.0])
 
 
-def test_nothing_a_step_raises_ends_the_loop(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_error_of_a_step_ends_the_loop(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="django_delayq")
     runnable = run_steps(
         StoreUnavailable("away"), RuntimeError("a bug"), ScriptFault("a fault"), OSError("x"), 0.0, None
@@ -288,7 +288,7 @@ def test_a_bug_in_listening_does_not_end_the_loop(
     assert runnable.taken == 2, "the loop ended before its runnable did"
 
 
-def test_a_wake_after_the_end_writes_into_nobody_elses_pipe() -> None:
+def test_a_wake_after_the_end_writes_into_no_other_pipe() -> None:
     runnable = ScriptedRunnable(None)
     service = Service(runnable, name="Stub")
     service.run()

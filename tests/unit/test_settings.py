@@ -242,7 +242,7 @@ def test_a_changed_setting_is_read_again(settings: Any) -> None:
     assert get_config().worker.lease_us == 5 * SECOND
 
 
-def test_what_was_built_from_a_config_is_dropped_with_it(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_built_from_a_config_are_dropped_with_it(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     dropped: list[int] = []
     monkeypatch.setattr(conf, "on_config_dropped", [*on_config_dropped, lambda: dropped.append(1)])
     settings.DELAYQ = {"REDIS": URL}

@@ -108,34 +108,34 @@ def test_a_dead_letter_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
 def test_an_exception_of_a_receiver_is_logged_and_the_others_are_called(
     signal: Signal, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard: list[dict[str, Any]] = []
+    received: list[dict[str, Any]] = []
 
     def broken(**_: Any) -> None:
         raise RuntimeError("receiver broke")
 
     def sound(**facts: Any) -> None:
-        heard.append(facts)
+        received.append(facts)
 
     signal.connect(broken)
     signal.connect(sound)
     announce(signal, "sender", job=EVIL_JOB)
-    assert [(facts["sender"], facts["job"]) for facts in heard] == [("sender", EVIL_JOB)]
-    ours = [record for record in caplog.records if record.name == "django_delayq"]
-    assert len(ours) == 1 and ours[0].levelname == "ERROR" and ours[0].exc_info
+    assert [(facts["sender"], facts["job"]) for facts in received] == [("sender", EVIL_JOB)]
+    records = [record for record in caplog.records if record.name == "django_delayq"]
+    assert len(records) == 1 and records[0].levelname == "ERROR" and records[0].exc_info
     assert "receiver broke" in caplog.text
 
 
 def test_a_receiver_can_connect_to_one_task_only(signal: Signal) -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
     task, other = object(), object()
 
     def receiver(sender: Any, **_: Any) -> None:
-        heard.append(sender)
+        received.append(sender)
 
     signal.connect(receiver, sender=task)
     announce(signal, other, job=EVIL_JOB)
     announce(signal, task, job=EVIL_JOB)
-    assert heard == [task]
+    assert received == [task]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A worker with a dispatcher of its own, with --reload, and without any dispatcher."""
+"""Dispatching: run_worker with a dispatcher of its own, with --reload, and without any dispatcher."""
 
 import os
 import re

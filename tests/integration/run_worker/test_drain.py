@@ -1,4 +1,4 @@
-"""run_worker --drain: it runs what is ready or due and ends."""
+"""Drain: `run_worker --drain` runs the jobs that are ready or due, and ends."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def test_drain_does_not_wait_for_later_retries(processes: Processes) -> None:
     assert len(processes.runs()) == 1
 
 
-def test_drain_serves_its_own_queues_only(processes: Processes) -> None:
+def test_drain_runs_jobs_of_its_own_queues_only(processes: Processes) -> None:
     other = tasks.record.using(queue="other").enqueue("other")
     late = tasks.record.using(queue="other").after(0.05).enqueue("late")
     tasks.record.using(queue="own").enqueue("own")

@@ -1,4 +1,4 @@
-"""How a worker ends: within its grace, beyond it, by a second signal, with a recovered job in a process."""
+"""Ending of a worker: within its grace, beyond it, by a second signal, with a recovered job in a process."""
 
 import json
 import signal
@@ -69,7 +69,7 @@ def test_unstarted_claims_are_released_uncounted(processes: Processes, gate: Pat
     assert {run["attempt"] for run in processes.runs()} == {1}
 
 
-def test_grace_is_for_running_jobs_and_an_idle_worker_ends_without_redis_too(
+def test_an_idle_worker_without_redis_does_not_wait_for_its_grace(
     processes: Processes, start_redis: Callable[..., LocalRedisServer]
 ) -> None:
     server = start_redis()
@@ -79,7 +79,7 @@ def test_grace_is_for_running_jobs_and_an_idle_worker_ends_without_redis_too(
         processes.until(lambda: listeners(client), what="the worker to listen")
     server.kill()
     processes.until(lambda: "lost the connection it listens on" in worker.output, what="it to miss Redis")
-    # Its request for jobs got no answer: it tries for some seconds, not for GRACE.
+    # Its request for jobs has no reply: it retries for some seconds, not for GRACE.
     assert worker.end() == 0
     assert "ends without a reply" in worker.output and "Traceback" not in worker.output
 
@@ -99,7 +99,7 @@ def test_a_worker_ends_at_once_while_it_cannot_read_the_list_of_queues(
 
 
 @pytest.mark.parametrize("grace", [0, 1])
-def test_a_job_that_outlasts_grace_is_given_back_counted_and_at_once(
+def test_a_job_that_outlasts_grace_is_interrupted_counted_and_ready_at_once(
     processes: Processes, gate: Path, grace: int
 ) -> None:
     processes.configure(GRACE=grace)
@@ -107,8 +107,8 @@ def test_a_job_that_outlasts_grace_is_given_back_counted_and_at_once(
     job = tasks.wait_for.enqueue(str(gate))
     processes.until_runs(1)
     assert worker.end() == 0
-    given_back = attempts_of(job)
-    assert (given_back.ended, given_back.crash_suspected) == (1, False)
+    attempts = attempts_of(job)
+    assert (attempts.ended, attempts.crash_suspected) == (1, False)
     gate.touch()
     # --drain does not wait for later jobs, but without a retry delay this one is due by now.
     assert processes.worker("--drain").wait() == 0
@@ -116,7 +116,7 @@ def test_a_job_that_outlasts_grace_is_given_back_counted_and_at_once(
     assert job.refresh().state == "gone"
 
 
-def test_a_second_signal_gives_back_at_once(processes: Processes, gate: Path) -> None:
+def test_a_second_signal_interrupts_at_once(processes: Processes, gate: Path) -> None:
     processes.configure(GRACE=600)
     worker = processes.worker()
     job = tasks.wait_for.enqueue(str(gate))
@@ -161,7 +161,7 @@ def test_a_suspect_has_its_grace_if_the_whole_group_is_signalled(
     assert job.refresh().state == "gone"
 
 
-def test_a_suspect_that_is_given_back_is_interrupted_not_crashed(
+def test_a_suspect_cut_short_by_a_shutdown_is_interrupted_not_crashed(
     processes: Processes, suspect: tuple[Command, Any]
 ) -> None:
     worker, job = suspect

@@ -1,4 +1,4 @@
-"""manage.py run_worker as a process: its options, its output, and the order of its jobs."""
+"""Options of run_worker: what a process prints, which jobs it runs, and in which order."""
 
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,13 @@ def test_a_ready_job_runs_with_its_arguments(processes: Processes) -> None:
     processes.until_gone([job])
 
 
-def test_it_prints_what_it_serves_also_into_a_file(processes: Processes) -> None:
+def test_it_prints_its_queues_even_into_a_file(processes: Processes) -> None:
     worker = processes.start("run_worker", "--queues", "mail,bulk", "--concurrency", 3, PYTHONUNBUFFERED="")
     processes.until(lambda: f"Worker {worker.pid} serves mail, bulk" in worker.output, what="its first line")
     assert "3 at once" in worker.output
 
 
-def test_what_tasks_print_is_not_lost_at_the_end(processes: Processes) -> None:
+def test_output_of_tasks_is_not_lost_at_the_end(processes: Processes) -> None:
     tasks.say.enqueue("printed by a task")
     worker = processes.worker("--drain", PYTHONUNBUFFERED="")
     assert worker.wait() == 0
@@ -36,7 +36,7 @@ def test_what_tasks_print_is_not_lost_at_the_end(processes: Processes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "told"),
+    ("options", "code", "message"),
     [
         (["--fast"], 2, "--fast"),
         (["--concurrency", "many"], 2, "--concurrency"),
@@ -49,7 +49,7 @@ def test_what_tasks_print_is_not_lost_at_the_end(processes: Processes) -> None:
     ],
 )
 def test_a_bad_option_is_refused_without_a_traceback(
-    delayq_settings: Any, capsys: pytest.CaptureFixture[str], options: list[str], code: int, told: str
+    delayq_settings: Any, capsys: pytest.CaptureFixture[str], options: list[str], code: int, message: str
 ) -> None:
     # bad_input/test_commands.py starts processes with bad options; this calls the function that they call.
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "QUEUES": {"mail": {}, "bulk": {}}}
@@ -57,11 +57,11 @@ def test_a_bad_option_is_refused_without_a_traceback(
         run_worker.Command().run_from_argv(["manage.py", "run_worker", *options])
     assert ended.value.code == code
     printed = capsys.readouterr()
-    assert told in printed.err
+    assert message in printed.err
     assert "Traceback" not in printed.out + printed.err
 
 
-def test_named_queues_are_served_strictly_in_their_order(processes: Processes) -> None:
+def test_jobs_of_named_queues_run_strictly_in_the_order_of_the_queues(processes: Processes) -> None:
     enqueue_many(
         [tasks.record.using(queue="b", priority=100).job("b") for _ in range(70)]
         + [tasks.record.using(queue="a", priority=-100).job("a") for _ in range(70)]
@@ -82,7 +82,7 @@ def test_without_names_the_best_rank_of_all_queues_runs_first(processes: Process
     assert sorted(run) == list(range(100))
 
 
-def test_concurrency_bounds_how_many_run_at_once(processes: Processes, tmp_path: Path) -> None:
+def test_concurrency_limits_how_many_jobs_run_at_once(processes: Processes, tmp_path: Path) -> None:
     gates = [str(tmp_path / f"gate {n}") for n in range(6)]
     jobs = [tasks.wait_for.enqueue(gate) for gate in gates]
     processes.worker("--concurrency", 3)

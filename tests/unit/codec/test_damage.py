@@ -1,4 +1,4 @@
-"""The head of a body, and bodies that are damaged or of a later release."""
+"""Damage in bodies: the head of a body, and bodies that are damaged or of a later release."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""A body gives back exactly what was put in, and defaults take no room."""
+"""Codec of exact values: a body decodes to exactly the encoded job, and defaults take no space."""
 
 import copy
 import math

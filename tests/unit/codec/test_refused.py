@@ -1,4 +1,4 @@
-"""What JSON would change, and what is too deep or too large, is refused with a hint."""
+"""Refused values: JSON would change them, or they are too deep or too large; the error has a hint."""
 
 import enum
 import math
