@@ -23,7 +23,7 @@ R = TypeVar("R")
 class SensitiveTask(Task[P, R]):
     """A task whose arguments do not appear in Django's error reports: the frames of these methods show no variables.
 
-    A class of its own, so that other tasks do not pay for it.
+    A class of its own, so that other tasks are not slower.
     """
 
     @sensitive_variables()
@@ -155,5 +155,5 @@ def _check_function(func: Any, *, named: bool) -> None:
         )
     if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
         raise ImproperlyConfigured(
-            f"@delayed_task cannot take the generator {func.__module__}.{name}: nobody would iterate it"
+            f"@delayed_task cannot take the generator {func.__module__}.{name}: a worker would not iterate it"
         )

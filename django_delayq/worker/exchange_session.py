@@ -77,7 +77,7 @@ class ExchangeSession:
         return self._claims.pack(request)
 
     def cancel_blocking(self) -> None:
-        """Make the next `exchange()` return what the blocking request claimed, or keep it from claiming anything."""
+        """Cancel the blocking request: the next `exchange()` returns its claims, or ensures that it makes none."""
         assert self._request is not None
         request, _ = self._request
         # Redis runs the first request with this number: the one behind the pop, or this one, which claims nothing.

@@ -136,7 +136,7 @@ class HeldClaims:
     ) -> None:
         """`is_stuck` is `Pool.is_stuck`. The heartbeat thread calls `ended` when it ends."""
         self.leases = Leases(heartbeat, is_stuck, lease_us=lease_us)
-        #: Includes claims whose lease was lost: they run on, and their outcomes are sent like others.
+        #: Includes claims whose lease was lost: they continue to run, and their outcomes are sent like others.
         self._claims: dict[bytes, Claim] = {}
         # In a thread of its own: heartbeats must not wait for an exchange, nor for user code. After an outage they must
         # not pause for longer than the dispatcher spares their leases.

@@ -44,7 +44,7 @@ class Load:
 
     @property
     def share(self) -> int:
-        """Slots for this worker while other workers want theirs, at least 1."""
+        """Slots for this worker while other workers want slots, too, at least 1."""
         return -(-self.size // (1 + self.contenders))
 
     @property
@@ -76,7 +76,7 @@ class PrefetchPolicy:
         self._sharing.append(self)
         #: Average seconds of a run; None before the first.
         self._average: float | None = None
-        #: Claims that the request in flight asks for.
+        #: Number of claims in the request in flight.
         self.requested = 0
         #: The worker wants more claims.
         self.wants_more = False

@@ -21,7 +21,7 @@ class QueueListener:
         #: Version of the names in `queues`, and the version in the last reply.
         self._version: bytes | None = None
         self._newest: bytes | None = None
-        #: A notification may have been lost, so the worker must ask. Only a reply shows that Redis is back, too.
+        #: A notification may have been lost, so the worker must ask. Only a reply shows that Redis works again.
         self.wakeup_missed = False
 
     @property

@@ -31,38 +31,38 @@ class TimeLimit:
         self._limit_us = limit_us
         self._lock = threading.Lock()
         self._thread = 0
-        self._armed = False
+        self._active = False
         #: Whether the limit expired, even if the code caught the exception.
         self.expired = False
 
     def __enter__(self) -> None:
-        self._thread, self._armed = threading.get_ident(), True
+        self._thread, self._active = threading.get_ident(), True
         try:
             watch(monotonic() + self._limit_us / SECOND_US, self)
         except BaseException:
             # The block does not begin, so `__exit__()` is not called.
-            self._armed = False
+            self._active = False
             raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._lock:
-            if not self._armed:
+            if not self._active:
                 # The exception may not have arrived yet. It must not hit what this thread does next.
                 _cancel_exception()
-            self._armed = False
+            self._active = False
 
     @property
-    def armed(self) -> bool:
+    def active(self) -> bool:
         """Whether the block still runs within the limit."""
-        return self._armed
+        return self._active
 
     def expire(self) -> None:
         """Raise TaskTimeout in the thread, unless the block has ended."""
         with self._lock:
-            if self._armed:
-                self._armed, self.expired = False, True
+            if self._active:
+                self._active, self.expired = False, True
                 _set_async_exc(self._thread, TaskTimeout)
 
 
@@ -85,14 +85,14 @@ def _cancel_exception() -> None:
 
 
 class Limit(Protocol):
-    """What the watching thread calls when the time has come."""
+    """A limit, as the watching thread sees it."""
 
     @property
-    def armed(self) -> bool:
+    def active(self) -> bool:
         """Whether `expire()` still has an effect."""
 
     def expire(self) -> None:
-        """End what is limited, unless it has ended. Must return quickly."""
+        """End the limited code, unless it has ended. Must return quickly."""
 
 
 class _Watch:
@@ -106,7 +106,7 @@ class _Watch:
     def add(self, at: float, limit: Limit) -> None:
         with self._changed:
             if len(self._limits) >= self._sweep_at:
-                self._limits = [entry for entry in self._limits if entry[2].armed]
+                self._limits = [entry for entry in self._limits if entry[2].active]
                 heapq.heapify(self._limits)
                 self._sweep_at = _SWEEP_SIZE + 2 * len(self._limits)
             heapq.heappush(self._limits, (at, next(self._order), limit))

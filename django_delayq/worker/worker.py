@@ -42,7 +42,7 @@ class Phase(Enum):
     RUNNING = "running"
     #: Started with `--drain`: also promotes, and ends when no job is left.
     DRAINING = "draining"
-    #: Claims nothing until it may again; what it holds runs on.
+    #: Claims nothing until it may again; the jobs that it holds continue.
     QUIET = "quiet"
     #: Claims nothing, and ends when what it holds has ended.
     STOPPING = "stopping"
@@ -115,7 +115,7 @@ class Worker:
             claims.heartbeat, pool.is_stuck, lease_us=config.lease_us, name=self._name, ended=lambda: self.wake()
         )
         self._recovered = RecoveryGate(pool.recovery, wake=lambda: self.wake())
-        #: Called when Redis has interrupted jobs back while their code still runs here; set by whoever can end the
+        #: Called when jobs were settled as interrupted while their code still runs here; set by whoever can end the
         #: process.
         self.on_interrupted: Callable[[], object] = lambda: None
         self._queues = QueueListener(shard, config.queues)
@@ -125,7 +125,7 @@ class Worker:
         #: There may be jobs to claim: a notification arrived, or the last exchange left jobs behind.
         self._work_available = True
         self._sweep_at = 0.0
-        # Two facts and no stored phase: other threads set the one, signal handlers the other.
+        # The phase is computed, not stored: other threads set the one value, signal handlers the other.
         self._is_quiet = False
         self._grace_until: float | None = None
 
@@ -202,7 +202,7 @@ class Worker:
     def quiet(self, wanted: bool) -> None:
         """Claim no more jobs, or claim them again; called by another thread."""
         if wanted != self._is_quiet:
-            logger.info("%s %s", self._name, "was asked to take no more jobs" if wanted else "takes jobs again")
+            logger.info("%s %s", self._name, "claims no more jobs (quiet)" if wanted else "claims jobs again")
             self._is_quiet, self._work_available = wanted, True
             self.wake()
 
@@ -263,7 +263,7 @@ class Worker:
         if self._outcomes and (phase.ends or self._outcomes.wait <= 0):
             return None
         if self._grace_until is not None:
-            return max(0.0, self._grace_until - now)  # Nothing is claimed any more; a running job's end wakes us.
+            return max(0.0, self._grace_until - now)  # Nothing is claimed any more; the end of a job wakes the worker.
         room = phase.claims and self._prefetch.load(self._pool.held).should_refill
         check_at = min(self._sweep_at, self._fallback.check_at)
         recovered = phase.claims and self._recovered.poll()

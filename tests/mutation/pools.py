@@ -48,7 +48,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a time limit whose thread could not start fires later",
         "worker/time_limit.py",
-        "            self._armed = False\n            raise\n",
+        "            self._active = False\n            raise\n",
         "            raise\n",
     ): ("tests/unit/test_time_limit.py",),
     at(

@@ -78,7 +78,7 @@ def test_if_no_thread_can_start_the_next_limit_tries_again(monkeypatch: pytest.M
         limit = TimeLimit(SOON)
         with pytest.raises(RuntimeError, match="new thread"), limit:
             pass
-        assert not limit.armed
+        assert not limit.active
     test_a_task_over_its_limit_gets_a_timeout()
 
 

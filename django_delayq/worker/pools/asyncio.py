@@ -65,7 +65,7 @@ class AsyncioPool(Pool):
         return False
 
     def close(self) -> None:
-        """Begin nothing more, and cancel what runs: an interrupted job must not run on."""
+        """Begin nothing more, and cancel what runs: an interrupted job must not continue."""
         for part in (self._queue, self._threads, self._recovery_threads):
             part.close()
         with suppress(RuntimeError):
@@ -99,7 +99,7 @@ class AsyncioPool(Pool):
                 os._exit(1)
             except BaseException as error:
                 # The loop is closed, or was interrupted between two callbacks. One may be lost, and its job would wait
-                # for ever.
+                # forever.
                 logger.error("A job broke the event loop that all jobs share. A new one replaces it.", exc_info=error)
                 try:
                     self._replace_loop(error)

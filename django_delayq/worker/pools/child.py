@@ -1,6 +1,6 @@
 """Child: a process that runs claims, one at a time, so that its end can be blamed on exactly one job.
 
-It is spawned, never forked: a fork of a process with threads may hold the lock of another thread for ever.
+It is spawned, never forked: a fork of a process with threads may hold the lock of another thread forever.
 """
 
 import os
@@ -141,17 +141,17 @@ class _ReplyLimit:
     def __init__(self, child: ChildProcess) -> None:
         self._child = child
         self._lock = threading.Lock()
-        self.armed = True
+        self.active = True
 
     def disarm(self) -> None:
         """Lift the limit: the reply is complete."""
         with self._lock:
-            self.armed = False
+            self.active = False
 
     def expire(self) -> None:
         """Disconnect the child, unless the reply is complete."""
         with self._lock:
-            if self.armed:
+            if self.active:
                 self._child.disconnect()
 
 

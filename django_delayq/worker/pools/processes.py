@@ -16,7 +16,7 @@ from django_delayq.worker.pools.child import START_TIMEOUT, ChildProcess
 
 #: Seconds to wait after a child that did not start: the first time, and at most.
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0
-# A fork of this process, which has threads, may hold the lock of another thread for ever.
+# A fork of this process, which has threads, may hold the lock of another thread forever.
 _context = multiprocessing.get_context("spawn")
 
 
@@ -86,7 +86,7 @@ class ProcessRunner:
             child.kill()
 
     def close(self) -> None:
-        """Start no more processes, and kill all there are: an interrupted job must not run on."""
+        """Start no more processes, and kill all there are: an interrupted job must not continue."""
         self._closed.set()
         with self._lock:
             for child in (*self._busy, *self._idle):

@@ -82,7 +82,7 @@ class RecoveryRunner:
         return self._processes.run(claim, begin)
 
     def close(self) -> None:
-        """Kill all processes: an interrupted job must not run on."""
+        """Kill all processes: an interrupted job must not continue."""
         self._processes.close()
 
     def _start(self, wake: Callable[[], object]) -> None:
@@ -135,7 +135,7 @@ class RecoveryGate:
     def record_reply(self, reply: ExchangeReply) -> bool:
         """Record what an exchange brought and left behind; returns False if its claim must be released.
 
-        There is no process for the claim if the exchange was sent again word for word after the reservation was
+        There is no process for the claim if the exchange was sent again unchanged after the reservation was
         cancelled, and others use the process by now.
         """
         brings_one, may_run = any(claim.attempts.crash_suspected for claim in reply.claims), True
