@@ -205,7 +205,7 @@ def _announce(item: ExpiredLease, outcome: Outcome, decision: Decision, reclaim:
     """Log a reclaimed job; send the signals of a dead letter."""
     task, queue, attempt = item.job and item.job.task, item.queue, reclaim.attempts.ended
     logger.warning(
-        "Job %s of %r in %r: its lease lapsed on worker %s, attempt %d; %s",
+        "Job %s of %r in %r: its lease expired on worker %s, attempt %d; %s",
         item.id,
         task,
         queue,
@@ -223,7 +223,7 @@ def _announce(item: ExpiredLease, outcome: Outcome, decision: Decision, reclaim:
 def _judge(item: ExpiredLease) -> tuple[Outcome, Decision]:
     if item.job is not None:
         kind, policy = OutcomeKind.LEASE_EXPIRED, item.job.retry
-        error = f"The worker {item.worker} did not finish and its lease lapsed: killed, frozen, or cut off."
+        error = f"The worker {item.worker} did not finish and its lease expired: killed, frozen, or cut off."
     else:
         kind, policy = kind_of_fault(item.fault), RetryPolicy()
         error = str(item.fault)

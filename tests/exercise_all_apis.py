@@ -33,7 +33,7 @@ def exercise_all_apis(apis: ShardApis) -> None:
     ends = [settlement(claim, how) for claim, how in zip(claims, Action, strict=True)]
     assert not worker.take(1, "other", settle=ends).lost
     assert len(worker.again().claims) == 1
-    _lapse_through_dispatcher(apis, worker)
+    _expire_through_dispatcher(apis, worker)
 
     raw_id = apis.add("argument", queue="moving", delay=HOUR)
     assert apis.operations.reschedule(raw_id, delay_us=2 * HOUR)
@@ -97,7 +97,7 @@ def _look_and_tell(apis: ShardApis) -> None:
     assert len(survey.due_histogram([0, 1, 2], queues=["default"])) == 2
 
 
-def _lapse_through_dispatcher(apis: ShardApis, worker: OneWorker) -> None:
+def _expire_through_dispatcher(apis: ShardApis, worker: OneWorker) -> None:
     for _ in range(3):
         apis.add(queue="lapsing")
     assert len(worker.take(3, "lapsing").claims) == 3

@@ -57,7 +57,7 @@ class Shutdown:
             pass
         except OSError as error:
             # Nothing can wake the main thread any more, and other files may have got the numbers of its sockets.
-            logger.error("A job closed the file descriptors of this process: it exits, and its leases lapse: %s", error)
+            logger.error("A job closed the file descriptors of this process. It exits and its leases expire: %s", error)
             os._exit(1)
 
     def wait(self) -> bool:

@@ -3,7 +3,7 @@
 Redis does not read a command that follows a blocking pop until the pop ends. Then it runs the command at once, before
 it replies to either. The worker receives its claim together with the notification, one round trip earlier.
 
-The worker may be frozen or disconnected by then. So the claim is unconfirmed: if its lease lapses, no attempt is
+The worker may be frozen or disconnected by then. So the claim is unconfirmed: if its lease expires, no attempt is
 counted. The worker confirms the claim on the same connection before the job's code begins, and does not wait for the
 reply.
 """

@@ -16,7 +16,7 @@ from tests.subprocesses import Command, Processes, until
 PAUSE, DELAY = 0.01, 0.3
 #: An expired lease, counted or not. The confirmation of a claim is a write, so a server that refuses writes refuses
 #: it too.
-_EXPIRED_LEASE = re.compile(r"Job ([^\s:]+)(?: of .*: its lease lapsed|: worker \S+ did not confirm its claim)")
+_EXPIRED_LEASE = re.compile(r"Job ([^\s:]+)(?: of .*: its lease expired|: worker \S+ did not confirm its claim)")
 
 
 def now_and_later(number: int) -> Any:

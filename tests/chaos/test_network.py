@@ -284,5 +284,5 @@ def test_slow_network_loses_no_lease(processes: Processes, client: Redis, networ
     check_each_ran_once(processes, client, jobs)
     for command in commands:
         assert command.end() == 0
-        for word in ("lease lost", "lapsed", "waits for Redis", "Traceback"):
+        for word in ("lease lost", "lease expired", "waits for Redis", "Traceback"):
             assert word not in command.output

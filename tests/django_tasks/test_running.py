@@ -306,7 +306,7 @@ def test_the_id_of_a_result_is_that_of_a_job_which_can_be_waited_for() -> None:
     assert job.result == 1
 
 
-def lapse(client: Any) -> None:
+def expire_lease(client: Any) -> None:
     """Let every lease expire, and the dispatcher reclaim the jobs."""
     leases = get_store().shards[0].keys("leases")
     for lease in client.zrange(leases, 0, -1):
@@ -327,7 +327,7 @@ def claim_and_die() -> None:
 def test_r30_a_task_whose_worker_died_runs_again_and_its_result_has_both_attempts(client: Any) -> None:
     result = django_tasks.describe.enqueue()
     claim_and_die()
-    lapse(client)
+    expire_lease(client)
     result.refresh()
     assert (result.status, result.worker_ids, len(result.errors)) == (READY, ["dead:1"], 1)
     first = result.started_at
@@ -337,14 +337,14 @@ def test_r30_a_task_whose_worker_died_runs_again_and_its_result_has_both_attempt
     assert (result.status, result.worker_ids, result.started_at) == (SUCCESSFUL, ["dead:1", "host:2"], first)
     assert result.return_value["attempt"] == 2
     assert result.errors[0].exception_class_path == "django_delayq.exceptions.JobCrashed"
-    assert "its lease lapsed" in result.errors[0].traceback
+    assert "its lease expired" in result.errors[0].traceback
 
 
 def test_r25_a_task_that_dies_with_its_workers_is_finished_by_the_dispatcher(client: Any, signal_log: Any) -> None:
     result = django_tasks.noop.enqueue()
     for _ in range(3):
         claim_and_die()
-        lapse(client)
+        expire_lease(client)
         get_store().promotion(get_store().shards[0]).promote(["default"])
     result.refresh()
     assert (result.status, result.attempts, len(result.errors)) == (FAILED, 3, 3)

@@ -118,7 +118,7 @@ def test_every_line_that_processes_print_has_the_format_of_a_log_line(
         assert_ours(text)
     every = "".join(printed)
     assert every.count(r"\n1999-01-01") >= 10
-    for part in (r"'fail\n", r"'later\n", r"'give up\n", r"'unknown\n", r"host\n1999", "xxx…", "lease lapsed"):
+    for part in (r"'fail\n", r"'later\n", r"'give up\n", r"'unknown\n", r"host\n1999", "xxx…", "lease expired"):
         assert part in every, part
     failed = every.count("A receiver of a signal failed")
     assert failed >= 6 if receivers else failed == 0

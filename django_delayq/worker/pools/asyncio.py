@@ -94,7 +94,7 @@ class AsyncioPool(Pool):
                 # A job closed the loop's descriptors, and probably others. New files may have their numbers by now, so
                 # what is written to Redis might arrive in a file.
                 logger.error(
-                    "A job closed the file descriptors of this worker: it exits, and its leases lapse", exc_info=error
+                    "A job closed the file descriptors of this worker: it exits, and its leases expire", exc_info=error
                 )
                 os._exit(1)
             except BaseException as error:
@@ -105,7 +105,7 @@ class AsyncioPool(Pool):
                     self._replace_loop(error)
                 except BaseException as worse:
                     # For example, no descriptor is left. Without a loop, jobs would hang with their leases renewed.
-                    logger.error("No new event loop can be made: this worker exits, its leases lapse", exc_info=worse)
+                    logger.error("No new event loop can be made: this worker exits, its leases expire", exc_info=worse)
                     os._exit(1)
 
     def _replace_loop(self, error: BaseException) -> None:

@@ -73,7 +73,7 @@ def dead(every: ShardApis) -> Any:
 def expired(every: ShardApis) -> Any:
     """Let a lease expire and return it."""
     claimed(every)
-    return every.promotion.read_expired_leases(every.lapsed())
+    return every.promotion.read_expired_leases(every.expired_leases())
 
 
 def enqueue(role: ShardApis, every: ShardApis) -> Any:
