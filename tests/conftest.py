@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -136,6 +137,17 @@ def ids_of_now() -> Iterator[None]:
     restart_sequence()
 
 
+@pytest.fixture
+def registered() -> Iterator[Callable[..., None]]:
+    """Replace the registered tasks until the end of the test: `registered({})`, or `registered()` by a copy."""
+    with ExitStack() as stack:
+
+        def replace(tasks: dict[str, Any] | None = None) -> None:
+            stack.enter_context(registry.override(tasks))
+
+        yield replace
+
+
 @pytest.fixture(autouse=True)
 def no_late_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide the tasks of earlier tests from the check for tasks that no worker would find."""
@@ -162,12 +174,14 @@ def processes(tmp_path: Path, delayq_settings: Any) -> Iterator[Processes]:
 
 
 @pytest.fixture
-def task_module(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], ModuleType]:
+def task_module(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch, registered: Callable[..., None]
+) -> Callable[[str, str], ModuleType]:
     """Make a module of tasks from its text, for this process and the test's: `task_module("card_tasks", TEXT)`."""
 
     def make(name: str, text: str) -> ModuleType:
         (processes.folder / f"{name}.py").write_text(text)
-        monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+        registered()
         monkeypatch.syspath_prepend(processes.folder)
         monkeypatch.delitem(sys.modules, name, raising=False)
         processes.configure(TASK_MODULES=[name], LEASE=1)

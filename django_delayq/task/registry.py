@@ -3,7 +3,8 @@
 Nothing is ever imported because of a name in Redis.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -52,6 +53,17 @@ def register(task: RegisteredTask) -> None:
         if apps.ready and name not in _tasks:
             _late.add(name)
         _tasks[name] = task
+
+
+@contextmanager
+def override(tasks: dict[str, Any] | None = None) -> Iterator[None]:
+    """Replace the registered tasks until the block ends, by a copy if `tasks` is None. For tests."""
+    global _tasks
+    before, _tasks = _tasks, dict(_tasks) if tasks is None else tasks
+    try:
+        yield
+    finally:
+        _tasks = before
 
 
 def registered(name: str) -> Any | None:

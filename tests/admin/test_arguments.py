@@ -11,7 +11,6 @@ from django_delayq.admin.arguments import DisplayedArguments, printable, read_ar
 from django_delayq.exceptions import PayloadNotSerializable
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Job
-from django_delayq.task import registry
 from django_delayq.task.decorator import delayed_task
 from tests.admin.jobs import HOSTILE
 
@@ -31,8 +30,8 @@ def secret(*args: Any, **kwargs: Any) -> None: ...
 
 
 @pytest.fixture(autouse=True)
-def _tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(registry, "_tasks", {})
+def _tasks(registered: Any) -> Iterator[None]:
+    registered({})
     delayed_task(name="shop.send")(send)
     delayed_task(name="shop.pay", sensitive=("iban",))(pay)
     delayed_task(name="shop.plain")(plain)

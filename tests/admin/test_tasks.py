@@ -10,7 +10,6 @@ from redis import Redis
 
 from django_delayq import RetryPolicy, delayed_task
 from django_delayq.clock import DAY_US
-from django_delayq.task import registry
 from tests.admin.conftest import page
 from tests.admin.reports import tell
 from tests.admin.test_queues import rows
@@ -24,9 +23,9 @@ def send_invoice(order_id: int) -> None:
 
 
 @pytest.fixture
-def only_task(monkeypatch: pytest.MonkeyPatch) -> str:
+def only_task(registered: Any) -> str:
     """Register one task alone; return its name."""
-    monkeypatch.setattr(registry, "_tasks", {send_invoice.name: send_invoice})
+    registered({send_invoice.name: send_invoice})
     return send_invoice.name
 
 
@@ -83,6 +82,6 @@ def test_cells_link_to_the_jobs_of_the_task(browser: Client, stock: ShardApis, o
     )
 
 
-def test_no_task_at_all(browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_tasks", {})
+def test_no_task_at_all(browser: Client, registered: Any) -> None:
+    registered({})
     assert "No task is registered." in browser.get(page("tasks")).content.decode()

@@ -120,10 +120,10 @@ def thread() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture
 def database(
-    entry: dict[str, Any], thread: ThreadPoolExecutor, django_db_blocker: Any, monkeypatch: pytest.MonkeyPatch
+    entry: dict[str, Any], thread: ThreadPoolExecutor, django_db_blocker: Any, registered: Any
 ) -> Iterator[Database]:
     """A database of each kind."""
-    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    registered()
     made = Database(entry, thread)
     with django_db_blocker.unblock(), made.table():
         yield made

@@ -112,21 +112,19 @@ def test_r12_run_after_may_be_a_timedelta(drain: Any) -> None:
         django_tasks.noop.using(run_after=datetime.timedelta(1), queue_name="")
 
 
-def test_r12_a_timedelta_may_be_the_first_that_is_heard_of_a_task(monkeypatch: pytest.MonkeyPatch, drain: Any) -> None:
-    monkeypatch.setattr(registry, "_tasks", {})
+def test_r12_a_timedelta_may_be_the_first_that_is_heard_of_a_task(registered: Any, drain: Any) -> None:
+    registered({})
     result = django_tasks.add.using(run_after=datetime.timedelta(seconds=-1)).enqueue(1)
-    monkeypatch.setattr(registry, "_tasks", {})
+    registered({})
     assert drain() == 1
     result.refresh()
     assert result.return_value == 1
 
 
-def test_r12_a_timedelta_may_come_with_the_backend_that_understands_it(
-    tasks_settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_r12_a_timedelta_may_come_with_the_backend_that_understands_it(tasks_settings: Any, registered: Any) -> None:
     tasks_settings.TASKS = {"default": {"BACKEND": IMMEDIATE}, "later": {"BACKEND": BACKEND, "QUEUES": []}}
     # Declared for another backend, it is not known here before.
-    monkeypatch.setattr(registry, "_tasks", {})
+    registered({})
     result = django_tasks.noop.using(backend="later", run_after=datetime.timedelta(hours=1)).enqueue()
     assert result.task.run_after > timezone.now() + datetime.timedelta(minutes=59)
 
@@ -137,9 +135,9 @@ def for_nobody() -> None:
 
 @pytest.mark.parametrize("is_exact", [False, True], ids=["timedelta", "datetime"])
 def test_r12_a_task_of_another_backend_may_be_deferred_here(
-    is_exact: bool, tasks_settings: Any, monkeypatch: pytest.MonkeyPatch, drain: Any
+    is_exact: bool, tasks_settings: Any, registered: Any, drain: Any
 ) -> None:
-    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    registered()
     dummy = f"{NAME}.backends.dummy.DummyBackend"
     tasks_settings.TASKS = {**tasks_settings.TASKS, "dummy": {"BACKEND": dummy, "QUEUES": []}}
     theirs = task(backend="dummy")(for_nobody)

@@ -11,7 +11,6 @@ from django.utils import timezone
 
 from django_delayq import get_job, get_store
 from django_delayq.exceptions import StoreUnavailable, UnknownTask
-from django_delayq.task import registry
 from tests.django_tasks.compat import IMMEDIATE, TaskResultStatus, default_task_backend, exceptions, task_backends
 from tests.django_tasks.conftest import BACKEND
 from tests.django_tasks.test_enqueue import MOMENT
@@ -229,9 +228,9 @@ def test_r24_a_look_up_shows_the_stored_queue_though_queues_have_changed(tasks_s
     assert found.task.queue_name == "mail"
 
 
-def test_r24_a_function_that_was_removed_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_r24_a_function_that_was_removed_is_a_clear_error(monkeypatch: pytest.MonkeyPatch, registered: Any) -> None:
     result = django_tasks.noop.enqueue()
-    monkeypatch.setattr(registry, "_tasks", {})
+    registered({})
     monkeypatch.delattr(django_tasks, "noop")
     with pytest.raises(UnknownTask, match="TASK_MODULES"):
         default_task_backend.get_result(result.id)

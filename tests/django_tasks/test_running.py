@@ -197,7 +197,7 @@ def test_r30_the_context_counts_attempts(drain: Any) -> None:
 
 
 def test_r31_wrong_arguments_and_an_unknown_function_fail_at_once(
-    monkeypatch: pytest.MonkeyPatch, drain: Any, signal_log: Any
+    monkeypatch: pytest.MonkeyPatch, registered: Any, drain: Any, signal_log: Any
 ) -> None:
     unfit, lost, sound = (
         django_tasks.add.enqueue(1, 2, 3, c=4),
@@ -205,11 +205,11 @@ def test_r31_wrong_arguments_and_an_unknown_function_fail_at_once(
         django_tasks.add.enqueue(1),
     )
     known = dict(registry._tasks)
-    monkeypatch.setattr(registry, "_tasks", {name: task for name, task in known.items() if ".fail" not in name})
+    registered({name: task for name, task in known.items() if ".fail" not in name})
     with monkeypatch.context() as away:
         away.delattr(django_tasks, "fail")
         assert drain() == 3
-    monkeypatch.setattr(registry, "_tasks", known)
+    registered(known)
     for result in (unfit, lost, sound):
         result.refresh()
     assert [result.status for result in (unfit, lost, sound)] == [FAILED, FAILED, SUCCESSFUL]
@@ -220,10 +220,10 @@ def test_r31_wrong_arguments_and_an_unknown_function_fail_at_once(
 
 
 def test_r31_a_task_declared_for_another_backend_is_known_where_its_module_is_loaded(
-    tasks_settings: Any, monkeypatch: pytest.MonkeyPatch, drain: Any
+    tasks_settings: Any, registered: Any, drain: Any
 ) -> None:
     result = django_tasks.add.enqueue(1)
-    monkeypatch.setattr(registry, "_tasks", {})
+    registered({})
     assert drain() == 1
     result.refresh()
     assert result.return_value == 1

@@ -160,7 +160,7 @@ def test_the_error_about_a_key_of_another_type_names_the_command_that_deletes_it
         tasks.noop.using(key="k").enqueue()
 
 
-def test_jobs_that_this_code_cannot_run_are_listed_by_task(kept: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_that_this_code_cannot_run_are_listed_by_task(kept: Redis, registered: Any) -> None:
     enqueue_many([tasks.nap.after(60).job(1.0) for _ in range(7)])
     unknown, newer, torn = enqueue_many([tasks.record.after(60).job(), tasks.say.job("x"), tasks.later.job(1.0)])
     bodies = "delayq:{0}:jobs"
@@ -170,7 +170,7 @@ def test_jobs_that_this_code_cannot_run_are_listed_by_task(kept: Redis, monkeypa
     kept.hset(bodies, raw[torn.id], kept.hget(bodies, raw[torn.id])[:-1])
     known = dict(registry._tasks)
     known.pop("tests.sample_app.tasks.record")
-    monkeypatch.setattr(registry, "_tasks", known)
+    registered(known)
 
     def nap(seconds: float, why: str) -> None:
         """The function after a deploy that added a parameter without a default."""

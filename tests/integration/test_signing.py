@@ -15,7 +15,6 @@ from django_delayq.job.job import Claim, Job
 from django_delayq.job.outcome import Action, Outcome, OutcomeKind
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.unsent import UnsentJob
-from django_delayq.task import registry
 from django_delayq.worker.execution import run
 from django_delayq.worker.settlement import decide_settlement
 from tests.sample_app import tasks
@@ -37,10 +36,10 @@ def check_done(*args: Any) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def own_task(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+def own_task(registered: Any, settings: Any) -> None:
     """Make the task of `ShardApis.add` record its runs."""
     settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "first", []
-    monkeypatch.setattr(registry, "_tasks", {})
+    registered({})
     ran.clear()
     delayed_task(name="tests.sample_app.tasks.noop", already_done=check_done)(work)
 
@@ -260,10 +259,10 @@ def test_a_resent_job_has_the_same_signed_body(make: Callable[..., ShardApis]) -
 
 
 def test_worker_processes_run_signed_jobs_and_dead_letter_the_rest(
-    processes: Processes, client: Redis, monkeypatch: pytest.MonkeyPatch
+    processes: Processes, client: Redis, monkeypatch: pytest.MonkeyPatch, registered: Any
 ) -> None:
     monkeypatch.undo()
-    monkeypatch.setattr(registry, "_tasks", {task.name: task for task in (tasks.record, tasks.fail)})
+    registered({task.name: task for task in (tasks.record, tasks.fail)})
     processes._settings.SECRET_KEY = "only-for-tests"
     processes.configure(SIGN=False)
     forged = [tasks.record.enqueue("forged"), tasks.record.after(0.05).enqueue("forged, delayed")]

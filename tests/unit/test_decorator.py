@@ -11,9 +11,9 @@ from django_delayq.task import registry
 
 
 @pytest.fixture(autouse=True)
-def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+def own_registry(registered: Any) -> None:
     """Undo at the end of a test what it registered."""
-    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    registered()
 
 
 def remind(number: int = 0) -> None:

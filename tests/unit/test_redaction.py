@@ -19,7 +19,7 @@ from django_delayq.job.signing import BodySigner
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.claims import Claims, ExchangeReply, ExchangeRequest, Settlement
 from django_delayq.store.queries.lookup import Found, JobRow
-from django_delayq.task import outbox, registry, sender
+from django_delayq.task import outbox, sender
 from django_delayq.task.decorator import SensitiveTask
 from django_delayq.task.handle import JobHandle
 from django_delayq.task.redaction import HIDDEN, check_sensitive, redact, shown
@@ -38,8 +38,8 @@ def plain(user: int, card: str = "", note: str = "") -> None: ...
 
 
 @pytest.fixture(autouse=True)
-def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+def own_registry(registered: Any) -> None:
+    registered()
 
 
 @pytest.mark.parametrize(

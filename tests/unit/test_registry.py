@@ -13,9 +13,9 @@ from tests.sample_app.tasks import noop
 
 
 @pytest.fixture(autouse=True)
-def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+def own_registry(registered: Any) -> None:
     """Undo at the end of a test what it registered."""
-    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    registered()
 
 
 def function(name: str) -> Callable[..., Any]:

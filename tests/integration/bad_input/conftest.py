@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from django_delayq.task import registry
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.integration.bad_input.refusals import SECRET
 
@@ -19,8 +18,8 @@ def nothing_stored(delayq_settings: Any, client: Redis) -> Iterator[None]:
 
 
 @pytest.fixture
-def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+def own_registry(registered: Any) -> None:
+    registered()
 
 
 @pytest.fixture

@@ -24,9 +24,9 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delayq_settings: Any
 
 
 @pytest.fixture
-def make(monkeypatch: pytest.MonkeyPatch) -> Make:
+def make(registered: Any) -> Make:
     """Make a claim of a job whose task is the given function."""
-    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    registered()
 
     def made(func: Any, *args: Any, suspect: bool = False, **job: Any) -> Claim:
         name = func.name if isinstance(func, Task) else f"shop.{func.__name__}"

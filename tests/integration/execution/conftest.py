@@ -15,12 +15,12 @@ from tests.integration.execution.claims import PATIENCE, Run, claim_of
 
 
 @pytest.fixture
-def run_task(monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+def run_task(registered: Any) -> Iterator[Run]:
     """Run a function as a task, in one worker thread for all tasks of a test.
 
     `run_task(func, *args, attempts=…, **options of the job)`. Called in a thread of the test's own, it runs there.
     """
-    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    registered()
 
     def run_function(func: Any, *args: Any, already_done: Any = None, **facts: Any) -> Outcome:
         task: Task[Any, Any] = Task(func=func, name="shop.tasks.play", already_done=already_done)

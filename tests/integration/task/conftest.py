@@ -1,11 +1,11 @@
 """The fixture of the tests of tasks: a registry of their own."""
 
-import pytest
+from typing import Any
 
-from django_delayq.task import registry
+import pytest
 
 
 @pytest.fixture
-def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+def own_registry(registered: Any) -> None:
     """Undo at the end of a test what it registered."""
-    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    registered()
