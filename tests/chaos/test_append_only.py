@@ -103,13 +103,13 @@ def take_steps(machine: Base, rng: random.Random, count: int) -> None:
             case 9:
                 # The worker is dead, its leases expire, and its jobs are reclaimed.
                 worker.restart()
-                machine.world.set_time(model.now + 31 * SECOND)
+                machine.world.advance_to(model.now + 31 * SECOND)
                 machine.dispatchers[0].step()
-                machine.dispatchers[0].write_decided()
+                machine.dispatchers[0].apply_judged()
             case 10:
                 worker.exchange(8, endings=[OutcomeKind.FAILED] * 8)
             case _:
-                machine.advance_to_next_event(1)
+                machine.advance_to_next(1)
                 machine.dispatchers[1].step()
         machine.check()
 

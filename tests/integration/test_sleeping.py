@@ -92,7 +92,10 @@ def test_idle_processes_send_at_most_one_request_in_two_seconds(processes: Proce
             if line["client_type"] != "lua":
                 # The worker sends BLPOP and settle_and_claim; all other commands are the dispatcher's.
                 words = line["command"].split()
-                of_worker = ":notify" in words[1] if words[0] == "BLPOP" else words[1] == Script("settle_and_claim").sha
+                if words[0] == "BLPOP":
+                    of_worker = "notify_dispatcher" not in words[1]
+                else:
+                    of_worker = words[1] == Script("settle_and_claim").sha
                 sent["worker" if of_worker else "dispatcher"].append(line["command"][:90])
     assert all(sent.values()), sent
     for role, commands in sent.items():

@@ -46,7 +46,7 @@ def test_the_steps_of_a_call_share_its_time(start_redis: Callable[..., LocalRedi
         delayq_settings.DELAYQ = {"REDIS": {"url": network.url[:-1] + "1", "password": "secret"}, "ENQUEUE_TIMEOUT": 1}
         with pytest.raises(StoreUnavailable):
             get_job(f"{'0' * 24}-0")
-        network.mend()
+        network.restore()
         # A call that timed out leaves the next one its full time.
         assert noop.enqueue().state is State.READY
 
