@@ -128,10 +128,11 @@ class Rules(Base):
         if len(worker.sent) > 1 and worker.remembered:
             worker.send_stale(which)
 
-    @rule(pick=picks, most=st.integers(1, 5))
-    def heartbeat(self, pick: int, most: int) -> None:
+    @rule(pick=picks, most=st.integers(1, 5), newest=st.booleans())
+    def heartbeat(self, pick: int, most: int, newest: bool) -> None:
         worker = self.worker(pick)
-        worker.heartbeat(worker.held[:most])
+        # Unconfirmed claims are among the newest.
+        worker.heartbeat(worker.held[-most:] if newest else worker.held[:most])
 
     @rule(pick=picks)
     def crash(self, pick: int) -> None:

@@ -132,6 +132,22 @@ class Scenarios(Rules):
         else:
             self.discard_one(dead, deaths[0])
 
+    @rule(request=requests, by_heartbeat=st.booleans())
+    def claim_behind_a_pop_is_confirmed(self, request: Request, by_heartbeat: bool) -> None:
+        """The claim of a blocking exchange is unconfirmed until a heartbeat, or the worker itself, confirms it."""
+        self.enqueue([request])
+        self.advance_to_next()
+        self.dispatchers[0].step()
+        worker = self.worker(0)
+        worker.exchange(0)
+        worker.exchange(1, may_recover=False, blocking=True)
+        self.check()
+        if by_heartbeat:
+            worker.heartbeat(worker.held[-1:])
+        else:
+            worker.confirm(worker.held[-1:])
+        self.check()
+
     @rule(off=st.sampled_from([0, 1]), revived=st.integers(0, 4))
     def late_heartbeat_revives_what_was_judged(self, off: int, revived: int) -> None:
         """Two dispatchers read expired leases; a heartbeat arrives before they write."""
