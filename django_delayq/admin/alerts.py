@@ -93,7 +93,7 @@ def _queues(page: PageContext) -> Iterator[Alert]:
     oldest = now.total.oldest_overdue_us
     if oldest is not None and now.now_us - oldest > _OVERDUE_US:
         text = _("The oldest overdue job was due for promotion %s ago.") % duration_text(now.now_us - oldest)
-        yield Alert(text=text, url=page.url("pending", within="overdue"), link=_("Overdue jobs"), severe=True)
+        yield Alert(text=text, url=page.url("scheduled", within="overdue"), link=_("Overdue jobs"), severe=True)
 
 
 def _server(page: PageContext) -> Iterator[Alert]:

@@ -45,9 +45,9 @@ class JobList:
         return f"{path}?{query}" if query else path
 
 
-PENDING = JobList(
-    name="pending",
-    title=_("Pending jobs"),
+SCHEDULED = JobList(
+    name="scheduled",
+    title=_("Scheduled jobs"),
     sort_labels=(_("Latest first"), _("Soonest first")),
     state=State.SCHEDULED,
     ahead=True,
@@ -75,7 +75,7 @@ DEAD = JobList(
     newest_first=True,
     by_queue=False,
 )
-JOB_LISTS = {job_list.name: job_list for job_list in (PENDING, READY, RUNNING, DEAD)}
+JOB_LISTS = {job_list.name: job_list for job_list in (SCHEDULED, READY, RUNNING, DEAD)}
 
 
 def counted(text: Any, number: int) -> str:

@@ -225,7 +225,7 @@ def _zones(chosen: str, query: str) -> list[tuple[str, str, str, bool]]:
 def _tabs(page: PageContext, *, redis_down: bool) -> list[Tab]:
     titles = {
         "overview": _("Overview"),
-        "pending": _("Pending"),
+        "scheduled": _("Scheduled"),
         "queues": _("Queues"),
         "running": _("Running"),
         "dead": _("Dead"),
@@ -235,7 +235,7 @@ def _tabs(page: PageContext, *, redis_down: bool) -> list[Tab]:
     counts: dict[str, int] = {}
     if not redis_down:
         now = page.snapshot
-        counts = {"pending": now.total.scheduled, "queues": len(now.queues), "running": now.claimed, "dead": now.dead}
+        counts = {"scheduled": now.total.scheduled, "queues": len(now.queues), "running": now.claimed, "dead": now.dead}
     return [
         Tab(
             name=name,

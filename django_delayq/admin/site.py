@@ -70,7 +70,7 @@ class DelayQueue:
 #: Tab -> view, for the pages with live update.
 _PANELS = {
     "overview": overview.show,
-    "pending": lists.show_pending,
+    "scheduled": lists.show_scheduled,
     "queues": queues.show,
     "running": lists.show_running,
     "dead": dead.show,
@@ -80,7 +80,7 @@ _PANELS = {
 #: Route, name, view, allowed methods.
 _PAGES: tuple[tuple[str, str, View, tuple[str, ...]], ...] = (
     ("", "queue_changelist", overview.show, _READ),
-    ("pending/", "pending", lists.show_pending, _READ),
+    ("scheduled/", "scheduled", lists.show_scheduled, _READ),
     ("queues/", "queues", queues.show, _READ),
     ("queues/<delayq_queue:queue>/", "queue_detail", lists.show_ready, _READ),
     ("running/", "running", lists.show_running, _READ),

@@ -19,10 +19,14 @@ from tests.shard_apis import ShardApis
 
 
 def test_a_job_is_shown_in_every_state(browser: Client, stock: ShardApis) -> None:
-    pending, ready, running = add(stock, 1), add(stock, 2, queue="r", delay=None), add(stock, 3, queue="c", delay=None)
+    scheduled, ready, running = (
+        add(stock, 1),
+        add(stock, 2, queue="r", delay=None),
+        add(stock, 3, queue="c", delay=None),
+    )
     claim(stock, running, queue="c")
     dead = add_dead(stock, 4)
-    for text_id, state in ((pending, "Pending"), (ready, "Ready"), (running, "Running"), (dead, "Dead")):
+    for text_id, state in ((scheduled, "Scheduled"), (ready, "Ready"), (running, "Running"), (dead, "Dead")):
         page_text = text(browser.get(page("job_detail", text_id)))
         assert f"{state} {text_id}" in page_text
         assert "tests.sample_app.tasks.noop" in page_text
@@ -138,14 +142,14 @@ def test_an_unknown_id_is_a_404(browser: Client, name: str) -> None:
 def test_neighbours_follow_the_list_and_its_filter(browser: Client, stock: ShardApis) -> None:
     made = [add(stock, number, queue="mail", delay=HOUR + number) for number in range(3)]
     add(stock, delay=HOUR + 1)
-    row = browser.get(page("pending", queue="mail"))
+    row = browser.get(page("scheduled", queue="mail"))
     answer = browser.get(link(row, f"…{made[1][18:]}"))
     after = browser.get(link(answer, "Next in list"))
     assert f"/{made[2]}/" in after.url
     assert "queue=mail" in after.url
     assert f"/{made[0]}/" in browser.get(link(answer, "Previous in list")).url
     over = browser.get(link(browser.get(after.url), "Next in list"))
-    assert over.url == page("pending", queue="mail")
+    assert over.url == page("scheduled", queue="mail")
     assert "There is no further job in that direction." in text(browser.get(over.url))
 
 
@@ -158,7 +162,7 @@ def test_neighbours_of_the_dead_are_newest_first(browser: Client, stock: ShardAp
 
 def test_a_link_from_a_list_saves_round_trips(browser: Client, stock: ShardApis) -> None:
     mine = add(stock, queue="mail")
-    address = link(browser.get(page("pending")), f"…{mine[18:]}")
+    address = link(browser.get(page("scheduled")), f"…{mine[18:]}")
 
     def calls() -> int:
         found: dict[str, Any] = stock.client.info("commandstats")

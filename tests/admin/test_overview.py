@@ -51,7 +51,7 @@ def age(stock: ShardApis, key: str, code: bytes, us: int) -> None:
 
 def test_an_empty_store_explains_what_to_do(browser: Client) -> None:
     text = shown(browser)
-    assert "Pending 0 none to come" in text
+    assert "Scheduled 0 none to come" in text
     assert "send_report.after(minutes=1).enqueue()" in text
     assert "No job has died." in text
     assert "Nothing ran within the last hour." in text
@@ -69,7 +69,7 @@ def test_tiles_count_the_jobs_in_each_state(browser: Client, stock: ShardApis) -
     assert claimed
     stock.worker().take(1)
     text = shown(browser)
-    assert "Pending 1,200 next in 24 h" in text
+    assert "Scheduled 1,200 next in 24 h" in text
     assert "Overdue 0 oldest –" in text
     assert re.search(r"Ready 1 oldest \d+", text)
     assert re.search(r"Running 1 of 8 slots longest (1[2-9]|[2-5]\d) s", text)
@@ -90,7 +90,7 @@ def test_tabs_count_and_link(browser: Client, stock: ShardApis) -> None:
     stock.add_dead()
     html = browser.get(page("overview")).content.decode()
     assert re.search(rf'<a href="{page("overview")}" aria-current="page">Overview', html)
-    assert re.search(r'data-count="pending">1<', html)
+    assert re.search(r'data-count="scheduled">1<', html)
     assert re.search(r'class="delayq-count bad" data-count="dead">1<', html)
 
 

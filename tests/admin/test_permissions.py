@@ -35,7 +35,7 @@ def addresses(site: str, stock: ShardApis) -> list[str]:
         *(page("live", name, site=site) for name in PAGES),
         page("queue_detail", "mail", site=site),
         page("job_detail", job_id, site=site),
-        *(page("export", name, site=site) for name in ("pending", "dead")),
+        *(page("export", name, site=site) for name in ("scheduled", "dead")),
     ]
 
 

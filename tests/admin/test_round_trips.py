@@ -15,9 +15,9 @@ from tests.shard_apis import HOUR, SECOND, ShardApis
 VISITS: dict[str, tuple[str, dict[str, str]]] = {
     "overview": ("queue_changelist", {}),
     "overview, a month ahead": ("queue_changelist", {"due": "month"}),
-    "pending": ("pending", {}),
-    "pending, filtered": ("pending", {"task": "nobody", "within": "24h"}),
-    "pending, one queue": ("pending", {"queue": "mail"}),
+    "scheduled": ("scheduled", {}),
+    "scheduled, filtered": ("scheduled", {"task": "nobody", "within": "24h"}),
+    "scheduled, one queue": ("scheduled", {"queue": "mail"}),
     "queues": ("queues", {}),
     "running": ("running", {}),
     "dead": ("dead", {}),

@@ -71,7 +71,7 @@ def test_unregistered_tasks_come_first(noun: str, browser: Client, stock: ShardA
 
 def test_cells_link_to_the_jobs_of_the_task(browser: Client, stock: ShardApis, only_task: str) -> None:
     html = browser.get(page("tasks")).content.decode()
-    for name in ("pending", "dead"):
+    for name in ("scheduled", "dead"):
         assert f'href="{page(name, task=only_task)}"' in html
     failed = f'href="{escape(page("dead", task=only_task, within="1h"))}"'
     assert failed not in html

@@ -49,12 +49,12 @@ class Fixtures:
         self.ids: dict[str, str] = {}
         self._workers = [self.apis.worker(code) for code in WORKERS]
 
-    def fill(self, pending: int = 400) -> "Fixtures":
+    def fill(self, scheduled: int = 400) -> "Fixtures":
         """Store everything, the oldest first."""
         self._history()
         self._dead()
         self._running()
-        self._waiting(pending)
+        self._waiting(scheduled)
         self.present()
         self.apis.operations.pause("reports", by="ann")
         return self
@@ -182,12 +182,12 @@ class Fixtures:
         )
         self.clock.now_us = self.now_us
 
-    def _waiting(self, pending: int) -> None:
+    def _waiting(self, scheduled: int) -> None:
         draw = self._random
         retried = self.job(send_invoice, 1999, lang="fr", token="t", ago_us=HOUR)
         self.ids["retried"] = self.fail(retried, TIMED_OUT, times=2, how=Action.RETRY, delay_us=150 * SECOND)
         jobs: list[tuple[Job, int | None]] = []
-        for number in range(pending):
+        for number in range(scheduled):
             task = draw.choices(TASKS, [5, 8, 3, 1])[0]
             args, kwargs = self._arguments(task, number)
             delay = draw.choice((draw.uniform(20, 3_600), abs(draw.gauss(30_000, 9_000)), draw.uniform(60, 86_400)))

@@ -8,9 +8,9 @@ GONE = "0123456789abcdef01234567-0"
 #: Name -> address, given the ids of some jobs.
 PAGES: dict[str, Callable[[dict[str, str]], str]] = {
     "overview": lambda ids: page("overview"),
-    "pending": lambda ids: page("pending"),
-    "pending, filtered": lambda ids: page("pending", queue="email", within="24h", q="invoice", n=25),
-    "pending, nothing found": lambda ids: page("pending", q="nothing of the kind", to="never"),
+    "scheduled": lambda ids: page("scheduled"),
+    "scheduled, filtered": lambda ids: page("scheduled", queue="email", within="24h", q="invoice", n=25),
+    "scheduled, nothing found": lambda ids: page("scheduled", q="nothing of the kind", to="never"),
     "queues": lambda ids: page("queues"),
     "queue": lambda ids: page("queue_detail", "default"),
     "paused queue": lambda ids: page("queue_detail", "reports"),
@@ -25,4 +25,4 @@ PAGES: dict[str, Callable[[dict[str, str]], str]] = {
         for state in ("scheduled", "retried", "ready", "claimed", "lost", "dead", "unknown")
     },
 }
-TABS = ("overview", "pending", "queues", "running", "dead", "tasks", "processes")
+TABS = ("overview", "scheduled", "queues", "running", "dead", "tasks", "processes")

@@ -30,7 +30,7 @@ CONTRASTS = """() => {
 
 
 def test_relative_times_are_updated(window: PageSession, stock: Fixtures) -> None:
-    stock.fill(pending=0)
+    stock.fill(scheduled=0)
     window.page.clock.install()
     window.open(page("job_detail", stock.ids["scheduled"]))
     due = window.page.locator("dt", has_text="Due").locator("+ dd time .delayq-relative")
@@ -40,7 +40,7 @@ def test_relative_times_are_updated(window: PageSession, stock: Fixtures) -> Non
 
 
 def test_times_are_shown_in_the_zone_that_is_chosen(new_window: Callable[..., PageSession], stock: Fixtures) -> None:
-    stock.fill(pending=0)
+    stock.fill(scheduled=0)
     window = new_window(timezone_id="Asia/Tokyo")
     window.open(page("dead"))
     times = window.page.locator("#delayq table time").first
@@ -57,7 +57,7 @@ def test_times_are_shown_in_the_zone_that_is_chosen(new_window: Callable[..., Pa
 
 
 def test_all_rows_are_selected_at_once_and_counted(window: PageSession, stock: Fixtures) -> None:
-    stock.fill(pending=0)
+    stock.fill(scheduled=0)
     window.open(page("dead"))
     every, rows = window.page.locator("[data-select-all]"), window.page.locator("[data-row]")
     ticked = window.page.locator("[data-selected-count]")
@@ -75,7 +75,7 @@ def test_all_rows_are_selected_at_once_and_counted(window: PageSession, stock: F
 
 
 def test_shown_texts_can_be_copied(new_window: Callable[..., PageSession], stock: Fixtures) -> None:
-    stock.fill(pending=0)
+    stock.fill(scheduled=0)
     window = new_window(permissions=["clipboard-read", "clipboard-write"])
     window.open(page("job_detail", stock.ids["dead"]))
     shown = "() => navigator.clipboard.readText()"
@@ -96,8 +96,8 @@ def test_long_actions_continue_by_themselves(
 ) -> None:
     # A request handles one row and leaves the rest to the next.
     monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", -1.0)
-    stock.fill(pending=4)
-    window.open(page("pending"))
+    stock.fill(scheduled=4)
+    window.open(page("scheduled"))
     window.page.locator("[data-select-all]").check()
     window.page.locator("select[name=action]").select_option("run_now")
     window.page.get_by_role("button", name="Go").first.click()
@@ -110,7 +110,7 @@ def test_long_actions_continue_by_themselves(
 
 
 def test_no_key_alone_does_anything(window: PageSession, stock: Fixtures) -> None:
-    stock.fill(pending=0)
+    stock.fill(scheduled=0)
     window.open(page("dead"))
     # Without the parts that change by themselves.
     shown = "() => [location.href, document.activeElement.tagName, document.querySelectorAll(':checked').length].join()"
@@ -124,7 +124,7 @@ def test_no_key_alone_does_anything(window: PageSession, stock: Fixtures) -> Non
 
 
 def test_charts_are_legible_in_every_theme(window: PageSession, stock: Fixtures) -> None:
-    stock.fill(pending=50)
+    stock.fill(scheduled=50)
     window.open(page("overview"))
     for _ in range(3):
         window.page.locator(".theme-toggle:visible").click()

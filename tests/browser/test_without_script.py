@@ -18,7 +18,7 @@ FOR_SCRIPTS = "[data-copy]:visible, [data-select-all]:visible, [data-selected-co
 @pytest.fixture
 def plain(new_window: Callable[..., PageSession], stock: Fixtures) -> PageSession:
     """A window without JavaScript, with many jobs."""
-    stock.fill(pending=10)
+    stock.fill(scheduled=10)
     return new_window(java_script_enabled=False)
 
 
@@ -60,13 +60,13 @@ def test_parameters_are_asked_for_on_the_confirm_page(plain: PageSession, stock:
 
 
 def test_go_back_does_nothing(plain: PageSession, stock: Fixtures) -> None:
-    plain.open(page("pending", n=25))
+    plain.open(page("scheduled", n=25))
     plain.page.locator("[data-row]").first.check()
     plain.page.get_by_label("Action").select_option(label="Cancel")
     plain.page.get_by_role("button", name="Go").first.click()
     expect(plain.page.get_by_text("This cannot be undone.")).to_be_visible()
     plain.page.get_by_role("link", name="Go back", exact=True).click()
-    assert plain.page.url.endswith(page("pending", n=25))
+    assert plain.page.url.endswith(page("scheduled", n=25))
     expect(plain.page.locator("[data-row]")).to_have_count(12)
 
 
@@ -119,6 +119,6 @@ def test_bars_of_upcoming_jobs_link_to_their_list(plain: PageSession, stock: Fix
     link = chart.locator("tbody a").first
     expect(link).to_be_visible()
     link.click()
-    expect(plain.page.locator("h1").last).to_have_text("Pending jobs")
+    expect(plain.page.locator("h1").last).to_have_text("Scheduled jobs")
     assert "from=" in plain.page.url
     plain.assert_calm()

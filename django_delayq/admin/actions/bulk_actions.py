@@ -120,7 +120,7 @@ BULK_ACTIONS = {
     for action in (
         BulkAction(
             name="run_now",
-            job_lists=("pending",),
+            job_lists=("scheduled",),
             label=_("Run now"),
             log_text=_("Made to run now"),
             confirm_text=ngettext_lazy("Run %(count)s job now", "Run %(count)s jobs now", "n"),
@@ -129,7 +129,7 @@ BULK_ACTIONS = {
         ),
         BulkAction(
             name="reschedule",
-            job_lists=("pending", "ready"),
+            job_lists=("scheduled", "ready"),
             label=_("Reschedule…"),
             log_text=_("Rescheduled"),
             confirm_text=ngettext_lazy("Reschedule %(count)s job", "Reschedule %(count)s jobs", "n"),
@@ -139,7 +139,7 @@ BULK_ACTIONS = {
         ),
         BulkAction(
             name="move",
-            job_lists=("pending", "ready"),
+            job_lists=("scheduled", "ready"),
             label=_("Move to queue…"),
             log_text=_("Moved"),
             confirm_text=ngettext_lazy("Move %(count)s job", "Move %(count)s jobs", "n"),
@@ -149,7 +149,7 @@ BULK_ACTIONS = {
         ),
         BulkAction(
             name="cancel",
-            job_lists=("pending", "ready"),
+            job_lists=("scheduled", "ready"),
             label=_("Cancel"),
             log_text=_("Cancelled"),
             confirm_text=ngettext_lazy("Cancel %(count)s waiting job", "Cancel %(count)s waiting jobs", "n"),

@@ -75,8 +75,8 @@ def _tiles(page: PageContext, now: Snapshot) -> list[Tile]:
     of_slots = ngettext("of %(slots)s slot", "of %(slots)s slots", slots) % {"slots": grouped(slots)}
     run_time = _("run time p95 %s") % duration_text(hour.run_us(_MOST))
     return [
-        Tile(_("Pending"), total.scheduled, following, page.url("pending")),
-        Tile(_("Overdue"), total.overdue, overdue, page.url("pending", within="overdue"), bad=bool(total.overdue)),
+        Tile(_("Scheduled"), total.scheduled, following, page.url("scheduled")),
+        Tile(_("Overdue"), total.overdue, overdue, page.url("scheduled", within="overdue"), bad=bool(total.overdue)),
         Tile(_("Ready"), total.ready, oldest, page.url("queues")),
         Tile(_("Running"), now.claimed, longest, page.url("running"), of_slots),
         Tile(_("Dead"), now.dead, newest, page.url("dead"), _("+%s/h") % grouped(now.died_last_hour), bool(now.dead)),

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 
 from django_delayq.admin.arguments import printable
 from django_delayq.admin.filters import Filter, url_name
-from django_delayq.admin.job_lists import DEAD, PENDING, read
+from django_delayq.admin.job_lists import DEAD, SCHEDULED, read
 from django_delayq.admin.page import PageContext, PageResponse
 from django_delayq.clock import duration_us
 from django_delayq.metrics import Stats, task_dimension
@@ -68,7 +68,7 @@ def show(page: PageContext) -> PageResponse:
     now = page.load_snapshot(tasks=list(known))
     unregistered = {
         row.task
-        for place in (PENDING, DEAD)
+        for place in (SCHEDULED, DEAD)
         for row in read(page, place, Filter(count=_LOOKED)).rows
         if row.task and registry.find(row.task) is None
     }

@@ -203,7 +203,7 @@ def test_all_shards_are_counted(browser: Client, delayq_settings: Any, redis_url
 def test_the_same_form_again_does_nothing_to_later_jobs(
     browser: Client, listed_jobs: Callable[[str], ListedJobs]
 ) -> None:
-    jobs = listed_jobs("pending")
+    jobs = listed_jobs("scheduled")
     mine = [jobs.add(number) for number in range(3)]
     response = jobs.all(browser, "cancel")
     assert "Cancelled 3." in result(browser, confirm(browser, response))
@@ -242,7 +242,7 @@ def test_the_session_keeps_a_bounded_number_of_requests(
 def test_no_others_are_mentioned_if_none_came(browser: Client, stock: ShardApis) -> None:
     mine = [add(stock, number) for number in range(3)]
     dues = [due_us(stock, each) for each in mine]
-    response = request_action(browser, page("pending"), "reschedule", all="yes")
+    response = request_action(browser, page("scheduled"), "reschedule", all="yes")
     # They still match, but they are the selected ones.
     assert "More match" not in result(browser, confirm(browser, response, **PARAMETERS["reschedule"]))
     assert [due_us(stock, each) for each in mine] != dues

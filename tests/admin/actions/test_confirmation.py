@@ -88,9 +88,9 @@ def test_a_confirm_page_shows_hostile_rows_as_text(browser: Client, stock: Shard
 
 def test_every_form_can_be_sent_without_a_script(browser: Client, stock: ShardApis) -> None:
     add(stock, queue="mail", delay=None)
-    pending, dead = add(stock), add_dead(stock)
-    pages = [page("pending"), page("dead"), page("dead", group="error"), page("queue_detail", "mail")]
-    for address in (*pages, page("job_detail", pending), page("job_detail", dead)):
+    scheduled, dead = add(stock), add_dead(stock)
+    pages = [page("scheduled"), page("dead"), page("dead", group="error"), page("queue_detail", "mail")]
+    for address in (*pages, page("job_detail", scheduled), page("job_detail", dead)):
         posts = [form for form in forms(browser.get(address)) if form.action == page("action")]
         assert posts
         for form in posts:

@@ -61,7 +61,7 @@ def test_an_old_form_of_a_long_action_repeats_nothing(
     monkeypatch.setattr(run, "SECONDS", 0)
     mine = [add(stock, number, delay=HOUR * (number + 1)) for number in range(3)]
     dues = [due_us(stock, each) for each in mine]
-    first = confirm(browser, request_action(browser, page("pending"), "reschedule", *mine), shift="5", unit="60")
+    first = confirm(browser, request_action(browser, page("scheduled"), "reschedule", *mine), shift="5", unit="60")
     form_to(first, "/action/").post(browser)
     continue_to_end(browser, first)
     assert [due_us(stock, each) for each in mine] == [due + 5 * MINUTE for due in dues]
@@ -77,7 +77,7 @@ def test_all_jobs_are_shifted_once_although_they_stay_in_the_list(
     mine = [add(stock, number, queue=f"q{number % 2}", delay=HOUR * (number + 1)) for number in range(6)]
     dues = [due_us(stock, each) for each in mine]
     response = confirm(
-        browser, request_action(browser, page("pending"), "reschedule", all="yes"), shift=shift, unit=unit
+        browser, request_action(browser, page("scheduled"), "reschedule", all="yes"), shift=shift, unit=unit
     )
     response = continue_to_end(browser, response)
     assert "Rescheduled 6, by " in result(browser, response)

@@ -85,7 +85,7 @@ _FORGED = [
 def test_no_forged_field_is_a_server_error(browser: Client, stock: ShardApis, name: str) -> None:
     mine, waiting = add_dead(stock), add(stock)
     form = form_to(browser.get(page("dead")), "/action/")
-    confirmed = form_to(request_action(browser, page("pending"), "reschedule", waiting), "/action/")
+    confirmed = form_to(request_action(browser, page("scheduled"), "reschedule", waiting), "/action/")
     row = next(box for box in form.boxes if box[0] == "row")
     for value in _FORGED:
         for action in ("delete", "edit", "retry_later"):

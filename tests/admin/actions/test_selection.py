@@ -43,9 +43,9 @@ def test_all_matching_jobs_without_later_ones(browser: Client, stock: ShardApis)
     assert {state(stock, each) for each in (other, later)} == {"dead"}
 
 
-def test_later_pending_jobs_are_not_included(browser: Client, stock: ShardApis) -> None:
+def test_later_scheduled_jobs_are_not_included(browser: Client, stock: ShardApis) -> None:
     mine = [add(stock, number) for number in range(3)]
-    listed = form_to(browser.get(page("pending")), "/action/", button="cancel")
+    listed = form_to(browser.get(page("scheduled")), "/action/", button="cancel")
     response = listed.post(browser, ("all", "yes"), action="cancel")
     later = add(stock)
     assert "Cancelled 3." in result(browser, confirm(browser, response))
@@ -57,7 +57,7 @@ def test_a_job_that_ran_when_the_person_looked_is_not_included(browser: Client, 
     back = add(stock, "ran", queue="runs", delay=None)
     worker, running = claim(stock, back, queue="runs")
     mine = add(stock, "waits", delay=HOUR)
-    confirm_page = request_action(browser, page("pending"), "cancel", all="yes")
+    confirm_page = request_action(browser, page("scheduled"), "cancel", all="yes")
     now_us = stock.clock.now_us
     attempts = running.attempts.add(worker="w", started_us=now_us, ended_us=now_us, ending="failed", error="x")
     again = Settlement(claim=running, decision=Decision(action=Action.RETRY, delay_us=HOUR // 2), attempts=attempts)
