@@ -120,8 +120,8 @@ def _unknown_tasks(page: PageContext, rows: Sequence[JobRow]) -> Iterator[Alert]
     names = sorted(name for name in names_met if name and registry.find(name) is None)
     if names:
         text = ngettext(
-            "Jobs wait or died whose task is not registered in this process: %s.",
-            "Jobs wait or died whose tasks are not registered in this process: %s.",
+            "Waiting or failed jobs have a task that is not registered in this process: %s.",
+            "Waiting or failed jobs have tasks that are not registered in this process: %s.",
             len(names),
         )
         yield Alert(

@@ -36,7 +36,7 @@ def test_each_job_has_a_row_a_line_and_a_signal(
 ) -> None:
     mine = [add_dead(stock, number) for number in range(2)]
     with caplog.at_level(logging.INFO, "django_delayq.audit"):
-        confirm(browser, request_action(browser, page("dead"), "retry", *mine))
+        confirm(browser, request_action(browser, page("failed"), "retry", *mine))
     entries = LogEntry.objects.order_by("object_id")
     assert [(each.object_id, each.change_message, each.action_flag, each.content_type) for each in entries] == [
         (text_id, "Retried", CHANGE, None) for text_id in mine
@@ -67,7 +67,7 @@ def test_more_than_a_hundred_jobs_have_one_row_with_filter_and_count(
 def test_an_action_that_changed_nothing_is_not_recorded(
     browser: Client, stock: ShardApis, signals_sent: list[dict[str, Any]]
 ) -> None:
-    answer = request_action(browser, page("dead"), "retry", add_dead(stock))
+    answer = request_action(browser, page("failed"), "retry", add_dead(stock))
     confirm(browser, answer)
     confirm(browser, answer)
     assert LogEntry.objects.count() == len(signals_sent) == 1
@@ -104,7 +104,7 @@ def test_a_failing_receiver_changes_nothing(browser: Client, stock: ShardApis) -
 
     audit_log.admin_action.connect(fails)
     try:
-        answer = confirm(browser, request_action(browser, page("dead"), "retry", add_dead(stock)))
+        answer = confirm(browser, request_action(browser, page("failed"), "retry", add_dead(stock)))
     finally:
         audit_log.admin_action.disconnect(fails)
     assert answer.status_code == 302

@@ -36,10 +36,10 @@ def test_every_row_that_matches_is_sent(browser: Client, stock: ShardApis) -> No
 
 
 def test_each_list_can_be_sent(browser: Client, stock: ShardApis) -> None:
-    dead, ready, running = add_dead(stock, 1), add(stock, queue="r", delay=None), add(stock, queue="c", delay=None)
+    failed, ready, running = add_dead(stock, 1), add(stock, queue="r", delay=None), add(stock, queue="c", delay=None)
     claim(stock, running, queue="c")
-    (one,) = lines(browser.get(page("export", "dead", error="Broken")))
-    assert one["id"] == dead
+    (one,) = lines(browser.get(page("export", "failed", error="Broken")))
+    assert one["id"] == failed
     assert one["history"][0]["error"].endswith("the second line: of the message\n")
     assert [each["id"] for each in lines(browser.get(page("export", "running")))] == [running]
     assert [each["id"] for each in lines(browser.get(page("export", "ready", queue="r")))] == [ready]
@@ -93,7 +93,7 @@ def test_a_download_that_redis_interrupts_says_that_it_is_incomplete(
 @pytest.mark.parametrize("site", SITES)
 def test_only_people_who_may_view_may_download(visitor: Callable[..., Client], site: str) -> None:
     for kind, status in (("superuser", 200), ("manager", 200), ("viewer", 200), ("staff", 403), ("anonymous", 302)):
-        for list_name in ("scheduled", "running", "dead"):
+        for list_name in ("scheduled", "running", "failed"):
             answer = visitor(kind).get(page("export", list_name, site=site))
             assert answer.status_code == status
             if status == 200:

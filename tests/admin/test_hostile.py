@@ -54,7 +54,7 @@ def action_forms(answer: Any) -> list[Form]:
 
 def counted(answer: Any) -> str:
     """Return the number and noun on a confirm page."""
-    found = re.search(r"(Retry|Delete|Cancel) [0-9,]+ (dead letter|waiting job)s?", text(answer))
+    found = re.search(r"(Retry|Delete|Cancel) [0-9,]+ (failed job|waiting job)s?", text(answer))
     assert found, text(answer)
     return found[0]
 
@@ -69,9 +69,9 @@ def test_a_group_that_no_filter_selects_offers_no_action_on_others(browser: Clie
     record = b"\0\1\0" + json.dumps([{"ending": "~" + "x" * 300, "error": "e"}]).encode()
     rest = cell[22 + int.from_bytes(cell[:4]) :]
     stock.client.hset(stock.keys("dead_bodies"), odd, len(record).to_bytes(4) + cell[4:22] + record + rest)
-    for form in action_forms(browser.get(page("dead", group="error"))):
+    for form in action_forms(browser.get(page("failed", group="error"))):
         answer = form.post(browser, action="retry")
-        assert answer.status_code == 302 or counted(answer) == "Retry 1 dead letter"
+        assert answer.status_code == 302 or counted(answer) == "Retry 1 failed job"
 
 
 @pytest.mark.parametrize("group", ["error", "task"])
@@ -79,16 +79,16 @@ def test_a_group_without_a_name_offers_no_action_on_others(group: str, browser: 
     add_dead(stock, 1)
     unreadable = raw(add_dead(stock, 2))
     stock.client.hset(stock.keys("dead_bodies"), unreadable, b"\0" * 22)
-    for form in action_forms(browser.get(page("dead", group=group))):
+    for form in action_forms(browser.get(page("failed", group=group))):
         answer = form.post(browser, action="retry")
-        assert answer.status_code == 302 or counted(answer) == "Retry 1 dead letter"
+        assert answer.status_code == 302 or counted(answer) == "Retry 1 failed job"
 
 
 def test_a_group_excludes_errors_whose_names_end_alike(browser: Client, stock: ShardApis) -> None:
     for error in ("ValueError: x", "shop.ValueError: x"):
         add_dead(stock, error=f'Traceback (most recent call last):\n  File "x.py", line 1, in x\n{error}\n')
-    for form in action_forms(browser.get(page("dead", group="error"))):
-        assert counted(form.post(browser, action="retry")) == "Retry 1 dead letter"
+    for form in action_forms(browser.get(page("failed", group="error"))):
+        assert counted(form.post(browser, action="retry")) == "Retry 1 failed job"
 
 
 def test_jobs_are_shifted_once_if_the_button_is_pressed_twice(browser: Client, stock: ShardApis) -> None:
@@ -165,7 +165,7 @@ def test_no_time_in_a_history_breaks_a_page(name: str, number: int, browser: Cli
 
 def test_ten_thousand_queues_have_pages(browser: Client, stock: ShardApis) -> None:
     stock.client.zadd(stock.keys("queues"), {f"q{number}": 1 for number in range(10_000)})
-    for name in ("dead", "running"):
+    for name in ("failed", "running"):
         assert browser.get(page(name)).status_code == 200
 
 
@@ -177,7 +177,7 @@ def test_no_row_breaks_a_page(noun: str, member: bytes, score: str, browser: Cli
     stock.client.zadd(keys("queues"), {"default": 1})
     by_queue = {"schedule": keys.scheduled, "ready": keys.ready}.get(noun)
     stock.client.zadd(by_queue("default") if by_queue else keys(noun), {member: score})
-    found = {"schedule": "scheduled", "leases": "running", "dead_letters": "dead"}.get(noun)
+    found = {"schedule": "scheduled", "leases": "running", "dead_letters": "failed"}.get(noun)
     address = page(found) if found else page("queue_detail", "default")
     answer = browser.get(address)
     assert answer.status_code == 200

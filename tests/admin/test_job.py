@@ -25,14 +25,14 @@ def test_a_job_is_shown_in_every_state(browser: Client, stock: ShardApis) -> Non
         add(stock, 3, queue="c", delay=None),
     )
     claim(stock, running, queue="c")
-    dead = add_dead(stock, 4)
-    for text_id, state in ((scheduled, "Scheduled"), (ready, "Ready"), (running, "Running"), (dead, "Dead")):
+    failed = add_dead(stock, 4)
+    for text_id, state in ((scheduled, "Scheduled"), (ready, "Ready"), (running, "Running"), (failed, "Failed")):
         page_text = text(browser.get(page("job_detail", text_id)))
         assert f"{state} {text_id}" in page_text
         assert "tests.sample_app.tasks.noop" in page_text
 
 
-def test_a_dead_letter_shows_its_attempts_and_its_traceback(browser: Client, stock: ShardApis) -> None:
+def test_a_failed_job_shows_its_attempts_and_its_traceback(browser: Client, stock: ShardApis) -> None:
     mine = add(stock, delay=None)
     worker, claimed = claim(stock, mine)
     worker.settle(claimed, Action.RETRY, error="first: failure")
@@ -153,11 +153,11 @@ def test_neighbours_follow_the_list_and_its_filter(browser: Client, stock: Shard
     assert "There is no further job in that direction." in text(browser.get(over.url))
 
 
-def test_neighbours_of_the_dead_are_newest_first(browser: Client, stock: ShardApis) -> None:
+def test_neighbours_of_failed_jobs_are_newest_first(browser: Client, stock: ShardApis) -> None:
     first, second = add_dead(stock, 1), add_dead(stock, 2)
     answer = browser.get(page("job_detail", second))
     assert f"/{first}/" in browser.get(link(answer, "Next in list")).url
-    assert browser.get(link(answer, "Previous in list")).url == page("dead")
+    assert browser.get(link(answer, "Previous in list")).url == page("failed")
 
 
 def test_a_link_from_a_list_saves_round_trips(browser: Client, stock: ShardApis) -> None:
@@ -174,7 +174,7 @@ def test_a_link_from_a_list_saves_round_trips(browser: Client, stock: ShardApis)
 
 
 @pytest.mark.parametrize(
-    "query", ["in=~zz", "row=x", "list=none", "row=1.00", "list=ready&row=end", "all=1", "in=a/b&list=dead"]
+    "query", ["in=~zz", "row=x", "list=none", "row=1.00", "list=ready&row=end", "all=1", "in=a/b&list=failed"]
 )
 def test_no_query_breaks_the_page(browser: Client, stock: ShardApis, query: str) -> None:
     for mine in (add(stock), add_dead(stock)):

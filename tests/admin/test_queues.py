@@ -77,8 +77,8 @@ def test_numbers_link_to_their_jobs(browser: Client, stock: ShardApis) -> None:
     html = browser.get(page("queues")).content.decode()
     for name in ("scheduled", "running"):
         assert f'href="{page(name, queue="mail")}"' in html
-    failed = escape(page("dead", queue="mail", within="1h"))
-    assert f'href="{failed}" title="attempts that failed; the link lists dead letters"' in html
+    failed = escape(page("failed", queue="mail", within="1h"))
+    assert f'href="{failed}" title="also attempts that were followed by another; the link lists failed jobs"' in html
 
 
 def test_a_recovered_job_is_marked_among_the_ready_ones(browser: Client, stock: ShardApis) -> None:

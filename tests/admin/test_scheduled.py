@@ -233,7 +233,7 @@ _NAMES = ("queue", "task", "error", "q", "within", "from", "to", "at", "n") + (
 )
 
 
-@pytest.mark.parametrize("list_name", ["scheduled", "running", "dead", "queue_detail"])
+@pytest.mark.parametrize("list_name", ["scheduled", "running", "failed", "queue_detail"])
 def test_no_query_breaks_a_list(browser: Client, stock: ShardApis, list_name: str) -> None:
     add(stock, delay=None)
     add(stock)
@@ -271,7 +271,7 @@ def test_only_people_who_may_manage_are_offered_actions(
 @pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize(
     ("name", "args"),
-    [("scheduled", ()), ("running", ()), ("dead", ()), ("queue_detail", ("default",)), ("job_detail", ("mine",))],
+    [("scheduled", ()), ("running", ()), ("failed", ()), ("queue_detail", ("default",)), ("job_detail", ("mine",))],
 )
 def test_only_people_who_may_view_see_a_list(
     visitor: Callable[..., Client], stock: ShardApis, site: str, name: str, args: tuple[str, ...]

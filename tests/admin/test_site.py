@@ -97,7 +97,7 @@ def test_script_is_small() -> None:
 def test_anonymous_users_get_the_login_of_the_site(visitor: Any, settings: Any) -> None:
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
     settings.LOGIN_URL = "/elsewhere/"
-    answer = visitor("anonymous").get(page("dead", site="second"))
+    answer = visitor("anonymous").get(page("failed", site="second"))
     assert (answer.status_code, answer["Location"].split("?")[0]) == (302, "/second/login/")
 
 

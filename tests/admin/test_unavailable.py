@@ -58,7 +58,7 @@ def test_the_rest_of_the_admin_works(browser: Client, no_redis: None) -> None:
 
 
 def test_tabs_are_links_without_counts(browser: Client, no_redis: None) -> None:
-    text = browser.get(page("dead")).content.decode()
+    text = browser.get(page("failed")).content.decode()
     assert page("scheduled") in text
     assert "data-count" not in text
     assert "data-url" not in text

@@ -15,14 +15,14 @@ PAGES: dict[str, Callable[[dict[str, str]], str]] = {
     "queue": lambda ids: page("queue_detail", "default"),
     "paused queue": lambda ids: page("queue_detail", "reports"),
     "running": lambda ids: page("running"),
-    "dead": lambda ids: page("dead"),
-    "dead by error": lambda ids: page("dead", group="error"),
-    "dead by task": lambda ids: page("dead", group="task"),
+    "failed": lambda ids: page("failed"),
+    "failed, by error": lambda ids: page("failed", group="error"),
+    "failed, by task": lambda ids: page("failed", group="task"),
     "tasks": lambda ids: page("tasks"),
     "processes": lambda ids: page("processes"),
     **{
         f"job, {state}": lambda ids, state=state: page("job_detail", ids[state])  # type: ignore[misc]
-        for state in ("scheduled", "retried", "ready", "claimed", "lost", "dead", "unknown")
+        for state in ("scheduled", "retried", "ready", "claimed", "lost", "failed", "unknown")
     },
 }
-TABS = ("overview", "scheduled", "queues", "running", "dead", "tasks", "processes")
+TABS = ("overview", "scheduled", "queues", "running", "failed", "tasks", "processes")

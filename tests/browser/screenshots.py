@@ -36,7 +36,7 @@ def main(folder: Path, width: int) -> None:
             for name, address in PAGES.items():
                 page.goto(site.url + address(stock.ids))
                 page.screenshot(path=folder / f"{name.replace(', ', '-').replace(' ', '-')}-{scheme}.png")
-            for list_name, action in (("scheduled", "reschedule"), ("dead", "delete")):
+            for list_name, action in (("scheduled", "reschedule"), ("failed", "delete")):
                 page.goto(site.url + PAGES[list_name](stock.ids))
                 for tick in page.locator("[data-row]").all()[:2]:
                     tick.check()

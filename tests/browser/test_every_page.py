@@ -54,8 +54,8 @@ def test_page_without_redis(tab: str, window: PageSession, settings: Any) -> Non
         ("scheduled", "run_now"),
         ("scheduled", "reschedule"),
         ("scheduled", "move"),
-        ("dead", "retry_later"),
-        ("dead", "delete"),
+        ("failed", "retry_later"),
+        ("failed", "delete"),
     ],
 )
 def test_confirm_page_and_progress_page(

@@ -36,13 +36,13 @@ def tab_to(window: PageSession, selector: str) -> None:
     )
 
 
-def test_dead_letters_are_reached_filtered_selected_and_retried(window: PageSession, stock: Fixtures) -> None:
+def test_failed_jobs_are_reached_filtered_selected_and_retried(window: PageSession, stock: Fixtures) -> None:
     stock.fill(scheduled=0)
     window.open(page("overview"))
     keys = window.page.keyboard
-    tab_to(window, ".delayq-tabs a[href$='/dead/']")
+    tab_to(window, ".delayq-tabs a[href$='/failed/']")
     keys.press("Enter")
-    window.page.wait_for_url("**/dead/")
+    window.page.wait_for_url("**/failed/")
     tab_to(window, "#delayq [name=task]")
     keys.type("send_invoice")
     keys.press("Enter")

@@ -18,7 +18,7 @@ CONTRASTS = """() => {
             .map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
         return 0.2126 * r + 0.7152 * g + 0.0722 * b;
     };
-    const drawn = { ".delayq-bar.done": "fill", ".delayq-bar.dead": "fill", ".delayq-bar.due": "fill",
+    const drawn = { ".delayq-bar.done": "fill", ".delayq-bar.failed": "fill", ".delayq-bar.due": "fill",
         ".delayq-hatch": "stroke", ".delayq-line": "stroke", ".delayq-line.half": "stroke" };
     return Object.entries(drawn).map(([which, how]) => {
         const each = document.querySelector(`.delayq-plot ${which}`);
@@ -42,7 +42,7 @@ def test_relative_times_are_updated(window: PageSession, stock: Fixtures) -> Non
 def test_times_are_shown_in_the_zone_that_is_chosen(new_window: Callable[..., PageSession], stock: Fixtures) -> None:
     stock.fill(scheduled=0)
     window = new_window(timezone_id="Asia/Tokyo")
-    window.open(page("dead"))
+    window.open(page("failed"))
     times = window.page.locator("#delayq table time").first
     when = datetime.fromisoformat(times.get_attribute("datetime") or "")
     hours = {}
@@ -58,7 +58,7 @@ def test_times_are_shown_in_the_zone_that_is_chosen(new_window: Callable[..., Pa
 
 def test_all_rows_are_selected_at_once_and_counted(window: PageSession, stock: Fixtures) -> None:
     stock.fill(scheduled=0)
-    window.open(page("dead"))
+    window.open(page("failed"))
     every, rows = window.page.locator("[data-select-all]"), window.page.locator("[data-row]")
     ticked = window.page.locator("[data-selected-count]")
     expect(ticked).to_have_text("0")
@@ -77,11 +77,11 @@ def test_all_rows_are_selected_at_once_and_counted(window: PageSession, stock: F
 def test_shown_texts_can_be_copied(new_window: Callable[..., PageSession], stock: Fixtures) -> None:
     stock.fill(scheduled=0)
     window = new_window(permissions=["clipboard-read", "clipboard-write"])
-    window.open(page("job_detail", stock.ids["dead"]))
+    window.open(page("job_detail", stock.ids["failed"]))
     shown = "() => navigator.clipboard.readText()"
     window.page.get_by_role("button", name="Copy id").click()
     expect(window.page.locator("#delayq-announcement")).not_to_have_text("")
-    assert window.page.evaluate(shown) == stock.ids["dead"]
+    assert window.page.evaluate(shown) == stock.ids["failed"]
     for name, source in (("Copy JSON", "#delayq-json"), ("Copy", "#delayq-traceback")):
         window.page.get_by_role("button", name=name, exact=True).click()
         text = window.page.locator(source).text_content()
@@ -111,7 +111,7 @@ def test_long_actions_continue_by_themselves(
 
 def test_no_key_alone_does_anything(window: PageSession, stock: Fixtures) -> None:
     stock.fill(scheduled=0)
-    window.open(page("dead"))
+    window.open(page("failed"))
     # Without the parts that change by themselves.
     shown = "() => [location.href, document.activeElement.tagName, document.querySelectorAll(':checked').length].join()"
     before = window.page.evaluate(shown)

@@ -31,25 +31,25 @@ def test_every_page_works_without_dead_controls(plain: PageSession, stock: Fixtu
 
 
 def test_rows_are_selected_confirmed_and_handled(plain: PageSession, stock: Fixtures) -> None:
-    dead = stock.ids["dead"]
-    plain.open(page("dead", queue="email"))
-    plain.page.locator(f"[data-row][value^='{dead}']").check()
+    failed = stock.ids["failed"]
+    plain.open(page("failed", queue="email"))
+    plain.page.locator(f"[data-row][value^='{failed}']").check()
     plain.page.get_by_label("Action").select_option(label="Retry now")
     plain.page.get_by_role("button", name="Go").first.click()
-    plain.page.get_by_role("button", name="Retry 1 dead letter").click()
+    plain.page.get_by_role("button", name="Retry 1 failed job").click()
     expect(plain.page.locator(".messagelist .success")).to_contain_text("Retried 1")
     assert "queue=email" in plain.page.url
-    assert state(stock.apis, dead) == "ready"
+    assert state(stock.apis, failed) == "ready"
     plain.assert_calm()
 
 
 def test_parameters_are_asked_for_on_the_confirm_page(plain: PageSession, stock: Fixtures) -> None:
     before = stock.apis.inspection.counts().dead
-    plain.open(page("dead"))
+    plain.open(page("failed"))
     plain.page.get_by_label("Action").select_option(label="Retry later…")
     plain.page.locator("input[name=all]").check()
     plain.page.get_by_role("button", name="Go").first.click()
-    button = plain.page.get_by_role("button", name=f"Retry {before} dead letters later")
+    button = plain.page.get_by_role("button", name=f"Retry {before} failed jobs later")
     button.click()
     expect(button).to_be_visible()
     assert stock.apis.inspection.counts().dead == before
@@ -74,7 +74,7 @@ def test_a_long_action_continues_by_its_button(
     plain: PageSession, stock: Fixtures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", -1.0)
-    plain.open(page("dead", queue="reports"))
+    plain.open(page("failed", queue="reports"))
     rows = plain.page.locator("[data-row]")
     number = rows.count()
     assert number > 1
@@ -82,7 +82,7 @@ def test_a_long_action_continues_by_its_button(
         row.check()
     plain.page.get_by_label("Action").select_option(label="Delete")
     plain.page.get_by_role("button", name="Go").first.click()
-    plain.page.get_by_role("button", name=f"Delete {number} dead letters").click()
+    plain.page.get_by_role("button", name=f"Delete {number} failed jobs").click()
     pressed, ended = 0, plain.page.locator(".messagelist")
     while not ended.count():
         plain.page.get_by_role("button", name="Continue").click()

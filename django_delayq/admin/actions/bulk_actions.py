@@ -20,7 +20,7 @@ class ActionResult(StrEnum):
     """What an action did to one job; all but DONE leave the job as it is."""
 
     DONE = "done"
-    #: The job no longer waits, or is no longer that dead letter.
+    #: The job no longer waits, or is no longer that failed job.
     SKIPPED = "skipped"
     KEY_HELD = "key_held"
     UNREADABLE = "unreadable"
@@ -40,7 +40,7 @@ class Target(NamedTuple):
 
     raw_id: bytes
     shard: int
-    #: When it is due, or when it died: a dead letter that died again since then is another one.
+    #: When it is due, or when it failed: a job that failed again since then is another row.
     moment_us: int
 
     @classmethod
@@ -170,26 +170,26 @@ BULK_ACTIONS = {
         ),
         BulkAction(
             name="retry",
-            job_lists=("dead",),
+            job_lists=("failed",),
             label=_("Retry now"),
             log_text=_("Retried"),
-            confirm_text=ngettext_lazy("Retry %(count)s dead letter", "Retry %(count)s dead letters", "n"),
+            confirm_text=ngettext_lazy("Retry %(count)s failed job", "Retry %(count)s failed jobs", "n"),
             success_text=_RETRIED,
             change=_retry,
         ),
         BulkAction(
             name="retry_later",
-            job_lists=("dead",),
+            job_lists=("failed",),
             label=_("Retry later…"),
             log_text=_("Set to be retried"),
-            confirm_text=ngettext_lazy("Retry %(count)s dead letter later", "Retry %(count)s dead letters later", "n"),
+            confirm_text=ngettext_lazy("Retry %(count)s failed job later", "Retry %(count)s failed jobs later", "n"),
             success_text=ngettext_lazy("Set %(count)s to be retried", "Set %(count)s to be retried", "n"),
             form_class=forms.RetryLaterForm,
             change=_retry,
         ),
         BulkAction(
             name="edit",
-            job_lists=("dead",),
+            job_lists=("failed",),
             in_menu=False,
             label=_("Edit arguments and retry…"),
             log_text=_("Retried with other arguments"),
@@ -200,10 +200,10 @@ BULK_ACTIONS = {
         ),
         BulkAction(
             name="delete",
-            job_lists=("dead",),
+            job_lists=("failed",),
             label=_("Delete"),
             log_text=_("Deleted"),
-            confirm_text=ngettext_lazy("Delete %(count)s dead letter", "Delete %(count)s dead letters", "n"),
+            confirm_text=ngettext_lazy("Delete %(count)s failed job", "Delete %(count)s failed jobs", "n"),
             success_text=ngettext_lazy("Deleted %(count)s", "Deleted %(count)s", "n"),
             change=lambda operations, target, _: operations.discard(target.raw_id, died_us=target.moment_us),
             destructive=True,

@@ -62,7 +62,7 @@ def test_an_invalid_time_is_refused(browser: Client, stock: ShardApis, fields: d
     assert due_us(stock, mine) == due
 
 
-@pytest.mark.parametrize(("list_name", "action"), [("scheduled", "reschedule"), ("dead", "retry_later")])
+@pytest.mark.parametrize(("list_name", "action"), [("scheduled", "reschedule"), ("failed", "retry_later")])
 def test_a_moment_that_is_past_is_refused(browser: Client, stock: ShardApis, list_name: str, action: str) -> None:
     mine = add(stock) if list_name == "scheduled" else add_dead(stock)
     before_us = due_us(stock, mine)
