@@ -42,7 +42,7 @@ def test_each_queue_has_a_row(browser: Client, stock: ShardApis) -> None:
     found = rows(browser)
     assert list(found) == ["mail", "other", "reports"]
     scheduled, ready, oldest, running, workers, done, failed, state, _ = found["mail"]
-    assert [scheduled, ready, running, workers, done, failed, state] == ["0", "3", "2", "2", "1,200", "4", "running"]
+    assert [scheduled, ready, running, workers, done, failed, state] == ["0", "3", "2", "2", "1,200", "4", "active"]
     assert re.fullmatch(r"\d+(\.\d)? m?s", oldest)
     assert found["reports"][:5] == ["1", "0", "–", "0", "1"]
     assert found["other"][4:8] == ["0", "0", "0", "no worker"]

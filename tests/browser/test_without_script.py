@@ -101,7 +101,7 @@ def test_queues_are_paused_and_resumed(plain: PageSession, stock: Fixtures) -> N
     expect(row).to_contain_text("paused")
     row.get_by_role("button", name="Resume").click()
     plain.page.locator(".delayq-confirm button[type=submit]").click()
-    expect(row).to_contain_text("running")
+    expect(row).to_contain_text("active")
 
 
 def test_hidden_values_are_revealed(plain: PageSession, stock: Fixtures) -> None:
