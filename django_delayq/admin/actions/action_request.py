@@ -68,7 +68,7 @@ class ActionRequest:
         if action is None or job_list is None or job_list.name not in action.job_lists:
             return None
         rows = list(dict.fromkeys(token for token in post.getlist("row") if Target.read(token)))[:_MAX_ROWS]
-        if action.name == "purge" or ("all" in post and action.in_menu):
+        if action.name == "cancel_all" or ("all" in post and action.in_menu):
             rows = []
         elif not rows:
             return None

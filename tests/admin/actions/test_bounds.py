@@ -119,13 +119,15 @@ def test_no_action_touches_more_than_were_confirmed(
     monkeypatch.setattr(action_view, "_UNTYPED", 3)
     jobs = listed_jobs(list_name)
     mine = [jobs.add(number) for number in range(7)]
-    query: dict[str, object] = {} if action == "purge" else {"q": "noop"}
+    query: dict[str, object] = {} if action == "cancel_all" else {"q": "noop"}
     response = jobs.all(browser, action, **query)
     response = go_on_counting(browser, response)
     assert re.search(r"\b7\b", text(response))
     late = [jobs.add_late(number) for number in range(4)]
     before = {each: jobs.look(each) for each in mine + late}
-    typed = {"typed_confirmation": "default" if action == "purge" else "7"} if BULK_ACTIONS[action].destructive else {}
+    typed = (
+        {"typed_confirmation": "default" if action == "cancel_all" else "7"} if BULK_ACTIONS[action].destructive else {}
+    )
     response = confirm(browser, response, **typed, **PARAMETERS.get(action, {}))
     for _ in range(20):
         if response.status_code == 302:

@@ -48,13 +48,13 @@ def test_more_than_a_hundred_are_deleted_only_with_their_number_typed(browser: C
     assert "Deleted 101, failed up to" in entry.change_message
 
 
-def test_a_queue_is_purged_with_its_name_typed(browser: Client, stock: ShardApis) -> None:
+def test_all_ready_jobs_of_a_queue_are_cancelled_with_its_name_typed(browser: Client, stock: ShardApis) -> None:
     mine = [add(stock, number, queue="mail", delay=None) for number in range(3)]
     waiting, other = add(stock, queue="mail"), add(stock, delay=None)
-    response = form_to(browser.get(page("queue_detail", "mail")), "/action/", button="purge").post(
-        browser, action="purge"
+    response = form_to(browser.get(page("queue_detail", "mail")), "/action/", button="cancel_all").post(
+        browser, action="cancel_all"
     )
-    assert "Delete all 3 ready jobs?" in text(response)
+    assert "Cancel all 3 ready jobs?" in text(response)
     later = add(stock, queue="mail", delay=None)
     assert "Nothing was done yet." in text(confirm(browser, response, typed_confirmation="3"))
     assert "Cancelled 3." in result(browser, confirm(browser, response, typed_confirmation="mail"))
@@ -63,9 +63,9 @@ def test_a_queue_is_purged_with_its_name_typed(browser: Client, stock: ShardApis
     assert {state(stock, each) for each in (other, later)} == {"ready"}
 
 
-def test_a_purge_leaves_what_became_ready_later(browser: Client, stock: ShardApis) -> None:
+def test_cancelling_all_leaves_what_became_ready_later(browser: Client, stock: ShardApis) -> None:
     mine, scheduled = add(stock, queue="mail", delay=None), add(stock, queue="mail")
-    form = form_to(browser.get(page("queue_detail", "mail")), "/action/", button="purge")
+    form = form_to(browser.get(page("queue_detail", "mail")), "/action/", button="cancel_all")
     survey = stock.store.dashboard(0)
     seen_us = int(dict(form.fields)["seen_us"])
     for _ in range(10_000):
@@ -73,7 +73,7 @@ def test_a_purge_leaves_what_became_ready_later(browser: Client, stock: ShardApi
             break
     stock.operations.reschedule(bytes.fromhex(scheduled[:24]), delay_us=0)
     assert "Cancelled 1." in result(
-        browser, confirm(browser, form.post(browser, action="purge"), typed_confirmation="mail")
+        browser, confirm(browser, form.post(browser, action="cancel_all"), typed_confirmation="mail")
     )
     assert (state(stock, mine), state(stock, scheduled)) == ("gone", "ready")
 

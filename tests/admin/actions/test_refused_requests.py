@@ -90,7 +90,7 @@ def test_no_forged_field_is_a_server_error(browser: Client, stock: ShardApis, na
     for value in _FORGED:
         for action in ("delete", "edit", "retry_later"):
             assert form.post(browser, row, **{"action": action, name: value}).status_code in (200, 302)
-        assert form.post(browser, **{"action": "purge", "list": "ready", name: value}).status_code in (200, 302)
+        assert form.post(browser, **{"action": "cancel_all", "list": "ready", name: value}).status_code in (200, 302)
         assert form.post(browser, **{"action": "retry", "all": "yes", name: value}).status_code in (200, 302)
         assert confirmed.post(browser, **{name: value}).status_code in (200, 302)
     assert state(stock, mine) == "dead"
