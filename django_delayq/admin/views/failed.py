@@ -1,4 +1,4 @@
-"""Dead letters: the jobs that will not be tried again, newest first or in groups by error and task."""
+"""Failed jobs: the dead letters, which will not be retried, newest first or in groups by error and task."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from django_delayq.admin import job_lists
 from django_delayq.admin.arguments import printable, short
 from django_delayq.admin.errors import ErrorSummary
 from django_delayq.admin.filters import Filter
-from django_delayq.admin.job_lists import DEAD
+from django_delayq.admin.job_lists import FAILED
 from django_delayq.admin.page import PageContext
 from django_delayq.admin.views import lists
 from django_delayq.clock import DAY_US
@@ -23,7 +23,7 @@ from django_delayq.templatetags.delayq import duration_text, grouped
 
 @dataclass(slots=True, kw_only=True)
 class Group:
-    """Dead letters with the same task, and the same error if grouped by it."""
+    """Failed jobs with the same task, and the same error if grouped by it."""
 
     error: str
     task: str
@@ -46,23 +46,23 @@ def show(page: PageContext) -> HttpResponse:
     job_filter = lists.filter_of(page)
     more: dict[str, Any] = {
         "group_links": [
-            (label, DEAD.address(page, "", replace(job_filter, group=group).page()), group == job_filter.group)
+            (label, FAILED.address(page, "", replace(job_filter, group=group).page()), group == job_filter.group)
             for group, label in (("", _("none")), ("error", _("error")), ("task", _("task")))
         ],
         "retention": _retention(page.store.config.dispatcher),
         "spans": {"15m": _("last 15 min"), "1h": _("last hour"), "24h": _("last 24 h"), "7d": _("last 7 days")},
-        "span_label": _("Died"),
+        "span_label": _("Failed"),
     }
     if not job_filter.group:
-        return lists.show_list(page, DEAD, title=_("Dead letters"), **more)
-    listing = job_lists.read(page, DEAD, job_filter, collect_matches=True)
+        return lists.show_list(page, FAILED, title=_("Failed jobs"), **more)
+    listing = job_lists.read(page, FAILED, job_filter, collect_matches=True)
     more["groups"] = groups(page, job_filter, listing.matched)
-    more |= lists.list_context(page, DEAD, job_filter, listing)
-    return page.render("dead.html", tab="dead", title=_("Dead letters"), **more)
+    more |= lists.list_context(page, FAILED, job_filter, listing)
+    return page.render("failed.html", tab="failed", title=_("Failed jobs"), **more)
 
 
 def _retention(config: DispatcherConfig) -> str:
-    """Return how long dead letters are kept, and how many."""
+    """Return how long failed jobs are kept, and how many."""
     age_us, maximum = config.dead_max_age_us, grouped(config.dead_max_count)
     days, rest_us = divmod(age_us, DAY_US)
     age = duration_text(age_us) if rest_us else ngettext("%s day", "%s days", days) % grouped(days)
@@ -70,7 +70,7 @@ def _retention(config: DispatcherConfig) -> str:
 
 
 def groups(page: PageContext, job_filter: Filter, rows: Iterable[JobRow]) -> list[Group]:
-    """Return dead letters by error and task, or by task alone, the largest group first."""
+    """Return failed jobs by error and task, or by task alone, the largest group first."""
     found: dict[tuple[str, str], Group] = {}
     for row in rows:
         key = ErrorSummary.of(row.attempts).error if job_filter.group == "error" else "", row.task
@@ -86,7 +86,7 @@ def groups(page: PageContext, job_filter: Filter, rows: Iterable[JobRow]) -> lis
             found[key] = group = Group(
                 error=key[0],
                 task=key[1],
-                url=query and DEAD.address(page, "", query),
+                url=query and FAILED.address(page, "", query),
                 filter_query=query,
                 first_us=row.moment_us,
                 last_us=row.moment_us,

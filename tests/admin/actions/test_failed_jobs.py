@@ -1,4 +1,4 @@
-"""Actions on dead letters: retry, retry later, edit the arguments."""
+"""Actions on failed jobs: retry, retry later, edit the arguments."""
 
 import json
 from collections.abc import Callable
@@ -16,9 +16,9 @@ from tests.shard_apis import ShardApis
 MINUTE = HOUR // 60
 
 
-def test_dead_letters_are_spread_at_random_over_minutes(browser: Client, stock: ShardApis) -> None:
+def test_failed_jobs_are_spread_at_random_over_minutes(browser: Client, stock: ShardApis) -> None:
     mine = [add_dead(stock, number) for number in range(20)]
-    response = request_action(browser, page("dead"), "retry_later", all="yes")
+    response = request_action(browser, page("failed"), "retry_later", all="yes")
     now_us = stock.store.dashboard(0).snapshot().now_us
     assert "Set 20 to be retried, spread over " in result(browser, confirm(browser, response, minutes="60"))
     dues = [due_us(stock, each) - now_us for each in mine]
@@ -27,19 +27,20 @@ def test_dead_letters_are_spread_at_random_over_minutes(browser: Client, stock: 
     assert len(set(dues)) == 20
 
 
-def test_dead_letters_are_retried_at_a_moment(browser: Client, stock: ShardApis) -> None:
+def test_failed_jobs_are_retried_at_a_moment(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock)
     result(
-        browser, confirm(browser, request_action(browser, page("dead"), "retry_later", mine), moment="2027-06-01T12:00")
+        browser,
+        confirm(browser, request_action(browser, page("failed"), "retry_later", mine), moment="2027-06-01T12:00"),
     )
     assert state(stock, mine) == "scheduled"
     assert abs(due_us(stock, mine) - 1_811_844_000_000_000) < MINUTE
 
 
-def test_a_dead_letter_whose_key_is_held_is_reported(browser: Client, stock: ShardApis) -> None:
+def test_a_failed_job_whose_key_is_held_is_reported(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock, unique_by="one")
     add(stock, unique_by="one")
-    message = result(browser, confirm(browser, request_action(browser, page("dead"), "retry", mine)))
+    message = result(browser, confirm(browser, request_action(browser, page("failed"), "retry", mine)))
     assert "Retried 0; 1 could not be: another job holds its key." in message
 
 
