@@ -1,6 +1,6 @@
 """The password of Redis: it must not appear in anything that the processes print, log, raise or show in `ps`.
 
-tests/unit/test_secrets_not_shown.py tests the errors raised while the setting is read.
+tests/unit/conf/test_secrets_not_shown.py tests the errors raised while the setting is read.
 """
 
 import functools

@@ -11,7 +11,7 @@ from django.core.management import CommandError
 from django_delayq.management.starting import run_services
 from django_delayq.processes.service import Service
 from tests.subprocesses import Processes
-from tests.unit.test_service import ScriptedRunnable
+from tests.unit.processes.test_service import ScriptedRunnable
 
 PATIENCE = 30.0
 BROKEN_LOG = """

@@ -32,7 +32,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "return Reclaim(lease=item.lease, attempts=item.attempts,",
     ): ("tests/chaos/test_points.py", KILLS),
     at("leases are not renewed", "worker/leases.py", "        self.beat()\n", ""): (
-        "tests/unit/test_heartbeats.py",
+        "tests/unit/worker/test_heartbeats.py",
         "tests/chaos/test_every_step.py",
     ),
     at(
@@ -76,7 +76,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "processes/service.py",
         '            return self._on_failure("%s waits for Redis: %s", error)\n',
         "            raise\n",
-    ): ("tests/unit/test_service.py", KILLS),
+    ): ("tests/unit/processes/test_service.py", KILLS),
     at(
         "the listener waits forever on a silent connection",
         "store/client/blocking_listener.py",
@@ -94,7 +94,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "job/ids.py",
         "os.register_at_fork(after_in_child=restart_sequence)\n",
         "",
-    ): ("tests/unit/test_ids.py", "tests/chaos/test_forks.py"),
+    ): ("tests/unit/job/test_ids.py", "tests/chaos/test_forks.py"),
     at(
         # The client library itself separates their sockets, so this bug affects only the store and its lock.
         "forked children share their parent's store and its lock",
@@ -126,7 +126,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "job/signing.py",
         "code.update(raw_id + body)",
         "code.update(body)",
-    ): ("tests/unit/test_signing.py", "tests/integration/test_signing.py"),
+    ): ("tests/unit/job/test_signing.py", "tests/integration/test_signing.py"),
     at(
         "a claim that is confirmed during reclaim does not count as an attempt",
         "store/lua/reclaim.lua",
@@ -150,7 +150,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "job/outcome.py",
         "or attempt >= policy.max_attempts:",
         "or (attempt >= policy.max_attempts and ending not in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)):",
-    ): ("tests/unit/test_outcome.py", "tests/chaos/test_poison.py"),
+    ): ("tests/unit/job/test_outcome.py", "tests/chaos/test_poison.py"),
     at(
         "a repair gives an orphaned job a second place",
         "store/lua/audit_records.lua",
@@ -179,13 +179,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "conf/validators.py",
         "*([str] if self.shows_text else [])",
         "str",
-    ): ("tests/unit/test_validators.py",),
+    ): ("tests/unit/conf/test_validators.py",),
     at(
         "an option of run_worker is not validated",
         "management/starting.py",
         'field.metadata["validate"](_option(key), value)',
         "value",
-    ): ("tests/unit/test_validators.py",),
+    ): ("tests/unit/conf/test_validators.py",),
     at("aliases share one store", "conf/task_backends.py", "-{quote(alias, safe='')}\"", '"'): (
         "tests/django_tasks/test_results.py",
     ),

@@ -3,7 +3,7 @@
 from tests.stateful.mutations import Mutation
 
 at = Mutation.at
-USER_CODE, EMITTER = "tests/integration/test_user_code.py", "tests/unit/test_emitter.py"
+USER_CODE, EMITTER = "tests/integration/test_user_code.py", "tests/unit/processes/test_emitter.py"
 ASYNCIO = "tests/databases/test_asyncio.py"
 CONNECTIONS = "tests/databases/test_connections.py"
 AUTOCOMMIT = "tests/databases/test_autocommit.py"

@@ -12,7 +12,7 @@ LOOP, THREADS, QUEUE, CHILD = (
 )
 CHILDREN, RECOVERY = "worker/pools/processes.py", "worker/pools/recovery.py"
 RECOVERS = ("tests/integration/test_recovery.py",)
-LEASES, HEARTBEATS = "worker/leases.py", ("tests/unit/test_heartbeats.py",)
+LEASES, HEARTBEATS = "worker/leases.py", ("tests/unit/worker/test_heartbeats.py",)
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
@@ -50,31 +50,31 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "worker/time_limit.py",
         "            self._active = False\n            raise\n",
         "            raise\n",
-    ): ("tests/unit/test_time_limit.py",),
+    ): ("tests/unit/worker/test_time_limit.py",),
     at(
         "a time limit that fired leaves the interpreter slow",
         "worker/time_limit.py",
         "_set_async_exc(threading.get_ident(), _Replacement)",
         "_set_async_exc(threading.get_ident(), ctypes.py_object())",
-    ): ("tests/unit/test_time_limit.py",),
+    ): ("tests/unit/worker/test_time_limit.py",),
     at(
         "a failed attempt leaves the open file limit lowered",
         "worker/execution.py",
         "    process_limits.restore_open_files()\n",
         "",
-    ): ("tests/unit/test_process_limits.py",),
+    ): ("tests/unit/processes/test_process_limits.py",),
     at(
         "a failed step leaves the open file limit lowered",
         "processes/service.py",
         "        process_limits.restore_open_files()\n",
         "",
-    ): ("tests/unit/test_process_limits.py",),
+    ): ("tests/unit/processes/test_process_limits.py",),
     at(
         "a service ignores a lowered recursion limit",
         "processes/service.py",
         "                process_limits.check_recursion(self._recursion_limit)\n",
         "",
-    ): ("tests/unit/test_process_limits.py",),
+    ): ("tests/unit/processes/test_process_limits.py",),
     at(
         "a job's coroutine uses a task factory that another job set",
         LOOP,
@@ -116,7 +116,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         QUEUE,
         "            if self._closed or entry.outcome is not None:\n",
         "            if entry.outcome is not None:\n",
-    ): ("tests/unit/test_claim_queue.py",),
+    ): ("tests/unit/worker/test_claim_queue.py",),
     at(
         "an exception whose str() raises SystemExit ends its thread",
         "worker/execution.py",

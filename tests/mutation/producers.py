@@ -132,7 +132,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "processes/service.py",
         "again = isinstance(error, StoreAuthError) and",
         "again = False and",
-    ): ("tests/unit/test_service.py",),
+    ): ("tests/unit/processes/test_service.py",),
     at(
         "services of several shards fail with file descriptors above 1023",
         "processes/shutdown.py",

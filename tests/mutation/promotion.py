@@ -5,7 +5,7 @@ from tests.stateful.mutations import Mutation
 at = Mutation.at
 PROMOTE = "store/lua/promote.lua"
 OUTAGE = "tests/integration/store/test_outage.py"
-EXCHANGE, HEARTBEATS = "store/lua/settle_and_claim.lua", "tests/unit/test_heartbeats.py"
+EXCHANGE, HEARTBEATS = "store/lua/settle_and_claim.lua", "tests/unit/worker/test_heartbeats.py"
 RESCHEDULE = "tests/integration/store/test_reschedule.py"
 DISPATCHERS = "tests/integration/test_several_dispatchers.py"
 DEAD = "tests/integration/store/test_dead_limits.py"
@@ -114,7 +114,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "worker/fallback_dispatcher.py",
         "            self.check_at = now + max(_MIN_INTERVAL, overdue_in_us / SECOND_US + _MARGIN)\n",
         "            self.check_at = float('inf')\n",
-    ): ("tests/unit/test_fallback_dispatcher.py",),
+    ): ("tests/unit/worker/test_fallback_dispatcher.py",),
     Mutation(
         "a repeated exchange counts queues in 16 bits",
         (

@@ -5,7 +5,7 @@ from tests.stateful.mutations import Mutation
 at = Mutation.at
 
 SHUTDOWN = "tests/integration/test_shutdown.py"
-STARTING = "tests/unit/test_starting.py"
+STARTING = "tests/unit/management/test_starting.py"
 BLOCKING_CLAIM = "tests/integration/store/test_blocking_claim.py"
 KILLS = "tests/chaos/test_kills.py"
 
@@ -15,7 +15,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "worker/outcome_buffer.py",
         "            self.restore(ended)\n",
         "",
-    ): ("tests/unit/test_outcome_buffer.py",),
+    ): ("tests/unit/worker/test_outcome_buffer.py",),
     at(
         "a process that interrupted its jobs exits without a deadline",
         "worker/worker.py",
@@ -57,13 +57,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "worker/leases.py",
         "            self._on_ended()\n",
         "            pass\n",
-    ): ("tests/unit/test_held_claims.py",),
+    ): ("tests/unit/worker/test_held_claims.py",),
     at(
         "a service treats the end of its heartbeats as a failed step",
         "worker/leases.py",
         "raise SystemExit(f",
         "raise RuntimeError(f",
-    ): ("tests/unit/test_held_claims.py",),
+    ): ("tests/unit/worker/test_held_claims.py",),
     at(
         "a log handler can end any thread",
         "log.py",
@@ -87,19 +87,19 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "worker/prefetch.py",
         "self.held < self.size or self.own < self.share",
         "self.held < self.size",
-    ): ("tests/unit/test_prefetch.py", "tests/integration/test_busy_shard.py"),
+    ): ("tests/unit/worker/test_prefetch.py", "tests/integration/test_busy_shard.py"),
     at(
         "a worker prefetches without regard to other shards",
         "worker/prefetch.py",
         "max(self.share, self.target // (1 + self.contenders)) - self.own",
         "self.target - self.own",
-    ): ("tests/unit/test_prefetch.py",),
+    ): ("tests/unit/worker/test_prefetch.py",),
     at(
         "an attempt's end is the time of its settlement",
         "worker/settlement.py",
         "return _at_us(claim, monotonic()) if outcome.began is None else",
         "return _at_us(claim, monotonic()) if outcome else",
-    ): ("tests/unit/test_settlement.py",),
+    ): ("tests/unit/worker/test_settlement.py",),
     at(
         "the outcome of an interrupted coroutine has no run time",
         "worker/pools/claim_queue.py",
@@ -165,13 +165,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "worker/prefetch.py",
         " or (held < self._size and any(each.is_full for each in others))",
         "",
-    ): ("tests/unit/test_prefetch.py",),
+    ): ("tests/unit/worker/test_prefetch.py",),
     at(
         "an unstarted claim is released only with other outcomes",
         "worker/outcome_buffer.py",
         "            if outcome.kind is OutcomeKind.UNSTARTED:\n",
         "            if False:\n",
-    ): ("tests/unit/test_outcome_buffer.py",),
+    ): ("tests/unit/worker/test_outcome_buffer.py",),
     at(
         "a forked process keeps its parent's blocking pop open",
         "store/client/blocking_listener.py",

@@ -14,7 +14,7 @@ from django_delayq.job.codec import decode_head, encode, read_queue, with_queue
 from django_delayq.job.job import DJANGO_TASK, Flag
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.task.arguments import check_payload
-from tests.unit.codec.bodies import (
+from tests.unit.job.codec.bodies import (
     MEGABYTE,
     job_of,
     json_values,

@@ -14,7 +14,7 @@ from django_delayq.job import codec
 from django_delayq.job.codec import decode, decode_head, encode, with_flags, with_queue
 from django_delayq.job.job import LARGE_BODY, Flag
 from django_delayq.job.retry import RetryPolicy
-from tests.unit.codec.bodies import MEGABYTE, job_of, names, patient, read
+from tests.unit.job.codec.bodies import MEGABYTE, job_of, names, patient, read
 
 
 def test_a_large_body_is_flagged() -> None:

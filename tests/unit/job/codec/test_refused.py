@@ -16,7 +16,7 @@ from django_delayq.job.codec import encode
 from django_delayq.job.job import MAX_DEPTH
 from django_delayq.task.arguments import check_payload
 from django_delayq.worker.time_limit import TimeLimit
-from tests.unit.codec.bodies import job_of, sent
+from tests.unit.job.codec.bodies import job_of, sent
 
 
 class Colour(enum.IntEnum):
