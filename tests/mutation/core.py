@@ -6,7 +6,7 @@ They are bugs of Python code, and of conditions that no walk of the state machin
 from tests.stateful.mutations import ENQUEUE, Mutation
 
 at = Mutation.at
-RESULTS = "tests/integration/store/test_result_waiter.py"
+RESULTS = "tests/integration/store/queries/test_result_waiter.py"
 KILLS, NETWORK = "tests/chaos/test_kills.py", "tests/chaos/test_network.py"
 WORKER, DISPATCHER = "worker/worker.py", "dispatcher.py"
 
@@ -24,7 +24,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         WORKER,
         "        if not self.phase.ends:\n            self._queues.refresh()\n",
         "        self._queues.refresh()\n",
-    ): ("tests/integration/run_worker/test_ending.py",),
+    ): ("tests/integration/commands/run_worker/test_ending.py",),
     at(
         "an expired lease is no attempt",
         DISPATCHER,
@@ -46,31 +46,31 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         WORKER,
         "return self._held.leases.begin(claim.lease)",
         "return True",
-    ): ("tests/integration/test_one_outcome.py",),
+    ): ("tests/integration/worker/test_one_outcome.py",),
     at(
         "an exchange whose reply was lost is not repeated",
         "worker/exchange_session.py",
         "        except StaleExchange:\n",
         "        except Exception:\n",
-    ): (NETWORK, "tests/integration/test_one_outcome.py"),
+    ): (NETWORK, "tests/integration/worker/test_one_outcome.py"),
     at(
         "the client library retries commands by itself",
         "store/client/connection.py",
         "retry=Retry(NoBackoff(), 0),",
         "retry=Retry(NoBackoff(), 3),",
-    ): ("tests/integration/test_connection.py", NETWORK),
+    ): ("tests/integration/store/client/test_connection.py", NETWORK),
     at(
         "a lost reply is taken for a missing job",
         "store/client/script.py",
         'f"Redis did not answer: {message}", maybe_accepted=sent',
         'f"Redis did not answer: {message}", maybe_accepted=False',
-    ): (NETWORK, "tests/integration/test_connection.py"),
+    ): (NETWORK, "tests/integration/store/client/test_connection.py"),
     at(
         "connections to a demoted primary are kept",
         "store/client/script_call.py",
         "                self._connection_cache.disconnect_idle()\n",
         "                pass\n",
-    ): ("tests/integration/test_replaced_server.py",),
+    ): ("tests/integration/store/client/test_replaced_server.py",),
     at(
         "a Redis error ends the service loop",
         "processes/service.py",
@@ -82,13 +82,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "store/client/blocking_listener.py",
         "if now > self._overdue_at:",
         "if False:",
-    ): ("tests/integration/store/test_blocking_listener.py",),
+    ): ("tests/integration/store/client/test_blocking_listener.py",),
     at(
         "an exchange that wanted nothing reports that there is nothing",
         WORKER,
         "        if reply.claimed:\n",
         "        if True:\n",
-    ): ("tests/integration/test_one_outcome.py",),
+    ): ("tests/integration/worker/test_one_outcome.py",),
     at(
         "children of a fork continue the same sequence of ids",
         "job/ids.py",
@@ -108,43 +108,43 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "store/lua/heartbeat.lua",
         "redis.call('SREM', unconfirmed, '', unpack(held))\n",
         "",
-    ): ("tests/integration/store/test_heartbeat.py", "tests/chaos/test_memory_full.py"),
+    ): ("tests/integration/store/claims/test_heartbeat.py", "tests/chaos/test_memory_full.py"),
     at(
         "the first write of an enqueue frees memory",
         ENQUEUE,
         "for _, job in ipairs(batch) do\n",
         "redis.call('HDEL', jobs, '')\nfor _, job in ipairs(batch) do\n",
-    ): ("tests/integration/store/test_enqueue.py", "tests/chaos/test_memory_full.py"),
+    ): ("tests/integration/store/enqueue/test_enqueue.py", "tests/chaos/test_memory_full.py"),
     at(
         "a process starts on a server that evicts keys",
         "store/client/server_info.py",
         '        if self.policy.startswith(("allkeys", "volatile")):\n',
         "        if False:\n",
-    ): ("tests/integration/test_eviction.py",),
+    ): ("tests/integration/commands/test_eviction.py",),
     at(
         "a signature is valid for any job id",
         "job/signing.py",
         "code.update(raw_id + body)",
         "code.update(body)",
-    ): ("tests/unit/job/test_signing.py", "tests/integration/test_signing.py"),
+    ): ("tests/unit/job/test_signing.py", "tests/integration/security/test_signing.py"),
     at(
         "a claim that is confirmed during reclaim does not count as an attempt",
         "store/lua/reclaim.lua",
         "not is_spared(record) or redis.call('SISMEMBER', unconfirmed, lease) == 1",
         "true",
-    ): ("tests/integration/store/test_reclaim.py",),
+    ): ("tests/integration/store/promotion/test_reclaim.py",),
     at(
         "a second expired unconfirmed claim is not counted",
         "dispatcher.py",
         " and not item.attempts.spared:",
         ":",
-    ): ("tests/integration/store/test_reclaim.py",),
+    ): ("tests/integration/store/promotion/test_reclaim.py",),
     at(
         "a job that still runs at the end of GRACE is released as unstarted",
         "worker/leases.py",
         "_INTERRUPTED if pool.has_begun(claim) else UNSTARTED",
         "UNSTARTED",
-    ): ("tests/integration/run_worker/test_ending.py",),
+    ): ("tests/integration/commands/run_worker/test_ending.py",),
     at(
         "a job that kills its process is tried forever",
         "job/outcome.py",
@@ -156,7 +156,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "store/lua/audit_records.lua",
         "if not is_placed(member, claim, queue) then",
         "if true then",
-    ): ("tests/integration/store/test_consistency_check.py",),
+    ): ("tests/integration/store/maintenance/test_consistency_check.py",),
     at("a kept result never expires", "store/lua/_prelude.lua", "  redis.call('PEXPIRE', key, ttl)\n", ""): (RESULTS,),
     at("a cancelled job keeps no result", "store/lua/cancel.lua", "if ending ~= '' then", "if false then"): (RESULTS,),
     at("a failed Django task is retried", "job/job.py", "on_error=False)", "on_error=True)"): (
@@ -205,11 +205,11 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "a connection with an unread reply is used again",
         "store/client/connection_cache.py",
         "        self._connection.disconnect()\n",
-    ): ("tests/integration/store/test_connection_cache.py",),
+    ): ("tests/integration/store/client/test_connection_cache.py",),
     at(
         "expired jobs are read from any server that the pool connects to",
         "store/shard.py",
         "partial(self.connection_cache.execute_all, *commands)",
         "lambda: [self.client.execute_command(*command) for command in commands]",
-    ): ("tests/integration/test_replaced_server.py",),
+    ): ("tests/integration/store/client/test_replaced_server.py",),
 }

@@ -3,7 +3,7 @@
 from tests.stateful.mutations import Mutation
 
 at = Mutation.at
-ENDS = ("tests/integration/each_claim_ends",)
+ENDS = ("tests/integration/worker/pools/each_claim_ends",)
 LOOP, THREADS, QUEUE, CHILD = (
     "worker/pools/asyncio.py",
     "worker/pools/threads.py",
@@ -11,7 +11,7 @@ LOOP, THREADS, QUEUE, CHILD = (
     "worker/pools/child.py",
 )
 CHILDREN, RECOVERY = "worker/pools/processes.py", "worker/pools/recovery.py"
-RECOVERS = ("tests/integration/test_recovery.py",)
+RECOVERS = ("tests/integration/worker/pools/test_recovery.py",)
 LEASES, HEARTBEATS = "worker/leases.py", ("tests/unit/worker/test_heartbeats.py",)
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
@@ -20,7 +20,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         LEASES,
         "        if self._is_stuck(self._lease):\n",
         "        if False:\n",
-    ): ("tests/integration/test_hard_timeout.py",),
+    ): ("tests/integration/worker/pools/test_hard_timeout.py",),
     at(
         "a worker with one stuck thread counts as stuck",
         THREADS,
@@ -38,13 +38,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         CHILD,
         "outcome, self.rss = self._read_reply(until)",
         "outcome, self.rss = self._pipe.recv()",
-    ): ("tests/integration/test_process_pool.py",),
+    ): ("tests/integration/worker/pools/test_process_pool.py",),
     at(
         "an exception's str subclass runs its code in the worker",
         "worker/execution.py",
         "    return str.__str__(str(error))\n",
         "    return str(error)\n",
-    ): ("tests/integration/execution/test_outcomes.py",),
+    ): ("tests/integration/worker/execution/test_outcomes.py",),
     at(
         "a time limit whose thread could not start fires later",
         "worker/time_limit.py",
@@ -128,13 +128,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         CHILD,
         "            self._wait_exit(until)\n",
         "            self._process.join()\n",
-    ): ("tests/integration/test_process_runner.py",),
+    ): ("tests/integration/worker/pools/test_process_runner.py",),
     at(
         "a child whose reply is unreadable stays in use",
         CHILD,
         "        except Exception as error:\n            # The task",
         "        except ValueError as error:\n            # The task",
-    ): ("tests/integration/test_process_runner.py",),
+    ): ("tests/integration/worker/pools/test_process_runner.py",),
     at(
         "child processes that died idle keep their slots",
         CHILDREN,

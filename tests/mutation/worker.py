@@ -4,9 +4,9 @@ from tests.stateful.mutations import Mutation
 
 at = Mutation.at
 
-SHUTDOWN = "tests/integration/test_shutdown.py"
+SHUTDOWN = "tests/integration/processes/test_shutdown.py"
 STARTING = "tests/unit/management/test_starting.py"
-BLOCKING_CLAIM = "tests/integration/store/test_blocking_claim.py"
+BLOCKING_CLAIM = "tests/integration/worker/test_blocking_claim.py"
 KILLS = "tests/chaos/test_kills.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
@@ -51,7 +51,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "worker/worker.py",
         "        self._held.check()\n",
         "",
-    ): ("tests/integration/test_user_code.py",),
+    ): ("tests/integration/worker/test_user_code.py",),
     at(
         "the end of the heartbeats does not wake the worker",
         "worker/leases.py",
@@ -81,13 +81,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "worker/queue_listener.py",
         "            if notification and not wanted:\n                self.notify_others()\n",
         "",
-    ): ("tests/integration/store/test_queue_listener.py",),
+    ): ("tests/integration/worker/test_queue_listener.py",),
     at(
         "a worker counts as full when another shard fills the pool",
         "worker/prefetch.py",
         "self.held < self.size or self.own < self.share",
         "self.held < self.size",
-    ): ("tests/unit/worker/test_prefetch.py", "tests/integration/test_busy_shard.py"),
+    ): ("tests/unit/worker/test_prefetch.py", "tests/integration/shards/test_busy_shard.py"),
     at(
         "a worker prefetches without regard to other shards",
         "worker/prefetch.py",
@@ -105,14 +105,14 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "worker/pools/claim_queue.py",
         "return outcome if self.began is None else timed(outcome, self.began)",
         "return outcome",
-    ): ("tests/integration/each_claim_ends/test_asyncio.py",),
+    ): ("tests/integration/worker/pools/each_claim_ends/test_asyncio.py",),
     at(
         "a worker whose Redis is unavailable keeps its share of the pool",
         "worker/worker.py",
         "            if self._prefetch.request_ended(wants_more=False, held=self._pool.held):\n"
         "                self.wake()\n",
         "",
-    ): ("tests/integration/test_one_outcome.py",),
+    ): ("tests/integration/worker/test_one_outcome.py",),
     at(
         "a blocking claim is never confirmed",
         "worker/blocking_claim.py",
@@ -129,19 +129,19 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
                 "                sleep(0)\n            self._blocking_claim.confirm(reply)\n",
             ),
         ),
-    ): ("tests/integration/test_one_outcome.py",),
+    ): ("tests/integration/worker/test_one_outcome.py",),
     at(
         "a stopping worker waits for a notification",
         "worker/worker.py",
         "wanted=self.phase.claims and not",
         "wanted=not",
-    ): ("tests/integration/test_one_outcome.py",),
+    ): ("tests/integration/worker/test_one_outcome.py",),
     at(
         "the reply to a confirmation is taken for a notification",
         "store/client/blocking_listener.py",
         "            while self._unread_replies:\n",
         "            while False:\n",
-    ): ("tests/integration/store/test_blocking_listener.py",),
+    ): ("tests/integration/store/client/test_blocking_listener.py",),
     at(
         "a blocking exchange keeps claims for a pool that others have filled",
         "worker/blocking_claim.py",
@@ -177,5 +177,5 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "store/client/blocking_listener.py",
         "os.register_at_fork(after_in_child=_after_fork)\n",
         "",
-    ): ("tests/integration/store/test_blocking_listener.py",),
+    ): ("tests/integration/store/client/test_blocking_listener.py",),
 }

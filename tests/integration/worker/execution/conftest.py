@@ -11,7 +11,7 @@ from django_delayq.job.outcome import Outcome
 from django_delayq.task import registry
 from django_delayq.task.task import Task
 from django_delayq.worker.execution import run
-from tests.integration.execution.claims import PATIENCE, Run, claim_of
+from tests.integration.worker.execution.claims import PATIENCE, Run, claim_of
 
 
 @pytest.fixture

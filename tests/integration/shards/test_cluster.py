@@ -132,7 +132,7 @@ def test_jobs_of_every_shard_run(emptied_url: str, tmp_path: Path) -> None:
         "from tests.settings import *\n"
         f"DELAYQ = {{'REDIS': {emptied_url!r}, 'SHARDS': {SHARDS}, 'TASK_MODULES': ['tests.sample_app.tasks']}}\n"
     )
-    ledger, root = tmp_path / "ledger", Path(__file__).parents[2]
+    ledger, root = tmp_path / "ledger", Path(__file__).parents[3]
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "cluster_settings", "DELAYQ_TEST_LEDGER": str(ledger)}
     environment["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{root}"
     send = "import django; django.setup(); from tests.sample_app.tasks import record"

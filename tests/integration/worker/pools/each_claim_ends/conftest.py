@@ -14,7 +14,7 @@ from django_delayq.task.task import Task
 from django_delayq.worker.pools.asyncio import AsyncioPool
 from django_delayq.worker.pools.base import Pool
 from tests.factories import claim_for
-from tests.integration.each_claim_ends.pools import Ledger, Make, threads_of
+from tests.integration.worker.pools.each_claim_ends.pools import Ledger, Make, threads_of
 
 
 @pytest.fixture

@@ -169,7 +169,7 @@ def test_connections_have_timeouts_and_no_silent_retries(tcp: LocalRedisServer, 
     store = get_store()
     for shards, seconds in ((store.shards, 5.0), (store._producer_shards, 0.5)):
         given = shards[0].client.connection_pool.connection_kwargs
-        # All steps of a producer's call share these timeouts; tests/integration/store/test_deadline.py tests that.
+        # All steps of a producer's call share these timeouts; test_deadline.py tests that.
         assert given["socket_connect_timeout"] == given["socket_timeout"] == seconds
         assert given["retry"]._retries == 0 and given["protocol"] == 2
 

@@ -9,7 +9,7 @@ from django.test import TestCase, TransactionTestCase
 
 from django_delayq.exceptions import KeyHeld
 from django_delayq.job.job import State
-from tests.integration.on_commit.commits import BOTH, Wrong, sent
+from tests.integration.task.on_commit.commits import BOTH, Wrong, sent
 from tests.sample_app.tasks import noop
 
 pytestmark = pytest.mark.usefixtures("delayq_settings")

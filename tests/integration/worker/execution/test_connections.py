@@ -11,7 +11,7 @@ from django.db import connections
 from django.db.backends.sqlite3.base import DatabaseWrapper
 
 from django_delayq.job.outcome import OutcomeKind
-from tests.integration.execution.claims import PATIENCE, Run
+from tests.integration.worker.execution.claims import PATIENCE, Run
 
 
 @pytest.fixture

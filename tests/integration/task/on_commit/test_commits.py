@@ -13,7 +13,7 @@ from django_delayq import enqueue_many, get_job
 from django_delayq.exceptions import DelayQError
 from django_delayq.job.job import State
 from django_delayq.task.handle import JobHandle
-from tests.integration.on_commit.commits import BOTH, Wrong, real_commits, sent
+from tests.integration.task.on_commit.commits import BOTH, Wrong, real_commits, sent
 from tests.sample_app.tasks import noop, record
 
 pytestmark = pytest.mark.usefixtures("delayq_settings")

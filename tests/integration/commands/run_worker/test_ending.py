@@ -11,7 +11,7 @@ from redis import Redis
 
 from django_delayq import enqueue_many
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.integration.run_worker.runs import attempts_of
+from tests.integration.commands.run_worker.runs import attempts_of
 from tests.sample_app import tasks
 from tests.subprocesses import Command, Processes, listeners
 

@@ -11,7 +11,7 @@ from django_delayq.exceptions import KeyHeld, ManualTransaction, StoreUnavailabl
 from django_delayq.job.job import State
 from django_delayq.task import outbox
 from django_delayq.task.handle import JobHandle
-from tests.integration.on_commit.commits import Wrong, real_commits, sent
+from tests.integration.task.on_commit.commits import Wrong, real_commits, sent
 from tests.sample_app.tasks import noop
 
 pytestmark = pytest.mark.usefixtures("delayq_settings")

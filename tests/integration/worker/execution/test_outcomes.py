@@ -18,7 +18,7 @@ from django_delayq.job.outcome import UNFIT_DELAY_US, OutcomeKind, decide
 from django_delayq.store.claims import Settlement
 from django_delayq.task import registry
 from django_delayq.worker.execution import run, run_async
-from tests.integration.execution.claims import Run, claim_of, raises
+from tests.integration.worker.execution.claims import Run, claim_of, raises
 from tests.sample_app.tasks import noop
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from django_delayq import enqueue_many
 from django_delayq.management.commands import run_worker
-from tests.integration.run_worker.runs import values
+from tests.integration.commands.run_worker.runs import values
 from tests.sample_app import tasks
 from tests.subprocesses import Processes
 

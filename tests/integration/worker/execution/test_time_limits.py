@@ -8,7 +8,7 @@ import textwrap
 from django_delayq import RetryLater
 from django_delayq.exceptions import TaskTimeout
 from django_delayq.job.outcome import OutcomeKind
-from tests.integration.execution.claims import Run, spin
+from tests.integration.worker.execution.claims import Run, spin
 
 
 def test_a_task_over_its_timeout_fails(run_task: Run) -> None:

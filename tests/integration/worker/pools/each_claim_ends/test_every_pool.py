@@ -8,7 +8,7 @@ import pytest
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.worker.pools.base import Pool
 from django_delayq.worker.pools.child import ChildProcess
-from tests.integration.each_claim_ends.pools import Ledger, Make
+from tests.integration.worker.pools.each_claim_ends.pools import Ledger, Make
 from tests.sample_app import tasks
 from tests.subprocesses import until
 

@@ -14,7 +14,7 @@ from django_delayq import current_job
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.signals import job_started
-from tests.integration.execution.claims import SUSPECT, Run
+from tests.integration.worker.execution.claims import SUSPECT, Run
 
 
 def test_current_job_returns_the_job_that_runs(run_task: Run) -> None:

@@ -15,7 +15,7 @@ from django_delayq.job.outcome import OutcomeKind
 from django_delayq.worker.pools import claim_queue, threads
 from django_delayq.worker.pools.asyncio import AsyncioPool
 from django_delayq.worker.pools.threads import ThreadPool
-from tests.integration.each_claim_ends.pools import Ledger, Make, pause, quick, threads_of
+from tests.integration.worker.pools.each_claim_ends.pools import Ledger, Make, pause, quick, threads_of
 from tests.subprocesses import until
 
 #: Threads and loops that are interrupted leave things unfinished, and the interpreter warns about that.

@@ -11,7 +11,7 @@ import pytest
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.worker.pools.asyncio import AsyncioPool
 from django_delayq.worker.pools.recovery import RecoveryRunner
-from tests.integration.each_claim_ends.pools import Ledger, Make, pause, quick, wait
+from tests.integration.worker.pools.each_claim_ends.pools import Ledger, Make, pause, quick, wait
 from tests.sample_app import tasks
 from tests.subprocesses import until
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from django_delayq import enqueue_many
-from tests.integration.run_worker.runs import values
+from tests.integration.commands.run_worker.runs import values
 from tests.sample_app import tasks
 from tests.subprocesses import Processes
 
