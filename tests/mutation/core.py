@@ -7,7 +7,7 @@ from tests.stateful.mutations import ENQUEUE, Mutation
 
 at = Mutation.at
 RESULTS = "tests/integration/store/queries/test_result_waiter.py"
-KILLS, NETWORK = "tests/chaos/test_kills.py", "tests/chaos/test_network.py"
+KILLS, NETWORK = "tests/chaos/processes/test_kills.py", "tests/chaos/network/test_network.py"
 WORKER, DISPATCHER = "worker/worker.py", "dispatcher.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
@@ -30,17 +30,17 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         DISPATCHER,
         "return Reclaim(lease=item.lease, attempts=attempts,",
         "return Reclaim(lease=item.lease, attempts=item.attempts,",
-    ): ("tests/chaos/test_points.py", KILLS),
+    ): ("tests/chaos/processes/test_points.py", KILLS),
     at("leases are not renewed", "worker/leases.py", "        self.beat()\n", ""): (
         "tests/unit/worker/test_heartbeats.py",
-        "tests/chaos/test_every_step.py",
+        "tests/chaos/processes/test_every_step.py",
     ),
     at(
         "a crashed job runs among the others",
         "worker/pools/threads.py",
         "runner = self.recovery if self.recovery and entry.claim.attempts.crash_suspected else self._runner",
         "runner = self._runner",
-    ): ("tests/chaos/test_poison.py", KILLS),
+    ): ("tests/chaos/tasks/test_poison.py", KILLS),
     at(
         "a worker starts a job whose lease has expired",
         WORKER,
@@ -94,27 +94,27 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "job/ids.py",
         "os.register_at_fork(after_in_child=restart_sequence)\n",
         "",
-    ): ("tests/unit/job/test_ids.py", "tests/chaos/test_forks.py"),
+    ): ("tests/unit/job/test_ids.py", "tests/chaos/processes/test_forks.py"),
     at(
         # The client library itself separates their sockets, so this bug affects only the store and its lock.
         "forked children share their parent's store and its lock",
         "store/store.py",
         "os.register_at_fork(after_in_child=_drop_stores)\n",
         "",
-    ): ("tests/chaos/test_forks.py",),
+    ): ("tests/chaos/processes/test_forks.py",),
     at("a delay is rounded down", "clock.py", "else ceil(exact)", "else int(exact)"): ("tests/unit/test_clock.py",),
     at(
         "the first write of a heartbeat needs memory",
         "store/lua/heartbeat.lua",
         "redis.call('SREM', unconfirmed, '', unpack(held))\n",
         "",
-    ): ("tests/integration/store/claims/test_heartbeat.py", "tests/chaos/test_memory_full.py"),
+    ): ("tests/integration/store/claims/test_heartbeat.py", "tests/chaos/redis/test_memory_full.py"),
     at(
         "the first write of an enqueue frees memory",
         ENQUEUE,
         "for _, job in ipairs(batch) do\n",
         "redis.call('HDEL', jobs, '')\nfor _, job in ipairs(batch) do\n",
-    ): ("tests/integration/store/enqueue/test_enqueue.py", "tests/chaos/test_memory_full.py"),
+    ): ("tests/integration/store/enqueue/test_enqueue.py", "tests/chaos/redis/test_memory_full.py"),
     at(
         "a process starts on a server that evicts keys",
         "store/client/server_info.py",
@@ -150,7 +150,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "job/outcome.py",
         "or attempt >= policy.max_attempts:",
         "or (attempt >= policy.max_attempts and ending not in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)):",
-    ): ("tests/unit/job/test_outcome.py", "tests/chaos/test_poison.py"),
+    ): ("tests/unit/job/test_outcome.py", "tests/chaos/tasks/test_poison.py"),
     at(
         "a repair gives an orphaned job a second place",
         "store/lua/audit_records.lua",

@@ -126,7 +126,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "management/starting.py",
         "isinstance(error, StoreUnavailable | StoreAuthError)",
         "isinstance(error, StoreUnavailable)",
-    ): ("tests/chaos/test_redis_states.py",),
+    ): ("tests/chaos/redis/test_redis_states.py",),
     at(
         "a refused password is not logged again",
         "processes/service.py",

@@ -7,7 +7,7 @@ at = Mutation.at
 SHUTDOWN = "tests/integration/processes/test_shutdown.py"
 STARTING = "tests/unit/management/test_starting.py"
 BLOCKING_CLAIM = "tests/integration/worker/test_blocking_claim.py"
-KILLS = "tests/chaos/test_kills.py"
+KILLS = "tests/chaos/processes/test_kills.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(

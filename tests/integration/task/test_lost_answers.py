@@ -15,7 +15,7 @@ from django_delayq.exceptions import StoreError, StoreUnavailable
 from django_delayq.job.job import State
 from django_delayq.task.handle import JobHandle
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.chaos.proxy import Proxy
+from tests.chaos.network.proxy import Proxy
 from tests.sample_app.tasks import noop
 from tests.subprocesses import until
 

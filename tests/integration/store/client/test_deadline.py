@@ -10,7 +10,7 @@ from django_delayq import get_job, get_store
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.job import State
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.chaos.proxy import Proxy
+from tests.chaos.network.proxy import Proxy
 from tests.sample_app.tasks import noop
 
 

@@ -23,7 +23,7 @@ from django_delayq.job.outcome import OutcomeKind
 from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.keys import Keys
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.chaos.options import sized
+from tests.chaos.harness.options import sized
 from tests.shard_apis import ShardApis
 from tests.stateful import invariants, redis_state
 from tests.stateful.actors import World

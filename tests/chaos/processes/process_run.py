@@ -24,7 +24,7 @@ from django_delayq.clock import ServerClock
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.store.records import DeadLetterRecord
 from django_delayq.task.handle import JobHandle
-from tests.chaos.proxy import Proxy
+from tests.chaos.network.proxy import Proxy
 from tests.shard_apis import ShardApis
 from tests.stateful.redis_state import read
 from tests.subprocesses import PATIENCE, until

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.case import AcceptedJob, Case, Dead, Death, Outage, Run
-from tests.chaos.checker import check
-from tests.chaos.report import longest_pause, read_runs
+from tests.chaos.harness.case import AcceptedJob, Case, Dead, Death, Outage, Run
+from tests.chaos.harness.checker import check
+from tests.chaos.harness.report import longest_pause, read_runs
 
 WORKER, OTHER, CHILD = 100, 200, 300
 STARTED = 0.0

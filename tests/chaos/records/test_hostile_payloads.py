@@ -14,7 +14,7 @@ from django_delayq.job.ids import to_text
 from django_delayq.job.job import State
 from django_delayq.store.keys import Keys, decode_queue
 from django_delayq.store.store import get_store
-from tests.chaos.hostile import CANARY, Payload, body, corrupt_shared_records, payloads, write_canary
+from tests.chaos.records.hostile import CANARY, Payload, body, corrupt_shared_records, payloads, write_canary
 from tests.sample_app import tasks
 from tests.subprocesses import Command, Processes
 

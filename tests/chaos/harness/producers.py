@@ -9,7 +9,7 @@ from typing import Any
 
 from django_delayq import enqueue_many
 from django_delayq.exceptions import StoreError
-from tests.chaos.case import AcceptedJob
+from tests.chaos.harness.case import AcceptedJob
 from tests.sample_app import tasks
 
 #: The most jobs in one call.

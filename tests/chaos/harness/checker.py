@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from itertools import combinations, pairwise
 from math import inf
 
-from tests.chaos.case import AcceptedJob, Case, Dead, Death, Outage, Run
+from tests.chaos.harness.case import AcceptedJob, Case, Dead, Death, Outage, Run
 
 #: The most seconds between the end of a run and its place in the outcome buffer, on a busy machine.
 HAND_IN = 1.0

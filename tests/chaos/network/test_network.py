@@ -13,7 +13,7 @@ from redis import Redis
 from django_delayq import enqueue_many
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.store.client.script import Script
-from tests.chaos.proxy import Proxy
+from tests.chaos.network.proxy import Proxy
 from tests.sample_app import tasks
 from tests.subprocesses import Processes
 

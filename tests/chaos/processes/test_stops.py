@@ -12,7 +12,7 @@ from redis import Redis
 
 from django_delayq import enqueue_many
 from django_delayq.store.records import worker_of
-from tests.chaos.steady_load import SteadyLoad
+from tests.chaos.harness.steady_load import SteadyLoad
 from tests.sample_app import tasks
 from tests.subprocesses import Command, Processes
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.chaos.case import Case
-from tests.chaos.checker import check
-from tests.chaos.faults import FAULTS, FaultContext
-from tests.chaos.producers import Producer
-from tests.chaos.proxy import Proxy
-from tests.chaos.report import Report, left_over, longest_pause, read_dead, read_runs
-from tests.chaos.supervisor import Supervisor
+from tests.chaos.harness.case import Case
+from tests.chaos.harness.checker import check
+from tests.chaos.harness.faults import FAULTS, FaultContext
+from tests.chaos.harness.producers import Producer
+from tests.chaos.harness.report import Report, left_over, longest_pause, read_dead, read_runs
+from tests.chaos.harness.supervisor import Supervisor
+from tests.chaos.network.proxy import Proxy
 from tests.subprocesses import Processes
 
 LEASE = 2.0

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from django_delayq import RetryPolicy, enqueue_many
-from tests.chaos.case import AcceptedJob, Case
-from tests.chaos.checker import check
-from tests.chaos.options import sized
-from tests.chaos.report import left_over, read_dead, read_runs
-from tests.chaos.supervisor import Supervisor
+from tests.chaos.harness.case import AcceptedJob, Case
+from tests.chaos.harness.checker import check
+from tests.chaos.harness.options import sized
+from tests.chaos.harness.report import left_over, read_dead, read_runs
+from tests.chaos.harness.supervisor import Supervisor
 from tests.sample_app import tasks
 from tests.subprocesses import Processes
 

@@ -17,9 +17,9 @@ from redis import Redis
 
 from django_delayq.exceptions import StoreAuthError, StoreError, StoreRejected, StoreUnavailable
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.chaos.redis_outages import logged_once, wait_out, warnings
-from tests.chaos.report import STAY
-from tests.chaos.steady_load import SteadyLoad
+from tests.chaos.harness.report import STAY
+from tests.chaos.harness.steady_load import SteadyLoad
+from tests.chaos.redis.redis_outages import logged_once, wait_out, warnings
 from tests.sample_app import tasks
 from tests.stateful import invariants, redis_state
 from tests.subprocesses import Processes, until

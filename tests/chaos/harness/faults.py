@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from redis import exceptions as redis_errors
 
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.chaos.case import Outage
-from tests.chaos.proxy import Proxy
-from tests.chaos.supervisor import DISPATCHER, WORKER, Supervisor
+from tests.chaos.harness.case import Outage
+from tests.chaos.harness.supervisor import DISPATCHER, WORKER, Supervisor
+from tests.chaos.network.proxy import Proxy
 
 
 @dataclass(kw_only=True)

@@ -11,9 +11,9 @@ from redis import Redis
 from django_delayq import enqueue_many
 from django_delayq.exceptions import StoreRejected
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.chaos.proxy import Proxy
-from tests.chaos.redis_outages import logged_once, wait_out, warnings
-from tests.chaos.steady_load import SteadyLoad
+from tests.chaos.harness.steady_load import SteadyLoad
+from tests.chaos.network.proxy import Proxy
+from tests.chaos.redis.redis_outages import logged_once, wait_out, warnings
 from tests.sample_app import tasks
 from tests.subprocesses import Processes, until
 

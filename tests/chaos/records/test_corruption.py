@@ -17,7 +17,7 @@ from django_delayq.exceptions import ScriptFault
 from django_delayq.job.outcome import Action
 from django_delayq.store.keys import CATALOGUE, Keys
 from django_delayq.store.promotion import Reclaim
-from tests.chaos.steady_load import SteadyLoad
+from tests.chaos.harness.steady_load import SteadyLoad
 from tests.sample_app import tasks
 from tests.shard_apis import SECOND, ShardApis, one_more, settlement
 from tests.subprocesses import Processes

@@ -18,8 +18,8 @@ from django_delayq import RetryPolicy
 from django_delayq.store.client.script import Script
 from django_delayq.task.handle import JobHandle
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.chaos.options import drawn_seed
-from tests.chaos.process_run import FORKS, LEASE, ProcessRun, RedisState, produce, raw, run_command
+from tests.chaos.harness.options import drawn_seed
+from tests.chaos.processes.process_run import FORKS, LEASE, ProcessRun, RedisState, produce, raw, run_command
 from tests.sample_app import tasks
 from tests.subprocesses import python_path
 

@@ -11,8 +11,8 @@ from redis import Redis
 
 from django_delayq import get_store
 from django_delayq.store.keys import Keys
-from tests.chaos.case import Dead, Run
-from tests.chaos.checker import CheckResult
+from tests.chaos.harness.case import Dead, Run
+from tests.chaos.harness.checker import CheckResult
 from tests.stateful.redis_state import noun_of
 
 #: Keys that remain when all jobs have ended.

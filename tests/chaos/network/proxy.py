@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from tests.chaos.resp import RespSplitter, command_of
+from tests.chaos.network.resp import RespSplitter, command_of
 
 _CHUNK = 65_536
 #: The most seconds until a fault is in effect.

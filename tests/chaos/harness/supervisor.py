@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from tests.chaos.case import Death
+from tests.chaos.harness.case import Death
 from tests.subprocesses import Command, Processes
 
 WORKER, DISPATCHER = "run_worker", "run_dispatcher"
