@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.django_tasks.compat import NAME as FLAVOUR
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 #: Name of another task queue in docs/migrating.md -> its section.
 SECTIONS = {part.split("\n")[0]: part for part in (ROOT / "docs" / "migrating.md").read_text().split("\n## From ")[1:]}
 README = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)

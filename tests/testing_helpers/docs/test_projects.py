@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from django_delayq.testing import DelayQ
-from tests.testing_helpers.pages import SECTIONS, migrating_page, readme, shown_tests
-from tests.testing_helpers.projects import Project
+from tests.testing_helpers.docs.pages import SECTIONS, migrating_page, readme, shown_tests
+from tests.testing_helpers.docs.projects import Project
 
 DOCS = shown_tests()
 TASKS = DOCS["shop/tasks.py"]

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from django_delayq import signals
-from tests.testing_helpers.pages import ROOT, SECTIONS, migrating_page
+from tests.testing_helpers.docs.pages import ROOT, SECTIONS, migrating_page
 
 
 def test_every_section_has_its_three_parts() -> None:
