@@ -160,20 +160,20 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at("a kept result never expires", "store/lua/_prelude.lua", "  redis.call('PEXPIRE', key, ttl)\n", ""): (RESULTS,),
     at("a cancelled job keeps no result", "store/lua/cancel.lua", "if ending ~= '' then", "if false then"): (RESULTS,),
     at("a failed Django task is retried", "job/job.py", "on_error=False)", "on_error=True)"): (
-        "tests/django_tasks/test_running.py",
+        "tests/django_tasks/contract/test_running.py",
     ),
     at(
         "a Django task with wrong arguments waits for new code",
         "worker/settlement.py",
         "waits_for_code=kind.waits_for_code",
         "waits_for_code=True",
-    ): ("tests/django_tasks/test_running.py",),
+    ): ("tests/django_tasks/contract/test_running.py",),
     at(
         "a stored job loses its run_after",
         "job/codec.py",
         '        options["a"] = job.run_after_us\n',
         "        pass\n",
-    ): ("tests/django_tasks/test_results.py",),
+    ): ("tests/django_tasks/contract/test_results.py",),
     at(
         "an error message shows a secret given to the wrong setting",
         "conf/validators.py",
@@ -187,7 +187,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "value",
     ): ("tests/unit/conf/test_validators.py",),
     at("aliases share one store", "conf/task_backends.py", "-{quote(alias, safe='')}\"", '"'): (
-        "tests/django_tasks/test_results.py",
+        "tests/django_tasks/contract/test_results.py",
     ),
     at(
         "a new minute of metrics drops the hour before",

@@ -13,7 +13,7 @@ from django_delayq import get_job, get_store
 from django_delayq.exceptions import StoreUnavailable, UnknownTask
 from tests.django_tasks.compat import IMMEDIATE, TaskResultStatus, default_task_backend, exceptions, task_backends
 from tests.django_tasks.conftest import BACKEND
-from tests.django_tasks.test_enqueue import MOMENT
+from tests.django_tasks.contract.test_enqueue import MOMENT
 from tests.sample_app import django_tasks
 from tests.subprocesses import Processes
 

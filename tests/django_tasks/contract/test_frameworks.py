@@ -18,7 +18,7 @@ from tests.django_tasks.conftest import BACKEND
 from tests.django_tasks.worker import OneWorker
 from tests.sample_app import django_tasks
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 
 
 def run_python(code: str) -> subprocess.CompletedProcess[str]:

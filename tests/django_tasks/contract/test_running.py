@@ -23,7 +23,7 @@ from tests.django_tasks.compat import (
     task_started,
 )
 from tests.django_tasks.conftest import with_options
-from tests.django_tasks.test_enqueue import MOMENT
+from tests.django_tasks.contract.test_enqueue import MOMENT
 from tests.django_tasks.worker import OneWorker
 from tests.sample_app import django_tasks
 from tests.subprocesses import until
