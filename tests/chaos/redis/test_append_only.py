@@ -26,10 +26,10 @@ from django_delayq.testing.local_redis import LocalRedisServer
 from tests.chaos.harness.options import sized
 from tests.shard_apis import ShardApis
 from tests.stateful import invariants, redis_state
-from tests.stateful.actors import World
-from tests.stateful.base import Base
-from tests.stateful.rules import Rules
-from tests.stateful.strategies import ENDINGS, SECOND, TIMES, Request
+from tests.stateful.machine.actors import World
+from tests.stateful.machine.base import Base
+from tests.stateful.machine.rules import Rules
+from tests.stateful.machine.strategies import ENDINGS, SECOND, TIMES, Request
 from tests.stateful.values import Place
 
 WRITING = {"appendonly": "yes", "appendfsync": "always", "auto-aof-rewrite-percentage": "0"}

@@ -13,8 +13,8 @@ from django_delayq.job.outcome import OutcomeKind
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.unsent import UnsentJob
 from tests.stateful import invariants, redis_state
-from tests.stateful.actors import QUEUES, DrivenDispatcher, DrivenWorker, World
-from tests.stateful.strategies import Request
+from tests.stateful.machine.actors import QUEUES, DrivenDispatcher, DrivenWorker, World
+from tests.stateful.machine.strategies import Request
 from tests.stateful.values import KeyTaken, ModelJob, Place
 
 

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from django_delayq.job.outcome import OutcomeKind
-from tests.stateful.actors import QUEUES, DrivenWorker
-from tests.stateful.rules import Rules
-from tests.stateful.strategies import ENDINGS, Request, endings, limits, requests
+from tests.stateful.machine.actors import QUEUES, DrivenWorker
+from tests.stateful.machine.rules import Rules
+from tests.stateful.machine.strategies import ENDINGS, Request, endings, limits, requests
 from tests.stateful.values import Place
 
 MINUTE_US, DAY_US = 60_000_000, 86_400_000_000

@@ -4,9 +4,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from django_delayq.job.outcome import OutcomeKind
-from tests.stateful.actors import QUEUES
-from tests.stateful.base import Base
-from tests.stateful.strategies import SECOND, TIMES, Request, endings, limits, picks, queue_lists, requests
+from tests.stateful.machine.actors import QUEUES
+from tests.stateful.machine.base import Base
+from tests.stateful.machine.strategies import SECOND, TIMES, Request, endings, limits, picks, queue_lists, requests
 from tests.stateful.values import Place
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from django_delayq.job.outcome import OutcomeKind
-from tests.stateful.actors import QUEUES
+from tests.stateful.machine.actors import QUEUES
 
 SECOND = 1_000_000
 #: With a delay (µs), also not in whole milliseconds; at a time so many µs from now, also in the past.

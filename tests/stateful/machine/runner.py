@@ -12,8 +12,8 @@ from redis import Redis
 
 from django_delayq.conf.config import Config, DispatcherConfig
 from django_delayq.conf.redis_settings import RedisConfig
-from tests.stateful.actors import World
-from tests.stateful.scenarios import DAY_US, Scenarios
+from tests.stateful.machine.actors import World
+from tests.stateful.machine.scenarios import DAY_US, Scenarios
 
 #: Steps of one walk.
 STEPS = 40
