@@ -11,10 +11,10 @@ from django_delayq.job.job import Claim, Job
 from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.result import pack_done
 from django_delayq.job.unsent import UnsentJob
-from django_delayq.store.claims import ExchangeReply, ExchangeRequest, Settlement
+from django_delayq.store.claims import Claims, ExchangeReply, ExchangeRequest, Settlement
 from django_delayq.store.enqueue import EnqueueResult
 from django_delayq.store.keys import CATALOGUE
-from django_delayq.store.promotion import PromotionResult, Reclaim
+from django_delayq.store.promotion import Promotion, PromotionResult, Reclaim
 from django_delayq.store.store import Store
 from django_delayq.testing.fake_clock import FakeClock
 
@@ -39,7 +39,7 @@ class ShardApis:
         self.intake = self.store.enqueue_api(shard)
         self.operations = self.store.operations(shard)
         self.inspection = self.store.lookup(shard)
-        self.promotion = self.store.promotion(self.shard)
+        self.promotion = Promotion(self.shard)
 
     def close(self) -> None:
         """Close the connections."""
@@ -188,7 +188,7 @@ class OneWorker:
 
     def __init__(self, apis: ShardApis, code: bytes) -> None:
         self.code = code
-        self.api = apis.store.claims(apis.shard, worker_id=code)
+        self.api = Claims(apis.shard, worker_id=code)
         self.last: ExchangeRequest | None = None
 
     def take(

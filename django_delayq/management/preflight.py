@@ -10,6 +10,7 @@ from django_delayq.exceptions import BadBody
 from django_delayq.job.codec import decode, decode_head
 from django_delayq.job.ids import to_text
 from django_delayq.job.outcome import OutcomeKind, kind_of_fault
+from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.store.store import Store
 from django_delayq.task import registry
 
@@ -41,7 +42,7 @@ class Preflight:
         """Check every job of every shard, in batches. O(n), about 100,000 jobs a second."""
         preflight = cls()
         for shard in store.shards:
-            for raw_id, body in store.consistency_check(shard).bodies():
+            for raw_id, body in ConsistencyCheck(shard).bodies():
                 preflight.jobs += 1
                 if reason := _incompatibility(store, raw_id, body, shard.index):
                     preflight.incompatible[reason] += 1

@@ -1,6 +1,5 @@
 """Worker: settle outcomes and claim jobs of one shard in one request, and keep a pool busy with the claims."""
 
-import os
 from collections.abc import Callable
 from enum import Enum
 from time import monotonic, sleep
@@ -90,7 +89,6 @@ class Worker:
         self,
         *,
         shard: Shard,
-        open_claims: Callable[[bytes], Claims],
         config: WorkerConfig,
         pool: Pool,
         dispatcher: Dispatcher,
@@ -99,14 +97,14 @@ class Worker:
         drain: bool = False,
         sharing: list[PrefetchPolicy] | None = None,
     ) -> None:
-        """`open_claims` makes the API for a worker id. `sharing` has the policies of all workers that use this pool."""
+        """`sharing` has the policies of all workers that use this pool."""
         self._config = config
         self._pool = pool
         self._fallback = FallbackDispatcher(dispatcher)
         self._sweep = sweep_us / SECOND_US
         self._drain = drain
         self._name = process_name()
-        claims = open_claims(os.urandom(8))
+        claims = Claims(shard)
         self._session = ExchangeSession(claims, name=self._name)
         self.metrics = metrics
         #: Ends the sleep of the loop; called by other threads. Set by whoever runs this worker.

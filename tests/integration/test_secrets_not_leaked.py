@@ -22,6 +22,7 @@ from redis import Redis
 from django_delayq import get_store
 from django_delayq.conf.settings import get_config, read_config
 from django_delayq.exceptions import StoreAuthError, StoreError, StoreUnavailable
+from django_delayq.store.promotion import Promotion
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.sample_app import tasks
 from tests.subprocesses import Command, Processes, until
@@ -232,7 +233,7 @@ def test_no_repr_or_text_of_an_object_shows_it(server: LocalRedisServer, setting
             job,
             job.job,
         ]
-        objects += [store._connections, store.enqueue_api(0), store.lookup(0), store.promotion(shard), read_config]
+        objects += [store._connections, store.enqueue_api(0), store.lookup(0), Promotion(shard), read_config]
         assert_clean(" ".join(f"{each} {each!r}" for each in objects))
         shard.client.connection_pool.disconnect()
 

@@ -4,12 +4,14 @@ import asyncio
 import sys
 from collections.abc import Callable
 from inspect import signature
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.views.debug import ExceptionReporter
 
 from django_delayq import delayed_task, execute_later
+from django_delayq.conf.config import DispatcherConfig, WorkerConfig
 from django_delayq.exceptions import PayloadNotSerializable, PayloadTooLarge, StoreUnavailable
 from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.ids import next_id
@@ -240,6 +242,8 @@ def test_an_error_report_of_settle_and_claim_shows_no_bodies(monkeypatch: pytest
 
     class BrokenShard:
         index = 0
+        config = SimpleNamespace(dispatcher=DispatcherConfig(), worker=WorkerConfig())
+        signer = BodySigner(on=False)
 
         def call(self, *_: Any, **__: Any) -> Any:
             return self
@@ -247,6 +251,6 @@ def test_an_error_report_of_settle_and_claim_shows_no_bodies(monkeypatch: pytest
         def result(self) -> Any:
             return [1, b"", 0, 1, 0, 0, b"member", 1, 1, CANARY.encode() * 2, b"", "one too many"]
 
-    claims = Claims(BrokenShard(), worker_id=bytes(8), lease_us=1, due_first_us=1, signer=BodySigner(on=False))  # type: ignore[arg-type]
+    claims = Claims(BrokenShard())  # type: ignore[arg-type]
     request = ExchangeRequest(worker_id=bytes(8), number=1, want=1, queues=("q",), args=[], keys=[])
     assert CANARY not in report(lambda: claims.settle_and_claim(request), TypeError)

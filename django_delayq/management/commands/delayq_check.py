@@ -11,6 +11,7 @@ from django_delayq.job.outcome import OutcomeKind
 from django_delayq.management.preflight import Preflight
 from django_delayq.management.starting import add_backend, read_settings
 from django_delayq.store.client.server_info import ServerInfo
+from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.store.store import Store, get_store
 
 #: Code of an inconsistency -> what it counts, and what --repair does with it.
@@ -118,7 +119,7 @@ def _walk(store: Store, drift: dict[str, dict[str, Any]], *, repair: bool) -> in
     """Add the inconsistencies of all shards to `drift`, by code; return how many this walk found."""
     found = 0
     for shard in store.shards:
-        for each in store.consistency_check(shard).walk(repair=repair):
+        for each in ConsistencyCheck(shard).walk(repair=repair):
             found += 1
             kind = drift.setdefault(each.code, {"count": 0, "means": _DRIFT[each.code][0], "examples": []})
             kind["count"] += 1

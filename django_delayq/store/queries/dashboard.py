@@ -20,9 +20,9 @@ _SNAPSHOT, _DUE_HISTOGRAM = Script("snapshot"), Script("due_histogram")
 class DashboardQueries:
     """Dashboard queries, one shard."""
 
-    def __init__(self, shard: Shard, *, due_first_us: int) -> None:
+    def __init__(self, shard: Shard) -> None:
         self._shard = shard
-        self._due_first_us = due_first_us
+        self._due_first_us = shard.config.dispatcher.due_first_us
         # Names of queues seldom change. With those of the last snapshot, one round trip is enough.
         self._queues: list[str] = []
 

@@ -62,9 +62,9 @@ class Counts:
 class Lookup:
     """API of one shard that reads jobs."""
 
-    def __init__(self, shard: Shard, *, due_first_us: int) -> None:
+    def __init__(self, shard: Shard) -> None:
         self._shard = shard
-        self._due_first_us = due_first_us
+        self._due_first_us = shard.config.dispatcher.due_first_us
 
     def find(
         self, raw_id: bytes, *, queue: str = DEFAULT_QUEUE, member: bytes = b"", with_lease: bool = False

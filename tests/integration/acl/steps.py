@@ -10,8 +10,13 @@ from redis import Redis
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
 from django_delayq.metrics import MetricsBuffer
+from django_delayq.store import forward_stream
+from django_delayq.store.claims import Claims
 from django_delayq.store.maintenance.acl_roles import ROLES
+from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
+from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
+from django_delayq.store.queries.result_waiter import wait_for_result
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.shard_apis import HOUR, SECOND, ShardApis, settlement
 
@@ -158,7 +163,7 @@ def settle_and_claim(role: ShardApis, every: ShardApis) -> Any:
 
 def heartbeat(role: ShardApis, every: ShardApis) -> Any:
     worker, claims = claimed(every)
-    claims_api = role.store.claims(role.shard, worker_id=worker.code)
+    claims_api = Claims(role.shard, worker_id=worker.code)
     return not claims_api.heartbeat([claim.lease for claim in claims])
 
 
@@ -209,7 +214,7 @@ def cancel_kept(role: ShardApis, every: ShardApis) -> Any:
 def wait(role: ShardApis, every: ShardApis) -> Any:
     kept = every.add(ttl=HOUR)
     every.operations.cancel(kept)
-    return role.store.result_waiter(role.shard.index).wait(kept, 1)
+    return wait_for_result(role.shard, kept, 1)
 
 
 def dashboard(role: ShardApis, every: ShardApis) -> Any:
@@ -225,7 +230,7 @@ def server(role: ShardApis, every: ShardApis) -> Any:
 
 
 def report(role: ShardApis, every: ShardApis) -> Any:
-    reports, process_id = role.store.process_reports(role.shard), bytes(8)
+    reports, process_id = ProcessReports(role.shard), bytes(8)
     metrics = MetricsBuffer()
     metrics.count_attempt("done", queue="default", task="t", lag_us=1, run_us=1)
     for _ in range(2):
@@ -235,7 +240,7 @@ def report(role: ShardApis, every: ShardApis) -> Any:
 
 
 def add_to_forward_stream(role: ShardApis, every: ShardApis) -> Any:
-    role.store.forward_stream(role.shard).add({"id": "an id"})
+    forward_stream.append(role.shard, {"id": "an id"})
     return every.client.xlen(every.keys("forwarded"))
 
 
@@ -261,7 +266,7 @@ def check_consistency(role: ShardApis, every: ShardApis) -> Any:
     every.client.hdel(every.keys("jobs"), lost[2])
     every.client.hset(every.keys("jobs"), b"orphan-12345", b"?")
     every.client.delete(every.keys("claim_records"))
-    check = role.store.consistency_check(role.shard)
+    check = ConsistencyCheck(role.shard)
     found = list(check.walk(repair=True))
     assert list(check.bodies())
     return found
