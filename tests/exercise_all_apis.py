@@ -48,7 +48,7 @@ def exercise_all_apis(apis: ShardApis) -> None:
     for end in ("requeue", "discard"):
         letter = apis.inspection.dead_letter(apis.add_dead(key=_key_here(apis, end), queue=end))
         assert letter is not None
-        assert getattr(apis.operations, end)(letter.raw_id, died_us=letter.died_us)
+        assert getattr(apis.operations, end)(letter.raw_id, died_us=letter.moment_us)
     _keep_results(apis)
     for state in (State.SCHEDULED, State.READY, State.CLAIMED, State.DEAD):
         apis.inspection.page(state, queues=["other"])

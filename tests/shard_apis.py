@@ -17,6 +17,7 @@ from django_delayq.store.keys import CATALOGUE
 from django_delayq.store.promotion import Promotion, PromotionResult, Reclaim
 from django_delayq.store.store import Store
 from django_delayq.testing.fake_clock import FakeClock
+from tests.inspection import Inspection
 
 MS, SECOND, HOUR, DAY = 1_000, 1_000_000, 3_600_000_000, 86_400_000_000
 #: An uneven time in 2027: any rounding would show.
@@ -38,7 +39,7 @@ class ShardApis:
         self.keys = self.shard.keys
         self.intake = self.store.enqueue_api(shard)
         self.operations = self.store.operations(shard)
-        self.inspection = self.store.lookup(shard)
+        self.inspection = Inspection(self.store._producer_shards[shard])
         self.promotion = Promotion(self.shard)
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from django_delayq.store.promotion import Promotion
 from tests.django_tasks.compat import NAME, TaskResultStatus
 from tests.django_tasks.conftest import BACKEND
 from tests.django_tasks.worker import OneWorker
+from tests.inspection import inspection
 from tests.sample_app import django_tasks
 from tests.subprocesses import Processes
 
@@ -117,7 +118,7 @@ def test_r35_deferred_tasks_that_came_due_go_by_their_run_after() -> None:
     results = {f"{number}": django_tasks.noop.using(run_after=at).enqueue() for number, at in enumerate(later)}
     store = get_store()
     promotion = Promotion(store.shards[0])
-    while any(store.lookup(0).counts().scheduled.values()):
+    while any(inspection().counts().scheduled.values()):
         promotion.promote(["default"])
     assert order_of(results) == ["1", "2", "0"]
 

@@ -27,6 +27,7 @@ from tests.django_tasks.compat import (
 from tests.django_tasks.conftest import with_options
 from tests.django_tasks.test_enqueue import MOMENT
 from tests.django_tasks.worker import OneWorker
+from tests.inspection import inspection
 from tests.sample_app import django_tasks
 from tests.subprocesses import until
 
@@ -360,11 +361,11 @@ def test_a_failed_task_that_is_requeued_is_ready_with_its_history(gate: Any) -> 
     OneWorker().drain()
     result.refresh()
     failed_at = result.finished_at
-    operations, found = get_store().operations(0), get_store().lookup(0)
+    operations = get_store().operations(0)
     raw_id = bytes.fromhex(result.id.split("-")[0])
-    letter = found.dead_letter(raw_id)
+    letter = inspection().dead_letter(raw_id)
     assert letter is not None
-    assert operations.requeue(raw_id, died_us=letter.died_us) is not None
+    assert operations.requeue(raw_id, died_us=letter.moment_us) is not None
     result.refresh()
     assert (result.status, result.finished_at, len(result.errors), result.attempts) == (READY, None, 1, 1)
     gate.touch()

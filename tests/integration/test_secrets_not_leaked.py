@@ -24,6 +24,7 @@ from django_delayq.conf.settings import get_config, read_config
 from django_delayq.exceptions import StoreAuthError, StoreError, StoreUnavailable
 from django_delayq.store.promotion import Promotion
 from django_delayq.testing.local_redis import LocalRedisServer
+from tests.inspection import inspection
 from tests.sample_app import tasks
 from tests.subprocesses import Command, Processes, until
 
@@ -245,7 +246,7 @@ def test_no_error_shows_it(server: LocalRedisServer, settings: Any, caplog: pyte
         settings.DELAYQ = {"REDIS": given, "ENQUEUE_TIMEOUT": 1}
         calls: list[Callable[[], Any]] = [
             lambda: tasks.noop.enqueue(1),
-            lambda: get_store().lookup(0).counts(),
+            lambda: inspection().counts(),
             lambda: get_store().lookup(0).find(bytes(12)),
             lambda: get_store().operations(0).cancel(bytes(12)),
             lambda: get_store().shards[0].blocking_listener().listen(["x"], now=0.0),

@@ -15,7 +15,7 @@ from django_delayq.conf.config import DispatcherConfig, WorkerConfig
 from django_delayq.exceptions import PayloadNotSerializable, PayloadTooLarge, StoreUnavailable
 from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.ids import next_id
-from django_delayq.job.job import DeadLetter, Job, State
+from django_delayq.job.job import Job, State
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind
 from django_delayq.job.signing import BodySigner
 from django_delayq.job.unsent import UnsentJob
@@ -128,7 +128,6 @@ def test_no_repr_shows_arguments_or_bodies() -> None:
         reply,
         decide_settlement(claim, Outcome(kind=OutcomeKind.FAILED), worker="w"),
         Settlement(claim=claim, decision=Decision(action=Action.RETRY), attempts=NO_ATTEMPTS),
-        DeadLetter(raw_id=job.raw_id, died_us=1, job=job, **facts),
         Found(raw_id=job.raw_id, state=State.DEAD, moment_us=1, job=job, **facts),
         JobRow(
             member=job.member, shard=0, state=State.READY, score=1, stored=unsent.body, size=1, attempts=NO_ATTEMPTS

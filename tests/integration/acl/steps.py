@@ -114,20 +114,15 @@ def page(role: ShardApis, every: ShardApis) -> Any:
     return [role.inspection.page(state, queues=["pages"]) for state in (State.SCHEDULED, State.CLAIMED, State.DEAD)]
 
 
-def counts(role: ShardApis, every: ShardApis) -> Any:
-    every.add()
-    return role.inspection.counts().ready
-
-
 def requeue(role: ShardApis, every: ShardApis) -> Any:
     letter, later = dead(every), dead(every)
-    assert role.operations.requeue(letter.raw_id, died_us=letter.died_us)
-    return role.operations.requeue(later.raw_id, died_us=later.died_us, delay_us=HOUR)
+    assert role.operations.requeue(letter.raw_id, died_us=letter.moment_us)
+    return role.operations.requeue(later.raw_id, died_us=later.moment_us, delay_us=HOUR)
 
 
 def discard(role: ShardApis, every: ShardApis) -> Any:
     letter = dead(every)
-    return role.operations.discard(letter.raw_id, died_us=letter.died_us)
+    return role.operations.discard(letter.raw_id, died_us=letter.moment_us)
 
 
 def promote(role: ShardApis, every: ShardApis) -> Any:
@@ -285,7 +280,6 @@ STEPS: dict[str, Step] = {
             find,
             holder,
             page,
-            counts,
             requeue,
             discard,
             promote,
@@ -308,7 +302,7 @@ STEPS: dict[str, Step] = {
 }
 _PRODUCER = "enqueue cancel cancel_kept reschedule find check_shards wait"
 _DISPATCHER = "report promote read_expired reclaim listen check_server check_shards"
-_VIEW = "find holder page counts read_queues dashboard server"
+_VIEW = "find holder page read_queues dashboard server"
 OWN = {
     "producer": _PRODUCER,
     "dispatcher": _DISPATCHER,
