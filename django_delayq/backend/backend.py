@@ -170,8 +170,8 @@ class DelayQBackend(BaseTaskBackend):
                 yield Error(f"{of}: the alias has the same store as {other!r}.", hint=hint, id="delayq.E015")
         for problem in problems:
             # Errors in DELAYQ itself are reported once, by the checks of DELAYQ.
-            if any(repr(key) in problem.message for key in self.options if not shared or key in OWN_KEYS):
-                yield Error(problem.message, hint=problem.hint, id=problem.id)
+            if any(repr(key) in problem.msg for key in self.options if not shared or key in OWN_KEYS):
+                yield problem
         if not isinstance(self.options.get("ON_COMMIT", False), bool):
             yield Error(f"{of}['ON_COMMIT'] must be True or False.", id="delayq.E012")
         tasks = self.options.get("TASKS", {})

@@ -4,11 +4,12 @@ Read at first use, dropped when a setting changes. An alias of TASKS with our ba
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass
+from dataclasses import Field
 from functools import cache
 from typing import Any
 
 from django.conf import settings
+from django.core.checks import Error
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
@@ -27,45 +28,34 @@ for _part, _kind in _PARTS.items():
         SETTINGS.setdefault(_key, {})[_part] = _field
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One mistake in DELAYQ; `id` is that of the system check."""
-
-    id: str
-    message: str
-    hint: str
-
-
-def read_config(
-    value: Any, *, own: Mapping[str, Any] | None = None, of: str = ""
-) -> tuple[Config | None, list[Problem]]:
-    """Read a DELAYQ value; never connects. Returns (Config, []), or None and every mistake.
+def read_config(value: Any, *, own: Mapping[str, Any] | None = None, of: str = "") -> tuple[Config | None, list[Error]]:
+    """Read a DELAYQ value; never connects. Returns (Config, []), or None and the error of every mistake.
 
     Messages name `of` as the place of the keys in `own`, and DELAYQ as that of the others.
     """
     if not isinstance(value, Mapping):
         hint = "Set DELAYQ = {'REDIS': 'redis://…'}."
         if value is None:
-            return None, [Problem("delayq.E001", "The DELAYQ setting is missing.", hint)]
-        return None, [Problem("delayq.E002", f"DELAYQ must be a dict, got {type(value).__name__}.", hint)]
-    problems: list[Problem] = []
+            return None, [Error("The DELAYQ setting is missing.", hint, id="delayq.E001")]
+        return None, [Error(f"DELAYQ must be a dict, got {type(value).__name__}.", hint, id="delayq.E002")]
+    problems: list[Error] = []
     if "REDIS" not in value:
         hint = "Give a URL, a CACHES alias of django-redis, keyword parameters, or a callable that returns one."
-        problems.append(Problem("delayq.E003", "DELAYQ['REDIS'] is missing.", hint))
+        problems.append(Error("DELAYQ['REDIS'] is missing.", hint, id="delayq.E003"))
     values: dict[str, dict[str, Any]] = {part: {} for part in _PARTS}
     for key, entry in value.items():
         place = of if own and key in own else "DELAYQ"
         if key not in SETTINGS:
             message = f"{place} has the unknown key {key!r:.80}{did_you_mean(key, SETTINGS)}."
-            problems.append(Problem("delayq.E004", message, f"Known keys: {', '.join(SETTINGS)}."))
+            problems.append(Error(message, f"Known keys: {', '.join(SETTINGS)}.", id="delayq.E004"))
             continue
         try:
             for part, field in SETTINGS[key].items():
                 values[part][field.name] = field.metadata["validate"](f"{place}[{key!r}]", entry)
         except SettingError as error:
-            problems.append(Problem("delayq.E005", str(error), error.hint))
+            problems.append(Error(str(error), error.hint, id="delayq.E005"))
         except ValueError as error:
-            problems.append(Problem("delayq.E006", f"{error}.", "See docs/settings.md for the values of every key."))
+            problems.append(Error(f"{error}.", "See docs/settings.md for the values of every key.", id="delayq.E006"))
     if problems:
         return None, problems
     parts = {part: kind(**values[part]) for part, kind in _PARTS.items() if part}
@@ -106,7 +96,7 @@ def separate_aliases() -> list[str]:
     return [alias for alias in backends() if alias != sharing_alias()]
 
 
-def read_alias(alias: str) -> tuple[Config | None, list[Problem]]:
+def read_alias(alias: str) -> tuple[Config | None, list[Error]]:
     """Read the settings of an alias in TASKS that has our backend, as `read_config` does."""
     delayq, overrides = getattr(settings, "DELAYQ", None), runtime.current().settings
     value = task_backends.alias_settings(alias, backends(), delayq, forced=overrides)
@@ -124,7 +114,7 @@ def get_config(backend: str | None = None) -> Config:
         raise ImproperlyConfigured(f"TASKS has no alias {backend!r} with a backend of django_delayq: {known}.")
     config, problems = read_config(raw_setting()) if backend is None else read_alias(backend)
     if config is None:
-        raise ImproperlyConfigured(f"{problems[0].message} {problems[0].hint}")
+        raise ImproperlyConfigured(f"{problems[0].msg} {problems[0].hint}")
     return config
 
 
