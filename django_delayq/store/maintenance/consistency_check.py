@@ -63,7 +63,7 @@ class ConsistencyCheck:
         keys, queues = self._shard.keys, self._shard.read_queues()
         places = [(noun, keys(noun)) for noun in ("dead_letters", "leases")]
         # In the order in which a job moves: one that moves meanwhile is met at least once.
-        waiting = [keys.waiting_places(queue) for queue in queues]
+        waiting = [keys.named(queue) for queue in queues]
         places += [(noun, place[noun]) for noun in ("scheduled", "ready", "recovered") for place in waiting]
         for noun, place in places:
             for entries, bodies in self._entries(place):

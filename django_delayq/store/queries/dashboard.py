@@ -50,7 +50,7 @@ class DashboardQueries:
         """Return the snapshot with these queues, and the names that it should have."""
         keys = self._shard.keys
         dimensions = [ALL_JOBS, *map(queue_dimension, queues), *map(task_dimension, tasks)]
-        places = [key for queue in queues for key in keys.waiting_places(queue).values()]
+        places = [key for each in queues for key in (keys.scheduled(each), keys.ready(each), keys.recovered(each))]
         reply = self._shard.run(_SNAPSHOT, [int(facts), *dimensions], more_keys=places)
         now_us, claimed, dead, died_last_hour, newest, names, *more = reply
         pauses, workers, dispatchers, reports, quiet, series, info, states = more

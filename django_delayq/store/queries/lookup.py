@@ -64,7 +64,7 @@ class Lookup:
         """
         for _ in range(3):
             keys = self._shard.keys
-            reply = self._shard.run(_FIND, [raw_id, member], **keys.waiting_places(queue), results=keys.results(raw_id))
+            reply = self._shard.run(_FIND, [raw_id, member], **keys.named(queue), results=keys.results(raw_id))
             again = reply[0] == b"elsewhere" or (with_lease and not member and reply[0] == b"claimed")
             head = try_decode_head(reply[2]) if again else None
             if head is None:
