@@ -115,11 +115,6 @@ class Service:
         self._listen_at, self._log_again_at = 0.0, 0.0
         self.stopped = False
 
-    @property
-    def wake_descriptor(self) -> int:
-        """A byte written to this descriptor ends the current sleep; for the interpreter's signal handler."""
-        return self._wake_write
-
     def run(self) -> None:
         """Run until the runnable ends. Errors of steps are logged and waited out; others are raised."""
         try:

@@ -172,7 +172,7 @@ def test_after_a_lost_reply_the_exchange_is_repeated_and_the_job_is_claimed_once
     idle_worker.listen()
     idle_worker.until_claimed()
     idle_worker.claim.cancel()
-    assert idle_worker.served.wakeup_missed and not idle_worker.served.listening
+    assert idle_worker.served.wakeup_missed and not idle_worker.served._listener.listening
     answer = idle_worker.exchange()
     [claim] = answer.claims
     assert apis.where(claim.raw_id) == ["leases"] and apis.inspection.counts().claimed == 1
