@@ -112,6 +112,7 @@ class Worker:
         self._held = HeldClaims(
             claims.heartbeat, pool.is_stuck, lease_us=config.lease_us, name=self._name, ended=lambda: self.wake()
         )
+        self._held.start()
         self._recovered = RecoveryGate(pool.recovery, wake=lambda: self.wake())
         #: Called when jobs were settled as interrupted while their code still runs here; set by whoever can end the
         #: process.
@@ -215,13 +216,13 @@ class Worker:
 
     def close(self) -> None:
         """Close connections and end threads."""
-        self._held.close()
+        self._held.end_heartbeats()
         self._queues.close()
         self._fallback.close()
 
     def may_begin(self, claim: Claim) -> bool:
         """Whether the claim's lease is surely still held; called by the pool right before its code begins."""
-        return self._held.leases.begin(claim.lease)
+        return self._held.begin(claim.lease)
 
     def finished(self, claim: Claim, outcome: Outcome) -> None:
         """Buffer an outcome; called by threads of the pool."""
@@ -294,7 +295,7 @@ class Worker:
                 strict=self._queues.strict,
                 may_recover=want > 0 and self._recovered.may_claim(),
             )
-        self._held.leases.settling(self._session.settling)
+        self._held.settling(self._session.settling)
 
     def _exchange(self) -> None:
         reply, settled = self._session.exchange(self._outcomes)

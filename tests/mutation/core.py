@@ -44,7 +44,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a worker starts a job whose lease has expired",
         WORKER,
-        "return self._held.leases.begin(claim.lease)",
+        "return self._held.begin(claim.lease)",
         "return True",
     ): ("tests/integration/test_one_outcome.py",),
     at(
