@@ -108,7 +108,7 @@ def test_a_start_that_waits_for_its_redis_outlives_a_broken_log(monkeypatch: pyt
     handler = Broken()
     logger.logger.addHandler(handler)
     try:
-        _, store = open_store()
+        store = open_store()
     finally:
         logger.logger.removeHandler(handler)
     assert isinstance(store, Store)

@@ -38,11 +38,12 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Run until stopped."""
         log_to_stderr(options["verbosity"])
-        config, store = open_store(options["backend"], force_shards=options["force_shards"])
+        store = open_store(options["backend"], force_shards=options["force_shards"])
         dispatchers = {shard: Dispatcher(shard, Promotion(shard)) for shard in store.shards}
         services = [Service(each, name=f"Dispatcher of {shard.label}") for shard, each in dispatchers.items()]
         if options["until_stdin_closes"]:
             stop_with_parent(services)
         reporters = [ProcessReporter(ProcessReports(shard), each) for shard, each in dispatchers.items()]
+        config = store.config
         sentence = f"Dispatcher {os.getpid()} serves {config.redis.display_url}, prefix {config.prefix!r}."
         run_services(services, reporters, ready=partial(announce, self, sentence, options))

@@ -69,7 +69,7 @@ class Command(BaseCommand):
         check_pool(options)
         if options["processes"] > 1:
             return run_workers(options)
-        _, store = open_store(options["backend"])
+        store = open_store(options["backend"])
         if options["reload"]:
             autoreload.run_with_reloader(self._run, Shutdown(), store, worker_config, options)
             return None
