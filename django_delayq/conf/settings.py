@@ -1,25 +1,37 @@
-"""Settings: DELAYQ read into one Config. Only this module and redis_settings.py read settings.
+"""Settings: DELAYQ and TASKS read into one Config for each store. Only this module and redis_settings.py read settings.
 
-Read at first use, dropped when a setting changes. An alias of TASKS with our backend may have a Config of its own.
+Read at first use, dropped when a setting changes. The alias `default` of TASKS, or the only alias with our backend,
+shares the store of `@delayed_task`. Every other alias has a store of its own: its OPTIONS may hold the keys of DELAYQ,
+missing keys are those of DELAYQ, and its prefix is `<PREFIX>-<alias>`.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import Field
 from functools import cache
 from typing import Any
+from urllib.parse import quote
 
 from django.conf import settings
 from django.core.checks import Error
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
 
 from django_delayq import runtime
-from django_delayq.conf import task_backends
 from django_delayq.conf.config import Config, DispatcherConfig, TaskConfig, WorkerConfig
 from django_delayq.conf.redis_settings import SettingError
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.conf.validators import settings_of
+from django_delayq.job.job import DJANGO_TASK
 
+Given = Mapping[str, Any]
+_BACKEND = "django_delayq.backend.DelayQBackend"
+#: Keys of OPTIONS that are not keys of DELAYQ: they apply to the tasks of the alias, not to its store.
+EXTRA_KEYS = ("TASKS", "ON_COMMIT")
+#: Keys of DELAYQ that an alias may set even if it shares the store of DELAYQ. They apply to its own tasks only.
+OWN_KEYS = ("RETRY", "RESULT_TTL", "MAX_PAYLOAD")
+#: Default for Django's tasks: bytes of JSON of the arguments, and of the returned value.
+MAX_PAYLOAD = 8 * 1024 * 1024
 _PARTS = {"": Config, "tasks": TaskConfig, "dispatcher": DispatcherConfig, "worker": WorkerConfig}
 #: Key of DELAYQ -> the parts of Config that it fills, and their fields.
 SETTINGS: dict[str, dict[str, Field[Any]]] = {}
@@ -66,7 +78,7 @@ def raw_setting() -> Any:
     """Return the DELAYQ setting as it is, else the OPTIONS of an alias of TASKS that replace it, else None."""
     value, overrides = getattr(settings, "DELAYQ", None), runtime.current().settings
     if value is None:
-        value = task_backends.fallback_settings(backends()) or ({} if overrides else None)
+        value = _fallback(backends()) or ({} if overrides else None)
     return {**value, **overrides} if overrides and isinstance(value, Mapping) else value
 
 
@@ -75,9 +87,29 @@ def is_configured() -> bool:
     return getattr(settings, "DELAYQ", None) is not None
 
 
-def backends() -> dict[str, task_backends.Given]:
-    """Return the OPTIONS of each alias in TASKS that has our backend."""
-    return task_backends.our_backends(getattr(settings, "TASKS", None))
+def backends() -> dict[str, Given]:
+    """Return the OPTIONS of each alias in TASKS whose backend is ours or a subclass of ours."""
+    found: dict[str, Given] = {}
+    tasks = getattr(settings, "TASKS", None)
+    for alias, entry in tasks.items() if isinstance(tasks, Mapping) else ():
+        if isinstance(entry, Mapping) and _is_ours(entry.get("BACKEND")):
+            options = entry.get("OPTIONS", {})
+            # The backend's own check reports OPTIONS that are no dict.
+            found[alias] = options if isinstance(options, Mapping) else {}
+    return found
+
+
+def _is_ours(path: Any) -> bool:
+    if not isinstance(path, str):
+        return False
+    if path == _BACKEND:
+        return True
+    try:
+        made = import_string(path)
+    except ImportError:
+        # Django reports it.
+        return False
+    return getattr(made, "is_delayq_backend", False) is True
 
 
 def uses_time_zones() -> bool:
@@ -88,7 +120,23 @@ def uses_time_zones() -> bool:
 @cache
 def sharing_alias() -> str | None:
     """Return the alias in TASKS that shares the store of DELAYQ, or None."""
-    return task_backends.shared_alias(backends())
+    return _sharing(backends())
+
+
+def _sharing(ours: Mapping[str, Given]) -> str | None:
+    if "default" in ours:
+        return "default"
+    return next(iter(ours)) if len(ours) == 1 else None
+
+
+def _fallback(ours: Mapping[str, Given]) -> dict[str, Any] | None:
+    """Return the keys of the sharing alias that replace a missing DELAYQ, or None if it has none."""
+    alias = _sharing(ours)
+    return _delayq_keys(ours[alias]) or None if alias is not None else None
+
+
+def _delayq_keys(options: Given) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if key not in EXTRA_KEYS}
 
 
 def separate_aliases() -> list[str]:
@@ -97,10 +145,20 @@ def separate_aliases() -> list[str]:
 
 
 def read_alias(alias: str) -> tuple[Config | None, list[Error]]:
-    """Read the settings of an alias in TASKS that has our backend, as `read_config` does."""
-    delayq, overrides = getattr(settings, "DELAYQ", None), runtime.current().settings
-    value = task_backends.alias_settings(alias, backends(), delayq, forced=overrides)
-    return read_config(value, own=backends()[alias], of=f"TASKS[{alias!r}]['OPTIONS']")
+    """Read the settings of an alias in TASKS that has our backend, as `read_config` does.
+
+    Defaults for its tasks are those of Django's contract. What a test overrides stands above all of them.
+    """
+    ours, delayq, overrides = backends(), getattr(settings, "DELAYQ", None), runtime.current().settings
+    own = ours[alias]
+    given = {**(delayq if isinstance(delayq, Mapping) else _fallback(ours) or {}), **overrides}
+    given |= {"RETRY": DJANGO_TASK.retry, "MAX_PAYLOAD": MAX_PAYLOAD}
+    if alias == _sharing(ours):
+        given |= {key: own[key] for key in OWN_KEYS if key in own}
+    else:
+        prefix = {"PREFIX": f"{given.get('PREFIX', 'delayq')}-{quote(alias, safe='')}"}
+        given |= {**prefix, **_delayq_keys(own), **overrides, **(prefix if "PREFIX" in overrides else {})}
+    return read_config(given, own=own, of=f"TASKS[{alias!r}]['OPTIONS']")
 
 
 @cache

@@ -186,7 +186,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         'field.metadata["validate"](_option(key), value)',
         "value",
     ): ("tests/unit/test_validators.py",),
-    at("aliases share one store", "conf/task_backends.py", "-{quote(alias, safe='')}\"", '"'): (
+    at("aliases share one store", "conf/settings.py", "-{quote(alias, safe='')}\"", '"'): (
         "tests/django_tasks/test_results.py",
     ),
     at(
