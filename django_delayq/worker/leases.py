@@ -9,7 +9,7 @@ from django_delayq.conf.config import longest_wait_us
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import STOPPED, UNSTARTED, Outcome, OutcomeKind
 from django_delayq.log import logger
-from django_delayq.processes.service import PeriodicRunnable, Service
+from django_delayq.processes.service import Runnable, Service
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
 from django_delayq.worker.pools.base import Pool
 
@@ -21,7 +21,7 @@ _LATEST_BEGIN = 120.0
 _INTERRUPTED = Outcome(kind=OutcomeKind.INTERRUPTED, error=STOPPED)
 
 
-class HeldClaims(PeriodicRunnable):
+class HeldClaims(Runnable):
     """The claims that a worker has not settled; a service of their own renews their leases."""
 
     def __init__(

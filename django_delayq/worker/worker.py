@@ -14,7 +14,7 @@ from django_delayq.job.outcome import UNSTARTED, Outcome, OutcomeKind
 from django_delayq.log import logger
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.reporter import claims_status
-from django_delayq.processes.service import process_name
+from django_delayq.processes.service import Runnable, process_name
 from django_delayq.store.claims import Claims, ExchangeReply
 from django_delayq.store.shard import Shard
 from django_delayq.worker.blocking_claim import BlockingClaim
@@ -59,7 +59,7 @@ class Phase(Enum):
         return self in (Phase.STOPPING, Phase.INTERRUPTING)
 
 
-class Worker:
+class Worker(Runnable):
     """The worker of one shard; several may share a pool.
 
     A step depends on the phase and on what is in flight. The phase changes by `quiet()`, by `stop()`, and by time:
