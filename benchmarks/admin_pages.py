@@ -1,7 +1,7 @@
 """The cost of each admin page: python -m benchmarks.admin_pages [jobs]
 
 It prints the round trips, the milliseconds of Redis and those of the whole page: the medians of five requests. Redis
-holds a million pending jobs in eight queues, 100,000 dead letters and an hour of metrics.
+holds a million scheduled jobs in eight queues, 100,000 failed ones and an hour of metrics.
 """
 
 import os
@@ -29,15 +29,15 @@ URL = "/admin/django_delayq/queue/"
 PAGES = {
     "Overview": "",
     "Overview, 30 days ahead": "?due=month",
-    "Pending": "pending/",
-    "Pending, 250 rows, last": "pending/?n=250&sort=reversed",
-    "Pending, by task": "pending/?task=nothing.of.that.name",
+    "Scheduled": "scheduled/",
+    "Scheduled, 250 rows, last": "scheduled/?n=250&sort=reversed",
+    "Scheduled, by task": "scheduled/?task=nothing.of.that.name",
     "Queues": "queues/",
     "One queue": f"queues/{QUEUES[0]}/",
     "Running": "running/",
-    "Dead letters": "dead/",
-    "Dead letters, by error": "dead/?group=error",
-    "Dead letters, by text": "dead/?q=not+there",
+    "Failed": "failed/",
+    "Failed, by error": "failed/?group=error",
+    "Failed, by text": "failed/?q=not+there",
     "Tasks": "tasks/",
     "Processes": "processes/",
     "One job": "job/{job}/",
@@ -52,7 +52,7 @@ def main() -> None:
         django.setup()
         job_id = _fill(jobs)
         browser = _signed_in_client()
-        print(f"{jobs:,} pending, {jobs // 10:,} dead\n{'page':28} {'trips':>5} {'Redis':>9} {'page':>9}")
+        print(f"{jobs:,} scheduled, {jobs // 10:,} failed\n{'page':28} {'trips':>5} {'Redis':>9} {'page':>9}")
         for name, path in PAGES.items():
             rounds = [_measure(browser, server, URL + path.format(job=job_id)) for _ in range(ROUNDS)]
             trips, redis_ms, page_ms = (statistics.median(column) for column in zip(*rounds, strict=True))

@@ -93,7 +93,7 @@ def _queues(page: PageContext) -> Iterator[Alert]:
     oldest = now.total.oldest_overdue_us
     if oldest is not None and now.now_us - oldest > _OVERDUE_US:
         text = _("The oldest overdue job was due for promotion %s ago.") % duration_text(now.now_us - oldest)
-        yield Alert(text=text, url=page.url("pending", within="overdue"), link=_("Overdue jobs"), severe=True)
+        yield Alert(text=text, url=page.url("scheduled", within="overdue"), link=_("Overdue jobs"), severe=True)
 
 
 def _server(page: PageContext) -> Iterator[Alert]:
@@ -120,8 +120,8 @@ def _unknown_tasks(page: PageContext, rows: Sequence[JobRow]) -> Iterator[Alert]
     names = sorted(name for name in names_met if name and registry.find(name) is None)
     if names:
         text = ngettext(
-            "Jobs wait or died whose task is not registered in this process: %s.",
-            "Jobs wait or died whose tasks are not registered in this process: %s.",
+            "Waiting or failed jobs have a task that is not registered in this process: %s.",
+            "Waiting or failed jobs have tasks that are not registered in this process: %s.",
             len(names),
         )
         yield Alert(

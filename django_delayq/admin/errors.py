@@ -16,7 +16,7 @@ _FRAME = '  File "'
 _LINE = 200
 #: Words for outcomes that are not exceptions.
 _OUTCOME_TEXTS: dict[str, Any] = {
-    OutcomeKind.FAILED: _("failed"),
+    OutcomeKind.FAILED: _("exception"),
     OutcomeKind.RETRY_REQUESTED: _("requested a retry"),
     OutcomeKind.REJECTED: _("rejected"),
     OutcomeKind.CRASHED: _("crashed"),

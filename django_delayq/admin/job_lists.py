@@ -25,7 +25,7 @@ class JobList:
     title: Any
     #: The label of the link that reverses the list, and of the link that reverses it back.
     sort_labels: tuple[Any, Any]
-    #: Whether it begins with the highest score: the newest death.
+    #: Whether it begins with the highest score: the job that failed last.
     newest_first: bool = False
     #: Whether Redis keeps its jobs by queue.
     by_queue: bool = True
@@ -45,9 +45,9 @@ class JobList:
         return f"{path}?{query}" if query else path
 
 
-PENDING = JobList(
-    name="pending",
-    title=_("Pending jobs"),
+SCHEDULED = JobList(
+    name="scheduled",
+    title=_("Scheduled jobs"),
     sort_labels=(_("Latest first"), _("Soonest first")),
     state=State.SCHEDULED,
     ahead=True,
@@ -67,15 +67,16 @@ RUNNING = JobList(
     by_queue=False,
     timed=False,
 )
-DEAD = JobList(
-    name="dead",
-    title=_("Dead letters"),
+#: Dead letters. The screens call a job failed only if it will not be retried; else an attempt has failed.
+FAILED = JobList(
+    name="failed",
+    title=_("Failed jobs"),
     sort_labels=(_("Oldest first"), _("Newest first")),
     state=State.DEAD,
     newest_first=True,
     by_queue=False,
 )
-JOB_LISTS = {job_list.name: job_list for job_list in (PENDING, READY, RUNNING, DEAD)}
+JOB_LISTS = {job_list.name: job_list for job_list in (SCHEDULED, READY, RUNNING, FAILED)}
 
 
 def counted(text: Any, number: int) -> str:

@@ -49,7 +49,7 @@ class JobLine:
 
     @property
     def moment_us(self) -> int:
-        """When it is due, was due, or died."""
+        """When it is due, was due, or failed."""
         return self.row.moment_us
 
     @property
@@ -103,14 +103,14 @@ class JobLine:
 
     @property
     def attempts_text(self) -> str:
-        """`3/5`: the next attempt, or the last one of a dead letter, and the maximum."""
+        """`3/5`: the next attempt, or the last one of a failed job, and the maximum."""
         ended, job = self.row.attempts.ended, self.row.job
         number = ended if self.row.state is State.DEAD else ended + 1
         return f"{number}/{job.retry.max_attempts if job else '?'}"
 
     @property
     def waits_again(self) -> bool:
-        """Whether it failed before and waits for another attempt."""
+        """Whether an attempt has failed and it waits for another."""
         return bool(self.row.attempts.ended)
 
     @property

@@ -153,7 +153,7 @@ class PageContext:
         return self.zone[1]
 
     def url(self, name: str, *args: object, **query: object) -> str:
-        """Return the address of a page on this site: `url("dead", queue="mail")`. Empty values are omitted.
+        """Return the address of a page on this site: `url("failed", queue="mail")`. Empty values are omitted.
 
         The caller passes names in a query through `filters.url_name`.
         """
@@ -165,7 +165,7 @@ class PageContext:
     def render(
         self, template: str, *, tab: str, title: str, status: int = 200, redis_down: bool = False, **context: Any
     ) -> PageResponse:
-        """Return a page: `render("dead.html", tab="dead", title=_("Dead letters"), rows=rows)`."""
+        """Return a page: `render("failed.html", tab="failed", title=_("Failed jobs"), rows=rows)`."""
         base_template = "_fragment.html" if self.fragment else "_page.html"
         full = {
             **self.site.each_context(self.request),
@@ -225,24 +225,29 @@ def _zones(chosen: str, query: str) -> list[tuple[str, str, str, bool]]:
 def _tabs(page: PageContext, *, redis_down: bool) -> list[Tab]:
     titles = {
         "overview": _("Overview"),
-        "pending": _("Pending"),
+        "scheduled": _("Scheduled"),
         "queues": _("Queues"),
         "running": _("Running"),
-        "dead": _("Dead"),
+        "failed": _("Failed"),
         "tasks": _("Tasks"),
         "processes": _("Processes"),
     }
     counts: dict[str, int] = {}
     if not redis_down:
         now = page.snapshot
-        counts = {"pending": now.total.scheduled, "queues": len(now.queues), "running": now.claimed, "dead": now.dead}
+        counts = {
+            "scheduled": now.total.scheduled,
+            "queues": len(now.queues),
+            "running": now.claimed,
+            "failed": now.dead,
+        }
     return [
         Tab(
             name=name,
             title=title,
             url=page.url(name),
             count=counts.get(name),
-            bad=name == "dead" and bool(counts.get(name)),
+            bad=name == "failed" and bool(counts.get(name)),
         )
         for name, title in titles.items()
     ]

@@ -19,7 +19,18 @@ from django_delayq.admin import timezone as zone
 from django_delayq.admin.filters import from_url_name, url_name
 from django_delayq.admin.page import PageContext
 from django_delayq.admin.permissions import may_view, problems
-from django_delayq.admin.views import action, dead, export, lists, live, overview, processes, queues, tasks, unavailable
+from django_delayq.admin.views import (
+    action,
+    export,
+    failed,
+    lists,
+    live,
+    overview,
+    processes,
+    queues,
+    tasks,
+    unavailable,
+)
 from django_delayq.admin.views import job as detail
 from django_delayq.conf.settings import raw_setting, read_config
 from django_delayq.exceptions import StoreError
@@ -70,21 +81,21 @@ class DelayQueue:
 #: Tab -> view, for the pages with live update.
 _PANELS = {
     "overview": overview.show,
-    "pending": lists.show_pending,
+    "scheduled": lists.show_scheduled,
     "queues": queues.show,
     "running": lists.show_running,
-    "dead": dead.show,
+    "failed": failed.show,
     "tasks": tasks.show,
     "processes": processes.show,
 }
 #: Route, name, view, allowed methods.
 _PAGES: tuple[tuple[str, str, View, tuple[str, ...]], ...] = (
     ("", "queue_changelist", overview.show, _READ),
-    ("pending/", "pending", lists.show_pending, _READ),
+    ("scheduled/", "scheduled", lists.show_scheduled, _READ),
     ("queues/", "queues", queues.show, _READ),
     ("queues/<delayq_queue:queue>/", "queue_detail", lists.show_ready, _READ),
     ("running/", "running", lists.show_running, _READ),
-    ("dead/", "dead", dead.show, _READ),
+    ("failed/", "failed", failed.show, _READ),
     # A POST to a job's page or to an export reveals hidden values.
     ("job/<str:text_id>/", "job_detail", detail.show, _READ + _WRITE),
     ("tasks/", "tasks", tasks.show, _READ),

@@ -1,6 +1,6 @@
 """Fixtures of the admin's tests: five kinds of users on two sites, and an empty Redis behind the pages.
 
-`visitor("viewer").get(page("dead"))`; `stock` has the APIs of the store behind the pages, with Redis's own clock.
+`visitor("viewer").get(page("failed"))`; `stock` has the APIs of the store behind the pages, with Redis's own clock.
 """
 
 from collections.abc import Callable, Iterator
@@ -67,7 +67,7 @@ def browser(visitor: Callable[..., Client]) -> Client:
 
 
 def page(name: str, *args: object, site: str = "admin", **query: object) -> str:
-    """Return the address of a page: `page("dead", site="second", queue="mail")`."""
+    """Return the address of a page: `page("failed", site="second", queue="mail")`."""
     full = "queue_changelist" if name == "overview" else name
     return reverse(
         f"admin:django_delayq_{full}",

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 #: Every page with a tab of its own, by the name of its address.
-PAGES = ("overview", "pending", "queues", "running", "dead", "tasks", "processes")
+PAGES = ("overview", "scheduled", "queues", "running", "failed", "tasks", "processes")
 _ROW = re.compile(r'name="row" value="([0-9a-f]{24}-[0-9]+)\.-?[0-9]+"')
 
 

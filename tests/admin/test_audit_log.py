@@ -36,7 +36,7 @@ def test_each_job_has_a_row_a_line_and_a_signal(
 ) -> None:
     mine = [add_dead(stock, number) for number in range(2)]
     with caplog.at_level(logging.INFO, "django_delayq.audit"):
-        confirm(browser, request_action(browser, page("dead"), "retry", *mine))
+        confirm(browser, request_action(browser, page("failed"), "retry", *mine))
     entries = LogEntry.objects.order_by("object_id")
     assert [(each.object_id, each.change_message, each.action_flag, each.content_type) for each in entries] == [
         (text_id, "Retried", CHANGE, None) for text_id in mine
@@ -54,7 +54,7 @@ def test_more_than_a_hundred_jobs_have_one_row_with_filter_and_count(
 ) -> None:
     for number in range(101):
         add(stock, number, queue="mail")
-    answer = request_action(browser, page("pending", queue="mail"), "cancel", all="yes")
+    answer = request_action(browser, page("scheduled", queue="mail"), "cancel", all="yes")
     confirm(browser, answer, typed_confirmation="101")
     (entry,) = LogEntry.objects.all()
     assert entry.change_message == "Cancelled 101, queue mail"
@@ -67,7 +67,7 @@ def test_more_than_a_hundred_jobs_have_one_row_with_filter_and_count(
 def test_an_action_that_changed_nothing_is_not_recorded(
     browser: Client, stock: ShardApis, signals_sent: list[dict[str, Any]]
 ) -> None:
-    answer = request_action(browser, page("dead"), "retry", add_dead(stock))
+    answer = request_action(browser, page("failed"), "retry", add_dead(stock))
     confirm(browser, answer)
     confirm(browser, answer)
     assert LogEntry.objects.count() == len(signals_sent) == 1
@@ -80,7 +80,7 @@ def test_the_row_names_the_parameters(browser: Client, stock: ShardApis) -> None
         ("reschedule", {"moment": "2027-06-01T12:00"}, "Rescheduled, at 2027-06-01 10:00:00 UTC"),
         ("move", {"queue": "mail"}, "Moved, to queue mail"),
     ):
-        confirm(browser, request_action(browser, page("pending"), action, mine), **fields)
+        confirm(browser, request_action(browser, page("scheduled"), action, mine), **fields)
         assert LogEntry.objects.order_by("-pk")[0].change_message == sentence
     page_text = text(browser.get(page("job_detail", mine)))
     assert page_text.index("superuser Moved, to queue mail") < page_text.index("superuser Rescheduled, by −10 min")
@@ -90,7 +90,7 @@ def test_rows_and_lines_take_any_text(browser: Client, stock: ShardApis, caplog:
     add(stock, queue=HOSTILE)
     mine = add(stock, queue="x")
     with caplog.at_level(logging.INFO, "django_delayq.audit"):
-        confirm(browser, request_action(browser, page("pending"), "move", mine), queue="\x1b[31m\u202e\nforged line")
+        confirm(browser, request_action(browser, page("scheduled"), "move", mine), queue="\x1b[31m\u202e\nforged line")
     (entry,) = LogEntry.objects.all()
     assert entry.change_message.isprintable()
     assert caplog.records[0].getMessage().isprintable()
@@ -104,7 +104,7 @@ def test_a_failing_receiver_changes_nothing(browser: Client, stock: ShardApis) -
 
     audit_log.admin_action.connect(fails)
     try:
-        answer = confirm(browser, request_action(browser, page("dead"), "retry", add_dead(stock)))
+        answer = confirm(browser, request_action(browser, page("failed"), "retry", add_dead(stock)))
     finally:
         audit_log.admin_action.disconnect(fails)
     assert answer.status_code == 302
@@ -125,10 +125,10 @@ def test_an_action_on_many_jobs_is_on_the_page_of_each(
 ) -> None:
     monkeypatch.setattr(audit_log, "MAX_ROWS", 1)
     mine = [add(stock, number, delay=HOUR) for number in range(3)]
-    confirm(browser, request_action(browser, page("pending"), "cancel", all="yes"))
+    confirm(browser, request_action(browser, page("scheduled"), "cancel", all="yes"))
     browser.post(page("action"), {"action": "pause", "queue": "default", "confirmed": "yes"})
     # The next page shows the messages of both.
-    browser.get(page("pending"))
+    browser.get(page("scheduled"))
     gone = browser.get(page("job_detail", mine[1]))
     assert gone.status_code == 404
     assert "superuser On many jobs at once: Cancelled 3" in text(gone)
@@ -139,7 +139,7 @@ def test_an_action_on_many_jobs_is_on_the_page_of_each(
 
 def test_times_of_the_audit_log_are_in_the_chosen_zone(browser: Client, stock: ShardApis) -> None:
     mine = add(stock, delay=HOUR)
-    confirm(browser, request_action(browser, page("pending"), "run_now", mine))
+    confirm(browser, request_action(browser, page("scheduled"), "run_now", mine))
     at = LogEntry.objects.get().action_time
     for zone, name in (("utc", UTC), ("local", ZoneInfo("Europe/Berlin"))):
         browser.get(page("overview", zone=zone))

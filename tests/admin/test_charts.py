@@ -14,13 +14,13 @@ from tests.admin.reports import tell
 from tests.shard_apis import ShardApis
 
 LABELS = ["one", "two", "three", "four"]
-HEADS = ["Number", "Done", "Dead"]
+HEADS = ["Number", "Done", "Failed"]
 
 
 def bars_of(*values: tuple[int, ...], **options: Any) -> Any:
     """Return a chart of stacked bars."""
     return chart_of(
-        *(Series(kind, kind, each) for kind, each in zip(("done", "dead"), values, strict=False)), **options
+        *(Series(kind, kind, each) for kind, each in zip(("done", "failed"), values, strict=False)), **options
     )
 
 
@@ -56,7 +56,7 @@ def test_bars_stand_in_their_columns() -> None:
 def test_parts_of_a_bar_are_stacked() -> None:
     chart = bars_of((10, 0, 0, 0), (10, 5, 0, 0))
     ((_, below, _, _),) = boxes(chart, "done")
-    (_, above, _, height), _ = boxes(chart, "dead")
+    (_, above, _, height), _ = boxes(chart, "failed")
     assert (above, above + height) == (0, below)
 
 
@@ -67,7 +67,7 @@ def test_one_among_a_million_is_visible() -> None:
 
 def test_no_bar_leaves_the_box() -> None:
     chart = bars_of((1_000_000, 1, 0, 0), (1, 1_000_000, 0, 0))
-    assert all(top >= 0 for kind in ("done", "dead") for _, top, _, _ in boxes(chart, kind))
+    assert all(top >= 0 for kind in ("done", "failed") for _, top, _, _ in boxes(chart, kind))
 
 
 def test_columns_fill_the_width_without_a_gap() -> None:
@@ -91,9 +91,9 @@ def test_table_has_the_numbers_of_the_bars() -> None:
     ]
     assert [column.label for column in chart.columns] == [
         "one: 1,000 done",
-        "two: 5 done, 1 dead",
+        "two: 5 done, 1 failed",
         "three: 0",
-        "four: 7 done, 2 dead",
+        "four: 7 done, 2 failed",
     ]
 
 

@@ -25,21 +25,21 @@ def lines(answer: Any) -> list[dict[str, Any]]:
 def test_every_row_that_matches_is_sent(browser: Client, stock: ShardApis) -> None:
     made = [add(stock, number, queue="mail", delay=HOUR + number) for number in range(300)]
     add(stock, queue="other")
-    answer = browser.get(page("export", "pending", queue="mail"))
+    answer = browser.get(page("export", "scheduled", queue="mail"))
     assert answer.headers["Content-Type"] == "application/x-ndjson"
     assert "attachment" in answer.headers["Content-Disposition"]
     found = lines(answer)
     assert [each["id"] for each in found] == made
     assert found[5]["args"] == [5]
     assert found[5]["state"] == "scheduled"
-    assert len(lines(browser.get(page("export", "pending", q="noop(29")))) == 11
+    assert len(lines(browser.get(page("export", "scheduled", q="noop(29")))) == 11
 
 
 def test_each_list_can_be_sent(browser: Client, stock: ShardApis) -> None:
-    dead, ready, running = add_dead(stock, 1), add(stock, queue="r", delay=None), add(stock, queue="c", delay=None)
+    failed, ready, running = add_dead(stock, 1), add(stock, queue="r", delay=None), add(stock, queue="c", delay=None)
     claim(stock, running, queue="c")
-    (one,) = lines(browser.get(page("export", "dead", error="Broken")))
-    assert one["id"] == dead
+    (one,) = lines(browser.get(page("export", "failed", error="Broken")))
+    assert one["id"] == failed
     assert one["history"][0]["error"].endswith("the second line: of the message\n")
     assert [each["id"] for each in lines(browser.get(page("export", "running")))] == [running]
     assert [each["id"] for each in lines(browser.get(page("export", "ready", queue="r")))] == [ready]
@@ -50,7 +50,7 @@ def test_each_list_can_be_sent(browser: Client, stock: ShardApis) -> None:
 def test_hidden_values_need_the_permission_and_are_recorded(visitor: Callable[..., Client], stock: ShardApis) -> None:
     add(stock, token="hidden-value")
     add(stock, "all", task="old.removed")
-    address = page("export", "pending")
+    address = page("export", "scheduled")
     for kind in ("viewer", "manager", "superuser"):
         assert [each["kwargs"] for each in lines(visitor(kind).get(address))] == [{"token": "•••"}, {}]
     assert not LogEntry.objects.exists()
@@ -59,14 +59,14 @@ def test_hidden_values_need_the_permission_and_are_recorded(visitor: Callable[..
     (one, other) = lines(visitor("viewer", "view_delayq_payload").post(address))
     assert one["kwargs"] == {"token": "hidden-value"}
     assert other["args"] == ["all"]
-    assert LogEntry.objects.get().change_message.startswith("Exported with hidden values: pending")
+    assert LogEntry.objects.get().change_message.startswith("Exported with hidden values: scheduled")
 
 
 def test_hostile_text_and_bytes_are_lines_too(browser: Client, stock: ShardApis) -> None:
     mine = add(stock, HOSTILE, queue=HOSTILE, task=HOSTILE)
     stock.client.hset(stock.keys("jobs"), bytes.fromhex(mine[:24]), b"\xff")
     add(stock, HOSTILE)
-    damaged, whole = lines(browser.get(page("export", "pending")))
+    damaged, whole = lines(browser.get(page("export", "scheduled")))
     assert damaged["args"] is None
     assert "damaged" in damaged["unreadable"]
     assert whole["args"] == [HOSTILE]
@@ -77,7 +77,7 @@ def test_a_download_that_redis_interrupts_says_that_it_is_incomplete(
 ) -> None:
     for number in range(251):
         add(stock, number)
-    answer, read = browser.get(page("export", "pending")), Lookup.page
+    answer, read = browser.get(page("export", "scheduled")), Lookup.page
 
     def fails(self: Lookup, *args: Any, **options: Any) -> Any:
         if options["cursor"]:
@@ -93,7 +93,7 @@ def test_a_download_that_redis_interrupts_says_that_it_is_incomplete(
 @pytest.mark.parametrize("site", SITES)
 def test_only_people_who_may_view_may_download(visitor: Callable[..., Client], site: str) -> None:
     for kind, status in (("superuser", 200), ("manager", 200), ("viewer", 200), ("staff", 403), ("anonymous", 302)):
-        for list_name in ("pending", "running", "dead"):
+        for list_name in ("scheduled", "running", "failed"):
             answer = visitor(kind).get(page("export", list_name, site=site))
             assert answer.status_code == status
             if status == 200:
@@ -103,7 +103,7 @@ def test_only_people_who_may_view_may_download(visitor: Callable[..., Client], s
 def test_only_people_who_may_reveal_are_offered_hidden_values(visitor: Callable[..., Client], stock: ShardApis) -> None:
     add(stock, token="hidden-value")
     offer = "Export with hidden values"
-    assert offer not in text(visitor("viewer").get(page("pending")))
-    shown = visitor("viewer", "view_delayq_payload").get(page("pending"))
+    assert offer not in text(visitor("viewer").get(page("scheduled")))
+    shown = visitor("viewer", "view_delayq_payload").get(page("scheduled"))
     assert offer in text(shown)
-    assert f'<form method="post" action="{page("export", "pending")}"' in shown.content.decode()
+    assert f'<form method="post" action="{page("export", "scheduled")}"' in shown.content.decode()

@@ -54,7 +54,7 @@ def action_forms(answer: Any) -> list[Form]:
 
 def counted(answer: Any) -> str:
     """Return the number and noun on a confirm page."""
-    found = re.search(r"(Retry|Delete|Cancel) [0-9,]+ (dead letter|waiting job)s?", text(answer))
+    found = re.search(r"(Retry|Delete|Cancel) [0-9,]+ (failed job|waiting job)s?", text(answer))
     assert found, text(answer)
     return found[0]
 
@@ -69,9 +69,9 @@ def test_a_group_that_no_filter_selects_offers_no_action_on_others(browser: Clie
     record = b"\0\1\0" + json.dumps([{"ending": "~" + "x" * 300, "error": "e"}]).encode()
     rest = cell[22 + int.from_bytes(cell[:4]) :]
     stock.client.hset(stock.keys("dead_bodies"), odd, len(record).to_bytes(4) + cell[4:22] + record + rest)
-    for form in action_forms(browser.get(page("dead", group="error"))):
+    for form in action_forms(browser.get(page("failed", group="error"))):
         answer = form.post(browser, action="retry")
-        assert answer.status_code == 302 or counted(answer) == "Retry 1 dead letter"
+        assert answer.status_code == 302 or counted(answer) == "Retry 1 failed job"
 
 
 @pytest.mark.parametrize("group", ["error", "task"])
@@ -79,22 +79,22 @@ def test_a_group_without_a_name_offers_no_action_on_others(group: str, browser: 
     add_dead(stock, 1)
     unreadable = raw(add_dead(stock, 2))
     stock.client.hset(stock.keys("dead_bodies"), unreadable, b"\0" * 22)
-    for form in action_forms(browser.get(page("dead", group=group))):
+    for form in action_forms(browser.get(page("failed", group=group))):
         answer = form.post(browser, action="retry")
-        assert answer.status_code == 302 or counted(answer) == "Retry 1 dead letter"
+        assert answer.status_code == 302 or counted(answer) == "Retry 1 failed job"
 
 
 def test_a_group_excludes_errors_whose_names_end_alike(browser: Client, stock: ShardApis) -> None:
     for error in ("ValueError: x", "shop.ValueError: x"):
         add_dead(stock, error=f'Traceback (most recent call last):\n  File "x.py", line 1, in x\n{error}\n')
-    for form in action_forms(browser.get(page("dead", group="error"))):
-        assert counted(form.post(browser, action="retry")) == "Retry 1 dead letter"
+    for form in action_forms(browser.get(page("failed", group="error"))):
+        assert counted(form.post(browser, action="retry")) == "Retry 1 failed job"
 
 
 def test_jobs_are_shifted_once_if_the_button_is_pressed_twice(browser: Client, stock: ShardApis) -> None:
     mine = add(stock)
     before_us = due_us(stock, mine)
-    answer = request_action(browser, page("pending"), "reschedule", all="yes")
+    answer = request_action(browser, page("scheduled"), "reschedule", all="yes")
     for _ in range(2):
         confirm(browser, answer, shift="10", unit="60")
     assert due_us(stock, mine) == before_us + HOUR // 6
@@ -105,7 +105,7 @@ def test_two_simultaneous_presses_shift_once(
 ) -> None:
     mine = add(stock)
     before_us = due_us(stock, mine)
-    answer = request_action(browser, page("pending"), "reschedule", all="yes")
+    answer = request_action(browser, page("scheduled"), "reschedule", all="yes")
     is_valid, other = RescheduleForm.is_valid, Client()
     other.cookies = browser.cookies
 
@@ -123,7 +123,7 @@ def test_two_simultaneous_presses_shift_once(
 def test_jobs_retried_after_the_person_looked_are_not_included(browser: Client, stock: ShardApis) -> None:
     add(stock)
     retried = add_dead(stock)
-    answer = request_action(browser, page("pending"), "cancel", all="yes")
+    answer = request_action(browser, page("scheduled"), "cancel", all="yes")
     assert counted(answer) == "Cancel 1 waiting job"
     stock.operations.requeue(raw(retried), died_us=due_us(stock, retried), delay_us=2 * HOUR)
     assert "Cancelled 1" in result(browser, confirm(browser, answer))
@@ -159,13 +159,13 @@ def test_no_time_in_a_history_breaks_a_page(name: str, number: int, browser: Cli
     mine = add(stock)
     history = [{"started_us": 1, "ended_us": 2, name: number}]
     stock.client.hset(stock.keys("attempts"), raw(mine), b"\0\1\0" + json.dumps(history).encode())
-    for address in (page("pending"), page("job_detail", mine)):
+    for address in (page("scheduled"), page("job_detail", mine)):
         assert browser.get(address).status_code == 200
 
 
 def test_ten_thousand_queues_have_pages(browser: Client, stock: ShardApis) -> None:
     stock.client.zadd(stock.keys("queues"), {f"q{number}": 1 for number in range(10_000)})
-    for name in ("dead", "running"):
+    for name in ("failed", "running"):
         assert browser.get(page(name)).status_code == 200
 
 
@@ -177,7 +177,7 @@ def test_no_row_breaks_a_page(noun: str, member: bytes, score: str, browser: Cli
     stock.client.zadd(keys("queues"), {"default": 1})
     by_queue = {"schedule": keys.scheduled, "ready": keys.ready}.get(noun)
     stock.client.zadd(by_queue("default") if by_queue else keys(noun), {member: score})
-    found = {"schedule": "pending", "leases": "running", "dead_letters": "dead"}.get(noun)
+    found = {"schedule": "scheduled", "leases": "running", "dead_letters": "failed"}.get(noun)
     address = page(found) if found else page("queue_detail", "default")
     answer = browser.get(address)
     assert answer.status_code == 200
@@ -219,7 +219,7 @@ def test_grouped_numbers_stay_out_of_forms(language: str, browser: Client, stock
     settings.USE_THOUSAND_SEPARATOR, settings.LANGUAGE_CODE = True, language
     add(stock, "x")
     now_us = time_ns() // 1_000
-    shown = page("pending", **{"from": now_us, "to": now_us + 2 * HOUR, "n": 250, "q": "x"})
+    shown = page("scheduled", **{"from": now_us, "to": now_us + 2 * HOUR, "n": 250, "q": "x"})
     for form in forms(browser.get(shown)):
         for name, value in form.fields:
             assert not re.fullmatch(r"[0-9]{1,3}([.,\s][0-9]{3})+", value), name

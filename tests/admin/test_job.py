@@ -19,16 +19,20 @@ from tests.shard_apis import ShardApis
 
 
 def test_a_job_is_shown_in_every_state(browser: Client, stock: ShardApis) -> None:
-    pending, ready, running = add(stock, 1), add(stock, 2, queue="r", delay=None), add(stock, 3, queue="c", delay=None)
+    scheduled, ready, running = (
+        add(stock, 1),
+        add(stock, 2, queue="r", delay=None),
+        add(stock, 3, queue="c", delay=None),
+    )
     claim(stock, running, queue="c")
-    dead = add_dead(stock, 4)
-    for text_id, state in ((pending, "Pending"), (ready, "Ready"), (running, "Running"), (dead, "Dead")):
+    failed = add_dead(stock, 4)
+    for text_id, state in ((scheduled, "Scheduled"), (ready, "Ready"), (running, "Running"), (failed, "Failed")):
         page_text = text(browser.get(page("job_detail", text_id)))
         assert f"{state} {text_id}" in page_text
         assert "tests.sample_app.tasks.noop" in page_text
 
 
-def test_a_dead_letter_shows_its_attempts_and_its_traceback(browser: Client, stock: ShardApis) -> None:
+def test_a_failed_job_shows_its_attempts_and_its_traceback(browser: Client, stock: ShardApis) -> None:
     mine = add(stock, delay=None)
     worker, claimed = claim(stock, mine)
     worker.settle(claimed, Action.RETRY, error="first: failure")
@@ -138,27 +142,27 @@ def test_an_unknown_id_is_a_404(browser: Client, name: str) -> None:
 def test_neighbours_follow_the_list_and_its_filter(browser: Client, stock: ShardApis) -> None:
     made = [add(stock, number, queue="mail", delay=HOUR + number) for number in range(3)]
     add(stock, delay=HOUR + 1)
-    row = browser.get(page("pending", queue="mail"))
+    row = browser.get(page("scheduled", queue="mail"))
     answer = browser.get(link(row, f"…{made[1][18:]}"))
     after = browser.get(link(answer, "Next in list"))
     assert f"/{made[2]}/" in after.url
     assert "queue=mail" in after.url
     assert f"/{made[0]}/" in browser.get(link(answer, "Previous in list")).url
     over = browser.get(link(browser.get(after.url), "Next in list"))
-    assert over.url == page("pending", queue="mail")
+    assert over.url == page("scheduled", queue="mail")
     assert "There is no further job in that direction." in text(browser.get(over.url))
 
 
-def test_neighbours_of_the_dead_are_newest_first(browser: Client, stock: ShardApis) -> None:
+def test_neighbours_of_failed_jobs_are_newest_first(browser: Client, stock: ShardApis) -> None:
     first, second = add_dead(stock, 1), add_dead(stock, 2)
     answer = browser.get(page("job_detail", second))
     assert f"/{first}/" in browser.get(link(answer, "Next in list")).url
-    assert browser.get(link(answer, "Previous in list")).url == page("dead")
+    assert browser.get(link(answer, "Previous in list")).url == page("failed")
 
 
 def test_a_link_from_a_list_saves_round_trips(browser: Client, stock: ShardApis) -> None:
     mine = add(stock, queue="mail")
-    address = link(browser.get(page("pending")), f"…{mine[18:]}")
+    address = link(browser.get(page("scheduled")), f"…{mine[18:]}")
 
     def calls() -> int:
         found: dict[str, Any] = stock.client.info("commandstats")
@@ -170,7 +174,7 @@ def test_a_link_from_a_list_saves_round_trips(browser: Client, stock: ShardApis)
 
 
 @pytest.mark.parametrize(
-    "query", ["in=~zz", "row=x", "list=none", "row=1.00", "list=ready&row=end", "all=1", "in=a/b&list=dead"]
+    "query", ["in=~zz", "row=x", "list=none", "row=1.00", "list=ready&row=end", "all=1", "in=a/b&list=failed"]
 )
 def test_no_query_breaks_the_page(browser: Client, stock: ShardApis, query: str) -> None:
     for mine in (add(stock), add_dead(stock)):

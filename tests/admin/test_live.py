@@ -26,7 +26,7 @@ def test_a_fragment_is_part_of_its_page(panel: str, site: str, browser: Client, 
     fragment = browser.get(page("live", panel, site=site)).content.decode()
     assert "<html" not in fragment
     assert '<div id="delayq-live">' in fragment
-    assert 'data-count="pending">1<' in fragment
+    assert 'data-count="scheduled">1<' in fragment
     assert f"/{site}/django_delayq/queue/" in fragment
     assert "/live/" not in fragment
     full = browser.get(page(panel, site=site)).content.decode()
@@ -55,10 +55,10 @@ def test_nothing_is_sent_again_while_nothing_changed(panel: str, browser: Client
 
 def test_the_passing_of_time_alone_is_no_change(browser: Client, stock: ShardApis) -> None:
     stock.add(queue="mail", delay=MINUTE_US)
-    first = browser.get(page("live", "pending"))
+    first = browser.get(page("live", "scheduled"))
     later = first
     for _ in range(10_000):
-        later = browser.get(page("live", "pending"))
+        later = browser.get(page("live", "scheduled"))
         # The relative time of the job counts down every second.
         if RELATIVE.findall(later.content) != RELATIVE.findall(first.content):
             break
@@ -68,9 +68,9 @@ def test_the_passing_of_time_alone_is_no_change(browser: Client, stock: ShardApi
 
 def test_filter_is_kept(browser: Client, stock: ShardApis) -> None:
     ids = {queue: f"{stock.add(queue=queue, delay=DAY_US).hex()}-0" for queue in ("mail", "reports")}
-    text = browser.get(page("pending", queue="mail")).content.decode()
-    assert f'data-url="{page("live", "pending", queue="mail")}"' in text
-    fragment = browser.get(page("live", "pending", queue="mail")).content.decode()
+    text = browser.get(page("scheduled", queue="mail")).content.decode()
+    assert f'data-url="{page("live", "scheduled", queue="mail")}"' in text
+    fragment = browser.get(page("live", "scheduled", queue="mail")).content.decode()
     assert ids["mail"] in fragment
     assert ids["reports"] not in fragment
 
@@ -93,4 +93,4 @@ def test_overview_updates_itself_and_lists_do_not(browser: Client) -> None:
 
 def test_the_summary_for_screen_readers_has_the_numbers(browser: Client, stock: ShardApis) -> None:
     stock.add(delay=DAY_US)
-    assert 'data-announce="Pending 1, Overdue 0,' in browser.get(page("live", "overview")).content.decode()
+    assert 'data-announce="Scheduled 1, Overdue 0,' in browser.get(page("live", "overview")).content.decode()

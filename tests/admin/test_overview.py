@@ -1,4 +1,4 @@
-"""The overview: tiles, alerts, charts, queues and the newest dead letters."""
+"""The overview: tiles, alerts, charts, queues and the newest failed jobs."""
 
 import re
 from dataclasses import replace
@@ -51,9 +51,9 @@ def age(stock: ShardApis, key: str, code: bytes, us: int) -> None:
 
 def test_an_empty_store_explains_what_to_do(browser: Client) -> None:
     text = shown(browser)
-    assert "Pending 0 none to come" in text
+    assert "Scheduled 0 none to come" in text
     assert "send_report.after(minutes=1).enqueue()" in text
-    assert "No job has died." in text
+    assert "No job has failed for good." in text
     assert "Nothing ran within the last hour." in text
 
 
@@ -69,11 +69,11 @@ def test_tiles_count_the_jobs_in_each_state(browser: Client, stock: ShardApis) -
     assert claimed
     stock.worker().take(1)
     text = shown(browser)
-    assert "Pending 1,200 next in 24 h" in text
+    assert "Scheduled 1,200 next in 24 h" in text
     assert "Overdue 0 oldest –" in text
     assert re.search(r"Ready 1 oldest \d+", text)
     assert re.search(r"Running 1 of 8 slots longest (1[2-9]|[2-5]\d) s", text)
-    assert re.search(r"Dead 1 \+1/h newest \d+", text)
+    assert re.search(r"Failed 1 \+1/h newest \d+", text)
     assert "Done, 1 h 995 99.5% run time p95" in text
 
 
@@ -90,8 +90,8 @@ def test_tabs_count_and_link(browser: Client, stock: ShardApis) -> None:
     stock.add_dead()
     html = browser.get(page("overview")).content.decode()
     assert re.search(rf'<a href="{page("overview")}" aria-current="page">Overview', html)
-    assert re.search(r'data-count="pending">1<', html)
-    assert re.search(r'class="delayq-count bad" data-count="dead">1<', html)
+    assert re.search(r'data-count="scheduled">1<', html)
+    assert re.search(r'class="delayq-count bad" data-count="failed">1<', html)
 
 
 def test_the_footer_names_server_and_clocks(browser: Client) -> None:
@@ -206,7 +206,8 @@ def test_unregistered_tasks(noun: str, browser: Client, stock: ShardApis, client
     # The examined jobs are cached for a minute, but not across configurations.
     settings.DELAYQ = {**settings.DELAYQ}
     assert alerts(browser) == [
-        "Note: Jobs wait or died whose task is not registered in this process: tests.sample_app.tasks.gone. Tasks"
+        "Note: Waiting or failed jobs have a task that is not registered in this process: "
+        "tests.sample_app.tasks.gone. Tasks"
     ]
 
 
@@ -280,13 +281,13 @@ def test_an_unknown_span_is_a_day(browser: Client) -> None:
 def test_the_last_hour_has_figures(browser: Client, stock: ShardApis) -> None:
     tell(stock, done=90, retried=7, dead=3, lag_us=6_000, run_us=300_000)
     text = shown(browser)
-    assert "Last hour: 90 done, 7 failed and tried again, 3 dead." in text
+    assert "Last hour: 90 done, 7 tried again, 3 failed." in text
     assert "Last hour: 100 runs, most often 4 ms–8 ms." in text
     assert "Last hour: 100 runs, most often 256 ms–512 ms." in text
     assert "Last hour: half within 6 ms, 95% within 8 ms." in text
 
 
-def test_queues_and_newest_dead_letters_are_listed(browser: Client, stock: ShardApis) -> None:
+def test_queues_and_newest_failed_jobs_are_listed(browser: Client, stock: ShardApis) -> None:
     tell(stock, queue="mail", done=4, dead=1)
     stock.add(queue="mail")
     raw_id = stock.add_dead()

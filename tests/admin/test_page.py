@@ -19,6 +19,6 @@ def test_the_footer_names_the_zone_of_the_times(name: str, chosen: str, zone: st
 def test_local_names_its_zone_whichever_is_chosen(browser: Client) -> None:
     for chosen in ("", "utc", "Asia/Tokyo"):
         browser.cookies["delayq_zone"] = chosen
-        html = unescape(browser.get(page("pending")).content.decode())
+        html = unescape(browser.get(page("scheduled")).content.decode())
         assert 'title="Europe/Berlin">Local</a>' in html
         assert ('title="Asia/Tokyo"' in html) == (chosen == "Asia/Tokyo")

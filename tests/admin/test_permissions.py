@@ -35,7 +35,7 @@ def addresses(site: str, stock: ShardApis) -> list[str]:
         *(page("live", name, site=site) for name in PAGES),
         page("queue_detail", "mail", site=site),
         page("job_detail", job_id, site=site),
-        *(page("export", name, site=site) for name in ("pending", "dead")),
+        *(page("export", name, site=site) for name in ("scheduled", "failed")),
     ]
 
 
@@ -73,7 +73,7 @@ def test_walk_to_the_actions(kind: str, site: str, visitor: Visitor, stock: Shar
 def test_walk_to_hidden_values(kind: str, site: str, visitor: Visitor, stock: ShardApis) -> None:
     browser = visitor("viewer", "view_delayq_payload") if kind == "revealer" else visitor(kind)
     job_id = f"{stock.add_dead().hex()}-0"
-    for address in (page("job_detail", job_id, site=site), page("export", "dead", site=site)):
+    for address in (page("job_detail", job_id, site=site), page("export", "failed", site=site)):
         answer = browser.post(address)
         if kind == "anonymous":
             assert (answer.status_code, answer["Location"].split("?")[0]) == (302, f"/{site}/login/")
@@ -127,14 +127,14 @@ def test_hidden_values_need_the_permission_and_stay_hidden_in_read_only_mode(
     mine = add_dead(stock, token="s3cr3t")
     settings.DELAYQ = {**settings.DELAYQ, "ADMIN": {"READ_ONLY": read_only}}
     browser, reveals = visitor(kind, *more), not read_only and (kind == "superuser" or bool(more))
-    shown, listed = browser.get(page("job_detail", mine)), browser.get(page("dead"))
-    exported = b"".join(browser.get(page("export", "dead")).streaming_content)
+    shown, listed = browser.get(page("job_detail", mine)), browser.get(page("failed"))
+    exported = b"".join(browser.get(page("export", "failed")).streaming_content)
     assert b"s3cr3t" not in shown.content + listed.content + exported
     assert mine.encode() in exported
     assert (b">Reveal<" in shown.content) is reveals
     assert (b"Export with hidden values" in listed.content) is reveals
     assert (b"read-only" in listed.content) is read_only
-    for address in (page("job_detail", mine), page("export", "dead")):
+    for address in (page("job_detail", mine), page("export", "failed")):
         answer = browser.post(address)
         assert answer.status_code == (200 if reveals else 403)
         assert (b"s3cr3t" in b"".join(answer)) is reveals

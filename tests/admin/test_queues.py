@@ -41,8 +41,8 @@ def test_each_queue_has_a_row(browser: Client, stock: ShardApis) -> None:
     stock.add(queue="other")
     found = rows(browser)
     assert list(found) == ["mail", "other", "reports"]
-    pending, ready, oldest, running, workers, done, failed, state, _ = found["mail"]
-    assert [pending, ready, running, workers, done, failed, state] == ["0", "3", "2", "2", "1,200", "4", "running"]
+    scheduled, ready, oldest, running, workers, done, failed, state, _ = found["mail"]
+    assert [scheduled, ready, running, workers, done, failed, state] == ["0", "3", "2", "2", "1,200", "4", "active"]
     assert re.fullmatch(r"\d+(\.\d)? m?s", oldest)
     assert found["reports"][:5] == ["1", "0", "–", "0", "1"]
     assert found["other"][4:8] == ["0", "0", "0", "no worker"]
@@ -75,10 +75,10 @@ def test_numbers_link_to_their_jobs(browser: Client, stock: ShardApis) -> None:
     stock.add(queue="mail", delay=DAY_US)
     tell(stock, queue="mail", dead=1, running={"mail": 1})
     html = browser.get(page("queues")).content.decode()
-    for name in ("pending", "running"):
+    for name in ("scheduled", "running"):
         assert f'href="{page(name, queue="mail")}"' in html
-    failed = escape(page("dead", queue="mail", within="1h"))
-    assert f'href="{failed}" title="attempts that failed; the link lists dead letters"' in html
+    failed = escape(page("failed", queue="mail", within="1h"))
+    assert f'href="{failed}" title="also attempts that were followed by another; the link lists failed jobs"' in html
 
 
 def test_a_recovered_job_is_marked_among_the_ready_ones(browser: Client, stock: ShardApis) -> None:

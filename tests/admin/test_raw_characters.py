@@ -48,10 +48,10 @@ def raw_store(stock: ShardApis) -> dict[str, str]:
     error = f'Traceback\n  File "{RAW}", line 1\nshop.Broken: {RAW}\n'
     ids = {"running": add(stock, RAW, delay=None, **text)}
     claim(stock, ids["running"], queue=RAW)[0].take(0, RAW, description=SENT)
-    ids["dead"] = add_dead(stock, {RAW: RAW}, error=error, unique_by=RAW, **{RAW: RAW}, **text)
+    ids["failed"] = add_dead(stock, {RAW: RAW}, error=error, unique_by=RAW, **{RAW: RAW}, **text)
     ids["odd end"] = add_dead(stock, RAW, error=RAW, ending=RAW)
     ids["ready"] = add(stock, [RAW], delay=None, **text)
-    ids["pending"] = add(stock, RAW, unique_by=f"{RAW} too", **{RAW: RAW}, **text)
+    ids["scheduled"] = add(stock, RAW, unique_by=f"{RAW} too", **{RAW: RAW}, **text)
     ids["known"] = add(stock, RAW, unique_by=f"{RAW} again", **{RAW: RAW})
     for kind in ("dispatcher", "worker"):
         said = {"name": RAW, "version": RAW, "queues": [RAW], "slots": 1, "running": {RAW: 1}}
@@ -65,11 +65,11 @@ def test_no_list_shows_a_raw_character(name: str, browser: Client, raw_store: di
     content = look(browser.get(page(name)))
     if name not in ("overview", "queues"):
         assert r"\x1b[31m" in content
-    if name in ("pending", "running", "dead"):
+    if name in ("scheduled", "running", "failed"):
         look(browser.get(page(name, q=TYPED, queue=TYPED, task=TYPED, error=TYPED, **{"from": TYPED})))
-    if name == "dead":
+    if name == "failed":
         for group in ("error", "task"):
-            look(browser.get(page("dead", group=group)))
+            look(browser.get(page("failed", group=group)))
 
 
 def test_no_page_of_a_job_or_queue_shows_a_raw_character(browser: Client, raw_store: dict[str, str]) -> None:
@@ -83,13 +83,13 @@ def test_no_page_of_a_job_or_queue_shows_a_raw_character(browser: Client, raw_st
 
 
 def test_no_confirm_page_and_no_message_shows_a_raw_character(browser: Client, raw_store: dict[str, str]) -> None:
-    for list_name, action in (("pending", "move"), ("dead", "retry_later"), ("dead", "delete")):
+    for list_name, action in (("scheduled", "move"), ("failed", "retry_later"), ("failed", "delete")):
         asked = request_action(
             browser, page(list_name, task=f"~{RAW.encode('utf-8', 'surrogatepass').hex()}"), action, all="yes"
         )
         look(asked)
     look(browser.get(confirm(browser, asked).url))
-    look(browser.get(page("job_detail", raw_store["dead"])), status=404)
+    look(browser.get(page("job_detail", raw_store["failed"])), status=404)
     queue = form_to(browser.get(page("queue_detail", RAW)), "/action/", button="resume").post(browser, action="resume")
     look(queue)
     look(browser.get(confirm(browser, queue).url))
@@ -98,7 +98,7 @@ def test_no_confirm_page_and_no_message_shows_a_raw_character(browser: Client, r
 def test_the_name_of_an_account_is_escaped_too(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock)
     User.objects.filter(username="superuser").update(username=TYPED)
-    result(browser, confirm(browser, request_action(browser, page("dead"), "delete", mine)))
+    result(browser, confirm(browser, request_action(browser, page("failed"), "delete", mine)))
     look(browser.get(page("job_detail", mine)), status=404)
 
 
@@ -106,7 +106,7 @@ def test_the_name_of_an_account_is_escaped_too(browser: Client, stock: ShardApis
 def test_ordinary_writing_is_shown_and_found_unchanged(text: str, browser: Client, stock: ShardApis) -> None:
     mine = add(stock, f"x {text} y", title=text)
     add(stock, "other")
-    content = browser.get(page("pending", q=text)).content.decode()
+    content = browser.get(page("scheduled", q=text)).content.decode()
     assert content.count(text) >= 2
     assert mine in content
     assert "1 match in 2 of 2 rows" in content

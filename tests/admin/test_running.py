@@ -77,4 +77,4 @@ def test_a_job_that_left_the_list_is_not_shown_twice(browser: Client, stock: Sha
     worker, claimed = claim(stock, mine)
     worker.settle(claimed, Action.DEAD_LETTER, error=OTHER)
     assert mine not in browser.get(page("running")).content.decode()
-    assert ids(browser.get(page("dead"))) == [mine]
+    assert ids(browser.get(page("failed"))) == [mine]

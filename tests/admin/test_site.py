@@ -97,7 +97,7 @@ def test_script_is_small() -> None:
 def test_anonymous_users_get_the_login_of_the_site(visitor: Any, settings: Any) -> None:
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
     settings.LOGIN_URL = "/elsewhere/"
-    answer = visitor("anonymous").get(page("dead", site="second"))
+    answer = visitor("anonymous").get(page("failed", site="second"))
     assert (answer.status_code, answer["Location"].split("?")[0]) == (302, "/second/login/")
 
 
@@ -116,8 +116,8 @@ def test_an_address_of_no_queue_is_a_404(browser: Client) -> None:
 
 @pytest.mark.parametrize("zone", ["utc", "Asia/Kolkata", "local"])
 def test_the_chosen_time_zone_is_stored_and_the_filter_kept(zone: str, browser: Client) -> None:
-    answer = browser.get(page("pending", queue="mail", zone=zone))
-    assert (answer.status_code, answer["Location"]) == (302, page("pending", queue="mail"))
+    answer = browser.get(page("scheduled", queue="mail", zone=zone))
+    assert (answer.status_code, answer["Location"]) == (302, page("scheduled", queue="mail"))
     text = browser.get(answer["Location"]).content.decode()
     assert f'<a href="?queue=mail&amp;zone={zone}" aria-current="true"' in text
 
@@ -136,8 +136,8 @@ def test_times_are_those_of_the_zone(browser: Client, stock: ShardApis, settings
     stock.add(due=1_900_000_000_000_000)
     clocks = {"local": "2030-03-17 23:16:40", "utc": "2030-03-17 17:46:40", "Asia/Tokyo": "2030-03-18 02:46:40"}
     for zone, clock in clocks.items():
-        browser.get(page("pending", zone=zone))
-        text = browser.get(page("pending")).content.decode()
+        browser.get(page("scheduled", zone=zone))
+        text = browser.get(page("scheduled")).content.decode()
         assert f'<span class="delayq-clock">{clock}</span>' in text
         assert 'datetime="2030-03-17T17:46:40.000Z" title="2030-03-17 17:46:40.000 UTC"' in text
 

@@ -71,13 +71,13 @@ def test_unregistered_tasks_come_first(noun: str, browser: Client, stock: ShardA
 
 def test_cells_link_to_the_jobs_of_the_task(browser: Client, stock: ShardApis, only_task: str) -> None:
     html = browser.get(page("tasks")).content.decode()
-    for name in ("pending", "dead"):
+    for name in ("scheduled", "failed"):
         assert f'href="{page(name, task=only_task)}"' in html
-    failed = f'href="{escape(page("dead", task=only_task, within="1h"))}"'
+    failed = f'href="{escape(page("failed", task=only_task, within="1h"))}"'
     assert failed not in html
     tell(stock, task=only_task, done=1, retried=2)
     assert (
-        f'{failed} title="attempts that failed; the link lists dead letters">2<'
+        f'{failed} title="also attempts that were followed by another; the link lists failed jobs">2<'
         in browser.get(page("tasks")).content.decode()
     )
 

@@ -17,7 +17,7 @@ ADDRESSES = (
     *(page("overview") + f"live/{name}/" for name in PAGES),
     page("overview") + "queues/mail/",
     page("overview") + "job/0123456789abcdef01234567-0/",
-    page("overview") + "export/pending/",
+    page("overview") + "export/scheduled/",
 )
 
 
@@ -58,8 +58,8 @@ def test_the_rest_of_the_admin_works(browser: Client, no_redis: None) -> None:
 
 
 def test_tabs_are_links_without_counts(browser: Client, no_redis: None) -> None:
-    text = browser.get(page("dead")).content.decode()
-    assert page("pending") in text
+    text = browser.get(page("failed")).content.decode()
+    assert page("scheduled") in text
     assert "data-count" not in text
     assert "data-url" not in text
 

@@ -1,4 +1,4 @@
-"""A shop's jobs in every state, the reports of its processes for the last hour, and its dead letters."""
+"""A shop's jobs in every state, the reports of its processes for the last hour, and its failed jobs."""
 
 import math
 from dataclasses import replace
@@ -50,12 +50,12 @@ class Fixtures:
         self.ids: dict[str, str] = {}
         self._workers = [self.apis.worker(code) for code in WORKERS]
 
-    def fill(self, pending: int = 400) -> "Fixtures":
+    def fill(self, scheduled: int = 400) -> "Fixtures":
         """Store everything, the oldest first."""
         self._history()
-        self._dead()
+        self._failed()
         self._running()
-        self._waiting(pending)
+        self._waiting(scheduled)
         self.present()
         self.apis.operations.pause("reports", by="ann")
         return self
@@ -163,7 +163,7 @@ class Fixtures:
             self._report(WORKERS[0], "worker", tally=tally, name="web1:4411")
         self.clock.now_us = self.now_us
 
-    def _dead(self) -> None:
+    def _failed(self) -> None:
         for number, back in enumerate((40_000, 9_000, 9_000, 8_990, 3_100, 3_000, 1_200, 900, 600, 540, 320, 61, 5)):
             self.clock.now_us = self.now_us - back * SECOND
             task, error, times = (
@@ -173,7 +173,7 @@ class Fixtures:
                 (build_report, FULL, 3),
             )[number % 4]
             job = self.job(task, *self._arguments(task, number)[0], ago_us=HOUR, **self._arguments(task, number)[1])
-            self.ids["dead"] = self.fail(job, error, times=times, how=Action.DEAD_LETTER)
+            self.ids["failed"] = self.fail(job, error, times=times, how=Action.DEAD_LETTER)
         job = replace(self.job(sync_customer, 17), task="old.tasks.removed")
         self.ids["unknown"] = self.fail(
             job,
@@ -183,12 +183,12 @@ class Fixtures:
         )
         self.clock.now_us = self.now_us
 
-    def _waiting(self, pending: int) -> None:
+    def _waiting(self, scheduled: int) -> None:
         draw = self._random
         retried = self.job(send_invoice, 1999, lang="fr", token="t", ago_us=HOUR)
         self.ids["retried"] = self.fail(retried, TIMED_OUT, times=2, how=Action.RETRY, delay_us=150 * SECOND)
         jobs: list[tuple[Job, int | None]] = []
-        for number in range(pending):
+        for number in range(scheduled):
             task = draw.choices(TASKS, [5, 8, 3, 1])[0]
             args, kwargs = self._arguments(task, number)
             delay = draw.choice((draw.uniform(20, 3_600), abs(draw.gauss(30_000, 9_000)), draw.uniform(60, 86_400)))

@@ -8,21 +8,21 @@ GONE = "0123456789abcdef01234567-0"
 #: Name -> address, given the ids of some jobs.
 PAGES: dict[str, Callable[[dict[str, str]], str]] = {
     "overview": lambda ids: page("overview"),
-    "pending": lambda ids: page("pending"),
-    "pending, filtered": lambda ids: page("pending", queue="email", within="24h", q="invoice", n=25),
-    "pending, nothing found": lambda ids: page("pending", q="nothing of the kind", to="never"),
+    "scheduled": lambda ids: page("scheduled"),
+    "scheduled, filtered": lambda ids: page("scheduled", queue="email", within="24h", q="invoice", n=25),
+    "scheduled, nothing found": lambda ids: page("scheduled", q="nothing of the kind", to="never"),
     "queues": lambda ids: page("queues"),
     "queue": lambda ids: page("queue_detail", "default"),
     "paused queue": lambda ids: page("queue_detail", "reports"),
     "running": lambda ids: page("running"),
-    "dead": lambda ids: page("dead"),
-    "dead by error": lambda ids: page("dead", group="error"),
-    "dead by task": lambda ids: page("dead", group="task"),
+    "failed": lambda ids: page("failed"),
+    "failed, by error": lambda ids: page("failed", group="error"),
+    "failed, by task": lambda ids: page("failed", group="task"),
     "tasks": lambda ids: page("tasks"),
     "processes": lambda ids: page("processes"),
     **{
         f"job, {state}": lambda ids, state=state: page("job_detail", ids[state])  # type: ignore[misc]
-        for state in ("scheduled", "retried", "ready", "claimed", "lost", "dead", "unknown")
+        for state in ("scheduled", "retried", "ready", "claimed", "lost", "failed", "unknown")
     },
 }
-TABS = ("overview", "pending", "queues", "running", "dead", "tasks", "processes")
+TABS = ("overview", "scheduled", "queues", "running", "failed", "tasks", "processes")

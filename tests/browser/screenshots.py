@@ -29,14 +29,14 @@ def main(folder: Path, width: int) -> None:
         for scheme in ("light", "dark"):
             stock = Fixtures(server.url)
             stock.apis.client.flushall()
-            stock.fill(pending=4_000)
+            stock.fill(scheduled=4_000)
             context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, locale="en-GB")
             context.add_cookies([site.cookie])
             page = context.new_page()
             for name, address in PAGES.items():
                 page.goto(site.url + address(stock.ids))
                 page.screenshot(path=folder / f"{name.replace(', ', '-').replace(' ', '-')}-{scheme}.png")
-            for list_name, action in (("pending", "reschedule"), ("dead", "delete")):
+            for list_name, action in (("scheduled", "reschedule"), ("failed", "delete")):
                 page.goto(site.url + PAGES[list_name](stock.ids))
                 for tick in page.locator("[data-row]").all()[:2]:
                     tick.check()

@@ -15,10 +15,10 @@ def test_the_confirm_page_comes_after_the_count(
     monkeypatch.setattr("django_delayq.admin.job_lists.MAX_ROWS", 50)
     monkeypatch.setattr("django_delayq.admin.actions.selection.COUNT_SECONDS", -1.0)
     monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", 0.05)
-    stock.fill(pending=400)
+    stock.fill(scheduled=400)
     # Without its script the page does not continue by itself.
     window.page.route("**/delayq.js", lambda route: route.fulfill(content_type="text/javascript", body=""))
-    window.open(page("pending", q="("))
+    window.open(page("scheduled", q="("))
     window.page.locator("input[name=all]").check()
     window.page.locator("select[name=action]").select_option("cancel")
     window.page.get_by_role("button", name="Go").first.click()
@@ -42,8 +42,8 @@ def test_a_second_press_while_a_step_is_under_way_loses_nothing(
     window: PageSession, stock: Fixtures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", -1.0)
-    stock.fill(pending=4)
-    window.open(page("pending"))
+    stock.fill(scheduled=4)
+    window.open(page("scheduled"))
     window.page.locator("input[name=all]").check()
     window.page.locator("select[name=action]").select_option("run_now")
     window.page.get_by_role("button", name="Go").first.click()

@@ -51,18 +51,18 @@ def test_page_without_redis(tab: str, window: PageSession, settings: Any) -> Non
 @pytest.mark.parametrize(
     ("list_name", "action"),
     [
-        ("pending", "run_now"),
-        ("pending", "reschedule"),
-        ("pending", "move"),
-        ("dead", "retry_later"),
-        ("dead", "delete"),
+        ("scheduled", "run_now"),
+        ("scheduled", "reschedule"),
+        ("scheduled", "move"),
+        ("failed", "retry_later"),
+        ("failed", "delete"),
     ],
 )
 def test_confirm_page_and_progress_page(
     list_name: str, action: str, window: PageSession, stock: Fixtures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", -1.0)
-    stock.fill(pending=200)
+    stock.fill(scheduled=200)
     # Keeps the progress page from continuing by itself.
     window.page.add_init_script("HTMLFormElement.prototype.requestSubmit = () => null")
     window.open(page(list_name))
@@ -82,7 +82,7 @@ def test_confirm_page_and_progress_page(
 @pytest.mark.parametrize("name", PAGES)
 def test_page_from_right_to_left(name: str, new_window: Callable[..., PageSession], stock: Fixtures) -> None:
     window = new_window(locale="ar")
-    window.open(PAGES[name](stock.fill(pending=60).ids))
+    window.open(PAGES[name](stock.fill(scheduled=60).ids))
     assert window.page.evaluate("() => getComputedStyle(document.querySelector('#delayq')).direction") == "rtl"
     window.assert_tidy(*WIDTHS)
     window.assert_calm()

@@ -44,15 +44,15 @@ def hostile(stock: Fixtures) -> dict[str, str]:
     def kwargs() -> dict[str, str]:
         return {HOSTILE: HOSTILE, "token": HOSTILE}
 
-    ids = {"dead": add_dead(apis, HOSTILE, task=HOSTILE, queue=HOSTILE, error=error, **kwargs())}
+    ids = {"failed": add_dead(apis, HOSTILE, task=HOSTILE, queue=HOSTILE, error=error, **kwargs())}
     ids["running"] = add(apis, HOSTILE, task=HOSTILE, queue=HOSTILE, delay=None, **kwargs())
     worker, _ = claim(apis, ids["running"], queue=HOSTILE)
     worker.take(0, HOSTILE, description=HOSTILE.encode("utf-8", "replace").decode())
     ids["ready"] = add(apis, HOSTILE, task=HOSTILE, queue=HOSTILE, delay=None, **kwargs())
-    ids["pending"] = add(apis, HOSTILE, task=HOSTILE, queue=HOSTILE, **kwargs())
+    ids["scheduled"] = add(apis, HOSTILE, task=HOSTILE, queue=HOSTILE, **kwargs())
     ids["long"] = add(apis, LONG, queue="q" * 200, text=LONG)
     ids["long name"] = add(apis, task="w" * 1_000)
-    ids["long, dead"] = add_dead(apis, LONG, queue="q" * 200, error=f"{'E' * 4_000}: {LONG}")
+    ids["long, failed"] = add_dead(apis, LONG, queue="q" * 200, error=f"{'E' * 4_000}: {LONG}")
     for kind in ("dispatcher", "worker"):
         tell(
             apis,
@@ -98,8 +98,8 @@ def test_tabs_show_hostile_text_as_text(tab: str, window: PageSession, hostile: 
 def test_pages_of_jobs_and_queues_show_hostile_text_as_text(window: PageSession, hostile: dict[str, str]) -> None:
     for address in (
         page("queue_detail", HOSTILE),
-        page("dead", group="error"),
-        page("dead", group="task"),
+        page("failed", group="error"),
+        page("failed", group="task"),
         *(page("job_detail", text_id) for text_id in hostile.values()),
     ):
         window.open(address)
@@ -107,7 +107,7 @@ def test_pages_of_jobs_and_queues_show_hostile_text_as_text(window: PageSession,
 
 
 def test_confirm_pages_and_messages_show_hostile_text_as_text(window: PageSession, hostile: dict[str, str]) -> None:
-    for place, action in (("pending", "cancel"), ("dead", "delete")):
+    for place, action in (("scheduled", "cancel"), ("failed", "delete")):
         window.open(page(place))
         for row in window.page.locator("[data-row]").all():
             row.check()
@@ -119,13 +119,13 @@ def test_confirm_pages_and_messages_show_hostile_text_as_text(window: PageSessio
         window.page.locator(".messagelist").wait_for()
         look_over(window)
     # The audit log on the page of a missing job.
-    window.open(page("job_detail", hostile["pending"]), status=404)
+    window.open(page("job_detail", hostile["scheduled"]), status=404)
     look_over(window)
 
 
 def test_hostile_addresses_are_text(window: PageSession, stock: Fixtures) -> None:
     query = dict.fromkeys(("queue", "task", "error", "q", "within", "from", "to", "at", "n", "sort", "group", "after"))
-    for name in ("pending", "dead", "running"):
+    for name in ("scheduled", "failed", "running"):
         window.open(page(name, **{key: HOSTILE.replace("\ud800", "") for key in query}))
         look_over(window)
     for text_id in (GONE, "%3Cscript%3Ealert(1)%3C%2Fscript%3E", "w" * 2_000):
@@ -141,7 +141,7 @@ def test_tabs_survive_bytes_that_are_not_text(tab: str, window: PageSession, noi
 
 def test_unreadable_jobs_have_pages(window: PageSession, noise: list[str]) -> None:
     addresses = []
-    for place in ("pending", "dead"):
+    for place in ("scheduled", "failed"):
         window.open(page(place))
         links = window.page.locator("#delayq tbody a[href*='/job/']")
         addresses += [(link.get_attribute("href") or "").partition("#")[0] for link in links.all()]

@@ -36,13 +36,13 @@ def tab_to(window: PageSession, selector: str) -> None:
     )
 
 
-def test_dead_letters_are_reached_filtered_selected_and_retried(window: PageSession, stock: Fixtures) -> None:
-    stock.fill(pending=0)
+def test_failed_jobs_are_reached_filtered_selected_and_retried(window: PageSession, stock: Fixtures) -> None:
+    stock.fill(scheduled=0)
     window.open(page("overview"))
     keys = window.page.keyboard
-    tab_to(window, ".delayq-tabs a[href$='/dead/']")
+    tab_to(window, ".delayq-tabs a[href$='/failed/']")
     keys.press("Enter")
-    window.page.wait_for_url("**/dead/")
+    window.page.wait_for_url("**/failed/")
     tab_to(window, "#delayq [name=task]")
     keys.type("send_invoice")
     keys.press("Enter")
@@ -66,7 +66,7 @@ def test_dead_letters_are_reached_filtered_selected_and_retried(window: PageSess
 
 
 def test_enter_on_an_unread_confirm_page_does_nothing(window: PageSession, stock: Fixtures) -> None:
-    stock.fill(pending=3)
+    stock.fill(scheduled=3)
     window.open(page("job_detail", stock.ids["scheduled"]))
     tab_to(window, "button[value=cancel]")
     window.page.keyboard.press("Enter")
@@ -77,7 +77,7 @@ def test_enter_on_an_unread_confirm_page_does_nothing(window: PageSession, stock
 
 
 def test_every_stop_of_every_tab_shows_the_focus(window: PageSession, stock: Fixtures) -> None:
-    stock.fill(pending=2)
+    stock.fill(scheduled=2)
     for tab in ("overview", "queues", "running", "tasks", "processes"):
         window.open(page(tab))
         # After the last stop the browser's own controls begin.

@@ -25,7 +25,7 @@ class Watched:
         window.open(address)
         self.page.clock.pause_at(datetime.now(UTC) + timedelta(seconds=2))
         self.button = self.page.get_by_role("button", name="Live")
-        self.pending = self.page.locator("[data-count=pending]")
+        self.scheduled = self.page.locator("[data-count=scheduled]")
 
     def asks_within(self, ms: int) -> int:
         """Advance the page's clock, and return the number of requests in that time."""
@@ -50,22 +50,22 @@ class Watched:
 @pytest.fixture
 def overview(window: PageSession, stock: Fixtures) -> Watched:
     """The overview of a shop with many jobs."""
-    stock.fill(pending=10)
+    stock.fill(scheduled=10)
     return Watched(window, page("overview"))
 
 
 def tile(watched: Watched) -> Locator:
     """The number in the panel."""
-    return watched.page.locator(".delayq-tiles li", has_text="Pending").locator("strong")
+    return watched.page.locator(".delayq-tiles li", has_text="Scheduled").locator("strong")
 
 
 def test_numbers_change_without_a_reload(overview: Watched, stock: Fixtures) -> None:
     overview.assert_on(True)
     overview.page.evaluate("() => { document.body.dataset.marker = 'still here'; }")
-    expect(overview.pending).to_have_text("12")
+    expect(overview.scheduled).to_have_text("12")
     stock.add()
     overview.page.clock.run_for(EVERY)
-    expect(overview.pending).to_have_text("13")
+    expect(overview.scheduled).to_have_text("13")
     expect(tile(overview)).to_have_text("13")
     expect(overview.page.locator("body")).to_have_attribute("data-marker", "still here")
     overview.calm()
@@ -83,7 +83,7 @@ def test_summary_is_spoken_politely_and_seldom(overview: Watched, stock: Fixture
     overview.page.clock.run_for(EVERY)
     stock.add()
     overview.page.clock.run_for(EVERY)
-    expect(said).to_contain_text("Pending 1")
+    expect(said).to_contain_text("Scheduled 1")
 
 
 def test_no_change_is_not_an_error(window: PageSession, stock: Fixtures) -> None:
@@ -113,12 +113,12 @@ def test_it_waits_while_the_panel_has_the_focus(overview: Watched, stock: Fixtur
     assert overview.asks_within(60_000) == 0
     overview.button.focus()
     overview.page.clock.run_for(EVERY)
-    expect(overview.pending).to_have_text("13")
+    expect(overview.scheduled).to_have_text("13")
 
 
 def test_lists_update_only_when_switched_on_and_no_row_is_selected(window: PageSession, stock: Fixtures) -> None:
-    stock.fill(pending=10)
-    watched = Watched(window, page("pending"))
+    stock.fill(scheduled=10)
+    watched = Watched(window, page("scheduled"))
     watched.assert_on(False)
     assert watched.asks_within(60_000) == 0
     watched.button.click()
@@ -130,7 +130,7 @@ def test_lists_update_only_when_switched_on_and_no_row_is_selected(window: PageS
     row.uncheck()
     watched.button.focus()
     watched.page.clock.run_for(EVERY)
-    expect(watched.pending).to_have_text("13")
+    expect(watched.scheduled).to_have_text("13")
     expect(watched.page.locator("[data-row]")).to_have_count(13)
     watched.calm()
 
@@ -146,7 +146,7 @@ def test_without_redis_it_backs_off_and_shows_the_last_update(
     settings.DELAYQ = known
     stock.add()
     overview.page.clock.run_for(EVERY)
-    expect(overview.pending).to_have_text("13")
+    expect(overview.scheduled).to_have_text("13")
     expect(told).to_have_text("")
 
 
@@ -156,5 +156,5 @@ def test_open_tables_stay_open(overview: Watched, stock: Fixtures) -> None:
     overview.button.focus()
     stock.add()
     overview.page.clock.run_for(EVERY)
-    expect(overview.pending).to_have_text("13")
+    expect(overview.scheduled).to_have_text("13")
     expect(details).to_have_attribute("open", "")

@@ -18,7 +18,7 @@ CONTRASTS = """() => {
             .map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
         return 0.2126 * r + 0.7152 * g + 0.0722 * b;
     };
-    const drawn = { ".delayq-bar.done": "fill", ".delayq-bar.dead": "fill", ".delayq-bar.due": "fill",
+    const drawn = { ".delayq-bar.done": "fill", ".delayq-bar.failed": "fill", ".delayq-bar.due": "fill",
         ".delayq-hatch": "stroke", ".delayq-line": "stroke", ".delayq-line.half": "stroke" };
     return Object.entries(drawn).map(([which, how]) => {
         const each = document.querySelector(`.delayq-plot ${which}`);
@@ -30,7 +30,7 @@ CONTRASTS = """() => {
 
 
 def test_relative_times_are_updated(window: PageSession, stock: Fixtures) -> None:
-    stock.fill(pending=0)
+    stock.fill(scheduled=0)
     window.page.clock.install()
     window.open(page("job_detail", stock.ids["scheduled"]))
     due = window.page.locator("dt", has_text="Due").locator("+ dd time .delayq-relative")
@@ -40,9 +40,9 @@ def test_relative_times_are_updated(window: PageSession, stock: Fixtures) -> Non
 
 
 def test_times_are_shown_in_the_zone_that_is_chosen(new_window: Callable[..., PageSession], stock: Fixtures) -> None:
-    stock.fill(pending=0)
+    stock.fill(scheduled=0)
     window = new_window(timezone_id="Asia/Tokyo")
-    window.open(page("dead"))
+    window.open(page("failed"))
     times = window.page.locator("#delayq table time").first
     when = datetime.fromisoformat(times.get_attribute("datetime") or "")
     hours = {}
@@ -57,8 +57,8 @@ def test_times_are_shown_in_the_zone_that_is_chosen(new_window: Callable[..., Pa
 
 
 def test_all_rows_are_selected_at_once_and_counted(window: PageSession, stock: Fixtures) -> None:
-    stock.fill(pending=0)
-    window.open(page("dead"))
+    stock.fill(scheduled=0)
+    window.open(page("failed"))
     every, rows = window.page.locator("[data-select-all]"), window.page.locator("[data-row]")
     ticked = window.page.locator("[data-selected-count]")
     expect(ticked).to_have_text("0")
@@ -75,13 +75,13 @@ def test_all_rows_are_selected_at_once_and_counted(window: PageSession, stock: F
 
 
 def test_shown_texts_can_be_copied(new_window: Callable[..., PageSession], stock: Fixtures) -> None:
-    stock.fill(pending=0)
+    stock.fill(scheduled=0)
     window = new_window(permissions=["clipboard-read", "clipboard-write"])
-    window.open(page("job_detail", stock.ids["dead"]))
+    window.open(page("job_detail", stock.ids["failed"]))
     shown = "() => navigator.clipboard.readText()"
     window.page.get_by_role("button", name="Copy id").click()
     expect(window.page.locator("#delayq-announcement")).not_to_have_text("")
-    assert window.page.evaluate(shown) == stock.ids["dead"]
+    assert window.page.evaluate(shown) == stock.ids["failed"]
     for name, source in (("Copy JSON", "#delayq-json"), ("Copy", "#delayq-traceback")):
         window.page.get_by_role("button", name=name, exact=True).click()
         text = window.page.locator(source).text_content()
@@ -96,8 +96,8 @@ def test_long_actions_continue_by_themselves(
 ) -> None:
     # A request handles one row and leaves the rest to the next.
     monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", -1.0)
-    stock.fill(pending=4)
-    window.open(page("pending"))
+    stock.fill(scheduled=4)
+    window.open(page("scheduled"))
     window.page.locator("[data-select-all]").check()
     window.page.locator("select[name=action]").select_option("run_now")
     window.page.get_by_role("button", name="Go").first.click()
@@ -110,8 +110,8 @@ def test_long_actions_continue_by_themselves(
 
 
 def test_no_key_alone_does_anything(window: PageSession, stock: Fixtures) -> None:
-    stock.fill(pending=0)
-    window.open(page("dead"))
+    stock.fill(scheduled=0)
+    window.open(page("failed"))
     # Without the parts that change by themselves.
     shown = "() => [location.href, document.activeElement.tagName, document.querySelectorAll(':checked').length].join()"
     before = window.page.evaluate(shown)
@@ -124,7 +124,7 @@ def test_no_key_alone_does_anything(window: PageSession, stock: Fixtures) -> Non
 
 
 def test_charts_are_legible_in_every_theme(window: PageSession, stock: Fixtures) -> None:
-    stock.fill(pending=50)
+    stock.fill(scheduled=50)
     window.open(page("overview"))
     for _ in range(3):
         window.page.locator(".theme-toggle:visible").click()

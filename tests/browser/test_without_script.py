@@ -18,7 +18,7 @@ FOR_SCRIPTS = "[data-copy]:visible, [data-select-all]:visible, [data-selected-co
 @pytest.fixture
 def plain(new_window: Callable[..., PageSession], stock: Fixtures) -> PageSession:
     """A window without JavaScript, with many jobs."""
-    stock.fill(pending=10)
+    stock.fill(scheduled=10)
     return new_window(java_script_enabled=False)
 
 
@@ -31,25 +31,25 @@ def test_every_page_works_without_dead_controls(plain: PageSession, stock: Fixtu
 
 
 def test_rows_are_selected_confirmed_and_handled(plain: PageSession, stock: Fixtures) -> None:
-    dead = stock.ids["dead"]
-    plain.open(page("dead", queue="email"))
-    plain.page.locator(f"[data-row][value^='{dead}']").check()
+    failed = stock.ids["failed"]
+    plain.open(page("failed", queue="email"))
+    plain.page.locator(f"[data-row][value^='{failed}']").check()
     plain.page.get_by_label("Action").select_option(label="Retry now")
     plain.page.get_by_role("button", name="Go").first.click()
-    plain.page.get_by_role("button", name="Retry 1 dead letter").click()
+    plain.page.get_by_role("button", name="Retry 1 failed job").click()
     expect(plain.page.locator(".messagelist .success")).to_contain_text("Retried 1")
     assert "queue=email" in plain.page.url
-    assert state(stock.apis, dead) == "ready"
+    assert state(stock.apis, failed) == "ready"
     plain.assert_calm()
 
 
 def test_parameters_are_asked_for_on_the_confirm_page(plain: PageSession, stock: Fixtures) -> None:
     before = stock.apis.inspection.counts().dead
-    plain.open(page("dead"))
+    plain.open(page("failed"))
     plain.page.get_by_label("Action").select_option(label="Retry later…")
     plain.page.locator("input[name=all]").check()
     plain.page.get_by_role("button", name="Go").first.click()
-    button = plain.page.get_by_role("button", name=f"Retry {before} dead letters later")
+    button = plain.page.get_by_role("button", name=f"Retry {before} failed jobs later")
     button.click()
     expect(button).to_be_visible()
     assert stock.apis.inspection.counts().dead == before
@@ -60,13 +60,13 @@ def test_parameters_are_asked_for_on_the_confirm_page(plain: PageSession, stock:
 
 
 def test_go_back_does_nothing(plain: PageSession, stock: Fixtures) -> None:
-    plain.open(page("pending", n=25))
+    plain.open(page("scheduled", n=25))
     plain.page.locator("[data-row]").first.check()
     plain.page.get_by_label("Action").select_option(label="Cancel")
     plain.page.get_by_role("button", name="Go").first.click()
     expect(plain.page.get_by_text("This cannot be undone.")).to_be_visible()
     plain.page.get_by_role("link", name="Go back", exact=True).click()
-    assert plain.page.url.endswith(page("pending", n=25))
+    assert plain.page.url.endswith(page("scheduled", n=25))
     expect(plain.page.locator("[data-row]")).to_have_count(12)
 
 
@@ -74,7 +74,7 @@ def test_a_long_action_continues_by_its_button(
     plain: PageSession, stock: Fixtures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", -1.0)
-    plain.open(page("dead", queue="reports"))
+    plain.open(page("failed", queue="reports"))
     rows = plain.page.locator("[data-row]")
     number = rows.count()
     assert number > 1
@@ -82,7 +82,7 @@ def test_a_long_action_continues_by_its_button(
         row.check()
     plain.page.get_by_label("Action").select_option(label="Delete")
     plain.page.get_by_role("button", name="Go").first.click()
-    plain.page.get_by_role("button", name=f"Delete {number} dead letters").click()
+    plain.page.get_by_role("button", name=f"Delete {number} failed jobs").click()
     pressed, ended = 0, plain.page.locator(".messagelist")
     while not ended.count():
         plain.page.get_by_role("button", name="Continue").click()
@@ -101,7 +101,7 @@ def test_queues_are_paused_and_resumed(plain: PageSession, stock: Fixtures) -> N
     expect(row).to_contain_text("paused")
     row.get_by_role("button", name="Resume").click()
     plain.page.locator(".delayq-confirm button[type=submit]").click()
-    expect(row).to_contain_text("running")
+    expect(row).to_contain_text("active")
 
 
 def test_hidden_values_are_revealed(plain: PageSession, stock: Fixtures) -> None:
@@ -119,6 +119,6 @@ def test_bars_of_upcoming_jobs_link_to_their_list(plain: PageSession, stock: Fix
     link = chart.locator("tbody a").first
     expect(link).to_be_visible()
     link.click()
-    expect(plain.page.locator("h1").last).to_have_text("Pending jobs")
+    expect(plain.page.locator("h1").last).to_have_text("Scheduled jobs")
     assert "from=" in plain.page.url
     plain.assert_calm()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.fault_run import FaultRun, Plan, Report
-from tests.chaos.options import drawn_seed
+from tests.chaos.harness.fault_run import FaultRun, Plan, Report
+from tests.chaos.harness.options import drawn_seed
 from tests.subprocesses import Processes
 
 

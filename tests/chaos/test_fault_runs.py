@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.chaos.fault_run import DURABLE, Plan, Report
-from tests.chaos.options import sized
+from tests.chaos.harness.fault_run import DURABLE, Plan, Report
+from tests.chaos.harness.options import sized
 
 RunFaults = Callable[[Plan], Report]
 KILLS = {"kill_worker": 4, "kill_dispatcher": 1}

@@ -13,8 +13,8 @@ from redis import Redis
 
 from django_delayq import enqueue_many
 from django_delayq.testing.local_redis import LocalRedisServer
-from tests.chaos.options import sized
-from tests.chaos.report import STAY
+from tests.chaos.harness.options import sized
+from tests.chaos.harness.report import STAY
 from tests.sample_app import tasks
 from tests.stateful.redis_state import noun_of
 from tests.subprocesses import Command, Processes

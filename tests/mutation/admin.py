@@ -19,7 +19,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "store/queries/job_pages.py",
         "        score=_exact(score),\n",
         "        score=whole(score),\n",
-    ): ("tests/integration/store/test_page.py",),
+    ): ("tests/integration/store/queries/test_page.py",),
     at(
         "an incomplete count is treated as complete",
         "admin/actions/selection.py",

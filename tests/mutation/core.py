@@ -6,8 +6,8 @@ They are bugs of Python code, and of conditions that no walk of the state machin
 from tests.stateful.mutations import ENQUEUE, Mutation
 
 at = Mutation.at
-RESULTS = "tests/integration/store/test_result_waiter.py"
-KILLS, NETWORK = "tests/chaos/test_kills.py", "tests/chaos/test_network.py"
+RESULTS = "tests/integration/store/queries/test_result_waiter.py"
+KILLS, NETWORK = "tests/chaos/processes/test_kills.py", "tests/chaos/network/test_network.py"
 WORKER, DISPATCHER = "worker/worker.py", "dispatcher.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
@@ -24,170 +24,170 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         WORKER,
         "        if not self.phase.ends:\n            self._queues.refresh()\n",
         "        self._queues.refresh()\n",
-    ): ("tests/integration/run_worker/test_ending.py",),
+    ): ("tests/integration/commands/run_worker/test_ending.py",),
     at(
         "an expired lease is no attempt",
         DISPATCHER,
         "return Reclaim(lease=item.lease, attempts=attempts,",
         "return Reclaim(lease=item.lease, attempts=item.attempts,",
-    ): ("tests/chaos/test_points.py", KILLS),
+    ): ("tests/chaos/processes/test_points.py", KILLS),
     at("leases are not renewed", "worker/leases.py", "        self.beat()\n", ""): (
-        "tests/unit/test_heartbeats.py",
-        "tests/chaos/test_every_step.py",
+        "tests/unit/worker/test_heartbeats.py",
+        "tests/chaos/processes/test_every_step.py",
     ),
     at(
         "a crashed job runs among the others",
         "worker/pools/threads.py",
         "runner = self.recovery if self.recovery and entry.claim.attempts.crash_suspected else self._runner",
         "runner = self._runner",
-    ): ("tests/chaos/test_poison.py", KILLS),
+    ): ("tests/chaos/tasks/test_poison.py", KILLS),
     at(
         "a worker starts a job whose lease has expired",
         WORKER,
         "return self._held.begin(claim.lease)",
         "return True",
-    ): ("tests/integration/test_one_outcome.py",),
+    ): ("tests/integration/worker/test_one_outcome.py",),
     at(
         "an exchange whose reply was lost is not repeated",
         "worker/exchange_session.py",
         "        except StaleExchange:\n",
         "        except Exception:\n",
-    ): (NETWORK, "tests/integration/test_one_outcome.py"),
+    ): (NETWORK, "tests/integration/worker/test_one_outcome.py"),
     at(
         "the client library retries commands by itself",
         "store/client/connection.py",
         "retry=Retry(NoBackoff(), 0),",
         "retry=Retry(NoBackoff(), 3),",
-    ): ("tests/integration/test_connection.py", NETWORK),
+    ): ("tests/integration/store/client/test_connection.py", NETWORK),
     at(
         "a lost reply is taken for a missing job",
         "store/client/script.py",
         'f"Redis did not answer: {message}", maybe_accepted=sent',
         'f"Redis did not answer: {message}", maybe_accepted=False',
-    ): (NETWORK, "tests/integration/test_connection.py"),
+    ): (NETWORK, "tests/integration/store/client/test_connection.py"),
     at(
         "connections to a demoted primary are kept",
         "store/client/script_call.py",
         "                self._connection_cache.disconnect_idle()\n",
         "                pass\n",
-    ): ("tests/integration/test_replaced_server.py",),
+    ): ("tests/integration/store/client/test_replaced_server.py",),
     at(
         "a Redis error ends the service loop",
         "processes/service.py",
         '            return self._on_failure("%s waits for Redis: %s", error)\n',
         "            raise\n",
-    ): ("tests/unit/test_service.py", KILLS),
+    ): ("tests/unit/processes/test_service.py", KILLS),
     at(
         "the listener waits forever on a silent connection",
         "store/client/blocking_listener.py",
         "if now > self._overdue_at:",
         "if False:",
-    ): ("tests/integration/store/test_blocking_listener.py",),
+    ): ("tests/integration/store/client/test_blocking_listener.py",),
     at(
         "an exchange that wanted nothing reports that there is nothing",
         WORKER,
         "        if reply.claimed:\n",
         "        if True:\n",
-    ): ("tests/integration/test_one_outcome.py",),
+    ): ("tests/integration/worker/test_one_outcome.py",),
     at(
         "children of a fork continue the same sequence of ids",
         "job/ids.py",
         "os.register_at_fork(after_in_child=restart_sequence)\n",
         "",
-    ): ("tests/unit/test_ids.py", "tests/chaos/test_forks.py"),
+    ): ("tests/unit/job/test_ids.py", "tests/chaos/processes/test_forks.py"),
     at(
         # The client library itself separates their sockets, so this bug affects only the store and its lock.
         "forked children share their parent's store and its lock",
         "store/store.py",
         "os.register_at_fork(after_in_child=_drop_stores)\n",
         "",
-    ): ("tests/chaos/test_forks.py",),
+    ): ("tests/chaos/processes/test_forks.py",),
     at("a delay is rounded down", "clock.py", "else ceil(exact)", "else int(exact)"): ("tests/unit/test_clock.py",),
     at(
         "the first write of a heartbeat needs memory",
         "store/lua/heartbeat.lua",
         "redis.call('SREM', unconfirmed, '', unpack(held))\n",
         "",
-    ): ("tests/integration/store/test_heartbeat.py", "tests/chaos/test_memory_full.py"),
+    ): ("tests/integration/store/claims/test_heartbeat.py", "tests/chaos/redis/test_memory_full.py"),
     at(
         "the first write of an enqueue frees memory",
         ENQUEUE,
         "for _, job in ipairs(batch) do\n",
         "redis.call('HDEL', jobs, '')\nfor _, job in ipairs(batch) do\n",
-    ): ("tests/integration/store/test_enqueue.py", "tests/chaos/test_memory_full.py"),
+    ): ("tests/integration/store/enqueue/test_enqueue.py", "tests/chaos/redis/test_memory_full.py"),
     at(
         "a process starts on a server that evicts keys",
         "store/client/server_info.py",
         '        if self.policy.startswith(("allkeys", "volatile")):\n',
         "        if False:\n",
-    ): ("tests/integration/test_eviction.py",),
+    ): ("tests/integration/commands/test_eviction.py",),
     at(
         "a signature is valid for any job id",
         "job/signing.py",
         "code.update(raw_id + body)",
         "code.update(body)",
-    ): ("tests/unit/test_signing.py", "tests/integration/test_signing.py"),
+    ): ("tests/unit/job/test_signing.py", "tests/integration/security/test_signing.py"),
     at(
         "a claim that is confirmed during reclaim does not count as an attempt",
         "store/lua/reclaim.lua",
         "not is_spared(record) or redis.call('SISMEMBER', unconfirmed, lease) == 1",
         "true",
-    ): ("tests/integration/store/test_reclaim.py",),
+    ): ("tests/integration/store/promotion/test_reclaim.py",),
     at(
         "a second expired unconfirmed claim is not counted",
         "dispatcher.py",
         " and not item.attempts.spared:",
         ":",
-    ): ("tests/integration/store/test_reclaim.py",),
+    ): ("tests/integration/store/promotion/test_reclaim.py",),
     at(
         "a job that still runs at the end of GRACE is released as unstarted",
         "worker/leases.py",
         "_INTERRUPTED if pool.has_begun(claim) else UNSTARTED",
         "UNSTARTED",
-    ): ("tests/integration/run_worker/test_ending.py",),
+    ): ("tests/integration/commands/run_worker/test_ending.py",),
     at(
         "a job that kills its process is tried forever",
         "job/outcome.py",
         "or attempt >= policy.max_attempts:",
         "or (attempt >= policy.max_attempts and ending not in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)):",
-    ): ("tests/unit/test_outcome.py", "tests/chaos/test_poison.py"),
+    ): ("tests/unit/job/test_outcome.py", "tests/chaos/tasks/test_poison.py"),
     at(
         "a repair gives an orphaned job a second place",
         "store/lua/audit_records.lua",
         "if not is_placed(member, claim, queue) then",
         "if true then",
-    ): ("tests/integration/store/test_consistency_check.py",),
+    ): ("tests/integration/store/maintenance/test_consistency_check.py",),
     at("a kept result never expires", "store/lua/_prelude.lua", "  redis.call('PEXPIRE', key, ttl)\n", ""): (RESULTS,),
     at("a cancelled job keeps no result", "store/lua/cancel.lua", "if ending ~= '' then", "if false then"): (RESULTS,),
     at("a failed Django task is retried", "job/job.py", "on_error=False)", "on_error=True)"): (
-        "tests/django_tasks/test_running.py",
+        "tests/django_tasks/contract/test_running.py",
     ),
     at(
         "a Django task with wrong arguments waits for new code",
         "worker/settlement.py",
         "waits_for_code=kind.waits_for_code",
         "waits_for_code=True",
-    ): ("tests/django_tasks/test_running.py",),
+    ): ("tests/django_tasks/contract/test_running.py",),
     at(
         "a stored job loses its run_after",
         "job/codec.py",
         '        options["a"] = job.run_after_us\n',
         "        pass\n",
-    ): ("tests/django_tasks/test_results.py",),
+    ): ("tests/django_tasks/contract/test_results.py",),
     at(
         "an error message shows a secret given to the wrong setting",
         "conf/validators.py",
         "*([str] if self.shows_text else [])",
         "str",
-    ): ("tests/unit/test_validators.py",),
+    ): ("tests/unit/conf/test_validators.py",),
     at(
         "an option of run_worker is not validated",
         "management/starting.py",
         'field.metadata["validate"](_option(key), value)',
         "value",
-    ): ("tests/unit/test_validators.py",),
+    ): ("tests/unit/conf/test_validators.py",),
     at("aliases share one store", "conf/settings.py", "-{quote(alias, safe='')}\"", '"'): (
-        "tests/django_tasks/test_results.py",
+        "tests/django_tasks/contract/test_results.py",
     ),
     at(
         "a new minute of metrics drops the hour before",
@@ -205,11 +205,11 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "a connection with an unread reply is used again",
         "store/client/connection_cache.py",
         "        self._connection.disconnect()\n",
-    ): ("tests/integration/store/test_connection_cache.py",),
+    ): ("tests/integration/store/client/test_connection_cache.py",),
     at(
         "expired jobs are read from any server that the pool connects to",
         "store/shard.py",
         "partial(self.connection_cache.execute_all, *commands)",
         "lambda: [self.client.execute_command(*command) for command in commands]",
-    ): ("tests/integration/test_replaced_server.py",),
+    ): ("tests/integration/store/client/test_replaced_server.py",),
 }

@@ -3,7 +3,7 @@
 from tests.stateful.mutations import Mutation
 
 at = Mutation.at
-USER_CODE, EMITTER = "tests/integration/test_user_code.py", "tests/unit/test_emitter.py"
+USER_CODE, EMITTER = "tests/integration/worker/test_user_code.py", "tests/unit/processes/test_emitter.py"
 ASYNCIO = "tests/databases/test_asyncio.py"
 CONNECTIONS = "tests/databases/test_connections.py"
 AUTOCOMMIT = "tests/databases/test_autocommit.py"
@@ -116,7 +116,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "signals.py",
         "        if threading.current_thread() is threading.main_thread():\n            raise\n",
         "        raise\n",
-    ): ("tests/integration/execution/test_context.py",),
+    ): ("tests/integration/worker/execution/test_context.py",),
     at(
         "an exception of a receiver is not logged",
         "processes/emitter.py",
@@ -140,13 +140,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "management/starting.py",
         "        emitter.lift_limit()\n",
         "",
-    ): ("tests/integration/test_shutdown.py",),
+    ): ("tests/integration/processes/test_shutdown.py",),
     at(
         "a process whose service failed waits for its job threads",
         "management/commands/run_worker.py",
         "            shutdown.end_process(code=1)\n",
         "            raise\n",
-    ): ("tests/integration/test_shutdown.py",),
+    ): ("tests/integration/processes/test_shutdown.py",),
     at(
         "the emitter's queue is unbounded",
         "processes/emitter.py",

@@ -3,7 +3,7 @@
 from tests.stateful.mutations import Mutation
 
 at = Mutation.at
-ENDS = ("tests/integration/each_claim_ends",)
+ENDS = ("tests/integration/worker/pools/each_claim_ends",)
 LOOP, THREADS, QUEUE, CHILD = (
     "worker/pools/asyncio.py",
     "worker/pools/threads.py",
@@ -11,8 +11,8 @@ LOOP, THREADS, QUEUE, CHILD = (
     "worker/pools/child.py",
 )
 CHILDREN, RECOVERY = "worker/pools/processes.py", "worker/pools/recovery.py"
-RECOVERS = ("tests/integration/test_recovery.py",)
-LEASES, HEARTBEATS = "worker/leases.py", ("tests/unit/test_heartbeats.py",)
+RECOVERS = ("tests/integration/worker/pools/test_recovery.py",)
+LEASES, HEARTBEATS = "worker/leases.py", ("tests/unit/worker/test_heartbeats.py",)
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
@@ -20,7 +20,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         LEASES,
         "        if self._is_stuck(self._lease):\n",
         "        if False:\n",
-    ): ("tests/integration/test_hard_timeout.py",),
+    ): ("tests/integration/worker/pools/test_hard_timeout.py",),
     at(
         "a worker with one stuck thread counts as stuck",
         THREADS,
@@ -38,43 +38,43 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         CHILD,
         "outcome, self.rss = self._read_reply(until)",
         "outcome, self.rss = self._pipe.recv()",
-    ): ("tests/integration/test_process_pool.py",),
+    ): ("tests/integration/worker/pools/test_process_pool.py",),
     at(
         "an exception's str subclass runs its code in the worker",
         "worker/execution.py",
         "    return str.__str__(str(error))\n",
         "    return str(error)\n",
-    ): ("tests/integration/execution/test_outcomes.py",),
+    ): ("tests/integration/worker/execution/test_outcomes.py",),
     at(
         "a time limit whose thread could not start fires later",
         "worker/time_limit.py",
         "            self._active = False\n            raise\n",
         "            raise\n",
-    ): ("tests/unit/test_time_limit.py",),
+    ): ("tests/unit/worker/test_time_limit.py",),
     at(
         "a time limit that fired leaves the interpreter slow",
         "worker/time_limit.py",
         "_set_async_exc(threading.get_ident(), _Replacement)",
         "_set_async_exc(threading.get_ident(), ctypes.py_object())",
-    ): ("tests/unit/test_time_limit.py",),
+    ): ("tests/unit/worker/test_time_limit.py",),
     at(
         "a failed attempt leaves the open file limit lowered",
         "worker/execution.py",
         "    process_limits.restore_open_files()\n",
         "",
-    ): ("tests/unit/test_process_limits.py",),
+    ): ("tests/unit/processes/test_process_limits.py",),
     at(
         "a failed step leaves the open file limit lowered",
         "processes/service.py",
         "        process_limits.restore_open_files()\n",
         "",
-    ): ("tests/unit/test_process_limits.py",),
+    ): ("tests/unit/processes/test_process_limits.py",),
     at(
         "a service ignores a lowered recursion limit",
         "processes/service.py",
         "                process_limits.check_recursion(self._recursion_limit)\n",
         "",
-    ): ("tests/unit/test_process_limits.py",),
+    ): ("tests/unit/processes/test_process_limits.py",),
     at(
         "a job's coroutine uses a task factory that another job set",
         LOOP,
@@ -116,7 +116,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         QUEUE,
         "            if self._closed or entry.outcome is not None:\n",
         "            if entry.outcome is not None:\n",
-    ): ("tests/unit/test_claim_queue.py",),
+    ): ("tests/unit/worker/test_claim_queue.py",),
     at(
         "an exception whose str() raises SystemExit ends its thread",
         "worker/execution.py",
@@ -128,13 +128,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         CHILD,
         "            self._wait_exit(until)\n",
         "            self._process.join()\n",
-    ): ("tests/integration/test_process_runner.py",),
+    ): ("tests/integration/worker/pools/test_process_runner.py",),
     at(
         "a child whose reply is unreadable stays in use",
         CHILD,
         "        except Exception as error:\n            # The task",
         "        except ValueError as error:\n            # The task",
-    ): ("tests/integration/test_process_runner.py",),
+    ): ("tests/integration/worker/pools/test_process_runner.py",),
     at(
         "child processes that died idle keep their slots",
         CHILDREN,

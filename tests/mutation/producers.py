@@ -4,9 +4,9 @@ from tests.stateful.mutations import Mutation
 
 at = Mutation.at
 
-COMMIT = "tests/integration/on_commit"
-DEADLINE = "tests/integration/store/test_deadline.py"
-LOST, CANCEL = "tests/integration/test_lost_answers.py", "tests/integration/store/test_cancel.py"
+COMMIT = "tests/integration/task/on_commit"
+DEADLINE = "tests/integration/store/client/test_deadline.py"
+LOST, CANCEL = "tests/integration/task/test_lost_answers.py", "tests/integration/store/operations/test_cancel.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
@@ -108,43 +108,43 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "store/operations.py",
         "if digest and shard_of(digest, self._shards) != self._shard.index:",
         "if False:",
-    ): ("tests/integration/test_shards.py",),
+    ): ("tests/integration/shards/test_shards.py",),
     at(
         "a due time beyond the exact range is not clamped",
         "store/lua/_prelude.lua",
         "return due and math.min(due, LATEST)",
         "return due",
-    ): ("tests/integration/store/test_latest_due.py",),
+    ): ("tests/integration/store/enqueue/test_latest_due.py",),
     at(
         "a retry time beyond the exact range is not clamped",
         "store/lua/settle_and_claim.lua",
         "math.min(now + tonumber(ARGV[at + 2]), LATEST)",
         "now + tonumber(ARGV[at + 2])",
-    ): ("tests/integration/store/test_latest_due.py",),
+    ): ("tests/integration/store/enqueue/test_latest_due.py",),
     at(
         "a process exits if the password is refused at its start",
         "management/starting.py",
         "isinstance(error, StoreUnavailable | StoreAuthError)",
         "isinstance(error, StoreUnavailable)",
-    ): ("tests/chaos/test_redis_states.py",),
+    ): ("tests/chaos/redis/test_redis_states.py",),
     at(
         "a refused password is not logged again",
         "processes/service.py",
         "again = isinstance(error, StoreAuthError) and",
         "again = False and",
-    ): ("tests/unit/test_service.py",),
+    ): ("tests/unit/processes/test_service.py",),
     at(
         "services of several shards fail with file descriptors above 1023",
         "processes/shutdown.py",
         "if readable([self._wake_read], self._deadline - monotonic()):",
         "if __import__('select').select([self._wake_read], [], [], 1.0)[0]:",
-    ): ("tests/integration/test_reporter.py",),
+    ): ("tests/integration/processes/test_reporter.py",),
     at(
         "a repair fails if the stored number of shards is invalid",
         "management/commands/delayq_check.py",
         "    drift: _Groups = {}\n",
         "    store.known_shards()\n    drift: _Groups = {}\n",
-    ): ("tests/integration/test_delayq_check.py",),
+    ): ("tests/integration/commands/test_delayq_check.py",),
     at("cancelled ids are kept forever", "store/lua/cancel.lua", "0, -10001)", "0, -1000001)"): (CANCEL,),
     at(
         "an enqueue that arrives after its cancel creates a job",

@@ -4,11 +4,11 @@ from tests.stateful.mutations import Mutation
 
 at = Mutation.at
 PROMOTE = "store/lua/promote.lua"
-OUTAGE = "tests/integration/store/test_outage.py"
-EXCHANGE, HEARTBEATS = "store/lua/settle_and_claim.lua", "tests/unit/test_heartbeats.py"
-RESCHEDULE = "tests/integration/store/test_reschedule.py"
+OUTAGE = "tests/integration/store/promotion/test_outage.py"
+EXCHANGE, HEARTBEATS = "store/lua/settle_and_claim.lua", "tests/unit/worker/test_heartbeats.py"
+RESCHEDULE = "tests/integration/store/operations/test_reschedule.py"
 DISPATCHERS = "tests/integration/test_several_dispatchers.py"
-DEAD = "tests/integration/store/test_dead_limits.py"
+DEAD = "tests/integration/store/promotion/test_dead_limits.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
@@ -60,7 +60,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "store/promotion.py",
         "if at > start and total + size > _BATCH_BYTES:",
         "if False:",
-    ): ("tests/integration/store/test_reclaim.py",),
+    ): ("tests/integration/store/promotion/test_reclaim.py",),
     at(
         "a postponed immediate job has no head start",
         "store/operations.py",
@@ -108,13 +108,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         EXCHANGE,
         "overdue_in <= LONGEST_SWEEP + 2 * OVERDUE",
         "overdue_in < 3600 * OVERDUE",
-    ): ("tests/integration/store/test_settle_and_claim.py",),
+    ): ("tests/integration/store/claims/test_settle_and_claim.py",),
     at(
         "a worker checks only at its sweep whether a dispatcher promotes",
         "worker/fallback_dispatcher.py",
         "            self.check_at = now + max(_MIN_INTERVAL, overdue_in_us / SECOND_US + _MARGIN)\n",
         "            self.check_at = float('inf')\n",
-    ): ("tests/unit/test_fallback_dispatcher.py",),
+    ): ("tests/unit/worker/test_fallback_dispatcher.py",),
     Mutation(
         "a repeated exchange counts queues in 16 bits",
         (
@@ -122,7 +122,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
             (EXCHANGE, "struct.pack('>c14I8I4',", "struct.pack('>c14I8I2',"),
             (EXCHANGE, "#last - 25, 26 do", "#last - 23, 24 do"),
         ),
-    ): ("tests/integration/store/test_many_queues.py",),
+    ): ("tests/integration/store/claims/test_many_queues.py",),
     at(
         "a heartbeat keeps a lease that Redis reports as lost",
         "worker/leases.py",

@@ -3,7 +3,8 @@
 from tests.stateful.mutations import EXCHANGE, PRELUDE, PROMOTE, Mutation
 
 at = Mutation.at
-NAMES, LISTENER = "tests/integration/store/test_queue_names.py", "tests/integration/store/test_queue_listener.py"
+NAMES = "tests/integration/store/queries/test_queue_names.py"
+LISTENER = "tests/integration/worker/test_queue_listener.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
@@ -47,7 +48,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         PRELUDE,
         "  push_notification(queue_notify)\n  push_notification(notify)\n",
         "  push_notification(queue_notify)\n",
-    ): ("tests/integration/store/test_enqueue.py",),
+    ): ("tests/integration/store/enqueue/test_enqueue.py",),
     at(
         "a worker that ends notifies of queues without work",
         "store/lua/notify.lua",

@@ -3,9 +3,9 @@
 from tests.stateful.mutations import EXCHANGE, Mutation
 
 at = Mutation.at
-STORE = "tests/integration/store/test_set_aside.py"
-JOBS = "tests/integration/test_recovered_jobs.py"
-RECOVERY = "tests/integration/test_recovery.py"
+STORE = "tests/integration/store/claims/test_set_aside.py"
+JOBS = "tests/integration/worker/pools/test_recovered_jobs.py"
+RECOVERY = "tests/integration/worker/pools/test_recovery.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
@@ -91,13 +91,13 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "worker/worker.py",
         "            self._recovered.cancel_reservation()\n",
         "",
-    ): ("tests/integration/test_one_outcome.py",),
+    ): ("tests/integration/worker/test_one_outcome.py",),
     at(
         "a recovered job runs without a process of its own",
         "worker/worker.py",
         "if self.phase.claims and may_run and self._blocking_claim.confirm(reply):",
         "if self.phase.claims and self._blocking_claim.confirm(reply):",
-    ): ("tests/integration/test_one_outcome.py",),
+    ): ("tests/integration/worker/test_one_outcome.py",),
     at(
         "a worker forgets a recovered job that it released",
         "worker/pools/recovery.py",
@@ -115,5 +115,5 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "store/lua/settle_and_claim.lua",
         "      aside[#aside + 1] = entry\n",
         "      aside[#aside + 1], full = entry, #claims > 0\n",
-    ): ("tests/integration/store/test_set_aside.py",),
+    ): ("tests/integration/store/claims/test_set_aside.py",),
 }

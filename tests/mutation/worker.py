@@ -4,10 +4,10 @@ from tests.stateful.mutations import Mutation
 
 at = Mutation.at
 
-SHUTDOWN = "tests/integration/test_shutdown.py"
-STARTING = "tests/unit/test_starting.py"
-BLOCKING_CLAIM = "tests/integration/store/test_blocking_claim.py"
-KILLS = "tests/chaos/test_kills.py"
+SHUTDOWN = "tests/integration/processes/test_shutdown.py"
+STARTING = "tests/unit/management/test_starting.py"
+BLOCKING_CLAIM = "tests/integration/worker/test_blocking_claim.py"
+KILLS = "tests/chaos/processes/test_kills.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
@@ -15,7 +15,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "worker/outcome_buffer.py",
         "            self.restore(ended)\n",
         "",
-    ): ("tests/unit/test_outcome_buffer.py",),
+    ): ("tests/unit/worker/test_outcome_buffer.py",),
     at(
         "a process that interrupted its jobs exits without a deadline",
         "worker/worker.py",
@@ -51,19 +51,19 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "worker/worker.py",
         "        self._held.check()\n",
         "",
-    ): ("tests/integration/test_user_code.py",),
+    ): ("tests/integration/worker/test_user_code.py",),
     at(
         "the end of the heartbeats does not wake the worker",
         "worker/leases.py",
         "            self._on_ended()\n",
         "            pass\n",
-    ): ("tests/unit/test_held_claims.py",),
+    ): ("tests/unit/worker/test_held_claims.py",),
     at(
         "a service treats the end of its heartbeats as a failed step",
         "worker/leases.py",
         "raise SystemExit(f",
         "raise RuntimeError(f",
-    ): ("tests/unit/test_held_claims.py",),
+    ): ("tests/unit/worker/test_held_claims.py",),
     at(
         "a log handler can end any thread",
         "log.py",
@@ -81,38 +81,38 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "worker/queue_listener.py",
         "            if notification and not wanted:\n                self.notify_others()\n",
         "",
-    ): ("tests/integration/store/test_queue_listener.py",),
+    ): ("tests/integration/worker/test_queue_listener.py",),
     at(
         "a worker counts as full when another shard fills the pool",
         "worker/prefetch.py",
         "self.held < self.size or self.own < self.share",
         "self.held < self.size",
-    ): ("tests/unit/test_prefetch.py", "tests/integration/test_busy_shard.py"),
+    ): ("tests/unit/worker/test_prefetch.py", "tests/integration/shards/test_busy_shard.py"),
     at(
         "a worker prefetches without regard to other shards",
         "worker/prefetch.py",
         "max(self.share, self.target // (1 + self.contenders)) - self.own",
         "self.target - self.own",
-    ): ("tests/unit/test_prefetch.py",),
+    ): ("tests/unit/worker/test_prefetch.py",),
     at(
         "an attempt's end is the time of its settlement",
         "worker/settlement.py",
         "return _at_us(claim, monotonic()) if outcome.began is None else",
         "return _at_us(claim, monotonic()) if outcome else",
-    ): ("tests/unit/test_settlement.py",),
+    ): ("tests/unit/worker/test_settlement.py",),
     at(
         "the outcome of an interrupted coroutine has no run time",
         "worker/pools/claim_queue.py",
         "return outcome if self.began is None else timed(outcome, self.began)",
         "return outcome",
-    ): ("tests/integration/each_claim_ends/test_asyncio.py",),
+    ): ("tests/integration/worker/pools/each_claim_ends/test_asyncio.py",),
     at(
         "a worker whose Redis is unavailable keeps its share of the pool",
         "worker/worker.py",
         "            if self._prefetch.request_ended(wants_more=False, held=self._pool.held):\n"
         "                self.wake()\n",
         "",
-    ): ("tests/integration/test_one_outcome.py",),
+    ): ("tests/integration/worker/test_one_outcome.py",),
     at(
         "a blocking claim is never confirmed",
         "worker/blocking_claim.py",
@@ -129,19 +129,19 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
                 "                sleep(0)\n            self._blocking_claim.confirm(reply)\n",
             ),
         ),
-    ): ("tests/integration/test_one_outcome.py",),
+    ): ("tests/integration/worker/test_one_outcome.py",),
     at(
         "a stopping worker waits for a notification",
         "worker/worker.py",
         "wanted=self.phase.claims and not",
         "wanted=not",
-    ): ("tests/integration/test_one_outcome.py",),
+    ): ("tests/integration/worker/test_one_outcome.py",),
     at(
         "the reply to a confirmation is taken for a notification",
         "store/client/blocking_listener.py",
         "            while self._unread_replies:\n",
         "            while False:\n",
-    ): ("tests/integration/store/test_blocking_listener.py",),
+    ): ("tests/integration/store/client/test_blocking_listener.py",),
     at(
         "a blocking exchange keeps claims for a pool that others have filled",
         "worker/blocking_claim.py",
@@ -165,17 +165,17 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "worker/prefetch.py",
         " or (held < self._size and any(each.is_full for each in others))",
         "",
-    ): ("tests/unit/test_prefetch.py",),
+    ): ("tests/unit/worker/test_prefetch.py",),
     at(
         "an unstarted claim is released only with other outcomes",
         "worker/outcome_buffer.py",
         "            if outcome.kind is OutcomeKind.UNSTARTED:\n",
         "            if False:\n",
-    ): ("tests/unit/test_outcome_buffer.py",),
+    ): ("tests/unit/worker/test_outcome_buffer.py",),
     at(
         "a forked process keeps its parent's blocking pop open",
         "store/client/blocking_listener.py",
         "os.register_at_fork(after_in_child=_after_fork)\n",
         "",
-    ): ("tests/integration/store/test_blocking_listener.py",),
+    ): ("tests/integration/store/client/test_blocking_listener.py",),
 }

@@ -26,7 +26,7 @@ def main(folder: str, url: str, examples: int) -> int:
 
     from redis import Redis
 
-    from tests.stateful.runner import walk
+    from tests.stateful.machine.runner import walk
 
     try:
         walk(Redis.from_url(url, protocol=2), url, examples=examples, derandomize=True)

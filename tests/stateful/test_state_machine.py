@@ -8,9 +8,9 @@ import os
 from redis import Redis
 
 from django_delayq.job.outcome import OutcomeKind
-from tests.stateful.runner import scenarios_to, walk
-from tests.stateful.scenarios import DAY_US
-from tests.stateful.strategies import Request
+from tests.stateful.machine.runner import scenarios_to, walk
+from tests.stateful.machine.scenarios import DAY_US
+from tests.stateful.machine.strategies import Request
 from tests.stateful.values import Place
 
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from django_delayq.exceptions import InvalidDelay, InvalidMoment
 from django_delayq.testing import DelayQ
-from tests.testing_helpers.pages import ROOT
+from tests.testing_helpers.docs.pages import ROOT
 from tests.testing_helpers.tasks import charge, close_sale, pay, send_reminder
 
 NAME = "tests.testing_helpers.tasks.send_reminder"

@@ -11,7 +11,7 @@ import pytest
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.log import logger
 from django_delayq.processes.service import Service
-from tests.unit.test_service import ScriptedRunnable
+from tests.unit.processes.test_service import ScriptedRunnable
 
 
 class Broken(logging.Handler):

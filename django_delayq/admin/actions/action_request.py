@@ -13,7 +13,7 @@ from django.http import HttpRequest, QueryDict
 
 from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS, BulkAction, Target
 from django_delayq.admin.filters import Cursor, Filter, read_cursor, write_cursor
-from django_delayq.admin.job_lists import DEAD, JOB_LISTS, READY, JobList
+from django_delayq.admin.job_lists import FAILED, JOB_LISTS, READY, JobList
 from django_delayq.job.ids import from_text
 
 _SALT = "django_delayq.admin.action_request"
@@ -68,7 +68,7 @@ class ActionRequest:
         if action is None or job_list is None or job_list.name not in action.job_lists:
             return None
         rows = list(dict.fromkeys(token for token in post.getlist("row") if Target.read(token)))[:_MAX_ROWS]
-        if action.name == "purge" or ("all" in post and action.in_menu):
+        if action.name == "cancel_all" or ("all" in post and action.in_menu):
             rows = []
         elif not rows:
             return None
@@ -109,9 +109,9 @@ class ActionRequest:
 
     @property
     def filter(self) -> Filter:
-        """The filter without dead letters that died since the person saw the list."""
+        """The filter without jobs that failed since the person saw the list."""
         current = self.current_filter
-        if self.job_list is not DEAD:
+        if self.job_list is not FAILED:
             return current
         end_us = self.seen_us + 1
         return replace(current, to_us=end_us if current.to_us is None else min(current.to_us, end_us))

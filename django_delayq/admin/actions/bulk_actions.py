@@ -20,7 +20,7 @@ class ActionResult(StrEnum):
     """What an action did to one job; all but DONE leave the job as it is."""
 
     DONE = "done"
-    #: The job no longer waits, or is no longer that dead letter.
+    #: The job no longer waits, or is no longer that failed job.
     SKIPPED = "skipped"
     KEY_HELD = "key_held"
     UNREADABLE = "unreadable"
@@ -40,7 +40,7 @@ class Target(NamedTuple):
 
     raw_id: bytes
     shard: int
-    #: When it is due, or when it died: a dead letter that died again since then is another one.
+    #: When it is due, or when it failed: a job that failed again since then is another row.
     moment_us: int
 
     @classmethod
@@ -120,7 +120,7 @@ BULK_ACTIONS = {
     for action in (
         BulkAction(
             name="run_now",
-            job_lists=("pending",),
+            job_lists=("scheduled",),
             label=_("Run now"),
             log_text=_("Made to run now"),
             confirm_text=ngettext_lazy("Run %(count)s job now", "Run %(count)s jobs now", "n"),
@@ -129,7 +129,7 @@ BULK_ACTIONS = {
         ),
         BulkAction(
             name="reschedule",
-            job_lists=("pending", "ready"),
+            job_lists=("scheduled", "ready"),
             label=_("Reschedule…"),
             log_text=_("Rescheduled"),
             confirm_text=ngettext_lazy("Reschedule %(count)s job", "Reschedule %(count)s jobs", "n"),
@@ -139,7 +139,7 @@ BULK_ACTIONS = {
         ),
         BulkAction(
             name="move",
-            job_lists=("pending", "ready"),
+            job_lists=("scheduled", "ready"),
             label=_("Move to queue…"),
             log_text=_("Moved"),
             confirm_text=ngettext_lazy("Move %(count)s job", "Move %(count)s jobs", "n"),
@@ -149,7 +149,7 @@ BULK_ACTIONS = {
         ),
         BulkAction(
             name="cancel",
-            job_lists=("pending", "ready"),
+            job_lists=("scheduled", "ready"),
             label=_("Cancel"),
             log_text=_("Cancelled"),
             confirm_text=ngettext_lazy("Cancel %(count)s waiting job", "Cancel %(count)s waiting jobs", "n"),
@@ -158,38 +158,38 @@ BULK_ACTIONS = {
             destructive=True,
         ),
         BulkAction(
-            name="purge",
+            name="cancel_all",
             job_lists=("ready",),
             in_menu=False,
-            label=_("Purge…"),
+            label=_("Cancel all…"),
             log_text=_("Cancelled with all ready jobs of the queue"),
-            confirm_text=ngettext_lazy("Delete %(count)s ready job", "Delete all %(count)s ready jobs", "n"),
+            confirm_text=ngettext_lazy("Cancel %(count)s ready job", "Cancel all %(count)s ready jobs", "n"),
             success_text=_CANCELLED,
             change=_cancel,
             destructive=True,
         ),
         BulkAction(
             name="retry",
-            job_lists=("dead",),
+            job_lists=("failed",),
             label=_("Retry now"),
             log_text=_("Retried"),
-            confirm_text=ngettext_lazy("Retry %(count)s dead letter", "Retry %(count)s dead letters", "n"),
+            confirm_text=ngettext_lazy("Retry %(count)s failed job", "Retry %(count)s failed jobs", "n"),
             success_text=_RETRIED,
             change=_retry,
         ),
         BulkAction(
             name="retry_later",
-            job_lists=("dead",),
+            job_lists=("failed",),
             label=_("Retry later…"),
             log_text=_("Set to be retried"),
-            confirm_text=ngettext_lazy("Retry %(count)s dead letter later", "Retry %(count)s dead letters later", "n"),
+            confirm_text=ngettext_lazy("Retry %(count)s failed job later", "Retry %(count)s failed jobs later", "n"),
             success_text=ngettext_lazy("Set %(count)s to be retried", "Set %(count)s to be retried", "n"),
             form_class=forms.RetryLaterForm,
             change=_retry,
         ),
         BulkAction(
             name="edit",
-            job_lists=("dead",),
+            job_lists=("failed",),
             in_menu=False,
             label=_("Edit arguments and retry…"),
             log_text=_("Retried with other arguments"),
@@ -200,10 +200,10 @@ BULK_ACTIONS = {
         ),
         BulkAction(
             name="delete",
-            job_lists=("dead",),
+            job_lists=("failed",),
             label=_("Delete"),
             log_text=_("Deleted"),
-            confirm_text=ngettext_lazy("Delete %(count)s dead letter", "Delete %(count)s dead letters", "n"),
+            confirm_text=ngettext_lazy("Delete %(count)s failed job", "Delete %(count)s failed jobs", "n"),
             success_text=ngettext_lazy("Deleted %(count)s", "Deleted %(count)s", "n"),
             change=lambda operations, target, _: operations.discard(target.raw_id, died_us=target.moment_us),
             destructive=True,

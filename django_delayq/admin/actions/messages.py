@@ -11,7 +11,7 @@ from django_delayq.admin.actions.action_request import ActionRequest
 from django_delayq.admin.actions.bulk_actions import ActionResult, BulkAction
 from django_delayq.admin.arguments import printable
 from django_delayq.admin.errors import ErrorSummary
-from django_delayq.admin.job_lists import DEAD, counted
+from django_delayq.admin.job_lists import FAILED, counted
 from django_delayq.clock import moment
 from django_delayq.templatetags.delayq import duration_text
 
@@ -34,25 +34,25 @@ _UNCHANGED_TEXTS = {
 
 def result_text(action: BulkAction, results: Mapping[str, int]) -> str:
     """Return what changed and what did not: "Retried 11; 1 was already gone"."""
-    skipped_text = _GONE if DEAD.name in action.job_lists else _NOT_WAITING
+    skipped_text = _GONE if FAILED.name in action.job_lists else _NOT_WAITING
     unchanged = {ActionResult.SKIPPED: skipped_text, **_UNCHANGED_TEXTS}
     done = counted(action.success_text, results.get(ActionResult.DONE, 0))
     return "; ".join([done, *(counted(text, results[key]) for key, text in unchanged.items() if results.get(key))])
 
 
 def selection_text(action_request: ActionRequest, zone: tzinfo = UTC) -> str:
-    """Return the filter in words: "queue email, error SMTPTimeout, died up to …"; empty for selected rows."""
+    """Return the filter in words: "queue email, error SMTPTimeout, failed up to …"; empty for selected rows."""
     if action_request.rows:
         return ""
-    job_filter, dead = action_request.filter, action_request.job_list is DEAD
+    job_filter, is_failed = action_request.filter, action_request.job_list is FAILED
     from_us, to_us = job_filter.from_us, job_filter.to_us
     parts = [
         (_("queue %s"), job_filter.queue),
         (_("task %s"), job_filter.task.removeprefix("=")),
         (_("error %s"), ErrorSummary(job_filter.error.removeprefix("="), "").name),
         (_("with the text “%s”"), job_filter.text),
-        (_("died from %s on") if dead else _("due from %s on"), moment_text(from_us, zone) if from_us else ""),
-        (_("died up to %s") if dead else _("due before %s"), moment_text(to_us, zone) if to_us else ""),
+        (_("failed from %s on") if is_failed else _("due from %s on"), moment_text(from_us, zone) if from_us else ""),
+        (_("failed up to %s") if is_failed else _("due before %s"), moment_text(to_us, zone) if to_us else ""),
     ]
     return ", ".join(words % printable(value) for words, value in parts if value)
 

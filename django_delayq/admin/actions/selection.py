@@ -13,7 +13,7 @@ from django_delayq.admin import job_lists
 from django_delayq.admin.actions.action_request import ActionRequest
 from django_delayq.admin.actions.bulk_actions import Target
 from django_delayq.admin.filters import SIZES
-from django_delayq.admin.job_lists import DEAD, READY
+from django_delayq.admin.job_lists import FAILED, READY
 from django_delayq.admin.job_rows import JobLine
 from django_delayq.admin.page import PageContext
 from django_delayq.job.ids import created_us
@@ -110,7 +110,7 @@ def _sentence(line: JobLine) -> str:
 def _predicate(page: PageContext, action_request: ActionRequest) -> Callable[[JobRow], bool] | None:
     """Return the test for a row: it matches the filter, was there when the person looked, and was not moved yet."""
     match = action_request.filter.match(page.config.redact, by_queue=not action_request.job_list.by_queue)
-    if action_request.job_list is DEAD:
+    if action_request.job_list is FAILED:
         return match
     new_due_us, new_queue = action_request.parameters.get("due_us"), action_request.parameters.get("queue")
 
@@ -128,7 +128,7 @@ def _predicate(page: PageContext, action_request: ActionRequest) -> Callable[[Jo
 def _was_there(action_request: ActionRequest, row: JobRow) -> bool:
     """Return whether a row was in the list when the person looked."""
     seen_us = action_request.seen_us
-    if action_request.job_list is DEAD:
+    if action_request.job_list is FAILED:
         return row.moment_us <= seen_us
     return (
         # The id holds the enqueuer's time. A job has no other record of when it was enqueued.

@@ -30,17 +30,17 @@ def charts(series: MinuteSeries, now_us: int, tz: tzinfo) -> list[Chart]:
 
 
 def _finished(minutes: Sequence[Stats], hour: Stats, labels: Sequence[str]) -> Chart:
-    facts = {"done": grouped(hour.done), "retried": grouped(hour.retried), "dead": grouped(hour.dead)}
+    facts = {"done": grouped(hour.done), "retried": grouped(hour.retried), "failed": grouped(hour.dead)}
     return Chart(
         name="finished",
         title=_("Finished per minute"),
-        summary=_("Last hour: %(done)s done, %(retried)s failed and tried again, %(dead)s dead.") % facts,
+        summary=_("Last hour: %(done)s done, %(retried)s tried again, %(failed)s failed.") % facts,
         series=[
             Series("done", _("done"), [each.done for each in minutes]),
             Series("retried", _("tried again"), [each.retried for each in minutes]),
-            Series("dead", _("dead"), [each.dead for each in minutes]),
+            Series("failed", _("failed"), [each.dead for each in minutes]),
         ],
-        headers=[_("Minute"), _("Done"), _("Tried again"), _("Dead")],
+        headers=[_("Minute"), _("Done"), _("Tried again"), _("Failed")],
         labels=labels,
         axis=_axis(labels),
         text=grouped,

@@ -59,7 +59,7 @@ def chart(page: PageContext) -> Chart:
         labels=texts[:-1] if span.step_us == DAY_US else [f"{start}–{end}" for start, end in pairwise(texts)],
         axis=[_("now"), *texts[6:-5:6], texts[-1]],
         text=grouped,
-        urls=[page.url("pending", **{"from": start, "to": end - 1}) for start, end in pairwise(edges)],
+        urls=[page.url("scheduled", **{"from": start, "to": end - 1}) for start, end in pairwise(edges)],
         toggle_links=[
             (str(each.title), page.url("overview", due="" if key == _DEFAULT else key), key == name)
             for key, each in SPANS.items()

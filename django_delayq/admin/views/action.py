@@ -175,7 +175,7 @@ def _progress(page: PageContext, action_request: ActionRequest) -> HttpResponse:
 
 def _form(page: PageContext, action_request: ActionRequest, data: Any = None, **options: Any) -> ActionForm:
     action, text_to_type = action_request.action, ""
-    if action.name == "purge":
+    if action.name == "cancel_all":
         text_to_type = printable(action_request.filter.queue)
     elif action.destructive and action_request.count > _UNTYPED:
         text_to_type = str(action_request.count)

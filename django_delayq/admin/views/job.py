@@ -15,7 +15,7 @@ from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS, BulkAction
 from django_delayq.admin.arguments import DOTS, FULL, DisplayedArguments, printable
 from django_delayq.admin.errors import ErrorSummary
 from django_delayq.admin.filters import Filter, from_url_name, read_cursor
-from django_delayq.admin.job_lists import DEAD, JOB_LISTS, PENDING, READY
+from django_delayq.admin.job_lists import FAILED, JOB_LISTS, READY, SCHEDULED
 from django_delayq.admin.job_rows import JobLine
 from django_delayq.admin.page import PageContext
 from django_delayq.job.ids import created_us, from_text
@@ -24,10 +24,10 @@ from django_delayq.store.queries.lookup import Found
 from django_delayq.task import registry
 
 _STATES = {
-    State.SCHEDULED: (gettext_lazy("Pending"), "", gettext_lazy("Due")),
+    State.SCHEDULED: (gettext_lazy("Scheduled"), "", gettext_lazy("Due")),
     State.READY: (gettext_lazy("Ready"), "", gettext_lazy("Was due")),
     State.CLAIMED: (gettext_lazy("Running"), "good", gettext_lazy("Was due")),
-    State.DEAD: (gettext_lazy("Dead"), "bad", gettext_lazy("Died")),
+    State.DEAD: (gettext_lazy("Failed"), "bad", gettext_lazy("Failed")),
 }
 _LISTS = {job_list.state: job_list for job_list in JOB_LISTS.values()}
 #: Bytes shown of a body that cannot be read.
@@ -202,9 +202,9 @@ def _list_links(page: PageContext, detail: JobDetail) -> dict[str, Any]:
         cursor = read_cursor(query.get("row", ""))
     except ValueError:
         # Only these two lists have a score that the job itself shows.
-        if job_list is not detail.job_list or job_list not in (PENDING, DEAD) or not detail.job:
+        if job_list is not detail.job_list or job_list not in (SCHEDULED, FAILED) or not detail.job:
             return links
-        cursor = row.score, detail.job.member if job_list is PENDING else row.raw_id
+        cursor = row.score, detail.job.member if job_list is SCHEDULED else row.raw_id
     if cursor is None:
         return links
     previous, following = job_filter.page(cursor, before=True), job_filter.page(cursor)

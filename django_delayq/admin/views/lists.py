@@ -14,7 +14,7 @@ from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS
 from django_delayq.admin.arguments import printable
 from django_delayq.admin.errors import ErrorSummary
 from django_delayq.admin.filters import SIZES, Filter, url_name, write_cursor
-from django_delayq.admin.job_lists import PENDING, READY, RUNNING, JobList, JobListPage
+from django_delayq.admin.job_lists import READY, RUNNING, SCHEDULED, JobList, JobListPage
 from django_delayq.admin.job_rows import JobLine
 from django_delayq.admin.page import PageContext
 from django_delayq.job.ids import from_text
@@ -27,7 +27,7 @@ from django_delayq.templatetags.delayq import zoned
 _MAX_NAME = 200
 
 
-def show_pending(page: PageContext) -> HttpResponse:
+def show_scheduled(page: PageContext) -> HttpResponse:
     """Show the scheduled jobs."""
     spans = {
         "overdue": _("overdue"),
@@ -36,7 +36,7 @@ def show_pending(page: PageContext) -> HttpResponse:
         "24h": _("next 24 h"),
         "7d": _("next 7 days"),
     }
-    return show_list(page, PENDING, title=_("Pending jobs"), spans=spans, span_label=_("Due"))
+    return show_list(page, SCHEDULED, title=_("Scheduled jobs"), spans=spans, span_label=_("Due"))
 
 
 def show_running(page: PageContext) -> HttpResponse:

@@ -9,7 +9,7 @@ from django.utils.translation import ngettext
 from django_delayq.admin.alerts import alerts
 from django_delayq.admin.charts import last_hour, upcoming
 from django_delayq.admin.filters import Filter
-from django_delayq.admin.job_lists import DEAD, read
+from django_delayq.admin.job_lists import FAILED, read
 from django_delayq.admin.job_rows import JobLine
 from django_delayq.admin.page import PageContext, PageResponse
 from django_delayq.admin.views.queues import states
@@ -17,7 +17,7 @@ from django_delayq.metrics import ALL_JOBS
 from django_delayq.store.queries.snapshot import Snapshot
 from django_delayq.templatetags.delayq import duration_text, grouped, percent
 
-#: Newest dead letters: how many are checked for unregistered functions, and how many are shown.
+#: Newest failed jobs: how many are checked for unregistered functions, and how many are shown.
 _LOOKED, _SHOWN = 25, 8
 #: The percentile of the run time that a tile shows.
 _MOST = 0.95
@@ -42,7 +42,7 @@ def show(page: PageContext) -> PageResponse:
     """Return the page; three round trips a shard."""
     now = page.load_snapshot(facts=True)
     finished, *times = last_hour.charts(now.series(ALL_JOBS), now.now_us, page.timezone)
-    newest = read(page, DEAD, Filter(count=_LOOKED)).rows if now.dead else []
+    newest = read(page, FAILED, Filter(count=_LOOKED)).rows if now.dead else []
     tiles = _tiles(page, now)
     return page.render(
         "overview.html",
@@ -75,11 +75,13 @@ def _tiles(page: PageContext, now: Snapshot) -> list[Tile]:
     of_slots = ngettext("of %(slots)s slot", "of %(slots)s slots", slots) % {"slots": grouped(slots)}
     run_time = _("run time p95 %s") % duration_text(hour.run_us(_MOST))
     return [
-        Tile(_("Pending"), total.scheduled, following, page.url("pending")),
-        Tile(_("Overdue"), total.overdue, overdue, page.url("pending", within="overdue"), bad=bool(total.overdue)),
+        Tile(_("Scheduled"), total.scheduled, following, page.url("scheduled")),
+        Tile(_("Overdue"), total.overdue, overdue, page.url("scheduled", within="overdue"), bad=bool(total.overdue)),
         Tile(_("Ready"), total.ready, oldest, page.url("queues")),
         Tile(_("Running"), now.claimed, longest, page.url("running"), of_slots),
-        Tile(_("Dead"), now.dead, newest, page.url("dead"), _("+%s/h") % grouped(now.died_last_hour), bool(now.dead)),
+        Tile(
+            _("Failed"), now.dead, newest, page.url("failed"), _("+%s/h") % grouped(now.died_last_hour), bool(now.dead)
+        ),
         Tile(_("Done, 1 h"), hour.done, run_time, page.url("tasks"), percent(hour.success_share)),
     ]
 

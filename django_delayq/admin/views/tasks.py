@@ -1,4 +1,4 @@
-"""Tasks: every registered task and its last hour, and unregistered ones of scheduled jobs and dead letters."""
+"""Tasks: every registered task and its last hour, and unregistered ones of scheduled and failed jobs."""
 
 import re
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from django.utils.translation import gettext as _
 
 from django_delayq.admin.arguments import printable
 from django_delayq.admin.filters import Filter, url_name
-from django_delayq.admin.job_lists import DEAD, PENDING, read
+from django_delayq.admin.job_lists import FAILED, SCHEDULED, read
 from django_delayq.admin.page import PageContext, PageResponse
 from django_delayq.clock import duration_us
 from django_delayq.metrics import Stats, task_dimension
 from django_delayq.task import registry
 
-#: How many scheduled jobs and dead letters are checked for tasks that are not registered in this process.
+#: How many scheduled and how many failed jobs are checked for tasks that are not registered in this process.
 _LOOKED = 100
 _HALF, _MOST = 0.5, 0.95
 
@@ -68,7 +68,7 @@ def show(page: PageContext) -> PageResponse:
     now = page.load_snapshot(tasks=list(known))
     unregistered = {
         row.task
-        for place in (PENDING, DEAD)
+        for place in (SCHEDULED, FAILED)
         for row in read(page, place, Filter(count=_LOOKED)).rows
         if row.task and registry.find(row.task) is None
     }

@@ -48,15 +48,15 @@ class ListedJobs:
 
     def add(self, number: int) -> str:
         """Add a job to the list."""
-        if self.list_name == "dead":
+        if self.list_name == "failed":
             return add_dead(self.stock, number)
         return add(self.stock, number, delay=None if self.list_name == "ready" else HOUR + number)
 
     def add_late(self, number: int) -> str:
-        """Add a job from a host whose clock is a day behind; a dead one died a day ago."""
+        """Add a job from a host whose clock is a day behind; a failed one failed a day ago."""
         self.age(DAY_MS)
         text_id = self.add(number)
-        if self.list_name == "dead":
+        if self.list_name == "failed":
             self.stock.client.zincrby(self.stock.keys("dead_letters"), -DAY_MS * 1_000, raw(text_id))
         if self.list_name == "ready":
             (member,) = [each for each in self.stock.client.zrange(self._ready, 0, -1) if each.startswith(raw(text_id))]
@@ -119,13 +119,15 @@ def test_no_action_touches_more_than_were_confirmed(
     monkeypatch.setattr(action_view, "_UNTYPED", 3)
     jobs = listed_jobs(list_name)
     mine = [jobs.add(number) for number in range(7)]
-    query: dict[str, object] = {} if action == "purge" else {"q": "noop"}
+    query: dict[str, object] = {} if action == "cancel_all" else {"q": "noop"}
     response = jobs.all(browser, action, **query)
     response = go_on_counting(browser, response)
     assert re.search(r"\b7\b", text(response))
     late = [jobs.add_late(number) for number in range(4)]
     before = {each: jobs.look(each) for each in mine + late}
-    typed = {"typed_confirmation": "default" if action == "purge" else "7"} if BULK_ACTIONS[action].destructive else {}
+    typed = (
+        {"typed_confirmation": "default" if action == "cancel_all" else "7"} if BULK_ACTIONS[action].destructive else {}
+    )
     response = confirm(browser, response, **typed, **PARAMETERS.get(action, {}))
     for _ in range(20):
         if response.status_code == 302:
@@ -144,7 +146,7 @@ def test_the_bound_holds_for_actions_with_one_log_row(
     browser: Client, listed_jobs: Callable[[str], ListedJobs], slow: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("django_delayq.admin.audit_log.MAX_ROWS", 2)
-    jobs = listed_jobs("dead")
+    jobs = listed_jobs("failed")
     for number in range(7):
         jobs.add(number)
     response = go_on_counting(browser, jobs.all(browser, "delete", q="noop"))
@@ -158,13 +160,13 @@ def test_the_bound_holds_for_actions_with_one_log_row(
 def test_a_long_count_continues_until_the_number_is_known(browser: Client, stock: ShardApis, slow: None) -> None:
     for number in range(12):
         add_dead(stock, number, **({"needle": 1} if number % 2 else {}))
-    response = request_action(browser, page("dead", q="needle"), "delete", all="yes")
+    response = request_action(browser, page("failed", q="needle"), "delete", all="yes")
     assert "3 match so far, of 5 examined." in text(response) or "2 match so far, of 5 examined." in text(response)
     shown = response.content.decode()
     assert "<progress" not in shown, "nobody knows the end"
     assert 'name="typed_confirmation"' not in shown
     response = go_on_counting(browser, response)
-    assert "Delete 6 dead letters?" in text(response)
+    assert "Delete 6 failed jobs?" in text(response)
     assert text(response).count("noop(") == 5
     assert stock.inspection.counts().dead == 12
     assert "Deleted 6." in result(browser, continue_to_end(browser, confirm(browser, response)))
@@ -174,7 +176,7 @@ def test_a_long_count_continues_until_the_number_is_known(browser: Client, stock
 def test_nothing_can_be_done_before_the_number_is_known(browser: Client, stock: ShardApis, slow: None) -> None:
     for number in range(12):
         add_dead(stock, number)
-    form = form_to(request_action(browser, page("dead", q="noop"), "delete", all="yes"), "/action/")
+    form = form_to(request_action(browser, page("failed", q="noop"), "delete", all="yes"), "/action/")
     for typed in ("5", "12", "yes"):
         assert "match so far" in text(form.post(browser, typed_confirmation=typed, confirmed="yes", counted="yes"))
     assert stock.inspection.counts().dead == 12
@@ -183,7 +185,7 @@ def test_nothing_can_be_done_before_the_number_is_known(browser: Client, stock: 
 def test_a_long_count_without_a_match_says_so(browser: Client, stock: ShardApis, slow: None) -> None:
     for number in range(12):
         add_dead(stock, number)
-    form = form_to(browser.get(page("dead")), "/action/", button="delete")
+    form = form_to(browser.get(page("failed")), "/action/", button="delete")
     response = form.post(browser, ("all", "yes"), action="delete", filter="q=none-of-these")
     assert "No such job is left." in result(browser, go_on_counting(browser, response))
 
@@ -193,8 +195,8 @@ def test_all_shards_are_counted(browser: Client, delayq_settings: Any, redis_url
     parts = [ShardApis(redis_url, clock=ServerClock(), shard=shard, SHARDS=3) for shard in range(3)]
     for number in range(20):
         add_dead(parts[number % 3], number)
-    response = go_on_counting(browser, request_action(browser, page("dead", q="noop"), "delete", all="yes"))
-    assert "Delete 20 dead letters?" in text(response)
+    response = go_on_counting(browser, request_action(browser, page("failed", q="noop"), "delete", all="yes"))
+    assert "Delete 20 failed jobs?" in text(response)
     assert "Deleted 20." in result(browser, continue_to_end(browser, confirm(browser, response)))
     for part in parts:
         part.close()
@@ -203,7 +205,7 @@ def test_all_shards_are_counted(browser: Client, delayq_settings: Any, redis_url
 def test_the_same_form_again_does_nothing_to_later_jobs(
     browser: Client, listed_jobs: Callable[[str], ListedJobs]
 ) -> None:
-    jobs = listed_jobs("pending")
+    jobs = listed_jobs("scheduled")
     mine = [jobs.add(number) for number in range(3)]
     response = jobs.all(browser, "cancel")
     assert "Cancelled 3." in result(browser, confirm(browser, response))
@@ -217,7 +219,7 @@ def test_the_same_form_again_does_nothing_to_later_jobs(
 def test_two_tabs_that_continue_one_action_do_it_once(
     browser: Client, listed_jobs: Callable[[str], ListedJobs], slow: None
 ) -> None:
-    jobs = listed_jobs("dead")
+    jobs = listed_jobs("failed")
     for number in range(4):
         jobs.add(number)
     first = confirm(browser, go_on_counting(browser, jobs.all(browser, "delete")))
@@ -235,14 +237,14 @@ def test_the_session_keeps_a_bounded_number_of_requests(
     monkeypatch.setattr(action_view, "_REQUESTS_KEPT", 2)
     for _ in range(4):
         add_dead(stock)
-        confirm(browser, request_action(browser, page("dead"), "retry", all="yes"))
+        confirm(browser, request_action(browser, page("failed"), "retry", all="yes"))
     assert len(browser.session["django_delayq.actions"]) == 2
 
 
 def test_no_others_are_mentioned_if_none_came(browser: Client, stock: ShardApis) -> None:
     mine = [add(stock, number) for number in range(3)]
     dues = [due_us(stock, each) for each in mine]
-    response = request_action(browser, page("pending"), "reschedule", all="yes")
+    response = request_action(browser, page("scheduled"), "reschedule", all="yes")
     # They still match, but they are the selected ones.
     assert "More match" not in result(browser, confirm(browser, response, **PARAMETERS["reschedule"]))
     assert [due_us(stock, each) for each in mine] != dues
@@ -255,6 +257,6 @@ def test_the_result_is_shown_if_redis_fails_during_the_last_look(
         raise StoreUnavailable("gone away")
 
     add_dead(stock)
-    response = request_action(browser, page("dead"), "delete", all="yes")
+    response = request_action(browser, page("failed"), "delete", all="yes")
     monkeypatch.setattr("django_delayq.admin.actions.selection.more_match", fail)
     assert "Deleted 1." in result(browser, confirm(browser, response))

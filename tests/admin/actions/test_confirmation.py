@@ -18,25 +18,25 @@ MINUTE = HOUR // 60
 def test_labels_and_buttons_name_the_number_of_jobs(browser: Client, stock: ShardApis) -> None:
     for number in range(3):
         add_dead(stock, "odd" if number % 2 else "even")
-    assert "all 3 matching" in text(browser.get(page("dead")))
-    response = request_action(browser, page("dead"), "delete", all="yes")
+    assert "all 3 matching" in text(browser.get(page("failed")))
+    response = request_action(browser, page("failed"), "delete", all="yes")
     assert [name for form in forms(response) for name, _ in form.fields if name == "signed_request"]
-    assert "Delete 3 dead letters" in text(response)
+    assert "Delete 3 failed jobs" in text(response)
     assert "This cannot be undone." in text(response)
     assert "Export them first" in text(response)
 
 
 def test_cancel_has_the_focus(browser: Client, stock: ShardApis) -> None:
-    response = request_action(browser, page("dead"), "delete", add_dead(stock))
+    response = request_action(browser, page("failed"), "delete", add_dead(stock))
     (focused,) = re.findall(r"<[^>]*autofocus[^>]*>", response.content.decode())
     assert focused.startswith("<a ")
-    assert page("dead") in focused
+    assert page("failed") in focused
 
 
 def test_more_than_a_hundred_are_deleted_only_with_their_number_typed(browser: Client, stock: ShardApis) -> None:
     for number in range(101):
         add_dead(stock, number)
-    response = request_action(browser, page("dead"), "delete", all="yes")
+    response = request_action(browser, page("failed"), "delete", all="yes")
     assert "Type 101 to continue:" in text(response)
     for typed in ("", "100", "yes", "1", POSTED):
         response = confirm(browser, response, typed_confirmation=typed)
@@ -45,16 +45,16 @@ def test_more_than_a_hundred_are_deleted_only_with_their_number_typed(browser: C
     assert "Deleted 101." in result(browser, confirm(browser, response, typed_confirmation=" 101 "))
     assert stock.inspection.counts().dead == 0
     (entry,) = LogEntry.objects.all()
-    assert "Deleted 101, died up to" in entry.change_message
+    assert "Deleted 101, failed up to" in entry.change_message
 
 
-def test_a_queue_is_purged_with_its_name_typed(browser: Client, stock: ShardApis) -> None:
+def test_all_ready_jobs_of_a_queue_are_cancelled_with_its_name_typed(browser: Client, stock: ShardApis) -> None:
     mine = [add(stock, number, queue="mail", delay=None) for number in range(3)]
     waiting, other = add(stock, queue="mail"), add(stock, delay=None)
-    response = form_to(browser.get(page("queue_detail", "mail")), "/action/", button="purge").post(
-        browser, action="purge"
+    response = form_to(browser.get(page("queue_detail", "mail")), "/action/", button="cancel_all").post(
+        browser, action="cancel_all"
     )
-    assert "Delete all 3 ready jobs?" in text(response)
+    assert "Cancel all 3 ready jobs?" in text(response)
     later = add(stock, queue="mail", delay=None)
     assert "Nothing was done yet." in text(confirm(browser, response, typed_confirmation="3"))
     assert "Cancelled 3." in result(browser, confirm(browser, response, typed_confirmation="mail"))
@@ -63,9 +63,9 @@ def test_a_queue_is_purged_with_its_name_typed(browser: Client, stock: ShardApis
     assert {state(stock, each) for each in (other, later)} == {"ready"}
 
 
-def test_a_purge_leaves_what_became_ready_later(browser: Client, stock: ShardApis) -> None:
+def test_cancelling_all_leaves_what_became_ready_later(browser: Client, stock: ShardApis) -> None:
     mine, scheduled = add(stock, queue="mail", delay=None), add(stock, queue="mail")
-    form = form_to(browser.get(page("queue_detail", "mail")), "/action/", button="purge")
+    form = form_to(browser.get(page("queue_detail", "mail")), "/action/", button="cancel_all")
     survey = stock.store.dashboard(0)
     seen_us = int(dict(form.fields)["seen_us"])
     for _ in range(10_000):
@@ -73,7 +73,7 @@ def test_a_purge_leaves_what_became_ready_later(browser: Client, stock: ShardApi
             break
     stock.operations.reschedule(bytes.fromhex(scheduled[:24]), delay_us=0)
     assert "Cancelled 1." in result(
-        browser, confirm(browser, form.post(browser, action="purge"), typed_confirmation="mail")
+        browser, confirm(browser, form.post(browser, action="cancel_all"), typed_confirmation="mail")
     )
     assert (state(stock, mine), state(stock, scheduled)) == ("gone", "ready")
 
@@ -81,16 +81,16 @@ def test_a_purge_leaves_what_became_ready_later(browser: Client, stock: ShardApi
 def test_a_confirm_page_shows_hostile_rows_as_text(browser: Client, stock: ShardApis) -> None:
     add_dead(stock, HOSTILE, task="tests.sample_app.tasks.noop", queue=HOSTILE)
     for action in ("retry", "retry_later", "delete"):
-        body = request_action(browser, page("dead", q="alert"), action, all="yes").content.decode()
+        body = request_action(browser, page("failed", q="alert"), action, all="yes").content.decode()
         assert "<script>alert" not in body
         assert "&lt;script&gt;" in body
 
 
 def test_every_form_can_be_sent_without_a_script(browser: Client, stock: ShardApis) -> None:
     add(stock, queue="mail", delay=None)
-    pending, dead = add(stock), add_dead(stock)
-    pages = [page("pending"), page("dead"), page("dead", group="error"), page("queue_detail", "mail")]
-    for address in (*pages, page("job_detail", pending), page("job_detail", dead)):
+    scheduled, failed = add(stock), add_dead(stock)
+    pages = [page("scheduled"), page("failed"), page("failed", group="error"), page("queue_detail", "mail")]
+    for address in (*pages, page("job_detail", scheduled), page("job_detail", failed)):
         posts = [form for form in forms(browser.get(address)) if form.action == page("action")]
         assert posts
         for form in posts:

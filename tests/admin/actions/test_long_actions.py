@@ -24,10 +24,10 @@ MINUTE = HOUR // 60
 
 def test_a_second_press_changes_nothing(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock)
-    response = request_action(browser, page("dead"), "retry", mine)
+    response = request_action(browser, page("failed"), "retry", mine)
     confirm(browser, response)
     assert "Retried 0; 1 was already gone." in result(browser, confirm(browser, response))
-    # It died again since then, so it is another dead letter.
+    # It failed again since then, so it is another failed job.
     worker, claimed = claim(stock, mine)
     worker.settle(claimed, Action.DEAD_LETTER)
     assert "Retried 0; 1 was already gone." in result(browser, confirm(browser, response))
@@ -40,7 +40,7 @@ def test_a_long_action_continues_from_form_to_form(
     monkeypatch.setattr(run, "SECONDS", 0)
     monkeypatch.setattr(audit_log, "MAX_ROWS", 5)
     mine = [add_dead(stock, number) for number in range(12)]
-    response = confirm(browser, request_action(browser, page("dead", within="1h"), "retry", all="yes"))
+    response = confirm(browser, request_action(browser, page("failed", within="1h"), "retry", all="yes"))
     for steps in range(1, 20):
         assert f"Retried {min(steps, 12)}. {min(steps, 12)} of 12 done." in text(response)
         assert "data-continue" in response.content.decode()
@@ -61,7 +61,7 @@ def test_an_old_form_of_a_long_action_repeats_nothing(
     monkeypatch.setattr(run, "SECONDS", 0)
     mine = [add(stock, number, delay=HOUR * (number + 1)) for number in range(3)]
     dues = [due_us(stock, each) for each in mine]
-    first = confirm(browser, request_action(browser, page("pending"), "reschedule", *mine), shift="5", unit="60")
+    first = confirm(browser, request_action(browser, page("scheduled"), "reschedule", *mine), shift="5", unit="60")
     form_to(first, "/action/").post(browser)
     continue_to_end(browser, first)
     assert [due_us(stock, each) for each in mine] == [due + 5 * MINUTE for due in dues]
@@ -77,7 +77,7 @@ def test_all_jobs_are_shifted_once_although_they_stay_in_the_list(
     mine = [add(stock, number, queue=f"q{number % 2}", delay=HOUR * (number + 1)) for number in range(6)]
     dues = [due_us(stock, each) for each in mine]
     response = confirm(
-        browser, request_action(browser, page("pending"), "reschedule", all="yes"), shift=shift, unit=unit
+        browser, request_action(browser, page("scheduled"), "reschedule", all="yes"), shift=shift, unit=unit
     )
     response = continue_to_end(browser, response)
     assert "Rescheduled 6, by " in result(browser, response)
@@ -92,8 +92,8 @@ def test_an_action_covers_all_shards(
     parts = [ShardApis(redis_url, clock=ServerClock(), shard=shard, SHARDS=3) for shard in range(3)]
     mine = [add_dead(parts[number % 3], "needle") for number in range(7)]
     other = [add_dead(part) for part in parts]
-    response = request_action(browser, page("dead", q="needle"), "retry", all="yes")
-    assert "Retry 7 dead letters?" in text(response)
+    response = request_action(browser, page("failed", q="needle"), "retry", all="yes")
+    assert "Retry 7 failed jobs?" in text(response)
     response = confirm(browser, response)
     response = continue_to_end(browser, response)
     assert "Retried 7." in result(browser, response)
@@ -107,7 +107,7 @@ def test_changes_are_recorded_if_redis_fails(
     browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = [add_dead(stock, number) for number in range(3)]
-    response = request_action(browser, page("dead"), "retry", *mine)
+    response = request_action(browser, page("failed"), "retry", *mine)
     carried, requeue = [], Operations.requeue
 
     def fails(self: Operations, raw_id: bytes, **options: Any) -> int | None:
@@ -120,6 +120,6 @@ def test_changes_are_recorded_if_redis_fails(
     failed = confirm(browser, response)
     assert failed.status_code == 503
     assert LogEntry.objects.count() == 2
-    assert "Retried 2, then Redis failed" in text(failed) + text(browser.get(page("dead")))
+    assert "Retried 2, then Redis failed" in text(failed) + text(browser.get(page("failed")))
     monkeypatch.undo()
     assert "Retried 1; 2 were already gone." in result(browser, confirm(browser, response))

@@ -22,7 +22,7 @@ def test_only_people_who_may_manage_can_post(visitor: Callable[..., Client], sit
     for method in ("get", "head", "put", "delete", "patch", "options"):
         assert getattr(visitor("manager"), method)(address).status_code == 405
     for kind, status in (("superuser", 302), ("manager", 302), ("viewer", 403), ("staff", 403), ("anonymous", 302)):
-        response = visitor(kind).post(address, {"action": "retry", "list": "dead"})
+        response = visitor(kind).post(address, {"action": "retry", "list": "failed"})
         assert response.status_code == status
         assert ("login" in response.headers.get("Location", "")) == (kind == "anonymous")
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "ADMIN": {"READ_ONLY": True}}
@@ -33,12 +33,12 @@ def test_a_redirect_from_the_login_shows_that_nothing_was_done(browser: Client) 
     response = browser.get(page("action"))
     assert (response.status_code, response.headers["Allow"]) == (405, "POST")
     assert "your session had ended, and nothing was done" in text(response)
-    assert link(response, "Dead letters") == page("dead")
+    assert link(response, "Failed jobs") == page("failed")
 
 
 def test_a_post_without_its_csrf_token_is_refused(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock)
-    response = request_action(browser, page("dead"), "delete", mine)
+    response = request_action(browser, page("failed"), "delete", mine)
     strict = Client(enforce_csrf_checks=True)
     strict.cookies = browser.cookies
     signed_request = dict(form_to(response, "/action/").fields)["signed_request"]
@@ -48,7 +48,7 @@ def test_a_post_without_its_csrf_token_is_refused(browser: Client, stock: ShardA
 
 def test_a_form_of_another_person_is_refused(visitor: Callable[..., Client], stock: ShardApis) -> None:
     mine = add_dead(stock)
-    response = request_action(visitor("superuser"), page("dead"), "delete", mine)
+    response = request_action(visitor("superuser"), page("failed"), "delete", mine)
     form = form_to(response, "/action/")
     other = visitor("manager")
     assert "too old or not yours. Nothing was done." in result(other, form.post(other))
@@ -57,7 +57,7 @@ def test_a_form_of_another_person_is_refused(visitor: Callable[..., Client], sto
 
 def test_a_stale_form_is_refused(browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = add_dead(stock)
-    response = request_action(browser, page("dead"), "delete", mine)
+    response = request_action(browser, page("failed"), "delete", mine)
     monkeypatch.setattr("django_delayq.admin.actions.action_request._MAX_AGE", -1)
     assert "too old or not yours" in result(browser, confirm(browser, response))
     assert state(stock, mine) == "dead"
@@ -84,13 +84,13 @@ _FORGED = [
 )
 def test_no_forged_field_is_a_server_error(browser: Client, stock: ShardApis, name: str) -> None:
     mine, waiting = add_dead(stock), add(stock)
-    form = form_to(browser.get(page("dead")), "/action/")
-    confirmed = form_to(request_action(browser, page("pending"), "reschedule", waiting), "/action/")
+    form = form_to(browser.get(page("failed")), "/action/")
+    confirmed = form_to(request_action(browser, page("scheduled"), "reschedule", waiting), "/action/")
     row = next(box for box in form.boxes if box[0] == "row")
     for value in _FORGED:
         for action in ("delete", "edit", "retry_later"):
             assert form.post(browser, row, **{"action": action, name: value}).status_code in (200, 302)
-        assert form.post(browser, **{"action": "purge", "list": "ready", name: value}).status_code in (200, 302)
+        assert form.post(browser, **{"action": "cancel_all", "list": "ready", name: value}).status_code in (200, 302)
         assert form.post(browser, **{"action": "retry", "all": "yes", name: value}).status_code in (200, 302)
         assert confirmed.post(browser, **{name: value}).status_code in (200, 302)
     assert state(stock, mine) == "dead"

@@ -15,10 +15,10 @@ from tests.shard_apis import ShardApis
 MINUTE = HOUR // 60
 
 
-def test_selected_dead_letters_are_retried_and_failures_are_reported(browser: Client, stock: ShardApis) -> None:
+def test_selected_failed_jobs_are_retried_and_failures_are_reported(browser: Client, stock: ShardApis) -> None:
     mine = [add_dead(stock, number) for number in range(3)]
-    response = request_action(browser, page("dead"), "retry", *mine)
-    assert "Retry 3 dead letters?" in text(response)
+    response = request_action(browser, page("failed"), "retry", *mine)
+    assert "Retry 3 failed jobs?" in text(response)
     for number, text_id in enumerate(mine):
         assert f"…{text_id[18:]} noop({number}) Broken: could not send" in text(response)
     raw_id, _ = from_text(mine[0]) or (b"", 0)
@@ -33,19 +33,19 @@ def test_selected_dead_letters_are_retried_and_failures_are_reported(browser: Cl
 def test_all_matching_jobs_without_later_ones(browser: Client, stock: ShardApis) -> None:
     mine = [add_dead(stock, number, queue="mail") for number in range(3)]
     other = add_dead(stock)
-    listed = form_to(browser.get(page("dead", queue="mail")), "/action/", button="retry")
+    listed = form_to(browser.get(page("failed", queue="mail")), "/action/", button="retry")
     later = add_dead(stock, queue="mail")
     response = listed.post(browser, ("all", "yes"), action="retry")
-    assert "Retry 3 dead letters?" in text(response)
-    assert "Queue mail, died up to" in text(response)
+    assert "Retry 3 failed jobs?" in text(response)
+    assert "Queue mail, failed up to" in text(response)
     assert "Retried 3." in result(browser, confirm(browser, response))
     assert {state(stock, each) for each in mine} == {"ready"}
     assert {state(stock, each) for each in (other, later)} == {"dead"}
 
 
-def test_later_pending_jobs_are_not_included(browser: Client, stock: ShardApis) -> None:
+def test_later_scheduled_jobs_are_not_included(browser: Client, stock: ShardApis) -> None:
     mine = [add(stock, number) for number in range(3)]
-    listed = form_to(browser.get(page("pending")), "/action/", button="cancel")
+    listed = form_to(browser.get(page("scheduled")), "/action/", button="cancel")
     response = listed.post(browser, ("all", "yes"), action="cancel")
     later = add(stock)
     assert "Cancelled 3." in result(browser, confirm(browser, response))
@@ -57,7 +57,7 @@ def test_a_job_that_ran_when_the_person_looked_is_not_included(browser: Client, 
     back = add(stock, "ran", queue="runs", delay=None)
     worker, running = claim(stock, back, queue="runs")
     mine = add(stock, "waits", delay=HOUR)
-    confirm_page = request_action(browser, page("pending"), "cancel", all="yes")
+    confirm_page = request_action(browser, page("scheduled"), "cancel", all="yes")
     now_us = stock.clock.now_us
     attempts = running.attempts.add(worker="w", started_us=now_us, ended_us=now_us, ending="failed", error="x")
     again = Settlement(claim=running, decision=Decision(action=Action.RETRY, delay_us=HOUR // 2), attempts=attempts)
@@ -68,14 +68,14 @@ def test_a_job_that_ran_when_the_person_looked_is_not_included(browser: Client, 
 
 def test_a_row_of_an_unknown_shard_is_gone(browser: Client, stock: ShardApis) -> None:
     mine = add_dead(stock)
-    form = form_to(browser.get(page("dead")), "/action/")
+    form = form_to(browser.get(page("failed")), "/action/")
     response = form.post(browser, ("row", f"{mine[:24]}-9999.5"), action="retry")
     assert "Retried 0; 1 was already gone." in result(browser, confirm(browser, response))
 
 
 def test_an_action_returns_to_the_same_page_of_the_list(browser: Client, stock: ShardApis) -> None:
     mine = [add_dead(stock, number, queue="mail") for number in range(30)]
-    first = browser.get(page("dead", queue="mail", n=25, sort="reversed"))
+    first = browser.get(page("failed", queue="mail", n=25, sort="reversed"))
     address = link(first, "After")
     response = confirm(browser, request_action(browser, address, "delete", mine[-1]))
     assert response.url == address

@@ -19,7 +19,7 @@ def test_jobs_run_now(browser: Client, stock: ShardApis) -> None:
     mine = [add(stock, number) for number in range(2)]
     running = add(stock, queue="r", delay=None)
     assert "Made 2 run now." in result(
-        browser, confirm(browser, request_action(browser, page("pending"), "run_now", *mine))
+        browser, confirm(browser, request_action(browser, page("scheduled"), "run_now", *mine))
     )
     assert {state(stock, each) for each in mine} == {"ready"}
     assert state(stock, running) == "ready"
@@ -27,13 +27,13 @@ def test_jobs_run_now(browser: Client, stock: ShardApis) -> None:
 
 def test_jobs_are_rescheduled_to_a_moment_in_the_chosen_zone(browser: Client, stock: ShardApis) -> None:
     mine = [add(stock, number, delay=HOUR * (number + 1)) for number in range(4)]
-    response = request_action(browser, page("pending"), "reschedule", all="yes")
+    response = request_action(browser, page("scheduled"), "reschedule", all="yes")
     assert "Times are in Europe/Berlin." in text(response)
     result(browser, confirm(browser, response, moment="2027-06-01T12:00"))
     # Noon of a summer's day in Berlin.
     assert {due_us(stock, each) for each in mine} == {1_811_844_000_000_000}
     browser.cookies["delayq_zone"] = "utc"
-    response = request_action(browser, page("pending"), "reschedule", mine[0])
+    response = request_action(browser, page("scheduled"), "reschedule", mine[0])
     result(browser, confirm(browser, response, moment="2027-06-01T12:00:01"))
     assert due_us(stock, mine[0]) == 1_811_851_201_000_000
 
@@ -57,14 +57,14 @@ def test_jobs_are_rescheduled_to_a_moment_in_the_chosen_zone(browser: Client, st
 def test_an_invalid_time_is_refused(browser: Client, stock: ShardApis, fields: dict[str, str]) -> None:
     mine = add(stock)
     due = due_us(stock, mine)
-    response = confirm(browser, request_action(browser, page("pending"), "reschedule", mine), **fields)
+    response = confirm(browser, request_action(browser, page("scheduled"), "reschedule", mine), **fields)
     assert "errorlist" in response.content.decode()
     assert due_us(stock, mine) == due
 
 
-@pytest.mark.parametrize(("list_name", "action"), [("pending", "reschedule"), ("dead", "retry_later")])
+@pytest.mark.parametrize(("list_name", "action"), [("scheduled", "reschedule"), ("failed", "retry_later")])
 def test_a_moment_that_is_past_is_refused(browser: Client, stock: ShardApis, list_name: str, action: str) -> None:
-    mine = add(stock) if list_name == "pending" else add_dead(stock)
+    mine = add(stock) if list_name == "scheduled" else add_dead(stock)
     before_us = due_us(stock, mine)
     response = confirm(browser, request_action(browser, page(list_name), action, mine), moment="2020-01-01T12:00")
     assert "That moment is past." in text(response)
@@ -73,28 +73,28 @@ def test_a_moment_that_is_past_is_refused(browser: Client, stock: ShardApis, lis
 
 def test_jobs_move_to_another_queue_once(browser: Client, stock: ShardApis) -> None:
     mine = [add(stock, number, queue=f"q{number}", delay=HOUR + number) for number in range(4)]
-    response = request_action(browser, page("pending"), "move", all="yes")
+    response = request_action(browser, page("scheduled"), "move", all="yes")
     assert "q1" in response.content.decode()
     # One is there already and stays untouched.
     assert "Moved 3, to queue " in result(browser, confirm(browser, response, queue="q2"))
-    assert ids(browser.get(page("pending", queue="q2"))) == mine
+    assert ids(browser.get(page("scheduled", queue="q2"))) == mine
 
 
 def test_jobs_move_to_declared_queues_only(browser: Client, stock: ShardApis, delayq_settings: Any) -> None:
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "QUEUES": {"mail": {}, "default": {}}}
     mine = add(stock)
     for queue in ("", "mial", "x" * 300, "\x00"):
-        response = confirm(browser, request_action(browser, page("pending"), "move", mine), queue=queue)
+        response = confirm(browser, request_action(browser, page("scheduled"), "move", mine), queue=queue)
         assert "errorlist" in response.content.decode()
-    result(browser, confirm(browser, request_action(browser, page("pending"), "move", mine), queue="mail"))
-    assert ids(browser.get(page("pending", queue="mail"))) == [mine]
+    result(browser, confirm(browser, request_action(browser, page("scheduled"), "move", mine), queue="mail"))
+    assert ids(browser.get(page("scheduled", queue="mail"))) == [mine]
 
 
 def test_moving_jobs_to_a_queue_without_a_worker_shows_a_remark(browser: Client, stock: ShardApis) -> None:
     tell(stock, queues=["mail"])
     for queue, alone in (("mial", True), ("mail", False)):
         message = result(
-            browser, confirm(browser, request_action(browser, page("pending"), "move", add(stock)), queue=queue)
+            browser, confirm(browser, request_action(browser, page("scheduled"), "move", add(stock)), queue=queue)
         )
         assert f"Moved 1, to queue {queue}." in message
         assert ("No worker takes jobs from queue mial now." in message) is alone
@@ -102,7 +102,7 @@ def test_moving_jobs_to_a_queue_without_a_worker_shows_a_remark(browser: Client,
 
 def test_jobs_that_run_are_no_longer_waiting(browser: Client, stock: ShardApis) -> None:
     mine = add(stock)
-    response = request_action(browser, page("pending"), "cancel", mine)
+    response = request_action(browser, page("scheduled"), "cancel", mine)
     stock.operations.reschedule(bytes.fromhex(mine[:24]), delay_us=0)
     claim(stock, mine)
     assert "Cancelled 0; 1 was no longer waiting." in result(browser, confirm(browser, response))

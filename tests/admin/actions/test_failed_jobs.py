@@ -1,0 +1,93 @@
+"""Actions on failed jobs: retry, retry later, edit the arguments."""
+
+import json
+from collections.abc import Callable
+
+from django.contrib.admin.models import LogEntry
+from django.test import Client
+
+from tests.admin.conftest import page
+from tests.admin.forms import form_to
+from tests.admin.jobs import HOUR, add, add_dead, due_us, state
+from tests.admin.page_content import text
+from tests.admin.steps import confirm, request_action, result
+from tests.shard_apis import ShardApis
+
+MINUTE = HOUR // 60
+
+
+def test_failed_jobs_are_spread_at_random_over_minutes(browser: Client, stock: ShardApis) -> None:
+    mine = [add_dead(stock, number) for number in range(20)]
+    response = request_action(browser, page("failed"), "retry_later", all="yes")
+    now_us = stock.store.dashboard(0).snapshot().now_us
+    assert "Set 20 to be retried, spread over " in result(browser, confirm(browser, response, minutes="60"))
+    dues = [due_us(stock, each) - now_us for each in mine]
+    assert all(0 <= due <= HOUR + MINUTE for due in dues)
+    assert max(dues) - min(dues) > MINUTE
+    assert len(set(dues)) == 20
+
+
+def test_failed_jobs_are_retried_at_a_moment(browser: Client, stock: ShardApis) -> None:
+    mine = add_dead(stock)
+    result(
+        browser,
+        confirm(browser, request_action(browser, page("failed"), "retry_later", mine), moment="2027-06-01T12:00"),
+    )
+    assert state(stock, mine) == "scheduled"
+    assert abs(due_us(stock, mine) - 1_811_844_000_000_000) < MINUTE
+
+
+def test_a_failed_job_whose_key_is_held_is_reported(browser: Client, stock: ShardApis) -> None:
+    mine = add_dead(stock, unique_by="one")
+    add(stock, unique_by="one")
+    message = result(browser, confirm(browser, request_action(browser, page("failed"), "retry", mine)))
+    assert "Retried 0; 1 could not be: another job holds its key." in message
+
+
+def test_arguments_are_edited_and_retried(browser: Client, stock: ShardApis) -> None:
+    mine = add_dead(stock, 1, "ä", token="hidden-value", task="tests.sample_app.tasks.noop")
+    response = browser.get(page("job_detail", mine))
+    response = form_to(response, "/action/", button="edit").post(browser, action="edit")
+    form = form_to(response, "/action/")
+    assert json.loads(dict(form.fields)["args"]) == [1, "ä"]
+    assert json.loads(dict(form.fields)["kwargs"]) == {"token": "hidden-value"}
+    assert LogEntry.objects.get().change_message == "Saw hidden values"
+    for args in (
+        "",
+        "{",
+        "{}",
+        "[" * 100_000,
+        "[NaN]",
+        "[" + "[" * 70 + "]" * 70 + "]",
+        "\x00",
+        '["' + "x" * 300_000 + '"]',
+    ):
+        response = form.post(browser, args=args)
+        assert "errorlist" in response.content.decode() or response.status_code == 302, args[:20]
+        assert state(stock, mine) == "dead"
+    assert "Retried 1." in result(browser, form.post(browser, args='[2, "ö"]', kwargs="{}"))
+    found = stock.inspection.find(bytes.fromhex(mine[:24]))
+    assert found.state == "ready"
+    assert found.job is not None
+    assert (found.job.args, found.job.kwargs) == ([2, "ö"], {})
+    assert "superuser Retried with other arguments" in text(browser.get(page("job_detail", mine)))
+
+
+def test_arguments_that_do_not_fit_the_function_are_refused(browser: Client, stock: ShardApis) -> None:
+    mine = add_dead(stock, task="tests.sample_app.tasks.nap")
+    response = form_to(browser.get(page("job_detail", mine)), "/action/", button="edit").post(browser, action="edit")
+    response = confirm(browser, response, args="[1, 2]", kwargs="{}")
+    assert "do not fit the function: too many positional arguments" in text(response)
+    assert state(stock, mine) == "dead"
+
+
+def test_people_who_may_not_see_arguments_may_not_edit_them(visitor: Callable[..., Client], stock: ShardApis) -> None:
+    browser, mine = visitor("manager"), add_dead(stock, token="hidden-value")
+    form = form_to(browser.get(page("job_detail", mine)), "/action/", button="retry")
+    assert not form.offers("edit")
+    response = form.post(browser, action="edit")
+    assert response.status_code == 403
+    assert "hidden-value" not in response.content.decode()
+    seen = add_dead(stock, 5)
+    form = form_to(browser.get(page("job_detail", seen)), "/action/", button="edit")
+    assert "[\n  5\n]" in form.post(browser, action="edit").content.decode().replace("&quot;", '"')

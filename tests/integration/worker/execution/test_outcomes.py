@@ -1,0 +1,218 @@
+"""Outcomes of a run: success, failure, a retry or a dead letter on request, an unknown task."""
+
+import asyncio
+import pickle
+import sys
+from datetime import UTC, datetime, timedelta
+from types import ModuleType
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, get_store
+from django_delayq.exceptions import BadBody, NewerBody, TaskTimeout
+from django_delayq.job.job import Claim, State
+from django_delayq.job.outcome import UNFIT_DELAY_US, OutcomeKind, decide
+from django_delayq.store.claims import Claims, Settlement
+from django_delayq.task import registry
+from django_delayq.worker.execution import run, run_async
+from tests.integration.worker.execution.claims import Run, claim_of, raises
+from tests.sample_app.tasks import noop
+
+
+def test_a_task_that_returns_succeeds(run_task: Run) -> None:
+    got: list[Any] = []
+    outcome = run_task(lambda *args, **kwargs: got.append((args, kwargs)), 1, [2], kwargs={"a": None})
+    assert (outcome.kind, outcome.error, outcome.delay_us) == (OutcomeKind.SUCCEEDED, "", None)
+    assert outcome.run_us >= 0 and got == [((1, [2]), {"a": None})]
+
+
+class BrokenText(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("no money"),
+        SystemExit(3),
+        GeneratorExit(),
+        KeyboardInterrupt(),
+        BaseException("base"),
+        BaseExceptionGroup("several", [ValueError("a"), SystemExit()]),
+        asyncio.CancelledError(),
+        StopIteration(),
+        TaskTimeout(),
+        UnicodeEncodeError("ascii", "\ud800", 0, 1, "lone"),
+        BrokenText(),
+        MemoryError(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_whatever_a_task_raises_is_a_failure(error: BaseException, kind: str, run_task: Run) -> None:
+    async def func() -> None:
+        raise error
+
+    outcome = run_task(raises(error) if kind == "sync" else func)
+    assert outcome.kind is OutcomeKind.FAILED
+    assert type(error).__name__ in outcome.error
+    assert run_task(lambda: None).kind is OutcomeKind.SUCCEEDED, "the thread did not survive"
+    outcome.error.encode("utf-8", "surrogatepass")
+
+
+def test_the_traceback_leads_to_the_line(run_task: Run) -> None:
+    outcome = run_task(raises(ValueError("no money")))
+    assert raises.__code__.co_filename in outcome.error and "ValueError: no money" in outcome.error
+
+
+def test_a_long_error_is_capped_at_its_end(run_task: Run) -> None:
+    outcome = run_task(raises(ValueError("x" * 1_000_000 + "the end")))
+    assert len(outcome.error) <= 64 * 1024 and "the end" in outcome.error[-100:]
+
+
+def test_endless_recursion_is_a_failure(run_task: Run) -> None:
+    def deeper() -> None:
+        deeper()
+
+    assert "RecursionError" in run_task(deeper).error
+
+
+@pytest.mark.parametrize(
+    ("delay", "delay_us"), [(None, None), (0, 0), (1.5, 1_500_000), (timedelta(hours=1), 3_600_000_000)]
+)
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_retry_later_requests_a_retry(delay: Any, delay_us: int | None, kind: str, run_task: Run) -> None:
+    async def func() -> None:
+        raise RetryLater(delay, "the bank is closed")
+
+    outcome = run_task(raises(RetryLater(delay, "the bank is closed")) if kind == "sync" else func)
+    assert (outcome.kind, outcome.delay_us, outcome.error) == (
+        OutcomeKind.RETRY_REQUESTED,
+        delay_us,
+        "the bank is closed",
+    )
+
+
+@pytest.mark.parametrize("delay", ["5", -1, float("nan"), float("inf"), True, datetime.max])
+def test_retry_later_with_an_invalid_delay_is_a_failure(delay: Any, run_task: Run) -> None:
+    outcome = run_task(raises(RetryLater(delay)))
+    assert outcome.kind is OutcomeKind.FAILED and "delay" in outcome.error
+
+
+@pytest.mark.parametrize("kind", [RetryLater, DeadLetterNow])
+def test_the_text_of_a_tasks_error_is_a_plain_string(run_task: Run, kind: Any) -> None:
+    class Sly(str):
+        def __str__(self) -> str:
+            raise SystemExit
+
+    class Requested(kind):  # type: ignore[misc]
+        def __str__(self) -> str:
+            return Sly("the bank is closed")
+
+    outcome = run_task(raises(Requested(5)))
+    assert (type(outcome.error), outcome.error) == (str, "the bank is closed")
+
+
+@pytest.mark.parametrize("delay", [1e300, 10**30, timedelta.max])
+def test_retry_later_beyond_max_delay_is_a_failure(delay: Any, run_task: Run) -> None:
+    outcome = run_task(raises(RetryLater(delay)))
+    assert outcome.kind is OutcomeKind.FAILED and "MAX_DELAY" in outcome.error
+
+
+def test_dead_letter_now_makes_a_dead_letter(run_task: Run) -> None:
+    outcome = run_task(raises(DeadLetterNow("the user is gone")))
+    assert (outcome.kind, outcome.error) == (OutcomeKind.REJECTED, "the user is gone")
+    policy = RetryPolicy(max_attempts=1_000)
+    assert decide(outcome, policy, attempt=1, jitter=0.5).action == "dead_letter"
+
+
+def test_a_job_of_an_unknown_task_is_retried() -> None:
+    outcome = run(claim_of("shop.tasks.renamed"))
+    assert outcome.kind is OutcomeKind.UNKNOWN_TASK and "'shop.tasks.renamed'" in outcome.error
+    decision = decide(outcome, RetryPolicy(), attempt=1, jitter=0.5)
+    assert (decision.action, decision.delay_us) == ("retry", UNFIT_DELAY_US)
+
+
+class Lazy:
+    """An object in a module that raises outside of its context, as Flask's `request` does."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError("working outside of a request")
+
+
+@pytest.mark.parametrize("name", ["lazy_module.request", "blocked_module.task", "no_module.task", "task", ".", ""])
+def test_a_name_that_is_no_task_is_unknown_whatever_object_it_names(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "blocked_module", None)
+    module = ModuleType("lazy_module")
+    vars(module)["request"] = Lazy()
+    monkeypatch.setitem(sys.modules, "lazy_module", module)
+    assert run(claim_of(name)).kind is OutcomeKind.UNKNOWN_TASK
+
+
+def test_an_error_of_a_task_finder_fails_the_attempt_and_not_the_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(name: str) -> None:
+        raise RuntimeError("a finder's own fault")
+
+    monkeypatch.setattr(registry, "finders", [fails])
+    claim = claim_of("shop.tasks.renamed")
+    for outcome in (run(claim), asyncio.run(run_async(claim))):
+        assert outcome.kind is OutcomeKind.FAILED and "a finder's own fault" in outcome.error
+
+
+def test_a_job_whose_arguments_no_longer_fit_is_retried(run_task: Run) -> None:
+    def narrowed(user_id: int) -> None:
+        raise AssertionError("must not run")
+
+    for facts in ({"kwargs": {"name": "x"}}, {"kwargs": {"user_id": 1, "more": 2}}, {}):
+        outcome = run_task(narrowed, **facts)
+        assert outcome.kind is OutcomeKind.ARGUMENTS_MISMATCH and "shop.tasks.play" in outcome.error
+    assert run_task(narrowed, 1, 2).kind is OutcomeKind.ARGUMENTS_MISMATCH
+
+
+def test_a_type_error_of_the_task_itself_is_a_failure(run_task: Run) -> None:
+    def wrong(value: int) -> None:
+        len(value)  # type: ignore[arg-type]
+
+    assert run_task(wrong, 1).kind is OutcomeKind.FAILED
+
+
+def unread(fault: Exception) -> Claim:
+    claim = claim_of("any")
+    facts = {name: getattr(claim, name) for name in Claim.__slots__}
+    return Claim(**{**facts, "job": None, "fault": fault})
+
+
+def test_a_body_of_a_newer_release_and_a_damaged_one_have_different_outcomes() -> None:
+    newer, damaged = run(unread(NewerBody("format 2"))), run(unread(BadBody("its head does not end")))
+    assert (newer.kind, newer.error) == (OutcomeKind.NEWER, "format 2")
+    assert (damaged.kind, damaged.error) == (OutcomeKind.UNREADABLE, "its head does not end")
+
+
+def test_an_outcome_is_a_plain_value_whatever_was_raised(run_task: Run) -> None:
+    outcome = run_task(raises(BrokenText()))
+    assert pickle.loads(pickle.dumps(outcome)) == outcome
+
+
+def test_a_job_of_an_unknown_task_is_scheduled_with_its_attempt_counted(delayq_settings: Any, client: Redis) -> None:
+    handle = noop.enqueue(1)
+    store = get_store()
+    shard = store.shards[0]
+    claims = Claims(shard)
+    [claim] = claims.settle_and_claim(claims.prepare(queues=["default"], want=1)).claims
+    tasks, registry._tasks = registry._tasks, {}
+    try:
+        outcome = run(claim)
+    finally:
+        registry._tasks = tasks
+    decision = decide(outcome, noop.retry or RetryPolicy(), attempt=claim.attempt, jitter=0.5)
+    attempts = claim.attempts.add(worker="w", started_us=1, ended_us=2, ending=outcome.kind, error=outcome.error)
+    settled = Settlement(claim=claim, decision=decision, attempts=attempts)
+    assert not claims.settle_and_claim(claims.prepare(queues=["default"], want=0, settlements=[settled])).lost
+    assert handle.refresh().state is State.SCHEDULED and handle.due
+    assert timedelta(seconds=20) < handle.due - datetime.now(UTC) <= timedelta(seconds=30)
+    assert store.lookup(0).find(claim.raw_id).attempts.history[0]["ending"] == "unknown task"

@@ -1,0 +1,167 @@
+"""Base of all rules: the actors of one example, the checks after each step, and the run to the end."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis.stateful import RuleBasedStateMachine, invariant
+
+from django_delayq.clock import DAY_US
+from django_delayq.exceptions import KeyHeld
+from django_delayq.job.job import Flag, Job
+from django_delayq.job.outcome import OutcomeKind
+from django_delayq.job.retry import RetryPolicy
+from django_delayq.job.unsent import UnsentJob
+from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
+from tests.stateful import invariants, redis_state
+from tests.stateful.machine.actors import QUEUES, DrivenDispatcher, DrivenWorker, World
+from tests.stateful.machine.strategies import Request
+from tests.stateful.values import KeyTaken, ModelJob, Place
+
+
+class Base(RuleBasedStateMachine):
+    """Nothing random: each method does one thing in Redis and in the model, and compares both."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.world = world
+        world.begin()
+        self.drafts: list[UnsentJob] = []
+        self.known: list[bytes] = []
+        self.dispatchers = [DrivenDispatcher(world), DrivenDispatcher(world)]
+        self.workers = [DrivenWorker(world), DrivenWorker(world)]
+
+    @invariant()
+    def check(self) -> None:
+        """Compare the whole of Redis with the model."""
+        found = redis_state.read(self.world.client, self.world.keys)
+        invariants.check(self.world.model, found, self.world.keys)
+
+    def enqueue(self, batch: list[Request]) -> list[bytes]:
+        drafts = [self.draft(request) for request in batch]
+        self.send(drafts)
+        return [draft.job.raw_id for draft in drafts]
+
+    def draft(self, request: Request) -> UnsentJob:
+        job = Job(
+            raw_id=next(self.world.numbers).to_bytes(12),
+            shard=0,
+            task="app.task",
+            queue=request.queue,
+            priority=request.priority,
+            retry=RetryPolicy(max_attempts=request.max_attempts, base=1, cap=4),
+            key=request.key,
+            result_ttl_us=DAY_US if request.kept else None,
+            # Scripts see only the flag; a large body would only slow the machine down.
+            flags=Flag.LARGE if request.large else Flag(0),
+        )
+        draft = UnsentJob.of(job, max_payload=4_096, reject=request.reject, on_commit=False, database=None)
+        word, us = request.when
+        delay_us, due_us = us if word == "delay" else None, self.world.model.now + us if word == "at" else None
+        draft = draft.rescheduled(delay_us=delay_us, due_us=due_us, called_at=0.0)
+        self.drafts.append(draft)
+        self.known.append(job.raw_id)
+        return draft
+
+    def send(self, drafts: list[UnsentJob]) -> None:
+        try:
+            expected: Any = self.world.model.enqueue(drafts)
+        except KeyTaken as taken:
+            expected = taken.args
+        try:
+            found: Any = self.world.intake.enqueue(drafts).held
+        except KeyHeld as error:
+            found = (error.index, bytes.fromhex(error.holder))
+        assert found == expected
+
+    def change(
+        self,
+        operation: str,
+        raw_id: bytes,
+        *,
+        when: tuple[str, int] = ("delay", 5),
+        queue: str = QUEUES[1],
+        token: bytes = b"",
+        may_arrive: bool = False,
+    ) -> None:
+        operations, model = self.world.operations, self.world.model
+        if operation == "cancel":
+            expected = model.cancel(raw_id, token=token, may_arrive=may_arrive)
+            assert operations.cancel(raw_id, token=token, may_arrive=may_arrive) == expected
+        elif operation == "move":
+            assert operations.move(raw_id, queue) == model.move(raw_id, queue)
+        else:
+            word, us = when
+            due_us = model.now + us
+            wish = {"delay_us": us} if word == "delay" else {"due_us": due_us}
+            assert operations.reschedule(raw_id, **wish) == model.reschedule(raw_id, due_us)
+
+    def requeue_one(self, raw_id: bytes, died_us: int, delay_us: int = 0) -> None:
+        try:
+            expected: int | str | None = self.world.model.requeue(raw_id, died_us, delay_us)
+        except KeyTaken:
+            expected = "held"
+        try:
+            found: int | str | None = self.world.operations.requeue(raw_id, died_us=died_us, delay_us=delay_us)
+        except KeyHeld:
+            found = "held"
+        assert found == expected
+
+    def discard_one(self, raw_id: bytes, died_us: int) -> None:
+        found = self.world.operations.discard(raw_id, died_us=died_us)
+        assert found == self.world.model.discard(raw_id, died_us)
+
+    def consume_notifications(self, queues: Sequence[str]) -> None:
+        keys = self.world.keys
+        for queue in queues:
+            if self.world.client.lpop(keys.notify(queue)):
+                self.world.model.notified.add(queue)
+        if set(queues) == set(QUEUES) and self.world.client.lpop(keys("notify")):
+            self.world.model.notified_all = True
+
+    def worker(self, pick: int) -> DrivenWorker:
+        return self.workers[pick % 2]
+
+    def advance_to_next(self, off: int = 0) -> bool:
+        moments = [job.score for job in self.world.model.jobs.values() if job.place in (Place.SCHEDULED, Place.CLAIMED)]
+        moments.append(self.world.model.no_reclaim_before)
+        ahead = [moment for moment in moments if moment + off > self.world.model.now]
+        if ahead:
+            self.world.advance_to(min(ahead) + off)
+        return bool(ahead)
+
+    def pick(self, pick: int) -> bytes | None:
+        """Return a job's id: mostly of a waiting one; also of one that is claimed, dead, or gone."""
+        jobs = list(self.world.model.jobs.values())
+        ids = [job.raw_id for job in jobs if job.waits]
+        ids += [job.raw_id for job in jobs if not job.waits][:3] + self.known[-2:]
+        return ids[pick % len(ids)] if ids else None
+
+    def pick_at(self, place: Place, pick: int) -> ModelJob:
+        jobs = self.world.model.at(place)
+        return jobs[pick % len(jobs)]
+
+    def teardown(self) -> None:
+        """Run everything to its end: no job is stuck, and every accepted job is accounted for."""
+        # After a failure there is nothing to check any more.
+        if sys.exc_info()[0] is not None:
+            return
+        # At any end of a walk, a consistency check with repair finds nothing, and so changes nothing.
+        assert list(ConsistencyCheck(self.world.shard).walk(repair=True)) == []
+        self.check()
+        worker, dispatcher, model = DrivenWorker(self.world), DrivenDispatcher(self.world), self.world.model
+        for queue in list(model.paused):
+            assert self.world.operations.resume(queue) == model.resume(queue)
+        self.check()
+        for _ in range(2_000):
+            if len(model.at(Place.DEAD)) == len(model.jobs):
+                break
+            dispatcher.apply_judged()
+            dispatcher.step()
+            worker.exchange(8, endings=[OutcomeKind.SUCCEEDED] * len(worker.held))
+            if not (worker.held or model.at(Place.READY) or model.at(Place.RECOVERED) or dispatcher.judged):
+                self.advance_to_next()
+        self.check()
+        counts = model.counts
+        ended = sum(counts[word] for word in ("done", "cancelled", "discarded", "trimmed"))
+        assert counts["enqueued"] == ended + len(model.at(Place.DEAD)) == ended + len(model.jobs)

@@ -1,0 +1,54 @@
+"""Strategies: what the machine draws when it enqueues, settles, and serves queues."""
+
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from django_delayq.job.outcome import OutcomeKind
+from tests.stateful.machine.actors import QUEUES
+
+SECOND = 1_000_000
+#: With a delay (µs), also not in whole milliseconds; at a time so many µs from now, also in the past.
+TIMES = [("delay", 1), ("delay", 1_500), ("delay", 2 * SECOND + 1), ("delay", 3_700 * SECOND)]
+TIMES += [("at", -5 * SECOND), ("at", 0), ("at", 999), ("at", 40 * SECOND)]
+AT_ONCE = ("now", 0)
+ENDINGS = [
+    OutcomeKind.SUCCEEDED,
+    OutcomeKind.FAILED,
+    OutcomeKind.RETRY_REQUESTED,
+    OutcomeKind.REJECTED,
+    OutcomeKind.CRASHED,
+]
+ENDINGS += [OutcomeKind.INTERRUPTED, OutcomeKind.UNSTARTED]
+picks = st.integers(0, 15)
+limits = st.sampled_from([500, 500, 1, 2])
+
+
+@dataclass(frozen=True)
+class Request:
+    """A job to enqueue."""
+
+    queue: str = "default"
+    priority: int = 0
+    when: tuple[str, int] = AT_ONCE
+    key: str | None = None
+    reject: bool = False
+    max_attempts: int = 3
+    large: bool = False
+    #: Its result is kept.
+    kept: bool = False
+
+
+requests = st.builds(
+    Request,
+    queue=st.sampled_from(QUEUES),
+    priority=st.sampled_from([0, 0, 0, -100, 100]),
+    when=st.just(AT_ONCE) | st.sampled_from(TIMES),
+    key=st.sampled_from([None, None, "k", "l"]),
+    reject=st.booleans(),
+    max_attempts=st.integers(1, 3),
+    large=st.sampled_from([False, False, False, True]),
+    kept=st.booleans(),
+)
+endings = st.lists(st.sampled_from(ENDINGS), max_size=4)
+queue_lists = st.lists(st.sampled_from(QUEUES), min_size=1, unique=True)

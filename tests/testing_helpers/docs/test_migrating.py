@@ -1,0 +1,28 @@
+"""The page about migrating from other task queues: its sections and names. test_projects.py runs its code."""
+
+import re
+
+import pytest
+
+from django_delayq import signals
+from tests.testing_helpers.docs.pages import ROOT, SECTIONS, migrating_page
+
+
+def test_every_section_has_its_three_parts() -> None:
+    assert len(SECTIONS) == 5
+    for section, text in SECTIONS.items():
+        assert re.findall(r"^### (.*)", text, re.MULTILINE) == ["Before", "After", "What differs"], section
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_the_files_before_a_migration_are_python(section: str) -> None:
+    files = migrating_page(section, "Before")
+    assert {"shop/tasks.py", "shop/reminders.py"} <= set(files)
+    for path, text in files.items():
+        compile(text, path, "exec")
+
+
+def test_the_signals_that_the_page_names_exist() -> None:
+    lines = (ROOT / "docs" / "migrating.md").read_text().splitlines()
+    [row] = [line.split("|")[2] for line in lines if line.startswith("| signals |")]
+    assert all(hasattr(signals, name) for name in re.findall(r"`(\w+)`", row))
