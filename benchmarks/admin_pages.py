@@ -17,6 +17,8 @@ from unittest.mock import patch
 import django
 from redis.connection import AbstractConnection
 
+from django_delayq.store.claims import Claims
+from django_delayq.store.process_reports import ProcessReports
 from django_delayq.testing.local_redis import LocalRedisServer
 
 QUEUES = [f"queue-{number}" for number in range(8)]
@@ -69,7 +71,7 @@ def _fill(jobs: int) -> str:
     scheduled = ({"queue": queue, "delay": random.uniform(60, 86_400)} for queue in QUEUES * (jobs // len(QUEUES)))
     enqueue_many((noop.using(**options).job(1, "short", kind={"a": 1}) for options in scheduled), on_progress=id)
     enqueue_many((noop.using(queue="dying").job(number) for number in range(jobs // 10)), on_progress=id)
-    claims = store.claims(store.shards[0], worker_id=os.urandom(8))
+    claims = Claims(store.shards[0])
     held: list[Any] = []
     while True:
         settlements = [
@@ -83,7 +85,7 @@ def _fill(jobs: int) -> str:
         tally.count_attempt(
             "done", queue=random.choice(QUEUES), task=noop.name, lag_us=random.randrange(10_000), run_us=5_000
         )
-    store.process_reports(store.shards[0]).report(os.urandom(8), "worker", {"name": "host:1"}, tally.take())
+    ProcessReports(store.shards[0]).report(os.urandom(8), "worker", {"name": "host:1"}, tally.take())
     return noop.using(delay=600, queue=QUEUES[0]).enqueue(1).id
 
 

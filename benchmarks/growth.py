@@ -16,6 +16,7 @@ from typing import Any
 from benchmarks.results import Results
 from benchmarks.venvs import ROOT, python_of
 from django_delayq.store.enqueue import BATCH
+from django_delayq.store.promotion import Promotion
 from django_delayq.testing.local_redis import LocalRedisServer
 
 SMALL, JOBS_AT_ONCE, ROUNDS, TURNS, DUE = 1_000, 20_000, 5, 200, 10_000
@@ -100,7 +101,7 @@ class GrowingSchedule:
         for _ in range(DUE // BATCH):
             self._store.enqueue_api(0).enqueue(self._new_jobs(BATCH, delay=0.5))
         time.sleep(0.6)
-        promotion, moved, before = self._store.promotion(self._store.shards[0]), 0, self._script_us()
+        promotion, moved, before = Promotion(self._store.shards[0]), 0, self._script_us()
         while more := promotion.promote(["default"]).moved:
             moved += more
         assert moved == DUE, moved

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.core.checks import CheckMessage, Error, Warning
+from django.core.checks import CheckMessage, Warning
 from django.core.checks.urls import check_url_config
 
 from django_delayq.conf.settings import raw_setting, read_config
@@ -11,8 +11,7 @@ from django_delayq.task import registry
 
 def check_settings(**_: Any) -> list[CheckMessage]:
     """Report every mistake in DELAYQ, with its cure."""
-    problems = read_config(raw_setting())[1]
-    return [Error(problem.message, hint=problem.hint, id=problem.id) for problem in problems]
+    return list(read_config(raw_setting())[1])
 
 
 def check_modules(**_: Any) -> list[CheckMessage]:

@@ -18,6 +18,7 @@ from django_delayq.job.retry import RetryPolicy
 from django_delayq.log import logger
 from django_delayq.metrics import MetricsBuffer, MinuteSeries
 from django_delayq.processes.emitter import Emit, emitter
+from django_delayq.processes.service import Runnable
 from django_delayq.signals import announce, job_dead_lettered
 from django_delayq.store.promotion import ExpiredLease, Promotion, PromotionResult, Reclaim
 from django_delayq.store.shard import Shard
@@ -64,7 +65,7 @@ class LeadTime:
         self._lead_us *= _EARLY_FACTOR
 
 
-class Dispatcher:
+class Dispatcher(Runnable):
     """The dispatcher of one shard, run by a `Service`."""
 
     kind = "dispatcher"
@@ -79,7 +80,6 @@ class Dispatcher:
         self._queues: Sequence[str] = ()
         self._listener = shard.blocking_listener()
         self._lead_time = LeadTime()
-        self._stopping = False
         #: Another dispatcher promoted last, so this one is a follower.
         self._follows = False
         #: A notification arrived since the last step.
@@ -96,7 +96,7 @@ class Dispatcher:
 
     def step(self) -> float | None:
         """Promote due jobs and reclaim expired leases; return the seconds until the next step, None once stopped."""
-        if self._stopping:
+        if self.stopped:
             return None
         wait = self._follow()
         if wait is not None:
@@ -173,10 +173,6 @@ class Dispatcher:
         """Consume the notification; the next step promotes. Raises `StoreError`."""
         self._listener.read_notification()
         self._notified = True
-
-    def stop(self) -> None:
-        """End before the next step, which is soon, since steps are short."""
-        self._stopping = True
 
     def close(self) -> None:
         """Close the connection that listens."""

@@ -7,8 +7,11 @@ from django_delayq.job.ids import shard_of
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
 from django_delayq.metrics import MetricsBuffer
+from django_delayq.store import forward_stream
 from django_delayq.store.enqueue import key_digest
+from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
+from django_delayq.store.queries.result_waiter import wait_for_result
 from tests.shard_apis import HOUR, SECOND, OneWorker, ShardApis, one_more, settlement
 
 
@@ -45,7 +48,7 @@ def exercise_all_apis(apis: ShardApis) -> None:
     for end in ("requeue", "discard"):
         letter = apis.inspection.dead_letter(apis.add_dead(key=_key_here(apis, end), queue=end))
         assert letter is not None
-        assert getattr(apis.operations, end)(letter.raw_id, died_us=letter.died_us)
+        assert getattr(apis.operations, end)(letter.raw_id, died_us=letter.moment_us)
     _keep_results(apis)
     for state in (State.SCHEDULED, State.READY, State.CLAIMED, State.DEAD):
         apis.inspection.page(state, queues=["other"])
@@ -74,11 +77,11 @@ def _keep_results(apis: ShardApis) -> None:
     [claim] = worker.take(1, "kept").claims
     assert not worker.settle(claim, Action.ACKNOWLEDGE, value="3").lost
     assert apis.inspection.find(kept).state is State.DONE
-    assert apis.store.result_waiter(apis.shard.index).wait(kept, 1.0)
+    assert wait_for_result(apis.shard, kept, 1.0)
 
 
 def _look_and_tell(apis: ShardApis) -> None:
-    tally, worker, reports = MetricsBuffer(), apis.worker(), apis.store.process_reports(apis.shard)
+    tally, worker, reports = MetricsBuffer(), apis.worker(), ProcessReports(apis.shard)
     worker.take(0, description="host/3")
     tally.count_attempt("done", queue="default", task="shop.remind", lag_us=1, run_us=1)
     assert apis.operations.quiet(worker.code, by="ann")
@@ -91,7 +94,7 @@ def _look_and_tell(apis: ShardApis) -> None:
     for queue in ("default", "moved"):
         assert apis.operations.pause(queue, by="ann")
     assert apis.operations.resume("default")
-    apis.store.forward_stream(apis.shard).add({"id": "an id"})
+    forward_stream.append(apis.shard, {"id": "an id"})
     survey = apis.store.dashboard(apis.shard.index)
     assert survey.snapshot(tasks=["shop.remind"]).dead
     assert len(survey.due_histogram([0, 1, 2], queues=["default"])) == 2

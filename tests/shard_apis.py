@@ -11,12 +11,13 @@ from django_delayq.job.job import Claim, Job
 from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.result import pack_done
 from django_delayq.job.unsent import UnsentJob
-from django_delayq.store.claims import ExchangeReply, ExchangeRequest, Settlement
+from django_delayq.store.claims import Claims, ExchangeReply, ExchangeRequest, Settlement
 from django_delayq.store.enqueue import EnqueueResult
 from django_delayq.store.keys import CATALOGUE
-from django_delayq.store.promotion import PromotionResult, Reclaim
+from django_delayq.store.promotion import Promotion, PromotionResult, Reclaim
 from django_delayq.store.store import Store
 from django_delayq.testing.fake_clock import FakeClock
+from tests.inspection import Inspection
 
 MS, SECOND, HOUR, DAY = 1_000, 1_000_000, 3_600_000_000, 86_400_000_000
 #: An uneven time in 2027: any rounding would show.
@@ -38,8 +39,8 @@ class ShardApis:
         self.keys = self.shard.keys
         self.intake = self.store.enqueue_api(shard)
         self.operations = self.store.operations(shard)
-        self.inspection = self.store.lookup(shard)
-        self.promotion = self.store.promotion(self.shard)
+        self.inspection = Inspection(self.store._producer_shards[shard])
+        self.promotion = Promotion(self.shard)
 
     def close(self) -> None:
         """Close the connections."""
@@ -188,7 +189,7 @@ class OneWorker:
 
     def __init__(self, apis: ShardApis, code: bytes) -> None:
         self.code = code
-        self.api = apis.store.claims(apis.shard, worker_id=code)
+        self.api = Claims(apis.shard, worker_id=code)
         self.last: ExchangeRequest | None = None
 
     def take(

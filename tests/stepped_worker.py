@@ -11,6 +11,7 @@ from redis import Redis
 from django_delayq import get_store
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.metrics import MetricsBuffer
+from django_delayq.store.promotion import Promotion
 from django_delayq.worker.exchange_session import InFlight
 from django_delayq.worker.pools.recovery import RecoveryRunner
 from django_delayq.worker.pools.threads import ThreadPool
@@ -25,10 +26,9 @@ def stepped_worker(*, size: int = 2, sweep_us: int = 3_600_000_000, **options: A
     shard = store.shards[0]
     worker = Worker(
         shard=shard,
-        open_claims=lambda worker_id: store.claims(shard, worker_id=worker_id),
         config=store.config.worker,
         pool=ThreadPool(size, recovery=RecoveryRunner()),
-        dispatcher=Dispatcher(shard, store.promotion(shard)),
+        dispatcher=Dispatcher(shard, Promotion(shard)),
         metrics=MetricsBuffer(),
         sweep_us=sweep_us,
         **options,

@@ -18,9 +18,8 @@ from django_delayq.backend.compat import BaseTaskBackend, InvalidTask, Task, Tas
 from django_delayq.backend.django_task import DjangoTask, register_django_task
 from django_delayq.backend.task_options import TaskOptions
 from django_delayq.backend.task_result import alias_of, found_result, ready_result
-from django_delayq.conf.settings import backends, is_configured, read_alias, sharing_alias
+from django_delayq.conf.settings import EXTRA_KEYS, OWN_KEYS, backends, is_configured, read_alias, sharing_alias
 from django_delayq.conf.spelling import did_you_mean
-from django_delayq.conf.task_backends import EXTRA_KEYS, OWN_KEYS
 from django_delayq.conf.validators import MAX_NAME
 from django_delayq.exceptions import DelayQError, UnknownTask
 from django_delayq.job.attempts import NO_ATTEMPTS
@@ -170,8 +169,8 @@ class DelayQBackend(BaseTaskBackend):
                 yield Error(f"{of}: the alias has the same store as {other!r}.", hint=hint, id="delayq.E015")
         for problem in problems:
             # Errors in DELAYQ itself are reported once, by the checks of DELAYQ.
-            if any(repr(key) in problem.message for key in self.options if not shared or key in OWN_KEYS):
-                yield Error(problem.message, hint=problem.hint, id=problem.id)
+            if any(repr(key) in problem.msg for key in self.options if not shared or key in OWN_KEYS):
+                yield problem
         if not isinstance(self.options.get("ON_COMMIT", False), bool):
             yield Error(f"{of}['ON_COMMIT'] must be True or False.", id="delayq.E012")
         tasks = self.options.get("TASKS", {})

@@ -27,8 +27,7 @@ from django_delayq.backend.compat import (
 from django_delayq.backend.task_options import NO_OPTIONS, TaskOptions
 from django_delayq.backend.task_result import alias_of, failed_result, finished_result, ready_result, running_result
 from django_delayq.clock import LATEST_US, duration_us, moment_us
-from django_delayq.conf.settings import get_config, sharing_alias
-from django_delayq.conf.task_backends import MAX_PAYLOAD
+from django_delayq.conf.settings import MAX_PAYLOAD, get_config, sharing_alias
 from django_delayq.conf.validators import check_name
 from django_delayq.exceptions import JobFailed
 from django_delayq.job.attempts import NO_ATTEMPTS, AttemptHistory

@@ -1,24 +1,37 @@
-"""Settings: DELAYQ read into one Config. Only this module and redis_settings.py read settings.
+"""Settings: DELAYQ and TASKS read into one Config for each store. Only this module and redis_settings.py read settings.
 
-Read at first use, dropped when a setting changes. An alias of TASKS with our backend may have a Config of its own.
+Read at first use, dropped when a setting changes. The alias `default` of TASKS, or the only alias with our backend,
+shares the store of `@delayed_task`. Every other alias has a store of its own: its OPTIONS may hold the keys of DELAYQ,
+missing keys are those of DELAYQ, and its prefix is `<PREFIX>-<alias>`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass
+from dataclasses import Field
 from functools import cache
 from typing import Any
+from urllib.parse import quote
 
 from django.conf import settings
+from django.core.checks import Error
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
 
 from django_delayq import runtime
-from django_delayq.conf import task_backends
 from django_delayq.conf.config import Config, DispatcherConfig, TaskConfig, WorkerConfig
 from django_delayq.conf.redis_settings import SettingError
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.conf.validators import settings_of
+from django_delayq.job.job import DJANGO_TASK
 
+Given = Mapping[str, Any]
+_BACKEND = "django_delayq.backend.DelayQBackend"
+#: Keys of OPTIONS that are not keys of DELAYQ: they apply to the tasks of the alias, not to its store.
+EXTRA_KEYS = ("TASKS", "ON_COMMIT")
+#: Keys of DELAYQ that an alias may set even if it shares the store of DELAYQ. They apply to its own tasks only.
+OWN_KEYS = ("RETRY", "RESULT_TTL", "MAX_PAYLOAD")
+#: Default for Django's tasks: bytes of JSON of the arguments, and of the returned value.
+MAX_PAYLOAD = 8 * 1024 * 1024
 _PARTS = {"": Config, "tasks": TaskConfig, "dispatcher": DispatcherConfig, "worker": WorkerConfig}
 #: Key of DELAYQ -> the parts of Config that it fills, and their fields.
 SETTINGS: dict[str, dict[str, Field[Any]]] = {}
@@ -27,45 +40,34 @@ for _part, _kind in _PARTS.items():
         SETTINGS.setdefault(_key, {})[_part] = _field
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One mistake in DELAYQ; `id` is that of the system check."""
-
-    id: str
-    message: str
-    hint: str
-
-
-def read_config(
-    value: Any, *, own: Mapping[str, Any] | None = None, of: str = ""
-) -> tuple[Config | None, list[Problem]]:
-    """Read a DELAYQ value; never connects. Returns (Config, []), or None and every mistake.
+def read_config(value: Any, *, own: Mapping[str, Any] | None = None, of: str = "") -> tuple[Config | None, list[Error]]:
+    """Read a DELAYQ value; never connects. Returns (Config, []), or None and the error of every mistake.
 
     Messages name `of` as the place of the keys in `own`, and DELAYQ as that of the others.
     """
     if not isinstance(value, Mapping):
         hint = "Set DELAYQ = {'REDIS': 'redis://…'}."
         if value is None:
-            return None, [Problem("delayq.E001", "The DELAYQ setting is missing.", hint)]
-        return None, [Problem("delayq.E002", f"DELAYQ must be a dict, got {type(value).__name__}.", hint)]
-    problems: list[Problem] = []
+            return None, [Error("The DELAYQ setting is missing.", hint, id="delayq.E001")]
+        return None, [Error(f"DELAYQ must be a dict, got {type(value).__name__}.", hint, id="delayq.E002")]
+    problems: list[Error] = []
     if "REDIS" not in value:
         hint = "Give a URL, a CACHES alias of django-redis, keyword parameters, or a callable that returns one."
-        problems.append(Problem("delayq.E003", "DELAYQ['REDIS'] is missing.", hint))
+        problems.append(Error("DELAYQ['REDIS'] is missing.", hint, id="delayq.E003"))
     values: dict[str, dict[str, Any]] = {part: {} for part in _PARTS}
     for key, entry in value.items():
         place = of if own and key in own else "DELAYQ"
         if key not in SETTINGS:
             message = f"{place} has the unknown key {key!r:.80}{did_you_mean(key, SETTINGS)}."
-            problems.append(Problem("delayq.E004", message, f"Known keys: {', '.join(SETTINGS)}."))
+            problems.append(Error(message, f"Known keys: {', '.join(SETTINGS)}.", id="delayq.E004"))
             continue
         try:
             for part, field in SETTINGS[key].items():
                 values[part][field.name] = field.metadata["validate"](f"{place}[{key!r}]", entry)
         except SettingError as error:
-            problems.append(Problem("delayq.E005", str(error), error.hint))
+            problems.append(Error(str(error), error.hint, id="delayq.E005"))
         except ValueError as error:
-            problems.append(Problem("delayq.E006", f"{error}.", "See docs/settings.md for the values of every key."))
+            problems.append(Error(f"{error}.", "See docs/settings.md for the values of every key.", id="delayq.E006"))
     if problems:
         return None, problems
     parts = {part: kind(**values[part]) for part, kind in _PARTS.items() if part}
@@ -76,7 +78,7 @@ def raw_setting() -> Any:
     """Return the DELAYQ setting as it is, else the OPTIONS of an alias of TASKS that replace it, else None."""
     value, overrides = getattr(settings, "DELAYQ", None), runtime.current().settings
     if value is None:
-        value = task_backends.fallback_settings(backends()) or ({} if overrides else None)
+        value = _fallback(backends()) or ({} if overrides else None)
     return {**value, **overrides} if overrides and isinstance(value, Mapping) else value
 
 
@@ -85,9 +87,29 @@ def is_configured() -> bool:
     return getattr(settings, "DELAYQ", None) is not None
 
 
-def backends() -> dict[str, task_backends.Given]:
-    """Return the OPTIONS of each alias in TASKS that has our backend."""
-    return task_backends.our_backends(getattr(settings, "TASKS", None))
+def backends() -> dict[str, Given]:
+    """Return the OPTIONS of each alias in TASKS whose backend is ours or a subclass of ours."""
+    found: dict[str, Given] = {}
+    tasks = getattr(settings, "TASKS", None)
+    for alias, entry in tasks.items() if isinstance(tasks, Mapping) else ():
+        if isinstance(entry, Mapping) and _is_ours(entry.get("BACKEND")):
+            options = entry.get("OPTIONS", {})
+            # The backend's own check reports OPTIONS that are no dict.
+            found[alias] = options if isinstance(options, Mapping) else {}
+    return found
+
+
+def _is_ours(path: Any) -> bool:
+    if not isinstance(path, str):
+        return False
+    if path == _BACKEND:
+        return True
+    try:
+        made = import_string(path)
+    except ImportError:
+        # Django reports it.
+        return False
+    return getattr(made, "is_delayq_backend", False) is True
 
 
 def uses_time_zones() -> bool:
@@ -98,7 +120,23 @@ def uses_time_zones() -> bool:
 @cache
 def sharing_alias() -> str | None:
     """Return the alias in TASKS that shares the store of DELAYQ, or None."""
-    return task_backends.shared_alias(backends())
+    return _sharing(backends())
+
+
+def _sharing(ours: Mapping[str, Given]) -> str | None:
+    if "default" in ours:
+        return "default"
+    return next(iter(ours)) if len(ours) == 1 else None
+
+
+def _fallback(ours: Mapping[str, Given]) -> dict[str, Any] | None:
+    """Return the keys of the sharing alias that replace a missing DELAYQ, or None if it has none."""
+    alias = _sharing(ours)
+    return _delayq_keys(ours[alias]) or None if alias is not None else None
+
+
+def _delayq_keys(options: Given) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if key not in EXTRA_KEYS}
 
 
 def separate_aliases() -> list[str]:
@@ -106,11 +144,21 @@ def separate_aliases() -> list[str]:
     return [alias for alias in backends() if alias != sharing_alias()]
 
 
-def read_alias(alias: str) -> tuple[Config | None, list[Problem]]:
-    """Read the settings of an alias in TASKS that has our backend, as `read_config` does."""
-    delayq, overrides = getattr(settings, "DELAYQ", None), runtime.current().settings
-    value = task_backends.alias_settings(alias, backends(), delayq, forced=overrides)
-    return read_config(value, own=backends()[alias], of=f"TASKS[{alias!r}]['OPTIONS']")
+def read_alias(alias: str) -> tuple[Config | None, list[Error]]:
+    """Read the settings of an alias in TASKS that has our backend, as `read_config` does.
+
+    Defaults for its tasks are those of Django's contract. What a test overrides stands above all of them.
+    """
+    ours, delayq, overrides = backends(), getattr(settings, "DELAYQ", None), runtime.current().settings
+    own = ours[alias]
+    given = {**(delayq if isinstance(delayq, Mapping) else _fallback(ours) or {}), **overrides}
+    given |= {"RETRY": DJANGO_TASK.retry, "MAX_PAYLOAD": MAX_PAYLOAD}
+    if alias == _sharing(ours):
+        given |= {key: own[key] for key in OWN_KEYS if key in own}
+    else:
+        prefix = {"PREFIX": f"{given.get('PREFIX', 'delayq')}-{quote(alias, safe='')}"}
+        given |= {**prefix, **_delayq_keys(own), **overrides, **(prefix if "PREFIX" in overrides else {})}
+    return read_config(given, own=own, of=f"TASKS[{alias!r}]['OPTIONS']")
 
 
 @cache
@@ -124,7 +172,7 @@ def get_config(backend: str | None = None) -> Config:
         raise ImproperlyConfigured(f"TASKS has no alias {backend!r} with a backend of django_delayq: {known}.")
     config, problems = read_config(raw_setting()) if backend is None else read_alias(backend)
     if config is None:
-        raise ImproperlyConfigured(f"{problems[0].message} {problems[0].hint}")
+        raise ImproperlyConfigured(f"{problems[0].msg} {problems[0].hint}")
     return config
 
 

@@ -8,27 +8,12 @@ are added.
 import os
 import re
 import time
+from collections.abc import Iterator
 from itertools import count
 from zlib import crc32
 
 _PATTERN = re.compile(r"([0-9a-f]{24})-(0|[1-9][0-9]{0,3})")
 _TAIL_BITS = 48
-
-
-class _Sequence:
-    def __init__(self) -> None:
-        self._last_ms = 0
-        # The top bit stays clear, so that counting cannot overflow.
-        self._tails = count(int.from_bytes(os.urandom(6)) >> 1)
-
-    def next(self) -> bytes:
-        # No lock: a signal handler that enqueues may interrupt this line. next() of a count is atomic.
-        # Ids keep their order even if the host's clock is set back.
-        self._last_ms = ms = max(self._last_ms, time.time_ns() // 1_000_000)
-        return (ms << _TAIL_BITS | next(self._tails)).to_bytes(12)
-
-
-_sequence = _Sequence()
 
 
 def restart_sequence() -> None:
@@ -37,16 +22,24 @@ def restart_sequence() -> None:
     Called after a fork: otherwise two children would make equal ids. Also after a test that set Python's clock forward:
     otherwise all later ids would have that time.
     """
-    global _sequence
-    _sequence = _Sequence()
-
-
-os.register_at_fork(after_in_child=restart_sequence)
+    global _last_ms, _tails
+    # The top bit stays clear, so that counting cannot overflow.
+    _last_ms, _tails = 0, count(int.from_bytes(os.urandom(6)) >> 1)
 
 
 def next_id() -> bytes:
     """Return a new id: 12 bytes, greater than all ids that this process made before. Safe in threads and handlers."""
-    return _sequence.next()
+    global _last_ms
+    # No lock: a signal handler that enqueues may interrupt this line. next() of a count is atomic.
+    # Ids keep their order even if the host's clock is set back.
+    _last_ms = ms = max(_last_ms, time.time_ns() // 1_000_000)
+    return (ms << _TAIL_BITS | next(_tails)).to_bytes(12)
+
+
+_last_ms: int
+_tails: Iterator[int]
+restart_sequence()
+os.register_at_fork(after_in_child=restart_sequence)
 
 
 def created_us(raw_id: bytes) -> int:

@@ -1,4 +1,4 @@
-"""Job, Claim, DeadLetter, State: the frozen values of a job's life.
+"""Job, Claim, State: the frozen values of a job's life.
 
 They do no I/O and read no clock. Changing one means `dataclasses.replace`.
 """
@@ -187,20 +187,3 @@ class Claim:
         """Seconds after which the run is ended by force; infinite if the job has no hard limit."""
         limit_us = self.job.hard_limit_us if self.job else None
         return inf if limit_us is None else limit_us / SECOND_US
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetter:
-    """A job that will not be tried again, with its history of attempts."""
-
-    raw_id: bytes
-    shard: int
-    #: µs since the epoch, Redis's clock.
-    died_us: int
-    job: Job | None
-    attempts: AttemptHistory
-
-    @property
-    def id(self) -> str:
-        """The job's id as users see it."""
-        return to_text(self.raw_id, self.shard)

@@ -7,6 +7,7 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.utils.module_loading import import_string
 
+from django_delayq.store import forward_stream
 from django_delayq.store.store import Store
 from django_delayq.worker.execution import forward
 from django_delayq.worker.pools.asyncio import AsyncioPool
@@ -45,8 +46,8 @@ def check_pool(options: dict[str, Any]) -> None:
 def _accept(options: dict[str, Any], store: Store) -> Callable[[dict[str, Any]], object]:
     if options["forward_to"] == STREAM:
         # Readers read the streams of all shards. The stream of the job's own shard spreads the load evenly.
-        streams = [store.forward_stream(shard) for shard in store.shards]
-        return lambda job: streams[int(job["id"].rpartition("-")[2]) % len(streams)].add(job)
+        shards = store.shards
+        return lambda job: forward_stream.append(shards[int(job["id"].rpartition("-")[2]) % len(shards)], job)
     try:
         accept = import_string(options["forward_to"])
     except ImportError as error:

@@ -3,72 +3,38 @@
 For use before a deploy, with the code that is to be deployed. It runs nothing and changes nothing.
 """
 
-from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
 from django_delayq.exceptions import BadBody
-from django_delayq.job.codec import decode, decode_head
+from django_delayq.job.codec import decode, try_decode_head
 from django_delayq.job.ids import to_text
 from django_delayq.job.outcome import OutcomeKind, kind_of_fault
-from django_delayq.store.store import Store
+from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
+from django_delayq.store.shard import Shard
 from django_delayq.task import registry
 
-#: Ids that are listed for each incompatibility.
-_EXAMPLES = 5
+#: Why a job would not run: the outcome that an attempt would have, and the task; "" if the body is unreadable.
+Reason = tuple[OutcomeKind, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Incompatibility:
-    """One reason why jobs of one task would not run."""
-
-    #: The outcome that an attempt would have.
-    ending: OutcomeKind
-    #: Empty if the body is unreadable.
-    task: str
+def judge_jobs(shard: Shard) -> Iterator[tuple[str, Reason | None]]:
+    """Yield the id of each job, and why it would not run; None if it would. O(n), about 100,000 jobs a second."""
+    for raw_id, body in ConsistencyCheck(shard).bodies():
+        yield to_text(raw_id, shard.index), _reason(shard, raw_id, body)
 
 
-@dataclass(slots=True)
-class Preflight:
-    """The number of jobs, and the incompatible ones among them."""
-
-    jobs: int = 0
-    #: Number of jobs, and ids of some of them.
-    incompatible: Counter[Incompatibility] = field(default_factory=Counter)
-    examples: dict[Incompatibility, list[str]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, store: Store) -> "Preflight":
-        """Check every job of every shard, in batches. O(n), about 100,000 jobs a second."""
-        preflight = cls()
-        for shard in store.shards:
-            for raw_id, body in store.consistency_check(shard).bodies():
-                preflight.jobs += 1
-                if reason := _incompatibility(store, raw_id, body, shard.index):
-                    preflight.incompatible[reason] += 1
-                    examples = preflight.examples.setdefault(reason, [])
-                    if len(examples) < _EXAMPLES:
-                        examples.append(to_text(raw_id, shard.index))
-        return preflight
-
-
-def _incompatibility(store: Store, raw_id: bytes, body: bytes, shard: int) -> Incompatibility | None:
+def _reason(shard: Shard, raw_id: bytes, body: bytes) -> Reason | None:
     try:
-        store.signer.verify(raw_id, body)
-        job = decode(body, raw_id=raw_id, shard=shard)
+        shard.signer.verify(raw_id, body)
+        job = decode(body, raw_id=raw_id, shard=shard.index)
     except BadBody as error:
-        return Incompatibility(kind_of_fault(error), _task_of(body))
+        head = try_decode_head(body)
+        return kind_of_fault(error), head.task if head else ""
     task = registry.find(job.task)
     if task is None:
-        return Incompatibility(OutcomeKind.UNKNOWN_TASK, job.task)
+        return OutcomeKind.UNKNOWN_TASK, job.task
     try:
         task.check_fit(job.args, job.kwargs)
     except TypeError:
-        return Incompatibility(OutcomeKind.ARGUMENTS_MISMATCH, job.task)
+        return OutcomeKind.ARGUMENTS_MISMATCH, job.task
     return None
-
-
-def _task_of(body: bytes) -> str:
-    try:
-        return decode_head(body).task
-    except BadBody:
-        return ""

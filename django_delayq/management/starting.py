@@ -70,8 +70,8 @@ def read_settings(backend: str | None = None) -> Config:
         raise CommandError(str(error)) from error
 
 
-def open_store(backend: str | None = None, *, force_shards: bool = False) -> tuple[Config, Store]:
-    """Return the Config and the Store of DELAYQ, or of an alias. Checks the server's version, policy and shards.
+def open_store(backend: str | None = None, *, force_shards: bool = False) -> Store:
+    """Return the Store of DELAYQ, or of an alias. Checks the server's version, policy and shards.
 
     Raises CommandError for faults that persist. If Redis is away, or refuses the password (it may be changing just
     now), the services wait for it.
@@ -90,11 +90,11 @@ def open_store(backend: str | None = None, *, force_shards: bool = False) -> tup
                     error,
                     store.config.redis.setting,
                 )
-            return store.config, store
+            return store
         raise CommandError(str(error)) from error
     if warning:
         logger.warning(warning)
-    return store.config, store
+    return store
 
 
 def log_to_stderr(verbosity: int) -> None:

@@ -15,7 +15,7 @@ from django_delayq.exceptions import StoreError
 from django_delayq.job.job import Claim
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.memory import rss_bytes
-from django_delayq.processes.service import PeriodicRunnable, Service, process_name
+from django_delayq.processes.service import Runnable, Service, process_name
 from django_delayq.store.process_reports import ProcessReports
 
 #: Seconds between two reports. An idle process sends Redis little else.
@@ -42,7 +42,7 @@ class ReportSource(Protocol):
         """Take no more jobs, or take them again."""
 
 
-class ProcessReporter(PeriodicRunnable):
+class ProcessReporter(Runnable):
     """Reports of one dispatcher or worker of one shard."""
 
     def __init__(self, reports: ProcessReports, source: ReportSource) -> None:

@@ -14,7 +14,6 @@ import sys
 import threading
 import weakref
 from time import monotonic
-from typing import Protocol
 
 from django_delayq.exceptions import StoreAuthError, StoreError
 from django_delayq.log import logger
@@ -48,43 +47,31 @@ def readable(descriptors: list[int], seconds: float) -> list[int]:
     return [descriptor for descriptor, _ in poll.poll(math.ceil(seconds * 1_000))]
 
 
-class Runnable(Protocol):
-    """What a service runs. All methods but `stop()` are called in the thread of the service."""
+class Runnable:
+    """What a service runs; without a socket and connections unless a subclass has them.
+
+    All methods but `stop()` are called in the thread of the service.
+    """
+
+    stopped = False
 
     def step(self) -> float | None:
         """Do what is due; return the seconds until the next step, or None after the last one."""
+        raise NotImplementedError
 
     def listen(self) -> int:
         """Return the socket that may end the sleep, or -1 for none. Raises `StoreError`."""
+        return -1
 
     def on_wakeup(self) -> None:
         """Read from that socket; called when it is readable. Raises `StoreError`."""
 
     def stop(self) -> None:
-        """Begin to end; a second call means at once. Called in any thread or in a signal handler."""
-
-    def close(self) -> None:
-        """Close connections; called after the last step."""
-
-
-class PeriodicRunnable:
-    """A `Runnable` without a socket or connections; its `step()` has to return None once `stopped` is set."""
-
-    stopped = False
-
-    def listen(self) -> int:
-        """Return -1: there is no socket."""
-        return -1
-
-    def on_wakeup(self) -> None:
-        """Do nothing: there is no socket."""
-
-    def stop(self) -> None:
-        """Make the next step the last."""
+        """Make the next step the last; a second call means at once. Called in any thread or in a signal handler."""
         self.stopped = True
 
     def close(self) -> None:
-        """Do nothing: there are no connections."""
+        """Close connections; called after the last step."""
 
 
 class Service:
@@ -114,11 +101,6 @@ class Service:
         #: time.monotonic() before which the service does not listen, or log a refused password, again.
         self._listen_at, self._log_again_at = 0.0, 0.0
         self.stopped = False
-
-    @property
-    def wake_descriptor(self) -> int:
-        """A byte written to this descriptor ends the current sleep; for the interpreter's signal handler."""
-        return self._wake_write
 
     def run(self) -> None:
         """Run until the runnable ends. Errors of steps are logged and waited out; others are raised."""

@@ -14,7 +14,6 @@ from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import decode
 from django_delayq.job.job import Claim, due_of_rank
 from django_delayq.job.outcome import Action, Decision
-from django_delayq.job.signing import BodySigner
 from django_delayq.job.value import fast_dataclass
 from django_delayq.store.client.script import Script
 from django_delayq.store.client.script_call import ScriptCall
@@ -100,13 +99,13 @@ class ExchangeReply:
 class Claims:
     """API of one shard for one worker. Not thread-safe."""
 
-    def __init__(self, shard: Shard, *, worker_id: bytes, lease_us: int, due_first_us: int, signer: BodySigner) -> None:
+    def __init__(self, shard: Shard, *, worker_id: bytes | None = None) -> None:
         self._shard = shard
-        self._signer = signer
-        self._due_first_us = due_first_us
+        self._signer = shard.signer
+        self._due_first_us = shard.config.dispatcher.due_first_us
+        self._lease_us = shard.config.worker.lease_us
         #: 8 random bytes; replaced after a stale exchange.
-        self.worker_id = worker_id
-        self._lease_us = lease_us
+        self.worker_id = worker_id or os.urandom(8)
         self._number = 0
 
     def prepare(

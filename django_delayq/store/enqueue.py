@@ -7,7 +7,6 @@ from hashlib import blake2b
 from django.views.decorators.debug import sensitive_variables
 
 from django_delayq.clock import LATEST_US, SECOND_US
-from django_delayq.job.signing import BodySigner
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
@@ -42,10 +41,8 @@ def key_digest(task: str, key: str) -> bytes:
 class Enqueue:
     """API of one shard for new jobs."""
 
-    def __init__(self, shard: Shard, *, due_first_us: int, signer: BodySigner) -> None:
+    def __init__(self, shard: Shard) -> None:
         self._shard = shard
-        self._signer = signer
-        self._head_start_ms = due_first_us // 1_000
 
     def enqueue(self, unsent: Sequence[UnsentJob]) -> EnqueueResult:
         """Store up to 250 jobs in one atomic round trip. See `EnqueueCall`."""
@@ -58,14 +55,14 @@ class Enqueue:
         numbers = {queue: number for number, queue in enumerate(queues, 1)}
         keys = self._shard.keys
         more_keys = [key for queue in queues for key in keys.of_queue(queue)]
-        args: list[Part] = [self._head_start_ms]
+        args: list[Part] = [self._shard.config.dispatcher.due_first_us // 1_000]
         now = self._shard.clock.steady()
         remaining = [_remaining_us(item, now) for item in unsent]
         for item, left in zip(unsent, remaining, strict=True):
             job = item.job
             due: int | str = item.due_us if item.due_us is not None else "" if left is None else f"+{left}"
             # Signed as late as this: the flags of an unsent job may still change.
-            args += (job.member, numbers[job.queue], due, self._signer.sign(job.raw_id, item.body))
+            args += (job.member, numbers[job.queue], due, self._shard.signer.sign(job.raw_id, item.body))
             if job.key is not None:
                 digest = key_digest(job.task, job.key)
                 args += (bytes((_HAS_KEY,)) + digest, digest, 1 if item.reject else 0)

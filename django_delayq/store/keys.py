@@ -126,14 +126,6 @@ class Keys:
             "recovered": self.recovered(queue),
         }
 
-    def waiting_places(self, queue: str) -> dict[str, str]:
-        """Return the three places where a queue's jobs wait, by noun."""
-        return {
-            "scheduled": self.scheduled(queue),
-            "ready": self.ready(queue),
-            "recovered": self.recovered(queue),
-        }
-
     def notifications(self, queues: Sequence[str]) -> list[str]:
         """Return the keys to which a worker of these queues listens; no queues: a worker of all."""
         return [self.notify(queue) for queue in queues] or [self("notify")]

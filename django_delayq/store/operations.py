@@ -23,7 +23,6 @@ from django_delayq.job.codec import (
 from django_delayq.job.ids import shard_of
 from django_delayq.job.job import DEFAULT_QUEUE, Flag, Job
 from django_delayq.job.result import pack_cancelled
-from django_delayq.job.signing import BodySigner
 from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
 from django_delayq.store.records import DeadLetterRecord
@@ -42,12 +41,12 @@ T = TypeVar("T")
 class Operations:
     """API of one shard for changes to single jobs, queues and workers. Each operation is atomic."""
 
-    def __init__(self, shard: Shard, *, shards: int, due_first_us: int, max_payload: int, signer: BodySigner) -> None:
+    def __init__(self, shard: Shard) -> None:
         self._shard = shard
-        self._shards = shards
-        self._signer = signer
-        self._max_payload = max_payload
-        self._head_start_ms = due_first_us // 1_000
+        self._signer = shard.signer
+        self._shards = shard.config.shards
+        self._max_payload = shard.config.tasks.max_payload
+        self._head_start_ms = shard.config.dispatcher.due_first_us // 1_000
 
     def cancel(self, raw_id: bytes, *, token: bytes = b"", may_arrive: bool = False) -> bool:
         """Withdraw a waiting job. True: it will not start. False: it is running, has ended, or is dead. O(log n).

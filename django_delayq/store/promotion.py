@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from django_delayq.conf.config import DispatcherConfig
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import try_decode, try_decode_head
 from django_delayq.job.ids import to_text
@@ -89,9 +88,9 @@ class Reclaim:
 class Promotion:
     """API of one shard for one dispatcher."""
 
-    def __init__(self, shard: Shard, config: DispatcherConfig) -> None:
+    def __init__(self, shard: Shard) -> None:
         self._shard = shard
-        self._config = config
+        self._config = shard.config.dispatcher
         #: 8 random bytes.
         self.dispatcher_id = os.urandom(8)
 

@@ -5,6 +5,8 @@ from functools import cached_property, partial
 from typing import Any
 
 from django_delayq.clock import Clock
+from django_delayq.conf.config import Config
+from django_delayq.job.signing import BodySigner
 from django_delayq.store.client.blocking_listener import BlockingListener
 from django_delayq.store.client.connection import Connections
 from django_delayq.store.client.connection_cache import ConnectionCache
@@ -17,15 +19,24 @@ _NOTIFY = Script("notify")
 
 
 class Shard:
-    """Index, connections, keys and clock of a share of the jobs. Thread-safe."""
+    """Index, settings, connections, keys and clock of a share of the jobs. Thread-safe."""
 
     def __init__(
-        self, *, index: int, connection_cache: ConnectionCache, connections: Connections, keys: Keys, clock: Clock
+        self,
+        *,
+        index: int,
+        config: Config,
+        signer: BodySigner,
+        connection_cache: ConnectionCache,
+        connections: Connections,
+        clock: Clock,
     ) -> None:
         self.index = index
+        self.config = config
+        self.signer = signer
         self.connection_cache, self.client = connection_cache, connection_cache.client
         self.connections = connections
-        self.keys = keys
+        self.keys = Keys(config.prefix, index)
         self.clock = clock
         self._fixed_keys: dict[str, tuple[str, ...]] = {}
 
@@ -86,4 +97,4 @@ class Shard:
     @cached_property
     def label(self) -> str:
         """Server and number of the shard, for people."""
-        return f"{self.connections.config.display_url} shard {self.index}"
+        return f"{self.config.redis.display_url} shard {self.index}"

@@ -1,4 +1,4 @@
-"""Store: the shards of one backend, and the APIs of each; the process's stores."""
+"""Store: the shards of one backend, and what producers do with each; the process's stores."""
 
 import os
 import threading
@@ -13,25 +13,19 @@ from django_delayq.conf.config import Config
 from django_delayq.conf.settings import get_config, on_config_dropped, sharing_alias
 from django_delayq.exceptions import ShardsChanged
 from django_delayq.job.signing import BodySigner
-from django_delayq.store.claims import Claims
 from django_delayq.store.client.connection import Connections
 from django_delayq.store.client.connection_cache import ConnectionCache
 from django_delayq.store.client.server_info import ServerInfo
 from django_delayq.store.enqueue import Enqueue
-from django_delayq.store.forward_stream import ForwardStream
 from django_delayq.store.keys import Keys
-from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.store.operations import Operations
-from django_delayq.store.process_reports import ProcessReports
-from django_delayq.store.promotion import Promotion
 from django_delayq.store.queries.dashboard import DashboardQueries
 from django_delayq.store.queries.lookup import Lookup
-from django_delayq.store.queries.result_waiter import ResultWaiter
 from django_delayq.store.shard import Shard
 
 
 class Store:
-    """Connections to all shards, and the API of a shard for each role. Thread-safe; opens nothing by itself."""
+    """The shards of one backend, and the APIs for producers and the admin. Thread-safe; opens nothing by itself."""
 
     def __init__(self, config: Config, *, clock: Clock | None = None) -> None:
         self.config = config
@@ -58,9 +52,10 @@ class Store:
         return [
             Shard(
                 index=index,
+                config=self.config,
+                signer=self.signer,
                 connection_cache=connection_cache,
                 connections=self._connections,
-                keys=Keys(self.config.prefix, index),
                 clock=self._clock,
             )
             for index in range(self.config.shards)
@@ -73,65 +68,21 @@ class Store:
 
     def enqueue_api(self, shard: int) -> Enqueue:
         """Return the API for new jobs; a call takes at most ENQUEUE_TIMEOUT."""
-        due_first_us = self.config.dispatcher.due_first_us
-        return Enqueue(self._producer_shards[shard], due_first_us=due_first_us, signer=self.signer)
+        return Enqueue(self._producer_shards[shard])
 
     def operations(self, shard: int) -> Operations:
         """Return the API for changes to single jobs, queues and workers."""
-        due_first_us = self.config.dispatcher.due_first_us
-        max_payload = self.config.tasks.max_payload
-        return Operations(
-            self._producer_shards[shard],
-            shards=self.config.shards,
-            due_first_us=due_first_us,
-            max_payload=max_payload,
-            signer=self.signer,
-        )
+        return Operations(self._producer_shards[shard])
 
     def lookup(self, shard: int) -> Lookup:
         """Return the API that reads jobs."""
-        return Lookup(self._producer_shards[shard], due_first_us=self.config.dispatcher.due_first_us)
-
-    def result_waiter(self, shard: int) -> ResultWaiter:
-        """Return the API that waits for results; a call blocks for up to a second."""
-        return ResultWaiter(self.shards[shard])
+        return Lookup(self._producer_shards[shard])
 
     def dashboard(self, shard: int) -> DashboardQueries:
         """Return the dashboard's API: the same object each time, since it remembers the names of the queues."""
         if shard not in self._dashboards:
-            due_first_us = self.config.dispatcher.due_first_us
-            self._dashboards[shard] = DashboardQueries(self._producer_shards[shard], due_first_us=due_first_us)
+            self._dashboards[shard] = DashboardQueries(self._producer_shards[shard])
         return self._dashboards[shard]
-
-    def consistency_check(self, shard: Shard) -> ConsistencyCheck:
-        """Return the API that checks and repairs a shard."""
-        config = self.config
-        return ConsistencyCheck(
-            shard, due_first_us=config.dispatcher.due_first_us, max_payload=config.tasks.max_payload
-        )
-
-    def promotion(self, shard: Shard) -> Promotion:
-        """Return the API for a dispatcher."""
-        return Promotion(shard, self.config.dispatcher)
-
-    def process_reports(self, shard: Shard) -> ProcessReports:
-        """Return the API for status reports of dispatchers and workers."""
-        return ProcessReports(shard)
-
-    def forward_stream(self, shard: Shard) -> ForwardStream:
-        """Return the API for the forwarding pool."""
-        return ForwardStream(shard)
-
-    def claims(self, shard: Shard, *, worker_id: bytes) -> Claims:
-        """Return the API for a worker; `worker_id` is 8 random bytes of its process."""
-        config = self.config
-        return Claims(
-            shard,
-            worker_id=worker_id,
-            lease_us=config.worker.lease_us,
-            due_first_us=config.dispatcher.due_first_us,
-            signer=self.signer,
-        )
 
     def check_server(self) -> str:
         """Check the server's version and eviction policy. Return a warning, or "".

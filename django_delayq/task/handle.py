@@ -18,6 +18,7 @@ from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.enqueue import EnqueueResult
 from django_delayq.store.operations import Operations
 from django_delayq.store.queries.lookup import Lookup
+from django_delayq.store.queries.result_waiter import wait_for_result
 from django_delayq.store.store import Store, get_store
 
 _HAS_DUE = (State.SCHEDULED, State.READY, State.CLAIMED)
@@ -98,7 +99,7 @@ class JobHandle:
             left = until - monotonic()
             if left <= 0:
                 raise WaitTimeout(f"job {self.id} has not ended within {seconds:g} s, it is {self._state}")
-            self._store.result_waiter(self._shard).wait(self._raw_id, left)
+            wait_for_result(self._store.shards[self._shard], self._raw_id, left)
         return self.result
 
     def refresh(self) -> "JobHandle":

@@ -63,18 +63,3 @@ def redact(
             for name, value in kwargs.items()
         },
     )
-
-
-def shown(job: Any, task: Any) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments of a job with the sensitive ones hidden.
-
-    If `task` is None, because it is not registered here, all are hidden: only the task knows which are sensitive.
-    """
-    return (
-        task.redact_arguments(job.args, job.kwargs)
-        if task is not None
-        else redact(_UNKNOWN, True, job.args, job.kwargs)
-    )
-
-
-_UNKNOWN = Signature()

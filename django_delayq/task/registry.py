@@ -6,7 +6,7 @@ Nothing is ever imported because of a name in Redis.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
@@ -15,23 +15,6 @@ from django.utils.module_loading import autodiscover_modules
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.exceptions import UnknownTask
 
-
-class RegisteredTask(Protocol):
-    """What the registry reads of a task."""
-
-    @property
-    def name(self) -> str:
-        """The name in stored jobs."""
-
-    @property
-    def func(self) -> Any:
-        """The function."""
-
-    @property
-    def aliases(self) -> tuple[str, ...]:
-        """Former names."""
-
-
 _tasks: dict[str, Any] = {}
 #: Names that were registered after all apps were ready.
 _late: set[str] = set()
@@ -39,8 +22,8 @@ _late: set[str] = set()
 finders: list[Callable[[str], Any | None]] = []
 
 
-def register(task: RegisteredTask) -> None:
-    """Add a task under its name and aliases. Raises ImproperlyConfigured if another function has one of the names."""
+def register(task: Any) -> None:
+    """Add a `Task` under its name and aliases. Raises ImproperlyConfigured if another function has one of the names."""
     for name in (task.name, *task.aliases):
         other = _tasks.get(name)
         # A module that is imported twice (a reload, a test) defines the same function again: same file, same line.

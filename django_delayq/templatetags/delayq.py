@@ -40,6 +40,7 @@ def percent(share: float | None) -> str:
     return _("%s%%") % grouped(shown, 0 if whole else 1)
 
 
+@register.filter(name="duration")
 def duration_text(us: int | None) -> str:
     """Return a span in µs in its largest unit: `38 ms`, `1.4 s`, `3 min`."""
     if us is None:
@@ -56,12 +57,6 @@ def duration_text(us: int | None) -> str:
     if seconds < 47.5 * _HOUR:
         return _("%s h") % round(seconds / _HOUR)
     return _("%s d") % grouped(seconds / _DAY)
-
-
-@register.filter
-def duration(us: int | None) -> str:
-    """Return a span in µs as text."""
-    return duration_text(us)
 
 
 def relative_text(us: int) -> str:

@@ -14,7 +14,8 @@ from django_delayq.exceptions import DelayQError
 from django_delayq.job.outcome import Outcome, OutcomeKind
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.emitter import emit_now
-from django_delayq.store.claims import ExchangeReply, Settlement
+from django_delayq.store.claims import Claims, ExchangeReply, Settlement
+from django_delayq.store.promotion import Promotion
 from django_delayq.store.shard import Shard
 from django_delayq.store.store import Store
 from django_delayq.testing.job_views import JobRun
@@ -39,8 +40,8 @@ class InlineWorker:
 
     def __init__(self, store: Store, shard: Shard) -> None:
         self._shard = shard
-        self._promotion = FallbackDispatcher(Dispatcher(shard, store.promotion(shard), emit=emit_now))
-        self._claims = store.claims(shard, worker_id=os.urandom(8))
+        self._promotion = FallbackDispatcher(Dispatcher(shard, Promotion(shard), emit=emit_now))
+        self._claims = Claims(shard)
         self._queues: list[str] = []
         self._version = b""
 

@@ -34,8 +34,7 @@ def private_store(clock: FakeClock) -> Iterator[None]:
 
 def stores() -> list[Store]:
     """Return the stores of this process: that of DELAYQ, and those of aliases in TASKS with a store of their own."""
-    shared = settings.sharing_alias()
-    return [get_store(), *(get_store(alias) for alias in settings.backends() if alias != shared)]
+    return [get_store(), *map(get_store, settings.separate_aliases())]
 
 
 @contextmanager

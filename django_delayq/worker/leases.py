@@ -9,7 +9,7 @@ from django_delayq.conf.config import longest_wait_us
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import STOPPED, UNSTARTED, Outcome, OutcomeKind
 from django_delayq.log import logger
-from django_delayq.processes.service import PeriodicRunnable, Service
+from django_delayq.processes.service import Runnable, Service
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
 from django_delayq.worker.pools.base import Pool
 
@@ -18,10 +18,11 @@ _TRUST = 0.9
 #: Seconds after which the lease of a claim whose code has not begun is no longer renewed. A child process has a minute
 #: to start, and the pause after a failed start is at most half a minute.
 _LATEST_BEGIN = 120.0
+_INTERRUPTED = Outcome(kind=OutcomeKind.INTERRUPTED, error=STOPPED)
 
 
-class Leases(PeriodicRunnable):
-    """The leases of one worker on one shard, renewed by a service of their own."""
+class HeldClaims(Runnable):
+    """The claims that a worker has not settled; a service of their own renews their leases."""
 
     def __init__(
         self,
@@ -29,17 +30,38 @@ class Leases(PeriodicRunnable):
         is_stuck: Callable[[float], bool] = lambda _: False,
         *,
         lease_us: int,
+        name: str = "",
+        ended: Callable[[], object] = lambda: None,
     ) -> None:
+        """`is_stuck` is `Pool.is_stuck`. The heartbeat thread calls `ended` when it ends."""
         self._heartbeat = heartbeat
         self._is_stuck = is_stuck
         self._lease = lease_us / SECOND_US
         self._lock = threading.Lock()
-        #: lease -> (claim, moment of `lease_time()` until which it is trusted)
-        self._held: dict[bytes, tuple[Claim, float]] = {}
+        #: Includes claims whose lease was lost: they continue to run, and their outcomes are sent like others.
+        self._claims: dict[bytes, Claim] = {}
+        #: lease -> moment of `lease_time()` until which it is trusted; without those that were lost
+        self._trusted_until: dict[bytes, float] = {}
         #: lease -> monotonic moment when its code began
         self._began: dict[bytes, float] = {}
         #: Leases whose outcomes are in flight: the reply shows whether they were lost.
         self._settling: set[bytes] = set()
+        # In a thread of its own: heartbeats must not wait for an exchange, nor for user code. After an outage they must
+        # not pause for longer than the dispatcher spares their leases.
+        longest_wait = longest_wait_us(lease_us) / SECOND_US
+        self._heartbeats = Service(self, name=f"Heartbeats of {name}", longest_wait=longest_wait)
+        self._on_ended = ended
+
+    def __len__(self) -> int:
+        return len(self._claims)
+
+    def __iter__(self) -> Iterator[Claim]:
+        """Iterate over a copy; safe in another thread."""
+        return iter(list(self._claims.values()))
+
+    def start(self) -> None:
+        """Start the thread that sends heartbeats."""
+        threading.Thread(target=self._renew, name="delayq-heartbeats", daemon=True).start()
 
     def step(self) -> float | None:
         """Send a heartbeat for the held leases; return the seconds until the next, a third of a lease.
@@ -57,112 +79,22 @@ class Leases(PeriodicRunnable):
         """Hold these claims; their leases count from the moment the request was sent."""
         with self._lock:
             for claim in claims:
-                self._held[claim.lease] = (claim, claim.sent_at + self._lease * _TRUST)
+                self._claims[claim.lease] = claim
+                self._trusted_until[claim.lease] = claim.sent_at + self._lease * _TRUST
 
     def settling(self, leases: Iterable[bytes]) -> None:
         """Mark leases whose outcomes are in flight: a heartbeat that arrives later finds no lease, yet none is lost."""
         with self._lock:
             self._settling.update(leases)
 
-    def drop(self, leases: Iterable[bytes]) -> None:
-        """Remove these leases."""
-        with self._lock:
-            for lease in leases:
-                self._held.pop(lease, None)
-                self._began.pop(lease, None)
-                self._settling.discard(lease)
-
-    def beat(self) -> frozenset[bytes]:
-        """Renew the leases of jobs within their hard time limit; removes and returns the leases that were lost.
-
-        A job beyond its limit keeps running in its thread, but its lease is not renewed, so that another worker can
-        claim the job.
-        """
-        with self._lock:
-            claims = [(claim, self._began.get(lease)) for lease, (claim, _) in self._held.items()]
-        sent_at, now = lease_time(), monotonic()
-        due = [claim for claim, began in claims if not _is_overdue(claim, began, now)]
-        queues = {claim.queue for claim in due}
-        lost = self._heartbeat([claim.lease for claim in due], queues) if due else frozenset()
-        with self._lock:
-            for claim in due:
-                if claim.lease in self._held and claim.lease not in lost:
-                    self._held[claim.lease] = (claim, sent_at + self._lease * _TRUST)
-            lost = frozenset(lease for lease in lost if lease in self._held and lease not in self._settling)
-            # Before anything is logged: a thread of the pool may call `trusts()` meanwhile.
-            for lease in lost:
-                del self._held[lease]
-                self._began.pop(lease, None)
-        for claim in due:
-            if claim.lease in lost:
-                logger.warning("Job %s: lease lost; it runs again elsewhere while it still runs here", claim.id)
-        return lost
-
-    def trusts(self, lease: bytes) -> bool:
-        """Return whether the lease is surely still held, by this process's own clock."""
-        # Without the lock: one look-up in a dict, for each job.
-        held = self._held.get(lease)
-        return held is not None and lease_time() < held[1]
-
-    def begin(self, lease: bytes) -> bool:
-        """Start the hard limit. Returns False if the lease may be lost; the code must not run then."""
-        with self._lock:
-            if not self.trusts(lease):
-                return False
-            self._began[lease] = monotonic()
-            return True
-
-
-def _is_overdue(claim: Claim, began: float | None, now: float) -> bool:
-    if began is None:
-        return now > claim.received_at + _LATEST_BEGIN
-    return now > began + claim.hard_limit
-
-
-_INTERRUPTED = Outcome(kind=OutcomeKind.INTERRUPTED, error=STOPPED)
-
-
-class HeldClaims:
-    """The claims that a worker has not settled, and their leases."""
-
-    def __init__(
-        self,
-        heartbeat: Callable[[list[bytes], set[str]], frozenset[bytes]],
-        is_stuck: Callable[[float], bool],
-        *,
-        lease_us: int,
-        name: str,
-        ended: Callable[[], object],
-    ) -> None:
-        """`is_stuck` is `Pool.is_stuck`. The heartbeat thread calls `ended` when it ends."""
-        self.leases = Leases(heartbeat, is_stuck, lease_us=lease_us)
-        #: Includes claims whose lease was lost: they continue to run, and their outcomes are sent like others.
-        self._claims: dict[bytes, Claim] = {}
-        # In a thread of its own: heartbeats must not wait for an exchange, nor for user code. After an outage they must
-        # not pause for longer than the dispatcher spares their leases.
-        longest_wait = longest_wait_us(lease_us) / SECOND_US
-        self._heartbeats = Service(self.leases, name=f"Heartbeats of {name}", longest_wait=longest_wait)
-        self._on_ended = ended
-        threading.Thread(target=self._renew, name="delayq-heartbeats", daemon=True).start()
-
-    def __len__(self) -> int:
-        return len(self._claims)
-
-    def __iter__(self) -> Iterator[Claim]:
-        """Iterate over a copy; safe in another thread."""
-        return iter(list(self._claims.values()))
-
-    def add(self, claims: Iterable[Claim]) -> None:
-        """Hold these claims."""
-        self.leases.add(claims)
-        self._claims.update((claim.lease, claim) for claim in claims)
-
     def settled(self, leases: Iterable[bytes]) -> None:
         """Remove claims that were settled or lost."""
-        ended = list(leases)
-        self.leases.drop(ended)
-        for lease in ended:
-            self._claims.pop(lease, None)
+        with self._lock:
+            for lease in leases:
+                self._claims.pop(lease, None)
+                self._trusted_until.pop(lease, None)
+                self._began.pop(lease, None)
+                self._settling.discard(lease)
 
     def interrupt_all(self, outcomes: OutcomeBuffer, pool: Pool, *, settling: Iterable[bytes]) -> None:
         """Buffer an outcome for each claim that has none: interrupted, or unstarted if its code has not begun."""
@@ -172,7 +104,46 @@ class HeldClaims:
             pool.close()
         for claim in left:
             outcomes.add(claim, _INTERRUPTED if pool.has_begun(claim) else UNSTARTED)
-            del self._claims[claim.lease]
+
+    def beat(self) -> frozenset[bytes]:
+        """Renew the leases of jobs within their hard time limit; removes and returns the leases that were lost.
+
+        A job beyond its limit keeps running in its thread, but its lease is not renewed, so that another worker can
+        claim the job.
+        """
+        with self._lock:
+            claims = [(self._claims[lease], self._began.get(lease)) for lease in self._trusted_until]
+        sent_at, now = lease_time(), monotonic()
+        due = [claim for claim, began in claims if not _is_overdue(claim, began, now)]
+        queues = {claim.queue for claim in due}
+        lost = self._heartbeat([claim.lease for claim in due], queues) if due else frozenset()
+        with self._lock:
+            for claim in due:
+                if claim.lease in self._trusted_until and claim.lease not in lost:
+                    self._trusted_until[claim.lease] = sent_at + self._lease * _TRUST
+            lost = frozenset(lease for lease in lost if lease in self._trusted_until and lease not in self._settling)
+            # Before anything is logged: a thread of the pool may call `trusts()` meanwhile.
+            for lease in lost:
+                del self._trusted_until[lease]
+                self._began.pop(lease, None)
+        for claim in due:
+            if claim.lease in lost:
+                logger.warning("Job %s: lease lost; it runs again elsewhere while it still runs here", claim.id)
+        return lost
+
+    def trusts(self, lease: bytes) -> bool:
+        """Return whether the lease is surely still held, by this process's own clock."""
+        # Without the lock: one look-up in a dict, for each job.
+        until = self._trusted_until.get(lease)
+        return until is not None and lease_time() < until
+
+    def begin(self, lease: bytes) -> bool:
+        """Start the hard limit. Returns False if the lease may be lost; the code must not run then."""
+        with self._lock:
+            if not self.trusts(lease):
+                return False
+            self._began[lease] = monotonic()
+            return True
 
     def check(self) -> None:
         """Raise SystemExit if the heartbeat thread died: every job longer than LEASE would run twice."""
@@ -180,7 +151,7 @@ class HeldClaims:
             error = self._heartbeats.error
             raise SystemExit(f"The thread of {self._heartbeats.name} died: {error!r}") from error
 
-    def close(self) -> None:
+    def end_heartbeats(self) -> None:
         """End the thread."""
         self._heartbeats.stop()
 
@@ -189,3 +160,9 @@ class HeldClaims:
             self._heartbeats.run()
         finally:
             self._on_ended()
+
+
+def _is_overdue(claim: Claim, began: float | None, now: float) -> bool:
+    if began is None:
+        return now > claim.received_at + _LATEST_BEGIN
+    return now > began + claim.hard_limit

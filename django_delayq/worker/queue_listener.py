@@ -34,11 +34,6 @@ class QueueListener:
         """The keys to listen to."""
         return self._shard.keys.notifications(self._chosen)
 
-    @property
-    def listening(self) -> bool:
-        """Whether a pop is outstanding."""
-        return self._listener.listening
-
     def listen(self, *, wanted: bool, block: float) -> int:
         """Send a blocking pop if it is wanted and none is outstanding; returns the socket to wait on, or -1.
 

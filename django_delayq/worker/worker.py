@@ -1,6 +1,5 @@
 """Worker: settle outcomes and claim jobs of one shard in one request, and keep a pool busy with the claims."""
 
-import os
 from collections.abc import Callable
 from enum import Enum
 from time import monotonic, sleep
@@ -15,7 +14,7 @@ from django_delayq.job.outcome import UNSTARTED, Outcome, OutcomeKind
 from django_delayq.log import logger
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.reporter import claims_status
-from django_delayq.processes.service import process_name
+from django_delayq.processes.service import Runnable, process_name
 from django_delayq.store.claims import Claims, ExchangeReply
 from django_delayq.store.shard import Shard
 from django_delayq.worker.blocking_claim import BlockingClaim
@@ -60,7 +59,7 @@ class Phase(Enum):
         return self in (Phase.STOPPING, Phase.INTERRUPTING)
 
 
-class Worker:
+class Worker(Runnable):
     """The worker of one shard; several may share a pool.
 
     A step depends on the phase and on what is in flight. The phase changes by `quiet()`, by `stop()`, and by time:
@@ -90,7 +89,6 @@ class Worker:
         self,
         *,
         shard: Shard,
-        open_claims: Callable[[bytes], Claims],
         config: WorkerConfig,
         pool: Pool,
         dispatcher: Dispatcher,
@@ -99,14 +97,14 @@ class Worker:
         drain: bool = False,
         sharing: list[PrefetchPolicy] | None = None,
     ) -> None:
-        """`open_claims` makes the API for a worker id. `sharing` has the policies of all workers that use this pool."""
+        """`sharing` has the policies of all workers that use this pool."""
         self._config = config
         self._pool = pool
         self._fallback = FallbackDispatcher(dispatcher)
         self._sweep = sweep_us / SECOND_US
         self._drain = drain
         self._name = process_name()
-        claims = open_claims(os.urandom(8))
+        claims = Claims(shard)
         self._session = ExchangeSession(claims, name=self._name)
         self.metrics = metrics
         #: Ends the sleep of the loop; called by other threads. Set by whoever runs this worker.
@@ -114,6 +112,7 @@ class Worker:
         self._held = HeldClaims(
             claims.heartbeat, pool.is_stuck, lease_us=config.lease_us, name=self._name, ended=lambda: self.wake()
         )
+        self._held.start()
         self._recovered = RecoveryGate(pool.recovery, wake=lambda: self.wake())
         #: Called when jobs were settled as interrupted while their code still runs here; set by whoever can end the
         #: process.
@@ -217,13 +216,13 @@ class Worker:
 
     def close(self) -> None:
         """Close connections and end threads."""
-        self._held.close()
+        self._held.end_heartbeats()
         self._queues.close()
         self._fallback.close()
 
     def may_begin(self, claim: Claim) -> bool:
         """Whether the claim's lease is surely still held; called by the pool right before its code begins."""
-        return self._held.leases.begin(claim.lease)
+        return self._held.begin(claim.lease)
 
     def finished(self, claim: Claim, outcome: Outcome) -> None:
         """Buffer an outcome; called by threads of the pool."""
@@ -296,7 +295,7 @@ class Worker:
                 strict=self._queues.strict,
                 may_recover=want > 0 and self._recovered.may_claim(),
             )
-        self._held.leases.settling(self._session.settling)
+        self._held.settling(self._session.settling)
 
     def _exchange(self) -> None:
         reply, settled = self._session.exchange(self._outcomes)

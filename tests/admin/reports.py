@@ -3,6 +3,7 @@
 from typing import Any
 
 from django_delayq.metrics import MetricsBuffer
+from django_delayq.store.process_reports import ProcessReports
 from tests.shard_apis import ShardApis
 
 
@@ -25,4 +26,4 @@ def tell(
     for name, number in (("done", done), ("retried", retried), ("dead", dead)):
         for _ in range(number):
             tally.count_attempt(name, queue=queue, task=task, lag_us=lag_us, run_us=run_us)
-    stock.store.process_reports(stock.shard).report(code, kind, {"name": "web1:4411", **said}, tally.take())
+    ProcessReports(stock.shard).report(code, kind, {"name": "web1:4411", **said}, tally.take())

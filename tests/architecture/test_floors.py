@@ -111,7 +111,7 @@ def test_nothing_is_unpickled_and_nothing_imported_by_a_stored_name() -> None:
             "admin/permissions.py",
             "management/pool_options.py",
             "__init__.py",
-            "conf/task_backends.py",
+            "conf/settings.py",
         ),
     }
 

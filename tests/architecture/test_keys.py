@@ -115,7 +115,7 @@ def test_nothing_but_registries_is_left_when_all_jobs_have_ended(apis: ShardApis
         apis.operations.cancel(apis.add(key=f"{number}", delay=1))
     letter = apis.inspection.dead_letter(apis.add_dead(key="k"))
     assert letter is not None
-    apis.operations.discard(letter.raw_id, died_us=letter.died_us)
+    apis.operations.discard(letter.raw_id, died_us=letter.moment_us)
     apis.promote()
     left = {noun_of(key)[0] for key in apis.client.keys("*")}
     assert left <= {

@@ -15,6 +15,7 @@ import pytest
 import django_delayq
 from django_delayq import get_store
 from django_delayq.dispatcher import Dispatcher
+from django_delayq.store.promotion import Promotion
 from tests.sample_app import tasks
 from tests.stepped_worker import await_notification, step_until_idle, stepped_worker
 from tests.subprocesses import until
@@ -71,7 +72,7 @@ def test_every_file_of_the_walk_exists() -> None:
 def test_a_job_meets_only_the_files_of_the_walk(delayq_settings: Any, recorder: Recorder) -> None:
     store = get_store()
     shard = store.shards[0]
-    dispatcher = Dispatcher(shard, store.promotion(shard))
+    dispatcher = Dispatcher(shard, Promotion(shard))
 
     def is_promoted() -> bool:
         seconds = dispatcher.step() or 0.0

@@ -15,6 +15,7 @@ from django_delayq.job.unsent import UnsentJob
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.store.claims import Settlement
 from django_delayq.store.enqueue import BATCH
+from django_delayq.store.process_reports import ProcessReports
 from django_delayq.testing.fake_clock import FakeClock
 from tests.browser.sample_tasks import build_report, close_auction, send_invoice, sync_customer
 from tests.shard_apis import DAY, HOUR, SECOND, ShardApis
@@ -142,7 +143,7 @@ class Fixtures:
     def _report(self, code: bytes, kind: str, *, tally: MetricsBuffer | None = None, **said: Any) -> None:
         said |= {"version": "1.0.0", "started_us": self.now_us - 2 * DAY, "rss": 84 << 20}
         rows = tally.take() if tally else {}
-        self.apis.store.process_reports(self.apis.shard).report(code, kind, said, rows)
+        ProcessReports(self.apis.shard).report(code, kind, said, rows)
 
     def _history(self) -> None:
         draw = self._random

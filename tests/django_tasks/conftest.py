@@ -13,10 +13,10 @@ BACKEND = "django_delayq.backend.DelayQBackend"
 
 
 @pytest.fixture(autouse=True)
-def tasks_settings(delayq_settings: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def tasks_settings(delayq_settings: Any) -> Any:
     """Set TASKS to this backend: `default` and `second`, any queue. Returns pytest-django's settings."""
     # Ids never go back in time, and other tests set the clock far ahead.
-    monkeypatch.setattr(ids, "_sequence", ids._Sequence())
+    ids.restart_sequence()
     delayq_settings.TASKS = {alias: {"BACKEND": BACKEND, "QUEUES": []} for alias in ("default", "second")}
     return delayq_settings
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from django_delayq.conf import task_backends
+from django_delayq.conf import settings as conf
 from tests.django_tasks.compat import NAME
 
 ROOT = Path(__file__).parent.parent.parent
@@ -51,4 +51,4 @@ def test_the_code_of_the_page_runs_unchanged(delayq_settings: Any, tmp_path: Pat
 def test_the_table_of_options_names_every_key_and_no_other() -> None:
     table = PAGE.split("## OPTIONS")[1].split("\n\nThe keys")[0]
     keys = re.findall(r"^\| `([A-Z_]+)` \|", table, re.MULTILINE)
-    assert set(keys) == {*task_backends.EXTRA_KEYS, *task_backends.OWN_KEYS}
+    assert set(keys) == {*conf.EXTRA_KEYS, *conf.OWN_KEYS}

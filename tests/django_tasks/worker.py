@@ -1,6 +1,5 @@
 """Worker: runs the jobs of one alias, one at a time, by the scripts and functions that real workers use."""
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,7 +9,8 @@ from django_delayq.job.outcome import Outcome
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.emitter import emit_now
 from django_delayq.processes.service import process_name
-from django_delayq.store.claims import Settlement
+from django_delayq.store.claims import Claims, Settlement
+from django_delayq.store.promotion import Promotion
 from django_delayq.worker.execution import run
 from django_delayq.worker.settlement import decide_settlement, emit_all
 
@@ -23,8 +23,8 @@ class OneWorker:
     ) -> None:
         self._run = run
         self.shard = get_store(backend).shards[shard]
-        self._claims = get_store(backend).claims(self.shard, worker_id=os.urandom(8))
-        self._promotion = get_store(backend).promotion(self.shard)
+        self._claims = Claims(self.shard)
+        self._promotion = Promotion(self.shard)
         self.name = name or process_name()
 
     def step(self) -> bool:

@@ -37,7 +37,7 @@ def apis(client: Redis, redis_url: str) -> Iterator[ShardApis]:
 
 
 def dispatcher(apis: ShardApis) -> tuple[Dispatcher, Counted]:
-    counted = Counted(apis.shard, apis.config.dispatcher)
+    counted = Counted(apis.shard)
     return Dispatcher(apis.shard, counted), counted
 
 

@@ -9,6 +9,7 @@ from redis import Redis
 
 from django_delayq import get_job, get_store
 from django_delayq.store.queries.lookup import Found
+from tests.inspection import inspection
 from tests.sample_app import tasks
 from tests.subprocesses import Processes
 
@@ -94,7 +95,7 @@ def test_a_failing_job_is_retried_dies_is_requeued_and_done(
     assert places(client, processes, job) == ["dead"]
     assert [run["attempt"] for run in processes.runs()] == [1, 2, 3]
     assert {run["recovered"] for run in processes.runs()} == {False}
-    dead = get_store().lookup(0).dead_letter(raw(job))
+    dead = inspection().dead_letter(raw(job))
     assert dead is not None
     assert dead.attempts.ended == 3
     assert [entry["ending"] for entry in dead.attempts.history] == ["failed"] * 3
@@ -102,10 +103,10 @@ def test_a_failing_job_is_retried_dies_is_requeued_and_done(
     assert "ValueError: as asked" in dead.attempts.last_error
 
     cure.touch()
-    assert get_store().operations(0).requeue(raw(job), died_us=dead.died_us) is not None
+    assert get_store().operations(0).requeue(raw(job), died_us=dead.moment_us) is not None
     processes.until_gone([job])
     assert places(client, processes, job) == []
     # Attempts start at 1 again, under the same id.
     assert [run["attempt"] for run in processes.runs(job.id)] == [1, 2, 3, 1]
-    assert get_store().operations(0).requeue(raw(job), died_us=dead.died_us) is None
+    assert get_store().operations(0).requeue(raw(job), died_us=dead.moment_us) is None
     assert worker.end() == 0

@@ -44,7 +44,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a worker starts a job whose lease has expired",
         WORKER,
-        "return self._held.leases.begin(claim.lease)",
+        "return self._held.begin(claim.lease)",
         "return True",
     ): ("tests/integration/worker/test_one_outcome.py",),
     at(
@@ -186,7 +186,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         'field.metadata["validate"](_option(key), value)',
         "value",
     ): ("tests/unit/conf/test_validators.py",),
-    at("aliases share one store", "conf/task_backends.py", "-{quote(alias, safe='')}\"", '"'): (
+    at("aliases share one store", "conf/settings.py", "-{quote(alias, safe='')}\"", '"'): (
         "tests/django_tasks/contract/test_results.py",
     ),
     at(

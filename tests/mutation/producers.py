@@ -142,8 +142,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a repair fails if the stored number of shards is invalid",
         "management/commands/delayq_check.py",
-        "    drift: dict[str, dict[str, Any]] = {}\n",
-        "    store.known_shards()\n    drift: dict[str, dict[str, Any]] = {}\n",
+        "    drift: _Groups = {}\n",
+        "    store.known_shards()\n    drift: _Groups = {}\n",
     ): ("tests/integration/commands/test_delayq_check.py",),
     at("cancelled ids are kept forever", "store/lua/cancel.lua", "0, -10001)", "0, -1000001)"): (CANCEL,),
     at(

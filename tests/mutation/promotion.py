@@ -126,7 +126,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a heartbeat keeps a lease that Redis reports as lost",
         "worker/leases.py",
-        "                del self._held[lease]\n",
+        "                del self._trusted_until[lease]\n",
         "",
     ): (HEARTBEATS,),
     at(

@@ -58,9 +58,9 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (STORE,),
     at(
         "recovered jobs are not counted",
-        "store/queries/lookup.py",
-        "map(add, waiting[1::3], waiting[2::3])",
-        "waiting[1::3]",
+        "store/lua/snapshot.lua",
+        " + (back[1] and redis.call('ZCARD', recovered) or 0)",
+        "",
     ): (STORE,),
     at(
         "a worker claims recovered jobs without a free process",

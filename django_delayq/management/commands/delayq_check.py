@@ -8,9 +8,10 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from django_delayq.exceptions import StoreError
 from django_delayq.job.outcome import OutcomeKind
-from django_delayq.management.preflight import Preflight
+from django_delayq.management.preflight import judge_jobs
 from django_delayq.management.starting import add_backend, read_settings
 from django_delayq.store.client.server_info import ServerInfo
+from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.store.store import Store, get_store
 
 #: Code of an inconsistency -> what it counts, and what --repair does with it.
@@ -36,8 +37,10 @@ _INCOMPATIBLE = {
     OutcomeKind.BAD_SIGNATURE: "they are not signed with SECRET_KEY or SECRET_KEY_FALLBACKS",
     OutcomeKind.UNREADABLE: "their stored body cannot be read",
 }
-#: Entries that are listed for each code.
+#: Entries or jobs that are listed for each code or reason.
 _EXAMPLES = 5
+#: Code or reason -> its count and examples.
+_Groups = dict[Any, dict[str, Any]]
 #: Walks after which a repaired shard must be consistent.
 _WALKS = 5
 
@@ -69,7 +72,7 @@ class Command(BaseCommand):
 def _report(store: Store, *, repair: bool) -> dict[str, Any]:
     server = ServerInfo.fetch(store.shards[0].client, with_config=True)
     faults = [*server.fatal(), *server.errors()]
-    drift: dict[str, dict[str, Any]] = {}
+    drift: _Groups = {}
     left = 0
     # One repair can uncover the next inconsistency.
     for _ in range(_WALKS if repair else 1):
@@ -83,16 +86,14 @@ def _report(store: Store, *, repair: bool) -> dict[str, Any]:
             f"DELAYQ['SHARDS'] is {store.config.shards}, but the keys are spread over {known}: "
             f"jobs in the other shards are neither checked here nor run."
         )
-    preflight = Preflight.of(store) if readable else Preflight()
+    jobs, misfits = 0, _Groups()
+    for job_id, reason in (each for shard in store.shards for each in judge_jobs(shard)) if readable else ():
+        jobs += 1
+        if reason is not None:
+            _add(misfits, reason, job_id)
     incompatible = [
-        {
-            "ending": reason.ending.value,
-            "task": reason.task,
-            "count": count,
-            "means": _INCOMPATIBLE[reason.ending],
-            "examples": preflight.examples[reason],
-        }
-        for reason, count in preflight.incompatible.most_common()
+        {"ending": ending.value, "task": task, "means": _INCOMPATIBLE[ending], **group}
+        for (ending, task), group in sorted(misfits.items(), key=lambda item: -item[1]["count"])
     ]
     return {
         "server": {
@@ -106,25 +107,29 @@ def _report(store: Store, *, repair: bool) -> dict[str, Any]:
         },
         "faults": faults,
         "warnings": list(server.warnings()),
-        "drift": drift,
+        "drift": {code: {"means": _DRIFT[code][0], **group} for code, group in drift.items()},
         "repaired": repair and not left,
-        "waiting": preflight.jobs if readable else None,
+        "waiting": jobs if readable else None,
         "will_not_run": incompatible,
         "wrong": bool(faults or incompatible or left),
     }
 
 
-def _walk(store: Store, drift: dict[str, dict[str, Any]], *, repair: bool) -> int:
+def _walk(store: Store, drift: _Groups, *, repair: bool) -> int:
     """Add the inconsistencies of all shards to `drift`, by code; return how many this walk found."""
     found = 0
     for shard in store.shards:
-        for each in store.consistency_check(shard).walk(repair=repair):
+        for each in ConsistencyCheck(shard).walk(repair=repair):
             found += 1
-            kind = drift.setdefault(each.code, {"count": 0, "means": _DRIFT[each.code][0], "examples": []})
-            kind["count"] += 1
-            if len(kind["examples"]) < _EXAMPLES:
-                kind["examples"].append(f"{each.key} {each.entry[:32].hex()}")
+            _add(drift, each.code, f"{each.key} {each.entry[:32].hex()}")
     return found
+
+
+def _add(groups: _Groups, key: Any, example: str) -> None:
+    group = groups.setdefault(key, {"count": 0, "examples": []})
+    group["count"] += 1
+    if len(group["examples"]) < _EXAMPLES:
+        group["examples"].append(example)
 
 
 def _sentences(report: dict[str, Any]) -> Iterator[str]:

@@ -18,6 +18,8 @@ from django_delayq.management.starting import (
 )
 from django_delayq.processes.reporter import ProcessReporter
 from django_delayq.processes.service import Service
+from django_delayq.store.process_reports import ProcessReports
+from django_delayq.store.promotion import Promotion
 
 
 class Command(BaseCommand):
@@ -36,11 +38,12 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Run until stopped."""
         log_to_stderr(options["verbosity"])
-        config, store = open_store(options["backend"], force_shards=options["force_shards"])
-        dispatchers = {shard: Dispatcher(shard, store.promotion(shard)) for shard in store.shards}
+        store = open_store(options["backend"], force_shards=options["force_shards"])
+        dispatchers = {shard: Dispatcher(shard, Promotion(shard)) for shard in store.shards}
         services = [Service(each, name=f"Dispatcher of {shard.label}") for shard, each in dispatchers.items()]
         if options["until_stdin_closes"]:
             stop_with_parent(services)
-        reporters = [ProcessReporter(store.process_reports(shard), each) for shard, each in dispatchers.items()]
+        reporters = [ProcessReporter(ProcessReports(shard), each) for shard, each in dispatchers.items()]
+        config = store.config
         sentence = f"Dispatcher {os.getpid()} serves {config.redis.display_url}, prefix {config.prefix!r}."
         run_services(services, reporters, ready=partial(announce, self, sentence, options))

@@ -30,6 +30,8 @@ from django_delayq.processes.reporter import ProcessReporter
 from django_delayq.processes.service import Service
 from django_delayq.processes.shutdown import Shutdown
 from django_delayq.processes.supervisor import SupervisedCommand, backend_option, run_workers
+from django_delayq.store.process_reports import ProcessReports
+from django_delayq.store.promotion import Promotion
 from django_delayq.store.store import Store
 from django_delayq.worker.pools.base import Pool
 from django_delayq.worker.prefetch import PrefetchPolicy
@@ -67,7 +69,7 @@ class Command(BaseCommand):
         check_pool(options)
         if options["processes"] > 1:
             return run_workers(options)
-        _, store = open_store(options["backend"])
+        store = open_store(options["backend"])
         if options["reload"]:
             autoreload.run_with_reloader(self._run, Shutdown(), store, worker_config, options)
             return None
@@ -101,10 +103,9 @@ class Command(BaseCommand):
             metrics = MetricsBuffer()
             worker = Worker(
                 shard=shard,
-                open_claims=lambda worker_id, shard=shard: store.claims(shard, worker_id=worker_id),  # type: ignore[misc]
                 config=config,
                 pool=pool,
-                dispatcher=Dispatcher(shard, store.promotion(shard), metrics=metrics),
+                dispatcher=Dispatcher(shard, Promotion(shard), metrics=metrics),
                 metrics=metrics,
                 sweep_us=store.config.dispatcher.sweep_us,
                 drain=options["drain"],
@@ -116,7 +117,7 @@ class Command(BaseCommand):
             # Outcomes that were buffered during an outage are settled before their leases can expire.
             longest_wait = longest_wait_us(config.lease_us) / SECOND_US
             services.append(Service(worker, name=f"Worker of {shard.label}", longest_wait=longest_wait))
-            reporters.append(ProcessReporter(store.process_reports(shard), worker))
+            reporters.append(ProcessReporter(ProcessReports(shard), worker))
         if options["reload"]:
             _stop_before_reload(services)
         if options["until_stdin_closes"]:

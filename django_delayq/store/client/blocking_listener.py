@@ -64,15 +64,12 @@ class BlockingListener:
     def send_chained(self, call: ScriptCall) -> None:
         """Send a script call that Redis runs when the blocking pop ends; its reply follows the reply of the pop."""
         self._send(call.packed)
-        call.sent_elsewhere(PendingReply(self, self._connection))
+        call.sent_elsewhere(PendingReply(self._connection))
 
     def send_without_reply(self, packed: bytes) -> None:
         """Send a command and leave its reply to the next `listen()`. No pop may be outstanding."""
         self._send(packed)
         self._unread_replies += 1
-
-    def put_back(self, connection: Any) -> None:
-        """Do nothing, as the owner of a `PendingReply`: the connection stays with this listener."""
 
     def fileno(self) -> int:
         """Return the socket to wait on, or -1 if nothing is outstanding."""

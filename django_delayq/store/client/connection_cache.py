@@ -6,7 +6,7 @@ one 9 µs. That was a third of the cost of enqueueing a job.
 
 import os
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from redis import exceptions as redis_errors
 
@@ -37,7 +37,7 @@ class ConnectionCache:
     def send(self, packed: bytes) -> "PendingReply":
         """Send a packed command. The caller must read or abandon its reply. Raises the library's errors."""
         connection = self._take()
-        reply = PendingReply(self, connection)
+        reply = PendingReply(connection, self)
         try:
             connection.send_packed_command([packed])
         except BaseException:
@@ -83,32 +83,26 @@ class ConnectionCache:
             return None
 
 
-class ConnectionOwner(Protocol):
-    """The owner of the connection on which a command was sent."""
-
-    def put_back(self, connection: Any) -> None:
-        """Take back a connection that has no outstanding reply, or is closed."""
-
-
 class PendingReply:
     """The reply of a command that was sent and is not read yet."""
 
     __slots__ = ("_connection", "_owner")
 
-    def __init__(self, owner: ConnectionOwner, connection: Any) -> None:
-        self._owner, self._connection = owner, connection
+    def __init__(self, connection: Any, owner: ConnectionCache | None = None) -> None:
+        """`owner` takes the connection back after the reply; None: it stays with whoever sent the command."""
+        self._connection, self._owner = connection, owner
 
     def read(self) -> Any:
         """Read one reply. Raises the library's errors."""
         try:
             reply = self._read()
         except redis_errors.ResponseError:
-            self._owner.put_back(self._connection)
+            self._put_back()
             raise
         except BaseException:
             self.abandon()
             raise
-        self._owner.put_back(self._connection)
+        self._put_back()
         return reply
 
     def read_all(self, number: int) -> list[Any]:
@@ -119,7 +113,7 @@ class PendingReply:
             # Also after an error reply: the next command would read the replies that follow it.
             self.abandon()
             raise
-        self._owner.put_back(self._connection)
+        self._put_back()
         return replies
 
     def _read(self) -> Any:
@@ -134,4 +128,8 @@ class PendingReply:
         """Close the connection: otherwise the next command on it would read this reply."""
         # A time limit may interrupt any line. If it interrupts this one, nobody keeps the connection.
         self._connection.disconnect()
-        self._owner.put_back(self._connection)
+        self._put_back()
+
+    def _put_back(self) -> None:
+        if self._owner is not None:
+            self._owner.put_back(self._connection)

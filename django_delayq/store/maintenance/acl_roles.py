@@ -87,7 +87,7 @@ VIEW = _joined(
     "view",
     "people who look at jobs: its commands only read, so it cannot write by a script either",
     scripts=("find", "page", "snapshot", "due_histogram"),
-    plain=("HGET", "ZCARD", "ZUNION"),
+    plain=("HGET", "ZUNION"),
 )
 ACTION = _joined(
     "action",

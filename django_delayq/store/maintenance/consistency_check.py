@@ -43,10 +43,10 @@ class Inconsistency:
 class ConsistencyCheck:
     """API of one shard for its check and repair."""
 
-    def __init__(self, shard: Shard, *, due_first_us: int, max_payload: int) -> None:
+    def __init__(self, shard: Shard) -> None:
         self._shard = shard
-        self._batch = max(1, min(_BATCH, _BATCH_BYTES // max_payload))
-        self._head_start_ms = due_first_us // 1_000
+        self._batch = max(1, min(_BATCH, _BATCH_BYTES // shard.config.tasks.max_payload))
+        self._head_start_ms = shard.config.dispatcher.due_first_us // 1_000
 
     def walk(self, *, repair: bool = False) -> Iterator[Inconsistency]:
         """Yield inconsistencies; with `repair`, repair them. O(n log n) in batches of up to 100, with bounded memory.
@@ -63,7 +63,7 @@ class ConsistencyCheck:
         keys, queues = self._shard.keys, self._shard.read_queues()
         places = [(noun, keys(noun)) for noun in ("dead_letters", "leases")]
         # In the order in which a job moves: one that moves meanwhile is met at least once.
-        waiting = [keys.waiting_places(queue) for queue in queues]
+        waiting = [keys.named(queue) for queue in queues]
         places += [(noun, place[noun]) for noun in ("scheduled", "ready", "recovered") for place in waiting]
         for noun, place in places:
             for entries, bodies in self._entries(place):

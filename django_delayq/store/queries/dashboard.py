@@ -20,9 +20,9 @@ _SNAPSHOT, _DUE_HISTOGRAM = Script("snapshot"), Script("due_histogram")
 class DashboardQueries:
     """Dashboard queries, one shard."""
 
-    def __init__(self, shard: Shard, *, due_first_us: int) -> None:
+    def __init__(self, shard: Shard) -> None:
         self._shard = shard
-        self._due_first_us = due_first_us
+        self._due_first_us = shard.config.dispatcher.due_first_us
         # Names of queues seldom change. With those of the last snapshot, one round trip is enough.
         self._queues: list[str] = []
 
@@ -50,7 +50,7 @@ class DashboardQueries:
         """Return the snapshot with these queues, and the names that it should have."""
         keys = self._shard.keys
         dimensions = [ALL_JOBS, *map(queue_dimension, queues), *map(task_dimension, tasks)]
-        places = [key for queue in queues for key in keys.waiting_places(queue).values()]
+        places = [key for each in queues for key in (keys.scheduled(each), keys.ready(each), keys.recovered(each))]
         reply = self._shard.run(_SNAPSHOT, [int(facts), *dimensions], more_keys=places)
         now_us, claimed, dead, died_last_hour, newest, names, *more = reply
         pauses, workers, dispatchers, reports, quiet, series, info, states = more

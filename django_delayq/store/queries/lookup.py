@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from operator import add
 from typing import Any
 
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import try_decode, try_decode_head
-from django_delayq.job.job import DEFAULT_QUEUE, LARGE_BODY, DeadLetter, Job, State, due_of_rank
+from django_delayq.job.job import DEFAULT_QUEUE, LARGE_BODY, Job, State, due_of_rank
 from django_delayq.job.result import Result
 from django_delayq.store.client.script import Script
 from django_delayq.store.queries.job_pages import JobPage, JobRow, parse_page, whole
@@ -49,22 +48,12 @@ class Found:
         return self.state is State.GONE or self.result is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
-    """Number of jobs by state, and by queue if they wait."""
-
-    scheduled: dict[str, int]
-    ready: dict[str, int]
-    claimed: int
-    dead: int
-
-
 class Lookup:
     """API of one shard that reads jobs."""
 
-    def __init__(self, shard: Shard, *, due_first_us: int) -> None:
+    def __init__(self, shard: Shard) -> None:
         self._shard = shard
-        self._due_first_us = due_first_us
+        self._due_first_us = shard.config.dispatcher.due_first_us
 
     def find(
         self, raw_id: bytes, *, queue: str = DEFAULT_QUEUE, member: bytes = b"", with_lease: bool = False
@@ -75,7 +64,7 @@ class Lookup:
         """
         for _ in range(3):
             keys = self._shard.keys
-            reply = self._shard.run(_FIND, [raw_id, member], **keys.waiting_places(queue), results=keys.results(raw_id))
+            reply = self._shard.run(_FIND, [raw_id, member], **keys.named(queue), results=keys.results(raw_id))
             again = reply[0] == b"elsewhere" or (with_lease and not member and reply[0] == b"claimed")
             head = try_decode_head(reply[2]) if again else None
             if head is None:
@@ -87,19 +76,6 @@ class Lookup:
         """Return the id of the job that holds a unique key, or None. O(1)."""
         member = self._shard.execute("HGET", self._shard.keys("unique_keys"), digest)
         return member[:12] if member else None
-
-    def counts(self) -> Counts:
-        """Return how many jobs wait, run and are dead; not as of one moment. Two round trips, O(1) a queue."""
-        queues, keys = self._shard.read_queues(), self._shard.keys
-        places = [place for queue in queues for place in keys.waiting_places(queue).values()]
-        places += [keys("leases"), keys("dead_letters")]
-        *waiting, claimed, dead = self._shard.execute_all([["ZCARD", place] for place in places])
-        return Counts(
-            scheduled=dict(zip(queues, waiting[::3], strict=True)),
-            ready=dict(zip(queues, map(add, waiting[1::3], waiting[2::3]), strict=True)),
-            claimed=claimed,
-            dead=dead,
-        )
 
     def page(
         self,
@@ -144,15 +120,6 @@ class Lookup:
             before=before,
             count=count,
             match=match,
-        )
-
-    def dead_letter(self, raw_id: bytes) -> DeadLetter | None:
-        """Return a dead letter with its history, or None if the job is in another state."""
-        found = self.find(raw_id)
-        if found.state is not State.DEAD:
-            return None
-        return DeadLetter(
-            raw_id=raw_id, shard=found.shard, died_us=found.moment_us, job=found.job, attempts=found.attempts
         )
 
     def _found(

@@ -8,19 +8,13 @@ from django_delayq.store.shard import Shard
 LONGEST = 1.0
 
 
-class ResultWaiter:
-    """API of one shard for callers that wait for results."""
+def wait_for_result(shard: Shard, raw_id: bytes, seconds: float) -> bool:
+    """Block until the job's result is there, for `LONGEST` at most. Return whether it is. One round trip.
 
-    def __init__(self, shard: Shard) -> None:
-        self._shard = shard
-
-    def wait(self, raw_id: bytes, seconds: float) -> bool:
-        """Block until the job's result is there, for `LONGEST` at most. Return whether it is. One round trip.
-
-        The result is popped from its list and pushed back in one step. It keeps its expiry, and any number of callers
-        may wait for it.
-        """
-        key = self._shard.keys.results(raw_id)
-        # Redis counts in milliseconds here, and 0 means forever.
-        block = max(1, ceil(min(seconds, LONGEST) * 1_000)) / 1_000
-        return self._shard.execute("BLMOVE", key, key, "LEFT", "RIGHT", str(block)) is not None
+    The result is popped from its list and pushed back in one step. It keeps its expiry, and any number of callers may
+    wait for it. `shard` is one for workers: on one for producers, a call may take no longer than ENQUEUE_TIMEOUT.
+    """
+    key = shard.keys.results(raw_id)
+    # Redis counts in milliseconds here, and 0 means forever.
+    block = max(1, ceil(min(seconds, LONGEST) * 1_000)) / 1_000
+    return shard.execute("BLMOVE", key, key, "LEFT", "RIGHT", str(block)) is not None

@@ -9,10 +9,11 @@ from typing import Any
 
 from redis import Redis
 
-from django_delayq import get_store
+from django_delayq.job.ids import to_text
 from django_delayq.store.keys import Keys
 from tests.chaos.harness.case import Dead, Run
 from tests.chaos.harness.checker import CheckResult
+from tests.inspection import inspection
 from tests.stateful.redis_state import noun_of
 
 #: Keys that remain when all jobs have ended.
@@ -116,11 +117,11 @@ def longest_pause(faults: list[tuple[str, float, float]], starts: list[float]) -
 
 def read_dead(client: Redis, keys: Keys) -> list[Dead]:
     """Return all dead letters."""
-    inspection = get_store().lookup(keys.shard)
-    letters = [inspection.dead_letter(raw_id) for raw_id in client.zrange(keys("dead_letters"), 0, -1)]
+    read = inspection(keys.shard)
+    letters = [read.dead_letter(raw_id) for raw_id in client.zrange(keys("dead_letters"), 0, -1)]
     return [
         Dead(
-            id=letter.id,
+            id=to_text(letter.raw_id, letter.shard),
             ended=letter.attempts.ended,
             endings=tuple(str(entry["ending"]) for entry in letter.attempts.history),
         )

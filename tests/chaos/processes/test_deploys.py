@@ -7,8 +7,8 @@ from typing import Any
 
 from redis import Redis
 
-from django_delayq import get_store
 from django_delayq.job.attempts import AttemptHistory
+from tests.inspection import inspection
 from tests.sample_app import tasks, two_releases
 from tests.subprocesses import Command, Processes
 
@@ -94,7 +94,7 @@ def test_jobs_that_no_worker_can_run_become_dead_letters_with_their_reason(proce
             wait_for_retry(client, processes, job, ended)
             assert job.reschedule(delay=0)
         processes.until(lambda job=job: client.zscore(processes.keys("dead_letters"), raw_id(job)), what="dead letter")
-        dead = get_store().lookup(0).dead_letter(raw_id(job))
+        dead = inspection().dead_letter(raw_id(job))
         assert dead is not None and dead.attempts.ended == attempts
         expected = {unknown.id: "unknown task", unfit.id: "arguments do not fit", newer.id: "newer version"}
         assert [entry["ending"] for entry in dead.attempts.history] == [expected[job.id]] * attempts

@@ -252,7 +252,7 @@ def test_producer_killed_at_any_request_sends_each_batch_whole_or_not_at_all(kil
 def act_as_producer(process_run: ProcessRun, kill: tuple[int, bool]) -> bool:
     """Let a producer enqueue and change jobs, repeat the same steps with another producer, and run the jobs."""
     revived, dropped = process_run.apis.add_dead(), process_run.apis.add_dead()
-    died = {raw_id: process_run.apis.inspection.dead_letter(raw_id).died_us for raw_id in (revived, dropped)}
+    died = {raw_id: process_run.apis.inspection.dead_letter(raw_id).moment_us for raw_id in (revived, dropped)}
     cancelled, moved = tasks.record.job("cancelled"), tasks.record.job("moved")
     brought_forward = tasks.record.after(hours=1).job("brought forward")
     process_run.send(cancelled, moved, brought_forward)

@@ -12,6 +12,7 @@ from redis import Redis
 
 from django_delayq import RetryPolicy, enqueue_many, get_job
 from django_delayq.clock import ServerClock
+from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from tests.sample_app import tasks
 from tests.sample_app.kill_points import POINTS, install
 from tests.shard_apis import ShardApis
@@ -132,7 +133,7 @@ def test_producer_killed_between_commit_and_send_leaves_row_without_job(
     with sqlite3.connect(database) as connection:
         assert connection.execute("SELECT attempt FROM seen").fetchall() == [(1,), (1,)]
     [first, second] = (re.findall("job (\\S+)", command.output)[-1] for command in (killed, whole))
-    assert (get_job(first), list(apis.store.consistency_check(apis.shard).walk())) == (None, [])
+    assert (get_job(first), list(ConsistencyCheck(apis.shard).walk())) == (None, [])
     processes.worker()
     processes.until_runs(1, second)
     assert len(processes.runs()) == 1

@@ -16,6 +16,7 @@ from django_delayq import get_store
 from django_delayq.exceptions import ScriptFault
 from django_delayq.job.outcome import Action
 from django_delayq.store.keys import CATALOGUE, Keys
+from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.store.promotion import Reclaim
 from tests.chaos.harness.steady_load import SteadyLoad
 from tests.sample_app import tasks
@@ -220,7 +221,7 @@ def test_random_corruption_affects_only_jobs_with_corrupted_records(
     assert len(unaffected) > 50 < len(corruptor.affected)
     # All unaffected jobs have run. A repair beside running processes fixes the records, and new jobs run.
     processes.until(lambda: unaffected <= {run["id"] for run in processes.runs()}, what="the unaffected to run")
-    audit = get_store().consistency_check(get_store().shards[0])
+    audit = ConsistencyCheck(get_store().shards[0])
     assert list(audit.walk(repair=True)), "corruption that leaves no trace proves nothing"
     # One repair can expose the next inconsistency.
     processes.until(lambda: not list(audit.walk(repair=True)), what="a walk that finds nothing to repair")

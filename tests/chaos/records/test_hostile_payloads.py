@@ -15,6 +15,7 @@ from django_delayq.job.job import State
 from django_delayq.store.keys import Keys, decode_queue
 from django_delayq.store.store import get_store
 from tests.chaos.records.hostile import CANARY, Payload, body, corrupt_shared_records, payloads, write_canary
+from tests.inspection import inspection
 from tests.sample_app import tasks
 from tests.subprocesses import Command, Processes
 
@@ -30,35 +31,35 @@ def write_all(client: Redis, keys: Keys, written: Iterable[Payload]) -> None:
 
 def read_all(written: Sequence[Payload]) -> Counter[State]:
     """Read what the admin's pages read: each job by its id, every list page by page, and the counts."""
-    inspection, states = get_store().lookup(0), Counter[State]()
+    lookup, states = inspection(), Counter[State]()
     queues = sorted({payload.queue for payload in written})
     for payload in written:
         # The API accepts ids of other lengths as raw ids only, not as text.
-        found = inspection.find(payload.raw_id, queue=payload.queue, member=payload.member)
+        found = lookup.find(payload.raw_id, queue=payload.queue, member=payload.member)
         states[found.state] += 1
         repr(found)
-        inspection.dead_letter(payload.raw_id)
+        lookup.dead_letter(payload.raw_id)
     for state in (State.SCHEDULED, State.READY, State.CLAIMED, State.DEAD):
         for queue in queues if state in (State.SCHEDULED, State.READY) else [""]:
             cursor, rows = None, 0
-            while (page := inspection.page(state, queues=[queue], cursor=cursor, count=250)).rows:
+            while (page := lookup.page(state, queues=[queue], cursor=cursor, count=250)).rows:
                 cursor, rows = (page.rows[-1].score, page.rows[-1].member), rows + len(page.rows)
                 repr(page)
                 assert rows <= 4 * page.total + 1_000, f"{state} {queue!r} has no end"
-    assert inspection.counts().dead >= states[State.DEAD]
+    assert lookup.counts().dead >= states[State.DEAD]
     return states
 
 
 def operate_on_all(written: Sequence[Payload]) -> None:
     """Call what the admin's buttons call. An error must be a DelayQError with a message."""
-    operations, inspection = get_store().operations(0), get_store().lookup(0)
+    operations, lookup = get_store().operations(0), get_store().lookup(0)
     for payload in written:
         acts = [
             lambda one=payload: operations.reschedule(one.raw_id, delay_us=1),
             lambda one=payload: operations.move(one.raw_id, "elsewhere"),
             lambda one=payload: operations.cancel(one.raw_id),
-            lambda one=payload: operations.requeue(one.raw_id, died_us=inspection.find(one.raw_id).moment_us),
-            lambda one=payload: operations.discard(one.raw_id, died_us=inspection.find(one.raw_id).moment_us),
+            lambda one=payload: operations.requeue(one.raw_id, died_us=lookup.find(one.raw_id).moment_us),
+            lambda one=payload: operations.discard(one.raw_id, died_us=lookup.find(one.raw_id).moment_us),
         ]
         for act in acts:
             try:

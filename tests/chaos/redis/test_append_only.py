@@ -22,6 +22,7 @@ from django_delayq.conf.redis_settings import RedisConfig
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.keys import Keys
+from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.chaos.harness.options import sized
 from tests.shard_apis import ShardApis
@@ -155,7 +156,7 @@ class Written:
             loader.start()
             with loader.client(protocol=2) as client:
                 found = redis_state.read(client, self.keys)
-            findings = list(apis.store.consistency_check(apis.shard).walk())
+            findings = list(ConsistencyCheck(apis.shard).walk())
             apis.close()
             loader.kill()
             invariants.check_each_job_is_in_one_place(found, self.keys)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from django_delayq import get_store
+from tests.inspection import inspection
 from tests.sample_app import database_tasks
 from tests.subprocesses import Processes
 
@@ -57,7 +57,7 @@ def test_unavailable_database_fails_attempts_until_it_returns_or_none_are_left(
     os.rename(away, file.parent)
     processes.until_gone(patient)
     for job in doomed:
-        dead = get_store().lookup(0).dead_letter(bytes.fromhex(job.id.split("-")[0]))
+        dead = inspection().dead_letter(bytes.fromhex(job.id.split("-")[0]))
         assert dead is not None and dead.attempts.ended == 2
         assert "unable to open database file" in dead.attempts.last_error
     with sqlite3.connect(file) as connection:

@@ -10,9 +10,11 @@ import pytest
 from django.utils import timezone
 
 from django_delayq import get_job, get_store
+from django_delayq.store.promotion import Promotion
 from tests.django_tasks.compat import NAME, TaskResultStatus
 from tests.django_tasks.conftest import BACKEND
 from tests.django_tasks.worker import OneWorker
+from tests.inspection import inspection
 from tests.sample_app import django_tasks
 from tests.subprocesses import Processes
 
@@ -115,8 +117,8 @@ def test_r35_deferred_tasks_that_came_due_go_by_their_run_after() -> None:
     later = [now + datetime.timedelta(seconds=seconds) for seconds in (0.3, 0.1, 0.2)]
     results = {f"{number}": django_tasks.noop.using(run_after=at).enqueue() for number, at in enumerate(later)}
     store = get_store()
-    promotion = store.promotion(store.shards[0])
-    while any(store.lookup(0).counts().scheduled.values()):
+    promotion = Promotion(store.shards[0])
+    while any(inspection().counts().scheduled.values()):
         promotion.promote(["default"])
     assert order_of(results) == ["1", "2", "0"]
 

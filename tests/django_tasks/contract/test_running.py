@@ -12,6 +12,8 @@ from django_delayq import Task, get_job, get_store
 from django_delayq.backend.backend import DelayQBackend
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.processes.emitter import emit_now
+from django_delayq.store.claims import Claims
+from django_delayq.store.promotion import Promotion
 from django_delayq.task import registry
 from tests.django_tasks.compat import (
     NAME,
@@ -25,6 +27,7 @@ from tests.django_tasks.compat import (
 from tests.django_tasks.conftest import with_options
 from tests.django_tasks.contract.test_enqueue import MOMENT
 from tests.django_tasks.worker import OneWorker
+from tests.inspection import inspection
 from tests.sample_app import django_tasks
 from tests.subprocesses import until
 
@@ -56,7 +59,7 @@ def test_r25_a_deferred_task_and_one_between_two_attempts_are_ready(signal_log: 
 def test_r25_a_claimed_task_is_running(drain: Any) -> None:
     result = django_tasks.noop.enqueue()
     store = get_store()
-    claims = store.claims(store.shards[0], worker_id=os.urandom(8))
+    claims = Claims(store.shards[0])
     claims.settle_and_claim(claims.prepare(queues=["default"], want=1, worker_name="host:1"))
     result.refresh()
     assert (result.status, result.worker_ids, result.attempts) == (RUNNING, ["host:1"], 1)
@@ -111,7 +114,7 @@ def test_r26_a_fast_clock_of_the_enqueuer_does_not_reverse_the_times(
 ) -> None:
     from django_delayq.job import ids
 
-    monkeypatch.setattr(ids._sequence, "_last_ms", ids._sequence._last_ms + 10_000)
+    monkeypatch.setattr(ids, "_last_ms", ids._last_ms + 10_000)
     for each in (django_tasks.add, django_tasks.fail):
         result = each.enqueue("1")
         drain()
@@ -312,7 +315,7 @@ def expire_lease(client: Any) -> None:
     for lease in client.zrange(leases, 0, -1):
         client.zadd(leases, {lease: 1})
     store = get_store()
-    dispatcher = Dispatcher(store.shards[0], store.promotion(store.shards[0]), emit=emit_now)
+    dispatcher = Dispatcher(store.shards[0], Promotion(store.shards[0]), emit=emit_now)
     dispatcher.promote()
     dispatcher.close()
 
@@ -320,7 +323,7 @@ def expire_lease(client: Any) -> None:
 def claim_and_die() -> None:
     """Claim the first ready job and never settle it."""
     store = get_store()
-    claims = store.claims(store.shards[0], worker_id=os.urandom(8))
+    claims = Claims(store.shards[0])
     assert claims.settle_and_claim(claims.prepare(queues=["default"], want=1, worker_name="dead:1")).claims
 
 
@@ -345,7 +348,7 @@ def test_r25_a_task_that_dies_with_its_workers_is_finished_by_the_dispatcher(cli
     for _ in range(3):
         claim_and_die()
         expire_lease(client)
-        get_store().promotion(get_store().shards[0]).promote(["default"])
+        Promotion(get_store().shards[0]).promote(["default"])
     result.refresh()
     assert (result.status, result.attempts, len(result.errors)) == (FAILED, 3, 3)
     word, sender, seen = signal_log.received[-1]
@@ -358,11 +361,11 @@ def test_a_failed_task_that_is_requeued_is_ready_with_its_history(gate: Any) -> 
     OneWorker().drain()
     result.refresh()
     failed_at = result.finished_at
-    operations, found = get_store().operations(0), get_store().lookup(0)
+    operations = get_store().operations(0)
     raw_id = bytes.fromhex(result.id.split("-")[0])
-    letter = found.dead_letter(raw_id)
+    letter = inspection().dead_letter(raw_id)
     assert letter is not None
-    assert operations.requeue(raw_id, died_us=letter.died_us) is not None
+    assert operations.requeue(raw_id, died_us=letter.moment_us) is not None
     result.refresh()
     assert (result.status, result.finished_at, len(result.errors), result.attempts) == (READY, None, 1, 1)
     gate.touch()

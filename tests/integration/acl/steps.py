@@ -10,8 +10,13 @@ from redis import Redis
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
 from django_delayq.metrics import MetricsBuffer
+from django_delayq.store import forward_stream
+from django_delayq.store.claims import Claims
 from django_delayq.store.maintenance.acl_roles import ROLES
+from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
+from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
+from django_delayq.store.queries.result_waiter import wait_for_result
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.shard_apis import HOUR, SECOND, ShardApis, settlement
 
@@ -109,20 +114,15 @@ def page(role: ShardApis, every: ShardApis) -> Any:
     return [role.inspection.page(state, queues=["pages"]) for state in (State.SCHEDULED, State.CLAIMED, State.DEAD)]
 
 
-def counts(role: ShardApis, every: ShardApis) -> Any:
-    every.add()
-    return role.inspection.counts().ready
-
-
 def requeue(role: ShardApis, every: ShardApis) -> Any:
     letter, later = dead(every), dead(every)
-    assert role.operations.requeue(letter.raw_id, died_us=letter.died_us)
-    return role.operations.requeue(later.raw_id, died_us=later.died_us, delay_us=HOUR)
+    assert role.operations.requeue(letter.raw_id, died_us=letter.moment_us)
+    return role.operations.requeue(later.raw_id, died_us=later.moment_us, delay_us=HOUR)
 
 
 def discard(role: ShardApis, every: ShardApis) -> Any:
     letter = dead(every)
-    return role.operations.discard(letter.raw_id, died_us=letter.died_us)
+    return role.operations.discard(letter.raw_id, died_us=letter.moment_us)
 
 
 def promote(role: ShardApis, every: ShardApis) -> Any:
@@ -158,7 +158,7 @@ def settle_and_claim(role: ShardApis, every: ShardApis) -> Any:
 
 def heartbeat(role: ShardApis, every: ShardApis) -> Any:
     worker, claims = claimed(every)
-    claims_api = role.store.claims(role.shard, worker_id=worker.code)
+    claims_api = Claims(role.shard, worker_id=worker.code)
     return not claims_api.heartbeat([claim.lease for claim in claims])
 
 
@@ -209,7 +209,7 @@ def cancel_kept(role: ShardApis, every: ShardApis) -> Any:
 def wait(role: ShardApis, every: ShardApis) -> Any:
     kept = every.add(ttl=HOUR)
     every.operations.cancel(kept)
-    return role.store.result_waiter(role.shard.index).wait(kept, 1)
+    return wait_for_result(role.shard, kept, 1)
 
 
 def dashboard(role: ShardApis, every: ShardApis) -> Any:
@@ -225,7 +225,7 @@ def server(role: ShardApis, every: ShardApis) -> Any:
 
 
 def report(role: ShardApis, every: ShardApis) -> Any:
-    reports, process_id = role.store.process_reports(role.shard), bytes(8)
+    reports, process_id = ProcessReports(role.shard), bytes(8)
     metrics = MetricsBuffer()
     metrics.count_attempt("done", queue="default", task="t", lag_us=1, run_us=1)
     for _ in range(2):
@@ -235,7 +235,7 @@ def report(role: ShardApis, every: ShardApis) -> Any:
 
 
 def add_to_forward_stream(role: ShardApis, every: ShardApis) -> Any:
-    role.store.forward_stream(role.shard).add({"id": "an id"})
+    forward_stream.append(role.shard, {"id": "an id"})
     return every.client.xlen(every.keys("forwarded"))
 
 
@@ -261,7 +261,7 @@ def check_consistency(role: ShardApis, every: ShardApis) -> Any:
     every.client.hdel(every.keys("jobs"), lost[2])
     every.client.hset(every.keys("jobs"), b"orphan-12345", b"?")
     every.client.delete(every.keys("claim_records"))
-    check = role.store.consistency_check(role.shard)
+    check = ConsistencyCheck(role.shard)
     found = list(check.walk(repair=True))
     assert list(check.bodies())
     return found
@@ -280,7 +280,6 @@ STEPS: dict[str, Step] = {
             find,
             holder,
             page,
-            counts,
             requeue,
             discard,
             promote,
@@ -303,7 +302,7 @@ STEPS: dict[str, Step] = {
 }
 _PRODUCER = "enqueue cancel cancel_kept reschedule find check_shards wait"
 _DISPATCHER = "report promote read_expired reclaim listen check_server check_shards"
-_VIEW = "find holder page counts read_queues dashboard server"
+_VIEW = "find holder page read_queues dashboard server"
 OWN = {
     "producer": _PRODUCER,
     "dispatcher": _DISPATCHER,

@@ -8,7 +8,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from redis import Redis
 
-from django_delayq import RetryPolicy, delayed_task, execute_later, get_store
+from django_delayq import RetryPolicy, delayed_task, execute_later
 from django_delayq.exceptions import (
     DelayQError,
     InvalidDelay,
@@ -19,6 +19,7 @@ from django_delayq.exceptions import (
     UnknownQueue,
     UnknownTask,
 )
+from tests.inspection import inspection
 from tests.integration.bad_input.refusals import NAME, narrow, narrow_async, refused
 from tests.sample_app.tasks import noop
 
@@ -114,7 +115,7 @@ def test_the_key_of_a_live_job_can_be_refused(client: Redis) -> None:
     error = refused(KeyHeld, ValueError, rf"'k'.*{holder.id}", noop.using(key="k", unique="reject").enqueue)
     assert isinstance(error, KeyHeld) and error.holder == holder.id
     assert sorted((key, client.type(key)) for key in client.scan_iter()) == before
-    assert get_store().lookup(0).counts().scheduled == {"default": 1}
+    assert inspection().counts().scheduled == {"default": 1}
     client.flushall()
 
 

@@ -18,7 +18,7 @@ from django_delayq.management.starting import run_services
 from django_delayq.metrics import ALL_JOBS, MetricsBuffer, Rows, Stats, queue_dimension, task_dimension
 from django_delayq.processes import shutdown
 from django_delayq.processes.reporter import ProcessReporter
-from django_delayq.processes.service import PeriodicRunnable, Service
+from django_delayq.processes.service import Runnable, Service
 from django_delayq.store.queries.snapshot import Process, Snapshot
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.sample_app import tasks
@@ -167,7 +167,7 @@ def test_a_process_that_reports_can_be_stopped() -> None:
         def deregister(self) -> None:
             events.append("left")
 
-    class Sleeper(PeriodicRunnable):
+    class Sleeper(Runnable):
         def step(self) -> float | None:
             return None if self.stopped else 3_600.0
 
@@ -202,7 +202,7 @@ def test_several_services_run_in_a_process_with_thousands_of_open_files(monkeypa
         assert descriptors[0] >= 1_100
         return real(descriptors, seconds)
 
-    class Waiter(PeriodicRunnable):
+    class Waiter(Runnable):
         def step(self) -> None:
             assert polled.wait(30)
 

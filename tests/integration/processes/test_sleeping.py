@@ -56,7 +56,7 @@ class WithoutNotifications(ConnectionCache):
     def send(self, packed: bytes) -> "LastReply":
         commands = [encode("MULTI"), packed, encode("DEL", *self._notification_keys), encode("EXEC")]
         reply = super().send(b"".join(commands))
-        return LastReply(self, reply._connection)
+        return LastReply(reply._connection, self)
 
 
 class LastReply(PendingReply):

@@ -11,6 +11,7 @@ import pytest
 from django_delayq import delayed_task, get_store
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.signals import LogFormatter, keep_to_one_line
+from django_delayq.store.claims import Claims
 from tests.subprocesses import Processes
 
 SEPARATORS = ["\n", "\r\n", "\r", "\x0b", "\x0c", "\x1b[2K\x1b[1G", "\x85", "\u2028", "\u2029", "\0", "\x9b", "\u202e"]
@@ -82,7 +83,7 @@ def expiring_job() -> Any:
     """Enqueue a job and claim it as a worker with an evil name, which never settles it."""
     job = delayed_task(name="expiring", retry=RetryPolicy(max_attempts=1))(expire).using(queue="held").enqueue()
     store = get_store()
-    claims = store.claims(store.shards[0], worker_id=b"\xffevil\n\r\x1b")
+    claims = Claims(store.shards[0], worker_id=b"\xffevil\n\r\x1b")
     request = claims.prepare(queues=["held"], want=1, worker_name=f"host{EVIL}")
     assert len(claims.settle_and_claim(request).claims) == 1
     return job

@@ -22,7 +22,9 @@ from redis import Redis
 from django_delayq import get_store
 from django_delayq.conf.settings import get_config, read_config
 from django_delayq.exceptions import StoreAuthError, StoreError, StoreUnavailable
+from django_delayq.store.promotion import Promotion
 from django_delayq.testing.local_redis import LocalRedisServer
+from tests.inspection import inspection
 from tests.sample_app import tasks
 from tests.subprocesses import Command, Processes, until
 
@@ -232,7 +234,7 @@ def test_no_repr_or_text_of_an_object_shows_it(server: LocalRedisServer, setting
             job,
             job.job,
         ]
-        objects += [store._connections, store.enqueue_api(0), store.lookup(0), store.promotion(shard), read_config]
+        objects += [store._connections, store.enqueue_api(0), store.lookup(0), Promotion(shard), read_config]
         assert_clean(" ".join(f"{each} {each!r}" for each in objects))
         shard.client.connection_pool.disconnect()
 
@@ -244,7 +246,7 @@ def test_no_error_shows_it(server: LocalRedisServer, settings: Any, caplog: pyte
         settings.DELAYQ = {"REDIS": given, "ENQUEUE_TIMEOUT": 1}
         calls: list[Callable[[], Any]] = [
             lambda: tasks.noop.enqueue(1),
-            lambda: get_store().lookup(0).counts(),
+            lambda: inspection().counts(),
             lambda: get_store().lookup(0).find(bytes(12)),
             lambda: get_store().operations(0).cancel(bytes(12)),
             lambda: get_store().shards[0].blocking_listener().listen(["x"], now=0.0),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from django_delayq import delayed_task, get_store
+from django_delayq import delayed_task
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import BadSignature
 from django_delayq.job.codec import SIGNED, encode, with_queue
@@ -17,6 +17,7 @@ from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.worker.execution import run
 from django_delayq.worker.settlement import decide_settlement
+from tests.inspection import inspection
 from tests.sample_app import tasks
 from tests.shard_apis import DAY, HOUR, ShardApis
 from tests.subprocesses import Processes
@@ -115,7 +116,7 @@ def test_an_unsigned_job_is_dead_and_never_runs(make: Callable[..., ShardApis]) 
     # A person may requeue it, but it stays unsigned.
     letter = apis.inspection.dead_letter(raw_id)
     assert letter is not None
-    apis.operations.requeue(raw_id, died_us=letter.died_us)
+    apis.operations.requeue(raw_id, died_us=letter.moment_us)
     apis.promote()
     assert_refused(apis, raw_id)
 
@@ -209,7 +210,7 @@ def test_retry_and_requeue_leave_the_body_as_it_is(make: Callable[..., ShardApis
     apis.kill(raw_id)
     letter = apis.inspection.dead_letter(raw_id)
     assert letter is not None and letter.job is not None
-    apis.operations.requeue(raw_id, died_us=letter.died_us)
+    apis.operations.requeue(raw_id, died_us=letter.moment_us)
     apis.promote()
     assert body_of(apis, raw_id) == body
     assert take(apis)[1].kind is OutcomeKind.SUCCEEDED
@@ -276,9 +277,8 @@ def test_worker_processes_run_signed_jobs_and_dead_letter_the_rest(
     runs = processes.runs()
     assert sorted(run["args"][0] for run in runs if "args" in run) == ["signed", "signed, delayed"]
     assert len(processes.runs(twice.id)) == 2
-    lookup = get_store().lookup(0)
     for job in forged:
-        letter = lookup.dead_letter(bytes.fromhex(job.id.split("-")[0]))
+        letter = inspection().dead_letter(bytes.fromhex(job.id.split("-")[0]))
         assert letter is not None and letter.attempts.ended == 1
         assert letter.attempts.history[-1]["ending"] == "bad signature"
     assert worker.running

@@ -185,18 +185,18 @@ def test_a_dead_letter_cannot_take_a_key_that_now_belongs_to_another_shard(delay
         if newer.id.endswith("-1"):
             elsewhere.append(key)
             with pytest.raises(ShardsChanged, match="enqueue a new job .* or set SHARDS back"):
-                store.operations(0).requeue(letter.raw_id, died_us=letter.died_us)
+                store.operations(0).requeue(letter.raw_id, died_us=letter.moment_us)
             with pytest.raises(ShardsChanged):
-                store.operations(0).requeue(letter.raw_id, died_us=letter.died_us, change=lambda job: job)
+                store.operations(0).requeue(letter.raw_id, died_us=letter.moment_us, change=lambda job: job)
         else:
-            assert store.operations(0).requeue(letter.raw_id, died_us=letter.died_us)
+            assert store.operations(0).requeue(letter.raw_id, died_us=letter.moment_us)
             assert noop.using(delay=HOUR, key=key).enqueue().id == to_text(letter.raw_id, 0)
     assert 0 < len(elsewhere) < len(keys)
-    assert unkeyed and store.operations(0).requeue(unkeyed.raw_id, died_us=unkeyed.died_us)
+    assert unkeyed and store.operations(0).requeue(unkeyed.raw_id, died_us=unkeyed.moment_us)
     use_shards(delayq_settings, 1)
     get_store().check_shards(force=True)
     letter = letters[elsewhere[0]]
-    assert letter and get_store().operations(0).requeue(letter.raw_id, died_us=letter.died_us)
+    assert letter and get_store().operations(0).requeue(letter.raw_id, died_us=letter.moment_us)
 
 
 def test_jobs_refused_because_of_a_changed_number_are_in_the_error(delayq_settings: Any) -> None:

@@ -15,6 +15,7 @@ from django_delayq.metrics import (
     queue_dimension,
     task_dimension,
 )
+from django_delayq.store.process_reports import ProcessReports
 from tests.shard_apis import HOUR, SECOND, START, ShardApis
 
 
@@ -33,7 +34,7 @@ def hour(apis: ShardApis, dimension: bytes = ALL_JOBS, *, tasks: tuple[str, ...]
 
 def test_rows_of_several_processes_add_up_by_queue_and_task(apis: ShardApis) -> None:
     apis.add(queue="mail")
-    reports = apis.store.process_reports(apis.shard)
+    reports = ProcessReports(apis.shard)
     for done in (2, 3):
         reports.report(os.urandom(8), "worker", {}, rows(done=done))
     assert hour(apis).done == hour(apis, queue_dimension("mail")).done == 5
@@ -43,7 +44,7 @@ def test_rows_of_several_processes_add_up_by_queue_and_task(apis: ShardApis) -> 
 
 
 def test_an_hour_is_kept_by_the_minute_and_no_longer(apis: ShardApis) -> None:
-    reports, code = apis.store.process_reports(apis.shard), os.urandom(8)
+    reports, code = ProcessReports(apis.shard), os.urandom(8)
     for minute in range(70):
         reports.report(code, "worker", {}, rows(done=minute))
         apis.clock.advance(MINUTE_US)
@@ -54,7 +55,7 @@ def test_an_hour_is_kept_by_the_minute_and_no_longer(apis: ShardApis) -> None:
 
 
 def test_a_series_is_read_after_the_clock_was_set_back(apis: ShardApis) -> None:
-    reports, code = apis.store.process_reports(apis.shard), os.urandom(8)
+    reports, code = ProcessReports(apis.shard), os.urandom(8)
     for minutes in (0, 1, -1, 0, 1):
         apis.clock.advance(minutes * MINUTE_US)
         reports.report(code, "worker", {}, rows())
@@ -64,7 +65,7 @@ def test_a_series_is_read_after_the_clock_was_set_back(apis: ShardApis) -> None:
 
 
 def test_names_beyond_the_bound_count_among_all_jobs_only(apis: ShardApis) -> None:
-    reports, code = apis.store.process_reports(apis.shard), os.urandom(8)
+    reports, code = ProcessReports(apis.shard), os.urandom(8)
     for batch in range(11):
         buffer = MetricsBuffer()
         for number in range(100):
@@ -77,7 +78,7 @@ def test_names_beyond_the_bound_count_among_all_jobs_only(apis: ShardApis) -> No
 
 
 def test_unused_names_are_removed(apis: ShardApis) -> None:
-    reports, code = apis.store.process_reports(apis.shard), os.urandom(8)
+    reports, code = ProcessReports(apis.shard), os.urandom(8)
     for name in "abcdef":
         reports.report(code, "worker", {}, rows(task=name, queue="mail"))
     apis.clock.advance(3 * HOUR)
@@ -87,7 +88,7 @@ def test_unused_names_are_removed(apis: ShardApis) -> None:
 
 
 def test_large_counts_add_up_exactly(apis: ShardApis) -> None:
-    reports, code = apis.store.process_reports(apis.shard), os.urandom(8)
+    reports, code = ProcessReports(apis.shard), os.urandom(8)
     [(key, row)] = rows().items()
     for _ in range(2):
         reports.report(code, "worker", {}, {key: [count * (4 * 10**14 + 1) for count in row]})
@@ -97,7 +98,7 @@ def test_large_counts_add_up_exactly(apis: ShardApis) -> None:
 def test_a_foreign_series_is_replaced(apis: ShardApis) -> None:
     apis.client.hset(apis.keys("metrics"), ALL_JOBS, b"written by hand")
     apis.client.hset(apis.keys("metrics"), b"task:odd", b"abcde")
-    reports = apis.store.process_reports(apis.shard)
+    reports = ProcessReports(apis.shard)
     for _ in range(200):
         reports.report(os.urandom(8), "worker", {}, rows())
     assert hour(apis).done == 200
@@ -105,7 +106,7 @@ def test_a_foreign_series_is_replaced(apis: ShardApis) -> None:
 
 
 def test_a_process_is_shown_from_its_first_report_until_it_deregisters(apis: ShardApis) -> None:
-    reports, worker, dispatcher = apis.store.process_reports(apis.shard), os.urandom(8), os.urandom(8)
+    reports, worker, dispatcher = ProcessReports(apis.shard), os.urandom(8), os.urandom(8)
     status: dict[str, Any] = {
         "name": "web1:4411",
         "slots": 4,
@@ -131,7 +132,7 @@ def test_a_process_is_shown_from_its_first_report_until_it_deregisters(apis: Sha
 
 
 def test_a_silent_process_is_lost_after_a_lease_and_forgotten_after_an_hour(apis: ShardApis) -> None:
-    reports, code = apis.store.process_reports(apis.shard), os.urandom(8)
+    reports, code = ProcessReports(apis.shard), os.urandom(8)
     for kind in ("worker", "dispatcher"):
         reports.report(code, kind, {"name": "x:1"}, {})
     lease_us = apis.config.worker.lease_us
@@ -163,7 +164,7 @@ def test_a_dispatcher_reports_what_it_promoted(apis: ShardApis) -> None:
     apis.clock.advance(SECOND)
     dispatcher = Dispatcher(apis.shard, apis.promotion)
     dispatcher.promote()
-    apis.store.process_reports(apis.shard).report(dispatcher.worker_id, "dispatcher", dispatcher.status(), {})
+    ProcessReports(apis.shard).report(dispatcher.worker_id, "dispatcher", dispatcher.status(), {})
     (process,) = apis.store.dashboard(0).snapshot().processes
     assert process.promoted == 3
     assert process.lag_p95_us is not None

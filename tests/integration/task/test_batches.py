@@ -7,11 +7,12 @@ import pytest
 from django.db import transaction
 from redis import Redis
 
-from django_delayq import enqueue_many, get_store
+from django_delayq import enqueue_many
 from django_delayq.exceptions import DelayQError, KeyHeld, StoreUnavailable
 from django_delayq.job.job import State
 from django_delayq.task.handle import JobHandle
 from django_delayq.testing.local_redis import LocalRedisServer
+from tests.inspection import inspection
 from tests.integration.task.stored import HOUR, due_of, now, stored
 from tests.sample_app.tasks import noop, record
 
@@ -39,7 +40,7 @@ def test_five_hundred_jobs_are_two_round_trips(counted: Redis) -> None:
     assert scripts_run(counted) == 2
     assert {handle.state for handle in handles} == {State.SCHEDULED}
     assert stored(handles[499]).args == [499]
-    assert get_store().lookup(0).counts().scheduled == {"default": 500}
+    assert inspection().counts().scheduled == {"default": 500}
 
 
 def test_a_batch_ends_at_a_megabyte(counted: Redis) -> None:
@@ -65,7 +66,7 @@ def test_a_transaction_that_begins_while_jobs_are_made_is_refused() -> None:
         noop.enqueue_many(made, on_progress=lambda accepted: None)
     made.close()
     assert caught.value.__notes__ == ["enqueue_many() had accepted 250 jobs by then."]
-    assert get_store().lookup(0).counts().ready == {"default": 250}
+    assert inspection().counts().ready == {"default": 250}
 
 
 def test_a_job_that_is_given_twice_is_sent_once() -> None:
@@ -124,7 +125,7 @@ def test_a_refused_key_refuses_its_batch_and_the_error_counts_accepted_jobs(clie
     with pytest.raises(KeyHeld, match="'k'") as caught:
         enqueue_many(jobs)
     assert (caught.value.accepted, caught.value.holder) == (250, holder.id)
-    assert get_store().lookup(0).counts().ready == {"default": 250}
+    assert inspection().counts().ready == {"default": 250}
     assert [job.state for job in jobs[250:]] == [State.UNSENT] * 51
 
 
@@ -165,7 +166,7 @@ def test_the_error_of_an_outage_counts_accepted_jobs_and_can_resend_the_rest(
     again.value.resend()
     caught.value.resend()
     assert {job.state for job in unsent} == {State.READY}
-    assert get_store().lookup(0).counts().ready == {"default": 500 if progress else 600}
+    assert inspection().counts().ready == {"default": 500 if progress else 600}
 
 
 @pytest.mark.parametrize("shards", [1, 4])

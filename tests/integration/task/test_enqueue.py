@@ -13,6 +13,7 @@ from django_delayq.exceptions import KeyHeld
 from django_delayq.job.job import Flag, Job, State
 from django_delayq.signals import job_enqueued
 from django_delayq.task.handle import JobHandle
+from tests.inspection import inspection
 from tests.integration.task.stored import HOUR, due_of, now, stored
 from tests.sample_app.tasks import noop, record, record_async
 
@@ -117,7 +118,7 @@ def test_the_grammar_of_django_tasks_is_understood() -> None:
 def test_any_text_is_a_queue(queue: str, client: Redis) -> None:
     handle = noop.using(queue=queue).enqueue()
     assert stored(handle).queue == queue
-    assert get_store().lookup(0).counts().ready == {queue: 1}
+    assert inspection().counts().ready == {queue: 1}
 
 
 @pytest.mark.parametrize("priority", [-100, -1, 0, 1, 100])

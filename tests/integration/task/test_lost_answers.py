@@ -13,6 +13,7 @@ from redis import Redis
 from django_delayq import enqueue_many, get_store
 from django_delayq.exceptions import StoreError, StoreUnavailable
 from django_delayq.job.job import State
+from django_delayq.store.claims import Claims
 from django_delayq.task.handle import JobHandle
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.chaos.network.proxy import Proxy
@@ -69,7 +70,7 @@ def test_a_job_that_arrived_without_a_reply_is_cancelled_in_redis(server: LocalR
 def test_cancel_returns_false_if_the_job_already_runs(server: LocalRedisServer) -> None:
     handle, error = in_doubt(server, delay=0)
     store = get_store()
-    claims = store.claims(store.shards[0], worker_id=b"a worker")
+    claims = Claims(store.shards[0], worker_id=b"a worker")
     assert claims.settle_and_claim(claims.prepare(queues=["default"], want=1, settlements=[], strict=False)).claims
     assert handle.cancel() is False
     assert handle.state is State.CLAIMED

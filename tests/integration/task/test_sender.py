@@ -14,6 +14,7 @@ from django_delayq.job.job import State
 from django_delayq.signals import job_enqueued
 from django_delayq.task.handle import JobHandle
 from django_delayq.testing.local_redis import LocalRedisServer
+from tests.inspection import inspection
 from tests.sample_app.tasks import noop
 
 pytestmark = pytest.mark.usefixtures("delayq_settings")
@@ -26,7 +27,7 @@ class Stop(BaseException):
 
 
 def waiting() -> int:
-    counts = get_store().lookup(0).counts()
+    counts = inspection().counts()
     return counts.ready.get("default", 0) + counts.scheduled.get("default", 0)
 
 
@@ -178,7 +179,7 @@ def test_one_connection_is_enough_even_if_making_the_jobs_uses_one(start_redis: 
     assert enqueue_many(jobs(), on_progress=lambda accepted: progress.append((accepted, number))) == 600
     # No report waits until the next job is made.
     assert progress == [(250, 250), (500, 500), (600, 600)]
-    assert get_store().lookup(0).counts().ready == {"default": 600, "other": 6}
+    assert inspection().counts().ready == {"default": 600, "other": 6}
 
 
 def test_an_error_of_a_nested_enqueue_keeps_its_own_unsent_jobs(start_redis: Any, delayq_settings: Any) -> None:

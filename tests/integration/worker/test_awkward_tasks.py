@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from django_delayq import get_store
+from tests.inspection import inspection
 from tests.sample_app import tasks
 from tests.subprocesses import Processes
 
@@ -24,7 +25,7 @@ def test_an_error_that_cannot_be_printed_is_a_failure_and_costs_no_slot(processe
     assert [run["id"] for run in processes.runs()] == [job.id for job in (*failing, next_one)]
     for job, name in zip(failing, ("Unprintable", "SyntaxError"), strict=True):
         assert job.refresh().state == "dead"
-        letter = get_store().lookup(0).dead_letter(bytes.fromhex(job.id.split("-")[0]))
+        letter = inspection().dead_letter(bytes.fromhex(job.id.split("-")[0]))
         assert letter is not None and letter.job is not None
         assert letter.attempts.ended == 1 and name in letter.attempts.last_error
 

@@ -11,7 +11,8 @@ from redis import Redis
 
 from django_delayq.conf.config import WorkerConfig
 from django_delayq.exceptions import StaleExchange, StoreUnavailable
-from django_delayq.store.claims import ExchangeReply
+from django_delayq.store.claims import Claims, ExchangeReply
+from django_delayq.store.process_reports import ProcessReports
 from django_delayq.worker.blocking_claim import BlockingClaim
 from django_delayq.worker.exchange_session import ExchangeSession, InFlight
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
@@ -31,7 +32,7 @@ class IdleWorker:
     def __init__(self, apis: ShardApis, **config: Any) -> None:
         self.apis = apis
         self.served = QueueListener(apis.shard, ("default",))
-        self.session = ExchangeSession(apis.store.claims(apis.shard, worker_id=CODE), name="host:1")
+        self.session = ExchangeSession(Claims(apis.shard, worker_id=CODE), name="host:1")
         self.pool: Any = SimpleNamespace(size=1, held=0, recovery=None)
         self.claim = BlockingClaim(self.session, self.served, self.pool, WorkerConfig(**config))
         # As a worker does before it first listens: then the server knows the worker and the script.
@@ -171,7 +172,7 @@ def test_after_a_lost_reply_the_exchange_is_repeated_and_the_job_is_claimed_once
     idle_worker.listen()
     idle_worker.until_claimed()
     idle_worker.claim.cancel()
-    assert idle_worker.served.wakeup_missed and not idle_worker.served.listening
+    assert idle_worker.served.wakeup_missed and not idle_worker.served._listener.listening
     answer = idle_worker.exchange()
     [claim] = answer.claims
     assert apis.where(claim.raw_id) == ["leases"] and apis.inspection.counts().claimed == 1
@@ -237,7 +238,7 @@ def test_a_cancelled_exchange_claims_nothing_and_leaves_the_notification_to_othe
 
 def test_the_exchange_of_a_worker_that_has_left_claims_nothing(apis: ShardApis, idle_worker: IdleWorker) -> None:
     idle_worker.listen()
-    apis.store.process_reports(apis.shard).deregister(CODE, {})
+    ProcessReports(apis.shard).deregister(CODE, {})
     raw_id = apis.add()
     idle_worker.until_notified()
     assert apis.where(raw_id) == ["ready:default"]
@@ -258,7 +259,7 @@ def test_it_works_after_a_script_flush(apis: ShardApis, idle_worker: IdleWorker)
 
 def test_after_a_stale_exchange_the_worker_has_another_id(apis: ShardApis, idle_worker: IdleWorker) -> None:
     idle_worker.listen()
-    other = apis.store.claims(apis.shard, worker_id=CODE)
+    other = Claims(apis.shard, worker_id=CODE)
     for _ in range(9):
         other.settle_and_claim(other.prepare(**ASKS))
     apis.add()

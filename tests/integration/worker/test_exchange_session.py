@@ -8,6 +8,7 @@ import pytest
 from django_delayq.exceptions import StaleExchange, StoreUnavailable
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Outcome, OutcomeKind
+from django_delayq.store.claims import Claims
 from django_delayq.worker.exchange_session import ExchangeSession, InFlight
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
 from tests.shard_apis import ShardApis
@@ -18,7 +19,7 @@ CODE = b"exchangr"
 
 @pytest.fixture
 def session(apis: ShardApis) -> ExchangeSession:
-    return ExchangeSession(apis.store.claims(apis.shard, worker_id=CODE), name="host:1")
+    return ExchangeSession(Claims(apis.shard, worker_id=CODE), name="host:1")
 
 
 def take(session: ExchangeSession) -> Claim:
@@ -79,7 +80,7 @@ def test_after_a_stale_exchange_the_outcomes_are_sent_under_another_worker_id(
 ) -> None:
     apis.add()
     claim = take(session)
-    other = apis.store.claims(apis.shard, worker_id=CODE)
+    other = Claims(apis.shard, worker_id=CODE)
     for _ in range(3):
         other.settle_and_claim(other.prepare(**{**ASKS, "want": 0}))
     ended = OutcomeBuffer()

@@ -229,7 +229,7 @@ def test_only_one_of_two_dispatchers_signals_a_dead_letter(body: str, apis: Shar
     if body == "damaged":
         apis.client.hset(apis.keys("jobs"), claim.raw_id, b"\x01damaged")
     apis.clock.advance(apis.config.worker.lease_us)
-    slow = Overtaken(apis.shard, apis.config.dispatcher)
+    slow = Overtaken(apis.shard)
     quick = Dispatcher(apis.shard, apis.promotion, emit=emit_now)
     slow.meanwhile = quick.promote
     Dispatcher(apis.shard, slow, emit=emit_now).promote()
@@ -243,7 +243,7 @@ def test_a_dispatcher_sends_no_signal_for_a_lease_that_is_settled_meanwhile(apis
     worker = apis.worker()
     (claim,) = worker.take().claims
     apis.clock.advance(apis.config.worker.lease_us)
-    slow = Overtaken(apis.shard, apis.config.dispatcher)
+    slow = Overtaken(apis.shard)
     slow.meanwhile = lambda: worker.settle(claim, Action.ACKNOWLEDGE)
     Dispatcher(apis.shard, slow, emit=emit_now).promote()
     assert dead == []

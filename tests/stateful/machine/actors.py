@@ -10,7 +10,7 @@ from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import StaleExchange
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Outcome, OutcomeKind
-from django_delayq.store.claims import ExchangeReply, ExchangeRequest
+from django_delayq.store.claims import Claims, ExchangeReply, ExchangeRequest
 from django_delayq.store.promotion import Promotion, PromotionResult, Reclaim
 from django_delayq.store.store import Store
 from django_delayq.testing.fake_clock import FakeClock
@@ -61,7 +61,7 @@ class DrivenDispatcher(Promotion):
     """The real dispatcher, whose decisions are kept until `apply_judged()`."""
 
     def __init__(self, world: World) -> None:
-        super().__init__(world.shard, world.store.config.dispatcher)
+        super().__init__(world.shard)
         self.world, self.limit = world, 500
         self.judged: list[Reclaim] = []
         self._dispatcher = Dispatcher(world.shard, self)
@@ -115,7 +115,7 @@ class DrivenWorker:
     def restart(self) -> None:
         """Die, and start as another process without any memory."""
         self.code = next(self.world.numbers).to_bytes(8)
-        self.api = self.world.store.claims(self.world.shard, worker_id=self.code)
+        self.api = Claims(self.world.shard, worker_id=self.code)
         #: The claims that it believes to hold; it may be wrong.
         self.held: list[Claim] = []
         self.sent: list[ExchangeRequest] = []
@@ -183,7 +183,7 @@ class DrivenWorker:
 
     def send_cancelled(self, queues: Sequence[str]) -> None:
         """Make Redis run a blocking exchange of a process that has left."""
-        gone = self.world.store.claims(self.world.shard, worker_id=next(self.world.numbers).to_bytes(8))
+        gone = Claims(self.world.shard, worker_id=next(self.world.numbers).to_bytes(8))
         reply = gone.settle_and_claim(gone.prepare(queues=queues, want=1, blocking=True))
         assert (reply.claims, reply.has_more, reply.unknown_worker) == ([], True, True)
         self.world.model.cancel_blocking(queues)

@@ -12,6 +12,7 @@ from django_delayq.job.job import Flag, Job
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.unsent import UnsentJob
+from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from tests.stateful import invariants, redis_state
 from tests.stateful.machine.actors import QUEUES, DrivenDispatcher, DrivenWorker, World
 from tests.stateful.machine.strategies import Request
@@ -146,7 +147,7 @@ class Base(RuleBasedStateMachine):
         if sys.exc_info()[0] is not None:
             return
         # At any end of a walk, a consistency check with repair finds nothing, and so changes nothing.
-        assert list(self.world.store.consistency_check(self.world.shard).walk(repair=True)) == []
+        assert list(ConsistencyCheck(self.world.shard).walk(repair=True)) == []
         self.check()
         worker, dispatcher, model = DrivenWorker(self.world), DrivenDispatcher(self.world), self.world.model
         for queue in list(model.paused):

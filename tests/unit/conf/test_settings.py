@@ -166,8 +166,8 @@ def test_an_illegal_value_is_one_problem_that_names_its_key(key: str, given: Any
     assert config is None
     [problem] = problems
     assert problem.id == "delayq.E006" and problem.hint
-    assert key in problem.message and len(problem.message) < 400
-    assert problem.message.isprintable()
+    assert key in problem.msg and len(problem.msg) < 400
+    assert problem.msg.isprintable()
 
 
 @pytest.mark.parametrize(
@@ -193,16 +193,16 @@ def test_an_unknown_key_is_a_problem_that_suggests_the_nearest_key(wrong: Any, r
     config, problems = read_config({"REDIS": URL, wrong: 1})
     assert config is None
     [problem] = problems
-    assert problem.id == "delayq.E004" and repr(wrong) in problem.message
+    assert problem.id == "delayq.E004" and repr(wrong) in problem.msg
     assert "CONCURRENCY" in problem.hint
     if right:
-        assert f"did you mean {right!r}" in problem.message
+        assert f"did you mean {right!r}" in problem.msg
 
 
 @pytest.mark.parametrize("given", ["redis://x", ["REDIS"], 5, True, b"x"])
 def test_a_setting_that_is_not_a_dict_is_a_problem(given: Any) -> None:
     config, [problem] = read_config(given)
-    assert config is None and problem.id == "delayq.E002" and type(given).__name__ in problem.message
+    assert config is None and problem.id == "delayq.E002" and type(given).__name__ in problem.msg
 
 
 def test_a_missing_setting_is_a_problem(settings: Any) -> None:

@@ -13,7 +13,7 @@ from django.core.management.base import CommandError
 from django_delayq.exceptions import StoreAuthError
 from django_delayq.log import logger
 from django_delayq.management.starting import open_store, run_services
-from django_delayq.processes.service import PeriodicRunnable, Service
+from django_delayq.processes.service import Runnable, Service
 from django_delayq.processes.shutdown import Shutdown
 from django_delayq.store.store import Store
 
@@ -21,7 +21,7 @@ from django_delayq.store.store import Store
 PATIENCE = 15.0
 
 
-class Sleeper(PeriodicRunnable):
+class Sleeper(Runnable):
     """Sleeps until it is stopped."""
 
     ended = False
@@ -36,7 +36,7 @@ class Sleeper(PeriodicRunnable):
         self.ended = True
 
 
-class Leaver(PeriodicRunnable):
+class Leaver(Runnable):
     """Ends its thread, as a project's signal receiver may by sys.exit()."""
 
     def step(self) -> float | None:
@@ -108,7 +108,7 @@ def test_a_start_that_waits_for_its_redis_outlives_a_broken_log(monkeypatch: pyt
     handler = Broken()
     logger.logger.addHandler(handler)
     try:
-        _, store = open_store()
+        store = open_store()
     finally:
         logger.logger.removeHandler(handler)
     assert isinstance(store, Store)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from django_delayq.processes.service import PeriodicRunnable, Service
+from django_delayq.processes.service import Runnable, Service
 from django_delayq.worker.execution import failed
 
 FILES = resource.RLIMIT_NOFILE
@@ -21,7 +21,7 @@ def _kept() -> Iterator[None]:
     sys.setrecursionlimit(recursion)
 
 
-class Steps(PeriodicRunnable):
+class Steps(Runnable):
     """A runnable whose steps raise these errors one by one, and which ends after them."""
 
     def __init__(self, *errors: Exception) -> None:

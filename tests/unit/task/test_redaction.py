@@ -4,16 +4,18 @@ import asyncio
 import sys
 from collections.abc import Callable
 from inspect import signature
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.views.debug import ExceptionReporter
 
 from django_delayq import delayed_task, execute_later
+from django_delayq.conf.config import DispatcherConfig, WorkerConfig
 from django_delayq.exceptions import PayloadNotSerializable, PayloadTooLarge, StoreUnavailable
 from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.ids import next_id
-from django_delayq.job.job import DeadLetter, Job, State
+from django_delayq.job.job import Job, State
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind
 from django_delayq.job.signing import BodySigner
 from django_delayq.job.unsent import UnsentJob
@@ -22,7 +24,7 @@ from django_delayq.store.queries.lookup import Found, JobRow
 from django_delayq.task import outbox, sender
 from django_delayq.task.decorator import SensitiveTask
 from django_delayq.task.handle import JobHandle
-from django_delayq.task.redaction import HIDDEN, check_sensitive, redact, shown
+from django_delayq.task.redaction import HIDDEN, check_sensitive, redact
 from django_delayq.task.task import Task
 from django_delayq.worker.settlement import decide_settlement
 from tests.factories import claim_for
@@ -77,12 +79,6 @@ def test_sensitive_arguments_are_hidden_however_they_were_passed(
     assert task.after(60).redact_arguments(args, kwargs) == (seen, seen_named)
 
 
-def test_arguments_of_an_unregistered_task_are_hidden() -> None:
-    job = Job(raw_id=next_id(), shard=0, task="t", queue="q", args=[1, [2]], kwargs={"a": 3})
-    assert shown(job, None) == ([H, H], {"a": H})
-    assert shown(job, delayed_task(name="t")(pay)) == ([1, [2]], {"a": 3})
-
-
 @pytest.mark.parametrize("wrong", ["card", b"card", 1, {"card"}, ("card", 1), None])
 def test_sensitive_must_be_true_or_names(wrong: Any) -> None:
     with pytest.raises(TypeError, match="sensitive must be True or a tuple of parameter names"):
@@ -126,7 +122,6 @@ def test_no_repr_shows_arguments_or_bodies() -> None:
         reply,
         decide_settlement(claim, Outcome(kind=OutcomeKind.FAILED), worker="w"),
         Settlement(claim=claim, decision=Decision(action=Action.RETRY), attempts=NO_ATTEMPTS),
-        DeadLetter(raw_id=job.raw_id, died_us=1, job=job, **facts),
         Found(raw_id=job.raw_id, state=State.DEAD, moment_us=1, job=job, **facts),
         JobRow(
             member=job.member, shard=0, state=State.READY, score=1, stored=unsent.body, size=1, attempts=NO_ATTEMPTS
@@ -240,6 +235,8 @@ def test_an_error_report_of_settle_and_claim_shows_no_bodies(monkeypatch: pytest
 
     class BrokenShard:
         index = 0
+        config = SimpleNamespace(dispatcher=DispatcherConfig(), worker=WorkerConfig())
+        signer = BodySigner(on=False)
 
         def call(self, *_: Any, **__: Any) -> Any:
             return self
@@ -247,6 +244,6 @@ def test_an_error_report_of_settle_and_claim_shows_no_bodies(monkeypatch: pytest
         def result(self) -> Any:
             return [1, b"", 0, 1, 0, 0, b"member", 1, 1, CANARY.encode() * 2, b"", "one too many"]
 
-    claims = Claims(BrokenShard(), worker_id=bytes(8), lease_us=1, due_first_us=1, signer=BodySigner(on=False))  # type: ignore[arg-type]
+    claims = Claims(BrokenShard())  # type: ignore[arg-type]
     request = ExchangeRequest(worker_id=bytes(8), number=1, want=1, queues=("q",), args=[], keys=[])
     assert CANARY not in report(lambda: claims.settle_and_claim(request), TypeError)

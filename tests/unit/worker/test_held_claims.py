@@ -23,7 +23,8 @@ def held_claims(error: type[BaseException] | None) -> tuple[HeldClaims, threadin
             raise error
         return frozenset()
 
-    held.leases.beat = beat  # type: ignore[method-assign]
+    held.beat = beat  # type: ignore[method-assign]
+    held.start()
     return held, ended
 
 
@@ -45,6 +46,6 @@ def test_an_error_in_heartbeats_ends_the_worker(error: type[BaseException]) -> N
 def test_running_or_closed_heartbeats_do_not_end_the_worker() -> None:
     held, ended = held_claims(None)
     held.check()
-    held.close()
+    held.end_heartbeats()
     assert ended.wait(PATIENCE)
     held.check()

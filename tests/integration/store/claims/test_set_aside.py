@@ -8,6 +8,7 @@ import pytest
 from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
+from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.store.promotion import Reclaim
 from tests.shard_apis import SECOND, ShardApis, ids, one_more
 
@@ -193,7 +194,7 @@ def test_the_consistency_check_knows_the_place(apis: ShardApis, damage: str, wor
     (raw_id,) = came_back(apis)
     client, keys = apis.client, apis.keys
     [(member, rank)] = client.zrange(keys.recovered("default"), 0, -1, withscores=True)
-    check = apis.store.consistency_check(apis.shard)
+    check = ConsistencyCheck(apis.shard)
     assert list(check.walk(repair=True)) == []
     match damage:
         case "in ready too":

@@ -69,7 +69,7 @@ def test_dead_letter_keeps_body_and_history_and_releases_the_key(apis: ShardApis
     letter = apis.inspection.dead_letter(raw_id)
     assert letter is not None
     assert letter.job is not None
-    assert (letter.died_us, letter.job.args) == (START + 5, ["argument"])
+    assert (letter.moment_us, letter.job.args) == (START + 5, ["argument"])
     assert (letter.attempts.ended, letter.attempts.last_error) == (1, "the end")
 
 

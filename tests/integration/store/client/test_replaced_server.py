@@ -13,6 +13,7 @@ from redis import Redis
 
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import StoreRejected
+from django_delayq.store.promotion import Promotion
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.sample_app import tasks
 from tests.shard_apis import MS, SECOND, ShardApis
@@ -165,7 +166,7 @@ def test_jobs_of_a_new_queue_run_after_a_flush(processes: Processes, client: Red
 def test_each_dispatcher_learns_of_a_flush_in_any_order(redis_url: str, client: Redis) -> None:
     apis = ShardApis(redis_url)
     apis.add(delay=MS)
-    dispatchers = [Dispatcher(apis.shard, apis.store.promotion(apis.shard)) for _ in range(2)]
+    dispatchers = [Dispatcher(apis.shard, Promotion(apis.shard)) for _ in range(2)]
     for dispatcher in dispatchers:
         dispatcher.promote()
     client.flushall()

@@ -39,7 +39,7 @@ def retry(apis: ShardApis) -> None:
 def requeue(apis: ShardApis) -> None:
     letter = apis.inspection.dead_letter(apis.add_dead())
     assert letter
-    assert apis.operations.requeue(letter.raw_id, died_us=letter.died_us, delay_us=AGES) == LATEST_US
+    assert apis.operations.requeue(letter.raw_id, died_us=letter.moment_us, delay_us=AGES) == LATEST_US
 
 
 def reclaim(apis: ShardApis) -> None:

@@ -42,7 +42,7 @@ def jobs_everywhere(apis: ShardApis) -> Jobs:
 
 
 def check_of(apis: ShardApis) -> ConsistencyCheck:
-    return apis.store.consistency_check(apis.shard)
+    return ConsistencyCheck(apis.shard)
 
 
 def words(apis: ShardApis, *, repair: bool = False) -> list[str]:

@@ -3,6 +3,7 @@
 import pytest
 
 from django_delayq.job.outcome import Action
+from django_delayq.store.process_reports import ProcessReports
 from tests.shard_apis import SECOND, START, ShardApis, ids, settlement
 
 
@@ -81,7 +82,7 @@ def test_a_pause_can_be_set_before_the_first_job_and_by_a_name_of_any_length(api
 
 @pytest.mark.parametrize("by", ["ann", ""])
 def test_a_quiet_worker_reads_it_with_its_reports_until_it_is_unquieted(apis: ShardApis, by: str) -> None:
-    worker, reports = apis.worker(), apis.store.process_reports(apis.shard)
+    worker, reports = apis.worker(), ProcessReports(apis.shard)
     worker.take(0)
     assert not reports.report(worker.code, "worker", {}, {})
     assert apis.operations.quiet(worker.code, by=by)

@@ -7,6 +7,7 @@ import pytest
 
 from django_delayq.job.outcome import Action
 from django_delayq.store.client.connection_cache import ConnectionCache
+from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from tests.shard_apis import DAY, HOUR, SECOND, START, ShardApis
 
 SPANS = pytest.mark.parametrize("span", [1, SECOND, DAY, 365 * DAY, 3_650 * DAY])
@@ -136,7 +137,7 @@ def test_a_postponed_job_is_found_holds_its_key_and_can_be_cancelled(apis: Shard
     assert apis.operations.reschedule(raw_id, delay_us=HOUR)
     assert apis.inspection.find(raw_id).state == "scheduled"
     assert apis.enqueue(apis.draft(key="k")).held == {0: raw_id}
-    assert list(apis.store.consistency_check(apis.shard).walk()) == []
+    assert list(ConsistencyCheck(apis.shard).walk()) == []
     assert apis.operations.reschedule(raw_id, delay_us=DAY) == START + DAY
     assert apis.operations.move(raw_id, "mail")
     assert apis.operations.cancel(raw_id)
@@ -181,7 +182,7 @@ def test_a_body_that_changed_since_it_was_read_is_read_again(
     assert apis.operations.reschedule(raw_id, delay_us=SECOND) == START + SECOND
     queue, argument = ("mail", "old") if how == "moved" else ("default", "new")
     assert apis.where(raw_id) == [f"scheduled:{queue}"]
-    assert list(apis.store.consistency_check(apis.shard).walk()) == []
+    assert list(ConsistencyCheck(apis.shard).walk()) == []
     apis.clock.advance(SECOND)
     apis.promote()
     (claim,) = apis.worker().take(1, queue).claims

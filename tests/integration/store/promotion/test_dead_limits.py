@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from django_delayq.job.outcome import Action
+from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from tests.shard_apis import SECOND, ShardApis, settlement
 
 SWEEP = 5 * SECOND
@@ -111,7 +112,7 @@ def test_a_wrong_sum_is_found_and_corrected(apis: ShardApis, damage: bytes | Non
         apis.client.delete(apis.keys("dead_bytes"))
     else:
         apis.client.set(apis.keys("dead_bytes"), damage)
-    check = apis.store.consistency_check(apis.shard)
+    check = ConsistencyCheck(apis.shard)
     assert [finding.code for finding in check.walk()] == ["MISCOUNTED"]
     assert [finding.code for finding in check.walk(repair=True)] == ["MISCOUNTED"]
     assert list(check.walk()) == []
@@ -122,7 +123,7 @@ def test_a_sum_that_changed_since_it_was_read_is_left_alone(apis: ShardApis) -> 
     apis.add_dead()
     seen = apis.client.get(apis.keys("dead_bytes"))
     apis.add_dead()
-    assert not apis.store.consistency_check(apis.shard).audit_bytes(seen, int(seen) + 1)
+    assert not ConsistencyCheck(apis.shard).audit_bytes(seen, int(seen) + 1)
     assert counted(apis) == stored(apis)
 
 
@@ -139,7 +140,7 @@ def test_a_manually_edited_sum_removes_no_letter(apis: ShardApis, damage: bytes)
 def test_repair_of_a_dead_body_without_a_letter_corrects_the_sum(apis: ShardApis) -> None:
     raw_id = apis.add_dead()
     apis.client.hset(apis.keys("dead_bodies"), b"short", b"x" * 10)
-    check = apis.store.consistency_check(apis.shard)
+    check = ConsistencyCheck(apis.shard)
     for _ in range(3):
         if not list(check.walk(repair=True)):
             break

@@ -87,7 +87,7 @@ def test_a_reclaimed_job_without_attempts_left_is_dead(apis: ShardApis) -> None:
     assert apis.traces(claim.raw_id) == ["dead_bodies", "dead_letters"]
     letter = apis.inspection.dead_letter(claim.raw_id)
     assert letter is not None
-    assert (letter.died_us, letter.attempts.last_error) == (START + LEASE, "expired")
+    assert (letter.moment_us, letter.attempts.last_error) == (START + LEASE, "expired")
 
 
 def test_a_lease_expires_at_its_end_and_not_a_microsecond_before(apis: ShardApis) -> None:

@@ -93,7 +93,7 @@ RETURNS: dict[str, Callable[[ShardApis, Any], object]] = {
 def requeue(apis: ShardApis, claim: Any) -> None:
     apis.worker().take(0, settle=[settlement(claim, Action.DEAD_LETTER)])
     letter = apis.inspection.dead_letter(claim.raw_id)
-    assert letter and apis.operations.requeue(claim.raw_id, died_us=letter.died_us)
+    assert letter and apis.operations.requeue(claim.raw_id, died_us=letter.moment_us)
 
 
 @pytest.mark.parametrize("how", RETURNS)

@@ -7,6 +7,7 @@ import pytest
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
 from django_delayq.job.result import Result
+from django_delayq.store.queries.result_waiter import wait_for_result
 from tests.shard_apis import HOUR, SECOND, ShardApis, settlement
 
 
@@ -113,16 +114,18 @@ def test_a_manually_edited_result_stops_neither_a_worker_nor_a_lookup(apis: Shar
 
 def test_waiting_removes_nothing_and_keeps_the_expiry(apis: ShardApis) -> None:
     raw_id = apis.add(ttl=HOUR)
-    results, answers = apis.store.result_waiter(0), []
-    waiters = [threading.Thread(target=lambda: answers.append(results.wait(raw_id, 30))) for _ in range(3)]
-    assert not results.wait(raw_id, 0.01)
+    answers: list[bool] = []
+    waiters = [
+        threading.Thread(target=lambda: answers.append(wait_for_result(apis.shard, raw_id, 30))) for _ in range(3)
+    ]
+    assert not wait_for_result(apis.shard, raw_id, 0.01)
     for waiter in waiters:
         waiter.start()
     finish(apis, raw_id)
     for waiter in waiters:
         waiter.join()
     # A wait blocks for a second at most. Under load it may end before the thread that ends the job runs.
-    assert results.wait(raw_id, 1)
+    assert wait_for_result(apis.shard, raw_id, 1)
     assert len(answers) == 3
     assert apis.client.llen(apis.keys.results(raw_id)) == 1
     assert 0 < apis.client.pttl(apis.keys.results(raw_id)) <= 60_000

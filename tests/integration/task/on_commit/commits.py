@@ -2,7 +2,7 @@
 
 import pytest
 
-from django_delayq import get_store
+from tests.inspection import inspection
 
 BOTH = ["default", "other"]
 real_commits = pytest.mark.django_db(transaction=True, databases=BOTH)
@@ -14,5 +14,5 @@ class Wrong(Exception):
 
 def sent() -> int:
     """Return how many jobs Redis holds."""
-    counts = get_store().lookup(0).counts()
+    counts = inspection().counts()
     return sum(counts.ready.values()) + sum(counts.scheduled.values())

@@ -1,7 +1,6 @@
 """Outcomes of a run: success, failure, a retry or a dead letter on request, an unknown task."""
 
 import asyncio
-import os
 import pickle
 import sys
 from datetime import UTC, datetime, timedelta
@@ -15,7 +14,7 @@ from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, get_store
 from django_delayq.exceptions import BadBody, NewerBody, TaskTimeout
 from django_delayq.job.job import Claim, State
 from django_delayq.job.outcome import UNFIT_DELAY_US, OutcomeKind, decide
-from django_delayq.store.claims import Settlement
+from django_delayq.store.claims import Claims, Settlement
 from django_delayq.task import registry
 from django_delayq.worker.execution import run, run_async
 from tests.integration.worker.execution.claims import Run, claim_of, raises
@@ -203,7 +202,7 @@ def test_a_job_of_an_unknown_task_is_scheduled_with_its_attempt_counted(delayq_s
     handle = noop.enqueue(1)
     store = get_store()
     shard = store.shards[0]
-    claims = store.claims(shard, worker_id=os.urandom(8))
+    claims = Claims(shard)
     [claim] = claims.settle_and_claim(claims.prepare(queues=["default"], want=1)).claims
     tasks, registry._tasks = registry._tasks, {}
     try:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from django_delayq import enqueue_many, get_store
+from django_delayq import enqueue_many
 from django_delayq.job.retry import RetryPolicy
+from tests.inspection import inspection
 from tests.sample_app import async_tasks, tasks
 from tests.subprocesses import Processes
 
@@ -55,7 +56,7 @@ def test_soft_and_hard_limits_end_a_coroutine(processes: Processes) -> None:
     hard = async_tasks.nap_stubbornly.using(timeout=0.1, hard_timeout=0.3, retry=ONCE).enqueue(3_600)
     for job, text in ((soft, "TaskTimeout"), (hard, "hard limit of 0.3 s")):
         processes.until_state(job, "dead")
-        letter = get_store().lookup(0).dead_letter(bytes.fromhex(job.id[:24]))
+        letter = inspection().dead_letter(bytes.fromhex(job.id[:24]))
         assert letter is not None
         assert text in letter.attempts.last_error
 

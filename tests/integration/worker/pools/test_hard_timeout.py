@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from django_delayq import RetryPolicy, get_store
+from django_delayq import RetryPolicy
+from tests.inspection import inspection
 from tests.sample_app import tasks
 from tests.subprocesses import Processes
 
@@ -30,7 +31,7 @@ def test_a_suspect_beyond_its_hard_limit_is_killed_and_counted(processes: Proces
     processes.until_state(job, "dead")
     with pytest.raises(ProcessLookupError):
         os.kill(suspect["pid"], 0)
-    letter = get_store().lookup(0).dead_letter(bytes.fromhex(job.id.split("-")[0]))
+    letter = inspection().dead_letter(bytes.fromhex(job.id.split("-")[0]))
     assert letter is not None
     assert (letter.attempts.ended, letter.attempts.history[-1]["ending"]) == (2, "crashed")
     assert "ran longer than its hard limit of 3 s" in letter.attempts.last_error

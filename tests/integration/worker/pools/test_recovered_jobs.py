@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from django_delayq import get_store
+from tests.inspection import inspection
 from tests.sample_app import async_tasks, tasks
 from tests.subprocesses import Command, Processes
 
@@ -56,7 +56,7 @@ def test_jobs_of_a_crash_run_in_two_processes(
     processes.until_gone([tasks.record.enqueue()])
     assert client.zcard(processes.keys.recovered("default")) == size - MAX_PROCESSES
     gate.touch()
-    inspection = get_store().lookup(0)
+    lookup = inspection()
 
     def all_gone() -> bool:
         nonlocal most
@@ -65,7 +65,7 @@ def test_jobs_of_a_crash_run_in_two_processes(
 
     processes.until(all_gone, what="all to end", patience=90)
     assert most <= MAX_PROCESSES + own
-    assert inspection.counts().dead == 0
+    assert lookup.counts().dead == 0
     # One attempt in the worker that crashed, one in a child process: none was counted before its code began.
     assert all(len(processes.runs(job.id)) == 2 for job in jobs)
     assert second.end() == 0

@@ -1,0 +1,46 @@
+"""Inspection: a `Lookup` that also counts jobs and finds dead letters, as tests compare them."""
+
+from operator import add
+from typing import NamedTuple
+
+from django_delayq import get_store
+from django_delayq.job.job import State
+from django_delayq.store.queries.lookup import Found, Lookup
+
+
+class Counts(NamedTuple):
+    """Jobs by state; the waiting ones by queue."""
+
+    scheduled: dict[str, int]
+    #: Recovered jobs are ready, too.
+    ready: dict[str, int]
+    claimed: int
+    dead: int
+
+
+class Inspection(Lookup):
+    """What tests read of one shard."""
+
+    def counts(self) -> Counts:
+        """Return how many jobs wait, run and are dead; not as of one moment."""
+        queues, keys = self._shard.read_queues(), self._shard.keys
+        places = [(keys.scheduled(queue), keys.ready(queue), keys.recovered(queue)) for queue in queues]
+        nouns = (keys("leases"), keys("dead_letters"))
+        commands = [["ZCARD", key] for key in (*(key for place in places for key in place), *nouns)]
+        *waiting, claimed, dead = self._shard.execute_all(commands)
+        return Counts(
+            scheduled=dict(zip(queues, waiting[::3], strict=True)),
+            ready=dict(zip(queues, map(add, waiting[1::3], waiting[2::3]), strict=True)),
+            claimed=claimed,
+            dead=dead,
+        )
+
+    def dead_letter(self, raw_id: bytes) -> Found | None:
+        """Return a dead letter, or None if the job is in another state."""
+        found = self.find(raw_id)
+        return found if found.state is State.DEAD else None
+
+
+def inspection(shard: int = 0) -> Inspection:
+    """Return what tests read of a shard of this process's store."""
+    return Inspection(get_store()._producer_shards[shard])
