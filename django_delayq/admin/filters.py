@@ -70,7 +70,7 @@ class Filter:
     """Which rows of a list to show, in which order, from where."""
 
     queue: str = ""
-    #: A task's name, the end of it after a dot, or "=" and the whole name; an error's class likewise.
+    #: A task: its name, the last parts of its name, or "=" and its exact name. `error` names a class in the same ways.
     task: str = ""
     error: str = ""
     text: str = ""

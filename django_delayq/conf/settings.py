@@ -88,7 +88,7 @@ def is_configured() -> bool:
 
 
 def backends() -> dict[str, Given]:
-    """Return the OPTIONS of each alias in TASKS whose backend is ours or a subclass of ours."""
+    """Return the OPTIONS of each alias in TASKS whose backend is `DelayQBackend` or a subclass."""
     found: dict[str, Given] = {}
     tasks = getattr(settings, "TASKS", None)
     for alias, entry in tasks.items() if isinstance(tasks, Mapping) else ():

@@ -146,15 +146,15 @@ class Operations:
         return bool(self._shard.run(_PAUSE, [_name(by)], **self._shard.keys.named(queue)))
 
     def resume(self, queue: str) -> bool:
-        """Allow claims of a queue's jobs again. False: it was not paused. O(1)."""
+        """Allow claims of a queue's jobs again. Returns False if it was not paused. O(1)."""
         return bool(self._shard.run(_RESUME, [], **self._shard.keys.named(queue)))
 
     def quiet(self, worker_id: bytes, *, by: str) -> bool:
-        """Ask a worker to claim no more jobs; it does so within 15 s. False: it is unknown, or was asked before."""
+        """Make a worker quiet within 15 s: it claims no more jobs. Returns False if it is unknown or already quiet."""
         return bool(self._shard.run(_QUIET, [worker_id, _name(by) or b"?"]))
 
     def unquiet(self, worker_id: bytes) -> bool:
-        """Let a worker claim jobs again; it does so within 15 s. False: it was not asked to be quiet."""
+        """Make a worker claim jobs again within 15 s. Returns False if it was not quiet."""
         return bool(self._shard.run(_QUIET, [worker_id, b""]))
 
     def _check_key(self, extras: bytes) -> None:

@@ -107,15 +107,15 @@ class Worker(Runnable):
         claims = Claims(shard)
         self._session = ExchangeSession(claims, name=self._name)
         self.metrics = metrics
-        #: Ends the sleep of the loop; called by other threads. Set by whoever runs this worker.
+        #: Ends the sleep of the loop; called by other threads. The `run_worker` command sets it.
         self.wake: Callable[[], object] = lambda: None
         self._held = HeldClaims(
             claims.heartbeat, pool.is_stuck, lease_us=config.lease_us, name=self._name, ended=lambda: self.wake()
         )
         self._held.start()
         self._recovered = RecoveryGate(pool.recovery, wake=lambda: self.wake())
-        #: Called when jobs were settled as interrupted while their code still runs here; set by whoever can end the
-        #: process.
+        #: Called when jobs were settled as interrupted while their code still runs here. `run_worker` sets it, to end
+        #: the process.
         self.on_interrupted: Callable[[], object] = lambda: None
         self._queues = QueueListener(shard, config.queues)
         self._blocking_claim = BlockingClaim(self._session, self._queues, pool, config)

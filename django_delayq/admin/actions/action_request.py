@@ -25,7 +25,7 @@ _MAX_ROWS = 250
 
 @dataclass(slots=True, kw_only=True)
 class ActionRequest:
-    """What a person asked for; every field is a JSON value."""
+    """One action that a person started in the admin. Every field is a JSON value, so that forms can carry it."""
 
     action_name: str
     list_name: str
@@ -39,13 +39,13 @@ class ActionRequest:
     #: Jobs counted so far. Nothing changes before all are counted, and never more jobs than these.
     count: int = 0
     counted: bool = False
-    #: The first of them, in words.
+    #: A line of text for each of the first counted jobs.
     sample: list[str] = field(default_factory=list)
     confirmed: bool = False
     parameters: dict[str, Any] = field(default_factory=dict)
     #: Distinguishes equal requests in the session.
     nonce: str = field(default_factory=lambda: token_hex(8))
-    #: The job whose own page asked for it, and that job's task.
+    #: The job and its task, if the action was started on the page of one job.
     job_id: str = ""
     task: str = ""
     #: HTTP requests that changed jobs so far.

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django_delayq.management.starting import add_backend, read_settings
 from django_delayq.store.maintenance.acl_roles import ROLES
 
-#: Placeholder that Redis refuses. It would accept any placeholder behind `>` as the password itself.
+#: Stands for the hash of the password in a printed rule. Redis refuses it; after `>` any text would be the password.
 _PASSWORD = "#<sha256>"
 _USER = re.compile(r"[A-Za-z0-9_.@-]{1,100}")
 

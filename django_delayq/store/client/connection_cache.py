@@ -89,7 +89,7 @@ class PendingReply:
     __slots__ = ("_connection", "_owner")
 
     def __init__(self, connection: Any, owner: ConnectionCache | None = None) -> None:
-        """`owner` takes the connection back after the reply; None: it stays with whoever sent the command."""
+        """The connection returns to `owner` after the reply. With None, the sender of the command keeps it."""
         self._connection, self._owner = connection, owner
 
     def read(self) -> Any:

@@ -114,7 +114,7 @@ class ChildProcess:
 
     def _wait_reply(self, until: float) -> bool:
         """Wait for a reply, the end of the process, or `until`; returns True for a reply or a closed pipe."""
-        # In intervals: a process that the task forked holds the pipe open too, so the end of ours may not close it.
+        # In intervals: a process that the task forked also has the pipe open, so the pipe may outlive the child.
         while not wait([self._pipe], max(0.0, min(_POLL_INTERVAL, until - monotonic()))):
             if monotonic() >= until or not (self._process.is_alive() or self._pipe.poll()):
                 return False

@@ -3,7 +3,6 @@
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,6 +17,7 @@ from django_delayq.job.job import State
 from django_delayq.testing.local_redis import LocalRedisServer
 from tests.integration.bad_input.refusals import SECRET
 from tests.sample_app.tasks import noop
+from tests.subprocesses import until
 
 
 def test_an_enqueue_raises_while_redis_is_down(
@@ -134,7 +134,7 @@ def test_a_server_that_cannot_save_refuses_an_enqueue(
         os.mkdir(server.folder / "dump.rdb")
         other.set("a", 1)
         other.bgsave()
-        wait_until(lambda: other.info("persistence")["rdb_last_bgsave_status"] == "err")
+        until(lambda: other.info("persistence")["rdb_last_bgsave_status"] == "err", what="the failed snapshot")
         other.config_set("save", "3600 1")
     delayq_settings.DELAYQ = {"REDIS": server.url}
     with pytest.raises(StoreRejected) as caught:
@@ -148,13 +148,6 @@ def test_a_server_with_too_few_replicas_refuses_an_enqueue(
     server = start_redis(options={"min-replicas-to-write": "1"})
     delayq_settings.DELAYQ = {"REDIS": server.url}
     rejected(server, "NOREPLICAS")
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < give_up
-        time.sleep(0.01)
 
 
 def test_a_busy_server_is_unavailable(delayq_settings: Any, start_redis: Callable[..., LocalRedisServer]) -> None:
@@ -174,7 +167,7 @@ def test_a_busy_server_is_unavailable(delayq_settings: Any, start_redis: Callabl
                 found.append(error)
             return bool(found)
 
-        wait_until(busy)
+        until(busy, what="the script to run")
         with server.client() as third:
             third.script_kill()
         thread.join(30)
