@@ -72,11 +72,15 @@ def add_dead(
 
 def state(apis: ShardApis, text_id: str) -> str:
     """Return where a job is: "scheduled", "ready", "claimed", "dead" or "gone"."""
-    raw_id, _ = from_text(text_id) or (b"", 0)
-    return str(apis.inspection.find(raw_id).state)
+    return str(apis.inspection.find(raw(text_id)).state)
 
 
 def due_us(apis: ShardApis, text_id: str) -> int:
     """Return when a job is due, or died."""
+    return int(apis.inspection.find(raw(text_id)).moment_us)
+
+
+def raw(text_id: str) -> bytes:
+    """Return an id's bytes."""
     raw_id, _ = from_text(text_id) or (b"", 0)
-    return int(apis.inspection.find(raw_id).moment_us)
+    return raw_id

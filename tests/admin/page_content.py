@@ -1,7 +1,12 @@
 """What a page shows: its text, the rows of its list, and its links."""
 
 import re
+from html import unescape
 from typing import Any
+
+from django.test import Client
+
+from tests.admin.conftest import page
 
 #: Every page with a tab of its own, by the name of its address.
 PAGES = ("overview", "scheduled", "queues", "running", "failed", "tasks", "processes")
@@ -23,3 +28,23 @@ def link(response: Any, text: str) -> str:
 def text(response: Any) -> str:
     """Return a page without its tags."""
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", response.content.decode()))
+
+
+def words(html: str) -> str:
+    """Return HTML without its tags."""
+    inner = html.split('<div id="delayq"', 1)[-1]
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", inner)).split())
+
+
+def rows(browser: Client, name: str = "queues") -> dict[str, list[str]]:
+    """Return the rows of the page's table: first cell -> the others, as text."""
+    html = browser.get(page(name)).content.decode().replace("<wbr>", "")
+    body = html.split("<tbody>")[1].split("</tbody>")[0]
+    cells = [
+        [
+            " ".join(unescape(re.sub(r"<[^>]*>", " ", cell)).split())
+            for cell in re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)
+        ]
+        for row in re.findall(r"<tr>.*?</tr>", body, re.DOTALL)
+    ]
+    return {first: rest for first, *rest in cells}

@@ -4,7 +4,7 @@ from tests.stateful.mutations import Mutation
 
 at = Mutation.at
 
-RAW = "tests/admin/test_raw_characters.py"
+RAW = "tests/admin/content/test_raw_characters.py"
 BOUNDS = "tests/admin/actions/test_bounds.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
@@ -79,19 +79,19 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "admin/page.py",
         "may_reveal=not config.read_only and allowed(",
         "may_reveal=allowed(",
-    ): ("tests/admin/test_permissions.py",),
+    ): ("tests/admin/site/test_permissions.py",),
     at(
         "the pages do not list the aliases of other stores",
         "admin/page.py",
         "    others = other_stores()\n",
         "    others = other_stores()[:0]\n",
-    ): ("tests/admin/test_elsewhere.py",),
+    ): ("tests/admin/site/test_elsewhere.py",),
     at(
         "an alias with invalid settings breaks every page",
         "admin/page.py",
         "        except ImproperlyConfigured as error:\n",
         "        except LookupError as error:\n",
-    ): ("tests/admin/test_elsewhere.py",),
+    ): ("tests/admin/site/test_elsewhere.py",),
     at(
         "jobs can be rescheduled to a time in the past",
         "admin/actions/forms.py",

@@ -17,10 +17,9 @@ from django_delayq.clock import ServerClock
 from django_delayq.exceptions import StoreUnavailable
 from tests.admin.conftest import page
 from tests.admin.forms import form_to
-from tests.admin.jobs import HOUR, add, add_dead, due_us, state
+from tests.admin.jobs import HOUR, add, add_dead, due_us, raw, state
 from tests.admin.page_content import text
 from tests.admin.steps import confirm, continue_to_end, request_action, result
-from tests.admin.test_hostile import raw
 from tests.shard_apis import ShardApis
 
 #: Values for the fields of the confirm page.

@@ -192,7 +192,7 @@ def asked_with_the_word(request: HttpRequest) -> bool:
 def test_a_function_also_decides_about_superusers(visitor: Visitor, settings: Any) -> None:
     settings.DELAYQ = {
         **settings.DELAYQ,
-        "ADMIN": {"VIEW_PERMISSION": "tests.admin.test_permissions.asked_with_the_word"},
+        "ADMIN": {"VIEW_PERMISSION": "tests.admin.site.test_permissions.asked_with_the_word"},
     }
     assert run_checks() == []
     for kind in ("superuser", "staff"):
@@ -201,7 +201,7 @@ def test_a_function_also_decides_about_superusers(visitor: Visitor, settings: An
 
 
 @pytest.mark.parametrize(
-    "path", ["tests.admin.nowhere.f", "tests.admin.test_permissions.g", "tests.admin.conftest.KINDS"]
+    "path", ["tests.admin.nowhere.f", "tests.admin.site.test_permissions.g", "tests.admin.conftest.KINDS"]
 )
 def test_function_that_cannot_be_called_is_reported_by_the_checks(path: str, settings: Any) -> None:
     settings.DELAYQ = {**settings.DELAYQ, "ADMIN": {"MANAGE_PERMISSION": path}}

@@ -14,14 +14,13 @@ from django.test import Client
 from django_delayq.admin.actions.forms import RescheduleForm
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.attempts import HISTORY, NO_ATTEMPTS
-from django_delayq.job.ids import from_text
 from django_delayq.job.job import State
 from django_delayq.processes.reporter import claims_status
 from django_delayq.store.operations import Operations
 from django_delayq.store.queries.snapshot import combined
 from tests.admin.conftest import RedisClock, page
 from tests.admin.forms import Form, form_to, forms
-from tests.admin.jobs import HOUR, add, add_dead, due_us, state
+from tests.admin.jobs import HOUR, add, add_dead, due_us, raw, state
 from tests.admin.page_content import PAGES, text
 from tests.admin.reports import tell
 from tests.admin.steps import confirm, request_action, result
@@ -39,12 +38,6 @@ def shards(delayq_settings: Any, redis_url: str) -> Iterator[list[ShardApis]]:
     yield apis
     for each in apis:
         each.close()
-
-
-def raw(text_id: str) -> bytes:
-    """Return an id's bytes."""
-    raw_id, _ = from_text(text_id) or (b"", 0)
-    return raw_id
 
 
 def action_forms(answer: Any) -> list[Form]:

@@ -78,7 +78,7 @@ def with_nonce(get_response: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def test_style_sheet_and_script_carry_the_nonce(browser: Client, settings: Any) -> None:
-    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "tests.admin.test_site.with_nonce"]
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "tests.admin.site.test_site.with_nonce"]
     text = browser.get(page("overview")).content.decode()
     assert 'delayq.css" nonce="n0&quot;nce">' in text
     assert 'delayq.js" defer nonce="n0&quot;nce">' in text

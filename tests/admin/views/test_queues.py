@@ -1,7 +1,7 @@
 """The page of queues."""
 
 import re
-from html import escape, unescape
+from html import escape
 
 from django.test import Client
 
@@ -10,22 +10,9 @@ from django_delayq.job.ids import to_text
 from django_delayq.store.promotion import Reclaim
 from tests.admin.conftest import page
 from tests.admin.forms import form_to
+from tests.admin.page_content import rows
 from tests.admin.reports import tell
 from tests.shard_apis import ShardApis, one_more
-
-
-def rows(browser: Client, name: str = "queues") -> dict[str, list[str]]:
-    """Return the rows of the page's table: first cell -> the others, as text."""
-    html = browser.get(page(name)).content.decode().replace("<wbr>", "")
-    body = html.split("<tbody>")[1].split("</tbody>")[0]
-    cells = [
-        [
-            " ".join(unescape(re.sub(r"<[^>]*>", " ", cell)).split())
-            for cell in re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)
-        ]
-        for row in re.findall(r"<tr>.*?</tr>", body, re.DOTALL)
-    ]
-    return {first: rest for first, *rest in cells}
 
 
 def test_no_queue_yet(browser: Client) -> None:

@@ -9,8 +9,8 @@ from django.test import Client
 from django_delayq.clock import DAY_US
 from tests.admin.conftest import page
 from tests.admin.forms import form_to
+from tests.admin.page_content import words
 from tests.admin.reports import tell
-from tests.admin.test_overview import words
 from tests.shard_apis import ShardApis
 
 

@@ -15,6 +15,7 @@ from django_delayq.clock import DAY_US, HOUR_US, SECOND_US, moment
 from django_delayq.store.store import Store
 from django_delayq.testing.fake_clock import FakeClock
 from tests.admin.conftest import page
+from tests.admin.page_content import words
 from tests.admin.reports import tell
 from tests.shard_apis import ShardApis
 
@@ -24,12 +25,6 @@ MINUTE_US = 60 * SECOND_US
 def shown(browser: Client, **query: object) -> str:
     """Return the page's text without tags."""
     return words(browser.get(page("overview", **query)).content.decode())
-
-
-def words(html: str) -> str:
-    """Return HTML without its tags."""
-    inner = html.split('<div id="delayq"', 1)[-1]
-    return " ".join(unescape(re.sub(r"<[^>]*>", " ", inner)).split())
 
 
 def alerts(browser: Client) -> list[str]:

@@ -11,8 +11,8 @@ from redis import Redis
 from django_delayq import RetryPolicy, delayed_task
 from django_delayq.clock import DAY_US
 from tests.admin.conftest import page
+from tests.admin.page_content import rows
 from tests.admin.reports import tell
-from tests.admin.test_queues import rows
 from tests.shard_apis import ShardApis
 
 
