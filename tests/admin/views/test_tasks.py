@@ -33,7 +33,7 @@ def test_options_and_last_hour_of_each(browser: Client, stock: ShardApis, only_t
     tell(stock, task=only_task, done=18, dead=2, run_us=100_000)
     ((name, cells),) = rows(browser, "tasks").items()
     assert name.startswith(only_task)
-    assert "admin/test_tasks.py:" in name
+    assert "views/test_tasks.py:" in name
     queue, tries, waits, timeout, done, failed, times, _ = cells
     assert [queue, tries, waits, timeout] == ["mail", "7", "3.0 s to 2 h", "30 s"]
     assert [done, failed] == ["18", "2"]
