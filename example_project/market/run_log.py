@@ -9,7 +9,6 @@ from django.db import models
 from django.utils import timezone
 
 from django_delayq import RetryLater, current_job
-from django_delayq.exceptions import DelayQError
 
 
 class RunOutcome(models.TextChoices):
@@ -56,12 +55,9 @@ def log_run(task: str, *, sale_id: int | None = None, subject: str = "") -> Iter
     The row is committed before the block begins, outside the block's transactions: a killed run is logged too.
     """
     started = timezone.now()
-    try:
-        job = current_job()
-    except DelayQError:
-        # A test or a shell may call the task as a plain function.
-        job = None
+    job = current_job()
     if job is None:
+        # A test or a shell called the task as a plain function.
         yield
         return
     run = TaskRun.objects.create(

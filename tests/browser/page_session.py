@@ -68,6 +68,11 @@ class PageSession:
         assert response is not None
         assert response.status == status, f"{response.status}: {address}"
 
+    def request_action(self, action: str) -> None:
+        """Choose an action for the selected rows and press Go."""
+        self.page.locator("select[name=action]").select_option(action)
+        self.page.get_by_role("button", name="Go").first.click()
+
     def assert_calm(self) -> None:
         """Assert that there was no console message, no failed request and no violation of the policy."""
         # Once the page answers this, its earlier messages have arrived.

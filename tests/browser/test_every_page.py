@@ -67,8 +67,7 @@ def test_confirm_page_and_progress_page(
     window.page.add_init_script("HTMLFormElement.prototype.requestSubmit = () => null")
     window.open(page(list_name))
     window.page.locator("input[name=all]").check()
-    window.page.locator("select[name=action]").select_option(action)
-    window.page.get_by_role("button", name="Go").first.click()
+    window.request_action(action)
     expect(window.page.get_by_role("link", name="Go back", exact=True)).to_be_focused()
     look_over(window)
     for name, value in {"shift": "5", "queue": "email", "minutes": "30"}.items():

@@ -111,8 +111,7 @@ def test_confirm_pages_and_messages_show_hostile_text_as_text(window: PageSessio
         window.open(page(place))
         for row in window.page.locator("[data-row]").all():
             row.check()
-        window.page.locator("select[name=action]").select_option(action)
-        window.page.get_by_role("button", name="Go").first.click()
+        window.request_action(action)
         window.page.locator(".delayq-confirm").wait_for()
         look_over(window)
         window.page.locator(".delayq-confirm button[type=submit]").click()

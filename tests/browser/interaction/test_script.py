@@ -99,8 +99,7 @@ def test_long_actions_continue_by_themselves(
     stock.fill(scheduled=4)
     window.open(page("scheduled"))
     window.page.locator("[data-select-all]").check()
-    window.page.locator("select[name=action]").select_option("run_now")
-    window.page.get_by_role("button", name="Go").first.click()
+    window.request_action("run_now")
     posts: list[str] = []
     window.page.on("request", lambda request: posts.append(request.url) if request.method == "POST" else None)
     window.page.get_by_role("button", name="Run 6 jobs now").click()

@@ -3,7 +3,6 @@
 import fcntl
 import gc
 import os
-import resource
 import signal
 import threading
 from collections.abc import Callable
@@ -181,11 +180,9 @@ def test_a_process_that_reports_can_be_stopped() -> None:
     assert events == ["seen", "left"]
 
 
+@pytest.mark.usefixtures("many_open_files")
 def test_several_services_run_in_a_process_with_thousands_of_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker of many threads has a database connection for each; select() knows 1,024 descriptors only."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < 1_200:
-        pytest.skip("the system allows too few open files")
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     polled = threading.Event()
     lowest, real = os.pipe, shutdown.readable
@@ -208,13 +205,11 @@ def test_several_services_run_in_a_process_with_thousands_of_open_files(monkeypa
 
     services = [Service(Waiter(), name="Waiter") for _ in range(2)]
     monkeypatch.setattr(shutdown, "readable", noted)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1_200), hard))
     monkeypatch.setattr(os, "pipe", highest)
     try:
         run_services(services, [])
     finally:
         gc.unfreeze()
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for number, handler in before.items():
             signal.signal(number, handler)
     assert all(service.ended.is_set() for service in services)

@@ -131,6 +131,7 @@ def test_receivers_have_a_sound_connection_and_end_no_worker(
 def test_signals_that_wait_are_sent_before_the_process_ends(
     processes: Processes, task_module: Callable[[str, str], ModuleType]
 ) -> None:
+    # A receiver slower than the jobs, so that signals still wait when the last job has ended.
     slow = RECEIVERS.replace(
         "def count(job, **_):", "def count(job, **_):\n    time.sleep(0.02)\n    note('received')\n    return"
     )

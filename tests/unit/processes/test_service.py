@@ -3,7 +3,6 @@
 import fcntl
 import logging
 import os
-import resource
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -307,14 +306,11 @@ def test_a_wake_after_the_end_writes_into_no_other_pipe() -> None:
                 os.close(end)
 
 
+@pytest.mark.usefixtures("many_open_files")
 def test_a_process_with_thousands_of_open_files_still_listens(
     running: Callable[..., tuple[ScriptedRunnable, Service]],
 ) -> None:
     # A worker of many threads has a database connection for each; select() knows 1,024 descriptors only.
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < 1_200:
-        pytest.skip("the system allows too few open files")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1_200), hard))
     copies: list[int] = []
 
     def high(runnable: ScriptedRunnable) -> None:
@@ -328,7 +324,6 @@ def test_a_process_with_thousands_of_open_files_still_listens(
         assert service.ended.wait(PATIENCE)
         assert runnable.taken == 2
     finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for copy in copies:
             os.close(copy)
 

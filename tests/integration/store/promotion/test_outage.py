@@ -26,6 +26,15 @@ def pass_with_promotions(apis: ShardApis, us: int) -> list[bytes]:
     return named
 
 
+def first_expired(apis: ShardApis, *, every: int, times: int) -> list[bytes]:
+    """Promote every so many µs, so many times at most, and return the first expired leases."""
+    for _ in range(times):
+        apis.clock.advance(every)
+        if expired := apis.promote().expired_leases:
+            return expired
+    return []
+
+
 @pytest.mark.parametrize("away", [LEASE, 2 * LEASE, 24 * HOUR])
 def test_no_lease_expires_before_its_worker_had_time_to_renew_it(apis: ShardApis, away: int) -> None:
     worker = apis.worker()
@@ -66,12 +75,7 @@ def test_a_promotion_that_is_a_little_late_is_no_outage(apis: ShardApis, late: i
 def test_if_promotions_are_always_late_a_lease_is_spared_once(apis: ShardApis) -> None:
     """As with `run_worker --drain` every minute, or without a dispatcher if the only worker is too busy."""
     held = hold(apis)
-    for _ in range(3):
-        apis.clock.advance(60 * SECOND)
-        reported = apis.promote().expired_leases
-        if reported:
-            break
-    assert reported == held
+    assert first_expired(apis, every=60 * SECOND, times=3) == held
     assert apis.clock.now_us == START + 120 * SECOND
 
 
@@ -79,12 +83,7 @@ def test_late_promotions_do_not_extend_the_time_in_which_leases_are_spared(apis:
     held = hold(apis)
     apis.clock.advance(60 * SECOND)
     assert apis.promote().expired_leases == []
-    for _ in range(2):
-        apis.clock.advance(16 * SECOND)
-        reported = apis.promote().expired_leases
-        if reported:
-            break
-    assert reported == held
+    assert first_expired(apis, every=16 * SECOND, times=2) == held
 
 
 def test_a_clock_set_back_ends_the_time_in_which_leases_are_spared(apis: ShardApis) -> None:
