@@ -77,6 +77,8 @@ class PageContext:
     may_reveal: bool
     #: Only render the part of the page that live update replaces.
     fragment: bool = False
+    #: An action of this person that has not ended, see `actions/session.py`.
+    unfinished: Any = None
 
     @classmethod
     def of(cls, request: HttpRequest, site: AdminSite) -> "PageContext":

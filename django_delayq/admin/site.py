@@ -1,6 +1,7 @@
 """Registers the pages on an AdminSite: a substitute for a model, its admin class, and the URLs."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from django.urls.converters import StringConverter
 from django.utils.translation import gettext_lazy
 
 from django_delayq.admin import timezone as zone
+from django_delayq.admin.actions.session import unfinished
 from django_delayq.admin.filters import from_url_name, url_name
 from django_delayq.admin.page import PageContext
 from django_delayq.admin.permissions import may_view, problems
@@ -154,6 +156,8 @@ class QueueAdmin(ModelAdmin):  # type: ignore[type-arg]
                 return unavailable.show_not_allowed(page, methods)
             if methods == _WRITE and not page.may_manage:
                 raise PermissionDenied
+            if page.may_manage and methods == _READ:
+                page = replace(page, unfinished=unfinished(request))
             if zone.is_switch_request(request):
                 return zone.save(request)
             try:

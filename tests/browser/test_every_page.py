@@ -78,6 +78,24 @@ def test_confirm_page_and_progress_page(
     look_over(window)
 
 
+def test_page_that_offers_to_continue_an_action(
+    window: PageSession, stock: Fixtures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", -1.0)
+    stock.fill(scheduled=200)
+    window.page.add_init_script("HTMLFormElement.prototype.requestSubmit = () => null")
+    window.open(page("scheduled"))
+    window.page.locator("input[name=all]").check()
+    window.request_action("run_now")
+    window.page.locator(".delayq-confirm button[type=submit]").click()
+    window.page.get_by_role("button", name="Continue").wait_for()
+    window.open(page("overview"))
+    expect(window.page.locator(".delayq-unfinished")).to_contain_text("Run 202 jobs now: 1 of 202 done.")
+    look_over(window)
+    window.page.get_by_role("button", name="Continue").click()
+    expect(window.page.locator("#delayq")).to_contain_text("2 of 202 done.")
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_page_from_right_to_left(name: str, new_window: Callable[..., PageSession], stock: Fixtures) -> None:
     window = new_window(locale="ar")

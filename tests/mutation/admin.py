@@ -9,6 +9,27 @@ BOUNDS = "tests/admin/actions/test_bounds.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
+        "a continued action changes the job at which Redis failed once more",
+        "admin/actions/run.py",
+        """        action_request.advance(shard, cursor)
+        result = _apply(page, action_request, target, parameters) if target else None
+""",
+        """        result = _apply(page, action_request, target, parameters) if target else None
+        action_request.advance(shard, cursor)
+""",
+    ): ("tests/admin/actions/test_long_actions.py",),
+    at(
+        "a stopped action can be continued",
+        "admin/actions/session.py",
+        "        _save(session, action_request, next_step=_NO_STEP)\n",
+    ): ("tests/admin/actions/test_long_actions.py",),
+    at(
+        "an action that has ended is offered again",
+        "admin/actions/session.py",
+        "if action_request.finished or action_request.steps <",
+        "if action_request.steps <",
+    ): ("tests/admin/actions/test_long_actions.py",),
+    at(
         "an action continues past the number of rows that was confirmed",
         "admin/actions/run.py",
         "        if action_request.handled >= action_request.count:\n            break\n",

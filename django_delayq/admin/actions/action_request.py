@@ -1,7 +1,7 @@
 """One action on its way through the pages: what to do, to which jobs, and how far it is.
 
-All of it travels in the forms, signed, so that any process can continue, also after the person closed the page and
-came back to it. The server keeps only the number of the last step, in the session.
+All of it travels in the forms, signed, so that any process can continue. The session keeps the number of its next step,
+and the last form of an action that has not ended: see session.py.
 """
 
 from dataclasses import asdict, dataclass, field, replace

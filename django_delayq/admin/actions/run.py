@@ -25,8 +25,9 @@ def run(page: PageContext, action_request: ActionRequest) -> Iterator[Target]:
         # and a row that could not be changed stays in the list beside others.
         if action_request.handled >= action_request.count:
             break
-        result = _apply(page, action_request, target, parameters) if target else None
+        # First: if Redis fails now, the job may have changed, and a continued action must not change it twice.
         action_request.advance(shard, cursor)
+        result = _apply(page, action_request, target, parameters) if target else None
         if target and result is ActionResult.DONE:
             yield target
         if monotonic() > until:

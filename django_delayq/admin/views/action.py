@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from django_delayq.admin import audit_log
-from django_delayq.admin.actions import selection, toggles
+from django_delayq.admin.actions import selection, session, toggles
 from django_delayq.admin.actions.action_request import ActionRequest
 from django_delayq.admin.actions.bulk_actions import ActionResult, Target
 from django_delayq.admin.actions.forms import ActionForm
@@ -30,8 +30,6 @@ from django_delayq.job.job import State
 
 #: Jobs that can be destroyed without typing their number.
 _UNTYPED = 100
-#: The session's key of the steps that each request took, by its nonce; and for how many requests.
-_SESSION_KEY, _REQUESTS_KEPT = "django_delayq.actions", 100
 
 
 def show(page: PageContext) -> HttpResponse:
@@ -49,6 +47,8 @@ def show(page: PageContext) -> HttpResponse:
         action_request = ActionRequest.unsign(page.request, post["signed_request"])
         if action_request is None:
             return _back(page, None, messages.ERROR, _("This form is too old or not yours. Nothing was done."))
+        if "stop" in post:
+            return _stop(page, action_request)
         return _run(page, action_request) if action_request.counted else _prepare(page, action_request)
 
 
@@ -87,7 +87,7 @@ def _run(page: PageContext, action_request: ActionRequest) -> HttpResponse:
         if not form.is_valid():
             return _confirm(page, action_request, form)
         action_request.confirmed, action_request.parameters = True, form.cleaned_data
-    if action_request.is_non_idempotent and not _first_time(page, action_request):
+    if action_request.is_non_idempotent and not session.claim_step(page.request, action_request):
         text = _("This was done already, and is not done twice. Select the jobs that are left again.")
         return _back(page, action_request, messages.WARNING, text)
     action_request.steps += 1
@@ -104,6 +104,8 @@ def _run(page: PageContext, action_request: ActionRequest) -> HttpResponse:
     finally:
         # Also if Redis failed: what is done is recorded.
         _record(page, action_request, changed)
+        if action_request.is_non_idempotent:
+            session.keep_unfinished(page.request, action_request)
     if not action_request.finished:
         return _progress(page, action_request)
     level = messages.SUCCESS if set(action_request.results) <= {ActionResult.DONE} else messages.WARNING
@@ -115,18 +117,15 @@ def _run(page: PageContext, action_request: ActionRequest) -> HttpResponse:
     return _back(page, action_request, level, " ".join(sentences))
 
 
-def _first_time(page: PageContext, action_request: ActionRequest) -> bool:
-    """Claim a step of the request in the session, and return False if an earlier press of the button did so."""
-    session = getattr(page.request, "session", None)
-    if session is None:
-        return True
-    # A fresh copy: this request read its own before another press may have written it.
-    taken: dict[str, int] = type(session)(session.session_key).get(_SESSION_KEY, {})
-    if action_request.steps < taken.pop(action_request.nonce, 0):
-        return False
-    session[_SESSION_KEY] = dict([*taken.items(), (action_request.nonce, action_request.steps + 1)][-_REQUESTS_KEPT:])
-    session.save()
-    return True
+def _stop(page: PageContext, action_request: ActionRequest) -> HttpResponse:
+    """Leave the other jobs as they are; no form of the request continues it."""
+    if not action_request.confirmed:
+        return _back(page, action_request, messages.INFO, _("Nothing was done."))
+    session.stop(page.request, action_request)
+    text = _("Stopped. %s; a step that runs now still ends.") % result_text(
+        action_request.action, action_request.results
+    )
+    return _back(page, action_request, messages.INFO, text)
 
 
 def _record(page: PageContext, action_request: ActionRequest, changed: list[Target]) -> None:

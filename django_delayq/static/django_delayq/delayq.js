@@ -161,6 +161,7 @@
     let sent = 0;
     root.addEventListener("submit", (event) => {
         if (!event.target.matches(".delayq-confirm, [data-continue]")) return;
+        if (event.submitter?.name === "stop") return;
         // After ten seconds the person may have stopped the page from loading, and may try again.
         if (Date.now() - sent < 10000) event.preventDefault(); else sent = Date.now();
     });

@@ -10,7 +10,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
-from django_delayq.admin.actions import run
+from django_delayq.admin.actions import run, session
 from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS
 from django_delayq.admin.views import action as action_view
 from django_delayq.clock import ServerClock
@@ -233,7 +233,7 @@ def test_two_tabs_that_continue_one_action_do_it_once(
 def test_the_session_keeps_a_bounded_number_of_requests(
     browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(action_view, "_REQUESTS_KEPT", 2)
+    monkeypatch.setattr(session, "_REQUESTS_KEPT", 2)
     for _ in range(4):
         add_dead(stock)
         confirm(browser, request_action(browser, page("failed"), "retry", all="yes"))

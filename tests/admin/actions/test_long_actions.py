@@ -1,5 +1,6 @@
 """Actions that take several requests, and forms that are posted twice."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -65,6 +66,67 @@ def test_an_old_form_of_a_long_action_repeats_nothing(
     form_to(first, "/action/").post(browser)
     continue_to_end(browser, first)
     assert [due_us(stock, each) for each in mine] == [due + 5 * MINUTE for due in dues]
+
+
+def unfinished(browser: Client, name: str = "overview") -> Any:
+    """Return the form with which a page offers to continue an action; None if it offers none."""
+    response = browser.get(page(name))
+    return form_to(response, "/action/", button="yes") if "delayq-unfinished" in response.content.decode() else None
+
+
+def test_every_page_offers_to_continue_an_action_whose_page_was_closed(
+    browser: Client, visitor: Callable[..., Client], stock: ShardApis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "SECONDS", 0)
+    mine = [add_dead(stock, number) for number in range(5)]
+    response = confirm(browser, request_action(browser, page("failed"), "retry", all="yes"))
+    form_to(response, "/action/").post(browser)
+    # The page of the second step is lost.
+    assert "Retry 5 failed jobs: 2 of 5 done." in text(browser.get(page("tasks")))
+    assert unfinished(visitor("manager")) is None
+    late = add_dead(stock, "late")
+    assert "Retried 5." in result(browser, continue_to_end(browser, unfinished(browser).post(browser)))
+    assert {state(stock, each) for each in mine} == {"ready"}
+    assert state(stock, late) == "dead"
+    assert unfinished(browser) is None
+    # The form that was open elsewhere repeats nothing.
+    assert "This was done already" in result(browser, form_to(response, "/action/").post(browser))
+
+
+def test_an_action_that_redis_failed_can_be_continued_and_changes_no_job_twice(
+    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = [add(stock, number, delay=HOUR * (number + 1)) for number in range(4)]
+    dues = [due_us(stock, each) for each in mine]
+    reschedule, calls = Operations.reschedule, []
+
+    def loses_a_reply(self: Operations, raw_id: bytes, **options: Any) -> int | None:
+        moved = reschedule(self, raw_id, **options)
+        calls.append(raw_id)
+        if len(calls) == 2:
+            raise StoreUnavailable("gone away")
+        return moved
+
+    monkeypatch.setattr(Operations, "reschedule", loses_a_reply)
+    response = request_action(browser, page("scheduled"), "reschedule", all="yes")
+    assert confirm(browser, response, shift="-30", unit="60").status_code == 503
+    assert "Rescheduled 3" in result(browser, continue_to_end(browser, unfinished(browser).post(browser)))
+    assert [due - due_us(stock, each) for each, due in zip(mine, dues, strict=True)] == [30 * MINUTE] * 4
+
+
+def test_an_action_that_is_stopped_cannot_be_continued(
+    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "SECONDS", 0)
+    mine = [add_dead(stock, number) for number in range(5)]
+    response = confirm(browser, request_action(browser, page("failed"), "retry", all="yes"))
+    assert "Stopped. Retried 1;" in result(browser, unfinished(browser, "failed").post(browser, stop="yes"))
+    assert unfinished(browser) is None
+    assert "This was done already" in result(browser, form_to(response, "/action/").post(browser))
+    assert [state(stock, each) for each in mine].count("dead") == 4
+    other = request_action(browser, page("failed"), "delete", all="yes")
+    assert "Nothing was done." in result(browser, form_to(other, "/action/").post(browser, stop="yes"))
+    assert stock.inspection.counts().dead == 4
 
 
 @pytest.mark.parametrize(

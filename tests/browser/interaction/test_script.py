@@ -108,6 +108,22 @@ def test_long_actions_continue_by_themselves(
     window.assert_calm()
 
 
+def test_a_long_action_stops_at_its_button(
+    window: PageSession, stock: Fixtures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", -1.0)
+    stock.fill(scheduled=200)
+    window.open(page("scheduled"))
+    window.page.locator("input[name=all]").check()
+    window.request_action("run_now")
+    window.page.get_by_role("button", name="Run 202 jobs now").click()
+    window.page.get_by_role("button", name="Stop here").click()
+    expect(window.page.locator(".messagelist")).to_contain_text("Stopped. Made")
+    window.open(page("overview"))
+    expect(window.page.get_by_role("button", name="Continue")).to_have_count(0)
+    window.assert_calm()
+
+
 def test_no_key_alone_does_anything(window: PageSession, stock: Fixtures) -> None:
     stock.fill(scheduled=0)
     window.open(page("failed"))
