@@ -46,7 +46,7 @@ def test_an_outcome_that_is_not_an_exception_has_its_own_name(ending: str) -> No
     assert (failure.error, failure.message) == (ending, "No use: at all")
 
 
-@pytest.mark.parametrize("ending", set(OutcomeKind) - {OutcomeKind.SUCCEEDED, OutcomeKind.UNSTARTED})
+@pytest.mark.parametrize("ending", sorted(set(OutcomeKind) - {OutcomeKind.SUCCEEDED, OutcomeKind.UNSTARTED}))
 def test_every_recorded_outcome_has_words(ending: OutcomeKind) -> None:
     with override("de"):
         assert ErrorSummary.read(ending=ending).name
