@@ -39,6 +39,7 @@ _CACHE_BACKENDS = ("django_redis.cache.RedisCache", "django.core.cache.backends.
 #: The name of the setting, unless an alias of TASKS has one of its own.
 _NAME = "DELAYQ['REDIS']"
 _FORMS = "Use a URL (redis://, rediss://, unix://, valkey://), a CACHES alias, a dict of parameters, or a callable."
+_FILE_HINT = "Check the path and the permissions of the file for this user."
 
 
 class SettingError(ValueError):
@@ -112,7 +113,8 @@ class RedisConfig:
             try:
                 _PARAMETERS[name](f"{setting}[{name!r}]", value)
             except ValueError as error:
-                raise SettingError(f"{error}.") from None
+                hint = _FILE_HINT if _PARAMETERS[name] is _FILE else _FORMS
+                raise SettingError(f"{error}.", hint) from None
         url, parameters = given.get("url"), {name: value for name, value in given.items() if name != "url"}
         for first, second in _EITHER:
             if given.get(first) is not None and second in given:
