@@ -12,7 +12,7 @@ class DelayQConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the system checks and import every app's tasks."""
-        # Imported here: the app registry must be complete before any tasks module is imported.
+        # Imported here because the app registry must be complete before any tasks module is imported.
         from django_delayq import checks
         from django_delayq.conf import settings
         from django_delayq.task import registry
@@ -20,8 +20,9 @@ class DelayQConfig(AppConfig):
         register(checks.check_settings)
         register(checks.check_modules)
         if settings.backends():
-            # It finds tasks that were declared for another backend. A worker may have no other reason to import it.
+            # Its import adds a finder of tasks that were declared for another backend. In a worker, nothing else may
+            # import it.
             from django_delayq.backend import django_task  # noqa: F401
         config, _ = settings.read_config(settings.raw_setting())
-        # Must be last: a project's `sys.addaudithook` must not take our own imports for those of a job.
+        # Must be last: a project's `sys.addaudithook` must not see the imports above, which are our own.
         registry.autodiscover(config.tasks.task_modules if config else ())

@@ -1,7 +1,7 @@
 """Clock: the time in Redis, and the conversion of users' durations and datetimes to integer microseconds.
 
-Redis's own time is the only one that decides when a job is due; only tests pass a number instead. Times are µs since
-the epoch. Nothing else converts durations and datetimes.
+Only Redis's own time decides when a job is due; tests alone pass a number instead. Times are µs since the epoch. No
+other module converts durations and datetimes.
 """
 
 import time
@@ -14,16 +14,16 @@ from django_delayq.exceptions import DelayTypeError, DelayValueError, InvalidMom
 
 SECOND_US = 1_000_000
 HOUR_US, DAY_US = 3_600 * SECOND_US, 86_400 * SECOND_US
-#: The latest due time there is, in the year 2255: a later one would not be exact in a score.
+#: The latest due time that is accepted, in the year 2255: a later one would not be exact in a score.
 LATEST_US = 2**53 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-#: Hints for errors of a delay.
-_AT, _NOW = "; for a date and time use at(moment)", "; 0 means as soon as possible"
+#: Ends of error messages about a delay: the cure for a wrong type, and for a negative number.
+_USE_AT, _USE_ZERO = "; for a date and time use at(moment)", "; 0 means as soon as possible"
 
 
 class Clock(Protocol):
-    """The time that scripts get."""
+    """The source of the time that is passed to scripts."""
 
     def argument(self) -> bytes | int:
         """Return the first argument of a script: b"" for Redis's own time, else µs since the epoch."""
@@ -33,7 +33,7 @@ class Clock(Protocol):
 
 
 class ServerClock:
-    """Redis's own time, as always in production."""
+    """Redis's own time, which production always uses."""
 
     def argument(self) -> bytes:
         """Return the empty argument: the script reads the server's time."""
@@ -57,7 +57,7 @@ def lease_time() -> float:
 
 
 def duration_us(value: Any, *, name: str = "delay") -> int:
-    """Convert seconds or a timedelta to µs, rounded up so that no job runs early.
+    """Convert seconds or a timedelta to µs; fractions are rounded up so that no job runs early.
 
     Raises `DelayTypeError` and `DelayValueError` with the argument's `name`. Never raises OverflowError.
     """
@@ -66,22 +66,22 @@ def duration_us(value: Any, *, name: str = "delay") -> int:
     elif isinstance(value, bool) or not isinstance(value, (int, float)):
         raise DelayTypeError(
             f"{name} must be a number of seconds or a timedelta, got {type(value).__name__}"
-            f"{_AT if name == 'delay' else ''}"
+            f"{_USE_AT if name == 'delay' else ''}"
         )
     elif isinstance(value, int):
         microseconds = value * SECOND_US
     elif not isfinite(value):
         raise DelayValueError(f"{name} must be a finite number of seconds, got {value!r}")
     else:
-        # A float holds about 15.9 digits: 0.1 s must not become 100_000.00000000001 µs, rounded up to 100_001. So a
-        # value within a thousandth of a microsecond of a whole number counts as that number.
+        # A float has about 15.9 digits: 4.03 * 1_000_000 is 4_030_000.0000000005, which must not be rounded up to
+        # 4_030_001. So a value within a thousandth of a microsecond of a whole number counts as that number.
         exact = value * SECOND_US
         if not isfinite(exact):
             raise DelayValueError(f"{name} must be a number of seconds that fits a calendar, got {value!r}")
         microseconds = round(exact) if abs(exact - round(exact)) < 1e-3 else ceil(exact)
     # A negative float may be rounded to 0.
     if microseconds < 0 or (isinstance(value, float) and value < 0):
-        raise DelayValueError(f"{name} must not be negative{_NOW if name == 'delay' else ''}")
+        raise DelayValueError(f"{name} must not be negative{_USE_ZERO if name == 'delay' else ''}")
     return int(microseconds)
 
 
@@ -98,7 +98,7 @@ class Units(TypedDict, total=False):
 
 
 def timedelta_of(units: Units) -> timedelta:
-    """Return the timedelta of the keywords of `after(minutes=10)`.
+    """Return the timedelta that the keyword arguments of `after(minutes=10)` describe.
 
     Raises `DelayTypeError` and `DelayValueError`; TypeError for an unknown keyword.
     """
@@ -129,7 +129,7 @@ def moment_us(value: Any, *, name: str = "at") -> int:
 
 
 def moment(us: int) -> datetime:
-    """Return the UTC datetime of µs since the epoch; if that is out of range, the latest datetime."""
+    """Return the UTC datetime of µs since the epoch; the latest datetime if that is out of range."""
     try:
         return _EPOCH + timedelta(microseconds=us)
     except OverflowError:

@@ -54,16 +54,16 @@ class UnknownQueue(DelayQError, ValueError):
 
 
 class KeyHeld(DelayQError, ValueError):
-    """Another job of the task that has not ended holds the key."""
+    """Another unfinished job of the task holds the key."""
 
     def __init__(self, message: str = "", *, holder: str = "", index: int = 0) -> None:
         super().__init__(message)
         #: Id of the job that holds the key.
         self.holder = holder
-        #: Place in the batch of the job that was refused, and its handle.
+        #: Index of the refused job in its batch, and the handle of that job.
         self.index = index
         self.refused: Any = None
-        #: Jobs of the same call that were stored before.
+        #: Number of jobs of the same call that were stored before.
         self.accepted = 0
 
 
@@ -91,20 +91,20 @@ class StoreError(DelayQError):
         super().__init__(message)
         if maybe_accepted is not None:
             self.maybe_accepted = maybe_accepted
-        #: Handles of the jobs that were not sent, or not surely; set by the enqueueing code.
+        #: Handles of the jobs that were not stored, or perhaps not; set by the enqueueing code.
         self.unsent: Sequence[Any] = ()
-        #: Jobs of the same call that were stored before.
+        #: Number of jobs of the same call that were stored before.
         self.accepted = 0
         self._resend: Callable[[], object] | None = None
 
     def offer_resend(self, unsent: Sequence[Any], resend: Callable[[], object]) -> None:
-        """Set which jobs were not sent, and the function that sends them again with the same ids."""
+        """Set the jobs that were not sent, and the function that sends them again with the same ids."""
         self.unsent, self._resend = unsent, resend
 
     def resend(self) -> None:
         """Send the unsent jobs again with the same ids.
 
-        A job that did arrive is not stored twice while it waits, runs or is dead. One that has ended by then runs
+        A job that did arrive is not stored twice while it waits, runs or is dead. A job that has ended by then runs
         again. Raises a `StoreError` if Redis still fails. Does nothing if no job is unsent.
         """
         if self._resend is not None:

@@ -1,4 +1,4 @@
-"""A short summary of the stored error of an attempt."""
+"""Error summary: the stored error of an attempt in one line, for lists of jobs and for filters."""
 
 import re
 from typing import Any, NamedTuple, Self
@@ -9,12 +9,12 @@ from django_delayq.admin.arguments import printable, short
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.outcome import OutcomeKind
 
-#: `module.Class: message`, as Python ends a traceback.
-_LAST = re.compile(r"([A-Za-z_][\w.]{0,199})(?:: (.*))?")
+#: The end of a traceback: `module.Class: message`.
+_LAST_LINE = re.compile(r"([A-Za-z_][\w.]{0,199})(?:: (.*))?")
 _FRAME = '  File "'
-#: Characters of a message in a list.
-_LINE = 200
-#: Words for outcomes that are not exceptions.
+#: Most characters of a message.
+_MAX_MESSAGE = 200
+#: Names of outcomes on the pages; an attempt that ended with an exception shows its class instead.
 _OUTCOME_TEXTS: dict[str, Any] = {
     OutcomeKind.FAILED: _("exception"),
     OutcomeKind.RETRY_REQUESTED: _("requested a retry"),
@@ -47,14 +47,14 @@ class ErrorSummary(NamedTuple):
     def read(cls, ending: str = "", error: str = "", **_rest: object) -> Self:
         """Read one entry of an attempt history."""
         lines = error.rstrip().split("\n")
-        if ending in ("failed", OutcomeKind.RESULT_NOT_SERIALIZABLE):
+        if ending in (OutcomeKind.FAILED, OutcomeKind.RESULT_NOT_SERIALIZABLE):
             frames = [number for number, line in enumerate(lines) if line.startswith(_FRAME)]
             after = lines[frames[-1] + 1 :] if frames else lines[-1:]
-            # A message may have several lines; the class is at the beginning of the first.
-            last = next((line for line in after if line[:1] not in ("", " ", "\t")), "")
-            if found := _LAST.fullmatch(last):
-                return cls(found[1], printable(found[2] or "")[:_LINE])
-        return cls(printable(ending), printable(lines[-1].strip())[:_LINE])
+            # A message may have several lines; the first one begins with the class.
+            first = next((line for line in after if line[:1] not in ("", " ", "\t")), "")
+            if found := _LAST_LINE.fullmatch(first):
+                return cls(found[1], printable(found[2] or "")[:_MAX_MESSAGE])
+        return cls(printable(ending), printable(lines[-1].strip())[:_MAX_MESSAGE])
 
     @property
     def name(self) -> str:

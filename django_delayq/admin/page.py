@@ -1,4 +1,4 @@
-"""One request to the pages, and the layout around each page: tabs with counts, time zones, live update."""
+"""Page context: one request to the admin's pages, and the layout around each page (tabs, time zones, live update)."""
 
 import os
 import re
@@ -27,18 +27,18 @@ from django_delayq.conf.settings import get_config, on_config_dropped, separate_
 from django_delayq.store.queries.snapshot import Process, Snapshot, combined
 from django_delayq.store.store import Store
 
-#: Seconds for the four steps of a call, so that a page without Redis responds within three.
+#: Seconds that one call to Redis may take: if Redis accepts connections and does not answer, a page takes this long.
 _TIMEOUT = 8.0
 #: How far the clocks of a host and of Redis may differ.
 _SKEW_US = SECOND_US
 #: Control characters, lone surrogates (they have no bytes in UTF-8), and characters that change the reading direction,
-#: hide text, or break lines; without the marks that translations use.
+#: hide text, or break lines. U+200C to U+200F are allowed, since some languages need them.
 _RAW = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\ufffb]")
 _store: Store | None = None
 
 
 def admin_store() -> Store:
-    """Return this process's store for pages; its calls time out sooner than those of workers."""
+    """Return this process's store for pages, whose calls have a timeout of their own."""
     global _store
     if _store is None:
         _store = Store(replace(get_config(), enqueue_timeout=_TIMEOUT))
@@ -100,27 +100,27 @@ class PageContext:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """The whole store, all shards; one round trip per shard."""
+        """Counts, queues and processes of all shards; one round trip per shard."""
         return self.load_snapshot()
 
     def load_snapshot(self, *, tasks: Sequence[str] = (), facts: bool = False) -> Snapshot:
         """Read the snapshot with stats of tasks or facts about the server; call it before `snapshot` is read."""
         before = time_ns()
         shards = range(self.store.config.shards)
-        taken = combined([self.store.dashboard(shard).snapshot(tasks=tasks, facts=facts) for shard in shards])
+        snapshot = combined([self.store.dashboard(shard).snapshot(tasks=tasks, facts=facts) for shard in shards])
         # cached_property keeps its value in __dict__, also in a frozen dataclass.
-        self.__dict__["snapshot"] = taken
+        self.__dict__["snapshot"] = snapshot
         self.__dict__["server_us"] = (before + time_ns()) // 2_000
-        return taken
+        return snapshot
 
     @cached_property
     def alive(self) -> list[Process]:
-        """The dispatchers and workers whose lease did not run out."""
-        now, lease_us = self.snapshot, self.store.config.worker.lease_us
-        return [each for each in now.processes if not each.is_lost(now.now_us, lease_us=lease_us)]
+        """The dispatchers and workers that reported recently."""
+        snapshot, lease_us = self.snapshot, self.store.config.worker.lease_us
+        return [each for each in snapshot.processes if not each.is_lost(snapshot.now_us, lease_us=lease_us)]
 
     def workers_of(self, queue: str) -> list[Process]:
-        """Return the workers that take jobs from a queue."""
+        """Return the live workers that claim jobs from a queue; quiet workers claim none."""
         return [each for each in self.alive if each.serves(queue) and not each.quiet]
 
     @property
@@ -130,7 +130,7 @@ class PageContext:
 
     @property
     def skew_us(self) -> int:
-        """How far Redis's clock is ahead of this host's, with the error of a round trip."""
+        """µs that Redis's clock is ahead of this host's; as inexact as a round trip is long."""
         now_us = self.snapshot.now_us
         return now_us - int(self.__dict__.get("server_us", now_us))
 
@@ -159,8 +159,8 @@ class PageContext:
 
         The caller passes names in a query through `filters.url_name`.
         """
-        full = "queue_changelist" if name == "overview" else name
-        path = reverse(f"admin:django_delayq_{full}", args=args, current_app=self.site.name)
+        route = "queue_changelist" if name == "overview" else name
+        path = reverse(f"admin:django_delayq_{route}", args=args, current_app=self.site.name)
         given = {key: value for key, value in query.items() if value not in (None, "")}
         return f"{path}?{urlencode(given, doseq=True, errors='surrogatepass')}" if given else path
 
@@ -182,7 +182,7 @@ class PageContext:
         return PageResponse(self.request, f"admin/django_delayq/{template}", full, status=status)
 
 
-#: Seconds between two live updates, as choices.
+#: Choices of the seconds between two live updates.
 _INTERVALS = (5, 15, 60)
 
 
@@ -194,32 +194,32 @@ class Tab:
     title: str
     url: str
     count: int | None = None
-    #: The count is of a problem.
+    #: Show the count in red: it counts problems.
     bad: bool = False
 
 
 def layout_context(page: PageContext, tab: str, *, redis_down: bool) -> dict[str, Any]:
     """Return the context of the layout templates; with `redis_down`, reads nothing from Redis."""
-    here, query = page.request.path, page.request.GET.copy()
+    path, query = page.request.path, page.request.GET.copy()
     query.pop("zone", None)
     others = other_stores()
-    panel = page.url("live", tab) if tab and here == page.url(tab) and not redis_down else ""
+    panel = page.url("live", tab) if tab and path == page.url(tab) and not redis_down else ""
     return {
         "tabs": _tabs(page, redis_down=redis_down),
         "panel_url": f"{panel}?{query.urlencode()}" if panel and query else panel,
         "intervals": _INTERVALS,
         "other_stores": others,
         "other_aliases": ", ".join(each.alias for each in others),
-        # The response to a POST has no address to return to.
+        # Each choice is a link to this page, and the response to a POST has no page to link to.
         "zones": _zones(page.zone[0], query.urlencode()) if page.request.method != "POST" else [],
     }
 
 
 def _zones(chosen: str, query: str) -> list[tuple[str, str, str, bool]]:
-    """Return (title, zone, address, whether chosen) for each choice; the script fills in the browser's zone."""
-    browsers = "" if chosen in (LOCAL, UTC_NAME) else chosen
-    here = timezone.get_current_timezone_name()
-    titles = {LOCAL: (_("Local"), here), UTC_NAME: (_("UTC"), ""), browsers: (_("Browser"), browsers)}
+    """Return (title, zone, address, whether chosen) for each choice; delayq.js fills in the browser's zone."""
+    browser_zone = "" if chosen in (LOCAL, UTC_NAME) else chosen
+    local_zone = timezone.get_current_timezone_name()
+    titles = {LOCAL: (_("Local"), local_zone), UTC_NAME: (_("UTC"), ""), browser_zone: (_("Browser"), browser_zone)}
     given = f"{query}&" if query else ""
     return [(*titles[name], f"?{given}zone={name}", name == chosen) for name in titles]
 
@@ -256,18 +256,18 @@ def _tabs(page: PageContext, *, redis_down: bool) -> list[Tab]:
 
 
 class OtherStore(NamedTuple):
-    """One alias whose jobs are in another store."""
+    """One alias of TASKS whose jobs are in another store."""
 
     alias: str
     #: The URL of its Redis without user and password, and the prefix of its keys.
     display_url: str = ""
     prefix: str = ""
-    #: In place of the two: why its settings cannot be read.
+    #: Set instead of the two: why its settings cannot be read.
     problem: str = ""
 
 
 def other_stores() -> list[OtherStore]:
-    """Return the stores other than the one on these pages."""
+    """Return the stores that are not on these pages."""
     shown = get_config()
     found = []
     for alias in separate_aliases():

@@ -1,4 +1,4 @@
-"""The time zone of the pages: a choice in a cookie, so that it needs neither a script nor a session."""
+"""The time zone of the pages: the person's choice, kept in a cookie; it works without JavaScript and sessions."""
 
 import re
 from datetime import UTC, tzinfo
@@ -12,7 +12,7 @@ from django.utils.http import urlencode
 LOCAL, UTC_NAME = "local", "utc"
 _COOKIE = "delayq_zone"
 _YEAR = 365 * 86_400
-#: A name of the time zone database, as browsers report theirs.
+#: A name of the time zone database, which is what browsers report.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+-]{0,30}(/[A-Za-z0-9_+-]{1,30}){0,2}")
 
 
@@ -32,13 +32,13 @@ def is_switch_request(request: HttpRequest) -> bool:
 
 
 def save(request: HttpRequest) -> HttpResponse:
-    """Redirect to the same page with the choice in the cookie."""
+    """Save the choice of this request in the cookie, and redirect to the same page."""
     query = request.GET.copy()
-    chosen = str(query.pop("zone")[-1])
+    name = str(query.pop("zone")[-1])
     path = escape_uri_path(request.path)
     address = f"{path}?{urlencode(query, doseq=True)}" if query else path
     response = HttpResponseRedirect(address)
-    response.set_cookie(_COOKIE, chosen, max_age=_YEAR, httponly=True, samesite="Lax", secure=request.is_secure())
+    response.set_cookie(_COOKIE, name, max_age=_YEAR, httponly=True, samesite="Lax", secure=request.is_secure())
     return response
 
 
@@ -48,5 +48,5 @@ def _named(name: str) -> tzinfo | None:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        # OSError: a folder of the database, such as "Europe".
+        # OSError: the name of a folder in the database, such as "Europe".
         return None

@@ -1,4 +1,4 @@
-"""Backend: translates between Django's tasks framework and this engine; it holds no state of its own.
+"""Backend: translates between Django's tasks framework and this package; it keeps no state of its own.
 
 TASKS = {"default": {"BACKEND": "django_delayq.backend.DelayQBackend", "QUEUES": [...], "OPTIONS": {...}}}
 """
@@ -53,7 +53,7 @@ class DelayQTask(Task):  # type: ignore[type-arg]
 
 
 class DelayQBackend(BaseTaskBackend):
-    """Run Django's tasks on this engine."""
+    """Run Django's tasks as delayed jobs."""
 
     #: Marks subclasses for the settings, which cannot import this module.
     is_delayq_backend = True

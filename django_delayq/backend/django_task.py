@@ -1,7 +1,8 @@
-"""DjangoTask: a task made by Django's own `@task`, with the interface of the engine's `Task`.
+"""DjangoTask: a task made by Django's own `@task`, with the methods of `Task`.
 
-Its jobs follow Django's contract: arguments are normalised and not checked against the signature. An exception, wrong
-arguments and an unknown function are final. Results are kept.
+Its jobs follow Django's contract: arguments are normalised and not checked against the signature, and results are kept.
+After wrong arguments or an unknown function there is no further attempt, nor after an exception, unless the task's own
+retry policy allows one.
 """
 
 import multiprocessing
@@ -50,11 +51,11 @@ class DjangoTask(Task[P, R]):
 
     #: Django's own object.
     source: Any
-    #: µs since the epoch.
+    #: Its `run_after` in µs since the epoch; None: at once, or a timedelta that counts from the enqueue.
     run_after_us: int | None = None
-    #: Alias in TASKS whose store its jobs go to; None: the store of DELAYQ.
+    #: Alias in TASKS whose store gets its jobs; None: the store of DELAYQ.
     alias: str | None = None
-    #: Returns the unique key of a job from its arguments; `key` is the same key for all.
+    #: Returns the unique key of a job from its arguments. Without it, `key` is the unique key of every job.
     key_of: Callable[..., str | None] | None = None
 
     @classmethod
@@ -75,7 +76,7 @@ class DjangoTask(Task[P, R]):
             key_of=options.key if callable(options.key) else None,
             unique=options.unique,
             on_commit=on_commit,
-            # Kept for RESULT_TTL.
+            # 0: results are kept for RESULT_TTL.
             result_ttl_us=0,
             timeout_us=None if timeout is None else duration_us(timeout, name="timeout"),
             hard_timeout_us=None if hard_timeout is None else duration_us(hard_timeout, name="hard_timeout"),
@@ -90,7 +91,7 @@ class DjangoTask(Task[P, R]):
 
     @property
     def signature(self) -> Signature:
-        """The function's signature without the context, which is no argument of a job."""
+        """The function's signature without the context, which is not among a job's arguments."""
         signature = super().signature
         if not self.source.takes_context:
             return signature
@@ -118,7 +119,7 @@ class DjangoTask(Task[P, R]):
         )
         send(task_started, _sender(job), task_result=result)
         context: list[Any] = [TaskContext(task_result=result)] if self.source.takes_context else []
-        # Copies: the function may change them to what is not JSON, and `on_finished()` needs them unchanged.
+        # Copies, because the function may change its arguments, and `on_finished()` needs the original ones.
         return replace(job, args=[*context, *result.args], kwargs=result.kwargs)
 
     def on_finished(self, job: Job, *, attempts: AttemptHistory, stored: bytes | None) -> None:
@@ -128,7 +129,7 @@ class DjangoTask(Task[P, R]):
             try:
                 raise JobFailed(attempts.last_error)
             except JobFailed:
-                # In the handler, since Django's own receiver logs the exception that is being handled.
+                # In this handler, because Django's receiver logs the exception that is being handled.
                 send(task_finished, _sender(job), task_result=failed)
         elif result := Result.unpack(stored):
             finished = finished_result(self.source, job, attempts=attempts, result=result)
@@ -159,18 +160,18 @@ def register_django_task(source: Any) -> None:
     """Register a task made by Django's `@task`; a new function replaces the one registered under its name."""
     known = registry.registered(source.module_path)
     if known is None or known.func is not source.func:
-        # `run_after` belongs to one enqueue, not to the function.
+        # `run_after` belongs to one enqueue, not to the registered function.
         registry.register(replace(DjangoTask.of(source), run_after_us=None))
 
 
 def _find_loaded(name: str) -> Any | None:
-    """Return the task of that path in a module already imported: tasks of other backends are not registered here."""
+    """Find a task by its path in an imported module: a task that names another backend is not registered here."""
     module, _, attribute = name.rpartition(".")
     loaded: Any = sys.modules.get(module)
-    # Not getattr(): a module may import then, and a name stored in Redis must not cause an import.
+    # Not getattr(): a module's `__getattr__` may import, and a name stored in Redis must not cause an import.
     found: Any = vars(loaded).get(attribute) if issubclass(type(loaded), ModuleType) else None
-    # Attributes of the class first: access to those of a lazy object may run any code, or raise.
-    is_task = all(hasattr(type(found), part) for part in ("module_path", "takes_context"))
+    # On the class first: reading an attribute of a lazy object may run any code, or raise.
+    is_task = all(hasattr(type(found), each) for each in ("module_path", "takes_context"))
     return DjangoTask.of(found) if is_task and found.module_path == name else None
 
 
@@ -183,13 +184,13 @@ def _sender(job: Job) -> Any:
 
 
 def _worker_name() -> str:
-    """Return the name of this worker's process, also in a child process of it."""
+    """Return the name of the worker's process; a child process returns that of its parent."""
     process, parent = multiprocessing.current_process(), multiprocessing.parent_process()
     return process_name(parent.pid if parent and process.name == "delayq-child" else None)
 
 
 def _moment_us(moment: datetime | timedelta | None) -> int | None:
-    # A timedelta counts from an enqueue, which has made it a datetime by then.
+    # The enqueue replaces a timedelta by a datetime before; one that arrives here belongs to no enqueue.
     if moment is None or isinstance(moment, timedelta):
         return None
     return moment_us(make_aware(moment) if is_naive(moment) else moment, name="run_after")

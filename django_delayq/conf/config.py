@@ -1,7 +1,7 @@
-"""Config: the DELAYQ setting as one frozen value; each part is what one side of the engine needs.
+"""Config: the DELAYQ setting as one frozen value; each part is what one kind of process needs.
 
 One field is one setting: its name, default, validator and help. How it is read, its errors and docs/settings.md follow
-from the field. All names in `_us` are integer microseconds.
+from the field. Fields that end in `_us` are integer microseconds.
 """
 
 import re
@@ -50,7 +50,7 @@ class TaskConfig:
     result_ttl_us: int = setting(
         DAY_US,
         duration(minimum_us=SECOND_US),
-        "How long results are kept, of tasks with `store_result=True` and of Django's `@task`.",
+        "How long results of tasks with `store_result=True` and of Django's `@task` are kept.",
     )
 
     def check_queue(self, queue: Any) -> str:
@@ -135,14 +135,15 @@ class DispatcherConfig(LeaseConfig):
 
     @property
     def sweep_us(self) -> int:
-        """Longest sleep: the cost of a lost wake-up. Recovery stays prompt for short leases."""
+        """Longest sleep of a dispatcher: the cost of a lost notification. Half a lease if the lease is short."""
         return min(5 * SECOND_US, self.lease_us // 2)
 
     @property
     def outage_us(self) -> int:
-        """Lateness of a promotion that proves an outage of Redis; shorter than any outage that outlasts a lease of 6 s.
+        """Lateness of a promotion that proves an outage of Redis.
 
-        Longer than the takeover by a worker's fallback dispatcher, which is a second late.
+        An outage that outlasts a lease of 6 s or more makes a promotion at least this late. The first promotion of a
+        fallback dispatcher is only a second late.
         """
         return max(3 * SECOND_US, min(2 * self.sweep_us, self.lease_us - self.sweep_us))
 
@@ -191,8 +192,8 @@ class Config:
         lambda name, value: RedisConfig.read(value, setting=name),
         "A URL (`redis://`, `rediss://`, `unix://`, `valkey://`), a `CACHES` alias of django-redis, a dict of "
         "connection parameters (`host`, `port`, `ssl_ca_certs` …, also beside `url`), or a callable that returns one "
-        "of these or a `redis.Redis` whose description is taken. Redis must run with `maxmemory-policy noeviction`, "
-        "its default.",
+        "of these or a `redis.Redis`, whose connection parameters are copied. Redis must run with `maxmemory-policy "
+        "noeviction`, its default.",
     )
     prefix: str = setting("delayq", validators.prefix, "Text in front of every key.")
     shards: int = setting(
@@ -211,11 +212,11 @@ class Config:
     sign: bool = setting(
         False,
         validators.boolean,
-        "Sign jobs with `SECRET_KEY`; a worker then runs no other: a job whose body is unsigned, changed or of "
+        "Sign jobs with `SECRET_KEY`. A worker then runs only signed jobs: a job whose body is unsigned, changed or of "
         "another id becomes a dead letter (`bad signature`). Jobs enqueued before you switch it on are refused too, "
-        "so drain first. To rotate while processes run, first add the new key to `SECRET_KEY_FALLBACKS` everywhere, "
-        "then swap the two, then drop the old one once no job waits that it signed. Due time, attempts and place are "
-        "not covered.",
+        "so drain the queues first. To rotate the key while processes run, first add the new key to "
+        "`SECRET_KEY_FALLBACKS` everywhere, then swap the two. Remove the old one when no job that it signed waits. "
+        "Due time, attempts and place are not covered.",
     )
     tasks: TaskConfig = TaskConfig()
     dispatcher: DispatcherConfig = DispatcherConfig()

@@ -34,15 +34,17 @@ _PARAMETERS: dict[str, Validator] = {
     **dict.fromkeys(("socket_keepalive", "socket_keepalive_options", "ssl", "ssl_password", "ssl_cert_reqs"), _ANY),
     **dict.fromkeys(("ssl_ca_path", "ssl_ca_data", "ssl_check_hostname", "ssl_min_version", "ssl_ciphers"), _ANY),
 }
-_EITHER = (("url", "host"), ("url", "port"), ("url", "unix_socket_path"), ("host", "unix_socket_path"))
+#: Parameters that exclude each other.
+_EXCLUSIVE = (("url", "host"), ("url", "port"), ("url", "unix_socket_path"), ("host", "unix_socket_path"))
 _CACHE_BACKENDS = ("django_redis.cache.RedisCache", "django.core.cache.backends.redis.RedisCache")
 #: The name of the setting, unless an alias of TASKS has one of its own.
 _NAME = "DELAYQ['REDIS']"
 _FORMS = "Use a URL (redis://, rediss://, unix://, valkey://), a CACHES alias, a dict of parameters, or a callable."
+_FILE_HINT = "Check the path and the permissions of the file for this user."
 
 
 class SettingError(ValueError):
-    """The REDIS setting is wrong; `hint` is the cure."""
+    """The REDIS setting is wrong; `hint` says what to write instead."""
 
     def __init__(self, message: str, hint: str = _FORMS) -> None:
         super().__init__(message)
@@ -58,17 +60,17 @@ class RedisConfig:
     parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
     #: Called at connect time; returns any form of the setting.
     factory: Callable[[], Any] | None = field(default=None, repr=False)
-    #: The address for people: no user, no password.
+    #: The address that logs and pages show, without user and password.
     display_url: str = ""
-    #: The name of the setting for people. Not compared: the same server may be set in two places.
+    #: The name of the setting that errors show. Not compared: two settings may name the same server.
     setting: str = field(default=_NAME, compare=False)
 
     @classmethod
     def read(cls, value: Any, *, setting: str = _NAME) -> "RedisConfig":
         """Read any form of the setting. Raises `SettingError`."""
         if callable(value) and not isinstance(value, type):
-            origin = f"what {getattr(value, '__qualname__', 'a callable')}() returns"
-            return cls(factory=value, display_url=origin, setting=setting)
+            display_url = f"what {getattr(value, '__qualname__', 'a callable')}() returns"
+            return cls(factory=value, display_url=display_url, setting=setting)
         if isinstance(value, Mapping):
             return cls._from_parameters(value, setting)
         if isinstance(value, str) and value:
@@ -91,7 +93,7 @@ class RedisConfig:
         if scheme != "unix" and database and not database.isdigit():
             # The path is not shown: it may be the rest of a password that contains a slash.
             raise SettingError(
-                f"{setting} has a path that is no number; the database must be a number (/ in a password is %2F)."
+                f"{setting} has a path that is not a number; the database must be a number (/ in a password is %2F)."
             )
         address = parts.path if scheme == "unix" else f"{host or 'localhost'}:{port or 6379}/{database or 0}"
         return cls(
@@ -112,9 +114,10 @@ class RedisConfig:
             try:
                 _PARAMETERS[name](f"{setting}[{name!r}]", value)
             except ValueError as error:
-                raise SettingError(f"{error}.") from None
+                hint = _FILE_HINT if _PARAMETERS[name] is _FILE else _FORMS
+                raise SettingError(f"{error}.", hint) from None
         url, parameters = given.get("url"), {name: value for name, value in given.items() if name != "url"}
-        for first, second in _EITHER:
+        for first, second in _EXCLUSIVE:
             if given.get(first) is not None and second in given:
                 raise SettingError(f"{setting} has both {first!r} and {second!r}.", "Give one of the two.")
         if url is not None:
@@ -124,14 +127,14 @@ class RedisConfig:
 
     @classmethod
     def _from_cache(cls, alias: str, setting: str) -> "RedisConfig":
-        """Copy the description of a cache, never its live pool: our connections need other timeouts and retries."""
+        """Copy the settings of a cache, and do not use its pool: our connections need other timeouts and retries."""
         caches = getattr(settings, "CACHES", {})
         if alias not in caches and set(alias) & set(":@/"):
             # The text is not shown: it is a URL without its scheme, perhaps with a password.
             raise SettingError(f"{setting} is neither a URL with its scheme nor an alias of CACHES.")
         if alias not in caches:
-            meant = did_you_mean(alias, caches)
-            raise SettingError(f"{setting} names the cache {alias!r:.80}, which CACHES does not have{meant}.")
+            hint = did_you_mean(alias, caches)
+            raise SettingError(f"{setting} names the cache {alias!r:.80}, which CACHES does not have{hint}.")
         cache = caches[alias]
         if cache.get("BACKEND") not in _CACHE_BACKENDS:
             raise SettingError(

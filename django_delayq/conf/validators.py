@@ -5,7 +5,6 @@ A validator is called with the name of the setting and its value. It raises Valu
 
 import re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import Field, dataclass, field, fields
 from datetime import timedelta
 from typing import Any
@@ -42,15 +41,20 @@ class Validator:
     convert: Callable[[Any], Any] = lambda value: value
     #: Show text in errors. Text for a setting that takes none may be a secret.
     shows_text: bool = False
+    #: Show in errors what `allows` raised: it names the faulty part of a value.
+    shows_reason: bool = False
 
     def __call__(self, name: str, value: Any) -> Any:
         """Return what Config keeps of a legal value."""
-        with suppress(ValueError, TypeError, re.error):
+        reason = ""
+        try:
             if self.allows(value):
                 return self.convert(value)
+        except (ValueError, TypeError, re.error) as error:
+            reason = f" ({error})" if self.shows_reason else ""
         shown = value is None or isinstance(value, (int, float, timedelta, *([str] if self.shows_text else [])))
         got = f"{value!r:.80}" if shown else type(value).__name__
-        raise ValueError(f"{name} must be {self.accepts}, got {got}")
+        raise ValueError(f"{name} must be {self.accepts}{reason}, got {got}")
 
 
 def duration(*, minimum_us: int = 0, maximum_us: int = 3_650 * DAY_US, unit_us: int = 1) -> Validator:
@@ -106,6 +110,13 @@ def check_name(value: Any, *, name: str) -> str:
     return value
 
 
+def _check_queue(name: Any, options: Any) -> bool:
+    check_name(name, name=f"the name {name!r:.80}")
+    if options != {}:
+        raise ValueError(f"{name!r:.80} has {options!r:.80}")
+    return True
+
+
 boolean = Validator("True or False", lambda value: isinstance(value, bool))
 retry = Validator("a django_delayq.RetryPolicy", lambda value: isinstance(value, RetryPolicy))
 prefix = Validator(
@@ -120,11 +131,9 @@ modules = Validator(
 )
 queues = Validator(
     f"a dict of queue names, 1 to {MAX_NAME} bytes of text, to {{}}: queues have no options in this version",
-    lambda value: (
-        isinstance(value, Mapping)
-        and all(check_name(name, name="") and options == {} for name, options in value.items())
-    ),
+    lambda value: isinstance(value, Mapping) and all(_check_queue(*each) for each in value.items()),
     frozenset,
+    shows_reason=True,
 )
 permission = Validator(
     "'app_label.codename' or a dotted path to f(request) -> bool",
@@ -136,4 +145,5 @@ pattern = Validator(
     lambda value: isinstance(value, str) and value and re.compile(value),
     lambda value: re.compile(value, re.IGNORECASE),
     shows_text=True,
+    shows_reason=True,
 )

@@ -1,4 +1,4 @@
-"""Attempt history: the ended attempts of a job that failed or crashed, as `attempts` holds them.
+"""Attempt history: the ended attempts of a job, as the key `attempts` stores them for jobs that failed or crashed.
 
 A waiting job that never ran has none. Scripts read only the first three bytes: the number of ended attempts, whether
 the last one ended in a crash or a lost lease, and whether the lease of an unconfirmed claim expired since (*spared*).
@@ -14,7 +14,7 @@ from django_delayq.job.value import has_type
 
 _HEAD = struct.Struct(">HB")
 _CRASH_SUSPECTED, _SPARED = 1, 2
-#: Attempts in the history; of older ones only the number is kept.
+#: Most attempts in the history; older ones are only counted.
 HISTORY = 20
 #: Longest error text stored of the last attempt, and of each earlier one, in bytes of JSON.
 LAST_ERROR, EARLIER_ERROR = 8 * 1024, 1024
@@ -24,7 +24,7 @@ _LONGEST_CLASS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptHistory:
-    """The ended attempts of a job; a running one is a lease."""
+    """The ended attempts of a job. A running attempt is not among them; its job has a lease."""
 
     #: Number of ended attempts.
     ended: int = 0
@@ -50,8 +50,8 @@ class AttemptHistory:
     ) -> "AttemptHistory":
         """Return the history with one more ended attempt.
 
-        Times are µs since the epoch; `ended_us` None: nobody saw the end. `exception` is the class of what the task
-        raised, "module.qualname".
+        Times are µs since the epoch. `ended_us` is None if no process saw the end. `exception` is the class of the
+        exception that the task raised, "module.qualname".
         """
         entry = {
             **({} if due_us is None else {"due_us": due_us}),
@@ -104,7 +104,7 @@ NO_ATTEMPTS = AttemptHistory()
 
 
 def _known_fields(entry: Any) -> dict[str, Any]:
-    """Return the fields that `add` writes; fields that were edited manually are dropped, however deep they are."""
+    """Return the fields that `add` writes; leave out others and those of a wrong type, which manual edits leave."""
     return {
         name: value
         for name, value in entry.items()
@@ -115,7 +115,7 @@ def _known_fields(entry: Any) -> dict[str, Any]:
 def _cut(text: str, limit: int) -> str:
     """Shorten a text at its start: the end of a traceback is the error itself."""
     text = str(text)
-    # A much longer text is never encoded as a whole. "…" and the like take six bytes each in JSON.
+    # Cut before encoding, so that a much longer text is never encoded as a whole. "…" takes six bytes in JSON.
     if len(text) > limit:
         text = "…" + text[-limit + 6 :]
     while (size := len(json.dumps(text)) - 2) > limit:

@@ -92,6 +92,8 @@ class ExchangeSession:
         """
         assert self._request is not None
         request, settled = self._request
+        # A reply is read once. If that fails, also by a bug, the request is sent again.
+        self.in_flight = InFlight.EXCHANGE
         try:
             reply = self._claims.settle_and_claim(request)
         except StaleExchange:

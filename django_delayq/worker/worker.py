@@ -164,14 +164,16 @@ class Worker(Runnable):
             if seconds := self._blocking_claim.wait(wanted=self.phase.claims and not self._recovered.poll()):
                 return seconds
             self._release_queued()
-            if self.phase is Phase.INTERRUPTING:
+            # Read once: if GRACE ends later in this step, the next step interrupts what runs.
+            phase = self.phase
+            if phase is Phase.INTERRUPTING:
                 self._held.interrupt_all(self._outcomes, self._pool, settling=self._session.settling)
             if self._session.in_flight is InFlight.NOTHING:
                 self._update_queues()
                 wait = self._seconds_to_exchange()
                 self._prefetch.wants_more = self._work_available and self.phase.claims
                 if wait is not None:
-                    return None if self._has_ended() else wait
+                    return None if self._has_ended(phase) else wait
                 self._prepare()
         self._exchange()
         return 0.0
@@ -273,8 +275,7 @@ class Worker(Runnable):
             waits.append(_LONGEST_QUEUED - self._pool.oldest_wait())
         return max(0.0, min(waits))
 
-    def _has_ended(self) -> bool:
-        phase = self.phase
+    def _has_ended(self, phase: Phase) -> bool:
         if self._outcomes:
             return False
         if phase.ends:

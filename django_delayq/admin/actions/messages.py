@@ -1,4 +1,4 @@
-"""Sentences about an action: which jobs, with which parameters, and with what results."""
+"""Messages: sentences about an action, its jobs, its parameters and its results."""
 
 from collections.abc import Mapping
 from datetime import UTC, tzinfo
@@ -41,7 +41,7 @@ def result_text(action: BulkAction, results: Mapping[str, int]) -> str:
 
 
 def selection_text(action_request: ActionRequest, zone: tzinfo = UTC) -> str:
-    """Return the filter in words: "queue email, error SMTPTimeout, failed up to …"; empty for selected rows."""
+    """Return the filter in words: "queue email, error SMTPTimeout, failed up to …"; empty if rows were selected."""
     if action_request.rows:
         return ""
     job_filter, is_failed = action_request.filter, action_request.job_list is FAILED
@@ -72,11 +72,11 @@ def parameters_text(parameters: Mapping[str, Any], zone: tzinfo = UTC) -> str:
 def log_text(action_request: ActionRequest, *, about_one: bool) -> str:
     """Return the audit log's sentence about each job, or about all of them together."""
     action = action_request.action
-    first = str(action.log_text) if about_one else result_text(action, action_request.results)
-    parts = (first, parameters_text(action_request.parameters), selection_text(action_request))
+    change = str(action.log_text) if about_one else result_text(action, action_request.results)
+    parts = (change, parameters_text(action_request.parameters), selection_text(action_request))
     return ", ".join(filter(None, parts))
 
 
 def moment_text(us: int, zone: tzinfo = UTC) -> str:
-    """Return a moment with its date and zone."""
+    """Return a moment as text, with its date and zone."""
     return f"{moment(us).astimezone(zone):%Y-%m-%d %H:%M:%S %Z}"

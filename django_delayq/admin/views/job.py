@@ -1,4 +1,4 @@
-"""One job in any state, or one that is gone: its properties, its attempts, and the audit log about it."""
+"""The page of one job, in any state or gone: its properties, its attempts, and the audit log about it."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -29,7 +29,7 @@ _STATES = {
     State.CLAIMED: (gettext_lazy("Running"), "good", gettext_lazy("Was due")),
     State.DEAD: (gettext_lazy("Failed"), "bad", gettext_lazy("Failed")),
 }
-_LISTS = {job_list.state: job_list for job_list in JOB_LISTS.values()}
+_LIST_OF_STATE = {job_list.state: job_list for job_list in JOB_LISTS.values()}
 #: Bytes shown of a body that cannot be read.
 _MAX_HEX = 4 * 1024
 
@@ -53,7 +53,7 @@ class JobDetail:
     def __init__(self, page: PageContext, found: Found, *, reveal: bool, whole: bool) -> None:
         self._page, self.found = page, found
         self.reveals, self._whole = reveal, whole
-        self.job_list = _LISTS[found.state]
+        self.job_list = _LIST_OF_STATE[found.state]
         self.state, self.css_class, self.moment_label = _STATES[found.state]
         if found.lease_end_us is not None and found.lease_end_us <= page.now_us:
             self.state, self.css_class = gettext_lazy("Lost"), "bad"
@@ -144,21 +144,21 @@ class JobDetail:
 
 def show(page: PageContext, text_id: str) -> HttpResponse:
     """Show the job. A POST reveals hidden values and is recorded in the audit log."""
-    place, reveal = from_text(text_id), page.request.method == "POST"
+    parsed_id, reveal = from_text(text_id), page.request.method == "POST"
     if reveal and not page.may_reveal:
         raise PermissionDenied
-    found = _find(page, *place) if place else None
+    found = _find(page, *parsed_id) if parsed_id else None
     if found is None or found.ended:
         return page.render(
             "job_gone.html",
             tab="",
             title=_("Ended job") if found and found.result else _("No such job"),
             status=200 if found and found.result else 404,
-            id=text_id if place else "",
-            created_us=created_us(place[0]) if place else None,
+            id=text_id if parsed_id else "",
+            created_us=created_us(parsed_id[0]) if parsed_id else None,
             result=found.result if found else None,
             displayed=DisplayedArguments.of(found.job, page.config.redact) if found and found.job else None,
-            log_entries=audit_log.for_job(text_id) if place else [],
+            log_entries=audit_log.for_job(text_id) if parsed_id else [],
         )
     if reveal:
         audit_log.record(page.request, "reveal", _("Saw hidden values"), job_ids=[text_id])
@@ -180,7 +180,7 @@ def show(page: PageContext, text_id: str) -> HttpResponse:
 def _find(page: PageContext, raw_id: bytes, shard: int) -> Found | None:
     if shard >= page.store.config.shards:
         return None
-    # The link names the job's queue and position: that saves a round trip if it is still there.
+    # The link names the job's queue and position. They save a round trip if the job is still there.
     query = page.request.GET
     try:
         queue, cursor = from_url_name(query.get("in", "")), read_cursor(query.get("row", ""))
@@ -201,7 +201,7 @@ def _list_links(page: PageContext, detail: JobDetail) -> dict[str, Any]:
     try:
         cursor = read_cursor(query.get("row", ""))
     except ValueError:
-        # Only these two lists have a score that the job itself shows.
+        # The link has no position in the list. Only in these two lists does the job itself show its position.
         if job_list is not detail.job_list or job_list not in (SCHEDULED, FAILED) or not detail.job:
             return links
         cursor = row.score, detail.job.member if job_list is SCHEDULED else row.raw_id

@@ -1,8 +1,8 @@
 """ACL roles: the Redis commands that each kind of process needs, as ACL rules.
 
-Commands of scripts are read from their Lua. Commands that Python sends itself are declared here; a test runs each API
-under the rule of its role. Redis checks commands, not scripts: a role can run any script made of its commands, and can
-damage the keys that it may write. A rule denies everything else.
+The commands of scripts are read from their Lua. Commands that Python sends itself are declared here; a test runs each
+API under the rule of its role. A rule denies all other commands. Redis checks commands, not scripts: a role can run any
+script made of its commands, and can damage the keys that it may write.
 """
 
 import re
@@ -14,18 +14,16 @@ from django_delayq.store.client.script import Script
 _CALL = re.compile(r"redis\.p?call\(\s*'(\w+)'")
 _COMMENT = re.compile(r"--.*")
 #: What every connection sends, besides AUTH, which needs no permission: SELECT for a database other than 0, CLIENT
-#: SETNAME if the settings give a client_name, EVAL if the server does not know the script yet. Not CLIENT SETINFO,
-#: which is never sent and which Redis 7.0 does not know; not +@connection, which includes CLIENT KILL, PAUSE and LIST.
+#: SETNAME if the settings give a client_name, EVAL if the server does not know the script yet. CLIENT SETINFO is never
+#: sent, and Redis 7.0 does not know it. `+@connection` would allow CLIENT KILL, PAUSE and LIST.
 _CONNECTION = ("CLIENT|SETNAME", "EVAL", "EVALSHA", "SELECT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclRole:
-    """One kind of process, and what it may do in Redis."""
+    """The scripts and commands of one kind of process."""
 
     name: str
-    #: One line for people.
-    purpose: str
     #: Names of the scripts it runs.
     scripts: tuple[str, ...]
     #: Commands that its APIs send without a script.
@@ -34,8 +32,8 @@ class AclRole:
     @property
     def commands(self) -> tuple[str, ...]:
         """Every command that it needs, sorted."""
-        inside = {command for name in self.scripts for command in commands_in(Script(name).text)}
-        return tuple(sorted(inside.union(self.plain, _CONNECTION)))
+        of_scripts = {command for name in self.scripts for command in commands_in(Script(name).text)}
+        return tuple(sorted(of_scripts.union(self.plain, _CONNECTION)))
 
     def rule(self, prefix: str) -> str:
         """Return its ACL rule for the keys of one prefix."""
@@ -48,56 +46,54 @@ def commands_in(text: str) -> set[str]:
     return set(_CALL.findall(_COMMENT.sub("", text)))
 
 
-def _joined(
-    name: str, purpose: str, *parts: AclRole, scripts: Iterable[str] = (), plain: Iterable[str] = ()
-) -> AclRole:
+def _role(name: str, *parts: AclRole, scripts: Iterable[str] = (), plain: Iterable[str] = ()) -> AclRole:
+    """Return a role that may also do what the roles in `parts` may do."""
     return AclRole(
         name=name,
-        purpose=purpose,
         scripts=(*scripts, *(script for part in parts for script in part.scripts)),
         plain=frozenset(plain).union(*(part.plain for part in parts)),
     )
 
 
-#: SHARDS is compared with the number stored in Redis, and stored there.
+#: Commands that compare the SHARDS setting with the number stored in Redis, or store it.
 _SHARDS = ("GET", "SET", "HLEN")
-PRODUCER = _joined(
+#: Web processes and commands that enqueue, and that look up, cancel and reschedule jobs by their handles.
+PRODUCER = _role(
     "producer",
-    "web processes and commands that enqueue, look up, cancel and reschedule jobs by their handles",
     scripts=("enqueue", "cancel", "reschedule", "find"),
     plain=("BLMOVE", "HGET", *_SHARDS),
 )
-DISPATCHER = _joined(
+#: `run_dispatcher`.
+DISPATCHER = _role(
     "dispatcher",
-    "run_dispatcher",
     scripts=("promote", "reclaim", "report"),
     plain=("BLPOP", "HMGET", "HSTRLEN", "INFO", "SMISMEMBER", "ZREM", *_SHARDS),
 )
-#: A worker promotes if no dispatcher is alive, may start one as its child, and its tasks may enqueue. All of them use
-#: the REDIS setting of the process, so its rule includes those of dispatcher and producer.
-WORKER = _joined(
+#: `run_worker` and its tasks. A worker promotes if no dispatcher is alive, `--with-dispatcher` starts one as its child,
+#: and its tasks may enqueue. All of them use the REDIS setting of the worker, so its rule includes those of dispatcher
+#: and producer.
+WORKER = _role(
     "worker",
-    "run_worker, also --with-dispatcher, and the tasks it runs, which may enqueue",
     DISPATCHER,
     PRODUCER,
     scripts=("settle_and_claim", "heartbeat", "notify"),
     plain=("SREM", "XADD", "ZRANGE"),
 )
-VIEW = _joined(
+#: People who look at jobs. The commands of this role only read, so it cannot write by a script either.
+VIEW = _role(
     "view",
-    "people who look at jobs: its commands only read, so it cannot write by a script either",
     scripts=("find", "page", "snapshot", "due_histogram"),
     plain=("HGET", "ZUNION"),
 )
-ACTION = _joined(
+#: People who also cancel, reschedule, move, requeue and discard jobs, pause queues and quiet workers.
+ACTION = _role(
     "action",
-    "people who also act: cancel, reschedule, move, requeue and discard jobs, pause queues, quiet workers",
     VIEW,
     scripts=("cancel", "reschedule", "move", "requeue", "discard", "pause", "resume", "quiet"),
 )
-CHECK = _joined(
+#: `delayq_check`, also with `--repair`. Without CONFIG it cannot report how often Redis calls fsync.
+CHECK = _role(
     "check",
-    "delayq_check, also with --repair; without CONFIG it does not know how often Redis forces its file to disk",
     scripts=("audit_types", "audit_places", "audit_records", "audit_bytes"),
     plain=("GET", "HMGET", "HSCAN", "HSTRLEN", "INFO", "ZCARD", "ZRANGE", "ZSCAN", "ZUNION"),
 )

@@ -62,6 +62,24 @@ def test_after_a_lost_reply_the_exchange_is_repeated_and_the_job_is_claimed_once
     assert apis.where(claim.raw_id) == ["leases"] and apis.inspection.counts().claimed == 1
 
 
+def test_a_reply_that_cannot_be_read_is_requested_again(
+    session: ExchangeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While there is a reply to read, the worker does nothing else; it could not even be stopped."""
+    session.prepare_blocking(**ASKS)
+    session.in_flight = InFlight.REPLY
+
+    def unreadable(_: Any) -> Any:
+        raise RuntimeError("a bug")
+
+    with monkeypatch.context() as patched, pytest.raises(RuntimeError):
+        patched.setattr(session._claims, "settle_and_claim", unreadable)
+        session.exchange(OutcomeBuffer())
+    assert session.in_flight is InFlight.EXCHANGE
+    session.exchange(OutcomeBuffer())
+    assert session.in_flight is InFlight.NOTHING
+
+
 def test_the_lease_counts_from_when_the_exchange_was_first_sent(
     apis: ShardApis, session: ExchangeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

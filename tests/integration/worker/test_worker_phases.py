@@ -193,6 +193,25 @@ def test_a_worker_past_grace_settles_what_runs_as_interrupted_and_ends(scene: Sc
     assert held.refresh().state == "ready" and scene.worker.step() is None
 
 
+@pytest.mark.parametrize("scene", [STOPPING], indirect=True)
+def test_a_second_signal_in_the_middle_of_a_step_interrupts_what_runs(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step of a stopping worker may take a round trip, to notify others of work that it will not claim."""
+    held = scene.hold_a_job()
+    scene.enter()
+    worker, notify = scene.worker, scene.worker._queues.notify_others
+
+    def notify_and_stop() -> None:
+        notify()
+        worker.stop()
+
+    monkeypatch.setattr(worker._queues, "notify_others", notify_and_stop)
+    worker._work_available = True
+    until(lambda: worker.step() is None, what="the worker to end")
+    assert held.refresh().state == "ready"
+
+
 @pytest.mark.parametrize("scene", [INTERRUPTING], indirect=True)
 def test_a_worker_past_grace_gives_up_a_request_without_reply_after_five_seconds(
     scene: Scene, monkeypatch: pytest.MonkeyPatch

@@ -230,3 +230,9 @@ def test_a_cache_password_is_never_shown(settings: Any) -> None:
 def test_a_description_is_a_plain_value() -> None:
     config = RedisConfig.read({"url": "redis://h", "password": "p"})
     assert pickle.loads(pickle.dumps(config)) == config
+
+
+def test_the_cure_of_an_unreadable_file_is_about_the_file() -> None:
+    with pytest.raises(SettingError) as caught:
+        RedisConfig.read({"host": "h", "ssl_ca_certs": "/nonexistent/ca.pem"})
+    assert "permissions of the file" in caught.value.hint

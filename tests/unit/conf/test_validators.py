@@ -16,7 +16,9 @@ from django_delayq.conf.validators import (
     duration,
     duration_text,
     integer,
+    pattern,
     prefix,
+    queues,
     setting,
     settings_of,
 )
@@ -69,6 +71,21 @@ def test_text_is_not_shown_by_a_setting_that_takes_none(validate: Any, value: An
 def test_text_is_shown_by_a_setting_that_takes_text() -> None:
     with pytest.raises(ValueError, match="without braces, wildcards or spaces, got 'a b'"):
         prefix("PREFIX", "a b")
+
+
+@pytest.mark.parametrize(
+    ("validate", "value", "words"),
+    [
+        (pattern, "api|(key", r"a regular expression \(missing \), .* at position 4\), got 'api\|\(key'$"),
+        (queues, {"mail": {}, "sms": {"rate": 5}}, r"in this version \('sms' has {'rate': 5}\), got dict$"),
+        (queues, {"mail": {}, 7: {}}, r"\(the name 7 must be a string, got int\), got dict$"),
+        (queues, {"x" * 201: {}}, r"\(the name 'x+ must be 1 to 200 bytes of text, got 201\), got dict$"),
+    ],
+)
+def test_an_error_about_one_part_of_a_value_names_that_part(validate: Any, value: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words) as caught:
+        validate("SETTING", value)
+    assert caught.value.__context__ is None
 
 
 @pytest.mark.parametrize(
