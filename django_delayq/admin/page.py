@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
-from functools import cached_property
+from functools import cache, cached_property
 from time import time_ns
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -34,24 +34,16 @@ _SKEW_US = SECOND_US
 #: Control characters, lone surrogates (they have no bytes in UTF-8), and characters that change the reading direction,
 #: hide text, or break lines; without the marks that translations use.
 _RAW = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\ufffb]")
-_store: Store | None = None
 
 
+@cache
 def admin_store() -> Store:
     """Return this process's store for pages; its calls time out sooner than those of workers."""
-    global _store
-    if _store is None:
-        _store = Store(replace(get_config(), enqueue_timeout=_TIMEOUT))
-    return _store
+    return Store(replace(get_config(), enqueue_timeout=_TIMEOUT))
 
 
-def _drop_store() -> None:
-    global _store
-    _store = None
-
-
-on_config_dropped.append(_drop_store)
-os.register_at_fork(after_in_child=_drop_store)
+on_config_dropped.append(admin_store.cache_clear)
+os.register_at_fork(after_in_child=admin_store.cache_clear)
 
 
 class PageResponse(TemplateResponse):
