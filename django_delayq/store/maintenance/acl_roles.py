@@ -6,7 +6,6 @@ damage the keys that it may write. A rule denies everything else.
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django_delayq.store.client.script import Script
@@ -24,18 +23,18 @@ class AclRole:
     """One kind of process, and what it may do in Redis."""
 
     name: str
-    #: One line for people.
-    purpose: str
-    #: Names of the scripts it runs.
-    scripts: tuple[str, ...]
+    #: Roles whose rules are part of its own.
+    includes: tuple["AclRole", ...] = ()
+    #: Names of the scripts it runs besides theirs.
+    scripts: tuple[str, ...] = ()
     #: Commands that its APIs send without a script.
-    plain: frozenset[str]
+    plain: tuple[str, ...] = ()
 
     @property
     def commands(self) -> tuple[str, ...]:
         """Every command that it needs, sorted."""
         inside = {command for name in self.scripts for command in commands_in(Script(name).text)}
-        return tuple(sorted(inside.union(self.plain, _CONNECTION)))
+        return tuple(sorted(inside.union(self.plain, _CONNECTION, *(role.commands for role in self.includes))))
 
     def rule(self, prefix: str) -> str:
         """Return its ACL rule for the keys of one prefix."""
@@ -48,56 +47,42 @@ def commands_in(text: str) -> set[str]:
     return set(_CALL.findall(_COMMENT.sub("", text)))
 
 
-def _joined(
-    name: str, purpose: str, *parts: AclRole, scripts: Iterable[str] = (), plain: Iterable[str] = ()
-) -> AclRole:
-    return AclRole(
-        name=name,
-        purpose=purpose,
-        scripts=(*scripts, *(script for part in parts for script in part.scripts)),
-        plain=frozenset(plain).union(*(part.plain for part in parts)),
-    )
-
-
 #: SHARDS is compared with the number stored in Redis, and stored there.
 _SHARDS = ("GET", "SET", "HLEN")
-PRODUCER = _joined(
-    "producer",
-    "web processes and commands that enqueue, look up, cancel and reschedule jobs by their handles",
+#: Web processes and commands that enqueue, look up, cancel and reschedule jobs by their handles.
+PRODUCER = AclRole(
+    name="producer",
     scripts=("enqueue", "cancel", "reschedule", "find"),
     plain=("BLMOVE", "HGET", *_SHARDS),
 )
-DISPATCHER = _joined(
-    "dispatcher",
-    "run_dispatcher",
+DISPATCHER = AclRole(
+    name="dispatcher",
     scripts=("promote", "reclaim", "report"),
     plain=("BLPOP", "HMGET", "HSTRLEN", "INFO", "SMISMEMBER", "ZREM", *_SHARDS),
 )
 #: A worker promotes if no dispatcher is alive, may start one as its child, and its tasks may enqueue. All of them use
-#: the REDIS setting of the process, so its rule includes those of dispatcher and producer.
-WORKER = _joined(
-    "worker",
-    "run_worker, also --with-dispatcher, and the tasks it runs, which may enqueue",
-    DISPATCHER,
-    PRODUCER,
+#: the REDIS setting of the process.
+WORKER = AclRole(
+    name="worker",
+    includes=(DISPATCHER, PRODUCER),
     scripts=("settle_and_claim", "heartbeat", "notify"),
     plain=("SREM", "XADD", "ZRANGE"),
 )
-VIEW = _joined(
-    "view",
-    "people who look at jobs: its commands only read, so it cannot write by a script either",
+#: People who look at jobs: its commands only read, so it cannot write by a script either.
+VIEW = AclRole(
+    name="view",
     scripts=("find", "page", "snapshot", "due_histogram"),
     plain=("HGET", "ZUNION"),
 )
-ACTION = _joined(
-    "action",
-    "people who also act: cancel, reschedule, move, requeue and discard jobs, pause queues, quiet workers",
-    VIEW,
+#: People who also act: cancel, reschedule, move, requeue and discard jobs, pause queues, quiet workers.
+ACTION = AclRole(
+    name="action",
+    includes=(VIEW,),
     scripts=("cancel", "reschedule", "move", "requeue", "discard", "pause", "resume", "quiet"),
 )
-CHECK = _joined(
-    "check",
-    "delayq_check, also with --repair; without CONFIG it does not know how often Redis forces its file to disk",
+#: delayq_check, also with --repair; without CONFIG it does not know how often Redis forces its file to disk.
+CHECK = AclRole(
+    name="check",
     scripts=("audit_types", "audit_places", "audit_records", "audit_bytes"),
     plain=("GET", "HMGET", "HSCAN", "HSTRLEN", "INFO", "ZCARD", "ZRANGE", "ZSCAN", "ZUNION"),
 )
