@@ -99,8 +99,7 @@ class PageContext:
         shards = range(self.store.config.shards)
         taken = combined([self.store.dashboard(shard).snapshot(tasks=tasks, facts=facts) for shard in shards])
         # cached_property keeps its value in __dict__, also in a frozen dataclass.
-        self.__dict__["snapshot"] = taken
-        self.__dict__["server_us"] = (before + time_ns()) // 2_000
+        self.__dict__.update(snapshot=taken, server_us=(before + time_ns()) // 2_000)
         return taken
 
     @cached_property
@@ -121,18 +120,18 @@ class PageContext:
     @property
     def skew_us(self) -> int:
         """How far Redis's clock is ahead of this host's, with the error of a round trip."""
-        now_us = self.snapshot.now_us
-        return now_us - int(self.__dict__.get("server_us", now_us))
+        return self.now_us - self.server_us
 
     @property
     def skewed(self) -> bool:
         """Whether the clocks differ too much for due times that hosts compute."""
         return abs(self.skew_us) > _SKEW_US
 
-    @property
+    @cached_property
     def server_us(self) -> int:
         """This host's time when the snapshot was taken."""
-        return self.now_us - self.skew_us
+        self.load_snapshot()
+        return int(self.__dict__["server_us"])
 
     @cached_property
     def zone(self) -> tuple[str, tzinfo]:
