@@ -101,19 +101,10 @@ def _log_finished(job_id: str, job: Any, attempt: int, outcome: Any, decision: A
             seconds = outcome.run_us / 1_000_000
             logger.info("Job %s of %r in %r done in %.3f s, attempt %d", job_id, job.task, job.queue, seconds, attempt)
     elif decision.action == "retry":
-        seconds = decision.delay_us / 1_000_000
-        logger.warning(
-            "Job %s of %r in %r %s, attempt %d; next in %.1f s: %s",
-            *(
-                job_id,
-                job and job.task,
-                job and job.queue,
-                outcome.kind,
-                attempt,
-                seconds,
-                last_line(outcome.error),
-            ),
-        )
+        task, queue = (job.task, job.queue) if job else (None, None)
+        seconds, reason = decision.delay_us / 1_000_000, last_line(outcome.error)
+        text = "Job %s of %r in %r %s, attempt %d; next in %.1f s: %s"
+        logger.warning(text, job_id, task, queue, outcome.kind, attempt, seconds, reason)
 
 
 def _log_dead_lettered(job_id: str, job: Any, attempt: int, reason: str, **_: Any) -> None:

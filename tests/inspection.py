@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from django_delayq import get_store
 from django_delayq.job.job import State
-from django_delayq.store.queries.lookup import Found, Lookup
+from django_delayq.store.queries.job_pages import JobRow
+from django_delayq.store.queries.lookup import Lookup
 
 
 class Counts(NamedTuple):
@@ -35,7 +36,7 @@ class Inspection(Lookup):
             dead=dead,
         )
 
-    def dead_letter(self, raw_id: bytes) -> Found | None:
+    def dead_letter(self, raw_id: bytes) -> JobRow | None:
         """Return a dead letter, or None if the job is in another state."""
         found = self.find(raw_id)
         return found if found.state is State.DEAD else None

@@ -38,8 +38,7 @@ def alerts(page: PageContext, rows: Sequence[JobRow] = ()) -> list[Alert]:
 
 
 def _processes(page: PageContext) -> Iterator[Alert]:
-    now = page.snapshot
-    link: dict[str, Any] = {"url": page.url("processes"), "link": _("Processes")}
+    now, link = page.snapshot, _link_to_processes(page)
     dispatchers = [each for each in now.processes if each.kind == "dispatcher"]
     if not any(each.kind == "dispatcher" for each in page.alive):
         seen_us = max((each.seen_us for each in dispatchers), default=None)
@@ -97,22 +96,13 @@ def _queues(page: PageContext) -> Iterator[Alert]:
 
 
 def _server(page: PageContext) -> Iterator[Alert]:
-    server = page.snapshot.server
+    server, link = page.snapshot.server, _link_to_processes(page)
     if server and server.policy and server.policy != "noeviction":
-        yield Alert(
-            text=_("Redis may delete jobs when its memory is full: its maxmemory-policy is %s, not noeviction.")
-            % server.policy,
-            url=page.url("processes"),
-            link=_("Processes"),
-            severe=True,
-        )
+        text = _("Redis may delete jobs when its memory is full: its maxmemory-policy is %s, not noeviction.")
+        yield Alert(text=text % server.policy, severe=True, **link)
     if page.skewed:
-        yield Alert(
-            text=_("The clocks of Redis and this server differ by %s, and so do moments that this server computes.")
-            % duration_text(page.skew_us),
-            url=page.url("processes"),
-            link=_("Processes"),
-        )
+        text = _("The clocks of Redis and this server differ by %s, and so do moments that this server computes.")
+        yield Alert(text=text % duration_text(page.skew_us), **link)
 
 
 def _unknown_tasks(page: PageContext, rows: Sequence[JobRow]) -> Iterator[Alert]:
@@ -124,11 +114,11 @@ def _unknown_tasks(page: PageContext, rows: Sequence[JobRow]) -> Iterator[Alert]
             "Waiting or failed jobs have tasks that are not registered in this process: %s.",
             len(names),
         )
-        yield Alert(
-            text=text % _joined(names),
-            url=page.url("tasks"),
-            link=_("Tasks"),
-        )
+        yield Alert(text=text % _joined(names), url=page.url("tasks"), link=_("Tasks"))
+
+
+def _link_to_processes(page: PageContext) -> dict[str, Any]:
+    return {"url": page.url("processes"), "link": _("Processes")}
 
 
 def _joined(names: Sequence[str]) -> str:

@@ -43,7 +43,8 @@ def record(
     is not a job.
     """
     sentence = printable(sentence)
-    logger.info("%s by %s: %s%s", action, _who(request), sentence, f" ({', '.join(job_ids)})" if job_ids else "")
+    named, who = f" ({', '.join(job_ids)})" if job_ids else "", request.user.get_username()
+    logger.info("%s by %r: %s%s", action, who, sentence, named)
     send(admin_action, None, request=request, action=action, job_ids=list(job_ids), count=count, note=sentence)
     if request.user.pk is None:
         # The site's own rule let this person in without an account.
@@ -87,7 +88,3 @@ def _row_about(row: LogEntry, job_id: str) -> LogEntry:
         action_flag=row.action_flag,
         change_message=row.change_message,
     )
-
-
-def _who(request: HttpRequest) -> str:
-    return repr(request.user.get_username())

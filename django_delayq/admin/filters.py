@@ -154,12 +154,8 @@ class Filter:
     @property
     def is_set(self) -> bool:
         """Whether it excludes any row."""
-        return bool(self.queue or self.within or self.scans or self.from_us is not None or self.to_us is not None)
-
-    @property
-    def scans(self) -> bool:
-        """Whether rows are examined one by one, in any list."""
-        return bool(self.task or self.error or self.text)
+        texts = (self.queue, self.task, self.error, self.text, self.within)
+        return any(texts) or self.from_us is not None or self.to_us is not None
 
     def with_absolute_times(self, now_us: int, *, ahead: bool) -> Self:
         """Return the filter with moments instead of "within the next hour" (`ahead`) or "within the last hour"."""

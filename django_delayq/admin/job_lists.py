@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.utils.formats import number_format
 from django.utils.translation import gettext_lazy as _
@@ -184,21 +184,10 @@ def iter_batches(
             cursor, has_more = batch.end, batch.end is not None
 
 
-class _Scan(NamedTuple):
-    """What all shards returned for one page, in ascending order."""
-
-    rows: list[JobRow]
-    #: Rank of the first examined row among all rows within the times; how many were examined; how many there are.
-    rank: int
-    scanned: int
-    total: int
-    #: Where the scan stopped; None at the end of the list.
-    end: Cursor | None
-
-
 def _scan_shards(
     store: Store, job_list: JobList, *, cursor: Cursor | None, before: bool, count: int, **options: Any
-) -> _Scan:
+) -> JobPage:
+    """Return the page of all shards together."""
     batches = [
         store.lookup(shard).page(job_list.state, cursor=cursor, before=before, count=count, **options)
         for shard in range(store.config.shards)
@@ -216,7 +205,8 @@ def _scan_shards(
     if options["match"] is None:
         rank += (len(rows) - len(kept)) if before else 0
         scanned = len(kept)
-    return _Scan(kept, rank, scanned, sum(batch.total for batch in batches), end)
+    total = sum(batch.total for batch in batches)
+    return JobPage(rank=rank, total=total, rows=kept, scanned=scanned, end=end)
 
 
 def _up_to(end: Cursor | None, rows: list[JobRow], *, before: bool) -> list[JobRow]:

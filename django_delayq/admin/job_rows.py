@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from functools import cached_property
 from re import Pattern
-from typing import Self
 
 from django.utils.translation import gettext
 
@@ -12,7 +11,6 @@ from django_delayq.admin.errors import ErrorSummary
 from django_delayq.job.ids import created_us
 from django_delayq.job.job import State
 from django_delayq.store.queries.job_pages import JobRow
-from django_delayq.store.queries.lookup import Found
 
 
 @dataclass(frozen=True)
@@ -24,19 +22,6 @@ class JobLine:
     #: The address of the job's own page.
     url: str = ""
 
-    @classmethod
-    def of(cls, found: Found, hide: Pattern[str]) -> Self:
-        """Return the line of a job that was looked up by its id."""
-        stored = found.stored or b""
-        return cls(
-            JobRow(found.raw_id, found.shard, found.state, found.moment_us, stored, len(stored), found.attempts), hide
-        )
-
-    @property
-    def id(self) -> str:
-        """The job's whole id."""
-        return self.row.id
-
     @property
     def short_id(self) -> str:
         """The end of the id; the beginning is the creation time, which neighbours share."""
@@ -45,17 +30,7 @@ class JobLine:
     @property
     def token(self) -> str:
         """The value of the row's checkbox: the job, and the moment that the person saw."""
-        return f"{self.row.id}.{self.moment_us}"
-
-    @property
-    def moment_us(self) -> int:
-        """When it is due, was due, or failed."""
-        return self.row.moment_us
-
-    @property
-    def started_us(self) -> int | None:
-        """When the worker claimed a running job."""
-        return self.row.claim_record.claimed_us or None
+        return f"{self.row.id}.{self.row.moment_us}"
 
     @property
     def worker(self) -> str:
@@ -121,4 +96,4 @@ class JobLine:
     @property
     def label(self) -> str:
         """The label of the row's checkbox."""
-        return gettext("Select %(task)s %(id)s") % {"task": self.task_name, "id": self.id}
+        return gettext("Select %(task)s %(id)s") % {"task": self.task_name, "id": self.row.id}

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
-from functools import cached_property
+from functools import cache, cached_property
 from time import time_ns
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -34,24 +34,16 @@ _SKEW_US = SECOND_US
 #: Control characters, lone surrogates (they have no bytes in UTF-8), and characters that change the reading direction,
 #: hide text, or break lines. U+200C to U+200F are allowed, since some languages need them.
 _RAW = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\ufffb]")
-_store: Store | None = None
 
 
+@cache
 def admin_store() -> Store:
     """Return this process's store for pages, whose calls have a timeout of their own."""
-    global _store
-    if _store is None:
-        _store = Store(replace(get_config(), enqueue_timeout=_TIMEOUT))
-    return _store
+    return Store(replace(get_config(), enqueue_timeout=_TIMEOUT))
 
 
-def _drop_store() -> None:
-    global _store
-    _store = None
-
-
-on_config_dropped.append(_drop_store)
-os.register_at_fork(after_in_child=_drop_store)
+on_config_dropped.append(admin_store.cache_clear)
+os.register_at_fork(after_in_child=admin_store.cache_clear)
 
 
 class PageResponse(TemplateResponse):
@@ -109,8 +101,7 @@ class PageContext:
         shards = range(self.store.config.shards)
         snapshot = combined([self.store.dashboard(shard).snapshot(tasks=tasks, facts=facts) for shard in shards])
         # cached_property keeps its value in __dict__, also in a frozen dataclass.
-        self.__dict__["snapshot"] = snapshot
-        self.__dict__["server_us"] = (before + time_ns()) // 2_000
+        self.__dict__.update(snapshot=snapshot, server_us=(before + time_ns()) // 2_000)
         return snapshot
 
     @cached_property
@@ -131,18 +122,18 @@ class PageContext:
     @property
     def skew_us(self) -> int:
         """µs that Redis's clock is ahead of this host's; as inexact as a round trip is long."""
-        now_us = self.snapshot.now_us
-        return now_us - int(self.__dict__.get("server_us", now_us))
+        return self.now_us - self.server_us
 
     @property
     def skewed(self) -> bool:
         """Whether the clocks differ too much for due times that hosts compute."""
         return abs(self.skew_us) > _SKEW_US
 
-    @property
+    @cached_property
     def server_us(self) -> int:
         """This host's time when the snapshot was taken."""
-        return self.now_us - self.skew_us
+        self.load_snapshot()
+        return int(self.__dict__["server_us"])
 
     @cached_property
     def zone(self) -> tuple[str, tzinfo]:

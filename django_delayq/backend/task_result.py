@@ -18,7 +18,7 @@ from django_delayq.job.ids import created_us
 from django_delayq.job.job import Job, State
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.job.result import Result
-from django_delayq.store.queries.lookup import Found
+from django_delayq.store.queries.job_pages import JobRow
 
 #: Characters of a worker's id at most, by Django's contract.
 _LONGEST_ID = 64
@@ -102,7 +102,7 @@ def finished_result(source: Any, job: Job, *, attempts: AttemptHistory, result: 
     return built
 
 
-def found_result(source: Any, found: Found) -> Any:
+def found_result(source: Any, found: JobRow) -> Any:
     """Return the result of a job that was looked up, or None if it has none."""
     job, attempts = found.job, found.attempts
     if job is None:

@@ -84,8 +84,6 @@ class Service:
         self._longest_wait = min(_LONGEST_WAIT, longest_wait)
         # Not read at import: an app of the project may set another limit in its ready().
         self._recursion_limit = sys.getrecursionlimit()
-        #: Set after each step, for tests that wait for one.
-        self.stepped = threading.Event()
         #: Set after the loop has ended; `error` is what ended it, unless its runnable did.
         self.ended = threading.Event()
         self.error: BaseException | None = None
@@ -130,7 +128,6 @@ class Service:
             while True:
                 process_limits.check_recursion(self._recursion_limit)
                 delay = self._step()
-                self.stepped.set()
                 if delay is None:
                     return
                 if delay > 0:

@@ -9,6 +9,7 @@ from django_delayq.clock import moment
 from django_delayq.job.job import Claim, Job, State
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind
 from django_delayq.store.queries.job_pages import JobRow
+from django_delayq.store.queries.lookup import MAX_ROWS
 from django_delayq.store.store import Store
 from django_delayq.task import registry
 
@@ -146,9 +147,6 @@ def span(time: timedelta) -> str:
     return ("-" if time < timedelta(0) else "") + " ".join(words)
 
 
-_PAGE = 250
-
-
 def waiting(stores: Sequence[Store], *, now_us: int) -> list[EnqueuedJob]:
     """Return all jobs that wait, in the order in which they will run."""
     return [*_views(stores, State.READY, now_us), *_views(stores, State.SCHEDULED, now_us)]
@@ -187,7 +185,7 @@ def _rows(store: Store, state: State) -> Iterator[JobRow]:
     for shard in store.shards:
         queues, cursor = shard.read_queues(), None
         while True:
-            page = store.lookup(shard.index).page(state, queues=queues, cursor=cursor, count=_PAGE)
+            page = store.lookup(shard.index).page(state, queues=queues, cursor=cursor, count=MAX_ROWS)
             yield from page.rows
             cursor = page.end
             if cursor is None:

@@ -86,7 +86,9 @@ def test_each_script_is_run_by_some_role() -> None:
 @pytest.mark.parametrize("name", ROLES)
 def test_a_role_is_allowed_what_its_scripts_and_apis_need_and_no_more(name: str) -> None:
     role = ROLES[name]
-    needed = {call for script in role.scripts for call in CALLS[script].split()} | role.plain | CONNECTION
+    parts = (role, *role.includes)
+    needed = {call for part in parts for script in part.scripts for call in CALLS[script].split()} | CONNECTION
+    needed |= {call for part in parts for call in part.plain}
     assert set(role.commands) == needed
     assert list(role.commands) == sorted(needed)
     assert not needed & FORBIDDEN

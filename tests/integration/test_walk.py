@@ -8,7 +8,7 @@ import pytest
 from redis import Redis
 
 from django_delayq import get_job, get_store
-from django_delayq.store.queries.lookup import Found
+from django_delayq.store.queries.job_pages import JobRow
 from tests.inspection import inspection
 from tests.sample_app import tasks
 from tests.subprocesses import Processes
@@ -24,7 +24,7 @@ def raw(job: Any) -> bytes:
     return bytes.fromhex(job.id.split("-")[0])
 
 
-def found(job: Any) -> Found:
+def found(job: Any) -> JobRow:
     return get_store().lookup(0).find(raw(job), queue="mail")
 
 

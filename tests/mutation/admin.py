@@ -67,9 +67,9 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (BOUNDS,),
     at(
         "the worker name of a running job is shown unescaped",
-        "admin/views/job.py",
-        "return printable(self.found.worker)",
-        "return self.found.worker",
+        "admin/job_rows.py",
+        "return printable(self.row.worker)",
+        "return self.row.worker",
     ): (RAW,),
     at(
         "the name of the person who paused a queue is shown unescaped",

@@ -18,7 +18,6 @@ from django_delayq.admin.job_rows import JobLine
 from django_delayq.admin.page import PageContext
 from django_delayq.job.ids import created_us
 from django_delayq.store.queries.job_pages import JobPage, JobRow
-from django_delayq.store.queries.lookup import Found
 
 #: Rows shown on the confirm page.
 SAMPLE = 5
@@ -33,7 +32,7 @@ def count_and_sample(page: PageContext, action_request: ActionRequest) -> None:
     if action_request.rows:
         for token in action_request.rows[:SAMPLE]:
             if (target := Target.read(token)) and (found := find(page, target)):
-                action_request.sample.append(_sentence(JobLine.of(found, page.config.redact)))
+                action_request.sample.append(_sentence(JobLine(found, page.config.redact)))
         return
     job_list, job_filter = action_request.job_list, action_request.filter
     if job_filter.match(page.config.redact, by_queue=not job_list.by_queue) is None:
@@ -90,7 +89,7 @@ def more_match(page: PageContext, action_request: ActionRequest) -> bool:
     return False
 
 
-def find(page: PageContext, target: Target) -> Found | None:
+def find(page: PageContext, target: Target) -> JobRow | None:
     """Return the job of a selected row as it is now; None if it is gone or its shard does not exist."""
     if target.shard >= page.store.config.shards:
         return None

@@ -35,15 +35,6 @@ class Column:
     url: str
 
 
-@dataclass(frozen=True, slots=True)
-class Path:
-    """The drawing of one series: all its bars, or its line."""
-
-    kind: str
-    #: The `d` of an SVG path.
-    path: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class Chart:
     """Stacked bars, or a line per series, as the template draws them."""
@@ -83,8 +74,8 @@ class Chart:
         return found
 
     @property
-    def paths(self) -> Sequence[Path]:
-        """The drawing, a path per series."""
+    def paths(self) -> Sequence[tuple[str, str]]:
+        """The drawing: the kind of each series, and the `d` of an SVG path with all its bars, or its line."""
         return self._lines() if self.is_line else self._bars()
 
     @property
@@ -117,7 +108,7 @@ class Chart:
         lefts = [round(at * WIDTH / count) for at in range(count + 1)]
         return list(zip(lefts, lefts[1:], strict=False))
 
-    def _bars(self) -> Sequence[Path]:
+    def _bars(self) -> Sequence[tuple[str, str]]:
         feet, paths = [HEIGHT] * len(self.labels), []
         for each in self.series:
             path = ""
@@ -129,10 +120,10 @@ class Chart:
                     width = right - left - 2 * gap
                     path += f"M{left + gap} {feet[at]}h{width}v{height}h-{width}z"
             if path:
-                paths.append(Path(each.kind, path))
+                paths.append((each.kind, path))
         return paths
 
-    def _lines(self) -> Sequence[Path]:
+    def _lines(self) -> Sequence[tuple[str, str]]:
         """Draw lines, broken where there is no value."""
         paths = []
         for each in self.series:
@@ -143,5 +134,5 @@ class Chart:
                     # From edge to edge of the column: a single minute is a dash, not an invisible point.
                     path += f"{'L' if drawing else 'M'}{left} {y}H{right}"
                 drawing = value is not None
-            paths.append(Path(each.kind, path))
+            paths.append((each.kind, path))
         return paths

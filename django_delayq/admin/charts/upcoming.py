@@ -11,10 +11,9 @@ from django.utils.translation import gettext_lazy
 
 from django_delayq.admin.charts.drawing import Chart, Series
 from django_delayq.admin.page import PageContext
-from django_delayq.clock import DAY_US, HOUR_US, SECOND_US, moment_us
+from django_delayq.clock import DAY_US, HOUR_US, moment_us
+from django_delayq.metrics import MINUTE_US
 from django_delayq.templatetags.delayq import grouped, zoned
-
-_MINUTE_US = 60 * SECOND_US
 
 
 class Span(NamedTuple):
@@ -31,8 +30,8 @@ _HOUR = gettext_lazy("%(due)s due within the next hour, %(later)s later.")
 _DAY = gettext_lazy("%(due)s due within the next 24 hours, %(later)s later.")
 _MONTH = gettext_lazy("%(due)s due within the next 30 days, %(later)s later.")
 SPANS = {
-    "hour": Span(gettext_lazy("1 hour"), _HOUR, HOUR_US, 2 * _MINUTE_US),
-    "day": Span(gettext_lazy("24 hours"), _DAY, DAY_US, 30 * _MINUTE_US),
+    "hour": Span(gettext_lazy("1 hour"), _HOUR, HOUR_US, 2 * MINUTE_US),
+    "day": Span(gettext_lazy("24 hours"), _DAY, DAY_US, 30 * MINUTE_US),
     "month": Span(gettext_lazy("30 days"), _MONTH, 30 * DAY_US, DAY_US),
 }
 _DEFAULT = "day"

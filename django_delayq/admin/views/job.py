@@ -20,7 +20,7 @@ from django_delayq.admin.job_rows import JobLine
 from django_delayq.admin.page import PageContext
 from django_delayq.job.ids import created_us, from_text
 from django_delayq.job.job import DEFAULT_QUEUE, Job, State
-from django_delayq.store.queries.lookup import Found
+from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.task import registry
 
 _STATES = {
@@ -50,32 +50,19 @@ class Attempt(NamedTuple):
 class JobDetail:
     """One job as its page shows it."""
 
-    def __init__(self, page: PageContext, found: Found, *, reveal: bool, whole: bool) -> None:
-        self._page, self.found = page, found
-        self.reveals, self._whole = reveal, whole
-        self.job_list = _LIST_OF_STATE[found.state]
-        self.state, self.css_class, self.moment_label = _STATES[found.state]
-        if found.lease_end_us is not None and found.lease_end_us <= page.now_us:
+    def __init__(self, page: PageContext, row: JobRow, *, reveal: bool, whole: bool) -> None:
+        self._page, self.reveals, self._whole = page, reveal, whole
+        self.job_list = _LIST_OF_STATE[row.state]
+        self.state, self.css_class, self.moment_label = _STATES[row.state]
+        if row.lease_end_us is not None and row.lease_end_us <= page.now_us:
             self.state, self.css_class = gettext_lazy("Lost"), "bad"
-        self.line = JobLine.of(found, page.config.redact)
-        #: The value of the form's row field. `line.token` would take the moment of a ready job from its rank.
-        self.token = f"{self.line.id}.{found.moment_us}"
-        self.is_known = registry.find(self.line.row.task) is not None
+        self.line = JobLine(row, page.config.redact)
+        self.is_known = registry.find(row.task) is not None
 
     @property
     def job(self) -> Job | None:
         """The job; None if its body cannot be read."""
         return self.line.row.job
-
-    @property
-    def worker(self) -> str:
-        """The worker that runs it."""
-        return printable(self.found.worker)
-
-    @property
-    def size(self) -> int:
-        """Bytes of its body."""
-        return self.line.row.size
 
     @cached_property
     def displayed(self) -> DisplayedArguments | None:
@@ -95,7 +82,7 @@ class JobDetail:
     @property
     def bytes(self) -> str:
         """The beginning of an unreadable body, in hexadecimal."""
-        return "" if self.job or not self.reveals else (self.found.stored or b"")[:_MAX_HEX].hex(" ", 4)
+        return "" if self.job or not self.reveals else (self.line.row.stored or b"")[:_MAX_HEX].hex(" ", 4)
 
     @property
     def key(self) -> str:
@@ -108,9 +95,9 @@ class JobDetail:
     @property
     def attempts(self) -> Iterator[Attempt]:
         """The recorded attempts, oldest first."""
-        history = self.found.attempts.history
-        first = max(0, self.found.attempts.ended - len(history)) + 1
-        for number, entry in enumerate(history, first):
+        attempts = self.line.row.attempts
+        first = max(0, attempts.ended - len(attempts.history)) + 1
+        for number, entry in enumerate(attempts.history, first):
             started_us, ended_us = entry.get("started_us"), entry.get("ended_us")
             took_us = ended_us - started_us if started_us is not None and ended_us is not None else None
             due_us = entry.get("due_us")
@@ -122,7 +109,7 @@ class JobDetail:
     @property
     def traceback(self) -> str:
         """The stored text of the last error."""
-        return printable(self.found.attempts.last_error, lines=True)
+        return printable(self.line.row.attempts.last_error, lines=True)
 
     @property
     def frames(self) -> int:
@@ -177,7 +164,7 @@ def show(page: PageContext, text_id: str) -> HttpResponse:
     )
 
 
-def _find(page: PageContext, raw_id: bytes, shard: int) -> Found | None:
+def _find(page: PageContext, raw_id: bytes, shard: int) -> JobRow | None:
     if shard >= page.store.config.shards:
         return None
     # The link names the job's queue and position. They save a round trip if the job is still there.
@@ -204,7 +191,7 @@ def _list_links(page: PageContext, detail: JobDetail) -> dict[str, Any]:
         # The link has no position in the list. Only in these two lists does the job itself show its position.
         if job_list is not detail.job_list or job_list not in (SCHEDULED, FAILED) or not detail.job:
             return links
-        cursor = row.score, detail.job.member if job_list is SCHEDULED else row.raw_id
+        cursor = row.cursor
     if cursor is None:
         return links
     previous, following = job_filter.page(cursor, before=True), job_filter.page(cursor)

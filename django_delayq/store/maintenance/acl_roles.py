@@ -6,7 +6,6 @@ script made of its commands, and can damage the keys that it may write.
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django_delayq.store.client.script import Script
@@ -24,16 +23,18 @@ class AclRole:
     """The scripts and commands of one kind of process."""
 
     name: str
-    #: Names of the scripts it runs.
-    scripts: tuple[str, ...]
+    #: Roles whose rules are part of its own.
+    includes: tuple["AclRole", ...] = ()
+    #: Names of the scripts it runs besides theirs.
+    scripts: tuple[str, ...] = ()
     #: Commands that its APIs send without a script.
-    plain: frozenset[str]
+    plain: tuple[str, ...] = ()
 
     @property
     def commands(self) -> tuple[str, ...]:
         """Every command that it needs, sorted."""
         of_scripts = {command for name in self.scripts for command in commands_in(Script(name).text)}
-        return tuple(sorted(of_scripts.union(self.plain, _CONNECTION)))
+        return tuple(sorted(of_scripts.union(self.plain, _CONNECTION, *(role.commands for role in self.includes))))
 
     def rule(self, prefix: str) -> str:
         """Return its ACL rule for the keys of one prefix."""
@@ -46,54 +47,44 @@ def commands_in(text: str) -> set[str]:
     return set(_CALL.findall(_COMMENT.sub("", text)))
 
 
-def _role(name: str, *parts: AclRole, scripts: Iterable[str] = (), plain: Iterable[str] = ()) -> AclRole:
-    """Return a role that may also do what the roles in `parts` may do."""
-    return AclRole(
-        name=name,
-        scripts=(*scripts, *(script for part in parts for script in part.scripts)),
-        plain=frozenset(plain).union(*(part.plain for part in parts)),
-    )
-
-
 #: Commands that compare the SHARDS setting with the number stored in Redis, or store it.
 _SHARDS = ("GET", "SET", "HLEN")
 #: Web processes and commands that enqueue, and that look up, cancel and reschedule jobs by their handles.
-PRODUCER = _role(
-    "producer",
+PRODUCER = AclRole(
+    name="producer",
     scripts=("enqueue", "cancel", "reschedule", "find"),
     plain=("BLMOVE", "HGET", *_SHARDS),
 )
 #: `run_dispatcher`.
-DISPATCHER = _role(
-    "dispatcher",
+DISPATCHER = AclRole(
+    name="dispatcher",
     scripts=("promote", "reclaim", "report"),
     plain=("BLPOP", "HMGET", "HSTRLEN", "INFO", "SMISMEMBER", "ZREM", *_SHARDS),
 )
 #: `run_worker` and its tasks. A worker promotes if no dispatcher is alive, `--with-dispatcher` starts one as its child,
 #: and its tasks may enqueue. All of them use the REDIS setting of the worker, so its rule includes those of dispatcher
 #: and producer.
-WORKER = _role(
-    "worker",
-    DISPATCHER,
-    PRODUCER,
+WORKER = AclRole(
+    name="worker",
+    includes=(DISPATCHER, PRODUCER),
     scripts=("settle_and_claim", "heartbeat", "notify"),
     plain=("SREM", "XADD", "ZRANGE"),
 )
 #: People who look at jobs. The commands of this role only read, so it cannot write by a script either.
-VIEW = _role(
-    "view",
+VIEW = AclRole(
+    name="view",
     scripts=("find", "page", "snapshot", "due_histogram"),
     plain=("HGET", "ZUNION"),
 )
 #: People who also cancel, reschedule, move, requeue and discard jobs, pause queues and quiet workers.
-ACTION = _role(
-    "action",
-    VIEW,
+ACTION = AclRole(
+    name="action",
+    includes=(VIEW,),
     scripts=("cancel", "reschedule", "move", "requeue", "discard", "pause", "resume", "quiet"),
 )
 #: `delayq_check`, also with `--repair`. Without CONFIG it cannot report how often Redis calls fsync.
-CHECK = _role(
-    "check",
+CHECK = AclRole(
+    name="check",
     scripts=("audit_types", "audit_places", "audit_records", "audit_bytes"),
     plain=("GET", "HMGET", "HSCAN", "HSTRLEN", "INFO", "ZCARD", "ZRANGE", "ZSCAN", "ZUNION"),
 )

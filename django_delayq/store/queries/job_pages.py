@@ -1,4 +1,4 @@
-"""Job pages: rows of jobs as lists show them, and pages of rows. A row reads its stored bytes at the first use."""
+"""Job pages: jobs as Redis holds them, and pages of them. A row reads its stored bytes at the first use."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +11,7 @@ from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import Head, try_decode, try_decode_head
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import Flag, Job, State, due_of_rank
+from django_delayq.job.result import Result
 from django_delayq.store.records import ClaimRecord, DeadLetterRecord
 
 #: Larger than every score that a script writes.
@@ -24,13 +25,14 @@ _NO_HEAD = Head(priority=0, flags=Flag(0), queue="", task="", size=0)
 
 @dataclass(frozen=True)
 class JobRow:
-    """One row of a page."""
+    """One job as it is now: a row of a page, or what `find()` returns."""
 
+    #: Id, priority byte and flags byte; the id alone of a dead letter, and of a job without a readable body.
     member: bytes
     shard: int
     state: State
-    #: Due time, rank, lease end or time of death: with `member`, the cursor of this row. A fraction only if it was
-    #: edited manually.
+    #: Due time, rank, lease end (0 = unknown), time of death, or end of a job whose result is kept: with `member`, the
+    #: cursor of this row. A fraction only if it was edited manually.
     score: float
     #: The body, cut at LARGE_BODY, and its size in bytes before the cut.
     stored: bytes | None = field(repr=False)
@@ -42,6 +44,8 @@ class JobRow:
     due_first_us: int = 0
     #: The queue whose place holds it; empty for claimed and dead jobs.
     found_in: str = ""
+    #: How it ended, while its result is kept.
+    result: Result | None = field(default=None, repr=False)
 
     @property
     def raw_id(self) -> bytes:
@@ -60,8 +64,23 @@ class JobRow:
 
     @property
     def moment_us(self) -> int:
-        """When it is due, was due, or died: µs since the epoch."""
+        """When it is due, was due, died, or ended with a result: µs since the epoch."""
         return whole(self.score) if self.due_us is None else self.due_us
+
+    @property
+    def claimed_us(self) -> int | None:
+        """When the running attempt was claimed (µs since the epoch); None if none runs, or that is lost."""
+        return self.claim_record.claimed_us or None
+
+    @property
+    def lease_end_us(self) -> int | None:
+        """When the lease of a claimed job ends (µs since the epoch); None if that is unknown."""
+        return (whole(self.score) or None) if self.state is State.CLAIMED else None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is in no place any more: it ended, or never existed."""
+        return self.state is State.GONE or self.result is not None
 
     @cached_property
     def head(self) -> Head:
@@ -100,7 +119,7 @@ class JobRow:
 
     @property
     def due_us(self) -> int | None:
-        """When it is or was due (µs since the epoch, to the millisecond); None for a dead letter."""
+        """When it is or was due (µs since the epoch, to the millisecond once it is ready); None if it died or ended."""
         match self.state:
             case State.SCHEDULED:
                 return whole(self.score)
@@ -153,7 +172,7 @@ def parse_page(
     """
     rank, total, more = reply[:3]
     found = [
-        _row(reply[at : at + _CELLS], shard=shard, state=state, due_first_us=due_first_us, found_in=found_in)
+        read_row(reply[at : at + _CELLS], shard=shard, state=state, due_first_us=due_first_us, found_in=found_in)
         for at in range(3, len(reply), _CELLS)
     ]
     scanned = list(_scan(reversed(found) if before else found, count, match))
@@ -180,7 +199,16 @@ def _scan(found: Any, count: int, match: Callable[[JobRow], bool] | None) -> Ite
             return
 
 
-def _row(cells: Sequence[Any], *, shard: int, state: State, due_first_us: int, found_in: Sequence[str]) -> JobRow:
+def read_row(
+    cells: Sequence[Any],
+    *,
+    shard: int,
+    state: State,
+    due_first_us: int,
+    found_in: Sequence[str],
+    result: Result | None = None,
+) -> JobRow:
+    """Return the job of the cells that `page.lua` returns of a row."""
     member, place, score, stored, size, attempts, claim_record, worker_name = cells
     if state is State.DEAD:
         attempts, _, body = DeadLetterRecord.unpack(stored)
@@ -197,6 +225,7 @@ def _row(cells: Sequence[Any], *, shard: int, state: State, due_first_us: int, f
         worker=worker_name.decode(errors="replace") if worker_name else "",
         due_first_us=due_first_us,
         found_in=found_in[place - 1],
+        result=result,
     )
 
 

@@ -1,51 +1,20 @@
 """Lookup: find one job, or a page of jobs. Reads only. Called by handles, the admin and health checks."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from django_delayq.job.attempts import AttemptHistory
-from django_delayq.job.codec import try_decode, try_decode_head
-from django_delayq.job.job import DEFAULT_QUEUE, LARGE_BODY, Job, State, due_of_rank
+from django_delayq.job.codec import try_decode_head
+from django_delayq.job.job import DEFAULT_QUEUE, LARGE_BODY, State
 from django_delayq.job.result import Result
 from django_delayq.store.client.script import Script
-from django_delayq.store.queries.job_pages import JobPage, JobRow, parse_page, whole
-from django_delayq.store.records import ClaimRecord, DeadLetterRecord, ResultRecord
+from django_delayq.store.queries.job_pages import JobPage, JobRow, parse_page, read_row
+from django_delayq.store.records import ResultRecord
 from django_delayq.store.shard import Shard
 
 _FIND, _PAGE = Script("find"), Script("page")
 #: Most rows of one page; rows read to find those that match, over few queues; bytes of bodies read for a page.
 MAX_ROWS, _SCANNED, _PAGE_BYTES = 250, 2_000, 1024 * 1024
 _PLACES = {State.CLAIMED: "leases", State.DEAD: "dead_letters"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """One job as it is now."""
-
-    raw_id: bytes
-    shard: int
-    state: State
-    #: When it is or was due, died, or ended with a result: µs since the epoch, due times to the millisecond once it is
-    #: ready.
-    moment_us: int
-    #: None if there is no body, or it cannot be read.
-    job: Job | None
-    attempts: AttemptHistory
-    #: The body; None if there is none.
-    stored: bytes | None = field(default=None, repr=False)
-    #: µs since the epoch when the running attempt was claimed.
-    claimed_us: int | None = None
-    #: When its lease ends (µs since the epoch), if `with_lease`; name of its worker.
-    lease_end_us: int | None = None
-    worker: str = ""
-    #: How it ended, while its result is kept.
-    result: Result | None = None
-
-    @property
-    def ended(self) -> bool:
-        """Whether it is in no place any more: it ended, or never existed."""
-        return self.state is State.GONE or self.result is not None
 
 
 class Lookup:
@@ -57,10 +26,10 @@ class Lookup:
 
     def find(
         self, raw_id: bytes, *, queue: str = DEFAULT_QUEUE, member: bytes = b"", with_lease: bool = False
-    ) -> Found:
+    ) -> JobRow:
         """Return one job in any state. One round trip if the given queue and member are right, else two.
 
-        With `with_lease`, also the lease's end of a claimed job; then it takes two.
+        With `with_lease`, also the lease's end of a claimed job; then it takes two. No body is cut.
         """
         for _ in range(3):
             keys = self._shard.keys
@@ -70,7 +39,7 @@ class Lookup:
             if head is None:
                 break
             queue, member = head.queue, head.member(raw_id)
-        return self._found(raw_id, *reply)
+        return self._row(raw_id, *reply)
 
     def holder(self, digest: bytes) -> bytes | None:
         """Return the id of the job that holds a unique key, or None. O(1)."""
@@ -122,43 +91,25 @@ class Lookup:
             match=match,
         )
 
-    def _found(
-        self,
-        raw_id: bytes,
-        state: bytes,
-        score: Any,
-        stored: bytes | None,
-        attempts: bytes | None,
-        claim_record: bytes | None,
-        worker_name: bytes | None,
-    ) -> Found:
-        found_state = State(state.decode()) if state not in (b"elsewhere", b"ended") else State.GONE
-        moment_us, claimed_us, lease_end_us, result = whole(score), None, None, None
-        if found_state is State.DEAD:
-            attempts, _, stored = DeadLetterRecord.unpack(stored)
-        elif state == b"ended":
+    def _row(
+        self, raw_id: bytes, word: bytes, score: Any, stored: bytes | None, attempts: bytes | None, *claim: bytes | None
+    ) -> JobRow:
+        """Return the job of a reply of `find.lua`; `claim` is the claim record and the worker's name."""
+        state, result = State.GONE, None
+        if word == b"ended":
             attempts, ending, stored = ResultRecord.unpack(stored)
-            result = Result.unpack(ending)
-            found_state, moment_us = (result.state, result.ended_us) if result else (State.GONE, 0)
-        elif found_state is State.READY:
-            moment_us = self._due_us(moment_us, stored)
-        elif found_state is State.CLAIMED and claim_record:
-            lease_end_us = moment_us or None
-            claimed_us, rank = ClaimRecord.unpack(claim_record)
-            moment_us = self._due_us(rank, stored)
-        return Found(
-            raw_id=raw_id,
+            if result := Result.unpack(ending):
+                state, score = result.state, result.ended_us
+        elif word != b"elsewhere":
+            state = State(word.decode())
+        body = stored or b""
+        # The head of a body has the rest of the member.
+        member = raw_id + (b"" if state is State.DEAD else body[1:3])
+        return read_row(
+            [member, 1, score, stored, len(body), attempts, *claim],
             shard=self._shard.index,
-            state=found_state,
-            moment_us=moment_us,
-            job=try_decode(stored, raw_id=raw_id, shard=self._shard.index)[0],
-            attempts=AttemptHistory.unpack(attempts),
-            stored=stored,
-            claimed_us=claimed_us,
-            lease_end_us=lease_end_us,
-            worker=worker_name.decode(errors="replace") if worker_name else "",
+            state=state,
+            due_first_us=self._due_first_us,
+            found_in=[""],
             result=result,
         )
-
-    def _due_us(self, rank: int, body: bytes | None) -> int:
-        return due_of_rank(rank, int.from_bytes((body or b"")[2:3]), due_first_us=self._due_first_us)

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
+from django_delayq.job.value import has_type
 from django_delayq.metrics import MinuteSeries, Stats
 from django_delayq.store.client.server_info import ServerInfo
 
-#: Larger numbers were not written by this package.
-_LARGEST = 2**63
 #: A live process is seen several times within it: by its steps and its reports.
 _SILENCE_US = 20_000_000
 #: The fields of a status that a process reports, as JSON has them.
@@ -200,6 +199,4 @@ def _of(choose: Callable[[list[int]], int], moments: Iterable[int | None]) -> in
 def _of_types(status: Any, types: Mapping[str, type]) -> dict[str, Any]:
     if not isinstance(status, dict):
         return {}
-    # Not isinstance: a bool is an int.
-    found = {name: status[name] for name, of in types.items() if type(status.get(name)) is of}
-    return {name: value for name, value in found.items() if type(value) is not int or abs(value) <= _LARGEST}
+    return {name: status[name] for name, kind in types.items() if has_type(status.get(name), kind)}

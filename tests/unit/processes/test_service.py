@@ -96,7 +96,7 @@ def run_steps(*steps: Any) -> ScriptedRunnable:
     try:
         service = Service(runnable, name="Stub")
         service.run()
-        assert service.ended.is_set() and service.stepped.is_set()
+        assert service.ended.is_set() and runnable.taken
     finally:
         runnable.shut()
     return runnable
@@ -212,8 +212,14 @@ def test_stop_reaches_a_sleeping_runnable(running: Callable[..., tuple[ScriptedR
 
 
 def test_stop_reaches_a_runnable_that_waits_for_redis(running: Callable[..., tuple[ScriptedRunnable, Service]]) -> None:
-    runnable, service = running(*[StoreUnavailable()] * 1_000)
-    assert service.stepped.wait(PATIENCE)
+    failed = threading.Event()
+
+    def fail() -> None:
+        failed.set()
+        raise StoreUnavailable
+
+    runnable, service = running(*[fail] * 1_000)
+    assert failed.wait(PATIENCE)
     service.stop()
     assert service.ended.wait(PATIENCE)
 

@@ -17,10 +17,11 @@ from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.ids import next_id
 from django_delayq.job.job import Job, State
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind
+from django_delayq.job.result import Result
 from django_delayq.job.signing import BodySigner
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.claims import Claims, ExchangeReply, ExchangeRequest, Settlement
-from django_delayq.store.queries.lookup import Found, JobRow
+from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.task import outbox, sender
 from django_delayq.task.decorator import SensitiveTask
 from django_delayq.task.handle import JobHandle
@@ -122,9 +123,14 @@ def test_no_repr_shows_arguments_or_bodies() -> None:
         reply,
         decide_settlement(claim, Outcome(kind=OutcomeKind.FAILED), worker="w"),
         Settlement(claim=claim, decision=Decision(action=Action.RETRY), attempts=NO_ATTEMPTS),
-        Found(raw_id=job.raw_id, state=State.DEAD, moment_us=1, job=job, **facts),
         JobRow(
-            member=job.member, shard=0, state=State.READY, score=1, stored=unsent.body, size=1, attempts=NO_ATTEMPTS
+            member=job.member,
+            state=State.READY,
+            score=1,
+            stored=unsent.body,
+            size=1,
+            result=Result(state=State.DONE, ended_us=1, value=CANARY),
+            **facts,
         ),
         JobHandle(raw_id=job.raw_id, shard=0, draft=unsent),
     ]
