@@ -14,6 +14,7 @@ from django.http import HttpResponse, HttpResponseRedirect
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from django_delayq import runtime
 from django_delayq.admin import audit_log
 from django_delayq.admin.actions import selection, toggles
 from django_delayq.admin.actions.action_request import ActionRequest
@@ -28,8 +29,6 @@ from django_delayq.exceptions import StoreError
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import State
 
-#: Jobs that can be destroyed without typing their number.
-_UNTYPED = 100
 #: The session's key of the steps that each request took, by its nonce; and for how many requests.
 _SESSION_KEY, _REQUESTS_KEPT = "django_delayq.actions", 100
 
@@ -132,7 +131,7 @@ def _first_time(page: PageContext, action_request: ActionRequest) -> bool:
 def _record(page: PageContext, action_request: ActionRequest, changed: list[Target]) -> None:
     if not changed:
         return
-    few = action_request.count <= audit_log.MAX_ROWS
+    few = action_request.count <= runtime.current().bounds.logged_jobs
     action_request.log_entry = audit_log.record(
         page.request,
         action_request.action.name,
@@ -177,7 +176,7 @@ def _form(page: PageContext, action_request: ActionRequest, data: Any = None, **
     action, text_to_type = action_request.action, ""
     if action.name == "cancel_all":
         text_to_type = printable(action_request.filter.queue)
-    elif action.destructive and action_request.count > _UNTYPED:
+    elif action.destructive and action_request.count > runtime.current().bounds.untyped_jobs:
         text_to_type = str(action_request.count)
     return action.form_class(data, page=page, task=action_request.task, text_to_type=text_to_type, **options)
 

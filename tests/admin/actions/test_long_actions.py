@@ -1,17 +1,14 @@
 """Actions that take several requests, and forms that are posted twice."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
-from django_delayq.admin import audit_log
-from django_delayq.admin.actions import run
 from django_delayq.clock import ServerClock
-from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.outcome import Action
-from django_delayq.store.operations import Operations
 from tests.admin.conftest import page
 from tests.admin.forms import form_to
 from tests.admin.jobs import HOUR, add, add_dead, claim, due_us, state
@@ -35,10 +32,9 @@ def test_a_second_press_changes_nothing(browser: Client, stock: ShardApis) -> No
 
 
 def test_a_long_action_continues_from_form_to_form(
-    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
+    browser: Client, stock: ShardApis, bounds: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr(run, "SECONDS", 0)
-    monkeypatch.setattr(audit_log, "MAX_ROWS", 5)
+    bounds(action_seconds=0, logged_jobs=5)
     mine = [add_dead(stock, number) for number in range(12)]
     response = confirm(browser, request_action(browser, page("failed", within="1h"), "retry", all="yes"))
     for steps in range(1, 20):
@@ -56,9 +52,9 @@ def test_a_long_action_continues_from_form_to_form(
 
 
 def test_an_old_form_of_a_long_action_repeats_nothing(
-    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
+    browser: Client, stock: ShardApis, bounds: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr(run, "SECONDS", 0)
+    bounds(action_seconds=0)
     mine = [add(stock, number, delay=HOUR * (number + 1)) for number in range(3)]
     dues = [due_us(stock, each) for each in mine]
     first = confirm(browser, request_action(browser, page("scheduled"), "reschedule", *mine), shift="5", unit="60")
@@ -71,9 +67,9 @@ def test_an_old_form_of_a_long_action_repeats_nothing(
     ("shift", "unit", "us"), [("1", "3600", HOUR), ("-30", "60", -30 * MINUTE), ("90", "1", 90_000_000)]
 )
 def test_all_jobs_are_shifted_once_although_they_stay_in_the_list(
-    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch, shift: str, unit: str, us: int
+    browser: Client, stock: ShardApis, bounds: Callable[..., None], shift: str, unit: str, us: int
 ) -> None:
-    monkeypatch.setattr(run, "SECONDS", 0)
+    bounds(action_seconds=0)
     mine = [add(stock, number, queue=f"q{number % 2}", delay=HOUR * (number + 1)) for number in range(6)]
     dues = [due_us(stock, each) for each in mine]
     response = confirm(
@@ -85,9 +81,9 @@ def test_all_jobs_are_shifted_once_although_they_stay_in_the_list(
 
 
 def test_an_action_covers_all_shards(
-    browser: Client, delayq_settings: Any, redis_url: str, monkeypatch: pytest.MonkeyPatch
+    browser: Client, delayq_settings: Any, redis_url: str, bounds: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr(run, "SECONDS", 0)
+    bounds(action_seconds=0)
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": 3}
     parts = [ShardApis(redis_url, clock=ServerClock(), shard=shard, SHARDS=3) for shard in range(3)]
     mine = [add_dead(parts[number % 3], "needle") for number in range(7)]
@@ -103,23 +99,14 @@ def test_an_action_covers_all_shards(
         part.close()
 
 
-def test_changes_are_recorded_if_redis_fails(
-    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mine = [add_dead(stock, number) for number in range(3)]
+def test_changes_are_recorded_if_redis_fails(browser: Client, stock: ShardApis) -> None:
+    mine = [add_dead(stock, number, queue=queue) for number, queue in enumerate(("broken", "default", "default"))]
     response = request_action(browser, page("failed"), "retry", *mine)
-    carried, requeue = [], Operations.requeue
-
-    def fails(self: Operations, raw_id: bytes, **options: Any) -> int | None:
-        if len(carried) == 2:
-            raise StoreUnavailable("gone away")
-        carried.append(raw_id)
-        return requeue(self, raw_id, **options)
-
-    monkeypatch.setattr(Operations, "requeue", fails)
+    # The rows are handled from the top, where the job that died last stands.
+    stock.client.set(stock.keys.ready("broken"), "not a sorted set")
     failed = confirm(browser, response)
     assert failed.status_code == 503
     assert LogEntry.objects.count() == 2
     assert "Retried 2, then Redis failed" in text(failed) + text(browser.get(page("failed")))
-    monkeypatch.undo()
+    stock.client.delete(stock.keys.ready("broken"))
     assert "Retried 1; 2 were already gone." in result(browser, confirm(browser, response))
