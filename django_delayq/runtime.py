@@ -17,6 +17,23 @@ def _ignore(_: BaseException) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How much one request to the admin's pages does; a long action continues in the next request."""
+
+    #: Seconds for counting the matching jobs, for changing them, and for finding out afterwards whether more match.
+    count_seconds: float = 1.0
+    action_seconds: float = 2.0
+    more_seconds: float = 0.5
+    #: Rows that one call reads of a list to find those that match, over few queues; and most of them that it returns.
+    scanned_rows: int = 2_000
+    batch_rows: int = 250
+    #: Most jobs of an action that have a row each in the audit log; an action on more has one row.
+    logged_jobs: int = 100
+    #: Most jobs that can be destroyed without typing their number.
+    untyped_jobs: int = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
     """The surroundings of one process."""
 
@@ -31,6 +48,8 @@ class Runtime:
     #: Whether database connections are cleaned up before and after a job, as Django does around a request. In a test
     #: the connection is the test's own.
     clean_connections: bool = True
+    #: The bounds of one request to the admin's pages.
+    bounds: Bounds = field(default_factory=Bounds)
     #: Called with the handles of jobs that were just accepted.
     on_sent: tuple[Callable[[Sequence[Any]], object], ...] = ()
     #: Called with an exception that ended a task's code, before it becomes an outcome.

@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +20,7 @@ import pytest
 from redis import Redis
 from xdist.scheduler import LoadScopeScheduling
 
+from django_delayq import runtime
 from django_delayq.job.ids import restart_sequence
 from django_delayq.task import registry
 from django_delayq.testing.local_redis import LocalRedisServer, ServerNotFound, find_server, program_in_wheel
@@ -156,6 +158,18 @@ def registered() -> Iterator[Callable[..., None]]:
             stack.enter_context(registry.override(tasks))
 
         yield replace
+
+
+@pytest.fixture
+def bounds() -> Iterator[Callable[..., None]]:
+    """Change bounds of the admin's requests until the end of the test: `bounds(action_seconds=0)`."""
+    with ExitStack() as stack:
+
+        def change(**changes: float) -> None:
+            changed = replace(runtime.current().bounds, **changes)
+            stack.enter_context(runtime.override(bounds=changed))
+
+        yield change
 
 
 @pytest.fixture(autouse=True)

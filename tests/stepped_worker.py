@@ -4,6 +4,7 @@ import select
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from redis import Redis
@@ -13,21 +14,40 @@ from django_delayq.dispatcher import Dispatcher
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.store.promotion import Promotion
 from django_delayq.worker.exchange_session import InFlight
+from django_delayq.worker.pools.base import Pool
 from django_delayq.worker.pools.recovery import RecoveryRunner
 from django_delayq.worker.pools.threads import ThreadPool
 from django_delayq.worker.worker import Worker
 from tests.subprocesses import until
 
 
+class WorkerClock:
+    """The clock of a worker in a test: real time, until a test stops it or sets it forward."""
+
+    def __init__(self) -> None:
+        #: Seconds by which it is ahead.
+        self.ahead = 0.0
+        self._stopped_at: float | None = None
+
+    def __call__(self) -> float:
+        return self.ahead + (monotonic() if self._stopped_at is None else self._stopped_at)
+
+    def stop(self) -> None:
+        """Let no more time pass."""
+        self._stopped_at = monotonic()
+
+
 @contextmanager
-def stepped_worker(*, size: int = 2, sweep_us: int = 3_600_000_000, **options: Any) -> Iterator[Worker]:
-    """Yield a worker of the default shard with a pool of `size` threads; `options` are arguments of `Worker`."""
+def stepped_worker(
+    *, size: int = 2, sweep_us: int = 3_600_000_000, pool: Pool | None = None, **options: Any
+) -> Iterator[Worker]:
+    """Yield a worker of the default shard; `options` are arguments of `Worker`. Its pool has `size` threads."""
     store = get_store()
     shard = store.shards[0]
     worker = Worker(
         shard=shard,
         config=store.config.worker,
-        pool=ThreadPool(size, recovery=RecoveryRunner()),
+        pool=pool or ThreadPool(size, recovery=RecoveryRunner()),
         dispatcher=Dispatcher(shard, Promotion(shard)),
         metrics=MetricsBuffer(),
         sweep_us=sweep_us,

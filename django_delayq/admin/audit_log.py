@@ -19,8 +19,6 @@ logger.addFilter(keep_to_one_line)
 #: Sent after a person changed something or saw hidden values: `request`, `action` (its name), `job_ids` (empty for more
 #: than 100 jobs), `count`, `note` (a sentence). A long action sends one signal per request.
 admin_action = Signal()
-#: Most jobs of an action that have a row each; an action on more has one row.
-MAX_ROWS = 100
 _MAX_REPR = 200
 #: Most rows shown for a job: rows that name it, and rows about many jobs.
 _SHOWN, _SHOWN_ABOUT_MANY = 50, 10

@@ -7,11 +7,11 @@ from typing import Any
 from django.utils.formats import number_format
 from django.utils.translation import gettext_lazy as _
 
+from django_delayq import runtime
 from django_delayq.admin.filters import Cursor, Filter
 from django_delayq.admin.page import PageContext
 from django_delayq.job.job import State
 from django_delayq.store.queries.job_pages import JobPage, JobRow
-from django_delayq.store.queries.lookup import MAX_ROWS
 from django_delayq.store.store import Store
 
 
@@ -175,7 +175,7 @@ def iter_batches(
                 queues=queues,
                 cursor=cursor,
                 before=before,
-                count=MAX_ROWS,
+                count=runtime.current().bounds.batch_rows,
                 from_us=job_filter.from_us if job_list.timed else None,
                 to_us=job_filter.to_us if job_list.timed else None,
                 match=match,

@@ -83,7 +83,9 @@ class ProcessReporter(Runnable):
 
 
 @contextmanager
-def reporting(reporters: Sequence[ProcessReporter], *, patience: Callable[[], float]) -> Iterator[None]:
+def reporting(
+    reporters: Sequence[ProcessReporter], *, patience: Callable[[], float], clock: Callable[[], float] = monotonic
+) -> Iterator[None]:
     """Report during the `with` block, then deregister all at once.
 
     `patience` is called then: it returns the seconds that deregistering may take.
@@ -97,11 +99,11 @@ def reporting(reporters: Sequence[ProcessReporter], *, patience: Callable[[], fl
         threads = [
             threading.Thread(target=each.deregister, name="delayq-deregister", daemon=True) for each in reporters
         ]
-        until = monotonic() + patience()
+        until = clock() + patience()
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(max(0.0, until - monotonic()))
+            thread.join(max(0.0, until - clock()))
 
 
 def claims_status(claims: Sequence[Claim], *, queues: Sequence[str]) -> dict[str, Any]:

@@ -77,11 +77,16 @@ class Runnable:
 class Service:
     """The loop around one `Runnable`."""
 
-    def __init__(self, runnable: Runnable, *, name: str, longest_wait: float = _LONGEST_WAIT) -> None:
-        """`longest_wait` is the longest wait after failed steps, in seconds, 5 at most."""
+    def __init__(
+        self, runnable: Runnable, *, name: str, longest_wait: float = _LONGEST_WAIT, log_again: float = _LOG_AGAIN
+    ) -> None:
+        """`longest_wait` is the longest wait after failed steps, in seconds, 5 at most.
+
+        A refused password is logged again after `log_again` seconds.
+        """
         self.runnable = runnable
         self.name = name
-        self._longest_wait = min(_LONGEST_WAIT, longest_wait)
+        self._longest_wait, self._log_again = min(_LONGEST_WAIT, longest_wait), log_again
         # Not read at import: an app of the project may set another limit in its ready().
         self._recursion_limit = sys.getrecursionlimit()
         #: Set after the loop has ended; `error` is what ended it, unless its runnable did.
@@ -156,7 +161,7 @@ class Service:
         again = isinstance(error, StoreAuthError) and monotonic() >= self._log_again_at
         if again or not (self._failures or self._listen_failures):
             logger.warning(message, self.name, error)
-            self._log_again_at = monotonic() + _LOG_AGAIN
+            self._log_again_at = monotonic() + self._log_again
         self._failures += 1
         return self._backoff(self._failures)
 

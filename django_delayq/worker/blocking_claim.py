@@ -8,6 +8,7 @@ counted. The worker confirms the claim on the same connection before the job's c
 reply.
 """
 
+from collections.abc import Callable
 from time import monotonic
 
 from django_delayq.clock import SECOND_US
@@ -25,10 +26,19 @@ _SHORTEST_POP, _LATE = 0.1, 1.0
 class BlockingClaim:
     """The blocking request of one worker. There is at most one, and never beside another request."""
 
-    def __init__(self, session: ExchangeSession, queues: QueueListener, pool: Pool, config: WorkerConfig) -> None:
+    def __init__(
+        self,
+        session: ExchangeSession,
+        queues: QueueListener,
+        pool: Pool,
+        config: WorkerConfig,
+        *,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._session = session
         self._queues = queues
         self._pool = pool
+        self._clock = clock
         #: Some proxies refuse a command that follows a blocking pop.
         self._enabled = config.claim_behind_pop
         #: Longest pop, in seconds. The lease of the claim counts from the start of the pop.
@@ -43,7 +53,7 @@ class BlockingClaim:
         """
         if self._session.in_flight is not InFlight.BLOCKING:
             return 0.0
-        left = self._until + _LATE - monotonic()
+        left = self._until + _LATE - self._clock()
         if wanted and left > 0 and not self._queues.wakeup_missed:
             return left
         self.cancel()
@@ -55,7 +65,7 @@ class BlockingClaim:
         The request claims at most one job. Other workers are woken for the remaining jobs, and a frozen worker holds
         back one job, not many. Returns the socket to wait on, or -1. Raises `StoreError`.
         """
-        now = monotonic()
+        now = self._clock()
         block = max(_SHORTEST_POP, min(self._longest, until - now))
         descriptor = self._queues.listen(wanted=wanted, block=block)
         if wanted and idle and self._enabled and self._session.in_flight is InFlight.NOTHING:

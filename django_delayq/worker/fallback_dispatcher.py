@@ -1,5 +1,6 @@
 """Fallback dispatcher: a worker promotes while no dispatcher is alive. Jobs are late then, but they run."""
 
+from collections.abc import Callable
 from math import inf
 from time import monotonic
 
@@ -17,8 +18,9 @@ _MIN_INTERVAL = 2.5
 class FallbackDispatcher:
     """Promotes one shard's jobs on behalf of a missing dispatcher."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
+    def __init__(self, dispatcher: Dispatcher, *, clock: Callable[[], float] = monotonic) -> None:
         self._dispatcher = dispatcher
+        self._clock = clock
         #: Monotonic moment of the next check, which is an exchange: by then the next promotion is overdue.
         self.check_at = inf
 
@@ -29,13 +31,13 @@ class FallbackDispatcher:
             promoted = self._dispatcher.promote()
             moved = moved or promoted.moved > 0
             if promoted.sleep_us > 0:
-                self.check_at = monotonic() + promoted.sleep_us / SECOND_US + _OVERDUE
+                self.check_at = self._clock() + promoted.sleep_us / SECOND_US + _OVERDUE
                 break
         return moved
 
     def record_reply(self, overdue_in_us: int) -> None:
         """Schedule the next check, given in how many µs the next promotion is overdue."""
-        now = monotonic()
+        now = self._clock()
         if self.check_at == inf or now >= self.check_at:
             self.check_at = now + max(_MIN_INTERVAL, overdue_in_us / SECOND_US + _MARGIN)
 

@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 
@@ -21,7 +21,8 @@ _MAX_BYTES = 1024 * 1024
 class OutcomeBuffer:
     """Outcomes that wait to be sent. Any thread adds them, one takes them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
         self._ended: deque[tuple[Claim, Outcome]] = deque()
         self._first_at = 0.0
         self._lock = threading.Lock()
@@ -33,7 +34,7 @@ class OutcomeBuffer:
     @property
     def wait(self) -> float:
         """Seconds until the oldest outcome must be sent; may be negative."""
-        return self._first_at + _LONGEST_WAIT - monotonic()
+        return self._first_at + _LONGEST_WAIT - self._clock()
 
     @property
     def expected(self) -> int:
@@ -56,7 +57,7 @@ class OutcomeBuffer:
                 # Another worker may be free for it.
                 self._first_at = 0.0
             elif first:
-                self._first_at = monotonic()
+                self._first_at = self._clock()
         return first
 
     def restore(self, ended: Iterable[tuple[Claim, Outcome]]) -> None:

@@ -96,11 +96,13 @@ class Worker(Runnable):
         sweep_us: int,
         drain: bool = False,
         sharing: list[PrefetchPolicy] | None = None,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         """`sharing` has the policies of all workers that use this pool."""
+        self._clock = clock
         self._config = config
         self._pool = pool
-        self._fallback = FallbackDispatcher(dispatcher)
+        self._fallback = FallbackDispatcher(dispatcher, clock=clock)
         self._sweep = sweep_us / SECOND_US
         self._drain = drain
         self._name = process_name()
@@ -118,8 +120,8 @@ class Worker(Runnable):
         #: the process.
         self.on_interrupted: Callable[[], object] = lambda: None
         self._queues = QueueListener(shard, config.queues)
-        self._blocking_claim = BlockingClaim(self._session, self._queues, pool, config)
-        self._outcomes = OutcomeBuffer()
+        self._blocking_claim = BlockingClaim(self._session, self._queues, pool, config, clock=clock)
+        self._outcomes = OutcomeBuffer(clock=clock)
         self._prefetch = PrefetchPolicy(pool.size, holds=lambda: self._outcomes.expected, sharing=sharing)
         #: There may be jobs to claim: a notification arrived, or the last exchange left jobs behind.
         self._work_available = True
@@ -132,7 +134,7 @@ class Worker(Runnable):
     def phase(self) -> Phase:
         """The phase at this moment."""
         if self._grace_until is not None:
-            return Phase.STOPPING if monotonic() < self._grace_until else Phase.INTERRUPTING
+            return Phase.STOPPING if self._clock() < self._grace_until else Phase.INTERRUPTING
         if self._is_quiet:
             return Phase.QUIET
         return Phase.DRAINING if self._drain else Phase.RUNNING
@@ -214,7 +216,7 @@ class Worker(Runnable):
         """
         first = self._grace_until is None
         busy = bool(self._held or self._outcomes or self._session.settling)
-        self._grace_until = monotonic() + (self._config.grace_us / SECOND_US if first and busy else 0.0)
+        self._grace_until = self._clock() + (self._config.grace_us / SECOND_US if first and busy else 0.0)
 
     def close(self) -> None:
         """Close connections and end threads."""
@@ -240,7 +242,7 @@ class Worker(Runnable):
         self._work_available = self._fallback.promote() or self._work_available
 
     def _has_given_up(self) -> bool:
-        if self._grace_until is None or monotonic() <= self._grace_until + _LAST_REPLY:
+        if self._grace_until is None or self._clock() <= self._grace_until + _LAST_REPLY:
             return False
         logger.warning("%s ends without a reply of Redis; its jobs run again when their leases end", self._name)
         return True
@@ -260,7 +262,7 @@ class Worker(Runnable):
 
     def _seconds_to_exchange(self) -> float | None:
         """Return the seconds until there may be reason for an exchange, or None if there is one now."""
-        now, phase = monotonic(), self.phase
+        now, phase = self._clock(), self.phase
         if self._outcomes and (phase.ends or self._outcomes.wait <= 0):
             return None
         if self._grace_until is not None:
@@ -325,7 +327,7 @@ class Worker(Runnable):
                 self.finished(claim, UNSTARTED)
         if reply.claimed:
             self._work_available, self._queues.wakeup_missed = False, False
-            self._sweep_at = monotonic() + self._sweep
+            self._sweep_at = self._clock() + self._sweep
         is_stale = self._queues.mark_if_stale(reply.queues_version)
         self._work_available = is_stale or reply.has_more or self._work_available
         self._fallback.record_reply(reply.overdue_in_us)

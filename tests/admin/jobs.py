@@ -30,11 +30,12 @@ def add(
     queue: str = "default",
     delay: int | None = HOUR,
     unique_by: str | None = None,
+    raw_id: bytes | None = None,
     **kwargs: Any,
 ) -> str:
-    """Enqueue one job and return its id as text; `delay` in µs, None: ready at once."""
+    """Enqueue one job and return its id as text; `delay` in µs, None: ready at once; `raw_id` None: an id of now."""
     job = Job(
-        raw_id=next_id(),
+        raw_id=raw_id or next_id(),
         shard=apis.shard.index,
         task=task,
         queue=queue,

@@ -3,14 +3,12 @@
 from collections.abc import Iterator
 from time import monotonic
 
+from django_delayq import runtime
 from django_delayq.admin.actions.action_request import ActionRequest
 from django_delayq.admin.actions.bulk_actions import ActionResult, Parameters, Target
 from django_delayq.admin.actions.selection import matching
 from django_delayq.admin.filters import Cursor
 from django_delayq.admin.page import PageContext
-
-#: Seconds of one request.
-SECONDS = 2.0
 
 
 def run(page: PageContext, action_request: ActionRequest) -> Iterator[Target]:
@@ -18,7 +16,7 @@ def run(page: PageContext, action_request: ActionRequest) -> Iterator[Target]:
 
     If Redis fails, the request's results hold everything that certainly happened.
     """
-    until = monotonic() + SECONDS
+    until = monotonic() + runtime.current().bounds.action_seconds
     parameters = {**action_request.parameters, "now_us": page.now_us}
     for target, shard, cursor in _targets(page, action_request):
         # The only bound of every action. The clocks of enqueuers differ, so a job that came after the count may match;

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import chain
 from time import monotonic
 
+from django_delayq import runtime
 from django_delayq.admin import job_lists
 from django_delayq.admin.actions.action_request import ActionRequest
 from django_delayq.admin.actions.bulk_actions import Target
@@ -21,8 +22,6 @@ from django_delayq.store.queries.job_pages import JobPage, JobRow
 
 #: Rows shown on the confirm page.
 SAMPLE = 5
-#: Seconds of one request for counting, and for finding out whether more match after the action.
-COUNT_SECONDS, MORE_SECONDS = 1.0, 0.5
 #: The rank of a ready job holds its due time in ms.
 _RANK_US = 1_000
 
@@ -41,7 +40,7 @@ def count_and_sample(page: PageContext, action_request: ActionRequest) -> None:
         _add_to_sample(page, action_request, listing.rows)
         action_request.count, action_request.counted = listing.total, True
         return
-    until = monotonic() + COUNT_SECONDS
+    until = monotonic() + runtime.current().bounds.count_seconds
     for shard, batch in matching(page, action_request, before=job_list.newest_first):
         _add_to_sample(page, action_request, batch.rows[::-1] if job_list.newest_first else batch.rows)
         action_request.count += len(batch.rows)
@@ -70,7 +69,7 @@ def more_match(page: PageContext, action_request: ActionRequest) -> bool:
 
     Looks for up to half a second, so it may miss some.
     """
-    until, job_list = monotonic() + MORE_SECONDS, action_request.job_list
+    until, job_list = monotonic() + runtime.current().bounds.more_seconds, action_request.job_list
     match = action_request.current_filter.match(page.config.redact, by_queue=not job_list.by_queue)
 
     def came_since(row: JobRow) -> bool:

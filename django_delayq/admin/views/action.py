@@ -14,6 +14,7 @@ from django.http import HttpResponse, HttpResponseRedirect
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from django_delayq import runtime
 from django_delayq.admin import audit_log
 from django_delayq.admin.actions import selection, session, toggles
 from django_delayq.admin.actions.action_request import ActionRequest
@@ -27,9 +28,6 @@ from django_delayq.admin.page import PageContext
 from django_delayq.exceptions import StoreError
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import State
-
-#: Jobs that can be destroyed without typing their number.
-_UNTYPED = 100
 
 
 def show(page: PageContext) -> HttpResponse:
@@ -131,7 +129,7 @@ def _stop(page: PageContext, action_request: ActionRequest) -> HttpResponse:
 def _record(page: PageContext, action_request: ActionRequest, changed: list[Target]) -> None:
     if not changed:
         return
-    few = action_request.count <= audit_log.MAX_ROWS
+    few = action_request.count <= runtime.current().bounds.logged_jobs
     action_request.log_entry = audit_log.record(
         page.request,
         action_request.action.name,
@@ -176,7 +174,7 @@ def _form(page: PageContext, action_request: ActionRequest, data: Any = None, **
     action, text_to_type = action_request.action, ""
     if action.name == "cancel_all":
         text_to_type = printable(action_request.filter.queue)
-    elif action.destructive and action_request.count > _UNTYPED:
+    elif action.destructive and action_request.count > runtime.current().bounds.untyped_jobs:
         text_to_type = str(action_request.count)
     return action.form_class(data, page=page, task=action_request.task, text_to_type=text_to_type, **options)
 

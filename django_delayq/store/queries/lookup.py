@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from django_delayq import runtime
 from django_delayq.job.codec import try_decode_head
 from django_delayq.job.job import DEFAULT_QUEUE, LARGE_BODY, State
 from django_delayq.job.result import Result
@@ -12,8 +13,8 @@ from django_delayq.store.records import ResultRecord
 from django_delayq.store.shard import Shard
 
 _FIND, _PAGE = Script("find"), Script("page")
-#: Most rows of one page; rows read to find those that match, over few queues; bytes of bodies read for a page.
-MAX_ROWS, _SCANNED, _PAGE_BYTES = 250, 2_000, 1024 * 1024
+#: Most rows of one page, and bytes of bodies read for it.
+_MAX_ROWS, _PAGE_BYTES = 250, 1024 * 1024
 _PLACES = {State.CLAIMED: "leases", State.DEAD: "dead_letters"}
 
 
@@ -71,10 +72,10 @@ class Lookup:
             of_queue = (keys.scheduled,) if state is State.SCHEDULED else (keys.ready, keys.recovered)
             places = [place(queue) for queue in queues for place in of_queue]
             found_in = [queue for queue in queues for _ in of_queue]
-        count = min(max(1, count), MAX_ROWS)
+        count = min(max(1, count), _MAX_ROWS)
         score, member = cursor if cursor else ("", b"")
         bounds = ("" if bound is None else bound for bound in (from_us, to_us))
-        rows = _SCANNED // max(1, len(places) // 20) if match else count
+        rows = runtime.current().bounds.scanned_rows // max(1, len(places) // 20) if match else count
         reply = self._shard.run(
             _PAGE,
             [str(score), member, max(rows, count), int(before), LARGE_BODY, _PAGE_BYTES, *bounds],

@@ -6,7 +6,7 @@ recorded outside the frame of the code that runs it, and the interrupted thread 
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Protocol
@@ -59,7 +59,8 @@ class Seat:
 class ClaimQueue:
     """A queue that also knows the claims taken from it until they end. Used by any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
         self._lock = threading.Lock()
         self._waiting: deque[Entry] = deque()
         #: By lease, queued and running.
@@ -80,7 +81,7 @@ class ClaimQueue:
 
     def put(self, claims: Sequence[Claim], owner: PoolClient) -> None:
         """Queue claims; their owner gets the outcome of each."""
-        now = monotonic()
+        now = self._clock()
         entries = [Entry(claim, owner, now) for claim in claims]
         with self._lock:
             self._entries.update((entry.claim.lease, entry) for entry in entries)
@@ -89,7 +90,7 @@ class ClaimQueue:
     def oldest_wait(self) -> float:
         """Return the seconds for which the oldest queued claim has waited, 0 if there is none."""
         try:
-            return monotonic() - self._waiting[0].submitted_at
+            return self._clock() - self._waiting[0].submitted_at
         except IndexError:
             return 0.0
 
@@ -111,7 +112,7 @@ class ClaimQueue:
         with self._lock:
             if self._closed or entry.outcome is not None:
                 return False
-            entry.began = monotonic()
+            entry.began = self._clock()
             return True
 
     def has_begun(self, claim: Claim) -> bool:
@@ -122,7 +123,7 @@ class ClaimQueue:
 
     def overrun(self, seconds: float) -> int:
         """Return how many running claims are past their hard limits by that many seconds."""
-        now = monotonic() - seconds
+        now = self._clock() - seconds
         with self._lock:
             entries = list(self._entries.values())
         return sum(entry.began is not None and now > entry.began + entry.claim.hard_limit for entry in entries)

@@ -23,13 +23,14 @@ _IDLE_TIMEOUT = 30.0
 class RecoveryRunner:
     """The processes of one pool, shared by the workers of all shards that use it. Used by any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
         self._processes = ProcessRunner()
         self._lock = threading.Lock()
         #: Processes kept for a claim that may come, or that has come and not ended.
         self._reserved = 0
         self._is_starting = False
-        self._used_at = monotonic()
+        self._used_at = self._clock()
 
     @property
     def has_free(self) -> bool:
@@ -50,7 +51,7 @@ class RecoveryRunner:
         """Give up a reservation: no claim came for it, or its claim has ended."""
         with self._lock:
             self._reserved -= 1
-            self._used_at = monotonic()
+            self._used_at = self._clock()
 
     def start(self, wake: Callable[[], object]) -> None:
         """Start a process unless one is starting, free, or there are enough; `wake` is called once it is ready."""
@@ -71,7 +72,7 @@ class RecoveryRunner:
     def end_if_idle(self) -> None:
         """End the processes if no recovered job has come for 30 s."""
         with self._lock:
-            if not (self._reserved or self._is_starting) and monotonic() > self._used_at + _IDLE_TIMEOUT:
+            if not (self._reserved or self._is_starting) and self._clock() > self._used_at + _IDLE_TIMEOUT:
                 self._processes.end_idle()
 
     def prepare(self) -> None:
@@ -89,7 +90,7 @@ class RecoveryRunner:
         try:
             self._processes.add()
         finally:
-            self._used_at, self._is_starting = monotonic(), False
+            self._used_at, self._is_starting = self._clock(), False
             wake()
 
 

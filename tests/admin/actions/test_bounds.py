@@ -10,11 +10,9 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
-from django_delayq.admin.actions import run, session
 from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS
-from django_delayq.admin.views import action as action_view
+from django_delayq.admin.audit_log import admin_action
 from django_delayq.clock import ServerClock
-from django_delayq.exceptions import StoreUnavailable
 from tests.admin.conftest import page
 from tests.admin.forms import form_to
 from tests.admin.jobs import HOUR, add, add_dead, due_us, raw, state
@@ -28,12 +26,9 @@ DAY_MS = HOUR * 24 // 1_000
 
 
 @pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+def slow(bounds: Callable[..., None]) -> None:
     """Limit each request to counting five rows and handling one job."""
-    monkeypatch.setattr("django_delayq.store.queries.lookup._SCANNED", 5)
-    monkeypatch.setattr("django_delayq.admin.job_lists.MAX_ROWS", 5)
-    monkeypatch.setattr("django_delayq.admin.actions.selection.COUNT_SECONDS", 0)
-    monkeypatch.setattr(run, "SECONDS", 0)
+    bounds(scanned_rows=5, batch_rows=5, count_seconds=0, action_seconds=0)
 
 
 @dataclass
@@ -42,25 +37,28 @@ class ListedJobs:
 
     stock: ShardApis
     list_name: str
-    #: Sets the age of the next ids, in ms.
-    age: Callable[[int], None]
+    #: How old the next ids are, in ms; and how many were made.
+    age_ms: int = 0
+    ids: int = 0
 
     def add(self, number: int) -> str:
         """Add a job to the list."""
+        self.ids += 1
+        raw_id = ((time_ns() // 1_000_000 - self.age_ms << 48) + self.ids).to_bytes(12)
         if self.list_name == "failed":
-            return add_dead(self.stock, number)
-        return add(self.stock, number, delay=None if self.list_name == "ready" else HOUR + number)
+            return add_dead(self.stock, number, raw_id=raw_id)
+        return add(self.stock, number, raw_id=raw_id, delay=None if self.list_name == "ready" else HOUR + number)
 
     def add_late(self, number: int) -> str:
         """Add a job from a host whose clock is a day behind; a failed one failed a day ago."""
-        self.age(DAY_MS)
+        self.age_ms = DAY_MS
         text_id = self.add(number)
         if self.list_name == "failed":
             self.stock.client.zincrby(self.stock.keys("dead_letters"), -DAY_MS * 1_000, raw(text_id))
         if self.list_name == "ready":
             (member,) = [each for each in self.stock.client.zrange(self._ready, 0, -1) if each.startswith(raw(text_id))]
             self.stock.client.zincrby(self._ready, -DAY_MS, member)
-        self.age(0)
+        self.age_ms = 0
         return text_id
 
     def all(self, browser: Client, action: str, **query: object) -> Any:
@@ -83,15 +81,9 @@ class ListedJobs:
 
 
 @pytest.fixture
-def listed_jobs(stock: ShardApis, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ListedJobs]:
+def listed_jobs(stock: ShardApis) -> Callable[[str], ListedJobs]:
     """Return a function that makes the jobs of a list."""
-    serial = iter(range(1, 10_000))
-
-    def age(ms: int) -> None:
-        made = (time_ns() // 1_000_000 - ms) << 48
-        monkeypatch.setattr("tests.admin.jobs.next_id", lambda: (made + next(serial)).to_bytes(12))
-
-    return lambda list_name: ListedJobs(stock, list_name, age)
+    return lambda list_name: ListedJobs(stock, list_name)
 
 
 def go_on_counting(browser: Client, response: Any) -> Any:
@@ -113,9 +105,9 @@ def test_no_action_touches_more_than_were_confirmed(
     browser: Client,
     listed_jobs: Callable[[str], ListedJobs],
     slow: None,
-    monkeypatch: pytest.MonkeyPatch,
+    bounds: Callable[..., None],
 ) -> None:
-    monkeypatch.setattr(action_view, "_UNTYPED", 3)
+    bounds(untyped_jobs=3)
     jobs = listed_jobs(list_name)
     mine = [jobs.add(number) for number in range(7)]
     query: dict[str, object] = {} if action == "cancel_all" else {"q": "noop"}
@@ -142,9 +134,9 @@ def test_no_action_touches_more_than_were_confirmed(
 
 
 def test_the_bound_holds_for_actions_with_one_log_row(
-    browser: Client, listed_jobs: Callable[[str], ListedJobs], slow: None, monkeypatch: pytest.MonkeyPatch
+    browser: Client, listed_jobs: Callable[[str], ListedJobs], slow: None, bounds: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr("django_delayq.admin.audit_log.MAX_ROWS", 2)
+    bounds(logged_jobs=2)
     jobs = listed_jobs("failed")
     for number in range(7):
         jobs.add(number)
@@ -230,14 +222,16 @@ def test_two_tabs_that_continue_one_action_do_it_once(
     assert jobs.stock.inspection.counts().dead == 5
 
 
-def test_the_session_keeps_a_bounded_number_of_requests(
-    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(session, "_REQUESTS_KEPT", 2)
+def test_the_session_keeps_the_last_hundred_requests(browser: Client, stock: ShardApis) -> None:
+    session = browser.session
+    session["django_delayq.actions"] = {f"earlier {number}": 1 for number in range(99)}
+    session.save()
     for _ in range(4):
         add_dead(stock)
         confirm(browser, request_action(browser, page("failed"), "retry", all="yes"))
-    assert len(browser.session["django_delayq.actions"]) == 2
+    kept = list(browser.session["django_delayq.actions"])
+    assert kept[:96] == [f"earlier {number}" for number in range(3, 99)]
+    assert len(kept) == 100
 
 
 def test_no_others_are_mentioned_if_none_came(browser: Client, stock: ShardApis) -> None:
@@ -249,13 +243,17 @@ def test_no_others_are_mentioned_if_none_came(browser: Client, stock: ShardApis)
     assert [due_us(stock, each) for each in mine] != dues
 
 
-def test_the_result_is_shown_if_redis_fails_during_the_last_look(
-    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> bool:
-        raise StoreUnavailable("gone away")
+def test_the_result_is_shown_if_redis_fails_during_the_last_look(browser: Client, stock: ShardApis) -> None:
+    def break_the_list(**_: object) -> None:
+        stock.client.set(stock.keys("dead_letters"), "not a sorted set")
 
     add_dead(stock)
     response = request_action(browser, page("failed"), "delete", all="yes")
-    monkeypatch.setattr("django_delayq.admin.actions.selection.more_match", fail)
-    assert "Deleted 1." in result(browser, confirm(browser, response))
+    # The signal comes after the change, and before the last look.
+    admin_action.connect(break_the_list)
+    try:
+        response = confirm(browser, response)
+    finally:
+        admin_action.disconnect(break_the_list)
+    stock.client.delete(stock.keys("dead_letters"))
+    assert "Deleted 1." in result(browser, response)

@@ -7,8 +7,6 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
-from django_delayq.admin import audit_log
-from django_delayq.admin.actions import run
 from django_delayq.clock import ServerClock
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.outcome import Action
@@ -36,10 +34,9 @@ def test_a_second_press_changes_nothing(browser: Client, stock: ShardApis) -> No
 
 
 def test_a_long_action_continues_from_form_to_form(
-    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
+    browser: Client, stock: ShardApis, bounds: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr(run, "SECONDS", 0)
-    monkeypatch.setattr(audit_log, "MAX_ROWS", 5)
+    bounds(action_seconds=0, logged_jobs=5)
     mine = [add_dead(stock, number) for number in range(12)]
     response = confirm(browser, request_action(browser, page("failed", within="1h"), "retry", all="yes"))
     for steps in range(1, 20):
@@ -57,9 +54,9 @@ def test_a_long_action_continues_from_form_to_form(
 
 
 def test_an_old_form_of_a_long_action_repeats_nothing(
-    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
+    browser: Client, stock: ShardApis, bounds: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr(run, "SECONDS", 0)
+    bounds(action_seconds=0)
     mine = [add(stock, number, delay=HOUR * (number + 1)) for number in range(3)]
     dues = [due_us(stock, each) for each in mine]
     first = confirm(browser, request_action(browser, page("scheduled"), "reschedule", *mine), shift="5", unit="60")
@@ -75,9 +72,9 @@ def unfinished(browser: Client, name: str = "overview") -> Any:
 
 
 def test_every_page_offers_to_continue_an_action_whose_page_was_closed(
-    browser: Client, visitor: Callable[..., Client], stock: ShardApis, monkeypatch: pytest.MonkeyPatch
+    browser: Client, visitor: Callable[..., Client], stock: ShardApis, bounds: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr(run, "SECONDS", 0)
+    bounds(action_seconds=0)
     mine = [add_dead(stock, number) for number in range(5)]
     response = confirm(browser, request_action(browser, page("failed"), "retry", all="yes"))
     form_to(response, "/action/").post(browser)
@@ -115,9 +112,9 @@ def test_an_action_that_redis_failed_can_be_continued_and_changes_no_job_twice(
 
 
 def test_an_action_that_is_stopped_cannot_be_continued(
-    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
+    browser: Client, stock: ShardApis, bounds: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr(run, "SECONDS", 0)
+    bounds(action_seconds=0)
     mine = [add_dead(stock, number) for number in range(5)]
     response = confirm(browser, request_action(browser, page("failed"), "retry", all="yes"))
     assert "Stopped. Retried 1;" in result(browser, unfinished(browser, "failed").post(browser, stop="yes"))
@@ -133,9 +130,9 @@ def test_an_action_that_is_stopped_cannot_be_continued(
     ("shift", "unit", "us"), [("1", "3600", HOUR), ("-30", "60", -30 * MINUTE), ("90", "1", 90_000_000)]
 )
 def test_all_jobs_are_shifted_once_although_they_stay_in_the_list(
-    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch, shift: str, unit: str, us: int
+    browser: Client, stock: ShardApis, bounds: Callable[..., None], shift: str, unit: str, us: int
 ) -> None:
-    monkeypatch.setattr(run, "SECONDS", 0)
+    bounds(action_seconds=0)
     mine = [add(stock, number, queue=f"q{number % 2}", delay=HOUR * (number + 1)) for number in range(6)]
     dues = [due_us(stock, each) for each in mine]
     response = confirm(
@@ -147,9 +144,9 @@ def test_all_jobs_are_shifted_once_although_they_stay_in_the_list(
 
 
 def test_an_action_covers_all_shards(
-    browser: Client, delayq_settings: Any, redis_url: str, monkeypatch: pytest.MonkeyPatch
+    browser: Client, delayq_settings: Any, redis_url: str, bounds: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr(run, "SECONDS", 0)
+    bounds(action_seconds=0)
     delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "SHARDS": 3}
     parts = [ShardApis(redis_url, clock=ServerClock(), shard=shard, SHARDS=3) for shard in range(3)]
     mine = [add_dead(parts[number % 3], "needle") for number in range(7)]
@@ -165,23 +162,14 @@ def test_an_action_covers_all_shards(
         part.close()
 
 
-def test_changes_are_recorded_if_redis_fails(
-    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mine = [add_dead(stock, number) for number in range(3)]
+def test_changes_are_recorded_if_redis_fails(browser: Client, stock: ShardApis) -> None:
+    mine = [add_dead(stock, number, queue=queue) for number, queue in enumerate(("broken", "default", "default"))]
     response = request_action(browser, page("failed"), "retry", *mine)
-    carried, requeue = [], Operations.requeue
-
-    def fails(self: Operations, raw_id: bytes, **options: Any) -> int | None:
-        if len(carried) == 2:
-            raise StoreUnavailable("gone away")
-        carried.append(raw_id)
-        return requeue(self, raw_id, **options)
-
-    monkeypatch.setattr(Operations, "requeue", fails)
+    # The rows are handled from the top, where the job that died last stands.
+    stock.client.set(stock.keys.ready("broken"), "not a sorted set")
     failed = confirm(browser, response)
     assert failed.status_code == 503
     assert LogEntry.objects.count() == 2
     assert "Retried 2, then Redis failed" in text(failed) + text(browser.get(page("failed")))
-    monkeypatch.undo()
+    stock.client.delete(stock.keys.ready("broken"))
     assert "Retried 1; 2 were already gone." in result(browser, confirm(browser, response))

@@ -8,8 +8,6 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
-from django_delayq.exceptions import StoreUnavailable
-from django_delayq.store.queries.lookup import Lookup
 from tests.admin.conftest import SITES, page
 from tests.admin.jobs import HOSTILE, HOUR, add, add_dead, claim
 from tests.admin.page_content import text
@@ -72,22 +70,17 @@ def test_hostile_text_and_bytes_are_lines_too(browser: Client, stock: ShardApis)
     assert whole["args"] == [HOSTILE]
 
 
-def test_a_download_that_redis_interrupts_says_that_it_is_incomplete(
-    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_download_that_redis_interrupts_says_that_it_is_incomplete(browser: Client, stock: ShardApis) -> None:
     for number in range(251):
         add(stock, number)
-    answer, read = browser.get(page("export", "scheduled")), Lookup.page
-
-    def fails(self: Lookup, *args: Any, **options: Any) -> Any:
-        if options["cursor"]:
-            raise StoreUnavailable("gone away")
-        return read(self, *args, **options)
-
-    monkeypatch.setattr(Lookup, "page", fails)
-    found = lines(answer)
+    answer = browser.get(page("export", "scheduled"))
+    first = next(answer.streaming_content)
+    # All rows of the first batch were read with the first one.
+    stock.client.set(stock.keys.scheduled("default"), "not a sorted set")
+    found = [json.loads(first), *lines(answer)]
     assert len(found) == 251
-    assert found[-1] == {"incomplete": "gone away"}
+    assert found[-1].keys() == {"incomplete"}
+    assert found[-1]["incomplete"].startswith("Redis reported a fault at page.lua:")
 
 
 @pytest.mark.parametrize("site", SITES)

@@ -1,5 +1,6 @@
 """Failed jobs: rows, errors, groups."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -137,8 +138,8 @@ def test_a_group_is_retried_later(browser: Client, stock: ShardApis) -> None:
     assert state(stock, refused) == "dead"
 
 
-def test_a_scan_without_a_match_continues(browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("django_delayq.store.queries.lookup._SCANNED", 50)
+def test_a_scan_without_a_match_continues(browser: Client, stock: ShardApis, bounds: Callable[..., None]) -> None:
+    bounds(scanned_rows=50)
     for number in range(60):
         add_dead(stock, "hay" if number else "needle")
     answer = browser.get(page("failed", group="error", q="needle"))
@@ -147,10 +148,8 @@ def test_a_scan_without_a_match_continues(browser: Client, stock: ShardApis, mon
     assert "No failed jobs here." in text(browser.get(page("failed", group="error", q="none", n=25, after="1.00")))
 
 
-def test_groups_of_more_than_one_scan_continue(
-    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("django_delayq.store.queries.lookup._SCANNED", 50)
+def test_groups_of_more_than_one_scan_continue(browser: Client, stock: ShardApis, bounds: Callable[..., None]) -> None:
+    bounds(scanned_rows=50)
     for number in range(60):
         add_dead(stock, number)
     answer = browser.get(page("failed", group="error"))

@@ -1,7 +1,6 @@
 """The overview: tiles, alerts, charts, queues and the newest failed jobs."""
 
 import re
-from dataclasses import replace
 from html import unescape
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -10,9 +9,8 @@ import pytest
 from django.test import Client
 from redis import Redis
 
-from django_delayq.admin import page as admin_page
+from django_delayq import runtime
 from django_delayq.clock import DAY_US, HOUR_US, SECOND_US, moment
-from django_delayq.store.store import Store
 from django_delayq.testing.fake_clock import FakeClock
 from tests.admin.conftest import page
 from tests.admin.page_content import words
@@ -178,13 +176,12 @@ def test_facts_that_the_server_refuses_are_left_out(browser: Client, start_redis
 
 
 @pytest.mark.parametrize("apart", [-5 * SECOND_US, 5 * SECOND_US])
-def test_clocks_that_differ(apart: int, browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clocks_that_differ(apart: int, browser: Client, stock: ShardApis) -> None:
     both_at_work(stock)
-    config = replace(stock.config, enqueue_timeout=8.0)
-    monkeypatch.setattr(admin_page, "_store", Store(config, clock=FakeClock(stock.clock.now_us + apart)))
-    (alert,) = alerts(browser)
-    assert re.match(r"Note: The clocks of Redis and this server differ by \d\.\d s", alert)
-    assert "too much" in shown(browser)
+    with runtime.override(clock=FakeClock(stock.clock.now_us + apart)):
+        (alert,) = alerts(browser)
+        assert re.match(r"Note: The clocks of Redis and this server differ by \d\.\d s", alert)
+        assert "too much" in shown(browser)
 
 
 @pytest.mark.parametrize("noun", ["jobs", "dead_bodies"])

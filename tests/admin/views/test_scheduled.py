@@ -105,9 +105,9 @@ def test_a_jump_leads_to_a_moment(browser: Client, stock: ShardApis) -> None:
 
 
 def test_a_scan_says_how_far_it_is_and_continues(
-    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
+    browser: Client, stock: ShardApis, bounds: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr("django_delayq.store.queries.lookup._SCANNED", 60)
+    bounds(scanned_rows=60)
     made = [add(stock, "needle" if number in (3, 150) else "hay", delay=HOUR + number) for number in range(160)]
     answer = browser.get(page("scheduled", q="needle"))
     assert ids(answer) == [made[3]]
@@ -119,9 +119,9 @@ def test_a_scan_says_how_far_it_is_and_continues(
 
 
 def test_a_scan_without_a_match_offers_a_button_to_continue(
-    browser: Client, stock: ShardApis, monkeypatch: pytest.MonkeyPatch
+    browser: Client, stock: ShardApis, bounds: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr("django_delayq.store.queries.lookup._SCANNED", 60)
+    bounds(scanned_rows=60)
     mine = [add(stock, "needle" if number == 65 else "hay", delay=HOUR + number) for number in range(130)][65]
     for forward in (True, False):
         answer = browser.get(page("scheduled", q="needle", **({} if forward else {"before": "end"})))

@@ -1,6 +1,7 @@
 """A long count: it ends before the confirm page, and shows no progress bar because its end is unknown."""
 
-import pytest
+from collections.abc import Callable
+
 from playwright.sync_api import APIResponse, Route, expect
 
 from tests.admin.conftest import page
@@ -9,12 +10,9 @@ from tests.browser.page_session import PageSession
 
 
 def test_the_confirm_page_comes_after_the_count(
-    window: PageSession, stock: Fixtures, monkeypatch: pytest.MonkeyPatch
+    window: PageSession, stock: Fixtures, bounds: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr("django_delayq.store.queries.lookup._SCANNED", 50)
-    monkeypatch.setattr("django_delayq.admin.job_lists.MAX_ROWS", 50)
-    monkeypatch.setattr("django_delayq.admin.actions.selection.COUNT_SECONDS", -1.0)
-    monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", 0.05)
+    bounds(scanned_rows=50, batch_rows=50, count_seconds=-1.0, action_seconds=0.05)
     stock.fill(scheduled=400)
     # Without its script the page does not continue by itself.
     window.page.route("**/delayq.js", lambda route: route.fulfill(content_type="text/javascript", body=""))
@@ -38,9 +36,9 @@ def test_the_confirm_page_comes_after_the_count(
 
 
 def test_a_second_press_while_a_step_is_under_way_loses_nothing(
-    window: PageSession, stock: Fixtures, monkeypatch: pytest.MonkeyPatch
+    window: PageSession, stock: Fixtures, bounds: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", -1.0)
+    bounds(action_seconds=-1.0)
     stock.fill(scheduled=4)
     window.open(page("scheduled"))
     window.page.locator("input[name=all]").check()

@@ -4,7 +4,6 @@ import string
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.admin.conftest import page
@@ -91,11 +90,9 @@ def test_shown_texts_can_be_copied(new_window: Callable[..., PageSession], stock
     window.assert_calm()
 
 
-def test_long_actions_continue_by_themselves(
-    window: PageSession, stock: Fixtures, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_actions_continue_by_themselves(window: PageSession, stock: Fixtures, bounds: Callable[..., None]) -> None:
     # A request handles one row and leaves the rest to the next.
-    monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", -1.0)
+    bounds(action_seconds=-1.0)
     stock.fill(scheduled=4)
     window.open(page("scheduled"))
     window.page.locator("[data-select-all]").check()
@@ -108,10 +105,8 @@ def test_long_actions_continue_by_themselves(
     window.assert_calm()
 
 
-def test_a_long_action_stops_at_its_button(
-    window: PageSession, stock: Fixtures, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", -1.0)
+def test_a_long_action_stops_at_its_button(window: PageSession, stock: Fixtures, bounds: Callable[..., None]) -> None:
+    bounds(action_seconds=-1.0)
     stock.fill(scheduled=200)
     window.open(page("scheduled"))
     window.page.locator("input[name=all]").check()

@@ -71,9 +71,9 @@ def test_go_back_does_nothing(plain: PageSession, stock: Fixtures) -> None:
 
 
 def test_a_long_action_continues_by_its_button(
-    plain: PageSession, stock: Fixtures, monkeypatch: pytest.MonkeyPatch
+    plain: PageSession, stock: Fixtures, bounds: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr("django_delayq.admin.actions.run.SECONDS", -1.0)
+    bounds(action_seconds=-1.0)
     plain.open(page("failed", queue="reports"))
     rows = plain.page.locator("[data-row]")
     number = rows.count()

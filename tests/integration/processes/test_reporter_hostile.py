@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import pytest
 
 from django_delayq.metrics import MetricsBuffer
-from django_delayq.processes import reporter
 from django_delayq.processes.reporter import ProcessReporter, reporting
 
 _SHARDS = 8
@@ -61,9 +60,8 @@ def test_shards_share_the_time_for_deregistering(
             waits.append(timeout)
             now += timeout
 
-    monkeypatch.setattr(reporter, "monotonic", lambda: now)
     reporters = [ProcessReporter(_Unanswered(answered), _Source()) for _ in range(_SHARDS)]  # type: ignore[arg-type]
-    with reporting(reporters, patience=lambda: patience):
+    with reporting(reporters, patience=lambda: patience, clock=lambda: now):
         monkeypatch.setattr(threading, "Thread", Unanswered)
     assert len(waits) == _SHARDS
     assert sum(waits) <= patience

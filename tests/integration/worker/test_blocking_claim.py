@@ -18,6 +18,7 @@ from django_delayq.worker.exchange_session import ExchangeSession, InFlight
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
 from django_delayq.worker.queue_listener import QueueListener
 from tests.shard_apis import ShardApis
+from tests.stepped_worker import WorkerClock
 from tests.subprocesses import listeners, until
 
 ASKS: Mapping[str, Any] = {"queues": ("default",), "strict": True, "want": 0}
@@ -31,10 +32,11 @@ class IdleWorker:
 
     def __init__(self, apis: ShardApis, **config: Any) -> None:
         self.apis = apis
+        self.clock = WorkerClock()
         self.served = QueueListener(apis.shard, ("default",))
         self.session = ExchangeSession(Claims(apis.shard, worker_id=CODE), name="host:1")
         self.pool: Any = SimpleNamespace(size=1, held=0, recovery=None)
-        self.claim = BlockingClaim(self.session, self.served, self.pool, WorkerConfig(**config))
+        self.claim = BlockingClaim(self.session, self.served, self.pool, WorkerConfig(**config), clock=self.clock)
         # As a worker does before it first listens: then the server knows the worker and the script.
         self.session.prepare(**ASKS)
         assert self.exchange().unknown_worker
@@ -203,12 +205,9 @@ def test_a_broken_pop_claims_no_job_that_came_later(apis: ShardApis, idle_worker
     assert idle_worker.exchange().claims == [] and apis.where(raw_id) == ["ready:default"]
 
 
-def test_an_overdue_exchange_is_cancelled(
-    apis: ShardApis, idle_worker: IdleWorker, client: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_overdue_exchange_is_cancelled(apis: ShardApis, idle_worker: IdleWorker, client: Redis) -> None:
     idle_worker.listen()
-    late = monotonic() + 60
-    monkeypatch.setattr("django_delayq.worker.blocking_claim.monotonic", lambda: late)
+    idle_worker.clock.ahead = 60
     assert idle_worker.claim.wait(wanted=True) == 0 and idle_worker.session.in_flight is not InFlight.BLOCKING
     until(lambda: listeners(client) == 0, what="the connection's end")
     assert idle_worker.exchange().claims == []

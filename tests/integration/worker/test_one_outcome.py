@@ -10,20 +10,23 @@ from typing import Any
 import pytest
 from redis import Redis
 
-import django_delayq.worker.worker
 from django_delayq import RetryPolicy, get_job
 from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import StoreUnavailable
+from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Action
 from django_delayq.processes.emitter import emit_now
 from django_delayq.signals import job_dead_lettered
 from django_delayq.store.claims import ExchangeReply
 from django_delayq.store.promotion import Promotion, Reclaim
 from django_delayq.worker.exchange_session import InFlight
+from django_delayq.worker.pools.claim_queue import PoolClient
+from django_delayq.worker.pools.recovery import RecoveryRunner
+from django_delayq.worker.pools.threads import ThreadPool
 from django_delayq.worker.worker import Worker
 from tests.sample_app import tasks
 from tests.shard_apis import ShardApis, settlement
-from tests.stepped_worker import stepped_worker
+from tests.stepped_worker import WorkerClock, stepped_worker
 from tests.subprocesses import Processes, until
 
 ONE = RetryPolicy(max_attempts=1)
@@ -101,10 +104,15 @@ def processes(tmp_path: Path, delayq_settings: Any, link: Path, monkeypatch: pyt
 
 
 @pytest.fixture
-def worker(link: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
+def clock() -> WorkerClock:
+    """The clock of `worker`."""
+    return WorkerClock()
+
+
+@pytest.fixture
+def worker(link: Path, clock: WorkerClock) -> Iterator[Worker]:
     """A worker in this process that the test steps."""
-    monkeypatch.setattr(django_delayq.worker.worker, "_LAST_REPLY", 3_600.0)
-    with stepped_worker() as made:
+    with stepped_worker(clock=clock) as made:
         yield made
 
 
@@ -128,14 +136,15 @@ def test_a_stopped_worker_does_not_wait_for_a_notification(worker: Worker) -> No
 
 
 def test_a_claim_of_a_blocking_request_is_confirmed_before_the_pool_has_it(
-    worker: Worker, client: Redis, processes: Processes, monkeypatch: pytest.MonkeyPatch
+    link: Path, client: Redis, processes: Processes
 ) -> None:
-    submit = worker._pool.submit
+    class Confirmed(ThreadPool):
+        """A pool that takes claims only once they are confirmed."""
 
-    def confirmed_first(*args: Any) -> None:
-        # The heartbeat would confirm it too, but only after 10 s.
-        until(lambda: not client.scard("delayq:{0}:unconfirmed"), what="the claim to be confirmed", patience=5)
-        submit(*args)
+        def submit(self, claims: Sequence[Claim], owner: PoolClient) -> None:
+            # The heartbeat would confirm it too, but only after 10 s.
+            until(lambda: not client.scard("delayq:{0}:unconfirmed"), what="the claim to be confirmed", patience=5)
+            super().submit(claims, owner)
 
     def blocking_claims() -> int:
         return client.info("commandstats").get("cmdstat_sadd", {"calls": 0})["calls"]
@@ -146,19 +155,19 @@ def test_a_claim_of_a_blocking_request_is_confirmed_before_the_pool_has_it(
             worker.on_wakeup()
         return job.refresh().state == "gone"
 
-    monkeypatch.setattr(worker._pool, "submit", confirmed_first)
-    client.config_resetstat()
-    # For the first jobs the worker does not know the queue yet, or has just begun to listen.
-    for _ in range(10):
-        job = tasks.record.enqueue()
-        until(is_done, what="a job to end")
-        if blocking_claims():
-            break
-    assert blocking_claims()
+    with stepped_worker(pool=Confirmed(2, recovery=RecoveryRunner())) as worker:
+        client.config_resetstat()
+        # For the first jobs the worker does not know the queue yet, or has just begun to listen.
+        for _ in range(10):
+            job = tasks.record.enqueue()
+            until(is_done, what="a job to end")
+            if blocking_claims():
+                break
+        assert blocking_claims()
 
 
 def test_a_task_that_ends_before_its_interruption_is_sent_is_settled_by_its_own_outcome(
-    worker: Worker, processes: Processes, link: Path, tmp_path: Path, client: Redis, dead: list[str]
+    worker: Worker, clock: WorkerClock, processes: Processes, link: Path, tmp_path: Path, client: Redis, dead: list[str]
 ) -> None:
     gates = [tmp_path / "first", tmp_path / "second"]
     jobs = [tasks.wait_for.using(retry=ONE).enqueue(str(gate)) for gate in gates]
@@ -172,6 +181,8 @@ def test_a_task_that_ends_before_its_interruption_is_sent_is_settled_by_its_own_
     # GRACE is over at the second call: the second job is interrupted, while a request waits for Redis.
     worker.stop()
     worker.stop()
+    # On a slow machine it would give up the request after 5 s.
+    clock.stop()
     with pytest.raises(StoreUnavailable):
         worker.step()
     gates[1].touch()

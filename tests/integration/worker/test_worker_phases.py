@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from redis import Redis
 
-import django_delayq.worker.worker
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.task.handle import JobHandle
 from django_delayq.worker.exchange_session import InFlight
 from django_delayq.worker.worker import Phase, Worker
 from tests.sample_app import tasks
-from tests.stepped_worker import await_notification, redis_unreachable, step_until_idle, stepped_worker
+from tests.stepped_worker import WorkerClock, await_notification, redis_unreachable, step_until_idle, stepped_worker
 from tests.subprocesses import until
 
 RUNNING, DRAINING, QUIET, STOPPING, INTERRUPTING = Phase
@@ -29,9 +28,10 @@ class Scene:
         self._link = link
         self._client = client
         self._gate = folder / "gate"
+        self.clock = WorkerClock()
         self._stack = ExitStack()
         self._stack.callback(self._gate.touch)
-        self.worker: Worker = self._stack.enter_context(stepped_worker(drain=phase is DRAINING))
+        self.worker: Worker = self._stack.enter_context(stepped_worker(drain=phase is DRAINING, clock=self.clock))
         # The worker must know the queue: a new name is read by a request of its own.
         tasks.noop.enqueue()
         until(lambda: self.worker.step() != 0 and not self.worker._held, what="the first job to end")
@@ -213,14 +213,11 @@ def test_a_second_signal_in_the_middle_of_a_step_interrupts_what_runs(
 
 
 @pytest.mark.parametrize("scene", [INTERRUPTING], indirect=True)
-def test_a_worker_past_grace_gives_up_a_request_without_reply_after_five_seconds(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_past_grace_gives_up_a_request_without_reply_after_five_seconds(scene: Scene) -> None:
     scene.put_in_flight(EXCHANGE)
     scene.enter()
-    now = django_delayq.worker.worker.monotonic()
     with redis_unreachable(scene._link, scene._client):
         with pytest.raises(StoreUnavailable):
             scene.worker.step()
-        monkeypatch.setattr(django_delayq.worker.worker, "monotonic", lambda: now + 6)
+        scene.clock.ahead = 6
         assert scene.worker.step() is None

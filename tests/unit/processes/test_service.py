@@ -3,6 +3,7 @@
 import fcntl
 import logging
 import os
+import select
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +12,6 @@ from typing import Any
 import pytest
 
 from django_delayq.exceptions import ScriptFault, StoreAuthError, StoreUnavailable
-from django_delayq.processes import service as service_module
 from django_delayq.processes.service import Service
 
 PATIENCE = 30.0
@@ -90,11 +90,11 @@ def running() -> Iterator[Callable[..., tuple[ScriptedRunnable, Service]]]:
         assert not thread.is_alive()
 
 
-def run_steps(*steps: Any) -> ScriptedRunnable:
-    """Run the steps in this thread, to their end."""
+def run_steps(*steps: Any, **options: float) -> ScriptedRunnable:
+    """Run the steps in this thread, to their end; `options` are arguments of `Service`."""
     runnable = ScriptedRunnable(*steps)
     try:
-        service = Service(runnable, name="Stub")
+        service = Service(runnable, name="Stub", **options)
         service.run()
         assert service.ended.is_set() and runnable.taken
     finally:
@@ -124,15 +124,12 @@ def test_an_outage_is_logged_once_when_it_begins_and_once_when_it_ends(caplog: p
     ]
 
 
-def test_a_refused_password_is_logged_again_and_again(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refused_password_is_logged_again_and_again(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="django_delayq")
     run_steps(*[StoreAuthError("wrong password")] * 3, 0.0, None)
     assert [record.getMessage() for record in caplog.records].count("Stub waits for Redis: wrong password") == 1
     caplog.clear()
-    monkeypatch.setattr(service_module, "_LOG_AGAIN", 0.0)
-    run_steps(*[StoreAuthError("wrong password")] * 3, 0.0, None)
+    run_steps(*[StoreAuthError("wrong password")] * 3, 0.0, None, log_again=0.0)
     assert [record.getMessage() for record in caplog.records].count("Stub waits for Redis: wrong password") == 3
 
 
@@ -362,11 +359,11 @@ def test_a_runnable_that_lost_its_socket_and_then_redis_waits_between_its_steps(
 ) -> None:
     """The time to listen again is over while steps fail; that must not cut the waits between them to nothing."""
     waits: list[float] = []
-    real = service_module.readable
+    real = select.select
 
-    def noted(descriptors: list[int], seconds: float) -> list[int]:
+    def noted(reads: list[int], writes: list[int], errors: list[int], seconds: float) -> Any:
         waits.append(seconds)
-        return real(descriptors, min(seconds, 0.001))
+        return real(reads, writes, errors, min(seconds, 0.001))
 
     def lose(runnable: ScriptedRunnable) -> None:
         def fail() -> None:
@@ -374,7 +371,7 @@ def test_a_runnable_that_lost_its_socket_and_then_redis_waits_between_its_steps(
 
         runnable.after_wakeup = fail
 
-    monkeypatch.setattr(service_module, "readable", noted)
+    monkeypatch.setattr(select, "select", noted)
     runnable, service = running(LONG, *[StoreUnavailable("away")] * 12, None, change=lose)
     assert runnable.sleeps.wait(PATIENCE)
     runnable.socket_write.send(b"x")

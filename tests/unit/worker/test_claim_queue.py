@@ -70,10 +70,9 @@ def test_a_claim_that_an_exception_left_in_a_seat_has_failed_if_it_had_begun(own
     assert seat.entry is None
 
 
-def test_hard_limits_count_from_the_begin_of_a_claim(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hard_limits_count_from_the_begin_of_a_claim(owner: Owner) -> None:
     now = 100.0
-    monkeypatch.setattr("django_delayq.worker.pools.claim_queue.monotonic", lambda: now)
-    claims = ClaimQueue()
+    claims = ClaimQueue(clock=lambda: now)
     claims.put([limited(limit) for limit in (SECOND_US, None, 1)], owner)
     now += 50.0
     for _ in range(2):

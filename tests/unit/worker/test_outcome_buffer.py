@@ -44,12 +44,9 @@ def test_taking_only_after_a_wake_up_takes_every_outcome() -> None:
     assert len({each.lease for each, _ in taken}) == 20_000
 
 
-def test_an_outcome_is_sent_after_five_milliseconds_whatever_comes_after_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_outcome_is_sent_after_five_milliseconds_whatever_comes_after_it() -> None:
     now = 100.0
-    monkeypatch.setattr("django_delayq.worker.outcome_buffer.monotonic", lambda: now)
-    outcomes = OutcomeBuffer()
+    outcomes = OutcomeBuffer(clock=lambda: now)
     outcomes.add(numbered(1), DONE)
     assert outcomes.wait == pytest.approx(0.005)
     now += 0.004

@@ -12,9 +12,9 @@ from django_delayq.job.ids import next_id
 from django_delayq.job.job import Job
 from django_delayq.job.outcome import UNSTARTED, OutcomeKind
 from django_delayq.store.claims import ExchangeReply
-from django_delayq.worker.pools import recovery as module
 from django_delayq.worker.pools.recovery import MAX_PROCESSES, RecoveryGate, RecoveryRunner
 from tests.factories import claim_for
+from tests.stepped_worker import WorkerClock
 
 #: Seconds in which a process is ready, on a busy machine.
 PATIENCE = 60.0
@@ -31,9 +31,15 @@ FACTS = {
 
 
 @pytest.fixture
-def recovery(delayq_settings: object) -> Iterator[RecoveryRunner]:
+def clock() -> WorkerClock:
+    """The clock of `recovery`."""
+    return WorkerClock()
+
+
+@pytest.fixture
+def recovery(delayq_settings: object, clock: WorkerClock) -> Iterator[RecoveryRunner]:
     """The processes of one pool."""
-    recovery = RecoveryRunner()
+    recovery = RecoveryRunner(clock=clock)
     yield recovery
     recovery.close()
 
@@ -114,7 +120,7 @@ def test_a_process_can_start_once_the_system_has_a_thread_again(
 
 
 def test_a_process_is_used_again_and_ends_after_a_while_without_jobs(
-    recovery: RecoveryRunner, monkeypatch: pytest.MonkeyPatch
+    recovery: RecoveryRunner, clock: WorkerClock
 ) -> None:
     started(recovery)
     for _ in range(2):
@@ -124,7 +130,7 @@ def test_a_process_is_used_again_and_ends_after_a_while_without_jobs(
     assert recovery._processes.count == 1
     recovery.end_if_idle()
     assert recovery.has_free
-    monkeypatch.setattr(module, "_IDLE_TIMEOUT", 0.0)
+    clock.ahead = 30.0
     recovery.end_if_idle()
     assert recovery._processes.count == 0
     assert not recovery.has_free
