@@ -14,7 +14,7 @@ from django_delayq.store.shard import Shard
 
 _FIND, _PAGE = Script("find"), Script("page")
 #: Most rows of one page, and bytes of bodies read for it.
-_MAX_ROWS, _PAGE_BYTES = 250, 1024 * 1024
+MAX_ROWS, _PAGE_BYTES = 250, 1024 * 1024
 _PLACES = {State.CLAIMED: "leases", State.DEAD: "dead_letters"}
 
 
@@ -72,7 +72,7 @@ class Lookup:
             of_queue = (keys.scheduled,) if state is State.SCHEDULED else (keys.ready, keys.recovered)
             places = [place(queue) for queue in queues for place in of_queue]
             found_in = [queue for queue in queues for _ in of_queue]
-        count = min(max(1, count), _MAX_ROWS)
+        count = min(max(1, count), MAX_ROWS)
         score, member = cursor if cursor else ("", b"")
         bounds = ("" if bound is None else bound for bound in (from_us, to_us))
         rows = runtime.current().bounds.scanned_rows // max(1, len(places) // 20) if match else count
