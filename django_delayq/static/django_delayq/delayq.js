@@ -161,9 +161,8 @@
     let sent = 0;
     root.addEventListener("submit", (event) => {
         if (!event.target.matches(".delayq-confirm, [data-continue]")) return;
-        if (event.submitter?.name === "stop") return;
-        // After ten seconds the person may have stopped the page from loading, and may try again.
-        if (Date.now() - sent < 10000) event.preventDefault(); else sent = Date.now();
+        // After ten seconds the person may have stopped the page from loading, and may try again. Stopping comes first.
+        if (Date.now() - sent < 10000 && event.submitter?.name !== "stop") event.preventDefault(); else sent = Date.now();
     });
     // A long action continues by itself, except when the person went back to its page. Without the script, a button continues it.
     const continueForm = root.querySelector("form[data-continue]");

@@ -215,7 +215,7 @@ def test_function_that_cannot_be_called_is_reported_by_the_checks(path: str, set
         ({"READONLY": True}, "unknown key 'READONLY' (did you mean 'READ_ONLY'?)"),
         ({"READ_ONLY": 1}, "DELAYQ['ADMIN']['READ_ONLY'] must be True or False"),
         ({"VIEW_PERMISSION": "view"}, "must be 'app_label.codename' or a dotted path"),
-        ({"REDACT": "("}, "must be a regular expression, got '('"),
+        ({"REDACT": "("}, "must be a regular expression (missing ), unterminated subpattern at position 0), got '('"),
         ({"REDACT": ""}, "must be a regular expression"),
         ([], "must be a dict of VIEW_PERMISSION"),
     ],
