@@ -17,6 +17,7 @@ from django_delayq.store.keys import CATALOGUE
 from django_delayq.store.promotion import Promotion, PromotionResult, Reclaim
 from django_delayq.store.store import Store
 from django_delayq.testing.fake_clock import FakeClock
+from tests.factories import unsent
 from tests.inspection import Inspection
 
 MS, SECOND, HOUR, DAY = 1_000, 1_000_000, 3_600_000_000, 86_400_000_000
@@ -70,7 +71,7 @@ class ShardApis:
             key=key,
             result_ttl_us=ttl,
         )
-        draft = UnsentJob.of(job, max_payload=1_000_000, reject=reject, on_commit=False, database=None)
+        draft = unsent(job, max_payload=1_000_000, reject=reject)
         return draft.rescheduled(delay_us=delay, due_us=due, called_at=self.clock.steady())
 
     def enqueue(self, *drafts: UnsentJob) -> EnqueueResult:
