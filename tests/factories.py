@@ -1,9 +1,10 @@
-"""Factories: claims as an exchange returns them, for tests without Redis."""
+"""Factories: unsent jobs, and claims as an exchange returns them, for tests without Redis."""
 
 from typing import Any
 
 from django_delayq.job.attempts import NO_ATTEMPTS
 from django_delayq.job.job import Claim, Job
+from django_delayq.job.unsent import UnsentJob, encode_new
 
 
 def claim_for(job: Job | None, **facts: Any) -> Claim:
@@ -16,3 +17,9 @@ def claim_for(job: Job | None, **facts: Any) -> Claim:
 def numbered(number: int) -> Claim:
     """Return a claim whose lease differs from others."""
     return claim_for(None, lease=number.to_bytes(30))
+
+
+def unsent(job: Job, *, max_payload: int, reject: bool = False) -> UnsentJob:
+    """Return a job to send at once, without a delay."""
+    job, body = encode_new(job, max_payload=max_payload)
+    return UnsentJob(job=job, body=body, reject=reject, on_commit=False)

@@ -1,7 +1,7 @@
 """Shard APIs: every API of one shard with a fake clock, and the jobs and settlements that tests send."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django_delayq.conf.settings import read_config
@@ -12,11 +12,14 @@ from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.result import pack_done
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.claims import Claims, ExchangeReply, ExchangeRequest, Settlement
+from django_delayq.store.client.connection_cache import ConnectionCache
 from django_delayq.store.enqueue import EnqueueResult
 from django_delayq.store.keys import CATALOGUE
 from django_delayq.store.promotion import Promotion, PromotionResult, Reclaim
+from django_delayq.store.shard import Shard
 from django_delayq.store.store import Store
 from django_delayq.testing.fake_clock import FakeClock
+from tests.factories import unsent
 from tests.inspection import Inspection
 
 MS, SECOND, HOUR, DAY = 1_000, 1_000_000, 3_600_000_000, 86_400_000_000
@@ -41,6 +44,17 @@ class ShardApis:
         self.operations = self.store.operations(shard)
         self.inspection = Inspection(self.store._producer_shards[shard])
         self.promotion = Promotion(self.shard)
+
+    def over(self, cache: Callable[[Any], ConnectionCache]) -> Shard:
+        """Return the shard on another connection cache, made from its client."""
+        return Shard(
+            index=self.shard.index,
+            config=self.config,
+            signer=self.store.signer,
+            connection_cache=cache(self.client),
+            connections=self.store._connections,
+            clock=self.clock,
+        )
 
     def close(self) -> None:
         """Close the connections."""
@@ -70,7 +84,7 @@ class ShardApis:
             key=key,
             result_ttl_us=ttl,
         )
-        draft = UnsentJob.of(job, max_payload=1_000_000, reject=reject, on_commit=False, database=None)
+        draft = unsent(job, max_payload=1_000_000, reject=reject)
         return draft.rescheduled(delay_us=delay, due_us=due, called_at=self.clock.steady())
 
     def enqueue(self, *drafts: UnsentJob) -> EnqueueResult:

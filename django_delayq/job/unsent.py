@@ -26,40 +26,6 @@ class UnsentJob:
     #: Alias of the only database connection to wait for; None: all that are in an atomic block.
     database: str | None = None
 
-    @classmethod
-    def of(
-        cls,
-        job: Job,
-        *,
-        max_payload: int,
-        reject: bool,
-        on_commit: bool,
-        database: str | None,
-        delay_us: int | None = None,
-        due_us: int | None = None,
-        called_at: float = 0.0,
-    ) -> "UnsentJob":
-        """Encode a job whose arguments are checked; a delay counts from `called_at`. Raises `PayloadTooLarge`."""
-        flags = job.flags if job.key is None else job.flags | Flag.HAS_EXTRAS
-        if delay_us is not None or due_us is not None:
-            flags |= Flag.DELAYED
-        if job.result_ttl_us is not None:
-            flags |= Flag.KEEPS_RESULT
-        flags |= job.kind.flags
-        if flags is not job.flags:
-            job = replace(job, flags=flags)
-        job, body = encode(job, max_payload=max_payload)
-        return cls(
-            job=job,
-            body=body,
-            delay_us=delay_us,
-            due_us=due_us,
-            called_at=called_at,
-            reject=reject,
-            on_commit=on_commit,
-            database=database,
-        )
-
     def rescheduled(self, *, delay_us: int | None, due_us: int | None, called_at: float) -> "UnsentJob":
         """Return the job with another time; its delayed flag follows."""
         delayed = delay_us is not None or due_us is not None
@@ -68,3 +34,16 @@ class UnsentJob:
         if flags != job.flags:
             job, body = replace(job, flags=flags), with_flags(body, flags)
         return replace(self, job=job, body=body, delay_us=delay_us, due_us=due_us, called_at=called_at)
+
+
+def encode_new(job: Job, *, max_payload: int, delayed: bool = False) -> tuple[Job, bytes]:
+    """Return a new job with all its flags, and its body. Its arguments must be checked. Raises `PayloadTooLarge`."""
+    flags = job.flags if job.key is None else job.flags | Flag.HAS_EXTRAS
+    if delayed:
+        flags |= Flag.DELAYED
+    if job.result_ttl_us is not None:
+        flags |= Flag.KEEPS_RESULT
+    flags |= job.kind.flags
+    if flags is not job.flags:
+        job = replace(job, flags=flags)
+    return encode(job, max_payload=max_payload)

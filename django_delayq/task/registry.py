@@ -40,13 +40,14 @@ def register(task: Any) -> None:
 
 @contextmanager
 def override(tasks: dict[str, Any] | None = None) -> Iterator[None]:
-    """Replace the registered tasks until the block ends, by a copy if `tasks` is None. For tests."""
-    global _tasks
-    before, _tasks = _tasks, dict(_tasks) if tasks is None else tasks
+    """Replace the registered tasks until the block ends, by a copy if `tasks` is None. None is late then. For tests."""
+    global _tasks, _late
+    before, late_before = _tasks, _late
+    _tasks, _late = dict(_tasks) if tasks is None else tasks, set()
     try:
         yield
     finally:
-        _tasks = before
+        _tasks, _late = before, late_before
 
 
 def registered(name: str) -> Any | None:

@@ -24,7 +24,7 @@ from django_delayq.job.ids import next_id, shard_of
 from django_delayq.job.job import DEFAULT_QUEUE, MAX_PRIORITY, MIN_PRIORITY, Claim, Job
 from django_delayq.job.result import serialize_result
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.job.unsent import UnsentJob
+from django_delayq.job.unsent import UnsentJob, encode_new
 from django_delayq.store.enqueue import key_digest
 from django_delayq.store.store import get_store
 from django_delayq.task import outbox
@@ -250,15 +250,17 @@ class Task(Generic[P, R]):
             result_ttl_us=config.tasks.result_ttl_us if self.result_ttl_us == 0 else self.result_ttl_us,
             **facts,
         )
-        draft = UnsentJob.of(
-            job,
-            max_payload=config.tasks.max_payload,
+        called_at, delayed = runtime.current().clock.steady(), self.delay_us is not None or due_us is not None
+        job, body = encode_new(job, max_payload=config.tasks.max_payload, delayed=delayed)
+        draft = UnsentJob(
+            job=job,
+            body=body,
             reject=self.unique == "reject",
             on_commit=config.tasks.on_commit if self.on_commit is None else self.on_commit,
             database=self.database,
             delay_us=self.delay_us,
             due_us=due_us,
-            called_at=runtime.current().clock.steady(),
+            called_at=called_at,
         )
         return JobHandle(raw_id=raw_id, shard=shard, draft=draft, backend=job.backend)
 

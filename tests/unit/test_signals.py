@@ -1,6 +1,8 @@
 """Signals and log sentences: receivers cannot break a job, users cannot forge a line."""
 
 import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -66,9 +68,15 @@ LIVES: list[tuple[Signal, dict[str, Any]]] = [
 
 
 @pytest.fixture
-def signal(monkeypatch: pytest.MonkeyPatch) -> Signal:
-    monkeypatch.setattr(job_enqueued, "receivers", [])
-    return job_enqueued
+def connect() -> Iterator[Callable[..., None]]:
+    """Connect receivers to job_enqueued until the end of the test: `connect(receiver, sender=task)`."""
+    with ExitStack() as stack:
+
+        def connect(receiver: Callable[..., None], *, sender: object = None) -> None:
+            job_enqueued.connect(receiver, sender=sender)
+            stack.callback(job_enqueued.disconnect, receiver, sender=sender)
+
+        yield connect
 
 
 @pytest.mark.parametrize(("signal", "facts"), LIVES)
@@ -106,7 +114,7 @@ def test_a_dead_letter_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_an_exception_of_a_receiver_is_logged_and_the_others_are_called(
-    signal: Signal, caplog: pytest.LogCaptureFixture
+    connect: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
     received: list[dict[str, Any]] = []
 
@@ -116,25 +124,25 @@ def test_an_exception_of_a_receiver_is_logged_and_the_others_are_called(
     def sound(**facts: Any) -> None:
         received.append(facts)
 
-    signal.connect(broken)
-    signal.connect(sound)
-    announce(signal, "sender", job=EVIL_JOB)
+    connect(broken)
+    connect(sound)
+    announce(job_enqueued, "sender", job=EVIL_JOB)
     assert [(facts["sender"], facts["job"]) for facts in received] == [("sender", EVIL_JOB)]
     records = [record for record in caplog.records if record.name == "django_delayq"]
     assert len(records) == 1 and records[0].levelname == "ERROR" and records[0].exc_info
     assert "receiver broke" in caplog.text
 
 
-def test_a_receiver_can_connect_to_one_task_only(signal: Signal) -> None:
+def test_a_receiver_can_connect_to_one_task_only(connect: Callable[..., None]) -> None:
     received: list[Any] = []
     task, other = object(), object()
 
     def receiver(sender: Any, **_: Any) -> None:
         received.append(sender)
 
-    signal.connect(receiver, sender=task)
-    announce(signal, other, job=EVIL_JOB)
-    announce(signal, task, job=EVIL_JOB)
+    connect(receiver, sender=task)
+    announce(job_enqueued, other, job=EVIL_JOB)
+    announce(job_enqueued, task, job=EVIL_JOB)
     assert received == [task]
 
 

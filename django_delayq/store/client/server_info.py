@@ -1,9 +1,9 @@
 """Server info: version, memory and persistence of a Redis server, and which of these endanger jobs."""
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from time import time_ns
 from typing import Any
 
 from django_delayq.clock import SECOND_US
@@ -46,9 +46,9 @@ class ServerInfo:
     def fetch(cls, client: Any, *, with_config: bool = False) -> "ServerInfo":
         """Read INFO and TIME, and with `with_config` settings too, if this user may read them. Raises `StoreError`."""
         info = with_store_errors(client.info, client)
-        before = time_ns()
+        before = time.time_ns()
         seconds, microseconds = with_store_errors(client.time, client)
-        after = time_ns()
+        after = time.time_ns()
         return replace(
             cls.of(info),
             fsync=_configured(client, "appendfsync") if with_config else "",

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import time
 from typing import Any
 
 import django
@@ -11,6 +12,7 @@ import pytest
 from django_delayq import Task, get_job, get_store
 from django_delayq.backend.backend import DelayQBackend
 from django_delayq.dispatcher import Dispatcher
+from django_delayq.job.ids import created_us, from_text
 from django_delayq.processes.emitter import emit_now
 from django_delayq.store.claims import Claims
 from django_delayq.store.promotion import Promotion
@@ -112,11 +114,12 @@ def test_r26_times_are_in_order_and_workers_have_names(drain: Any) -> None:
 def test_r26_a_fast_clock_of_the_enqueuer_does_not_reverse_the_times(
     monkeypatch: pytest.MonkeyPatch, drain: Any
 ) -> None:
-    from django_delayq.job import ids
-
-    monkeypatch.setattr(ids, "_last_ms", ids._last_ms + 10_000)
+    right = time.time_ns
     for each in (django_tasks.add, django_tasks.fail):
-        result = each.enqueue("1")
+        with monkeypatch.context() as fast:
+            fast.setattr(time, "time_ns", lambda: right() + 10_000_000_000)
+            result = each.enqueue("1")
+        assert created_us(from_text(result.id)[0]) > right() // 1_000 + 9_000_000
         drain()
         result.refresh()
         assert result.enqueued_at <= result.started_at <= result.finished_at

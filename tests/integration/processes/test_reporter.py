@@ -3,6 +3,7 @@
 import fcntl
 import gc
 import os
+import select
 import signal
 import threading
 from collections.abc import Callable
@@ -15,7 +16,6 @@ from django_delayq import get_store
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.management.starting import run_services
 from django_delayq.metrics import ALL_JOBS, MetricsBuffer, Rows, Stats, queue_dimension, task_dimension
-from django_delayq.processes import shutdown
 from django_delayq.processes.reporter import ProcessReporter
 from django_delayq.processes.service import Runnable, Service
 from django_delayq.store.queries.snapshot import Process, Snapshot
@@ -185,7 +185,7 @@ def test_several_services_run_in_a_process_with_thousands_of_open_files(monkeypa
     """A worker of many threads has a database connection for each; select() knows 1,024 descriptors only."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     polled = threading.Event()
-    lowest, real = os.pipe, shutdown.readable
+    lowest, poll = os.pipe, select.poll
 
     def highest() -> tuple[int, int]:
         ends = lowest()
@@ -194,17 +194,26 @@ def test_several_services_run_in_a_process_with_thousands_of_open_files(monkeypa
             os.close(end)
         return high[0], high[1]
 
-    def noted(descriptors: list[int], seconds: float) -> list[int]:
-        polled.set()
-        assert descriptors[0] >= 1_100
-        return real(descriptors, seconds)
+    class NotedPoll:
+        """A poll object; the one for the end of the process gets a high descriptor."""
+
+        def __init__(self) -> None:
+            self._poll = poll()
+
+        def register(self, descriptor: int, events: int) -> None:
+            assert descriptor >= 1_100
+            self._poll.register(descriptor, events)
+
+        def poll(self, ms: int) -> list[tuple[int, int]]:
+            polled.set()
+            return self._poll.poll(ms)
 
     class Waiter(Runnable):
         def step(self) -> None:
             assert polled.wait(30)
 
     services = [Service(Waiter(), name="Waiter") for _ in range(2)]
-    monkeypatch.setattr(shutdown, "readable", noted)
+    monkeypatch.setattr(select, "poll", NotedPoll)
     monkeypatch.setattr(os, "pipe", highest)
     try:
         run_services(services, [])

@@ -14,9 +14,9 @@ from django_delayq.job.ids import next_id
 from django_delayq.job.job import Claim, Job
 from django_delayq.job.outcome import Action, Outcome, OutcomeKind
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.job.unsent import UnsentJob
 from django_delayq.worker.execution import run
 from django_delayq.worker.settlement import decide_settlement
+from tests.factories import unsent
 from tests.inspection import inspection
 from tests.sample_app import tasks
 from tests.shard_apis import DAY, HOUR, ShardApis
@@ -190,7 +190,7 @@ def test_a_forged_job_is_refused_again_after_its_lease_expired(make: Callable[..
         queue="default",
         retry=RetryPolicy(max_attempts=1_000),
     )
-    make(SIGN=False).enqueue(UnsentJob.of(job, max_payload=1_000, reject=False, on_commit=False, database=None))
+    make(SIGN=False).enqueue(unsent(job, max_payload=1_000))
     assert apis.worker().take().claims[0].job is None
     apis.clock.advance(DAY)
     dispatcher = Dispatcher(apis.shard, apis.promotion)

@@ -8,7 +8,7 @@ import pytest
 from django_delayq.exceptions import StaleExchange, StoreUnavailable
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Outcome, OutcomeKind
-from django_delayq.store.claims import Claims
+from django_delayq.store.claims import Claims, ExchangeReply, ExchangeRequest
 from django_delayq.worker.exchange_session import ExchangeSession, InFlight
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
 from tests.shard_apis import ShardApis
@@ -17,9 +17,29 @@ ASKS: Mapping[str, Any] = {"queues": ("default",), "strict": False, "want": 1}
 CODE = b"exchangr"
 
 
+class LossyClaims(Claims):
+    """The API for claims, on a connection that may lose a reply."""
+
+    #: Whether the next reply is lost.
+    loses_reply = False
+
+    def settle_and_claim(self, request: ExchangeRequest) -> ExchangeReply:
+        reply = super().settle_and_claim(request)
+        if self.loses_reply:
+            self.loses_reply = False
+            raise StoreUnavailable("the answer is lost")
+        return reply
+
+
 @pytest.fixture
-def session(apis: ShardApis) -> ExchangeSession:
-    return ExchangeSession(Claims(apis.shard, worker_id=CODE), name="host:1")
+def claims(apis: ShardApis) -> LossyClaims:
+    """The API that `session` uses."""
+    return LossyClaims(apis.shard, worker_id=CODE)
+
+
+@pytest.fixture
+def session(claims: LossyClaims) -> ExchangeSession:
+    return ExchangeSession(claims, name="host:1")
 
 
 def take(session: ExchangeSession) -> Claim:
@@ -28,16 +48,9 @@ def take(session: ExchangeSession) -> Claim:
     return claim
 
 
-def fail_once(session: ExchangeSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def fail_once(session: ExchangeSession, claims: LossyClaims) -> None:
     """Run the exchange that is under way, and lose its reply."""
-    whole = session._claims.settle_and_claim
-
-    def lost(exchange: Any) -> Any:
-        whole(exchange)
-        monkeypatch.undo()
-        raise StoreUnavailable("the answer is lost")
-
-    monkeypatch.setattr(session._claims, "settle_and_claim", lost)
+    claims.loses_reply = True
     with pytest.raises(StoreUnavailable):
         session.exchange(OutcomeBuffer())
 
@@ -50,12 +63,12 @@ def test_the_name_of_the_worker_is_sent_once(apis: ShardApis, session: ExchangeS
 
 
 def test_after_a_lost_reply_the_exchange_is_repeated_and_the_job_is_claimed_once(
-    apis: ShardApis, session: ExchangeSession, monkeypatch: pytest.MonkeyPatch
+    apis: ShardApis, session: ExchangeSession, claims: LossyClaims
 ) -> None:
     for _ in range(2):
         apis.add()
     session.prepare(**ASKS)
-    fail_once(session, monkeypatch)
+    fail_once(session, claims)
     assert session.in_flight is InFlight.EXCHANGE
     [claim] = session.exchange(OutcomeBuffer())[0].claims
     assert session.in_flight is InFlight.NOTHING
@@ -81,12 +94,12 @@ def test_a_reply_that_cannot_be_read_is_requested_again(
 
 
 def test_the_lease_counts_from_when_the_exchange_was_first_sent(
-    apis: ShardApis, session: ExchangeSession, monkeypatch: pytest.MonkeyPatch
+    apis: ShardApis, session: ExchangeSession, claims: LossyClaims
 ) -> None:
     """Redis may have made the claim at that time."""
     apis.add()
     session.prepare(**ASKS)
-    fail_once(session, monkeypatch)
+    fail_once(session, claims)
     assert session._request
     sent_at = session._request[0].sent_at
     [claim] = session.exchange(OutcomeBuffer())[0].claims

@@ -13,6 +13,7 @@ from django_delayq.job.outcome import OutcomeKind
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
+from tests.factories import unsent
 from tests.stateful import invariants, redis_state
 from tests.stateful.machine.actors import QUEUES, DrivenDispatcher, DrivenWorker, World
 from tests.stateful.machine.strategies import Request
@@ -55,7 +56,7 @@ class Base(RuleBasedStateMachine):
             # Scripts see only the flag; a large body would only slow the machine down.
             flags=Flag.LARGE if request.large else Flag(0),
         )
-        draft = UnsentJob.of(job, max_payload=4_096, reject=request.reject, on_commit=False, database=None)
+        draft = unsent(job, max_payload=4_096, reject=request.reject)
         word, us = request.when
         delay_us, due_us = us if word == "delay" else None, self.world.model.now + us if word == "at" else None
         draft = draft.rescheduled(delay_us=delay_us, due_us=due_us, called_at=0.0)

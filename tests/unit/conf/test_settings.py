@@ -242,14 +242,21 @@ def test_a_changed_setting_is_read_again(settings: Any) -> None:
     assert get_config().worker.lease_us == 5 * SECOND
 
 
-def test_objects_built_from_a_config_are_dropped_with_it(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_built_from_a_config_are_dropped_with_it(settings: Any) -> None:
     dropped: list[int] = []
-    monkeypatch.setattr(conf, "on_config_dropped", [*on_config_dropped, lambda: dropped.append(1)])
-    settings.DELAYQ = {"REDIS": URL}
-    settings.LANGUAGE_CODE = "de"
-    assert dropped == [1]
-    drop_config()
-    assert dropped == [1, 1]
+
+    def drop() -> None:
+        dropped.append(1)
+
+    on_config_dropped.append(drop)
+    try:
+        settings.DELAYQ = {"REDIS": URL}
+        settings.LANGUAGE_CODE = "de"
+        assert dropped == [1]
+        drop_config()
+        assert dropped == [1, 1]
+    finally:
+        on_config_dropped.remove(drop)
 
 
 def test_a_config_is_frozen_and_shows_no_secret() -> None:

@@ -5,7 +5,8 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from django.core.management.base import CommandError
@@ -16,6 +17,7 @@ from django_delayq.management.starting import open_store, run_services
 from django_delayq.processes.service import Runnable, Service
 from django_delayq.processes.shutdown import Shutdown
 from django_delayq.store.store import Store
+from django_delayq.testing.local_redis import LocalRedisServer
 
 #: Seconds after which a part ends by itself, so that a failing test ends.
 PATIENCE = 15.0
@@ -96,15 +98,17 @@ def test_a_service_is_not_waited_for_once_jobs_were_given_back(caplog: pytest.Lo
         assert service.ended.wait(10)
 
 
-def test_a_start_that_waits_for_its_redis_outlives_a_broken_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_waits_for_its_redis_outlives_a_broken_log(
+    start_redis: Callable[..., LocalRedisServer], settings: Any
+) -> None:
     class Broken(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             raise ConnectionError("the log's database is away")
 
-    def refuse(_: Store) -> str:
-        raise StoreAuthError("Redis refuses the password")
-
-    monkeypatch.setattr(Store, "check_server", refuse)
+    server = start_redis()
+    settings.DELAYQ = {"REDIS": server.url}
+    with server.client() as client:
+        client.config_set("requirepass", "changed")
     handler = Broken()
     logger.logger.addHandler(handler)
     try:
@@ -112,3 +116,5 @@ def test_a_start_that_waits_for_its_redis_outlives_a_broken_log(monkeypatch: pyt
     finally:
         logger.logger.removeHandler(handler)
     assert isinstance(store, Store)
+    with pytest.raises(StoreAuthError):
+        store.check_server()

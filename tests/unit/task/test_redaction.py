@@ -19,7 +19,6 @@ from django_delayq.job.job import Job, State
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind
 from django_delayq.job.result import Result
 from django_delayq.job.signing import BodySigner
-from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.claims import Claims, ExchangeReply, ExchangeRequest, Settlement
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.task import outbox, sender
@@ -28,7 +27,7 @@ from django_delayq.task.handle import JobHandle
 from django_delayq.task.redaction import HIDDEN, check_sensitive, redact
 from django_delayq.task.task import Task
 from django_delayq.worker.settlement import decide_settlement
-from tests.factories import claim_for
+from tests.factories import claim_for, unsent
 
 CANARY = "4111-canary"
 H = HIDDEN
@@ -107,17 +106,17 @@ def canary_job(**facts: Any) -> Job:
 
 def test_no_repr_shows_arguments_or_bodies() -> None:
     job = canary_job()
-    unsent = UnsentJob.of(job, max_payload=1_000, reject=False, on_commit=False, database=None)
-    assert CANARY.encode() in unsent.body
+    draft = unsent(job, max_payload=1_000)
+    assert CANARY.encode() in draft.body
     facts: dict[str, Any] = {"attempts": NO_ATTEMPTS, "shard": 0}
     claim = claim_for(job)
-    request = ExchangeRequest(worker_id=bytes(8), number=1, want=1, queues=("q",), args=[unsent.body], keys=[CANARY])
+    request = ExchangeRequest(worker_id=bytes(8), number=1, want=1, queues=("q",), args=[draft.body], keys=[CANARY])
     flags = ("overdue_in_us", "has_more", "unknown_worker", "recovered")
     fields: dict[str, Any] = dict.fromkeys(flags, 0) | {"lost": frozenset()}
     reply = ExchangeReply(claimed=True, blocking=False, now_us=1, queues_version=b"", claims=[claim], **fields)
     values: list[Any] = [
         job,
-        unsent,
+        draft,
         claim,
         request,
         reply,
@@ -127,12 +126,12 @@ def test_no_repr_shows_arguments_or_bodies() -> None:
             member=job.member,
             state=State.READY,
             score=1,
-            stored=unsent.body,
+            stored=draft.body,
             size=1,
             result=Result(state=State.DONE, ended_us=1, value=CANARY),
             **facts,
         ),
-        JobHandle(raw_id=job.raw_id, shard=0, draft=unsent),
+        JobHandle(raw_id=job.raw_id, shard=0, draft=draft),
     ]
     for value in values:
         assert CANARY not in f"{value!r} {value!s} {[value]!r}", type(value)

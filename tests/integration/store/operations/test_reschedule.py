@@ -8,6 +8,7 @@ import pytest
 from django_delayq.job.outcome import Action
 from django_delayq.store.client.connection_cache import ConnectionCache
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
+from django_delayq.store.operations import Operations
 from tests.shard_apis import DAY, HOUR, SECOND, START, ShardApis
 
 SPANS = pytest.mark.parametrize("span", [1, SECOND, DAY, 365 * DAY, 3_650 * DAY])
@@ -163,23 +164,23 @@ def test_a_job_with_a_wrong_signature_can_still_be_postponed(make_apis: Callable
 
 
 @pytest.mark.parametrize("how", ["moved", "requeued with other arguments"])
-def test_a_body_that_changed_since_it_was_read_is_read_again(
-    how: str, apis: ShardApis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_body_that_changed_since_it_was_read_is_read_again(how: str, apis: ShardApis) -> None:
     raw_id = apis.add("old")
-    other, read, changes = apis.draft("new", raw_id=raw_id), ConnectionCache.execute, [how]
+    other, changes = apis.draft("new", raw_id=raw_id), [how]
 
-    def changed_meanwhile(cache: ConnectionCache, *parts: Any) -> Any:
-        found = read(cache, *parts)
-        if parts[0] == "HGET" and changes:
-            if changes.pop() == "moved":
-                assert apis.operations.move(raw_id, "mail")
-            else:
-                apis.client.hset(apis.keys("jobs"), raw_id, other.body)
-        return found
+    class ChangedMeanwhile(ConnectionCache):
+        """Connections after whose first read somebody else changes the job."""
 
-    monkeypatch.setattr(ConnectionCache, "execute", changed_meanwhile)
-    assert apis.operations.reschedule(raw_id, delay_us=SECOND) == START + SECOND
+        def execute(self, *parts: Any) -> Any:
+            found = super().execute(*parts)
+            if parts[0] == "HGET" and changes:
+                if changes.pop() == "moved":
+                    assert apis.operations.move(raw_id, "mail")
+                else:
+                    apis.client.hset(apis.keys("jobs"), raw_id, other.body)
+            return found
+
+    assert Operations(apis.over(ChangedMeanwhile)).reschedule(raw_id, delay_us=SECOND) == START + SECOND
     queue, argument = ("mail", "old") if how == "moved" else ("default", "new")
     assert apis.where(raw_id) == [f"scheduled:{queue}"]
     assert list(ConsistencyCheck(apis.shard).walk()) == []

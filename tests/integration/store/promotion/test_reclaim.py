@@ -9,8 +9,8 @@ from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import BadBody, NewerBody
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Action
-from django_delayq.store.client.connection_cache import PendingReply
-from django_delayq.store.promotion import ExpiredLease, Reclaim
+from django_delayq.store.client.connection_cache import ConnectionCache
+from django_delayq.store.promotion import ExpiredLease, Promotion, Reclaim
 from tests.shard_apis import DAY, HOUR, SECOND, START, OneWorker, ShardApis, one_more
 
 LEASE = 30 * SECOND
@@ -219,7 +219,7 @@ def test_flushed_scripts_are_loaded_again(apis: ShardApis) -> None:
     assert sum(apis.promotion.reclaim([decided(item)])) == 1
 
 
-def test_large_bodies_are_read_and_judged_batch_by_batch(apis: ShardApis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_bodies_are_read_and_judged_batch_by_batch(apis: ShardApis) -> None:
     text = "x" * 900_000
     for number in range(30):
         apis.add(text, key=f"{number}")
@@ -228,16 +228,18 @@ def test_large_bodies_are_read_and_judged_batch_by_batch(apis: ShardApis, monkey
     small = [apis.add() for _ in range(20)]
     leases += [claim.lease for claim in worker.take(20).claims]
     sizes: list[int] = []
-    answers = PendingReply.read_all
 
-    def measured(question: PendingReply, number: int) -> list[Any]:
-        found = answers(question, number)
-        sizes.append(sum(len(body) for row in found if isinstance(row, list) for body in row if body))
-        return found
+    class Measured(ConnectionCache):
+        """Connections that note the bytes of each reply to several commands."""
+
+        def execute_all(self, *commands: Any) -> list[Any]:
+            found = super().execute_all(*commands)
+            sizes.append(sum(len(body) for row in found if isinstance(row, list) for body in row if body))
+            return found
 
     apis.clock.advance(LEASE)
-    monkeypatch.setattr(PendingReply, "read_all", measured)
-    Dispatcher(apis.shard, apis.promotion).promote()
+    shard = apis.over(Measured)
+    Dispatcher(shard, Promotion(shard)).promote()
     # 27 MB of bodies, in replies of 8 MiB at most.
     assert sum(sizes) > 27_000_000
     assert max(sizes) < 8.5 * 1024 * 1024

@@ -9,7 +9,6 @@ from django.db import connections, transaction
 from django_delayq import enqueue_many
 from django_delayq.exceptions import KeyHeld, ManualTransaction, StoreUnavailable
 from django_delayq.job.job import State
-from django_delayq.task import outbox
 from django_delayq.task.handle import JobHandle
 from tests.integration.task.on_commit.commits import Wrong, real_commits, sent
 from tests.sample_app.tasks import noop
@@ -194,10 +193,21 @@ def test_a_job_waits_for_a_second_database_without_autocommit_only_if_it_names_i
             noop.using(database="other").enqueue()
         with transaction.atomic(using="other"), pytest.raises(ManualTransaction, match="'other'"):
             noop.enqueue()
-        monkeypatch.setattr(outbox, "DEFAULT_DB_ALIAS", "other")
-        with pytest.raises(ManualTransaction, match="'other'"):
-            noop.enqueue()
     finally:
         connection.rollback()
         connection.set_autocommit(True)
     assert sent() == 3
+
+
+@real_commits
+def test_a_default_database_without_autocommit_refuses_every_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = connections["default"]
+    monkeypatch.setitem(connection.settings_dict, "AUTOCOMMIT", False)
+    connection.set_autocommit(False)
+    try:
+        with pytest.raises(ManualTransaction, match="'default'"):
+            noop.enqueue()
+    finally:
+        connection.rollback()
+        connection.set_autocommit(True)
+    assert sent() == 0

@@ -152,15 +152,17 @@ def test_a_name_that_is_no_task_is_unknown_whatever_object_it_names(name: str, m
     assert run(claim_of(name)).kind is OutcomeKind.UNKNOWN_TASK
 
 
-def test_an_error_of_a_task_finder_fails_the_attempt_and_not_the_thread(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_error_of_a_task_finder_fails_the_attempt_and_not_the_thread() -> None:
     def fails(name: str) -> None:
         raise RuntimeError("a finder's own fault")
 
-    monkeypatch.setattr(registry, "finders", [fails])
     claim = claim_of("shop.tasks.renamed")
-    for outcome in (run(claim), asyncio.run(run_async(claim))):
+    registry.finders.append(fails)
+    try:
+        outcomes = [run(claim), asyncio.run(run_async(claim))]
+    finally:
+        registry.finders.remove(fails)
+    for outcome in outcomes:
         assert outcome.kind is OutcomeKind.FAILED and "a finder's own fault" in outcome.error
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import os
 from pathlib import Path
 from typing import Any
@@ -131,10 +132,10 @@ def test_the_process_ends_if_no_new_loop_can_be_made(
     loop: AsyncioPool, ledger: Ledger, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends: list[int] = []
-    new_loop = loop._new_loop
+    new_loop = asyncio.new_event_loop
 
     def refuse() -> asyncio.AbstractEventLoop:
-        monkeypatch.setattr(loop, "_new_loop", new_loop)
+        monkeypatch.setattr(asyncio, "new_event_loop", new_loop)
         raise OSError(errno.EMFILE, "Too many open files")
 
     async def close_loop() -> None:
@@ -142,18 +143,21 @@ def test_the_process_ends_if_no_new_loop_can_be_made(
         running._thread_id = None  # type: ignore[attr-defined]
         running.close()
 
-    monkeypatch.setattr(loop, "_new_loop", refuse)
+    monkeypatch.setattr(asyncio, "new_event_loop", refuse)
     monkeypatch.setattr(os, "_exit", ends.append)
     loop.submit([make(close_loop)], ledger)
     until(lambda: ends == [1], what="the process's end", patience=10)
 
 
-def test_an_asyncio_pool_makes_its_recovery_processes_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[RecoveryRunner] = []
-    begin = RecoveryRunner.__init__
-    monkeypatch.setattr(RecoveryRunner, "__init__", lambda self: made.append(self) or begin(self))  # type: ignore[func-returns-value]
+def recoveries() -> set[RecoveryRunner]:
+    """Return all that exist in this process."""
+    return {each for each in gc.get_objects() if type(each) is RecoveryRunner}
+
+
+def test_an_asyncio_pool_makes_its_recovery_processes_once() -> None:
+    before = recoveries()
     pool = AsyncioPool(2)
-    assert made == [pool.recovery]
+    assert recoveries() - before == {pool.recovery}
     pool.close()
 
 
