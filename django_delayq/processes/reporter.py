@@ -18,8 +18,6 @@ from django_delayq.processes.memory import rss_bytes
 from django_delayq.processes.service import Runnable, Service, process_name
 from django_delayq.store.process_reports import ProcessReports
 
-#: Seconds between two reports. An idle process sends Redis little else.
-_EVERY = 15.0
 #: The most queues that a report names.
 _QUEUES = 50
 _STARTED_US = time_ns() // 1_000
@@ -44,6 +42,9 @@ class ReportSource(Protocol):
 
 class ProcessReporter(Runnable):
     """Reports of one dispatcher or worker of one shard."""
+
+    #: Seconds between two reports. An idle process sends Redis little else.
+    every = 15.0
 
     def __init__(self, reports: ProcessReports, source: ReportSource) -> None:
         self._reports = reports
@@ -72,7 +73,7 @@ class ProcessReporter(Runnable):
         except StoreError:
             source.metrics.restore(rows)
             raise
-        return _EVERY
+        return self.every
 
     def deregister(self) -> None:
         """Send the last metrics and remove the process from Redis; if this fails, the dashboard shows it as lost."""
