@@ -150,8 +150,9 @@ def test_unreadable_jobs_have_pages(window: PageSession, noise: list[str]) -> No
         look_over(window)
 
 
-def test_a_megabyte_of_arguments_can_be_shown(window: PageSession, hostile: dict[str, str]) -> None:
-    window.open(page("job_detail", hostile["long"]))
+def test_a_megabyte_of_arguments_can_be_shown(window: PageSession, stock: Fixtures) -> None:
+    half = LONG[:500_000]
+    window.open(page("job_detail", add(stock.apis, half, text=half)))
     assert len(window.page.content()) < 200_000
     window.page.locator("#delayq").get_by_text("Show all").first.click()
     window.page.wait_for_function("() => document.querySelector('#delayq')?.textContent.length > 1000000")
