@@ -141,7 +141,7 @@ def test_r28_and_r31_a_task_that_kills_its_process_fails_alone(site: Processes) 
 @pytest.mark.parametrize("pool", ["threads", "processes", "asyncio"])
 def test_a_result_is_complete_whatever_runs_the_task(site: Processes, pool: str) -> None:
     site.dispatcher()
-    worker = site.worker("--pool", pool)
+    worker = site.worker("--pool", pool, "--concurrency", 2)
     results = [django_tasks.describe.enqueue(1), django_tasks.adescribe.enqueue(), django_tasks.aecho.enqueue(2)]
     described, attempt, echoed = (finished(site, result).return_value for result in results)
     assert described["workers"] == results[0].worker_ids
@@ -253,6 +253,6 @@ def test_r31_a_worker_knows_tasks_that_were_declared_for_another_backend(
     immediate = {"BACKEND": f"{NAME}.backends.immediate.ImmediateBackend", "QUEUES": []}
     tasks_settings.TASKS = {"default": immediate, "later": {"BACKEND": BACKEND, "QUEUES": []}}
     site.configure()
-    site.worker("--with-dispatcher", "--skip-checks", "--pool", pool)
+    site.worker("--with-dispatcher", "--skip-checks", "--pool", pool, "--concurrency", 2)
     result = finished(site, django_tasks.add.using(backend="later").enqueue(1, 2))
     assert (result.status, result.return_value, result.backend) == (TaskResultStatus.SUCCESSFUL, 3, "later")

@@ -33,7 +33,7 @@ def test_a_forked_process_that_returns_runs_no_other_job(processes: Processes, p
 @pytest.mark.parametrize("pool", POOLS)
 def test_a_forked_process_ends_at_sigterm(processes: Processes, pool: str, gate: Path) -> None:
     job = tasks.end_child.enqueue()
-    worker = processes.worker(f"--pool={pool}")
+    worker = processes.worker(f"--pool={pool}", "--concurrency=2")
     processes.until_gone([job])
     assert [event["code"] for event in processes.events("ended")] == [-15]
     # Only the child got the signal.

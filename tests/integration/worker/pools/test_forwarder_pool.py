@@ -30,6 +30,7 @@ def test_jobs_go_to_the_stream_when_they_are_due_and_are_done(processes: Process
 def test_a_job_that_the_other_system_refuses_is_retried_and_then_dead(processes: Processes) -> None:
     refused = tasks.record.using(retry=RetryPolicy(max_attempts=2, base=0.01)).enqueue("refuse")
     taken = tasks.record.enqueue("take")
+    processes.dispatcher()
     processes.worker("--pool=forwarder", "--forward-to=tests.sample_app.forward_target.accept")
     processes.until_state(refused, "dead")
     processes.until_gone([taken])

@@ -53,6 +53,7 @@ def test_a_child_is_replaced_when_it_has_grown(processes: Processes) -> None:
 @pytest.mark.parametrize("how", ["exit", "kill", "segfault"])
 def test_a_task_that_kills_its_process_costs_one_attempt_of_one_job(processes: Processes, how: str, gate: Path) -> None:
     retry = RetryPolicy(max_attempts=2, base=0.01)
+    processes.dispatcher()
     worker = processes.worker("--pool=processes", "--concurrency=3")
     waiting = tasks.wait_for.enqueue(str(gate))
     processes.until_state(waiting, "claimed")
