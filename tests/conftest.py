@@ -66,6 +66,16 @@ class OneByOne(LoadScopeScheduling):
         return next((folder for folder in self.WHOLE if nodeid.startswith(folder)), nodeid)
 
 
+#: Folders with tests of half a minute. If one of them begins last, the other processes wait for its end.
+LONG = ("tests/stateful/", "tests/chaos/processes/", "tests/chaos/tasks/")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the longest work first: what one process runs alone, then the long tests. The rest keeps its order."""
+    items.sort(key=lambda item: (not item.nodeid.startswith(OneByOne.WHOLE), not item.nodeid.startswith(LONG)))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneByOne:
     """Replace the scheduler of `-n`. (`--dist loadgroup` ignores its marks under pytest 9.2.)"""
