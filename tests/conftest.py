@@ -72,8 +72,12 @@ LONG = ("tests/stateful/", "tests/chaos/processes/", "tests/chaos/tasks/")
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the longest work first: what one process runs alone, then the long tests. The rest keeps its order."""
-    items.sort(key=lambda item: (not item.nodeid.startswith(OneByOne.WHOLE), not item.nodeid.startswith(LONG)))
+    """Run the longest work first: what one process runs alone, then the long tests. The rest keeps its order.
+
+    The browser's tests run one after the other: while Playwright runs, its event loop is that of the whole thread.
+    """
+    first = (*OneByOne.WHOLE, *LONG)
+    items.sort(key=lambda item: next((at for at, name in enumerate(first) if item.nodeid.startswith(name)), len(first)))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -19,16 +19,6 @@ from tests.browser.page_session import PageSession
 _HERE = Path(__file__).parent
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run these tests one after the other and first.
-
-    While Playwright runs, its event loop is that of the whole thread. First, because one process of pytest-xdist runs
-    them all, and the others should not wait for its end.
-    """
-    items.sort(key=lambda item: _HERE not in item.path.parents)
-
-
 @pytest.fixture(scope="package")
 def site(redis_url: str, django_db_setup: None, django_db_blocker: Any) -> Iterator[Site]:
     """The project behind a web server, with one database for all these tests: the pages show what is in Redis."""
