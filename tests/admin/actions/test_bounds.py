@@ -11,8 +11,8 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 
 from django_delayq.admin.actions import run
+from django_delayq.admin.actions import view as action_view
 from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS
-from django_delayq.admin.views import action as action_view
 from django_delayq.clock import ServerClock
 from django_delayq.exceptions import StoreUnavailable
 from tests.admin.conftest import page
