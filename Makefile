@@ -1,17 +1,17 @@
-# Everything a checkout needs, with python3 and make alone. The README shows the same as plain commands.
+# Everything a checkout needs, with python3 and make alone. CONTRIBUTING.md has the most frequent ones as plain commands.
 #
 #   make quick                    unit tests, the store and one job's life, under a minute
-#   make test                     set up .venv and pass all tests          ARGS="-k promote -x" goes to pytest
-#   make stateful                 the state machine with 5,000 walks
-#   make chaos                    the long fault runs, about 3 hours       ARGS="-k kills" is one of them
-#   make mutation                 plant known bugs, show what kills them   ARGS="signature" takes those of that name
+#   make test                     set up .venv and run all tests           ARGS="-k promote -x" goes to pytest
+#   make stateful                 the state machine with 5,000 examples
+#   make chaos                    the long fault runs, about 3 hours       ARGS="-k kills" selects some of them
+#   make mutation                 plant bugs, show which tests fail        ARGS="signature" selects them by name
 #   make upstream                 Django's own tests of its tasks framework against our backend (Django 6)
-#   make lint                     formatting, style, import floors, types
+#   make lint                     formatting, style, import layers, types
 #   make format                   apply the formatting and the safe fixes of the style
 #   make demo [SECONDS=8]         the example project, until Ctrl-C or for so many seconds
-#   make bench                    a few figures beside the fastest of the others, 5 minutes
-#   make bench-all                all figures beside nine others, an hour and a half, into docs/benchmarks.md; best on a quiet machine
-#   make settings-page            write docs/settings.md from the settings' own help
+#   make bench                    compare a few figures with the fastest other systems, 5 minutes
+#   make bench-all                compare all figures with nine other systems, write docs/benchmarks.md; 90 minutes, on an idle machine
+#   make settings-page            write docs/settings.md from the help texts of the settings
 #   make clean                    remove what the targets above made
 #
 # WORKERS=4 chooses how many processes run tests side by side, WORKERS=0 runs them in one, as ARGS=--pdb needs.

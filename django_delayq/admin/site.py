@@ -17,12 +17,12 @@ from django.urls.converters import StringConverter
 from django.utils.translation import gettext_lazy
 
 from django_delayq.admin import timezone as zone
+from django_delayq.admin.actions import view as action
 from django_delayq.admin.actions.session import unfinished
 from django_delayq.admin.filters import from_url_name, url_name
 from django_delayq.admin.page import PageContext
 from django_delayq.admin.permissions import may_view, problems
 from django_delayq.admin.views import (
-    action,
     export,
     failed,
     lists,

@@ -4,7 +4,6 @@ Without a browser they are skipped; with CI=true or DELAYQ_TEST_BROWSER=1 they f
 """
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +14,6 @@ from tests.browser import chromium
 from tests.browser.fixtures import Fixtures
 from tests.browser.live_server import Site, served
 from tests.browser.page_session import PageSession
-
-_HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="package")

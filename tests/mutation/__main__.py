@@ -1,7 +1,8 @@
 """Mutation run: plant each known bug into a copy of the package, and show which test detects it.
 
 `python -m tests.mutation [WORDS]` plants only the bugs whose name contains WORDS. The state machine must detect bugs of
-the store's transitions; all other bugs name the tests of which at least one must fail. Exits with 1 if a bug survives.
+the store's transitions; all other bugs name the tests of which at least one must fail. Exits with 1 if a bug survives,
+or if no name contains WORDS.
 """
 
 import os
@@ -18,7 +19,7 @@ from tests.stateful.mutate_copy import ROOT, plant
 from tests.stateful.mutated_process import DETECTED
 from tests.stateful.mutations import FIRST, MORE, Mutation
 
-#: The most walks of the state machine, and the most seconds, until a bug must be detected.
+#: Most examples of the state machine, and most seconds, within which a bug must be detected.
 EXAMPLES, PATIENCE = 200, 600
 #: The exit code of pytest if tests failed. Other codes mean an error of pytest or an empty selection.
 FAILED = 1
@@ -70,20 +71,24 @@ def judge(bug: Mutation, tests: tuple[str, ...]) -> bool:
     """Print one line for a bug, and return whether it is detected."""
     began = time.monotonic()
     if tests:
-        killer = run_tests(bug, tests)
+        detector = run_tests(bug, tests)
     else:
         with LocalRedisServer() as server:
-            killer = run_state_machine(bug, server.url)
-    outcome = f"killed by {killer}" if killer else "SURVIVED"
+            detector = run_state_machine(bug, server.url)
+    outcome = f"detected by {detector}" if detector else "SURVIVED"
     print(f"{time.monotonic() - began:5.0f} s  {bug.name}: {outcome}", flush=True)
-    return bool(killer)
+    return bool(detector)
 
 
 def main(words: str = "") -> int:
     """Run the bugs, as many at once as there are CPUs, and return the exit code."""
-    bugs = [*((bug, ()) for bug in (*FIRST, *MORE)), *MUTATIONS.items()]
+    known = [*((bug, ()) for bug in (*FIRST, *MORE)), *MUTATIONS.items()]
+    bugs = [(bug, tests) for bug, tests in known if words in bug.name]
+    if not bugs:
+        print(f"No bug has {words!r} in its name; tests/mutation/ and tests/stateful/mutations.py have the names.")
+        return 1
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        detected = list(threads.map(lambda each: judge(*each), (each for each in bugs if words in each[0].name)))
+        detected = list(threads.map(lambda each: judge(*each), bugs))
     print(f"{sum(detected)} of {len(detected)} bugs detected")
     return 0 if all(detected) else 1
 

@@ -49,7 +49,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (BOUNDS,),
     at(
         "an action runs before all rows are counted",
-        "admin/views/action.py",
+        "admin/actions/view.py",
         "return _run(page, action_request) if action_request.counted else _prepare(page, action_request)",
         "return _run(page, action_request)",
     ): (BOUNDS,),

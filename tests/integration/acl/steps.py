@@ -318,6 +318,6 @@ BORROWED = {
     "worker": "move holder requeue discard",
     "view": "read_served_queues check_server",
     "action": "enqueue read_served_queues check_shards check_server",
-    "check": "move find holder counts discard read_served_queues",
+    "check": "move find holder discard read_served_queues",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]

@@ -91,11 +91,13 @@ class Base(RuleBasedStateMachine):
             assert operations.cancel(raw_id, token=token, may_arrive=may_arrive) == expected
         elif operation == "move":
             assert operations.move(raw_id, queue) == model.move(raw_id, queue)
-        else:
+        elif operation == "reschedule":
             word, us = when
             due_us = model.now + us
-            wish = {"delay_us": us} if word == "delay" else {"due_us": due_us}
-            assert operations.reschedule(raw_id, **wish) == model.reschedule(raw_id, due_us)
+            time = {"delay_us": us} if word == "delay" else {"due_us": due_us}
+            assert operations.reschedule(raw_id, **time) == model.reschedule(raw_id, due_us)
+        else:
+            raise ValueError(f"change() does not know the operation {operation!r}")
 
     def requeue_one(self, raw_id: bytes, died_us: int, delay_us: int = 0) -> None:
         try:

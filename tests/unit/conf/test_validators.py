@@ -51,7 +51,7 @@ def test_one_field_is_a_setting_and_an_option_of_the_worker() -> None:
     [
         ({"PATIENCE": 0}, r"^PART\['PATIENCE'\] must be .* at least 1 s, at most 1 hour, got 0$"),
         ({"PATEINCE": 1}, r"^PART has the unknown key 'PATEINCE' \(did you mean 'PATIENCE'\?\)$"),
-        ([], "^PART must be a dict of LEASE, CONCURRENCY, GRACE, CLAIM_BEHIND_POP, PATIENCE, got list$"),
+        ([], f"^PART must be a dict of {', '.join(settings_of(Part))}, got list$"),
     ],
 )
 def test_a_wrong_dict_is_an_error_that_names_the_key(given: Any, words: str) -> None:

@@ -1,4 +1,4 @@
-"""The one address that changes jobs: it counts, shows the confirm page, runs the action, and shows the progress.
+"""The view of all actions: it counts the jobs, shows the confirm page, runs the action, and shows the progress.
 
 A list posts what to do with which rows. The signed request is posted back until all jobs are counted, then by the
 confirm page, and by a long action again and again.
