@@ -6,7 +6,9 @@ The value belongs to the process, not to a thread: a test's jobs may run in any 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from operator import attrgetter
+from threading import Lock
 from typing import Any
 
 from django_delayq.clock import Clock, ServerClock
@@ -56,7 +58,10 @@ class Runtime:
     on_task_exception: Callable[[BaseException], object] = _ignore
 
 
-_current = Runtime()
+_usual = _current = Runtime()
+#: The changes of the open blocks, in the order in which they began.
+_open: list[dict[str, Any]] = []
+_lock = Lock()
 
 
 def current() -> Runtime:
@@ -66,10 +71,24 @@ def current() -> Runtime:
 
 @contextmanager
 def override(**changes: Any) -> Iterator[Runtime]:
-    """Put a runtime with other fields in force until the block ends. Blocks may be nested."""
-    global _current
-    before, _current = _current, replace(_current, **changes)
+    """Put a runtime with other fields in force until the block ends. Blocks may be nested.
+
+    Blocks of several threads or coroutines may end in any order: each takes back its own changes, and no others.
+    """
+    # First: a field that does not exist must change nothing.
+    replace(_usual, **changes)
+    with _lock:
+        _open.append(changes)
+        _combine()
+        mine = _current
     try:
-        yield _current
+        yield mine
     finally:
-        _current = before
+        with _lock:
+            del _open[next(at for at, each in enumerate(_open) if each is changes)]
+            _combine()
+
+
+def _combine() -> None:
+    global _current
+    _current = reduce(lambda runtime, changes: replace(runtime, **changes), _open, _usual)

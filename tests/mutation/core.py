@@ -26,6 +26,24 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "        self._queues.refresh()\n",
     ): ("tests/integration/commands/run_worker/test_ending.py",),
     at(
+        "a worker whose GRACE ends in the middle of a step interrupts nothing",
+        WORKER,
+        "return None if self._has_ended(phase) else wait",
+        "return None if self._has_ended(self.phase) else wait",
+    ): ("tests/integration/worker/test_worker_phases.py",),
+    at(
+        "a reply that could not be read is waited for again",
+        "worker/exchange_session.py",
+        "        self.in_flight = InFlight.EXCHANGE\n        try:\n",
+        "        try:\n",
+    ): ("tests/integration/worker/test_exchange_session.py",),
+    at(
+        "a block ends the newest change of the runtime, not its own",
+        "runtime.py",
+        "del _open[next(at for at, each in enumerate(_open) if each is changes)]",
+        "del _open[-1]",
+    ): ("tests/unit/test_runtime.py", "tests/testing_helpers/test_isolation.py"),
+    at(
         "an expired lease is no attempt",
         DISPATCHER,
         "return Reclaim(lease=item.lease, attempts=attempts,",

@@ -89,6 +89,19 @@ def test_redis_can_be_made_unavailable(delayq: DelayQ) -> None:
     assert [seen.args for seen in delayq.enqueued] == [[1], [2]]
 
 
+def test_blocks_of_several_threads_or_coroutines_may_end_in_any_order(delayq: DelayQ) -> None:
+    eager, unavailable = delayq.eager(), delayq.unavailable()
+    eager.__enter__()
+    unavailable.__enter__()
+    eager.__exit__(None, None, None)
+    with pytest.raises(StoreUnavailable):
+        send_reminder.enqueue(7)
+    unavailable.__exit__(None, None, None)
+    send_reminder.enqueue(8)
+    # It waits: the eager mode has ended, too.
+    delayq.assert_enqueued(send_reminder, args=[8], count=1)
+
+
 def test_several_shards_are_one_queue(delayq: DelayQ, settings: Any) -> None:
     settings.DELAYQ = {"SHARDS": 3}
     for number in range(20):

@@ -12,7 +12,19 @@ def test_an_override_ends_with_its_block_and_blocks_nest() -> None:
         with runtime.override(clean_connections=False) as inner:
             assert runtime.current() is inner
             assert (inner.clock, inner.clean_connections) == (clock, False)
-        assert runtime.current() is outer and outer.clean_connections
+        assert runtime.current() == outer and outer.clean_connections
+    assert runtime.current() is usual
+
+
+def test_overrides_may_end_in_any_order() -> None:
+    """As blocks of several threads or coroutines do."""
+    usual, clock = runtime.current(), FakeClock(1)
+    first, second = runtime.override(clock=clock), runtime.override(clean_connections=False)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert (runtime.current().clock, runtime.current().clean_connections) == (usual.clock, False)
+    second.__exit__(None, None, None)
     assert runtime.current() is usual
 
 
