@@ -28,7 +28,7 @@ from django_delayq.task import registry
 _PROMOTE_AGAIN = 30.0
 #: Range of the seconds that a follower wakes after the one that promotes: random, so that not all followers take over.
 _FOLLOWER_DELAY = (0.02, 0.06)
-#: Seconds within which every announced promotion has to come: a sweep, and a little.
+#: Most seconds until an announced promotion: the longest sweep, which is 5 s, and time for delays.
 _LONGEST_SWEEP = 6.0
 #: Longest lead, in µs: beyond that the machine is overloaded, and waking earlier does not help.
 _LONGEST_LEAD_US = 2_000
@@ -116,7 +116,7 @@ class Dispatcher(Runnable):
     def _follow(self) -> float | None:
         """Return the seconds to sleep if another dispatcher promoted for this moment, or None to promote."""
         notified, self._notified = self._notified, False
-        # A follower promotes now and then all the same, since two clocks drift apart.
+        # A follower promotes now and then nevertheless, because the clocks of two hosts drift apart.
         if not self._follows or notified or monotonic() - self._promoted_at > _PROMOTE_AGAIN:
             return None
         wake_at_us = self._promotion.read_next_promotion()
@@ -161,7 +161,7 @@ class Dispatcher(Runnable):
         hour = self._stats.hour(time_ns() // 1_000)
         return {"promoted": hour.promoted, "lag_p95_us": hour.lag_us(0.95)}
 
-    def quiet(self, asked: bool) -> None:
+    def quiet(self, wanted: bool) -> None:
         """Do nothing: a dispatcher claims no jobs."""
 
     def listen(self) -> int:

@@ -27,8 +27,8 @@ from django_delayq.conf.settings import get_config, on_config_dropped, separate_
 from django_delayq.store.queries.snapshot import Process, Snapshot, combined
 from django_delayq.store.store import Store
 
-#: Seconds that one call to Redis may take: if Redis accepts connections and does not answer, a page takes this long.
-_TIMEOUT = 8.0
+#: Seconds that one call to Redis may take, so that a page responds within three even if Redis is silent.
+_TIMEOUT = 2.0
 #: How far the clocks of a host and of Redis may differ.
 _SKEW_US = SECOND_US
 #: Control characters, lone surrogates (they have no bytes in UTF-8), and characters that change the reading direction,

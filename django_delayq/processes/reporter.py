@@ -1,6 +1,7 @@
 """Process reporter: sends the status and metrics of a dispatcher or worker to Redis.
 
-It runs as a service in its own thread, so that a slow report delays no job.
+It runs as a service in its own thread, so that a slow report delays no job. A report renews no lease: the heartbeats of
+`worker/leases.py` do.
 """
 
 import threading
@@ -34,10 +35,10 @@ class ReportSource(Protocol):
         """Its code in Redis."""
 
     def status(self) -> dict[str, Any]:
-        """Return what the dashboard shows of it besides its process."""
+        """Return what the dashboard shows besides the facts about the process."""
 
-    def quiet(self, asked: bool) -> None:
-        """Take no more jobs, or take them again."""
+    def quiet(self, wanted: bool) -> None:
+        """Claim no more jobs if that is wanted, else claim jobs again."""
 
 
 class ProcessReporter(Runnable):
@@ -87,9 +88,9 @@ class ProcessReporter(Runnable):
 def reporting(
     reporters: Sequence[ProcessReporter], *, patience: Callable[[], float], clock: Callable[[], float] = monotonic
 ) -> Iterator[None]:
-    """Report during the `with` block, then deregister all at once.
+    """Report during the `with` block; at its end, deregister all reporters at the same time.
 
-    `patience` is called then: it returns the seconds that deregistering may take.
+    `patience` is called at the end of the block and returns the seconds that deregistering may take.
     """
     for reporter in reporters:
         reporter.start()

@@ -21,7 +21,7 @@ _set_async_exc = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _set_async_exc.argtypes = (ctypes.c_ulong, ctypes.py_object)
 
 #: Number of limits at which ended ones are removed: a limit of an hour must not stay in memory for an hour.
-_SWEEP_SIZE = 1_000
+_CLEAN_UP_SIZE = 1_000
 
 
 class TimeLimit:
@@ -101,14 +101,14 @@ class _Watch:
         self._changed = threading.Condition()
         self._order = count()
         self._running = False
-        self._sweep_at = _SWEEP_SIZE
+        self._clean_up_at = _CLEAN_UP_SIZE
 
     def add(self, at: float, limit: Limit) -> None:
         with self._changed:
-            if len(self._limits) >= self._sweep_at:
+            if len(self._limits) >= self._clean_up_at:
                 self._limits = [entry for entry in self._limits if entry[2].active]
                 heapq.heapify(self._limits)
-                self._sweep_at = _SWEEP_SIZE + 2 * len(self._limits)
+                self._clean_up_at = _CLEAN_UP_SIZE + 2 * len(self._limits)
             heapq.heappush(self._limits, (at, next(self._order), limit))
             if not self._running:
                 threading.Thread(target=self._run, name="delayq-time-limits", daemon=True).start()

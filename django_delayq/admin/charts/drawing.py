@@ -1,4 +1,4 @@
-"""Charts: numbers as bars or lines in SVG. They are drawn on the server, so that they need no script.
+"""Charts: numbers as bars or lines in SVG. They are drawn on the server, so that they need no JavaScript.
 
 Coordinates are whole numbers in a box of 1,000 × 100, which the page stretches to its width; the style sheet has the
 colours. Each chart has a table of the same numbers.

@@ -10,8 +10,8 @@ from django_delayq.admin.charts.drawing import Chart, Series
 from django_delayq.metrics import EDGES_US, MINUTE_US, MinuteSeries, Stats
 from django_delayq.templatetags.delayq import duration_text, grouped, zoned
 
-#: Buckets shown at least, so that a single bar is not as wide as the page.
-_FEWEST = 10
+#: Fewest buckets of a histogram, so that a single bar is not as wide as the page.
+_FEWEST_BUCKETS = 10
 _HALF, _MOST = 0.5, 0.95
 
 
@@ -103,5 +103,5 @@ def _shown(counts: Sequence[int]) -> range:
     """Return the buckets to show: from the first to the last that has runs, and some around."""
     used = [at for at, count in enumerate(counts) if count] or [0]
     first, last = max(0, used[0] - 1), min(len(counts) - 1, used[-1] + 1)
-    last = min(len(counts) - 1, max(last, first + _FEWEST - 1))
-    return range(max(0, min(first, last - _FEWEST + 1)), last + 1)
+    last = min(len(counts) - 1, max(last, first + _FEWEST_BUCKETS - 1))
+    return range(max(0, min(first, last - _FEWEST_BUCKETS + 1)), last + 1)

@@ -1,4 +1,4 @@
-"""Live update: the part of a page that the script replaces if it changed."""
+"""Live update: the part of a page that delayq.js replaces if it changed."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from django.template.response import SimpleTemplateResponse
 from django_delayq.admin.page import PageContext
 
 #: Parts that change by themselves: relative times, the footer's clock, the CSRF token, and times in links.
-_IDLE = re.compile(
+_VOLATILE = re.compile(
     rb'<span class="delayq-relative">[^<]*</span>|<p class="delayq-footer">.*?</p>'
     rb'|name="(?:csrfmiddlewaretoken|seen_us)" value="[^"]*"|\b(?:from|to)=[0-9]+',
     re.DOTALL,
@@ -24,7 +24,7 @@ def show(panels: Mapping[str, Callable[[PageContext], HttpResponse]], page: Page
     response = panels[panel](page.for_fragment())
     if isinstance(response, SimpleTemplateResponse):
         response.render()
-    etag = f'"{blake2b(_IDLE.sub(b"", response.content), digest_size=12).hexdigest()}"'
+    etag = f'"{blake2b(_VOLATILE.sub(b"", response.content), digest_size=12).hexdigest()}"'
     if page.request.headers.get("If-None-Match") == etag:
         response = HttpResponseNotModified()
     response["ETag"] = etag

@@ -134,13 +134,13 @@ class Source:
     kind, worker_id = "worker", bytes(8)
 
     def __init__(self) -> None:
-        self.metrics, self.asked = MetricsBuffer(), False
+        self.metrics, self.quiet_wanted = MetricsBuffer(), False
 
     def status(self) -> dict[str, object]:
         return {}
 
-    def quiet(self, asked: bool) -> None:
-        self.asked = asked
+    def quiet(self, wanted: bool) -> None:
+        self.quiet_wanted = wanted
 
 
 def test_metrics_that_could_not_be_sent_are_sent_with_the_next_report() -> None:
@@ -151,7 +151,7 @@ def test_metrics_that_could_not_be_sent_are_sent_with_the_next_report() -> None:
         reporter.step()
     source.metrics.count_attempt("done", queue="q", task="t")
     assert reporter.step() == 15.0
-    assert source.asked
+    assert source.quiet_wanted
     [rows] = reports.rows
     assert Stats.of(rows["q", "t"]).done == 2
 

@@ -33,7 +33,7 @@ class _Source:
     def status(self) -> dict[str, object]:
         return {}
 
-    def quiet(self, asked: bool) -> None:
+    def quiet(self, wanted: bool) -> None:
         pass
 
 
