@@ -15,7 +15,7 @@ from typing import Any
 
 from django.dispatch import Signal
 
-from django_delayq.log import logger
+from django_delayq.logs import logger
 
 #: Longest text of one argument in a log line, and longest line, in characters.
 _LONGEST_ARGUMENT, _LONGEST_LINE = 1_000, 4_000

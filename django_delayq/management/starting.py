@@ -17,7 +17,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django_delayq.conf.config import Config, WorkerConfig
 from django_delayq.conf.validators import settings_of
 from django_delayq.exceptions import StoreAuthError, StoreError, StoreUnavailable
-from django_delayq.log import logger
+from django_delayq.logs import logger
 from django_delayq.processes.emitter import emitter
 from django_delayq.processes.fork_safety import install_signal_handler
 from django_delayq.processes.reporter import ProcessReporter, reporting

@@ -13,7 +13,7 @@ from django.db import connections
 from django.db.backends.signals import connection_created
 
 from django_delayq.exceptions import TransactionLeftOpen
-from django_delayq.log import logger
+from django_delayq.logs import logger
 from django_delayq.task.outbox import is_ours
 
 

@@ -14,7 +14,7 @@ from contextvars import Context
 from math import inf
 from time import monotonic
 
-from django_delayq.log import logger
+from django_delayq.logs import logger
 from django_delayq.processes import database
 
 #: Emissions that may wait when `emit()` is called; beyond that it blocks rather than losing any.

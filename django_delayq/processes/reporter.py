@@ -1,7 +1,7 @@
 """Process reporter: sends the status and metrics of a dispatcher or worker to Redis.
 
 It runs as a service in its own thread, so that a slow report delays no job. A report renews no lease: the heartbeats of
-`worker/leases.py` do.
+`worker/claiming/leases.py` do.
 """
 
 import threading

@@ -16,7 +16,7 @@ import weakref
 from time import monotonic
 
 from django_delayq.exceptions import StoreAuthError, StoreError
-from django_delayq.log import logger
+from django_delayq.logs import logger
 from django_delayq.processes import process_limits
 from django_delayq.processes.backoff import backoff
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from math import inf
 from time import monotonic
 
-from django_delayq.log import logger
+from django_delayq.logs import logger
 from django_delayq.processes.emitter import emitter
 from django_delayq.processes.service import readable
 

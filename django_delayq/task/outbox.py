@@ -14,7 +14,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 
 from django_delayq import runtime
 from django_delayq.exceptions import DelayQError, KeyHeld, ManualTransaction, StoreError
-from django_delayq.log import logger
+from django_delayq.logs import logger
 from django_delayq.task.handle import JobHandle
 from django_delayq.task.sender import name_unsent, send, stream
 

@@ -11,7 +11,7 @@ from django_delayq.job.job import DELAYED_TASK, Claim, TaskKind
 from django_delayq.job.outcome import Action, Outcome, decide
 from django_delayq.job.result import pack_done
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.log import logger
+from django_delayq.logs import logger
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.emitter import Emission, Emit, emitter
 from django_delayq.signals import announce, has_listener, job_dead_lettered, job_finished

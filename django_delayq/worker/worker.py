@@ -11,21 +11,21 @@ from django_delayq.dispatcher import Dispatcher
 from django_delayq.exceptions import StoreError
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import UNSTARTED, Outcome, OutcomeKind
-from django_delayq.log import logger
+from django_delayq.logs import logger
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.reporter import claims_status
 from django_delayq.processes.service import Runnable, process_name
 from django_delayq.store.claims import Claims, ExchangeReply
 from django_delayq.store.shard import Shard
-from django_delayq.worker.blocking_claim import BlockingClaim
+from django_delayq.worker.claiming.blocking_claim import BlockingClaim
+from django_delayq.worker.claiming.leases import HeldClaims
+from django_delayq.worker.claiming.prefetch import PrefetchPolicy
+from django_delayq.worker.claiming.queue_listener import QueueListener
 from django_delayq.worker.exchange_session import ExchangeSession, InFlight
 from django_delayq.worker.fallback_dispatcher import FallbackDispatcher
-from django_delayq.worker.leases import HeldClaims
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
 from django_delayq.worker.pools.base import Pool
 from django_delayq.worker.pools.recovery import RecoveryGate
-from django_delayq.worker.prefetch import PrefetchPolicy
-from django_delayq.worker.queue_listener import QueueListener
 from django_delayq.worker.settlement import emit_all
 
 #: Seconds a claim may wait in the pool before it is released: short jobs must not wait behind a long one.

@@ -137,7 +137,7 @@ def test_broad_excepts_stand_around_user_code_and_around_a_step_only() -> None:
         "processes/database.py",
         "processes/emitter.py",
         "worker/execution.py",
-        "log.py",
+        "logs.py",
         "processes/service.py",
         "signals.py",
         *pools,

@@ -49,7 +49,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "return Reclaim(lease=item.lease, attempts=attempts,",
         "return Reclaim(lease=item.lease, attempts=item.attempts,",
     ): ("tests/chaos/processes/test_points.py", KILLS),
-    at("leases are not renewed", "worker/leases.py", "        self.beat()\n", ""): (
+    at("leases are not renewed", "worker/claiming/leases.py", "        self.beat()\n", ""): (
         "tests/unit/worker/test_heartbeats.py",
         "tests/chaos/processes/test_every_step.py",
     ),
@@ -159,7 +159,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/integration/store/promotion/test_reclaim.py",),
     at(
         "a job that still runs at the end of GRACE is released as unstarted",
-        "worker/leases.py",
+        "worker/claiming/leases.py",
         "_INTERRUPTED if pool.has_begun(claim) else UNSTARTED",
         "UNSTARTED",
     ): ("tests/integration/commands/run_worker/test_ending.py",),

@@ -161,7 +161,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): (USER_CODE,),
     at(
         "an exception of a log handler propagates",
-        "log.py",
+        "logs.py",
         "        except BaseException as error:\n",
         "        except ZeroDivisionError as error:\n",
     ): ("tests/unit/test_log.py", USER_CODE),

@@ -12,7 +12,7 @@ LOOP, THREADS, QUEUE, CHILD = (
 )
 CHILDREN, RECOVERY = "worker/pools/processes.py", "worker/pools/recovery.py"
 RECOVERS = ("tests/integration/worker/pools/test_recovery.py",)
-LEASES, HEARTBEATS = "worker/leases.py", ("tests/unit/worker/test_heartbeats.py",)
+LEASES, HEARTBEATS = "worker/claiming/leases.py", ("tests/unit/worker/test_heartbeats.py",)
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(

@@ -125,7 +125,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/integration/store/claims/test_many_queues.py",),
     at(
         "a heartbeat keeps a lease that Redis reports as lost",
-        "worker/leases.py",
+        "worker/claiming/leases.py",
         "                del self._trusted_until[lease]\n",
         "",
     ): (HEARTBEATS,),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from django_delayq.exceptions import StoreUnavailable
-from django_delayq.log import logger
+from django_delayq.logs import logger
 from django_delayq.processes.service import Service
 from tests.unit.processes.test_service import ScriptedRunnable
 

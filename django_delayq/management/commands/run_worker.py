@@ -33,8 +33,8 @@ from django_delayq.processes.supervisor import SupervisedCommand, backend_option
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Promotion
 from django_delayq.store.store import Store
+from django_delayq.worker.claiming.prefetch import PrefetchPolicy
 from django_delayq.worker.pools.base import Pool
-from django_delayq.worker.prefetch import PrefetchPolicy
 from django_delayq.worker.worker import Worker
 
 

@@ -16,7 +16,7 @@ from functools import partial
 from django_delayq.clock import SECOND_US
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import STOPPED, UNSTARTED, Outcome, OutcomeKind
-from django_delayq.log import logger
+from django_delayq.logs import logger
 from django_delayq.task import registry
 from django_delayq.worker.execution import failed, is_async, run_async
 from django_delayq.worker.pools.base import Pool

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import UNSTARTED, Outcome
-from django_delayq.log import logger
+from django_delayq.logs import logger
 from django_delayq.worker.execution import failed, timed
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import STOPPED, UNSTARTED, Outcome, OutcomeKind
-from django_delayq.log import logger
+from django_delayq.logs import logger
 from django_delayq.processes.backoff import backoff
 from django_delayq.worker.pools.child import START_TIMEOUT, ChildProcess
 

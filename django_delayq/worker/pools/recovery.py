@@ -10,7 +10,7 @@ from time import monotonic
 
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Outcome
-from django_delayq.log import logger
+from django_delayq.logs import logger
 from django_delayq.store.claims import ExchangeReply
 from django_delayq.worker.pools.processes import ProcessRunner
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import UNSTARTED, Outcome
-from django_delayq.log import logger
+from django_delayq.logs import logger
 from django_delayq.worker.execution import run
 from django_delayq.worker.pools.base import Pool
 from django_delayq.worker.pools.claim_queue import ClaimQueue, PoolClient, Seat

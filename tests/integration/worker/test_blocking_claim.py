@@ -13,10 +13,10 @@ from django_delayq.conf.config import WorkerConfig
 from django_delayq.exceptions import StaleExchange, StoreUnavailable
 from django_delayq.store.claims import Claims, ExchangeReply
 from django_delayq.store.process_reports import ProcessReports
-from django_delayq.worker.blocking_claim import BlockingClaim
+from django_delayq.worker.claiming.blocking_claim import BlockingClaim
+from django_delayq.worker.claiming.queue_listener import QueueListener
 from django_delayq.worker.exchange_session import ExchangeSession, InFlight
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
-from django_delayq.worker.queue_listener import QueueListener
 from tests.shard_apis import ShardApis
 from tests.stepped_worker import WorkerClock
 from tests.subprocesses import listeners, until

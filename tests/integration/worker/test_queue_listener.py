@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from django_delayq.worker.queue_listener import QueueListener
+from django_delayq.worker.claiming.queue_listener import QueueListener
 from tests.shard_apis import HOUR, ShardApis
 
 #: Seconds to wait for a readable socket.

@@ -12,7 +12,7 @@ import pytest
 from django.core.management.base import CommandError
 
 from django_delayq.exceptions import StoreAuthError
-from django_delayq.log import logger
+from django_delayq.logs import logger
 from django_delayq.management.starting import open_store, run_services
 from django_delayq.processes.service import Runnable, Service
 from django_delayq.processes.shutdown import Shutdown

@@ -12,7 +12,7 @@ from django_delayq.clock import lease_time
 from django_delayq.exceptions import StoreUnavailable
 from django_delayq.job.job import Claim, Job
 from django_delayq.processes.service import Service
-from django_delayq.worker.leases import HeldClaims
+from django_delayq.worker.claiming.leases import HeldClaims
 from tests.factories import claim_for
 
 PATIENCE = 30.0

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from django_delayq.worker.leases import HeldClaims
+from django_delayq.worker.claiming.leases import HeldClaims
 
 PATIENCE = 30.0
 

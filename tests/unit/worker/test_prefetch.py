@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from django_delayq.worker.prefetch import MAX_CLAIMS, Load, PrefetchPolicy
+from django_delayq.worker.claiming.prefetch import MAX_CLAIMS, Load, PrefetchPolicy
 
 
 class Worker:

@@ -15,9 +15,9 @@ from django_delayq.clock import SECOND_US
 from django_delayq.conf.config import WorkerConfig
 from django_delayq.exceptions import StoreError
 from django_delayq.store.claims import ExchangeReply
+from django_delayq.worker.claiming.queue_listener import QueueListener
 from django_delayq.worker.exchange_session import ExchangeSession, InFlight
 from django_delayq.worker.pools.base import Pool
-from django_delayq.worker.queue_listener import QueueListener
 
 #: Shortest pop, in seconds; and how late its reply may be (Redis ends a pop up to 0.1 s late).
 _SHORTEST_POP, _LATE = 0.1, 1.0

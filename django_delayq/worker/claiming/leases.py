@@ -8,7 +8,7 @@ from django_delayq.clock import SECOND_US, lease_time
 from django_delayq.conf.config import longest_wait_us
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import STOPPED, UNSTARTED, Outcome, OutcomeKind
-from django_delayq.log import logger
+from django_delayq.logs import logger
 from django_delayq.processes.service import Runnable, Service
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
 from django_delayq.worker.pools.base import Pool

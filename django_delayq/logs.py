@@ -1,4 +1,4 @@
-"""Log: the package's logger. Its calls raise nothing, so that the loops that use it continue.
+"""Logs: the package's logger. Its calls raise nothing, so that the loops that use it continue.
 
 Handlers and filters are the project's own. One may write to a database that is down or to a closed stderr, or call
 sys.exit().
