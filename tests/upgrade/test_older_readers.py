@@ -1,0 +1,47 @@
+"""What this release stores, read by the older one: it ignores what it does not know, and the job still runs there."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from django_delayq.job.attempts import AttemptHistory
+from django_delayq.job.codec import encode
+from django_delayq.job.job import Job
+
+READ_BODY = """
+import json, sys
+import django_delayq
+from django_delayq.job.codec import decode
+job = decode(sys.stdin.buffer.read(), raw_id=bytes(range(16)), shard=0)
+print(json.dumps([django_delayq.__file__, job.task, job.queue, job.args, job.kwargs, job.retry.max_attempts]))
+"""
+READ_ATTEMPTS = """
+import json, sys
+from django_delayq.job.attempts import AttemptHistory
+record = AttemptHistory.unpack(sys.stdin.buffer.read())
+print(json.dumps([record.ended, record.crash_suspected, record.spared]))
+"""
+RAW_ID = bytes(range(16))
+#: Option -> a job with it. The older reader knows none but the first.
+JOBS = {"none": Job(raw_id=RAW_ID, shard=0, task="shop.ship", queue="mail", args=[1], kwargs={"fast": True})}
+#: Part -> an attempts record with it, which the older reader does not know.
+RECORDS = {"none": AttemptHistory(ended=3, crash_suspected=True)}
+
+
+@pytest.mark.parametrize("job", JOBS.values(), ids=JOBS.keys())
+def test_the_older_reader_ignores_the_new_option(
+    job: Job, in_older_package: Callable[[str, bytes], str], older_package: object
+) -> None:
+    _, body = encode(job, max_payload=10_000)
+    imported, *read = json.loads(in_older_package(READ_BODY, body))
+    assert imported.startswith(str(older_package))
+    assert read == [job.task, job.queue, job.args, job.kwargs, job.retry.max_attempts]
+
+
+@pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS.keys())
+def test_the_older_reader_counts_the_attempts_of_a_newer_record(
+    record: AttemptHistory, in_older_package: Callable[[str, bytes], str]
+) -> None:
+    read = json.loads(in_older_package(READ_ATTEMPTS, record.pack()))
+    assert read == [record.ended, record.crash_suspected, record.spared]
