@@ -18,6 +18,7 @@ _MAX_MESSAGE = 200
 _OUTCOME_TEXTS: dict[str, Any] = {
     OutcomeKind.FAILED: _("exception"),
     OutcomeKind.RETRY_REQUESTED: _("requested a retry"),
+    OutcomeKind.SNOOZED: _("snoozed"),
     OutcomeKind.REJECTED: _("rejected"),
     OutcomeKind.CRASHED: _("crashed"),
     OutcomeKind.LEASE_EXPIRED: _("worker lost"),

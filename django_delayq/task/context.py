@@ -26,8 +26,8 @@ class CurrentJob:
 
     @property
     def recovered(self) -> bool:
-        """Whether the last attempt ended in a crash or a lost lease, so that part of its work may be done."""
-        return self._claim.attempts.crash_suspected
+        """Whether a crash, a lost lease or the stop of a worker cut the last run off: part of its work may be done."""
+        return self._claim.attempts.recovered
 
     @property
     def due(self) -> datetime:

@@ -14,9 +14,16 @@ from typing import Any
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, async_to_sync, sync_to_async
 
 from django_delayq import runtime
-from django_delayq.clock import SECOND_US
+from django_delayq.clock import SECOND_US, timedelta_of
 from django_delayq.conf.settings import get_config
-from django_delayq.exceptions import DeadLetterNow, DelayQError, RetryLater, TaskTimeout, TransactionLeftOpen
+from django_delayq.exceptions import (
+    DeadLetterNow,
+    DelayQError,
+    RetryLater,
+    Snooze,
+    TaskTimeout,
+    TransactionLeftOpen,
+)
 from django_delayq.job.job import Claim, Job
 from django_delayq.job.outcome import Outcome, OutcomeKind, kind_of_fault
 from django_delayq.processes import database, process_limits
@@ -85,7 +92,7 @@ def forward(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outcome
         Context().run(accept, facts)
     except BaseException as error:
         database.assume_opened()
-        outcome = _outcome_of(None, job, error)
+        outcome = _outcome_of(None, claim, job, error)
     return timed(_unless(database.clean(), outcome), began)
 
 
@@ -121,12 +128,8 @@ async def _run(task: Any, claim: Claim, job: Job, call: Call, clean: Clean) -> O
     await clean()
     here = os.getpid()
     try:
-        announce(job_started, task, job=job, attempt=claim.attempt, recovered=claim.attempts.crash_suspected)
-        if (
-            claim.attempts.crash_suspected
-            and task.already_done is not None
-            and task.already_done(*job.args, **job.kwargs)
-        ):
+        announce(job_started, task, job=job, attempt=claim.attempt, recovered=claim.attempts.recovered)
+        if claim.attempts.recovered and task.already_done is not None and task.already_done(*job.args, **job.kwargs):
             value = None
         else:
             job = task.before_run(claim, job)
@@ -137,7 +140,7 @@ async def _run(task: Any, claim: Claim, job: Job, call: Call, clean: Clean) -> O
         exit_if_child_of(here, error)
         # BaseException: sys.exit() in a task ends the task, not the worker.
         database.assume_opened()
-        outcome = _outcome_of(task.func, job, error)
+        outcome = _outcome_of(task.func, claim, job, error)
     finally:
         left_open = await clean()
     return _unless(left_open, outcome)
@@ -189,15 +192,15 @@ async def _bounded(func: Any, job: Job) -> Any:
         raise
 
 
-def _outcome_of(func: Any, job: Job, error: BaseException) -> Outcome:
+def _outcome_of(func: Any, claim: Claim, job: Job, error: BaseException) -> Outcome:
     runtime.current().on_task_exception(error)
-    if isinstance(error, RetryLater):
+    if isinstance(error, RetryLater | Snooze):
         try:
-            checked_us = get_config(job.backend).tasks.check_time(delay=error.delay)[0] or 0
-            delay_us = None if error.delay is None else checked_us
-        except DelayQError as wrong:
+            delay_us = _requested_us(error, claim, job)
+        except (DelayQError, TypeError) as wrong:
             return failed(wrong)
-        return Outcome(kind=OutcomeKind.RETRY_REQUESTED, error=_text(error), delay_us=delay_us, exception=_path(error))
+        kind = OutcomeKind.SNOOZED if isinstance(error, Snooze) else OutcomeKind.RETRY_REQUESTED
+        return Outcome(kind=kind, error=_text(error), delay_us=delay_us, exception=_path(error))
     if isinstance(error, DeadLetterNow):
         return Outcome(kind=OutcomeKind.REJECTED, error=_text(error), exception=_path(error))
     if func is not None and isinstance(error, TypeError):
@@ -207,6 +210,20 @@ def _outcome_of(func: Any, job: Job, error: BaseException) -> Outcome:
             error_text = f"The stored arguments do not fit {job.task}: {unfit}"
             return Outcome(kind=OutcomeKind.ARGUMENTS_MISMATCH, error=error_text, exception=_path(unfit))
     return failed(error)
+
+
+def _requested_us(error: RetryLater | Snooze, claim: Claim, job: Job) -> int | None:
+    """Return the delay that the task requests in µs, or None. Raises `DelayQError` and TypeError."""
+    delay, until = error.delay, None
+    if isinstance(error, Snooze):
+        delay, until = timedelta_of(error.units, of="Snooze") if error.units else delay, error.until  # type: ignore[arg-type]
+    elif delay is None:
+        return None
+    delay_us, due_us = get_config(job.backend).tasks.check_time(delay=delay, at=until, name="until")
+    if due_us is None:
+        return delay_us or 0
+    # By Redis's clock: its time of the claim, and the time since then here.
+    return max(0, due_us - claim.claimed_us - int((monotonic() - claim.received_at) * SECOND_US))
 
 
 def _text(error: BaseException) -> str:
