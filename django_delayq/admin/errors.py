@@ -32,6 +32,11 @@ _OUTCOME_TEXTS: dict[str, Any] = {
 }
 
 
+def outcome_name(kind: str) -> str:
+    """Return how the pages name an outcome."""
+    return str(_OUTCOME_TEXTS.get(kind) or printable(kind))
+
+
 class ErrorSummary(NamedTuple):
     """Why an attempt failed."""
 
