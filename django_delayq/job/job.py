@@ -120,6 +120,8 @@ class Job:
     run_after_us: int | None = None
     #: Alias in TASKS, unless it is the one that shares DELAYQ's store.
     backend: str | None = None
+    #: What middlewares put in at the enqueue, a JSON object; None: nothing.
+    context: dict[str, Any] | None = field(default=None, repr=False)
 
     @property
     def id(self) -> str:

@@ -1,8 +1,10 @@
 """Context: the job that the running code belongs to."""
 
 from contextvars import ContextVar
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django_delayq.clock import moment
 from django_delayq.job.job import Claim
@@ -43,6 +45,11 @@ class CurrentJob:
     def key(self) -> str | None:
         """The unique key of the job, if it has one."""
         return self._claim.job.key if self._claim.job else None
+
+    @property
+    def context(self) -> dict[str, Any]:
+        """A copy of what middlewares put into the job at the enqueue."""
+        return deepcopy(self._claim.job.context or {}) if self._claim.job else {}
 
 
 _current: ContextVar[Claim | None] = ContextVar("django_delayq.task.context", default=None)

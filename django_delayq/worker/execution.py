@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from time import monotonic
 from typing import Any
 
@@ -26,6 +26,7 @@ from django_delayq.exceptions import (
 )
 from django_delayq.job.job import Claim, Job
 from django_delayq.job.outcome import Outcome, OutcomeKind, kind_of_fault
+from django_delayq.middleware.chain import MiddlewareJob, get_chain
 from django_delayq.processes import database, process_limits
 from django_delayq.processes.fork_safety import exit_if_child_of
 from django_delayq.processes.idle_connections import close_while_idle
@@ -36,7 +37,7 @@ from django_delayq.task.arguments import check_fit
 from django_delayq.worker.time_limit import TimeLimit
 
 #: How user code is called, and how database connections are cleaned up: one each for threads and for event loops.
-Call = Callable[[Any, Job], Awaitable[Any]]
+Call = Callable[[Any, Job, Claim], Awaitable[Any]]
 Clean = Callable[[], Awaitable[TransactionLeftOpen | None]]
 #: Most characters of a traceback in an outcome; the stored one is shorter.
 _MAX_ERROR = 64 * 1024
@@ -67,7 +68,7 @@ async def run_async(claim: Claim) -> Outcome:
                 # The thread ends with the job.
                 return await sync_to_async(database.clean)(close=True)
 
-            return await _attempt(claim, _bounded, clean)
+            return await _attempt(claim, _call_in_loop, clean)
     except BaseException as error:
         # Cancelled at its hard limit, when nothing waits for this any more; or the code around the task failed.
         return timed(failed(error), began)
@@ -77,7 +78,7 @@ def forward(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outcome
     """Pass the job of a claim to a user's function, which gives it to another system; an exception is a failed attempt.
 
     The task need not be registered here. `accept` is called with a dict of `id`, `task`, `queue`, `priority`, `args`,
-    `kwargs`, `attempt` and `due_us`.
+    `kwargs`, `attempt` and `due_us`, and `context` if middlewares put one in.
     """
     job = claim.job
     if job is None:
@@ -85,6 +86,7 @@ def forward(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outcome
     facts = {
         **{"id": job.id, "task": job.task, "queue": claim.queue, "priority": job.priority},
         **{"args": job.args, "kwargs": job.kwargs, "attempt": claim.attempt, "due_us": claim.due_us},
+        **({"context": job.context} if job.context else {}),
     }
     began, outcome = monotonic(), _SUCCEEDED
     database.clean()
@@ -133,7 +135,7 @@ async def _run(task: Any, claim: Claim, job: Job, call: Call, clean: Clean) -> O
             value = None
         else:
             job = task.before_run(claim, job)
-            value = await call(task.callable, job)
+            value = await call(task.callable, job, claim)
             exit_if_child_of(here)
         outcome = _SUCCEEDED if job.result_ttl_us is None else _with_result(task, value)
     except BaseException as error:
@@ -158,8 +160,31 @@ def _with_result(task: Any, value: Any) -> Outcome:
         return replace(failed(error), kind=OutcomeKind.RESULT_NOT_SERIALIZABLE)
 
 
-async def _call_here(func: Any, job: Job) -> Any:
-    return _call(func, job)
+async def _call_here(func: Any, job: Job, claim: Claim) -> Any:
+    chain = get_chain(job.backend)
+    if chain is None:
+        return _call(func, job)
+    return chain.run(_wrapped(func, job, claim))
+
+
+async def _call_in_loop(func: Any, job: Job, claim: Claim) -> Any:
+    chain = get_chain(job.backend)
+    if chain is None:
+        return await _bounded(func, job)
+    return await chain.arun(_wrapped(func, job, claim))
+
+
+def _wrapped(func: Any, job: Job, claim: Claim) -> MiddlewareJob:
+    # The job of the claim has the arguments as they are stored.
+    call, acall = partial(_call, func, job), partial(_call_inside, func, job)
+    return MiddlewareJob(claim.job or job, call, acall, attempt=claim.attempt)
+
+
+async def _call_inside(func: Any, job: Job) -> Any:
+    """Call a function in the event loop of a middleware; a plain one in the thread of the job."""
+    if is_async(func):
+        return await _bounded(func, job)
+    return await sync_to_async(_call, thread_sensitive=True)(func, job)
 
 
 def _call(func: Any, job: Job) -> Any:

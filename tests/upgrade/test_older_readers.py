@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -25,6 +26,7 @@ print(json.dumps([record.ended, record.crash_suspected, record.spared]))
 RAW_ID = bytes(range(16))
 #: Option -> a job with it. The older reader knows none but the first.
 JOBS = {"none": Job(raw_id=RAW_ID, shard=0, task="shop.ship", queue="mail", args=[1], kwargs={"fast": True})}
+JOBS["context"] = replace(JOBS["none"], context={"request_id": "7f3a"})
 #: Part -> an attempts record with it, which the older reader does not know.
 RECORDS = {
     "none": AttemptHistory(ended=3, crash_suspected=True),
