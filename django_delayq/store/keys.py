@@ -47,6 +47,11 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "dead_letters": ("zset", "id -> time of death (µs); requeue, discard and promote remove from it"),
     "dead_bodies": ("hash", "id -> member, attempts, extras and body of a dead letter; goes with its entry there"),
     "dead_bytes": ("string", "bytes of all of dead_bodies, for DEAD_MAX_BYTES; written by each writer of those"),
+    "spreads": (
+        "hash",
+        "name of a spread -> its start (µs), length (µs), number of jobs and those placed so far; requeue writes it, "
+        "until all are placed; at most 100",
+    ),
     "unique_keys": ("hash", "digest of a unique key -> member of the job that holds it; goes with the job"),
     "queues": (
         "zset",
@@ -116,6 +121,10 @@ class Keys:
     def served(self, queue: str) -> tuple[str, str, str]:
         """Return the keys with which workers serve a queue: ready, notify, recovered."""
         return self.ready(queue), self.notify(queue), self.recovered(queue)
+
+    def places(self, queue: str) -> tuple[str, str, str]:
+        """Return the keys of a queue's waiting places: scheduled, ready, recovered."""
+        return self.scheduled(queue), self.ready(queue), self.recovered(queue)
 
     def named(self, queue: str) -> dict[str, str]:
         """Return all keys of a queue, in this order, by the names that scripts have for them."""
