@@ -13,7 +13,7 @@ from django_delayq.store.enqueue import key_digest
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
 from django_delayq.store.queries.result_waiter import wait_for_result
-from tests.shard_apis import HOUR, SECOND, OneWorker, ShardApis, one_more, settlement
+from tests.shard_apis import DAY, HOUR, SECOND, OneWorker, ShardApis, one_more, settlement
 
 
 def _key_here(apis: ShardApis, prefix: str) -> str:
@@ -98,7 +98,7 @@ def _look_and_tell(apis: ShardApis) -> None:
     assert not reports.report(leaving, "dispatcher", {}, {})
     reports.deregister(leaving, {})
     for queue in ("default", "moved"):
-        assert apis.operations.pause(queue, by="ann")
+        assert apis.operations.pause(queue, by="ann", delay_us=DAY)
     assert apis.operations.resume("default")
     forward_stream.append(apis.shard, {"id": "an id"})
     survey = apis.store.dashboard(apis.shard.index)

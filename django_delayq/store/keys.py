@@ -69,7 +69,12 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "worker_names": ("hash", "worker -> its host and process, for people; goes with its entry in workers"),
     "process_reports": ("hash", "worker or dispatcher -> its last status report (JSON); goes with its entry there"),
     "quiet_workers": ("hash", "worker -> who asked it to claim no more jobs; goes with its entry in workers"),
-    "paused": ("hash", "key of a queue's ready set -> `<moment in µs> <who paused it>`; resume removes it"),
+    "paused": (
+        "hash",
+        "key of a queue's ready set -> `<moment in µs> <who paused it>`, a byte 255 and its end (µs) if it has one; "
+        "resume and promote remove it",
+    ),
+    "pause_ends": ("zset", "queue -> when (µs) its pause ends; goes with its entry in paused"),
     "metrics": (
         "hash",
         "dimension (all jobs, a queue, a task) -> its last hour, a line per minute; at most 1,000 dimensions",

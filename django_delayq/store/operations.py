@@ -217,12 +217,18 @@ class Operations:
         args = [part for job in jobs for part in (job.raw_id, job.died_us)]
         return [Effect(done=bool(dropped)) for dropped in self._shard.run(_DISCARD, args)] if args else []
 
-    def pause(self, queue: str, *, by: str) -> bool:
-        """Stop claims of a queue's jobs until it is resumed; jobs still become ready. False: it was paused. O(1)."""
-        return bool(self._shard.run(_PAUSE, [_name(by)], **self._shard.keys.named(queue)))
+    def pause(self, queue: str, *, by: str, delay_us: int | None = None, until_us: int | None = None) -> bool:
+        """Stop claims of a queue's jobs until it is resumed, or until an end; jobs still become ready. O(log n).
+
+        The end is a number of µs from now, or µs since the epoch; promote ends the pause then. A paused queue gets the
+        new end, or none. False: it was paused so already.
+        """
+        ends: Part = b"" if delay_us is None else f"+{delay_us}"
+        args = [_name(by), ends if until_us is None else until_us]
+        return bool(self._shard.run(_PAUSE, args, **self._shard.keys.named(queue)))
 
     def resume(self, queue: str) -> bool:
-        """Allow claims of a queue's jobs again. Returns False if it was not paused. O(1)."""
+        """Allow claims of a queue's jobs again. Returns False if it was not paused. O(log n)."""
         return bool(self._shard.run(_RESUME, [], **self._shard.keys.named(queue)))
 
     def quiet(self, worker_id: bytes, *, by: str) -> bool:

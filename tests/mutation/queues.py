@@ -7,6 +7,7 @@ NAMES = "tests/integration/store/queries/test_queue_names.py"
 LISTENER = "tests/integration/worker/test_queue_listener.py"
 
 BATCHES = "tests/integration/store/operations/test_batches.py"
+PAUSE = "tests/integration/store/operations/test_pause.py"
 SPREAD = "tests/integration/store/operations/test_spread.py"
 ADMIN_SPREAD = "tests/admin/actions/test_failed_jobs.py"
 RESCHEDULE_LUA, REQUEUE_LUA = "store/lua/reschedule.lua", "store/lua/requeue.lua"
@@ -34,6 +35,27 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "math.max(began, now - math.floor(placed * length / count))",
         "began",
     ): (SPREAD,),
+    at(
+        "a pause ends a microsecond late",
+        PROMOTE,
+        "if ends and tonumber(ends) <= now then",
+        "if ends and tonumber(ends) < now then",
+    ): (PAUSE,),
+    at(
+        "the dispatcher oversleeps the end of a pause",
+        PROMOTE,
+        "if pause_end[2] then wake = math.min(wake, tonumber(pause_end[2])) end\n",
+    ): (PAUSE,),
+    at(
+        "a pause that ends soon does not wake the dispatcher",
+        "store/lua/pause.lua",
+        "if ends < (tonumber(promotion or '') or math.huge) then push_notification(notify_dispatcher) end\n",
+    ): (PAUSE,),
+    at(
+        "the end of a pause notifies no worker",
+        PROMOTE,
+        "if redis.call('EXISTS', ready, KEYS[base + 4]) > 0 then notify_workers(KEYS[base + 3]) end",
+    ): (PAUSE,),
     at("unfinished spreads are never forgotten", REQUEUE_LUA, "local SPREADS = 100", "local SPREADS = 1000"): (SPREAD,),
     at(
         "the spread of each shard is for the jobs of all shards",
@@ -57,8 +79,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a queue with ready jobs is removed",
         PROMOTE,
-        "if redis.call('EXISTS', ready, KEYS[base + 4]) > 0 then",
-        "if false then",
+        "if redis.call('EXISTS', ready, KEYS[base + 4]) > 0 then\n",
+        "if false then\n",
     ): (NAMES,),
     at(
         "a queue with a running job is removed from the list",
