@@ -3,7 +3,7 @@
 All rules for retries and dead letters are here. They are pure and return delays, never times: Redis adds its own now.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from django_delayq.clock import SECOND_US
@@ -33,6 +33,7 @@ class OutcomeKind(StrEnum):
     BAD_SIGNATURE = "bad signature"
     RESULT_NOT_SERIALIZABLE = "result cannot be stored"
     UNSTARTED = "unstarted"
+    STOPPED = "stopped"
 
 
 def kind_of_fault(fault: Exception | None) -> OutcomeKind:
@@ -63,16 +64,23 @@ class Outcome:
 
 UNSTARTED = Outcome(kind=OutcomeKind.UNSTARTED)
 #: The error of an interrupted attempt.
-STOPPED = "The worker was stopped before the task ended."
+WORKER_STOPPED = "The worker was stopped before the task ended."
+
+
+def stopped(outcome: Outcome) -> Outcome:
+    """Return the outcome of an attempt that somebody asked to stop: what returned is done, all else is stopped."""
+    return outcome if outcome.kind is OutcomeKind.SUCCEEDED else replace(outcome, kind=OutcomeKind.STOPPED)
 
 
 class Action(StrEnum):
-    """The four ways a claim ends."""
+    """The ways a claim ends."""
 
     ACKNOWLEDGE = "acknowledge"
     RETRY = "retry"
     DEAD_LETTER = "dead_letter"
     RELEASE = "release"
+    #: The job ends as cancelled: somebody asked it to stop while it ran.
+    CANCEL = "cancel"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +105,7 @@ _UNFIT = frozenset({OutcomeKind.UNKNOWN_TASK, OutcomeKind.ARGUMENTS_MISMATCH})
 _ACKNOWLEDGE = Decision(action=Action.ACKNOWLEDGE)
 _DEAD_LETTER = Decision(action=Action.DEAD_LETTER)
 _RELEASE = Decision(action=Action.RELEASE)
+_CANCEL = Decision(action=Action.CANCEL)
 
 
 def decide(
@@ -111,6 +120,8 @@ def decide(
         return _ACKNOWLEDGE
     if ending is OutcomeKind.UNSTARTED:
         return _RELEASE
+    if ending is OutcomeKind.STOPPED:
+        return _CANCEL
     if ending in _UNFIT and not waits_for_code:
         return _DEAD_LETTER
     if ending in _FINAL or attempt >= policy.max_attempts:

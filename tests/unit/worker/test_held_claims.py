@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from django_delayq.store.claims import HeartbeatReply
 from django_delayq.worker.claiming.leases import HeldClaims
 
 PATIENCE = 30.0
@@ -16,7 +17,7 @@ class AsyncError(BaseException):
 def held_claims(error: type[BaseException] | None) -> tuple[HeldClaims, threading.Event]:
     """Return held claims whose heartbeat raises `error`, and the event that is set when heartbeats end."""
     ended = threading.Event()
-    held = HeldClaims(lambda *_: frozenset(), lambda _: False, lease_us=300_000, name="a worker", ended=ended.set)
+    held = HeldClaims(lambda *_: HeartbeatReply(), lambda _: False, lease_us=300_000, name="a worker", ended=ended.set)
 
     def beat() -> frozenset[bytes]:
         if error:
