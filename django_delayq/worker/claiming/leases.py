@@ -55,6 +55,7 @@ class HeldClaims(Runnable):
         stop_claim: Callable[[bytes, float], object] = lambda *_: None,
         quiet: Callable[[bool], object] = lambda _: None,
         notification: OwnNotification | None = None,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         """`is_stuck` is `Pool.is_stuck`, `stop_claim` is `Pool.stop`, `quiet` is `Worker.quiet`.
 
@@ -65,6 +66,7 @@ class HeldClaims(Runnable):
         self._stop_claim = stop_claim
         self._quiet = quiet
         self._notification = notification
+        self._clock = clock
         self._lease = lease_us / SECOND_US
         self._lock = threading.Lock()
         #: Includes claims whose lease was lost: they continue to run, and their outcomes are sent like others.
@@ -108,7 +110,7 @@ class HeldClaims(Runnable):
         """
         if self.stopped:
             return None
-        now = monotonic()
+        now = self._clock()
         if now >= self._beat_at:
             self.beat()
             self._beat_at = now + self._lease / 3
@@ -117,7 +119,7 @@ class HeldClaims(Runnable):
         elif self._progress and now >= self._write_at:
             self.beat(of=set(self._progress))
         next_at = min(self._beat_at, self._write_at) if self._progress else self._beat_at
-        return max(0.001, next_at - monotonic())
+        return max(0.001, next_at - self._clock())
 
     def listen(self) -> int:
         """Listen for the worker's own notification; return the socket to wait on, or -1. Raises `StoreError`."""
@@ -180,7 +182,7 @@ class HeldClaims(Runnable):
         queues = {claim.queue for claim in due}
         reply = HeartbeatReply()
         if due or self._notified:
-            self._write_at = now + _PROGRESS_EVERY
+            self._write_at = self._clock() + _PROGRESS_EVERY
             try:
                 reply = self._heartbeat([claim.lease for claim in due], queues, progress)
             except BaseException:
