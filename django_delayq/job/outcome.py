@@ -3,7 +3,7 @@
 All rules for retries and dead letters are here. They are pure and return delays, never times: Redis adds its own now.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from django_delayq.clock import DAY_US, SECOND_US
@@ -38,6 +38,7 @@ class OutcomeKind(StrEnum):
     BAD_SIGNATURE = "bad signature"
     RESULT_NOT_SERIALIZABLE = "result cannot be stored"
     UNSTARTED = "unstarted"
+    STOPPED = "stopped"
 
 
 def kind_of_fault(fault: Exception | None) -> OutcomeKind:
@@ -68,16 +69,23 @@ class Outcome:
 
 UNSTARTED = Outcome(kind=OutcomeKind.UNSTARTED)
 #: The error of an interrupted attempt.
-STOPPED = "The worker was stopped before the task ended."
+WORKER_STOPPED = "The worker was stopped before the task ended."
+
+
+def stopped(outcome: Outcome) -> Outcome:
+    """Return the outcome of an attempt that somebody asked to stop: what returned is done, all else is stopped."""
+    return outcome if outcome.kind is OutcomeKind.SUCCEEDED else replace(outcome, kind=OutcomeKind.STOPPED)
 
 
 class Action(StrEnum):
-    """The four ways a claim ends."""
+    """The ways a claim ends."""
 
     ACKNOWLEDGE = "acknowledge"
     RETRY = "retry"
     DEAD_LETTER = "dead_letter"
     RELEASE = "release"
+    #: The job ends as cancelled: somebody asked it to stop while it ran.
+    CANCEL = "cancel"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +112,7 @@ WAITS_FOR_CODE = frozenset({OutcomeKind.UNKNOWN_TASK, OutcomeKind.ARGUMENTS_MISM
 _ACKNOWLEDGE = Decision(action=Action.ACKNOWLEDGE)
 _DEAD_LETTER = Decision(action=Action.DEAD_LETTER)
 _RELEASE = Decision(action=Action.RELEASE)
+_CANCEL = Decision(action=Action.CANCEL)
 
 
 def decide(
@@ -127,6 +136,8 @@ def decide(
         return _ACKNOWLEDGE
     if ending is OutcomeKind.UNSTARTED:
         return _RELEASE
+    if ending is OutcomeKind.STOPPED:
+        return _CANCEL
     if ending is OutcomeKind.SNOOZED:
         return _uncounted(max(SHORTEST_SNOOZE_US, outcome.delay_us or 0))
     if ending is OutcomeKind.INTERRUPTED and interruptions < FREE_INTERRUPTIONS:

@@ -43,16 +43,16 @@ Clean = Callable[[], Awaitable[TransactionLeftOpen | None]]
 _MAX_ERROR = 64 * 1024
 
 
-def run(claim: Claim) -> Outcome:
+def run(claim: Claim, attempt: current.Attempt | None = None) -> Outcome:
     """Run the task of a claim in this thread and return its outcome.
 
     Each run has a context of its own, so language, time zone and context variables start fresh. Database connections
     are cleaned up before and after.
     """
-    return Context().run(_run_sync, _attempt(claim, _call_here, _clean_here))
+    return Context().run(_run_sync, _attempt(claim, attempt, _call_here, _clean_here))
 
 
-async def run_async(claim: Claim) -> Outcome:
+async def run_async(claim: Claim, attempt: current.Attempt | None = None) -> Outcome:
     """Run the task of a claim in this event loop and return its outcome; the caller provides the context.
 
     The calls of the task through `sync_to_async` run in one thread of the job's own, as in a Django request.
@@ -68,17 +68,20 @@ async def run_async(claim: Claim) -> Outcome:
                 # The thread ends with the job.
                 return await sync_to_async(database.clean)(close=True)
 
-            return await _attempt(claim, _call_in_loop, clean)
+            return await _attempt(claim, attempt, _call_in_loop, clean)
     except BaseException as error:
         # Cancelled at its hard limit, when nothing waits for this any more; or the code around the task failed.
         return timed(failed(error), began)
 
 
-def forward(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outcome:
+def forward(
+    claim: Claim, accept: Callable[[dict[str, Any]], object], attempt: current.Attempt | None = None
+) -> Outcome:
     """Pass the job of a claim to a user's function, which gives it to another system; an exception is a failed attempt.
 
     The task need not be registered here. `accept` is called with a dict of `id`, `task`, `queue`, `priority`, `args`,
-    `kwargs`, `attempt` and `due_us`, and `context` if middlewares put one in.
+    `kwargs`, `attempt` and `due_us`, and `context` if middlewares put one in. It has no `current_job()`, so nothing is
+    done with `attempt`.
     """
     job = claim.job
     if job is None:
@@ -107,7 +110,7 @@ def _run_sync(coroutine: Coroutine[Any, Any, Outcome]) -> Outcome:
     raise RuntimeError("a coroutine that runs in a thread must not wait")
 
 
-async def _attempt(claim: Claim, call: Call, clean: Clean) -> Outcome:
+async def _attempt(claim: Claim, attempt: current.Attempt | None, call: Call, clean: Clean) -> Outcome:
     job = claim.job
     if job is None:
         return Outcome(kind=kind_of_fault(claim.fault), error=str(claim.fault))
@@ -118,15 +121,15 @@ async def _attempt(claim: Claim, call: Call, clean: Clean) -> Outcome:
             return Outcome(
                 kind=OutcomeKind.UNKNOWN_TASK, error=f"No task is registered as {job.task!r} in this worker."
             )
-        outcome = await _run(task, claim, job, call, clean)
+        outcome = await _run(task, claim, attempt, job, call, clean)
     except BaseException as error:
         # A time limit that expired after the task had ended, or a failing receiver of a signal.
         outcome = failed(error)
     return timed(outcome, began)
 
 
-async def _run(task: Any, claim: Claim, job: Job, call: Call, clean: Clean) -> Outcome:
-    current.set_current_claim(claim)
+async def _run(task: Any, claim: Claim, attempt: current.Attempt | None, job: Job, call: Call, clean: Clean) -> Outcome:
+    current.set_current_claim(claim, attempt)
     await clean()
     here = os.getpid()
     try:

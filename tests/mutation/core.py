@@ -56,8 +56,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a crashed job runs among the others",
         "worker/pools/threads.py",
-        "runner = self.recovery if self.recovery and entry.claim.attempts.crash_suspected else self._runner",
-        "runner = self._runner",
+        "return self.recovery if self.recovery and claim.attempts.crash_suspected else self._runner",
+        "return self._runner",
     ): ("tests/chaos/tasks/test_poison.py", KILLS),
     at(
         "a worker starts a job whose lease has expired",

@@ -40,12 +40,17 @@ EARLIER_ATTEMPT: dict[OutcomeKind, dict[bool, tuple[Action, int, bool]]] = {
     OutcomeKind.UNREADABLE: dict.fromkeys((True, False), (DEAD, 0, False)),
     OutcomeKind.BAD_SIGNATURE: dict.fromkeys((True, False), (DEAD, 0, False)),
     OutcomeKind.RESULT_NOT_SERIALIZABLE: dict.fromkeys((True, False), (DEAD, 0, False)),
+    OutcomeKind.STOPPED: dict.fromkeys((True, False), (Action.CANCEL, 0, False)),
 }
 KEEPS_PLACE = {OutcomeKind.LEASE_EXPIRED, OutcomeKind.INTERRUPTED}
 #: Runs that are no attempts, whatever the number of the attempt.
 UNCOUNTED = {OutcomeKind.SNOOZED, OutcomeKind.INTERRUPTED, *WAITS_FOR_CODE}
 #: The decision on the last attempt, if it is not a dead letter.
-LAST_ATTEMPT = {OutcomeKind.SUCCEEDED: Action.ACKNOWLEDGE, OutcomeKind.UNSTARTED: Action.RELEASE}
+LAST_ATTEMPT = {
+    OutcomeKind.SUCCEEDED: Action.ACKNOWLEDGE,
+    OutcomeKind.UNSTARTED: Action.RELEASE,
+    OutcomeKind.STOPPED: Action.CANCEL,
+}
 
 
 def test_the_table_is_complete() -> None:
