@@ -55,7 +55,8 @@ class Outcome:
     kind: OutcomeKind
     #: Traceback or sentence, for people.
     error: str = ""
-    #: µs that the task requested with RetryLater or Snooze; None: the policy decides.
+    #: µs that the task requested with RetryLater or Snooze, or that its `retry_delay` returned; None: the policy
+    #: decides.
     delay_us: int | None = None
     #: µs spent in user code.
     run_us: int = 0
@@ -63,6 +64,8 @@ class Outcome:
     began: float | None = None
     #: Class of what the task raised, "module.qualname"; "" if it raised nothing.
     exception: str = ""
+    #: Paths of that class and of all its base classes, the most specific first; only if the job's policy has rules.
+    lineage: tuple[str, ...] = ()
     #: JSON of what the task returned, if the job keeps its result.
     result: str | None = None
 
@@ -147,17 +150,17 @@ def decide(
         if not waits or waited_us >= longest_wait_us:
             return _DEAD_LETTER
         return _uncounted(min(waited_us + SHORTEST_WAIT_US, LONGEST_WAIT_US))
-    if ending in _FINAL or attempt >= policy.max_attempts:
+    if ending in _FINAL or not policy.allows(attempt):
         return _DEAD_LETTER
     suspect = ending in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)
     keeps_rank = False
     match ending:
-        case OutcomeKind.FAILED if not policy.on_error:
+        case OutcomeKind.FAILED if not policy.retries(outcome.lineage):
             return _DEAD_LETTER
         case OutcomeKind.LEASE_EXPIRED | OutcomeKind.INTERRUPTED:
             # After an expired lease the job has waited; an interruption is no fault of the job.
             delay_us, keeps_rank = 0, True
-        case OutcomeKind.RETRY_REQUESTED if outcome.delay_us is not None:
+        case OutcomeKind.FAILED | OutcomeKind.RETRY_REQUESTED if outcome.delay_us is not None:
             delay_us = outcome.delay_us
         case _:
             delay_us = policy.delay_us(attempt, jitter)
