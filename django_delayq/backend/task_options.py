@@ -9,6 +9,7 @@ from django_delayq.clock import duration_us
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.conf.validators import check_name
 from django_delayq.job.retry import RetryPolicy
+from django_delayq.task.options import Expires, OnExpiry, expiry_times
 from django_delayq.task.task import Unique, check_common_options
 
 
@@ -23,6 +24,9 @@ class TaskOptions:
     #: The unique key of its jobs: text, or a function that returns it given the arguments of a job (None: no key).
     key: str | Callable[..., str | None] | None = None
     unique: Unique = "keep"
+    #: Seconds or timedelta after the due time, or an aware datetime.
+    expires: Expires | None = None
+    on_expiry: OnExpiry = "drop"
 
     @classmethod
     def read(cls, value: Any, *, of: str) -> "TaskOptions":
@@ -43,6 +47,8 @@ class TaskOptions:
             for name in ("timeout", "hard_timeout")
             if value.get(name) is not None
         }
+        if options.expires is not None:
+            expiry_times(options.expires, name=label("expires"))
         check_common_options(options, **limits_us, label=label)
         if options.key is not None and not callable(options.key):
             check_name(options.key, name=label("key"))

@@ -33,6 +33,7 @@ class OutcomeKind(StrEnum):
     BAD_SIGNATURE = "bad signature"
     RESULT_NOT_SERIALIZABLE = "result cannot be stored"
     UNSTARTED = "unstarted"
+    EXPIRED = "expired"
 
 
 def kind_of_fault(fault: Exception | None) -> OutcomeKind:
@@ -100,17 +101,25 @@ _RELEASE = Decision(action=Action.RELEASE)
 
 
 def decide(
-    outcome: Outcome, policy: RetryPolicy, *, attempt: int, jitter: float, waits_for_code: bool = True
+    outcome: Outcome,
+    policy: RetryPolicy,
+    *,
+    attempt: int,
+    jitter: float,
+    waits_for_code: bool = True,
+    dead_if_expired: bool = False,
 ) -> Decision:
     """Judge attempt number `attempt` (1, 2, …) by the job's own policy; `jitter` is drawn from [0, 1).
 
-    `waits_for_code` is that of the job's `TaskKind`.
+    `waits_for_code` is that of the job's `TaskKind`, `dead_if_expired` the `dead` of its `Expiry`.
     """
     ending = outcome.kind
     if ending is OutcomeKind.SUCCEEDED:
         return _ACKNOWLEDGE
     if ending is OutcomeKind.UNSTARTED:
         return _RELEASE
+    if ending is OutcomeKind.EXPIRED:
+        return _DEAD_LETTER if dead_if_expired else _ACKNOWLEDGE
     if ending in _UNFIT and not waits_for_code:
         return _DEAD_LETTER
     if ending in _FINAL or attempt >= policy.max_attempts:

@@ -5,10 +5,13 @@ and passes that queue's keys to the script. If the job moved meanwhile, it reads
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from time import time_ns
 from typing import TypeVar
 
+from django_delayq.clock import estimated_us
 from django_delayq.exceptions import BadSignature, KeyHeld, ShardsChanged
 from django_delayq.job.codec import (
     Head,
@@ -17,6 +20,7 @@ from django_delayq.job.codec import (
     encode,
     try_decode,
     try_decode_head,
+    with_due,
     with_flags,
     with_queue,
 )
@@ -74,12 +78,14 @@ class Operations:
     def reschedule(self, raw_id: bytes, *, delay_us: int | None = None, due_us: int | None = None) -> int | None:
         """Give a waiting job another due time. Return it (µs), or None if the job does not wait. O(log n).
 
-        A job with a later time gets the head start of due jobs, as if it had been delayed when it was enqueued.
+        A job with a later time gets the head start of due jobs, as if it had been delayed when it was enqueued. An
+        expiry that is a span moves along.
         """
         due = f"+{delay_us}" if due_us is None else due_us
 
         def run_on(head: Head, body: bytes) -> tuple[bytes, int | None]:
-            args = [head.member(raw_id), due, self._head_start_ms, *self._delayed(raw_id, head, body)]
+            changed = self._rescheduled(raw_id, head, body, delay_us=delay_us, due_us=due_us)
+            args = [head.member(raw_id), due, self._head_start_ms, *changed]
             word, at_us = self._shard.run(_RESCHEDULE, args, **self._shard.keys.named(head.queue))
             return word, at_us if word == b"RESCHEDULED" else None
 
@@ -112,10 +118,10 @@ class Operations:
     ) -> int | None:
         """Revive the dead letter that died at `died_us`: it keeps id and history; attempts count from 0. O(log n).
 
-        `change` may return the job with other arguments; the caller has checked that they fit. Returns the due time
-        (µs), or None if it is not that dead letter any more. Raises `KeyHeld` if another job holds its key now,
-        `BadBody` if it cannot be read, `ShardsChanged` if its key belongs to another shard now, and `PayloadTooLarge`
-        if the changed arguments are too large.
+        Its expiry moves along, or is left out if its moment is over. `change` may return the job with other arguments;
+        the caller has checked that they fit. Returns the due time (µs), or None if it is not that dead letter any more.
+        Raises `KeyHeld` if another job holds its key now, `BadBody` if it cannot be read, `ShardsChanged` if its key
+        belongs to another shard now, and `PayloadTooLarge` if the changed arguments are too large.
         """
         stored = self._shard.execute("HGET", self._shard.keys("dead_bodies"), raw_id)
         if stored is None:
@@ -123,14 +129,19 @@ class Operations:
         letter = DeadLetterRecord.unpack(stored)
         self._check_key(letter.extras)
         body = letter.body
-        queue, changed = decode_head(body).queue, _UNCHANGED
+        head, changed = decode_head(body), _UNCHANGED
+        revive = partial(with_due, due_us=estimated_us(self._shard.clock) + delay_us, revived=True)
         if change is not None:
             self._signer.verify(raw_id, body)
             job = change(decode(body, raw_id=raw_id, shard=self._shard.index))
             job, new = encode(replace(job, flags=job.flags & ~Flag.LARGE), max_payload=self._max_payload)
-            changed = [body, job.member, self._signer.sign(raw_id, new)]
+            changed = [body, job.member, self._signer.sign(raw_id, revive(new))]
+        elif head.expires:
+            # A forged body stays as it is: no worker will run it.
+            with suppress(BadSignature):
+                changed = [body, head.member(raw_id), self._signer.resign(raw_id, body, revive)]
         args: list[Part] = [raw_id, died_us, delay_us, self._head_start_ms, *changed]
-        word, due_us = self._shard.run(_REQUEUE, args, **self._shard.keys.named(queue))
+        word, due_us = self._shard.run(_REQUEUE, args, **self._shard.keys.named(head.queue))
         if word == b"HELD":
             raise KeyHeld(
                 "the key of this dead letter is held by another job now; cancel that one first, or discard this one"
@@ -166,13 +177,21 @@ class Operations:
                 f"{shard_of(digest, self._shards)}: enqueue a new job and discard this one, or set SHARDS back"
             )
 
-    def _delayed(self, raw_id: bytes, head: Head, body: bytes) -> list[Part]:
-        """Return the body, and member and body of the same job with the delayed flag; `_UNCHANGED` if it has that."""
-        flags = head.flags | Flag.DELAYED
-        if flags == head.flags:
+    def _rescheduled(
+        self, raw_id: bytes, head: Head, body: bytes, *, delay_us: int | None, due_us: int | None
+    ) -> list[Part]:
+        """Return the body, and member and body of the same job at its new time; `_UNCHANGED` if they stay."""
+        now_us = estimated_us(self._shard.clock)
+        at_us = now_us + (delay_us or 0) if due_us is None else max(now_us, due_us)
+        flags = head.flags | Flag.DELAYED if at_us > now_us else head.flags
+        if flags == head.flags and not head.expires:
             return _UNCHANGED
+
+        def rewrite(unsigned: bytes) -> bytes:
+            return with_due(with_flags(unsigned, flags), at_us)
+
         try:
-            changed = self._signer.resign(raw_id, body, lambda unsigned: with_flags(unsigned, flags))
+            changed = self._signer.resign(raw_id, body, rewrite)
         except BadSignature:
             # No worker will run it at any time.
             return _UNCHANGED

@@ -26,7 +26,7 @@ from django_delayq.worker.settlement import decide_settlement, emit_all
 #: Whether an exception in a task is raised in the test, or left to the retry policy of the task.
 Errors = Literal["raise", "retry"]
 #: Outcomes that are no error: success, or a decision of the task.
-_NO_ERROR = (OutcomeKind.SUCCEEDED, OutcomeKind.RETRY_REQUESTED, OutcomeKind.REJECTED)
+_NO_ERROR = (OutcomeKind.SUCCEEDED, OutcomeKind.RETRY_REQUESTED, OutcomeKind.REJECTED, OutcomeKind.EXPIRED)
 #: Tests use the longest delay of a retry, the only one that does not depend on chance.
 _FULL_JITTER = 1.0
 

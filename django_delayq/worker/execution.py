@@ -14,7 +14,7 @@ from typing import Any
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, async_to_sync, sync_to_async
 
 from django_delayq import runtime
-from django_delayq.clock import SECOND_US
+from django_delayq.clock import SECOND_US, moment
 from django_delayq.conf.settings import get_config
 from django_delayq.exceptions import DeadLetterNow, DelayQError, RetryLater, TaskTimeout, TransactionLeftOpen
 from django_delayq.job.job import Claim, Job
@@ -75,6 +75,8 @@ def forward(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outcome
     job = claim.job
     if job is None:
         return Outcome(kind=kind_of_fault(claim.fault), error=str(claim.fault))
+    if job.expiry is not None and claim.has_expired(monotonic()):
+        return expired(claim)
     facts = {
         **{"id": job.id, "task": job.task, "queue": claim.queue, "priority": job.priority},
         **{"args": job.args, "kwargs": job.kwargs, "attempt": claim.attempt, "due_us": claim.due_us},
@@ -103,6 +105,8 @@ async def _attempt(claim: Claim, call: Call, clean: Clean) -> Outcome:
     if job is None:
         return Outcome(kind=kind_of_fault(claim.fault), error=str(claim.fault))
     began = monotonic()
+    if job.expiry is not None and claim.has_expired(began):
+        return expired(claim)
     try:
         task = registry.find(job.task)
         if task is None:
@@ -225,6 +229,12 @@ def failed(error: BaseException) -> Outcome:
         # The exception's own __str__() or metaclass may raise anything, even SystemExit.
         text = f"{_path(error)} (its traceback cannot be printed: {_path(unprintable)})"
     return Outcome(kind=OutcomeKind.FAILED, error=text[-_MAX_ERROR:], exception=_path(error))
+
+
+def expired(claim: Claim) -> Outcome:
+    """Return the outcome of a claim whose job has expired: none of its code ran."""
+    until = f"The job expired at {moment(claim.expires_us or 0):%Y-%m-%d %H:%M:%S} UTC, before it could begin."
+    return Outcome(kind=OutcomeKind.EXPIRED, error=until)
 
 
 def _path(error: BaseException) -> str:

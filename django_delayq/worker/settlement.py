@@ -8,13 +8,13 @@ from time import monotonic
 
 from django_delayq.clock import SECOND_US
 from django_delayq.job.job import DELAYED_TASK, Claim, TaskKind
-from django_delayq.job.outcome import Action, Outcome, decide
-from django_delayq.job.result import pack_done
+from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind, decide
+from django_delayq.job.result import pack_done, pack_expired
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.logs import logger
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.emitter import Emission, Emit, emitter
-from django_delayq.signals import announce, has_listener, job_dead_lettered, job_finished
+from django_delayq.signals import announce, has_listener, job_dead_lettered, job_expired, job_finished
 from django_delayq.store.claims import Settlement
 from django_delayq.task import registry
 
@@ -30,12 +30,23 @@ def decide_settlement(claim: Claim, outcome: Outcome, *, worker: str, jitter: fl
     policy = claim.job.retry if claim.job else _DEFAULT_RETRY
     kind = claim.job.kind if claim.job else DELAYED_TASK
     jitter = random.random() if jitter is None else jitter
-    decision = decide(outcome, policy, attempt=claim.attempt, jitter=jitter, waits_for_code=kind.waits_for_code)
+    decision = decide(
+        outcome,
+        policy,
+        attempt=claim.attempt,
+        jitter=jitter,
+        waits_for_code=kind.waits_for_code,
+        dead_if_expired=claim.job is not None and claim.job.expiry is not None and claim.job.expiry.dead,
+    )
     attempts = claim.attempts
     if outcome.result is not None and claim.job and claim.job.result_ttl_us is not None:
         ended_us = _ended_us(claim, outcome)
         started_us = _started_us(claim, outcome, ended_us, kind)
         result = pack_done(worker=worker, started_us=started_us, ended_us=ended_us, value=outcome.result)
+        ttl_ms = max(1, claim.job.result_ttl_us // 1_000)
+        return Settlement(claim=claim, decision=decision, attempts=attempts, result=result, ttl_ms=ttl_ms)
+    if _is_expired(decision, outcome) and claim.job and claim.job.result_ttl_us is not None:
+        result = pack_expired(ended_us=_ended_us(claim, outcome))
         ttl_ms = max(1, claim.job.result_ttl_us // 1_000)
         return Settlement(claim=claim, decision=decision, attempts=attempts, result=result, ttl_ms=ttl_ms)
     if decision.action in (Action.RETRY, Action.DEAD_LETTER):
@@ -66,11 +77,19 @@ def emit_all(
         if settlement.claim.lease in lost:
             emissions.append(partial(_log_lost_lease, settlement.claim, outcome))
         elif settlement.decision.action is not Action.RELEASE:
-            _count(settlement.claim, outcome, _COUNTED[settlement.decision.action], metrics)
-            if _is_heard(settlement):
+            name = _COUNTED[settlement.decision.action]
+            if _is_expired(settlement.decision, outcome):
+                name = "expired"
+            _count(settlement.claim, outcome, name, metrics)
+            if outcome.kind is OutcomeKind.EXPIRED or _is_heard(settlement):
                 emissions.append(partial(_emit, settlement, outcome))
     if emissions:
         emit(emissions)
+
+
+def _is_expired(decision: Decision, outcome: Outcome) -> bool:
+    """Return whether a job ended as expired, and not as a dead letter."""
+    return outcome.kind is OutcomeKind.EXPIRED and decision.action is Action.ACKNOWLEDGE
 
 
 def _is_heard(settlement: Settlement) -> bool:
@@ -88,7 +107,10 @@ def _emit(settlement: Settlement, outcome: Outcome) -> None:
     claim, decision = settlement.claim, settlement.decision
     task = registry.find(claim.job.task) if claim.job else None
     facts = {"job_id": claim.id, "job": claim.job, "attempt": claim.attempt}
-    announce(job_finished, task, **facts, outcome=outcome, decision=decision)
+    if _is_expired(decision, outcome):
+        announce(job_expired, task, job_id=claim.id, job=claim.job)
+    elif outcome.kind is not OutcomeKind.EXPIRED:
+        announce(job_finished, task, **facts, outcome=outcome, decision=decision)
     if decision.action is Action.DEAD_LETTER:
         announce(job_dead_lettered, task, **facts, reason=f"{outcome.kind}\n{outcome.error}")
     if claim.job and task is not None and decision.action is not Action.RETRY:

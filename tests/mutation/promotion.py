@@ -64,9 +64,15 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a postponed immediate job has no head start",
         "store/operations.py",
-        "        if flags == head.flags:\n",
+        "        if flags == head.flags and not head.expires:\n",
         "        if True:\n",
     ): (RESCHEDULE,),
+    at(
+        "a job that runs now keeps the expiry of its old time",
+        "store/lua/reschedule.lua",
+        "(due > now or new_member == member)",
+        "due > now",
+    ): ("tests/integration/store/operations/test_expiry.py",),
     at(
         "a postponed job no longer holds its key",
         "store/lua/reschedule.lua",

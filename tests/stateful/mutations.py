@@ -250,6 +250,24 @@ MORE = [
         "suspect = ending in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)",
         "suspect = False",
     ),
+    at(
+        "a span does not follow the due time of a reschedule",
+        "store/operations.py",
+        "return with_due(with_flags(unsigned, flags), at_us)",
+        "return with_flags(unsigned, flags)",
+    ),
+    at(
+        "a span begins when the job is made, not when it is due",
+        "store/enqueue.py",
+        "body = with_due(body, max(now_us, due_us))",
+        "body = with_due(body, now_us)",
+    ),
+    at(
+        "a retry of a dead letter is expired already",
+        "store/operations.py",
+        "changed = [body, head.member(raw_id), self._signer.resign(raw_id, body, revive)]",
+        "pass",
+    ),
     at("one attempt too many", "job/outcome.py", "attempt >= policy.max_attempts", "attempt > policy.max_attempts"),
     at(
         "the dispatcher counts one attempt too few",

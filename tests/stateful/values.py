@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from django_delayq.job.job import Flag
+from django_delayq.job.codec import with_due
+from django_delayq.job.job import Expiry, Flag
 from django_delayq.job.outcome import OutcomeKind
+from django_delayq.job.unsent import UnsentJob
+from django_delayq.store.enqueue import key_digest
 
 
 class Place(StrEnum):
@@ -46,6 +49,14 @@ class ModelJob:
     #: Since then the lease of an unconfirmed claim expired.
     spared: bool = False
     record: bytes = b""
+    #: When it expires (µs), and what the caller gave; None if it never does.
+    expires_us: int | None = None
+    expiry: Expiry | None = None
+
+    @classmethod
+    def of(cls, draft: UnsentJob) -> "ModelJob":
+        job = draft.job
+        return cls(job.member, draft.body, job.queue, digest_of(draft), job.retry.max_attempts, expiry=job.expiry)
 
     @property
     def raw_id(self) -> bytes:
@@ -59,8 +70,22 @@ class ModelJob:
     def waits(self) -> bool:
         return self.place in (Place.SCHEDULED, Place.READY, Place.RECOVERED)
 
+    def expire_after(self, due_us: int, *, revived: bool = False) -> None:
+        """Let a span begin at a due time; the expiry of a revived job is left out if it is over."""
+        if self.expiry is None:
+            return
+        self.expires_us = self.expiry.moment_us if self.expiry.span_us is None else due_us + self.expiry.span_us
+        self.body = with_due(self.body, due_us, revived=revived)
+        if revived and self.expires_us <= due_us:
+            self.expiry = self.expires_us = None
+
     def has(self, flag: Flag) -> bool:
         return bool(self.member[13] & flag)
+
+
+def digest_of(draft: UnsentJob) -> bytes | None:
+    """Return the digest of a draft's unique key."""
+    return key_digest(draft.job.task, draft.job.key) if draft.job.key is not None else None
 
 
 @dataclass(frozen=True)

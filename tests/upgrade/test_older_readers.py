@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import encode
-from django_delayq.job.job import Job
+from django_delayq.job.job import Expiry, Flag, Job
 
 READ_BODY = """
 import json, sys
@@ -24,7 +25,11 @@ print(json.dumps([record.ended, record.crash_suspected, record.spared]))
 """
 RAW_ID = bytes(range(16))
 #: Option -> a job with it. The older reader knows none but the first.
-JOBS = {"none": Job(raw_id=RAW_ID, shard=0, task="shop.ship", queue="mail", args=[1], kwargs={"fast": True})}
+_PLAIN = Job(raw_id=RAW_ID, shard=0, task="shop.ship", queue="mail", args=[1], kwargs={"fast": True})
+JOBS = {
+    "none": _PLAIN,
+    "expiry": replace(_PLAIN, expiry=Expiry(moment_us=2_000_000, span_us=1_000_000, dead=True), flags=Flag.EXPIRES),
+}
 #: Part -> an attempts record with it, which the older reader does not know.
 RECORDS = {"none": AttemptHistory(ended=3, crash_suspected=True)}
 

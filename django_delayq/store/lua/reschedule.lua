@@ -4,7 +4,8 @@
 --   queues_version, next_due, notify, next_promotion, notify_dispatcher; scheduled, ready, recovered and queue_notify
 --   are those of the queue that the caller read in the job's body.
 -- ARGV: now, member, due time ('+n' = n µs from now, n = µs since the epoch), head start (ms), then three times '', or
---   for a job that was not delayed before: the body that the caller read, and the member and body that replace it.
+--   for a job that was not delayed before, or that expires: the body that the caller read, and the member and body that
+--   replace it. Another member replaces it only if the new time is later than now.
 -- Returns: RESCHEDULED and the new due time (µs); or 0 with LATE (it is running), GONE (no such job waits) or ELSEWHERE
 --   (it waits in another queue, or its body changed: read its body again).
 -- Cost: O(log n).
@@ -12,7 +13,7 @@ local now, member, given, head_start = now_us(ARGV[1]), ARGV[2], ARGV[3], tonumb
 local seen, new_member, new_body = ARGV[5], ARGV[6], ARGV[7]
 
 local id, due = string.sub(member, 1, 12), math.max(now, due_time(given, now))
-local is_changed = due > now and seen ~= ''
+local is_changed = seen ~= '' and (due > now or new_member == member)
 if is_changed and redis.call('HGET', jobs, id) ~= seen then return {'ELSEWHERE', 0} end
 -- Type checks (see the prelude).
 check_scheduled(scheduled); check_ready(ready); check_hashes(job_extras, unique_keys)
