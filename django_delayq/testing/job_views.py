@@ -40,6 +40,8 @@ class EnqueuedJob:
     attempt: int
     #: When it expires if it has not begun by then; aware, UTC. None: never.
     expires: datetime | None = None
+    #: What middlewares put into it at the enqueue.
+    context: dict[str, Any] = field(default_factory=dict, repr=False)
     #: The end of the traceback of the last failed attempt.
     error: str = field(default="", repr=False)
 
@@ -60,6 +62,7 @@ class EnqueuedJob:
             due_in=None if due_us is None else timedelta(microseconds=due_us - now_us),
             attempt=row.attempts.ended + (row.state is not State.DEAD),
             expires=moment(job.expiry.moment_us) if job and job.expiry else None,
+            context=dict(job.context or {}) if job else {},
             error=row.attempts.last_error,
         )
 

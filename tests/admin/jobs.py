@@ -33,6 +33,7 @@ def add(
     raw_id: bytes | None = None,
     expiry: Expiry | None = None,
     ttl: int | None = None,
+    context: dict[str, Any] | None = None,
     **kwargs: Any,
 ) -> str:
     """Enqueue one job and return its id as text; `delay` in µs, None: ready at once; `raw_id` None: an id of now."""
@@ -47,6 +48,7 @@ def add(
         key=unique_by,
         expiry=expiry,
         result_ttl_us=ttl,
+        context=context,
     )
     draft = unsent(job, max_payload=4_000_000)
     apis.enqueue(draft.rescheduled(delay_us=delay, due_us=None, called_at=monotonic()))

@@ -38,8 +38,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "an expired job counts as done",
         "worker/settlement.py",
-        'name = "expired"',
-        'name = "done"',
+        '_count(settlement.claim, outcome, "expired", metrics)',
+        '_count(settlement.claim, outcome, "done", metrics)',
     ): ("tests/integration/worker/pools/test_expired_jobs.py",),
     at(
         "a job may have a moment before its due time",
@@ -53,6 +53,18 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "            self.restore(ended)\n",
         "",
     ): ("tests/unit/worker/test_outcome_buffer.py",),
+    at(
+        "a plain function under an async middleware runs in another thread than its job",
+        "worker/execution.py",
+        "    return await sync_to_async(_call, thread_sensitive=True)(func, job)\n",
+        "    return _call(func, job)\n",
+    ): ("tests/integration/middleware/test_run.py",),
+    at(
+        "a middleware's changes of its context reach the job",
+        "middleware/chain.py",
+        "deepcopy(job.context) if job.context else {}",
+        "job.context if job.context else {}",
+    ): ("tests/integration/middleware/test_run.py",),
     at(
         "a process that interrupted its jobs exits without a deadline",
         "worker/worker.py",

@@ -8,7 +8,7 @@ from django_delayq.job.codec import with_flags, with_queue
 from django_delayq.job.job import Flag
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.job.unsent import UnsentJob
-from tests.stateful.values import Ended, ExpectedReply, KeyTaken, ModelJob, Place, digest_of
+from tests.stateful.values import ENDED_FOR_GOOD, Ended, ExpectedReply, KeyTaken, ModelJob, Place, digest_of
 
 SECOND_US, MINUTE_US, HOUR_US = 1_000_000, 60_000_000, 3_600_000_000
 #: Most silent processes that one promotion removes.
@@ -313,9 +313,14 @@ class Model:
             job.place, job.score = Place.READY, job.rank
             self._list_queue(job.queue)
             return None
-        job.ended, job.record, job.crash_suspected, job.spared = job.ended + 1, item.record, False, False
+        job.record = item.record
+        if job.put_off(item, self.now):
+            if job.place is Place.READY:
+                self._list_queue(job.queue)
+            return None
+        job.ended, job.crash_suspected, job.spared, job.waiting_since = job.ended + 1, False, False, 0
         crash_suspected = item.ending in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)
-        if item.ending in (OutcomeKind.REJECTED, OutcomeKind.EXPIRED) or job.ended >= job.max_attempts:
+        if item.ending in ENDED_FOR_GOOD or job.ended >= job.max_attempts:
             job.place, job.score = Place.DEAD, self.now
         elif item.ending in (OutcomeKind.INTERRUPTED, OutcomeKind.LEASE_EXPIRED):
             job.place, job.score, job.crash_suspected = (

@@ -3,11 +3,15 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from django_delayq.clock import DAY_US
 from django_delayq.job.codec import with_due
 from django_delayq.job.job import Expiry, Flag
-from django_delayq.job.outcome import OutcomeKind
+from django_delayq.job.outcome import FREE_INTERRUPTIONS, OutcomeKind
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.enqueue import key_digest
+
+#: Endings after which a job is a dead letter, whatever its attempts.
+ENDED_FOR_GOOD = (OutcomeKind.REJECTED, OutcomeKind.UNKNOWN_TASK, OutcomeKind.EXPIRED)
 
 
 class Place(StrEnum):
@@ -52,11 +56,33 @@ class ModelJob:
     #: When it expires (µs), and what the caller gave; None if it never does.
     expires_us: int | None = None
     expiry: Expiry | None = None
+    #: Runs that a stop cut short; and when it first met a worker that does not know its task (µs).
+    interruptions: int = 0
+    waiting_since: int = 0
 
     @classmethod
     def of(cls, draft: UnsentJob) -> "ModelJob":
         job = draft.job
         return cls(job.member, draft.body, job.queue, digest_of(draft), job.retry.max_attempts, expiry=job.expiry)
+
+    def put_off(self, item: "Ended", now: int) -> bool:
+        """Settle a run that is no attempt; return False if it is one."""
+        match item.ending:
+            case OutcomeKind.SNOOZED:
+                self.place, self.score = Place.SCHEDULED, now + item.delay_us
+            case OutcomeKind.INTERRUPTED if self.interruptions < FREE_INTERRUPTIONS:
+                self.place, self.score, self.interruptions = Place.READY, self.rank, self.interruptions + 1
+            case OutcomeKind.UNKNOWN_TASK if self.claimed_us - (self.waiting_since or self.claimed_us) < DAY_US:
+                self.place, self.score = Place.SCHEDULED, now + item.delay_us
+                self.due_us, self.waiting_since = self.score, self.waiting_since or self.claimed_us
+                # Nothing ran: what is known of the last run remains.
+                return True
+            case _:
+                return False
+        if self.place is Place.SCHEDULED:
+            self.due_us = self.score
+        self.crash_suspected, self.spared, self.waiting_since = False, False, 0
+        return True
 
     @property
     def raw_id(self) -> bytes:

@@ -38,7 +38,10 @@ def _finished(minutes: Sequence[Stats], hour: Stats, labels: Sequence[str]) -> C
         Series("failed", _("failed"), [each.dead for each in minutes]),
     ]
     headers = [_("Minute"), _("Done"), _("Tried again"), _("Failed")]
-    # Few projects have jobs that expire; the others need no empty column.
+    # Few projects have such jobs; the others need no empty column.
+    if hour.snoozed:
+        series.append(Series("snoozed", _("snoozed"), [each.snoozed for each in minutes]))
+        headers.append(_("Snoozed"))
     if hour.expired:
         summary = f"{summary} {_('%s expired.') % grouped(hour.expired)}"
         series.append(Series("expired", _("expired"), [each.expired for each in minutes]))

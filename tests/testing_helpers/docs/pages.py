@@ -6,8 +6,6 @@ from pathlib import Path
 from tests.django_tasks.compat import NAME as FLAVOUR
 
 ROOT = Path(__file__).parents[3]
-#: Pages with a project of their own: tasks, and tests of them.
-PAGES = ("options",)
 #: Name of another task queue in docs/migrating.md -> its section.
 SECTIONS = {part.split("\n")[0]: part for part in (ROOT / "docs" / "migrating.md").read_text().split("\n## From ")[1:]}
 README = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
@@ -19,8 +17,8 @@ def shown_tests() -> dict[str, str]:
 
 
 def page(name: str) -> dict[str, str]:
-    """Return the project of a page whose app is `shop`; here the app has the name of the page."""
-    return files_in((ROOT / "docs" / f"{name}.md").read_text(), app=name)
+    """Return the files that a page shows, with apps of its own: path -> text."""
+    return files_in((ROOT / "docs" / name).read_text())
 
 
 def migrating_page(section: str, part: str, *, app: str = "shop") -> dict[str, str]:
