@@ -82,7 +82,7 @@ FIRST = [
     at(
         "a requeue ignores the time of death",
         REQUEUE,
-        " or tonumber(score) ~= died",
+        " or tonumber(score) ~= tonumber(died)",
     ),
     at(
         "a crashed job is claimed among others",
@@ -230,7 +230,7 @@ MORE = [
     ),
     at("requeue does not take the key", REQUEUE, "redis.call('HSET', unique_keys, digest, member)"),
     at("requeue does not reset the attempts", REQUEUE, "'\\0\\0\\0' .. string.sub(record, 4)", "record"),
-    at("discard ignores the time of death", "store/lua/discard.lua", " or tonumber(score) ~= died"),
+    at("discard ignores the time of death", "store/lua/discard.lua", " and tonumber(score) == died"),
     at("a cancelled job keeps its key", "store/lua/cancel.lua", "delete_extras(member)"),
     at("a running job can be cancelled", PRELUDE, "return 'LATE'", "return 'CANCELLED'"),
     at("a move leaves the old queue in the body", "store/lua/move.lua", "redis.call('HSET', jobs, id, new_body)"),
@@ -253,8 +253,8 @@ MORE = [
     at(
         "a span does not follow the due time of a reschedule",
         "store/operations.py",
-        "return with_due(with_flags(unsigned, flags), at_us)",
-        "return with_flags(unsigned, flags)",
+        "with_due(with_flags(plain, flags), due_us)",
+        "with_flags(plain, flags)",
     ),
     at(
         "a span begins when the job is made, not when it is due",
@@ -265,8 +265,8 @@ MORE = [
     at(
         "a retry of a dead letter is expired already",
         "store/operations.py",
-        "changed = [body, head.member(raw_id), self._signer.resign(raw_id, body, revive)]",
-        "pass",
+        "if change is not None or head.expires:",
+        "if change is not None:",
     ),
     at("one attempt too many", "job/outcome.py", "attempt >= policy.max_attempts", "attempt > policy.max_attempts"),
     at(

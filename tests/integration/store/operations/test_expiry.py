@@ -10,6 +10,7 @@ from django_delayq.job.codec import decode
 from django_delayq.job.job import Expiry, Job
 from django_delayq.job.outcome import Action
 from django_delayq.job.unsent import encode_new
+from django_delayq.store.batch import BatchJob, Spread
 from tests.shard_apis import HOUR, SECOND, START, ShardApis
 
 MINUTE = 60 * SECOND
@@ -89,6 +90,18 @@ def test_a_retried_dead_letter_is_not_expired_at_once(
     assert due_us == shard.clock.now_us + SECOND
     assert expires(shard, raw_id) == (due_us + MINUTE if left else None)
     assert stored(shard, raw_id).args == ["a" if change is None else "b"]
+
+
+def test_a_span_counts_from_the_end_of_a_spread(shard: ShardApis) -> None:
+    dead = [add(shard, SPAN) for _ in range(4)]
+    for raw_id in dead:
+        shard.kill(raw_id)
+    jobs = [BatchJob(raw_id=raw_id, died_us=START) for raw_id in dead]
+    shard.clock.advance(2 * HOUR)
+    effects = shard.operations.requeue_many(jobs, spread=Spread(name=b"s", length_us=HOUR, count=4))
+    last_us = shard.clock.now_us + HOUR
+    assert all(effect.due_us is not None and effect.due_us < last_us for effect in effects)
+    assert [expires(shard, raw_id) for raw_id in dead] == [last_us + MINUTE] * 4
 
 
 def test_a_forged_body_is_rescheduled_and_retried_as_it_is(make_apis: Callable[..., ShardApis]) -> None:
