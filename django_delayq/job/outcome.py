@@ -39,6 +39,7 @@ class OutcomeKind(StrEnum):
     RESULT_NOT_SERIALIZABLE = "result cannot be stored"
     UNSTARTED = "unstarted"
     STOPPED = "stopped"
+    EXPIRED = "expired"
 
 
 def kind_of_fault(fault: Exception | None) -> OutcomeKind:
@@ -128,11 +129,13 @@ def decide(
     waited_us: int = 0,
     longest_wait_us: int = DAY_US,
     waits_on_mismatch: bool = True,
+    dead_if_expired: bool = False,
 ) -> Decision:
     """Judge attempt number `attempt` (1, 2, …) by the job's own policy; `jitter` is drawn from [0, 1).
 
     `interruptions` is the number of earlier ones. `waited_us` says for how long no worker could run the job, and
-    `longest_wait_us` is UNKNOWN_TASK_TTL. `waits_on_mismatch` is that of the job's `TaskKind`.
+    `longest_wait_us` is UNKNOWN_TASK_TTL. `waits_on_mismatch` is that of the job's `TaskKind`, `dead_if_expired` the
+    `dead` of its `Expiry`.
     """
     ending = outcome.kind
     if ending is OutcomeKind.SUCCEEDED:
@@ -141,6 +144,8 @@ def decide(
         return _RELEASE
     if ending is OutcomeKind.STOPPED:
         return _CANCEL
+    if ending is OutcomeKind.EXPIRED:
+        return _DEAD_LETTER if dead_if_expired else _ACKNOWLEDGE
     if ending is OutcomeKind.SNOOZED:
         return _uncounted(max(SHORTEST_SNOOZE_US, outcome.delay_us or 0))
     if ending is OutcomeKind.INTERRUPTED and interruptions < FREE_INTERRUPTIONS:

@@ -14,7 +14,7 @@ from typing import Any
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, async_to_sync, sync_to_async
 
 from django_delayq import runtime
-from django_delayq.clock import SECOND_US, timedelta_of
+from django_delayq.clock import SECOND_US, moment, timedelta_of
 from django_delayq.conf.settings import get_config
 from django_delayq.exceptions import (
     DeadLetterNow,
@@ -90,6 +90,8 @@ def forward(
     job = claim.job
     if job is None:
         return Outcome(kind=kind_of_fault(claim.fault), error=str(claim.fault))
+    if job.expiry is not None and claim.has_expired(monotonic()):
+        return expired(claim)
     facts = {
         **{"id": job.id, "task": job.task, "queue": claim.queue, "priority": job.priority},
         **{"args": job.args, "kwargs": job.kwargs, "attempt": claim.attempt, "due_us": claim.due_us},
@@ -119,6 +121,8 @@ async def _attempt(claim: Claim, attempt: current.Attempt | None, call: Call, cl
     if job is None:
         return Outcome(kind=kind_of_fault(claim.fault), error=str(claim.fault))
     began = monotonic()
+    if job.expiry is not None and claim.has_expired(began):
+        return expired(claim)
     try:
         task = registry.find(job.task)
         if task is None:
@@ -166,10 +170,11 @@ async def _is_done(task: Any, job: Job, call: Call) -> bool:
     check = task.run_options(job).already_done
     if check is None:
         return False
-    if call is _bounded and not is_async(check):
-        # In an event loop, plain code that reads the database needs a thread.
-        check = sync_to_async(check)
-    return bool(await call(check, job))
+    # The task does not run, so no middleware is asked.
+    if call is not _call_in_loop:
+        return bool(_call(check, job))
+    # In an event loop, plain code that reads the database needs a thread.
+    return bool(await _bounded(check if is_async(check) else sync_to_async(check), job))
 
 
 def _with_result(task: Any, value: Any) -> Outcome:
@@ -316,6 +321,12 @@ def _lineage(error: BaseException) -> tuple[str, ...]:
     except BaseException:
         # Its metaclass raises.
         return (_path(error),)
+
+
+def expired(claim: Claim) -> Outcome:
+    """Return the outcome of a claim whose job has expired: none of its code ran."""
+    until = f"The job expired at {moment(claim.expires_us or 0):%Y-%m-%d %H:%M:%S} UTC, before it could begin."
+    return Outcome(kind=OutcomeKind.EXPIRED, error=until)
 
 
 def _path(error: BaseException) -> str:
