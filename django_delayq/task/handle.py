@@ -10,7 +10,7 @@ from asgiref.sync import sync_to_async
 
 from django_delayq import runtime
 from django_delayq.clock import SECOND_US, duration_us, moment
-from django_delayq.exceptions import NoResult, WaitTimeout
+from django_delayq.exceptions import JobExpired, NoResult, WaitTimeout
 from django_delayq.job.ids import from_text, to_text
 from django_delayq.job.job import DEFAULT_QUEUE, Job, State
 from django_delayq.job.progress import Progress
@@ -94,8 +94,10 @@ class JobHandle:
 
     @property
     def result(self) -> Any:
-        """The return value of the task, if `store_result` keeps it. Raises `NoResult`."""
+        """The return value of the task, if `store_result` keeps it. Raises `NoResult`; `JobExpired` if it expired."""
         known = self._known()
+        if known._state is State.EXPIRED:
+            raise JobExpired(f"job {self.id} has no result, it is expired: it could not begin in time")
         if known._result is None or known._state is not State.DONE:
             raise NoResult(
                 f"job {self.id} has no result, it is {known._state}; only jobs that are done have one, "
@@ -107,7 +109,7 @@ class JobHandle:
         """Wait until the job ends, at most `timeout` (seconds or a timedelta), and return the value of the task.
 
         Blocks in Redis, and checks once a second whether the job is dead. Raises `WaitTimeout`, and `NoResult` if the
-        job is dead, cancelled, or unsent, or its result is not kept.
+        job is dead, cancelled, expired (`JobExpired`), or unsent, or its result is not kept.
         """
         seconds = inf if timeout is None else duration_us(timeout, name="timeout") / SECOND_US
         until = monotonic() + seconds
