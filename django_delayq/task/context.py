@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
 from time import monotonic
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from django.db.models import QuerySet
 
@@ -50,8 +51,8 @@ class CurrentJob:
 
     @property
     def recovered(self) -> bool:
-        """Whether the last attempt ended in a crash or a lost lease, so that part of its work may be done."""
-        return self._claim.attempts.crash_suspected
+        """Whether a crash, a lost lease or the stop of a worker cut the last run off: part of its work may be done."""
+        return self._claim.attempts.recovered
 
     @property
     def due(self) -> datetime:
@@ -67,6 +68,11 @@ class CurrentJob:
     def key(self) -> str | None:
         """The unique key of the job, if it has one."""
         return self._claim.job.key if self._claim.job else None
+
+    @property
+    def context(self) -> dict[str, Any]:
+        """A copy of what middlewares put into the job at the enqueue."""
+        return deepcopy(self._claim.job.context or {}) if self._claim.job else {}
 
     @property
     def should_stop(self) -> bool:

@@ -28,7 +28,13 @@ from django_delayq.worker.settlement import decide_settlement, emit_all
 #: Whether an exception in a task is raised in the test, or left to the retry policy of the task.
 Errors = Literal["raise", "retry"]
 #: Outcomes that are no error: success, or a decision of the task.
-_NO_ERROR = (OutcomeKind.SUCCEEDED, OutcomeKind.RETRY_REQUESTED, OutcomeKind.REJECTED, OutcomeKind.STOPPED)
+_NO_ERROR = (
+    OutcomeKind.SUCCEEDED,
+    OutcomeKind.RETRY_REQUESTED,
+    OutcomeKind.SNOOZED,
+    OutcomeKind.REJECTED,
+    OutcomeKind.STOPPED,
+)
 #: Tests use the longest delay of a retry, the only one that does not depend on chance.
 _FULL_JITTER = 1.0
 
@@ -63,6 +69,7 @@ class InlineWorker:
         self._shard = shard
         self._promotion = FallbackDispatcher(Dispatcher(shard, Promotion(shard), emit=emit_now))
         self._claims = Claims(shard)
+        self._longest_wait_us = shard.config.worker.unknown_task_ttl_us
         self._queues: list[str] = []
         self._version = b""
 
@@ -84,7 +91,9 @@ class InlineWorker:
                 outcome = execution.run(claim, attempt)
             if outcome.kind is not OutcomeKind.SUCCEEDED and attempt.should_stop:
                 outcome = stopped(outcome)
-            settlement = decide_settlement(claim, outcome, worker="the test", jitter=_FULL_JITTER)
+            settlement = decide_settlement(
+                claim, outcome, worker="the test", longest_wait_us=self._longest_wait_us, jitter=_FULL_JITTER
+            )
             lost = self._exchange(settlement).lost
             emit_all([(settlement, outcome)], lost=lost, metrics=MetricsBuffer(), emit=emit_now)
             ran = JobRun.of(claim, outcome, settlement.decision, progress=attempt.progress)

@@ -176,15 +176,17 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "if true then",
     ): ("tests/integration/store/maintenance/test_consistency_check.py",),
     at("a kept result never expires", "store/lua/_prelude.lua", "  redis.call('PEXPIRE', key, ttl)\n", ""): (RESULTS,),
-    at("a cancelled job keeps no result", "store/lua/cancel.lua", "if ending ~= '' then", "if false then"): (RESULTS,),
+    at("a cancelled job keeps no result", "store/lua/cancel.lua", "if results then keep", "if false then keep"): (
+        RESULTS,
+    ),
     at("a failed Django task is retried", "job/job.py", "on_error=False)", "on_error=True)"): (
         "tests/django_tasks/contract/test_running.py",
     ),
     at(
         "a Django task with wrong arguments waits for new code",
         "worker/settlement.py",
-        "waits_for_code=kind.waits_for_code",
-        "waits_for_code=True",
+        "waits_on_mismatch=kind.waits_on_mismatch",
+        "waits_on_mismatch=True",
     ): ("tests/django_tasks/contract/test_running.py",),
     at(
         "a stored job loses its run_after",

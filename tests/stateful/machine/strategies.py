@@ -20,6 +20,7 @@ ENDINGS = [
     OutcomeKind.CRASHED,
 ]
 ENDINGS += [OutcomeKind.INTERRUPTED, OutcomeKind.UNSTARTED, OutcomeKind.STOPPED]
+ENDINGS += [OutcomeKind.SNOOZED, OutcomeKind.UNKNOWN_TASK]
 picks = st.integers(0, 15)
 limits = st.sampled_from([500, 500, 1, 2])
 
