@@ -40,6 +40,9 @@ def _finished(minutes: Sequence[Stats], hour: Stats, labels: Sequence[str]) -> C
     if hour.snoozed:
         series.append(Series("snoozed", _("snoozed"), [each.snoozed for each in minutes]))
         headers.append(_("Snoozed"))
+    if hour.cancelled:
+        series.append(Series("cancelled", _("stopped"), [each.cancelled for each in minutes]))
+        headers.append(_("Stopped"))
     return Chart(
         name="finished",
         title=_("Finished per minute"),
