@@ -160,6 +160,10 @@ class JobCancelled(DelayQError):
     """The job was cancelled before it ran, or stopped while it ran."""
 
 
+class JobExpired(NoResult):
+    """The job expired before it could begin."""
+
+
 class JobCrashed(DelayQError):
     """The process of the task died, or lost its lease, before the task ended."""
 

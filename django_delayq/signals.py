@@ -29,10 +29,12 @@ job_finished = Signal()
 #: Sent in the worker or dispatcher after a job became a dead letter: `job_id`, `job` (None if it cannot be read),
 #: `attempt`, `reason`.
 job_dead_lettered = Signal()
+#: Sent in the worker after a job ended as expired: `job_id`, `job`. A dead letter has the signal above instead.
+job_expired = Signal()
 
 # Django's own lock is not reentrant: an operating-system signal handler that enqueues while its thread enqueues would
 # wait forever.
-for _signal in (job_enqueued, job_started, job_finished, job_dead_lettered):
+for _signal in (job_enqueued, job_started, job_finished, job_dead_lettered, job_expired):
     _signal.lock = threading.RLock()  # type: ignore[assignment]
 
 
@@ -119,6 +121,10 @@ def _log_dead_lettered(job_id: str, job: Any, attempt: int, reason: str, **_: An
     logger.error("Job %s of %r in %r is dead after attempt %d: %s", job_id, task, queue, attempt, last_line(reason))
 
 
+def _log_expired(job_id: str, job: Any, **_: Any) -> None:
+    logger.warning("Job %s of %r in %r expired before it could begin", job_id, job.task, job.queue)
+
+
 def last_line(text: str) -> str:
     """Return the last line of an error, shortened, and quoted so that no user's text can forge a log line."""
     lines = text.strip().splitlines()
@@ -164,4 +170,5 @@ _SENTENCES: dict[Signal, Callable[..., None]] = {
     job_started: _log_started,
     job_finished: _log_finished,
     job_dead_lettered: _log_dead_lettered,
+    job_expired: _log_expired,
 }

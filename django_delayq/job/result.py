@@ -11,14 +11,14 @@ from django_delayq.exceptions import PayloadTooLarge
 from django_delayq.job.job import State
 from django_delayq.job.value import has_type
 
-_STATES = frozenset({State.DONE, State.CANCELLED})
+_STATES = frozenset({State.DONE, State.CANCELLED, State.EXPIRED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """The end of one job."""
 
-    #: DONE or CANCELLED.
+    #: DONE, CANCELLED or EXPIRED.
     state: State
     #: µs since the epoch, Redis's clock; the canceller's clock for a job that was cancelled while it waited.
     ended_us: int
@@ -74,3 +74,8 @@ def pack_cancelled(*, ended_us: int, started_us: int | None = None, worker: str 
     """Return the stored form of a job that was cancelled before it ran, or stopped while it ran on that worker."""
     ran = {} if started_us is None else {"worker": worker, "started_us": started_us}
     return json.dumps({"state": State.CANCELLED, "ended_us": ended_us, **ran}).encode("ascii")
+
+
+def pack_expired(*, ended_us: int) -> bytes:
+    """Return the stored form of a job that expired before it could begin."""
+    return json.dumps({"state": State.EXPIRED, "ended_us": ended_us}).encode("ascii")

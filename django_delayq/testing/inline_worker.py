@@ -29,11 +29,8 @@ from django_delayq.worker.settlement import decide_settlement, emit_all
 Errors = Literal["raise", "retry"]
 #: Outcomes that are no error: success, or a decision of the task.
 _NO_ERROR = (
-    OutcomeKind.SUCCEEDED,
-    OutcomeKind.RETRY_REQUESTED,
-    OutcomeKind.SNOOZED,
-    OutcomeKind.REJECTED,
-    OutcomeKind.STOPPED,
+    *(OutcomeKind.SUCCEEDED, OutcomeKind.RETRY_REQUESTED, OutcomeKind.SNOOZED, OutcomeKind.REJECTED),
+    *(OutcomeKind.STOPPED, OutcomeKind.EXPIRED),
 )
 #: Tests use the longest delay of a retry, the only one that does not depend on chance.
 _FULL_JITTER = 1.0

@@ -166,8 +166,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a job that kills its process is tried forever",
         "job/outcome.py",
-        "or attempt >= policy.max_attempts:",
-        "or (attempt >= policy.max_attempts and ending not in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)):",
+        "or not policy.allows(attempt):",
+        "or (not policy.allows(attempt) and ending not in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)):",
     ): ("tests/unit/job/test_outcome.py", "tests/chaos/tasks/test_poison.py"),
     at(
         "a repair gives an orphaned job a second place",

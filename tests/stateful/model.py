@@ -8,8 +8,7 @@ from django_delayq.job.codec import with_flags, with_queue
 from django_delayq.job.job import Flag
 from django_delayq.job.outcome import OutcomeKind
 from django_delayq.job.unsent import UnsentJob
-from django_delayq.store.enqueue import key_digest
-from tests.stateful.values import Ended, ExpectedReply, KeyTaken, ModelJob, Place
+from tests.stateful.values import ENDED_FOR_GOOD, Ended, ExpectedReply, KeyTaken, ModelJob, Place, digest_of
 
 SECOND_US, MINUTE_US, HOUR_US = 1_000_000, 60_000_000, 3_600_000_000
 #: Most silent processes that one promotion removes.
@@ -76,7 +75,7 @@ class Model:
         taken: dict[bytes, bytes] = {}
         held: dict[int, bytes] = {}
         for number, draft in enumerate(drafts):
-            raw_id, digest = draft.job.raw_id, _digest(draft)
+            raw_id, digest = draft.job.raw_id, digest_of(draft)
             if raw_id in self.withdrawn:
                 continue
             holder = taken.get(digest) or self.holder(digest) if digest else None
@@ -90,7 +89,7 @@ class Model:
             if raw_id not in self.jobs:
                 fresh.setdefault(raw_id, draft)
         for raw_id, draft in fresh.items():
-            job = ModelJob(draft.job.member, draft.body, draft.job.queue, _digest(draft), draft.job.retry.max_attempts)
+            job = ModelJob.of(draft)
             self.jobs[raw_id] = job
             self.counts["enqueued"] += 1
             self._wait(job, self.now + (draft.delay_us or 0) if draft.due_us is None else draft.due_us)
@@ -250,7 +249,7 @@ class Model:
             raise KeyTaken(0, holder)
         job.ended, job.crash_suspected, job.spared = 0, False, False
         job.record = b"\0\0\0" + job.record[3:] if len(job.record) > 3 else b""
-        self._wait(job, self.now + delay_us)
+        self._wait(job, self.now + delay_us, revived=True)
         return job.due_us
 
     def discard(self, raw_id: bytes, died_us: int) -> bool:
@@ -328,6 +327,8 @@ class Model:
             return self._end(job, "cancelled", keep=True)
         if item.ending is OutcomeKind.SUCCEEDED:
             return self._end(job, "done", keep=True)
+        if item.ending is OutcomeKind.EXPIRED and not (job.expiry and job.expiry.dead):
+            return self._end(job, "expired", keep=True)
         if item.spared and item.ending is OutcomeKind.LEASE_EXPIRED:
             job.record, job.spared = item.record, True
             job.place, job.score = Place.RECOVERED if job.crash_suspected else Place.READY, job.rank
@@ -344,7 +345,7 @@ class Model:
             return None
         job.ended, job.crash_suspected, job.spared, job.waiting_since = job.ended + 1, False, False, 0
         crash_suspected = item.ending in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)
-        if item.ending in (OutcomeKind.REJECTED, OutcomeKind.UNKNOWN_TASK) or job.ended >= job.max_attempts:
+        if item.ending in ENDED_FOR_GOOD or job.ended >= job.max_attempts:
             job.place, job.score = Place.DEAD, self.now
         elif item.ending in (OutcomeKind.INTERRUPTED, OutcomeKind.LEASE_EXPIRED):
             job.place, job.score, job.crash_suspected = (
@@ -373,8 +374,9 @@ class Model:
         job = self.jobs.get(raw_id)
         return job if job and job.place is Place.DEAD and job.score == died_us else None
 
-    def _wait(self, job: ModelJob, due_us: int) -> None:
+    def _wait(self, job: ModelJob, due_us: int, *, revived: bool = False) -> None:
         job.due_us = max(self.now, due_us)
+        job.expire_after(job.due_us, revived=revived)
         if due_us > self.now:
             job.place, job.score = Place.SCHEDULED, due_us
         else:
@@ -421,7 +423,3 @@ class Model:
             self.results[job.raw_id] = job.record, job.body, how
         del self.jobs[job.raw_id]
         self.counts[how] += 1
-
-
-def _digest(draft: UnsentJob) -> bytes | None:
-    return key_digest(draft.job.task, draft.job.key) if draft.job.key is not None else None

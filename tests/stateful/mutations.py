@@ -276,7 +276,25 @@ MORE = [
         "suspect = ending in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)",
         "suspect = False",
     ),
-    at("one attempt too many", "job/outcome.py", "attempt >= policy.max_attempts", "attempt > policy.max_attempts"),
+    at(
+        "a span does not follow the due time of a reschedule",
+        "store/operations.py",
+        "with_due(with_flags(plain, flags), due_us)",
+        "with_flags(plain, flags)",
+    ),
+    at(
+        "a span begins when the job is made, not when it is due",
+        "store/enqueue.py",
+        "body = with_due(body, max(now_us, due_us))",
+        "body = with_due(body, now_us)",
+    ),
+    at(
+        "a retry of a dead letter is expired already",
+        "store/operations.py",
+        "if change is not None or head.expires:",
+        "if change is not None:",
+    ),
+    at("one attempt too many", "job/retry.py", "attempt < self.max_attempts", "attempt <= self.max_attempts"),
     at(
         "the dispatcher counts one attempt too few",
         "dispatcher.py",

@@ -151,9 +151,14 @@ class DrivenWorker:
             self.restart()
         claims, self.held = self.held[: len(endings)], self.held[len(endings) :]
         self.settling = claims
+        # As a worker does before it begins: an expired job has no other ending.
+        endings = [
+            OutcomeKind.EXPIRED if claim.has_expired(claim.received_at) else ending
+            for claim, ending in zip(claims, endings, strict=False)
+        ]
         settled = [
             (decide_settlement(claim, _outcome(ending), worker="driven"), ending)
-            for claim, ending in zip(claims, endings, strict=False)
+            for claim, ending in zip(claims, endings, strict=True)
         ]
         exchange = self.api.prepare(
             queues=queues,
@@ -249,6 +254,11 @@ class DrivenWorker:
             assert claim.job is not None and claim.job.member == claim.lease[:14]
             assert claim.due_us <= model.now, "claimed early"
             assert claim.attempt <= claim.job.retry.max_attempts, "tried too often"
+            if claim.raw_id in model.jobs:
+                # A due time read from a rank is exact to the millisecond.
+                expected_us = model.jobs[claim.raw_id].expires_us
+                assert (claim.expires_us is None) == (expected_us is None)
+                assert abs((claim.expires_us or 0) - (expected_us or 0)) < 1_000, "expires at another time"
 
 
 def _outcome(ending: OutcomeKind) -> Outcome:
