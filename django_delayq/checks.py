@@ -1,13 +1,16 @@
 """System checks of the DELAYQ setting and of registered tasks. They never connect to Redis."""
 
+from contextlib import suppress
 from typing import Any
 
 from django.core.checks import CheckMessage, Error, Warning
 from django.core.checks.urls import check_url_config
+from django.core.exceptions import ImproperlyConfigured
 
 from django_delayq.conf.config import Config
 from django_delayq.conf.exception_classes import resolve
-from django_delayq.conf.settings import backends, raw_setting, read_alias, read_config
+from django_delayq.conf.settings import backends, get_config, raw_setting, read_alias, read_config, separate_aliases
+from django_delayq.middleware.chain import problem_of
 from django_delayq.task import registry
 
 
@@ -31,6 +34,24 @@ def _rules(config: Config, name: str) -> list[CheckMessage]:
         for rule in ("retry_on", "dead_on")
         for path, own in zip(getattr(given, rule), getattr(resolved, rule), strict=True)
         if path != own
+    ]
+
+
+def check_middleware(**_: Any) -> list[CheckMessage]:
+    """Report every entry of MIDDLEWARE that names no middleware."""
+    paths: dict[str, None] = {}
+    for backend in (None, *separate_aliases()):
+        with suppress(ImproperlyConfigured):
+            # The other checks report settings that cannot be read.
+            paths |= dict.fromkeys(get_config(backend).tasks.middleware)
+    return [
+        Error(
+            f"DELAYQ['MIDDLEWARE'] names {path!r:.200}, {problem}.",
+            hint="docs/middleware.md shows what a middleware looks like.",
+            id="delayq.E020",
+        )
+        for path in paths
+        if (problem := problem_of(path))
     ]
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from re import Pattern
+from typing import NamedTuple
 
 from django.utils.translation import gettext
 
@@ -13,6 +14,23 @@ from django_delayq.job.job import State
 from django_delayq.store.queries.job_pages import JobRow
 
 
+class ProgressBar(NamedTuple):
+    """The progress of a running job."""
+
+    fraction: float
+    note: str
+
+    @property
+    def value(self) -> str:
+        """The fraction as HTML takes it, in every language."""
+        return f"{self.fraction:.4f}"
+
+    @property
+    def percent(self) -> str:
+        """The fraction for people; 100 only of what is done."""
+        return f"{int(self.fraction * 100)} %"
+
+
 @dataclass(frozen=True)
 class JobLine:
     """One job in a list."""
@@ -21,6 +39,8 @@ class JobLine:
     hide: Pattern[str]
     #: The address of the job's own page.
     url: str = ""
+    #: The time of the page, Redis's clock, if it shows which jobs are overdue.
+    now_us: int = 0
 
     @property
     def short_id(self) -> str:
@@ -36,6 +56,12 @@ class JobLine:
     def worker(self) -> str:
         """The worker that runs it."""
         return printable(self.row.worker)
+
+    @cached_property
+    def progress(self) -> "ProgressBar | None":
+        """How far its running attempt is, if it said so."""
+        progress = self.row.progress
+        return ProgressBar(progress.fraction, printable(progress.note)) if progress else None
 
     @property
     def created_us(self) -> int:
@@ -84,6 +110,17 @@ class JobLine:
         if job is None:
             return f"{number}/?"
         return str(number) if job.retry.max_attempts is None else f"{number}/{job.retry.max_attempts}"
+
+    @property
+    def expires_us(self) -> int | None:
+        """When it expires if it has not begun by then."""
+        return self.row.job.expiry.moment_us if self.row.job and self.row.job.expiry else None
+
+    @property
+    def overdue(self) -> bool:
+        """Whether it waits although its expiry is over: a worker ends it when its turn comes."""
+        waits = self.row.state in (State.SCHEDULED, State.READY)
+        return waits and self.expires_us is not None and self.expires_us < self.now_us
 
     @property
     def waits_again(self) -> bool:

@@ -39,6 +39,7 @@ from django_delayq.processes.service import process_name
 from django_delayq.signals import send
 from django_delayq.task import registry
 from django_delayq.task.handle import JobHandle
+from django_delayq.task.options import expiry_times
 from django_delayq.task.task import Task
 
 P = ParamSpec("P")
@@ -75,6 +76,8 @@ class DjangoTask(Task[P, R]):
             key=None if callable(options.key) else options.key,
             key_of=options.key if callable(options.key) else None,
             unique=options.unique,
+            expires=None if options.expires is None else expiry_times(options.expires),
+            on_expiry=options.on_expiry,
             on_commit=on_commit,
             # 0: results are kept for RESULT_TTL.
             result_ttl_us=0,
@@ -87,7 +90,8 @@ class DjangoTask(Task[P, R]):
 
         Raises TypeError and ValueError if the arguments are not JSON, and `PayloadTooLarge`.
         """
-        return self._draft(args, kwargs)
+        handle: JobHandle = self._draft(args, kwargs)
+        return handle
 
     @property
     def signature(self) -> Signature:
@@ -144,7 +148,7 @@ class DjangoTask(Task[P, R]):
             finished = finished_result(self.source, job, attempts=attempts, result=result)
             send(task_finished, _sender(job), task_result=finished)
 
-    def _draft(self, args: Any, kwargs: Any = None) -> JobHandle:
+    def _draft(self, args: Any, kwargs: Any = None, *, is_async: bool = False) -> Any:
         args, kwargs = normalize_json(args), normalize_json(kwargs or {})
         check_depth([args, kwargs], left=MAX_DEPTH + 2)
         config = get_config(self.alias or sharing_alias())
@@ -156,6 +160,7 @@ class DjangoTask(Task[P, R]):
             config,
             key=key,
             due_us=None if due_us is None else min(due_us, LATEST_US),
+            is_async=is_async,
             queue=self.queue,
             args=args,
             kwargs=kwargs,

@@ -10,6 +10,7 @@ from django_delayq.conf.exception_classes import resolve
 from django_delayq.conf.spelling import did_you_mean
 from django_delayq.conf.validators import check_name
 from django_delayq.job.retry import RetryPolicy
+from django_delayq.task.options import Expires, OnExpiry, expiry_times
 from django_delayq.task.task import RetryDelay, Unique, check_common_options
 
 
@@ -28,6 +29,9 @@ class TaskOptions:
     #: The unique key of its jobs: text, or a function that returns it given the arguments of a job (None: no key).
     key: str | Callable[..., str | None] | None = None
     unique: Unique = "keep"
+    #: Seconds or timedelta after the due time, or an aware datetime.
+    expires: Expires | None = None
+    on_expiry: OnExpiry = "drop"
 
     @classmethod
     def read(cls, value: Any, *, of: str) -> "TaskOptions":
@@ -48,6 +52,8 @@ class TaskOptions:
             for name in ("timeout", "hard_timeout")
             if value.get(name) is not None
         }
+        if options.expires is not None:
+            expiry_times(options.expires, name=label("expires"))
         check_common_options(options, **limits_us, label=label)
         if options.retry is not None and options.retry.has_rules:
             resolve(options.retry, name=label("retry"))

@@ -35,6 +35,12 @@ class TaskConfig:
     task_modules: tuple[str, ...] = setting(
         (), validators.modules, "Modules with tasks, beside the `tasks.py` of every app."
     )
+    middleware: tuple[str, ...] = setting(
+        (),
+        validators.classes,
+        "Classes around each enqueue and each run, as dotted paths, outermost first; see "
+        "[Middleware](middleware.md). Web processes and workers need the same list.",
+    )
     on_commit: bool = setting(True, validators.boolean, "Send jobs when the database transaction commits.")
     retry: RetryPolicy = setting(RetryPolicy(), validators.retry, "Retry policy of tasks that have none.")
     max_delay_us: int = setting(

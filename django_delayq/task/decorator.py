@@ -13,6 +13,7 @@ from django_delayq.clock import duration_us
 from django_delayq.job.job import DEFAULT_QUEUE
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.task import registry
+from django_delayq.task.options import Expires, OnExpiry, expiry_times
 from django_delayq.task.redaction import Sensitive, check_sensitive
 from django_delayq.task.task import RetryDelay, Task, result_ttl_us
 
@@ -62,6 +63,8 @@ def delayed_task(
     on_commit: bool | None = ...,
     store_result: bool | float | timedelta = ...,
     sensitive: Sensitive | Sequence[str] = ...,
+    expires: Expires | None = ...,
+    on_expiry: OnExpiry = ...,
 ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
 
@@ -81,6 +84,8 @@ def delayed_task(
     on_commit: bool | None = None,
     store_result: bool | float | timedelta = False,
     sensitive: Sensitive | Sequence[str] = (),
+    expires: Expires | None = None,
+    on_expiry: OnExpiry = "drop",
 ) -> Any:
     """Register a function as a task; the options apply to its jobs unless `using()` changes them.
 
@@ -92,6 +97,8 @@ def delayed_task(
     `store_result` keeps the return value, for RESULT_TTL (True) or for the given time (seconds or timedelta).
     `sensitive` names parameters whose values are hidden in the admin, logs, reprs and Django's error reports; True
     hides all. They are stored in Redis unchanged, and so is the message of an exception that the task raises.
+    `expires` is in seconds or a timedelta after the due time, or an aware datetime: a job that would begin later ends
+    as expired, or as a dead letter with `on_expiry="dead"`.
 
     Raises ImproperlyConfigured if a worker could not find or run the function or its name is taken, and ValueError or
     TypeError for invalid options.
@@ -116,6 +123,8 @@ def delayed_task(
             on_commit=on_commit,
             result_ttl_us=result_ttl_us(store_result),
             sensitive=hidden,
+            expires=None if expires is None else expiry_times(expires),
+            on_expiry=on_expiry,
         )
         registry.register(task)
         return task

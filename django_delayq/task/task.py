@@ -15,23 +15,25 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 from asgiref.sync import sync_to_async
 
 from django_delayq import runtime
-from django_delayq.clock import Units, duration_us, timedelta_of
+from django_delayq.clock import Units, duration_us, estimated_us, moment, timedelta_of
 from django_delayq.conf.config import Config
 from django_delayq.conf.exception_classes import resolve
 from django_delayq.conf.settings import get_config
 from django_delayq.conf.validators import check_name
-from django_delayq.exceptions import DelayTypeError
+from django_delayq.exceptions import DelayTypeError, InvalidMoment
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.ids import next_id, shard_of
-from django_delayq.job.job import DEFAULT_QUEUE, MAX_PRIORITY, MIN_PRIORITY, Claim, Job
+from django_delayq.job.job import DEFAULT_QUEUE, MAX_PRIORITY, MIN_PRIORITY, Claim, Expiry, Job
 from django_delayq.job.result import serialize_result
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.unsent import UnsentJob, encode_new
+from django_delayq.middleware.chain import get_chain
 from django_delayq.store.enqueue import key_digest
 from django_delayq.store.store import get_store
 from django_delayq.task import outbox
-from django_delayq.task.arguments import check_arguments, check_fit, check_payload, signature
+from django_delayq.task.arguments import check_arguments, check_context, check_fit, check_payload, signature
 from django_delayq.task.handle import JobHandle, get_job
+from django_delayq.task.options import Expires, ExpiryTimes, OnExpiry, expiry_times
 from django_delayq.task.redaction import Sensitive, redact
 
 P = ParamSpec("P")
@@ -73,6 +75,9 @@ class Task(Generic[P, R]):
     unique: Unique = "keep"
     on_commit: bool | None = None
     database: str | None = None
+    #: When its jobs expire: µs after the due time, or a moment in µs since the epoch.
+    expires: ExpiryTimes | None = None
+    on_expiry: OnExpiry = "drop"
     #: µs that a result is kept; 0 for RESULT_TTL, None for not at all.
     result_ttl_us: int | None = None
 
@@ -106,6 +111,8 @@ class Task(Generic[P, R]):
         on_commit: bool | None = None,
         database: str | None = None,
         store_result: bool | float | timedelta | None = None,
+        expires: Expires | None = None,
+        on_expiry: OnExpiry | None = None,
     ) -> "Task[P, R]":
         """Return a copy of the task with other options; None leaves an option as it is.
 
@@ -113,19 +120,21 @@ class Task(Generic[P, R]):
         datetimes. `priority` is −100 to 100; a larger one runs first. `key` is the unique key of the job among the jobs
         of this task. If another job holds it, `"keep"` returns that job's handle and `"reject"` raises `KeyHeld`.
         `timeout` and `hard_timeout` are in seconds or timedeltas. `store_result` keeps the return value, for RESULT_TTL
-        (True) or for the given time.
+        (True) or for the given time. `expires` is in seconds or a timedelta after the due time, or an aware datetime:
+        a job that would begin later ends as expired, or as a dead letter with `on_expiry="dead"`.
         """
         changes: dict[str, Any] = {}
         if at is not None and run_after is not None:
             raise TypeError("at and run_after mean the same; give one of them")
-        moment = at if at is not None else run_after
-        if delay is not None or moment is not None:
-            changes["delay_us"], changes["due_us"] = get_config().tasks.check_time(delay=delay, at=moment)
+        time = at if at is not None else run_after
+        if delay is not None or time is not None:
+            changes["delay_us"], changes["due_us"] = get_config().tasks.check_time(delay=delay, at=time)
         if queue is not None and queue_name is not None:
             raise TypeError("queue and queue_name mean the same; give one of them")
         if queue is not None or queue_name is not None:
             changes["queue"] = get_config().tasks.check_queue(queue if queue is not None else queue_name)
         options = {"key": key, "unique": unique, "retry": retry, "on_commit": on_commit, "database": database}
+        options["on_expiry"] = on_expiry
         changes |= {name: value for name, value in options.items() if value is not None}
         if priority is not None:
             changes["priority"] = priority
@@ -134,6 +143,8 @@ class Task(Generic[P, R]):
             for name, value in {"timeout": timeout, "hard_timeout": hard_timeout}.items()
             if value is not None
         }
+        if expires is not None:
+            changes["expires"] = expiry_times(expires)
         if store_result is not None:
             changes["result_ttl_us"] = result_ttl_us(store_result)
         return replace(self, **changes)
@@ -157,7 +168,8 @@ class Task(Generic[P, R]):
 
         Raises TypeError if the arguments do not fit the function, `PayloadNotSerializable`, and `PayloadTooLarge`.
         """
-        return self._draft(list(args), kwargs)
+        handle: JobHandle = self._draft(list(args), kwargs)
+        return handle
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Make a job and send it, in one round trip. Inside a transaction it is sent after the commit.
@@ -165,13 +177,14 @@ class Task(Generic[P, R]):
         Raises what `job()` raises, `StoreError` within ENQUEUE_TIMEOUT, and `KeyHeld` for a held key with
         `unique="reject"`.
         """
-        handle = self._draft(list(args), kwargs)
+        handle: JobHandle = self._draft(list(args), kwargs)
         outbox.accept([handle])
         return handle
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Do what `enqueue()` does, from async code, in the thread whose transaction the caller is in."""
-        handle = self._draft(list(args), kwargs)
+        drafted: Any = self._draft(list(args), kwargs, is_async=True)
+        handle: JobHandle = drafted if isinstance(drafted, JobHandle) else await drafted
         await sync_to_async(outbox.accept, thread_sensitive=True)([handle])
         return handle
 
@@ -238,15 +251,18 @@ class Task(Generic[P, R]):
     def on_finished(self, job: Job, *, attempts: AttemptHistory, stored: bytes | None) -> None:
         """Hook: a job has ended, `stored` is its stored result, None for a dead letter."""
 
-    def _draft(self, args: list[Any], kwargs: dict[str, Any] | None = None) -> JobHandle:
+    def _draft(self, args: list[Any], kwargs: dict[str, Any] | None = None, *, is_async: bool = False) -> Any:
+        """Return the handle of a new job; with `is_async` maybe an awaitable of it, if there are middlewares."""
         config, kwargs = get_config(), kwargs or {}
         self.check_fit(args, kwargs)
         check_arguments(args, kwargs, show_keys=not self.sensitive)
         queue = config.tasks.check_queue(self.queue)
-        return self._handle(config, key=self.key, due_us=self.due_us, queue=queue, args=args, kwargs=kwargs)
+        return self._handle(
+            config, key=self.key, due_us=self.due_us, is_async=is_async, queue=queue, args=args, kwargs=kwargs
+        )
 
-    def _handle(self, config: Config, *, key: str | None, due_us: int | None, **facts: Any) -> JobHandle:
-        """Return the handle of a new job; `facts` are the fields of `Job` that are not options of the task."""
+    def _handle(self, config: Config, *, key: str | None, due_us: int | None, is_async: bool, **facts: Any) -> Any:
+        """Return what `_draft()` does; `facts` are the fields of `Job` that are not options of the task."""
         raw_id = next_id()
         shard = shard_of(raw_id if key is None else key_digest(self.name, key), config.shards)
         job = Job(
@@ -259,9 +275,21 @@ class Task(Generic[P, R]):
             hard_timeout_us=self.hard_timeout_us,
             key=key,
             result_ttl_us=config.tasks.result_ttl_us if self.result_ttl_us == 0 else self.result_ttl_us,
+            expiry=None if self.expires is None else self._expiry(self.expires, due_us),
             **facts,
         )
-        called_at, delayed = runtime.current().clock.steady(), self.delay_us is not None or due_us is not None
+        called_at, chain = runtime.current().clock.steady(), get_chain(job.backend)
+        if chain is None:
+            return self._unsent(config, job, due_us, called_at)
+
+        def make(context: dict[str, Any]) -> JobHandle:
+            check_context(context, of=self.name)
+            return self._unsent(config, replace(job, context=context), due_us, called_at)
+
+        return chain.aenqueue(job, make) if is_async else chain.enqueue(job, make)
+
+    def _unsent(self, config: Config, job: Job, due_us: int | None, called_at: float) -> JobHandle:
+        delayed = self.delay_us is not None or due_us is not None
         job, body = encode_new(job, max_payload=config.tasks.max_payload, delayed=delayed)
         draft = UnsentJob(
             job=job,
@@ -273,7 +301,22 @@ class Task(Generic[P, R]):
             due_us=due_us,
             called_at=called_at,
         )
-        return JobHandle(raw_id=raw_id, shard=shard, draft=draft, backend=job.backend)
+        return JobHandle(raw_id=job.raw_id, shard=job.shard, draft=draft, backend=job.backend)
+
+    def _expiry(self, expires: ExpiryTimes, due_us: int | None) -> Expiry:
+        """Return the expiry of a job that is made now. Raises `InvalidMoment` if it would have expired when it is due.
+
+        The moment of a span is computed again when the job is sent.
+        """
+        now_us = estimated_us(runtime.current().clock)
+        due_us = now_us + (self.delay_us or 0) if due_us is None else max(now_us, due_us)
+        if expires.moment_us is not None and expires.moment_us <= due_us:
+            raise InvalidMoment(
+                f"expires must be later than the due time, {moment(due_us)}, got {moment(expires.moment_us)}: "
+                f"such a job of {self.name} could never begin"
+            )
+        dead = self.on_expiry == "dead"
+        return Expiry(moment_us=expires.moment_us or 0, span_us=expires.span_us, dead=dead).from_due(due_us)
 
 
 def check_options(task: Task[..., Any]) -> None:
@@ -308,6 +351,8 @@ def check_common_options(
         )
     if inspect.iscoroutinefunction(options.retry_delay):
         raise ValueError(f"{label('retry_delay')} must be a plain function, not async def")
+    if options.on_expiry not in ("drop", "dead"):
+        raise ValueError(f"{label('on_expiry')} must be 'drop' or 'dead', got {options.on_expiry!r:.80}")
     for name, limit_us in (("timeout", timeout_us), ("hard_timeout", hard_timeout_us)):
         if limit_us == 0:
             raise ValueError(f"{label(name)} must be more than 0 seconds; leave it out for no limit")

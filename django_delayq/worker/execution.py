@@ -7,14 +7,14 @@ import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from time import monotonic
 from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, async_to_sync, sync_to_async
 
 from django_delayq import runtime
-from django_delayq.clock import SECOND_US, timedelta_of
+from django_delayq.clock import SECOND_US, moment, timedelta_of
 from django_delayq.conf.settings import get_config
 from django_delayq.exceptions import (
     DeadLetterNow,
@@ -28,6 +28,7 @@ from django_delayq.job.job import Claim, Job
 from django_delayq.job.outcome import Action, Outcome, OutcomeKind, decide, kind_of_fault
 from django_delayq.job.retry import class_path
 from django_delayq.logs import logger
+from django_delayq.middleware.chain import MiddlewareJob, get_chain
 from django_delayq.processes import database, process_limits
 from django_delayq.processes.fork_safety import exit_if_child_of
 from django_delayq.processes.idle_connections import close_while_idle
@@ -38,7 +39,7 @@ from django_delayq.task.arguments import check_fit
 from django_delayq.worker.time_limit import TimeLimit
 
 #: How user code is called, and how database connections are cleaned up: one each for threads and for event loops.
-Call = Callable[[Any, Job], Awaitable[Any]]
+Call = Callable[[Any, Job, Claim], Awaitable[Any]]
 Clean = Callable[[], Awaitable[TransactionLeftOpen | None]]
 #: Most characters of a traceback in an outcome; the stored one is shorter.
 _MAX_ERROR = 64 * 1024
@@ -46,16 +47,16 @@ _MAX_ERROR = 64 * 1024
 _wrong_delays: set[str] = set()
 
 
-def run(claim: Claim) -> Outcome:
+def run(claim: Claim, attempt: current.Attempt | None = None) -> Outcome:
     """Run the task of a claim in this thread and return its outcome.
 
     Each run has a context of its own, so language, time zone and context variables start fresh. Database connections
     are cleaned up before and after.
     """
-    return Context().run(_run_sync, _attempt(claim, _call_here, _clean_here))
+    return Context().run(_run_sync, _attempt(claim, attempt, _call_here, _clean_here))
 
 
-async def run_async(claim: Claim) -> Outcome:
+async def run_async(claim: Claim, attempt: current.Attempt | None = None) -> Outcome:
     """Run the task of a claim in this event loop and return its outcome; the caller provides the context.
 
     The calls of the task through `sync_to_async` run in one thread of the job's own, as in a Django request.
@@ -71,24 +72,30 @@ async def run_async(claim: Claim) -> Outcome:
                 # The thread ends with the job.
                 return await sync_to_async(database.clean)(close=True)
 
-            return await _attempt(claim, _bounded, clean)
+            return await _attempt(claim, attempt, _call_in_loop, clean)
     except BaseException as error:
         # Cancelled at its hard limit, when nothing waits for this any more; or the code around the task failed.
         return timed(failed(error, claim.job), began)
 
 
-def forward(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outcome:
+def forward(
+    claim: Claim, accept: Callable[[dict[str, Any]], object], attempt: current.Attempt | None = None
+) -> Outcome:
     """Pass the job of a claim to a user's function, which gives it to another system; an exception is a failed attempt.
 
     The task need not be registered here. `accept` is called with a dict of `id`, `task`, `queue`, `priority`, `args`,
-    `kwargs`, `attempt` and `due_us`.
+    `kwargs`, `attempt` and `due_us`, and `context` if middlewares put one in. It has no `current_job()`, so nothing is
+    done with `attempt`.
     """
     job = claim.job
     if job is None:
         return Outcome(kind=kind_of_fault(claim.fault), error=str(claim.fault))
+    if job.expiry is not None and claim.has_expired(monotonic()):
+        return expired(claim)
     facts = {
         **{"id": job.id, "task": job.task, "queue": claim.queue, "priority": job.priority},
         **{"args": job.args, "kwargs": job.kwargs, "attempt": claim.attempt, "due_us": claim.due_us},
+        **({"context": job.context} if job.context else {}),
     }
     began, outcome = monotonic(), _SUCCEEDED
     database.clean()
@@ -109,26 +116,28 @@ def _run_sync(coroutine: Coroutine[Any, Any, Outcome]) -> Outcome:
     raise RuntimeError("a coroutine that runs in a thread must not wait")
 
 
-async def _attempt(claim: Claim, call: Call, clean: Clean) -> Outcome:
+async def _attempt(claim: Claim, attempt: current.Attempt | None, call: Call, clean: Clean) -> Outcome:
     job = claim.job
     if job is None:
         return Outcome(kind=kind_of_fault(claim.fault), error=str(claim.fault))
     began = monotonic()
+    if job.expiry is not None and claim.has_expired(began):
+        return expired(claim)
     try:
         task = registry.find(job.task)
         if task is None:
             return Outcome(
                 kind=OutcomeKind.UNKNOWN_TASK, error=f"No task is registered as {job.task!r} in this worker."
             )
-        outcome = await _run(task, claim, job, call, clean)
+        outcome = await _run(task, claim, attempt, job, call, clean)
     except BaseException as error:
         # A time limit that expired after the task had ended, or a failing receiver of a signal.
         outcome = failed(error, job)
     return timed(outcome, began)
 
 
-async def _run(task: Any, claim: Claim, job: Job, call: Call, clean: Clean) -> Outcome:
-    current.set_current_claim(claim)
+async def _run(task: Any, claim: Claim, attempt: current.Attempt | None, job: Job, call: Call, clean: Clean) -> Outcome:
+    current.set_current_claim(claim, attempt)
     await clean()
     here = os.getpid()
     try:
@@ -137,7 +146,7 @@ async def _run(task: Any, claim: Claim, job: Job, call: Call, clean: Clean) -> O
             value = None
         else:
             job = task.before_run(claim, job)
-            value = await call(task.callable, job)
+            value = await call(task.callable, job, claim)
             exit_if_child_of(here)
         outcome = _SUCCEEDED if job.result_ttl_us is None else _with_result(task, value)
     except BaseException as error:
@@ -161,10 +170,11 @@ async def _is_done(task: Any, job: Job, call: Call) -> bool:
     check = task.run_options(job).already_done
     if check is None:
         return False
-    if call is _bounded and not is_async(check):
-        # In an event loop, plain code that reads the database needs a thread.
-        check = sync_to_async(check)
-    return bool(await call(check, job))
+    # The task does not run, so no middleware is asked.
+    if call is not _call_in_loop:
+        return bool(_call(check, job))
+    # In an event loop, plain code that reads the database needs a thread.
+    return bool(await _bounded(check if is_async(check) else sync_to_async(check), job))
 
 
 def _with_result(task: Any, value: Any) -> Outcome:
@@ -174,8 +184,31 @@ def _with_result(task: Any, value: Any) -> Outcome:
         return replace(failed(error), kind=OutcomeKind.RESULT_NOT_SERIALIZABLE)
 
 
-async def _call_here(func: Any, job: Job) -> Any:
-    return _call(func, job)
+async def _call_here(func: Any, job: Job, claim: Claim) -> Any:
+    chain = get_chain(job.backend)
+    if chain is None:
+        return _call(func, job)
+    return chain.run(_wrapped(func, job, claim))
+
+
+async def _call_in_loop(func: Any, job: Job, claim: Claim) -> Any:
+    chain = get_chain(job.backend)
+    if chain is None:
+        return await _bounded(func, job)
+    return await chain.arun(_wrapped(func, job, claim))
+
+
+def _wrapped(func: Any, job: Job, claim: Claim) -> MiddlewareJob:
+    # The job of the claim has the arguments as they are stored.
+    call, acall = partial(_call, func, job), partial(_call_inside, func, job)
+    return MiddlewareJob(claim.job or job, call, acall, attempt=claim.attempt)
+
+
+async def _call_inside(func: Any, job: Job) -> Any:
+    """Call a function in the event loop of a middleware; a plain one in the thread of the job."""
+    if is_async(func):
+        return await _bounded(func, job)
+    return await sync_to_async(_call, thread_sensitive=True)(func, job)
 
 
 def _call(func: Any, job: Job) -> Any:
@@ -288,6 +321,12 @@ def _lineage(error: BaseException) -> tuple[str, ...]:
     except BaseException:
         # Its metaclass raises.
         return (_path(error),)
+
+
+def expired(claim: Claim) -> Outcome:
+    """Return the outcome of a claim whose job has expired: none of its code ran."""
+    until = f"The job expired at {moment(claim.expires_us or 0):%Y-%m-%d %H:%M:%S} UTC, before it could begin."
+    return Outcome(kind=OutcomeKind.EXPIRED, error=until)
 
 
 def _path(error: BaseException) -> str:

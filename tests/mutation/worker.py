@@ -15,14 +15,63 @@ RECORDS = "tests/unit/job/test_attempts.py"
 RULES = "tests/unit/job/test_retry.py"
 RUNS = "tests/integration/worker/execution/test_outcomes.py"
 CONTEXT = "tests/integration/worker/execution/test_context.py"
+EXPIRY = "tests/testing_helpers/test_expiry.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
+    at(
+        "an expired job runs",
+        "worker/execution.py",
+        "    if job.expiry is not None and claim.has_expired(began):\n        return expired(claim)\n",
+        "",
+    ): (EXPIRY, "tests/integration/worker/pools/test_expired_jobs.py"),
+    at(
+        "an expired job is forwarded",
+        "worker/execution.py",
+        "    if job.expiry is not None and claim.has_expired(monotonic()):\n        return expired(claim)\n",
+        "",
+    ): ("tests/integration/worker/pools/test_expired_jobs.py",),
+    at(
+        "the expiry of a first attempt is that of the enqueueing host's clock",
+        "job/job.py",
+        "expiry.span_us is None or self.attempts != NO_ATTEMPTS",
+        "True",
+    ): ("tests/unit/job/test_expiry.py",),
+    at(
+        "a claim expires while it is fetched only",
+        "job/job.py",
+        "self.claimed_us + int((now - self.received_at) * SECOND_US) > expires_us",
+        "self.claimed_us > expires_us",
+    ): ("tests/unit/job/test_expiry.py", "tests/integration/worker/pools/test_expired_jobs.py"),
+    at(
+        "an expired job counts as done",
+        "worker/settlement.py",
+        '_count(settlement.claim, outcome, "expired", metrics)',
+        '_count(settlement.claim, outcome, "done", metrics)',
+    ): ("tests/integration/worker/pools/test_expired_jobs.py",),
+    at(
+        "a job may have a moment before its due time",
+        "task/task.py",
+        "if expires.moment_us is not None and expires.moment_us <= due_us:",
+        "if False:",
+    ): (EXPIRY,),
     at(
         "outcomes that could not be sent are lost",
         "worker/outcome_buffer.py",
         "            self.restore(ended)\n",
         "",
     ): ("tests/unit/worker/test_outcome_buffer.py",),
+    at(
+        "a plain function under an async middleware runs in another thread than its job",
+        "worker/execution.py",
+        "    return await sync_to_async(_call, thread_sensitive=True)(func, job)\n",
+        "    return _call(func, job)\n",
+    ): ("tests/integration/middleware/test_run.py",),
+    at(
+        "a middleware's changes of its context reach the job",
+        "middleware/chain.py",
+        "deepcopy(job.context) if job.context else {}",
+        "job.context if job.context else {}",
+    ): ("tests/integration/middleware/test_run.py",),
     at(
         "a process that interrupted its jobs exits without a deadline",
         "worker/worker.py",
@@ -269,8 +318,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "already_done runs in the event loop",
         EXECUTION,
-        "        check = sync_to_async(check)\n",
-        "        pass\n",
+        "check if is_async(check) else sync_to_async(check), job",
+        "check, job",
     ): (CONTEXT,),
     at(
         "the dispatcher never counts a lapsed lease of a newer body",

@@ -8,7 +8,7 @@ import pytest
 
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import encode
-from django_delayq.job.job import Job
+from django_delayq.job.job import Expiry, Flag, Job
 from django_delayq.job.retry import MAX_ATTEMPTS, RetryPolicy
 
 READ_BODY = """
@@ -32,6 +32,8 @@ JOBS = {
     "rules": replace(JOB, retry=RetryPolicy(max_attempts=7, retry_on=OSError, dead_on="shop.errors.Declined")),
     "delays": replace(JOB, retry=RetryPolicy(delays=[5, 60, 600])),
     "for ever": replace(JOB, retry=RetryPolicy(max_attempts=None)),
+    "context": replace(JOB, context={"request_id": "7f3a"}),
+    "expiry": replace(JOB, expiry=Expiry(moment_us=2_000_000, span_us=1_000_000, dead=True), flags=Flag.EXPIRES),
 }
 #: Part -> an attempts record with it, which the older reader does not know.
 RECORDS = {

@@ -107,12 +107,24 @@ class RescheduleForm(_TimeForm):
 
 
 class RetryLaterForm(_TimeForm):
-    """When failed jobs are retried: all at one moment, or spread at random over minutes."""
+    """When failed jobs are retried: all at one moment, or evenly over minutes."""
 
     number_field, number_parameter = "minutes", "spread_us"
     past_text = _("That moment is past. “Retry now” makes jobs due at once.")
     moment = _moment_field(_("Retry all at"))
     minutes = forms.IntegerField(label=_("or spread over (minutes)"), required=False, min_value=1, max_value=1_000_000)
+
+
+class StopForm(ActionForm):
+    """How long the code of running jobs may run on."""
+
+    grace_s = forms.IntegerField(
+        label=_("Seconds that its code may still take"),
+        min_value=0,
+        max_value=86_400,
+        initial=10,
+        help_text=_("After that a child process is killed. A thread that does not look runs on."),
+    )
 
 
 class MoveForm(ActionForm):

@@ -133,6 +133,14 @@ def test_the_key_of_a_job_is_hidden_if_its_arguments_are(browser: Client, stock:
     assert text(form_to(answer, f"/{hidden}/").post(browser)).count("4111-2222") == 3
 
 
+def test_the_context_of_a_job_is_shown_and_its_secrets_are_hidden(browser: Client, stock: ShardApis) -> None:
+    mine = add(stock, context={"request_id": "7f3a", "api_token": "4111-2222"})
+    answer = browser.get(page("job_detail", mine))
+    assert "&quot;request_id&quot;: &quot;7f3a&quot;" in text(answer) and "4111-2222" not in text(answer)
+    assert "&quot;api_token&quot;: &quot;4111-2222&quot;" in text(form_to(answer, f"/{mine}/").post(browser))
+    assert "Context" not in text(browser.get(page("job_detail", add(stock))))
+
+
 def test_the_page_of_a_missing_job_shows_the_audit_log(browser: Client, stock: ShardApis) -> None:
     mine = add(stock)
     answer = browser.get(page("job_detail", mine))

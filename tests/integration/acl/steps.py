@@ -9,8 +9,10 @@ from redis import Redis
 
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
+from django_delayq.job.progress import Progress
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.store import forward_stream
+from django_delayq.store.batch import BatchJob
 from django_delayq.store.claims import Claims
 from django_delayq.store.maintenance.acl_roles import ROLES
 from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
@@ -18,6 +20,7 @@ from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
 from django_delayq.store.queries.result_waiter import wait_for_result
 from django_delayq.testing.local_redis import LocalRedisServer
+from django_delayq.worker.claiming.queue_listener import OwnNotification
 from tests.shard_apis import HOUR, SECOND, ShardApis, settlement
 
 PASSWORD = "s3cret-of-the-role"
@@ -78,7 +81,8 @@ def dead(every: ShardApis) -> Any:
 def expired(every: ShardApis) -> Any:
     """Let a lease expire and return it."""
     claimed(every)
-    return every.promotion.read_expired_leases(every.expired_leases())
+    # A job that a refused step left behind must be judged otherwise.
+    return [item for item in every.promotion.read_expired_leases(every.expired_leases()) if not item.stops]
 
 
 def enqueue(role: ShardApis, every: ShardApis) -> Any:
@@ -95,7 +99,8 @@ def reschedule(role: ShardApis, every: ShardApis) -> Any:
 
 
 def move(role: ShardApis, every: ShardApis) -> Any:
-    return role.operations.move(every.add(delay=HOUR), every.add().hex())
+    jobs = [BatchJob(raw_id=every.add(delay=HOUR)) for _ in range(2)]
+    return all(effect.done for effect in role.operations.move_many(jobs, every.add().hex()))
 
 
 def find(role: ShardApis, every: ShardApis) -> Any:
@@ -147,11 +152,11 @@ def reclaim(role: ShardApis, every: ShardApis) -> Any:
 
 def settle_and_claim(role: ShardApis, every: ShardApis) -> Any:
     queue = every.add().hex()
-    for _ in range(4):
+    for _ in range(5):
         every.add(queue=queue, key=every.add().hex())
     worker = role.worker()
-    claims = worker.take(4, queue, description="host/1").claims
-    assert len(worker.again().claims) == 4
+    claims = worker.take(5, queue, description="host/1").claims
+    assert len(worker.again().claims) == 5
     settlements = [settlement(claim, action) for claim, action in zip(claims, Action, strict=True)]
     return not worker.take(0, queue, settle=settlements).lost
 
@@ -159,7 +164,14 @@ def settle_and_claim(role: ShardApis, every: ShardApis) -> Any:
 def heartbeat(role: ShardApis, every: ShardApis) -> Any:
     worker, claims = claimed(every)
     claims_api = Claims(role.shard, worker_id=worker.code)
-    return not claims_api.heartbeat([claim.lease for claim in claims])
+    progress = {claims[0].lease: Progress(0.5)}
+    return not claims_api.heartbeat([claim.lease for claim in claims], ["default"], progress).lost
+
+
+def stop(role: ShardApis, every: ShardApis) -> Any:
+    worker, [claim] = claimed(every)
+    asked = role.operations.stop(claim.raw_id, grace_us=SECOND)
+    return asked and not worker.settle(claim, Action.CANCEL).lost
 
 
 def read_queues(role: ShardApis, every: ShardApis) -> Any:
@@ -179,6 +191,16 @@ def listen(role: ShardApis, every: ShardApis) -> Any:
     notification = listener.read_notification()
     listener.close()
     return notification
+
+
+def listen_for_stops(role: ShardApis, every: ShardApis) -> Any:
+    worker, claims = claimed(every)
+    notification = OwnNotification(role.shard, lambda: worker.code)
+    notification.listen()
+    every.operations.quiet(worker.code, by="ann")
+    arrived = notification.arrived()
+    notification.close()
+    return arrived
 
 
 def notify(role: ShardApis, every: ShardApis) -> Any:
@@ -275,6 +297,7 @@ STEPS: dict[str, Step] = {
             cancel,
             cancel_kept,
             reschedule,
+            stop,
             wait,
             move,
             find,
@@ -292,6 +315,7 @@ STEPS: dict[str, Step] = {
             read_queues,
             read_served_queues,
             listen,
+            listen_for_stops,
             notify,
             check_server,
             check_shards,
@@ -300,24 +324,26 @@ STEPS: dict[str, Step] = {
         *(dashboard, server, report, pause, quiet, add_to_forward_stream),
     )
 }
-_PRODUCER = "enqueue cancel cancel_kept reschedule find check_shards wait"
+_PRODUCER = "enqueue cancel cancel_kept stop reschedule find check_shards wait"
 _DISPATCHER = "report promote read_expired reclaim listen check_server check_shards"
 _VIEW = "find holder page read_queues dashboard server"
 OWN = {
     "producer": _PRODUCER,
     "dispatcher": _DISPATCHER,
-    "worker": f"{_PRODUCER} {_DISPATCHER} settle_and_claim heartbeat read_served_queues notify add_to_forward_stream",
+    "worker": f"{_PRODUCER} {_DISPATCHER} settle_and_claim heartbeat listen_for_stops read_served_queues notify "
+    "add_to_forward_stream",
     "view": _VIEW,
-    "action": f"{_VIEW} cancel cancel_kept reschedule move requeue discard pause quiet",
+    "action": f"{_VIEW} cancel cancel_kept stop reschedule move requeue discard pause quiet",
     "check": "check_consistency read_queues check_server",
 }
 #: Redis checks commands, not scripts: these steps of other roles use only commands that the role has anyway.
 BORROWED = {
-    "producer": "move holder requeue read_served_queues",
-    "dispatcher": "enqueue cancel reschedule move find holder requeue discard read_served_queues notify",
-    "worker": "move holder requeue discard",
+    "producer": "holder requeue read_served_queues",
+    "dispatcher": "enqueue cancel cancel_kept stop reschedule move find holder requeue discard read_served_queues "
+    "notify",
+    "worker": "holder move requeue discard",
     "view": "read_served_queues check_server",
     "action": "enqueue read_served_queues check_shards check_server",
-    "check": "move find holder discard read_served_queues",
+    "check": "find holder read_served_queues",
 }
 PAIRS = [(role, step) for role in ROLES for step in STEPS if step not in OWN[role].split()]
