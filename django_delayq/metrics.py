@@ -21,7 +21,7 @@ MINUTE_US = 60_000_000
 Row = list[int]
 #: (queue, task) -> row; "" = unknown.
 Rows = dict[tuple[str, str], Row]
-_COUNTS = ("done", "retried", "dead", "promoted", "snoozed", "expired")
+_COUNTS = ("done", "retried", "dead", "promoted", "snoozed", "cancelled", "expired")
 _FIGURES = (*_COUNTS, *(f"{kind}{number}" for kind in ("lag", "run") for number in range(BUCKETS)))
 _INDEX = {figure: index for index, figure in enumerate(_FIGURES)}
 _LAG, _RUN = _INDEX["lag0"], _INDEX["run0"]
@@ -61,6 +61,8 @@ class Stats:
     promoted: int = 0
     #: Runs that ended with a snooze. They are no attempts.
     snoozed: int = 0
+    #: Jobs that were stopped while they ran.
+    cancelled: int = 0
     #: Jobs that expired before they could begin.
     expired: int = 0
     #: Runs by their delay from due time to start: a count per bucket.

@@ -111,6 +111,9 @@ def _log_finished(job_id: str, job: Any, attempt: int, outcome: Any, decision: A
             return
         text = "Job %s of %r in %r %s, attempt %d; next in %.1f s: %s"
         logger.warning(text, job_id, task, queue, outcome.kind, attempt, seconds, reason)
+    elif decision.action == "cancel":
+        task, queue = (job.task, job.queue) if job else (None, None)
+        logger.info("Job %s of %r in %r stopped, attempt %d; it ends as cancelled", job_id, task, queue, attempt)
 
 
 def _log_dead_lettered(job_id: str, job: Any, attempt: int, reason: str, **_: Any) -> None:

@@ -80,10 +80,12 @@ class JobLine:
 
     @property
     def attempts_text(self) -> str:
-        """`3/5`: the next attempt, or the last one of a failed job, and the maximum."""
+        """`3/5`: the next attempt, or the last one of a failed job, and the maximum, if there is one."""
         ended, job = self.row.attempts.ended, self.row.job
         number = ended if self.row.state is State.DEAD else ended + 1
-        return f"{number}/{job.retry.max_attempts if job else '?'}"
+        if job is None:
+            return f"{number}/?"
+        return str(number) if job.retry.max_attempts is None else f"{number}/{job.retry.max_attempts}"
 
     @property
     def expires_us(self) -> int | None:

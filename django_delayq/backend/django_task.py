@@ -108,6 +108,15 @@ class DjangoTask(Task[P, R]):
         """Raise TypeError if the function does not take these arguments."""
         self.signature.bind(*args, **kwargs)
 
+    def run_options(self, job: Job) -> TaskOptions:
+        """Return the options of the task in OPTIONS of the job's alias, as they are now in this process."""
+        try:
+            backend: Any = task_backends[alias_of(job) or ""]
+        except ImproperlyConfigured:
+            return NO_OPTIONS
+        found: TaskOptions = backend.options_of(self.source)
+        return found
+
     def serialize_result(self, value: Any) -> str:
         """Return a run's return value as JSON. Raises TypeError and ValueError if it is not JSON, `PayloadTooLarge`."""
         value = normalize_json(value)

@@ -23,7 +23,7 @@ from django_delayq.job.job import (
     Flag,
     Job,
 )
-from django_delayq.job.retry import RetryPolicy
+from django_delayq.job.retry import MAX_ATTEMPTS, RetryPolicy
 from django_delayq.job.value import has_type
 
 FORMAT = 1
@@ -245,7 +245,11 @@ def _options(job: Job) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if job.retry != job.kind.retry:
         base, cap = map(_us, (job.retry.base, job.retry.cap))
-        options["r"] = [job.retry.max_attempts, base, cap, int(job.retry.on_error)]
+        # Four numbers, which every reader of format 1 knows; `p` is ignored by those before 0.1.
+        number = MAX_ATTEMPTS if job.retry.max_attempts is None else job.retry.max_attempts
+        options["r"] = [number, base, cap, int(job.retry.on_error)]
+        if rules := _retry_rules(job.retry):
+            options["p"] = rules
     if job.timeout_us is not None:
         options["t"] = job.timeout_us
     if job.hard_timeout_us is not None:
@@ -265,16 +269,38 @@ def _options(job: Job) -> dict[str, Any]:
     return options
 
 
+def _retry_rules(policy: RetryPolicy) -> dict[str, Any]:
+    """Return what the four numbers of a policy leave out."""
+    rules: dict[str, Any] = {"forever": 1} if policy.max_attempts is None else {}
+    if policy.delays:
+        rules["delays"] = list(map(_us, policy.delays))
+    for name in ("retry_on", "dead_on"):
+        if paths := getattr(policy, name):
+            rules[name] = list(paths)
+    return rules
+
+
+def _read_retry_rules(rules: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a policy that `_retry_rules` wrote; others are those of a later release."""
+    fields: dict[str, Any] = {name: rules[name] for name in ("retry_on", "dead_on") if name in rules}
+    if "delays" in rules:
+        fields["delays"] = [timedelta(microseconds=us) for us in rules["delays"]]
+    return fields | {"max_attempts": None} if rules.get("forever") else fields
+
+
 def _read_options(options: dict[str, Any]) -> tuple[RetryPolicy, int | None, int | None, str | None]:
     retry = DELAYED_TASK.retry
     if "r" in options:
         max_attempts, base, cap, on_error = options["r"]
-        retry = RetryPolicy(
-            max_attempts=max_attempts,
-            base=timedelta(microseconds=base),
-            cap=timedelta(microseconds=cap),
-            on_error=bool(on_error),
-        )
+        if max_attempts is None:
+            raise ValueError("a number of attempts must be a whole number")
+        fields = {
+            "max_attempts": max_attempts,
+            "base": timedelta(microseconds=base),
+            "cap": timedelta(microseconds=cap),
+            "on_error": bool(on_error),
+        }
+        retry = RetryPolicy(**(fields | _read_retry_rules(options["p"]) if "p" in options else fields))
     timeout_us, hard_timeout_us, key = options.get("t"), options.get("h"), options.get("k")
     for number in (timeout_us, hard_timeout_us):
         # The worker converts it to seconds as a float, so it must not overflow.

@@ -34,7 +34,7 @@ from django_delayq.store.shard import Shard
 
 _CANCEL, _RESCHEDULE, _MOVE = Script("cancel"), Script("reschedule"), Script("move")
 _REQUEUE, _DISCARD = Script("requeue"), Script("discard")
-_PAUSE, _RESUME, _QUIET = Script("pause"), Script("resume"), Script("quiet")
+_PAUSE, _RESUME, _QUIET, _STOP = Script("pause"), Script("resume"), Script("quiet"), Script("stop")
 #: Longest name of a person, in bytes.
 _LONGEST_NAME = 200
 #: What `requeue` gets if the job does not change.
@@ -91,6 +91,22 @@ class Operations:
             return [(word, Effect(done=word == b"CANCELLED")) for word in words]
 
         return self._change_waiting(jobs, run, bodiless=bool(token or may_arrive))
+
+    def stop(self, raw_id: bytes, *, grace_us: int) -> bool:
+        """Ask a running job to stop: its worker learns it at once, and it is not run again. False: it does not run.
+
+        Its code may run on for `grace_us`; a later call decides anew. Two round trips, O(1).
+        """
+        keys = self._shard.keys
+        for _ in range(3):
+            record = self._shard.execute("HGET", keys("claim_records"), raw_id)
+            if not record:
+                return False
+            token = record[:16]
+            if self._shard.run(_STOP, [raw_id, token, grace_us], worker_notify=keys.notify_worker(token[:8])):
+                return True
+            # It was claimed again meanwhile.
+        return False
 
     def reschedule(self, raw_id: bytes, *, delay_us: int = 0, due_us: int | None = None) -> int | None:
         """Give a waiting job another due time. Return it (µs), or None if the job does not wait. O(log n).
@@ -240,12 +256,16 @@ class Operations:
         return bool(self._shard.run(_RESUME, [], **self._shard.keys.named(queue)))
 
     def quiet(self, worker_id: bytes, *, by: str) -> bool:
-        """Make a worker quiet within 15 s: it claims no more jobs. Returns False if it is unknown or already quiet."""
-        return bool(self._shard.run(_QUIET, [worker_id, _name(by) or b"?"]))
+        """Make a worker quiet at once: it claims no more jobs. Returns False if it is unknown or already quiet."""
+        return self._quiet(worker_id, _name(by) or b"?")
 
     def unquiet(self, worker_id: bytes) -> bool:
-        """Make a worker claim jobs again within 15 s. Returns False if it was not quiet."""
-        return bool(self._shard.run(_QUIET, [worker_id, b""]))
+        """Make a worker claim jobs again at once. Returns False if it was not quiet."""
+        return self._quiet(worker_id, b"")
+
+    def _quiet(self, worker_id: bytes, by: bytes) -> bool:
+        own_notification = self._shard.keys.notify_worker(worker_id)
+        return bool(self._shard.run(_QUIET, [worker_id, by], worker_notify=own_notification))
 
     def _check_key(self, extras: bytes) -> None:
         """Refuse a key that new jobs would hold in another shard: both jobs could hold it, and both would run."""

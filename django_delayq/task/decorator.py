@@ -16,7 +16,7 @@ from django_delayq.task import registry
 from django_delayq.task.arguments import signature
 from django_delayq.task.options import Expires, KeyFunction, OnExpiry, check_key_function, expiry_times
 from django_delayq.task.redaction import Sensitive, check_sensitive
-from django_delayq.task.task import Task, Unique, result_ttl_us
+from django_delayq.task.task import RetryDelay, Task, Unique, result_ttl_us
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,6 +56,7 @@ def delayed_task(
     queue: str = ...,
     priority: int = ...,
     retry: RetryPolicy | None = ...,
+    retry_delay: RetryDelay | None = ...,
     timeout: float | timedelta | None = ...,
     hard_timeout: float | timedelta | None = ...,
     name: str | None = ...,
@@ -78,6 +79,7 @@ def delayed_task(
     queue: str = DEFAULT_QUEUE,
     priority: int = 0,
     retry: RetryPolicy | None = None,
+    retry_delay: RetryDelay | None = None,
     timeout: float | timedelta | None = None,
     hard_timeout: float | timedelta | None = None,
     name: str | None = None,
@@ -94,8 +96,10 @@ def delayed_task(
     """Register a function as a task; the options apply to its jobs unless `using()` changes them.
 
     `name` is the name in stored jobs, the import path of the function by default. `aliases` are former names, so that
-    waiting jobs survive a renaming. `already_done` is called with the arguments of a job whose last run was cut off by
-    a crash, a lost lease or the stop of its worker; if it returns true, the job is acknowledged without another run.
+    waiting jobs survive a renaming. `retry_delay` is called in the worker with the number of a failed attempt and its
+    exception; it returns the seconds or timedelta until the next one, or None for the delay of `retry`. `already_done`
+    is called with the arguments of a job whose last run was cut off by a crash, a lost lease or the stop of its worker;
+    if it returns true, the job is acknowledged without another run.
     `store_result` keeps the return value, for RESULT_TTL (True) or for the given time (seconds or timedelta).
     `sensitive` names parameters whose values are hidden in the admin, logs, reprs and Django's error reports; True
     hides all. They are stored in Redis unchanged, and so is the message of an exception that the task raises.
@@ -122,6 +126,7 @@ def delayed_task(
             queue=queue,
             priority=priority,
             retry=retry,
+            retry_delay=retry_delay,
             timeout_us=None if timeout is None else duration_us(timeout, name="timeout"),
             hard_timeout_us=None if hard_timeout is None else duration_us(hard_timeout, name="hard_timeout"),
             aliases=tuple(aliases),

@@ -4,6 +4,7 @@ Calling a task calls the function. `using()`, `after()` and `at()` return a copy
 job and sends it.
 """
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -16,6 +17,7 @@ from asgiref.sync import sync_to_async
 from django_delayq import runtime
 from django_delayq.clock import Units, duration_us, estimated_us, moment, timedelta_of
 from django_delayq.conf.config import Config
+from django_delayq.conf.exception_classes import resolve
 from django_delayq.conf.settings import get_config
 from django_delayq.conf.validators import check_name
 from django_delayq.exceptions import DelayTypeError, InvalidMoment
@@ -37,6 +39,7 @@ from django_delayq.task.redaction import Sensitive, redact
 P = ParamSpec("P")
 R = TypeVar("R")
 Unique = Literal["keep", "reject"]
+RetryDelay = Callable[[int, BaseException], float | timedelta | None]
 
 #: Shortest time that a result is kept, in µs: Redis counts it in whole ms.
 _MIN_RESULT_TTL_US = 1_000
@@ -61,6 +64,8 @@ class Task(Generic[P, R]):
     retry: RetryPolicy | None = None
     timeout_us: int | None = None
     hard_timeout_us: int | None = None
+    #: Returns the delay of the next attempt, given the number of the failed one and its exception.
+    retry_delay: RetryDelay | None = None
     aliases: tuple[str, ...] = ()
     already_done: Callable[P, bool] | None = None
     sensitive: Sensitive = ()
@@ -84,6 +89,8 @@ class Task(Generic[P, R]):
         # A template calls every callable that does not forbid it, and would run the code of the task.
         self.__dict__.update(__wrapped__=self.func, do_not_call_in_templates=True)
         check_options(self)
+        if self.retry is not None and self.retry.has_rules:
+            object.__setattr__(self, "retry", resolve(self.retry))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function directly, without a job."""
@@ -228,6 +235,10 @@ class Task(Generic[P, R]):
         """The function that a worker calls."""
         return self.func
 
+    def run_options(self, job: Job) -> Any:
+        """Return the object with `retry_delay` and `already_done`, which only a worker needs."""
+        return self
+
     def serialize_result(self, value: Any) -> str:
         """Return the JSON of a return value. Raises `PayloadNotSerializable` and `PayloadTooLarge`."""
         check_payload(value, "the return value", show_keys=not self.sensitive)
@@ -347,6 +358,13 @@ def check_common_options(
         raise ValueError(f"{label('unique')} must be 'keep' or 'reject', got {options.unique!r:.80}")
     if options.retry is not None and not isinstance(options.retry, RetryPolicy):
         raise ValueError(f"{label('retry')} must be a RetryPolicy, got {type(options.retry).__name__}")
+    if options.retry_delay is not None and not callable(options.retry_delay):
+        raise ValueError(
+            f"{label('retry_delay')} must be a function of the attempt and the exception, "
+            f"got {type(options.retry_delay).__name__}; for fixed delays use RetryPolicy(delays=…)"
+        )
+    if inspect.iscoroutinefunction(options.retry_delay):
+        raise ValueError(f"{label('retry_delay')} must be a plain function, not async def")
     if options.on_expiry not in ("drop", "dead"):
         raise ValueError(f"{label('on_expiry')} must be 'drop' or 'dead', got {options.on_expiry!r:.80}")
     for name, limit_us in (("timeout", timeout_us), ("hard_timeout", hard_timeout_us)):

@@ -8,6 +8,7 @@ from typing import Any
 from django_delayq.clock import moment
 from django_delayq.job.job import Claim, Job, State
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind
+from django_delayq.job.progress import Progress
 from django_delayq.store.queries.job_pages import JobRow
 from django_delayq.store.queries.lookup import MAX_ROWS
 from django_delayq.store.store import Store
@@ -97,11 +98,13 @@ class JobRun:
     error: str = field(default="", repr=False)
     #: The delay of the next attempt; None if there is none.
     retry_in: timedelta | None = None
+    #: What it reported by `progress()` and `track()`, oldest first.
+    progress: list[Progress] = field(default_factory=list, repr=False)
     #: It became a dead letter.
     dead: bool = False
 
     @classmethod
-    def of(cls, claim: Claim, outcome: Outcome, decision: Decision) -> "JobRun":
+    def of(cls, claim: Claim, outcome: Outcome, decision: Decision, *, progress: Sequence[Progress] = ()) -> "JobRun":
         """Return the view of an attempt that was settled."""
         job = claim.job
         again = decision.action is Action.RETRY
@@ -115,6 +118,7 @@ class JobRun:
             ending=outcome.kind,
             error=outcome.error,
             retry_in=timedelta(microseconds=decision.delay_us) if again else None,
+            progress=list(progress),
             dead=decision.action is Action.DEAD_LETTER,
         )
 

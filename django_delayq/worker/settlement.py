@@ -11,7 +11,7 @@ from django_delayq.clock import DAY_US, SECOND_US
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.job import DELAYED_TASK, Claim, TaskKind
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind, decide
-from django_delayq.job.result import pack_done, pack_expired
+from django_delayq.job.result import pack_cancelled, pack_done, pack_expired
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.logs import logger
 from django_delayq.metrics import MetricsBuffer
@@ -21,7 +21,12 @@ from django_delayq.store.claims import Settlement
 from django_delayq.task import registry
 
 _DEFAULT_RETRY = RetryPolicy()
-_COUNTED = {Action.ACKNOWLEDGE: "done", Action.RETRY: "retried", Action.DEAD_LETTER: "dead"}
+_COUNTED = {
+    Action.ACKNOWLEDGE: "done",
+    Action.RETRY: "retried",
+    Action.DEAD_LETTER: "dead",
+    Action.CANCEL: "cancelled",
+}
 
 
 def decide_settlement(
@@ -49,10 +54,14 @@ def decide_settlement(
     )
     if not decision.counted:
         return Settlement(claim=claim, decision=decision, attempts=_uncounted(claim, outcome))
-    if outcome.result is not None and claim.job and claim.job.result_ttl_us is not None:
+    has_result = outcome.result is not None or decision.action is Action.CANCEL
+    if has_result and claim.job and claim.job.result_ttl_us is not None:
         ended_us = _ended_us(claim, outcome)
         started_us = _started_us(claim, outcome, ended_us, kind)
-        result = pack_done(worker=worker, started_us=started_us, ended_us=ended_us, value=outcome.result)
+        if outcome.result is None or decision.action is Action.CANCEL:
+            result = pack_cancelled(worker=worker, started_us=started_us, ended_us=ended_us)
+        else:
+            result = pack_done(worker=worker, started_us=started_us, ended_us=ended_us, value=outcome.result)
         ttl_ms = max(1, claim.job.result_ttl_us // 1_000)
         return Settlement(claim=claim, decision=decision, attempts=attempts, result=result, ttl_ms=ttl_ms)
     if _is_expired(decision, outcome) and claim.job and claim.job.result_ttl_us is not None:

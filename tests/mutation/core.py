@@ -56,8 +56,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a crashed job runs among the others",
         "worker/pools/threads.py",
-        "runner = self.recovery if self.recovery and entry.claim.attempts.crash_suspected else self._runner",
-        "runner = self._runner",
+        "return self.recovery if self.recovery and claim.attempts.crash_suspected else self._runner",
+        "return self._runner",
     ): ("tests/chaos/tasks/test_poison.py", KILLS),
     at(
         "a worker starts a job whose lease has expired",
@@ -166,8 +166,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a job that kills its process is tried forever",
         "job/outcome.py",
-        "or attempt >= policy.max_attempts:",
-        "or (attempt >= policy.max_attempts and ending not in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)):",
+        "or not policy.allows(attempt):",
+        "or (not policy.allows(attempt) and ending not in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)):",
     ): ("tests/unit/job/test_outcome.py", "tests/chaos/tasks/test_poison.py"),
     at(
         "a repair gives an orphaned job a second place",

@@ -1,7 +1,7 @@
 """Model: every transition in plain Python, from which follows what Redis must hold after each step."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from django_delayq.job.codec import with_flags, with_queue
@@ -40,10 +40,10 @@ class Model:
     queues: dict[str, int] = field(default_factory=dict)
     #: Changes when a queue appears or is removed.
     version: int | None = None
-    #: Worker -> last seen; and its last exchange: number, lost leases, claimed leases.
+    #: Worker -> last seen; and its last exchange: number, lost leases, leases of stopped jobs, claimed leases.
     workers: dict[bytes, int] = field(default_factory=dict)
     dispatchers: dict[bytes, int] = field(default_factory=dict)
-    exchanges: dict[bytes, tuple[int, frozenset[bytes], list[bytes]]] = field(default_factory=dict)
+    exchanges: dict[bytes, tuple[int, frozenset[bytes], frozenset[bytes], list[bytes]]] = field(default_factory=dict)
     described: set[bytes] = field(default_factory=set)
     #: Queue -> when it was paused.
     paused: dict[str, int] = field(default_factory=dict)
@@ -137,41 +137,57 @@ class Model:
         worker, number = token[:8], int.from_bytes(token[8:])
         first, version = worker not in self.exchanges, self.reply_version
         lost = frozenset(item.lease for item in ended if not self.leased(item.lease))
+        stopped = frozenset(item.lease for item in ended if item.lease not in lost and self._is_refused(item))
         for item in ended:
-            if item.lease not in lost:
+            if item.lease not in lost | stopped:
                 self._settle(self.jobs[item.lease[:12]], item)
         claims = self._chosen(queues, strict, want, may_recover) if want else []
         for job in claims:
             job.rank, job.place, job.score = job.score, Place.CLAIMED, self.now + self.lease_us
             job.token, job.claimed_us, job.unconfirmed = token, self.now, blocking
+            job.stop_by, job.progress = None, b""
             self._use(job.queue)
         self.workers[worker] = self.now
         self.described.add(worker)
-        self.exchanges[worker] = number, lost, [job.lease for job in claims]
+        self.exchanges[worker] = number, lost, stopped, [job.lease for job in claims]
         left = {job.queue for job in self._in_order(Place.RECOVERED, queues, strict)} if want else set()
         if want:
             self.notified -= set(queues)
             self.notified_all = self.notified_all and not self.queues.keys() <= set(queues)
             self.promised = self.promised - set(queues) | left
         more = bool(want and self._in_order(Place.READY, queues, strict))
-        return ExpectedReply(lost, more, claims, first, version, bool(left))
+        return ExpectedReply(lost, stopped, more, claims, first, version, bool(left))
 
     def repeat(self, worker: bytes) -> ExpectedReply:
         """Return the reply to a repeated exchange: the claims of it that the worker still holds."""
-        _, lost, leases = self.exchanges[worker]
+        _, lost, stopped, leases = self.exchanges[worker]
         return ExpectedReply(
-            lost, True, [job for lease in leases if (job := self.leased(lease))], False, self.reply_version
+            lost, stopped, True, [job for lease in leases if (job := self.leased(lease))], False, self.reply_version
         )
 
-    def heartbeat(self, worker: bytes, leases: Sequence[bytes], queues: Collection[str]) -> set[bytes]:
-        """Extend leases and keep their queues listed. Return the lost leases."""
+    def heartbeat(
+        self, worker: bytes, leases: Sequence[bytes], queues: Collection[str], progress: Mapping[bytes, bytes]
+    ) -> tuple[set[bytes], dict[bytes, int]]:
+        """Extend leases, keep their queues listed, store progress. Return lost leases, and stops with the time left."""
         self.workers[worker] = self.now
+        stops = {}
         for lease in leases:
             if job := self.leased(lease):
                 job.score, job.unconfirmed = self.now + self.lease_us, False
+                job.progress = progress.get(lease, job.progress)
+                if job.stop_by is not None:
+                    stops[lease] = max(0, job.stop_by - self.now)
         for queue in queues:
             self._use(queue)
-        return {lease for lease in leases if not self.leased(lease)}
+        return {lease for lease in leases if not self.leased(lease)}, stops
+
+    def stop(self, raw_id: bytes, grace_us: int) -> bool:
+        """Ask a running job to stop."""
+        job = self.jobs.get(raw_id)
+        if job is None or job.place is not Place.CLAIMED:
+            return False
+        job.stop_by = self.now + grace_us
+        return True
 
     def cancel_blocking(self, queues: Sequence[str]) -> None:
         """Claim nothing for a cancelled blocking exchange; its notification is sent again."""
@@ -182,7 +198,9 @@ class Model:
         carried_out = 0
         for item in items:
             job = self.leased(item.lease)
-            if job and job.score <= self.now and (job.unconfirmed or not item.spared):
+            stops = item.ending is OutcomeKind.STOPPED
+            may_be_spared = job is not None and (job.unconfirmed or not item.spared)
+            if job and job.score <= self.now and (job.stop_by is not None) == stops and (stops or may_be_spared):
                 self._settle(job, item)
                 carried_out += 1
         return carried_out
@@ -299,7 +317,14 @@ class Model:
         by_member = sorted(jobs, key=lambda job: (job.score, order[job.queue], job.place == Place.READY, job.member))
         return sorted(by_member, key=lambda job: order[job.queue]) if strict else by_member
 
+    def _is_refused(self, item: Ended) -> bool:
+        """Return whether the job was asked to stop, so that it may only be settled as done or stopped."""
+        runs_again = item.ending not in (OutcomeKind.SUCCEEDED, OutcomeKind.STOPPED)
+        return runs_again and self.jobs[item.lease[:12]].stop_by is not None
+
     def _settle(self, job: ModelJob, item: Ended) -> None:
+        if item.ending is OutcomeKind.STOPPED:
+            return self._end(job, "cancelled", keep=True)
         if item.ending is OutcomeKind.SUCCEEDED:
             return self._end(job, "done", keep=True)
         if item.ending is OutcomeKind.EXPIRED and not (job.expiry and job.expiry.dead):

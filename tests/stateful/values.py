@@ -47,6 +47,9 @@ class ModelJob:
     unconfirmed: bool = False
     claimed_us: int = 0
     rank: int = 0
+    #: If it was asked to stop: until when its code may run (µs). And the stored progress of its code.
+    stop_by: int | None = None
+    progress: bytes = b""
     #: Number of ended attempts, counted here and not read from the record.
     ended: int = 0
     crash_suspected: bool = False
@@ -134,6 +137,8 @@ class ExpectedReply:
     """What the reply to an exchange must be."""
 
     lost: frozenset[bytes]
+    #: Leases of jobs that were asked to stop, so that their outcomes were refused.
+    stopped: frozenset[bytes]
     more: bool
     claims: list[ModelJob]
     first: bool

@@ -92,11 +92,14 @@ class Base(RuleBasedStateMachine):
         queue: str = QUEUES[1],
         token: bytes = b"",
         may_arrive: bool = False,
+        grace_us: int = 0,
     ) -> None:
         operations, model = self.world.operations, self.world.model
         if operation == "cancel":
             expected = model.cancel(raw_id, token=token, may_arrive=may_arrive)
             assert operations.cancel(raw_id, token=token, may_arrive=may_arrive) == expected
+        elif operation == "stop":
+            assert operations.stop(raw_id, grace_us=grace_us) == model.stop(raw_id, grace_us)
         elif operation == "move":
             assert operations.move(raw_id, queue) == model.move(raw_id, queue)
         elif operation == "reschedule":

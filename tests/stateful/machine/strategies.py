@@ -22,6 +22,7 @@ ENDINGS = [
     OutcomeKind.CRASHED,
 ]
 ENDINGS += [OutcomeKind.INTERRUPTED, OutcomeKind.UNSTARTED, OutcomeKind.SNOOZED, OutcomeKind.UNKNOWN_TASK]
+ENDINGS += [OutcomeKind.STOPPED]
 picks = st.integers(0, 15)
 limits = st.sampled_from([500, 500, 1, 2])
 

@@ -40,6 +40,7 @@ EARLIER_ATTEMPT: dict[OutcomeKind, dict[bool, tuple[Action, int, bool]]] = {
     OutcomeKind.UNREADABLE: dict.fromkeys((True, False), (DEAD, 0, False)),
     OutcomeKind.BAD_SIGNATURE: dict.fromkeys((True, False), (DEAD, 0, False)),
     OutcomeKind.RESULT_NOT_SERIALIZABLE: dict.fromkeys((True, False), (DEAD, 0, False)),
+    OutcomeKind.STOPPED: dict.fromkeys((True, False), (Action.CANCEL, 0, False)),
     OutcomeKind.EXPIRED: dict.fromkeys((True, False), (Action.ACKNOWLEDGE, 0, False)),
 }
 KEEPS_PLACE = {OutcomeKind.LEASE_EXPIRED, OutcomeKind.INTERRUPTED}
@@ -49,6 +50,7 @@ UNCOUNTED = {OutcomeKind.SNOOZED, OutcomeKind.INTERRUPTED, *WAITS_FOR_CODE}
 LAST_ATTEMPT = {
     OutcomeKind.SUCCEEDED: Action.ACKNOWLEDGE,
     OutcomeKind.UNSTARTED: Action.RELEASE,
+    OutcomeKind.STOPPED: Action.CANCEL,
     OutcomeKind.EXPIRED: Action.ACKNOWLEDGE,
 }
 
