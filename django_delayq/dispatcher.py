@@ -13,9 +13,10 @@ from time import monotonic, time_ns
 from typing import Any
 
 from django_delayq.clock import SECOND_US
+from django_delayq.exceptions import JobCrashed
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind, decide, kind_of_fault
 from django_delayq.job.retry import RetryPolicy
-from django_delayq.logs import logger
+from django_delayq.logs import job_fields, logger
 from django_delayq.metrics import MetricsBuffer, MinuteSeries
 from django_delayq.processes.emitter import Emit, emitter
 from django_delayq.processes.service import Runnable
@@ -208,12 +209,15 @@ def _announce(item: ExpiredLease, outcome: Outcome, decision: Decision, reclaim:
         item.worker,
         attempt,
         decision.action,
+        extra=job_fields(item.id, item.job, attempt),
     )
     if decision.action is Action.DEAD_LETTER:
         sender = registry.find(item.job.task) if item.job else None
-        announce(job_dead_lettered, sender, job_id=item.id, job=item.job, attempt=attempt, reason=outcome.error)
+        error = (type(item.fault) if item.fault else JobCrashed)(outcome.error)
+        facts = {"job_id": item.id, "job": item.job, "attempt": attempt}
+        announce(job_dead_lettered, sender, error=error, **facts, reason=outcome.error)
         if item.job and sender is not None:
-            sender.on_finished(item.job, attempts=reclaim.attempts, stored=None)
+            sender.on_finished(item.job, attempts=reclaim.attempts, stored=None, error=error)
 
 
 def _judge(item: ExpiredLease) -> tuple[Outcome, Decision]:

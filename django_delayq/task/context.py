@@ -1,6 +1,5 @@
 """Context: the job that the running code belongs to."""
 
-from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,6 +7,7 @@ from typing import Any
 
 from django_delayq.clock import moment
 from django_delayq.job.job import Claim
+from django_delayq.logs import current_claim
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +52,12 @@ class CurrentJob:
         return deepcopy(self._claim.job.context or {}) if self._claim.job else {}
 
 
-_current: ContextVar[Claim | None] = ContextVar("django_delayq.task.context", default=None)
-
-
 def set_current_claim(claim: Claim) -> None:
     """Set the claim of this context."""
-    _current.set(claim)
+    current_claim.set(claim)
 
 
 def current_job() -> CurrentJob | None:
     """Return the job of the running task, or None if the task was called as a plain function."""
-    claim = _current.get()
+    claim = current_claim.get()
     return CurrentJob(claim) if claim else None

@@ -88,7 +88,11 @@ def forward(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outcome
     except BaseException as error:
         database.assume_opened()
         outcome = _outcome_of(None, job, error)
-    return timed(_unless(database.clean(), outcome), began)
+    try:
+        return timed(_unless(database.clean(), outcome), began)
+    finally:
+        # As in `_run()`.
+        del outcome
 
 
 def _run_sync(coroutine: Coroutine[Any, Any, Outcome]) -> Outcome:
@@ -111,11 +115,11 @@ async def _attempt(claim: Claim, call: Call, clean: Clean) -> Outcome:
             return Outcome(
                 kind=OutcomeKind.UNKNOWN_TASK, error=f"No task is registered as {job.task!r} in this worker."
             )
-        outcome = await _run(task, claim, job, call, clean)
+        # In no variable: this frame, too, can be reached from the traceback of an exception in the outcome.
+        return timed(await _run(task, claim, job, call, clean), began)
     except BaseException as error:
         # A time limit that expired after the task had ended, or a failing receiver of a signal.
-        outcome = failed(error)
-    return timed(outcome, began)
+        return timed(failed(error), began)
 
 
 async def _run(task: Any, claim: Claim, job: Job, call: Call, clean: Clean) -> Outcome:
@@ -142,7 +146,11 @@ async def _run(task: Any, claim: Claim, job: Job, call: Call, clean: Clean) -> O
         outcome = _outcome_of(task.func, job, error)
     finally:
         left_open = await clean()
-    return _unless(left_open, outcome)
+    try:
+        return _unless(left_open, outcome)
+    finally:
+        # This frame is in the traceback of `outcome.raised`. A circle would keep the variables of the task in memory.
+        del outcome
 
 
 def _unless(left_open: TransactionLeftOpen | None, outcome: Outcome) -> Outcome:
@@ -205,13 +213,17 @@ def _call(func: Any, job: Job) -> Any:
 
 async def _bounded(func: Any, job: Job) -> Any:
     limit = None if job.timeout_us is None else job.timeout_us / SECOND_US
+    scope = asyncio.timeout(limit)
     try:
-        async with asyncio.timeout(limit) as scope:
+        async with scope:
             return await func(*job.args, **job.kwargs)
     except TimeoutError as error:
         if scope.expired():
             raise TaskTimeout(f"The task ran longer than its timeout of {limit:g} s.") from error
         raise
+    finally:
+        # It refers to the asyncio task, whose result has the exception, whose traceback has this frame.
+        del scope
 
 
 def _outcome_of(func: Any, job: Job, error: BaseException) -> Outcome:
@@ -222,15 +234,21 @@ def _outcome_of(func: Any, job: Job, error: BaseException) -> Outcome:
             delay_us = None if error.delay is None else checked_us
         except DelayQError as wrong:
             return failed(wrong)
-        return Outcome(kind=OutcomeKind.RETRY_REQUESTED, error=_text(error), delay_us=delay_us, exception=_path(error))
+        return Outcome(
+            kind=OutcomeKind.RETRY_REQUESTED,
+            error=_text(error),
+            delay_us=delay_us,
+            exception=_path(error),
+            raised=error,
+        )
     if isinstance(error, DeadLetterNow):
-        return Outcome(kind=OutcomeKind.REJECTED, error=_text(error), exception=_path(error))
+        return Outcome(kind=OutcomeKind.REJECTED, error=_text(error), exception=_path(error), raised=error)
     if func is not None and isinstance(error, TypeError):
         try:
             check_fit(func, job.args, job.kwargs)
         except TypeError as unfit:
             error_text = f"The stored arguments do not fit {job.task}: {unfit}"
-            return Outcome(kind=OutcomeKind.ARGUMENTS_MISMATCH, error=error_text, exception=_path(unfit))
+            return Outcome(kind=OutcomeKind.ARGUMENTS_MISMATCH, error=error_text, exception=_path(unfit), raised=error)
     return failed(error)
 
 
@@ -249,7 +267,7 @@ def failed(error: BaseException) -> Outcome:
     except BaseException as unprintable:
         # The exception's own __str__() or metaclass may raise anything, even SystemExit.
         text = f"{_path(error)} (its traceback cannot be printed: {_path(unprintable)})"
-    return Outcome(kind=OutcomeKind.FAILED, error=text[-_MAX_ERROR:], exception=_path(error))
+    return Outcome(kind=OutcomeKind.FAILED, error=text[-_MAX_ERROR:], exception=_path(error), raised=error)
 
 
 def _path(error: BaseException) -> str:

@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from math import inf
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
@@ -168,7 +169,11 @@ def _main(pipe: Connection, parent: Connection) -> None:
             claim = pipe.recv()
         except (EOFError, OSError):
             os._exit(1)
-        pipe.send((run(claim), rss_bytes()))
+        outcome = run(claim)
+        if outcome.raised is not None:
+            # Its class may not be picklable, and the worker must not run its code.
+            outcome = replace(outcome, raised=None)
+        pipe.send((outcome, rss_bytes()))
 
 
 def _exit_with_parent(parent: Connection) -> None:
