@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 from django_delayq._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from django_delayq.exceptions import DeadLetterNow, RetryLater
+    from django_delayq.control.jobs import jobs
+    from django_delayq.control.queues import queue, queues
+    from django_delayq.exceptions import DeadLetterNow, RetryLater, Snooze
     from django_delayq.job.retry import RetryPolicy
     from django_delayq.store.store import get_store
     from django_delayq.task.by_name import execute_later
@@ -21,6 +23,7 @@ __all__ = [
     "JobHandle",
     "RetryLater",
     "RetryPolicy",
+    "Snooze",
     "Task",
     "current_job",
     "delayed_task",
@@ -28,6 +31,9 @@ __all__ = [
     "execute_later",
     "get_job",
     "get_store",
+    "jobs",
+    "queue",
+    "queues",
 ]
 
 #: Public name -> the module it lives in. Imported at first use: pytest loads our plugin, and with it this file, in
@@ -37,6 +43,7 @@ _HOMES = {
     "JobHandle": "task.handle",
     "RetryLater": "exceptions",
     "RetryPolicy": "job.retry",
+    "Snooze": "exceptions",
     "Task": "task.task",
     "current_job": "task.context",
     "delayed_task": "task.decorator",
@@ -44,6 +51,9 @@ _HOMES = {
     "execute_later": "task.by_name",
     "get_job": "task.handle",
     "get_store": "store.store",
+    "jobs": "control.jobs",
+    "queue": "control.queues",
+    "queues": "control.queues",
 }
 
 

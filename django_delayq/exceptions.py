@@ -152,8 +152,16 @@ class WaitTimeout(DelayQError, TimeoutError):
     """The job did not end in time."""
 
 
+class InvalidProgress(DelayQError, ValueError):
+    """A progress must be a number from 0 to 1, with a short text."""
+
+
 class JobCancelled(DelayQError):
-    """The job was cancelled before it ran."""
+    """The job was cancelled before it ran, or stopped while it ran."""
+
+
+class JobExpired(NoResult):
+    """The job expired before it could begin."""
 
 
 class JobCrashed(DelayQError):
@@ -196,6 +204,22 @@ class RetryLater(DelayQError):
     def __init__(self, delay: Any = None, reason: str = "") -> None:
         super().__init__(reason or "the task requested to run again later")
         self.delay = delay
+
+
+class Snooze(DelayQError):
+    """Raise this in a task to put the job off without counting an attempt: `raise Snooze(minutes=5)`.
+
+    It takes seconds, a timedelta, its keywords, or `until=` an aware datetime. The shortest delay is 100 ms. Id, key
+    and options stay.
+    """
+
+    def __init__(self, delay: Any = None, reason: str = "", *, until: Any = None, **units: float) -> None:
+        """Raises TypeError unless exactly one of delay, until and the keywords of a timedelta is given."""
+        if (delay is not None) + (until is not None) + bool(units) != 1:
+            raise TypeError("Snooze() takes seconds, a timedelta, keywords such as minutes=5, or until=; give one")
+        super().__init__(reason or "the task put the job off")
+        #: Checked when the worker settles the attempt.
+        self.delay, self.until, self.units = delay, until, units
 
 
 class DeadLetterNow(DelayQError):

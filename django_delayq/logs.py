@@ -11,8 +11,8 @@ from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
 
-#: The claim whose task runs in this context. Here, because a record may be logged anywhere.
-current_claim: ContextVar[Any] = ContextVar("django_delayq.claim", default=None)
+#: The claim whose task runs in this context, and its running attempt. Here, because a record may be logged anywhere.
+current_run: ContextVar[tuple[Any, Any] | None] = ContextVar("django_delayq.run", default=None)
 
 
 class SafeLogger(logging.LoggerAdapter[logging.Logger]):
@@ -46,7 +46,7 @@ def job_fields(job_id: str, job: Any, attempt: int | None = None) -> dict[str, A
 
 
 def _running_job() -> dict[str, Any]:
-    claim = current_claim.get()
+    claim, _ = current_run.get() or (None, None)
     return job_fields(claim.id, claim.job, claim.attempt) if claim else dict.fromkeys(job_fields("", None))
 
 

@@ -6,13 +6,16 @@ from itertools import count
 from django_delayq.job.ids import shard_of
 from django_delayq.job.job import State
 from django_delayq.job.outcome import Action
+from django_delayq.job.progress import Progress
+from django_delayq.job.result import pack_cancelled
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.store import forward_stream
+from django_delayq.store.batch import BatchJob, Spread
 from django_delayq.store.enqueue import key_digest
 from django_delayq.store.process_reports import ProcessReports
 from django_delayq.store.promotion import Reclaim
 from django_delayq.store.queries.result_waiter import wait_for_result
-from tests.shard_apis import HOUR, SECOND, OneWorker, ShardApis, one_more, settlement
+from tests.shard_apis import DAY, HOUR, SECOND, OneWorker, ShardApis, one_more, settlement
 
 
 def _key_here(apis: ShardApis, prefix: str) -> str:
@@ -25,18 +28,19 @@ def _key_here(apis: ShardApis, prefix: str) -> str:
 def exercise_all_apis(apis: ShardApis) -> None:
     """Call each method of each API and leave jobs in every place: then almost every key exists."""
     worker = apis.worker()
-    for _ in range(3):
+    for _ in range(4):
         apis.add(delay=SECOND, key=os.urandom(4).hex())
         apis.add(queue="other")
     apis.clock.advance(SECOND)
     apis.promote()
-    claims = worker.take(4, "default", "other", description="host/1").claims
-    assert len(claims) == 4
-    assert not worker.api.heartbeat([claim.lease for claim in claims])
+    claims = worker.take(5, "default", "other", description="host/1").claims
+    assert len(claims) == 5
+    assert not worker.api.heartbeat([claim.lease for claim in claims], (), {claims[0].lease: Progress(0.5)}).lost
     ends = [settlement(claim, how) for claim, how in zip(claims, Action, strict=True)]
     assert not worker.take(1, "other", settle=ends).lost
     assert len(worker.again().claims) == 1
     _expire_through_dispatcher(apis, worker)
+    _stop(apis)
 
     raw_id = apis.add("argument", queue="moving", delay=HOUR)
     assert apis.operations.reschedule(raw_id, delay_us=2 * HOUR)
@@ -45,6 +49,11 @@ def exercise_all_apis(apis: ShardApis) -> None:
     assert apis.operations.reschedule(raw_id, delay_us=0)
     assert apis.operations.move(raw_id, "other")
     assert apis.operations.cancel(raw_id, token=b"a token", may_arrive=True)
+    letter = apis.inspection.dead_letter(apis.add_dead(queue="spread"))
+    assert letter is not None
+    spread = Spread(name=b"a name", length_us=HOUR, count=2)
+    job = BatchJob(raw_id=letter.raw_id, died_us=letter.moment_us)
+    assert apis.operations.requeue_many([job], spread=spread)[0].done
     for end in ("requeue", "discard"):
         letter = apis.inspection.dead_letter(apis.add_dead(key=_key_here(apis, end), queue=end))
         assert letter is not None
@@ -66,6 +75,20 @@ def exercise_all_apis(apis: ShardApis) -> None:
     worker.take(0, "new", description="host/2")
     worker.take(1, "new", blocking=True)
     apis.add(queue="newer")
+
+
+def _stop(apis: ShardApis) -> None:
+    """Stop two running jobs; the worker of one has died."""
+    worker, kept = apis.worker(), apis.add(queue="stopping", ttl=HOUR)
+    [claim] = worker.take(1, "stopping").claims
+    assert apis.operations.stop(claim.raw_id, grace_us=SECOND)
+    [item] = apis.promotion.read_expired_leases([claim.lease])
+    assert item.stops
+    apis.expired_leases()
+    ending = pack_cancelled(ended_us=2, started_us=1, worker="w")
+    stopped = Reclaim(lease=item.lease, attempts=item.attempts, queue=None, stops=True, result=ending, ttl_ms=60_000)
+    assert apis.promotion.reclaim([stopped]) == [True]
+    assert apis.inspection.find(kept).state is State.CANCELLED
 
 
 def _keep_results(apis: ShardApis) -> None:
@@ -92,7 +115,7 @@ def _look_and_tell(apis: ShardApis) -> None:
     assert not reports.report(leaving, "dispatcher", {}, {})
     reports.deregister(leaving, {})
     for queue in ("default", "moved"):
-        assert apis.operations.pause(queue, by="ann")
+        assert apis.operations.pause(queue, by="ann", delay_us=DAY)
     assert apis.operations.resume("default")
     forward_stream.append(apis.shard, {"id": "an id"})
     survey = apis.store.dashboard(apis.shard.index)

@@ -7,7 +7,7 @@ from re import Pattern
 from django.utils.translation import gettext
 
 from django_delayq.admin.arguments import DisplayedArguments, printable, short
-from django_delayq.admin.errors import ErrorSummary
+from django_delayq.admin.errors import ErrorSummary, outcome_name
 from django_delayq.job.ids import created_us
 from django_delayq.job.job import State
 from django_delayq.store.queries.job_pages import JobRow
@@ -21,6 +21,8 @@ class JobLine:
     hide: Pattern[str]
     #: The address of the job's own page.
     url: str = ""
+    #: The time of the page, Redis's clock, if it shows which jobs are overdue.
+    now_us: int = 0
 
     @property
     def short_id(self) -> str:
@@ -78,15 +80,34 @@ class JobLine:
 
     @property
     def attempts_text(self) -> str:
-        """`3/5`: the next attempt, or the last one of a failed job, and the maximum."""
+        """`3/5`: the next attempt, or the last one of a failed job, and the maximum, if there is one."""
         ended, job = self.row.attempts.ended, self.row.job
         number = ended if self.row.state is State.DEAD else ended + 1
-        return f"{number}/{job.retry.max_attempts if job else '?'}"
+        if job is None:
+            return f"{number}/?"
+        return str(number) if job.retry.max_attempts is None else f"{number}/{job.retry.max_attempts}"
+
+    @property
+    def expires_us(self) -> int | None:
+        """When it expires if it has not begun by then."""
+        return self.row.job.expiry.moment_us if self.row.job and self.row.job.expiry else None
+
+    @property
+    def overdue(self) -> bool:
+        """Whether it waits although its expiry is over: a worker ends it when its turn comes."""
+        waits = self.row.state in (State.SCHEDULED, State.READY)
+        return waits and self.expires_us is not None and self.expires_us < self.now_us
 
     @property
     def waits_again(self) -> bool:
         """Whether an attempt has failed and it waits for another."""
         return bool(self.row.attempts.ended)
+
+    @property
+    def waits_for_code(self) -> str:
+        """What it waits for, if no worker could run it so far; else ""."""
+        waits = self.row.state in (State.SCHEDULED, State.READY) and self.row.attempts.waiting_since_us
+        return outcome_name(self.row.attempts.waiting_for) if waits else ""
 
     @property
     def error_summary(self) -> ErrorSummary:

@@ -31,7 +31,8 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "claim_records": (
         "hash",
-        "id -> token, time of the claim (µs), rank, a byte 0; `leases` is authoritative if the two disagree",
+        "id -> token, time of the claim (µs), rank, 1 if it was asked to stop, until when (µs) if so, its progress; "
+        "`leases` is authoritative if the two disagree",
     ),
     "unconfirmed": (
         "set",
@@ -47,6 +48,11 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "dead_letters": ("zset", "id -> time of death (µs); requeue, discard and promote remove from it"),
     "dead_bodies": ("hash", "id -> member, attempts, extras and body of a dead letter; goes with its entry there"),
     "dead_bytes": ("string", "bytes of all of dead_bodies, for DEAD_MAX_BYTES; written by each writer of those"),
+    "spreads": (
+        "hash",
+        "name of a spread -> its start (µs), length (µs), number of jobs and those placed so far; requeue writes it, "
+        "until all are placed; at most 100",
+    ),
     "unique_keys": ("hash", "digest of a unique key -> member of the job that holds it; goes with the job"),
     "queues": (
         "zset",
@@ -64,12 +70,17 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "worker_names": ("hash", "worker -> its host and process, for people; goes with its entry in workers"),
     "process_reports": ("hash", "worker or dispatcher -> its last status report (JSON); goes with its entry there"),
     "quiet_workers": ("hash", "worker -> who asked it to claim no more jobs; goes with its entry in workers"),
-    "paused": ("hash", "key of a queue's ready set -> `<moment in µs> <who paused it>`; resume removes it"),
+    "paused": (
+        "hash",
+        "key of a queue's ready set -> `<moment in µs> <who paused it>`, a byte 255 and its end (µs) if it has one; "
+        "resume and promote remove it",
+    ),
+    "pause_ends": ("zset", "queue -> when (µs) its pause ends; goes with its entry in paused"),
     "metrics": (
         "hash",
         "dimension (all jobs, a queue, a task) -> its last hour, a line per minute; at most 1,000 dimensions",
     ),
-    "results": ("list", "per job that keeps its result: one record of its end; the only key that expires"),
+    "results": ("list", "per job that keeps its result: one record of its end; expires"),
     "next_promotion": ("string", "µs of the next promotion; only promote writes it"),
     "no_reclaim_before": (
         "string",
@@ -77,6 +88,10 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     ),
     "notify_dispatcher": ("list", "at most one element: the dispatcher must promote earlier than it planned"),
     "notify": ("list", "at most one element: jobs are ready; one per queue, and one without a queue for all queues"),
+    "notify_worker": (
+        "list",
+        "per worker: at most one element: it must ask at once which jobs to stop; stop and quiet write it for a minute",
+    ),
     "forwarded": ("stream", "jobs that a forwarding pool handed on; its readers trim it"),
     "shards": ("string", "number of shards over which the jobs are spread; in shard 0 only"),
 }
@@ -117,6 +132,10 @@ class Keys:
         """Return the keys with which workers serve a queue: ready, notify, recovered."""
         return self.ready(queue), self.notify(queue), self.recovered(queue)
 
+    def places(self, queue: str) -> tuple[str, str, str]:
+        """Return the keys of a queue's waiting places: scheduled, ready, recovered."""
+        return self.scheduled(queue), self.ready(queue), self.recovered(queue)
+
     def named(self, queue: str) -> dict[str, str]:
         """Return all keys of a queue, in this order, by the names that scripts have for them."""
         return {
@@ -129,6 +148,10 @@ class Keys:
     def notifications(self, queues: Sequence[str]) -> list[str]:
         """Return the keys to which a worker of these queues listens; no queues: a worker of all."""
         return [self.notify(queue) for queue in queues] or [self("notify")]
+
+    def notify_worker(self, worker_id: bytes) -> str:
+        """Return the key of one worker's own notification."""
+        return self(f"notify_worker:{worker_id.hex()}")
 
     def results(self, raw_id: bytes) -> str:
         """Return the key of a job's kept result."""

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import try_decode, try_decode_head
@@ -60,6 +60,8 @@ class ExpiredLease:
     attempts: AttemptHistory
     #: It was claimed behind a blocking pop, and its worker has not confirmed the claim.
     unconfirmed: bool
+    #: Somebody asked it to stop.
+    stops: bool
     #: µs since the epoch when it was claimed; 0 if that is lost.
     claimed_us: int
     #: Name of its worker, or its id in hex.
@@ -83,6 +85,11 @@ class Reclaim:
     queue: str | None
     #: 0: ready at its old rank; it is recovered if its last attempt crashed.
     delay_us: int = 0
+    #: Somebody asked it to stop, so it ends as cancelled.
+    stops: bool = False
+    #: If it does and keeps its result: the JSON to keep, and for how many ms.
+    result: bytes = field(default=b"", repr=False)
+    ttl_ms: int = 0
 
 
 class Promotion:
@@ -133,7 +140,7 @@ class Promotion:
         queues = {name: decode_queue(name) for name in names}
         if invalid := [name for name, queue in queues.items() if encode_queue(queue).encode() != name]:
             keys = self._shard.keys
-            self._shard.execute_all([["ZREM", keys(noun), *invalid] for noun in ("queues", "next_due")])
+            self._shard.execute_all([["ZREM", keys(noun), *invalid] for noun in ("queues", "next_due", "pause_ends")])
         return [queue for name, queue in queues.items() if name not in invalid]
 
     def read_next_promotion(self) -> int | None:
@@ -174,11 +181,16 @@ class Promotion:
         """
         queues = list(dict.fromkeys(item.queue for item in decided if item.queue is not None))
         numbers = {queue: number for number, queue in enumerate(queues, 1)}
-        args: list[bytes | int] = [self._config.due_first_us // 1_000]
+        keys = self._shard.keys
+        results = [keys.results(item.lease[:12]) for item in decided if item.result]
+        args: list[bytes | int] = [self._config.due_first_us // 1_000, len(results)]
         for item in decided:
-            number = 0 if item.queue is None else numbers[item.queue]
-            args += (item.lease, item.attempts.pack(), number, item.delay_us)
-        more_keys = [key for queue in queues for key in self._shard.keys.named(queue).values()]
+            if item.stops:
+                args += (item.lease, item.result, -1, item.ttl_ms)
+            else:
+                number = 0 if item.queue is None else numbers[item.queue]
+                args += (item.lease, item.attempts.pack(), number, item.delay_us)
+        more_keys = [*results, *(key for queue in queues for key in keys.named(queue).values())]
         return [bool(done) for done in self._shard.run(_RECLAIM, args, more_keys=more_keys)]
 
     def _expired_lease(
@@ -192,6 +204,7 @@ class Promotion:
     ) -> ExpiredLease:
         head = try_decode_head(body)
         job, fault = try_decode(body, raw_id=lease[:12], shard=self._shard.index)
+        claim = ClaimRecord.unpack(claim_record)
         return ExpiredLease(
             lease=lease,
             shard=self._shard.index,
@@ -200,6 +213,7 @@ class Promotion:
             fault=fault,
             attempts=AttemptHistory.unpack(attempts),
             unconfirmed=bool(unconfirmed),
-            claimed_us=ClaimRecord.unpack(claim_record).claimed_us,
+            stops=claim.stop_by_us is not None,
+            claimed_us=claim.claimed_us,
             worker=worker_name.decode(errors="replace") if worker_name else worker_of(lease).hex(),
         )

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Any
 
+from django_delayq.clock import DAY_US
 from django_delayq.exceptions import StaleExchange, StoreError
 from django_delayq.job.job import Claim
-from django_delayq.job.outcome import Outcome
+from django_delayq.job.outcome import Outcome, stopped
 from django_delayq.store.claims import Claims, ExchangeReply, ExchangeRequest, Settlement
 from django_delayq.store.client.script_call import ScriptCall
 from django_delayq.worker.outcome_buffer import OutcomeBuffer
@@ -31,9 +32,11 @@ class InFlight(Enum):
 class ExchangeSession:
     """The settle-and-claim requests of one worker."""
 
-    def __init__(self, claims: Claims, *, name: str) -> None:
+    def __init__(self, claims: Claims, *, name: str, longest_wait_us: int = DAY_US) -> None:
+        """`longest_wait_us` is UNKNOWN_TASK_TTL."""
         self._claims = claims
         self._name = name
+        self._longest_wait_us = longest_wait_us
         #: Whether the server knows the worker's name.
         self._is_known = False
         self._request: tuple[ExchangeRequest, Settled] | None = None
@@ -59,7 +62,13 @@ class ExchangeSession:
         ended: Sequence[tuple[Claim, Outcome]] = (),
     ) -> None:
         """Build the next request; `exchange()` sends it."""
-        settled = [(decide_settlement(claim, outcome, worker=self._name), outcome) for claim, outcome in ended]
+        settled = [
+            (
+                decide_settlement(claim, outcome, worker=self._name, longest_wait_us=self._longest_wait_us),
+                outcome,
+            )
+            for claim, outcome in ended
+        ]
         request = self._claims.prepare(
             queues=queues,
             want=want,
@@ -85,7 +94,9 @@ class ExchangeSession:
         self.in_flight = InFlight.EXCHANGE
 
     def exchange(self, outcomes: OutcomeBuffer) -> tuple[ExchangeReply, Settled]:
-        """Send the request if necessary, and return its reply and the settlements in it.
+        """Send the request if necessary, and return its reply and the settlements in it that were applied or lost.
+
+        Those that were refused because their job was asked to stop return to the buffer as stopped.
 
         Raises `StaleExchange` if the server has seen a newer request; the outcomes return to the buffer and nothing is
         in flight. After any other `StoreError` the same request is sent by the next call.
@@ -106,6 +117,11 @@ class ExchangeSession:
                 self.cancel_blocking()
             raise
         self._request, self.in_flight = None, InFlight.NOTHING
+        if reply.stopped:
+            # They were asked to stop before this worker knew it.
+            refused = [(each.claim, outcome) for each, outcome in settled if each.claim.lease in reply.stopped]
+            outcomes.restore((claim, stopped(outcome)) for claim, outcome in refused)
+            settled = [item for item in settled if item[0].claim.lease not in reply.stopped]
         # Sent with the first request, and again if the server lost its state.
         self._is_known = not reply.unknown_worker or not self._is_known
         return reply, settled

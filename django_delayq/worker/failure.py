@@ -8,7 +8,7 @@ from typing import Any
 
 from django_delayq.exceptions import DelayQError, JobCrashed, UnknownTask
 from django_delayq.job.job import Claim
-from django_delayq.job.outcome import Outcome, OutcomeKind
+from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind
 from django_delayq.task.redaction import clear_variables
 
 #: How an attempt ended that raised nothing -> the class of the exception that is shown.
@@ -19,31 +19,28 @@ _CLASSES: dict[OutcomeKind, type[DelayQError]] = {
 }
 
 
+#: How an attempt ended whose task asked for another.
+_REQUESTS = (OutcomeKind.RETRY_REQUESTED, OutcomeKind.SNOOZED)
+
+
 class ChildTraceback(Exception):
     """The traceback of an exception that a task raised in a child process."""
 
 
-def exception_of(outcome: Outcome, claim: Claim, task: Any, *, dies: bool) -> BaseException | None:
+def exception_of(outcome: Outcome, decision: Decision, claim: Claim, task: Any) -> BaseException | None:
     """Return the exception to show for an attempt; None if it did not fail.
 
-    `dies` is whether the job becomes a dead letter: then there is always one. If the task has sensitive arguments, the
-    variables in the exception's traceback are cleared.
+    If the task has sensitive arguments, the variables in the exception's traceback are cleared.
     """
-    if outcome.kind in _NO_FAILURE and not dies:
+    shown: BaseException | None = None
+    if outcome.kind in _REQUESTS and decision.action is Action.RETRY:
         # `raise RetryLater(…) from error`: the error behind it is worth a traceback, the request is not.
-        shown = _cause(outcome.raised)
-    else:
+        shown = outcome.raised and (outcome.raised.__cause__ or outcome.raised.__context__)
+    elif decision.action is Action.DEAD_LETTER or (decision.action is Action.RETRY and decision.counted):
         shown = outcome.raised or _made(outcome, claim)
     if shown is not None and task is not None and task.sensitive:
         clear_variables(shown)
     return shown
-
-
-_NO_FAILURE = (OutcomeKind.SUCCEEDED, OutcomeKind.RETRY_REQUESTED, OutcomeKind.INTERRUPTED)
-
-
-def _cause(error: BaseException | None) -> BaseException | None:
-    return error and (error.__cause__ or error.__context__)
 
 
 def _made(outcome: Outcome, claim: Claim) -> BaseException:

@@ -3,40 +3,70 @@
 import logging
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from time import monotonic
 
-from django_delayq.clock import SECOND_US
+from django_delayq.clock import DAY_US, SECOND_US
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.job import DELAYED_TASK, Claim, TaskKind
-from django_delayq.job.outcome import Action, Outcome, decide
-from django_delayq.job.result import pack_done
+from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind, decide
+from django_delayq.job.result import pack_cancelled, pack_done, pack_expired
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.logs import job_fields, logger
 from django_delayq.metrics import MetricsBuffer
 from django_delayq.processes.emitter import Emission, Emit, emitter
-from django_delayq.signals import announce, has_listener, job_dead_lettered, job_finished
+from django_delayq.signals import announce, has_listener, job_dead_lettered, job_expired, job_finished
 from django_delayq.store.claims import Settlement
 from django_delayq.task import registry
 from django_delayq.worker.failure import exception_of
 
 _DEFAULT_RETRY = RetryPolicy()
-_COUNTED = {Action.ACKNOWLEDGE: "done", Action.RETRY: "retried", Action.DEAD_LETTER: "dead"}
+_COUNTED = {
+    Action.ACKNOWLEDGE: "done",
+    Action.RETRY: "retried",
+    Action.DEAD_LETTER: "dead",
+    Action.CANCEL: "cancelled",
+}
 
 
-def decide_settlement(claim: Claim, outcome: Outcome, *, worker: str, jitter: float | None = None) -> Settlement:
+def decide_settlement(
+    claim: Claim, outcome: Outcome, *, worker: str, longest_wait_us: int = DAY_US, jitter: float | None = None
+) -> Settlement:
     """Decide how to settle an attempt, and add it to the attempt history unless it is acknowledged or released.
 
-    `jitter` is the share of the longest delay that a retry waits, drawn from [0, 1) by default.
+    `longest_wait_us` is UNKNOWN_TASK_TTL. `jitter` is the share of the longest delay that a retry waits, drawn from
+    [0, 1) by default.
     """
     policy = claim.job.retry if claim.job else _DEFAULT_RETRY
     kind = claim.job.kind if claim.job else DELAYED_TASK
     jitter = random.random() if jitter is None else jitter
-    decision = decide(outcome, policy, attempt=claim.attempt, jitter=jitter, waits_for_code=kind.waits_for_code)
     attempts = claim.attempts
-    if outcome.result is not None and claim.job and claim.job.result_ttl_us is not None:
+    decision = decide(
+        outcome,
+        policy,
+        attempt=claim.attempt,
+        jitter=jitter,
+        interruptions=attempts.interruptions,
+        waited_us=claim.claimed_us - (attempts.waiting_since_us or claim.claimed_us),
+        longest_wait_us=longest_wait_us,
+        waits_on_mismatch=kind.waits_on_mismatch,
+        dead_if_expired=claim.job is not None and claim.job.expiry is not None and claim.job.expiry.dead,
+    )
+    if not decision.counted:
+        return Settlement(claim=claim, decision=decision, attempts=_uncounted(claim, outcome))
+    has_result = outcome.result is not None or decision.action is Action.CANCEL
+    if has_result and claim.job and claim.job.result_ttl_us is not None:
         ended_us = _ended_us(claim, outcome)
         started_us = _started_us(claim, outcome, ended_us, kind)
-        result = pack_done(worker=worker, started_us=started_us, ended_us=ended_us, value=outcome.result)
+        if outcome.result is None or decision.action is Action.CANCEL:
+            result = pack_cancelled(worker=worker, started_us=started_us, ended_us=ended_us)
+        else:
+            result = pack_done(worker=worker, started_us=started_us, ended_us=ended_us, value=outcome.result)
+        ttl_ms = max(1, claim.job.result_ttl_us // 1_000)
+        return Settlement(claim=claim, decision=decision, attempts=attempts, result=result, ttl_ms=ttl_ms)
+    if _is_expired(decision, outcome) and claim.job and claim.job.result_ttl_us is not None:
+        result = pack_expired(ended_us=_ended_us(claim, outcome))
         ttl_ms = max(1, claim.job.result_ttl_us // 1_000)
         return Settlement(claim=claim, decision=decision, attempts=attempts, result=result, ttl_ms=ttl_ms)
     if decision.action in (Action.RETRY, Action.DEAD_LETTER):
@@ -51,7 +81,20 @@ def decide_settlement(claim: Claim, outcome: Outcome, *, worker: str, jitter: fl
             due_us=claim.due_us,
             exception=outcome.exception,
         )
+        if outcome.kind is OutcomeKind.INTERRUPTED:
+            attempts = replace(attempts, interrupted=True)
     return Settlement(claim=claim, decision=decision, attempts=attempts)
+
+
+def _uncounted(claim: Claim, outcome: Outcome) -> AttemptHistory:
+    """Return the history after a run that is no attempt."""
+    match outcome.kind:
+        case OutcomeKind.SNOOZED:
+            return claim.attempts.snoozed()
+        case OutcomeKind.INTERRUPTED:
+            return claim.attempts.cut_short()
+        case _:
+            return claim.attempts.waited(outcome.kind, now_us=claim.claimed_us)
 
 
 def emit_all(
@@ -67,11 +110,21 @@ def emit_all(
         if settlement.claim.lease in lost:
             emissions.append(partial(_log_lost_lease, settlement.claim, outcome))
         elif settlement.decision.action is not Action.RELEASE:
-            _count(settlement.claim, outcome, _COUNTED[settlement.decision.action], metrics)
-            if _is_heard(settlement):
+            if _is_expired(settlement.decision, outcome):
+                _count(settlement.claim, outcome, "expired", metrics)
+            elif settlement.decision.counted:
+                _count(settlement.claim, outcome, _COUNTED[settlement.decision.action], metrics)
+            elif outcome.kind is OutcomeKind.SNOOZED:
+                _count(settlement.claim, outcome, "snoozed", metrics)
+            if outcome.kind is OutcomeKind.EXPIRED or _is_heard(settlement):
                 emissions.append(partial(_emit, settlement, outcome))
     if emissions:
         emit(emissions)
+
+
+def _is_expired(decision: Decision, outcome: Outcome) -> bool:
+    """Return whether a job ended as expired, and not as a dead letter."""
+    return outcome.kind is OutcomeKind.EXPIRED and decision.action is Action.ACKNOWLEDGE
 
 
 def _is_heard(settlement: Settlement) -> bool:
@@ -90,8 +143,11 @@ def _emit(settlement: Settlement, outcome: Outcome) -> None:
     claim, decision = settlement.claim, settlement.decision
     task = registry.find(claim.job.task) if claim.job else None
     facts = {"job_id": claim.id, "job": claim.job, "attempt": claim.attempt}
-    error = exception_of(outcome, claim, task, dies=decision.action is Action.DEAD_LETTER)
-    announce(job_finished, task, error=error, **facts, outcome=outcome, decision=decision)
+    error = None if decision.action is Action.ACKNOWLEDGE else exception_of(outcome, decision, claim, task)
+    if _is_expired(decision, outcome):
+        announce(job_expired, task, job_id=claim.id, job=claim.job)
+    elif outcome.kind is not OutcomeKind.EXPIRED:
+        announce(job_finished, task, error=error, **facts, outcome=outcome, decision=decision)
     if decision.action is Action.DEAD_LETTER:
         announce(job_dead_lettered, task, error=error, **facts, reason=f"{outcome.kind}\n{outcome.error}")
     if claim.job and task is not None and decision.action is not Action.RETRY:

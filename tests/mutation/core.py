@@ -56,8 +56,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a crashed job runs among the others",
         "worker/pools/threads.py",
-        "runner = self.recovery if self.recovery and entry.claim.attempts.crash_suspected else self._runner",
-        "runner = self._runner",
+        "return self.recovery if self.recovery and claim.attempts.crash_suspected else self._runner",
+        "return self._runner",
     ): ("tests/chaos/tasks/test_poison.py", KILLS),
     at(
         "a worker starts a job whose lease has expired",
@@ -166,8 +166,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a job that kills its process is tried forever",
         "job/outcome.py",
-        "or attempt >= policy.max_attempts:",
-        "or (attempt >= policy.max_attempts and ending not in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)):",
+        "or not policy.allows(attempt):",
+        "or (not policy.allows(attempt) and ending not in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)):",
     ): ("tests/unit/job/test_outcome.py", "tests/chaos/tasks/test_poison.py"),
     at(
         "a repair gives an orphaned job a second place",
@@ -176,15 +176,17 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "if true then",
     ): ("tests/integration/store/maintenance/test_consistency_check.py",),
     at("a kept result never expires", "store/lua/_prelude.lua", "  redis.call('PEXPIRE', key, ttl)\n", ""): (RESULTS,),
-    at("a cancelled job keeps no result", "store/lua/cancel.lua", "if ending ~= '' then", "if false then"): (RESULTS,),
+    at("a cancelled job keeps no result", "store/lua/cancel.lua", "if results then keep", "if false then keep"): (
+        RESULTS,
+    ),
     at("a failed Django task is retried", "job/job.py", "on_error=False)", "on_error=True)"): (
         "tests/django_tasks/contract/test_running.py",
     ),
     at(
         "a Django task with wrong arguments waits for new code",
         "worker/settlement.py",
-        "waits_for_code=kind.waits_for_code",
-        "waits_for_code=True",
+        "waits_on_mismatch=kind.waits_on_mismatch",
+        "waits_on_mismatch=True",
     ): ("tests/django_tasks/contract/test_running.py",),
     at(
         "a stored job loses its run_after",

@@ -11,6 +11,7 @@ from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import Head, try_decode, try_decode_head
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import Flag, Job, State, due_of_rank
+from django_delayq.job.progress import Progress
 from django_delayq.job.result import Result
 from django_delayq.store.records import ClaimRecord, DeadLetterRecord
 
@@ -71,6 +72,16 @@ class JobRow:
     def claimed_us(self) -> int | None:
         """When the running attempt was claimed (µs since the epoch); None if none runs, or that is lost."""
         return self.claim_record.claimed_us or None
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far the running attempt is; None if none runs, or it reported nothing."""
+        return Progress.unpack(self.claim_record.progress) if self.claim_record.progress else None
+
+    @property
+    def stops(self) -> bool:
+        """Whether somebody asked the running job to stop."""
+        return self.claim_record.stop_by_us is not None
 
     @property
     def lease_end_us(self) -> int | None:

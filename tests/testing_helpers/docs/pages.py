@@ -16,6 +16,11 @@ def shown_tests() -> dict[str, str]:
     return files_in((ROOT / "docs" / "testing.md").read_text())
 
 
+def page(name: str) -> dict[str, str]:
+    """Return the files that a page shows, with apps of its own: path -> text."""
+    return files_in((ROOT / "docs" / name).read_text())
+
+
 def migrating_page(section: str, part: str, *, app: str = "shop") -> dict[str, str]:
     """Return the files that docs/migrating.md shows for another task queue; `part` is "Before" or "After"."""
     return files_in(SECTIONS[section].split(f"### {part}\n")[1].split("\n### ")[0], app=app)

@@ -10,14 +10,17 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, get_store
+from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, Snooze, get_store
+from django_delayq.clock import moment_us
 from django_delayq.exceptions import BadBody, NewerBody, TaskTimeout
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.job import Claim, State
-from django_delayq.job.outcome import UNFIT_DELAY_US, OutcomeKind, decide
-from django_delayq.store.claims import Claims, Settlement
+from django_delayq.job.outcome import SHORTEST_WAIT_US, OutcomeKind, decide
+from django_delayq.store.claims import Claims
 from django_delayq.task import registry
 from django_delayq.worker.execution import run, run_async
-from tests.integration.worker.execution.claims import Run, claim_of, raises
+from django_delayq.worker.settlement import decide_settlement
+from tests.integration.worker.execution.claims import Run, claim_of, raises, spin
 from tests.sample_app.tasks import noop
 
 
@@ -102,7 +105,139 @@ def test_retry_later_with_an_invalid_delay_is_a_failure(delay: Any, run_task: Ru
     assert outcome.kind is OutcomeKind.FAILED and "delay" in outcome.error
 
 
-@pytest.mark.parametrize("kind", [RetryLater, DeadLetterNow])
+class Declined(ValueError):
+    """An error of the project."""
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_an_outcome_has_the_lineage_of_its_exception_if_the_policy_has_rules(kind: str, run_task: Run) -> None:
+    async def func() -> None:
+        raise Declined("no")
+
+    body = raises(Declined("no")) if kind == "sync" else func
+    assert run_task(body).lineage == ()
+    outcome = run_task(body, retry=RetryPolicy(dead_on="a.B"))
+    expected = (f"{__name__}.Declined", *(f"builtins.{each}" for each in ("ValueError", "Exception", "BaseException")))
+    assert outcome.lineage == (*expected, "builtins.object")
+    assert outcome.exception == outcome.lineage[0]
+
+
+def test_a_time_limit_and_an_open_transaction_have_a_lineage(run_task: Run) -> None:
+    outcome = run_task(spin, timeout_us=50_000, retry=RetryPolicy(retry_on=TaskTimeout))
+    assert outcome.lineage[0] == "django_delayq.exceptions.TaskTimeout"
+    assert decide(outcome, RetryPolicy(retry_on=TaskTimeout), attempt=1, jitter=0.5).action == "retry"
+
+
+@pytest.mark.parametrize(("returned", "delay_us"), [(7, 7_000_000), (timedelta(hours=1), 3_600_000_000), (0, 0)])
+@pytest.mark.parametrize("error", [ValueError("no"), RetryLater()])
+def test_a_task_may_compute_its_delay(returned: Any, delay_us: int, error: Exception, run_task: Run) -> None:
+    seen: list[Any] = []
+
+    def delay(attempt: int, error: BaseException) -> Any:
+        seen.append((attempt, error))
+        return returned
+
+    outcome = run_task(raises(error), retry_delay=delay, attempts=AttemptHistory(ended=2))
+    assert (outcome.delay_us, seen) == (delay_us, [(3, error)])
+    assert decide(outcome, RetryPolicy(), attempt=3, jitter=0.5).delay_us == delay_us
+
+
+@pytest.mark.parametrize(
+    ("error", "facts"),
+    [
+        (RetryLater(5), {}),
+        (Snooze(5), {}),
+        (DeadLetterNow(), {}),
+        (ValueError(), {"attempts": AttemptHistory(ended=4)}),
+        (ValueError(), {"retry": RetryPolicy(dead_on=ValueError)}),
+    ],
+    ids=["RetryLater", "Snooze", "DeadLetterNow", "last attempt", "dead_on"],
+)
+def test_no_delay_is_computed_if_the_task_named_one_or_no_attempt_follows(
+    error: Exception, facts: Any, run_task: Run
+) -> None:
+    def delay(attempt: int, error: BaseException) -> float:
+        raise AssertionError("must not be called")
+
+    outcome = run_task(raises(error), retry_delay=delay, **facts)
+    assert outcome.delay_us == (5_000_000 if isinstance(error, RetryLater | Snooze) else None)
+
+
+@pytest.mark.parametrize("wrong", ["5", -1, float("nan"), True, 10**30, SystemExit(), KeyError("attempt")], ids=repr)
+def test_a_wrong_delay_leaves_it_to_the_policy_and_is_logged_once(
+    wrong: Any, run_task: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    def delay(attempt: int, error: BaseException) -> Any:
+        if isinstance(wrong, BaseException):
+            raise wrong
+        return wrong
+
+    # Once for each task of a process.
+    options = {"retry_delay": delay, "name": f"shop.tasks.play_{wrong!r}"}
+    outcomes = [run_task(raises(ValueError("no")), **options) for _ in range(3)]
+    assert {(outcome.kind, outcome.delay_us) for outcome in outcomes} == {(OutcomeKind.FAILED, None)}
+    [record] = [each for each in caplog.records if "retry_delay of shop.tasks.play_" in each.getMessage()]
+    assert record.exc_info
+
+
+def test_a_retry_delay_may_leave_it_to_the_policy(run_task: Run, caplog: pytest.LogCaptureFixture) -> None:
+    outcome = run_task(raises(ValueError("no")), retry_delay=lambda attempt, error: None)
+    assert outcome.delay_us is None and not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("arguments", "delay_us"),
+    [
+        ({"delay": 0}, 0),
+        ({"delay": 1.5}, 1_500_000),
+        ({"delay": timedelta(hours=1)}, 3_600_000_000),
+        ({"seconds": 1, "minutes": 5}, 301_000_000),
+        ({"until": datetime(2001, 1, 1, tzinfo=UTC)}, 0),
+    ],
+)
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_snooze_says_for_how_long(arguments: Any, delay_us: int, kind: str, run_task: Run) -> None:
+    async def func() -> None:
+        raise Snooze(**arguments, reason="no answer yet")
+
+    outcome = run_task(raises(Snooze(**arguments, reason="no answer yet")) if kind == "sync" else func)
+    assert (outcome.kind, outcome.delay_us, outcome.error) == (OutcomeKind.SNOOZED, delay_us, "no answer yet")
+
+
+def test_a_snooze_until_a_moment_ends_then_by_the_clock_of_redis(run_task: Run) -> None:
+    until = datetime.now(UTC) + timedelta(days=1)
+    # Redis's clock is almost a day ahead of this host's.
+    outcome = run_task(raises(Snooze(until=until)), claimed_us=moment_us(until) - 60_000_000)
+    assert outcome.delay_us is not None and 30_000_000 < outcome.delay_us <= 60_000_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"delay": "5"}, "delay must be a number of seconds or a timedelta, got str"),
+        ({"delay": -1}, "delay must not be negative"),
+        ({"minutes": -1}, "delay must not be negative"),
+        ({"minuts": 5}, "Snooze() has no keyword 'minuts'"),
+        ({"hours": "5"}, "Snooze(hours=…) must be a number"),
+        ({"days": 10**15}, "longer than a timedelta can be"),
+        ({"until": datetime(2001, 1, 1)}, "until must be an aware datetime, got a naive one"),
+        ({"until": 5}, "until must be an aware datetime, got int"),
+    ],
+)
+def test_a_snooze_with_wrong_arguments_is_a_failure_that_names_them(
+    arguments: Any, complaint: str, run_task: Run
+) -> None:
+    outcome = run_task(raises(Snooze(**arguments)))
+    assert outcome.kind is OutcomeKind.FAILED and complaint in outcome.error
+
+
+@pytest.mark.parametrize("arguments", [{}, {"delay": 1, "minutes": 1}, {"delay": 1, "until": 1}])
+def test_a_snooze_takes_one_time(arguments: Any) -> None:
+    with pytest.raises(TypeError, match=r"Snooze\(\) takes seconds, a timedelta, keywords"):
+        Snooze(**arguments)
+
+
+@pytest.mark.parametrize("kind", [RetryLater, Snooze, DeadLetterNow])
 def test_the_text_of_a_tasks_error_is_a_plain_string(run_task: Run, kind: Any) -> None:
     class Sly(str):
         def __str__(self) -> str:
@@ -133,7 +268,7 @@ def test_a_job_of_an_unknown_task_is_retried() -> None:
     outcome = run(claim_of("shop.tasks.renamed"))
     assert outcome.kind is OutcomeKind.UNKNOWN_TASK and "'shop.tasks.renamed'" in outcome.error
     decision = decide(outcome, RetryPolicy(), attempt=1, jitter=0.5)
-    assert (decision.action, decision.delay_us) == ("retry", UNFIT_DELAY_US)
+    assert (decision.action, decision.delay_us) == ("retry", SHORTEST_WAIT_US)
 
 
 class Lazy:
@@ -200,21 +335,17 @@ def test_an_outcome_is_a_plain_value_whatever_was_raised(run_task: Run) -> None:
     assert pickle.loads(pickle.dumps(outcome)) == outcome
 
 
-def test_a_job_of_an_unknown_task_is_scheduled_with_its_attempt_counted(delayq_settings: Any, client: Redis) -> None:
+def test_a_job_of_an_unknown_task_is_scheduled_without_its_attempt_counted(delayq_settings: Any, client: Redis) -> None:
     handle = noop.enqueue(1)
     store = get_store()
-    shard = store.shards[0]
-    claims = Claims(shard)
+    claims = Claims(store.shards[0])
     [claim] = claims.settle_and_claim(claims.prepare(queues=["default"], want=1)).claims
-    tasks, registry._tasks = registry._tasks, {}
-    try:
+    with registry.override({}):
         outcome = run(claim)
-    finally:
-        registry._tasks = tasks
-    decision = decide(outcome, noop.retry or RetryPolicy(), attempt=claim.attempt, jitter=0.5)
-    attempts = claim.attempts.add(worker="w", started_us=1, ended_us=2, ending=outcome.kind, error=outcome.error)
-    settled = Settlement(claim=claim, decision=decision, attempts=attempts)
+    settled = decide_settlement(claim, outcome, worker="w")
     assert not claims.settle_and_claim(claims.prepare(queues=["default"], want=0, settlements=[settled])).lost
     assert handle.refresh().state is State.SCHEDULED and handle.due
-    assert timedelta(seconds=20) < handle.due - datetime.now(UTC) <= timedelta(seconds=30)
-    assert store.lookup(0).find(claim.raw_id).attempts.history[0]["ending"] == "unknown task"
+    assert handle.due - datetime.now(UTC) <= timedelta(seconds=1)
+    attempts = store.lookup(0).find(claim.raw_id).attempts
+    assert (attempts.ended, attempts.history, attempts.waiting_for) == (0, (), "unknown task")
+    assert attempts.waiting_since_us == claim.claimed_us
