@@ -251,8 +251,10 @@ class Task(Generic[P, R]):
         """Hook before the run. Returns the job with the arguments to call."""
         return job
 
-    def on_finished(self, job: Job, *, attempts: AttemptHistory, stored: bytes | None) -> None:
-        """Hook: a job has ended, `stored` is its stored result, None for a dead letter."""
+    def on_finished(
+        self, job: Job, *, attempts: AttemptHistory, stored: bytes | None, error: BaseException | None
+    ) -> None:
+        """Hook: a job has ended; `stored` is its stored result. For a dead letter it is None, and `error` is set."""
 
     def _draft(self, args: list[Any], kwargs: dict[str, Any] | None = None, *, is_async: bool = False) -> Any:
         """Return the handle of a new job; with `is_async` maybe an awaitable of it, if there are middlewares."""

@@ -7,6 +7,7 @@ at = Mutation.at
 SHUTDOWN = "tests/integration/processes/test_shutdown.py"
 STARTING = "tests/unit/management/test_starting.py"
 BLOCKING_CLAIM = "tests/integration/worker/test_blocking_claim.py"
+LOGS = "tests/integration/logs"
 KILLS = "tests/chaos/processes/test_kills.py"
 EXPIRY = "tests/testing_helpers/test_expiry.py"
 
@@ -65,6 +66,36 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "deepcopy(job.context) if job.context else {}",
         "job.context if job.context else {}",
     ): ("tests/integration/middleware/test_run.py",),
+    at(
+        "the variables of a task with sensitive arguments reach the log",
+        "worker/failure.py",
+        "        clear_variables(shown)\n",
+        "        pass\n",
+    ): (f"{LOGS}/test_sentry.py",),
+    at(
+        "the variables of the errors behind an exception reach the log",
+        "task/redaction.py",
+        "        left += filter(None, (each.__cause__, each.__context__))\n",
+        "",
+    ): (f"{LOGS}/test_sentry.py",),
+    at(
+        "a failed task's variables live until the garbage collector comes",
+        "worker/execution.py",
+        "    try:\n        return _unless(left_open, outcome, task, claim)\n    finally:\n",
+        "    return _unless(left_open, outcome, task, claim)\n    if True:\n",
+    ): (f"{LOGS}/test_records.py",),
+    at(
+        "a child process pickles the exception of its task",
+        "worker/pools/child.py",
+        "if outcome.raised is not None:",
+        "if False:",
+    ): (f"{LOGS}/test_records.py",),
+    at(
+        "a dead job of Django's @task has two exceptions",
+        "backend/django_task.py",
+        "            error = error or JobFailed(attempts.last_error)\n",
+        "            error = JobFailed(attempts.last_error)\n",
+    ): (f"{LOGS}/test_sentry.py",),
     at(
         "a process that interrupted its jobs exits without a deadline",
         "worker/worker.py",
