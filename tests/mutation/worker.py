@@ -51,7 +51,7 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     ): ("tests/integration/worker/pools/test_expired_jobs.py",),
     at(
         "a job may have a moment before its due time",
-        "task/task.py",
+        "task/options.py",
         "if expires.moment_us is not None and expires.moment_us <= due_us:",
         "if False:",
     ): (EXPIRY,),
