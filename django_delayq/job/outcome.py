@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from django_delayq.clock import SECOND_US
-from django_delayq.exceptions import BadSignature, NewerBody
+from django_delayq.exceptions import BadSignature, NewerBody, UnknownEncryptionKey
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.value import fast_dataclass
 
@@ -29,6 +29,7 @@ class OutcomeKind(StrEnum):
     UNKNOWN_TASK = "unknown task"
     ARGUMENTS_MISMATCH = "arguments do not fit"
     NEWER = "newer version"
+    UNKNOWN_KEY = "unknown encryption key"
     UNREADABLE = "unreadable"
     BAD_SIGNATURE = "bad signature"
     RESULT_NOT_SERIALIZABLE = "result cannot be stored"
@@ -39,6 +40,8 @@ def kind_of_fault(fault: Exception | None) -> OutcomeKind:
     """Return the kind of outcome if a body could not be read."""
     if isinstance(fault, NewerBody):
         return OutcomeKind.NEWER
+    if isinstance(fault, UnknownEncryptionKey):
+        return OutcomeKind.UNKNOWN_KEY
     return OutcomeKind.BAD_SIGNATURE if isinstance(fault, BadSignature) else OutcomeKind.UNREADABLE
 
 
@@ -123,7 +126,7 @@ def decide(
         case OutcomeKind.LEASE_EXPIRED | OutcomeKind.INTERRUPTED:
             # After an expired lease the job has waited; an interruption is no fault of the job.
             delay_us, keeps_rank = 0, True
-        case OutcomeKind.UNKNOWN_TASK | OutcomeKind.ARGUMENTS_MISMATCH | OutcomeKind.NEWER:
+        case OutcomeKind.UNKNOWN_TASK | OutcomeKind.ARGUMENTS_MISMATCH | OutcomeKind.NEWER | OutcomeKind.UNKNOWN_KEY:
             delay_us = UNFIT_DELAY_US
         case OutcomeKind.RETRY_REQUESTED if outcome.delay_us is not None:
             delay_us = outcome.delay_us

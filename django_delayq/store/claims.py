@@ -12,6 +12,7 @@ from django_delayq.clock import lease_time
 from django_delayq.exceptions import BadBody, StaleExchange
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import decode
+from django_delayq.job.encryption import RESULT
 from django_delayq.job.job import Claim, due_of_rank
 from django_delayq.job.outcome import Action, Decision
 from django_delayq.job.value import fast_dataclass
@@ -101,7 +102,7 @@ class Claims:
 
     def __init__(self, shard: Shard, *, worker_id: bytes | None = None) -> None:
         self._shard = shard
-        self._signer = shard.signer
+        self._signer, self._cipher = shard.signer, shard.cipher
         self._due_first_us = shard.config.dispatcher.due_first_us
         self._lease_us = shard.config.worker.lease_us
         #: 8 random bytes; replaced after a stale exchange.
@@ -133,15 +134,16 @@ class Claims:
             claim, decision = settlement.claim, settlement.decision
             match decision.action:
                 case Action.ACKNOWLEDGE if settlement.result:
-                    kept += [claim.lease, settlement.result, settlement.ttl_ms]
+                    result = self._cipher.seal(claim.raw_id, RESULT, settlement.result)
+                    kept += [claim.lease, result, settlement.ttl_ms]
                 case Action.ACKNOWLEDGE:
                     acknowledged.append(claim.lease)
                 case Action.DEAD_LETTER:
-                    dead += [claim.lease, settlement.attempts.pack()]
+                    dead += [claim.lease, self._attempts(settlement)]
                 case Action.RETRY:
                     number = outcome_queues.setdefault(claim.queue, len(outcome_queues) + 1)
                     rank = claim.rank if decision.keeps_rank else b""
-                    retries += [claim.lease, number, decision.delay_us, settlement.attempts.pack(), rank]
+                    retries += [claim.lease, number, decision.delay_us, self._attempts(settlement), rank]
                 case Action.RELEASE:
                     number = outcome_queues.setdefault(claim.queue, len(outcome_queues) + 1)
                     releases += [claim.lease, number, claim.rank]
@@ -213,6 +215,9 @@ class Claims:
             lost |= _leases(self._shard.run(_HEARTBEAT, [self.worker_id, self._lease_us, held, *names]))
         return frozenset(lost)
 
+    def _attempts(self, settlement: Settlement) -> bytes:
+        return self._cipher.seal_attempts(settlement.claim.raw_id, settlement.attempts.pack())
+
     def _claim(
         self,
         exchange: ExchangeRequest,
@@ -229,7 +234,7 @@ class Claims:
         try:
             # Verified first, so that only the head of a forged body is ever parsed.
             self._signer.verify(lease[:12], body, queue=name)
-            job = decode(body, raw_id=lease[:12], shard=self._shard.index)
+            job = decode(body, raw_id=lease[:12], shard=self._shard.index, cipher=self._cipher)
         except BadBody as error:
             fault = error
         return Claim(
@@ -240,7 +245,7 @@ class Claims:
             due_us=due_of_rank(rank, lease[13], due_first_us=self._due_first_us),
             job=job,
             fault=fault,
-            attempts=AttemptHistory.unpack(record),
+            attempts=AttemptHistory.unpack(self._cipher.open_attempts(lease[:12], record)),
             claimed_us=now_us,
             sent_at=exchange.sent_at,
             received_at=received_at,

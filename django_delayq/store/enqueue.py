@@ -7,6 +7,7 @@ from hashlib import blake2b
 from django.views.decorators.debug import sensitive_variables
 
 from django_delayq.clock import LATEST_US, SECOND_US
+from django_delayq.job.codec import encrypt
 from django_delayq.job.unsent import UnsentJob
 from django_delayq.store.client.resp import Part
 from django_delayq.store.client.script import Script
@@ -56,13 +57,14 @@ class Enqueue:
         keys = self._shard.keys
         more_keys = [key for queue in queues for key in keys.of_queue(queue)]
         args: list[Part] = [self._shard.config.dispatcher.due_first_us // 1_000]
-        now = self._shard.clock.steady()
+        now, cipher, signer = self._shard.clock.steady(), self._shard.cipher, self._shard.signer
         remaining = [_remaining_us(item, now) for item in unsent]
         for item, left in zip(unsent, remaining, strict=True):
             job = item.job
             due: int | str = item.due_us if item.due_us is not None else "" if left is None else f"+{left}"
+            body = encrypt(item.body, raw_id=job.raw_id, cipher=cipher) if cipher.on else item.body
             # Signed as late as this: the flags of an unsent job may still change.
-            args += (job.member, numbers[job.queue], due, self._shard.signer.sign(job.raw_id, item.body))
+            args += (job.member, numbers[job.queue], due, signer.sign(job.raw_id, body))
             if job.key is not None:
                 digest = key_digest(job.task, job.key)
                 args += (bytes((_HAS_KEY,)) + digest, digest, 1 if item.reject else 0)

@@ -15,6 +15,7 @@ from django_delayq.job.codec import (
     decode,
     decode_head,
     encode,
+    encrypt,
     try_decode,
     try_decode_head,
     with_flags,
@@ -43,7 +44,7 @@ class Operations:
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
-        self._signer = shard.signer
+        self._signer, self._cipher = shard.signer, shard.cipher
         self._shards = shard.config.shards
         self._max_payload = shard.config.tasks.max_payload
         self._head_start_ms = shard.config.dispatcher.due_first_us // 1_000
@@ -126,8 +127,10 @@ class Operations:
         queue, changed = decode_head(body).queue, _UNCHANGED
         if change is not None:
             self._signer.verify(raw_id, body)
-            job = change(decode(body, raw_id=raw_id, shard=self._shard.index))
+            job = change(decode(body, raw_id=raw_id, shard=self._shard.index, cipher=self._cipher))
             job, new = encode(replace(job, flags=job.flags & ~Flag.LARGE), max_payload=self._max_payload)
+            if self._cipher.on:
+                new = encrypt(new, raw_id=raw_id, cipher=self._cipher)
             changed = [body, job.member, self._signer.sign(raw_id, new)]
         args: list[Part] = [raw_id, died_us, delay_us, self._head_start_ms, *changed]
         word, due_us = self._shard.run(_REQUEUE, args, **self._shard.keys.named(queue))
@@ -180,7 +183,7 @@ class Operations:
 
     def _cancelled(self, raw_id: bytes, body: bytes) -> tuple[bytes, int]:
         """Return the JSON to keep of a cancelled job, and for how many ms."""
-        job, _ = try_decode(body, raw_id=raw_id, shard=self._shard.index)
+        job, _ = try_decode(body, raw_id=raw_id, shard=self._shard.index, cipher=self._cipher)
         if job is None or job.result_ttl_us is None:
             return b"", 0
         return pack_cancelled(ended_us=time_ns() // 1_000), max(1, job.result_ttl_us // 1_000)

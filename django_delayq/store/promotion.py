@@ -177,7 +177,8 @@ class Promotion:
         args: list[bytes | int] = [self._config.due_first_us // 1_000]
         for item in decided:
             number = 0 if item.queue is None else numbers[item.queue]
-            args += (item.lease, item.attempts.pack(), number, item.delay_us)
+            record = self._shard.cipher.seal_attempts(item.lease[:12], item.attempts.pack())
+            args += (item.lease, record, number, item.delay_us)
         more_keys = [key for queue in queues for key in self._shard.keys.named(queue).values()]
         return [bool(done) for done in self._shard.run(_RECLAIM, args, more_keys=more_keys)]
 
@@ -191,14 +192,15 @@ class Promotion:
         unconfirmed: int,
     ) -> ExpiredLease:
         head = try_decode_head(body)
-        job, fault = try_decode(body, raw_id=lease[:12], shard=self._shard.index)
+        raw_id, cipher = lease[:12], self._shard.cipher
+        job, fault = try_decode(body, raw_id=raw_id, shard=self._shard.index, cipher=cipher)
         return ExpiredLease(
             lease=lease,
             shard=self._shard.index,
             queue=head.queue if head else None,
             job=job,
             fault=fault,
-            attempts=AttemptHistory.unpack(attempts),
+            attempts=AttemptHistory.unpack(cipher.open_attempts(raw_id, attempts)),
             unconfirmed=bool(unconfirmed),
             claimed_us=ClaimRecord.unpack(claim_record).claimed_us,
             worker=worker_name.decode(errors="replace") if worker_name else worker_of(lease).hex(),

@@ -9,6 +9,7 @@ from typing import Any
 
 from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.codec import Head, try_decode, try_decode_head
+from django_delayq.job.encryption import Cipher
 from django_delayq.job.ids import to_text
 from django_delayq.job.job import Flag, Job, State, due_of_rank
 from django_delayq.job.result import Result
@@ -34,7 +35,7 @@ class JobRow:
     #: Due time, rank, lease end (0 = unknown), time of death, or end of a job whose result is kept: with `member`, the
     #: cursor of this row. A fraction only if it was edited manually.
     score: float
-    #: The body, cut at LARGE_BODY, and its size in bytes before the cut.
+    #: The body, cut if it is large, and its size in bytes before the cut.
     stored: bytes | None = field(repr=False)
     size: int
     attempts: AttemptHistory = field(repr=False)
@@ -46,6 +47,8 @@ class JobRow:
     found_in: str = ""
     #: How it ended, while its result is kept.
     result: Result | None = field(default=None, repr=False)
+    #: Decrypts the body.
+    cipher: Cipher | None = field(default=None, repr=False, compare=False)
 
     @property
     def raw_id(self) -> bytes:
@@ -134,7 +137,7 @@ class JobRow:
     def _read(self) -> Job | str:
         if self.is_cut:
             return f"too long to be shown here ({self.size:,} bytes)"
-        job, fault = try_decode(self.stored, raw_id=self.raw_id, shard=self.shard)
+        job, fault = try_decode(self.stored, raw_id=self.raw_id, shard=self.shard, cipher=self.cipher)
         return job or str(fault)
 
     def _due_of(self, rank: int) -> int:
@@ -159,6 +162,7 @@ def parse_page(
     reply: Sequence[Any],
     *,
     shard: int,
+    cipher: Cipher,
     state: State,
     due_first_us: int,
     found_in: Sequence[str],
@@ -172,7 +176,14 @@ def parse_page(
     """
     rank, total, more = reply[:3]
     found = [
-        read_row(reply[at : at + _CELLS], shard=shard, state=state, due_first_us=due_first_us, found_in=found_in)
+        read_row(
+            reply[at : at + _CELLS],
+            shard=shard,
+            cipher=cipher,
+            state=state,
+            due_first_us=due_first_us,
+            found_in=found_in,
+        )
         for at in range(3, len(reply), _CELLS)
     ]
     scanned = list(_scan(reversed(found) if before else found, count, match))
@@ -203,6 +214,7 @@ def read_row(
     cells: Sequence[Any],
     *,
     shard: int,
+    cipher: Cipher,
     state: State,
     due_first_us: int,
     found_in: Sequence[str],
@@ -220,12 +232,13 @@ def read_row(
         score=_exact(score),
         stored=stored,
         size=size,
-        attempts=AttemptHistory.unpack(attempts),
+        attempts=AttemptHistory.unpack(cipher.open_attempts(member[:12], attempts)),
         claim_record=ClaimRecord.unpack(claim_record),
         worker=worker_name.decode(errors="replace") if worker_name else "",
         due_first_us=due_first_us,
         found_in=found_in[place - 1],
         result=result,
+        cipher=cipher,
     )
 
 
