@@ -224,7 +224,7 @@ class Config:
         "Encrypt arguments, options, errors and results in Redis, with keys derived from `SECRET_KEY`. Queue, task, "
         "priority and times stay readable. Needs the extra `encrypt`, and the keys in every process that enqueues, "
         "runs, promotes or shows jobs. Jobs enqueued before you switch it on still run. See "
-        "[Encryption](encryption.md), also for a rotation of the key.",
+        "[Encryption](encryption.md), also for how to rotate the key.",
     )
     encryption_keys: tuple[str, ...] = setting(
         (),

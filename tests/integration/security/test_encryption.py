@@ -18,7 +18,7 @@ from django_delayq.store.maintenance.consistency_check import ConsistencyCheck
 from django_delayq.worker.execution import run
 from django_delayq.worker.settlement import decide_settlement
 from tests.factories import unsent
-from tests.inspection import inspection
+from tests.inspection import everything, inspection
 from tests.sample_app import tasks
 from tests.shard_apis import DAY, HOUR, ShardApis
 from tests.subprocesses import Processes, until
@@ -29,28 +29,6 @@ pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "othe
 ARGUMENT, OPTION, ERROR, RESULT, LATER = SECRETS = [
     f"canary-{word}" for word in ("argument", "option", "error", "result", "later")
 ]
-
-
-def everything(client: Redis) -> bytes:
-    """Return all bytes of all keys and values."""
-    found: list[Any] = []
-    for name in client.keys("*"):
-        kind = client.type(name).decode()
-        found += [name]
-        match kind:
-            case "string":
-                found.append(client.get(name))
-            case "hash":
-                found += [part for pair in client.hgetall(name).items() for part in pair]
-            case "list":
-                found += client.lrange(name, 0, -1)
-            case "zset":
-                found += client.zrange(name, 0, -1)
-            case "set":
-                found += client.smembers(name)
-            case _:
-                raise AssertionError(f"{name!r} is a {kind}")
-    return b"\n".join(found)
 
 
 def readable(client: Redis) -> list[str]:

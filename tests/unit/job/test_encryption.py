@@ -53,6 +53,11 @@ def test_the_same_text_is_never_sealed_alike() -> None:
     assert len({cipher.seal(JOB.raw_id, RESULT, b"1") for _ in range(100)}) == 100
 
 
+def test_a_later_release_reads_what_this_one_stored() -> None:
+    stored = bytes.fromhex("015b0f91ff000102030405060708090a0bfc2dcc9aa507db83f6f867cbe7fa680cde34d6216b1e4eea57295f")
+    assert Cipher(on=True, secrets=[SECRET]).open(bytes(range(12)), RESULT, stored) == b'{"value":1}'
+
+
 def test_any_byte_changed_or_cut_off_is_noticed() -> None:
     cipher = Cipher(on=True, secrets=[SECRET])
     body = sealed_body(SECRET)
