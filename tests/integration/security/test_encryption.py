@@ -260,7 +260,7 @@ def test_the_checks_read_encrypted_jobs(make: Callable[..., ShardApis], settings
 
 
 def test_processes_encrypt_rotate_and_leave_nothing_readable(
-    processes: Processes, client: Redis, monkeypatch: pytest.MonkeyPatch, registered: Any
+    processes: Processes, client: Redis, monkeypatch: pytest.MonkeyPatch, registered: Any, capsys: Any
 ) -> None:
     monkeypatch.undo()
     registered({task.name: task for task in (tasks.record, tasks.fail)})
@@ -289,3 +289,8 @@ def test_processes_encrypt_rotate_and_leave_nothing_readable(
     assert letter is not None and "as asked" in letter.attempts.last_error
     assert get_job(dead.id).state is State.DEAD
     call_command("delayq_check")
+    tasks.record.after(60).enqueue(ARGUMENT)
+    processes.configure(ENCRYPT=True, ENCRYPTION_KEYS=["another secret " * 4])
+    with pytest.raises(SystemExit):
+        call_command("delayq_check")
+    assert "encrypted with a secret that this process lacks" in capsys.readouterr().out
