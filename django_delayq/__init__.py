@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from django_delayq._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from django_delayq.exceptions import DeadLetterNow, RetryLater
+    from django_delayq.exceptions import DeadLetterNow, RetryLater, Snooze
     from django_delayq.job.retry import RetryPolicy
     from django_delayq.store.store import get_store
     from django_delayq.task.by_name import execute_later
@@ -21,6 +21,7 @@ __all__ = [
     "JobHandle",
     "RetryLater",
     "RetryPolicy",
+    "Snooze",
     "Task",
     "current_job",
     "delayed_task",
@@ -37,6 +38,7 @@ _HOMES = {
     "JobHandle": "task.handle",
     "RetryLater": "exceptions",
     "RetryPolicy": "job.retry",
+    "Snooze": "exceptions",
     "Task": "task.task",
     "current_job": "task.context",
     "delayed_task": "task.decorator",

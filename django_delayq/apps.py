@@ -18,6 +18,7 @@ class DelayQConfig(AppConfig):
         from django_delayq.task import registry
 
         register(checks.check_settings)
+        register(checks.check_middleware)
         register(checks.check_modules)
         if settings.backends():
             # Its import adds a finder of tasks that were declared for another backend. In a worker, nothing else may

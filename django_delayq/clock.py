@@ -97,23 +97,23 @@ class Units(TypedDict, total=False):
     microseconds: float
 
 
-def timedelta_of(units: Units) -> timedelta:
-    """Return the timedelta that the keyword arguments of `after(minutes=10)` describe.
+def timedelta_of(units: Units, *, of: str = "after") -> timedelta:
+    """Return the timedelta that the keyword arguments of `after(minutes=10)` describe; `of` names it in errors.
 
     Raises `DelayTypeError` and `DelayValueError`; TypeError for an unknown keyword.
     """
     for name, value in units.items():
         if name not in Units.__annotations__:
-            raise TypeError(f"after() has no keyword {name!r}; it takes {', '.join(Units.__annotations__)}")
+            raise TypeError(f"{of}() has no keyword {name!r}; it takes {', '.join(Units.__annotations__)}")
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise DelayTypeError(f"after({name}=…) must be a number, got {type(value).__name__}")
+            raise DelayTypeError(f"{of}({name}=…) must be a number, got {type(value).__name__}")
         if value != value:
-            raise DelayValueError(f"after({name}=…) must be a finite number, got {value!r}")
+            raise DelayValueError(f"{of}({name}=…) must be a finite number, got {value!r}")
     try:
         return timedelta(**units)
     except OverflowError as error:
         raise DelayValueError(
-            f"after({', '.join(units)}) is longer than a timedelta can be; use a shorter one"
+            f"{of}({', '.join(units)}) is longer than a timedelta can be; use a shorter one"
         ) from error
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from django_delayq.clock import SECOND_US
 from django_delayq.job.outcome import Action, Decision, Outcome, OutcomeKind, decide, kind_of_fault
-from django_delayq.job.retry import RetryPolicy
+from django_delayq.job.retry import MAX_ATTEMPTS, RetryPolicy
 from django_delayq.logs import logger
 from django_delayq.metrics import MetricsBuffer, MinuteSeries
 from django_delayq.processes.emitter import Emit, emitter
@@ -217,11 +217,15 @@ def _announce(item: ExpiredLease, outcome: Outcome, decision: Decision, reclaim:
 
 
 def _judge(item: ExpiredLease) -> tuple[Outcome, Decision]:
-    if item.job is not None:
-        kind, policy = OutcomeKind.LEASE_EXPIRED, item.job.retry
+    kind = OutcomeKind.LEASE_EXPIRED if item.job is not None else kind_of_fault(item.fault)
+    if kind is OutcomeKind.NEWER:
+        # The lapse counts, or a job that kills its worker never ends. Only a newer process knows its policy.
+        kind, policy = OutcomeKind.LEASE_EXPIRED, RetryPolicy(max_attempts=MAX_ATTEMPTS)
+    else:
+        policy = item.job.retry if item.job is not None else RetryPolicy()
+    if kind is OutcomeKind.LEASE_EXPIRED:
         error = f"The worker {item.worker} did not finish and its lease expired: killed, frozen, or cut off."
     else:
-        kind, policy = kind_of_fault(item.fault), RetryPolicy()
         error = str(item.fault)
     outcome = Outcome(kind=kind, error=error)
     return outcome, decide(outcome, policy, attempt=item.attempts.ended + 1, jitter=random.random())

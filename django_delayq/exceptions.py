@@ -202,6 +202,22 @@ class RetryLater(DelayQError):
         self.delay = delay
 
 
+class Snooze(DelayQError):
+    """Raise this in a task to put the job off without counting an attempt: `raise Snooze(minutes=5)`.
+
+    It takes seconds, a timedelta, its keywords, or `until=` an aware datetime. The shortest delay is 100 ms. Id, key
+    and options stay.
+    """
+
+    def __init__(self, delay: Any = None, reason: str = "", *, until: Any = None, **units: float) -> None:
+        """Raises TypeError unless exactly one of delay, until and the keywords of a timedelta is given."""
+        if (delay is not None) + (until is not None) + bool(units) != 1:
+            raise TypeError("Snooze() takes seconds, a timedelta, keywords such as minutes=5, or until=; give one")
+        super().__init__(reason or "the task put the job off")
+        #: Checked when the worker settles the attempt.
+        self.delay, self.until, self.units = delay, until, units
+
+
 class DeadLetterNow(DelayQError):
     """Raise this in a task to give up at once: the job becomes a dead letter with this reason."""
 

@@ -21,7 +21,7 @@ MINUTE_US = 60_000_000
 Row = list[int]
 #: (queue, task) -> row; "" = unknown.
 Rows = dict[tuple[str, str], Row]
-_COUNTS = ("done", "retried", "dead", "promoted")
+_COUNTS = ("done", "retried", "dead", "promoted", "snoozed")
 _FIGURES = (*_COUNTS, *(f"{kind}{number}" for kind in ("lag", "run") for number in range(BUCKETS)))
 _INDEX = {figure: index for index, figure in enumerate(_FIGURES)}
 _LAG, _RUN = _INDEX["lag0"], _INDEX["run0"]
@@ -59,6 +59,8 @@ class Stats:
     dead: int = 0
     #: Jobs that one dispatcher promoted.
     promoted: int = 0
+    #: Runs that ended with a snooze. They are no attempts.
+    snoozed: int = 0
     #: Runs by their delay from due time to start: a count per bucket.
     lag: tuple[int, ...] = (0,) * BUCKETS
     #: Runs by their duration: a count per bucket.
@@ -137,7 +139,7 @@ class MetricsBuffer:
     def count_attempt(
         self, outcome: str, *, queue: str, task: str, lag_us: int | None = None, run_us: int | None = None
     ) -> None:
-        """Count an attempt that ended: `done`, `retried` or `dead`; without times if no worker saw it run."""
+        """Count a run that ended: `done`, `retried`, `dead` or `snoozed`; without times if no worker saw it."""
         with self._lock:
             row = self._rows.get((queue, task))
             if row is None:

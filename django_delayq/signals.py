@@ -103,6 +103,10 @@ def _log_finished(job_id: str, job: Any, attempt: int, outcome: Any, decision: A
     elif decision.action == "retry":
         task, queue = (job.task, job.queue) if job else (None, None)
         seconds, reason = decision.delay_us / 1_000_000, last_line(outcome.error)
+        if outcome.kind == "snoozed":
+            text = "Job %s of %r in %r snoozed in attempt %d; again in %.1f s: %s"
+            logger.info(text, job_id, task, queue, attempt, seconds, reason)
+            return
         text = "Job %s of %r in %r %s, attempt %d; next in %.1f s: %s"
         logger.warning(text, job_id, task, queue, outcome.kind, attempt, seconds, reason)
 

@@ -260,6 +260,12 @@ def settlement(
     return Settlement(claim=claim, decision=decision, attempts=attempts, result=ending, ttl_ms=ttl_ms)
 
 
+def uncounted(claim: Claim, attempts: AttemptHistory, *, delay: int = 0, keeps_rank: bool = False) -> Settlement:
+    """Make the settlement of a run that is no attempt, with the history after it."""
+    decision = Decision(action=Action.RETRY, delay_us=delay, keeps_rank=keeps_rank, counted=False)
+    return Settlement(claim=claim, decision=decision, attempts=attempts)
+
+
 def one_more(attempts: AttemptHistory, *, suspect: bool = False, error: str = "as asked") -> AttemptHistory:
     """Return the history with one more ended attempt."""
     return attempts.add(worker="w", started_us=1, ended_us=2, ending="failed", error=error, crash_suspected=suspect)

@@ -117,6 +117,13 @@ class DisplayedArguments:
         yield "" if bare else ")"
 
 
+def displayed_context(job: Job, hide: Pattern[str], *, reveal: bool) -> str:
+    """Return the context of a job as indented text, "" if it has none; what ADMIN["REDACT"] names is hidden."""
+    if not job.context:
+        return ""
+    return pretty(job.context if reveal else _with_dots(job.context, hide))
+
+
 def printable(text: str, *, lines: bool = False) -> str:
     """Return text with unprintable characters escaped: NUL, lone surrogates, marks that change the reading direction.
 

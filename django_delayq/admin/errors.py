@@ -18,6 +18,7 @@ _MAX_MESSAGE = 200
 _OUTCOME_TEXTS: dict[str, Any] = {
     OutcomeKind.FAILED: _("exception"),
     OutcomeKind.RETRY_REQUESTED: _("requested a retry"),
+    OutcomeKind.SNOOZED: _("snoozed"),
     OutcomeKind.REJECTED: _("rejected"),
     OutcomeKind.CRASHED: _("crashed"),
     OutcomeKind.LEASE_EXPIRED: _("worker lost"),
@@ -30,6 +31,11 @@ _OUTCOME_TEXTS: dict[str, Any] = {
     OutcomeKind.BAD_SIGNATURE: _("signature invalid"),
     OutcomeKind.RESULT_NOT_SERIALIZABLE: _("result not serializable"),
 }
+
+
+def outcome_name(kind: str) -> str:
+    """Return how the pages name an outcome."""
+    return str(_OUTCOME_TEXTS.get(kind) or printable(kind))
 
 
 class ErrorSummary(NamedTuple):

@@ -7,7 +7,7 @@ from re import Pattern
 from django.utils.translation import gettext
 
 from django_delayq.admin.arguments import DisplayedArguments, printable, short
-from django_delayq.admin.errors import ErrorSummary
+from django_delayq.admin.errors import ErrorSummary, outcome_name
 from django_delayq.job.ids import created_us
 from django_delayq.job.job import State
 from django_delayq.store.queries.job_pages import JobRow
@@ -87,6 +87,12 @@ class JobLine:
     def waits_again(self) -> bool:
         """Whether an attempt has failed and it waits for another."""
         return bool(self.row.attempts.ended)
+
+    @property
+    def waits_for_code(self) -> str:
+        """What it waits for, if no worker could run it so far; else ""."""
+        waits = self.row.state in (State.SCHEDULED, State.READY) and self.row.attempts.waiting_since_us
+        return outcome_name(self.row.attempts.waiting_for) if waits else ""
 
     @property
     def error_summary(self) -> ErrorSummary:

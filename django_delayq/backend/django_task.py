@@ -87,7 +87,8 @@ class DjangoTask(Task[P, R]):
 
         Raises TypeError and ValueError if the arguments are not JSON, and `PayloadTooLarge`.
         """
-        return self._draft(args, kwargs)
+        handle: JobHandle = self._draft(args, kwargs)
+        return handle
 
     @property
     def signature(self) -> Signature:
@@ -135,7 +136,7 @@ class DjangoTask(Task[P, R]):
             finished = finished_result(self.source, job, attempts=attempts, result=result)
             send(task_finished, _sender(job), task_result=finished)
 
-    def _draft(self, args: Any, kwargs: Any = None) -> JobHandle:
+    def _draft(self, args: Any, kwargs: Any = None, *, is_async: bool = False) -> Any:
         args, kwargs = normalize_json(args), normalize_json(kwargs or {})
         check_depth([args, kwargs], left=MAX_DEPTH + 2)
         config = get_config(self.alias or sharing_alias())
@@ -147,6 +148,7 @@ class DjangoTask(Task[P, R]):
             config,
             key=key,
             due_us=None if due_us is None else min(due_us, LATEST_US),
+            is_async=is_async,
             queue=self.queue,
             args=args,
             kwargs=kwargs,

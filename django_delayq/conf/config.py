@@ -35,6 +35,12 @@ class TaskConfig:
     task_modules: tuple[str, ...] = setting(
         (), validators.modules, "Modules with tasks, beside the `tasks.py` of every app."
     )
+    middleware: tuple[str, ...] = setting(
+        (),
+        validators.classes,
+        "Classes around each enqueue and each run, as dotted paths, outermost first; see "
+        "[Middleware](middleware.md). Web processes and workers need the same list.",
+    )
     on_commit: bool = setting(True, validators.boolean, "Send jobs when the database transaction commits.")
     retry: RetryPolicy = setting(RetryPolicy(), validators.retry, "Retry policy of tasks that have none.")
     max_delay_us: int = setting(
@@ -63,17 +69,18 @@ class TaskConfig:
             )
         return name
 
-    def check_time(self, *, delay: Any = None, at: Any = None) -> tuple[int | None, int | None]:
+    def check_time(self, *, delay: Any = None, at: Any = None, name: str = "at") -> tuple[int | None, int | None]:
         """Return (delay in µs, due time in µs since the epoch), at most one of them set. A delay of 0 is no delay.
 
+        `name` is what errors call the moment.
         Raises `InvalidDelay`, `InvalidMoment`, and TypeError if both are given.
         """
         if delay is not None and at is not None:
             raise TypeError("give either a delay or a moment (at, run_after), not both")
         if at is not None:
-            due_us = moment_us(at)
+            due_us = moment_us(at, name=name)
             if due_us - time_ns() // 1_000 > self.max_delay_us:
-                raise DelayValueError(f"at is more than {self._longest_delay()} ahead; use an earlier moment")
+                raise DelayValueError(f"{name} is more than {self._longest_delay()} ahead; use an earlier moment")
             return None, due_us
         delay_us = 0 if delay is None else duration_us(delay)
         if delay_us > self.max_delay_us:
@@ -102,6 +109,12 @@ class WorkerConfig(LeaseConfig):
     concurrency: int = setting(8, integer(1, 10_000), "Jobs that a worker runs at once.", option=True)
     grace_us: int = setting(
         25 * SECOND_US, duration(maximum_us=DAY_US), "Time for running jobs to end after their worker was stopped."
+    )
+    unknown_task_ttl_us: int = setting(
+        DAY_US,
+        duration(),
+        "How long a job waits, without counting attempts, for a worker that knows its task, takes its arguments and "
+        "can read its body. Then it is a dead letter with that reason.",
     )
     claim_behind_pop: bool = setting(
         True,

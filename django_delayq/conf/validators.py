@@ -150,6 +150,15 @@ secrets = Validator(
     ),
     tuple,
 )
+classes = Validator(
+    "a list of dotted paths of classes, each once",
+    lambda value: (
+        isinstance(value, list | tuple)
+        and all(isinstance(path, str) and "." in path for path in value)
+        and len(set(value)) == len(value)
+    ),
+    tuple,
+)
 queues = Validator(
     f"a dict of queue names, 1 to {MAX_NAME} bytes of text, to {{}}: queues have no options in this version",
     lambda value: isinstance(value, Mapping) and all(_check_queue(*each) for each in value.items()),

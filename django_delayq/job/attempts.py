@@ -1,8 +1,8 @@
 """Attempt history: the ended attempts of a job, as the key `attempts` stores them for jobs that failed or crashed.
 
-A waiting job that never ran has none. Scripts read only the first three bytes: the number of ended attempts, whether
-the last one ended in a crash or a lost lease, and whether the lease of an unconfirmed claim expired since (*spared*).
-The rest is JSON, written by the process that settles.
+A waiting job that never ran has none. Scripts read only the first three bytes: the number of ended attempts, and the
+bits of `_BITS`. The rest is JSON, written by the process that settles: the history, or an object with the history and
+the counts of what is no attempt. Readers of release 0.1 and earlier know the history alone.
 """
 
 import json
@@ -13,7 +13,10 @@ from typing import Any
 from django_delayq.job.value import has_type
 
 _HEAD = struct.Struct(">HB")
-_CRASH_SUSPECTED, _SPARED = 1, 2
+#: The number of attempts stops here: a job that is tried for ever may have more.
+MAX_COUNT = 0xFFFF
+#: Bit of the third byte -> field. Scripts know the first two.
+_BITS = {1: "crash_suspected", 2: "spared", 4: "interrupted"}
 #: Most attempts in the history; older ones are only counted.
 HISTORY = 20
 #: Longest error text stored of the last attempt, and of each earlier one, in bytes of JSON.
@@ -33,6 +36,15 @@ class AttemptHistory:
     #: Since then the lease of an unconfirmed claim expired, and no attempt was counted. The next such expiry is
     #: counted: otherwise a job that kills its worker before the worker confirms the claim would be claimed forever.
     spared: bool = False
+    #: The last run was cut short by the stop of its worker. It may have done part of its work.
+    interrupted: bool = False
+    #: Number of snoozes, and of runs that the stop of a worker cut short. Neither is an attempt.
+    snoozes: int = 0
+    interruptions: int = 0
+    #: Since when the job has met no worker that can run it, µs since the epoch, Redis's clock. 0: it does not wait.
+    waiting_since_us: int = 0
+    #: What it waits for, the value of an `OutcomeKind`; "" if it does not wait.
+    waiting_for: str = ""
     #: Oldest first, at most HISTORY; the keys of an entry are those of `_ENTRY`.
     history: tuple[dict[str, Any], ...] = ()
 
@@ -66,8 +78,31 @@ class AttemptHistory:
             {**old, "error": _cut(old.get("error", ""), EARLIER_ERROR)} for old in self.history[-HISTORY + 1 :]
         )
         return replace(
-            self, ended=self.ended + 1, crash_suspected=crash_suspected, spared=False, history=(*earlier, entry)
+            self._run_ended(),
+            ended=self.ended + 1,
+            crash_suspected=crash_suspected,
+            history=(*earlier, entry),
         )
+
+    def snoozed(self) -> "AttemptHistory":
+        """Return the history after a snooze."""
+        return replace(self._run_ended(), snoozes=self.snoozes + 1)
+
+    def cut_short(self) -> "AttemptHistory":
+        """Return the history after an interruption that is no attempt."""
+        return replace(self._run_ended(), interrupted=True, interruptions=self.interruptions + 1)
+
+    def waited(self, reason: str, *, now_us: int) -> "AttemptHistory":
+        """Return the history after a worker that cannot run the job. What is known of the last run remains."""
+        return replace(self, waiting_since_us=self.waiting_since_us or now_us, waiting_for=reason)
+
+    def _run_ended(self) -> "AttemptHistory":
+        return replace(self, crash_suspected=False, spared=False, interrupted=False, waiting_since_us=0, waiting_for="")
+
+    @property
+    def recovered(self) -> bool:
+        """Whether the last run did not end by itself, so that part of its work may be done."""
+        return self.crash_suspected or self.interrupted
 
     @property
     def last_error(self) -> str:
@@ -76,9 +111,11 @@ class AttemptHistory:
 
     def pack(self) -> bytes:
         """Return the stored form."""
-        bits = _CRASH_SUSPECTED * self.crash_suspected + _SPARED * self.spared
-        head = _HEAD.pack(min(self.ended, 0xFFFF), bits)
-        return head + json.dumps(self.history, separators=(",", ":")).encode() if self.history else head
+        bits = sum(bit for bit, name in _BITS.items() if getattr(self, name))
+        head = _HEAD.pack(min(self.ended, MAX_COUNT), bits)
+        counts = {name: value for name in _COUNTS if (value := getattr(self, name))}
+        rest = {"history": self.history, **counts} if counts else self.history
+        return head + json.dumps(rest, separators=(",", ":")).encode() if rest else head
 
     @classmethod
     def unpack(cls, record: bytes | None) -> "AttemptHistory":
@@ -86,13 +123,16 @@ class AttemptHistory:
         if not record or len(record) < _HEAD.size:
             return NO_ATTEMPTS
         ended, bits = _HEAD.unpack_from(record)
+        fields: dict[str, Any] = {name: bool(bits & bit) for bit, name in _BITS.items()}
         try:
-            history = tuple(map(_known_fields, json.loads(record[_HEAD.size :] or b"[]")))
+            rest = json.loads(record[_HEAD.size :] or b"[]")
+            if type(rest) is dict:
+                fields |= {name: rest[name] for name in _COUNTS if _is_count(rest.get(name), _COUNTS[name])}
+                rest = rest.get("history", ())
+            history = tuple(map(_known_fields, rest))
         except (ValueError, TypeError, AttributeError, RecursionError):
             history = ()
-        return cls(
-            ended=ended, crash_suspected=bool(bits & _CRASH_SUSPECTED), spared=bool(bits & _SPARED), history=history
-        )
+        return cls(ended=ended, **fields, history=history)
 
 
 #: Key -> type of an entry of the history. `ended_us` may also be None.
@@ -100,6 +140,8 @@ _ENTRY: dict[str, type] = {
     **{"due_us": int, "worker": str, "started_us": int, "ended_us": int, "ending": str, "error": str},
     "exception": str,
 }
+#: Field of the object -> its type.
+_COUNTS: dict[str, type] = {"snoozes": int, "interruptions": int, "waiting_since_us": int, "waiting_for": str}
 NO_ATTEMPTS = AttemptHistory()
 
 
@@ -110,6 +152,10 @@ def _known_fields(entry: Any) -> dict[str, Any]:
         for name, value in entry.items()
         if name in _ENTRY and (has_type(value, _ENTRY[name]) or (value is None and name == "ended_us"))
     }
+
+
+def _is_count(value: Any, kind: type) -> bool:
+    return has_type(value, kind) and (kind is str or 0 <= value < 2**53)
 
 
 def _cut(text: str, limit: int) -> str:

@@ -156,7 +156,9 @@ def decode(body: bytes | None, *, raw_id: bytes, shard: int, cipher: Cipher | No
         retry, timeout_us, hard_timeout_us, key = (
             _read_options(options) if options else (DELAYED_TASK.retry, None, None, None)
         )
-        more = _read_more(options, head) if head.keeps_result or head.django else None
+        more = _read_more(options, head) if head.keeps_result or head.django else {}
+        if "c" in options:
+            more["context"] = _read_context(options["c"])
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise BadBody("the stored body is damaged: its arguments cannot be read") from error
     job = Job(
@@ -257,6 +259,8 @@ def _options(job: Job) -> dict[str, Any]:
         options["a"] = job.run_after_us
     if job.backend is not None:
         options["b"] = job.backend
+    if job.context:
+        options["c"] = job.context
     return options
 
 
@@ -291,6 +295,12 @@ def _read_more(options: dict[str, Any], head: Head) -> dict[str, Any]:
         raise ValueError("an alias must be text")
     more = {"django": head.django, "result_ttl_us": ttl_us, "run_after_us": run_after_us, "backend": backend}
     return more | {"retry": DJANGO_TASK.retry} if head.django and "r" not in options else more
+
+
+def _read_context(context: Any) -> dict[str, Any]:
+    if type(context) is not dict:
+        raise ValueError("a context must be an object")
+    return context
 
 
 def _us(delay: Any) -> int:

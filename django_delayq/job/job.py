@@ -58,8 +58,8 @@ class TaskKind:
     flags: Flag
     #: The policy of a body of format 1 that stores none. It must not change when the default of new jobs does.
     retry: RetryPolicy
-    #: If its function is unknown or does not take its arguments, a job waits for the next deploy; else it dies at once.
-    waits_for_code: bool
+    #: If its function does not take its arguments, a job waits for the next deploy; else it dies at once.
+    waits_on_mismatch: bool
     #: `started_at` is when the job is claimed; else when its code begins.
     starts_when_claimed: bool
     #: Its tasks have hooks that are called even if our signals have no receiver.
@@ -69,7 +69,7 @@ class TaskKind:
 DELAYED_TASK = TaskKind(
     flags=Flag(0),
     retry=RetryPolicy(max_attempts=5, base=2, cap=3_600, on_error=True),
-    waits_for_code=True,
+    waits_on_mismatch=True,
     starts_when_claimed=False,
     has_hooks=False,
 )
@@ -77,7 +77,7 @@ DJANGO_TASK = TaskKind(
     flags=Flag.DJANGO,
     # By Django's contract an exception is final; a crash is not.
     retry=RetryPolicy(max_attempts=3, base=2, cap=3_600, on_error=False),
-    waits_for_code=False,
+    waits_on_mismatch=False,
     starts_when_claimed=True,
     has_hooks=True,
 )
@@ -120,6 +120,8 @@ class Job:
     run_after_us: int | None = None
     #: Alias in TASKS, unless it is the one that shares DELAYQ's store.
     backend: str | None = None
+    #: What middlewares put in at the enqueue, a JSON object; None: nothing.
+    context: dict[str, Any] | None = field(default=None, repr=False)
 
     @property
     def id(self) -> str:

@@ -6,14 +6,18 @@ All rules for retries and dead letters are here. They are pure and return delays
 from dataclasses import dataclass
 from enum import StrEnum
 
-from django_delayq.clock import SECOND_US
+from django_delayq.clock import DAY_US, SECOND_US
 from django_delayq.exceptions import BadSignature, NewerBody, UnknownEncryptionKey
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.value import fast_dataclass
 
-#: Delay of a job that does not fit the worker's code (unknown task, other arguments, newer version): a deploy may be
-#: under way.
-UNFIT_DELAY_US = 30 * SECOND_US
+#: Shortest and longest delay of a job that waits for a worker that can run it. Each is as long as the wait so far and
+#: the shortest: a rolling deploy takes seconds or minutes.
+SHORTEST_WAIT_US, LONGEST_WAIT_US = SECOND_US, 30 * SECOND_US
+#: Shortest delay of a snooze: a task that snoozes for 0 s would run in a loop.
+SHORTEST_SNOOZE_US = SECOND_US // 10
+#: Interruptions of a job that are no attempts. A job that never ends within GRACE must not run for ever.
+FREE_INTERRUPTIONS = 20
 
 
 class OutcomeKind(StrEnum):
@@ -26,6 +30,7 @@ class OutcomeKind(StrEnum):
     CRASHED = "crashed"
     LEASE_EXPIRED = "lease expired"
     INTERRUPTED = "interrupted"
+    SNOOZED = "snoozed"
     UNKNOWN_TASK = "unknown task"
     ARGUMENTS_MISMATCH = "arguments do not fit"
     NEWER = "newer version"
@@ -52,7 +57,7 @@ class Outcome:
     kind: OutcomeKind
     #: Traceback or sentence, for people.
     error: str = ""
-    #: µs that the task requested with RetryLater; None: the policy decides.
+    #: µs that the task requested with RetryLater or Snooze; None: the policy decides.
     delay_us: int | None = None
     #: µs spent in user code.
     run_us: int = 0
@@ -89,33 +94,53 @@ class Decision:
     crash_suspected: bool = False
     #: The job waits again at its old rank: the attempt did not end by its own fault, and it had waited already.
     keeps_rank: bool = False
+    #: The attempt counts. If not, only a retry is left, and the number of attempts stays.
+    counted: bool = True
 
 
 #: Outcomes that a further attempt would repeat.
 _FINAL = frozenset(
     {OutcomeKind.REJECTED, OutcomeKind.UNREADABLE, OutcomeKind.BAD_SIGNATURE, OutcomeKind.RESULT_NOT_SERIALIZABLE}
 )
-#: Outcomes that the next deploy may change.
-_UNFIT = frozenset({OutcomeKind.UNKNOWN_TASK, OutcomeKind.ARGUMENTS_MISMATCH})
+#: Outcomes that another worker, or the next deploy, may change: nothing ran.
+WAITS_FOR_CODE = frozenset(
+    {OutcomeKind.UNKNOWN_TASK, OutcomeKind.ARGUMENTS_MISMATCH, OutcomeKind.NEWER, OutcomeKind.UNKNOWN_KEY}
+)
 _ACKNOWLEDGE = Decision(action=Action.ACKNOWLEDGE)
 _DEAD_LETTER = Decision(action=Action.DEAD_LETTER)
 _RELEASE = Decision(action=Action.RELEASE)
 
 
 def decide(
-    outcome: Outcome, policy: RetryPolicy, *, attempt: int, jitter: float, waits_for_code: bool = True
+    outcome: Outcome,
+    policy: RetryPolicy,
+    *,
+    attempt: int,
+    jitter: float,
+    interruptions: int = 0,
+    waited_us: int = 0,
+    longest_wait_us: int = DAY_US,
+    waits_on_mismatch: bool = True,
 ) -> Decision:
     """Judge attempt number `attempt` (1, 2, …) by the job's own policy; `jitter` is drawn from [0, 1).
 
-    `waits_for_code` is that of the job's `TaskKind`.
+    `interruptions` is the number of earlier ones. `waited_us` says for how long no worker could run the job, and
+    `longest_wait_us` is UNKNOWN_TASK_TTL. `waits_on_mismatch` is that of the job's `TaskKind`.
     """
     ending = outcome.kind
     if ending is OutcomeKind.SUCCEEDED:
         return _ACKNOWLEDGE
     if ending is OutcomeKind.UNSTARTED:
         return _RELEASE
-    if ending in _UNFIT and not waits_for_code:
-        return _DEAD_LETTER
+    if ending is OutcomeKind.SNOOZED:
+        return _uncounted(max(SHORTEST_SNOOZE_US, outcome.delay_us or 0))
+    if ending is OutcomeKind.INTERRUPTED and interruptions < FREE_INTERRUPTIONS:
+        return _uncounted(0, keeps_rank=True)
+    if ending in WAITS_FOR_CODE:
+        waits = waits_on_mismatch or ending is not OutcomeKind.ARGUMENTS_MISMATCH
+        if not waits or waited_us >= longest_wait_us:
+            return _DEAD_LETTER
+        return _uncounted(min(waited_us + SHORTEST_WAIT_US, LONGEST_WAIT_US))
     if ending in _FINAL or attempt >= policy.max_attempts:
         return _DEAD_LETTER
     suspect = ending in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)
@@ -126,10 +151,12 @@ def decide(
         case OutcomeKind.LEASE_EXPIRED | OutcomeKind.INTERRUPTED:
             # After an expired lease the job has waited; an interruption is no fault of the job.
             delay_us, keeps_rank = 0, True
-        case OutcomeKind.UNKNOWN_TASK | OutcomeKind.ARGUMENTS_MISMATCH | OutcomeKind.NEWER | OutcomeKind.UNKNOWN_KEY:
-            delay_us = UNFIT_DELAY_US
         case OutcomeKind.RETRY_REQUESTED if outcome.delay_us is not None:
             delay_us = outcome.delay_us
         case _:
             delay_us = policy.delay_us(attempt, jitter)
     return Decision(action=Action.RETRY, delay_us=delay_us, crash_suspected=suspect, keeps_rank=keeps_rank)
+
+
+def _uncounted(delay_us: int, *, keeps_rank: bool = False) -> Decision:
+    return Decision(action=Action.RETRY, delay_us=delay_us, keeps_rank=keeps_rank, counted=False)

@@ -1,6 +1,7 @@
 """Arguments: check that the function accepts them, and that JSON returns them unchanged."""
 
 import inspect
+import json
 import math
 import re
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from typing import Any
 from django_delayq.exceptions import PayloadNotSerializable, PayloadTooLarge
 from django_delayq.job.job import MAX_DEPTH
 
+#: Most bytes of JSON in a job's context.
+MAX_CONTEXT = 4 * 1024
 #: Python refuses to print or read integers of more than 4,300 digits.
 _MAX_INTEGER_BITS = 13_000
 #: Most values in a payload of the largest size: each takes two bytes.
@@ -109,6 +112,23 @@ def check_arguments(args: list[Any], kwargs: dict[str, Any], *, show_keys: bool)
             check_payload(value, f"args[{index}]", show_keys=show_keys)
     for name, value in kwargs.items():
         check_payload(value, f"kwargs[{name!r}]", show_keys=show_keys)
+
+
+def check_context(context: Any, *, of: str) -> None:
+    """Raise `PayloadNotSerializable` or `PayloadTooLarge` for a context that no job of the task `of` can have."""
+    name = f"the context of the job of {of}"
+    if type(context) is not dict:
+        raise PayloadNotSerializable(
+            f"{name} must be a dict, got {type(context).__name__}; middlewares fill job.context"
+        )
+    check_payload(context, name)
+    size = len(json.dumps(context, separators=(",", ":")))
+    if size > MAX_CONTEXT:
+        largest = max(context, key=lambda key: len(json.dumps(context[key])))
+        raise PayloadTooLarge(
+            f"{name} takes {size:,} bytes of JSON, more than {MAX_CONTEXT:,}; its largest value is {largest!r:.80}. "
+            f"A middleware puts a reference into job.context and looks the rest up in run()"
+        )
 
 
 @cache

@@ -1,8 +1,10 @@
 """Context: the job that the running code belongs to."""
 
 from contextvars import ContextVar
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django_delayq.clock import moment
 from django_delayq.job.job import Claim
@@ -26,8 +28,8 @@ class CurrentJob:
 
     @property
     def recovered(self) -> bool:
-        """Whether the last attempt ended in a crash or a lost lease, so that part of its work may be done."""
-        return self._claim.attempts.crash_suspected
+        """Whether a crash, a lost lease or the stop of a worker cut the last run off: part of its work may be done."""
+        return self._claim.attempts.recovered
 
     @property
     def due(self) -> datetime:
@@ -43,6 +45,11 @@ class CurrentJob:
     def key(self) -> str | None:
         """The unique key of the job, if it has one."""
         return self._claim.job.key if self._claim.job else None
+
+    @property
+    def context(self) -> dict[str, Any]:
+        """A copy of what middlewares put into the job at the enqueue."""
+        return deepcopy(self._claim.job.context or {}) if self._claim.job else {}
 
 
 _current: ContextVar[Claim | None] = ContextVar("django_delayq.task.context", default=None)

@@ -83,11 +83,11 @@ def delayed_task(
     """Register a function as a task; the options apply to its jobs unless `using()` changes them.
 
     `name` is the name in stored jobs, the import path of the function by default. `aliases` are former names, so that
-    waiting jobs survive a renaming. `already_done` is called with the arguments of a job that comes back from a crash
-    or a lost lease; if it returns true, the job is acknowledged without another run. `store_result` keeps the return
-    value, for RESULT_TTL (True) or for the given time (seconds or timedelta). `sensitive` names parameters whose values
-    are hidden in the admin, logs, reprs and Django's error reports; True hides all. They are stored in Redis unchanged,
-    and so is the message of an exception that the task raises.
+    waiting jobs survive a renaming. `already_done` is called with the arguments of a job whose last run was cut off by
+    a crash, a lost lease or the stop of its worker; if it returns true, the job is acknowledged without another run.
+    `store_result` keeps the return value, for RESULT_TTL (True) or for the given time (seconds or timedelta).
+    `sensitive` names parameters whose values are hidden in the admin, logs, reprs and Django's error reports; True
+    hides all. They are stored in Redis unchanged, and so is the message of an exception that the task raises.
 
     Raises ImproperlyConfigured if a worker could not find or run the function or its name is taken, and ValueError or
     TypeError for invalid options.
@@ -128,9 +128,6 @@ def _check_names(name: Any, aliases: Any) -> None:
 def _check_already_done(func: Any) -> None:
     if func is not None and not callable(func):
         raise TypeError(f"already_done must be a function, got {type(func).__name__}")
-    if inspect.iscoroutinefunction(func):
-        # A coroutine is always true, so every such job would be acknowledged without a run.
-        raise TypeError("already_done must be a plain function, not async def; wrap it with asgiref's async_to_sync")
 
 
 def _check_function(func: Any, *, named: bool) -> None:

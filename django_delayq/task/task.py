@@ -25,10 +25,11 @@ from django_delayq.job.job import DEFAULT_QUEUE, MAX_PRIORITY, MIN_PRIORITY, Cla
 from django_delayq.job.result import serialize_result
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.job.unsent import UnsentJob, encode_new
+from django_delayq.middleware.chain import get_chain
 from django_delayq.store.enqueue import key_digest
 from django_delayq.store.store import get_store
 from django_delayq.task import outbox
-from django_delayq.task.arguments import check_arguments, check_fit, check_payload, signature
+from django_delayq.task.arguments import check_arguments, check_context, check_fit, check_payload, signature
 from django_delayq.task.handle import JobHandle, get_job
 from django_delayq.task.redaction import Sensitive, redact
 
@@ -150,7 +151,8 @@ class Task(Generic[P, R]):
 
         Raises TypeError if the arguments do not fit the function, `PayloadNotSerializable`, and `PayloadTooLarge`.
         """
-        return self._draft(list(args), kwargs)
+        handle: JobHandle = self._draft(list(args), kwargs)
+        return handle
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Make a job and send it, in one round trip. Inside a transaction it is sent after the commit.
@@ -158,13 +160,14 @@ class Task(Generic[P, R]):
         Raises what `job()` raises, `StoreError` within ENQUEUE_TIMEOUT, and `KeyHeld` for a held key with
         `unique="reject"`.
         """
-        handle = self._draft(list(args), kwargs)
+        handle: JobHandle = self._draft(list(args), kwargs)
         outbox.accept([handle])
         return handle
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Do what `enqueue()` does, from async code, in the thread whose transaction the caller is in."""
-        handle = self._draft(list(args), kwargs)
+        drafted: Any = self._draft(list(args), kwargs, is_async=True)
+        handle: JobHandle = drafted if isinstance(drafted, JobHandle) else await drafted
         await sync_to_async(outbox.accept, thread_sensitive=True)([handle])
         return handle
 
@@ -227,15 +230,18 @@ class Task(Generic[P, R]):
     def on_finished(self, job: Job, *, attempts: AttemptHistory, stored: bytes | None) -> None:
         """Hook: a job has ended, `stored` is its stored result, None for a dead letter."""
 
-    def _draft(self, args: list[Any], kwargs: dict[str, Any] | None = None) -> JobHandle:
+    def _draft(self, args: list[Any], kwargs: dict[str, Any] | None = None, *, is_async: bool = False) -> Any:
+        """Return the handle of a new job; with `is_async` maybe an awaitable of it, if there are middlewares."""
         config, kwargs = get_config(), kwargs or {}
         self.check_fit(args, kwargs)
         check_arguments(args, kwargs, show_keys=not self.sensitive)
         queue = config.tasks.check_queue(self.queue)
-        return self._handle(config, key=self.key, due_us=self.due_us, queue=queue, args=args, kwargs=kwargs)
+        return self._handle(
+            config, key=self.key, due_us=self.due_us, is_async=is_async, queue=queue, args=args, kwargs=kwargs
+        )
 
-    def _handle(self, config: Config, *, key: str | None, due_us: int | None, **facts: Any) -> JobHandle:
-        """Return the handle of a new job; `facts` are the fields of `Job` that are not options of the task."""
+    def _handle(self, config: Config, *, key: str | None, due_us: int | None, is_async: bool, **facts: Any) -> Any:
+        """Return what `_draft()` does; `facts` are the fields of `Job` that are not options of the task."""
         raw_id = next_id()
         shard = shard_of(raw_id if key is None else key_digest(self.name, key), config.shards)
         job = Job(
@@ -250,7 +256,18 @@ class Task(Generic[P, R]):
             result_ttl_us=config.tasks.result_ttl_us if self.result_ttl_us == 0 else self.result_ttl_us,
             **facts,
         )
-        called_at, delayed = runtime.current().clock.steady(), self.delay_us is not None or due_us is not None
+        called_at, chain = runtime.current().clock.steady(), get_chain(job.backend)
+        if chain is None:
+            return self._unsent(config, job, due_us, called_at)
+
+        def make(context: dict[str, Any]) -> JobHandle:
+            check_context(context, of=self.name)
+            return self._unsent(config, replace(job, context=context), due_us, called_at)
+
+        return chain.aenqueue(job, make) if is_async else chain.enqueue(job, make)
+
+    def _unsent(self, config: Config, job: Job, due_us: int | None, called_at: float) -> JobHandle:
+        delayed = self.delay_us is not None or due_us is not None
         job, body = encode_new(job, max_payload=config.tasks.max_payload, delayed=delayed)
         draft = UnsentJob(
             job=job,
@@ -262,7 +279,7 @@ class Task(Generic[P, R]):
             due_us=due_us,
             called_at=called_at,
         )
-        return JobHandle(raw_id=raw_id, shard=shard, draft=draft, backend=job.backend)
+        return JobHandle(raw_id=job.raw_id, shard=job.shard, draft=draft, backend=job.backend)
 
 
 def check_options(task: Task[..., Any]) -> None:

@@ -26,7 +26,7 @@ from django_delayq.worker.settlement import decide_settlement, emit_all
 #: Whether an exception in a task is raised in the test, or left to the retry policy of the task.
 Errors = Literal["raise", "retry"]
 #: Outcomes that are no error: success, or a decision of the task.
-_NO_ERROR = (OutcomeKind.SUCCEEDED, OutcomeKind.RETRY_REQUESTED, OutcomeKind.REJECTED)
+_NO_ERROR = (OutcomeKind.SUCCEEDED, OutcomeKind.RETRY_REQUESTED, OutcomeKind.SNOOZED, OutcomeKind.REJECTED)
 #: Tests use the longest delay of a retry, the only one that does not depend on chance.
 _FULL_JITTER = 1.0
 
@@ -42,6 +42,7 @@ class InlineWorker:
         self._shard = shard
         self._promotion = FallbackDispatcher(Dispatcher(shard, Promotion(shard), emit=emit_now))
         self._claims = Claims(shard)
+        self._longest_wait_us = shard.config.worker.unknown_task_ttl_us
         self._queues: list[str] = []
         self._version = b""
 
@@ -60,7 +61,9 @@ class InlineWorker:
             [claim] = claims
             with _observed() as raised:
                 outcome = execution.run(claim)
-            settlement = decide_settlement(claim, outcome, worker="the test", jitter=_FULL_JITTER)
+            settlement = decide_settlement(
+                claim, outcome, worker="the test", longest_wait_us=self._longest_wait_us, jitter=_FULL_JITTER
+            )
             lost = self._exchange(settlement).lost
             emit_all([(settlement, outcome)], lost=lost, metrics=MetricsBuffer(), emit=emit_now)
             ran = JobRun.of(claim, outcome, settlement.decision)

@@ -38,6 +38,8 @@ class EnqueuedJob:
     due_in: timedelta | None
     #: Number of the attempt it waits for, from 1; if it is dead, the number of its attempts.
     attempt: int
+    #: What middlewares put into it at the enqueue.
+    context: dict[str, Any] = field(default_factory=dict, repr=False)
     #: The end of the traceback of the last failed attempt.
     error: str = field(default="", repr=False)
 
@@ -57,6 +59,7 @@ class EnqueuedJob:
             due=None if due_us is None else moment(due_us),
             due_in=None if due_us is None else timedelta(microseconds=due_us - now_us),
             attempt=row.attempts.ended + (row.state is not State.DEAD),
+            context=dict(job.context or {}) if job else {},
             error=row.attempts.last_error,
         )
 

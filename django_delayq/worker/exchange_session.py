@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Any
 
+from django_delayq.clock import DAY_US
 from django_delayq.exceptions import StaleExchange, StoreError
 from django_delayq.job.job import Claim
 from django_delayq.job.outcome import Outcome
@@ -31,9 +32,11 @@ class InFlight(Enum):
 class ExchangeSession:
     """The settle-and-claim requests of one worker."""
 
-    def __init__(self, claims: Claims, *, name: str) -> None:
+    def __init__(self, claims: Claims, *, name: str, longest_wait_us: int = DAY_US) -> None:
+        """`longest_wait_us` is UNKNOWN_TASK_TTL."""
         self._claims = claims
         self._name = name
+        self._longest_wait_us = longest_wait_us
         #: Whether the server knows the worker's name.
         self._is_known = False
         self._request: tuple[ExchangeRequest, Settled] | None = None
@@ -59,7 +62,13 @@ class ExchangeSession:
         ended: Sequence[tuple[Claim, Outcome]] = (),
     ) -> None:
         """Build the next request; `exchange()` sends it."""
-        settled = [(decide_settlement(claim, outcome, worker=self._name), outcome) for claim, outcome in ended]
+        settled = [
+            (
+                decide_settlement(claim, outcome, worker=self._name, longest_wait_us=self._longest_wait_us),
+                outcome,
+            )
+            for claim, outcome in ended
+        ]
         request = self._claims.prepare(
             queues=queues,
             want=want,

@@ -7,18 +7,26 @@ import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from time import monotonic
 from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, async_to_sync, sync_to_async
 
 from django_delayq import runtime
-from django_delayq.clock import SECOND_US
+from django_delayq.clock import SECOND_US, timedelta_of
 from django_delayq.conf.settings import get_config
-from django_delayq.exceptions import DeadLetterNow, DelayQError, RetryLater, TaskTimeout, TransactionLeftOpen
+from django_delayq.exceptions import (
+    DeadLetterNow,
+    DelayQError,
+    RetryLater,
+    Snooze,
+    TaskTimeout,
+    TransactionLeftOpen,
+)
 from django_delayq.job.job import Claim, Job
 from django_delayq.job.outcome import Outcome, OutcomeKind, kind_of_fault
+from django_delayq.middleware.chain import MiddlewareJob, get_chain
 from django_delayq.processes import database, process_limits
 from django_delayq.processes.fork_safety import exit_if_child_of
 from django_delayq.processes.idle_connections import close_while_idle
@@ -29,7 +37,7 @@ from django_delayq.task.arguments import check_fit
 from django_delayq.worker.time_limit import TimeLimit
 
 #: How user code is called, and how database connections are cleaned up: one each for threads and for event loops.
-Call = Callable[[Any, Job], Awaitable[Any]]
+Call = Callable[[Any, Job, Claim], Awaitable[Any]]
 Clean = Callable[[], Awaitable[TransactionLeftOpen | None]]
 #: Most characters of a traceback in an outcome; the stored one is shorter.
 _MAX_ERROR = 64 * 1024
@@ -60,7 +68,7 @@ async def run_async(claim: Claim) -> Outcome:
                 # The thread ends with the job.
                 return await sync_to_async(database.clean)(close=True)
 
-            return await _attempt(claim, _bounded, clean)
+            return await _attempt(claim, _call_in_loop, clean)
     except BaseException as error:
         # Cancelled at its hard limit, when nothing waits for this any more; or the code around the task failed.
         return timed(failed(error), began)
@@ -70,7 +78,7 @@ def forward(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outcome
     """Pass the job of a claim to a user's function, which gives it to another system; an exception is a failed attempt.
 
     The task need not be registered here. `accept` is called with a dict of `id`, `task`, `queue`, `priority`, `args`,
-    `kwargs`, `attempt` and `due_us`.
+    `kwargs`, `attempt` and `due_us`, and `context` if middlewares put one in.
     """
     job = claim.job
     if job is None:
@@ -78,6 +86,7 @@ def forward(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outcome
     facts = {
         **{"id": job.id, "task": job.task, "queue": claim.queue, "priority": job.priority},
         **{"args": job.args, "kwargs": job.kwargs, "attempt": claim.attempt, "due_us": claim.due_us},
+        **({"context": job.context} if job.context else {}),
     }
     began, outcome = monotonic(), _SUCCEEDED
     database.clean()
@@ -85,7 +94,7 @@ def forward(claim: Claim, accept: Callable[[dict[str, Any]], object]) -> Outcome
         Context().run(accept, facts)
     except BaseException as error:
         database.assume_opened()
-        outcome = _outcome_of(None, job, error)
+        outcome = _outcome_of(None, claim, job, error)
     return timed(_unless(database.clean(), outcome), began)
 
 
@@ -121,23 +130,19 @@ async def _run(task: Any, claim: Claim, job: Job, call: Call, clean: Clean) -> O
     await clean()
     here = os.getpid()
     try:
-        announce(job_started, task, job=job, attempt=claim.attempt, recovered=claim.attempts.crash_suspected)
-        if (
-            claim.attempts.crash_suspected
-            and task.already_done is not None
-            and task.already_done(*job.args, **job.kwargs)
-        ):
+        announce(job_started, task, job=job, attempt=claim.attempt, recovered=claim.attempts.recovered)
+        if claim.attempts.recovered and task.already_done is not None and task.already_done(*job.args, **job.kwargs):
             value = None
         else:
             job = task.before_run(claim, job)
-            value = await call(task.callable, job)
+            value = await call(task.callable, job, claim)
             exit_if_child_of(here)
         outcome = _SUCCEEDED if job.result_ttl_us is None else _with_result(task, value)
     except BaseException as error:
         exit_if_child_of(here, error)
         # BaseException: sys.exit() in a task ends the task, not the worker.
         database.assume_opened()
-        outcome = _outcome_of(task.func, job, error)
+        outcome = _outcome_of(task.func, claim, job, error)
     finally:
         left_open = await clean()
     return _unless(left_open, outcome)
@@ -155,8 +160,31 @@ def _with_result(task: Any, value: Any) -> Outcome:
         return replace(failed(error), kind=OutcomeKind.RESULT_NOT_SERIALIZABLE)
 
 
-async def _call_here(func: Any, job: Job) -> Any:
-    return _call(func, job)
+async def _call_here(func: Any, job: Job, claim: Claim) -> Any:
+    chain = get_chain(job.backend)
+    if chain is None:
+        return _call(func, job)
+    return chain.run(_wrapped(func, job, claim))
+
+
+async def _call_in_loop(func: Any, job: Job, claim: Claim) -> Any:
+    chain = get_chain(job.backend)
+    if chain is None:
+        return await _bounded(func, job)
+    return await chain.arun(_wrapped(func, job, claim))
+
+
+def _wrapped(func: Any, job: Job, claim: Claim) -> MiddlewareJob:
+    # The job of the claim has the arguments as they are stored.
+    call, acall = partial(_call, func, job), partial(_call_inside, func, job)
+    return MiddlewareJob(claim.job or job, call, acall, attempt=claim.attempt)
+
+
+async def _call_inside(func: Any, job: Job) -> Any:
+    """Call a function in the event loop of a middleware; a plain one in the thread of the job."""
+    if is_async(func):
+        return await _bounded(func, job)
+    return await sync_to_async(_call, thread_sensitive=True)(func, job)
 
 
 def _call(func: Any, job: Job) -> Any:
@@ -189,15 +217,15 @@ async def _bounded(func: Any, job: Job) -> Any:
         raise
 
 
-def _outcome_of(func: Any, job: Job, error: BaseException) -> Outcome:
+def _outcome_of(func: Any, claim: Claim, job: Job, error: BaseException) -> Outcome:
     runtime.current().on_task_exception(error)
-    if isinstance(error, RetryLater):
+    if isinstance(error, RetryLater | Snooze):
         try:
-            checked_us = get_config(job.backend).tasks.check_time(delay=error.delay)[0] or 0
-            delay_us = None if error.delay is None else checked_us
-        except DelayQError as wrong:
+            delay_us = _requested_us(error, claim, job)
+        except (DelayQError, TypeError) as wrong:
             return failed(wrong)
-        return Outcome(kind=OutcomeKind.RETRY_REQUESTED, error=_text(error), delay_us=delay_us, exception=_path(error))
+        kind = OutcomeKind.SNOOZED if isinstance(error, Snooze) else OutcomeKind.RETRY_REQUESTED
+        return Outcome(kind=kind, error=_text(error), delay_us=delay_us, exception=_path(error))
     if isinstance(error, DeadLetterNow):
         return Outcome(kind=OutcomeKind.REJECTED, error=_text(error), exception=_path(error))
     if func is not None and isinstance(error, TypeError):
@@ -207,6 +235,20 @@ def _outcome_of(func: Any, job: Job, error: BaseException) -> Outcome:
             error_text = f"The stored arguments do not fit {job.task}: {unfit}"
             return Outcome(kind=OutcomeKind.ARGUMENTS_MISMATCH, error=error_text, exception=_path(unfit))
     return failed(error)
+
+
+def _requested_us(error: RetryLater | Snooze, claim: Claim, job: Job) -> int | None:
+    """Return the delay that the task requests in µs, or None. Raises `DelayQError` and TypeError."""
+    delay, until = error.delay, None
+    if isinstance(error, Snooze):
+        delay, until = timedelta_of(error.units, of="Snooze") if error.units else delay, error.until  # type: ignore[arg-type]
+    elif delay is None:
+        return None
+    delay_us, due_us = get_config(job.backend).tasks.check_time(delay=delay, at=until, name="until")
+    if due_us is None:
+        return delay_us or 0
+    # By Redis's clock: its time of the claim, and the time since then here.
+    return max(0, due_us - claim.claimed_us - int((monotonic() - claim.received_at) * SECOND_US))
 
 
 def _text(error: BaseException) -> str:

@@ -3,12 +3,14 @@
 import logging
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from time import monotonic
 
-from django_delayq.clock import SECOND_US
+from django_delayq.clock import DAY_US, SECOND_US
+from django_delayq.job.attempts import AttemptHistory
 from django_delayq.job.job import DELAYED_TASK, Claim, TaskKind
-from django_delayq.job.outcome import Action, Outcome, decide
+from django_delayq.job.outcome import Action, Outcome, OutcomeKind, decide
 from django_delayq.job.result import pack_done
 from django_delayq.job.retry import RetryPolicy
 from django_delayq.logs import logger
@@ -22,16 +24,30 @@ _DEFAULT_RETRY = RetryPolicy()
 _COUNTED = {Action.ACKNOWLEDGE: "done", Action.RETRY: "retried", Action.DEAD_LETTER: "dead"}
 
 
-def decide_settlement(claim: Claim, outcome: Outcome, *, worker: str, jitter: float | None = None) -> Settlement:
+def decide_settlement(
+    claim: Claim, outcome: Outcome, *, worker: str, longest_wait_us: int = DAY_US, jitter: float | None = None
+) -> Settlement:
     """Decide how to settle an attempt, and add it to the attempt history unless it is acknowledged or released.
 
-    `jitter` is the share of the longest delay that a retry waits, drawn from [0, 1) by default.
+    `longest_wait_us` is UNKNOWN_TASK_TTL. `jitter` is the share of the longest delay that a retry waits, drawn from
+    [0, 1) by default.
     """
     policy = claim.job.retry if claim.job else _DEFAULT_RETRY
     kind = claim.job.kind if claim.job else DELAYED_TASK
     jitter = random.random() if jitter is None else jitter
-    decision = decide(outcome, policy, attempt=claim.attempt, jitter=jitter, waits_for_code=kind.waits_for_code)
     attempts = claim.attempts
+    decision = decide(
+        outcome,
+        policy,
+        attempt=claim.attempt,
+        jitter=jitter,
+        interruptions=attempts.interruptions,
+        waited_us=claim.claimed_us - (attempts.waiting_since_us or claim.claimed_us),
+        longest_wait_us=longest_wait_us,
+        waits_on_mismatch=kind.waits_on_mismatch,
+    )
+    if not decision.counted:
+        return Settlement(claim=claim, decision=decision, attempts=_uncounted(claim, outcome))
     if outcome.result is not None and claim.job and claim.job.result_ttl_us is not None:
         ended_us = _ended_us(claim, outcome)
         started_us = _started_us(claim, outcome, ended_us, kind)
@@ -50,7 +66,20 @@ def decide_settlement(claim: Claim, outcome: Outcome, *, worker: str, jitter: fl
             due_us=claim.due_us,
             exception=outcome.exception,
         )
+        if outcome.kind is OutcomeKind.INTERRUPTED:
+            attempts = replace(attempts, interrupted=True)
     return Settlement(claim=claim, decision=decision, attempts=attempts)
+
+
+def _uncounted(claim: Claim, outcome: Outcome) -> AttemptHistory:
+    """Return the history after a run that is no attempt."""
+    match outcome.kind:
+        case OutcomeKind.SNOOZED:
+            return claim.attempts.snoozed()
+        case OutcomeKind.INTERRUPTED:
+            return claim.attempts.cut_short()
+        case _:
+            return claim.attempts.waited(outcome.kind, now_us=claim.claimed_us)
 
 
 def emit_all(
@@ -66,7 +95,10 @@ def emit_all(
         if settlement.claim.lease in lost:
             emissions.append(partial(_log_lost_lease, settlement.claim, outcome))
         elif settlement.decision.action is not Action.RELEASE:
-            _count(settlement.claim, outcome, _COUNTED[settlement.decision.action], metrics)
+            if settlement.decision.counted:
+                _count(settlement.claim, outcome, _COUNTED[settlement.decision.action], metrics)
+            elif outcome.kind is OutcomeKind.SNOOZED:
+                _count(settlement.claim, outcome, "snoozed", metrics)
             if _is_heard(settlement):
                 emissions.append(partial(_emit, settlement, outcome))
     if emissions:

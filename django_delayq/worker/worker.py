@@ -107,7 +107,7 @@ class Worker(Runnable):
         self._drain = drain
         self._name = process_name()
         claims = Claims(shard)
-        self._session = ExchangeSession(claims, name=self._name)
+        self._session = ExchangeSession(claims, name=self._name, longest_wait_us=config.unknown_task_ttl_us)
         self.metrics = metrics
         #: Ends the sleep of the loop; called by other threads. The `run_worker` command sets it.
         self.wake: Callable[[], object] = lambda: None

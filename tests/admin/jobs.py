@@ -31,6 +31,7 @@ def add(
     delay: int | None = HOUR,
     unique_by: str | None = None,
     raw_id: bytes | None = None,
+    context: dict[str, Any] | None = None,
     **kwargs: Any,
 ) -> str:
     """Enqueue one job and return its id as text; `delay` in µs, None: ready at once; `raw_id` None: an id of now."""
@@ -43,6 +44,7 @@ def add(
         kwargs=kwargs,
         retry=RetryPolicy(max_attempts=3),
         key=unique_by,
+        context=context,
     )
     draft = unsent(job, max_payload=4_000_000)
     apis.enqueue(draft.rescheduled(delay_us=delay, due_us=None, called_at=monotonic()))

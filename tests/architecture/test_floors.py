@@ -103,8 +103,8 @@ def test_only_the_configuration_reads_settings() -> None:
 
 def test_nothing_is_unpickled_and_nothing_imported_by_a_stored_name() -> None:
     assert importers("pickle", "marshal", "shelve", "yaml") == set()
-    # They import what settings and the command line name (modules of tasks, functions that are permissions or take jobs
-    # over, backends in TASKS), and the package its own public names. Encryption imports an extra, by a fixed name.
+    # They import what settings and the command line name (modules of tasks, middlewares, functions that are permissions
+    # or take jobs over, backends in TASKS), the package its own public names, and encryption an extra, by a fixed name.
     assert importers("importlib.import_module", "django.utils.module_loading") == {
         *(
             "task/registry.py",
@@ -113,6 +113,7 @@ def test_nothing_is_unpickled_and_nothing_imported_by_a_stored_name() -> None:
             "__init__.py",
             "conf/settings.py",
             "job/encryption.py",
+            "middleware/chain.py",
         ),
     }
 
@@ -139,6 +140,8 @@ def test_broad_excepts_stand_around_user_code_and_around_a_step_only() -> None:
         "processes/emitter.py",
         "worker/execution.py",
         "logs.py",
+        # It imports the project's classes.
+        "middleware/chain.py",
         "processes/service.py",
         "signals.py",
         *pools,

@@ -37,7 +37,8 @@ class OneWorker:
             # In a new thread, as in a worker: pytest need not allow database connections there.
             with ThreadPoolExecutor(1) as thread:
                 outcome = thread.submit(self._run, claim).result()
-            self._settle(decide_settlement(claim, outcome, worker=self.name), outcome)
+            longest_wait_us = self.shard.config.worker.unknown_task_ttl_us
+            self._settle(decide_settlement(claim, outcome, worker=self.name, longest_wait_us=longest_wait_us), outcome)
         return bool(claims)
 
     def drain(self, most: int = 200) -> int:

@@ -226,8 +226,8 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at(
         "a Django task with wrong arguments waits for new code",
         "worker/settlement.py",
-        "waits_for_code=kind.waits_for_code",
-        "waits_for_code=True",
+        "waits_on_mismatch=kind.waits_on_mismatch",
+        "waits_on_mismatch=True",
     ): ("tests/django_tasks/contract/test_running.py",),
     at(
         "a stored job loses its run_after",

@@ -6,6 +6,7 @@ at = Mutation.at
 
 COMMIT = "tests/integration/task/on_commit"
 DEADLINE = "tests/integration/store/client/test_deadline.py"
+MIDDLEWARE = "tests/integration/middleware"
 LOST, CANCEL = "tests/integration/task/test_lost_answers.py", "tests/integration/store/operations/test_cancel.py"
 
 MUTATIONS: dict[Mutation, tuple[str, ...]] = {
@@ -18,6 +19,36 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
     at("a handle forgets that its enqueue may have arrived", "task/sender.py", "self._sent and not refused", "False"): (
         LOST,
     ),
+    at(
+        "middlewares are called innermost first",
+        "middleware/chain.py",
+        "for path in reversed(paths):",
+        "for path in paths:",
+    ): (f"{MIDDLEWARE}/test_enqueue.py", f"{MIDDLEWARE}/test_run.py"),
+    at(
+        "a context of any size travels",
+        "task/task.py",
+        "            check_context(context, of=self.name)\n",
+        "",
+    ): (f"{MIDDLEWARE}/test_enqueue.py",),
+    at(
+        "a middleware that forgets its return enqueues all the same",
+        "middleware/chain.py",
+        "    if returned is not made[0]:\n",
+        "    if False:\n",
+    ): (f"{MIDDLEWARE}/test_enqueue.py",),
+    at(
+        "a dropped configuration keeps its chain",
+        "middleware/chain.py",
+        "on_config_dropped.append(get_chain.cache_clear)\n",
+        "",
+    ): (f"{MIDDLEWARE}/test_enqueue.py",),
+    at(
+        "a middleware changes the arguments in place",
+        "middleware/chain.py",
+        "return tuple(deepcopy(self._job.args))",
+        "return tuple(self._job.args)",
+    ): (f"{MIDDLEWARE}/test_enqueue.py",),
     at(
         "a cancelled job is resent if its enqueue may have arrived",
         "task/handle.py",

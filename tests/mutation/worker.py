@@ -17,6 +17,18 @@ MUTATIONS: dict[Mutation, tuple[str, ...]] = {
         "",
     ): ("tests/unit/worker/test_outcome_buffer.py",),
     at(
+        "a plain function under an async middleware runs in another thread than its job",
+        "worker/execution.py",
+        "    return await sync_to_async(_call, thread_sensitive=True)(func, job)\n",
+        "    return _call(func, job)\n",
+    ): ("tests/integration/middleware/test_run.py",),
+    at(
+        "a middleware's changes of its context reach the job",
+        "middleware/chain.py",
+        "deepcopy(job.context) if job.context else {}",
+        "job.context if job.context else {}",
+    ): ("tests/integration/middleware/test_run.py",),
+    at(
         "a process that interrupted its jobs exits without a deadline",
         "worker/worker.py",
         "            self.on_interrupted()\n",

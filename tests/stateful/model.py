@@ -312,9 +312,14 @@ class Model:
             job.place, job.score = Place.READY, job.rank
             self._list_queue(job.queue)
             return None
-        job.ended, job.record, job.crash_suspected, job.spared = job.ended + 1, item.record, False, False
+        job.record = item.record
+        if job.put_off(item, self.now):
+            if job.place is Place.READY:
+                self._list_queue(job.queue)
+            return None
+        job.ended, job.crash_suspected, job.spared, job.waiting_since = job.ended + 1, False, False, 0
         crash_suspected = item.ending in (OutcomeKind.CRASHED, OutcomeKind.LEASE_EXPIRED)
-        if item.ending is OutcomeKind.REJECTED or job.ended >= job.max_attempts:
+        if item.ending in (OutcomeKind.REJECTED, OutcomeKind.UNKNOWN_TASK) or job.ended >= job.max_attempts:
             job.place, job.score = Place.DEAD, self.now
         elif item.ending in (OutcomeKind.INTERRUPTED, OutcomeKind.LEASE_EXPIRED):
             job.place, job.score, job.crash_suspected = (

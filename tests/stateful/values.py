@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from django_delayq.clock import DAY_US
 from django_delayq.job.job import Flag
-from django_delayq.job.outcome import OutcomeKind
+from django_delayq.job.outcome import FREE_INTERRUPTIONS, OutcomeKind
 
 
 class Place(StrEnum):
@@ -46,6 +47,28 @@ class ModelJob:
     #: Since then the lease of an unconfirmed claim expired.
     spared: bool = False
     record: bytes = b""
+    #: Runs that a stop cut short; and when it first met a worker that does not know its task (µs).
+    interruptions: int = 0
+    waiting_since: int = 0
+
+    def put_off(self, item: "Ended", now: int) -> bool:
+        """Settle a run that is no attempt; return False if it is one."""
+        match item.ending:
+            case OutcomeKind.SNOOZED:
+                self.place, self.score = Place.SCHEDULED, now + item.delay_us
+            case OutcomeKind.INTERRUPTED if self.interruptions < FREE_INTERRUPTIONS:
+                self.place, self.score, self.interruptions = Place.READY, self.rank, self.interruptions + 1
+            case OutcomeKind.UNKNOWN_TASK if self.claimed_us - (self.waiting_since or self.claimed_us) < DAY_US:
+                self.place, self.score = Place.SCHEDULED, now + item.delay_us
+                self.due_us, self.waiting_since = self.score, self.waiting_since or self.claimed_us
+                # Nothing ran: what is known of the last run remains.
+                return True
+            case _:
+                return False
+        if self.place is Place.SCHEDULED:
+            self.due_us = self.score
+        self.crash_suspected, self.spared, self.waiting_since = False, False, 0
+        return True
 
     @property
     def raw_id(self) -> bytes:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, current_job, delayed_task
+from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, Snooze, current_job, delayed_task
 
 calls: list[Any] = []
 
@@ -46,6 +46,15 @@ def wait_for_answer() -> None:
     calls.append(current_job().attempt)
     if current_job().attempt == 1:
         raise RetryLater(60)
+
+
+@delayed_task
+def poll(answered_after: int) -> None:
+    """Put itself off until it ran so many times."""
+    if len(calls) < answered_after:
+        calls.append(current_job().attempt)
+        raise Snooze(minutes=5)
+    calls.append(current_job().attempt)
 
 
 @delayed_task

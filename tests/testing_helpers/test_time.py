@@ -18,6 +18,7 @@ from tests.testing_helpers.tasks import (
     close_sale,
     give_up,
     pay,
+    poll,
     request_reminder,
     run_on,
     send_reminder,
@@ -207,7 +208,33 @@ def test_a_job_of_an_unknown_task_is_an_error(delayq: DelayQ, monkeypatch: pytes
     with monkeypatch.context() as patched, pytest.raises(TaskFailed, match="No task is registered as"):
         patched.delitem(registry._tasks, "tests.testing_helpers.tasks.send_reminder")
         delayq.run_due()
-    assert delayq.advance(seconds=30, run=True)[0].attempt == 2
+    # It waits for a worker that knows it, and no attempt is counted.
+    assert [(ran.attempt, ran.ending) for ran in delayq.advance(seconds=1, run=True)] == [(1, "succeeded")]
+
+
+def test_a_snooze_is_no_error_and_no_attempt(delayq: DelayQ) -> None:
+    job = poll.using(key="p", retry=RetryPolicy(max_attempts=1)).enqueue(answered_after=7)
+    assert [(ran.ending, ran.retry_in) for ran in delayq.run_due()] == [("snoozed", 5 * MINUTE)]
+    [waiting] = delayq.enqueued
+    assert (waiting.id, waiting.key, waiting.attempt) == (job.id, "p", 1)
+    assert waiting.due_in is not None and 4 * MINUTE < waiting.due_in <= 5 * MINUTE
+    assert "snoozed, again in 5 min" in repr(delayq.ran[0])
+    runs = delayq.advance(minutes=35, run=True)
+    assert [ran.ending for ran in runs] == ["snoozed"] * 6 + ["succeeded"]
+    assert {ran.attempt for ran in delayq.ran} == {1} and delayq.enqueued == delayq.dead == []
+
+
+def test_a_job_that_no_worker_knows_for_a_day_is_dead(delayq: DelayQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    send_reminder.enqueue(1)
+    with monkeypatch.context() as patched:
+        patched.delitem(registry._tasks, "tests.testing_helpers.tasks.send_reminder")
+        runs = delayq.advance(minutes=2, run=True, errors="retry")
+        assert [ran.retry_in.total_seconds() for ran in runs[:7] if ran.retry_in] == [1, 2, 4, 8, 16, 30, 30]
+        assert {ran.attempt for ran in runs} == {1}
+        delayq.advance(days=1)
+        [last] = delayq.run_due(errors="retry")
+    assert (last.ending, last.retry_in) == ("unknown task", None)
+    assert "No task is registered as" in delayq.dead[0].error
 
 
 def test_keys_are_unique_as_in_production(delayq: DelayQ) -> None:
@@ -257,19 +284,15 @@ def test_jobs_of_every_way_to_enqueue_are_listed(delayq: DelayQ, calls: list[Any
     assert len(delayq.drain()) == 603
 
 
-def test_large_arguments_are_kept_in_full_and_shortened_in_texts(
-    delayq: DelayQ, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_arguments_are_kept_in_full_and_shortened_in_texts(delayq: DelayQ) -> None:
     text = "x" * 100_000
     send_reminder.enqueue(1, channel=text)
     delayq.assert_enqueued(send_reminder, kwargs={"channel": text})
     assert len(repr(delayq.enqueued)) < 1_000
     delayq.run_due()
     execute_later("default", "tests.testing_helpers.tasks.give_up", [])
-    ask_the_bank.using(retry=RetryPolicy(max_attempts=1)).enqueue(text)  # type: ignore[arg-type]
-    with monkeypatch.context() as patched:
-        patched.delitem(registry._tasks, "tests.testing_helpers.tasks.ask_the_bank")
-        delayq.run_due(errors="retry")
+    charge.using(retry=RetryPolicy(max_attempts=1)).enqueue(text)  # type: ignore[arg-type]
+    delayq.run_due(errors="retry")
     assert [job.args for job in delayq.dead] == [[], [text]]
 
 

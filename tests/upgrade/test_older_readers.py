@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -39,8 +40,14 @@ CIPHER = Cipher(on=True, secrets=["s" * 32])
 RAW_ID = bytes(range(16))
 #: Option -> a job with it. The older reader knows none but the first.
 JOBS = {"none": Job(raw_id=RAW_ID, shard=0, task="shop.ship", queue="mail", args=[1], kwargs={"fast": True})}
+JOBS["context"] = replace(JOBS["none"], context={"request_id": "7f3a"})
 #: Part -> an attempts record with it, which the older reader does not know.
-RECORDS = {"none": AttemptHistory(ended=3, crash_suspected=True)}
+RECORDS = {
+    "none": AttemptHistory(ended=3, crash_suspected=True),
+    "snoozes": AttemptHistory(ended=3).snoozed(),
+    "interruptions": AttemptHistory(ended=3, crash_suspected=True).cut_short(),
+    "a wait for code": AttemptHistory(ended=3, crash_suspected=True).waited("unknown task", now_us=10**15),
+}
 
 
 @pytest.mark.parametrize("job", JOBS.values(), ids=JOBS.keys())

@@ -64,5 +64,8 @@ def _object(page: PageContext, row: JobRow, *, reveal: bool) -> dict[str, Any]:
         "created": moment(created_us(row.raw_id)).isoformat(),
         "died" if row.due_us is None else "due": moment(row.moment_us).isoformat(),
         "attempts": row.attempts.ended,
+        "snoozes": row.attempts.snoozes,
+        "interruptions": row.attempts.interruptions,
+        "waiting_for": row.attempts.waiting_for or None,
         "history": row.attempts.history,
     }

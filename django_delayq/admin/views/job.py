@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy
 
 from django_delayq.admin import audit_log
 from django_delayq.admin.actions.bulk_actions import BULK_ACTIONS, BulkAction
-from django_delayq.admin.arguments import DOTS, FULL, DisplayedArguments, printable
+from django_delayq.admin.arguments import DOTS, FULL, DisplayedArguments, displayed_context, printable
 from django_delayq.admin.errors import ErrorSummary
 from django_delayq.admin.filters import Filter, from_url_name, read_cursor
 from django_delayq.admin.job_lists import FAILED, JOB_LISTS, READY, SCHEDULED
@@ -75,9 +75,15 @@ class JobDetail:
         return self.displayed.arguments(None if self._whole else FULL) if self.displayed else ([], False)
 
     @property
+    def context(self) -> str:
+        """The context that middlewares put in, as text."""
+        return displayed_context(self.job, self._page.config.redact, reveal=self.reveals) if self.job else ""
+
+    @property
     def is_redacted(self) -> bool:
         """Whether anything is hidden: a value, the key, or an unreadable body."""
-        return not self.reveals and (self.displayed is None or self.displayed.hidden or self.key == DOTS)
+        hides = self.displayed is None or self.displayed.hidden or self.key == DOTS or DOTS in self.context
+        return not self.reveals and hides
 
     @property
     def bytes(self) -> str:

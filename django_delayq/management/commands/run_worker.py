@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import autoreload
 
@@ -26,6 +27,7 @@ from django_delayq.management.starting import (
     with_options,
 )
 from django_delayq.metrics import MetricsBuffer
+from django_delayq.middleware.chain import get_chain
 from django_delayq.processes.reporter import ProcessReporter
 from django_delayq.processes.service import Service
 from django_delayq.processes.shutdown import Shutdown
@@ -67,6 +69,7 @@ class Command(BaseCommand):
         log_to_stderr(options["verbosity"])
         worker_config = _worker_config(read_settings(options["backend"]), options)
         check_pool(options)
+        _check_middleware(options["backend"])
         if options["processes"] > 1:
             return run_workers(options)
         store = open_store(options["backend"])
@@ -155,6 +158,14 @@ def _worker_config(config: Config, options: dict[str, Any]) -> WorkerConfig:
         return replace(worker, queues=tuple(dict.fromkeys(config.tasks.check_queue(name) for name in names)))
     except ValueError as error:
         raise CommandError(f"--queues: {error}") from error
+
+
+def _check_middleware(backend: str | None) -> None:
+    """Build the middlewares now: an error in one would fail every job. Raises CommandError."""
+    try:
+        get_chain(backend)
+    except ImproperlyConfigured as error:
+        raise CommandError(str(error)) from error
 
 
 def _stop_before_reload(services: list[Service]) -> None:

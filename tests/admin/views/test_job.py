@@ -15,7 +15,7 @@ from tests.admin.conftest import page
 from tests.admin.forms import form_to, forms
 from tests.admin.jobs import HOUR, POSTED, add, add_dead, claim
 from tests.admin.page_content import link, text
-from tests.shard_apis import ShardApis
+from tests.shard_apis import ShardApis, uncounted
 
 
 def test_a_job_is_shown_in_every_state(browser: Client, stock: ShardApis) -> None:
@@ -46,6 +46,29 @@ def test_a_failed_job_shows_its_attempts_and_its_traceback(browser: Client, stoc
     assert "ValueError &lt;b&gt;no&lt;/b&gt;" in text(answer)
     assert "1 frame" in text(answer)
     assert "2/3" in text(answer)
+
+
+def test_a_job_that_waits_for_code_shows_why_and_since_when(browser: Client, stock: ShardApis) -> None:
+    mine = add(stock, delay=None)
+    worker, claimed = claim(stock, mine)
+    waits = claimed.attempts.waited("unknown task", now_us=claimed.claimed_us)
+    worker.take(0, settle=[uncounted(claimed, waits, delay=HOUR)])
+    page_text = text(browser.get(page("job_detail", mine)))
+    assert "Waits for a worker that knows it. No worker could run the job so far (task not known)." in page_text
+    assert "It waits since" in page_text and "1/3" in page_text
+    assert "waits for a worker that knows it" in text(browser.get(page("scheduled")))
+    [sent] = browser.get(page("export", "scheduled")).streaming_content
+    assert json.loads(sent)["waiting_for"] == "unknown task"
+
+
+def test_what_is_no_attempt_is_shown_apart_from_the_attempts(browser: Client, stock: ShardApis) -> None:
+    mine = add(stock, delay=None)
+    assert not {"Snoozed", "Cut short"} & set(text(browser.get(page("job_detail", mine))).split())
+    worker, claimed = claim(stock, mine)
+    worker.take(0, settle=[uncounted(claimed, claimed.attempts.snoozed().cut_short().cut_short(), delay=HOUR)])
+    page_text = text(browser.get(page("job_detail", mine)))
+    assert "Snoozed 1 time Cut short 2 times by the stop of a worker" in page_text
+    assert "Attempt 1/3" in page_text and "retry" not in page_text
 
 
 def test_a_post_reveals_hidden_values_and_is_recorded(visitor: Callable[..., Client], stock: ShardApis) -> None:
@@ -108,6 +131,14 @@ def test_the_key_of_a_job_is_hidden_if_its_arguments_are(browser: Client, stock:
     answer = browser.get(page("job_detail", hidden))
     assert "4111-2222" not in text(answer)
     assert text(form_to(answer, f"/{hidden}/").post(browser)).count("4111-2222") == 3
+
+
+def test_the_context_of_a_job_is_shown_and_its_secrets_are_hidden(browser: Client, stock: ShardApis) -> None:
+    mine = add(stock, context={"request_id": "7f3a", "api_token": "4111-2222"})
+    answer = browser.get(page("job_detail", mine))
+    assert "&quot;request_id&quot;: &quot;7f3a&quot;" in text(answer) and "4111-2222" not in text(answer)
+    assert "&quot;api_token&quot;: &quot;4111-2222&quot;" in text(form_to(answer, f"/{mine}/").post(browser))
+    assert "Context" not in text(browser.get(page("job_detail", add(stock))))
 
 
 def test_the_page_of_a_missing_job_shows_the_audit_log(browser: Client, stock: ShardApis) -> None:

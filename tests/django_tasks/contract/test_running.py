@@ -4,6 +4,8 @@ import asyncio
 import logging
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import django
@@ -202,7 +204,18 @@ def test_r30_the_context_counts_attempts(drain: Any) -> None:
     assert {error.exception_class_path for error in result.errors} == {"django_delayq.exceptions.RetryLater"}
 
 
-def test_r31_wrong_arguments_and_an_unknown_function_fail_at_once(
+@contextmanager
+def without_fail(monkeypatch: pytest.MonkeyPatch, registered: Any) -> Iterator[None]:
+    """Let this process know no task of the name `fail`."""
+    known = dict(registry._tasks)
+    registered({name: task for name, task in known.items() if ".fail" not in name})
+    with monkeypatch.context() as away:
+        away.delattr(django_tasks, "fail")
+        yield
+    registered(known)
+
+
+def test_r31_wrong_arguments_fail_at_once_and_an_unknown_function_waits(
     monkeypatch: pytest.MonkeyPatch, registered: Any, drain: Any, signal_log: Any
 ) -> None:
     unfit, lost, sound = (
@@ -210,18 +223,29 @@ def test_r31_wrong_arguments_and_an_unknown_function_fail_at_once(
         django_tasks.fail.enqueue(),
         django_tasks.add.enqueue(1),
     )
-    known = dict(registry._tasks)
-    registered({name: task for name, task in known.items() if ".fail" not in name})
-    with monkeypatch.context() as away:
-        away.delattr(django_tasks, "fail")
+    with without_fail(monkeypatch, registered):
         assert drain() == 3
-    registered(known)
     for result in (unfit, lost, sound):
         result.refresh()
-    assert [result.status for result in (unfit, lost, sound)] == [FAILED, FAILED, SUCCESSFUL]
+    assert [result.status for result in (unfit, lost, sound)] == [FAILED, READY, SUCCESSFUL]
     assert unfit.errors[0].exception_class is TypeError
-    assert lost.errors[0].exception_class_path == "django_delayq.exceptions.UnknownTask"
     assert "do not fit" in unfit.errors[0].traceback
+    assert get_job(lost.id).reschedule(delay=0) and drain() == 1
+    lost.refresh()
+    assert (lost.status, lost.attempts) == (FAILED, 1)
+    assert lost.errors[0].exception_class_path != "django_delayq.exceptions.UnknownTask"
+
+
+def test_r31_an_unknown_function_fails_when_no_worker_knew_it_for_long_enough(
+    monkeypatch: pytest.MonkeyPatch, registered: Any, drain: Any, delayq_settings: Any
+) -> None:
+    delayq_settings.DELAYQ = {**delayq_settings.DELAYQ, "UNKNOWN_TASK_TTL": 0}
+    lost = django_tasks.fail.enqueue()
+    with without_fail(monkeypatch, registered):
+        assert drain() == 1
+    lost.refresh()
+    assert lost.status == FAILED
+    assert lost.errors[0].exception_class_path == "django_delayq.exceptions.UnknownTask"
     assert "No task is registered" in lost.errors[0].traceback
 
 

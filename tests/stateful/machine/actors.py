@@ -235,6 +235,6 @@ class DrivenWorker:
 
 
 def _outcome(ending: OutcomeKind) -> Outcome:
-    delay_us = RETRY_LATER_US if ending is OutcomeKind.RETRY_REQUESTED else None
+    delay_us = RETRY_LATER_US if ending in (OutcomeKind.RETRY_REQUESTED, OutcomeKind.SNOOZED) else None
     result = "[1]" if ending is OutcomeKind.SUCCEEDED else None
     return Outcome(kind=ending, error=f"it {ending}", delay_us=delay_us, result=result)

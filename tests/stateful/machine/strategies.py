@@ -19,7 +19,7 @@ ENDINGS = [
     OutcomeKind.REJECTED,
     OutcomeKind.CRASHED,
 ]
-ENDINGS += [OutcomeKind.INTERRUPTED, OutcomeKind.UNSTARTED]
+ENDINGS += [OutcomeKind.INTERRUPTED, OutcomeKind.UNSTARTED, OutcomeKind.SNOOZED, OutcomeKind.UNKNOWN_TASK]
 picks = st.integers(0, 15)
 limits = st.sampled_from([500, 500, 1, 2])
 

@@ -8,8 +8,6 @@ from tests.django_tasks.compat import NAME as FLAVOUR
 ROOT = Path(__file__).parents[3]
 #: Name of another task queue in docs/migrating.md -> its section.
 SECTIONS = {part.split("\n")[0]: part for part in (ROOT / "docs" / "migrating.md").read_text().split("\n## From ")[1:]}
-#: Pages whose files are an app of their own, with its tests.
-PAGES = ("encryption",)
 README = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
 
 
@@ -18,10 +16,9 @@ def shown_tests() -> dict[str, str]:
     return files_in((ROOT / "docs" / "testing.md").read_text())
 
 
-def own_page(page: str) -> dict[str, str]:
-    """Return the files of a page in `PAGES`: path -> text; its app is named as the page."""
-    files = files_in((ROOT / "docs" / f"{page}.md").read_text(), app=page)
-    return {path: text for path, text in files.items() if path.startswith(f"{page}/")}
+def page(name: str) -> dict[str, str]:
+    """Return the files that a page shows, with apps of its own: path -> text."""
+    return files_in((ROOT / "docs" / name).read_text())
 
 
 def migrating_page(section: str, part: str, *, app: str = "shop") -> dict[str, str]:

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from django_delayq.testing import DelayQ
-from tests.testing_helpers.docs.pages import PAGES, SECTIONS, migrating_page, own_page, readme, shown_tests
+from tests.testing_helpers.docs.pages import SECTIONS, migrating_page, page, readme, shown_tests
 from tests.testing_helpers.docs.projects import Project
 
 DOCS = shown_tests()
 TASKS = DOCS["shop/tasks.py"]
+#: Pages whose examples are apps with a tests.py.
+PAGES = ("retries.md", "encryption.md")
 FAILING = """
 from django.test import TestCase
 from django_delayq.testing import DelayQMixin
@@ -72,10 +74,13 @@ def test_all_tests_that_the_pages_show_pass_under_pytest(tmp_path: Path) -> None
     for number, section in enumerate(SECTIONS):
         apps.append(app := f"from{number}")
         files |= migrating_page(section, "After", app=app) | {f"{app}/test_reminders.py": REMINDERS.format(app=app)}
-    for page in PAGES:
-        apps.append(page)
-        files |= own_page(page)
-    code, output = Project(tmp_path, files, apps=apps).pytest("tests", "shop/tests.py", *apps[1:])
+    for name in PAGES:
+        shown = page(name)
+        apps += sorted({path.split("/")[0] for path in shown})
+        files |= shown
+    # pytest finds other names by itself.
+    tests = [f"{app}/tests.py" if f"{app}/tests.py" in files else app for app in apps]
+    code, output = Project(tmp_path, files, apps=apps).pytest("tests", *tests)
     assert code == 0, output
     assert f"{sum(text.count('def test_') for text in files.values())} passed" in output
 

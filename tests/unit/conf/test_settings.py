@@ -36,6 +36,7 @@ DEFAULTS: dict[str, tuple[str, Any]] = {
     "ENCRYPTION_KEYS": ("encryption_keys", ()),
     "QUEUES": ("tasks.queues", frozenset()),
     "TASK_MODULES": ("tasks.task_modules", ()),
+    "MIDDLEWARE": ("tasks.middleware", ()),
     "ON_COMMIT": ("tasks.on_commit", True),
     "RETRY": ("tasks.retry", RetryPolicy()),
     "MAX_DELAY": ("tasks.max_delay_us", 3_650 * DAY_US),
@@ -44,6 +45,7 @@ DEFAULTS: dict[str, tuple[str, Any]] = {
     "LEASE": ("worker.lease_us", 30 * SECOND),
     "GRACE": ("worker.grace_us", 25 * SECOND),
     "CONCURRENCY": ("worker.concurrency", 8),
+    "UNKNOWN_TASK_TTL": ("worker.unknown_task_ttl_us", DAY_US),
     "CLAIM_BEHIND_POP": ("worker.claim_behind_pop", True),
     "DUE_FIRST": ("dispatcher.due_first_us", 3_600 * SECOND),
     "DEAD_MAX_AGE": ("dispatcher.dead_max_age_us", 30 * DAY_US),
@@ -86,6 +88,7 @@ def test_a_key_left_out_has_its_default(key: str) -> None:
         ("ADMIN", {"REDACT": "iban"}, AdminConfig(redact=re.compile("iban", re.IGNORECASE))),
         ("TASK_MODULES", ["shop.jobs"], ("shop.jobs",)),
         ("TASK_MODULES", (), ()),
+        ("MIDDLEWARE", ["shop.middleware.Timing", "no.such.Class"], ("shop.middleware.Timing", "no.such.Class")),
         ("ON_COMMIT", False, False),
         ("SIGN", True, True),
         ("ENCRYPT", True, True),
@@ -100,6 +103,8 @@ def test_a_key_left_out_has_its_default(key: str) -> None:
         ("LEASE", timedelta(minutes=5), 300 * SECOND),
         ("GRACE", 0, 0),
         ("GRACE", 0.1, 100_000),
+        ("UNKNOWN_TASK_TTL", 0, 0),
+        ("UNKNOWN_TASK_TTL", timedelta(hours=1), 3_600 * SECOND),
         ("CONCURRENCY", 1, 1),
         ("CONCURRENCY", 10_000, 10_000),
         ("DUE_FIRST", 0, 0),
@@ -123,7 +128,7 @@ def test_the_lease_is_the_same_for_worker_and_dispatcher() -> None:
     assert config and config.dispatcher.sweep_us == 5 * SECOND
 
 
-DURATIONS = ("ENQUEUE_TIMEOUT", "MAX_DELAY", "LEASE", "GRACE", "DUE_FIRST", "DEAD_MAX_AGE")
+DURATIONS = ("ENQUEUE_TIMEOUT", "MAX_DELAY", "LEASE", "GRACE", "UNKNOWN_TASK_TTL", "DUE_FIRST", "DEAD_MAX_AGE")
 NUMBERS = ("SHARDS", "MAX_PAYLOAD", "CONCURRENCY", "DEAD_MAX_COUNT", "DEAD_MAX_BYTES")
 NOT_DURATIONS = ["5", b"5", None, True, -1, float("nan"), float("inf"), 1e308, timedelta(-1), [1]]
 NOT_NUMBERS = ["5", None, True, -1, 1.0, 10**18, timedelta(1)]

@@ -38,6 +38,35 @@ def test_only_the_last_attempt_makes_a_crash_suspected() -> None:
     assert not added(added(NO_ATTEMPTS, 1, suspect=True), 2).crash_suspected
 
 
+def test_what_is_no_attempt_is_counted_apart_from_the_attempts() -> None:
+    attempts = added(NO_ATTEMPTS, 1, error="no").snoozed().cut_short().cut_short()
+    assert (attempts.ended, attempts.snoozes, attempts.interruptions) == (1, 1, 2)
+    assert (attempts.interrupted, attempts.recovered, attempts.crash_suspected) == (True, True, False)
+    assert AttemptHistory.unpack(attempts.pack()) == attempts
+    assert added(attempts, 2).recovered is attempts.snoozed().recovered is False
+
+
+def test_a_wait_for_code_changes_nothing_that_is_known_of_the_last_run() -> None:
+    crashed = added(NO_ATTEMPTS, 1, suspect=True)
+    waits = crashed.waited("unknown task", now_us=5).waited("newer version", now_us=9)
+    assert (waits.waiting_since_us, waits.waiting_for) == (5, "newer version")
+    assert (waits.ended, waits.crash_suspected, waits.history) == (1, True, crashed.history)
+    assert AttemptHistory.unpack(waits.pack()) == waits
+    assert waits.snoozed().waiting_since_us == 0 and waits.cut_short().waiting_for == ""
+
+
+def test_a_record_without_such_counts_is_stored_as_before() -> None:
+    attempts = added(NO_ATTEMPTS, 1, error="no")
+    assert attempts.pack()[3:4] == b"["
+    assert attempts.snoozed().pack()[3:4] == b"{"
+
+
+@pytest.mark.parametrize("count", [b"-1", b"true", b"1.5", b'"1"', b"null", b"9007199254740992"])
+def test_a_damaged_count_reads_as_none(count: bytes) -> None:
+    found = AttemptHistory.unpack(b'\0\7\1{"snoozes":' + count + b',"interruptions":3,"waiting_for":7}')
+    assert (found.ended, found.snoozes, found.interruptions, found.waiting_for) == (7, 0, 3, "")
+
+
 def test_scripts_read_only_the_first_three_bytes() -> None:
     attempts = added(added(NO_ATTEMPTS, 1), 2, suspect=True)
     assert attempts.pack()[:3] == b"\0\2\1"

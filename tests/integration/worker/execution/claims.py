@@ -17,13 +17,16 @@ PATIENCE = 30.0
 SUSPECT = AttemptHistory(ended=1, crash_suspected=True)
 
 
-def claim_of(name: str, *args: Any, attempts: AttemptHistory | None = None, **facts: Any) -> Claim:
+def claim_of(
+    name: str, *args: Any, attempts: AttemptHistory | None = None, claimed_us: int = 1_893_456_000_124_000, **facts: Any
+) -> Claim:
     """Return the claim of a job, as a reply of `settle_and_claim` would contain it."""
     options = {"queue": "mail", **facts}
     job = Job(raw_id=next_id(), shard=0, task=name, args=list(args), **options)
     moments = {
         "rank": 100 * 2**45,
         "due_us": 1_893_456_000_123_000,
+        "claimed_us": claimed_us,
         "sent_at": lease_time(),
         "received_at": monotonic(),
     }

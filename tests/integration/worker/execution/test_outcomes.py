@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, get_store
+from django_delayq import DeadLetterNow, RetryLater, RetryPolicy, Snooze, get_store
+from django_delayq.clock import moment_us
 from django_delayq.exceptions import BadBody, NewerBody, TaskTimeout
 from django_delayq.job.job import Claim, State
-from django_delayq.job.outcome import UNFIT_DELAY_US, OutcomeKind, decide
-from django_delayq.store.claims import Claims, Settlement
+from django_delayq.job.outcome import SHORTEST_WAIT_US, OutcomeKind, decide
+from django_delayq.store.claims import Claims
 from django_delayq.task import registry
 from django_delayq.worker.execution import run, run_async
+from django_delayq.worker.settlement import decide_settlement
 from tests.integration.worker.execution.claims import Run, claim_of, raises
 from tests.sample_app.tasks import noop
 
@@ -102,7 +104,59 @@ def test_retry_later_with_an_invalid_delay_is_a_failure(delay: Any, run_task: Ru
     assert outcome.kind is OutcomeKind.FAILED and "delay" in outcome.error
 
 
-@pytest.mark.parametrize("kind", [RetryLater, DeadLetterNow])
+@pytest.mark.parametrize(
+    ("arguments", "delay_us"),
+    [
+        ({"delay": 0}, 0),
+        ({"delay": 1.5}, 1_500_000),
+        ({"delay": timedelta(hours=1)}, 3_600_000_000),
+        ({"seconds": 1, "minutes": 5}, 301_000_000),
+        ({"until": datetime(2001, 1, 1, tzinfo=UTC)}, 0),
+    ],
+)
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_snooze_says_for_how_long(arguments: Any, delay_us: int, kind: str, run_task: Run) -> None:
+    async def func() -> None:
+        raise Snooze(**arguments, reason="no answer yet")
+
+    outcome = run_task(raises(Snooze(**arguments, reason="no answer yet")) if kind == "sync" else func)
+    assert (outcome.kind, outcome.delay_us, outcome.error) == (OutcomeKind.SNOOZED, delay_us, "no answer yet")
+
+
+def test_a_snooze_until_a_moment_ends_then_by_the_clock_of_redis(run_task: Run) -> None:
+    until = datetime.now(UTC) + timedelta(days=1)
+    # Redis's clock is almost a day ahead of this host's.
+    outcome = run_task(raises(Snooze(until=until)), claimed_us=moment_us(until) - 60_000_000)
+    assert outcome.delay_us is not None and 30_000_000 < outcome.delay_us <= 60_000_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"delay": "5"}, "delay must be a number of seconds or a timedelta, got str"),
+        ({"delay": -1}, "delay must not be negative"),
+        ({"minutes": -1}, "delay must not be negative"),
+        ({"minuts": 5}, "Snooze() has no keyword 'minuts'"),
+        ({"hours": "5"}, "Snooze(hours=…) must be a number"),
+        ({"days": 10**15}, "longer than a timedelta can be"),
+        ({"until": datetime(2001, 1, 1)}, "until must be an aware datetime, got a naive one"),
+        ({"until": 5}, "until must be an aware datetime, got int"),
+    ],
+)
+def test_a_snooze_with_wrong_arguments_is_a_failure_that_names_them(
+    arguments: Any, complaint: str, run_task: Run
+) -> None:
+    outcome = run_task(raises(Snooze(**arguments)))
+    assert outcome.kind is OutcomeKind.FAILED and complaint in outcome.error
+
+
+@pytest.mark.parametrize("arguments", [{}, {"delay": 1, "minutes": 1}, {"delay": 1, "until": 1}])
+def test_a_snooze_takes_one_time(arguments: Any) -> None:
+    with pytest.raises(TypeError, match=r"Snooze\(\) takes seconds, a timedelta, keywords"):
+        Snooze(**arguments)
+
+
+@pytest.mark.parametrize("kind", [RetryLater, Snooze, DeadLetterNow])
 def test_the_text_of_a_tasks_error_is_a_plain_string(run_task: Run, kind: Any) -> None:
     class Sly(str):
         def __str__(self) -> str:
@@ -133,7 +187,7 @@ def test_a_job_of_an_unknown_task_is_retried() -> None:
     outcome = run(claim_of("shop.tasks.renamed"))
     assert outcome.kind is OutcomeKind.UNKNOWN_TASK and "'shop.tasks.renamed'" in outcome.error
     decision = decide(outcome, RetryPolicy(), attempt=1, jitter=0.5)
-    assert (decision.action, decision.delay_us) == ("retry", UNFIT_DELAY_US)
+    assert (decision.action, decision.delay_us) == ("retry", SHORTEST_WAIT_US)
 
 
 class Lazy:
@@ -200,21 +254,17 @@ def test_an_outcome_is_a_plain_value_whatever_was_raised(run_task: Run) -> None:
     assert pickle.loads(pickle.dumps(outcome)) == outcome
 
 
-def test_a_job_of_an_unknown_task_is_scheduled_with_its_attempt_counted(delayq_settings: Any, client: Redis) -> None:
+def test_a_job_of_an_unknown_task_is_scheduled_without_its_attempt_counted(delayq_settings: Any, client: Redis) -> None:
     handle = noop.enqueue(1)
     store = get_store()
-    shard = store.shards[0]
-    claims = Claims(shard)
+    claims = Claims(store.shards[0])
     [claim] = claims.settle_and_claim(claims.prepare(queues=["default"], want=1)).claims
-    tasks, registry._tasks = registry._tasks, {}
-    try:
+    with registry.override({}):
         outcome = run(claim)
-    finally:
-        registry._tasks = tasks
-    decision = decide(outcome, noop.retry or RetryPolicy(), attempt=claim.attempt, jitter=0.5)
-    attempts = claim.attempts.add(worker="w", started_us=1, ended_us=2, ending=outcome.kind, error=outcome.error)
-    settled = Settlement(claim=claim, decision=decision, attempts=attempts)
+    settled = decide_settlement(claim, outcome, worker="w")
     assert not claims.settle_and_claim(claims.prepare(queues=["default"], want=0, settlements=[settled])).lost
     assert handle.refresh().state is State.SCHEDULED and handle.due
-    assert timedelta(seconds=20) < handle.due - datetime.now(UTC) <= timedelta(seconds=30)
-    assert store.lookup(0).find(claim.raw_id).attempts.history[0]["ending"] == "unknown task"
+    assert handle.due - datetime.now(UTC) <= timedelta(seconds=1)
+    attempts = store.lookup(0).find(claim.raw_id).attempts
+    assert (attempts.ended, attempts.history, attempts.waiting_for) == (0, (), "unknown task")
+    assert attempts.waiting_since_us == claim.claimed_us

@@ -1,0 +1,5 @@
+"""Middleware: the project's code around each enqueue and each run, and the classes that the package supplies.
+
+The classes are off until `DELAYQ["MIDDLEWARE"]` lists them: `locale.LocaleMiddleware` and
+`opentelemetry.OpenTelemetryMiddleware`.
+"""

@@ -1,0 +1,224 @@
+"""Chain: the classes of `DELAYQ["MIDDLEWARE"]`, each wrapped around the next one, outermost first.
+
+A class has Django's grammar: `__init__(self, next)`, `enqueue(self, job)` returns `self.next.enqueue(job)`, and
+`run(self, job)` likewise. `aenqueue` and `arun` are the same for async code. A method that a class lacks passes on.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cache
+from inspect import iscoroutinefunction
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+from asgiref.sync import async_to_sync, sync_to_async
+from django.core.exceptions import ImproperlyConfigured, MiddlewareNotUsed
+from django.utils.module_loading import import_string
+
+from django_delayq.conf.settings import get_config, on_config_dropped
+from django_delayq.job.job import Job
+
+#: The methods that a class may have, and the async form of each.
+_METHODS = {"enqueue": "aenqueue", "run": "arun"}
+
+
+class MiddlewareJob:
+    """The job as a middleware sees it. Only `context` can be changed, and only before `next.enqueue(job)`."""
+
+    __slots__ = ("_acall", "_call", "_job", "attempt", "context")
+
+    def __init__(
+        self,
+        job: Job,
+        call: Callable[[], Any],
+        acall: Callable[[], Awaitable[Any]] | None = None,
+        *,
+        attempt: int | None = None,
+    ) -> None:
+        """`call` does what the chain is wrapped around; `acall` does it in an event loop, if that differs."""
+        self._job, self._call, self._acall = job, call, acall
+        #: The number of the attempt, from 1; None at the enqueue.
+        self.attempt = attempt
+        #: A dict of JSON values that travels in the job, at most 4 KiB. In `run()` it is a copy.
+        self.context: dict[str, Any] = deepcopy(job.context) if job.context else {}
+
+    @property
+    def id(self) -> str:
+        """The id of the job, already known at the enqueue."""
+        return self._job.id
+
+    @property
+    def task(self) -> str:
+        """The name of the task."""
+        return self._job.task
+
+    @property
+    def queue(self) -> str:
+        """The name of the queue."""
+        return self._job.queue
+
+    @property
+    def priority(self) -> int:
+        """The priority, −100 to 100; a larger one runs first."""
+        return self._job.priority
+
+    @property
+    def key(self) -> str | None:
+        """The unique key, if the job has one."""
+        return self._job.key
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """A copy of the positional arguments."""
+        return tuple(deepcopy(self._job.args))
+
+    @property
+    def kwargs(self) -> Mapping[str, Any]:
+        """A copy of the keyword arguments."""
+        return MappingProxyType(deepcopy(self._job.kwargs))
+
+    def __repr__(self) -> str:
+        # Without arguments and context: error reports show the variables of middlewares.
+        return f"<MiddlewareJob {self.id} of {self.task}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What a middleware has as `next`: the four methods of the next one, or of the package itself."""
+
+    enqueue: Callable[[MiddlewareJob], Any]
+    aenqueue: Callable[[MiddlewareJob], Awaitable[Any]]
+    run: Callable[[MiddlewareJob], Any]
+    arun: Callable[[MiddlewareJob], Awaitable[Any]]
+
+
+class Chain:
+    """The middlewares of one store, built once in each process. Used by any thread and event loop."""
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        """Raises ImproperlyConfigured for a path that names no middleware."""
+        link = Link(_call, _acall, _call, _acall)
+        for path in reversed(paths):
+            made, problem = _import(path)
+            if problem:
+                raise ImproperlyConfigured(f"DELAYQ['MIDDLEWARE'] names {path!r:.200}, {problem}")
+            try:
+                link = _wrap(made(link), link)
+            except MiddlewareNotUsed:
+                continue
+        self._outermost = link
+
+    def enqueue(self, job: Job, make: Callable[[dict[str, Any]], Any]) -> Any:
+        """Pass a new job through; `make` is called with its context and returns its handle, which is returned."""
+        made: list[Any] = []
+        seen = _new(job, make, made)
+        return _checked(self._outermost.enqueue(seen), made, job)
+
+    async def aenqueue(self, job: Job, make: Callable[[dict[str, Any]], Any]) -> Any:
+        """Do what `enqueue()` does, from async code."""
+        made: list[Any] = []
+        seen = _new(job, make, made)
+        return _checked(await self._outermost.aenqueue(seen), made, job)
+
+    def run(self, job: MiddlewareJob) -> Any:
+        """Pass an attempt through; returns what the outermost middleware returns."""
+        return self._outermost.run(job)
+
+    async def arun(self, job: MiddlewareJob) -> Any:
+        """Do what `run()` does in an event loop. A class without `arun` waits in the thread of the job meanwhile."""
+        return await self._outermost.arun(job)
+
+
+@cache
+def get_chain(backend: str | None = None) -> Chain | None:
+    """Return the chain of DELAYQ, or of an alias in TASKS; None if it has no middleware.
+
+    Raises ImproperlyConfigured.
+    """
+    paths = get_config(backend).tasks.middleware
+    return Chain(paths) if paths else None
+
+
+def problem_of(path: str) -> str:
+    """Return why a path names no middleware, with the cure; "" if it names one."""
+    return _import(path)[1]
+
+
+def _import(path: str) -> tuple[Any, str]:
+    """Return the class of a path and "", or None and the end of a sentence."""
+    try:
+        found = import_string(path)
+    except Exception as error:
+        # The module is the project's own, and may raise anything.
+        return None, f"which cannot be imported ({type(error).__name__}: {error}); write the path of a class"
+    if not isinstance(found, type):
+        return None, f"which is {type(found).__name__!r}, not a class; write a class with __init__(self, next)"
+    names = [*_METHODS, *_METHODS.values()]
+    if not any(callable(getattr(found, name, None)) for name in names):
+        return None, f"which has none of the methods {', '.join(names)}; define one of them"
+    for plain, coroutine in _METHODS.items():
+        if iscoroutinefunction(getattr(found, plain, None)):
+            return None, f"whose method {plain} is async; rename it {coroutine}"
+        if hasattr(found, coroutine) and not iscoroutinefunction(getattr(found, coroutine)):
+            return None, f"whose method {coroutine} is not async; write `async def {coroutine}`"
+    return found, ""
+
+
+def _wrap(middleware: Any, inner: Link) -> Link:
+    """Return the link of a middleware; of a method that it has in one form only, the other form is adapted."""
+    methods: dict[str, Any] = {}
+    for plain, coroutine in _METHODS.items():
+        sync: Any = getattr(middleware, plain, None)
+        in_loop: Any = getattr(middleware, coroutine, None)
+        if sync is None and in_loop is None:
+            sync, in_loop = getattr(inner, plain), getattr(inner, coroutine)
+        # In the thread of the caller's transactions, or of the job, as Django's middlewares.
+        methods[plain] = sync or async_to_sync(in_loop)
+        methods[coroutine] = in_loop or sync_to_async(sync, thread_sensitive=True)
+    return Link(**methods)
+
+
+def _call(job: MiddlewareJob) -> Any:
+    return _own(job)._call()
+
+
+async def _acall(job: MiddlewareJob) -> Any:
+    job = _own(job)
+    return job._call() if job._acall is None else await job._acall()
+
+
+def _own(job: Any) -> MiddlewareJob:
+    if not isinstance(job, MiddlewareJob):
+        raise TypeError(
+            f"a middleware passed {type(job).__name__} on; next.enqueue() and next.run() take the job that it received"
+        )
+    return job
+
+
+def _new(job: Job, make: Callable[[dict[str, Any]], Any], made: list[Any]) -> MiddlewareJob:
+    """Return a new job as middlewares see it; its handle is put into `made`."""
+
+    def call() -> Any:
+        if made:
+            _refuse(job, "called next.enqueue() twice; call it once")
+        made.append(make(seen.context))
+        return made[0]
+
+    seen = MiddlewareJob(job, call)
+    return seen
+
+
+def _checked(returned: Any, made: list[Any], job: Job) -> Any:
+    if not made:
+        _refuse(job, "did not call next.enqueue(); call it, or raise an exception to refuse the job")
+    if returned is not made[0]:
+        _refuse(job, f"returned {type(returned).__name__} from enqueue(); return what next.enqueue(job) returns")
+    return returned
+
+
+def _refuse(job: Job, reason: str) -> NoReturn:
+    raise TypeError(f"a class of DELAYQ['MIDDLEWARE'] {reason}: job of {job.task} was not enqueued")
+
+
+on_config_dropped.append(get_chain.cache_clear)

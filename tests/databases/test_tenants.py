@@ -1,0 +1,23 @@
+"""Tenants: the middleware that docs/middleware.md shows runs each job in a schema of PostgreSQL."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.databases import servers
+from tests.testing_helpers.docs.projects import SETTINGS, Project
+from tests.testing_helpers.docs.test_middleware import FILES, LISTED
+
+
+def test_the_job_of_a_tenant_runs_in_its_schema(tmp_path: Path) -> None:
+    try:
+        with servers.postgresql() as entry:
+            databases = f"DATABASES = {{'default': {entry!r}}}"
+            settings = f"APPS = ['shop']\n{SETTINGS}\n{LISTED}\n{databases}\n"
+            project = Project(tmp_path, {**FILES, "project/settings.py": settings})
+            code, output = project.pytest("shop/test_tenants.py")
+    except servers.ServerMissing as error:
+        (pytest.fail if os.environ.get("DELAYQ_TEST_DATABASES") == "1" else pytest.skip)(str(error))
+    assert code == 0, output
+    assert "1 passed" in output
